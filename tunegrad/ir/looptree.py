@@ -437,20 +437,11 @@ def _check_tiles(t: LoopTree, m: TileLoops) -> None:
     for x in t.loops:
         if x.stage == stage and x.kind in (LoopKind.UPCAST, LoopKind.GROUP):
             raise IllegalAction(f"loop {x.name} can not be {x.kind} beside {m.unit}")
-    free = [x for x in t.shared_registers if x.name not in (m.m, m.n)]
-    many, wide = (prod(x.extent for x in free if _follows(t, x, y)) for y in found[:2])
-    tiles = prod(x.extent for x in free)
-    needs = tiles + min(max(1, many), max(1, wide)) + 1
-    if needs > m.unit.registers:
+    tiles = prod([x.extent for x in t.shared_registers if x.name not in (m.m, m.n)])
+    if tiles + 2 > m.unit.registers:
         raise IllegalAction(
-            f"{tiles} tiles of results and their operands take {needs} registers: {m.unit} has "
-            f"{m.unit.registers}"
+            f"{tiles} tiles of results and two operands: {m.unit} has {m.unit.registers} registers"
         )
-
-
-def _follows(t: LoopTree, x: Loop, y: Loop) -> bool:
-    """Whether two loops are of one axis."""
-    return not set(x.axes).isdisjoint(y.axes)
 
 
 def _check_pipelined(t: LoopTree) -> None:

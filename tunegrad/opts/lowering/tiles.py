@@ -61,6 +61,8 @@ class Tiles:
     loops: TileLoops = field(init=False)
     a: Load = field(init=False)
     c: Load = field(init=False)
+    reads: dict[str, frozenset[str]] = field(init=False)
+    """The register loops that a tile of A (by the loop of m) and of B (of n) depends on."""
     sums: dict[Point, int] = field(init=False)
     """The register of each tile of results."""
     rows: list[int] = field(init=False)
@@ -77,6 +79,8 @@ class Tiles:
                 "around the tiles"
             )
         self.a, self.c = factors(self.tree, self.loops.m, self.loops.n)
+        values = self.values_of({})
+        self.reads = {side: values.deps(x) for side, x in self._operands()}
         self.rows = [0] * self.loops.unit.registers
         self.sums = {}
         for p in self._tiles():
@@ -128,6 +132,10 @@ class Tiles:
 
     # tiles and registers
 
+    def _operands(self) -> tuple[tuple[str, Load], tuple[str, Load]]:
+        """A and B, with the loop that each follows alone."""
+        return (self.loops.m, self.a), (self.loops.n, self.c)
+
     @property
     def _buffer(self) -> str:
         stage = self.tree.kernel.stages[self.stage]
@@ -155,10 +163,9 @@ class Tiles:
         found.sort(key=lambda p: self._of(first, p))
         return found
 
-    def _of(self, loop: str, p: Point) -> Point:
-        """The part of a point that an axis of ``loop`` depends on."""
-        axes = set(self.tree.loop(loop).axes)
-        return tuple(x for x in p if axes.intersection(self.tree.loop(x[0]).axes))
+    def _of(self, side: str, p: Point) -> Point:
+        """The part of a point that an operand depends on: tiles with the same one share its own."""
+        return tuple(x for x in p if x[0] in self.reads[side])
 
     def _offset(self, axis: str, p: Point) -> int:
         index = self.tree.axis_index(axis)
@@ -197,7 +204,7 @@ class Tiles:
         if found is None:
             found = next((t for t in free if self.rows[t] == rows), None)
         if found is None:
-            raise IllegalAction(f"{self.loops.unit}: tiles of a tail need more than {count} registers")
+            raise IllegalAction(f"{self.loops.unit}: {count} registers do not hold the tiles")
         self.rows[found] = rows
         self.turn = (found + 1) % count
         return found
@@ -209,16 +216,14 @@ class Tiles:
         last one.
         """
         k = self.loops.unit.shape[2]
-        sides = {self.loops.m: self.a, self.loops.n: self.c}
-        todo = [
-            (p, tuple((side, self._of(side, p)) for side in sides)) for p in self.sums
-        ]
+        sides = dict(self._operands())
+        todo = [(p, tuple((side, self._of(side, p)) for side in sides)) for p in self.sums]
         held: dict[tuple[str, Point], int] = {}
         for at, (p, reads) in enumerate(todo):
             for key in reads:
                 if key not in held:
                     taken = frozenset((*self.sums.values(), *held.values()))
-                    rows = self.rows[self.sums[p]] if key[0] == self.loops.m else k
+                    rows = self._height(p) if key[0] == self.loops.m else k
                     held[key] = self._take(rows, taken)
                     self._load(values, sides[key[0]], key[0], held[key], rows, (*p, *steps))
             self.b.add(TileMul(self.sums[p], *(held[x] for x in reads), self.loops.unit))
