@@ -4,23 +4,32 @@ from dataclasses import replace
 
 import numpy as np
 
-from tunegrad.devices.cpu.device import OPT_LEVEL
-from tunegrad.devices.host.buffers import Buffer
-from tunegrad.devices.host.codegen import compile_llvm
-from tunegrad.devices.host.executable import Executable
+from tunegrad.devices.cpu.device import CpuDevice
+from tunegrad.devices.host.cores import declared
 from tunegrad.devices.host.facts import host_target
-from tunegrad.devices.host.team import BufferTable, Team
+from tunegrad.devices.host.tiles import AMX_BF16
+from tunegrad.devices.programs import Programs
 from tunegrad.ir.dtypes import BF16, BF16X2, F32
 from tunegrad.ir.expr import Apply, Load, Op, Value
 from tunegrad.ir.index import Range, Valid
 from tunegrad.ir.interpret_program import pack_buffers
 from tunegrad.ir.kernel import Axis, Kernel, Param, Reduce, Store
 from tunegrad.ir.numeric import to_memory
-from tunegrad.ir.target import TileUnit
-from tunegrad.render.llvm import render_llvm, workspace_bytes
+from tunegrad.ir.target import Target
 
-UNIT = TileUnit((16, 16, 16), ("bf16x2", "f32"), fmas=1024)
+UNIT = AMX_BF16
 NAME = UNIT.name
+
+SERVER = declared(
+    Target(
+        "cpu", "cpu", "sapphirerapids",
+        ("+amx-bf16", "+amx-tile", "+avx512bf16", "+avx512bw", "+avx512dq", "+avx512f",
+         "+avx512vl"),
+        vector_bytes=64, registers=32, threads=2, l1_bytes=48 << 10, l2_bytes=2 << 20,
+        l3_bytes=60 << 20, units=(UNIT,),
+    )
+)  # fmt: skip
+"""A CPU with AMX, for which code is compiled and never run."""
 
 
 def tiled(threads=1):
@@ -68,22 +77,20 @@ def conv(size, channels, filters, window=3):
 
 
 def pairs(shape, rng, integers=False):
-    """Words of two bf16 numbers each, and those as f64: (words, numbers[..., 2])."""
+    """Words of two bf16 numbers each."""
     drawn = rng.standard_normal((*shape, 2))
     if integers:
         drawn = rng.integers(-8, 9, (*shape, 2)).astype(np.float64)
-    narrow = to_memory(drawn, BF16)
-    wide = (narrow.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
-    return np.ascontiguousarray(narrow).view(np.uint32)[..., 0], wide
+    return np.ascontiguousarray(to_memory(drawn, BF16)).view(np.uint32)[..., 0]
 
 
 def buffers(program, kernel, seed=0, integers=False):
     """Arrays of every parameter by name, outputs NaN, with the program's packs."""
     rng = np.random.default_rng(seed)
-    made = {}
+    made: dict[str, np.ndarray] = {}
     for p in kernel.params:
         if p.dtype == BF16X2:
-            made[p.name] = pairs((p.size,), rng, integers)[0]
+            made[p.name] = pairs((p.size,), rng, integers)
         else:
             made[p.name] = rng.standard_normal(p.size).astype(np.float32)
         if p.role == "out":
@@ -92,16 +99,33 @@ def buffers(program, kernel, seed=0, integers=False):
 
 
 def run(program, arrays, target):
-    """What compiled code makes of the output ``p0``, on all threads."""
-    held = {b.name: Buffer(b.size * b.dtype.itemsize) for b in program.params}
-    for b in program.params:
-        held[b.name].array(b.dtype.name)[:] = arrays[b.name]
-    table = BufferTable([held[b.name].address for b in program.params], list(held.values()))
-    scratch = Buffer(max(64, workspace_bytes(program)))
-    image = compile_llvm(render_llvm(program, target), target, OPT_LEVEL)
-    team = Team(program.threads)
-    with Executable.load(image, program.name, program.threads) as code:
-        team.run(code.address, table.address, scratch.address, program.threads)
-    team.close()
-    assert not any(h.damage() for h in held.values())
-    return held["p0"].array("f32").copy()
+    """What compiled code makes of the output ``p0``, on all threads; guard zones are looked at."""
+    with Programs(CpuDevice(target)) as programs:
+        full = {n: a for n, a in arrays.items() if n in {b.name for b in program.params}}
+        programs.run(programs.compile(program), full)
+    return full["p0"]
+
+
+def wanted(kernel, arrays):
+    """The output ``p0`` of a product or convolution, in f64, and what rounding may do to it."""
+    numbers = {n: halves(arrays[n]) for n in ("p1", "p2")}
+    shapes = {p.name: p.shape for p in kernel.params}
+    a, b = (numbers[n].reshape(*shapes[n], 2) for n in ("p1", "p2"))
+    if a.ndim == 3:
+        if shapes["p2"][-1] == shapes["p1"][-1]:
+            b = b.transpose(1, 0, 2)
+        total, size = (np.einsum("mkh,knh->mn", f(a), f(b)) for f in (np.asarray, np.abs))
+    else:
+        window = shapes["p2"][-1]
+        pad = window // 2
+        wide = np.pad(a, ((pad, pad), (pad, pad), (0, 0), (0, 0)))
+        views = np.lib.stride_tricks.sliding_window_view(wide, (window, window), axis=(0, 1))
+        total, size = (np.einsum("yxchij,fcijh->yxf", f(views), f(b)) for f in (np.asarray, np.abs))
+    if "p3" in arrays:
+        total = total + arrays["p3"]
+    return total.reshape(-1), size.reshape(-1)
+
+
+def halves(words):
+    """The two numbers of each word, in f64."""
+    return np.stack([words << 16, words & 0xFFFF0000], -1).view(np.float32).astype(np.float64)

@@ -68,16 +68,20 @@ def test_rows_of_an_odd_length_are_copied():
     assert sum("pair(" in k.text for k in made) == 2
 
 
+def heads(name: str, features: int) -> Tensor:
+    """Two heads' parts of as many features of five tokens."""
+    wide = Tensor.input(name, (5, features), "bf16").cast("f32")
+    return wide.reshape(5, 2, features // 2).permute(1, 0, 2)
+
+
 def test_heads_are_read_as_pairs_of_all_features():
     """The inner extent of 4 is a part of 8 features, whose pairs are pairs of the whole."""
-    q, k = (Tensor.input(n, (5, 8), "bf16").reshape(5, 2, 4).permute(1, 0, 2) for n in "qk")
-    (kernel,) = kernels(q @ k.permute(0, 2, 1))
+    (kernel,) = kernels(heads("q", 8) @ heads("k", 8).permute(0, 2, 1))
     assert "over ra:2 in f32: dot2(p1[b, 2*a+ra], p2[c, 2*a+ra])" in kernel.text
 
 
 def test_heads_of_odd_parts_are_no_pairs():
-    q, k = (Tensor.input(n, (5, 6), "bf16").reshape(5, 2, 3).permute(1, 0, 2) for n in "qk")
-    assert dots(q @ k.permute(0, 2, 1)) == 0
+    assert dots(heads("q", 6) @ heads("k", 6).permute(0, 2, 1)) == 0
 
 
 @pytest.mark.parametrize("numerics", ["contract", "strict"])

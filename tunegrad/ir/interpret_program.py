@@ -366,7 +366,7 @@ class _Machine:
                 return self._read(i, self.value(id), self.value(f"register {name}"))
             case p.Write(name, value):
                 return _apply(self.value(f"register {name}"), [self.value(value)], lambda x: x)
-            case p.TileConfig() | p.TileZero() | p.TileLoad() | p.TileMul() | p.TileStore():
+            case _ if isinstance(i, p.TileInstr):
                 return tile_step(i, self.memory, self.names, self.value, partial(self.fault, i))
             case _:
                 raise VerifyError(

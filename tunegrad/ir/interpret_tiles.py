@@ -23,7 +23,7 @@ Fault = Callable[[str, Env], Never]
 
 
 def tile_step(
-    i: p.TileConfig | p.TileZero | p.TileLoad | p.TileMul | p.TileStore,
+    i: p.TileInstr,
     memory: dict[str, Memory], names: IndexCompiler, slot: Slot, fault: Fault,
 ) -> Step:  # fmt: skip
     """The closure that runs ``i``; ``slot`` gives the place of a value by its name."""
@@ -62,9 +62,7 @@ def tile_step(
             return multiply
 
 
-def _load(
-    i: p.TileLoad, memory: Memory, names: IndexCompiler, slot: Slot, fault: Fault
-) -> Step:
+def _load(i: p.TileLoad, memory: Memory, names: IndexCompiler, slot: Slot, fault: Fault) -> Step:
     to, row = slot(_name(i.tile)), slot("tile row")
     steps = [load_step(i.line(r), memory, names, row, None, fault) for r in range(i.rows)]
 
@@ -78,9 +76,7 @@ def _load(
     return load
 
 
-def _store(
-    i: p.TileStore, memory: Memory, names: IndexCompiler, slot: Slot, fault: Fault
-) -> Step:
+def _store(i: p.TileStore, memory: Memory, names: IndexCompiler, slot: Slot, fault: Fault) -> Step:
     source, row = slot(_name(i.tile)), slot("tile row")
     steps = [store_step(i.line(r), memory, names, row, None, fault) for r in range(i.rows)]
 

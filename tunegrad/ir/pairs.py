@@ -125,9 +125,7 @@ def _after(m: Node, at: int, extent: int) -> tuple[int, int] | None:
     return None if moved else (at, extent)
 
 
-def _reshaped(
-    before: tuple[int, ...], after: tuple[int, ...], at: int
-) -> tuple[int, int] | None:
+def _reshaped(before: tuple[int, ...], after: tuple[int, ...], at: int) -> tuple[int, int] | None:
     """The dimension with as many elements behind it: with the same extent, or an even part of it,
     whose pairs are pairs of the whole.
     """

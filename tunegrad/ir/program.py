@@ -70,6 +70,7 @@ __all__ = [
     "Store",
     "Test",
     "TileConfig",
+    "TileInstr",
     "TileLoad",
     "TileMul",
     "TileStore",
@@ -581,10 +582,13 @@ Valued = (
 )
 """Instructions that define one value."""
 
+TileInstr = TileConfig | TileZero | TileLoad | TileMul | TileStore
+"""Instructions of a thread's tile registers."""
+
 Instr = (
     Number | Load | Store | Compute | Convert | Splat | Fold | Select | Position | Test
     | MatMul | MatLoad | Shuffle | CopyAsync | Commit | Await
-    | TileConfig | TileZero | TileLoad | TileMul | TileStore
+    | TileInstr
     | Register | Read | Write | For | If | Pipeline | Barrier
 )  # fmt: skip
 

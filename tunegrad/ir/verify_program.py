@@ -39,7 +39,7 @@ from .dtypes import BOOL, DType
 from .expr import Op
 from .index import Valid, var
 from .op_types import fold_takes, result_type
-from .program import Instr, Program, VType
+from .program import Instr, Program, TileInstr, VType
 from .prove import below, condition_facts, stop_facts, within
 from .target import Target
 from .verify_groups import GroupRules
@@ -164,6 +164,8 @@ class _Verifier(GroupRules, TileRules):
                     self._broken(i, "is declared twice")
                 s.registers[i.name] = i.vtype
                 self.written.discard(i.name)
+            elif isinstance(i, TileInstr):
+                self._of_tiles(i, s)
             else:
                 self._plain(i, s)
 
@@ -265,8 +267,6 @@ class _Verifier(GroupRules, TileRules):
                 s.tests[i.id] = valid
             case p.MatMul() | p.MatLoad() | p.Shuffle() | p.CopyAsync():
                 self._of_groups(i, s)
-            case p.TileConfig() | p.TileZero() | p.TileLoad() | p.TileMul() | p.TileStore():
-                self._of_tiles(i, s)
             case p.Read(_, name, t):
                 self._register(i, name, t, s)
                 if name not in self.written:

@@ -5,14 +5,11 @@ from __future__ import annotations
 from abc import abstractmethod
 
 from . import program as p
+from .program import TileInstr
 from .target import TileUnit
 from .verify_rules import Rules, Scope
 
-__all__ = ["TILE_INSTRUCTIONS", "TileRules"]
-
-TILE_INSTRUCTIONS = (p.TileConfig, p.TileZero, p.TileLoad, p.TileMul, p.TileStore)
-
-Tiles = p.TileConfig | p.TileZero | p.TileLoad | p.TileMul | p.TileStore
+__all__ = ["TileRules"]
 
 
 class TileRules(Rules):
@@ -22,7 +19,7 @@ class TileRules(Rules):
     def _access(self, i: p.Load | p.Store, s: Scope) -> None:
         """Check what one row reads."""
 
-    def _of_tiles(self, i: Tiles, s: Scope) -> None:
+    def _of_tiles(self, i: TileInstr, s: Scope) -> None:
         match i:
             case p.TileConfig():
                 self._config(i, s)
@@ -51,17 +48,17 @@ class TileRules(Rules):
         s.tiles = i.rows
         self.written -= {_name(t) for t in range(len(i.rows))}
 
-    def _known(self, i: Tiles, unit: TileUnit) -> None:
+    def _known(self, i: TileInstr, unit: TileUnit) -> None:
         if self.target is not None and unit not in self.target.units:
             self._broken(i, f"target {self.target.name} has no {unit}")
 
-    def _rows(self, i: Tiles, tile: int, s: Scope) -> int:
+    def _rows(self, i: TileInstr, tile: int, s: Scope) -> int:
         """How many rows a register has."""
         if not 0 <= tile < len(s.tiles) or not s.tiles[tile]:
             self._broken(i, f"tile{tile} is not set up before it, in its block or around it")
         return s.tiles[tile]
 
-    def _held(self, i: Tiles, tile: int) -> None:
+    def _held(self, i: TileInstr, tile: int) -> None:
         if _name(tile) not in self.written:
             self._broken(i, f"nothing has written tile{tile} before")
 

@@ -82,8 +82,24 @@ def render_llvm(program: Program, target: Target | None = None) -> str:
 
 
 _NO_REGISTERS = frozenset(
-    (Compute, Load, Read, Splat, Number, Store, Convert, Fold, Select, Position, Test,
-     TileConfig, TileZero, TileLoad, TileMul, TileStore)
+    (
+        Compute,
+        Load,
+        Read,
+        Splat,
+        Number,
+        Store,
+        Convert,
+        Fold,
+        Select,
+        Position,
+        Test,
+        TileConfig,
+        TileZero,
+        TileLoad,
+        TileMul,
+        TileStore,
+    )
 )
 """Instructions that write and declare no register, and hold none that do; most are."""
 

@@ -9,9 +9,9 @@
     tdpbf16ps      registers C, A, B                 C += A * B, of pairs of bf16
 
 LLVM names its intrinsics so (``llvm.x86.NAME``), with registers as constants: they are chosen
-already, so nothing is left to allocate, spill or set up for its code generation. On a target without
-AMX the same calls go to ``tg.amx.NAME``, functions of this file, whose first argument is memory that
-stands for the registers and their configuration:
+already, so nothing is left to allocate, spill or set up for its code generation. On a target
+without AMX the same calls go to ``tg.amx.NAME``, functions of this file, whose first argument is
+memory that stands for the registers and their configuration:
 
     bytes 0 to 63: the configuration, as ``ldtilecfg`` takes it      then 1024 bytes a register
 
@@ -133,7 +133,7 @@ def _configuration(rows: tuple[int, ...]) -> bytes:
 
 
 def _loop(name: str, stop: str, body: str, before: str, after: str) -> str:
-    """``for name in stop: body``; ``before`` is the block that comes before, ``after`` that after."""
+    """``for name in stop: body``, from the block ``before`` on to the block ``after``."""
     return f"""\
 {name}:
   %{name}.i = phi i64 [ 0, %{before} ], [ %{name}.n, %{name}.next ]
@@ -168,7 +168,9 @@ def _register(name: str) -> str:
 
 def _line(of: str, base: str, stride: str, row: str) -> str:
     """The address of a row."""
-    return f"  %{of}.off = mul i64 {row}, {stride}\n  %{of} = getelementptr i8, ptr {base}, i64 %{of}.off"
+    return f"""\
+  %{of}.off = mul i64 {row}, {stride}
+  %{of} = getelementptr i8, ptr {base}, i64 %{of}.off"""
 
 
 def _move(name: str, first: str, second: str) -> str:

@@ -1,12 +1,12 @@
-"""Tile registers of x86 processors (AMX): the shapes that they multiply, and Linux's leave to use them.
+"""Tile registers of x86 processors (AMX): what they multiply, and Linux's leave to use them.
 
     cpuid leaf 7: EDX bit 24 (tiles), bit 22 (products of bf16)   -->  LLVM's features of the host
     arch_prctl(ARCH_REQ_XCOMP_PERM, 18)                           -->  this process may use them
 
-What a thread keeps in tiles is 8 KiB more to save, so Linux has a process ask before its first tile
-instruction, which is illegal otherwise; all of its threads may use them from then on. A process that
-is started anew asks anew. The call is one of those that a confined process may make. See the
-kernel's ``Documentation/arch/x86/xstate.rst``.
+What a thread keeps in tiles is 8 KiB more to save, so Linux has a process ask before its first
+tile instruction, which is illegal otherwise; all of its threads may use them from then on. A
+process that is started anew asks anew. The call is one of those that a confined process may make.
+See the kernel's ``Documentation/arch/x86/xstate.rst``.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from tunegrad.ir.target import Target, TileUnit
 
 __all__ = ["AMX_BF16", "ask_for_tiles", "require_tiles", "tile_units", "without_tiles"]
 
-AMX_BF16 = TileUnit((16, 16, 16), ("bf16x2", "f32"), registers=8, fmas=1024)
-"""TDPBF16PS: 16 x 16 results of 16 pairs in 16 cycles, by Intel's optimization manual: declared, not
-measured.
+AMX_BF16 = TileUnit((16, 16, 16), ("bf16x2", "f32"), registers=8, fmas=512)
+"""TDPBF16PS: 16 x 16 results of 16 pairs in 16 cycles, 1024 operations in each, by Intel's figures
+for Sapphire Rapids: declared, not measured.
 """
 
 _REQUEST, _TILE_DATA = 0x1023, 18

@@ -72,4 +72,3 @@ def _narrow(x: Expr) -> Load | None:
     if isinstance(x, Cast) and x.dtype == F32:
         x = x.x
     return x if isinstance(x, Load) and x.dtype == BF16 else None
-

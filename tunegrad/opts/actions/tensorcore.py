@@ -97,9 +97,7 @@ class Tensorcore(Action):
             raise self.fail(tree, f"no unit {self.unit!r} on target {tree.target.name}: {valid}")
         return found
 
-    def _check_loops(
-        self, tree: LoopTree, unit: MatrixUnit | TileUnit, loops: list[Loop]
-    ) -> None:
+    def _check_loops(self, tree: LoopTree, unit: MatrixUnit | TileUnit, loops: list[Loop]) -> None:
         if tree.staged or tree.kept:
             raise self.fail(tree, "a matrix unit comes before what is staged or kept")
         stage = _product_stage(tree)

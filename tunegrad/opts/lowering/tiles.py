@@ -226,7 +226,8 @@ class Tiles:
                     rows = self._height(p) if key[0] == self.loops.m else k
                     held[key] = self._take(rows, taken)
                     self._load(values, sides[key[0]], key[0], held[key], rows, (*p, *steps))
-            self.b.add(TileMul(self.sums[p], *(held[x] for x in reads), self.loops.unit))
+            a, c = (held[x] for x in reads)
+            self.b.add(TileMul(self.sums[p], a, c, self.loops.unit))
             later = {x for _, keys in todo[at + 1 :] for x in keys}
             held = {x: tile for x, tile in held.items() if x in later}
 
@@ -248,4 +249,3 @@ class Tiles:
             )
         vtype = VType(x.dtype, self.tree.loop(lane).extent)
         self.b.add(TileLoad(tile, buffer, at, vtype, row, lane, rows))
-

@@ -172,20 +172,18 @@ class _Sketch:
 
     def _tilings(self, many: list[int], second: list[Axis | None]) -> list[tuple[int, int]]:
         """(m, n) tiles in registers, best first: little padding, then few loads of operands."""
-        limits = [
-            n if n > 1 or x is None else x.extent for n, x in zip(many, second, strict=True)
-        ]
+        limits = [n if n > 1 or x is None else x.extent for n, x in zip(many, second, strict=True)]
 
         def cost(t: tuple[int, int]) -> float:
             padded = [-(-n // x) * x / n for n, x in zip(limits, t, strict=True)]
             loads = (t[0] + t[1]) / (t[0] * t[1])
             return padded[0] * padded[1] * max(1.0, loads / 2) + loads / 16
 
+        up_to = [range(1, min(_MOST, n) + 1) for n in limits]
         found = [
-            t
-            for t in combinations(range(1, _MOST + 1), repeat=2)
-            if t[0] * t[1] + min(t) + 1 <= self.found.unit.registers
-            and all(x <= n for x, n in zip(t, limits, strict=True))
+            (high, wide)
+            for high, wide in combinations(*up_to)
+            if high * wide + min(high, wide) + 1 <= self.found.unit.registers
         ]
         return sorted(found, key=lambda t: (cost(t), t))
 
@@ -255,7 +253,10 @@ class _Sketch:
 
 
 def _heights(extent: int, most: int) -> list[int]:
-    """Rows of a tile, best first: those that need the fewest tiles, and no more of them than that."""
-    even = -(-extent // -(-extent // most))
-    found = [even, *(n for n in range(most, 1, -1) if extent % n == 0), min(most, extent)]
-    return list(dict.fromkeys(found))[:4]
+    """Rows of a tile, best first: an even share that is nearly as many as a tile has, else those
+    that need the fewest tiles. A product takes as long as it has rows.
+    """
+    even = [n for n in range(min(most, extent), 1, -1) if extent % n == 0]
+    fewest = -(-extent // -(-extent // most))
+    tall = [n for n in even if 4 * n >= 3 * most]
+    return list(dict.fromkeys([*tall, fewest, *even]))[:4]
