@@ -11,6 +11,7 @@ import pytest
 
 from tests.tile_kernels import NAME, SERVER, buffers, conv, gemm, run, tiled, wanted
 from tunegrad.devices.cpu.device import CpuDevice
+from tunegrad.devices.host.facts import host_target
 from tunegrad.devices.host.tiles import require_tiles
 from tunegrad.devices.programs import Programs
 from tunegrad.errors import DeviceError
@@ -31,9 +32,9 @@ KERNELS = {
 every_kernel = pytest.mark.parametrize("name", KERNELS)
 
 
-def agree(kernel, schedule, threads):
+def agree(kernel, schedule, threads, target=None):
     """Compiled code and interpreter, bit by bit, and both with f64."""
-    target = tiled(threads)
+    target = target or tiled(threads)
     program = Space(kernel, target).lower(schedule)
     arrays = buffers(program, kernel)
     said = {n: a.copy() for n, a in arrays.items()}
@@ -52,6 +53,14 @@ def test_default_schedules_agree_with_the_interpreter(name, threads):
     schedule = Space(KERNELS[name], tiled(threads)).defaults()[0]
     assert "tensorcore" in schedule.text
     assert agree(KERNELS[name], schedule, threads).threads == threads
+
+
+@pytest.mark.skipif(not host_target().units, reason="this processor has no AMX, or may not use it")
+@every_kernel
+@pytest.mark.parametrize("threads", [1, 2])
+def test_hardware_agrees_with_the_interpreter(name, threads):
+    target = host_target(threads)
+    agree(KERNELS[name], Space(KERNELS[name], target).defaults()[0], threads, target)
 
 
 @pytest.mark.parametrize("seed", range(24))
