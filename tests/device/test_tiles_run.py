@@ -24,10 +24,12 @@ from tunegrad.search import RandomChooser
 KERNELS = {
     "gemm": gemm(48, 48, 64, constant=True),
     "odd gemm": gemm(33, 40, 32, constant=True),
+    "padded k": gemm(33, 48, 40, constant=True),
     "rows of B": gemm(48, 56, 64, rows_of_b=True, bias=True),
     "conv3x3": conv(14, 16, 32),
     "small conv3x3": conv(7, 32, 40),
     "conv1x1": conv(9, 16, 20, 1),
+    "padded channels": conv(7, 24, 16),
 }
 every_kernel = pytest.mark.parametrize("name", KERNELS)
 
@@ -63,7 +65,7 @@ def test_hardware_agrees_with_the_interpreter(name, threads):
     agree(KERNELS[name], Space(KERNELS[name], target).defaults()[0], threads, target)
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", range(32))
 def test_random_schedules_agree_with_the_interpreter(seed):
     kernel, threads = list(KERNELS.values())[seed % len(KERNELS)], 1 + seed % 2
     space = Space(kernel, tiled(threads))

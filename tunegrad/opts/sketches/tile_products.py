@@ -11,7 +11,8 @@
 m is what one factor follows alone, n what the other does, and where results lie side by side. A
 tile has as many rows as waste least of the axis, so that an image of 14 columns has tiles of 14. A
 constant B is packed when the model is loaded: words of pairs for neighbouring results lie side by
-side (Intel calls that VNNI layout), tile after tile in the order in which they are read.
+side (Intel calls that VNNI layout), tile after tile in the order in which they are read. A
+reduction that tiles do not divide is padded with zeros, in copies of both operands.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from tunegrad.ir.expr import Apply, Load, Op
 from tunegrad.ir.kernel import Axis, Kernel, Reduce
 from tunegrad.ir.target import Target, TileUnit
 
-from ..actions import Action, Reorder, Stage, Tensorcore, Upcast
+from ..actions import Action, Pad, Reorder, Stage, Tensorcore, Upcast
 from ..choosing import Recorder
 from .analysis import Access, accesses, output_stride
 from .hints import memory_hints
@@ -57,6 +58,11 @@ class TileProduct:
     both: tuple[Axis, ...]
     k: Axis
 
+    @property
+    def padded(self) -> bool:
+        """Whether k is padded to whole tiles."""
+        return self.k.extent % self.unit.shape[2] > 0
+
 
 def tile_product_of(kernel: Kernel, target: Target) -> TileProduct | None:
     """The kernel as a product for tile registers of the target; None where it is none."""
@@ -69,7 +75,8 @@ def tile_product_of(kernel: Kernel, target: Target) -> TileProduct | None:
     if not isinstance(unit, TileUnit) or len(found) != 2:
         return None
     one, other = (found[x.param] for x in loads)
-    k = [a for a in stage.axes if a.extent % unit.shape[2] == 0 and _both(a, one, other)]
+    k = [a for a in stage.axes if a.extent >= unit.shape[2] and _both(a, one, other)]
+    k = [a for a in k if a.extent % unit.shape[2] == 0] or k
     shared = [a for a in kernel.axes if a.extent > 1]
     for x, y in ((one, other), (other, one)):
         m, n = (
@@ -146,7 +153,11 @@ class _Sketch:
         blocked = self._needs_copy(p.a) and not lanes_first
         m = self._side(p.m, row, rows, tiles[0], second[0], many[0], blocked)
         n = self._side(p.n, column, p.unit.shape[1], tiles[1], second[1], many[1], False)
-        k0, k1 = self.levels.split(p.k.name, (p.unit.shape[2],))
+        depth = p.unit.shape[2]
+        if p.padded:
+            self.levels.actions.insert(0, Pad(p.k.name, depth))
+            self.levels.loops[p.k.name] = -(-p.k.extent // depth) * depth
+        k0, k1 = self.levels.split(p.k.name, (depth,))
         others = [a.name for a in self.kernel.reduces[0].axes if a is not p.k]
         reduces = [*others, *([k0] if k0 else []), k1]
         first, then = (n, m) if lanes_first else (m, n)
@@ -222,7 +233,7 @@ class _Sketch:
         side = self.found.k if x is self.found.a else None
         n = next(a for a in self.found.n if output_stride(self.kernel, a.name) == 1)
         along = side or n
-        return x.masked or x.stride(along.name) != 1
+        return self.found.padded or x.masked or x.stride(along.name) != 1
 
     def _staged(
         self, x: Access, outer: list[str], inner: list[str], tile: list[str], around: list[str]
