@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from tests.tile_kernels import NAME, UNIT, buffers, conv, gemm, tiled, wanted
+from tunegrad.devices.job import unread
 from tunegrad.errors import IllegalAction
 from tunegrad.ir.interpret_matrices import multiply_tiles
 from tunegrad.ir.interpret_program import interpret
@@ -171,3 +172,10 @@ def test_a_sum_too_long_for_one_accumulator_is_refused():
     text = CUT + ONE.removeprefix(CUT)
     with pytest.raises(IllegalAction, match="too long for one accumulator"):
         Space(gemm(16, 16, 16 * 8208), TARGET).lower(Schedule.parse(text))
+
+
+def test_what_only_tiles_read_is_read():
+    _, program = lowered(gemm(32, 48, 32, constant=True), ONE)
+    assert unread(program) == ()
+    _, packed = lowered(gemm(64, 96, 64, constant=True), PACKED)
+    assert unread(packed) == ("p2",)

@@ -96,11 +96,15 @@ def _both(a: Axis, one: Access, other: Access) -> bool:
 
 
 def _factors(stage: Reduce) -> tuple[Load, ...]:
-    """The two loads of pairs that are multiplied and added; none where a stage does not do that."""
+    """The two loads of pairs that are multiplied and added; none where a stage does not do that, or
+    a place depends on data.
+    """
     x = stage.expr
     if stage.op is not Op.ADD or not isinstance(x, Apply) or x.op is not Op.DOT2:
         return ()
-    return tuple(y for y in x.args if isinstance(y, Load))
+    loads = tuple(y for y in x.args if isinstance(y, Load))
+    direct = not any(True for y in loads for i in y.index for _ in i.elements())
+    return loads if direct else ()
 
 
 def _takes(unit: object, stage: Reduce, loads: Sequence[Load]) -> bool:
