@@ -15,7 +15,7 @@ from benchmarks import onnx_graphs
 from benchmarks.contestants import CallContestant, Contestant
 from benchmarks.workloads import Array, Workload, laid_out, touched
 
-__all__ = ["contestants"]
+__all__ = ["contestants", "model_at"]
 
 
 def contestants(workload: Workload, threads: int) -> Iterator[Contestant]:
@@ -29,16 +29,29 @@ def contestants(workload: Workload, threads: int) -> Iterator[Contestant]:
         yield from _in_layout(workload, threads, layout)
 
 
-def _in_layout(workload: Workload, threads: int, layout: str) -> Iterator[Contestant]:
+def model_at(workload: Workload, threads: int, precision: str) -> Iterator[Contestant]:
+    """A model at a precision, "f32" or "default", the plugin's own choice: bf16 where the processor
+    multiplies it. The peer is named by both.
+    """
+    layouts = ("nchw", "nhwc") if workload.has_images else ("",)
+    for layout in layouts:
+        hint = "" if precision == "default" else precision
+        yield from _in_layout(workload, threads, layout, f"openvino {precision}", hint)
+
+
+def _in_layout(
+    workload: Workload, threads: int, layout: str, peer: str = "openvino", precision: str = "f32"
+) -> Iterator[Contestant]:
     core = openvino.Core()
     settings = {
         "INFERENCE_NUM_THREADS": threads,
         "NUM_STREAMS": 1,
         "PERFORMANCE_HINT": "LATENCY",
-        "INFERENCE_PRECISION_HINT": "f32",
         # others move the main thread: it would share a core with a pinned worker
         "ENABLE_CPU_PINNING": False,
     }
+    if precision:
+        settings["INFERENCE_PRECISION_HINT"] = precision
     model = core.read_model(onnx_graphs.serialized(workload))
     inputs = laid_out(workload, layout)
     if layout == "nhwc":
@@ -67,8 +80,8 @@ def _in_layout(workload: Workload, threads: int, layout: str) -> Iterator[Contes
     # cheaper to reach, but for the first seconds of some processes the calling thread does all the
     # work while a worker spins.
     suffix = f" {layout}" if layout else ""
-    yield CallContestant("openvino", f"sync{suffix}", request.infer, read, layout)
-    yield CallContestant("openvino", f"async{suffix}", wait, read, layout)
+    yield CallContestant(peer, f"sync{suffix}", request.infer, read, layout)
+    yield CallContestant(peer, f"async{suffix}", wait, read, layout)
 
 
 def _channels_last(model: Any, images_out: bool) -> Any:

@@ -20,7 +20,7 @@ from benchmarks.contestants import Contestant
 from benchmarks.rows import DEFAULT, TUNED
 from benchmarks.workloads import Array, Workload, arrays, laid_out
 
-__all__ = ["Tuning", "function_of", "tune", "tuned", "untuned"]
+__all__ = ["Tuning", "function_of", "model_in", "tune", "tuned", "untuned"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +68,21 @@ def tuned(
 ) -> Iterator[Contestant]:
     """The winners in ``store``."""
     yield from _each_layout(TUNED, workload, threads, layouts, store)
+
+
+def model_in(
+    workload: Workload, threads: int, dtype: str, store: Path | None
+) -> Iterator[Contestant]:
+    """A model stored in ``dtype``, with the winners in ``store``, if any."""
+    from benchmarks import torch_models  # the weights are PyTorch's
+
+    weights, path = torch_models.weights(workload.name), False if store is None else str(store)
+    compiled = _tunegrad().load(
+        workload.name, threads=threads, store=path, weights=weights, dtype=dtype
+    )
+    inputs = laid_out(workload, "")
+    variant = "default schedules" if store is None else "stored winners"
+    yield _Ours(f"ours {dtype}", variant, "", compiled, inputs, False, compiled.timer(*inputs))
 
 
 def _each_layout(

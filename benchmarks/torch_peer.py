@@ -19,7 +19,7 @@ from benchmarks import torch_models
 from benchmarks.contestants import CallContestant, Contestant
 from benchmarks.workloads import Array, Workload, arrays, touched
 
-__all__ = ["eager", "inductor", "reference"]
+__all__ = ["eager", "inductor", "model_in_bf16", "reference"]
 
 
 class _Kernel(nn.Module):
@@ -118,6 +118,22 @@ def eager(workload: Workload, threads: int) -> Iterator[Contestant]:
         module = _module(workload).to(memory_format=memory_format)
         laid_out = tuple(x.contiguous(memory_format=memory_format) for x in inputs)
         yield _contestant("torch", "eager", lambda module=module, x=laid_out: module(*x), layout)  # type: ignore[misc]
+
+
+def model_in_bf16(workload: Workload, threads: int) -> Iterator[Contestant]:
+    """A model whose weights and inputs are bf16, eager, images in both memory formats."""
+    torch.set_num_threads(threads)
+    for layout, memory_format in _formats(workload).items():
+        module = _module(workload).to(dtype=torch.bfloat16, memory_format=memory_format)
+        x = tuple(
+            t.to(torch.bfloat16).contiguous(memory_format=memory_format) for t in _tensors(workload)
+        )
+        call = _widened(module, x)
+        yield _contestant("torch bf16", "eager", call, layout)
+
+
+def _widened(module: nn.Module, x: tuple[torch.Tensor, ...]) -> Callable[[], torch.Tensor]:
+    return lambda: module(*x).float()
 
 
 def _into(workload: Workload, x: tuple[torch.Tensor, ...]) -> Callable[[], torch.Tensor] | None:

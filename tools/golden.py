@@ -17,6 +17,7 @@ from pathlib import Path
 
 from benchmarks.hand_schedules import AVX512
 from tests.kernel_corpus import corpus_kernel
+from tests.tile_kernels import NAME, SERVER, gemm
 from tunegrad.devices.host.cores import declared
 from tunegrad.ir.target import Target
 from tunegrad.opts import Schedule, Space
@@ -55,6 +56,12 @@ CASES: dict[str, Case] = {
         "upcast(axis=a1) vectorize(axis=b1) thread(axis=a0, count=2) stage(param=p2, at=ra0, "
         "layout=(b0, ra1, b1))",
     ),
+    "gemm_tiles": Case(
+        "gemm of pairs",
+        "tile(axis=a, size=2) tile(axis=ra, size=16) "
+        f"tensorcore(unit={NAME}, m=a1, n=b, k=ra1) thread(axis=a0, count=2)",
+        SERVER,
+    ),
     "linear_padded": Case(
         "linear",
         "pad(axis=a, multiple=4) tile(axis=a, size=4) tile(axis=ra, size=2) unroll(axis=ra1)",
@@ -76,7 +83,7 @@ CASES: dict[str, Case] = {
 def golden_text(name: str) -> str:
     """The file of a case: every form, from the kernel to LLVM IR."""
     case = CASES[name]
-    kernel = corpus_kernel(case.kernel)
+    kernel = gemm(5, 16, 32) if case.kernel == "gemm of pairs" else corpus_kernel(case.kernel)
     space, schedule = Space(kernel, case.target), Schedule.parse(case.actions)
     program = space.lower(schedule)
     parts = {
@@ -84,7 +91,7 @@ def golden_text(name: str) -> str:
         "actions": "\n".join(str(a) for a in schedule.actions) or "none",
         "loop tree": str(space.tree(schedule)),
         "program": program.text,
-        "llvm": render_llvm(program),
+        "llvm": render_llvm(program, case.target if case.target.units else None),
     }
     return "\n".join(f"== {title} ==\n{text.rstrip()}\n" for title, text in parts.items())
 

@@ -78,7 +78,7 @@ Numerics = Literal["contract", "strict", "bf16-dot"]
 
 ``contract``: Winograd convolutions are allowed, within the stated tolerance. ``strict``: they are
 not. ``bf16-dot``: sums of products of bf16 tensors are added up in pairs, which flushes subnormal
-numbers.
+numbers; in a model that is asked to be bf16, so they are under ``contract``.
 """
 ModelDtype = Literal["f32", "f16", "bf16"]
 """What a model's weights and activations are stored in; ``f32``: as the model has them."""

@@ -237,16 +237,21 @@ def test_what_is_widened_is_stored_narrow_whoever_cast_it(dtype: DType) -> None:
     assert [x.kernel.params[0].dtype for x in found.launches] == [dtype, F32, F32]
 
 
-def test_with_pairs_inputs_are_rounded_too_and_nothing_else_changes() -> None:
+def test_bf16_is_multiplied_in_pairs_unless_numerics_are_strict() -> None:
     nodes = tuple(t.node for t in [two_layers()])
-    plain, paired = (
+    strict, default, asked = (
         [x.kernel.name for x in schedule(prepared(nodes, n, DOT, "bf16")).launches]
-        for n in ("contract", "bf16-dot")
+        for n in ("strict", "contract", "bf16-dot")
     )
-    assert plain == ["matmul 8x32x64 +relu", "matmul 8x16x32"]
-    assert [name for name in paired if "pair" not in name] == [
+    assert strict == ["matmul 8x32x64 +relu", "matmul 8x16x32"]
+    assert default == asked
+    assert [name for name in default if "pair" not in name] == [
         "matmul 8x32x64 bf16-dot +relu",
         "matmul 8x16x32 bf16-dot",
     ]
+
+
+def test_f16_is_widened_whatever_the_numerics_allow() -> None:
+    nodes = tuple(t.node for t in [two_layers()])
     f16 = [x.kernel for x in schedule(prepared(nodes, "bf16-dot", DOT, "f16")).launches]
-    assert [k.name for k in f16] == plain
+    assert [k.name for k in f16] == ["matmul 8x32x64 +relu", "matmul 8x16x32"]

@@ -11,7 +11,9 @@ from benchmarks.hand_schedules import AVX512
 from tunegrad.devices.cpu.device import OPT_LEVEL
 from tunegrad.devices.cpu.machine_code import code_facts, hot_loop
 from tunegrad.devices.host.codegen import assembly
+from tunegrad.ir.fusion import schedule
 from tunegrad.opts import Schedule, Space
+from tunegrad.planning.plan import prepared
 from tunegrad.render.llvm import render_llvm
 
 if platform.machine() not in ("x86_64", "AMD64"):
@@ -82,3 +84,14 @@ def test_text_without_a_target_is_for_every_target():
 )
 def test_target_needs_all_the_features(features):
     assert not replace(DOT, features=features).bf16_dot
+
+
+def test_results_in_bf16_are_rounded_by_one_instruction():
+    case = matmul((64, 64), (64, 64))
+    nodes = prepared((case.output.cast("bf16").node,), "bf16-dot", DOT)
+    kernel = schedule(nodes).launches[-1].kernel
+    text = assembly(
+        render_llvm(Space(kernel, DOT).lower(Space(kernel, DOT).defaults()[0]), DOT), DOT
+    )
+    assert "vcvtneps2bf16" in text
+    assert "vpmovdw" not in text

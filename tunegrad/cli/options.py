@@ -48,13 +48,16 @@ numerics_option = click.option(
     default="contract",
     help="strict; contract, which allows Winograd convolutions, within the stated tolerance; "
     "or bf16-dot, which also "
-    "sums products of bf16 tensors in pairs.  [default: contract]",
+    "sums products of bf16 tensors in pairs, as --dtype bf16 does unless it is strict.  "
+    "[default: contract]",
 )
 dtype_option = click.option(
     "--dtype",
     metavar="TYPE",
     help="What weights and activations are stored in: f16 or bf16; sums, norms and softmax stay in "
-    "f32, inputs and outputs as they are.  [default: f32, the model as it is]",
+    "f32, inputs and outputs as they are; where the processor multiplies bf16 pairs (AVX512_BF16, "
+    "AMX), products of bf16 are summed in pairs unless --numerics strict.  "
+    "[default: f32, the model as it is]",
 )
 json_option = click.option(
     "--json", "as_json", is_flag=True, help="Print JSON on stdout, and nothing else there."

@@ -13,7 +13,17 @@ import numpy as np
 import numpy.typing as npt
 
 from tunegrad.ir.dtypes import buffer_dtype
-from tunegrad.ir.program import CopyAsync, Load, MatLoad, Pack, Program, Store, indexed, walk
+from tunegrad.ir.program import (
+    CopyAsync,
+    Load,
+    MatLoad,
+    Pack,
+    Program,
+    Store,
+    TileLoad,
+    indexed,
+    walk,
+)
 from tunegrad.trial import Measurement, Properties
 
 __all__ = [
@@ -89,7 +99,7 @@ def unread(program: Program) -> tuple[str, ...]:
     """See ``KernelIO``."""
     touched = set(indexed(program))
     for i in walk(program.body):
-        if isinstance(i, Load | Store | MatLoad):
+        if isinstance(i, Load | Store | MatLoad | TileLoad):
             touched.add(i.buffer)
         elif isinstance(i, CopyAsync):
             touched.add(i.source)

@@ -157,6 +157,8 @@ class GroupMachine(GroupAccesses):
                 return self._multiply(i) if isinstance(i, p.MatMul) else self._load_matrices(i)
             case p.Pipeline():
                 raise VerifyError(f"program {self.program.name}: a pipeline that is not expanded")
+        if isinstance(i, p.TileInstr):
+            raise VerifyError(f"program {self.program.name}: work-items have no tile registers")
         made = self._value(i)
         self.types[i.id] = VType(BOOL, i.lanes) if isinstance(i, p.Test) else i.vtype
         return made

@@ -1,6 +1,7 @@
-"""What a matrix unit computes, from what each work-item of its warps holds.
+"""What matrix units compute: of the work-items of a warp, and of a thread's tile registers.
 
 registers of items  -->  A, B, C of each warp  -->  C + A @ B  -->  registers of items
+tiles A, B, C       -->  C + (even sums + odd sums of pairs)
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .dtypes import DTYPES
-from .numeric import to_compute
+from .expr import Op
+from .numeric import compute, to_compute
 from .program import VType
-from .target import MatrixUnit
+from .target import MatrixUnit, TileUnit
 
-__all__ = ["load_matrices", "multiply"]
+__all__ = ["load_matrices", "multiply", "multiply_tiles"]
 
 Array = NDArray[Any]
 
@@ -56,3 +58,20 @@ def multiply(unit: MatrixUnit, a: Array, b: Array, c: Array) -> Array:
     back = made.reshape(warps, u.highs, u.rows, u.columns, u.pair).transpose(0, 2, 3, 1, 4)
     result: Array = back.reshape(c.shape)
     return result
+
+
+def multiply_tiles(unit: TileUnit, a: Array, b: Array, c: Array) -> Array:
+    """C + A * B of tiles of pairs: A (m, k), B (k, n) of words, C (m, n) f32.
+
+    As hardware does it: the first numbers of pairs are added up along k by FMA, so are the second
+    ones, then both sums are added, and that to C; a rounding each (Intel SDM, volume 2,
+    TDPBF16PS). Subnormal numbers are kept.
+    """
+    halves = [np.zeros(c.shape, np.float32), np.zeros(c.shape, np.float32)]
+    for at, half in enumerate((Op.LOW, Op.HIGH)):
+        left, right = (compute(half, x).astype(np.float64) for x in (a, b))
+        for k in range(unit.shape[2]):
+            exact = left[:, k, None] * right[k]
+            halves[at] = (exact + halves[at]).astype(np.float32)
+    total: Array = c + (halves[0] + halves[1])
+    return total

@@ -31,6 +31,7 @@ from .interpret_access import Step, Values, load_step, store_step
 from .interpret_groups import GroupMachine
 from .interpret_index import Env, IndexCompiler, Number
 from .interpret_memory import Memory, Tracker
+from .interpret_tiles import tile_step
 from .interpret_values import constant, converter, folder, operation
 from .pipelines import expand_pipelines
 from .program import Instr, Program, VType
@@ -365,6 +366,8 @@ class _Machine:
                 return self._read(i, self.value(id), self.value(f"register {name}"))
             case p.Write(name, value):
                 return _apply(self.value(f"register {name}"), [self.value(value)], lambda x: x)
+            case _ if isinstance(i, p.TileInstr):
+                return tile_step(i, self.memory, self.names, self.value, partial(self.fault, i))
             case _:
                 raise VerifyError(
                     f"program {self.program.name}: `{describe(i)}`: not an instruction"

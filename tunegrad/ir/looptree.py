@@ -36,7 +36,7 @@ from tunegrad.errors import IllegalAction
 from .expr import Load
 from .index import Index
 from .kernel import Kernel, Reduce, Stage, loads
-from .target import MatrixUnit, Target
+from .target import MatrixUnit, Target, TileUnit
 
 __all__ = [
     "Loop",
@@ -44,6 +44,7 @@ __all__ = [
     "LoopTree",
     "MatrixTile",
     "Staged",
+    "TileLoops",
     "accumulators",
     "loop_tree",
     "operand",
@@ -134,6 +135,16 @@ class MatrixTile:
 
 
 @dataclass(frozen=True, slots=True)
+class TileLoops:
+    """Which loops a thread's tile registers hold: the rows ``m``, the lanes ``n``, and ``k``."""
+
+    unit: TileUnit
+    m: str
+    n: str
+    k: str
+
+
+@dataclass(frozen=True, slots=True)
 class LoopTree:
     """A schedule's state.
 
@@ -149,7 +160,7 @@ class LoopTree:
     kept: tuple[int, ...] = ()
     streamed: tuple[str, ...] = ()
     prefetched: tuple[tuple[str, int], ...] = ()
-    matrix: MatrixTile | None = None
+    matrix: MatrixTile | TileLoops | None = None
     pipelined: tuple[str, int] | None = None
     """The loop whose copies run ahead, and how many iterations have a place in shared memory."""
     epilogue: str = ""
@@ -403,6 +414,9 @@ def _check_matrix(t: LoopTree) -> None:
     m = t.matrix
     if m is None:
         return
+    if isinstance(m, TileLoops):
+        _check_tiles(t, m)
+        return
     local = [x.name for x in t.loops if x.kind is LoopKind.LOCAL]
     if local[-2:] != [m.row, m.column] or any(
         x.kind is LoopKind.LOCAL and x.stage >= 0 for x in t.loops
@@ -414,6 +428,24 @@ def _check_matrix(t: LoopTree) -> None:
     lanes = [x.name for x in t.loops if x.kind in _LANES]
     if lanes:
         raise IllegalAction(f"loop {lanes[0]} can not be vector lanes beside a matrix unit")
+
+
+def _check_tiles(t: LoopTree, m: TileLoops) -> None:
+    """The loops of a tile are rows, lanes and terms, and all tiles have registers."""
+    found = [t.loop(name) for name in (m.m, m.n, m.k)]
+    kinds = (LoopKind.UPCAST, LoopKind.VECTOR, LoopKind.MATRIX)
+    for x, kind in zip(found, kinds, strict=True):
+        if x.kind is not kind:
+            raise IllegalAction(f"loop {x.name} of {m.unit} is {x.kind}, not {kind}")
+    stage = found[2].stage
+    for x in t.loops:
+        if x.stage == stage and x.kind in (LoopKind.UPCAST, LoopKind.GROUP):
+            raise IllegalAction(f"loop {x.name} can not be {x.kind} beside {m.unit}")
+    tiles = prod([x.extent for x in t.shared_registers if x.name not in (m.m, m.n)])
+    if tiles + 2 > m.unit.registers:
+        raise IllegalAction(
+            f"{tiles} tiles of results and two operands: {m.unit} has {m.unit.registers} registers"
+        )
 
 
 def _check_pipelined(t: LoopTree) -> None:
@@ -459,7 +491,10 @@ def _lines(t: LoopTree) -> Iterator[str]:
         yield f"copies of {t.pipelined[0]} run ahead, {t.pipelined[1]} slots"
     if t.matrix is not None:
         m = t.matrix
-        yield f"{m.unit} on {m.high}, {m.row} x {m.column}, {m.pair} x {m.k}"
+        if isinstance(m, TileLoops):
+            yield f"{m.unit} on {m.m} x {m.n} x {m.k}"
+        else:
+            yield f"{m.unit} on {m.high}, {m.row} x {m.column}, {m.pair} x {m.k}"
     yield from (f"prefetch {name}, {ahead} bytes ahead" for name, ahead in t.prefetched)
     yield from (f"stream {name}" for name in t.streamed)
     yield from (f"keep the values of stage {i}" for i in t.kept)

@@ -7,8 +7,9 @@
     sum over k': dot2(a2[m, k'], b2[k', n])     an odd k is padded with a zero
 
 Both operands are bf16 before any movement (or one is an f32 input that may be rounded, in a model
-that is asked to be bf16), the sum is in f32, and one of its axes is a whole dimension of both: the
-channels of a convolution, the inner extent of a matrix product. Pairs lie in one word, so that
+that is asked to be bf16), the sum is in f32, and one of its axes is a whole dimension of both, or
+the inner part of one that is split: the channels of a convolution, the inner extent of a matrix
+product, one head's part of the features. Pairs lie in one word, so that
 everything else sees a product of 32-bit elements. An operand that every product reads but once is
 paired only where that costs nothing, as of a constant. Other sums stay as they are.
 """
@@ -96,41 +97,43 @@ def _chain(x: Node) -> tuple[Node, tuple[Node, ...]] | None:
 
 
 def _dimension(base: Node, moves: tuple[Node, ...], axis: int) -> int | None:
-    """The dimension of ``base`` that is ``axis`` after the movements, all of it; None where there
-    is none.
+    """The dimension of ``base`` that is ``axis`` after the movements, all of it or the inner part
+    of where it is split; None where there is none.
     """
     for d, extent in enumerate(base.shape):
-        at: int | None = d
+        at: tuple[int, int] | None = d, extent
         for m in moves:
-            at = _after(m, at, extent) if at is not None else None
-        if extent >= 2 and at == axis:
+            at = _after(m, *at) if at is not None else None
+        if extent >= 2 and at is not None and at[0] == axis:
             return d
     return None
 
 
-def _after(m: Node, at: int, extent: int) -> int | None:
-    """Where a dimension is after a movement that leaves it whole."""
+def _after(m: Node, at: int, extent: int) -> tuple[int, int] | None:
+    """Where a dimension is after a movement that leaves it whole, or splits it, and its extent."""
     arg = cast(Any, m.arg)
     if m.op is GraphOp.PERMUTE:
-        return cast(tuple[int, ...], arg).index(at)
+        return cast(tuple[int, ...], arg).index(at), extent
     if m.op is GraphOp.RESHAPE:
         return _reshaped(m.srcs[0].shape, m.shape, at)
     whole = {GraphOp.PAD: (0, 0), GraphOp.SHRINK: (0, extent)}
-    if m.op in whole:
-        return at if arg[at] == whole[m.op] else None
-    if m.op is GraphOp.FLIP:
-        return None if at in arg else at
-    if m.op is GraphOp.WINDOW:
-        return None if at == arg[0] else at
-    return at  # EXPAND
+    moved = (
+        (m.op in whole and arg[at] != whole[m.op])
+        or (m.op is GraphOp.FLIP and at in arg)
+        or (m.op is GraphOp.WINDOW and at == arg[0])
+    )
+    return None if moved else (at, extent)
 
 
-def _reshaped(before: tuple[int, ...], after: tuple[int, ...], at: int) -> int | None:
-    """The dimension with the same extent and as many elements behind it."""
+def _reshaped(before: tuple[int, ...], after: tuple[int, ...], at: int) -> tuple[int, int] | None:
+    """The dimension with as many elements behind it: with the same extent, or an even part of it,
+    whose pairs are pairs of the whole.
+    """
     behind = _product(before[at + 1 :])
     for d, extent in enumerate(after):
-        if extent == before[at] and _product(after[d + 1 :]) == behind:
-            return d
+        part = extent % 2 == 0 and before[at] % extent == 0
+        if _product(after[d + 1 :]) == behind and extent > 1 and (extent == before[at] or part):
+            return d, extent
     return None
 
 
@@ -168,10 +171,11 @@ def _moved(x: Node, moves: tuple[Node, ...], at: int, extent: int) -> Node:
     """The movements of a chain, on its base in pairs along dimension ``at`` of that extent."""
     for m in moves:
         arg = cast(Any, m.arg)
-        after = _after(m, at, extent)
-        if after is None:
+        found = _after(m, at, extent)
+        if found is None:
             raise InternalError(f"{m!r} does not keep dimension {at}")
-        shape = (*m.shape[:after], x.shape[at], *m.shape[after + 1 :])
+        after, extent = found
+        shape = (*m.shape[:after], -(-extent // 2), *m.shape[after + 1 :])
         if m.op is GraphOp.RESHAPE:
             x = g.reshape(x, shape)
         elif m.op is GraphOp.EXPAND:

@@ -39,7 +39,7 @@ from .dtypes import DType
 from .expr import Op
 from .index import Index, Valid
 from .keys import key_of
-from .target import MatrixUnit
+from .target import MatrixUnit, TileUnit
 
 __all__ = [
     "Alloc",
@@ -69,6 +69,12 @@ __all__ = [
     "Splat",
     "Store",
     "Test",
+    "TileConfig",
+    "TileInstr",
+    "TileLoad",
+    "TileMul",
+    "TileStore",
+    "TileZero",
     "VType",
     "Valued",
     "Write",
@@ -382,6 +388,72 @@ class MatLoad:
 
 
 @dataclass(frozen=True, slots=True)
+class TileConfig:
+    """Tile registers of a thread from here on: ``rows`` of each, by number; 0: it is not used.
+
+    Forgets what they held. Tiles are used after it in its block, or inside that.
+    """
+
+    unit: TileUnit
+    rows: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TileZero:
+    """Tile register ``tile`` = zeros."""
+
+    tile: int
+
+
+@dataclass(frozen=True, slots=True)
+class TileLoad:
+    """Tile register ``tile`` = ``buffer[offset]``, for ``row`` in ``rows`` and ``lane`` in
+    ``vtype.lanes``.
+
+    Neighbours along ``lane`` are neighbours in memory, rows some elements apart.
+    """
+
+    tile: int
+    buffer: str
+    offset: Index
+    vtype: VType
+    row: str
+    lane: str
+    rows: int
+
+    def line(self, row: int) -> Load:
+        """The load of one row."""
+        return Load(-1, self.buffer, self.offset.at({self.row: row}), self.vtype, self.lane)
+
+
+@dataclass(frozen=True, slots=True)
+class TileMul:
+    """Tile register ``tile`` += ``a`` * ``b``, by ``unit``."""
+
+    tile: int
+    a: int
+    b: int
+    unit: TileUnit
+
+
+@dataclass(frozen=True, slots=True)
+class TileStore:
+    """``buffer[offset]`` = tile register ``tile``, as TileLoad reads; to a thread's own scratch."""
+
+    tile: int
+    buffer: str
+    offset: Index
+    vtype: VType
+    row: str
+    lane: str
+    rows: int
+
+    def line(self, row: int, value: int = -1) -> Store:
+        """The store of one row, of a ``value``."""
+        return Store(self.buffer, self.offset.at({self.row: row}), value, self.vtype, self.lane)
+
+
+@dataclass(frozen=True, slots=True)
 class Shuffle:
     """``id`` = what ``arg`` is in the work-item whose number within the warp differs in the bits of
     ``across``.
@@ -510,9 +582,13 @@ Valued = (
 )
 """Instructions that define one value."""
 
+TileInstr = TileConfig | TileZero | TileLoad | TileMul | TileStore
+"""Instructions of a thread's tile registers."""
+
 Instr = (
     Number | Load | Store | Compute | Convert | Splat | Fold | Select | Position | Test
     | MatMul | MatLoad | Shuffle | CopyAsync | Commit | Await
+    | TileInstr
     | Register | Read | Write | For | If | Pipeline | Barrier
 )  # fmt: skip
 
@@ -695,6 +771,16 @@ def _group_line(i: Instr) -> str:
         case CopyAsync(buffer, into, source, offset, t, lane, mask):
             what = f"{buffer}[{into}] = {source}[{offset}]"
             return f"async {what} {t}{f' lane {lane}' if lane else ''}{_masked(mask)}"
+        case TileConfig(unit, rows):
+            return f"tiles {unit} rows {' '.join(map(str, rows))}"
+        case TileZero(tile):
+            return f"tile{tile} = 0"
+        case TileLoad(tile, buffer, offset, t, row, lane, rows):
+            return f"tile{tile} = {buffer}[{offset}] {t} lane {lane} rows {row}:{rows}"
+        case TileMul(tile, a, b, unit):
+            return f"tile{tile} += tile{a} * tile{b} {unit}"
+        case TileStore(tile, buffer, offset, t, row, lane, rows):
+            return f"{buffer}[{offset}] = tile{tile} {t} lane {lane} rows {row}:{rows}"
         case Commit():
             return "commit"
         case Await(left):

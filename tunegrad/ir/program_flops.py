@@ -8,9 +8,10 @@ for a in 5:
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 
 from .expr import Op
-from .program import Compute, Fold, For, If, Instr, Program, Select
+from .program import Compute, Fold, For, If, Instr, Program, Select, TileMul
 
 __all__ = ["executed_flops"]
 
@@ -83,6 +84,8 @@ class _Counter:
                 return i.vtype.lanes * team
             case Fold() if i.vtype.dtype.is_float:
                 return team
+            case TileMul(_, _, _, unit):
+                return _FLOPS[Op.DOT2_ADD] * prod(unit.shape) * team
             case For():
                 return self._loop(i, env, team)
             case If():

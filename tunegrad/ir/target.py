@@ -2,7 +2,8 @@
 
     Target       what a device has and can do; code asks "can it?", never "which is it?"
     Rates        how fast a model reckons it to be where nothing was measured yet
-    MatrixUnit   one shape that a device multiplies by itself
+    MatrixUnit   one shape that work-items multiply together
+    TileUnit     one shape that a thread multiplies in tile registers
 
 Facts are fields, which the device's own folder declares. Questions are properties.
 """
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Literal
 
-__all__ = ["MatrixUnit", "Rates", "Target"]
+__all__ = ["MatrixUnit", "Rates", "Target", "TileUnit"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +88,44 @@ class MatrixUnit:
     @property
     def name(self) -> str:
         """As an action writes it: ``m16n8k16_f16_f32``."""
-        m, n, k = self.shape
-        return f"m{m}n{n}k{k}_{'_'.join(self.dtypes)}"
+        return _unit_name(self.shape, self.dtypes)
 
     def __str__(self) -> str:
         return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class TileUnit:
+    """A product of small matrices by one thread, which has ``registers`` for whole ones.
+
+        C[m, n] += A[m, k] * B[k, n]      m of up to shape[0] rows, n = shape[1], k = shape[2]
+
+    ``dtypes`` are those of an element of A and of B, and of C. An element of 32 bits may be
+    several numbers that are multiplied one by one and added (``bf16x2``). A register holds up to
+    ``most_rows`` rows, all equally long, from any memory where rows are equally far apart; how
+    many rows each one has is set before it is used (AMX: Intel SDM, volume 1, chapter 18).
+    """
+
+    shape: tuple[int, int, int]
+    dtypes: tuple[str, str]
+    registers: int = 8
+    fmas: int = 0
+    """Multiply-adds that a core does in a cycle by this shape; 0: not known."""
+
+    most_rows = 16
+
+    @property
+    def name(self) -> str:
+        """As an action writes it: ``m16n16k16_bf16x2_f32``."""
+        return _unit_name(self.shape, self.dtypes)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def _unit_name(shape: tuple[int, int, int], dtypes: tuple[str, str]) -> str:
+    m, n, k = shape
+    return f"m{m}n{n}k{k}_{'_'.join(dtypes)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +174,7 @@ class Target:
     streams: int = 8
     warp: int = 1
     regs_per_item: int = 0
-    units: tuple[MatrixUnit, ...] = ()
+    units: tuple[MatrixUnit | TileUnit, ...] = ()
     copies_ahead: bool = False
     loads_matrices: bool = False
     unit_items: int = 0
@@ -186,9 +220,19 @@ class Target:
         return "+avx512f" in self.features
 
     @property
-    def matrix_units(self) -> dict[str, MatrixUnit]:
+    def amx(self) -> bool:
+        """Whether code may use tile registers and their products of bf16 pairs (AMX-BF16)."""
+        return {"+amx-tile", "+amx-bf16"} <= set(self.features)
+
+    @property
+    def matrix_units(self) -> dict[str, MatrixUnit | TileUnit]:
         """The shapes of its matrix unit by name."""
         return {u.name: u for u in self.units}
+
+    @property
+    def multiplies_pairs(self) -> bool:
+        """Whether products of bf16 pairs are worth making: one instruction adds them up."""
+        return self.bf16_dot or any(u.dtypes[0] == "bf16x2" for u in self.units)
 
     @property
     def bf16_dot(self) -> bool:

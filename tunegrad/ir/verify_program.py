@@ -16,6 +16,10 @@ Typing, ``T`` a dtype, ``xL`` lanes; an instruction's own type is its ``vtype``:
     Shuffle      T xL of T xL
     CopyAsync    T xL, 4, 8 or 16 bytes, aligned, from what is never written to shared memory of T
     Pipeline     copies write only shared memory that nothing else writes, at least 2 slots
+    TileConfig   rows of every register of a unit of the target, on a CPU
+    TileLoad     as many rows as the register has, of neighbours of T, equally far apart
+    TileMul      rows m += m * k, of registers that were written
+    TileStore    as TileLoad, to scratch of the thread's own
 
 Nothing computes in f16 or bf16. Ids are defined once, and used in their block or inside it, after
 the definition. A loop variable is unique on its path, its range is ``[0, extent)`` everywhere. A
@@ -35,12 +39,13 @@ from .dtypes import BOOL, DType
 from .expr import Op
 from .index import Valid, var
 from .op_types import fold_takes, result_type
-from .program import Instr, Program, VType
+from .program import Instr, Program, TileInstr, VType
 from .prove import below, condition_facts, stop_facts, within
 from .target import Target
 from .verify_groups import GroupRules
 from .verify_races import verify_races
 from .verify_rules import Scope, describe
+from .verify_tiles import TileRules
 
 __all__ = ["is_grouped", "verify_program"]
 
@@ -66,7 +71,7 @@ def verify_program(program: Program, target: Target | None = None) -> tuple[Inst
     return _Verifier(program, target).run()
 
 
-class _Verifier(GroupRules):
+class _Verifier(GroupRules, TileRules):
     def __init__(self, program: Program, target: Target | None) -> None:
         super().__init__(program, target, is_grouped(program, target))
 
@@ -159,6 +164,8 @@ class _Verifier(GroupRules):
                     self._broken(i, "is declared twice")
                 s.registers[i.name] = i.vtype
                 self.written.discard(i.name)
+            elif isinstance(i, TileInstr):
+                self._of_tiles(i, s)
             else:
                 self._plain(i, s)
 

@@ -123,9 +123,13 @@ _PLAIN = frozenset(
         p.MatMul,
         p.MatLoad,
         p.Shuffle,
+        p.TileConfig,
+        p.TileZero,
+        p.TileMul,
+        p.TileStore,
     )
 )
-"""Instructions that touch no memory; most are."""
+"""Instructions that touch no memory that others see; most are."""
 
 
 def verify_races(program: Program, grouped: bool) -> None:
@@ -177,6 +181,9 @@ class _Seen:
             if isinstance(i, p.Load | p.Store):
                 if i.buffer in self.watched:
                     self._access(i, around, before)
+            elif isinstance(i, p.TileLoad):
+                for row in range(i.rows if i.buffer in self.watched else 0):
+                    self._access(i.line(row), around, before)
             elif isinstance(i, p.Test):
                 self.tests[i.id] = i.valid
             elif isinstance(i, p.Splat):

@@ -37,11 +37,13 @@ class Scope:
     alone: str = ""
     dead: bool = False
     ahead: bool = False
+    tiles: tuple[int, ...] = ()
 
     def inner(self) -> Scope:
         return Scope(
             dict(self.types), dict(self.tests), dict(self.registers), dict(self.extents),
             self.loops, self.facts, self.divergent, self.alone, self.dead, self.ahead,
+            self.tiles,
         )  # fmt: skip
 
 

@@ -88,12 +88,13 @@ def prepared(
     """A graph as it is planned: constants folded, in ``dtype``, and bf16 products in pairs.
 
     Constants are folded before they are narrowed, so that a product of them is rounded once. Pairs
-    are made where the numerics allow them and the target multiplies them in one instruction; of a
-    model that is asked to be bf16, inputs are paired too.
+    are made where the target multiplies them in one instruction, and the numerics allow them: what
+    is asked to be bf16 is multiplied so unless they are strict, its inputs too.
 
     Raises WeightsError for a constant that does not fit ``dtype``.
     """
-    paired = numerics == "bf16-dot" and target.bf16_dot
+    asked = numerics == "bf16-dot" or (dtype == "bf16" and numerics != "strict")
+    paired = asked and target.multiplies_pairs
     if dtype != "f32":
         outputs = narrowed(fold_constants(outputs), dtype_of(dtype))
     return fold_constants(pair_dots(outputs, inputs=dtype == "bf16") if paired else outputs)

@@ -38,13 +38,20 @@ from tunegrad.ir.program import (
     Splat,
     Store,
     Test,
+    TileConfig,
+    TileLoad,
+    TileMul,
+    TileStore,
+    TileZero,
     VType,
     Write,
+    walk,
 )
 from tunegrad.ir.target import Target
 
-from .llvm_memory import ALIGN, Memory
+from .llvm_memory import ALIGN
 from .llvm_ops import literal, ltype, memory_type
+from .llvm_tiles import Tiles
 from .llvm_transpose import runs_of
 
 __all__ = ["render_llvm", "workspace_bytes"]
@@ -71,11 +78,28 @@ def render_llvm(program: Program, target: Target | None = None) -> str:
     """
     if target is None:
         return _Renderer(program).module()
-    return _Renderer(program, target.avx512, target.bf16_dot).module()
+    return _Renderer(program, target.avx512, target.bf16_dot, target.amx).module()
 
 
 _NO_REGISTERS = frozenset(
-    (Compute, Load, Read, Splat, Number, Store, Convert, Fold, Select, Position, Test)
+    (
+        Compute,
+        Load,
+        Read,
+        Splat,
+        Number,
+        Store,
+        Convert,
+        Fold,
+        Select,
+        Position,
+        Test,
+        TileConfig,
+        TileZero,
+        TileLoad,
+        TileMul,
+        TileStore,
+    )
 )
 """Instructions that write and declare no register, and hold none that do; most are."""
 
@@ -96,9 +120,11 @@ class _Held:
     value: str
 
 
-class _Renderer(Memory):
-    def __init__(self, program: Program, avx512: bool = False, bf16_dot: bool = False) -> None:
-        super().__init__(avx512, bf16_dot)
+class _Renderer(Tiles):
+    def __init__(
+        self, program: Program, avx512: bool = False, bf16_dot: bool = False, amx: bool = False
+    ) -> None:
+        super().__init__(avx512, bf16_dot, amx)
         self.program = program
         self.out: list[str | list[str]] = []
         self.scopes: list[_Scope] = []
@@ -108,6 +134,10 @@ class _Renderer(Memory):
         self.writes: dict[int, tuple[str, ...]] = {}
         self.label = "entry"
         self.read_only = frozenset(b.name for b in program.params if b.role != "out")
+        for i in walk(program.body):
+            if isinstance(i, TileConfig):
+                found = self.configurations
+                found.setdefault(i.rows, f"@tg.tiles.{len(found)}")
         self._handlers = self._handled()
 
     # -- module
@@ -134,13 +164,16 @@ class _Renderer(Memory):
             f"define internal void @{name}.body({args}) noinline nounwind {{",
             "entry:",
             "  %sink = alloca <64 x i8>, align 64",
+            *self.prologue(),
             body,
+            *self.epilogue(),
             *(["  fence seq_cst"] if self.streams else []),
             "  ret void",
             "}",
             *self._wrapper(buffers),
             "declare void @tg_barrier(ptr)",
             "@tg.zero = private unnamed_addr constant [64 x i8] zeroinitializer, align 64",
+            *self.constants(),
             *(f"declare {d}" for d in sorted(self.declared)),
             *(self.defined[k] for k in sorted(self.defined)),
             *(["!0 = !{i32 1}"] if self.streams else []),
@@ -334,7 +367,8 @@ class _Renderer(Memory):
             If: self.branch,
             Convert: self.convert, Fold: self.fold, Select: self._select, Position: self.position,
             Test: self.test,
-            Barrier: self._barrier,
+            Barrier: self._barrier, TileConfig: self.tile_config, TileZero: self.tile_zero,
+            TileLoad: self.tile_load, TileMul: self.tile_mul, TileStore: self.tile_store,
         }  # fmt: skip
 
     def _read(self, i: Read) -> None:

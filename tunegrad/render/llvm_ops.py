@@ -607,6 +607,10 @@ class Ops:
                 self._named(f"bitcast {ltype(word)} {bits} to {ltype(single)}"), single, t
             )
         x = self.cast(v, s, single)
+        if self.bf16_dot and s.lanes in (4, 8, 16):
+            narrow = f"<{s.lanes} x bfloat>"
+            rounded = self._named(f"fptrunc {ltype(single)} {x} to {narrow}")
+            return self._named(f"bitcast {narrow} {rounded} to {ltype(t)}")
         bits = self._named(f"bitcast {ltype(single)} {x} to {ltype(word)}")
         high = self._named(f"lshr {ltype(word)} {bits}, {literal(16, word)}")
         odd = self._named(f"and {ltype(word)} {high}, {literal(1, word)}")

@@ -51,8 +51,10 @@ class CpuDevice:
         t = self.target
         sizes = f"L1 {t.l1_bytes >> 10} KiB, L2 {t.l2_bytes >> 10} KiB, L3 {t.l3_bytes >> 10} KiB"
         cores = f"{t.threads} thread{'s' if t.threads != 1 else ''}"
+        units = f", matrix units {', '.join(t.matrix_units)}" if t.units else ""
         return (
-            f"{t.arch}, {cores}, {t.registers} vector registers of {t.vector_bytes} bytes, {sizes}"
+            f"{t.arch}, {cores}, {t.registers} vector registers of {t.vector_bytes} bytes, "
+            f"{sizes}{units}"
         )
 
     def fingerprint(self, numerics: str = "contract") -> Fingerprint:

@@ -19,6 +19,7 @@ from tunegrad.devices.host.bulk import Bulk
 from tunegrad.devices.host.executable import Executable
 from tunegrad.devices.host.team import BufferTable, Launch, LaunchTable
 from tunegrad.devices.host.teams import Teams
+from tunegrad.devices.host.tiles import require_tiles
 from tunegrad.devices.job import Array, CompiledCandidate, Lowered
 from tunegrad.devices.limits import MachineLimits
 from tunegrad.errors import InternalError
@@ -97,11 +98,14 @@ class CpuEngine:
     Code is linked into this process, and does not hang on the engine.
 
     ``pin``: the thread that opens it is kept on the first core, as the helpers are on theirs.
+
+    Raises DeviceError where the system refuses this process the target's tile registers.
     """
 
     align = _ALIGN
 
     def __init__(self, device: CpuDevice, pin: bool = False) -> None:
+        require_tiles(device.target)
         self.device = device
         self._teams = Teams(device.target.threads, pin_caller=pin)
         self.team = self._teams.first

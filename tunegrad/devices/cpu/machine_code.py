@@ -16,12 +16,13 @@ __all__ = ["code_facts", "hot_loop", "innermost_loops", "spills"]
 
 _LABEL = re.compile(r"^(\.L\w+):")
 _JUMP = re.compile(r"^\s+j\w+\s+(\.L\w+)\s*$")
-_VECTOR = re.compile(r"%([xyz])mm\d+")
+_VECTOR = re.compile(r"%([txyz])mm\d+")
 _MEMORY = re.compile(r"\([^)]*%\w+[^)]*\)")
-_FMA = re.compile(r"^(?:vfn?m(?:add|sub)|vdpbf16ps)")
+_FMA = re.compile(r"^(?:vfn?m(?:add|sub)|vdpbf16ps|tdp)")
 _CALL = re.compile(r"^call\w*\s+\*?([\w.@%]+)")
 _FRAME = re.compile(r"^\s+movq\s+%rsp, %rbp", re.MULTILINE)
-_BITS = {"x": 128, "y": 256, "z": 512}
+_BITS = {"x": 128, "y": 256, "z": 512, "t": 512}
+"""Of a register, and of a row of a tile."""
 
 
 def innermost_loops(text: str) -> list[str]:

@@ -47,13 +47,14 @@ _STREAMS = 8
 
 def declared(target: Target) -> Target:
     """A CPU target with what its core is declared to do; its other facts stay."""
+    fmas = _fmas_per_cycle(target)
     return replace(
         target,
-        fmas_per_cycle=_fmas_per_cycle(target),
+        fmas_per_cycle=fmas,
         l2_bytes_per_cycle=_L2_BYTES_PER_CYCLE,
         l3_share_bytes=_L3_SHARE_BYTES,
         streams=_STREAMS,
-        rates=_rates(target),
+        rates=_rates(target, fmas),
     )
 
 
@@ -64,9 +65,14 @@ def _fmas_per_cycle(target: Target) -> int:
     return 2 if "+amx-tile" in target.features or target.arch in _TWO_FMAS else 1
 
 
-def _rates(target: Target) -> Rates:
+def _rates(target: Target, fmas: int) -> Rates:
+    """``fmas`` a cycle. Products of bf16 pairs: twice as many by vectors, by tiles what is declared
+    of them.
+    """
     f32 = _FLOPS * (target.vector_bytes / 64)
-    pairs = (("bf16x2", 2 * f32),) if target.bf16_dot else ()
+    tiles = max((u.fmas for u in target.units if u.dtypes[0] == "bf16x2"), default=0)
+    best = tiles / (target.lanes(4) * fmas) if tiles else 2.0 * target.bf16_dot
+    pairs = (("bf16x2", best * f32),) if best else ()
     return Rates(
         flops=(*pairs, ("f32", f32)),
         cache_bytes_per_s=_CACHE_BYTES_PER_S,

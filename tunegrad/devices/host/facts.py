@@ -16,6 +16,7 @@ import llvmlite.binding as llvm
 from tunegrad.devices.host.codegen import compiler_version
 from tunegrad.devices.host.cores import declared
 from tunegrad.devices.host.processor import UNKNOWN, physical_core, processor_of
+from tunegrad.devices.host.tiles import ask_for_tiles, tile_units, without_tiles
 from tunegrad.errors import DeviceError
 from tunegrad.ir.target import Target
 from tunegrad.trial import Fingerprint
@@ -50,6 +51,7 @@ def host_target(threads: int | None = None) -> Target:
         l1_bytes=sizes.get(1, _L1_BYTES),
         l2_bytes=sizes.get(2, _L2_BYTES),
         l3_bytes=sizes.get(3, _L3_BYTES),
+        units=tile_units(features),
     )
     return declared(target)
 
@@ -164,9 +166,11 @@ def _quota_text() -> str:
 
 @cache
 def _features() -> tuple[str, ...]:
-    return tuple(
+    found = tuple(
         sorted(llvm.get_host_cpu_features().flatten().split(","), key=lambda name: name[1:])
     )
+    refused = "+amx-tile" in found and not ask_for_tiles()
+    return without_tiles(found) if refused else found
 
 
 def _vectors(features: frozenset[str]) -> tuple[int, int]:

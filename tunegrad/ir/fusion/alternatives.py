@@ -75,7 +75,7 @@ class Alternatives:
 
     def __post_init__(self) -> None:
         drafts = self.fusion.drafts.sorted()
-        made = self.fusion.schedule().launches
+        made = self.fusion.every_launch().launches
         self.launches = {d.node: launch for d, launch in zip(drafts, made, strict=True)}
         self.users = {}
         for d in drafts:
@@ -106,7 +106,7 @@ class Alternatives:
         before = {n: x.kernel for n, x in self.launches.items()}
         after = {
             d.node: x.kernel
-            for d, x in zip(other.drafts.sorted(), other.schedule().launches, strict=True)
+            for d, x in zip(other.drafts.sorted(), other.every_launch().launches, strict=True)
         }
         gone = tuple(k for n, k in before.items() if n not in after or after[n].key != k.key)
         come = tuple(k for n, k in after.items() if n not in before or before[n].key != k.key)

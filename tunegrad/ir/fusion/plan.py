@@ -13,9 +13,9 @@ from typing import Literal
 
 from tunegrad.errors import VerifyError
 
-from ..dtypes import DType
+from ..dtypes import BF16, DType
 from ..graph import ConstData
-from ..kernel import Kernel
+from ..kernel import Kernel, Param
 from ..layout import Layout
 
 __all__ = ["Buffer", "BufferRole", "Launch", "LaunchPlan"]
@@ -99,7 +99,7 @@ class LaunchPlan:
         if launch is None:
             raise KeyError(key)
         buffers = tuple(
-            _flat(self.buffers[at], i, "output" if p.role == "out" else "input")
+            _flat(self.buffers[at], p, i, "output" if p.role == "out" else "input")
             for i, (p, at) in enumerate(zip(launch.kernel.params, launch.args, strict=True))
         )
         places = {role: tuple(b.id for b in buffers if b.role == role) for role in _ENDS}
@@ -132,7 +132,7 @@ class LaunchPlan:
             )
         for p, i in zip(params, launch.args, strict=True):
             b = self.buffers[i]
-            if b.dtype != p.dtype or b.layout.size != p.layout.size:
+            if not _fits(b, p):
                 raise VerifyError(
                     f"schedule: {launch}: {b} does not fit parameter {p.name} "
                     f"{p.dtype}{list(p.shape)}"
@@ -158,10 +158,16 @@ class LaunchPlan:
         return "\n".join(lines)
 
 
-def _flat(buffer: Buffer, number: int, role: BufferRole) -> Buffer:
-    """A buffer as a row of all its elements, in this role; a constant stays one."""
+def _fits(b: Buffer, p: Param) -> bool:
+    """Whether a buffer holds the elements of a parameter; bf16 numbers are read as pairs, too."""
+    if p.role == "in" and p.dtype.is_pair and b.dtype == BF16:
+        return b.layout.size == 2 * p.layout.size
+    return b.dtype == p.dtype and b.layout.size == p.layout.size
+
+
+def _flat(buffer: Buffer, p: Param, number: int, role: BufferRole) -> Buffer:
+    """A buffer as a row of all elements of a parameter, in this role; a constant stays one."""
     kept = buffer.role if buffer.role == "const" else role
-    shape = (buffer.layout.size,)
-    return replace(
-        buffer, id=number, shape=shape, layout=Layout.row_major(shape), role=kept, name=f"b{number}"
-    )
+    shape, name = (p.layout.size,), f"b{number}"
+    layout = Layout.row_major(shape)
+    return Buffer(number, p.dtype, shape, layout, kept, name, buffer.data)

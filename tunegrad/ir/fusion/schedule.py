@@ -26,6 +26,7 @@ from .layouts import LAST, Images, conversions, image_nodes, temp_layouts
 from .naming import kernel_name, kernel_origin
 from .normalize import normalized
 from .plan import Buffer, BufferRole, Launch, LaunchPlan
+from .words import without_copies
 
 __all__ = ["Fusion", "schedule"]
 
@@ -117,6 +118,10 @@ class Fusion:
         }
 
     def schedule(self) -> LaunchPlan:
+        """The kernels and buffers, without copies of what lies in memory as it is read."""
+        return without_copies(self.every_launch())
+
+    def every_launch(self) -> LaunchPlan:
         """The kernels and buffers. Launch ``i`` is of draft ``i`` in order."""
         return _Assembler(self).run()
 

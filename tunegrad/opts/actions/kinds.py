@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from tunegrad.ir.kernel import Reduce
-from tunegrad.ir.looptree import Loop, LoopKind, LoopTree, accumulators
+from tunegrad.ir.looptree import Loop, LoopKind, LoopTree, TileLoops, accumulators
 
 from ..epilogues import staged_epilogue
 from ..keeping import kept_of
@@ -59,7 +59,7 @@ def set_kind(
                 tree,
                 f"stage {i} would have {copies} copies of its statement, more than {MAX_COPIES}",
             )
-        if isinstance(s, Reduce) and lane is not None:
+        if isinstance(s, Reduce) and lane is not None and not isinstance(tree.matrix, TileLoops):
             wide = -(-lane.extent * s.dtype.itemsize // tree.target.vector_bytes)
             if accumulators(changed, i) * wide > 2 * tree.target.registers:
                 raise action.fail(

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from math import prod
 from typing import ClassVar
 
 from tunegrad.errors import IllegalAction
 from tunegrad.ir.expr import Apply, Cast, Load, Op
 from tunegrad.ir.kernel import Reduce
-from tunegrad.ir.looptree import Loop, LoopKind, LoopTree, MatrixTile
-from tunegrad.ir.target import MatrixUnit
+from tunegrad.ir.looptree import Loop, LoopKind, LoopTree, MatrixTile, TileLoops
+from tunegrad.ir.target import MatrixUnit, TileUnit
 
 from .base import Action
-from .kinds import rechecked, set_items, set_kind
+from .kinds import MAX_COPIES, rechecked, set_items, set_kind
 from .tile import Tile
 
 __all__ = ["Tensorcore", "factors"]
@@ -27,11 +28,21 @@ class Tensorcore(Action):
     work-items become the innermost local loops, and what one of them holds becomes registers; other
     local loops are warps. The unit adds in an order of its own: this reassociates the sum.
 
+    Tile registers of a CPU hold whole tiles: m, of up to the unit's rows, becomes rows that are
+    upcast, n lanes. Other register loops of m and n are further tiles. What the unit reads lies in
+    rows, of A along k and of B along n, without a condition: what does not is staged.
+
     rewrite:  tensorcore(unit=m16n8k16_f16_f32, m=m1, n=n1, k=k1)
         for m1 in 16:                           for m2 in 8, n1 in 4 on work-items:
             for n1 in 8:                            C[2][2] (m1, n2) += the warp's product of
                 for k1 in 16:        -->            A[2][2][2] and B[2][2]
                     C[m1, n1] += A * B
+
+    rewrite:  tensorcore(unit=m16n16k16_bf16x2_f32, m=m1, n=n1, k=k1)
+        for m1 in 16:                           C (tile of m1 x n1) = 0
+            for n1 in 16:                       A, B = tiles of 16 rows of 16 pairs
+                for k1 in 16:        -->        C += A * B
+                    C[m1, n1] += dot2(A, B)
     """
 
     name: ClassVar[str] = "tensorcore"
@@ -45,6 +56,8 @@ class Tensorcore(Action):
         loops = [tree.loop(name) for name in (self.m, self.n, self.k)]
         self._check_loops(tree, unit, loops)
         self._check_product(tree, unit, loops)
+        if isinstance(unit, TileUnit):
+            return self._in_tiles(tree, unit, loops)
         tiled, high, row = _tiled(tree, self.m, unit.rows)
         m_names = {high.name, row.name}
         tiled, column, pair = _tiled(tiled, self.n, unit.pair)
@@ -61,7 +74,21 @@ class Tensorcore(Action):
         tile = MatrixTile(unit, high.name, row.name, column.name, pair.name, k.name)
         return rechecked(replace(made, matrix=tile).checked())
 
-    def _unit(self, tree: LoopTree) -> MatrixUnit:
+    def _in_tiles(self, tree: LoopTree, unit: TileUnit, loops: list[Loop]) -> LoopTree:
+        """Rows, lanes and terms of a thread's tile registers."""
+        if not set(loops[0].axes).isdisjoint(loops[1].axes):
+            raise self.fail(tree, f"loops {self.m} and {self.n} are of one axis")
+        if any(x.kind in (LoopKind.VECTOR, LoopKind.GROUP) for x in tree.loops):
+            raise self.fail(tree, f"there are vector lanes beside {self.n}")
+        kinds = (LoopKind.UPCAST, LoopKind.VECTOR, LoopKind.MATRIX)
+        for loop, kind in zip(loops, kinds, strict=True):
+            tree = tree.with_loop(loop, loop.run_as(kind))
+        copies = prod(x.extent for x in tree.shared_registers if x.name != self.n)
+        if copies > MAX_COPIES:
+            raise self.fail(tree, f"{copies} rows in registers, more than {MAX_COPIES}")
+        return replace(tree, matrix=TileLoops(unit, self.m, self.n, self.k)).checked()
+
+    def _unit(self, tree: LoopTree) -> MatrixUnit | TileUnit:
         if tree.matrix is not None:
             raise self.fail(tree, f"{tree.matrix.unit} is used already")
         found = tree.target.matrix_units.get(self.unit)
@@ -70,16 +97,17 @@ class Tensorcore(Action):
             raise self.fail(tree, f"no unit {self.unit!r} on target {tree.target.name}: {valid}")
         return found
 
-    def _check_loops(self, tree: LoopTree, unit: MatrixUnit, loops: list[Loop]) -> None:
+    def _check_loops(self, tree: LoopTree, unit: MatrixUnit | TileUnit, loops: list[Loop]) -> None:
         if tree.staged or tree.kept:
             raise self.fail(tree, "a matrix unit comes before what is staged or kept")
         stage = _product_stage(tree)
         for what, loop, extent in zip("mnk", loops, unit.shape, strict=True):
             if loop.kind is not LoopKind.SERIAL:
                 raise self.fail(tree, f"loop {loop.name} is already {loop.kind}")
-            if loop.extent != extent:
+            if not _fits(unit, what, loop.extent, extent):
+                most = "up to " if _is_open(unit, what) else ""
                 raise self.fail(
-                    tree, f"{what} is loop {loop.name} of extent {loop.extent}, not {extent}"
+                    tree, f"{what} is loop {loop.name} of extent {loop.extent}, not {most}{extent}"
                 )
             if loop.reduce != (what == "k") or loop.stage not in (-1, stage):
                 raise self.fail(tree, f"loop {loop.name} can not be {what}")
@@ -87,7 +115,9 @@ class Tensorcore(Action):
                 if tree.nominal(axis) != tree.extent(axis) and axis not in tree.padded:
                     raise self.fail(tree, f"axis {axis} of {tree.extent(axis)} has a tail")
 
-    def _check_product(self, tree: LoopTree, unit: MatrixUnit, loops: list[Loop]) -> None:
+    def _check_product(
+        self, tree: LoopTree, unit: MatrixUnit | TileUnit, loops: list[Loop]
+    ) -> None:
         stage = tree.kernel.stages[_product_stage(tree)]
         a, b = factors(tree, *(x.name for x in loops[:2]))
         taken, gives = unit.dtypes
@@ -103,11 +133,25 @@ class Tensorcore(Action):
     def options(cls, tree: LoopTree) -> Iterator[Action]:
         for unit in tree.target.units if tree.matrix is None else ():
             m, n, k = (
-                [x.name for x in tree.loops if x.extent == e and x.kind is LoopKind.SERIAL]
-                for e in unit.shape
+                [
+                    x.name
+                    for x in tree.loops
+                    if _fits(unit, what, x.extent, e) and x.kind is LoopKind.SERIAL
+                ]
+                for what, e in zip("mnk", unit.shape, strict=True)
             )
             tried = (cls(unit.name, i, j, t) for i in m for j in n for t in k if i != j)
             yield from cls.legal(tree, tried)
+
+
+def _is_open(unit: MatrixUnit | TileUnit, what: str) -> bool:
+    """Whether a unit takes fewer rows than it has."""
+    return isinstance(unit, TileUnit) and what == "m"
+
+
+def _fits(unit: MatrixUnit | TileUnit, what: str, have: int, extent: int) -> bool:
+    """Whether a loop is as long as the unit takes it."""
+    return 1 < have <= extent if _is_open(unit, what) else have == extent
 
 
 def factors(tree: LoopTree, m: str, n: str) -> tuple[Load, Load]:
@@ -117,7 +161,8 @@ def factors(tree: LoopTree, m: str, n: str) -> tuple[Load, Load]:
     """
     stage = tree.kernel.stages[_product_stage(tree)]
     x = stage.expr
-    loads = [_load(y) for y in x.args] if isinstance(x, Apply) and x.op is Op.MUL else []
+    multiplied = isinstance(x, Apply) and x.op in (Op.MUL, Op.DOT2)
+    loads = [_load(y) for y in x.args] if isinstance(x, Apply) and multiplied else []
     found = [y for y in loads if y is not None]
     if len(found) != 2:
         raise IllegalAction(f"tensorcore: kernel {tree.kernel.name} is no sum of products of loads")

@@ -61,8 +61,8 @@ class Fragments:
     """For each register of a row, the values of A and those of B."""
 
     def __post_init__(self) -> None:
-        if self.tree.matrix is None:
-            raise InternalError("a tree without a matrix unit")
+        if not isinstance(self.tree.matrix, MatrixTile):
+            raise InternalError("a tree without a matrix unit of work-items")
         m = self.matrix = self.tree.matrix
         u = self.unit = m.unit
         self.stage = next(i for i, s in enumerate(self.tree.kernel.stages) if isinstance(s, Reduce))

@@ -23,7 +23,7 @@ from tunegrad.ir.expr import Apply, Expr, Inside, Op, leaves
 from tunegrad.ir.expr import Load as ExprLoad
 from tunegrad.ir.index import ALWAYS, NEVER, Index, Range, Valid, as_index, var
 from tunegrad.ir.kernel import Kernel, Reduce, Store, identity
-from tunegrad.ir.looptree import Loop, LoopKind, LoopTree
+from tunegrad.ir.looptree import Loop, LoopKind, LoopTree, TileLoops
 from tunegrad.ir.program import Alloc, For, If, MatMul, Pipeline, Read, Register, VType, Write
 from tunegrad.ir.remembered import remembered
 
@@ -38,7 +38,8 @@ from .fragments import Fragments
 from .over import Over
 from .shape import AxisShape, loop_stops
 from .shares import Exchange, Shares, exchanges, on_first, on_items
-from .values import Point, Values, fix, fix_valid
+from .tiles import Tiles
+from .values import Point, Result, Values, fix, fix_valid
 
 __all__ = ["Region"]
 
@@ -70,7 +71,7 @@ class Region:
         self.lanes_of = [tree.lane_loop(i) for i in range(len(tree.kernel.stages))]
         self.over = Over(tree)
         self.allocs: list[Alloc] = []
-        self.results: dict[tuple[str, Point], Known] = {}
+        self.results: dict[tuple[str, Point], Result] = {}
         self.assumed: frozenset[str] = frozenset()
         self.together: dict[frozenset[str], Values] = {}
         for made in tree.kept:
@@ -361,6 +362,9 @@ class Region:
 
     def _reduce(self, i: int, s: Reduce, limits: Limits) -> None:
         tree, b, lane = self.tree, self.b, self.lanes_of[i]
+        if isinstance(tree.matrix, TileLoops):
+            self._in_tiles(i, s, limits)
+            return
         shared = list(tree.shared_registers)
         copies = [x for x in tree.own(i) if x.kind is LoopKind.UPCAST]
         vtype = VType(s.dtype, lane.extent if lane else 1)
@@ -389,6 +393,17 @@ class Region:
             total = self._combine(s, p, spread, lane, vtype)
             self.results[(s.name, p)] = total
         if tree.partial:
+            self._partial(i, s, limits, points)
+
+    def _in_tiles(self, i: int, s: Reduce, limits: Limits) -> None:
+        """A sum in tile registers, whose rows are loaded where they are read."""
+        tiles = Tiles(self.tree, self.b, partial(self._new_values, i), i, limits)
+        self.allocs.append(tiles.scratch)
+        tiles.emit(lambda update: self._loops(i, 0, {}, limits, update))
+        points = self._points(list(self.tree.shared_registers), limits, self.lanes_of[i])
+        for p in points:
+            self.results[(s.name, p)] = partial(tiles.result, p)
+        if self.tree.partial:
             self._partial(i, s, limits, points)
 
     def _own_items(self, i: int) -> Loop | None:
@@ -582,7 +597,8 @@ class Region:
         for p in points:
             kept[p] = f"{s.name}.sum{len(kept)}"
             b.add(Register(kept[p], vtype))
-            part = self._as(self.results[(s.name, p)], s.dtype, dtype)
+            found = self.results[(s.name, p)]
+            part = self._as(found() if callable(found) else found, s.dtype, dtype)
             b.add(Write(kept[p], b.splat(part, dtype, vtype.lanes), vtype))
 
         def add_earlier() -> None:

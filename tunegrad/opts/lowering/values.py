@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from tunegrad.errors import InternalError
 from tunegrad.ir.dtypes import BF16, BOOL, DType
@@ -16,10 +16,13 @@ from .builder import Builder, Known
 from .over import Over
 from .shape import AxisShape
 
-__all__ = ["Point", "Values"]
+__all__ = ["Point", "Result", "Values"]
 
 Point = tuple[tuple[str, int], ...]
 """A value for each scalar register loop, in list order."""
+
+Result = Known | Callable[[], Known]
+"""What a stage gives at a point, or what loads it there."""
 
 
 class Values:
@@ -56,7 +59,7 @@ class Values:
         self.lanes = loop.extent if loop else 1
         self.masked = {a for a, shape in shapes.items() if shape.mode == "mask"}
         self.ahead = dict(tree.prefetched)
-        self.results: dict[tuple[str, Point], Known] = {}
+        self.results: dict[tuple[str, Point], Result] = {}
         """Of earlier stages, at points of ``registers``."""
         self.registers = frozenset(x.name for x in tree.shared_registers)
         self._deps: dict[int, frozenset[str]] = {}
@@ -231,7 +234,7 @@ class Values:
         found = self.results.get((x.stage, shared))
         if found is None:
             raise InternalError(f"stage value {x.stage} is not ready at {point}")
-        return found
+        return found() if callable(found) else found
 
 
 def plan_buffer(plan: StagedCopy) -> str:

@@ -79,7 +79,8 @@ def product_of(kernel: Kernel, target: Target) -> Product | None:
         return None
     stage = kernel.reduces[0]
     loads = _factors(stage)
-    unit = next((u for u in target.units if _fits(u, stage, loads)), None)
+    units = (u for u in target.units if isinstance(u, MatrixUnit))
+    unit = next((u for u in units if _fits(u, stage, loads)), None)
     if unit is None:
         return None
     by_param = {x.param: x for x in accesses(kernel, stage)}

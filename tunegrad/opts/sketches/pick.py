@@ -6,6 +6,7 @@ Which sketch fits follows from the kernel:
            copies. Lanes along a contiguous shared axis, a register tile, cache blocks       tiles/
     dots   the same, lanes along the reduction: matrix-vector products, row sums             dots.py
     rows   several stages over a row: softmax, layer norm                                    rows.py
+    tile-product  a product of pairs in tile registers, where the target has some  tile_products.py
     items  every kernel of a target with work-items: groups of them                         items.py
 """
 
@@ -20,6 +21,7 @@ from .analysis import accesses, contiguous_axes, once
 from .dots import sketch_dots
 from .items import sketch_items
 from .rows import sketch_rows
+from .tile_products import sketch_tile_product, tile_product_of
 from .tiles import sketch_tiles
 
 __all__ = ["sketch"]
@@ -33,11 +35,20 @@ def sketch(kernel: Kernel, target: Target, ask: Recorder) -> tuple[Action, ...]:
         return sketch_rows(kernel, target, ask)
     forms = once(kernel, ("forms", target), lambda: _forms(kernel, target))
     form = ask.pick("form", forms, 0)
+    product = tile_product_of(kernel, target) if form == "tile-product" else None
+    if product is not None:
+        return sketch_tile_product(kernel, target, product, ask)
     return sketch_dots(kernel, target, ask) if form == "dots" else sketch_tiles(kernel, target, ask)
 
 
 def _forms(kernel: Kernel, target: Target) -> list[str]:
     """The sketches that apply, best guess first."""
+    found = _of_vectors(kernel, target)
+    return ["tile-product", *found] if tile_product_of(kernel, target) is not None else found
+
+
+def _of_vectors(kernel: Kernel, target: Target) -> list[str]:
+    """The sketches for vectors that apply, best guess first."""
     if not kernel.reduces:
         return ["tiles"]
     reduce = kernel.reduces[0]

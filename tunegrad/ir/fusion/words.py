@@ -1,0 +1,74 @@
+"""Pairs that lie in memory already: neighbours of bf16 read as words, without a kernel that copies.
+
+    buffer 3 bf16[56,56,64] temp                     buffer 3 bf16[56,56,64] temp
+    buffer 4 bf16x2[56,56,32] temp             -->
+    launch elementwise pair 32x56x56 (4, 3)
+    launch conv3x3 .. (5, 4, 2)                      launch conv3x3 .. (5, 3, 2)
+
+Kernels stay what they are: a parameter of pairs is given a buffer of twice as many bf16 numbers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ..dtypes import BF16, F32
+from ..expr import Apply, Cast, Expr, Load, Op
+from ..kernel import Kernel, Store
+from .plan import LaunchPlan
+
+__all__ = ["without_copies"]
+
+
+def without_copies(plan: LaunchPlan) -> LaunchPlan:
+    """The plan without launches that only store neighbours of a bf16 buffer as pairs.
+
+    A copy stays where one of its readers reads the numbers one by one, too. A plan without any is
+    the same object. Buffers keep their numbers: those that nothing uses take no memory.
+    """
+    copies = {x.args[0]: x.args[1] for x in plan.launches if _is_copy(x.kernel)}
+    for launch in plan.launches:
+        for i in launch.args[1:]:
+            if copies.get(i) in launch.args:
+                del copies[i]
+    if not copies:
+        return plan
+    made = tuple(
+        replace(x, args=tuple(copies.get(i, i) for i in x.args))
+        for x in plan.launches
+        if x.args[0] not in copies
+    )
+    return replace(plan, launches=made)
+
+
+def _is_copy(kernel: Kernel) -> bool:
+    """Whether a kernel stores pairs of neighbours, each where those lie."""
+    if len(kernel.params) != 2 or len(kernel.stages) != 1:
+        return False
+    (store,) = kernel.stages
+    assert isinstance(store, Store)  # the only stage of a kernel
+    x, out = store.expr, kernel.param(store.param)
+    if not isinstance(x, Apply) or x.op is not Op.PAIR or kernel.params[0] is not out:
+        return False
+    halves = [_narrow(y) for y in x.args]
+    source = kernel.params[1]
+    if any(y is None or not y.valid.always for y in halves) or source.role == "const":
+        return False
+    at = out.layout.offset(store.index) * 2
+    lies = [source.layout.offset(y.index) for y in halves if y is not None]
+    fits = store.valid.always and source.layout.size == 2 * out.layout.size == 2 * _points(kernel)
+    return fits and lies == [at, at + 1]
+
+
+def _points(kernel: Kernel) -> int:
+    total = 1
+    for a in kernel.all_axes():
+        total *= a.extent
+    return total
+
+
+def _narrow(x: Expr) -> Load | None:
+    """A load of bf16, widened and no more."""
+    if isinstance(x, Cast) and x.dtype == F32:
+        x = x.x
+    return x if isinstance(x, Load) and x.dtype == BF16 else None
