@@ -28,6 +28,9 @@ from tunegrad.cli.output import emit, note
 from tunegrad.cli.place import make_default_place
 from tunegrad.errors import NothingRunsError
 
+_STARTING_S = 30.0
+"""A command that took longer to get here is one of a process that did other things before."""
+
 if TYPE_CHECKING:
     from tunegrad.cli.lines import LineObserver
     from tunegrad.cli.live import LiveObserver
@@ -189,17 +192,20 @@ def _tuned(settings: TuneSettings, *, as_json: bool) -> tuple[TuneReport, ...]:
         if settings.log is not None:
             observers.append(stack.enter_context(JsonlObserver(settings.log, time.time)))
         observers.append(stack.enter_context(closing(_display())))
-        if settings.others:
-            from tunegrad.tune import tune_models
+        from tunegrad.tune import tune_models
 
-            reports = tune_models(settings, observers)
-            emit(reports, tune_text(*reports), as_json=as_json)
-            return reports
-        from tunegrad.tune import tune as tune_model
+        reports = tune_models(settings, observers, _began_s())
+        emit(reports if settings.others else reports[0], tune_text(*reports), as_json=as_json)
+        return reports
 
-        report = tune_model(settings, observers)
-        emit(report, tune_text(report), as_json=as_json)
-        return (report,)
+
+def _began_s() -> float:
+    """When this process began, on the monotonic clock: the budget is the command's."""
+    import psutil
+
+    age_s = time.time() - psutil.Process().create_time()
+    # A clock that was set since then says anything.
+    return time.monotonic() - (age_s if 0.0 <= age_s <= _STARTING_S else 0.0)
 
 
 def _compiled(settings: TuneSettings, *, as_json: bool) -> int:

@@ -117,7 +117,8 @@ class ModelSearch:
         policy: BudgetPolicy | None = None,
         rule: StopRule | None = None,
     ) -> None:
-        self._all, self.budget_s, self.policy = tuple(searches), budget_s, policy or BudgetPolicy()
+        self._all, self.policy = tuple(searches), policy or BudgetPolicy()
+        self.budget_s = budget_s  # may be made less while it runs
         self._clock, self._observe = clock, observe
         self._started_s = clock()
         self._charged_s = 0.0

@@ -56,8 +56,9 @@ class Progress:
         """
         match event:
             case BudgetSpent():
-                self.account.charge(event.spent_s)
-                spent_s = self.account.before_s + event.spent_s
+                elapsed_s = self.account.costs.total_s
+                self.account.charge(min(elapsed_s, self.account.most_s))
+                spent_s = self.account.before_s + elapsed_s
                 event = replace(event, spent_s=spent_s, budget_s=self.budget_s)
             case CandidateMeasured():
                 self.measured[str(event.status)] += 1

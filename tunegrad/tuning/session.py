@@ -27,6 +27,8 @@ from tunegrad.search import check_searcher
 from .account import Account, resumed_sessions, session_record
 from .conditions import machine_state, versions
 from .costs import Costs
+from .deciding import RACE_SHARE
+from .ends import Ends
 from .interrupt import Interrupt
 from .policies import SEARCH_POLICY, search_policy
 from .progress import Progress
@@ -103,8 +105,9 @@ def run_sessions(
         progress = Progress(observers, account, roofline, settings.budget_s)
         resumed = resumed_sessions(store, settings, policy, row.id)
         searching = Searching(settings, site, store, progress, costs, policy, row.id, resumed)
+        ends = Ends(account.left_s, costs.began_s, time.monotonic(), RACE_SHARE)
         stages = Stages(
-            settings, list(workloads), site, store, interrupt, costs, began_s, searching
+            settings, list(workloads), site, store, interrupt, costs, began_s, searching, ends
         )
         starting.close()
         return stages.run()
