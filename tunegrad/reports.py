@@ -56,7 +56,9 @@ class TuneRow:
     ``seed_ms`` is the fastest of what similar kernels lent, as the search measured it; None where
     nothing was lent. ``share`` is its part of the tuned model's kernel time (all uses), 0 to 1.
     ``default_ms`` and ``tuned_ms`` are of one use. ``candidates`` counts this session's trials by
-    status. ``actions`` and ``origin`` are the winner's.
+    status. ``actions`` and ``origin`` are the winner's. ``interval`` is where the gain lies at
+    95 %, from launches in turns in the whole model; None where there are too few, and where the
+    winner is the default. ``best_ms`` is the fastest of the search, measured alone.
     """
 
     kernel: str
@@ -70,6 +72,8 @@ class TuneRow:
     actions: str = ""
     origin: str = ""
     seed_ms: float | None = None
+    interval: Interval | None = None
+    best_ms: float | None = None
 
     @property
     def gain(self) -> float | None:

@@ -18,6 +18,7 @@ from tunegrad.errors import DeviceError
 from tunegrad.events import (
     BudgetSpent,
     CandidateMeasured,
+    PhaseStarted,
     SessionFinished,
     SessionStarted,
     Warned,
@@ -85,7 +86,8 @@ def test_candidates_of_this_space_are_right(tuned: Tuned) -> None:
 
 
 def test_events_begin_and_end_with_the_session(tuned: Tuned) -> None:
-    first, last = tuned.listener.events[0], tuned.listener.events[-1]
+    (start, first), last = tuned.listener.events[:2], tuned.listener.events[-1]
+    assert start == PhaseStarted("limits")
     assert isinstance(first, SessionStarted)
     assert (first.session, first.kernels, first.known_trials) == (tuned.report.session, 2, 0)
     assert isinstance(last, SessionFinished)

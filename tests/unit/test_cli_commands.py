@@ -48,6 +48,8 @@ ROW = TuneRow(
     {"ok": 10, "wrong": 2, "crashed": 0},
     "tile(a, 4)",
     "beam",
+    interval=(1.9, 2.1),
+    best_ms=0.9,
 )
 OFF = "f16: outputs differ from those in f32 by"
 UNTUNED = TuneRow("softmax", "k2", 1, 0.25, 0.5, None, None)
@@ -67,6 +69,7 @@ def report(*, interrupted: bool = False) -> TuneReport:
         interrupted,
         61.0,
         12 / 61.0,
+        interval=(1.45, 1.56),
     )
 
 
@@ -141,12 +144,18 @@ def test_tune_prints_the_table_and_then_the_model(
     assert run(["tune", "mlp", "--store", "tuned.db"]) == 0
     out = capsys.readouterr().out
     assert out == (
-        "kernel    uses  share %  default ms  tuned ms   gain  % of peak  candidates\n"
-        "--------  ----  -------  ----------  --------  -----  ---------  ------------\n"
-        "conv_3x3     4     75.0      2.0000    1.0000  2.00x       91.2  12 (2 wrong)\n"
-        "softmax      1     25.0      0.5000         -      -          -  0\n"
+        "kernel    uses  share %  default ms  tuned ms        gain (95 %)  % of peak  "
+        "candidates\n"
+        "--------  ----  -------  ----------  --------  -----------------  ---------  "
+        "------------\n"
+        "conv_3x3     4     75.0      2.0000    1.0000  2.00x (1.90-2.10)       91.2  "
+        "12 (2 wrong)\n"
+        "softmax      1     25.0      0.5000         -                  -          -  0\n"
         "\n"
-        "mlp on cpu, 2 threads: 12.00 ms with the default schedules, 8.0000 ms tuned, gain 1.50x\n"
+        "mlp on cpu, 2 threads: 12.00 ms with the default schedules, 8.0000 ms tuned, "
+        "gain 1.50x (1.45 to 1.56)\n"
+        "these are times in the whole model, both in turns; while it searched, kernels were "
+        "measured alone, and the best took 3.6000 ms together\n"
         "12 (2 wrong) candidates in 1:01, 0.2 a second; store tuned.db\n"
     )
 
@@ -425,7 +434,7 @@ def test_run_loads_with_the_settings_and_prints_both_latencies(
 
     class Loaded:
         def benchmark(self) -> RunReport:
-            return RunReport("mlp", "cpu", 1, "t.db", 8.0, 12.0, 20, rows)
+            return RunReport("mlp", "cpu", 1, "t.db", 8.0, 12.0, 20, rows, interval=(1.4, 1.6))
 
     def load(model: str, **options: object) -> Loaded:
         given.update(options, model=model)
@@ -456,7 +465,7 @@ def test_run_loads_with_the_settings_and_prints_both_latencies(
     }  # fmt: skip
     assert capsys.readouterr().out == (
         "mlp on cpu, 1 thread: 8.0000 ms with the store, 12.00 ms with the default "
-        "schedules, gain 1.50x "
+        "schedules, gain 1.50x (1.40 to 1.60) "
         "(medians of 20)\n"
         "\n"
         "kernel  uses  store  why not a hit\n"

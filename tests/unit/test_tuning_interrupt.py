@@ -123,12 +123,12 @@ def test_wait_is_not_begun_once_the_deadline_has_passed_and_what_is_finished_is_
     None
 ):
     now_s = [5.0]
-    with Interrupt(clock=lambda: now_s[0]) as interrupt, interrupt.until(6.0):
-        with interrupt.until(100.0):  # the first one holds
-            now_s[0] = 6.0
-            os.kill(os.getpid(), signal.SIGURG)  # the alarm, outside of a wait
-            with pytest.raises(OutOfTimeError), interrupt.breakable():
-                pytest.fail("entered")
+    interrupt = Interrupt(clock=lambda: now_s[0])
+    with interrupt, interrupt.until(6.0), interrupt.until(100.0):  # the first one holds
+        now_s[0] = 6.0
+        os.kill(os.getpid(), signal.SIGURG)  # the alarm, outside of a wait
+        with pytest.raises(OutOfTimeError), interrupt.breakable():
+            pytest.fail("entered")
     with interrupt.breakable():
         pass
 

@@ -191,10 +191,11 @@ def _tuned(settings: TuneSettings, *, as_json: bool) -> tuple[TuneReport, ...]:
         observers: list[Observer] = []
         if settings.log is not None:
             observers.append(stack.enter_context(JsonlObserver(settings.log, time.time)))
-        observers.append(stack.enter_context(closing(_display())))
+        began_s = _began_s()
+        observers.append(stack.enter_context(closing(_display(began_s))))
         from tunegrad.tune import tune_models
 
-        reports = tune_models(settings, observers, _began_s())
+        reports = tune_models(settings, observers, began_s)
         emit(reports if settings.others else reports[0], tune_text(*reports), as_json=as_json)
         return reports
 
@@ -219,14 +220,14 @@ def _compiled(settings: TuneSettings, *, as_json: bool) -> int:
     return EXIT_USER_ERROR if any(r.failed for r in reports) else 0
 
 
-def _display() -> LiveObserver | LineObserver:
-    """Live lines on a terminal, plain ones elsewhere; on stderr either way."""
+def _display(began_s: float) -> LiveObserver | LineObserver:
+    """A live picture on a terminal, plain lines elsewhere; on stderr either way."""
     if sys.stderr.isatty():
         from rich.console import Console
 
         from tunegrad.cli.live import LiveObserver
 
-        return LiveObserver(Console(stderr=True), time.monotonic)
+        return LiveObserver(Console(stderr=True), time.monotonic, began_s)
     from tunegrad.cli.lines import LineObserver
 
-    return LineObserver(note, time.monotonic)
+    return LineObserver(note, time.monotonic, began_s=began_s)

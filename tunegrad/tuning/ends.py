@@ -85,7 +85,11 @@ class Ends:
 
     def given_up(self, end_s: float) -> float:
         """When waits of a stage that shall end at ``end_s`` are given up."""
-        return end_s + min(_GRACE_S, 0.05 * self.budget_s)
+        return end_s + _GRACE_S
+
+    def defaults_given_up(self, now_s: float) -> float:
+        """When defaults are given up that are begun now: those of one kernel fit in any case."""
+        return self.given_up(max(now_s, self.search_s))
 
     def whole_given_up(self, now_s: float, interrupted: bool) -> float:
         """When a comparison of whole models that begins now is given up."""

@@ -20,7 +20,7 @@ from tunegrad.compiling.candidate import HOOKS
 from tunegrad.config import TuneSettings
 from tunegrad.db import open_store
 from tunegrad.devices import Hooks, Limits
-from tunegrad.events import Observer, Stopping, Warned
+from tunegrad.events import Event, Observer, PhaseStarted, Stopping, Warned
 from tunegrad.reports import TuneReport
 from tunegrad.search import check_searcher
 
@@ -99,6 +99,7 @@ def run_sessions(
                 state=machine_state(),
             )
         )
+        _tell(observers, PhaseStarted("limits"))
         with interrupt.breakable():
             roofline = Roofline(site.machine_limits(), site.target)
         account = Account(settings, policy, store, site.here, work_key(workloads), costs)
@@ -113,11 +114,14 @@ def run_sessions(
         return stages.run()
 
 
-def _stopping(observers: Sequence[Observer]) -> None:
+def _tell(observers: Sequence[Observer], event: Event) -> None:
     for observer in observers:
-        observer.observe(Stopping())
+        observer.observe(event)
+
+
+def _stopping(observers: Sequence[Observer]) -> None:
+    _tell(observers, Stopping())
 
 
 def _warn(observers: Sequence[Observer], message: str) -> None:
-    for observer in observers:
-        observer.observe(Warned(message))
+    _tell(observers, Warned(message))

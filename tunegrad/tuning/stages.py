@@ -20,7 +20,7 @@ from math import inf
 
 from tunegrad.config import TuneSettings
 from tunegrad.db import Store
-from tunegrad.events import SessionFinished, Warned
+from tunegrad.events import KernelStanding, SessionFinished, Warned
 from tunegrad.opts import Space
 from tunegrad.reports import Deviation, TuneReport
 from tunegrad.search import KernelSearch, StopReason, StopRule
@@ -76,6 +76,7 @@ class Stages:
         """Plan, search, race, search, race, measure, report."""
         left_s, ready_s = self.ends.budget_s, time.monotonic()
         self._announce()
+        self._progress.phase("plans")
         with self.costs.part("plans"):
             rivals = self._planned(left_s)
         self.workloads = [r.favourite for r in rivals]
@@ -87,10 +88,12 @@ class Stages:
             self._progress.tell(Warned(self._progress.account.nothing_left))
         searches = _of_models(searches, self.workloads)
         search_s = time.monotonic() - ready_s
+        self._progress.phase("race")
         with self.costs.part("finals", sealed=True):
             self._raced(searches)
         used_s, interrupted = self.costs.total_s, self.interrupt.requested
         saved_s = self._progress.account.charge_used(stopped, left_s, used_s, interrupted)
+        self._progress.phase("whole model")
         with self.costs.part("whole model", sealed=True):
             wholes = self._measured()
             deviations = [self._deviation(work) for work in self.workloads]
@@ -151,11 +154,14 @@ class Stages:
         begun_s = time.monotonic()
         search = self.searching.begin(searches, max(LEAST_S, self.ends.search_s - begun_s), rule)
         stopped: StopReason | None = None
+        self._progress.standings = lambda: self._standings(searches)
+        self._progress.phase("defaults")
         try:
-            with self.interrupt.until(self.ends.given_up(self.ends.search_s)):
+            with self.interrupt.until(self.ends.defaults_given_up(begun_s)):
                 self.searching.prepare(searches)
                 search.open()
             self._learn(searches)
+            self._progress.phase("search")
             search.budget_s = max(LEAST_S, self.ends.search_s - begun_s)
             with self.interrupt.until(self.ends.given_up(self.ends.search_s)):
                 until_s = time.monotonic() + _ROUNDS_SHARE * left_s
@@ -173,11 +179,21 @@ class Stages:
         self._learn(searches)
         return stopped or search.stopped
 
+    def _standings(self, searches: Sequence[KernelSearch]) -> list[KernelStanding]:
+        """Where the kernels stand that the models run, as far as is decided."""
+        found = {s.task.key: s for s in searches}
+        return [
+            KernelStanding(use.name, use.key, use.uses, s.default_s, s.best_s)
+            for use in shared_kernels(self.workloads)
+            if (s := found.get(use.key)) is not None
+        ]
+
     def _learn(self, searches: Sequence[KernelSearch]) -> None:
         """What the models take, both ways, for what is reserved of the budget."""
-        found = {s.task.key: (s.default_s, s.best_s) for s in searches}
-        took = [(u.uses, found.get(u.key, (inf, inf))) for w in self.workloads for u in w.kernels]
-        self.ends.both_s = sum(n * s for n, both in took for s in both if s < inf)
+        kernels = self._standings(searches)
+        self.ends.both_s = sum(
+            k.uses * s for k in kernels for s in (k.default_s, k.best_s) if s < inf
+        )
 
     def _variants(
         self, rivals: Sequence[Rivals], searches: Sequence[KernelSearch], left_s: float

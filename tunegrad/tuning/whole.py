@@ -39,11 +39,12 @@ _INTERRUPTED_S = 0.3
 @dataclass(frozen=True, slots=True)
 class Weighed:
     """Medians of a kernel's launches in the model, in turns: with the default schedule, and with
-    the winner.
+    the winner; and where their ratio lies.
     """
 
     default_s: float
     winner_s: float
+    interval: Interval | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,18 +140,17 @@ def latency_s(
 
 
 def _weighed(work: Workload, default: Turns, tuned: Turns, same: set[str]) -> dict[str, Weighed]:
-    """Medians over turns and launches; a kernel that won by default has one time."""
+    """Medians over turns of the mean launch; a kernel that won by default has one time."""
     launches: dict[str, list[int]] = {}
     for i, launch in enumerate(work.plan.launches):
         launches.setdefault(launch.kernel.key, []).append(i)
-    sides = [
-        {key: [turn[i] for turn in t for i in at] for key, at in launches.items()}
-        for t in (default, tuned)
-    ]
-    return {
-        key: Weighed(both, both)
-        if key in same
-        else Weighed(median(sides[0][key]), median(sides[1][key]))
-        for key in launches
-        for both in [median(sides[0][key] + sides[1][key])]
-    }
+    found: dict[str, Weighed] = {}
+    for key, at in launches.items():
+        before, after = (
+            [sum(turn[i] for i in at) / len(at) for turn in t] for t in (default, tuned)
+        )
+        if key in same:
+            found[key] = Weighed(*2 * (median(before + after),))
+        else:
+            found[key] = Weighed(median(before), median(after), gain_interval(before, after))
+    return found
