@@ -234,12 +234,19 @@ class JsonlObserver:
     ...fields}``.
 
     ``clock`` gives ``time_s``. The file is appended to, so that sessions over one log follow one
-    another. Use it as a context manager, or call ``close``.
+    another. Use it as a context manager, or call ``close``. Where it can not be written any more (a
+    full disk), ``warn`` is told once, and the search goes on without it.
     """
 
-    def __init__(self, path: Path, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        path: Path,
+        clock: Callable[[], float],
+        warn: Callable[[str], None] = lambda _: None,
+    ) -> None:
         """Open ``path`` for appending; ConfigError when that can not be done."""
-        self._clock = clock
+        self._clock, self._path, self._warn = clock, path, warn
+        self._lost = False
         try:
             self._file: IO[str] = path.open("a", encoding="utf-8")
         except OSError as error:
@@ -247,14 +254,27 @@ class JsonlObserver:
 
     def observe(self, event: Event) -> None:
         """Append ``event``."""
+        if self._lost:
+            return
         record = {"event": type(event).__name__, "time_s": self._clock()}
         record.update(to_json(event))  # type: ignore[arg-type]  # an event is a record, so this is an object
-        self._file.write(json.dumps(record, allow_nan=False) + "\n")
-        self._file.flush()
+        try:
+            self._file.write(json.dumps(record, allow_nan=False) + "\n")
+            self._file.flush()
+        except OSError as error:
+            self._lost = True
+            self._warn(
+                f"log {self._path}: can not be written any more: {error.strerror}; the search goes "
+                "on without it"
+            )
 
     def close(self) -> None:
         """Close the file; further events are an error."""
-        self._file.close()
+        try:
+            self._file.close()
+        except OSError:
+            if not self._lost:
+                raise
 
     def __enter__(self) -> Self:
         return self

@@ -31,6 +31,7 @@ __all__ = [
     "Json",
     "KernelResources",
     "LookupRow",
+    "PlaceRow",
     "Promotion",
     "RunReport",
     "ShowRow",
@@ -98,7 +99,9 @@ class TuneReport:
     withdrawn in the end, since the model computed something else with them; ``mismatch`` says what
     it still computes otherwise than its graph, empty where nothing. ``dtype`` is what weights and
     activations are stored in, ``deviation`` what that costs next to the model in f32, both
-    evaluated by numpy; None where it is f32 already, or was not measured.
+    evaluated by numpy; None where it is f32 already, or was not measured. ``others_cpus`` is how
+    many CPUs other processes used meanwhile, on average, and ``busy`` says so where that left too
+    few for this one.
     """
 
     model: str
@@ -126,6 +129,8 @@ class TuneReport:
     dtype: str = "f32"
     deviation: Deviation | None = None
     interval: Interval | None = None
+    others_cpus: float = 0.0
+    busy: str = ""
 
     @property
     def gain(self) -> float | None:
@@ -262,12 +267,22 @@ class IsolationRow:
 
 
 @dataclass(frozen=True, slots=True)
+class PlaceRow:
+    """Where something is kept by default, and how much of it there is."""
+
+    what: str
+    place: str
+    held: str
+
+
+@dataclass(frozen=True, slots=True)
 class DoctorReport:
     """What this machine is, and what it can do at best: the peaks are measured, not looked up.
 
     FMA peaks are f32 with ``threads`` threads and with one, in GFLOP/s; bandwidths are of a triad
     from DRAM, in GB/s. ``isolation`` is of a process that would run candidates: it was started, and
-    asked what it has.
+    asked what it has. ``cpus`` are those that this process may use, of which other processes kept
+    ``others_cpus`` busy; ``busy`` says so where they leave too few, so that the peaks are too low.
     """
 
     devices: tuple[DeviceRow, ...]
@@ -279,6 +294,10 @@ class DoctorReport:
     bandwidth_gb_per_s: float
     bandwidth_one_thread_gb_per_s: float
     isolation: tuple[IsolationRow, ...]
+    places: tuple[PlaceRow, ...] = ()
+    cpus: int = 0
+    others_cpus: float = 0.0
+    busy: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -146,7 +146,7 @@ def test_latency_of_the_whole_model_is_a_row_with_its_conditions(tuned: Tuned) -
     assert (
         [name for name, _ in row.state]
         == [name for name, _ in session.state]
-        == ["governor", "load_1m"]
+        == ["governor", "load_1m", "others_cpus"]
     )
 
 

@@ -97,7 +97,7 @@ def test_the_race_of_schedules_ends_early_only_where_the_user_asked_for_it(monke
     progress = SimpleNamespace(tell=told.append)
     searching = SimpleNamespace(progress=progress, session="s")
     ends, settings = Ends(1.0, 0.0, 0.0, 0.1), SimpleNamespace(budget_s=1.0)
-    session = Stages(settings, [], site, None, interrupt, None, 0.0, searching, ends)
+    session = Stages(settings, [], site, None, interrupt, None, 0.0, searching, ends, None)
     if asked_for:
         session._raced(())
         assert "interrupted before every winner was settled" in told[0].message

@@ -17,9 +17,7 @@ __all__ = ["search_bench"]
 
 @click.command(
     "search-bench",
-    epilog=example(
-        "tunegrad search-bench --spaces tests/data/spaces --seeds 10 --figure curves.svg"
-    ),
+    epilog=example("tunegrad search-bench --spaces mlp.jsonl.gz --searchers beam --seeds 3"),
 )
 @click.option(
     "--spaces",

@@ -46,6 +46,7 @@ __all__ = [
 UNKNOWN = "-"
 _LEAST_SHOWN_S = 0.05
 _NEAR_ONE = 0.005
+_BUSY = "times and gains are less sure than on a quiet machine"
 
 
 def ms(value: float | None) -> str:
@@ -216,6 +217,8 @@ def _session(report: TuneReport) -> list[str]:
         lines.append(
             f"stopped early, {why}: {duration(report.saved_s)} of {duration(report.budget_s)} saved"
         )
+    if report.busy:
+        lines.append(f"{report.busy.replace(' use ', ' used ')} meanwhile: {_BUSY}")
     if report.costs:
         parts = sorted(report.costs.items(), key=lambda part: -part[1])
         shown = ", ".join(
@@ -321,6 +324,9 @@ def doctor_text(report: DoctorReport) -> str:
             f"{report.bandwidth_gb_per_s:.1f}",
         ),
     ]
+    places = [(p.what, p.place, p.held) for p in report.places]
+    others = f"{report.others_cpus:.1f} of {report.cpus} CPUs"
+    busy = f"busy: {report.busy}, so the peaks are too low" if report.busy else "quiet enough"
     isolation = [(r.name, "yes" if r.present else "no", r.detail) for r in report.isolation]
     return "\n\n".join(
         [
@@ -329,6 +335,8 @@ def doctor_text(report: DoctorReport) -> str:
                 ("compiler or package", "version"), tools, left=("compiler or package", "version")
             ),
             table(("measured", "1 thread", f"{report.threads} threads"), peaks, left=("measured",)),
+            f"other processes use {others}: {busy}",
+            table(("kept", "where", "held"), places, left=("kept", "where", "held")),
             table(
                 ("isolation", "here", "what it is"),
                 isolation,

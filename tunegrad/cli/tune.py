@@ -42,8 +42,8 @@ __all__ = ["tune"]
 
 @click.command(
     epilog=example(
-        "tunegrad tune resnet18 --budget 5m --threads 2 --store tuned.db",
-        "tunegrad tune resnet18 encoder --budget 1h --patience 2000",
+        "tunegrad tune mlp --budget 20s --store tuned.db",
+        "tunegrad tune mlp mlp[batch=32] --budget 30s --patience 200 --store tuned.db",
     )
 )
 @models_argument
@@ -185,14 +185,16 @@ def tune(
 def _tuned(settings: TuneSettings, *, as_json: bool) -> tuple[TuneReport, ...]:
     """Tune, and print what came of it."""
     from tunegrad.cli.tables import tune_text
-    from tunegrad.events import JsonlObserver, Observer
+    from tunegrad.events import JsonlObserver, Observer, Warned
 
     with ExitStack() as stack:
+        began_s = _began_s()
         observers: list[Observer] = []
         if settings.log is not None:
-            observers.append(stack.enter_context(JsonlObserver(settings.log, time.time)))
-        began_s = _began_s()
-        observers.append(stack.enter_context(closing(_display(began_s))))
+            log = JsonlObserver(settings.log, time.time, lambda text: display.observe(Warned(text)))
+            observers.append(stack.enter_context(log))
+        display = stack.enter_context(closing(_display(began_s)))
+        observers.append(display)
         from tunegrad.tune import tune_models
 
         reports = tune_models(settings, observers, began_s)

@@ -13,6 +13,7 @@ from tunegrad.reports import Deviation, TuneReport, TuneRow
 from tunegrad.search import KernelSearch, StopReason
 from tunegrad.trial import Fingerprint, Trial
 
+from .busy import busy_text
 from .pace import near_s
 from .roofline import Roofline
 from .whole import Whole
@@ -28,7 +29,7 @@ class Finish:
 
     ``saved_s`` of the budget were left; ``costs`` are all its seconds by part. ``others`` are
     trials by status that the searches of the models' kernels do not count. ``began_s`` is when it
-    began, since the epoch.
+    began, since the epoch; ``others_cpus`` how many CPUs other processes used meanwhile.
     """
 
     interrupted: bool
@@ -38,6 +39,7 @@ class Finish:
     costs: Mapping[str, float]
     others: Mapping[str, int]
     began_s: float
+    others_cpus: float = 0.0
 
 
 def report_of(
@@ -116,6 +118,8 @@ def report_of(
         target_ms=settings.target_ms,
         seed_share=_seed_share([(uses[s.task.key], s) for s in searches]),
         others=finish.others,
+        others_cpus=finish.others_cpus,
+        busy=busy_text(finish.others_cpus, settings.threads),
     )
 
 

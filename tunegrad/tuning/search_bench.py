@@ -179,7 +179,11 @@ def _own() -> Path:
     """The recorded spaces beside a checkout's tests. Raises ConfigError where there are none."""
     place = Path(__file__).parents[2] / "tests" / "data" / "spaces"
     if not place.is_dir():
-        raise ConfigError("name recorded spaces: an installed tunegrad comes with none")
+        raise ConfigError(
+            "spaces: an installed tunegrad comes with none; name some with --spaces, of a checkout "
+            "(tests/data/spaces), or record one: tunegrad space record mlp --kernel "
+            "'matmul 10x512' --points 40 --out mlp.jsonl.gz"
+        )
     return place
 
 

@@ -25,6 +25,7 @@ from tunegrad.reports import TuneReport
 from tunegrad.search import check_searcher
 
 from .account import Account, resumed_sessions, session_record
+from .busy import busy_text, cpu_use, probed
 from .conditions import machine_state, versions
 from .costs import Costs
 from .deciding import RACE_SHARE
@@ -41,6 +42,7 @@ from .workload import Workload, work_key
 __all__ = ["SEARCH_POLICY", "run_session", "run_sessions", "search_policy"]
 
 _LIMITS = Limits(compile_s=3.0)
+_BUSY = "times are worse and less sure than on a quiet machine"
 
 
 def run_session(
@@ -70,6 +72,7 @@ def run_sessions(
     check_searcher(settings.searcher)
     costs = costs or Costs()
     began_s = time.time() - costs.total_s
+    used = cpu_use()
     with ExitStack() as stack:
         starting = stack.enter_context(ExitStack())
         starting.enter_context(costs.part("start-up"))
@@ -87,6 +90,10 @@ def run_sessions(
             )
         )
         settings = replace(settings, in_flight=site.in_flight(BATCH))
+        _tell(observers, PhaseStarted("limits"))
+        others = probed()
+        if busy := busy_text(others, settings.threads):
+            _tell(observers, Warned(f"{busy}: {_BUSY}"))
         policy = site.policy
         record = session_record(settings, policy)
         row = stack.enter_context(
@@ -96,10 +103,9 @@ def run_sessions(
                 record,
                 __version__,
                 versions=versions(site.here),
-                state=machine_state(),
+                state=machine_state(others=others),
             )
         )
-        _tell(observers, PhaseStarted("limits"))
         with interrupt.breakable():
             roofline = Roofline(site.machine_limits(), site.target)
         account = Account(settings, policy, store, site.here, work_key(workloads), costs)
@@ -108,7 +114,7 @@ def run_sessions(
         searching = Searching(settings, site, store, progress, costs, policy, row.id, resumed)
         ends = Ends(account.left_s, costs.began_s, time.monotonic(), RACE_SHARE)
         stages = Stages(
-            settings, list(workloads), site, store, interrupt, costs, began_s, searching, ends
+            settings, list(workloads), site, store, interrupt, costs, began_s, searching, ends, used
         )
         starting.close()
         return stages.run()

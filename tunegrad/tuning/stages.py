@@ -26,6 +26,7 @@ from tunegrad.reports import Deviation, TuneReport
 from tunegrad.search import KernelSearch, StopReason, StopRule
 
 from .account import LEAST_S
+from .busy import CpuUse, cpu_use, others_cpus
 from .costs import Costs
 from .deciding import Deciding
 from .ends import Ends
@@ -59,7 +60,8 @@ _UNSETTLED = (
 class Stages:
     """A session while it runs. Mutable: ``workloads`` are the models as far as they are decided.
 
-    ``began_s`` is when it began, in seconds since the epoch.
+    ``began_s`` is when it began, in seconds since the epoch; ``used`` what processors had done
+    then.
     """
 
     settings: TuneSettings
@@ -71,6 +73,7 @@ class Stages:
     began_s: float
     searching: Searching
     ends: Ends
+    used: CpuUse
 
     def run(self) -> tuple[TuneReport, ...]:
         """Plan, search, race, search, race, measure, report."""
@@ -281,6 +284,7 @@ class Stages:
             self.costs.seconds,
             others,
             self.began_s,
+            others_cpus(self.used, cpu_use()),
         )
         found = zip(self.workloads, wholes, deviations, strict=True)
         reports = tuple(self._report(w, searches, finish, whole, off) for w, whole, off in found)
