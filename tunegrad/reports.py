@@ -375,12 +375,14 @@ class CompiledReport:
 class StepTime:
     """How long one action list takes.
 
-    ``over``: it was stopped, and takes longer than ``ms``. ``note``: why no time.
+    ``over``: it was stopped, and takes longer than ``ms``. ``note``: why no time. ``off``: half the
+    width of its 95 % interval, as a part of it; None where that is not known.
     """
 
     ms: float | None = None
     over: bool = False
     note: str = ""
+    off: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

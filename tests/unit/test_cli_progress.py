@@ -201,6 +201,7 @@ def test_live_picture_fits_the_terminal(width: int, height: int) -> None:
     observer.close()
     assert max(map(len, found)) <= width
     if width >= 40:
+        assert any(line.endswith(("2.00x", "0.0")) for line in found)
         assert len(found) < height
         assert sum(line.startswith("conv") for line in found) == {12: 1, 24: 10, 40: 10}[height]
         assert "more kernels" in found[-1]

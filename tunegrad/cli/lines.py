@@ -75,7 +75,7 @@ class LineObserver:
         """Nothing is held open."""
 
     def _kernel(self, event: KernelFinished) -> None:
-        before_s = self._said_s.get(event.key, inf)
+        before_s = self._said_s.get(event.key, event.default_s)
         if event.best_s == inf or event.best_s > _NOTABLE * before_s:
             return
         self._said_s[event.key] = event.best_s

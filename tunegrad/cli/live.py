@@ -30,6 +30,8 @@ _AROUND = 9
 """Lines of a picture that are no kernels."""
 _MOST_KERNELS = 10
 _WIDE, _NARROW = 100, 60
+_FIGURES = 18, 40, 46
+"""Columns that the figures of a kernel take: in a narrow, a usual and a wide terminal."""
 
 
 class LiveObserver:
@@ -121,7 +123,7 @@ class LiveObserver:
         found.add_column(style="dim", no_wrap=True)
         found.add_column(overflow="fold")
         if p.phase and not self._closed and self._console.height > 2 * _AROUND:
-            found.add_row("doing", PHASES[p.phase])
+            found.add_row("now", PHASES[p.phase])
         found.add_row("model", Text(p.model_line(), style="bold" if p.model else ""))
         found.add_row("tried", p.candidates_line())
         if expected := p.expectation_line():
@@ -136,8 +138,11 @@ class LiveObserver:
         if not shown:
             return []
         found = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-        found.add_column("heaviest kernels", no_wrap=True, overflow="ellipsis", ratio=1)
         narrow = width < _NARROW
+        room = width - (_FIGURES[0] if narrow else _FIGURES[1 + (width >= _WIDE)])
+        found.add_column(
+            "heaviest kernels", no_wrap=True, overflow="ellipsis", max_width=max(8, room)
+        )
         names = ("best ms", "gain") if narrow else ("default ms", "best ms", "gain", "% of peak")
         for name in ("uses", *names) if width >= _WIDE else names:
             found.add_column(name, justify="right", no_wrap=True)
