@@ -589,6 +589,10 @@ def check_settings(settings: TuneSettings) -> None:
             f"ray_kind {settings.ray_kind!r} chooses among the machines of a cluster; say "
             "which one with ray"
         )
+    for name in ("threads", "seed", "patience", "max_trials"):
+        number = getattr(settings, name)
+        if number is not None and type(number) is not int:
+            raise ConfigError(f"{name} {number!r} is not a whole number")
     if settings.threads < 1:
         raise ConfigError(f"threads {settings.threads} is not a positive whole number")
     if settings.seed < 0:

@@ -138,7 +138,7 @@ class MutableProgress:
 
     def expectation_line(self) -> str:
         """What the next minute is expected to buy; empty where nothing says."""
-        if self._expected_gain_s is None or self.phase not in ("defaults", "search"):
+        if not self._expected_gain_s or self.phase not in ("defaults", "search"):
             return ""
         return f"the next minute is expected to save {ms(1e3 * self._expected_gain_s)} ms"
 

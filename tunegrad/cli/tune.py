@@ -54,7 +54,7 @@ __all__ = ["tune"]
 @click.option(
     "--budget",
     metavar="TIME",
-    help="Wall-clock time to search: 30s, 5m, 1h, or seconds.  [default: 5m]",
+    help="Wall-clock time of the whole command: 30s, 5m, 1h, or seconds.  [default: 5m]",
 )
 @click.option(
     "--searcher",
