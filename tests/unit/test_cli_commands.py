@@ -29,6 +29,7 @@ from tunegrad.reports import (
     DoctorReport,
     IsolationRow,
     LookupRow,
+    PlaceRow,
     RunReport,
     ShowRow,
     TuneReport,
@@ -547,6 +548,10 @@ DOCTOR = DoctorReport(
         IsolationRow("seccomp", True, "system calls"),
         IsolationRow("Landlock", False, "none"),
     ),
+    places=(PlaceRow("store", "/s.db", "there is none yet"),),
+    cpus=2,
+    others_cpus=1.25,
+    busy="other processes use 1.2 of the 2 CPUs",
 )
 
 
@@ -580,6 +585,9 @@ def test_doctor_prints_devices_versions_and_peaks(
     assert ["FMA", "peak,", "f32,", "GFLOP/s", "117.0", "234.0"] in lines
     assert ["seccomp", "yes", "system", "calls"] in lines
     assert ["Landlock", "no", "none"] in lines
+    assert ["store", "/s.db", "there", "is", "none", "yet"] in lines
+    busy = "other processes use 1.2 of 2 CPUs: the machine is busy, and the peaks are too low"
+    assert busy.split() in lines
 
 
 def test_doctor_json_has_every_field(install: Install, capsys: pytest.CaptureFixture[str]) -> None:

@@ -326,7 +326,7 @@ def doctor_text(report: DoctorReport) -> str:
     ]
     places = [(p.what, p.place, p.held) for p in report.places]
     others = f"{report.others_cpus:.1f} of {report.cpus} CPUs"
-    busy = f"busy: {report.busy}, so the peaks are too low" if report.busy else "quiet enough"
+    busy = "the machine is busy, and the peaks are too low" if report.busy else "it is quiet enough"
     isolation = [(r.name, "yes" if r.present else "no", r.detail) for r in report.isolation]
     return "\n\n".join(
         [
