@@ -27,7 +27,7 @@ from tunegrad.trial import Policy
 
 from .account import sessions_since
 from .costs import ChargedSearcher, ChargedTrials, Costs
-from .deciding import RACE_SHARE, OutOfTrialsError
+from .deciding import OutOfTrialsError
 from .lessons import Teacher, learns
 from .progress import Progress
 from .references import standing
@@ -111,7 +111,6 @@ class Searching:
         """A search of all these kernels, of which nothing was asked yet."""
         policy = BudgetPolicy(
             batch=BATCH,
-            reserve=RACE_SHARE,
             charge_resumed=False,
             in_flight=self.site.in_flight(BATCH),
             machines=self.site.machines,
