@@ -4,7 +4,7 @@ A search knows nothing of terminals or files. It hands each event to every obser
 own process and between candidates, so a slow observer costs search time but never disturbs a
 measurement:
 
-    PhaseStarted (limits)
+    PhaseStarted (limits)  MachineBusy (perhaps)
     SessionStarted
       PhaseStarted (plans, defaults, search, race, whole model)
       KernelStarted  CandidateMeasured ... BudgetSpent  ModelEstimated ...  KernelFinished
@@ -35,6 +35,7 @@ __all__ = [
     "KernelFinished",
     "KernelStanding",
     "KernelStarted",
+    "MachineBusy",
     "ModelEstimated",
     "Observer",
     "Phase",
@@ -194,6 +195,16 @@ class Warned:
 
 
 @dataclass(frozen=True, slots=True)
+class MachineBusy:
+    """Other processes use so many CPUs that too few are left for this one: times are worse, and
+    gains less sure.
+    """
+
+    others_cpus: float
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class SessionFinished:
     """The search is over; the report is what ``tune`` returns, ``others`` those of models tuned
     with the first.
@@ -213,6 +224,7 @@ Event = (
     | ModelEstimated
     | KernelFinished
     | Stopping
+    | MachineBusy
     | Warned
     | SessionFinished
 )

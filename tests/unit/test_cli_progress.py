@@ -21,6 +21,7 @@ from tunegrad.events import (
     KernelFinished,
     KernelStanding,
     KernelStarted,
+    MachineBusy,
     ModelEstimated,
     PhaseStarted,
     SessionStarted,
@@ -117,7 +118,10 @@ def test_lines_never_say_inf() -> None:
 
 
 def test_lines_pass_warnings_on() -> None:
-    assert lines([Warned("two clocks disagree")]) == ["warning: two clocks disagree"]
+    assert lines([Warned("two clocks disagree"), MachineBusy(1.2, "others use 1.2 CPUs")]) == [
+        "warning: two clocks disagree",
+        "warning: others use 1.2 CPUs",
+    ]
 
 
 @pytest.fixture

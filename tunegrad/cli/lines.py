@@ -12,6 +12,7 @@ from tunegrad.cli.tables import duration, ms
 from tunegrad.events import (
     Event,
     KernelFinished,
+    MachineBusy,
     PhaseStarted,
     SessionStarted,
     Stopping,
@@ -55,7 +56,7 @@ class LineObserver:
                 self._stamp(f"{event.name}: {PHASES[event.name]}")
             case KernelFinished():
                 self._kernel(event)
-            case Warned():
+            case Warned() | MachineBusy():
                 self._write(f"warning: {event.message}")
             case Stopping():
                 self._write(STOPPING)

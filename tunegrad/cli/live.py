@@ -21,7 +21,7 @@ from rich.text import Text
 from tunegrad.cli.output import printable
 from tunegrad.cli.progress import PHASES, STOPPING, MutableProgress, times
 from tunegrad.cli.tables import duration, ms
-from tunegrad.events import Event, KernelStanding, SessionFinished, Warned
+from tunegrad.events import Event, KernelStanding, MachineBusy, SessionFinished, Warned
 
 __all__ = ["LiveObserver"]
 
@@ -68,7 +68,7 @@ class LiveObserver:
         """Take one event; the next picture shows it."""
         with self._lock:
             self._progress.apply(event)
-        if isinstance(event, Warned):
+        if isinstance(event, Warned | MachineBusy):
             self._console.print(Text(printable(f"warning: {event.message}"), style="yellow"))
         if isinstance(event, SessionFinished):
             self.close()

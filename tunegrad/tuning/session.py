@@ -20,7 +20,7 @@ from tunegrad.compiling.candidate import HOOKS
 from tunegrad.config import TuneSettings
 from tunegrad.db import open_store
 from tunegrad.devices import Hooks, Limits
-from tunegrad.events import Event, Observer, PhaseStarted, Stopping, Warned
+from tunegrad.events import Event, MachineBusy, Observer, PhaseStarted, Stopping, Warned
 from tunegrad.reports import TuneReport
 from tunegrad.search import check_searcher
 
@@ -93,7 +93,7 @@ def run_sessions(
         _tell(observers, PhaseStarted("limits"))
         others = probed()
         if busy := busy_text(others, settings.threads):
-            _tell(observers, Warned(f"{busy}: {_BUSY}"))
+            _tell(observers, MachineBusy(others, f"{busy}: {_BUSY}"))
         policy = site.policy
         record = session_record(settings, policy)
         row = stack.enter_context(
