@@ -10,7 +10,8 @@ import termios
 import pytest
 
 from tunegrad.cli import printer
-from tunegrad.cli.printer import page_width, table
+from tunegrad.cli.output import page_width, wrapped
+from tunegrad.cli.printer import table
 
 HEADER = ("kernel", "uses", "share %", "default ms", "gain (95 %)", "candidates")
 ROWS = [
@@ -79,3 +80,16 @@ def test_width_is_that_of_stdout_where_it_is_a_terminal(monkeypatch: pytest.Monk
         os.close(master)
     monkeypatch.setattr(sys, "stdout", None)
     assert page_width() is None
+
+
+def test_long_lines_break_between_words_and_keep_their_indent() -> None:
+    text = "short\n    stage(param=p2, at=load) vectorize(axis=b1) upcast(axis=a1)\n\nend"
+    assert wrapped(text, 40).split("\n") == [
+        "short",
+        "    stage(param=p2, at=load)",
+        "      vectorize(axis=b1) upcast(axis=a1)",
+        "",
+        "end",
+    ]
+    assert wrapped(text, 100) == text
+    assert wrapped("x" * 50 + " y", 20) == "x" * 50 + "\n  y"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import textwrap
 from contextlib import suppress
 
 import click
@@ -16,7 +17,10 @@ import click
 from tunegrad.errors import UserError
 from tunegrad.reports import to_json
 
-__all__ = ["OutputError", "emit", "note", "printable", "say"]
+__all__ = ["OutputError", "emit", "note", "page_width", "printable", "say", "wrapped"]
+
+_NARROWEST = 20
+_INDENT = 2
 
 
 class OutputError(UserError):
@@ -28,8 +32,38 @@ def emit(report: object, text: str, *, as_json: bool) -> None:
 
     Raises OutputError where stdout can not be written, BrokenPipeError where its reader left.
     """
-    said = json.dumps(to_json(report), indent=2, allow_nan=False) if as_json else printable(text)
+    if as_json:
+        said = json.dumps(to_json(report), indent=2, allow_nan=False)
+    else:
+        said, width = printable(text), page_width()
+        said = said if width is None else wrapped(said, width)
     say(f"{said}\n")
+
+
+def page_width() -> int | None:
+    """Columns of the terminal that stdout is; None where it is none."""
+    try:
+        columns = os.get_terminal_size(sys.stdout.fileno()).columns
+    except (AttributeError, OSError, ValueError):
+        return None
+    return max(_NARROWEST, columns or 80) if sys.stdout.isatty() else None
+
+
+def wrapped(text: str, width: int) -> str:
+    """The text with lines that are longer than the terminal broken between words, indented a little
+    more than they were.
+    """
+    lines = []
+    for line in text.split("\n"):
+        indent = line[: len(line) - len(line.lstrip())]
+        if len(line) <= width or len(indent) + _INDENT >= width // 2:
+            lines.append(line)
+            continue
+        lines += textwrap.wrap(
+            line.strip(), width, initial_indent=indent, subsequent_indent=indent + " " * _INDENT,
+            break_long_words=False, break_on_hyphens=False,
+        )  # fmt: skip
+    return "\n".join(lines)
 
 
 def say(text: str) -> None:

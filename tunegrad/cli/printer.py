@@ -11,26 +11,14 @@ Cells are data that others may have written: what a terminal would act on is esc
 from __future__ import annotations
 
 import io
-import os
-import sys
 import textwrap
 from collections.abc import Sequence
 
-from tunegrad.cli.output import printable
+from tunegrad.cli.output import page_width, printable
 
-__all__ = ["page_width", "table"]
+__all__ = ["table"]
 
-_NARROWEST = 20
 _LEAST_NAME = 12
-
-
-def page_width() -> int | None:
-    """Columns of the terminal that stdout is; None where it is none."""
-    try:
-        columns = os.get_terminal_size(sys.stdout.fileno()).columns
-    except (AttributeError, OSError, ValueError):
-        return None
-    return max(_NARROWEST, columns or 80) if sys.stdout.isatty() else None
 
 
 def table(
