@@ -104,3 +104,24 @@ def test_one_seed_says_nothing_about_errors() -> None:
     assert "unknown" in bench_text(report)
     assert "±" not in bench_text(report)
     assert "±" in bench_text(search_bench(spaces, ["beam"], seeds=2, trials=10))
+
+
+def test_searcher_that_is_none_is_told_before_spaces_are_read(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def read(*_: object) -> None:
+        pytest.fail("read")
+
+    monkeypatch.setattr("tunegrad.tuning.search_bench.find_spaces", read)
+    assert run(["search-bench", "--searchers", "beam,bean"]) == 1
+    assert "searcher 'bean' is unknown" in capsys.readouterr().err
+
+
+def test_installed_search_bench_says_where_spaces_come_from(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("tunegrad.tuning.search_bench.__file__", "/site/tunegrad/tuning/s.py")
+    assert run(["search-bench", "--searchers", "beam"]) == 1
+    said = capsys.readouterr().err
+    assert "tunegrad space record mlp" in said
+    assert "--spaces" in said
