@@ -248,7 +248,7 @@ def _run(
                 make_searcher(options.searcher, space, Random(str(i))), costs
             )
             searches.append(KernelSearch(task, space, searcher, measurer, log, observe))
-        budget = BudgetPolicy(reserve=0.0, in_flight=ahead, machines=options.machines)
+        budget = BudgetPolicy(in_flight=ahead, machines=options.machines)
         if isinstance(stations, Simulated):
             stations.wait_idle()
         began_s = clock()

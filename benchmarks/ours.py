@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import math
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.contestants import Contestant
-from benchmarks.rows import DEFAULT, TUNED
+from benchmarks.rows import CALLED, DEFAULT, TUNED
 from benchmarks.workloads import Array, Workload, arrays, laid_out
 
 __all__ = ["Tuning", "function_of", "model_in", "tune", "tuned", "untuned"]
@@ -58,6 +59,20 @@ class _Ours:
         return result.transpose(0, 3, 1, 2) if self.images_out and self.layout == "nhwc" else result
 
 
+@dataclass(slots=True)
+class _Called(_Ours):
+    """The same, timed as a user calls it, and as the peers are timed: results are allocated."""
+
+    def time(self, calls: int) -> Sequence[float]:
+        clock, compiled, inputs = time.perf_counter, self.compiled, self.inputs
+        samples = []
+        for _ in range(calls):
+            began_s = clock()
+            compiled(*inputs)
+            samples.append(clock() - began_s)
+        return samples
+
+
 def untuned(workload: Workload, threads: int, layouts: Sequence[str]) -> Iterator[Contestant]:
     """The default schedules, no store."""
     yield from _each_layout(DEFAULT, workload, threads, layouts, None)
@@ -93,7 +108,8 @@ def _each_layout(
         compiled = _compiled(workload, threads, layout, store)
         inputs = laid_out(workload, layout)
         name, timer = f"{variant} {layout}".rstrip(), compiled.timer(*inputs)
-        yield _Ours(peer, name, layout, compiled, inputs, workload.has_images_out, timer)
+        for kind, column in ((_Ours, peer), (_Called, CALLED)):
+            yield kind(column, name, layout, compiled, inputs, workload.has_images_out, timer)
 
 
 def _layouts(workload: Workload, layouts: Sequence[str]) -> tuple[str, ...]:

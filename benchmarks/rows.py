@@ -8,10 +8,12 @@ from dataclasses import asdict, dataclass, field
 
 from benchmarks.interleave import Timing
 
-__all__ = ["DEFAULT", "TUNED", "UNTUNED", "Row", "assemble", "table"]
+__all__ = ["CALLED", "DEFAULT", "TUNED", "UNTUNED", "Row", "assemble", "table"]
 
 DEFAULT = "tunegrad default"
 TUNED = "tunegrad tuned"
+CALLED = "tunegrad called"
+"""What the better of the two takes when Python calls it, as it calls the peers."""
 UNTUNED = "no budget and no store"
 """Why a row has no tuned figure in a run that shows the default schedules only."""
 
@@ -19,6 +21,9 @@ UNTUNED = "no budget and no store"
 @dataclass(frozen=True, slots=True)
 class Row:
     """The figures of one workload. ``None`` is "no figure"; ``errors`` says why, by column.
+
+    ``default_ms`` and ``tuned_ms`` are timed inside compiled code, ``called_ms`` and the peers'
+    figures through the Python call that a user makes.
 
     ``variants`` names the configuration behind each peer's figure, ``intervals`` the half width of
     each figure's 95 % interval as a share of it, ``notes`` what a reader must know. ``pct_peak`` is
@@ -45,6 +50,7 @@ class Row:
     layouts: Mapping[str, str] = field(default_factory=dict)
     figures: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     setup_s: Mapping[str, float] = field(default_factory=dict)
+    called_ms: float | None = None
 
     @property
     def best_peer(self) -> tuple[str, float] | None:
@@ -57,8 +63,16 @@ class Row:
 
     @property
     def ratio(self) -> float | None:
-        """Our time over the best peer's: below 1 is faster than all of them."""
-        best, ours = self.best_peer, self.ours_ms
+        """Our native time over the best peer's: below 1 is faster than all of them."""
+        return self._over_best(self.ours_ms)
+
+    @property
+    def called_ratio(self) -> float | None:
+        """The same of what a user's call takes on both sides."""
+        return self._over_best(self.called_ms)
+
+    def _over_best(self, ours: float | None) -> float | None:
+        best = self.best_peer
         return None if best is None or ours is None else ours / best[1]
 
     @property
@@ -84,7 +98,8 @@ def assemble(
     """Fold timings into a row: the fastest variant stands for its peer; a peer with no figure gets
     its reason.
     """
-    columns = (DEFAULT, TUNED, *peers)
+    own = (CALLED,) if any(t.peer == CALLED for t in timings) else ()
+    columns = (DEFAULT, TUNED, *own, *peers)
     best: dict[str, Timing] = {}
     for timing in timings:
         if not timing.error and (
@@ -104,6 +119,7 @@ def assemble(
         threads=threads,
         default_ms=ms[DEFAULT],
         tuned_ms=ms[TUNED],
+        called_ms=ms.get(CALLED),
         peers={name: ms[name] for name in peers},
         variants={name: best[name].variant for name in columns if name in best},
         intervals={name: round(t.interval, 4) for name, t in best.items()},
@@ -134,6 +150,7 @@ def table(rows: Sequence[Row], peers: Sequence[str], *, peers_only: bool = False
             _column("default", [_ms(row, DEFAULT, row.default_ms, reasons) for row in rows])
         ]
         columns += [_column("tuned", [_ms(row, TUNED, row.tuned_ms, reasons) for row in rows])]
+        columns += [_column("called", [_ms(row, CALLED, row.called_ms, reasons) for row in rows])]
         columns += [_column("% peak", [_figure(row.pct_peak, 0) for row in rows])]
         columns += [_column("tune s", [_figure(row.tune_s, 0) for row in rows])]
         columns += [_column("cand.", [_figure(row.candidates, 0) for row in rows])]
@@ -144,6 +161,7 @@ def table(rows: Sequence[Row], peers: Sequence[str], *, peers_only: bool = False
     columns += [_column("best peer", [_best(row) for row in rows], left=True)]
     if not peers_only:
         columns += [_column("ours/best", [_figure(row.ratio, 2) for row in rows])]
+        columns += [_column("called/best", [_figure(row.called_ratio, 2) for row in rows])]
     lines = ["  ".join(cells).rstrip() for cells in zip(*columns, strict=True)]
     lines += [f"[{i}] {reason}" for i, reason in enumerate(reasons, 1)]
     lines += [f"note, {row.workload}: {note}" for row in rows for note in row.notes]
@@ -168,7 +186,9 @@ def _best(row: Row) -> str:
 
 def _ms(row: Row, column: str, ms: float | None, reasons: list[str]) -> str:
     """Three significant digits, or the mark of the reason why there is no figure."""
-    if column not in row.peers and column not in (DEFAULT, TUNED):
+    if column == CALLED and ms is None and column not in row.errors:
+        return "-"
+    if column not in row.peers and column not in (CALLED, DEFAULT, TUNED):
         return "-"  # takes no part in this workload
     if ms is not None:
         digits = 2 - math.floor(math.log10(ms)) if ms > 0 else 2

@@ -81,6 +81,10 @@ def summary(rows: Sequence[Row]) -> str:
     lines = ["best peer / ours (above 1 is faster), geometric mean:"]
     for group, (count, mean) in means.items():
         lines.append(f"  {group:<14}{mean:5.2f}  of {count} rows; worst {_worst(rows, group)}")
+    called = [row.called_ratio for row in rows if row.called_ratio]
+    if called:
+        mean = 1.0 / statistics.geometric_mean(called)
+        lines.append(f"  {'as called':<14}{mean:5.2f}  of {len(called)} rows: both through Python")
     lines.append("targets:")
     lines += [
         "  " + _line(verdict) for target in TARGETS if (verdict := judge(target, rows)) is not None

@@ -71,7 +71,7 @@ class Session:
             space = RecordedSpace(r)
             searcher = make_searcher("beam", space, Random(f"{seed} {name}"))
             searches.append(KernelSearch(task, space, searcher, measurer, log, self._observe))
-        policy = BudgetPolicy(reserve=0.0, in_flight=in_flight(machines), machines=machines)
+        policy = BudgetPolicy(in_flight=in_flight(machines), machines=machines)
         self.model = ModelSearch(searches, trials, self.clock, self._observe, policy)
 
     def _observe(self, event):

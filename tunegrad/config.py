@@ -69,6 +69,7 @@ __all__ = [
     "parse_duration",
     "resolve_model",
     "resolve_settings",
+    "usable_cpus",
 ]
 
 Scalar = bool | int | float | str
@@ -254,9 +255,14 @@ def _xdg(environ: Mapping[str, str], variable: str, below_home: str) -> Path:
     return (Path(home) if home else Path.home()) / below_home
 
 
+def usable_cpus() -> int:
+    """The CPUs this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def allowed_threads(environ: Mapping[str, str] = os.environ) -> int:
     """The CPUs this process may run on, capped by ``$TUNEGRAD_THREADS``."""
-    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cpus = usable_cpus()
     cap = environ.get("TUNEGRAD_THREADS", "")
     if not cap:
         return cpus
@@ -583,6 +589,10 @@ def check_settings(settings: TuneSettings) -> None:
             f"ray_kind {settings.ray_kind!r} chooses among the machines of a cluster; say "
             "which one with ray"
         )
+    for name in ("threads", "seed", "patience", "max_trials"):
+        number = getattr(settings, name)
+        if number is not None and type(number) is not int:
+            raise ConfigError(f"{name} {number!r} is not a whole number")
     if settings.threads < 1:
         raise ConfigError(f"threads {settings.threads} is not a positive whole number")
     if settings.seed < 0:

@@ -4,9 +4,12 @@ A search knows nothing of terminals or files. It hands each event to every obser
 own process and between candidates, so a slow observer costs search time but never disturbs a
 measurement:
 
+    PhaseStarted (limits)  MachineBusy (perhaps)
     SessionStarted
-      KernelStarted  CandidateMeasured ... WinnerPromoted ... BudgetSpent ...  KernelFinished
+      PhaseStarted (plans, defaults, search, race, whole model)
+      KernelStarted  CandidateMeasured ... BudgetSpent  ModelEstimated ...  KernelFinished
       (kernels alternate)
+      WinnerPromoted ...
     SessionFinished
 
 Times are seconds. ``inf`` stands for "none yet" and is null in JSON.
@@ -18,7 +21,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Protocol, Self
+from typing import IO, Literal, Protocol, Self
 
 from tunegrad.errors import ConfigError
 from tunegrad.reports import TuneReport, to_json
@@ -30,8 +33,13 @@ __all__ = [
     "Event",
     "JsonlObserver",
     "KernelFinished",
+    "KernelStanding",
     "KernelStarted",
+    "MachineBusy",
+    "ModelEstimated",
     "Observer",
+    "Phase",
+    "PhaseStarted",
     "SessionFinished",
     "SessionStarted",
     "Stopping",
@@ -40,11 +48,26 @@ __all__ = [
 ]
 
 
+Phase = Literal["limits", "plans", "defaults", "search", "race", "whole model"]
+"""``limits``: workers start, and the machine's peaks are measured. ``plans``: what the model's
+kernels are. ``defaults``: every kernel as its default schedule, and what similar kernels lend.
+``race``: winners are settled. ``whole model``: outputs are compared, and the model is timed.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseStarted:
+    """The session turns to this part of its work; the one before it is over."""
+
+    name: Phase
+
+
 @dataclass(frozen=True, slots=True)
 class SessionStarted:
     """A search begins.
 
     ``peak_flops_per_s`` is the machine's measured FMA peak with these threads; 0 when unknown.
+    ``before_s`` of the budget were spent by sessions that this one goes on from.
     """
 
     session: str
@@ -58,6 +81,7 @@ class SessionStarted:
     store: str
     known_trials: int = 0
     peak_flops_per_s: float = 0.0
+    before_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +140,33 @@ class BudgetSpent:
 
 
 @dataclass(frozen=True, slots=True)
+class KernelStanding:
+    """Where one kernel of a model stands: seconds of one use by its default and by its best
+    schedule so far, as it is measured alone; infinity where none ran.
+    """
+
+    name: str
+    key: str
+    uses: int
+    default_s: float
+    best_s: float
+    pct_peak: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class ModelEstimated:
+    """What the model is expected to take: sums over its kernels, as they are measured alone, in
+    seconds; infinity while one of them was not.
+
+    ``kernels`` are all of them, the heaviest first. The figures of the report are of whole models.
+    """
+
+    default_s: float
+    best_s: float
+    kernels: tuple[KernelStanding, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class KernelFinished:
     """The search leaves this kernel (perhaps for now).
 
@@ -144,6 +195,16 @@ class Warned:
 
 
 @dataclass(frozen=True, slots=True)
+class MachineBusy:
+    """Other processes use so many CPUs that too few are left for this one: times are worse, and
+    gains less sure.
+    """
+
+    others_cpus: float
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class SessionFinished:
     """The search is over; the report is what ``tune`` returns, ``others`` those of models tuned
     with the first.
@@ -154,13 +215,16 @@ class SessionFinished:
 
 
 Event = (
-    SessionStarted
+    PhaseStarted
+    | SessionStarted
     | KernelStarted
     | CandidateMeasured
     | WinnerPromoted
     | BudgetSpent
+    | ModelEstimated
     | KernelFinished
     | Stopping
+    | MachineBusy
     | Warned
     | SessionFinished
 )
@@ -182,12 +246,19 @@ class JsonlObserver:
     ...fields}``.
 
     ``clock`` gives ``time_s``. The file is appended to, so that sessions over one log follow one
-    another. Use it as a context manager, or call ``close``.
+    another. Use it as a context manager, or call ``close``. Where it can not be written any more (a
+    full disk), ``warn`` is told once, and the search goes on without it.
     """
 
-    def __init__(self, path: Path, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        path: Path,
+        clock: Callable[[], float],
+        warn: Callable[[str], None] = lambda _: None,
+    ) -> None:
         """Open ``path`` for appending; ConfigError when that can not be done."""
-        self._clock = clock
+        self._clock, self._path, self._warn = clock, path, warn
+        self._lost = False
         try:
             self._file: IO[str] = path.open("a", encoding="utf-8")
         except OSError as error:
@@ -195,14 +266,27 @@ class JsonlObserver:
 
     def observe(self, event: Event) -> None:
         """Append ``event``."""
+        if self._lost:
+            return
         record = {"event": type(event).__name__, "time_s": self._clock()}
         record.update(to_json(event))  # type: ignore[arg-type]  # an event is a record, so this is an object
-        self._file.write(json.dumps(record, allow_nan=False) + "\n")
-        self._file.flush()
+        try:
+            self._file.write(json.dumps(record, allow_nan=False) + "\n")
+            self._file.flush()
+        except OSError as error:
+            self._lost = True
+            self._warn(
+                f"log {self._path}: can not be written any more: {error.strerror}; the search goes "
+                "on without it"
+            )
 
     def close(self) -> None:
         """Close the file; further events are an error."""
-        self._file.close()
+        try:
+            self._file.close()
+        except OSError:
+            if not self._lost:
+                raise
 
     def __enter__(self) -> Self:
         return self

@@ -31,6 +31,7 @@ __all__ = [
     "Json",
     "KernelResources",
     "LookupRow",
+    "PlaceRow",
     "Promotion",
     "RunReport",
     "ShowRow",
@@ -56,7 +57,9 @@ class TuneRow:
     ``seed_ms`` is the fastest of what similar kernels lent, as the search measured it; None where
     nothing was lent. ``share`` is its part of the tuned model's kernel time (all uses), 0 to 1.
     ``default_ms`` and ``tuned_ms`` are of one use. ``candidates`` counts this session's trials by
-    status. ``actions`` and ``origin`` are the winner's.
+    status. ``actions`` and ``origin`` are the winner's. ``interval`` is where the gain lies at
+    95 %, from launches in turns in the whole model; None where there are too few, and where the
+    winner is the default. ``best_ms`` is the fastest of the search, measured alone.
     """
 
     kernel: str
@@ -70,6 +73,8 @@ class TuneRow:
     actions: str = ""
     origin: str = ""
     seed_ms: float | None = None
+    interval: Interval | None = None
+    best_ms: float | None = None
 
     @property
     def gain(self) -> float | None:
@@ -94,7 +99,9 @@ class TuneReport:
     withdrawn in the end, since the model computed something else with them; ``mismatch`` says what
     it still computes otherwise than its graph, empty where nothing. ``dtype`` is what weights and
     activations are stored in, ``deviation`` what that costs next to the model in f32, both
-    evaluated by numpy; None where it is f32 already, or was not measured.
+    evaluated by numpy; None where it is f32 already, or was not measured. ``others_cpus`` is how
+    many CPUs other processes used meanwhile, on average, and ``busy`` says so where that left too
+    few for this one.
     """
 
     model: str
@@ -122,6 +129,8 @@ class TuneReport:
     dtype: str = "f32"
     deviation: Deviation | None = None
     interval: Interval | None = None
+    others_cpus: float = 0.0
+    busy: str = ""
 
     @property
     def gain(self) -> float | None:
@@ -259,12 +268,22 @@ class IsolationRow:
 
 
 @dataclass(frozen=True, slots=True)
+class PlaceRow:
+    """Where something is kept by default, and how much of it there is."""
+
+    what: str
+    place: str
+    held: str
+
+
+@dataclass(frozen=True, slots=True)
 class DoctorReport:
     """What this machine is, and what it can do at best: the peaks are measured, not looked up.
 
     FMA peaks are f32 with ``threads`` threads and with one, in GFLOP/s; bandwidths are of a triad
     from DRAM, in GB/s. ``isolation`` is of a process that would run candidates: it was started, and
-    asked what it has.
+    asked what it has. ``cpus`` are those that this process may use, of which other processes kept
+    ``others_cpus`` busy; ``busy`` says so where they leave too few, so that the peaks are too low.
     """
 
     devices: tuple[DeviceRow, ...]
@@ -276,6 +295,10 @@ class DoctorReport:
     bandwidth_gb_per_s: float
     bandwidth_one_thread_gb_per_s: float
     isolation: tuple[IsolationRow, ...]
+    places: tuple[PlaceRow, ...] = ()
+    cpus: int = 0
+    others_cpus: float = 0.0
+    busy: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -353,12 +376,14 @@ class CompiledReport:
 class StepTime:
     """How long one action list takes.
 
-    ``over``: it was stopped, and takes longer than ``ms``. ``note``: why no time.
+    ``over``: it was stopped, and takes longer than ``ms``. ``note``: why no time. ``off``: half the
+    width of its 95 % interval, as a part of it; None where that is not known.
     """
 
     ms: float | None = None
     over: bool = False
     note: str = ""
+    off: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

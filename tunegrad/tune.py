@@ -11,6 +11,7 @@ The parts are in ``tunegrad.tuning``.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -129,11 +130,14 @@ def _tuned(
 
     _check_places(settings)
     start_fork_server(_WORKERS)
+    from tunegrad.tuning.costs import Costs
     from tunegrad.tuning.session import run_session
 
-    found = work()
+    costs = Costs()
+    with costs.part("model"):
+        found = work()
     spec = ModelSpec(found.name, f"kernels:{found.key}", source=settings.model.source)
-    return run_session(replace(settings, model=spec), found, observers)
+    return run_session(replace(settings, model=spec), found, observers, costs=costs)
 
 
 def workload_of_model(model: Model, settings: TuneSettings) -> Workload:
@@ -146,16 +150,19 @@ def workload_of_model(model: Model, settings: TuneSettings) -> Workload:
 
 
 def tune_models(
-    settings: TuneSettings, observers: Sequence[Observer] = ()
+    settings: TuneSettings, observers: Sequence[Observer] = (), began_s: float | None = None
 ) -> tuple[TuneReport, ...]:
     """Tune all ``settings.models`` in one session, within one budget; a report of each, in their
     order.
+
+    The budget is of wall-clock time since ``began_s`` of the monotonic clock, now by default.
 
     A kernel that several models share is searched once; its time counts as often as all of them use
     it.
     """
     from tunegrad.devices.processes.isolated import start_fork_server
 
+    began_s = time.monotonic() if began_s is None else began_s
     _check_places(settings)
     start_fork_server(_WORKERS)
     from tunegrad import devices
@@ -163,7 +170,7 @@ def tune_models(
     from tunegrad.tuning.session import run_sessions
     from tunegrad.tuning.workload import workload_of_spec
 
-    costs = Costs()
+    costs = Costs(began_s=began_s)
     with costs.part("model"):
         # Machines of a fleet are asked later what they are: the session's own may have no such
         # device.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from math import inf
 from pathlib import Path
 from statistics import median
 
@@ -18,6 +19,9 @@ from tunegrad.errors import DeviceError
 from tunegrad.events import (
     BudgetSpent,
     CandidateMeasured,
+    MachineBusy,
+    ModelEstimated,
+    PhaseStarted,
     SessionFinished,
     SessionStarted,
     Warned,
@@ -84,8 +88,19 @@ def test_candidates_of_this_space_are_right(tuned: Tuned) -> None:
     assert not bad, bad[0].measurement.error
 
 
+def test_phases_follow_one_another_and_the_model_s_estimate_falls(tuned: Tuned) -> None:
+    phases = [e.name for e in tuned.listener.of(PhaseStarted)]
+    assert phases == ["limits", "plans", "defaults", "search", "race", "whole model"]
+    known = [e for e in tuned.listener.of(ModelEstimated) if e.default_s < inf]
+    assert known[-1].best_s <= known[0].best_s <= known[0].default_s
+    (row,) = (r for r in tuned.report.rows if r.key == known[-1].kernels[0].key)
+    assert 1e3 * known[-1].kernels[0].best_s == pytest.approx(row.best_ms)
+
+
 def test_events_begin_and_end_with_the_session(tuned: Tuned) -> None:
-    first, last = tuned.listener.events[0], tuned.listener.events[-1]
+    events = [e for e in tuned.listener.events if not isinstance(e, MachineBusy)]
+    (start, first), last = events[:2], events[-1]
+    assert start == PhaseStarted("limits")
     assert isinstance(first, SessionStarted)
     assert (first.session, first.kernels, first.known_trials) == (tuned.report.session, 2, 0)
     assert isinstance(last, SessionFinished)
@@ -144,7 +159,7 @@ def test_latency_of_the_whole_model_is_a_row_with_its_conditions(tuned: Tuned) -
     assert (
         [name for name, _ in row.state]
         == [name for name, _ in session.state]
-        == ["governor", "load_1m"]
+        == ["governor", "load_1m", "others_cpus"]
     )
 
 

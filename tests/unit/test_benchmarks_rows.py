@@ -10,7 +10,7 @@ import math
 import pytest
 
 from benchmarks.interleave import Timing
-from benchmarks.rows import DEFAULT, TUNED, UNTUNED, Row, assemble, table
+from benchmarks.rows import CALLED, DEFAULT, TUNED, UNTUNED, Row, assemble, table
 
 
 def _timing(peer: str, ms: float, variant: str = "plain", restless: bool = False) -> Timing:
@@ -129,4 +129,16 @@ def test_table_shows_our_columns_and_the_ratio() -> None:
     head, _, line, *_ = table([_ROW], ("torch", "ort", "openvino")).splitlines()
     assert head.split()[:4] == ["workload", "thr", "default", "tuned"]
     assert line.split()[:4] == ["resnet18", "2", "30.0", "12.0"]
-    assert line.split()[-1] == "0.75"
+    assert line.split()[-2:] == ["0.75", "-"]
+
+
+def test_call_of_a_user_has_a_column_and_a_ratio_of_its_own() -> None:
+    called = Timing(CALLED, "stored winners", 0.02, 0.0, 9, "")
+    row = assemble("resnet18", 2, ("torch", "ort", "openvino"), (*_TIMINGS, called), {})
+    assert row.called_ms == 20.0
+    assert row.called_ratio == pytest.approx(1.25)
+    head, _, line, *_ = table([row], ("torch", "ort", "openvino")).splitlines()
+    assert head.split()[4] == "called"
+    assert line.split()[4] == "20.0"
+    assert line.split()[-2:] == ["0.75", "1.25"]
+    assert table([_ROW], ("torch",)).splitlines()[2].split()[4] == "-"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import inf
@@ -28,6 +29,7 @@ from tunegrad.reports import (
     DoctorReport,
     IsolationRow,
     LookupRow,
+    PlaceRow,
     RunReport,
     ShowRow,
     TuneReport,
@@ -47,6 +49,8 @@ ROW = TuneRow(
     {"ok": 10, "wrong": 2, "crashed": 0},
     "tile(a, 4)",
     "beam",
+    interval=(1.9, 2.1),
+    best_ms=0.9,
 )
 OFF = "f16: outputs differ from those in f32 by"
 UNTUNED = TuneRow("softmax", "k2", 1, 0.25, 0.5, None, None)
@@ -66,6 +70,7 @@ def report(*, interrupted: bool = False) -> TuneReport:
         interrupted,
         61.0,
         12 / 61.0,
+        interval=(1.45, 1.56),
     )
 
 
@@ -83,15 +88,18 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Install:
 
 
 class Tuner:
-    """Stands for ``tune``: keeps what it was given, says a few things, returns a report or
+    """Stands for ``tune_models``: keeps what it was given, says a few things, returns reports or
     raises.
     """
 
-    def __init__(self, outcome: TuneReport | BaseException) -> None:
+    def __init__(self, outcome: TuneReport | tuple[TuneReport, ...] | BaseException) -> None:
         self.outcome = outcome
         self.settings: TuneSettings | None = None
 
-    def __call__(self, settings: TuneSettings, observers: Sequence[Observer]) -> TuneReport:
+    def __call__(
+        self, settings: TuneSettings, observers: Sequence[Observer], began_s: float
+    ) -> tuple[TuneReport, ...]:
+        assert began_s <= time.monotonic()
         self.settings = settings
         for observer in observers:
             observer.observe(SessionStarted("s1", "mlp", "cpu", 2, "beam", 0, 60.0, 2, "tuned.db"))
@@ -103,14 +111,14 @@ class Tuner:
             observer.observe(Warned("the clock is unsteady"))
         if isinstance(self.outcome, BaseException):
             raise self.outcome
-        return self.outcome
+        return self.outcome if isinstance(self.outcome, tuple) else (self.outcome,)
 
 
 def test_tune_passes_settings_resolved_from_the_command_line(
     install: Install, tmp_path: Path
 ) -> None:
     tuner = Tuner(report())
-    install("tunegrad.tune", tune=tuner)
+    install("tunegrad.tune", tune_models=tuner)
     store = str(tmp_path / "t.db")
     words = (
         "tune mlp --threads 1 --budget 90 --searcher random --seed 3 --device opencl "
@@ -133,16 +141,22 @@ def test_tune_passes_settings_resolved_from_the_command_line(
 def test_tune_prints_the_table_and_then_the_model(
     install: Install, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    install("tunegrad.tune", tune=Tuner(report()))
+    install("tunegrad.tune", tune_models=Tuner(report()))
     assert run(["tune", "mlp", "--store", "tuned.db"]) == 0
     out = capsys.readouterr().out
     assert out == (
-        "kernel    uses  share %  default ms  tuned ms   gain  % of peak  candidates\n"
-        "--------  ----  -------  ----------  --------  -----  ---------  ------------\n"
-        "conv_3x3     4     75.0      2.0000    1.0000  2.00x       91.2  12 (2 wrong)\n"
-        "softmax      1     25.0      0.5000         -      -          -  0\n"
+        "kernel    uses  share %  default ms  tuned ms        gain (95 %)  % of peak  "
+        "candidates\n"
+        "--------  ----  -------  ----------  --------  -----------------  ---------  "
+        "------------\n"
+        "conv_3x3     4     75.0      2.0000    1.0000  2.00x (1.90-2.10)       91.2  "
+        "12 (2 wrong)\n"
+        "softmax      1     25.0      0.5000         -                  -          -  0\n"
         "\n"
-        "mlp on cpu, 2 threads: 12.00 ms with the default schedules, 8.0000 ms tuned, gain 1.50x\n"
+        "mlp on cpu, 2 threads: 12.00 ms with the default schedules, 8.0000 ms tuned, "
+        "gain 1.50x (1.45 to 1.56)\n"
+        "these are times in the whole model, both in turns; while it searched, kernels were "
+        "measured alone, and the best took 3.6000 ms together\n"
         "12 (2 wrong) candidates in 1:01, 0.2 a second; store tuned.db\n"
     )
 
@@ -151,7 +165,7 @@ def test_tune_says_when_it_was_nearly_done_and_where_its_time_went(
     install: Install, capsys: pytest.CaptureFixture[str]
 ) -> None:
     costs = {"asking": 0.04, "compiling": 20.25, "timing": 30.5, "other": 10.21}
-    install("tunegrad.tune", tune=Tuner(replace(report(), near_s=17.25, costs=costs)))
+    install("tunegrad.tune", tune_models=Tuner(replace(report(), near_s=17.25, costs=costs)))
     assert run(["tune", "mlp", "--store", "tuned.db"]) == 0
     assert capsys.readouterr().out.splitlines()[-2:] == [
         "within 5 % of the final kernel times after 17.2 s",
@@ -166,7 +180,7 @@ def test_tune_says_that_it_stopped_early_and_what_that_saved(
     install: Install, capsys: pytest.CaptureFixture[str]
 ) -> None:
     early = replace(report(), stopped="gain", saved_s=237.0, budget_s=300.0, target_ms=7.5)
-    install("tunegrad.tune", tune=Tuner(early))
+    install("tunegrad.tune", tune_models=Tuner(early))
     assert run(["tune", "mlp", "--store", "tuned.db"]) == 0
     assert capsys.readouterr().out.splitlines()[-2:] == [
         "target of 7.5000 ms: missed",
@@ -178,7 +192,7 @@ def test_tune_says_which_winners_were_withdrawn_and_exits_with_three(
     install: Install, capsys: pytest.CaptureFixture[str]
 ) -> None:
     voided = (("matmul", "upcast(axis=a, size=4)", "in the whole model: wrong: output 0[3]"),)
-    install("tunegrad.tune", tune=Tuner(replace(report(), voided=voided)))
+    install("tunegrad.tune", tune_models=Tuner(replace(report(), voided=voided)))
     assert run(["tune", "mlp", "--store", "tuned.db"]) == 3
     said = capsys.readouterr()
     assert said.out.splitlines()[-1] == (
@@ -187,7 +201,9 @@ def test_tune_says_which_winners_were_withdrawn_and_exits_with_three(
     assert "something else than its graph says" in said.err
     install(
         "tunegrad.tune",
-        tune=Tuner(replace(report(), mismatch="with default schedules: in the whole model: wrong")),
+        tune_models=Tuner(
+            replace(report(), mismatch="with default schedules: in the whole model: wrong")
+        ),
     )
     assert run(["tune", "mlp", "--store", "tuned.db"]) == 3
     assert (
@@ -197,7 +213,7 @@ def test_tune_says_which_winners_were_withdrawn_and_exits_with_three(
 
 def test_tune_says_what_seeds_gave(install: Install, capsys: pytest.CaptureFixture[str]) -> None:
     rows = (replace(ROW, seed_ms=1.25), UNTUNED)
-    install("tunegrad.tune", tune=Tuner(replace(report(), rows=rows, seed_share=0.756)))
+    install("tunegrad.tune", tune_models=Tuner(replace(report(), rows=rows, seed_share=0.756)))
     assert run(["tune", "mlp", "--store", "tuned.db"]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == (
         "seeds from similar kernels (1 of 2 kernels) gave 76 % of what their search saved"
@@ -206,7 +222,7 @@ def test_tune_says_what_seeds_gave(install: Install, capsys: pytest.CaptureFixtu
 
 def test_tune_says_what_16_bits_cost(install: Install, capsys: pytest.CaptureFixture[str]) -> None:
     tuner = Tuner(replace(report(), dtype="bf16", deviation=Deviation(0.0031, 0.00254)))
-    install("tunegrad.tune", tune=tuner)
+    install("tunegrad.tune", tune_models=tuner)
     assert run(["tune", "mlp", "--dtype", "bf16", "--store", "s.db"]) == 0
     assert tuner.settings is not None
     assert tuner.settings.dtype == "bf16"
@@ -218,7 +234,7 @@ def test_tune_says_what_16_bits_cost(install: Install, capsys: pytest.CaptureFix
 
 def test_tune_takes_no_seeds_where_it_is_told_so(install: Install) -> None:
     tuner = Tuner(report())
-    install("tunegrad.tune", tune=tuner)
+    install("tunegrad.tune", tune_models=tuner)
     assert run(["tune", "mlp", "--no-warm-start", "--store", "t.db"]) == 0
     assert tuner.settings is not None
     assert not tuner.settings.warm_start
@@ -228,7 +244,7 @@ def test_tune_takes_no_seeds_where_it_is_told_so(install: Install) -> None:
 
 def test_tune_passes_the_limits_of_a_search(install: Install) -> None:
     tuner = Tuner(report())
-    install("tunegrad.tune", tune=tuner)
+    install("tunegrad.tune", tune_models=tuner)
     assert (
         run(
             [
@@ -261,7 +277,7 @@ def test_tune_of_several_models_is_one_session_with_a_table_of_each(
         report(),
         replace(report(), model="encoder", stopped="patience", saved_s=9.0, budget_s=70.0),
     )
-    tuner = Tuner(both)  # type: ignore[arg-type]  # what tune_models returns
+    tuner = Tuner(both)
     install("tunegrad.tune", tune_models=tuner)
     assert run(["tune", "mlp", "encoder", "--store", "t.db"]) == 0
     assert tuner.settings is not None
@@ -279,7 +295,7 @@ def test_tune_of_several_models_is_one_session_with_a_table_of_each(
 def test_tune_says_its_progress_on_stderr(
     install: Install, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    install("tunegrad.tune", tune=Tuner(report()))
+    install("tunegrad.tune", tune_models=Tuner(report()))
     run(["tune", "mlp", "--store", "tuned.db"])
     err = capsys.readouterr().err
     assert err.splitlines() == [
@@ -291,7 +307,7 @@ def test_tune_says_its_progress_on_stderr(
 def test_tune_json_is_all_that_stands_on_stdout(
     install: Install, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    install("tunegrad.tune", tune=Tuner(report()))
+    install("tunegrad.tune", tune_models=Tuner(report()))
     assert run(["tune", "mlp", "--store", "tuned.db", "--json"]) == 0
     data = json.loads(capsys.readouterr().out)
     assert (data["model"], data["gain"], data["interrupted"], data["candidates"]) == (
@@ -306,7 +322,7 @@ def test_tune_json_is_all_that_stands_on_stdout(
 def test_interrupted_tune_prints_its_table_and_exits_130(
     install: Install, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    install("tunegrad.tune", tune=Tuner(report(interrupted=True)))
+    install("tunegrad.tune", tune_models=Tuner(report(interrupted=True)))
     assert run(["tune", "mlp", "--store", "tuned.db"]) == 130
     captured = capsys.readouterr()
     assert "conv_3x3" in captured.out
@@ -318,7 +334,7 @@ def test_interrupted_tune_prints_its_table_and_exits_130(
 def test_ctrl_c_outside_of_the_search_exits_130(
     install: Install, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    install("tunegrad.tune", tune=Tuner(KeyboardInterrupt()))
+    install("tunegrad.tune", tune_models=Tuner(KeyboardInterrupt()))
     assert run(["tune", "mlp", "--store", "tuned.db"]) == 130
     captured = capsys.readouterr()
     assert captured.out == ""
@@ -326,7 +342,7 @@ def test_ctrl_c_outside_of_the_search_exits_130(
 
 
 def test_tune_log_holds_every_event_a_line_each(install: Install, tmp_path: Path) -> None:
-    install("tunegrad.tune", tune=Tuner(report()))
+    install("tunegrad.tune", tune_models=Tuner(report()))
     log = tmp_path / "search.jsonl"
     assert run(["tune", "mlp", "--store", "tuned.db", "--log", str(log)]) == 0
     records = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
@@ -344,13 +360,13 @@ def test_tune_makes_the_place_of_the_default_store(
     install: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TUNEGRAD_STORE", str(tmp_path / "a" / "b" / "store.db"))
-    install("tunegrad.tune", tune=Tuner(report()))
+    install("tunegrad.tune", tune_models=Tuner(report()))
     assert run(["tune", "mlp"]) == 0
     assert list((tmp_path / "a" / "b").iterdir()) == []
 
 
 def test_tune_does_not_make_the_place_of_a_named_store(install: Install, tmp_path: Path) -> None:
-    install("tunegrad.tune", tune=Tuner(report()))
+    install("tunegrad.tune", tune_models=Tuner(report()))
     run(["tune", "mlp", "--store", str(tmp_path / "typo" / "store.db")])
     assert not (tmp_path / "typo").exists()
 
@@ -373,7 +389,7 @@ def test_tune_does_not_make_the_place_of_a_named_store(install: Install, tmp_pat
 def test_user_error_is_one_line_and_exits_1(
     words: list[str], message: str, install: Install, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    install("tunegrad.tune", tune=Tuner(report()))
+    install("tunegrad.tune", tune_models=Tuner(report()))
     assert run(words) == 1
     captured = capsys.readouterr()
     assert captured.out == ""
@@ -384,13 +400,13 @@ def test_user_error_is_one_line_and_exits_1(
 def test_user_error_of_the_library_is_one_line_even_if_its_message_is_not(
     install: Install, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    install("tunegrad.tune", tune=Tuner(DeviceError("device cuda:\n  not here")))
+    install("tunegrad.tune", tune_models=Tuner(DeviceError("device cuda:\n  not here")))
     assert run(["tune", "mlp", "--store", "s.db"]) == 1
     assert capsys.readouterr().err.splitlines()[-1] == "error: device cuda: not here"
 
 
 def test_internal_error_is_not_swallowed(install: Install) -> None:
-    install("tunegrad.tune", tune=Tuner(ZeroDivisionError("a bug")))
+    install("tunegrad.tune", tune_models=Tuner(ZeroDivisionError("a bug")))
     with pytest.raises(ZeroDivisionError):
         run(["tune", "mlp", "--store", "s.db"])
 
@@ -419,7 +435,7 @@ def test_run_loads_with_the_settings_and_prints_both_latencies(
 
     class Loaded:
         def benchmark(self) -> RunReport:
-            return RunReport("mlp", "cpu", 1, "t.db", 8.0, 12.0, 20, rows)
+            return RunReport("mlp", "cpu", 1, "t.db", 8.0, 12.0, 20, rows, interval=(1.4, 1.6))
 
     def load(model: str, **options: object) -> Loaded:
         given.update(options, model=model)
@@ -450,7 +466,7 @@ def test_run_loads_with_the_settings_and_prints_both_latencies(
     }  # fmt: skip
     assert capsys.readouterr().out == (
         "mlp on cpu, 1 thread: 8.0000 ms with the store, 12.00 ms with the default "
-        "schedules, gain 1.50x "
+        "schedules, gain 1.50x (1.40 to 1.60) "
         "(medians of 20)\n"
         "\n"
         "kernel  uses  store  why not a hit\n"
@@ -532,6 +548,10 @@ DOCTOR = DoctorReport(
         IsolationRow("seccomp", True, "system calls"),
         IsolationRow("Landlock", False, "none"),
     ),
+    places=(PlaceRow("store", "/s.db", "there is none yet"),),
+    cpus=2,
+    others_cpus=1.25,
+    busy="other processes use 1.2 of the 2 CPUs",
 )
 
 
@@ -565,6 +585,9 @@ def test_doctor_prints_devices_versions_and_peaks(
     assert ["FMA", "peak,", "f32,", "GFLOP/s", "117.0", "234.0"] in lines
     assert ["seccomp", "yes", "system", "calls"] in lines
     assert ["Landlock", "no", "none"] in lines
+    assert ["store", "/s.db", "there", "is", "none", "yet"] in lines
+    busy = "other processes use 1.2 of 2 CPUs: the machine is busy, and the peaks are too low"
+    assert busy.split() in lines
 
 
 def test_doctor_json_has_every_field(install: Install, capsys: pytest.CaptureFixture[str]) -> None:
@@ -632,7 +655,7 @@ def test_store_verify_exits_3_on_damage(
 def test_store_error_keeps_stdout_pure_under_json(
     install: Install, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    install("tunegrad.tune", tune=Tuner(StoreError("store s.db: is held by process 7")))
+    install("tunegrad.tune", tune_models=Tuner(StoreError("store s.db: is held by process 7")))
     assert run(["tune", "mlp", "--store", "s.db", "--json"]) == 1
     assert json.loads(capsys.readouterr().out) == {
         "error": {"kind": "StoreError", "message": "store s.db: is held by process 7"}

@@ -29,9 +29,15 @@ from tunegrad.reports import (
 
 STEPS = (
     ExplainStep(
-        "tile(axis=a, size=4)", StepTime(90.0), 1.25, StepTime(note="not legal: no axis a0"), None
+        "tile(axis=a, size=4)",
+        StepTime(90.0, off=0.02),
+        1.25,
+        StepTime(note="not legal: no axis a0"),
+        None,
     ),
-    ExplainStep("vectorize(axis=a1)", StepTime(2.0), 45.0, StepTime(3000.0, over=True), 1500.0),
+    ExplainStep(
+        "vectorize(axis=a1)", StepTime(2.0, off=0.01), 45.0, StepTime(3000.0, over=True), 1500.0
+    ),
 )
 CONV = ExplainRow(
     kernel="conv3x3", key="k1", uses=2, operations=("conv", "relu"), share=0.8, flops=200_000_000,
@@ -41,7 +47,7 @@ CONV = ExplainRow(
     promotion=Promotion("mannwhitneyu", 0.0004, 3.0, 2.1, cold=True),
     actions="tile(axis=a, size=4) "
         "vectorize(axis=a1)",
-    registers="a1:4v", unscheduled=StepTime(112.5), steps=STEPS,
+    registers="a1:4v", unscheduled=StepTime(112.5, off=0.25), steps=STEPS,
     code=CodeFacts(512, 24, 14, 0, 0, 0, 40, 0, 519), hot_loop="\tvfmadd231ps\t%zmm0, %zmm1, "
         "%zmm2\n",
 )  # fmt: skip
@@ -176,11 +182,11 @@ def test_block_says_what_is_needed_where_it_is_from_and_what_each_action_bought(
         f"    {SOURCE}",
         "    register tile a1:4v",
         f"    {CODE}",
-        "    action                ms after it    gain  ms without it       worth",
-        "    --------------------  -----------  ------  -------------  ----------",
+        "    action                ms after it           gain (95 %)  ms without it  worth (95 %)",
+        "    --------------------  -----------  --------------------  -------------  ------------",
         "    (no actions)                112.5",
-        "    tile(axis=a, size=4)        90.00   1.25x      not legal           -",
-        "    vectorize(axis=a1)         2.0000  45.00x       > 3000.0  > 1500.00x",
+        "    tile(axis=a, size=4)        90.00         no difference      not legal             -",
+        "    vectorize(axis=a1)         2.0000  45.00x (43.66-46.36)       > 3000.0    > 1500.00x",
         "        vfmadd231ps %zmm0, %zmm1, %zmm2",
     ]
 
@@ -242,7 +248,9 @@ def test_explain_json_has_the_records_and_what_follows_from_them(
     assert [(r["kernel"], r["bound"], r["bound_ms"], r["lost_ms"]) for r in data["rows"]] == [
         ("sum", "bytes", 0.5, 0.5), ("conv3x3", "flops", 1.0, 2.0),
     ]  # fmt: skip
-    assert data["rows"][1]["steps"][1]["without"] == {"ms": 3000.0, "over": True, "note": ""}
+    assert data["rows"][1]["steps"][1]["without"] == {
+        "ms": 3000.0, "over": True, "note": "", "off": None,
+    }  # fmt: skip
 
 
 def test_unknown_kernel_is_one_line_and_exit_code_1(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -79,3 +80,48 @@ def test_run_without_a_winner_has_nothing_to_compare() -> None:
 def test_gain_has_its_interval_and_one_that_holds_1_is_no_difference() -> None:
     assert "gain 1.20x (1.10 to 1.30)" in run_text(report("hit", (1.1, 1.3)))
     assert "no difference (0.97 to 1.30)" in run_text(report("hit", (0.97, 1.3)))
+
+
+@pytest.mark.parametrize("threads", [2.0, "2", True, 0])
+def test_threads_that_are_no_number_of_threads_are_refused(threads: object) -> None:
+    import tunegrad as tg
+    from tunegrad.errors import UserError
+
+    for call in (tg.load, tg.tune):
+        with pytest.raises(UserError) as caught:
+            call("mlp", threads=threads, store=":memory:" if call is tg.tune else False)
+        assert f"threads {threads!r} is not a " in str(caught.value)
+        assert "whole number" in str(caught.value)
+
+
+def test_one_seed_says_nothing_about_errors() -> None:
+    from tunegrad.cli.bench_tables import bench_text
+    from tunegrad.tuning.search_bench import find_spaces, search_bench
+
+    spaces = find_spaces([Path(__file__).parents[1] / "data" / "spaces" / "layernorm.jsonl.gz"])
+    report = search_bench(spaces, ["beam"], seeds=1, trials=10)
+    assert all(total.clearly == 0 for total in report.totals)
+    assert "unknown" in bench_text(report)
+    assert "±" not in bench_text(report)
+    assert "±" in bench_text(search_bench(spaces, ["beam"], seeds=2, trials=10))
+
+
+def test_searcher_that_is_none_is_told_before_spaces_are_read(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def read(*_: object) -> None:
+        pytest.fail("read")
+
+    monkeypatch.setattr("tunegrad.tuning.search_bench.find_spaces", read)
+    assert run(["search-bench", "--searchers", "beam,bean"]) == 1
+    assert "searcher 'bean' is unknown" in capsys.readouterr().err
+
+
+def test_installed_search_bench_says_where_spaces_come_from(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("tunegrad.tuning.search_bench.__file__", "/site/tunegrad/tuning/s.py")
+    assert run(["search-bench", "--searchers", "beam"]) == 1
+    said = capsys.readouterr().err
+    assert "tunegrad space record mlp" in said
+    assert "--spaces" in said

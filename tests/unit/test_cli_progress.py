@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import io
+import time
+from dataclasses import replace
+from math import inf
 
 import pytest
 from rich.console import Console
 
 from tunegrad.cli.lines import LineObserver
 from tunegrad.cli.live import LiveObserver
+from tunegrad.cli.progress import STOPPING
 from tunegrad.cli.tables import count_text, duration, ms, table
 from tunegrad.events import (
     BudgetSpent,
     CandidateMeasured,
     Event,
     KernelFinished,
+    KernelStanding,
     KernelStarted,
+    MachineBusy,
+    ModelEstimated,
+    PhaseStarted,
     SessionStarted,
+    Stopping,
     Warned,
 )
 from tunegrad.trial import Status
@@ -26,6 +35,15 @@ KERNEL = KernelStarted("conv_3x3", "k1", 4, 231_211_008, 1_000_000)
 OK = CandidateMeasured("conv_3x3", "tile(a, 4)", Status.OK, 0.0021, 0.00204, 93.5, "beam")
 WRONG = CandidateMeasured(
     "conv_3x3", "tile(a, 5)", Status.WRONG, float("inf"), 0.00204, 93.5, "beam"
+)
+SPENT = BudgetSpent(60.0, 300.0)
+ESTIMATED = ModelEstimated(
+    0.018,
+    0.012,
+    (
+        KernelStanding("conv_3x3", "k1", 4, 0.004, 0.0025, 93.5),
+        KernelStanding("pool", "k2", 1, 0.002, 0.002, 7.0),
+    ),
 )
 
 
@@ -59,32 +77,62 @@ def test_lines_begin_with_what_is_tuned_and_how() -> None:
 
 
 def test_lines_stay_few_however_many_candidates_there_are() -> None:
-    written = lines([SESSION, KERNEL, *[OK, WRONG] * 500, 11.0, OK, *[OK] * 500])
+    begun = [SESSION, PhaseStarted("search"), KERNEL, OK]
+    written = lines([*begun, *[OK, WRONG] * 500, ESTIMATED, 11.0, OK, *[OK] * 500, SPENT])
     assert written[1:] == [
+        "[0:00] search: the search",
         (
-            "[0:11] conv_3x3: best 2.0400 ms, 93.5 % of peak; 1001 (500 wrong) candidates, 91.0 "
-            "a second; 4:49 left"
-        )
+            "[0:11] 4:49 left; model 12.00 ms expected, default 18.00 ms: 1.50x; 1002 (500 wrong) "
+            "candidates, 91.0 a second"
+        ),
     ]
 
 
-def test_lines_say_what_a_kernel_came_to() -> None:
-    finished = KernelFinished(
-        "conv_3x3", "k1", 0.004, 0.002, 95.0, "tile(a, 4)", {"ok": 9, "crashed": 1}
-    )
-    assert lines([SESSION, KERNEL, 5.0, finished])[1] == (
-        "[0:05] conv_3x3: default 4.0000 ms, best 2.0000 ms, 95.0 % of peak, 10 (1 crashed) "
-        "candidates"
-    )
+def test_lines_name_each_phase_with_stamps_that_only_grow() -> None:
+    phases = [PhaseStarted("limits"), 3.0, SESSION, PhaseStarted("plans"), 4.0, SPENT, 1.0]
+    written = lines([*phases, PhaseStarted("race"), 2.0, PhaseStarted("whole model")])
+    assert [line.split(":", 2)[:2] for line in written if line.startswith("[")] == [
+        ["[0", "00] limits"],
+        ["[0", "03] plans"],
+        ["[0", "08] race"],
+        ["[0", "10] whole model"],
+    ]
+
+
+def test_lines_say_what_a_kernel_came_to_when_that_changed() -> None:
+    def finished(best_s: float) -> KernelFinished:
+        return KernelFinished("conv_3x3", "k1", 0.004, best_s, 95.0, "tile(a, 4)", {"ok": 9})
+
+    written = lines([SESSION, finished(inf), KERNEL, 5.0, *map(finished, (0.002, 0.00199, 0.001))])
+    assert written[1:] == [
+        "[0:05] conv_3x3: default 4.0000 ms, best 2.0000 ms, 95.0 % of peak",
+        "[0:05] conv_3x3: default 4.0000 ms, best 1.0000 ms, 95.0 % of peak",
+    ]
+
+
+def test_lines_never_say_inf() -> None:
+    unknown = KernelFinished("c", "k", inf, 0.001, 9.0, "")
+    written = lines([SESSION, KernelFinished("c", "k", inf, inf, 0.0, ""), unknown, Stopping()])
+    assert written[1:] == ["[0:00] c: best 1.0000 ms, 9.0 % of peak", STOPPING]
+    assert "inf" not in "".join(written)
 
 
 def test_lines_pass_warnings_on() -> None:
-    assert lines([Warned("two clocks disagree")]) == ["warning: two clocks disagree"]
+    assert lines([Warned("two clocks disagree"), MachineBusy(1.2, "others use 1.2 CPUs")]) == [
+        "warning: two clocks disagree",
+        "warning: others use 1.2 CPUs",
+    ]
 
 
 @pytest.fixture
 def console() -> Console:
-    return Console(file=io.StringIO(), force_terminal=True, width=100, color_system=None)
+    return a_console(100, 40)
+
+
+def a_console(width: int, height: int) -> Console:
+    return Console(
+        file=io.StringIO(), force_terminal=True, width=width, height=height, color_system=None
+    )
 
 
 def shown(console: Console) -> str:
@@ -92,35 +140,97 @@ def shown(console: Console) -> str:
     return console.file.getvalue()
 
 
-def test_live_shows_kernel_counts_best_peak_and_time_left(console: Console) -> None:
+def picture(observer: LiveObserver, console: Console) -> str:
+    """The picture that would be drawn now."""
+    apart = a_console(console.width, console.height)
+    apart.print(observer._picture())
+    return shown(apart)
+
+
+RUNNING = (PhaseStarted("limits"), SESSION, PhaseStarted("search"), KERNEL, OK, WRONG, ESTIMATED)
+
+
+def test_live_shows_phase_clock_model_kernels_and_what_is_expected(console: Console) -> None:
     clock = Clock()
-    observer = LiveObserver(console, clock)
-    for event in (SESSION, KERNEL, OK, WRONG):
+    observer = LiveObserver(console, clock, a_second=0.0)
+    for event in RUNNING:
         observer.observe(event)
     clock.now_s += 60.0
     observer.observe(BudgetSpent(60.0, 300.0, 0.0005))
+    found = picture(observer, console)
     observer.close()
     for text in (
-        "conv_3x3, 4 uses, 0.231 GFLOP (kernels so far: 1)",
-        "2 (1 wrong) candidates, 0.0 a second",
-        "best 2.0400 ms, 93.5 % of peak",
-        "4:00 left, the next minute is expected to gain 0.5000 ms",
+        "resnet18 on cpu, 1 thread: 21 kernels",
+        "search 1:00 of 5:00",
+        "4:00 left",
+        "model 12.00 ms expected, default 18.00 ms: 1.50x",
+        "tried 2 (1 wrong) candidates",
+        "the next minute is expected to save 0.5000 ms",
     ):
-        assert text in shown(console)
+        assert text in found
+    heavy, light = (line.split() for line in found.splitlines() if line.startswith(("conv_", "po")))
+    assert heavy == ["conv_3x3", "4", "4.0000", "2.5000", "1.60x", "93.5"]
+    assert light == ["pool", "1", "2.0000", "2.0000", "1.00x", "7.0"]
 
 
-def test_live_does_not_redraw_for_every_candidate(console: Console) -> None:
-    observer = LiveObserver(console, Clock())
+def test_live_clock_ticks_without_events(console: Console) -> None:
+    clock = Clock()
+    observer = LiveObserver(console, clock, a_second=50.0)
     observer.observe(SESSION)
-    before = len(shown(console))
-    for _ in range(1000):
-        observer.observe(OK)
-    assert len(shown(console)) == before
+    clock.now_s += 71.0
+    until_s = time.monotonic() + 20.0
+    while "1:11 of 5:00" not in shown(console) and time.monotonic() < until_s:
+        time.sleep(0.01)
     observer.close()
+    assert "1:11 of 5:00" in shown(console)
+
+
+def test_live_counts_what_earlier_sessions_spent(console: Console) -> None:
+    observer = LiveObserver(console, Clock(), a_second=0.0)
+    observer.observe(replace(SESSION, before_s=100.0))
+    assert "1:40 of 5:00" in picture(observer, console)
+    observer.close()
+
+
+@pytest.mark.parametrize(("width", "height"), [(40, 12), (80, 24), (120, 40), (20, 5)])
+def test_live_picture_fits_the_terminal(width: int, height: int) -> None:
+    console = a_console(width, height)
+    observer = LiveObserver(console, Clock(), a_second=0.0)
+    kernels = tuple(
+        KernelStanding(f"conv{i} " + "x" * 60, f"k{i}", 2, 4e-3, 2e-3) for i in range(30)
+    )
+    for event in (*RUNNING, ModelEstimated(0.24, 0.12, kernels)):
+        observer.observe(event)
+    found = picture(observer, console).splitlines()
+    observer.close()
+    assert max(map(len, found)) <= width
+    if width >= 40:
+        assert any(line.endswith(("2.00x", "0.0")) for line in found)
+        assert len(found) < height
+        assert sum(line.startswith("conv") for line in found) == {12: 1, 24: 10, 40: 10}[height]
+        assert "more kernels" in found[-1]
+
+
+def test_live_says_at_once_that_it_is_stopping(console: Console) -> None:
+    observer = LiveObserver(console, Clock(), a_second=0.0)
+    for event in (*RUNNING, Stopping()):
+        observer.observe(event)
+    assert STOPPING in picture(observer, console)
+    observer.close()
+
+
+def test_live_leaves_a_picture_without_a_running_clock(console: Console) -> None:
+    observer = LiveObserver(console, Clock(), a_second=0.0)
+    for event in RUNNING:
+        observer.observe(event)
+    observer.close()
+    observer.close()
+    assert "* search" in shown(console)
+    assert "heaviest" not in shown(console).splitlines()[-1]
 
 
 def test_live_prints_warnings_as_they_stand(console: Console) -> None:
-    observer = LiveObserver(console, Clock())
+    observer = LiveObserver(console, Clock(), a_second=0.0)
     observer.observe(Warned("kernel[0] is odd"))
     observer.close()
     assert "warning: kernel[0] is odd" in shown(console)

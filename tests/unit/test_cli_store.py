@@ -218,15 +218,17 @@ def test_store_diff_shows_other_decisions_and_latencies_side_by_side(path, tmp_p
 
 
 def test_store_history_of_a_model_is_its_latencies_with_what_changed(tmp_path, out):
-    rows = latency(2e-3, at=6000.0), latency(4e-3, at=7000.0)
+    eight = {"samples_s": (4e-3,) * 8, "default_samples_s": (8e-3,) * 8}
+    rows = latency(2e-3, at=6000.0), replace(latency(4e-3, at=7000.0), **eight)
     path = make(tmp_path / "a.db", replace(WORLD, latencies=rows))
     assert run(["store", "history", "mlp", "--store", str(path)]) == 0
     lines = out()[0].splitlines()
     assert lines[0] == "mlp"
     assert [line.split()[2:7] for line in lines[4:]] == [
-        ["tuned", "2.0000", "-", "4.0000", "2.00x"],
+        ["tuned", "2.0000", "-", "4.0000", "-"],  # two pairs do not say how sure a gain is
         ["tuned", "4.0000", "2.00x", "8.0000", "2.00x"],
     ]
+    assert "2.00x (2.00-2.00)" in lines[5]
     assert lines[4].endswith("governor performance; load_1m 0.5; compiler llvmlite 0.44")
     assert lines[5].endswith("governor performance; load_1m 0.5"), "the compiler is as before"
 

@@ -97,7 +97,7 @@ class Case:
                     task, space, searcher, measurer, trial_log(self.store, **log), self._observe
                 )
             )
-        policy = BudgetPolicy(batch=batch, reserve=0.0, in_flight=in_flight)
+        policy = BudgetPolicy(batch=batch, in_flight=in_flight)
         self.model = ModelSearch(searches, trials, self.clock, self._observe, policy)
 
     def _observe(self, event):

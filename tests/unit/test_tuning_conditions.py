@@ -24,7 +24,7 @@ def governed(folder: Path, monkeypatch: pytest.MonkeyPatch, **governors: str) ->
         (folder / cpu / "cpufreq" / "scaling_governor").write_text(text, encoding="utf-8")
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
     monkeypatch.setattr(os, "getloadavg", lambda: (1.5, 9.0, 9.0))
-    return dict(machine_state(folder))
+    return dict(machine_state(folder, others=0.75))
 
 
 def test_state_has_the_governor_and_the_load(
@@ -33,7 +33,7 @@ def test_state_has_the_governor_and_the_load(
     state = governed(
         tmp_path, monkeypatch, cpu0="performance\n", cpu1="performance\n", cpu2="powersave\n"
     )
-    assert state == {"governor": "performance", "load_1m": 1.5}
+    assert state == {"governor": "performance", "load_1m": 1.5, "others_cpus": 0.75}
 
 
 def test_state_names_every_governor_and_unknown_ones(
@@ -58,5 +58,5 @@ def test_a_latency_stands_beside_the_default_s_with_its_conditions() -> None:
     assert (found.kind, found.model_key, found.session) == ("tuned", "k" * 32, "s1")
     assert (found.samples_s, found.default_samples_s) == ((1e-3, 2e-3), (3e-3, 4e-3))
     assert found.versions == versions(HERE)
-    assert [name for name, _ in found.state] == ["governor", "load_1m"]
+    assert [name for name, _ in found.state] == ["governor", "load_1m", "others_cpus"]
     assert found.created_s > 1e9

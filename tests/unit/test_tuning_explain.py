@@ -104,7 +104,7 @@ def apart(
 
 def test_prefixes_are_timed_in_turn_and_each_action_has_its_factor() -> None:
     unscheduled, steps = apart(Scripted(TIMES))
-    assert unscheduled == StepTime(8000.0)
+    assert unscheduled == StepTime(8000.0, off=0.0)
     assert [(action, after, gain) for action, after, gain, *_ in steps] == [
         (TILE, 8000.0, 1.0), (ORDER, 4000.0, 2.0), (VECTOR, 1000.0, 4.0),
     ]  # fmt: skip

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from types import SimpleNamespace
 
 import pytest
 
-from tunegrad.tuning.interrupt import Interrupt
+from tunegrad.tuning.ends import Ends
+from tunegrad.tuning.interrupt import Interrupt, OutOfTimeError
 from tunegrad.tuning.schedules import Schedules
 from tunegrad.tuning.stages import Stages
 
@@ -89,13 +91,49 @@ def test_the_race_of_schedules_ends_early_only_where_the_user_asked_for_it(monke
     monkeypatch.setattr(Schedules, "promote_proved", broken_off)
     interrupt, told = Interrupt(), []
     interrupt.requested = asked_for
-    site = SimpleNamespace(measurer=None, here=None, target=None, bench=None)
+    site = SimpleNamespace(
+        measurer=SimpleNamespace(wait_idle=lambda: None), here=None, target=None, bench=None
+    )
     progress = SimpleNamespace(tell=told.append)
     searching = SimpleNamespace(progress=progress, session="s")
-    session = Stages(SimpleNamespace(budget_s=1.0), [], site, None, interrupt, None, 0.0, searching)
+    ends, settings = Ends(1.0, 0.0, 0.0, 0.1), SimpleNamespace(budget_s=1.0)
+    session = Stages(settings, [], site, None, interrupt, None, 0.0, searching, ends, None)
     if asked_for:
         session._raced(())
         assert "interrupted before every winner was settled" in told[0].message
     else:
         with pytest.raises(KeyboardInterrupt):
             session._raced(())
+
+
+def test_deadline_ends_a_wait_that_goes_on() -> None:
+    began_s = time.monotonic()
+    with (
+        Interrupt() as interrupt,
+        pytest.raises(OutOfTimeError),
+        interrupt.until(began_s + 0.05),
+        interrupt.breakable(),
+    ):
+        time.sleep(20.0)
+    assert 0.04 < time.monotonic() - began_s < 10.0
+    assert not interrupt.requested
+
+
+def test_wait_is_not_begun_once_the_deadline_has_passed_and_what_is_finished_is_left_alone() -> (
+    None
+):
+    now_s = [5.0]
+    interrupt = Interrupt(clock=lambda: now_s[0])
+    with interrupt, interrupt.until(6.0), interrupt.until(100.0):  # the first one holds
+        now_s[0] = 6.0
+        os.kill(os.getpid(), signal.SIGURG)  # the alarm, outside of a wait
+        with pytest.raises(OutOfTimeError), interrupt.breakable():
+            pytest.fail("entered")
+    with interrupt.breakable():
+        pass
+
+
+def test_deadline_of_a_search_in_another_thread_is_met_at_the_next_wait() -> None:
+    interrupt = Interrupt(clock=lambda: 7.0)
+    with interrupt.until(7.0), pytest.raises(OutOfTimeError), interrupt.breakable():
+        pytest.fail("entered")

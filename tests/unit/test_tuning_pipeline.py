@@ -419,7 +419,7 @@ class Case:
                     task, SPACE, searcher, measurer, trial_log(self.store, **log), self.observe
                 )
             )
-        policy = BudgetPolicy(batch=batch, reserve=0.0, in_flight=batch + 1)
+        policy = BudgetPolicy(batch=batch, in_flight=batch + 1)
         self.model = ModelSearch(searches, trials, self.clock, self.observe, policy)
 
     def observe(self, event: Event) -> None:

@@ -10,10 +10,11 @@ import os
 import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
+from errno import EBADF, EDQUOT, EIO, ENOSPC
 
 import click
 
-from tunegrad.cli.output import note
+from tunegrad.cli.output import OutputError, note, say
 from tunegrad.errors import ModelCodeError, UserError
 
 __all__ = ["COMMANDS", "EXIT_INTERRUPTED", "EXIT_MISMATCH", "EXIT_USER_ERROR", "root", "run"]
@@ -94,7 +95,8 @@ def run(argv: Sequence[str]) -> int:
     """
     try:
         result = root.main(args=list(argv), prog_name="tunegrad", standalone_mode=False)
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            say("")
     except click.ClickException as error:
         error.show()
         return error.exit_code
@@ -103,8 +105,12 @@ def run(argv: Sequence[str]) -> int:
         return EXIT_INTERRUPTED
     except UserError as error:
         said = " ".join(str(error).split())
-        if "--json" in argv:
-            click.echo(json.dumps({"error": {"kind": type(error).__name__, "message": said}}))
+        if "--json" in argv and not isinstance(error, OutputError):
+            found = {"error": {"kind": type(error).__name__, "message": said}}
+            try:
+                say(json.dumps(found) + "\n")
+            except OutputError as lost:
+                note(f"error: {lost}")
         note(f"error: {said}")
         if isinstance(error, ModelCodeError):
             note(error.frames)
@@ -113,5 +119,11 @@ def run(argv: Sequence[str]) -> int:
         # The reader of our stdout left. What is still buffered must not fail again when Python
         # exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_USER_ERROR
+    except OSError as error:
+        if error.filename is not None or error.errno not in (ENOSPC, EDQUOT, EIO, EBADF):
+            raise
+        note(f"error: stdout: can not be written: {error.strerror}")  # by click: a help text
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return EXIT_USER_ERROR
     return result if isinstance(result, int) else 0

@@ -39,7 +39,7 @@ def bench_text(report: BenchReport) -> str:
             (
                 *head,
                 row.searcher,
-                f"{row.area:.4f} ± {row.area_error:.4f}",
+                f"{row.area:.4f} ± {row.area_error:.4f}" if report.seeds > 1 else f"{row.area:.4f}",
                 _score(row.score),
                 "never" if row.near_trials is None else str(row.near_trials),
                 f"{100 * row.near_share:.0f}",
@@ -47,7 +47,12 @@ def bench_text(report: BenchReport) -> str:
             )
         )
     totals = [
-        (t.searcher, _score(t.score), f"{t.better} of {t.spaces}", f"{t.clearly}")
+        (
+            t.searcher,
+            _score(t.score),
+            f"{t.better} of {t.spaces}",
+            f"{t.clearly}" if report.seeds > 1 else "unknown",
+        )
         for t in report.totals
     ]
     asked = f"{report.seeds} seeds, batches of {report.batch}, {report.wall_s:.1f} s"

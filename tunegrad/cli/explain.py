@@ -28,7 +28,7 @@ from tunegrad.events import Event, KernelStarted, Warned
 __all__ = ["explain"]
 
 
-@click.command(epilog=example("tunegrad explain resnet18 --store tuned.db --budget 60s"))
+@click.command(epilog=example("tunegrad explain mlp --store tuned.db --budget 10s"))
 @model_argument
 @batch_option
 @set_option

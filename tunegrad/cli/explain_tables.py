@@ -5,9 +5,10 @@ kernel.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from math import inf
 
 from tunegrad.cli.store.tables import plain
-from tunegrad.cli.tables import UNKNOWN, ms, table
+from tunegrad.cli.tables import UNKNOWN, gain_cell, ms, table
 from tunegrad.reports import (
     CodeFacts,
     ExplainReport,
@@ -207,7 +208,7 @@ def _counts(facts: Mapping[str, float | str]) -> str:
 
 
 def _steps(row: ExplainRow) -> str:
-    header = ("action", "ms after it", "gain", "ms without it", "worth")
+    header = ("action", "ms after it", "gain (95 %)", "ms without it", "worth (95 %)")
     unscheduled = row.unscheduled or StepTime()
     lines = [("(no actions)", _time(unscheduled), "", "", "")]
     before = unscheduled
@@ -218,7 +219,7 @@ def _steps(row: ExplainRow) -> str:
         )
         lines.append((s.action, _time(s.after), gain, _time(s.without), worth))
         before = s.after
-    return table(header, lines, left=("action",))
+    return table(header, lines, left=("action",), indent=4)
 
 
 def _time(t: StepTime) -> str:
@@ -228,10 +229,16 @@ def _time(t: StepTime) -> str:
 
 
 def _factor(value: float | None, before: StepTime, after: StepTime) -> str:
-    """``> 3.00x`` where the time before it was cut short."""
+    """``> 3.00x`` where the time before it was cut short, else with where it lies."""
     if value is None:
         return UNKNOWN
-    return f"{'> ' if before.over else '< ' if after.over else ''}{value:.2f}x"
+    if before.over or after.over:
+        return f"{'> ' if before.over else '< '}{value:.2f}x"
+    if before.off is None or after.off is None:
+        return UNKNOWN
+    least = value * (1.0 - before.off) / (1.0 + after.off)
+    most = value * (1.0 + before.off) / (1.0 - after.off) if after.off < 1.0 else inf
+    return gain_cell(value, (least, most))
 
 
 def _number(value: float | None, decimals: int) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from tunegrad.cli.output import note
+
 __all__ = [
     "batch_option",
     "device_option",
@@ -28,10 +30,26 @@ device_option = click.option(
     help="Device: cpu, opencl, cuda, cuda-host; cuda:1 or cuda: and a part of its name, and so for "
     "opencl; null:sm_90a only compiles.  [default: cpu]",
 )
+
+
+def _some_threads(_ctx: click.Context, _param: click.Parameter, value: int | None) -> int | None:
+    """Say it where there are more threads than CPUs: they take turns."""
+    if value is not None:
+        from tunegrad.config import usable_cpus
+
+        if value > (cpus := usable_cpus()):
+            note(
+                f"warning: {value} threads on {cpus} CPU{'s' if cpus != 1 else ''} take turns: "
+                "kernels are slower than with fewer, and what is tuned is for so many threads only"
+            )
+    return value
+
+
 threads_option = click.option(
     "--threads",
     type=int,
     metavar="N",
+    callback=_some_threads,
     help="CPU threads.  [default: the CPUs this process may use]",
 )
 store_option = click.option(

@@ -7,26 +7,93 @@ would act on is escaped here, whatever a command prints.
 from __future__ import annotations
 
 import json
+import os
+import sys
+import textwrap
+from contextlib import suppress
 
 import click
 
+from tunegrad.errors import UserError
 from tunegrad.reports import to_json
 
-__all__ = ["emit", "note", "printable"]
+__all__ = ["OutputError", "emit", "note", "page_width", "printable", "say", "wrapped"]
+
+_NARROWEST = 20
+_INDENT = 2
+
+
+class OutputError(UserError):
+    """stdout can not be written: it is closed, or its disk is full."""
 
 
 def emit(report: object, text: str, *, as_json: bool) -> None:
-    """Print the report on stdout: ``text``, or the report itself as JSON."""
-    click.echo(
-        json.dumps(to_json(report), indent=2, allow_nan=False) if as_json else printable(text)
-    )
+    """Print the report on stdout: ``text``, or the report itself as JSON.
+
+    Raises OutputError where stdout can not be written, BrokenPipeError where its reader left.
+    """
+    if as_json:
+        said = json.dumps(to_json(report), indent=2, allow_nan=False)
+    else:
+        said, width = printable(text), page_width()
+        said = said if width is None else wrapped(said, width)
+    say(f"{said}\n")
+
+
+def page_width() -> int | None:
+    """Columns of the terminal that stdout is; None where it is none."""
+    try:
+        columns = os.get_terminal_size(sys.stdout.fileno()).columns
+    except (AttributeError, OSError, ValueError):
+        return None
+    return max(_NARROWEST, columns or 80) if sys.stdout.isatty() else None
+
+
+def wrapped(text: str, width: int) -> str:
+    """The text with lines that are longer than the terminal broken between words, indented a little
+    more than they were.
+    """
+    lines = []
+    for line in text.split("\n"):
+        indent = line[: len(line) - len(line.lstrip())]
+        if len(line) <= width or len(indent) + _INDENT >= width // 2:
+            lines.append(line)
+            continue
+        lines += textwrap.wrap(
+            line.strip(), width, initial_indent=indent, subsequent_indent=indent + " " * _INDENT,
+            break_long_words=False, break_on_hyphens=False,
+        )  # fmt: skip
+    return "\n".join(lines)
+
+
+def say(text: str) -> None:
+    """Write text on stdout as it is, and flush it. Raises as ``emit`` does."""
+    if sys.stdout is None:
+        raise OutputError("stdout: can not be written: it is closed")
+    try:
+        encoding = sys.stdout.encoding or "utf-8"
+        click.echo(text.encode(encoding, "backslashreplace").decode(encoding), nl=False)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        # What is still buffered must not fail again when Python exits.
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise OutputError(f"stdout: can not be written: {error.strerror}") from error
 
 
 def note(message: str) -> None:
-    """Print one line for the reader on stderr."""
-    click.echo(printable(message), err=True)
+    """Print one line for the reader on stderr; nothing where stderr can not be written."""
+    with suppress(OSError):
+        click.echo(printable(message), err=True)
 
 
 def printable(text: str) -> str:
-    """The text with every character but line ends that is not printable as an escape."""
+    """The text with every character but line ends that is not printable as an escape.
+
+    Names of files that are UTF-8 are shown as such, whatever the locale made of them.
+    """
+    if any("\ud800" <= c <= "\udfff" for c in text):
+        text = text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
     return "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in text)

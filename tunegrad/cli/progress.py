@@ -6,58 +6,107 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from math import inf
 
 from tunegrad.cli.tables import count_text, duration, ms
 from tunegrad.events import (
     BudgetSpent,
     CandidateMeasured,
     Event,
+    KernelStanding,
     KernelStarted,
+    ModelEstimated,
+    Phase,
+    PhaseStarted,
+    SessionFinished,
     SessionStarted,
+    Stopping,
 )
 
-__all__ = ["STOPPING", "MutableProgress"]
+__all__ = ["PHASES", "STOPPING", "MutableProgress", "times"]
 
 STOPPING = "stopping, keeping the best so far ... (once more ends at once, without the table)"
+
+PHASES: dict[Phase, str] = {
+    "limits": "workers start, and the machine's limits are measured",
+    "plans": "what the kernels are: whole models compared",
+    "defaults": "default schedules, and what similar kernels lend",
+    "search": "the search",
+    "race": "winners are settled, in whole models",
+    "whole model": "outputs compared, and the whole model timed",
+}
 
 
 class MutableProgress:
     """The running search.
 
-    ``apply`` each event, then read the lines. Times come from ``clock``, in seconds.
+    ``apply`` each event, then read the lines. Times come from ``clock``, in seconds; the command
+    began at ``began_s`` of it.
     """
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(self, clock: Callable[[], float], began_s: float | None = None) -> None:
         self._clock = clock
-        self._begun_s = clock()
+        self._began_s = clock() if began_s is None else began_s
         self._session: SessionStarted | None = None
         self._kernel: KernelStarted | None = None
-        self._last: CandidateMeasured | None = None
         self._expected_gain_s: float | None = None
-        self._seen: set[str] = set()
+        self._first_s: float | None = None
+        self._counted_s = 0.0
+        self.phase: Phase | None = None
+        self.model: ModelEstimated | None = None
         self.counts: Counter[str] = Counter()
+        self.stopping = self.finished = False
 
     def apply(self, event: Event) -> None:
         """Take one event into account."""
         match event:
+            case PhaseStarted():
+                self.phase = event.name
+                self._kernel = None
             case SessionStarted():
-                self._session, self._begun_s = event, self._clock()
+                self._session = event
             case KernelStarted():
-                self._kernel, self._last = event, None
-                self._seen.add(event.key)
+                self._kernel = event
             case CandidateMeasured():
-                self._last = event
+                self._counted_s = self.elapsed_s
+                if self._first_s is None:
+                    self._first_s = self._counted_s
                 self.counts[str(event.status)] += 1
             case BudgetSpent():
                 self._expected_gain_s = event.expected_gain_s
-                self._begun_s = self._clock() - event.spent_s
+            case ModelEstimated():
+                self.model = event
+            case Stopping():
+                self.stopping = True
+            case SessionFinished():
+                self.finished = True
             case _:
                 pass
 
+    # ---- time
+
     @property
     def elapsed_s(self) -> float:
-        """Seconds since the search began."""
-        return self._clock() - self._begun_s
+        """Seconds since the command began."""
+        return max(0.0, self._clock() - self._began_s)
+
+    @property
+    def budget_s(self) -> float:
+        """The whole budget, in seconds; 0 while it is not known."""
+        return self._session.budget_s if self._session else 0.0
+
+    @property
+    def spent_s(self) -> float:
+        """Seconds of the budget that are spent, those of earlier sessions too."""
+        before_s = self._session.before_s if self._session else 0.0
+        return before_s + self.elapsed_s
+
+    @property
+    def left_s(self) -> float:
+        """Seconds of the budget that are left."""
+        return max(0.0, self.budget_s - self.spent_s)
+
+    # ---- lines
 
     def session_line(self) -> str:
         """What is being tuned, where, and how."""
@@ -67,38 +116,48 @@ class MutableProgress:
         threads = f"{s.threads} thread{'s' if s.threads != 1 else ''}"
         known = f", {s.known_trials} trials known" if s.known_trials else ""
         return (
-            f"{s.model} on {s.device}, {threads}: {s.kernels} kernels, {s.searcher} search, "
-            f"seed {s.seed}, "
+            f"{s.model} on {s.device}, {threads}: {s.kernels} "
+            f"kernel{'s' if s.kernels != 1 else ''}, {s.searcher} search, seed {s.seed}, "
             f"budget {duration(s.budget_s)}{known}"
-        )
-
-    def kernel_line(self) -> str:
-        """Which kernel the search is at."""
-        k = self._kernel
-        if k is None:
-            return ""
-        return (
-            f"{k.name}, {k.uses} uses, {k.flops / 1e9:.3f} GFLOP (kernels so far: "
-            f"{len(self._seen)})"
         )
 
     def candidates_line(self) -> str:
         """How many candidates of which status, and how fast they come."""
         total = sum(self.counts.values())
-        rate = total / self.elapsed_s if self.elapsed_s > 0 else 0.0
-        return f"{count_text(self.counts)} candidates, {rate:.1f} a second"
+        took_s = self._counted_s - (self._first_s or 0.0)
+        rate = f", {(total - 1) / took_s:.1f} a second" if total > 1 and took_s > 0.0 else ""
+        return f"{count_text(self.counts)} candidate{'s' if total != 1 else ''}{rate}"
 
-    def best_line(self) -> str:
-        """The kernel's best so far, and how near the machine's peak that is."""
-        if self._last is None or self._last.best_s == float("inf"):
-            return "best: none yet"
-        return f"best {ms(1e3 * self._last.best_s)} ms, {self._last.pct_peak:.1f} % of peak"
+    def model_line(self) -> str:
+        """What the model is expected to take now, next to its default schedules."""
+        m = self.model
+        if m is None or m.default_s == inf:
+            return "not known yet"
+        now = f"{ms(1e3 * m.best_s)} ms expected, default {ms(1e3 * m.default_s)} ms"
+        return f"{now}: {times(m.default_s, m.best_s)}"
 
-    def time_line(self) -> str:
-        """Time left, and what the next minute is expected to buy."""
-        if self._session is None:
+    def expectation_line(self) -> str:
+        """What the next minute is expected to buy; empty where nothing says."""
+        if not self._expected_gain_s or self.phase not in ("defaults", "search"):
             return ""
-        left = f"{duration(self._session.budget_s - self.elapsed_s)} left"
-        if self._expected_gain_s is None:
-            return left
-        return f"{left}, the next minute is expected to gain {ms(1e3 * self._expected_gain_s)} ms"
+        return f"the next minute is expected to save {ms(1e3 * self._expected_gain_s)} ms"
+
+    def heaviest(self, count: int) -> list[KernelStanding]:
+        """The kernels that weigh most, the heaviest first."""
+        return list(self.model.kernels[:count]) if self.model else []
+
+    def rest(self, count: int) -> str:
+        """How many kernels are left out of so many, and what they take together."""
+        left = self.model.kernels[count:] if self.model else ()
+        took_s = sum(k.uses * k.best_s for k in left if k.best_s < inf)
+        return f"{len(left)} more kernels, {ms(1e3 * took_s)} ms" if left else ""
+
+    @property
+    def current(self) -> str:
+        """The key of the kernel that the search is at; empty where it is at none."""
+        return self._kernel.key if self._kernel else ""
+
+
+def times(before_s: float, after_s: float) -> str:
+    """``1.35x``; ``-`` where one of the two is not known."""
+    return f"{before_s / after_s:.2f}x" if 0.0 < after_s < inf and before_s < inf else "-"

@@ -26,7 +26,7 @@ from tunegrad.cli.output import emit
 __all__ = ["run"]
 
 
-@click.command(epilog=example("tunegrad run resnet18 --threads 2 --store tuned.db"))
+@click.command(epilog=example("tunegrad run mlp --store tuned.db"))
 @model_argument
 @batch_option
 @set_option

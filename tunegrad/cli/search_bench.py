@@ -17,9 +17,7 @@ __all__ = ["search_bench"]
 
 @click.command(
     "search-bench",
-    epilog=example(
-        "tunegrad search-bench --spaces tests/data/spaces --seeds 10 --figure curves.svg"
-    ),
+    epilog=example("tunegrad search-bench --spaces mlp.jsonl.gz --searchers beam --seeds 3"),
 )
 @click.option(
     "--spaces",
@@ -72,6 +70,7 @@ def search_bench(
     time so far / optimum): 1 is the optimum at once, 0 no better than random, below 0 worse.
     """
     from tunegrad.cli.bench_tables import bench_text
+    from tunegrad.search import check_searcher
     from tunegrad.tuning.search_bench import find_spaces
     from tunegrad.tuning.search_bench import search_bench as run
 
@@ -79,15 +78,13 @@ def search_bench(
         from tunegrad.cli.bench_figure import check_figure
 
         check_figure(figure)
+    names = [name.strip() for name in (searchers or "").split(",") if name.strip()]
+    for name in names:
+        check_searcher(name)
     loaded = find_spaces([Path(place).expanduser() for place in spaces], device)
     for space in loaded:
         for problem in space.problems:
             note(f"{space.name}: {problem}")
-    names = (
-        [name.strip() for name in searchers.split(",") if name.strip()]
-        if searchers is not None
-        else []
-    )
     report = run(loaded, names, seeds=seeds, trials=trials, batch=batch, observe=note)
     if figure is not None:
         from tunegrad.cli.bench_figure import draw

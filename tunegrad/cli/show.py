@@ -24,7 +24,7 @@ from tunegrad.cli.output import emit
 __all__ = ["show"]
 
 
-@click.command(epilog=example("tunegrad show resnet18 --store tuned.db"))
+@click.command(epilog=example("tunegrad show mlp --store tuned.db"))
 @model_argument
 @batch_option
 @set_option

@@ -29,15 +29,14 @@ if TYPE_CHECKING:
 __all__ = ["space"]
 
 
-@click.group(epilog=example("tunegrad space show softmax.jsonl.gz"))
+@click.group(epilog=example("tunegrad space show mlp.jsonl.gz"))
 def space() -> None:
     """Record a part of a kernel's space, for search-bench."""
 
 
 @space.command(
     epilog=example(
-        "tunegrad space record encoder --kernel e4892d --vary tile:12 --vary order --out "
-        "gemm.jsonl.gz"
+        'tunegrad space record mlp --kernel "matmul 10x512" --points 40 --out mlp.jsonl.gz'
     )
 )
 @model_argument
@@ -125,7 +124,7 @@ def record(
         ctx.exit(EXIT_MISMATCH)
 
 
-@space.command(epilog=example("tunegrad space show softmax.jsonl.gz"))
+@space.command(epilog=example("tunegrad space show mlp.jsonl.gz"))
 @click.argument("file", metavar="FILE")
 @json_option
 @click.pass_context
@@ -139,7 +138,7 @@ def show(ctx: click.Context, file: str, as_json: bool) -> None:
         ctx.exit(EXIT_MISMATCH)
 
 
-@space.command(epilog=example("tunegrad space convert softmax.jsonl.gz softmax.json --format t4"))
+@space.command(epilog=example("tunegrad space convert mlp.jsonl.gz mlp.t4.json --format t4"))
 @click.argument("source", metavar="FILE")
 @click.argument("out", metavar="OUT")
 @click.option(

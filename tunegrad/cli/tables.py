@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tunegrad.cli.printer import table
 from tunegrad.reports import (
     CompiledReport,
     CompiledRow,
@@ -17,6 +18,7 @@ from tunegrad.reports import (
     RunReport,
     ShowRow,
     TuneReport,
+    TuneRow,
 )
 
 if TYPE_CHECKING:
@@ -30,6 +32,8 @@ __all__ = [
     "count_text",
     "doctor_text",
     "duration",
+    "gain_cell",
+    "gain_text",
     "ms",
     "problems_text",
     "run_text",
@@ -41,25 +45,8 @@ __all__ = [
 
 UNKNOWN = "-"
 _LEAST_SHOWN_S = 0.05
-
-
-def table(header: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[str] = ()) -> str:
-    """Columns aligned right, but those named in ``left``; a rule under the header; no trailing
-    blanks.
-    """
-    lines = [header, *rows]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(header))]
-    to_left = [name in left for name in header]
-
-    def text(line: Sequence[str]) -> str:
-        cells = (
-            c.ljust(w) if lj else c.rjust(w) for c, w, lj in zip(line, widths, to_left, strict=True)
-        )
-        return "  ".join(cells).rstrip()
-
-    return "\n".join(
-        [text(header), "  ".join("-" * w for w in widths), *(text(row) for row in rows)]
-    )
+_NEAR_ONE = 0.005
+_BUSY = "times and gains are less sure than on a quiet machine"
 
 
 def ms(value: float | None) -> str:
@@ -88,16 +75,29 @@ def count_text(candidates: Mapping[str, int]) -> str:
 
 
 def gain_text(gain: float | None, interval: Interval | None) -> str:
-    """``gain 1.35x (1.31 to 1.38)``; ``no difference (0.98 to 1.03)`` where 1 is among that."""
-    if interval is None:
-        return f"gain {_gain(gain)}"
+    """``gain 1.35x (1.31 to 1.38)``; ``no difference (0.98 to 1.03)`` where 1 is among that; ``gain
+    unknown`` where nothing says how sure it is.
+    """
+    if gain is None or interval is None:
+        return "gain unknown"
     low, high = interval
-    said = f"({low:.2f} to {high:.2f})"
-    return f"no difference {said}" if low <= 1.0 <= high else f"gain {_gain(gain)} {said}"
+    digits = _digits(low, gain, high)
+    said = f"({low:.{digits}f} to {high:.{digits}f})"
+    return f"no difference {said}" if low <= 1.0 <= high else f"gain {gain:.{digits}f}x {said}"
 
 
-def _gain(value: float | None) -> str:
-    return UNKNOWN if value is None else f"{value:.2f}x"
+def gain_cell(gain: float | None, interval: Interval | None) -> str:
+    """The same in a table, ``1.35x (1.31-1.38)``; ``-`` where it is unknown."""
+    if gain is None or interval is None:
+        return UNKNOWN
+    if interval[0] <= 1.0 <= interval[1]:
+        return "no difference"
+    return gain_text(gain, interval).removeprefix("gain ").replace(" to ", "-")
+
+
+def _digits(*ratios: float) -> int:
+    """Decimals that tell ratios from 1, where they are near it."""
+    return 2 if all(r == 1.0 or abs(r - 1.0) >= _NEAR_ONE for r in ratios) else 3
 
 
 def _percent(value: float | None) -> str:
@@ -120,7 +120,7 @@ def _model_text(report: TuneReport) -> str:
         "share %",
         "default ms",
         "tuned ms",
-        "gain",
+        "gain (95 %)",
         "% of peak",
         "candidates",
     )
@@ -131,7 +131,7 @@ def _model_text(report: TuneReport) -> str:
             _percent(100 * row.share),
             ms(row.default_ms),
             ms(row.tuned_ms),
-            _gain(row.gain),
+            _row_gain(row),
             _percent(row.pct_peak),
             count_text(row.candidates),
         )
@@ -152,12 +152,28 @@ def _model_text(report: TuneReport) -> str:
             table(header, rows, left=("kernel", "candidates")),
             "",
             model,
+            *_explained(report),
             search,
             *_deviation(report.dtype, report.deviation),
             *_pace(report),
             *_outputs(report),
         ]
     )
+
+
+def _row_gain(row: TuneRow) -> str:
+    """``default`` where that won."""
+    won = row.default_ms is not None and row.default_ms == row.tuned_ms
+    return "default" if won else gain_cell(row.gain, row.interval)
+
+
+def _explained(report: TuneReport) -> list[str]:
+    """Why the figures are not those that were seen while it searched."""
+    alone_ms = [row.uses * row.best_ms for row in report.rows if row.best_ms is not None]
+    if report.tuned_ms is None or not alone_ms:
+        return []
+    alone = f"kernels were measured alone, and the best took {ms(sum(alone_ms))} ms together"
+    return [f"these are times in the whole model, both in turns; while it searched, {alone}"]
 
 
 def _outputs(report: TuneReport) -> list[str]:
@@ -201,6 +217,8 @@ def _session(report: TuneReport) -> list[str]:
         lines.append(
             f"stopped early, {why}: {duration(report.saved_s)} of {duration(report.budget_s)} saved"
         )
+    if report.busy:
+        lines.append(f"{report.busy.replace(' use ', ' used ')} meanwhile: {_BUSY}")
     if report.costs:
         parts = sorted(report.costs.items(), key=lambda part: -part[1])
         shown = ", ".join(
@@ -306,6 +324,9 @@ def doctor_text(report: DoctorReport) -> str:
             f"{report.bandwidth_gb_per_s:.1f}",
         ),
     ]
+    places = [(p.what, p.place, p.held) for p in report.places]
+    others = f"{report.others_cpus:.1f} of {report.cpus} CPUs"
+    busy = "the machine is busy, and the peaks are too low" if report.busy else "it is quiet enough"
     isolation = [(r.name, "yes" if r.present else "no", r.detail) for r in report.isolation]
     return "\n\n".join(
         [
@@ -314,6 +335,8 @@ def doctor_text(report: DoctorReport) -> str:
                 ("compiler or package", "version"), tools, left=("compiler or package", "version")
             ),
             table(("measured", "1 thread", f"{report.threads} threads"), peaks, left=("measured",)),
+            f"other processes use {others}: {busy}",
+            table(("kept", "where", "held"), places, left=("kept", "where", "held")),
             table(
                 ("isolation", "here", "what it is"),
                 isolation,

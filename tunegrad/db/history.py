@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from statistics import median
 
@@ -14,6 +14,7 @@ from tunegrad.db.identity import Identity, Subject, identity, subject
 from tunegrad.db.records import Decision, Latency, LatencyKind, Question
 from tunegrad.db.rows import key_of
 from tunegrad.errors import StoreError
+from tunegrad.paired import Interval, gain_interval
 from tunegrad.trial import Status, Trial
 
 __all__ = [
@@ -32,7 +33,8 @@ class LatencyRow:
     """One latency of a whole model; times are medians.
 
     ``change`` is the time over that of the row before, of the same machine, graph and kind; None
-    for the first. ``gain`` is over the default schedules in the same turns.
+    for the first. ``gain`` is over the default schedules in the same turns, and
+    ``interval`` where it lies at 95 %.
     """
 
     created_s: float
@@ -41,6 +43,7 @@ class LatencyRow:
     time_ms: float
     default_ms: float | None
     gain: float | None
+    interval: Interval | None
     change: float | None
     samples: int
     versions: Mapping[str, float | str]
@@ -167,6 +170,7 @@ def _latencies(given: Iterable[Latency]) -> list[LatencyRow]:
                 time_ms=1e3 * x.seconds,
                 default_ms=_ms(x.default_samples_s),
                 gain=x.gain,
+                interval=_interval(x.default_samples_s, x.samples_s),
                 change=x.seconds / last_s if last_s else None,
                 samples=len(x.samples_s),
                 versions=dict(x.versions),
@@ -225,3 +229,8 @@ def decision_view(d: Decision) -> DecisionRow:
 
 def _ms(samples_s: tuple[float, ...]) -> float | None:
     return 1e3 * median(samples_s) if samples_s else None
+
+
+def _interval(default_s: Sequence[float], tuned_s: Sequence[float]) -> Interval | None:
+    """Where the gain lies; None where there are too few pairs, or none."""
+    return gain_interval(default_s, tuned_s) if len(default_s) == len(tuned_s) else None

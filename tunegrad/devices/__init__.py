@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         open,  # noqa: A004 - as gzip.open
         running,
     )
+    from tunegrad.devices.timing import relative_interval
 
 __all__ = [
     "CONTENDING",
@@ -69,6 +70,7 @@ __all__ = [
     "known",
     "open",
     "program_hash",
+    "relative_interval",
     "run_on_host",
     "running",
     "usable_cores",
@@ -88,6 +90,7 @@ _HOMES = {
     "measurer": ("Compiling", "DeviceMeasurer"),
     "processes.confine": ("Protections",),
     "registry": ("DEFAULT", "found", "host_device", "known", "open", "running"),
+    "timing": ("relative_interval",),
 }  # fmt: skip
 _MODULES = {name: module for module, names in _HOMES.items() for name in names}
 

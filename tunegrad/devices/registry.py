@@ -22,9 +22,11 @@ def open(name: str, threads: int | None = None) -> Device:  # noqa: A001 - as gz
     name.
 
     ``threads`` bounds what a CPU may use; other devices have no such thing. Nothing is started: the
-    device is a value. Raises DeviceError for a name that is unknown, and where the device, its
-    driver or its package is not there, saying what to install.
+    device is a value. Raises DeviceError for a bad number of threads, a name that is unknown, and
+    where the device, its driver or its package is not there, saying what to install.
     """
+    if threads is not None and (type(threads) is not int or threads < 1):
+        raise DeviceError(f"threads {threads!r} is not a positive whole number")
     family, colon, part = name.partition(":")
     maker = _FAMILIES.get(family)
     if maker is None:

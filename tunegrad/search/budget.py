@@ -48,8 +48,6 @@ _MOST_STEPS = 256
 class BudgetPolicy:
     """How a budget is spent.
 
-    ``reserve`` is the share left for what comes after the search: timing the finalists again.
-
     ``batch`` candidates are measured between two decisions. ``optimism`` is the part of a kernel's
     headroom that its first batch is expected to save. ``charge_resumed``: rows of resumed sessions
     count against the budget with what they cost then, so that a run that was cut short ends where
@@ -58,7 +56,6 @@ class BudgetPolicy:
     """
 
     batch: int = 8
-    reserve: float = 0.1
     optimism: float = 0.5
     charge_resumed: bool = True
     in_flight: int = 1
@@ -117,7 +114,8 @@ class ModelSearch:
         policy: BudgetPolicy | None = None,
         rule: StopRule | None = None,
     ) -> None:
-        self._all, self.budget_s, self.policy = tuple(searches), budget_s, policy or BudgetPolicy()
+        self._all, self.policy = tuple(searches), policy or BudgetPolicy()
+        self.budget_s = budget_s  # may be made less while it runs
         self._clock, self._observe = clock, observe
         self._started_s = clock()
         self._charged_s = 0.0
@@ -141,8 +139,8 @@ class ModelSearch:
 
     @property
     def left_s(self) -> float:
-        """Seconds left to search, the reserve left out; negative when overdrawn."""
-        return self.budget_s * (1.0 - self.policy.reserve) - self.spent_s
+        """Seconds left to search; negative when overdrawn."""
+        return self.budget_s - self.spent_s
 
     @property
     def done(self) -> bool:
@@ -254,7 +252,7 @@ class ModelSearch:
     def _measure_defaults(self) -> None:
         """Defaults of every kernel, the heaviest first.
 
-        A budget too small for that is spent, reserve and all.
+        A budget too small for that is spent.
 
         Those of the heaviest kernel are measured however small it is, so that no session is in
         vain.

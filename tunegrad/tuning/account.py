@@ -56,6 +56,11 @@ class Account:
             )
 
     @property
+    def most_s(self) -> float:
+        """Seconds that this session may charge at most."""
+        return max(0.0, self.settings.budget_s - self.before_s)
+
+    @property
     def left_s(self) -> float:
         """Seconds that may be spent from now on; below ``LEAST_S`` there is nothing to do."""
         return 0.0 if self.over else self.settings.budget_s - self.before_s - self.spent_s

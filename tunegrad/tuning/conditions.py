@@ -18,6 +18,7 @@ from tunegrad import __version__
 from tunegrad.db import Latency, Properties, Store
 from tunegrad.trial import Fingerprint
 
+from .busy import probed
 from .workload import Workload
 
 __all__ = ["machine_state", "record_latency", "versions"]
@@ -35,8 +36,9 @@ def versions(here: Fingerprint) -> Properties:
     )
 
 
-def machine_state(cpus: Path = _CPUS) -> Properties:
-    """The governor of the processors that this process may use, and how many processes want to run.
+def machine_state(cpus: Path = _CPUS, others: float | None = None) -> Properties:
+    """The governor of the processors that this process may use, how many processes want to run,
+    and how many of the CPUs ``others`` keep busy, which is looked at where it is not given.
 
     ``load_1m`` is the mean number of the last minute, this process's own included. Where processors
     have different governors all are named, joined by ``+``; a machine that does not say has
@@ -44,7 +46,11 @@ def machine_state(cpus: Path = _CPUS) -> Properties:
     """
     files = (cpus / f"cpu{n}" / "cpufreq" / "scaling_governor" for n in os.sched_getaffinity(0))
     governors = sorted({_line(f) for f in files})
-    return (("governor", "+".join(governors)), ("load_1m", os.getloadavg()[0]))
+    return (
+        ("governor", "+".join(governors)),
+        ("load_1m", os.getloadavg()[0]),
+        ("others_cpus", round(probed() if others is None else others, 2)),
+    )
 
 
 def _line(file: Path) -> str:

@@ -78,18 +78,24 @@ class Window:
 
 
 class Costs:
-    """A stopwatch with parts. ``clock`` is monotonic, in seconds. Not for several threads."""
+    """A stopwatch with parts. ``clock`` is monotonic, in seconds; ``began_s`` of it is when a
+    command began, whose time until now was start-up. Not for several threads.
+    """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, clock: Callable[[], float] = time.monotonic, began_s: float | None = None
+    ) -> None:
         self._clock = clock
-        self._began_s = self._mark_s = clock()
+        self._mark_s = clock()
+        self.began_s = self._mark_s if began_s is None else min(began_s, self._mark_s)
         self._book: dict[Part, float] = dict.fromkeys(PARTS, 0.0)
+        self._book["start-up"] = self._mark_s - self.began_s
         self._open: list[Window] = []
 
     @property
     def total_s(self) -> float:
         """Seconds since it was made."""
-        return self._clock() - self._began_s
+        return self._clock() - self.began_s
 
     @property
     def seconds(self) -> dict[str, float]:

@@ -29,7 +29,7 @@ from tunegrad.trial import Fingerprint
 from .account import LEAST_S
 from .grounds import Grounds
 from .images import choose_images
-from .interrupt import Interrupt
+from .interrupt import Interrupt, OutOfTimeError
 from .models import Models, WholeModel
 from .plans import choose_cuts
 from .rivals import Rivals
@@ -134,12 +134,12 @@ class Deciding:
         )
 
     def _tried(self, settle: Callable[[], _T], known: Callable[[], _T]) -> _T:
-        """What measuring settles; what is known where the user, or the bound on candidates, stops
-        that.
+        """What measuring settles; what is known where the user, the bound on candidates, or a
+        deadline stops that.
         """
         try:
             return settle()
-        except OutOfTrialsError:
+        except (OutOfTrialsError, OutOfTimeError):
             return known()
         except KeyboardInterrupt:
             if not self.interrupt.requested:

@@ -8,11 +8,13 @@ import subprocess
 from importlib.metadata import PackageNotFoundError, version
 
 from tunegrad import devices
-from tunegrad.config import allowed_threads
+from tunegrad.config import allowed_threads, cache_dir, default_store, usable_cpus
 from tunegrad.devices import Device, DeviceMeasurer, MachineLimits, Protections
 from tunegrad.errors import DeviceError
-from tunegrad.reports import CompilerRow, DeviceRow, DoctorReport, IsolationRow
+from tunegrad.reports import CompilerRow, DeviceRow, DoctorReport, IsolationRow, PlaceRow
 from tunegrad.search import OPENMP, cost_model_installed
+
+from .busy import busy_text, probed
 
 __all__ = ["doctor", "isolation_rows"]
 
@@ -39,6 +41,7 @@ def doctor() -> DoctorReport:
     """
     threads = allowed_threads()
     host = devices.host_device(threads)
+    others = probed()
     with DeviceMeasurer(host, compile_workers=1) as measurer:
         limits = measurer.machine_limits()
         protections = measurer.protections()
@@ -52,6 +55,24 @@ def doctor() -> DoctorReport:
         bandwidth_gb_per_s=_triad(limits, threads) / 1e9,
         bandwidth_one_thread_gb_per_s=_triad(limits, 1) / 1e9,
         isolation=isolation_rows(protections),
+        places=_places(),
+        cpus=usable_cpus(),
+        others_cpus=others,
+        busy=busy_text(others, threads),
+    )
+
+
+def _places() -> tuple[PlaceRow, ...]:
+    """Where a store and compiled kernels are kept by default, and what is there."""
+    store, cache = default_store(), cache_dir()
+    kept = [f for f in cache.rglob("*") if f.is_file()] if cache.is_dir() else []
+    size = sum(f.stat().st_size for f in kept)
+    held = f"{store.stat().st_size / 1e6:.1f} MB" if store.is_file() else "there is none yet"
+    return (
+        PlaceRow("store", str(store), held),
+        PlaceRow(
+            "cache of compiled kernels", str(cache), f"{len(kept)} files, {size / 1e6:.1f} MB"
+        ),
     )
 
 

@@ -6,14 +6,23 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from math import inf
 from types import FrameType, TracebackType
 from typing import Any, Self
 
-__all__ = ["Interrupt"]
+__all__ = ["Interrupt", "OutOfTimeError"]
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_WAKE = signal.SIGURG
+"""Sent to the main thread at a deadline; nobody who does not handle it is disturbed by it."""
+_AFTER_S = 0.005
+
+
+class OutOfTimeError(Exception):
+    """A deadline passed while something was waited for: what was under way is given up."""
 
 
 class Interrupt:
@@ -21,12 +30,18 @@ class Interrupt:
     does nothing). One that is ignored, as SIGHUP is under nohup, stays so.
 
     The first one sets ``requested``, calls ``told``, and raises KeyboardInterrupt only inside
-    ``breakable``, where the search waits for a worker. A second one raises at once.
+    ``breakable``, where the search waits for a worker. A second one raises at once. Deadlines end
+    the same waits: see ``until``. ``clock`` is monotonic, in seconds.
     """
 
-    def __init__(self, told: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        told: Callable[[], None] = lambda: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.requested = False
-        self._told = told
+        self._told, self._clock = told, clock
+        self._deadline_s = inf
         self._pending = False
         self._breakable = False
         self._before: dict[signal.Signals, Any] = {}
@@ -38,9 +53,34 @@ class Interrupt:
         try:
             if self._pending:
                 raise KeyboardInterrupt
+            if self._clock() >= self._deadline_s:
+                raise OutOfTimeError
             yield
         finally:
             self._breakable = False
+
+    @contextmanager
+    def until(self, deadline_s: float) -> Iterator[None]:
+        """Leave ``breakable`` waits in here by OutOfTimeError once that time has come; of deadlines
+        inside one another the first one holds.
+
+        A wait that goes on is left in the main thread alone; elsewhere the next one is not begun.
+        """
+        outer_s = self._deadline_s
+        self._deadline_s = min(outer_s, deadline_s)
+        alarm: threading.Timer | None = None
+        if self._before and self._deadline_s < outer_s:
+            left_s = max(0.0, self._deadline_s - self._clock())
+            main = threading.main_thread().ident or 0
+            alarm = threading.Timer(left_s + _AFTER_S, signal.pthread_kill, (main, _WAKE))
+            alarm.daemon = True
+            alarm.start()
+        try:
+            yield
+        finally:
+            if alarm is not None:
+                alarm.cancel()
+            self._deadline_s = outer_s
 
     def forgive(self) -> None:
         """Let waiting go on after a first Ctrl-C; the next one is the first again.
@@ -53,6 +93,7 @@ class Interrupt:
         if threading.current_thread() is threading.main_thread():
             held = [s for s in _SIGNALS if signal.getsignal(s) is not signal.SIG_IGN]
             self._before = {s: signal.signal(s, self._handle) for s in held}
+            self._before[_WAKE] = signal.signal(_WAKE, self._wake)
         return self
 
     def __exit__(
@@ -63,6 +104,10 @@ class Interrupt:
     ) -> None:
         while self._before:
             signal.signal(*self._before.popitem())
+
+    def _wake(self, _signal: int, _frame: FrameType | None) -> None:
+        if self._breakable and self._clock() >= self._deadline_s:
+            raise OutOfTimeError
 
     def _handle(self, _signal: int, _frame: FrameType | None) -> None:
         again = self._pending

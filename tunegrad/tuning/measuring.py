@@ -14,12 +14,15 @@ idle. Candidates are timed in turns with what ``references`` says.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
+from math import inf
 from typing import Protocol
 
 from tunegrad.compiling.candidate import Payload
 from tunegrad.devices import (
+    CONTENDING,
     Candidate,
     CompiledCandidate,
     DeviceMeasurer,
@@ -40,6 +43,9 @@ __all__ = ["CandidateMeasurer", "SessionMeasurer"]
 
 _TIMEOUT_S = 0.5
 _TIMEOUT_FACTOR = 50.0
+
+_KEPT = 512
+"""Fast candidates whose code is kept for races."""
 
 
 class SessionMeasurer(Measurer, Protocol):
@@ -80,6 +86,7 @@ class CandidateMeasurer:
         self.references = References()
         self._referenced: set[str] = set()
         self._primed: dict[tuple[str, str], CompiledCandidate | Outcome] = {}
+        self._near: OrderedDict[tuple[str, str], CompiledCandidate] = OrderedDict()
 
     def prime(self, work: Sequence[tuple[Kernel, Schedule]]) -> None:
         """Compile in one batch what will be asked for soon, and what it must compute; what is there
@@ -116,6 +123,15 @@ class CandidateMeasurer:
         known.
         """
         return self._compile([self._candidate(kernel, s) for s in schedules], known)
+
+    def code(self, candidates: Sequence[Candidate]) -> list[CompiledCandidate | Outcome]:
+        """The code of candidates for models to come: what was measured as fast is at hand, the
+        others are compiled.
+        """
+        at = [(c.kernel_key, _actions(c)) for c in candidates]
+        fresh = [c for c, name in zip(candidates, at, strict=True) if name not in self._near]
+        made = iter(self.device.compile(fresh))
+        return [self._near[name] if name in self._near else next(made) for name in at]
 
     def take(
         self,
@@ -181,6 +197,8 @@ class CandidateMeasurer:
                 candidate, code, self._limited(best_s), best_s, beside
             )
         self.references.learn(kernel.key, code, measurement)
+        if measurement.ran and (measurement.seconds <= CONTENDING * best_s or best_s == inf):
+            self._keep((kernel.key, schedule.text), code)
         self._charge(window, kernel.key, measurement)
         for batch in self._queue:
             batch.learn(kernel.key, code.program_hash, measurement.seconds)
@@ -225,6 +243,18 @@ class CandidateMeasurer:
     def _candidate(self, kernel: Kernel, schedule: Schedule) -> Candidate:
         return Candidate(kernel.key, Payload(kernel, schedule.text, self.device.device))
 
+    def _keep(self, name: tuple[str, str], code: CompiledCandidate) -> None:
+        """Code of what may be raced; the oldest goes first."""
+        self._near[name] = code
+        while len(self._near) > _KEPT:
+            self._near.popitem(last=False)
+
     def _limited(self, best_s: float) -> Policy:
         limit_s = min(self.policy.timeout_s, max(_TIMEOUT_S, _TIMEOUT_FACTOR * best_s))
         return replace(self.policy, timeout_s=limit_s)
+
+
+def _actions(candidate: Candidate) -> str:
+    """The text of its schedule; empty where it came lowered."""
+    payload = candidate.payload
+    return payload.actions if isinstance(payload, Payload) else ""

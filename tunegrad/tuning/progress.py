@@ -5,8 +5,9 @@ knows.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 
 from tunegrad.config import TuneSettings
 from tunegrad.events import (
@@ -14,7 +15,11 @@ from tunegrad.events import (
     CandidateMeasured,
     Event,
     KernelFinished,
+    KernelStanding,
+    ModelEstimated,
     Observer,
+    Phase,
+    PhaseStarted,
     SessionStarted,
 )
 from tunegrad.ir.kernel import Kernel
@@ -29,7 +34,8 @@ __all__ = ["Progress"]
 class Progress:
     """Hands events on.
 
-    Mutable: ``measured`` counts trials by status, ``named`` are kernels by the names they go by.
+    Mutable: ``measured`` counts trials by status, ``named`` are kernels by the names they go by,
+    ``standings`` says where the kernels of the models stand.
     """
 
     observers: Sequence[Observer]
@@ -38,6 +44,7 @@ class Progress:
     budget_s: float
     named: dict[str, Kernel] = field(default_factory=dict)
     measured: Counter[str] = field(default_factory=Counter)
+    standings: Callable[[], Sequence[KernelStanding]] = tuple
 
     def announce(self, s: TuneSettings, session: str, names: str, kernels: int, known: int) -> None:
         """The session begins, with so many kernels, and rows of them that are ``known``."""
@@ -45,9 +52,13 @@ class Progress:
             SessionStarted(
                 session, names, s.device, s.threads, s.searcher, s.seed, s.budget_s, kernels,
                 str(s.store), known,
-                self.roofline.peak_flops_per_s,
+                self.roofline.peak_flops_per_s, self.account.before_s,
             )
         )  # fmt: skip
+
+    def phase(self, name: Phase) -> None:
+        """The session turns to this."""
+        self.tell(PhaseStarted(name))
 
     def tell(self, event: Event) -> None:
         """Hand an event to every observer.
@@ -56,8 +67,9 @@ class Progress:
         """
         match event:
             case BudgetSpent():
-                self.account.charge(event.spent_s)
-                spent_s = self.account.before_s + event.spent_s
+                elapsed_s = self.account.costs.total_s
+                self.account.charge(min(elapsed_s, self.account.most_s))
+                spent_s = self.account.before_s + elapsed_s
                 event = replace(event, spent_s=spent_s, budget_s=self.budget_s)
             case CandidateMeasured():
                 self.measured[str(event.status)] += 1
@@ -68,6 +80,21 @@ class Progress:
                 pass
         for observer in self.observers:
             observer.observe(event)
+        if isinstance(event, BudgetSpent) and (kernels := self.standings()):
+            self.tell(self._estimated(kernels))
+
+    def _estimated(self, kernels: Sequence[KernelStanding]) -> ModelEstimated:
+        """The sum, with the kernels that weigh most first."""
+        told = [replace(k, pct_peak=self._pct(k.name, k.best_s)) for k in kernels]
+        return ModelEstimated(
+            sum(k.uses * k.default_s for k in kernels),
+            sum(k.uses * k.best_s for k in kernels),
+            tuple(sorted(told, key=_weight, reverse=True)),
+        )
 
     def _pct(self, name: str, seconds: float) -> float:
         return self.roofline.pct_peak(self.named[name], seconds)
+
+
+def _weight(kernel: KernelStanding) -> float:
+    return kernel.uses * (kernel.best_s if kernel.best_s < inf else 0.0)

@@ -8,10 +8,12 @@ from math import inf
 
 from tunegrad.config import TuneSettings
 from tunegrad.db import Store
+from tunegrad.paired import Interval
 from tunegrad.reports import Deviation, TuneReport, TuneRow
 from tunegrad.search import KernelSearch, StopReason
 from tunegrad.trial import Fingerprint, Trial
 
+from .busy import busy_text
 from .pace import near_s
 from .roofline import Roofline
 from .whole import Whole
@@ -27,7 +29,7 @@ class Finish:
 
     ``saved_s`` of the budget were left; ``costs`` are all its seconds by part. ``others`` are
     trials by status that the searches of the models' kernels do not count. ``began_s`` is when it
-    began, since the epoch.
+    began, since the epoch; ``others_cpus`` how many CPUs other processes used meanwhile.
     """
 
     interrupted: bool
@@ -37,6 +39,7 @@ class Finish:
     costs: Mapping[str, float]
     others: Mapping[str, int]
     began_s: float
+    others_cpus: float = 0.0
 
 
 def report_of(
@@ -78,6 +81,8 @@ def report_of(
             actions=f.actions,
             origin=f.origin,
             seed_ms=_ms(s.seed_s),
+            interval=f.interval,
+            best_ms=_ms(s.best_s),
         )
         for s, f in zip(searches, facts, strict=True)
     ]
@@ -113,6 +118,8 @@ def report_of(
         target_ms=settings.target_ms,
         seed_share=_seed_share([(uses[s.task.key], s) for s in searches]),
         others=finish.others,
+        others_cpus=finish.others_cpus,
+        busy=busy_text(finish.others_cpus, settings.threads),
     )
 
 
@@ -134,6 +141,7 @@ class _Facts:
     origin: str
     default_s: float
     tuned_s: float
+    interval: Interval | None = None
 
 
 def _facts(search: KernelSearch, winner: Trial | None, whole: Whole | None) -> _Facts:
@@ -146,7 +154,8 @@ def _facts(search: KernelSearch, winner: Trial | None, whole: Whole | None) -> _
         if found
         else (search.default_s, winner.measurement.seconds)
     )
-    return _Facts(winner.actions, winner.origin, default_s, tuned_s)
+    interval = found.interval if found else None
+    return _Facts(winner.actions, winner.origin, default_s, tuned_s, interval)
 
 
 def _ms(seconds: float) -> float | None:

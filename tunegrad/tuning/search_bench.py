@@ -89,11 +89,11 @@ class BenchSpace:
 class BenchRow:
     """One searcher on one space, over all seeds.
 
-    ``area`` is the mean and ``area_error`` its standard error. ``score`` is 1 - area / area of
-    random search, None where random search has no area and this one has. ``near_trials`` is the
-    median number of trials until the best was within 5 % of the optimum, None where half of the
-    searches never were; ``near_share`` the part that were. ``curve`` is the mean excess after 0, 1
-    ... trials.
+    ``area`` is the mean and ``area_error`` its standard error, infinity for one seed. ``score`` is
+    1 - area / area of random search, None where random search has no area and this one has.
+    ``near_trials`` is the median number of trials until the best was within 5 % of the optimum,
+    None where half of the searches never were; ``near_share`` the part that were. ``curve`` is the
+    mean excess after 0, 1 ... trials.
     """
 
     space: str
@@ -179,7 +179,11 @@ def _own() -> Path:
     """The recorded spaces beside a checkout's tests. Raises ConfigError where there are none."""
     place = Path(__file__).parents[2] / "tests" / "data" / "spaces"
     if not place.is_dir():
-        raise ConfigError("name recorded spaces: an installed tunegrad comes with none")
+        raise ConfigError(
+            "spaces: an installed tunegrad comes with none; name some with --spaces, of a checkout "
+            "(tests/data/spaces), or record one: tunegrad space record mlp --kernel "
+            "'matmul 10x512' --points 40 --out mlp.jsonl.gz"
+        )
     return place
 
 
@@ -274,7 +278,7 @@ def _play_all(
         space=space.name,
         searcher=name,
         area=fmean(areas),
-        area_error=stdev(areas) / math.sqrt(seeds) if seeds > 1 else 0.0,
+        area_error=stdev(areas) / math.sqrt(seeds) if seeds > 1 else math.inf,
         score=None,
         near_trials=_median(near),
         near_share=sum(n is not None for n in near) / seeds,

@@ -12,6 +12,7 @@ from functools import partial
 
 from tunegrad.config import TuneSettings
 from tunegrad.db import Store
+from tunegrad.devices import usable_cores
 from tunegrad.ir.kernel import Kernel
 from tunegrad.opts import Schedule, Space
 from tunegrad.search import (
@@ -26,7 +27,7 @@ from tunegrad.trial import Policy
 
 from .account import sessions_since
 from .costs import ChargedSearcher, ChargedTrials, Costs
-from .deciding import RACE_SHARE, OutOfTrialsError
+from .deciding import OutOfTrialsError
 from .lessons import Teacher, learns
 from .progress import Progress
 from .references import standing
@@ -39,6 +40,9 @@ __all__ = ["BATCH", "Searching"]
 
 BATCH = 16
 """Candidates between two decisions."""
+
+_PRIMED = 8
+"""Defaults that each core compiles between two looks at the clock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +111,6 @@ class Searching:
         """A search of all these kernels, of which nothing was asked yet."""
         policy = BudgetPolicy(
             batch=BATCH,
-            reserve=RACE_SHARE,
             charge_resumed=False,
             in_flight=self.site.in_flight(BATCH),
             machines=self.site.machines,
@@ -161,6 +164,10 @@ class Searching:
         )
 
     def _prime(self, searches: Sequence[KernelSearch]) -> None:
-        """Compile the defaults of all kernels in one batch."""
+        """Compile the defaults of all kernels, so many at a time that little is lost at a
+        deadline, and no core waits for long.
+        """
         work = [(s.task.kernel, d) for s in searches for d in s.defaults if d.text not in s.texts]
-        self.site.measurer.prime(work)
+        size = _PRIMED * usable_cores()
+        for at in range(0, len(work), size):
+            self.site.measurer.prime(work[at : at + size])

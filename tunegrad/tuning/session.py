@@ -20,13 +20,16 @@ from tunegrad.compiling.candidate import HOOKS
 from tunegrad.config import TuneSettings
 from tunegrad.db import open_store
 from tunegrad.devices import Hooks, Limits
-from tunegrad.events import Observer, Stopping, Warned
+from tunegrad.events import Event, MachineBusy, Observer, PhaseStarted, Stopping, Warned
 from tunegrad.reports import TuneReport
 from tunegrad.search import check_searcher
 
 from .account import Account, resumed_sessions, session_record
+from .busy import busy_text, cpu_use, probed
 from .conditions import machine_state, versions
 from .costs import Costs
+from .deciding import RACE_SHARE
+from .ends import Ends
 from .interrupt import Interrupt
 from .policies import SEARCH_POLICY, search_policy
 from .progress import Progress
@@ -39,6 +42,7 @@ from .workload import Workload, work_key
 __all__ = ["SEARCH_POLICY", "run_session", "run_sessions", "search_policy"]
 
 _LIMITS = Limits(compile_s=3.0)
+_BUSY = "times are worse and less sure than on a quiet machine"
 
 
 def run_session(
@@ -68,6 +72,7 @@ def run_sessions(
     check_searcher(settings.searcher)
     costs = costs or Costs()
     began_s = time.time() - costs.total_s
+    used = cpu_use()
     with ExitStack() as stack:
         starting = stack.enter_context(ExitStack())
         starting.enter_context(costs.part("start-up"))
@@ -85,6 +90,10 @@ def run_sessions(
             )
         )
         settings = replace(settings, in_flight=site.in_flight(BATCH))
+        _tell(observers, PhaseStarted("limits"))
+        others = probed()
+        if busy := busy_text(others, settings.threads):
+            _tell(observers, MachineBusy(others, f"{busy}: {_BUSY}"))
         policy = site.policy
         record = session_record(settings, policy)
         row = stack.enter_context(
@@ -94,7 +103,7 @@ def run_sessions(
                 record,
                 __version__,
                 versions=versions(site.here),
-                state=machine_state(),
+                state=machine_state(others=others),
             )
         )
         with interrupt.breakable():
@@ -103,18 +112,22 @@ def run_sessions(
         progress = Progress(observers, account, roofline, settings.budget_s)
         resumed = resumed_sessions(store, settings, policy, row.id)
         searching = Searching(settings, site, store, progress, costs, policy, row.id, resumed)
+        ends = Ends(account.left_s, costs.began_s, time.monotonic(), RACE_SHARE)
         stages = Stages(
-            settings, list(workloads), site, store, interrupt, costs, began_s, searching
+            settings, list(workloads), site, store, interrupt, costs, began_s, searching, ends, used
         )
         starting.close()
         return stages.run()
 
 
-def _stopping(observers: Sequence[Observer]) -> None:
+def _tell(observers: Sequence[Observer], event: Event) -> None:
     for observer in observers:
-        observer.observe(Stopping())
+        observer.observe(event)
+
+
+def _stopping(observers: Sequence[Observer]) -> None:
+    _tell(observers, Stopping())
 
 
 def _warn(observers: Sequence[Observer], message: str) -> None:
-    for observer in observers:
-        observer.observe(Warned(message))
+    _tell(observers, Warned(message))

@@ -69,7 +69,7 @@ def open_site(
         with DeviceMeasurer(device, hooks, limits, settings.seed) as workers:
             policy = policy_of(device.target)
             measurer = CandidateMeasurer(workers, policy, interrupt, costs)
-            with _bench_on(workers, limits, interrupt) as bench:
+            with _bench_on(workers, measurer, limits, interrupt) as bench:
                 yield Site(
                     device.target,
                     here,
@@ -114,14 +114,14 @@ def open_site(
         )
 
 
-def _bench_on(workers: DeviceMeasurer, limits: Limits, interrupt: Interrupt) -> closing[LocalBench]:
+def _bench_on(
+    workers: DeviceMeasurer, measurer: CandidateMeasurer, limits: Limits, interrupt: Interrupt
+) -> closing[LocalBench]:
     """A bench whose code is compiled, and whose expectations are computed, by the compile workers
     of a device.
     """
     return closing(
-        LocalBench(
-            workers.device, workers.compile, partial(expected_of, workers), limits, interrupt
-        )
+        LocalBench(workers.device, measurer.code, partial(expected_of, workers), limits, interrupt)
     )
 
 

@@ -16,19 +16,22 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from math import inf
 
 from tunegrad.config import TuneSettings
 from tunegrad.db import Store
-from tunegrad.events import SessionFinished, Warned
+from tunegrad.events import KernelStanding, SessionFinished, Warned
 from tunegrad.opts import SPACE_VERSION, Schedule, Space
 from tunegrad.reports import Deviation, TuneReport
 from tunegrad.search import KernelSearch, StopReason, StopRule
 
 from .account import LEAST_S
+from .busy import CpuUse, cpu_use, others_cpus
 from .costs import Costs
-from .deciding import RACE_SHARE, Deciding
+from .deciding import Deciding
+from .ends import Ends
 from .goal import goal_of
-from .interrupt import Interrupt
+from .interrupt import Interrupt, OutOfTimeError
 from .lessons import missing_model
 from .models import Models
 from .progress import Progress
@@ -47,11 +50,18 @@ _ROUNDS_SHARE = 0.25
 """The part of a budget in which near variants are searched."""
 
 
+_UNSETTLED = (
+    "the budget ended before every winner was settled; the others stay as they were, and what was "
+    "measured is kept: the same command with a larger budget goes on from here"
+)
+
+
 @dataclass(slots=True)
 class Stages:
     """A session while it runs. Mutable: ``workloads`` are the models as far as they are decided.
 
-    ``began_s`` is when it began, in seconds since the epoch.
+    ``began_s`` is when it began, in seconds since the epoch; ``used`` what processors had done
+    then.
     """
 
     settings: TuneSettings
@@ -62,30 +72,33 @@ class Stages:
     costs: Costs
     began_s: float
     searching: Searching
+    ends: Ends
+    used: CpuUse
 
     def run(self) -> tuple[TuneReport, ...]:
         """Plan, search, race, search, race, measure, report."""
-        left_s, begun_s = self._progress.account.left_s, time.monotonic()
+        left_s, ready_s = self.ends.budget_s, time.monotonic()
         self._announce()
+        self._progress.phase("plans")
         with self.costs.part("plans"):
             rivals = self._planned(left_s)
         self.workloads = [r.favourite for r in rivals]
         searches = self._searches(rivals)
         stopped: StopReason | None = None
         if left_s >= LEAST_S:
-            search_s = max(LEAST_S, left_s - (time.monotonic() - begun_s))
-            stopped = self._searched(searches, rivals, search_s, left_s)
+            stopped = self._searched(searches, rivals, left_s)
         else:
             self._progress.tell(Warned(self._progress.account.nothing_left))
         searches = _of_models(searches, self.workloads)
-        search_s = time.monotonic() - begun_s
+        search_s = time.monotonic() - ready_s
+        self._progress.phase("race")
         with self.costs.part("finals", sealed=True):
             self._raced(searches)
-        used_s, interrupted = time.monotonic() - begun_s, self.interrupt.requested
+        used_s, interrupted = self.costs.total_s, self.interrupt.requested
         saved_s = self._progress.account.charge_used(stopped, left_s, used_s, interrupted)
-        self.site.measurer.wait_idle()
+        self._progress.phase("whole model")
         with self.costs.part("whole model", sealed=True):
-            wholes = [self._measured(work) for work in self.workloads]
+            wholes = self._measured()
             deviations = [self._deviation(work) for work in self.workloads]
         self.site.close()
         return self._reported(searches, wholes, deviations, stopped, saved_s, search_s)
@@ -95,8 +108,13 @@ class Stages:
     def _planned(self, left_s: float) -> list[Rivals]:
         """The models as plans that measuring decides on, with the variants that are near."""
         self._expect()
-        share_s = left_s / len(self.workloads)
-        return [self._deciding.opened(work, share_s) for work in self.workloads]
+        share_s, now_s = left_s / len(self.workloads), time.monotonic()
+        each_s = max(0.0, self.ends.plans_s - now_s) / len(self.workloads)
+        rivals = []
+        for n, work in enumerate(self.workloads, 1):
+            with self.interrupt.until(now_s + n * each_s):
+                rivals.append(self._deciding.opened(work, share_s))
+        return rivals
 
     def _expect(self) -> None:
         """Begin to evaluate the models, for which the compile workers have time while their plans
@@ -124,7 +142,6 @@ class Stages:
         self,
         searches: tuple[KernelSearch, ...],
         rivals: list[Rivals],
-        search_s: float,
         left_s: float,
     ) -> StopReason:
         """Search the kernels of near variants, decide between these, and search on.
@@ -137,21 +154,49 @@ class Stages:
             lambda: self._latency_s(searches),
         )
         rule = StopRule(self.settings.patience, self.searching.trials_left(), goal)
-        search = self.searching.begin(searches, search_s, rule)
+        begun_s = time.monotonic()
+        search = self.searching.begin(searches, max(LEAST_S, self.ends.search_s - begun_s), rule)
+        stopped: StopReason | None = None
+        self._progress.standings = lambda: self._standings(searches)
+        self._progress.phase("defaults")
         try:
-            self.searching.prepare(searches)
-            search.open()
-            rivals = narrowed_in_rounds(search, rivals, time.monotonic() + _ROUNDS_SHARE * left_s)
-            self.workloads = self._variants(rivals, search.searches, left_s)
-            leave_but(search, self.workloads)
-            search.run()
+            with self.interrupt.until(self.ends.defaults_given_up(begun_s)):
+                self.searching.prepare(searches)
+                search.open()
+            self._learn(searches)
+            self._progress.phase("search")
+            search.budget_s = max(LEAST_S, self.ends.search_s - begun_s)
+            with self.interrupt.until(self.ends.given_up(self.ends.search_s)):
+                until_s = time.monotonic() + _ROUNDS_SHARE * left_s
+                rivals = narrowed_in_rounds(search, rivals, until_s)
+                self.workloads = self._variants(rivals, search.searches, left_s)
+                leave_but(search, self.workloads)
+                search.run()
+        except OutOfTimeError:
+            stopped = "budget"
         except KeyboardInterrupt:
             if not self.interrupt.requested:
                 raise
         finally:
             search.close()
-        self._progress.account.charge(search.spent_s)
-        return search.stopped
+        self._learn(searches)
+        return stopped or search.stopped
+
+    def _standings(self, searches: Sequence[KernelSearch]) -> list[KernelStanding]:
+        """Where the kernels stand that the models run, as far as is decided."""
+        found = {s.task.key: s for s in searches}
+        return [
+            KernelStanding(use.name, use.key, use.uses, s.default_s, s.best_s)
+            for use in shared_kernels(self.workloads)
+            if (s := found.get(use.key)) is not None
+        ]
+
+    def _learn(self, searches: Sequence[KernelSearch]) -> None:
+        """What the models take, both ways, for what is reserved of the budget."""
+        kernels = self._standings(searches)
+        self.ends.both_s = sum(
+            k.uses * s for k in kernels for s in (k.default_s, k.best_s) if s < inf
+        )
 
     def _variants(
         self, rivals: Sequence[Rivals], searches: Sequence[KernelSearch], left_s: float
@@ -178,13 +223,18 @@ class Stages:
 
     def _raced(self, searches: tuple[KernelSearch, ...]) -> None:
         """Settle the winner of every kernel."""
-        share_s = 0.0 if self.interrupt.requested else RACE_SHARE * self.settings.budget_s
+        now_s, interrupted = time.monotonic(), self.interrupt.requested
+        deadline_s = now_s if interrupted else self.ends.race_s
         models = self._models
         void, tell = self._withdrawals.trial, self._progress.tell
         schedules = Schedules(self.site.measurer, models, self.store, self.site.here, void, tell)
         self.interrupt.forgive()
         try:
-            schedules.promote_proved(searches, self.workloads, time.monotonic() + share_s)
+            with self.interrupt.until(self.ends.race_given_up(now_s, interrupted)):
+                self.site.measurer.wait_idle()
+                schedules.promote_proved(searches, self.workloads, deadline_s)
+        except OutOfTimeError:
+            tell(Warned(_UNSETTLED))
         except KeyboardInterrupt:
             if not self.interrupt.requested:
                 raise
@@ -213,12 +263,22 @@ class Stages:
 
     # ---- measure, report
 
-    def _measured(self, work: Workload) -> Whole | None:
-        return measured_whole(work, self._models, self._withdrawals, self.interrupt)
+    def _measured(self) -> list[Whole | None]:
+        """The models, each in its part of the time that is left."""
+        found: list[Whole | None] = []
+        interrupted, count = self.interrupt.requested, len(self.workloads)
+        for n, work in enumerate(self.workloads):
+            now_s = time.monotonic()
+            left_s = max(0.0, self.ends.whole_s - now_s) / (count - n)
+            with self.interrupt.until(self.ends.whole_given_up(now_s + left_s, interrupted)):
+                models, withdrawals = self._models, self._withdrawals
+                found.append(measured_whole(work, models, withdrawals, self.interrupt, left_s))
+        return found
 
     def _deviation(self, work: Workload) -> Deviation | None:
-        """What 16 bits cost the model; not measured where the user waits for the end."""
-        return None if self.interrupt.requested else measured_deviation(work)
+        """What 16 bits cost the model; not measured where somebody waits for the end."""
+        late = time.monotonic() > self.ends.over_s
+        return None if late or self.interrupt.requested else measured_deviation(work)
 
     def _reported(
         self,
@@ -240,6 +300,7 @@ class Stages:
             self.costs.seconds,
             others,
             self.began_s,
+            others_cpus(self.used, cpu_use()),
         )
         found = zip(self.workloads, wholes, deviations, strict=True)
         reports = tuple(self._report(w, searches, finish, whole, off) for w, whole, off in found)

@@ -17,7 +17,7 @@ from math import inf
 from typing import Protocol
 
 from tunegrad.compiling.candidate import Payload
-from tunegrad.devices import Candidate, CompiledCandidate, Device, Outcome
+from tunegrad.devices import Candidate, CompiledCandidate, Device, Outcome, relative_interval
 from tunegrad.errors import IllegalAction
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.target import Target
@@ -179,7 +179,8 @@ def _candidate(kernel: Kernel, text: str, device: Device) -> Candidate:
 
 def _step_time(m: Measurement) -> StepTime:
     if m.status is Status.OK:
-        return StepTime(1e3 * m.seconds)
+        off = relative_interval(m.samples_s)
+        return StepTime(1e3 * m.seconds, off=off if off < inf else None)
     if m.status is Status.TIMED_OUT and m.timing_s > 0:
         return StepTime(1e3 * m.timing_s, over=True)
     return StepTime(note=f"{m.status}: {m.error.splitlines()[0] if m.error else 'no time'}")

@@ -13,12 +13,15 @@ from .models import ModelBench, Turns, WholeModel
 from .models.work import MOST_BYTES, RUNS
 from .workload import Workload
 
-__all__ = ["Blamed", "ModelTrack", "Places", "least_s", "most_at_once"]
+__all__ = ["Blamed", "ModelTrack", "Places", "compared_s", "least_s", "most_at_once"]
 
 A = TypeVar("A")
 
 _LEAST_S = 0.5
 """A race of models starts a process, compiles, and checks what models compute: about so long."""
+
+_CHECKS, _PAIRED = 6, 4
+"""Runs of a model that check it, and its fewest turns."""
 
 Blamed = Callable[[str, A, CandidateFailure], None]
 """Is told which alternative, of which choice, ended a race, and how."""
@@ -38,6 +41,11 @@ def least_s(both_s: float) -> float:
     models, which are expected to take ``both_s`` together.
     """
     return _LEAST_S + (HEAT_TURNS + PROOF_TURNS) * RUNS * both_s
+
+
+def compared_s(both_s: float) -> float:
+    """Seconds that it takes to check two models and to compare them in the fewest turns, about."""
+    return _LEAST_S + (_CHECKS + _PAIRED * RUNS) * both_s
 
 
 @dataclass(slots=True)

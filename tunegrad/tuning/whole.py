@@ -17,7 +17,7 @@ from tunegrad.reports import Deviation
 
 from .choices import PROOF_TURNS
 from .conditions import record_latency
-from .interrupt import Interrupt
+from .interrupt import Interrupt, OutOfTimeError
 from .models import Models, Turns
 from .models.inputs import drawn
 from .models.work import RUNS
@@ -28,18 +28,23 @@ from .workload import Workload
 __all__ = ["Weighed", "Whole", "latency_s", "measured_deviation", "measured_whole"]
 
 
-_PAIRED_S = 2.0
-"""Of the tuned model and its defaults in turns, and of their kernels."""
+_PAIRED_S, _PAIRED_SHARE = 2.0, 0.3
+"""Of the tuned model and its defaults in turns, and of their kernels: seconds, and parts of the
+time that is left at most.
+"""
+
+_INTERRUPTED_S = 0.3
 
 
 @dataclass(frozen=True, slots=True)
 class Weighed:
     """Medians of a kernel's launches in the model, in turns: with the default schedule, and with
-    the winner.
+    the winner; and where their ratio lies.
     """
 
     default_s: float
     winner_s: float
+    interval: Interval | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +63,18 @@ class Whole:
 
 
 def measured_whole(
-    work: Workload, models: Models, withdrawals: Withdrawals, interrupt: Interrupt
+    work: Workload,
+    models: Models,
+    withdrawals: Withdrawals,
+    interrupt: Interrupt,
+    left_s: float = inf,
 ) -> Whole:
-    """The tuned model held to what it must compute, and timed next to its default schedules.
+    """The tuned model held to what it must compute, and timed next to its default schedules, in
+    about ``left_s`` seconds.
 
     That is stored.
     """
+    paired_s = _INTERRUPTED_S if interrupt.requested else min(_PAIRED_S, _PAIRED_SHARE * left_s)
     sound, weighed, tell = Soundness(), dict[str, Weighed](), withdrawals.tell
     try:
         sound = made_sound(work, models, withdrawals.actions)
@@ -76,9 +87,9 @@ def measured_whole(
                 )
             )
         tuned, default = models.of(work), models.of(work, stored=False)
-        samples = models.bench.paired(tuned, default, 0.3 if interrupt.requested else _PAIRED_S)
+        samples = models.bench.paired(tuned, default, paired_s)
         turn_s = RUNS * sum(map(median, samples))
-        turns = 1 if interrupt.requested else max(1, min(PROOF_TURNS, int(_PAIRED_S / turn_s)))
+        turns = max(1, min(PROOF_TURNS, int(paired_s / turn_s)))
         pair = models.bench.profiled([default, tuned], turns)
         same = {key for key, text in tuned.actions.items() if default.actions[key] == text}
         weighed = _weighed(work, pair[0], pair[1], same)
@@ -87,6 +98,13 @@ def measured_whole(
         return Whole(median(samples[1]), median(samples[0]), sound, weighed, interval)
     except CandidateFailure as error:
         tell(Warned(f"the whole model was not measured: {error}"))
+    except OutOfTimeError:
+        tell(
+            Warned(
+                f"model {work.name}: the budget ended before the whole model was compared and "
+                "measured; tunegrad run measures it"
+            )
+        )
     except KeyboardInterrupt:
         if not interrupt.requested:
             raise
@@ -122,18 +140,17 @@ def latency_s(
 
 
 def _weighed(work: Workload, default: Turns, tuned: Turns, same: set[str]) -> dict[str, Weighed]:
-    """Medians over turns and launches; a kernel that won by default has one time."""
+    """Medians over turns of the mean launch; a kernel that won by default has one time."""
     launches: dict[str, list[int]] = {}
     for i, launch in enumerate(work.plan.launches):
         launches.setdefault(launch.kernel.key, []).append(i)
-    sides = [
-        {key: [turn[i] for turn in t for i in at] for key, at in launches.items()}
-        for t in (default, tuned)
-    ]
-    return {
-        key: Weighed(both, both)
-        if key in same
-        else Weighed(median(sides[0][key]), median(sides[1][key]))
-        for key in launches
-        for both in [median(sides[0][key] + sides[1][key])]
-    }
+    found: dict[str, Weighed] = {}
+    for key, at in launches.items():
+        before, after = (
+            [sum(turn[i] for i in at) / len(at) for turn in t] for t in (default, tuned)
+        )
+        if key in same:
+            found[key] = Weighed(*2 * (median(before + after),))
+        else:
+            found[key] = Weighed(median(before), median(after), gain_interval(before, after))
+    return found

@@ -4,8 +4,10 @@ under its lock.
 
 from __future__ import annotations
 
+import gzip
 import sys
 import time
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +24,7 @@ from tunegrad.cli.store.ages import age_s
 __all__ = ["import_file", "merge", "prune"]
 
 _SHOWN = 20
+_GZIP = b"\x1f\x8b"
 
 dry_run_option = click.option(
     "--dry-run", is_flag=True, help="Say what would change, and change nothing."
@@ -32,7 +35,7 @@ dry_run_option = click.option(
     "import",
     epilog=example(
         "tunegrad store import tuned.jsonl --store other.db --dry-run",
-        "tunegrad store import tuned.jsonl --store other.db --json",
+        "tunegrad store import winners.jsonl.gz --store other.db --json",
     ),
 )
 @click.argument("file", metavar="FILE")
@@ -46,10 +49,10 @@ def import_file(
     """Take the rows of an exported FILE (- is stdin) into the store, which is made if it is
     missing.
 
-    FILE is not trusted: every field of every row is checked, and that the schedules that it has for
-    this machine are legal for their kernels. A row that breaks a rule is named and left out, and
-    the exit code is then 3. Its winners count where this store has measured nothing of its own;
-    what was measured here stays the winner until it is measured again.
+    A FILE that gzip made is unpacked. It is not trusted: every field of every row is checked, and
+    that the schedules that it has for this machine are legal for their kernels. A row that breaks a
+    rule is named and left out, and the exit code is then 3. Its winners count where this store has
+    measured nothing of its own; what was measured here stays the winner until it is measured again.
     """
     from tunegrad.cli.store.tables import import_text
     from tunegrad.db import import_store
@@ -148,4 +151,13 @@ def _opened(file: str) -> Iterator[BinaryIO]:
     except OSError as error:
         raise StoreError(f"file {file}: can not be read: {error.strerror}") from error
     with opened:
-        yield opened
+        packed = opened.read(len(_GZIP)) == _GZIP
+        opened.seek(0)
+        if not packed:
+            yield opened
+            return
+        try:
+            with gzip.open(opened) as unpacked:
+                yield unpacked  # type: ignore[misc]  # it reads lines, which is all that is asked
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise StoreError(f"file {file}: is no whole gzip file: {error}") from error

@@ -47,8 +47,8 @@ def diff(ctx: click.Context, a: str, b: str, all_machines: bool, as_json: bool) 
 
 @click.command(
     epilog=example(
-        "tunegrad store why acbc57da --store tuned.db",
-        'tunegrad store why "matmul 64x64x64 +relu" --store tuned.db',
+        "tunegrad store why b3e5f756 --store tuned.db",
+        'tunegrad store why "matmul 10x512" --store tuned.db',
     )
 )
 @click.argument("kernel", metavar="KERNEL")

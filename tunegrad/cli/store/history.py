@@ -16,8 +16,8 @@ __all__ = ["history"]
 
 @click.command(
     epilog=example(
-        "tunegrad store history resnet18 --store tuned.db --since 30d",
-        "tunegrad store history acbc57da --store tuned.db --json",
+        "tunegrad store history mlp --store tuned.db --since 30d",
+        "tunegrad store history b3e5f756 --store tuned.db --json",
     )
 )
 @click.argument("name", metavar="MODEL|KERNEL")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from tunegrad.cli.store.tables import decisions_table, plain, when
-from tunegrad.cli.tables import UNKNOWN, ms, table
+from tunegrad.cli.tables import UNKNOWN, gain_cell, ms, table
 
 if TYPE_CHECKING:
     from tunegrad.db import History, LatencyRow, MeasurementRow
@@ -43,7 +43,7 @@ def _latencies(rows: tuple[LatencyRow, ...]) -> str:
             ms(r.time_ms),
             _times(r.change),
             ms(r.default_ms),
-            _times(r.gain),
+            gain_cell(r.gain, r.interval),
             str(r.samples),
             r.machine,
             _conditions(
@@ -58,7 +58,7 @@ def _latencies(rows: tuple[LatencyRow, ...]) -> str:
         "ms",
         "of before",
         "default ms",
-        "gain",
+        "gain (95 %)",
         "samples",
         "machine",
         "conditions",

@@ -4,14 +4,14 @@ as JSON lines.
 
 from __future__ import annotations
 
-import sys
+import os
 from pathlib import Path
 
 import click
 
 from tunegrad.cli.app import EXIT_MISMATCH
 from tunegrad.cli.options import example, json_option, store_option
-from tunegrad.cli.output import emit, note
+from tunegrad.cli.output import emit, note, say
 from tunegrad.cli.place import store_path
 
 __all__ = ["export", "stats", "verify"]
@@ -100,10 +100,23 @@ def export(store: str | None, kernel: str | None, best: bool, out: str) -> None:
         note(f"{path}: left out: {problem}")
     data = "".join(f"{line}\n" for line in found.lines)
     if out == "-":
-        sys.stdout.write(data)
+        say(data)
         return
     try:
-        Path(out).expanduser().write_text(data, encoding="utf-8")
+        _write_whole(Path(out).expanduser(), data)
     except OSError as error:
         raise StoreError(f"file {out}: can not be written: {error.strerror}") from error
     note(f"{out}: {found.trials} trials and {found.promotions} promotions")
+
+
+def _write_whole(place: Path, data: str) -> None:
+    """Write a file, or leave what was there: what is cut off by a full disk is no export."""
+    if place.exists() and not place.is_file():  # a device or a pipe takes what it can
+        place.write_text(data, encoding="utf-8")
+        return
+    part = place.with_name(f".{place.name}.{os.getpid()}.part")
+    try:
+        part.write_text(data, encoding="utf-8")
+        part.replace(place)
+    finally:
+        part.unlink(missing_ok=True)

@@ -21,6 +21,7 @@ import secrets
 import select
 import signal
 import socket
+import sys
 import threading
 import time
 import traceback
@@ -80,8 +81,19 @@ def start_fork_server(modules: Iterable[str] = ()) -> None:
 def fork_server() -> ForkServerContext:
     """What worker processes are started by."""
     context = multiprocessing.get_context("forkserver")
+    _forget_a_main_without_file()
     context.set_forkserver_preload([*_preloaded])
     return context
+
+
+def _forget_a_main_without_file() -> None:
+    """A program that came through stdin says that it is the file ``<stdin>``, which a worker would
+    look for and not find; without a name there is nothing to look for.
+    """
+    main = sys.modules.get("__main__")
+    name = getattr(main, "__file__", None) or ""
+    if name.startswith("<") and name.endswith(">") and not os.path.exists(name):  # noqa: PTH110
+        del main.__file__  # type: ignore[union-attr]  # it has one
 
 
 class IsolatedWorker:
