@@ -70,10 +70,15 @@ class TuneRow:
     actions: str = ""
     origin: str = ""
     seed_ms: float | None = None
+    interval: Interval | None = None
 
     @property
     def gain(self) -> float | None:
-        """Default time over tuned time; None when either is unknown."""
+        """Default time over tuned time; None when either is unknown.
+
+        ``interval`` is where it lies at 95 %, by turns in the whole model; None for a kernel that
+        won by default, and where too few turns were run.
+        """
         return _ratio(self.default_ms, self.tuned_ms)
 
 

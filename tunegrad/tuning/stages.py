@@ -27,6 +27,7 @@ from tunegrad.search import KernelSearch, StopReason, StopRule
 from .account import LEAST_S
 from .costs import Costs
 from .deciding import RACE_SHARE, Deciding
+from .facts import session_facts
 from .goal import goal_of
 from .interrupt import Interrupt
 from .lessons import missing_model
@@ -225,6 +226,8 @@ class Stages:
             others,
             self.began_s,
         )
+        facts = session_facts(self._progress.roofline, self.costs, self.workloads, wholes)
+        self.store.add_facts(self.searching.session, facts)
         found = zip(self.workloads, wholes, deviations, strict=True)
         reports = tuple(self._report(w, searches, finish, whole, off) for w, whole, off in found)
         self._progress.tell(SessionFinished(reports[0], reports[1:]))

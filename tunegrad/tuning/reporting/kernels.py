@@ -1,0 +1,126 @@
+"""The kernels of a session, before and after.
+
+whole models at its end, in turns        --> both times and an interval, if the session said so
+else the race that the winner won        --> both sides in turns, in whole models
+else trials of the kernel alone          --> the default's and the fastest one's
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from math import inf
+from statistics import median
+
+from tunegrad.db import Contents, Session
+from tunegrad.db.contents import Promotion
+from tunegrad.db.identity import identity
+from tunegrad.ir.parse_kernel import read_back
+from tunegrad.paired import Interval, gain_interval
+from tunegrad.trial import Trial
+
+from ..facts import KernelFacts, SessionFacts
+from ..roofline import needed_flops
+from .records import KernelEntry, Measured
+
+__all__ = ["entries_of"]
+
+
+def entries_of(
+    session: Session,
+    facts: SessionFacts,
+    trials: Sequence[Trial],
+    contents: Contents,
+    texts: Mapping[str, tuple[str, str]],
+) -> tuple[tuple[KernelEntry, ...], int]:
+    """The kernels that the session's models launch in the end, the heaviest before it first, and
+    how many others it measured on the way. A session that did not say has all that it measured.
+
+    ``texts`` are the text and the name of each kernel, by key.
+    """
+    measured = dict.fromkeys(t.kernel_key for t in trials)
+    keys = list(facts.kernels) or list(measured)
+    entries = [
+        _entry(key, *texts.get(key, ("", "")), session, facts, trials, contents) for key in keys
+    ]
+    entries.sort(key=lambda e: -e.uses * (e.before_s or e.after_s or 0.0))
+    return tuple(entries), len(measured.keys() - set(keys))
+
+
+def _entry(
+    key: str,
+    text: str,
+    name: str,
+    session: Session,
+    facts: SessionFacts,
+    trials: Sequence[Trial],
+    contents: Contents,
+) -> KernelEntry:
+    said = facts.kernels.get(key, KernelFacts(1))
+    mine = [t for t in trials if t.kernel_key == key]
+    promoted = _promotions(key, session, contents)
+    winner = _winner(promoted, mine, contents)
+    before_s, after_s, interval, measured = _times(said, promoted, mine, winner)
+    flops, unique_bytes = _needs(text)
+    return KernelEntry(
+        name or key[:12],
+        key,
+        said.uses,
+        said.layers,
+        before_s,
+        after_s,
+        interval,
+        measured,
+        winner.actions if winner else "",
+        winner.origin if winner else "",
+        flops,
+        unique_bytes,
+        Counter(str(t.measurement.status) for t in mine),
+    )
+
+
+def _promotions(key: str, session: Session, contents: Contents) -> list[Promotion]:
+    """Of a kernel, up to the end of the session, on the machine of the session's own trials."""
+    ended_s = session.ended_s or inf
+    machines = {t.fingerprint for t in contents.trials if t.session == session.id}
+    return [
+        p
+        for p in contents.promotions
+        if p.trial.subject.kernel_key == key
+        and p.created_s <= ended_s + 1.0
+        and (not machines or p.trial.subject.fingerprint in machines)
+    ]
+
+
+def _winner(
+    promoted: Sequence[Promotion], mine: Sequence[Trial], contents: Contents
+) -> Trial | None:
+    if promoted:
+        return next(t for t in contents.trials if identity(t) == promoted[-1].trial)
+    return min((t for t in mine if t.measurement.ran), key=_seconds, default=None)
+
+
+def _seconds(trial: Trial) -> float:
+    return trial.measurement.seconds
+
+
+def _times(
+    said: KernelFacts, promoted: Sequence[Promotion], mine: Sequence[Trial], winner: Trial | None
+) -> tuple[float | None, float | None, Interval | None, Measured]:
+    if said.default_s is not None and said.tuned_s is not None:
+        return said.default_s, said.tuned_s, said.interval, "model"
+    if promoted and promoted[-1].evidence.incumbent_samples_s:
+        e = promoted[-1].evidence
+        pairs = min(len(e.incumbent_samples_s), len(e.challenger_samples_s))
+        interval = gain_interval(e.incumbent_samples_s[:pairs], e.challenger_samples_s[:pairs])
+        return median(e.incumbent_samples_s), median(e.challenger_samples_s), interval, "race"
+    ran = [t for t in mine if t.measurement.ran]
+    default = next((t for t in ran if t.origin == "default"), None)
+    after_s = winner.measurement.seconds if winner and winner.measurement.ran else None
+    return default.measurement.seconds if default else None, after_s, None, "alone"
+
+
+def _needs(text: str) -> tuple[int | None, int | None]:
+    """Operations and bytes of one launch."""
+    kernel = read_back(text)
+    return (None, None) if kernel is None else (needed_flops(kernel), kernel.unique_bytes)
