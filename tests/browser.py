@@ -88,10 +88,10 @@ class Browser:
             deviceScaleFactor=1, mobile=width < 600)  # fmt: skip
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", features=[scheme])
+        self.value("window.before = true")
         self.call("Page.navigate", url=page.resolve().as_uri())
         end = time.monotonic() + 60.0
-        while not (self.value("document.readyState") == "complete"
-                and self.value("location.href") == page.resolve().as_uri()):  # fmt: skip
+        while not self.value("!window.before && document.readyState == 'complete'"):
             assert time.monotonic() < end, "the page was not loaded"
             time.sleep(0.05)
 

@@ -5,8 +5,8 @@ report needs that no trial knows.
     seconds.asking, seconds.timing, ...              its parts; they add up to all of it
     kernel.KEY.uses, .layers                         how often the models launch a kernel, and for
                                                      which of their layers
-    kernel.KEY.default_s, .tuned_s, .low, .high      one launch in the whole model, in turns, and
-                                                     where the gain lies at 95 %
+    kernel.KEY.default_s, .tuned_s                   one launch in the whole model, in turns
+    kernel.KEY.gain, .low, .high                     by turns, and where it lies at 95 %
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ class KernelFacts:
     layers: str = ""
     default_s: float | None = None
     tuned_s: float | None = None
+    gain: float | None = None
     interval: Interval | None = None
 
 
@@ -80,6 +81,8 @@ def session_facts(
         for key, weighed in whole.weighed.items() if whole else ():
             found[f"kernel.{key}.default_s"] = weighed.default_s
             found[f"kernel.{key}.tuned_s"] = weighed.winner_s
+            if weighed.gain is not None:
+                found[f"kernel.{key}.gain"] = weighed.gain
             if weighed.interval is not None:
                 found[f"kernel.{key}.low"], found[f"kernel.{key}.high"] = weighed.interval
     return tuple(sorted(found.items()))
@@ -117,6 +120,7 @@ def _kernel(said: dict[str, float | str]) -> KernelFacts:
         str(said.get("layers", "")),
         _number(said.get("default_s")),
         _number(said.get("tuned_s")),
+        _number(said.get("gain")),
         None if low is None or high is None else (low, high),
     )
 

@@ -11,7 +11,7 @@ from statistics import median
 
 from tunegrad.errors import CandidateFailure, WrongResult
 from tunegrad.events import Event, Warned
-from tunegrad.paired import Interval, gain_interval
+from tunegrad.paired import Interval, gain_interval, paired_gain
 from tunegrad.planning.deviation import deviation_of_graph
 from tunegrad.reports import Deviation
 
@@ -37,12 +37,13 @@ class Weighed:
     """Medians of a kernel's launches in the model, in turns: with the default schedule, and with
     the winner.
 
-    ``interval`` is where the gain lies, by the sums of its launches turn by turn; None of a kernel
-    that won by default, and of fewer than six turns.
+    ``gain`` is of the sums of its launches turn by turn, and ``interval`` where it lies; None of a
+    kernel that won by default, and the interval of fewer than six turns.
     """
 
     default_s: float
     winner_s: float
+    gain: float | None = None
     interval: Interval | None = None
 
 
@@ -137,11 +138,11 @@ def _weighed(work: Workload, default: Turns, tuned: Turns, same: set[str]) -> di
     return {
         key: Weighed(both, both)
         if key in same
-        else Weighed(
-            median(sides[0][key]), median(sides[1][key]), gain_interval(*_sums(default, tuned, at))
-        )
+        else Weighed(median(sides[0][key]), median(sides[1][key]), paired_gain(*sums), interval)
         for key, at in launches.items()
         for both in [median(sides[0][key] + sides[1][key])]
+        for sums in [_sums(default, tuned, at)]
+        for interval in [gain_interval(*sums)]
     }
 
 

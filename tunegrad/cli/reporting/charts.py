@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from math import atan, degrees
+from statistics import median
+from typing import TYPE_CHECKING
 
 from tunegrad.cli.tables import ms
 
@@ -60,6 +62,7 @@ def progress_chart(page: SessionPage, number: str) -> Html:
 def trace_charts(traces: Sequence[Trace], colours: Mapping[str, str], number: str) -> Html:
     """The best so far of every source, for the heaviest kernels, over what each began with."""
     rows = -(-min(len(traces), _SHOWN[False]) // 3)
+    last_s = max(s.points[-1][0] for t in traces for s in t.series)
 
     def draw(figure: Figure, narrow: bool) -> None:
         shown = traces[: _SHOWN[narrow]]
@@ -67,7 +70,7 @@ def trace_charts(traces: Sequence[Trace], colours: Mapping[str, str], number: st
         plots = figure.subplots(-(-len(shown) // columns), columns, squeeze=False)
         for place, plot in enumerate(plots.flat):
             if place < len(shown):
-                _trace(plot, shown[place], colours)
+                _trace(plot, shown[place], colours, last_s)
             else:
                 plot.set_axis_off()
         figure.supxlabel("seconds since the session began", fontsize="medium",
@@ -77,7 +80,7 @@ def trace_charts(traces: Sequence[Trace], colours: Mapping[str, str], number: st
     return chart(draw, 200 * rows + 30, tall, "best time so far by source, per kernel", number)
 
 
-def _trace(axes: Axes, trace: Trace, colours: Mapping[str, str]) -> None:
+def _trace(axes: Axes, trace: Trace, colours: Mapping[str, str], last_s: float) -> None:
     lowest = 1.0
     for series in trace.series:
         at, best = zip(*series.points, strict=True)
@@ -87,6 +90,7 @@ def _trace(axes: Axes, trace: Trace, colours: Mapping[str, str]) -> None:
         axes.step(at, ratios, where="post", color=colour, linewidth=1.8)
         axes.plot(at[:-1], ratios[:-1], "o", color=colour, markersize=3.5)
     axes.set_title(_cut(trace.name, 34), fontsize="medium")
+    axes.set_xlim(0.0, 1.02 * last_s)
     axes.set_ylim(max(0.0, lowest - 0.15 * (1.3 - lowest) - 0.05), 1.3)
     axes.axhline(1.0, color=COLOURS["muted"], linewidth=1, linestyle=(0, (3, 3)), zorder=0)
     axes.grid(visible=False, axis="x")
@@ -165,9 +169,10 @@ def _roof(
     axes.plot(xs, [min(peak, x * bandwidth) for x in xs], style, color=COLOURS["ink"],
         linewidth=1.4, zorder=1)  # fmt: skip
     if left < corner:
-        axes.annotate(f"{said} {bandwidth:.0f} GB/s", (left * 1.15, left * 1.15 * bandwidth),
-            xytext=(0, 5), textcoords="offset points", fontsize="small", color=COLOURS["muted"],
-            rotation=35, rotation_mode="anchor")  # fmt: skip
+        x = left * 1.15
+        axes.text(x, 1.12 * x * bandwidth, f"{said} {bandwidth:.0f} GB/s", fontsize="small",
+            color=COLOURS["muted"], rotation=degrees(atan(bandwidth)), rotation_mode="anchor",
+            transform_rotates_text=True)  # fmt: skip
 
 
 def history_chart(history: HistoryChart, number: str) -> Html:
@@ -175,35 +180,31 @@ def history_chart(history: HistoryChart, number: str) -> Html:
     changes.
     """
     rows = history.rows
+    at = [r.created_s for r in rows]
+    apart_s = at[-1] - at[0]
+    shown = "%Y-%m-%d" if apart_s > 2 * 86400 else "%H:%M" if apart_s > 300 else "%H:%M:%S"
 
     def draw(figure: Figure, narrow: bool) -> None:
-        import matplotlib.dates
-
-        dates: Any = matplotlib.dates  # without types
-        moments = [dates.date2num(datetime.fromtimestamp(r.created_s, UTC)) for r in rows]
         axes = figure.subplots()
-        beside = [(at, r.default_ms) for at, r in zip(moments, rows, strict=True) if r.default_ms]
-        for places, colour, label in (
-            (beside, "before", "default schedules"),
-            ([(at, r.time_ms) for at, r in zip(moments, rows, strict=True)], "after", "tuned"),
-        ):
+        beside = [(x, r.default_ms) for x, r in zip(at, rows, strict=True) if r.default_ms]
+        tuned = [(x, r.time_ms) for x, r in zip(at, rows, strict=True)]
+        for places, colour in ((beside, "before"), (tuned, "after")):
             if places:
-                at, values = zip(*places, strict=True)
-                axes.plot(at, values, "o-", color=COLOURS[colour], markersize=4, linewidth=1.5,
-                    label=label)  # fmt: skip
+                x, y = zip(*places, strict=True)
+                axes.plot(x, y, "o-", color=COLOURS[colour], markersize=4, linewidth=1.5)
         edges = [0, *history.changes, len(rows)]
         for begin, end in pairwise(edges):
             if history.changes and end > begin:
-                level = sum(r.time_ms for r in rows[begin:end]) / (end - begin)
-                axes.hlines(level, moments[begin], moments[end - 1], color=COLOURS["ink"],
+                level = median(r.time_ms for r in rows[begin:end])
+                axes.plot((at[begin], at[end - 1]), (level, level), color=COLOURS["ink"],
                     linewidth=2)  # fmt: skip
         for place in history.changes:
-            axes.axvline(moments[place], color=COLOURS["bad"], linewidth=1, linestyle="--")
+            axes.axvline(at[place], color=COLOURS["bad"], linewidth=1, linestyle="--")
         axes.set_ylim(bottom=0.0)
         axes.set_ylabel("ms")
-        locator = dates.AutoDateLocator(maxticks=4 if narrow else 8)
-        axes.xaxis.set_major_locator(locator)
-        axes.xaxis.set_major_formatter(dates.ConciseDateFormatter(locator))
+        most = min(3 if narrow else 6, len(at))
+        ticks = sorted({at[0] + apart_s * i / (most - 1) for i in range(most)})
+        axes.set_xticks(ticks, [f"{datetime.fromtimestamp(x, UTC):{shown}}" for x in ticks])
         axes.grid(visible=False, axis="x")
 
     return chart(draw, 230, 210, f"latency of {clean(history.model)} over time", number)

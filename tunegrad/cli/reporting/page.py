@@ -75,7 +75,8 @@ def _article(page: SessionPage, number: str, report: ReportPage) -> Html:
     line, settings = page.line, page.settings
     level = "h2" if report.whole_store else "h1"
     threads = settings.get("threads")
-    where = f"{settings.get('device', '')}, {threads} threads" if threads else ""
+    plural = "" if threads == 1 else "s"
+    where = f"{settings.get('device', '')}, {threads} thread{plural}" if threads else ""
     took = "it did not end" if line.seconds is None else duration(line.seconds)
     head = element(
         "header",

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["gain", "session_sections"]
 
-_SHOWN = 24
-"""Kernels that are listed; the others fold away."""
+_SHOWN, _LIGHT = 10, 0.01
+"""So many kernels are listed, and all that take more than a hundredth; the others fold away."""
 
 _WHERE = {
     "model": "in the whole model, in turns at the end of the session",
@@ -70,17 +70,19 @@ def _kernels(page: SessionPage) -> Html | None:
         _kernel(place, k, totals[0], totals[1], longest) for place, k in enumerate(page.kernels, 1)
     ]
     measured = dict.fromkeys(k.measured for k in page.kernels)
-    left = f" {page.left} others were measured on the way, and are launched no more." * bool(
-        page.left
-    )
+    left = f" {page.left} others were measured on the way, and do not run." * bool(page.left)
     where = "; ".join(_WHERE[m] for m in measured)
+    most = max(totals)
+    heavy = sum(max(_all_uses(k, False), _all_uses(k, True)) > _LIGHT * most for k in page.kernels)
+    shown = max(_SHOWN, heavy)
+    light = f"{len(items) - shown} lighter kernels"
     folded = (
         element(
             "details",
-            element("summary", f"{len(items) - _SHOWN} lighter kernels"),
-            element("ol", *items[_SHOWN:], css="kernels"),
+            element("summary", light),
+            element("ol", *items[shown:], css="kernels", start=shown + 1),
         )
-        if len(items) > _SHOWN
+        if len(items) > shown
         else None
     )
     return element(
@@ -88,10 +90,23 @@ def _kernels(page: SessionPage) -> Html | None:
         element("h2", "Kernels"),
         element("p", f"Bars are all launches of a kernel; times are of one launch, {where}.{left}",
             css="note"),
+        element("p", _sums(page, totals), css="note"),
         _legend((("before", "before (default schedule)"), ("after", "after"))),
-        element("ol", *items[:_SHOWN], css="kernels"),
+        element("ol", *items[:shown], css="kernels"),
         folded,
     )  # fmt: skip
+
+
+def _sums(page: SessionPage, totals: Sequence[float]) -> str:
+    """The kernels together, beside the whole model where there is one."""
+    said = f"All launches together: {ms(1e3 * totals[0])} ms before, {ms(1e3 * totals[1])} ms after"
+    if len(page.line.latencies) != 1 or page.line.latencies[0].default_s is None:
+        return f"{said}."
+    whole = page.line.latencies[0]
+    return (
+        f"{said}; the whole model took {ms(1e3 * (whole.default_s or 0.0))} and "
+        f"{ms(1e3 * whole.tuned_s)} ms, measured apart from them."
+    )
 
 
 def _all_uses(k: KernelEntry, after: bool) -> float:
@@ -103,8 +118,8 @@ def _total(kernels: Sequence[KernelEntry], after: bool) -> float:
 
 
 def _kernel(place: int, k: KernelEntry, before_s: float, after_s: float, longest: float) -> Html:
-    default = k.origin.split(" ", 1)[0] in ("default", "") and k.interval is None
-    won = element("span", "the default won", css="same") if default else gain(k.gain, k.interval)
+    same = k.before_s is not None and k.before_s == k.after_s
+    won = element("span", "the same schedule", css="same") if same else gain(k.gain, k.interval)
     counts = count_text(k.candidates) or "0"
     more = element(
         "details",

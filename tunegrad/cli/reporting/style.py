@@ -43,7 +43,8 @@ STYLE = f"""
 @media (prefers-color-scheme: dark) {{ :root {{ {_DARK} }} }}
 * {{ box-sizing: border-box; }}
 html {{ -webkit-text-size-adjust: 100%; }}
-body {{ margin: 0; background: var(--ground); color: var(--ink); font: 16px/1.5 system-ui,
+body {{ margin: 0; background: var(--ground); color: var(--ink); overflow-wrap: anywhere;
+  font: 16px/1.5 system-ui,
   -apple-system, "Segoe UI", Roboto, "Helvetica Neue", sans-serif; }}
 main {{ max-width: 1040px; margin: 0 auto; padding: 24px 16px 64px; }}
 h1 {{ font-size: 1.75rem; line-height: 1.2; margin: 0 0 4px; letter-spacing: -.01em; }}
@@ -53,7 +54,7 @@ p {{ margin: 0 0 12px; max-width: 72ch; }}
 .sub, .note {{ color: var(--muted); }}
 .note {{ font-size: .875rem; }}
 code, .mono {{ font: .8125rem/1.5 ui-monospace, "SF Mono", Menlo, Consolas, monospace;
-  overflow-wrap: anywhere; }}
+  }}
 section, .card {{ background: var(--paper); border: 1px solid var(--grid); border-radius: 10px;
   padding: 20px; margin: 16px 0; }}
 article > header {{ margin: 32px 0 16px; }}
@@ -66,14 +67,14 @@ article > header {{ margin: 32px 0 16px; }}
 .good {{ color: var(--good); }} .bad {{ color: var(--bad); }} .same {{ color: var(--muted); }}
 .facts {{ display: grid; grid-template-columns: repeat(auto-fill, minmax(150px, 1fr));
   gap: 10px 20px; margin: 0; }}
-.facts div {{ min-width: 0; overflow-wrap: anywhere; }}
+.facts div {{ min-width: 0; }}
 .facts dt {{ color: var(--muted); font-size: .8125rem; }} .facts dd {{ margin: 0; }}
 ol.kernels {{ list-style: none; margin: 12px 0 0; padding: 0; }}
 ol.kernels > li {{ display: grid; grid-template-columns: 28px minmax(0, 5fr) minmax(0, 4fr) 148px;
   gap: 4px 14px; padding: 12px 0; border-top: 1px solid var(--grid); align-items: start; }}
 .rank {{ color: var(--muted); font-variant-numeric: tabular-nums; text-align: right; }}
-.name {{ font-weight: 600; overflow-wrap: anywhere; }}
-.layers {{ color: var(--muted); font-size: .875rem; overflow-wrap: anywhere; }}
+.name {{ font-weight: 600; }}
+.layers {{ color: var(--muted); font-size: .875rem; }}
 .uses {{ font-weight: 400; color: var(--muted); white-space: nowrap; }}
 .bars {{ display: grid; grid-template-columns: minmax(0, 1fr) 76px 46px; gap: 2px 8px;
   align-items: center; font-size: .875rem; font-variant-numeric: tabular-nums; }}
@@ -81,12 +82,14 @@ ol.kernels > li {{ display: grid; grid-template-columns: 28px minmax(0, 5fr) min
 .bar {{ height: 10px; border-radius: 2px; min-width: 1px; }}
 .bar.before {{ background: var(--before); }} .bar.after {{ background: var(--after); }}
 .gain {{ text-align: right; font-weight: 600; font-variant-numeric: tabular-nums; }}
+.gain .same {{ font-weight: 500; font-size: .9rem; }}
 .gain small {{ display: block; font-weight: 400; color: var(--muted); }}
 .more {{ grid-column: 2 / -1; font-size: .875rem; color: var(--muted); }}
 details > summary {{ cursor: pointer; color: var(--muted); font-size: .875rem; }}
 .legend {{ display: flex; flex-wrap: wrap; gap: 4px 18px; margin: 0 0 4px; font-size: .875rem;
   color: var(--muted); padding: 0; list-style: none; }}
-.legend i {{ display: inline-block; width: 12px; height: 12px; border-radius: 3px;
+.legend li {{ min-width: 0; }}
+.legend i, .swatch i {{ display: inline-block; width: 12px; height: 12px; border-radius: 3px;
   margin-right: 6px; vertical-align: -1px; }}
 .chart {{ margin: 8px 0 0; }}
 .chart svg {{ display: block; width: 100%; height: auto; stroke-linejoin: round;
@@ -98,7 +101,6 @@ table {{ border-collapse: collapse; width: 100%; font-size: .9rem; }}
 th {{ text-align: left; font-weight: 500; color: var(--muted); font-size: .8125rem; }}
 th, td {{ padding: 6px 12px 6px 0; border-bottom: 1px solid var(--grid); vertical-align: top; }}
 td.right, th.right {{ text-align: right; white-space: nowrap; }}
-td.words {{ overflow-wrap: anywhere; }}
 .badge {{ background: var(--badge); border-radius: 5px; padding: 1px 7px; font-size: .8125rem;
   white-space: nowrap; }}
 footer {{ color: var(--muted); font-size: .8125rem; margin-top: 32px; }}

@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 from math import inf
 from statistics import median
 
-from tunegrad.db import Contents, Session
+from tunegrad.db import Contents, Evidence, Session
 from tunegrad.db.contents import Promotion
 from tunegrad.db.identity import identity
 from tunegrad.ir.parse_kernel import read_back
-from tunegrad.paired import Interval, gain_interval
+from tunegrad.paired import Interval, gain_interval, paired_gain
 from tunegrad.trial import Trial
 
 from ..facts import KernelFacts, SessionFacts
@@ -60,17 +60,14 @@ def _entry(
     mine = [t for t in trials if t.kernel_key == key]
     promoted = _promotions(key, session, contents)
     winner = _winner(promoted, mine, contents)
-    before_s, after_s, interval, measured = _times(said, promoted, mine, winner)
+    times = _times(said, promoted, mine, winner)
     flops, unique_bytes = _needs(text)
     return KernelEntry(
         name or key[:12],
         key,
         said.uses,
         said.layers,
-        before_s,
-        after_s,
-        interval,
-        measured,
+        *times,
         winner.actions if winner else "",
         winner.origin if winner else "",
         flops,
@@ -104,20 +101,34 @@ def _seconds(trial: Trial) -> float:
     return trial.measurement.seconds
 
 
+_Times = tuple[float | None, float | None, float | None, Interval | None, Measured]
+"""Before, after, the gain and its interval, and where they are from."""
+
+
 def _times(
     said: KernelFacts, promoted: Sequence[Promotion], mine: Sequence[Trial], winner: Trial | None
-) -> tuple[float | None, float | None, Interval | None, Measured]:
+) -> _Times:
     if said.default_s is not None and said.tuned_s is not None:
-        return said.default_s, said.tuned_s, said.interval, "model"
+        by_turns = said.gain or said.default_s / said.tuned_s
+        return said.default_s, said.tuned_s, by_turns, said.interval, "model"
     if promoted and promoted[-1].evidence.incumbent_samples_s:
-        e = promoted[-1].evidence
-        pairs = min(len(e.incumbent_samples_s), len(e.challenger_samples_s))
-        interval = gain_interval(e.incumbent_samples_s[:pairs], e.challenger_samples_s[:pairs])
-        return median(e.incumbent_samples_s), median(e.challenger_samples_s), interval, "race"
+        return _raced(promoted[-1].evidence)
     ran = [t for t in mine if t.measurement.ran]
     default = next((t for t in ran if t.origin == "default"), None)
+    before_s = default.measurement.seconds if default else None
     after_s = winner.measurement.seconds if winner and winner.measurement.ran else None
-    return default.measurement.seconds if default else None, after_s, None, "alone"
+    gain = before_s / after_s if before_s and after_s else None
+    return before_s, after_s, gain, None, "alone"
+
+
+def _raced(e: Evidence) -> _Times:
+    """What stood before, and what won, in the turns of a proof."""
+    before_s, after_s = e.incumbent_samples_s, e.challenger_samples_s
+    pairs = min(len(before_s), len(after_s))
+    sides = before_s[:pairs], after_s[:pairs]
+    return (
+        median(before_s), median(after_s), paired_gain(*sides), gain_interval(*sides), "race",
+    )  # fmt: skip
 
 
 def _needs(text: str) -> tuple[int | None, int | None]:

@@ -40,6 +40,7 @@ class KernelEntry:
     """A kernel of a session's models, before and after: one launch, with the default schedule (or
     what won before) and with the winner.
 
+    ``gain`` is by pairs where ``interval`` is there, else of the two times.
     ``flops`` and ``unique_bytes`` are of one launch; None where the kernel's text can not be read.
     ``candidates`` are the session's trials of it by status.
     """
@@ -50,6 +51,7 @@ class KernelEntry:
     layers: str
     before_s: float | None
     after_s: float | None
+    gain: float | None
     interval: Interval | None
     measured: Measured
     actions: str
@@ -57,11 +59,6 @@ class KernelEntry:
     flops: int | None
     unique_bytes: int | None
     candidates: Mapping[str, int] = field(default_factory=dict)
-
-    @property
-    def gain(self) -> float | None:
-        """Time before over time after."""
-        return self.before_s / self.after_s if self.before_s and self.after_s else None
 
 
 @dataclass(frozen=True, slots=True)
