@@ -31,6 +31,7 @@ __all__ = [
     "Json",
     "KernelResources",
     "LookupRow",
+    "Neighbour",
     "Promotion",
     "RunReport",
     "ShowRow",
@@ -70,15 +71,10 @@ class TuneRow:
     actions: str = ""
     origin: str = ""
     seed_ms: float | None = None
-    interval: Interval | None = None
 
     @property
     def gain(self) -> float | None:
-        """Default time over tuned time; None when either is unknown.
-
-        ``interval`` is where it lies at 95 %, by turns in the whole model; None for a kernel that
-        won by default, and where too few turns were run.
-        """
+        """Default time over tuned time; None when either is unknown."""
         return _ratio(self.default_ms, self.tuned_ms)
 
 
@@ -397,6 +393,23 @@ class Promotion:
 
 
 @dataclass(frozen=True, slots=True)
+class Neighbour:
+    """A schedule that differs from another one in one action, and what came of it.
+
+    ``ms`` is what the search measured of the kernel alone, ``cost`` that over the time of the
+    schedule itself, both beside one reference; None where it was not timed. ``why`` is what failed,
+    or which rule was broken. ``origin`` is who proposed it.
+    """
+
+    change: str
+    kind: Literal["tried", "failed", "illegal", "not tried"]
+    ms: float | None = None
+    cost: float | None = None
+    why: str = ""
+    origin: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class ExplainRow:
     """One kernel of a model: what it needs, what the machine allows, what its schedule reaches, and
     where that is from.
@@ -404,7 +417,7 @@ class ExplainRow:
     ``share`` is its part of the kernels' time. ``flops`` leaves out products with padding;
     ``executed_flops`` is what the schedule's program does, None where it can not be told.
     ``bytes_ms`` is at the bandwidth of ``level``. ``ms`` is of one use, measured now with warm
-    caches; ``stored_ms`` what the store says.
+    caches; ``stored_ms`` what the store says. ``layers`` are where in the model it comes from.
     """
 
     kernel: str
@@ -434,6 +447,8 @@ class ExplainRow:
     resources: KernelResources | None = None
     hot_loop: str = ""
     note: str = ""
+    layers: tuple[str, ...] = ()
+    neighbours: tuple[Neighbour, ...] = ()
 
     @property
     def intensity(self) -> float:
@@ -497,7 +512,9 @@ class ExplainReport:
     """Where a model's time goes: its kernels in launch order, and the variants that were
     considered.
 
-    ``direct_floor_ms`` is the sum of the bounds with every kernel as its direct variant.
+    ``direct_floor_ms`` is the sum of the bounds with every kernel as its direct variant. ``top`` is
+    how many of the heaviest were taken apart; None for all. ``wall_ms`` is what the whole model
+    took when it was last tuned here; None where that is not stored.
     """
 
     model: str
@@ -512,6 +529,8 @@ class ExplainReport:
     direct_floor_ms: float
     budget_s: float
     seconds: float
+    top: int | None = None
+    wall_ms: float | None = None
 
     @property
     def total_ms(self) -> float | None:

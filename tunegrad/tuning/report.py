@@ -8,7 +8,6 @@ from math import inf
 
 from tunegrad.config import TuneSettings
 from tunegrad.db import Store
-from tunegrad.paired import Interval
 from tunegrad.reports import Deviation, TuneReport, TuneRow
 from tunegrad.search import KernelSearch, StopReason
 from tunegrad.trial import Fingerprint, Trial
@@ -79,7 +78,6 @@ def report_of(
             actions=f.actions,
             origin=f.origin,
             seed_ms=_ms(s.seed_s),
-            interval=f.interval,
         )
         for s, f in zip(searches, facts, strict=True)
     ]
@@ -136,7 +134,6 @@ class _Facts:
     origin: str
     default_s: float
     tuned_s: float
-    interval: Interval | None = None
 
 
 def _facts(search: KernelSearch, winner: Trial | None, whole: Whole | None) -> _Facts:
@@ -149,8 +146,7 @@ def _facts(search: KernelSearch, winner: Trial | None, whole: Whole | None) -> _
         if found
         else (search.default_s, winner.measurement.seconds)
     )
-    interval = found.interval if found else None
-    return _Facts(winner.actions, winner.origin, default_s, tuned_s, interval)
+    return _Facts(winner.actions, winner.origin, default_s, tuned_s)
 
 
 def _ms(seconds: float) -> float | None:

@@ -35,16 +35,15 @@ _PAIRED_S = 2.0
 @dataclass(frozen=True, slots=True)
 class Weighed:
     """Medians of a kernel's launches in the model, in turns: with the default schedule, and with
-    the winner.
+    the winner; and where their ratio lies.
 
-    ``gain`` is of the sums of its launches turn by turn, and ``interval`` where it lies; None of a
-    kernel that won by default, and the interval of fewer than six turns.
+    ``gain`` is the median of that ratio, turn by turn.
     """
 
     default_s: float
     winner_s: float
-    gain: float | None = None
     interval: Interval | None = None
+    gain: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,26 +126,22 @@ def latency_s(
 
 
 def _weighed(work: Workload, default: Turns, tuned: Turns, same: set[str]) -> dict[str, Weighed]:
-    """Medians over turns and launches; a kernel that won by default has one time."""
+    """Medians over turns of the mean launch; a kernel that won by default has one time."""
     launches: dict[str, list[int]] = {}
     for i, launch in enumerate(work.plan.launches):
         launches.setdefault(launch.kernel.key, []).append(i)
-    sides = [
-        {key: [turn[i] for turn in t for i in at] for key, at in launches.items()}
-        for t in (default, tuned)
-    ]
-    return {
-        key: Weighed(both, both)
-        if key in same
-        else Weighed(median(sides[0][key]), median(sides[1][key]), paired_gain(*sums), interval)
-        for key, at in launches.items()
-        for both in [median(sides[0][key] + sides[1][key])]
-        for sums in [_sums(default, tuned, at)]
-        for interval in [gain_interval(*sums)]
-    }
-
-
-def _sums(default: Turns, tuned: Turns, at: list[int]) -> tuple[list[float], list[float]]:
-    """What some launches took together, turn by turn, on both sides."""
-    before_s, after_s = ([sum(turn[i] for i in at) for turn in side] for side in (default, tuned))
-    return before_s, after_s
+    found: dict[str, Weighed] = {}
+    for key, at in launches.items():
+        before, after = (
+            [sum(turn[i] for i in at) / len(at) for turn in t] for t in (default, tuned)
+        )
+        if key in same:
+            found[key] = Weighed(*2 * (median(before + after),))
+        else:
+            found[key] = Weighed(
+                median(before),
+                median(after),
+                gain_interval(before, after),
+                paired_gain(before, after),
+            )
+    return found

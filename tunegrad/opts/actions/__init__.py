@@ -1,6 +1,14 @@
 """The actions: one file each, all frozen values that print as text and rewrite a loop tree."""
 
-from .base import ACTIONS, Action, action_names, apply_actions, parse_actions, print_actions
+from .base import (
+    ACTIONS,
+    Action,
+    ActionObserver,
+    action_names,
+    apply_actions,
+    parse_actions,
+    print_actions,
+)
 from .fuse import Fuse
 from .group import Group
 from .keep import Keep
@@ -21,6 +29,7 @@ from .vectorize import Vectorize
 __all__ = [
     "ACTIONS",
     "Action",
+    "ActionObserver",
     "Fuse",
     "Group",
     "Keep",
