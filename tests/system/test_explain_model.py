@@ -36,11 +36,15 @@ def test_tuned_model_is_explained_and_its_store_left_alone(tmp_path: Path) -> No
             str(a) for a in Schedule.parse(row.actions).actions
         ]
         assert row.steps[-1].after.ms == row.ms  # one program, timed once
+        assert row.layers
+        assert {n.kind for n in row.neighbours} >= {"tried", "illegal"}
+        assert all(n.ms for n in row.neighbours if n.kind == "tried")
         assert row.executed_flops is not None  # fewer than flops where a stage keeps a producer
         if platform.machine() in ("x86_64", "AMD64"):
             assert row.code is not None
             assert row.code.instructions > 0
     assert sum(row.executed_flops or 0 for row in report.rows) >= PRODUCTS
+    assert report.wall_ms is not None
 
 
 def test_one_kernel_is_explained_alone_without_any_store(tmp_path: Path) -> None:

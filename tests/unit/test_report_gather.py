@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.report_stores import AFTER, BEFORE, KEY, OTHER, WINNER, store_of, write_session
-from tunegrad.db import open_store
+from tests.report_stores import AFTER, BEFORE, HERE, KEY, OTHER, WINNER, store_of, write_session
+from tunegrad.db import Latency, open_store
 from tunegrad.errors import ConfigError
 from tunegrad.paired import gain_interval
 from tunegrad.trial import Status
@@ -142,3 +142,23 @@ def test_changes_of_level_are_where_a_detector_says(tmp_path: Path) -> None:
     path = store_of(tmp_path / "a.db", "a1", "a2", "a3")
     page = gather(path, changes_of=lambda rows: [len(rows) - 1])
     assert page.histories[0].changes == (2,)
+
+
+def test_sweep_has_its_models_and_their_kernels(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    with open_store(path, "write") as store, store.session("regress", 0, {}, "0.1.0", "n1"):
+        for name in ("small", "small: matmul", "small: softmax", "small: yardstick copy"):
+            store.record_latency(
+                Latency(name, name[::-1], "tuned", HERE, AFTER, BEFORE, "n1", 1000.0)
+            )
+    page = gather(path, changes_of=lambda rows: [0] if len(rows) == 1 else [])
+    (session,) = page.pages
+    assert session.line.models == ("small",)
+    assert [x.model for x in session.line.latencies] == ["small"]
+    assert [(k.name, k.layers) for k in session.kernels] == [
+        ("matmul", "in small"),
+        ("softmax", "in small"),
+    ]
+    assert session.kernels[0].interval == gain_interval(BEFORE, AFTER)
+    assert [h.model for h in page.histories][:3] == ["small", "small: matmul", "small: softmax"]
+    assert [h.model for h in gather(path).histories] == ["small"]

@@ -22,6 +22,7 @@ from ..facts import facts_of
 from .failures import failures_of, statuses_of
 from .kernels import entries_of
 from .records import HistoryChart, Latencies, ReportPage, SessionLine, SessionPage
+from .sweeps import model_of, swept, whole_models
 from .traces import progress_of, sources_of, traces_of
 
 __all__ = ["ChangesOf", "gather"]
@@ -87,7 +88,7 @@ def _newest(lines: Sequence[SessionLine]) -> list[SessionLine]:
 
 def _line(session: Session, contents: Contents) -> SessionLine:
     settings = settings_of(session)
-    mine = [x for x in contents.latencies if x.session == session.id]
+    mine = [x for x in whole_models(contents.latencies) if x.session == session.id]
     latencies = tuple(
         Latencies(
             x.model,
@@ -132,6 +133,7 @@ def _page(line: SessionLine, contents: Contents) -> SessionPage:
     trials = [t for t in contents.trials if t.session == line.id]
     texts = {key_of(text): (text, name) for text, name in contents.kernels}
     kernels, left = entries_of(session, facts, trials, contents, texts)
+    kernels = kernels or swept(contents.latencies, line.id)
     begun_s = session.started_s
     return SessionPage(
         line=line,
@@ -177,11 +179,14 @@ def _seconds(parts: dict[str, float], trials: Sequence[Trial]) -> tuple[tuple[st
 def _histories(
     contents: Contents, models: set[str], changes_of: ChangesOf
 ) -> tuple[HistoryChart, ...]:
+    """Of the models; and of those of their kernels, as sweeps time them, that changed."""
     found = []
-    for model in sorted(models):
+    for model in sorted({x.model for x in contents.latencies}):
+        own = model_of(model)
         rows = model_history(model, [x for x in contents.latencies if x.model == model]).latencies
-        for machine in dict.fromkeys(r.machine for r in rows):
-            own = tuple(r for r in rows if r.machine == machine and r.kind == "tuned")
-            if own:
-                found.append(HistoryChart(model, machine, own, tuple(changes_of(own))))
+        for machine in dict.fromkeys(r.machine for r in rows if own in models):
+            here = tuple(r for r in rows if r.machine == machine and r.kind == "tuned")
+            changes = tuple(changes_of(here))
+            if here and (own == model or changes):
+                found.append(HistoryChart(model, machine, here, changes))
     return tuple(found)
