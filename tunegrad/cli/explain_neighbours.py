@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
@@ -11,7 +12,9 @@ from tunegrad.reports import Neighbour
 
 __all__ = ["neighbour_lines"]
 
-_TRIED, _RULES, _WIDTH = 8, 6, 100
+_TRIED, _RULES, _WIDTH = 8, 6, 72
+_NUMBER = re.compile(r"\d+")
+"""Rules that are alike but for their numbers are one."""
 
 
 def neighbour_lines(found: Sequence[Neighbour]) -> Iterator[str]:
@@ -36,13 +39,13 @@ def neighbour_lines(found: Sequence[Neighbour]) -> Iterator[str]:
         if len(tried) > _TRIED:
             yield f"and {len(tried) - _TRIED} slower ones"
     for kind in ("failed", "illegal"):
-        rules: dict[str, list[str]] = {}
+        rules: dict[str, list[Neighbour]] = {}
         for n in (n for n in found if n.kind == kind):
-            rules.setdefault(n.why, []).append(n.change)
-        by_count = sorted(rules.items(), key=lambda rule: -len(rule[1]))
-        for why, changes in by_count[:_RULES]:
-            more = f", and {len(changes) - 1} more" if len(changes) > 1 else ""
-            yield f"{kind}: {plain(why)}  [{_short(plain(changes[0]))}{more}]"
+            rules.setdefault(_NUMBER.sub("N", n.why), []).append(n)
+        by_count = sorted(rules.values(), key=lambda alike: -len(alike))
+        for first, *others in by_count[:_RULES]:
+            more = f", and {len(others)} more" if others else ""
+            yield f"{kind}: {plain(first.why)}  [{_short(plain(first.change))}{more}]"
         if len(by_count) > _RULES:
             yield f"{kind}: and {len(by_count) - _RULES} other rules"
 
