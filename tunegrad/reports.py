@@ -57,7 +57,8 @@ class TuneRow:
     ``seed_ms`` is the fastest of what similar kernels lent, as the search measured it; None where
     nothing was lent. ``share`` is its part of the tuned model's kernel time (all uses), 0 to 1.
     ``default_ms`` and ``tuned_ms`` are of one use. ``candidates`` counts this session's trials by
-    status. ``actions`` and ``origin`` are the winner's.
+    status. ``actions`` and ``origin`` are the winner's. ``layers`` are where in the model it comes
+    from.
     """
 
     kernel: str
@@ -71,6 +72,7 @@ class TuneRow:
     actions: str = ""
     origin: str = ""
     seed_ms: float | None = None
+    layers: tuple[str, ...] = ()
 
     @property
     def gain(self) -> float | None:
@@ -162,7 +164,7 @@ class LookupRow:
     """How one kernel of a loaded model found its schedule.
 
     ``differs`` names the fingerprint fields that kept a stored winner from being a hit, as ``field:
-    mine != theirs``.
+    mine != theirs``. ``layers`` are where in the model it comes from.
     """
 
     kernel: str
@@ -171,6 +173,7 @@ class LookupRow:
     outcome: Outcome
     differs: tuple[str, ...] = ()
     actions: str = ""
+    layers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +217,8 @@ class ShowRow:
     """One kernel of a model: what it will run with here, and where that came from.
 
     ``origin`` is who proposed the winner (default, beam, random ...), ``session`` the session that
-    measured it.
+    measured it. ``operations`` are what it is made of, with the names of constants and inputs that
+    it reads; ``layers`` where in the model it comes from.
     """
 
     kernel: str
@@ -226,6 +230,8 @@ class ShowRow:
     session: str = ""
     tuned_ms: float | None = None
     differs: tuple[str, ...] = ()
+    operations: tuple[str, ...] = ()
+    layers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import tunegrad as tg
 from tunegrad.config import resolve_settings
 from tunegrad.frontend import InputSpec, Model, Tensor
 from tunegrad.frontend.nn import Linear, Module
@@ -81,3 +82,8 @@ def test_modules_of_a_users_own_model_are_named() -> None:
     } or set(layers(workload_of(model, "two", 0)).values()) == {
         ("parts.0", "parts.1"), ("after parts.0",),
     }  # fmt: skip
+
+
+def test_loaded_model_says_where_its_kernels_come_from() -> None:
+    rows = tg.load("mlp", device="cpu", threads=1, store=False).report()
+    assert [row.layers for row in rows] == [("layers.0",), ("layers.1",), ("layers.2",)]

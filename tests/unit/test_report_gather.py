@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.report_stores import AFTER, BEFORE, HERE, KEY, OTHER, WINNER, store_of, write_session
+from tests.report_stores import (
+    AFTER,
+    BEFORE,
+    GEMM,
+    HERE,
+    KEY,
+    OTHER,
+    WINNER,
+    store_of,
+    trial,
+    write_session,
+)
 from tunegrad.db import Latency, open_store
 from tunegrad.errors import ConfigError
 from tunegrad.paired import gain_interval
@@ -162,3 +174,15 @@ def test_sweep_has_its_models_and_their_kernels(tmp_path: Path) -> None:
     assert session.kernels[0].interval == gain_interval(BEFORE, AFTER)
     assert [h.model for h in page.histories][:3] == ["small", "small: matmul", "small: softmax"]
     assert [h.model for h in gather(path).histories] == ["small"]
+
+
+def test_session_that_was_killed_has_no_end(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    with open_store(path, "write") as store:
+        write_session(store, "s1", with_facts=False)
+        (session,) = store.sessions()
+        store.keep_session(replace(session, id="killed", ended_s=None))
+        store.add(trial(KEY, str(GEMM.canonical()), "", 2e-3, 1e9, "default", "killed"))
+    page = gather(path, "killed").pages[0]
+    assert page.line.seconds is None
+    assert page.kernels[0].name == "matmul 64x64x64"

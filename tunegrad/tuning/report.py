@@ -8,6 +8,7 @@ from math import inf
 
 from tunegrad.config import TuneSettings
 from tunegrad.db import Store
+from tunegrad.ir.fusion import layers_of
 from tunegrad.reports import Deviation, TuneReport, TuneRow
 from tunegrad.search import KernelSearch, StopReason
 from tunegrad.trial import Fingerprint, Trial
@@ -65,6 +66,7 @@ def report_of(
         )
         or inf
     )
+    layers = layers_of(workload.plan)
     rows = [
         TuneRow(
             kernel=s.task.name,
@@ -78,6 +80,7 @@ def report_of(
             actions=f.actions,
             origin=f.origin,
             seed_ms=_ms(s.seed_s),
+            layers=layers[s.task.key],
         )
         for s, f in zip(searches, facts, strict=True)
     ]

@@ -7,6 +7,7 @@ contents of a store   -->   the sessions that are asked for   -->   a page each,
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -44,7 +45,8 @@ def gather(
     does not know.
     """
     contents, problems = read_contents(path)
-    lines = [_line(s, contents) for s in contents.sessions]
+    counts = Counter(t.session for t in contents.trials)
+    lines = [_line(s, counts[s.id], contents) for s in contents.sessions]
     lines = [x for x in lines if x.candidates or x.latencies]
     known = sorted({m for x in lines for m in x.models})
     if missing := [m for m in models if m not in known]:
@@ -86,7 +88,7 @@ def _newest(lines: Sequence[SessionLine]) -> list[SessionLine]:
     return list({x.models: x for x in lines}.values())[::-1]
 
 
-def _line(session: Session, contents: Contents) -> SessionLine:
+def _line(session: Session, candidates: int, contents: Contents) -> SessionLine:
     settings = settings_of(session)
     mine = [x for x in whole_models(contents.latencies) if x.session == session.id]
     latencies = tuple(
@@ -106,7 +108,7 @@ def _line(session: Session, contents: Contents) -> SessionLine:
         session.started_s,
         None if session.ended_s is None else session.ended_s - session.started_s,
         str(settings.get("searcher", "")),
-        sum(t.session == session.id for t in contents.trials),
+        candidates,
         latencies,
     )
 

@@ -40,61 +40,53 @@ def entries_of(
     """
     measured = dict.fromkeys(t.kernel_key for t in trials)
     keys = list(facts.kernels) or list(measured)
-    entries = [
-        _entry(key, *texts.get(key, ("", "")), session, facts, trials, contents) for key in keys
-    ]
+    promoted = _promotions(session, trials, contents)
+    rows = {identity(t): t for t in contents.trials}
+    entries = []
+    for key in keys:
+        won = [(rows[p.trial], p.evidence) for p in promoted if p.place.kernel_key == key]
+        mine = [t for t in trials if t.kernel_key == key]
+        entries.append(_entry(key, *texts.get(key, ("", "")), facts, mine, won))
     entries.sort(key=lambda e: -e.uses * (e.before_s or e.after_s or 0.0))
     return tuple(entries), len(measured.keys() - set(keys))
+
+
+def _promotions(session: Session, trials: Sequence[Trial], contents: Contents) -> list[Promotion]:
+    """Up to the end of the session, on the machine of its own trials."""
+    ended_s = inf if session.ended_s is None else session.ended_s + 1.0
+    machines = {t.fingerprint for t in trials}
+    return [
+        p
+        for p in contents.promotions
+        if p.created_s <= ended_s and (not machines or p.place.fingerprint in machines)
+    ]
 
 
 def _entry(
     key: str,
     text: str,
     name: str,
-    session: Session,
     facts: SessionFacts,
-    trials: Sequence[Trial],
-    contents: Contents,
+    mine: Sequence[Trial],
+    won: Sequence[tuple[Trial, Evidence]],
 ) -> KernelEntry:
+    """``mine`` are the session's trials of the kernel, ``won`` its promotions so far."""
     said = facts.kernels.get(key, KernelFacts(1))
-    mine = [t for t in trials if t.kernel_key == key]
-    promoted = _promotions(key, session, contents)
-    winner = _winner(promoted, mine, contents)
-    times = _times(said, promoted, mine, winner)
+    fastest = min((t for t in mine if t.measurement.ran), key=_seconds, default=None)
+    winner = won[-1][0] if won else fastest
     flops, unique_bytes = _needs(text)
     return KernelEntry(
         name or key[:12],
         key,
         said.uses,
         said.layers,
-        *times,
+        *_times(said, won, mine, winner),
         winner.actions if winner else "",
         winner.origin if winner else "",
         flops,
         unique_bytes,
         Counter(str(t.measurement.status) for t in mine),
     )
-
-
-def _promotions(key: str, session: Session, contents: Contents) -> list[Promotion]:
-    """Of a kernel, up to the end of the session, on the machine of the session's own trials."""
-    ended_s = session.ended_s or inf
-    machines = {t.fingerprint for t in contents.trials if t.session == session.id}
-    return [
-        p
-        for p in contents.promotions
-        if p.trial.subject.kernel_key == key
-        and p.created_s <= ended_s + 1.0
-        and (not machines or p.trial.subject.fingerprint in machines)
-    ]
-
-
-def _winner(
-    promoted: Sequence[Promotion], mine: Sequence[Trial], contents: Contents
-) -> Trial | None:
-    if promoted:
-        return next(t for t in contents.trials if identity(t) == promoted[-1].trial)
-    return min((t for t in mine if t.measurement.ran), key=_seconds, default=None)
 
 
 def _seconds(trial: Trial) -> float:
@@ -106,13 +98,16 @@ _Times = tuple[float | None, float | None, float | None, Interval | None, Measur
 
 
 def _times(
-    said: KernelFacts, promoted: Sequence[Promotion], mine: Sequence[Trial], winner: Trial | None
+    said: KernelFacts,
+    won: Sequence[tuple[Trial, Evidence]],
+    mine: Sequence[Trial],
+    winner: Trial | None,
 ) -> _Times:
     if said.default_s is not None and said.tuned_s is not None:
         by_turns = said.gain or said.default_s / said.tuned_s
         return said.default_s, said.tuned_s, by_turns, said.interval, "model"
-    if promoted and promoted[-1].evidence.incumbent_samples_s:
-        return _raced(promoted[-1].evidence)
+    if won and won[-1][1].incumbent_samples_s:
+        return _raced(won[-1][1])
     ran = [t for t in mine if t.measurement.ran]
     default = next((t for t in ran if t.origin == "default"), None)
     before_s = default.measurement.seconds if default else None
