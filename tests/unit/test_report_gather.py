@@ -186,3 +186,19 @@ def test_session_that_was_killed_has_no_end(tmp_path: Path) -> None:
     page = gather(path, "killed").pages[0]
     assert page.line.seconds is None
     assert page.kernels[0].name == "matmul 64x64x64"
+
+
+def test_store_prefers_sessions_that_searched(tmp_path: Path) -> None:
+    path = store_of(tmp_path / "a.db", "a1")
+    with open_store(path, "write") as store:
+        settings = {"model": "small", "device": "cpu", "threads": 2}
+        with store.session("tune", 0, settings, "0.1.0", "a2"):
+            store.record_latency(Latency("small", "k", "tuned", HERE, AFTER, BEFORE, "a2", 9e9))
+        with store.session("tune", 0, settings | {"threads": 1}, "0.1.0", "a3"):
+            store.record_latency(Latency("small", "k", "tuned", HERE, AFTER, BEFORE, "a3", 9e9))
+    page = gather(path)
+    assert [(p.line.id, p.line.where) for p in page.pages] == [
+        ("a3", "cpu, 1 thread"),
+        ("a1", "cpu, 2 threads"),
+    ]
+    assert [x.id for x in page.sessions] == ["a3", "a2", "a1"]

@@ -97,6 +97,7 @@ def test_gains_have_intervals_and_those_with_one_inside_are_no_difference(tmp_pa
     from tunegrad.cli.reporting.sections import gain
 
     assert Seen(gain(1.02, (0.98, 1.05))).text == "no difference (0.98 to 1.05)"
+    assert Seen(gain(1.01, (1.001, 1.01))).text == "no difference (1.00 to 1.01)"
     assert Seen(gain(1.5, None)).text == "1.50x (no interval)"
 
 

@@ -65,18 +65,15 @@ def _store_head(page: ReportPage) -> Html:
         element(
             "p",
             f"{count} session{'s' if count != 1 else ''}, {total} candidates. "
-            "Below: the newest session of each model.",
+            "Below: the newest search of each model and device.",
             css="sub",
         ),
     )
 
 
 def _article(page: SessionPage, number: str, report: ReportPage) -> Html:
-    line, settings = page.line, page.settings
+    line = page.line
     level = "h2" if report.whole_store else "h1"
-    threads = settings.get("threads")
-    plural = "" if threads == 1 else "s"
-    where = f"{settings.get('device', '')}, {threads} thread{plural}" if threads else ""
     took = "it did not end" if line.seconds is None else duration(line.seconds)
     head = element(
         "header",
@@ -84,7 +81,7 @@ def _article(page: SessionPage, number: str, report: ReportPage) -> Html:
         element(
             "p",
             joined(
-                f"{where}; " if where else "",
+                f"{line.where}; " if line.where else "",
                 f"{line.command} session of {_when(line)}, {took}, {line.candidates} candidates",
             ),
             css="sub",
@@ -143,7 +140,7 @@ def _sessions(page: ReportPage) -> Html:
             "tr",
             element("td", _when(x), data_label="began"),
             element("td", " + ".join(x.models) or x.command, css="words", data_label="model"),
-            element("td", x.searcher, data_label="searcher"),
+            element("td", x.where, data_label="on"),
             element("td", "-" if x.seconds is None else duration(x.seconds), css="right",
                 data_label="took"),
             element("td", x.candidates, css="right", data_label="candidates"),
@@ -153,7 +150,7 @@ def _sessions(page: ReportPage) -> Html:
         )
         for x in page.sessions
     ]  # fmt: skip
-    names = ("began", "model", "searcher", "took", "candidates", "whole model", "session")
+    names = ("began", "model", "on", "took", "candidates", "whole model", "session")
     right = ("took", "candidates", "whole model")
     head = element(
         "tr", *(element("th", n, css="right" if n in right else "", scope="col") for n in names)

@@ -40,8 +40,9 @@ def session_sections(page: SessionPage, number: str) -> Html:
 
 
 def gain(value: float | None, interval: Interval | None, small: bool = True) -> Html:
-    """``1.35x (1.31 to 1.38)``, or ``no difference`` where 1 is inside, or there is no interval to
-    say it with.
+    """``1.35x (1.31 to 1.38)``, or ``no difference`` where 1.00 is inside of what is printed.
+
+    A gain without an interval says so.
     """
     if value is None:
         return element("span", UNKNOWN, css="same")
@@ -49,7 +50,7 @@ def gain(value: float | None, interval: Interval | None, small: bool = True) -> 
         return element("span", f"{value:.2f}x", _aside("no interval", small), css="same")
     low, high = interval
     said = f"{low:.2f} to {high:.2f}"
-    if low <= 1.0 <= high:
+    if round(low, 2) <= 1.0 <= round(high, 2):
         return element("span", "no difference", _aside(said, small), css="same")
     return element("span", f"{value:.2f}x", _aside(said, small), css="good" if low > 1.0 else "bad")
 

@@ -39,7 +39,7 @@ def gather(
     changes_of: ChangesOf = lambda _: (),
 ) -> ReportPage:
     """The report of a session (``last``, or the beginning of an id), or of the store: then with the
-    newest session of every model. ``models`` leaves out what is about others.
+    newest session of every model and device. ``models`` leaves out what is about others.
 
     Raises StoreError for a store that can not be read, ConfigError for sessions and models that it
     does not know.
@@ -84,8 +84,12 @@ def _named(lines: Sequence[SessionLine], session: str, path: Path) -> SessionLin
 
 
 def _newest(lines: Sequence[SessionLine]) -> list[SessionLine]:
-    """The newest session of every set of models, the newest first."""
-    return list({x.models: x for x in lines}.values())[::-1]
+    """The newest session of every set of models on every device, the newest first; one that
+    measured candidates where there is one.
+    """
+    found = {(x.models, x.where): x for x in lines}
+    found |= {(x.models, x.where): x for x in lines if x.candidates}
+    return sorted(found.values(), key=lambda x: -x.started_s)
 
 
 def _line(session: Session, candidates: int, contents: Contents) -> SessionLine:
@@ -105,6 +109,7 @@ def _line(session: Session, candidates: int, contents: Contents) -> SessionLine:
         session.id,
         session.command,
         _models(settings) or tuple(dict.fromkeys(x.model for x in mine)),
+        _where(settings),
         session.started_s,
         None if session.ended_s is None else session.ended_s - session.started_s,
         str(settings.get("searcher", "")),
@@ -117,6 +122,12 @@ def settings_of(session: Session) -> dict[str, object]:
     """The settings in a session's row."""
     found = json.loads(session.settings)
     return found if isinstance(found, dict) else {}
+
+
+def _where(settings: dict[str, object]) -> str:
+    device, threads = settings.get("device"), settings.get("threads")
+    said = f", {threads} thread{'' if threads == 1 else 's'}" if isinstance(threads, int) else ""
+    return f"{device}{said}" if isinstance(device, str) else ""
 
 
 def _models(settings: dict[str, object]) -> tuple[str, ...]:

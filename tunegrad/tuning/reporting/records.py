@@ -118,11 +118,12 @@ class Latencies:
 
 @dataclass(frozen=True, slots=True)
 class SessionLine:
-    """A session in one line."""
+    """A session in one line. ``where`` is the device, and its threads where it has some."""
 
     id: str
     command: str
     models: tuple[str, ...]
+    where: str
     started_s: float
     seconds: float | None
     searcher: str
@@ -165,7 +166,9 @@ class HistoryChart:
 
 @dataclass(frozen=True, slots=True)
 class ReportPage:
-    """A report: of one session, or of a store with the newest session of each model."""
+    """A report: of one session, or of a store with the newest session of each model and device that
+    measured a candidate.
+    """
 
     store: str
     whole_store: bool
