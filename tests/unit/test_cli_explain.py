@@ -264,7 +264,8 @@ def test_unknown_kernel_is_one_line_and_exit_code_1(
 def test_only_the_heaviest_kernels_have_a_block_where_top_says_so(
     library: Callable[[Explainer], Explainer], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    explainer = library(Explainer(replace(REPORT, top=1)))
+    quiet = replace(SUM, note="")
+    explainer = library(Explainer(replace(REPORT, rows=(quiet, CONV), top=1)))
     assert run(["explain", "mlp", "--top", "1"]) == 0
     assert explainer.given["top"] == 1
     lines = text_of(capsys)

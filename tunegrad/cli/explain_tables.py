@@ -30,11 +30,7 @@ def explain_text(report: ExplainReport) -> str:
         parts.append(_sums(report))
     if report.variants:
         parts.append(_variants(report.variants))
-    shown = report.rows
-    if report.top is not None:
-        heaviest = sorted(shown, key=lambda r: -r.uses * (r.ms or 0.0))[: report.top]
-        shown = tuple(r for r in shown if r in heaviest)
-    parts += [_block(row) for row in shown]
+    parts += [_block(row) for row in report.rows if report.top is None or row.steps or row.note]
     return "\n\n".join(parts)
 
 
