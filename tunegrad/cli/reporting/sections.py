@@ -121,13 +121,6 @@ def _total(kernels: Sequence[KernelEntry], after: bool) -> float:
 def _kernel(place: int, k: KernelEntry, before_s: float, after_s: float, longest: float) -> Html:
     same = k.before_s is not None and k.before_s == k.after_s
     won = element("span", "the same schedule", css="same") if same else gain(k.gain, k.interval)
-    counts = count_text(k.candidates) or "0"
-    more = element(
-        "details",
-        element("summary", f"schedule, {counts} candidates"),
-        element("p", f"from {k.origin or 'nobody'}; key {k.key}"),
-        element("code", k.actions or "(no actions)"),
-    )
     return element(
         "li",
         element("div", place, css="rank"),
@@ -148,7 +141,19 @@ def _kernel(place: int, k: KernelEntry, before_s: float, after_s: float, longest
             css="bars",
         ),
         element("div", won, css="gain"),
-        element("div", more, css="more"),
+        element("div", _schedule(k), css="more"),
+    )
+
+
+def _schedule(k: KernelEntry) -> Html | None:
+    """The winner's actions, folded away; nothing where the session has none to show."""
+    if not k.actions and not k.candidates:
+        return None
+    return element(
+        "details",
+        element("summary", f"schedule, {count_text(k.candidates)} candidates"),
+        element("p", f"from {k.origin or 'nobody'}; key {k.key}"),
+        element("code", k.actions or "(no actions)"),
     )
 
 
