@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         Tensor,
         arange,
         cat,
+        dump,
         full,
         maximum,
         minimum,
@@ -48,6 +49,7 @@ __all__ = [
     "compile",
     "config_names",
     "default_store",
+    "dump",
     "explain",
     "full",
     "load",
@@ -66,7 +68,8 @@ __all__ = [
 _HOMES = {
     "config": ("config_names", "default_store"),
     "frontend": (
-        "InputSpec", "Model", "Tensor", "arange", "cat", "full", "maximum", "minimum", "nn", "ones",
+        "InputSpec", "Model", "Tensor", "arange", "cat", "dump", "full", "maximum", "minimum", "nn",
+        "ones",
         "stack", "where",
         "zeros",
     ),

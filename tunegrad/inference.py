@@ -393,8 +393,9 @@ class LoadedModel:
         often it is used.
         """
         uses = {key: count for key, (_, count) in self._plan.kernels().items()}
+        layers = fusion.layers_of(self._plan)
         return tuple(
-            LookupRow(c.kernel.name, key, uses[key], c.outcome, c.differs, c.actions)
+            LookupRow(c.kernel.name, key, uses[key], c.outcome, c.differs, c.actions, layers[key])
             for key, (c, _) in self._chosen.items()
         )
 

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import comb
+from statistics import median
 
-__all__ = ["Interval", "gain_interval"]
+__all__ = ["Interval", "gain_interval", "paired_gain"]
 
 Interval = tuple[float, float]
 """The ends between which a figure lies, at 95 %."""
 
 _LEVEL = 0.95
+
+
+def paired_gain(before_s: Sequence[float], after_s: Sequence[float]) -> float | None:
+    """The median of ``before_s[i] / after_s[i]``, which ``gain_interval`` is about; None without
+    pairs.
+    """
+    ratios = [b / a for b, a in zip(before_s, after_s, strict=True) if a > 0.0]
+    return median(ratios) if ratios else None
 
 
 def gain_interval(before_s: Sequence[float], after_s: Sequence[float]) -> Interval | None:

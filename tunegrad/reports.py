@@ -31,6 +31,7 @@ __all__ = [
     "Json",
     "KernelResources",
     "LookupRow",
+    "Neighbour",
     "PlaceRow",
     "Promotion",
     "RunReport",
@@ -59,7 +60,8 @@ class TuneRow:
     ``default_ms`` and ``tuned_ms`` are of one use. ``candidates`` counts this session's trials by
     status. ``actions`` and ``origin`` are the winner's. ``interval`` is where the gain lies at
     95 %, from launches in turns in the whole model; None where there are too few, and where the
-    winner is the default. ``best_ms`` is the fastest of the search, measured alone.
+    winner is the default. ``best_ms`` is the fastest of the search, measured alone. ``layers`` are
+    where in the model it comes from.
     """
 
     kernel: str
@@ -75,6 +77,7 @@ class TuneRow:
     seed_ms: float | None = None
     interval: Interval | None = None
     best_ms: float | None = None
+    layers: tuple[str, ...] = ()
 
     @property
     def gain(self) -> float | None:
@@ -170,7 +173,7 @@ class LookupRow:
     """How one kernel of a loaded model found its schedule.
 
     ``differs`` names the fingerprint fields that kept a stored winner from being a hit, as ``field:
-    mine != theirs``.
+    mine != theirs``. ``layers`` are where in the model it comes from.
     """
 
     kernel: str
@@ -179,6 +182,7 @@ class LookupRow:
     outcome: Outcome
     differs: tuple[str, ...] = ()
     actions: str = ""
+    layers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +226,9 @@ class ShowRow:
     """One kernel of a model: what it will run with here, and where that came from.
 
     ``origin`` is who proposed the winner (default, beam, random ...), ``session`` the session that
-    measured it. ``facts`` are what a compiler made of it, as the store has them.
+    measured it. ``facts`` are what a compiler made of it, as the store has them. ``operations`` are
+    what it is made of, with the names of constants and inputs that it reads; ``layers`` where in
+    the model it comes from.
     """
 
     kernel: str
@@ -235,6 +241,8 @@ class ShowRow:
     tuned_ms: float | None = None
     differs: tuple[str, ...] = ()
     facts: Mapping[str, float | str] = field(default_factory=dict)
+    operations: tuple[str, ...] = ()
+    layers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -418,6 +426,23 @@ class Promotion:
 
 
 @dataclass(frozen=True, slots=True)
+class Neighbour:
+    """A schedule that differs from another one in one action, and what came of it.
+
+    ``ms`` is what the search measured of the kernel alone, ``cost`` that over the time of the
+    schedule itself, both beside one reference; None where it was not timed. ``why`` is what failed,
+    or which rule was broken. ``origin`` is who proposed it.
+    """
+
+    change: str
+    kind: Literal["tried", "failed", "illegal", "not tried"]
+    ms: float | None = None
+    cost: float | None = None
+    why: str = ""
+    origin: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class ExplainRow:
     """One kernel of a model: what it needs, what the machine allows, what its schedule reaches, and
     where that is from.
@@ -425,7 +450,8 @@ class ExplainRow:
     ``share`` is its part of the kernels' time. ``flops`` leaves out products with padding;
     ``executed_flops`` is what the schedule's program does, None where it can not be told.
     ``bytes_ms`` is at the bandwidth of ``level``. ``ms`` is of one use, measured now with warm
-    caches; ``stored_ms`` what the store says. ``facts`` are what the store has of its code.
+    caches; ``stored_ms`` what the store says. ``facts`` are what the store has of its code,
+    ``layers`` where in the model it comes from.
     """
 
     kernel: str
@@ -456,6 +482,8 @@ class ExplainRow:
     hot_loop: str = ""
     note: str = ""
     facts: Mapping[str, float | str] = field(default_factory=dict)
+    layers: tuple[str, ...] = ()
+    neighbours: tuple[Neighbour, ...] = ()
 
     @property
     def intensity(self) -> float:
@@ -519,7 +547,9 @@ class ExplainReport:
     """Where a model's time goes: its kernels in launch order, and the variants that were
     considered.
 
-    ``direct_floor_ms`` is the sum of the bounds with every kernel as its direct variant.
+    ``direct_floor_ms`` is the sum of the bounds with every kernel as its direct variant. ``top`` is
+    how many of the heaviest were taken apart; None for all. ``wall_ms`` is what the whole model
+    took when it was last tuned here; None where that is not stored.
     """
 
     model: str
@@ -534,6 +564,8 @@ class ExplainReport:
     direct_floor_ms: float
     budget_s: float
     seconds: float
+    top: int | None = None
+    wall_ms: float | None = None
 
     @property
     def total_ms(self) -> float | None:

@@ -48,6 +48,7 @@ from tunegrad.reports import (
 )
 
 if TYPE_CHECKING:
+    from tunegrad.tuning.one_kernel import FormReport, Stage, TraceReport
     from tunegrad.tuning.workload import Workload
 
 __all__ = [
@@ -55,6 +56,8 @@ __all__ = [
     "compile_models",
     "doctor",
     "explain",
+    "explain_form",
+    "explain_trace",
     "show",
     "tune",
     "tune_callable",
@@ -296,6 +299,7 @@ def explain(
     kernel: str = "",
     budget_s: float | str = EXPLAIN_BUDGET_S,
     asm: bool = False,
+    top: int | None = None,
     dump: Path | None = None,
     store: str | os.PathLike[str] | Literal[False] | None = None,
     device: str | None = None,
@@ -308,36 +312,76 @@ def explain(
     schedule bought.
 
     Measures for about ``budget_s`` seconds, in processes that can be killed; reads the store and
-    never writes to it. ``kernel`` names one (or its key): that one is taken apart alone. ``asm``
-    reads every kernel's machine code. ``dump`` is a folder for every form of each kernel, by the
-    beginning of its key. ``store`` as in ``load``: None is the default one if it exists, False is
-    none; beside resolved settings it may say the one that they name, or False. Raises UserError in
-    one line.
+    never writes to it. ``kernel`` names one (or its key): that one is taken apart alone; else the
+    ``top`` heaviest are, all where it is None. ``asm`` reads every kernel's machine code. ``dump``
+    is a folder for every form of each kernel, by the beginning of its key. ``store`` as in
+    ``load``: None is the default one if it exists, False is none; beside resolved settings it may
+    say the one that they name, or False. Raises UserError in one line.
     """
     from tunegrad.tuning.explain import explain as explained
 
-    place = Path(store).expanduser() if store else None
-    if isinstance(model, TuneSettings) and place == model.store:
-        place = None
-    settings = _settled(
-        model,
-        store=place,
-        device=device,
-        threads=threads,
-        seed=seed,
-        numerics=numerics,
-        dtype=dtype,
+    settings, with_store = _explained(
+        model, store, device=device, threads=threads, seed=seed, numerics=numerics, dtype=dtype
     )
-    with_store = bool(store) or (store is None and settings.store.is_file())
 
     def observe(event: Event) -> None:
         for observer in observers:
             observer.observe(event)
 
     return explained(
-        settings, observe, kernel=kernel, budget_s=parse_budget(budget_s), asm=asm, dump=dump,
-        with_store=with_store, made=_made(model, settings),
+        settings, observe, kernel=kernel, budget_s=parse_budget(budget_s), asm=asm, top=top,
+        dump=dump, with_store=with_store, made=_made(model, settings),
     )  # fmt: skip
+
+
+def explain_form(
+    model: TuneSettings | Model | str,
+    stage: Stage,
+    *,
+    kernel: str = "",
+    store: str | os.PathLike[str] | Literal[False] | None = None,
+    **settings: Any,
+) -> FormReport:
+    """One form of the kernel that ``kernel`` names, under the schedule that it runs with here:
+    ``graph``, ``kernel``, ``loops``, ``program``, ``source`` or ``asm``.
+
+    Nothing is measured; a device that only compiles will do. Arguments are those of ``explain``.
+    Raises UserError in one line.
+    """
+    from tunegrad.tuning.one_kernel import form_of_kernel
+
+    settled, with_store = _explained(model, store, **settings)
+    return form_of_kernel(settled, kernel, stage, with_store, _made(model, settled))
+
+
+def explain_trace(
+    model: TuneSettings | Model | str,
+    *,
+    kernel: str = "",
+    store: str | os.PathLike[str] | Literal[False] | None = None,
+    **settings: Any,
+) -> TraceReport:
+    """What every action and pass changed on the way from the kernel to its text.
+
+    As ``explain_form``.
+    """
+    from tunegrad.tuning.one_kernel import trace_of_kernel
+
+    settled, with_store = _explained(model, store, **settings)
+    return trace_of_kernel(settled, kernel, with_store, _made(model, settled))
+
+
+def _explained(
+    model: TuneSettings | Model | str,
+    store: str | os.PathLike[str] | Literal[False] | None,
+    **given: Any,
+) -> tuple[TuneSettings, bool]:
+    """The settings of what is explained, and whether a store says its schedules."""
+    place = Path(store).expanduser() if store else None
+    if isinstance(model, TuneSettings) and place == model.store:
+        place = None
+    settings = _settled(model, store=place, **given)
+    return settings, bool(store) or (store is None and settings.store.is_file())
 
 
 def doctor() -> DoctorReport:

@@ -202,6 +202,27 @@ class StoreSuite:
             len(store.latencies()),
         ) == (1, 1, 1)
 
+    def test_facts_of_a_session_join_its_state(self, store: Store) -> None:
+        state = (("governor", "powersave"), ("load_1m", 0.5))
+        with store.session("tune", 0, {}, "0.1.0", "s1", state=state):
+            store.add_facts("s1", (("load_1m", 0.7), ("seconds.asking", 1.5)))
+            store.add_facts("s1", (("kernel.a.layers", "conv1"),))
+        (found,) = store.sessions()
+        assert found.state == (
+            ("governor", "powersave"),
+            ("kernel.a.layers", "conv1"),
+            ("load_1m", 0.7),
+            ("seconds.asking", 1.5),
+        )
+        assert found.ended_s is not None
+
+    def test_facts_need_a_session_and_finite_numbers(self, store: Store) -> None:
+        with pytest.raises(StoreError, match="no session 's9'"):
+            store.add_facts("s9", (("seconds.asking", 1.5),))
+        opened = store.session("tune", 0, {}, "0.1.0", "s1")
+        with opened, pytest.raises(InternalError, match="not finite"):
+            store.add_facts("s1", (("seconds.asking", math.inf),))
+
     def test_store_keeps_a_command_line_that_is_not_unicode(self, store):
         with store.session("tune \udcff.toml", 0, {}, "0.1.0"):
             pass

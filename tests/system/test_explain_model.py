@@ -26,6 +26,8 @@ def test_tuned_model_is_explained_and_its_store_left_alone(tmp_path: Path) -> No
     assert [(r.key, r.uses, r.actions, r.outcome) for r in report.rows] == [
         (r.key, r.uses, r.actions, r.outcome) for r in shown
     ]
+    assert [r.layers for r in report.rows] == [r.layers for r in shown]
+    assert [r.operations for r in report.rows] == [r.operations for r in shown]
     assert sum(r.share or 0.0 for r in report.rows) == pytest.approx(1.0)
     for row in report.rows:
         assert row.outcome == "hit"
@@ -36,11 +38,15 @@ def test_tuned_model_is_explained_and_its_store_left_alone(tmp_path: Path) -> No
             str(a) for a in Schedule.parse(row.actions).actions
         ]
         assert row.steps[-1].after.ms == row.ms  # one program, timed once
+        assert row.layers
+        assert row.neighbours
+        assert all(n.ms for n in row.neighbours if n.kind == "tried")
         assert row.executed_flops is not None  # fewer than flops where a stage keeps a producer
         if platform.machine() in ("x86_64", "AMD64"):
             assert row.code is not None
             assert row.code.instructions > 0
     assert sum(row.executed_flops or 0 for row in report.rows) >= PRODUCTS
+    assert report.wall_ms is not None
 
 
 def test_one_kernel_is_explained_alone_without_any_store(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
@@ -14,6 +15,7 @@ import pytest
 
 from tunegrad.cli.app import run
 from tunegrad.config import TuneSettings
+from tunegrad.db import open_store
 from tunegrad.errors import ConfigError
 from tunegrad.events import KernelStarted, Observer, Warned
 from tunegrad.reports import (
@@ -21,6 +23,7 @@ from tunegrad.reports import (
     ExplainReport,
     ExplainRow,
     ExplainStep,
+    Neighbour,
     Promotion,
     StepTime,
     VariantOption,
@@ -264,3 +267,93 @@ def test_unknown_kernel_is_one_line_and_exit_code_1(
         captured.err.splitlines()[-1]
         == "error: kernel 'x' is not one of model mlp; valid: 'a', 'b', or a key"
     )
+
+
+def test_only_the_heaviest_kernels_have_a_block_where_top_says_so(
+    library: Callable[[Explainer], Explainer], capsys: pytest.CaptureFixture[str]
+) -> None:
+    quiet = replace(SUM, note="")
+    explainer = library(Explainer(replace(REPORT, rows=(quiet, CONV), top=1)))
+    assert run(["explain", "mlp", "--top", "1"]) == 0
+    assert explainer.given["top"] == 1
+    lines = text_of(capsys)
+    assert "conv3x3  k1" in lines
+    assert "sum  k2" not in lines
+    assert any(line.startswith("sum ") for line in lines)  # it is still in the table
+
+
+def test_sum_of_the_kernels_stands_beside_the_whole_model(
+    library: Callable[[Explainer], Explainer], capsys: pytest.CaptureFixture[str]
+) -> None:
+    library(Explainer(replace(REPORT, wall_ms=6.25)))
+    run(["explain", "mlp"])
+    wall = "; the whole model took 6.2500 ms when it was last tuned, so they are 80 % of it"
+    assert f"{SUMS}{wall}" in text_of(capsys)
+
+
+NEAR = (
+    Neighbour("tile(axis=a, size=4)  ->  tile(axis=a, size=8)", "tried", 1.9, 0.95, origin="beam"),
+    Neighbour("without vectorize(axis=a1)", "tried", 90.0, None, origin="random"),
+    Neighbour("with unroll(axis=b)", "failed", why="crashed: signal 11"),
+    Neighbour("without tile(axis=a, size=4)", "illegal", why="vectorize(axis=a1): no loop 'a1'"),
+    Neighbour("tile(axis=a, size=4)  ->  tile(axis=a, size=3)", "illegal",
+        why="vectorize(axis=a1): no loop 'a1'"),
+    Neighbour("with thread(axis=a0, count=2)", "not tried"),
+)  # fmt: skip
+
+
+def test_block_says_what_is_one_action_away_and_where_a_kernel_is_from(
+    library: Callable[[Explainer], Explainer], capsys: pytest.CaptureFixture[str]
+) -> None:
+    row = replace(CONV, neighbours=NEAR, layers=("layer1.0.conv1", "layer1.1.conv1"), hot_loop="")
+    library(Explainer(replace(REPORT, rows=(row,))))
+    run(["explain", "mlp"])
+    lines = [line.strip() for line in text_of(capsys)]
+    assert "in the model: layer1.0.conv1; layer1.1.conv1" in lines
+    begin = lines.index("one action away: 2 tried, 1 failed, 2 illegal, 1 not tried")
+    assert lines[begin + 3 :] == [
+        "tile(axis=a, size=4)  ->  tile(axis=a, size=8)            1.9000    0.95x  beam",
+        "without vectorize(axis=a1)                                 90.00        -  random",
+        "failed: crashed: signal 11  [with unroll(axis=b)]",
+        "illegal: vectorize(axis=a1): no loop 'a1'  [without tile(axis=a, size=4), and 1 more]",
+    ]
+
+
+def test_forms_of_one_kernel_are_printed_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = tmp_path / "one.toml"
+    head = '[model]\nname = "one"\nbuilder = "tunegrad.models.mlp:mlp"\n'
+    model.write_text(f"{head}[model.args]\nsizes = [16, 32]\n", encoding="utf-8")
+    words = ["explain", str(model), "--threads", "1", "--store", str(tmp_path / "none.db")]
+    begins = {
+        "graph": "graph\n", "kernel": "kernel\n  param p0", "loops": "", "program": "program ",
+        "source": "define ",
+    }  # fmt: skip
+    open_store(tmp_path / "none.db", "write").close()
+    for stage, begin in begins.items():
+        assert run([*words, "--stage", stage]) == 0
+        out, err = capsys.readouterr()
+        assert out.startswith(begin)
+        assert len(out.splitlines()) > 3
+        assert err.startswith("matmul 32x16  ")
+    assert run([*words, "--trace", "--json"]) == 0
+    steps = json.loads(capsys.readouterr().out)["steps"]
+    assert [s["name"] for s in steps if s["kind"] == "pass"] == [
+        "loops", "lower", "races", "limit", "render",
+    ]  # fmt: skip
+    assert run([*words, "--trace"]) == 0
+    assert capsys.readouterr().out.startswith("== pass loops: a new form\nfor a in 32:\n")
+
+
+def test_a_form_needs_one_kernel_and_excludes_a_trace(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["explain", "mlp", "--stage", "loops", "--trace"]) == 2
+    assert "--stage and --trace exclude each other" in capsys.readouterr().err
+    assert run(["explain", "mlp", "--stage", "loops"]) == 1
+    assert "error: model mlp has 3 kernels; name one: 'matmul" in capsys.readouterr().err
+
+
+def test_device_that_shows_no_machine_code_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["explain", "mlp", "--kernel", "matmul 10x512", "--stage", "asm"]
+    assert run([*words, "--device", "null:sm_90a"]) == 1
+    assert "device null:sm_90a: its compiler shows no machine code" in capsys.readouterr().err

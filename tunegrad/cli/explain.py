@@ -5,6 +5,7 @@ action bought what.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -24,6 +25,10 @@ from tunegrad.cli.options import (
 )
 from tunegrad.cli.output import emit, note
 from tunegrad.events import Event, KernelStarted, Warned
+
+if TYPE_CHECKING:
+    from tunegrad.config import TuneSettings
+    from tunegrad.tuning.one_kernel import Stage
 
 __all__ = ["explain"]
 
@@ -55,6 +60,22 @@ __all__ = ["explain"]
     type=click.Path(file_okay=False, writable=True, path_type=Path),
     help="Write every form of each kernel's schedule to DIR/KEY: from the kernel to the text.",
 )
+@click.option(
+    "--top",
+    metavar="N",
+    type=click.IntRange(0),
+    help="Take only the N heaviest kernels apart.  [default: all, while the budget lasts]",
+)
+@click.option(
+    "--stage",
+    type=click.Choice(("graph", "kernel", "loops", "program", "source", "asm")),
+    help="Print this form of one kernel, and measure nothing.",
+)
+@click.option(
+    "--trace",
+    is_flag=True,
+    help="Print what every action and pass changed of one kernel, and measure nothing.",
+)
 @device_option
 @threads_option
 @store_option
@@ -70,6 +91,9 @@ def explain(
     budget: str,
     asm: bool,
     dump: Path | None,
+    top: int | None,
+    stage: Stage | None,
+    trace: bool,
     device: str | None,
     threads: int | None,
     store: str | None,
@@ -82,9 +106,11 @@ def explain(
 
     Times every kernel with its stored winner, or its default schedule, next to what its arithmetic
     and its memory traffic allow on this machine; then takes the heaviest kernels apart, action by
-    action, while the budget lasts. Never writes to the store. docs/EXPLAIN.md says how to read the
-    answer.
+    action, while the budget lasts, next to schedules that differ in one action. Never writes to
+    the store. docs/EXPLAIN.md says how to read the answer.
     """
+    if trace and stage is not None:
+        raise click.UsageError("--stage and --trace exclude each other")
     from tunegrad.cli.explain_tables import explain_text
     from tunegrad.config import resolve_settings
 
@@ -99,15 +125,36 @@ def explain(
         numerics=numerics,
         dtype=dtype,
     )
-    from tunegrad.tune import explain as explain_model
-
     place = (
         None if store is None else settings.store
     )  # none given: the default one, if there is one
+    if stage is not None or trace:
+        _form(settings, kernel, stage, place, as_json=as_json)
+        return
+    from tunegrad.tune import explain as explain_model
+
     report = explain_model(
-        settings, [_Lines()], kernel=kernel, budget_s=budget, asm=asm, dump=dump, store=place,
+        settings, [_Lines()], kernel=kernel, budget_s=budget, asm=asm, top=top, dump=dump,
+        store=place,
     )  # fmt: skip
     emit(report, explain_text(report), as_json=as_json)
+
+
+def _form(
+    settings: TuneSettings, kernel: str, stage: Stage | None, place: Path | None, *, as_json: bool
+) -> None:
+    """Print one form of a kernel, or how each came of the one before."""
+    from tunegrad.cli.explain_forms import form_heading, trace_text
+    from tunegrad.tune import explain_form, explain_trace
+
+    if stage is None:
+        trace = explain_trace(settings, kernel=kernel, store=place)
+        note(form_heading(trace))
+        emit(trace, trace_text(trace), as_json=as_json)
+        return
+    form = explain_form(settings, stage, kernel=kernel, store=place)
+    note(form_heading(form))
+    emit(form, form.text.expandtabs(4), as_json=as_json)
 
 
 class _Lines:

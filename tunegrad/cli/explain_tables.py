@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from math import inf
 
+from tunegrad.cli.explain_neighbours import neighbour_lines
 from tunegrad.cli.store.tables import plain
 from tunegrad.cli.tables import UNKNOWN, gain_cell, ms, table
 from tunegrad.reports import (
@@ -31,7 +32,7 @@ def explain_text(report: ExplainReport) -> str:
         parts.append(_sums(report))
     if report.variants:
         parts.append(_variants(report.variants))
-    parts += [_block(row) for row in report.rows]
+    parts += [_block(row) for row in report.rows if report.top is None or row.steps or row.note]
     return "\n\n".join(parts)
 
 
@@ -82,6 +83,17 @@ def _model_table(report: ExplainReport) -> str:
 
 
 def _sums(report: ExplainReport) -> str:
+    wall = ""
+    if report.wall_ms and report.total_ms:
+        part = 100.0 * report.total_ms / report.wall_ms
+        wall = (
+            f"; the whole model took {ms(report.wall_ms)} ms when it was last tuned, so they are "
+            f"{part:.0f} % of it"
+        )
+    return f"{_sum_of_kernels(report)}{wall}"
+
+
+def _sum_of_kernels(report: ExplainReport) -> str:
     return (
         f"all kernels: {ms(report.total_ms)} ms; the sum of their bounds is "
         f"{ms(report.floor_ms)} ms, so they stand at "
@@ -127,6 +139,8 @@ def _block(row: ExplainRow) -> str:
 def _lines(row: ExplainRow) -> Iterator[str]:
     if row.operations:
         yield f"made of {', '.join(row.operations)}"
+    if row.layers:
+        yield f"in the model: {'; '.join(row.layers)}"
     executed = (
         ""
         if not row.flops or row.executed_flops is None
@@ -158,6 +172,7 @@ def _lines(row: ExplainRow) -> Iterator[str]:
         yield from _steps(row).splitlines()
     else:
         yield row.actions or "(no actions)"
+    yield from neighbour_lines(row.neighbours)
     yield from row.hot_loop.expandtabs(4).splitlines()
 
 

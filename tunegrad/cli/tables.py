@@ -266,9 +266,11 @@ def show_text(rows: Sequence[ShowRow]) -> str:
         time = "" if row.tuned_ms is None else f", {ms(row.tuned_ms)} ms"
         session = f", session {row.session}" if row.session else ""
         differs = f" ({'; '.join(row.differs)})" if row.differs else ""
+        layers = f"    in the model: {'; '.join(row.layers)}\n" if row.layers else ""
         blocks.append(
             f"{row.kernel}  {row.key}\n"
             f"    uses {row.uses}{time}; {row.outcome}{differs}; from {row.origin}{session}\n"
+            f"{layers}"
             f"    {row.actions or '(no actions)'}"
         )
     return "\n".join(blocks)

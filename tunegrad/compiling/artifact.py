@@ -20,7 +20,7 @@ from tunegrad.devices import Code as Loaded
 from tunegrad.devices import Device, Engine, Lowered, program_hash
 from tunegrad.forks import ForkSafeLock
 from tunegrad.ir.kernel import Kernel
-from tunegrad.opts import PASSES, Context, Observer, Schedule, run_passes
+from tunegrad.opts import PASSES, ActionObserver, Context, Observer, Schedule, run_passes
 from tunegrad.runtime import Code, ObjectCache
 
 from .written import ProgramFacts, program_key, read_program, written_program
@@ -33,12 +33,14 @@ def build(
     schedule: Schedule,
     device: Device,
     observe: Observer | None = None,
+    acted: ActionObserver | None = None,
 ) -> Lowered:
-    """The schedule as text for a device; ``observe`` is told of every pass on the way.
+    """The schedule as text for a device; ``observe`` is told of every pass on the way, ``acted``
+    of every action.
 
     Raises IllegalAction for one that is not legal there, OutOfResources for one that is too large.
     """
-    context = Context(kernel, device.target, schedule.actions, device.lower)
+    context = Context(kernel, device.target, schedule.actions, device.lower, acted)
     made: Lowered = run_passes(PASSES, kernel, context, observe)
     return made
 

@@ -86,6 +86,14 @@ class BaseStore(ABC):
     def _end_session(self, session: Session) -> None:
         """Write its end."""
 
+    @abstractmethod
+    def _write_state(self, session: Session) -> None:
+        """Write its state."""
+
+    @abstractmethod
+    def sessions(self) -> list[Session]:
+        """Every session, oldest first."""
+
     def lookup(self, kernel_key: str, fingerprint: Fingerprint, space_version: int) -> Lookup:
         """The winner, or what differs between here and what is stored."""
         return look_up(self, kernel_key, fingerprint, space_version)
@@ -126,6 +134,17 @@ class BaseStore(ABC):
         finally:
             if not self._closed:
                 self._end_session(replace(session, ended_s=self._clock()))
+
+    def add_facts(self, session_id: str, facts: Properties) -> None:
+        """Add facts to a session's state; those of a known name replace it."""
+        self._check_writable()
+        found = next((s for s in self.sessions() if s.id == session_id), None)
+        if found is None:
+            raise StoreError(f"store {self.label}: no session {session_id!r}")
+        state = tuple(sorted({**dict(found.state), **dict(facts)}.items()))
+        if faults := list(properties_faults("state", state)):
+            raise InternalError(f"store {self.label}: session: {'; '.join(faults)}")
+        self._write_state(replace(found, state=state))
 
     def _check_open(self) -> None:
         if self._closed:

@@ -26,7 +26,8 @@ __all__ = ["ROWS", "upgraded"]
 _KERNEL_CHARACTERS = 1 << 20
 _ACTION_CHARACTERS = 1 << 14
 _NAME_CHARACTERS = 4000
-_MOST_PROPERTIES = 100
+_MOST_PROPERTIES = 10_000
+"""A session says a few facts of each of its kernels."""
 _LARGEST = 1e15
 _WORD = re.compile(r"\w+")
 

@@ -145,6 +145,9 @@ class MemoryStore(MemoryTrials):
     def _end_session(self, session: Session) -> None:
         self._sessions[session.id] = replace(self._sessions[session.id], ended_s=session.ended_s)
 
+    def _write_state(self, session: Session) -> None:
+        self._sessions[session.id] = replace(self._sessions[session.id], state=session.state)
+
     def sessions(self) -> list[Session]:
         """Every session, oldest first."""
         self._check_open()

@@ -209,6 +209,12 @@ class Store(Protocol):
         ``state`` is the machine's. Raises StoreError when the id is taken.
         """
 
+    def add_facts(self, session_id: str, facts: Properties) -> None:
+        """Add facts to a session's ``state``: what it found out, and how it ended.
+
+        A fact of a name that is known replaces it. Raises StoreError for an unknown session.
+        """
+
     def sessions(self) -> list[Session]:
         """Every session, oldest first."""
 

@@ -102,7 +102,8 @@ class Session:
 
     A session that only its trials' rows name (imported ones) has an empty command. Times are
     seconds since the epoch. ``versions`` are of what measured, ``state`` is the machine's when it
-    began; rows before schema 3 have neither.
+    began, and what the session said of itself later (``Store.add_facts``); rows before schema 3
+    have neither.
     """
 
     id: str

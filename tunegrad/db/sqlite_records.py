@@ -24,7 +24,7 @@ from tunegrad.db.rows import dump_fingerprint, key_of
 from tunegrad.db.session_rows import SESSION_COLUMNS, SESSION_VALUES, decode_session, encode_session
 from tunegrad.db.sqlite_base import INSERT_SESSION, Run, SqliteBase
 from tunegrad.db.sqlite_queries import FINGERPRINT, KERNEL, conditions
-from tunegrad.db.values import clean_text
+from tunegrad.db.values import clean_text, dump_properties
 from tunegrad.trial import Fingerprint
 
 __all__ = ["INSERT_SPEND", "SqliteRecords"]
@@ -66,6 +66,11 @@ class SqliteRecords(SqliteBase):
     def _end_session(self, session: Session) -> None:
         with self._transaction() as run:
             run("UPDATE sessions SET ended_s = ? WHERE id = ?", (session.ended_s, session.id))
+
+    def _write_state(self, session: Session) -> None:
+        state = dump_properties(session.state)
+        with self._transaction() as run:
+            run("UPDATE sessions SET state = ? WHERE id = ?", (state, session.id))
 
     def sessions(self) -> list[Session]:
         """Every session, oldest first."""

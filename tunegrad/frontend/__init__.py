@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from . import nn
 from .creation import arange, cat, full, maximum, minimum, ones, stack, where, zeros
+from .dump import dump
 from .model import InputSpec, Model, as_model, find_model
 from .rewrite import substitute
 from .spec import model_of_spec
@@ -22,6 +23,7 @@ __all__ = [
     "cat",
     "check_weights",
     "draw",
+    "dump",
     "find_model",
     "full",
     "joined",

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from .graph import ConstData, GraphOp, Node, topological
 
-__all__ = ["print_graph"]
+__all__ = ["described", "print_graph"]
 
 
 def print_graph(outputs: tuple[Node, ...]) -> str:
@@ -28,6 +28,11 @@ def print_graph(outputs: tuple[Node, ...]) -> str:
         lines.append(f"  %{numbers[n]} = {' '.join(words)} {n.dtype}[{shape}]")
     lines.append("  out " + " ".join(f"%{numbers[n]}" for n in outputs))
     return "\n".join(lines)
+
+
+def described(n: Node) -> str:
+    """A node without its sources: its operation, names, values and arguments."""
+    return " ".join((str(n.op), *_before(n), *_after(n)))
 
 
 def _before(n: Node) -> tuple[str, ...]:

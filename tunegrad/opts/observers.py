@@ -23,7 +23,7 @@ from tunegrad.ir.verify_program import verify_program
 
 from .passes import PASSES, Form, Observer
 
-__all__ = ["Seconds", "dump_to_folder", "dump_to_stream", "verifying"]
+__all__ = ["Seconds", "dump_to_folder", "dump_to_stream", "form_text", "verifying"]
 
 _FILES = {p.name: f"{i}-{p.name}" for i, p in enumerate(PASSES, 1)}
 
@@ -45,14 +45,15 @@ def dump_to_folder(folder: Path) -> Observer:
 def _dump(write: Callable[[str, str], object]) -> Observer:
     def observe(name: str, before: Form, after: Form) -> None:
         if name == PASSES[0].name:
-            write("0-kernel", _text(before))
+            write("0-kernel", form_text(before))
         if after is not before:
-            write(_FILES[name], _text(after))
+            write(_FILES[name], form_text(after))
 
     return observe
 
 
-def _text(form: Form) -> str:
+def form_text(form: Form) -> str:
+    """A kernel, loop tree, program or rendered program as text that ends with its last line."""
     text: str = str(form) if isinstance(form, LoopTree) else form.text
     return f"{text.rstrip()}\n"
 

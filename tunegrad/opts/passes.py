@@ -21,7 +21,7 @@ from tunegrad.ir.program import Program, size
 from tunegrad.ir.target import Target
 from tunegrad.ir.verify_races import verify_races
 
-from .actions import Action, apply_actions, print_actions
+from .actions import Action, ActionObserver, apply_actions, print_actions
 from .lowering import emit
 
 __all__ = [
@@ -59,13 +59,15 @@ class Text(Protocol):
 class Context:
     """What passes read beside the form: the kernel, the target, the schedule.
 
-    ``render`` is the device's; passes up to the program do without.
+    ``render`` is the device's; passes up to the program do without. ``acted`` is told of every
+    action of the schedule, where somebody wants to know.
     """
 
     kernel: Kernel
     target: Target
     actions: tuple[Action, ...] = ()
     render: Callable[[Program], Text] | None = None
+    acted: ActionObserver | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +85,7 @@ def _loops(kernel: Kernel, context: Context) -> LoopTree:
 
 def _schedule(tree: LoopTree, context: Context) -> LoopTree:
     """Every action of the schedule in turn. Raises IllegalAction, which names the action."""
-    return apply_actions(tree, context.actions)
+    return apply_actions(tree, context.actions, context.acted)
 
 
 def _lower(tree: LoopTree, _: Context) -> Program:

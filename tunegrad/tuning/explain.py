@@ -27,15 +27,18 @@ from tunegrad.devices import Device, DeviceMeasurer, Hooks, Inspection, Limits
 from tunegrad.errors import CandidateFailure, ConfigError, IllegalAction, InternalError
 from tunegrad.events import Event, KernelStarted, Warned
 from tunegrad.inference import Choice, choices, process_compiler
+from tunegrad.ir.fusion import layers_of
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.looptree import LoopKind, LoopTree
 from tunegrad.ir.program_flops import executed_flops
+from tunegrad.ir.target import Target
 from tunegrad.ir.variants import DIRECT, parts_of
 from tunegrad.opts import SPACE_VERSION, Schedule, Space
 from tunegrad.planning.variants import allowed, picked, stored_variant
 from tunegrad.reports import (
     ExplainReport,
     ExplainRow,
+    Neighbour,
     Promotion,
     VariantOption,
     VariantRow,
@@ -43,6 +46,7 @@ from tunegrad.reports import (
 from tunegrad.trial import Fingerprint, Status
 
 from .forms import dump_forms
+from .neighbours import neighbours
 from .roofline import Roofline, needed_flops
 from .stepping import ScheduleTimer, time_steps
 from .workload import KernelUse, Workload, cut_as_stored, with_variants, workload_of_spec
@@ -60,6 +64,7 @@ def explain(
     kernel: str = "",
     budget_s: float = 20.0,
     asm: bool = False,
+    top: int | None = None,
     dump: Path | None = None,
     with_store: bool = True,
     hooks: Hooks = HOOKS,
@@ -68,7 +73,8 @@ def explain(
     """Explain a model's kernels, or those that ``kernel`` names; ``made`` is the model where its
     name is none.
 
-    Times schedules for about ``budget_s`` seconds.
+    Times schedules for about ``budget_s`` seconds. Only the ``top`` heaviest are taken apart, all
+    where it is None.
 
     ``asm`` reads every kernel's machine code too; ``dump``: see ``dump_forms``. Raises UserError.
     """
@@ -88,12 +94,14 @@ def explain(
         roofline = Roofline(workers.machine_limits(), target)
         timer = ScheduleTimer(workers, device, time.monotonic() + budget_s)
         look = "loop" if asm and kernel else "facts" if asm or kernel else ""
-        rows = explain_rows(uses, timer, roofline, store, here, observe, look)
+        rows = explain_rows(uses, timer, roofline, store, here, observe, look, top)
         roofline = Roofline(workers.machine_limits(again=True), target)
         dump_forms(uses, rows, device, dump)
         rows = tuple(
             _bounded(row, use.kernel, roofline) for row, use in zip(rows, uses, strict=True)
         )
+        rows = _placed(rows, uses, workload, target, store, here)
+        wall_s = None if kernel or store is None else _wall_s(store, workload.name, here)
         variants = () if kernel else variant_rows(direct, settings, roofline, store, here, picks)
     return ExplainReport(
         model=workload.name,
@@ -109,7 +117,37 @@ def explain(
         * sum(use.uses * roofline.bound_s(use.kernel) for use in direct.kernels),
         budget_s=budget_s,
         seconds=time.monotonic() - begun_s,
+        top=top,
+        wall_ms=None if wall_s is None else 1e3 * wall_s,
     )
+
+
+def _wall_s(store: Store, model: str, here: Fingerprint) -> float | None:
+    """What the whole model took when it was last tuned here."""
+    found = [x for x in store.latencies(model, here) if x.kind == "tuned" and not x.imported]
+    return found[-1].seconds if found else None
+
+
+def _placed(
+    rows: Sequence[ExplainRow],
+    uses: Sequence[KernelUse],
+    workload: Workload,
+    target: Target,
+    store: Store | None,
+    here: Fingerprint,
+) -> tuple[ExplainRow, ...]:
+    """The rows with the layers that they come from, and those that were taken apart with their
+    neighbours.
+    """
+    layers = layers_of(workload.plan)
+    found = []
+    for row, use in zip(rows, uses, strict=True):
+        near: tuple[Neighbour, ...] = ()
+        if row.steps and store is not None:
+            trials = [t for t in store.trials(use.key, here) if t.space_version == SPACE_VERSION]
+            near = neighbours(use.kernel, target, Schedule.parse(row.actions), trials)
+        found.append(replace(row, layers=layers.get(use.key, ()), neighbours=near))
+    return tuple(found)
 
 
 def selected(workload: Workload, kernel: str) -> tuple[KernelUse, ...]:
@@ -138,9 +176,10 @@ def explain_rows(
     here: Fingerprint,
     observe: Callable[[Event], None],
     look: str = "",
+    top: int | None = None,
 ) -> tuple[ExplainRow, ...]:
-    """A row per kernel, in order: all are timed first; then the heaviest are taken apart while the
-    budget lasts.
+    """A row per kernel, in order: all are timed first; then the heaviest, ``top`` at most, are
+    taken apart while the budget lasts.
 
     ``look``: "" reads no machine code, "facts" counts in it, "loop" keeps the hot loop's text too.
     """
@@ -158,7 +197,8 @@ def explain_rows(
             )
         )
         rows[c.use.key] = _row(c, timer, roofline, store, here, look)
-    for c in sorted(found, key=lambda c: -c.use.uses * (rows[c.use.key].ms or 0.0)):
+    heaviest = sorted(found, key=lambda c: -c.use.uses * (rows[c.use.key].ms or 0.0))
+    for c in heaviest[:top]:
         rows[c.use.key] = _taken_apart(rows[c.use.key], c, timer, observe, alone=len(found) == 1)
     total_ms = sum(r.uses * (r.ms or 0.0) for r in rows.values())
     if total_ms and len(found) > 1:

@@ -8,6 +8,7 @@ from math import inf
 
 from tunegrad.config import TuneSettings
 from tunegrad.db import Store
+from tunegrad.ir.fusion import layers_of
 from tunegrad.paired import Interval
 from tunegrad.reports import Deviation, TuneReport, TuneRow
 from tunegrad.search import KernelSearch, StopReason
@@ -68,6 +69,7 @@ def report_of(
         )
         or inf
     )
+    layers = layers_of(workload.plan)
     rows = [
         TuneRow(
             kernel=s.task.name,
@@ -83,6 +85,7 @@ def report_of(
             seed_ms=_ms(s.seed_s),
             interval=f.interval,
             best_ms=_ms(s.best_s),
+            layers=layers[s.task.key],
         )
         for s, f in zip(searches, facts, strict=True)
     ]

@@ -4,11 +4,14 @@ has no winner.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tunegrad import devices
 from tunegrad.config import TuneSettings
 from tunegrad.db import Hit, Near, Store, open_store
 from tunegrad.devices import Device
 from tunegrad.inference import process_compiler, stale
+from tunegrad.ir.fusion import layers_of
 from tunegrad.opts import SPACE_VERSION, Space
 from tunegrad.planning.variants import picked
 from tunegrad.reports import Outcome, ShowRow
@@ -34,7 +37,15 @@ def show(settings: TuneSettings, made: Workload | None = None) -> list[ShowRow]:
         workload = cut_as_stored(workload, here, store)
         picks = picked(workload.plan, target, here, store, settings.numerics)
         workload = with_variants(workload, picks)
-        return [_row(use, store, here, device) for use in workload.kernels]
+        layers = layers_of(workload.plan)
+        return [
+            replace(
+                _row(use, store, here, device),
+                operations=use.kernel.origin,
+                layers=layers[use.key],
+            )
+            for use in workload.kernels
+        ]
 
 
 def _row(use: KernelUse, store: Store, here: Fingerprint, device: Device) -> ShowRow:

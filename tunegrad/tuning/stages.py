@@ -30,6 +30,7 @@ from .busy import CpuUse, cpu_use, others_cpus
 from .costs import Costs
 from .deciding import Deciding
 from .ends import Ends
+from .facts import session_facts
 from .goal import goal_of
 from .interrupt import Interrupt, OutOfTimeError
 from .lessons import missing_model
@@ -302,6 +303,8 @@ class Stages:
             self.began_s,
             others_cpus(self.used, cpu_use()),
         )
+        facts = session_facts(self._progress.roofline, self.costs, self.workloads, wholes)
+        self.store.add_facts(self.searching.session, facts)
         found = zip(self.workloads, wholes, deviations, strict=True)
         reports = tuple(self._report(w, searches, finish, whole, off) for w, whole, off in found)
         self._progress.tell(SessionFinished(reports[0], reports[1:]))

@@ -11,7 +11,7 @@ from statistics import median
 
 from tunegrad.errors import CandidateFailure, WrongResult
 from tunegrad.events import Event, Warned
-from tunegrad.paired import Interval, gain_interval
+from tunegrad.paired import Interval, gain_interval, paired_gain
 from tunegrad.planning.deviation import deviation_of_graph
 from tunegrad.reports import Deviation
 
@@ -40,11 +40,14 @@ _INTERRUPTED_S = 0.3
 class Weighed:
     """Medians of a kernel's launches in the model, in turns: with the default schedule, and with
     the winner; and where their ratio lies.
+
+    ``gain`` is the median of that ratio, turn by turn.
     """
 
     default_s: float
     winner_s: float
     interval: Interval | None = None
+    gain: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,5 +155,10 @@ def _weighed(work: Workload, default: Turns, tuned: Turns, same: set[str]) -> di
         if key in same:
             found[key] = Weighed(*2 * (median(before + after),))
         else:
-            found[key] = Weighed(median(before), median(after), gain_interval(before, after))
+            found[key] = Weighed(
+                median(before),
+                median(after),
+                gain_interval(before, after),
+                paired_gain(before, after),
+            )
     return found

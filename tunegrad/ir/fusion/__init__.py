@@ -5,6 +5,7 @@ from __future__ import annotations
 from .alternatives import Alternative, Alternatives, Edge
 from .build import Draft
 from .layouts import LAST, ROWS, Images, blocked
+from .origins import layers_of
 from .plan import Buffer, BufferRole, Launch, LaunchPlan
 from .realize import EXPENSIVE
 from .schedule import Fusion, schedule
@@ -24,5 +25,6 @@ __all__ = [
     "Launch",
     "LaunchPlan",
     "blocked",
+    "layers_of",
     "schedule",
 ]

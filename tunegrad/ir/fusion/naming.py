@@ -14,7 +14,10 @@ from ..graph import ConstData, GraphOp, Node, widens
 from ..kernel import Kernel
 from .build import Draft
 
-__all__ = ["kernel_name", "kernel_origin"]
+__all__ = ["INPUT", "kernel_name", "kernel_origin"]
+
+INPUT = " (input)"
+"""What stands in an origin after the name of a model's input."""
 
 _MOVES = {
     GraphOp.PERMUTE: "transpose", GraphOp.RESHAPE: "copy", GraphOp.EXPAND: "expand",
@@ -25,10 +28,13 @@ _MOVES = {
 
 
 def kernel_origin(d: Draft) -> tuple[str, ...]:
-    """The graph operations that a kernel holds, and the names of the constants it reads."""
+    """The graph operations that a kernel holds, then the names of the constants and inputs it
+    reads: ``("mul", "reduce", ..., "layer1.0.conv1.weight (folded)", "image (input)")``.
+    """
     ops = [str(n.arg) if n.op is GraphOp.MAP else str(n.op) for n in d.inlined]
     names = [cast(ConstData, n.arg).name for n in d.reads.values() if n.op is GraphOp.CONST]
-    return (*dict.fromkeys(ops), *(n for n in names if n))
+    inputs = [f"{n.arg}{INPUT}" for n in d.reads.values() if n.op is GraphOp.INPUT]
+    return (*dict.fromkeys(ops), *(n for n in names if n), *inputs)
 
 
 def kernel_name(d: Draft, k: Kernel) -> str:

@@ -1,6 +1,14 @@
 """The actions: one file each, all frozen values that print as text and rewrite a loop tree."""
 
-from .base import ACTIONS, Action, action_names, apply_actions, parse_actions, print_actions
+from .base import (
+    ACTIONS,
+    Action,
+    ActionObserver,
+    action_names,
+    apply_actions,
+    parse_actions,
+    print_actions,
+)
 from .epilogue import Epilogue
 from .fuse import Fuse
 from .group import Group
@@ -22,6 +30,7 @@ from .vectorize import Vectorize
 __all__ = [
     "ACTIONS",
     "Action",
+    "ActionObserver",
     "Epilogue",
     "Fuse",
     "Group",

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields
 from functools import cache
 from typing import ClassVar
@@ -19,7 +19,15 @@ from typing import ClassVar
 from tunegrad.errors import IllegalAction
 from tunegrad.ir.looptree import LoopTree
 
-__all__ = ["ACTIONS", "Action", "action_names", "apply_actions", "parse_actions", "print_actions"]
+__all__ = [
+    "ACTIONS",
+    "Action",
+    "ActionObserver",
+    "action_names",
+    "apply_actions",
+    "parse_actions",
+    "print_actions",
+]
 
 ACTIONS: dict[str, type[Action]] = {}
 
@@ -94,18 +102,28 @@ def print_actions(actions: Iterable[Action]) -> str:
     return " ".join(map(str, actions))
 
 
-def apply_actions(tree: LoopTree, actions: Iterable[Action]) -> LoopTree:
-    """The tree after every action in turn.
+def apply_actions(
+    tree: LoopTree, actions: Iterable[Action], observe: ActionObserver | None = None
+) -> LoopTree:
+    """The tree after every action in turn; ``observe`` is told of each: the action, the tree
+    before it and the tree after it.
 
     Raises IllegalAction, which names the action, at the first illegal one.
     """
     for a in actions:
+        before = tree
         try:
             tree = a.apply(tree)
         except IllegalAction as error:
             rule = str(error)
             raise IllegalAction(rule if rule.startswith(f"{a.name}(") else f"{a}: {rule}") from None
+        if observe is not None:
+            observe(a, before, tree)
     return tree
+
+
+ActionObserver = Callable[[Action, LoopTree, LoopTree], None]
+"""Is told an action that was applied, the tree before it and the tree after it."""
 
 
 _TOKEN = re.compile(r"\s*(?:([0-9]{1,18})|([A-Za-z_][A-Za-z_0-9.]*)|([(),=]))")

@@ -39,7 +39,7 @@ from .over import Over
 from .shape import AxisShape, loop_stops
 from .shares import Exchange, Shares, exchanges, on_first, on_items
 from .tiles import Tiles
-from .values import Point, Result, Values, fix, fix_valid
+from .values import Point, Result, Values, fix, fix_valid, known
 
 __all__ = ["Region"]
 
@@ -598,7 +598,7 @@ class Region:
             kept[p] = f"{s.name}.sum{len(kept)}"
             b.add(Register(kept[p], vtype))
             found = self.results[(s.name, p)]
-            part = self._as(found() if callable(found) else found, s.dtype, dtype)
+            part = self._as(known(found), s.dtype, dtype)
             b.add(Write(kept[p], b.splat(part, dtype, vtype.lanes), vtype))
 
         def add_earlier() -> None:

@@ -16,13 +16,18 @@ from .builder import Builder, Known
 from .over import Over
 from .shape import AxisShape
 
-__all__ = ["Point", "Result", "Values"]
+__all__ = ["Point", "Result", "Values", "known"]
 
 Point = tuple[tuple[str, int], ...]
 """A value for each scalar register loop, in list order."""
 
 Result = Known | Callable[[], Known]
 """What a stage gives at a point, or what loads it there."""
+
+
+def known(result: Result) -> Known:
+    """A result that is there, or is made now."""
+    return result() if callable(result) else result
 
 
 class Values:
@@ -234,7 +239,7 @@ class Values:
         found = self.results.get((x.stage, shared))
         if found is None:
             raise InternalError(f"stage value {x.stage} is not ready at {point}")
-        return found() if callable(found) else found
+        return known(found)
 
 
 def plan_buffer(plan: StagedCopy) -> str:

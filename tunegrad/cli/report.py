@@ -1,0 +1,71 @@
+"""``tunegrad report``: one HTML file of a session or a store."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from tunegrad.cli.options import example, json_option, store_option
+from tunegrad.cli.output import emit
+from tunegrad.cli.place import store_path
+
+__all__ = ["report"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """The file that was written."""
+
+    file: str
+    bytes: int
+    sessions: int
+    kernels: int
+
+
+@click.command(
+    epilog=example(
+        "tunegrad report --store tuned.db -o store.html",
+        "tunegrad report --store tuned.db --session last -o last.html",
+    )
+)
+@click.argument("models", metavar="[MODEL]...", nargs=-1)
+@click.option(
+    "--session",
+    metavar="ID|last",
+    default="",
+    help="Only this session: the beginning of its id, or the last one.",
+)
+@click.option(
+    "-o", "--out", metavar="FILE", default="report.html", help="Where to.  [default: report.html]"
+)
+@store_option
+@json_option
+def report(
+    models: tuple[str, ...], session: str, out: str, store: str | None, as_json: bool
+) -> None:
+    """Write a report of the store, or of one session, as an HTML file that needs nothing else.
+
+    Kernels before and after with intervals, and the layers that they came from; the search over
+    time; a roofline; where the seconds went; failures by kind; the history of each model. With
+    MODEL only what is about these. Needs the [plot] extra. Nothing is measured, and nothing is
+    loaded when the file is opened. docs/REPORT.md says how to read it.
+    """
+    from tunegrad.cli.reporting.svg import check_plotting
+
+    check_plotting()
+    from tunegrad.cli.reporting import report_html
+    from tunegrad.errors import ConfigError
+    from tunegrad.tuning.reporting import gather
+
+    page = gather(store_path(store), session, models)
+    data = report_html(page).encode("utf-8")
+    try:
+        Path(out).expanduser().write_bytes(data)
+    except OSError as error:
+        raise ConfigError(f"report {out}: can not be written: {error.strerror}") from error
+    kernels = sum(len(p.kernels) for p in page.pages)
+    found = _Written(out, len(data), len(page.pages), kernels)
+    text = f"{out}: {len(data) / 1e3:.0f} KB, {found.sessions} sessions, {kernels} kernels"
+    emit(found, text, as_json=as_json)

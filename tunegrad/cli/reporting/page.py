@@ -1,0 +1,178 @@
+"""The page of a report: a head, a part per session, the histories, and the list of sessions."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from tunegrad.cli.tables import duration, ms
+
+from .charts import history_chart
+from .markup import Html, element, joined, text
+from .sections import gain, session_sections
+from .style import STYLE
+
+if TYPE_CHECKING:
+    from tunegrad.tuning.reporting import (
+        HistoryChart,
+        Latencies,
+        ReportPage,
+        SessionLine,
+        SessionPage,
+    )
+
+__all__ = ["report_html"]
+
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+"""Nothing is loaded and nothing runs, whatever names a store holds."""
+
+
+def report_html(page: ReportPage) -> str:
+    """The whole file."""
+    title = _title(page)
+    head = joined(
+        element("meta", charset="utf-8"),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("meta", http_equiv="Content-Security-Policy", content=_POLICY),
+        element("meta", name="color-scheme", content="light dark"),
+        element("title", f"{title} - tunegrad"),
+        element("style", Html(STYLE)),
+    )
+    body = element(
+        "main",
+        _store_head(page) if page.whole_store else None,
+        *(_article(p, f"s{i}", page) for i, p in enumerate(page.pages)),
+        _histories(page.histories),
+        _sessions(page) if page.whole_store else None,
+        _foot(page),
+    )
+    whole = element("html", element("head", head), element("body", body), lang="en")
+    return f"<!doctype html>\n{whole}\n"
+
+
+def _title(page: ReportPage) -> str:
+    if page.whole_store:
+        return f"store {page.store}"
+    return " + ".join(page.pages[0].line.models) or page.pages[0].line.command
+
+
+def _store_head(page: ReportPage) -> Html:
+    count = len(page.sessions)
+    total = sum(x.candidates for x in page.sessions)
+    return element(
+        "header",
+        element("h1", "Store ", element("span", page.store, css="name")),
+        element(
+            "p",
+            f"{count} session{'s' if count != 1 else ''}, {total} candidates. "
+            "Below: the newest search of each model and device.",
+            css="sub",
+        ),
+    )
+
+
+def _article(page: SessionPage, number: str, report: ReportPage) -> Html:
+    line = page.line
+    level = "h2" if report.whole_store else "h1"
+    took = "it did not end" if line.seconds is None else duration(line.seconds)
+    head = element(
+        "header",
+        element(level, " + ".join(line.models) or line.command),
+        element(
+            "p",
+            joined(
+                f"{line.where}; " if line.where else "",
+                f"{line.command} session of {_when(line)}, {took}, {line.candidates} candidates",
+            ),
+            css="sub",
+        ),
+        *(_headline(x, several=len(line.latencies) > 1) for x in line.latencies),
+    )
+    return element("article", head, session_sections(page, number))
+
+
+def _headline(x: Latencies, several: bool) -> Html:
+    parts = [] if x.default_s is None else [_figure("default schedules", _ms(x.default_s))]
+    parts.append(_figure("tuned", _ms(x.tuned_s)))
+    if x.default_s is not None:
+        parts.append(_figure("in turns, the whole model", gain(x.gain, x.interval)))
+    name = element("p", x.model, css="sub") if several else None
+    return joined(name, element("div", *parts, css="headline"))
+
+
+def _ms(seconds: float) -> Html:
+    return joined(ms(1e3 * seconds), " ", element("small", "ms"))
+
+
+def _figure(label: str, value: Html) -> Html:
+    return element("div", element("span", label, css="label"), element("span", value, css="figure"))
+
+
+def _histories(histories: tuple[HistoryChart, ...]) -> Html | None:
+    shown = [h for h in histories if len(h.rows) > 1]
+    if not shown:
+        return None
+    blocks = []
+    for i, h in enumerate(shown):
+        note = (
+            f"{len(h.changes)} change{'s' if len(h.changes) != 1 else ''} of level"
+            if h.changes
+            else "no change of level was looked for or found"
+        )
+        blocks += [
+            element("h3", h.model, " ", element("span", f"machine {h.machine}", css="uses")),
+            history_chart(h, f"h{i}"),
+            element("p", f"{len(h.rows)} sessions; {note}.", css="note"),
+        ]
+    legend = element(
+        "ul",
+        element("li", element("i", style="background:var(--after)"), "tuned"),
+        element("li", element("i", style="background:var(--before)"), "default schedules, in the "
+            "same turns: where both got slower it is the machine"),
+        css="legend",
+    )  # fmt: skip
+    return element("section", element("h2", "History"), legend, *blocks)
+
+
+def _sessions(page: ReportPage) -> Html:
+    rows = [
+        element(
+            "tr",
+            element("td", _when(x), data_label="began"),
+            element("td", " + ".join(x.models) or x.command, css="words", data_label="model"),
+            element("td", x.where, data_label="on"),
+            element("td", "-" if x.seconds is None else duration(x.seconds), css="right",
+                data_label="took"),
+            element("td", x.candidates, css="right", data_label="candidates"),
+            element("td", *(_verdict(each) for each in x.latencies), css="right",
+                data_label="whole model"),
+            element("td", element("code", x.id[:12]), data_label="session"),
+        )
+        for x in page.sessions
+    ]  # fmt: skip
+    names = ("began", "model", "on", "took", "candidates", "whole model", "session")
+    right = ("took", "candidates", "whole model")
+    head = element(
+        "tr", *(element("th", n, css="right" if n in right else "", scope="col") for n in names)
+    )
+    table = element("table", element("thead", head), element("tbody", *rows), css="stacked")
+    return element("section", element("h2", "Sessions"), element("div", table, css="scroll"))
+
+
+def _verdict(x: Latencies) -> Html:
+    return element("div", f"{ms(1e3 * x.tuned_s)} ms, ", gain(x.gain, x.interval, small=False))
+
+
+def _when(x: SessionLine) -> str:
+    return datetime.fromtimestamp(x.started_s, UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def _foot(page: ReportPage) -> Html:
+    damaged = f" {page.problems} damaged rows were left out." if page.problems else ""
+    return element(
+        "footer",
+        text(
+            f"Made by tunegrad report from {page.store}; intervals are at 95 %, by pairs of runs "
+            f"in turns.{damaged}"
+        ),
+    )

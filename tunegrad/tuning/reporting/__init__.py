@@ -1,0 +1,31 @@
+"""What a report shows of a session or a store: plain records, gathered from rows alone. Nothing is
+measured, and no model is built.
+"""
+
+from .gather import gather
+from .records import (
+    Failure,
+    HistoryChart,
+    KernelEntry,
+    Latencies,
+    ReportPage,
+    Series,
+    SessionLine,
+    SessionPage,
+    Source,
+    Trace,
+)
+
+__all__ = [
+    "Failure",
+    "HistoryChart",
+    "KernelEntry",
+    "Latencies",
+    "ReportPage",
+    "Series",
+    "SessionLine",
+    "SessionPage",
+    "Source",
+    "Trace",
+    "gather",
+]
