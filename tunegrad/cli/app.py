@@ -19,7 +19,18 @@ from tunegrad.errors import ModelCodeError, UserError
 __all__ = ["COMMANDS", "EXIT_INTERRUPTED", "EXIT_MISMATCH", "EXIT_USER_ERROR", "root", "run"]
 
 # Also the order in which `tunegrad --help` lists them: the main job first.
-COMMANDS = ("tune", "run", "show", "explain", "store", "space", "search-bench", "doctor")
+COMMANDS = (
+    "tune",
+    "run",
+    "show",
+    "explain",
+    "regress",
+    "compare",
+    "store",
+    "space",
+    "search-bench",
+    "doctor",
+)
 
 EXIT_USER_ERROR = 1
 EXIT_MISMATCH = 3

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import os
 import platform
+import subprocess
 import time
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -20,19 +22,45 @@ from tunegrad.trial import Fingerprint
 
 from .workload import Workload
 
-__all__ = ["machine_state", "record_latency", "versions"]
+__all__ = ["machine_state", "record_latency", "revision", "versions"]
 
 _CPUS = Path("/sys/devices/system/cpu")
+_SOURCE = Path(__file__).parents[1]
+_GIT_S = 10.0
 
 
 def versions(here: Fingerprint) -> Properties:
-    """Of tunegrad, the device's compiler, numpy and Python."""
+    """Of tunegrad and its source, the device's compiler, numpy and Python."""
+    source = revision()
     return (
         ("compiler", dict(here.fields).get("compiler_version", "unknown")),
         ("numpy", np.__version__),
         ("python", platform.python_version()),
+        *((("revision", source),) if source else ()),
         ("tunegrad", __version__),
     )
+
+
+@cache
+def revision(source: Path = _SOURCE) -> str:
+    """The Git revision of the tree that this package runs from, 12 digits, ``-dirty`` with changes
+    of its own; empty where the package is not tracked there, as after an installation.
+    """
+    git = ["git", "-C", str(source)]
+    try:
+        tracked = _said([*git, "ls-files", "--error-unmatch", "__init__.py"])
+        return (
+            _said([*git, "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"])
+            if tracked
+            else ""
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""
+
+
+def _said(command: Sequence[str]) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, timeout=_GIT_S, check=True)
+    return done.stdout.strip()
 
 
 def machine_state(cpus: Path = _CPUS) -> Properties:
