@@ -368,6 +368,7 @@ def test_store_commands_all_have_an_example():
         "verify",
         "history",
         "why",
+        "portability",
         "diff",
         "export",
         "import",

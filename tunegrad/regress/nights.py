@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from tunegrad.db import Latency, Session, Store
+from tunegrad.db import PART, Latency, Session, Store
 from tunegrad.trial import Fingerprint
 
 __all__ = [
@@ -83,12 +83,12 @@ def place_of(fingerprint: Fingerprint) -> Place:
 
 def kernel_series(model: str, name: str) -> str:
     """The name of the series of a kernel in a model."""
-    return f"{model}: {name}"
+    return f"{model}{PART}{name}"
 
 
 def split_series(series: str) -> tuple[str, str]:
     """(model, kernel or yardstick) of a series; no kernel for a whole model."""
-    model, _, name = series.partition(": ")
+    model, _, name = series.partition(PART)
     return model, name
 
 
