@@ -14,11 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
-from tunegrad.db import Latency
-from tunegrad.regress.nights import YARDSTICK, Night, kernel_series, place_of
+from tunegrad.db import Latency, open_store
+from tunegrad.regress.nights import SWEEP, YARDSTICK, Night, kernel_series, place_of
 from tunegrad.trial import Fingerprint
 
 MODEL = "simulated"
@@ -86,6 +87,16 @@ class World:
         rows.append(row(MODEL, "graph", *both))
         found = {(r.model, r.model_key): r for r in rows}
         return Night(f"night{number}", 86_400.0 * number, place_of(HERE), found)
+
+
+def stored(path: Path, nights: list[Night]) -> Path:
+    """A store of these nights, as sweeps make it."""
+    with open_store(path, "write") as store:
+        for night in nights:
+            with store.session(SWEEP, 0, {}, "0.1.0", night.sweep):
+                for row in night.rows.values():
+                    store.record_latency(row)
+    return path
 
 
 def _since(change: tuple[int, float] | None, night: int) -> float:
