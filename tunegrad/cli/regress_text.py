@@ -37,7 +37,8 @@ def sweep_text(report: SweepReport) -> str:
 def summary_text(report: SweepReport) -> str:
     """One line on a sweep."""
     models = [r for r in report.rows if ": " not in r.series]
-    counts = f"{len(models)} models, {len(report.rows) - len(models)} kernels"
+    kernels = [r for r in report.rows if ": " in r.series and r.schedule != "peer"]
+    counts = f"{len(models)} models, {len(kernels)} kernels"
     slower = len(report.regressions)
     said = [
         f"{slower} slower" if slower else "nothing slower",
@@ -45,7 +46,7 @@ def summary_text(report: SweepReport) -> str:
         *([f"tuned again: {', '.join(report.retuned)}"] if report.retuned else []),
         *(["interrupted; the same command goes on"] if report.interrupted else []),
     ]
-    learning = [r for r in report.rows if r.noise is None]
+    learning = [r for r in report.rows if r.noise is None and r.schedule != "peer"]
     if learning:
         said.append(f"{len(learning)} series are learning their noise")
     source = f", revision {report.revision}" if report.revision else ""

@@ -5,7 +5,8 @@ turns, in a process that can be killed.
              a lookup miss, those of before
     check    outputs against an independent evaluation; a kernel that crashes, hangs or is wrong is
              found by halves, runs as its default from then on, and is a row of what failed
-    turns    winners  defaults  stream  product, the start going round (``turn_order``)
+    turns    winners  defaults  stream  product, the start going round (``turn_order``); peers
+             between every few of them
 
 The yardsticks are two kernels that no tune touches, on the same threads in the same turns: one
 reads and writes memory, one multiplies. What moves them is the machine.
@@ -14,7 +15,8 @@ reads and writes memory, one multiplies. What moves them is the machine.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -42,7 +44,8 @@ from tunegrad.tuning.workload import (
     workload_of_spec,
 )
 
-from .nights import place_of
+from .nights import PEER, place_of
+from .peers import Peer
 
 __all__ = ["YARDSTICKS", "KernelTimes", "ModelTimes", "measure_model"]
 
@@ -92,6 +95,7 @@ class ModelTimes:
     kernels: tuple[KernelTimes, ...]
     yardsticks: Mapping[str, tuple[tuple[float, ...], str]]
     failed: tuple[tuple[str, str], ...]
+    peers: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
 
 
 def measure_model(
@@ -101,6 +105,7 @@ def measure_model(
     interrupt: Interrupt,
     hooks: Hooks = HOOKS,
     warn: Callable[[str], None] = lambda _: None,
+    peers: Sequence[str] = (),
 ) -> ModelTimes:
     """Time one model. Raises CandidateFailure where its default schedules do not run, UserError for
     a device or a model that is not there.
@@ -112,7 +117,7 @@ def measure_model(
         direct = workload_of_spec(
             settings.model, settings.seed, settings.numerics, site.target, settings.dtype
         )
-        return _Timing(settings, store, site, direct, turns).run()
+        return _Timing(settings, store, site, direct, turns, peers).run()
 
 
 @dataclass(frozen=True)
@@ -124,6 +129,7 @@ class _Timing:
     site: Site
     direct: Workload
     turns: int
+    peers: Sequence[str] = ()
 
     def run(self) -> ModelTimes:
         wanted, failed = self._compiling()
@@ -214,10 +220,13 @@ class _Timing:
         default = self._models.of(self.work, self._defaults)
         sides = [tuned, default, *self._yardsticks.values()]
         taken: list[list[tuple[float, ...]]] = [[] for _ in sides]
-        for at in range(0, self.turns, _TURNS_AT_ONCE):
-            count = min(_TURNS_AT_ONCE, self.turns - at)
-            for side, more in zip(taken, self.site.bench.profiled(sides, count), strict=True):
-                side.extend(more)
+        with ExitStack() as stack:
+            peers, lost = self._peers(stack)
+            for at in range(0, self.turns, _TURNS_AT_ONCE):
+                count = min(_TURNS_AT_ONCE, self.turns - at)
+                for side, more in zip(taken, self.site.bench.profiled(sides, count), strict=True):
+                    side.extend(more)
+                lost |= _beside(peers, count)
         whole = self.site.bench.paired(tuned, default, _PAIRED_S)
         yardsticks = {
             name: (tuple(map(sum, seconds)), self._programs(model)[0])
@@ -230,8 +239,20 @@ class _Timing:
             (tuple(whole[0]), tuple(whole[1])),
             self._kernels(tuned, wanted, tuple(taken[0]), tuple(taken[1])),
             yardsticks,
-            failed,
+            (*failed, *((PEER + name, why) for name, why in lost.items())),
+            {peer.name: tuple(peer.samples_s) for peer in peers},
         )
+
+    def _peers(self, stack: ExitStack) -> tuple[list[Peer], dict[str, str]]:
+        """The peers, started, and why others are not."""
+        started, lost = [], {}
+        for name in self.peers:
+            try:
+                peer = Peer(name, self.settings.model.name, self.site.target.threads)
+                started.append(stack.enter_context(peer))
+            except CandidateFailure as error:
+                lost[name] = str(error)
+        return started, lost
 
     def _kernels(
         self, tuned: WholeModel, wanted: Mapping[str, str], mine: Turns, default: Turns
@@ -257,6 +278,18 @@ class _Timing:
         kernels = model.plan.kernels()
         pairs = [(kernels[key][0], text) for key, text in model.actions.items()]
         return [compiled.program for compiled in self.site.bench.compile(pairs)]
+
+
+def _beside(peers: list[Peer], calls: int) -> dict[str, str]:
+    """Time the peers; those that ended are taken out, and why."""
+    lost = {}
+    for peer in list(peers):
+        try:
+            peer.take(calls)
+        except CandidateFailure as error:
+            lost[peer.name] = str(error)
+            peers.remove(peer)
+    return lost
 
 
 def _per_launch(turns: Turns, at: Sequence[int]) -> tuple[float, ...]:

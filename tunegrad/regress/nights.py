@@ -4,6 +4,7 @@
     latency  "resnet18"                       the whole model, beside its default schedules
              "resnet18: conv3x3 64->64"       a kernel in it; its key; the default in the same turns
              "resnet18: yardstick stream"     what never changes, in the same turns
+             "resnet18: peer ort"             another library, between turns
     session  command "regress done"           the sweep is whole; what failed
     session  command "regress bless"          levels that a person accepted, and why
 
@@ -24,6 +25,7 @@ from tunegrad.trial import Fingerprint
 __all__ = [
     "BLESS",
     "DONE",
+    "PEER",
     "SWEEP",
     "YARDSTICK",
     "Blessed",
@@ -38,7 +40,7 @@ __all__ = [
 ]
 
 SWEEP, DONE, BLESS = "regress", "regress done", "regress bless"
-YARDSTICK = "yardstick "
+YARDSTICK, PEER = "yardstick ", "peer "
 
 Place = tuple[tuple[str, str], ...]
 """The fields of a fingerprint that stay when software is renewed: nights of one place compare."""

@@ -20,7 +20,7 @@ from tunegrad.tuning.conditions import machine_state, versions
 from tunegrad.tuning.interrupt import Interrupt
 
 from .measured import ModelTimes, measure_model
-from .nights import DONE, SWEEP, YARDSTICK, kernel_series, sweeps_of
+from .nights import DONE, PEER, SWEEP, YARDSTICK, kernel_series, sweeps_of
 from .report import Failed
 from .settings import SweepSettings
 
@@ -28,6 +28,8 @@ __all__ = ["Swept", "sweep"]
 
 _GOES_ON_S = 12 * 3600.0
 """A sweep that was interrupted longer ago is not gone on with: it would be two nights in one."""
+
+_PEERS = (("schedule", "peer"),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +110,7 @@ def _swept(
     """Measure a model and record it; what failed."""
     name, began_s = labelled(one.model.name, one.dtype), time.monotonic()
     try:
-        found = measure_model(one, store, settings.turns, interrupt, hooks, tell)
+        found = measure_model(one, store, settings.turns, interrupt, hooks, tell, settings.peers)
     except (CandidateFailure, UserError) as error:
         tell(f"{name} on {device}: not measured: {error}")
         return [Failed(device, name, "", str(error))]
@@ -143,6 +145,10 @@ def rows_of(found: ModelTimes, device: str, session: str, moment_s: float) -> li
     rows = [
         row(kernel_series(found.model, YARDSTICK + name), program, (seconds, ()))
         for name, (seconds, program) in found.yardsticks.items()
+    ]
+    rows += [
+        row(kernel_series(found.model, PEER + name), found.key, (seconds, ()), _PEERS)
+        for name, seconds in found.peers.items()
     ]
     for k in found.kernels:
         code = (("program", k.program), ("schedule", "stored" if k.stored else "default"))

@@ -26,7 +26,7 @@ from tunegrad.db import Latency, Store
 from tunegrad.paired import gain_interval
 
 from .changes import LEARNING, Change, Values, Watched, night_values, scatter, sure_from, watch
-from .nights import YARDSTICK, Blessed, Night, changed_fields, nights_of, split_series
+from .nights import PEER, YARDSTICK, Blessed, Night, changed_fields, nights_of, split_series
 from .report import Finding, SeriesRow
 
 __all__ = ["Judged", "is_yardstick", "judge", "judge_nights", "model_values"]
@@ -119,7 +119,7 @@ def model_values(model: str, nights: Sequence[Night]) -> dict[tuple[_Key, str], 
         samples: dict[tuple[_Key, str], Values] = {}
         for (series, key), row in night.rows.items():
             of, name = split_series(series)
-            if of != model:
+            if of != model or name.startswith(PEER):
                 continue
             if not name:
                 put(((series, key), "whole"), at, log(median(row.samples_s)))
@@ -169,6 +169,10 @@ class _Model:
             row = self._nights[-1].rows.get(key)
             if row is not None:
                 rows.append(_row(key, row, seen, len(at)))
+        for key, row in self._nights[-1].rows.items():
+            if split_series(key[0])[0] == self._model and _is_peer(key):
+                nights = sum(key in n.rows for n in self._nights)
+                rows.append(_row(key, row, Watched((), None, None), nights))
         return Judged(tuple(rows), tuple(findings))
 
     # ---- the machine
@@ -314,6 +318,10 @@ def _placed(c: Change, at: Places) -> Change:
 def is_yardstick(key: _Key) -> bool:
     """Whether a series is of what never changes."""
     return split_series(key[0])[1].startswith(YARDSTICK)
+
+
+def _is_peer(key: _Key) -> bool:
+    return split_series(key[0])[1].startswith(PEER)
 
 
 def _row(key: _Key, row: Latency, seen: Watched, nights: int) -> SeriesRow:

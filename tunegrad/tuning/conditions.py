@@ -6,12 +6,14 @@ machine that was busy.
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import subprocess
 import time
 from collections.abc import Sequence
 from functools import cache
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 import numpy as np
@@ -44,7 +46,8 @@ def versions(here: Fingerprint) -> Properties:
 @cache
 def revision(source: Path = _SOURCE) -> str:
     """The Git revision of the tree that this package runs from, 12 digits, ``-dirty`` with changes
-    of its own; empty where the package is not tracked there, as after an installation.
+    of its own; of a package that was installed from a repository, the revision that pip noted
+    (PEP 610). Empty where nobody knows it.
     """
     git = ["git", "-C", str(source)]
     try:
@@ -52,9 +55,18 @@ def revision(source: Path = _SOURCE) -> str:
         return (
             _said([*git, "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"])
             if tracked
-            else ""
+            else _installed()
         )
     except (OSError, subprocess.SubprocessError):
+        return _installed()
+
+
+def _installed() -> str:
+    """The revision that pip installed, where it was told one."""
+    try:
+        noted = json.loads(distribution("tunegrad").read_text("direct_url.json") or "{}")
+        return str(noted.get("vcs_info", {}).get("commit_id", ""))[:12]
+    except (PackageNotFoundError, ValueError, AttributeError):
         return ""
 
 
