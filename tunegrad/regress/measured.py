@@ -1,15 +1,16 @@
-"""A model as a sweep times it: the stored winners, the default schedules and the yardsticks in
-turns, in a process that can be killed.
+"""A model as a sweep times it: the stored winners and the default schedules in turns, and between
+every four turns the yardsticks, in a process that can be killed.
 
     store    the plan and the winners of this machine; after its software was renewed, which makes
              a lookup miss, those of before
     check    outputs against an independent evaluation; a kernel that crashes, hangs or is wrong is
              found by halves, runs as its default from then on, and is a row of what failed
-    turns    winners  defaults  stream  product, the start going round (``turn_order``); peers
-             between every few of them
+    turns    winners, defaults x 4    stream, product x 4    peers    winners, defaults x 4 ...
 
-The yardsticks are two kernels that no tune touches, on the same threads in the same turns: one
-reads and writes memory, one multiplies. What moves them is the machine.
+The yardsticks are two kernels that no tune touches, on the same threads in the same second: one
+reads and writes memory, one multiplies. What moves them is the machine. In a turn with the models
+they would empty the caches for whoever comes next, and winners and defaults of one program differed
+by a third.
 """
 
 from __future__ import annotations
@@ -218,26 +219,29 @@ class _Timing:
         self, tuned: WholeModel, wanted: Mapping[str, str], failed: tuple[tuple[str, str], ...]
     ) -> ModelTimes:
         default = self._models.of(self.work, self._defaults)
-        sides = [tuned, default, *self._yardsticks.values()]
-        taken: list[list[tuple[float, ...]]] = [[] for _ in sides]
+        lineups = [[tuned, default], list(self._yardsticks.values())]
+        taken: list[list[list[tuple[float, ...]]]] = [[[] for _ in sides] for sides in lineups]
         with ExitStack() as stack:
             peers, lost = self._peers(stack)
             for at in range(0, self.turns, _TURNS_AT_ONCE):
                 count = min(_TURNS_AT_ONCE, self.turns - at)
-                for side, more in zip(taken, self.site.bench.profiled(sides, count), strict=True):
-                    side.extend(more)
+                for sides, known in zip(lineups, taken, strict=True):
+                    for side, more in zip(
+                        known, self.site.bench.profiled(sides, count), strict=True
+                    ):
+                        side.extend(more)
                 lost |= _beside(peers, count)
         whole = self.site.bench.paired(tuned, default, _PAIRED_S)
         yardsticks = {
             name: (tuple(map(sum, seconds)), self._programs(model)[0])
-            for (name, model), seconds in zip(self._yardsticks.items(), taken[2:], strict=True)
+            for (name, model), seconds in zip(self._yardsticks.items(), taken[1], strict=True)
         }
         return ModelTimes(
             self.work.name,
             self.direct.key,
             self.site.here,
             (tuple(whole[0]), tuple(whole[1])),
-            self._kernels(tuned, wanted, tuple(taken[0]), tuple(taken[1])),
+            self._kernels(tuned, wanted, tuple(taken[0][0]), tuple(taken[0][1])),
             yardsticks,
             (*failed, *((PEER + name, why) for name, why in lost.items())),
             {peer.name: tuple(peer.samples_s) for peer in peers},

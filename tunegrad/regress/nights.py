@@ -3,7 +3,7 @@
     session  command "regress", its settings name the sweep that it is (a part of)
     latency  "resnet18"                       the whole model, beside its default schedules
              "resnet18: conv3x3 64->64"       a kernel in it; its key; the default in the same turns
-             "resnet18: yardstick stream"     what never changes, in the same turns
+             "resnet18: yardstick stream"     what never changes, between turns
              "resnet18: peer ort"             another library, between turns
     session  command "regress done"           the sweep is whole; what failed
     session  command "regress bless"          levels that a person accepted, and why

@@ -21,6 +21,7 @@ from typing import Literal
 import msgspec
 
 from tunegrad.config import (
+    DEFAULT_DEVICE,
     ModelDtype,
     Numerics,
     configs_dir,
@@ -40,7 +41,7 @@ class SweepSettings:
     """A sweep, resolved. ``threads``: None for the processors that this process may use."""
 
     models: tuple[str, ...]
-    devices: tuple[str, ...] = ("cpu",)
+    devices: tuple[str, ...] = (DEFAULT_DEVICE,)
     store: Path = Path("store.db")
     turns: int = 24
     quiet: Quiet = "warn"
@@ -64,7 +65,7 @@ class SweepSettings:
 
 class _Table(msgspec.Struct, forbid_unknown_fields=True):
     models: list[str]
-    devices: list[str] = msgspec.field(default_factory=lambda: ["cpu"])
+    devices: list[str] = msgspec.field(default_factory=lambda: [DEFAULT_DEVICE])
     store: str | None = None
     turns: int = 24
     quiet: Quiet = "warn"
