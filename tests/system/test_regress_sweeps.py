@@ -5,6 +5,10 @@ kernel that really got slower.
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,7 +24,15 @@ from tunegrad.db import open_store
 from tunegrad.devices.host.facts import fingerprint, host_target
 from tunegrad.errors import UserError
 from tunegrad.opts import SPACE_VERSION, Space
-from tunegrad.regress import SweepReport, SweepSettings, bless, compare, load_sweep, regress
+from tunegrad.regress import (
+    Finding,
+    SweepReport,
+    SweepSettings,
+    bless,
+    compare,
+    load_sweep,
+    regress,
+)
 from tunegrad.regress import run as running
 from tunegrad.regress import sweep as sweeping
 from tunegrad.trial import Measurement, Policy, Status, Trial
@@ -221,3 +233,55 @@ def test_the_planted_work_is_a_tenth_of_the_outermost_loop() -> None:
     found = planted_slower.a_tenth_more(text)
     assert found.count("icmp slt i64 %n1, 20") == found.count("icmp slt i64 %n1, 2\n") == 1
     assert "call void @kernel.more(ptr %p0)\n  call void @kernel.body(ptr %p0)\n" in found
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_sweep_that_was_killed_goes_on_where_it_was(
+    settings: SweepSettings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "second.toml").write_text(MODEL.replace('"planted"', '"second"'), encoding="utf-8")
+    config = tmp_path / "both.toml"
+    config.write_text(
+        '[regress]\nmodels = ["model.toml", "second.toml"]\nthreads = 1\nturns = 8\n',
+        encoding="utf-8",
+    )
+    words = ["regress", str(config), "--store", str(settings.store)]
+    root = str(Path(__file__).parents[2])
+    running_one = subprocess.Popen(
+        [sys.executable, "-m", "tunegrad", *words],
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+        env={**os.environ, "PYTHONPATH": root},
+    )
+    with running_one:
+        assert running_one.stderr is not None
+        for line in running_one.stderr:
+            if line.startswith("planted on cpu: 3 kernels"):
+                running_one.kill()
+                break
+    assert running_one.returncode == -signal.SIGKILL
+    with open_store(settings.store) as store:
+        (killed,) = [s for s in store.sessions() if s.command == "regress"]
+    assert run([*words, "--json"]) == 0
+    captured = capsys.readouterr()
+    assert json.loads(captured.out)["sweep"] == killed.id
+    assert "planted on cpu: measured already" in captured.err.replace("model", "planted")
+    assert "second on cpu: 3 kernels" in captured.err
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_what_got_slower_is_tuned_again_for_the_time_that_was_given(
+    settings: SweepSettings,
+) -> None:
+    slower = Finding("regression", "cpu", SERIES, "", 1.1, None, "s", 0.0, 3, 1.0, 1.1)
+    assert running._retuned(settings, (slower,), 0.0, lambda _: None) == ()
+    told: list[str] = []
+    assert running._retuned(settings, (slower,), 6.0, told.append) == ("planted",)
+    assert told == ["tuning planted on cpu again for 6 s"]
+    with open_store(settings.store) as store:
+        (session,) = [s for s in store.sessions() if s.command == "tune" and s.id != "s1"]
+        trials = [t for key, _ in store.kernels() for t in store.history(key)]
+    assert sum(t.session == session.id for t in trials) > 3
