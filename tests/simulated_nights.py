@@ -19,7 +19,15 @@ from pathlib import Path
 import numpy as np
 
 from tunegrad.db import Latency, open_store
-from tunegrad.regress.nights import SWEEP, YARDSTICK, Night, kernel_series, place_of
+from tunegrad.regress.nights import (
+    DEFAULTS,
+    SWEEP,
+    YARDSTICK,
+    Night,
+    kernel_series,
+    place_of,
+    with_defaults,
+)
 from tunegrad.trial import Fingerprint
 
 MODEL = "simulated"
@@ -86,7 +94,7 @@ class World:
         both = [seconds[:, part].sum(axis=1) for part in (slice(n), slice(n, 2 * n))]
         rows.append(row(MODEL, "graph", *both))
         found = {(r.model, r.model_key): r for r in rows}
-        return Night(f"night{number}", 86_400.0 * number, place_of(HERE), found)
+        return Night(f"night{number}", 86_400.0 * number, place_of(HERE), with_defaults(found))
 
 
 def stored(path: Path, nights: list[Night]) -> Path:
@@ -95,7 +103,8 @@ def stored(path: Path, nights: list[Night]) -> Path:
         for night in nights:
             with store.session(SWEEP, 0, {}, "0.1.0", night.sweep):
                 for row in night.rows.values():
-                    store.record_latency(row)
+                    if DEFAULTS not in row.model:
+                        store.record_latency(row)
     return path
 
 

@@ -41,7 +41,7 @@ def test_a_peer_that_there_is_not_is_named_and_the_sweep_goes_on(
     (failed,) = report.failed
     assert (failed.model, failed.kernel) == ("mlp", "peer nobody")
     assert "peer 'nobody' is unknown; valid: torch" in failed.why
-    assert len(report.rows) == 4
+    assert len(report.rows) == 5
 
 
 def test_a_peer_has_no_model_that_is_not_in_its_suite() -> None:

@@ -78,7 +78,7 @@ def test_a_sweep_stores_every_kernel_beside_its_default_with_its_versions(
 ) -> None:
     report = regress(settings)
     assert report.failed == report.findings == ()
-    assert len(report.rows) == 4
+    assert len(report.rows) == 5
     (mine,) = [r for r in report.rows if r.series == SERIES]
     assert (mine.schedule, mine.nights) == ("stored", 1)
     with open_store(settings.store) as store:
@@ -108,7 +108,7 @@ def test_a_bad_kernel_is_named_and_the_sweep_goes_on(settings: SweepSettings, ki
     (failed,) = report.failed
     assert (failed.model, failed.kernel) == ("planted", KERNEL)
     assert {"crash": "CandidateCrashed", "unwritten": "WrongResult"}[kind] in failed.why
-    assert len(report.rows) == 4
+    assert len(report.rows) == 5
     (mine,) = [r for r in report.rows if r.series == SERIES]
     assert mine.schedule == "default"
 
@@ -120,7 +120,7 @@ def test_a_kernel_that_hangs_is_named_and_the_sweep_goes_on(settings: SweepSetti
     assert [(f.kernel, f.why.partition(":")[0]) for f in report.failed] == [
         (KERNEL, "CandidateTimeout")
     ]
-    assert len(report.rows) == 4
+    assert len(report.rows) == 5
 
 
 def test_winners_of_before_an_update_are_timed_after_it(
@@ -184,7 +184,7 @@ def test_the_command_writes_json_junit_and_markdown_and_compares(
     found = json.loads(capsys.readouterr().out)
     assert found["regressions"] == []
     suite = ET.parse(files[0]).getroot()
-    assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("4", "0", "0")
+    assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("5", "0", "0")
     assert "| planted | " in Path(files[1]).read_text(encoding="utf-8")
     assert run(command) == 0
     assert "2 sweeps" not in capsys.readouterr().out

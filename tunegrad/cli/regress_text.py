@@ -37,7 +37,7 @@ def sweep_text(report: SweepReport) -> str:
 def summary_text(report: SweepReport) -> str:
     """One line on a sweep."""
     models = [r for r in report.rows if ": " not in r.series]
-    kernels = [r for r in report.rows if ": " in r.series and r.schedule != "peer"]
+    kernels = [r for r in report.rows if r.schedule in ("stored", "default")]
     counts = f"{len(models)} models, {len(kernels)} kernels"
     slower = len(report.regressions)
     said = [

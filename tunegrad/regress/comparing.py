@@ -21,7 +21,7 @@ from tunegrad.errors import ConfigError
 from tunegrad.paired import Interval, unpaired_interval
 
 from .changes import LEARNING, Values, scatter
-from .nights import Night, changed_fields, nights_of, split_series
+from .nights import DEFAULTS, Night, changed_fields, nights_of, split_series
 from .report import CompareReport, CompareRow
 from .verdict import is_yardstick
 
@@ -151,7 +151,7 @@ def _relative(night: Night, key: _Key) -> Values:
     samples = np.log(row.samples_s)
     if not sticks:
         return samples
-    turns = min(map(len, [samples, *sticks])) if kernel else 0
+    turns = min(map(len, [samples, *sticks])) if kernel not in ("", DEFAULTS) else 0
     if turns:
         return np.asarray(samples[:turns] - np.mean([s[:turns] for s in sticks], axis=0))
     return np.asarray(samples - np.mean([np.median(s) for s in sticks]))

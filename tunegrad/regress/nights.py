@@ -5,6 +5,7 @@
              "resnet18: conv3x3 64->64"       a kernel in it; its key; the default in the same turns
              "resnet18: yardstick stream"     what never changes, between turns
              "resnet18: peer ort"             another library, between turns
+             (read as one more: "resnet18: default schedules", what ran beside the whole model)
     session  command "regress done"           the sweep is whole; what failed
     session  command "regress bless"          levels that a person accepted, and why
 
@@ -15,7 +16,7 @@ them. What a file claims (imported) is no night of this machine.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import msgspec
 
@@ -24,6 +25,7 @@ from tunegrad.trial import Fingerprint
 
 __all__ = [
     "BLESS",
+    "DEFAULTS",
     "DONE",
     "PEER",
     "SWEEP",
@@ -37,10 +39,12 @@ __all__ = [
     "place_of",
     "split_series",
     "sweeps_of",
+    "with_defaults",
 ]
 
 SWEEP, DONE, BLESS = "regress", "regress done", "regress bless"
 YARDSTICK, PEER = "yardstick ", "peer "
+DEFAULTS = "default schedules"
 
 Place = tuple[tuple[str, str], ...]
 """The fields of a fingerprint that stay when software is renewed: nights of one place compare."""
@@ -124,10 +128,23 @@ def nights_of(store: Store) -> tuple[list[Night], list[Blessed]]:
             at = parts[row.session], place_of(row.fingerprint)
             found.setdefault(at, {})[row.model, row.model_key] = row
     nights = [
-        Night(sweep, min(r.created_s for r in rows.values()), place, rows)
+        Night(sweep, min(r.created_s for r in rows.values()), place, with_defaults(rows))
         for (sweep, place), rows in found.items()
     ]
     return sorted(nights, key=lambda n: (n.created_s, n.sweep)), blessed
+
+
+def with_defaults(rows: Mapping[tuple[str, str], Latency]) -> dict[tuple[str, str], Latency]:
+    """The rows of a night, and what whole models took by their default schedules as series of their
+    own: a model that misses runs those.
+    """
+    found = dict(rows)
+    for (series, key), row in rows.items():
+        if not split_series(series)[1] and row.default_samples_s:
+            name = kernel_series(series, DEFAULTS)
+            beside = replace(row, model=name, samples_s=row.default_samples_s, default_samples_s=())
+            found[name, key] = beside
+    return found
 
 
 def changed_fields(before: Sequence[Latency], since: Sequence[Latency]) -> tuple[str, ...]:

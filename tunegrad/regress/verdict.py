@@ -26,7 +26,16 @@ from tunegrad.db import Latency, Store
 from tunegrad.paired import gain_interval
 
 from .changes import LEARNING, Change, Values, Watched, night_values, scatter, sure_from, watch
-from .nights import PEER, YARDSTICK, Blessed, Night, changed_fields, nights_of, split_series
+from .nights import (
+    DEFAULTS,
+    PEER,
+    YARDSTICK,
+    Blessed,
+    Night,
+    changed_fields,
+    nights_of,
+    split_series,
+)
 from .report import Finding, SeriesRow
 
 __all__ = ["Judged", "is_yardstick", "judge", "judge_nights", "model_values"]
@@ -108,7 +117,8 @@ def _asked(row: Latency) -> str:
 
 def model_values(model: str, nights: Sequence[Night]) -> dict[tuple[_Key, str], Values]:
     """Values of a model's kernels (both sides) and yardsticks by night, freed of what turns have in
-    common; and of the whole model (side ``whole``). NaN where a night lacks a series.
+    common; and of the whole model with its winners and by default (side ``whole``). NaN where a
+    night lacks a series.
     """
     found: dict[tuple[_Key, str], Values] = {}
 
@@ -121,7 +131,7 @@ def model_values(model: str, nights: Sequence[Night]) -> dict[tuple[_Key, str], 
             of, name = split_series(series)
             if of != model or name.startswith(PEER):
                 continue
-            if not name:
+            if name in ("", DEFAULTS):
                 put(((series, key), "whole"), at, log(median(row.samples_s)))
                 continue
             samples[(series, key), "tuned"] = np.log(row.samples_s)
@@ -196,7 +206,8 @@ class _Model:
         These begin levels, one after the other, until none is left that the machine explains.
         """
         accepted = {int(np.searchsorted(at, n)) for n in self._accepted.get(key, ())}
-        siblings = self._siblings if key[0] != self._model else scatter(values)
+        whole = split_series(key[0])[1] in ("", DEFAULTS)
+        siblings = scatter(values) if whole else self._siblings
         moved: list[Change] = []
         while True:
             seen = watch(values, siblings, accepted)
