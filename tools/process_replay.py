@@ -8,6 +8,12 @@ A capture holds, for every kernel of the corpus on every target under many sched
 action text, the hash of the program and of the rendered text. Everything follows from the code, so
 two captures of one commit are equal, on any machine and with any hash seed. ``compare`` prints
 every case that differs and in what, and exits 3.
+
+    python -m tools.process_replay gate           today's code against tests/golden/replay.jsonl
+    python -m tools.process_replay gate --write   after a change that means to change code
+
+The gate is that comparison with a capture that the repository keeps, of hashes: a test of the
+default run. A refactor leaves the file alone.
 """
 
 from __future__ import annotations
@@ -33,10 +39,25 @@ from tunegrad.render.llvm import render_llvm
 from tunegrad.render.opencl import render_opencl
 from tunegrad.search import RandomChooser
 
-__all__ = ["Case", "capture", "differences", "load", "main", "save"]
+__all__ = [
+    "GATE",
+    "Case",
+    "capture",
+    "differences",
+    "gate",
+    "load",
+    "main",
+    "read_gate",
+    "save",
+    "write_gate",
+]
 
 VERSION = 1
 """Of the file's form."""
+
+GATE = Path(__file__).parents[1] / "tests" / "golden" / "replay.jsonl"
+_GATE_DECISIONS = 2
+_DIGITS = 16
 
 _SSE = declared(
     replace(AVX512, arch="x86-64", vector_bytes=16, registers=16, threads=1, l2_bytes=4096),
@@ -128,6 +149,38 @@ def load(path: Path) -> tuple[Case, ...]:
         raise ValueError(f"{path}: no capture of this tool ({error})") from error
 
 
+def gate(names: Sequence[str] = NAMES) -> tuple[Case, ...]:
+    """Today's cases as the repository keeps them: kernel, actions and messages as hashes."""
+    return tuple(
+        replace(
+            c,
+            kernel=_short(c.kernel),
+            actions=_short(c.actions),
+            program=c.program[:_DIGITS],
+            text=c.text[:_DIGITS],
+            illegal=_short(c.illegal),
+        )
+        for c in capture(_GATE_DECISIONS, names)
+    )
+
+
+def _short(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:_DIGITS] if text else ""
+
+
+def write_gate(cases: Sequence[Case], path: Path = GATE) -> None:
+    """Write the file of the gate: a case a line."""
+    names = [f.name for f in fields(Case)]
+    lines = [json.dumps([getattr(c, name) for name in names]) for c in cases]
+    path.write_text("\n".join([json.dumps(names), *lines]) + "\n", encoding="utf-8")
+
+
+def read_gate(path: Path = GATE) -> tuple[Case, ...]:
+    """Read the file of the gate."""
+    names, *rows = map(json.loads, path.read_text(encoding="utf-8").splitlines())
+    return tuple(Case(**dict(zip(names, row, strict=True))) for row in rows)
+
+
 def differences(before: Sequence[Case], after: Sequence[Case]) -> list[str]:
     """A line for every case that is not the same, and for every one that only one capture has."""
     old, new = {c.name: c for c in before}, {c.name: c for c in after}
@@ -165,6 +218,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     comparing.add_argument("before", type=Path)
     comparing.add_argument("after", type=Path, nargs="?")
+    gating = commands.add_parser("gate", help="compare today's code with what the repository keeps")
+    gating.add_argument("--write", action="store_true", help="keep today's")
     for command in (taking, comparing):
         command.add_argument(
             "--decisions", type=int, default=4, help="random schedules per kernel (default 4)"
@@ -173,9 +228,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.command == "capture":
         save(capture(options.decisions), options.file)
         return 0
+    if options.command == "gate" and options.write:
+        write_gate(gate())
+        return 0
     try:
-        before = load(options.before)
-        after = load(options.after) if options.after else capture(options.decisions)
+        if options.command == "gate":
+            before, after = read_gate(), gate()
+        else:
+            before = load(options.before)
+            after = load(options.after) if options.after else capture(options.decisions)
     except (OSError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

@@ -281,8 +281,12 @@ def configs_dir() -> Path:
 
 
 def config_names() -> tuple[str, ...]:
-    """The names that stand for a model, sorted."""
-    return tuple(sorted(path.stem for path in configs_dir().glob("*.toml")))
+    """The names that stand for a model, sorted: of files in which ``[model]`` stands.
+
+    Another one says what a sweep times.
+    """
+    found = (p for p in configs_dir().glob("*.toml") if "[model]" in p.read_text(encoding="utf-8"))
+    return tuple(sorted(path.stem for path in found))
 
 
 # ---- models

@@ -1,17 +1,18 @@
-"""Two sides that ran in turns: how many times as long one took, and how sure that is."""
+"""How many times as long one side took as the other, and how sure that is."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import comb
+from math import comb, sqrt
 from statistics import median
 
-__all__ = ["Interval", "gain_interval", "paired_gain"]
+__all__ = ["Interval", "gain_interval", "paired_gain", "unpaired_interval"]
 
 Interval = tuple[float, float]
 """The ends between which a figure lies, at 95 %."""
 
-_LEVEL = 0.95
+_LEVEL, _Z = 0.95, 1.96
+_LEAST = 6
 
 
 def paired_gain(before_s: Sequence[float], after_s: Sequence[float]) -> float | None:
@@ -38,3 +39,19 @@ def gain_interval(before_s: Sequence[float], after_s: Sequence[float]) -> Interv
     else:
         left = n // 2
     return (ratios[left - 1], ratios[n - left]) if left else None
+
+
+def unpaired_interval(before_s: Sequence[float], after_s: Sequence[float]) -> Interval | None:
+    """Where a typical ``after / before`` lies, at 95 %, of samples that were not taken in turns;
+    None below six on a side.
+
+    The ratios of all pairs, cut off on both sides where the test of Wilcoxon, Mann and Whitney
+    would no longer reject it (Hollander and Wolfe, "Nonparametric Statistical Methods", 4.3), by
+    its normal approximation. Samples are in seconds, above 0.
+    """
+    m, n = len(before_s), len(after_s)
+    if min(m, n) < _LEAST:
+        return None
+    ratios = sorted(a / b for a in after_s for b in before_s)
+    cut = int(m * n / 2 - _Z * sqrt(m * n * (m + n + 1) / 12))
+    return ratios[max(cut, 0)], ratios[m * n - 1 - max(cut, 0)]

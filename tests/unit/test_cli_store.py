@@ -370,6 +370,7 @@ def test_store_commands_all_have_an_example():
         "verify",
         "history",
         "why",
+        "portability",
         "diff",
         "export",
         "import",

@@ -68,7 +68,8 @@ def test_wheel_holds_every_module_and_every_config(tree: Path, tmp_path: Path) -
 
     where, found, resnet = resolve(f"import sys; sys.path.insert(0, {str(unpacked)!r}); ", tmp_path)
     assert where == str(unpacked / "tunegrad" / "configs")
-    assert found.split() == sorted(path.stem for path in (ROOT / "configs").glob("*.toml"))
+    files = {path.stem for path in (ROOT / "configs").glob("*.toml")}
+    assert found.split() == sorted(files - {"nightly"})  # that one says what a sweep times
     assert resnet == "resnet50"
 
 

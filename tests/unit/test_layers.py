@@ -19,9 +19,9 @@ PACKAGE = ROOT / "tunegrad"
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("__main__",),
     ("cli",),
+    ("regress",),
     ("tune",),
     ("tuning",),
-    ("regress",),
     ("inference",),
     ("compiling", "planning", "recording"),
     ("models",),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -12,7 +14,7 @@ import pytest
 import tunegrad
 from tunegrad.db import MEMORY, open_store
 from tunegrad.trial import Fingerprint
-from tunegrad.tuning.conditions import machine_state, record_latency, versions
+from tunegrad.tuning.conditions import machine_state, record_latency, revision, versions
 
 HERE = Fingerprint((("device", "cpu"),))
 
@@ -45,7 +47,12 @@ def test_state_names_every_governor_and_unknown_ones(
 
 def test_versions_are_of_what_makes_and_times_the_code() -> None:
     found = dict(versions(HERE))
-    assert list(found) == ["compiler", "numpy", "python", "tunegrad"]
+    assert [name for name in found if name != "revision"] == [
+        "compiler",
+        "numpy",
+        "python",
+        "tunegrad",
+    ]
     assert found["tunegrad"] == tunegrad.__version__
     assert all(found.values())
 
@@ -60,3 +67,24 @@ def test_a_latency_stands_beside_the_default_s_with_its_conditions() -> None:
     assert found.versions == versions(HERE)
     assert [name for name, _ in found.state] == ["governor", "load_1m", "others_cpus"]
     assert found.created_s > 1e9
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
+def test_a_revision_is_of_a_tree_that_tracks_the_package(tmp_path: Path) -> None:
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "__init__.py").write_text("", encoding="utf-8")
+
+    def git(*words: str) -> str:
+        who = ("-c", "user.name=x", "-c", "user.email=x@example.org")
+        command = ["git", "-C", str(tmp_path), *who, *words]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+    git("init", "--quiet")
+    assert revision.__wrapped__(package) == ""
+    git("add", ".")
+    git("commit", "--quiet", "--message", "first")
+    first = git("rev-parse", "HEAD")[:12]
+    assert revision.__wrapped__(package) == first
+    (package / "__init__.py").write_text("1", encoding="utf-8")
+    assert revision.__wrapped__(package) == f"{first}-dirty"

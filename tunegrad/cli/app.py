@@ -20,7 +20,19 @@ from tunegrad.errors import ModelCodeError, UserError
 __all__ = ["COMMANDS", "EXIT_INTERRUPTED", "EXIT_MISMATCH", "EXIT_USER_ERROR", "root", "run"]
 
 # Also the order in which `tunegrad --help` lists them: the main job first.
-COMMANDS = ("tune", "run", "show", "explain", "report", "store", "space", "search-bench", "doctor")
+COMMANDS = (
+    "tune",
+    "run",
+    "show",
+    "explain",
+    "report",
+    "regress",
+    "compare",
+    "store",
+    "space",
+    "search-bench",
+    "doctor",
+)
 
 EXIT_USER_ERROR = 1
 EXIT_MISMATCH = 3

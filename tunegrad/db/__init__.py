@@ -31,11 +31,13 @@ from tunegrad.db.lookup import Difference, Hit, Lookup, Miss, Near, Nearby
 from tunegrad.db.memory_store import MemoryStore
 from tunegrad.db.migrations import APPLICATION_ID, SCHEMA_VERSION
 from tunegrad.db.opening import MEMORY, check_store, open_store
+from tunegrad.db.portability import Machine, Portability, PortabilityRow, portability
 from tunegrad.db.protocol import Mode, Store
 from tunegrad.db.prune import PruneRules
 from tunegrad.db.reading import read_contents
 from tunegrad.db.records import (
     IMPORTED,
+    PART,
     STOPPED,
     Decision,
     Evidence,
@@ -56,6 +58,7 @@ __all__ = [
     "APPLICATION_ID",
     "IMPORTED",
     "MEMORY",
+    "PART",
     "SCHEMA_VERSION",
     "STOPPED",
     "Claim",
@@ -74,6 +77,7 @@ __all__ = [
     "LatencyPair",
     "LatencyRow",
     "Lookup",
+    "Machine",
     "MeasurementRow",
     "MemoryStore",
     "MergeReport",
@@ -81,6 +85,8 @@ __all__ = [
     "Mode",
     "Near",
     "Nearby",
+    "Portability",
+    "PortabilityRow",
     "Problem",
     "Properties",
     "PruneReport",
@@ -108,6 +114,7 @@ __all__ = [
     "merge_stores",
     "model_history",
     "open_store",
+    "portability",
     "prune_store",
     "read_contents",
     "salvage_store",

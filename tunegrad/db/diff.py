@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from tunegrad.db.contents import Contents, Winner, decided, is_imported, winners
 from tunegrad.db.identity import Place
-from tunegrad.db.records import Decision, Latency, Question
+from tunegrad.db.records import PART, Decision, Latency, Question
 from tunegrad.db.rows import key_of
 from tunegrad.trial import Fingerprint
 
@@ -172,7 +172,8 @@ def _latencies(a: tuple[Latency, ...], b: tuple[Latency, ...]) -> tuple[LatencyP
 def _last(latencies: tuple[Latency, ...]) -> dict[tuple[str, str, Fingerprint], Latency]:
     """The newest of each model as it is tuned, by its name, graph and machine."""
     ordered = sorted(latencies, key=lambda x: x.created_s)
-    return {(x.model, x.model_key, x.fingerprint): x for x in ordered if x.kind == "tuned"}
+    whole = [x for x in ordered if x.kind == "tuned" and PART not in x.model]
+    return {(x.model, x.model_key, x.fingerprint): x for x in whole}
 
 
 def winner_facts(winner: Winner | None) -> WinnerFacts | None:

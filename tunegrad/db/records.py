@@ -11,6 +11,7 @@ from tunegrad.trial import Fingerprint, Properties, Status, Trial, middle
 __all__ = [
     "IMPORTED",
     "LATENCY_KINDS",
+    "PART",
     "QUESTIONS",
     "STOPPED",
     "WITHDRAWN",
@@ -38,6 +39,9 @@ LatencyKind = Literal["tuned", "default"]
 """Which schedules a whole model ran: those that the store has, or the defaults."""
 
 LATENCY_KINDS: tuple[LatencyKind, ...] = get_args(LatencyKind)
+
+PART = ": "
+"""What stands between a model and a kernel of it in the name of a latency: of a sweep's rows."""
 
 IMPORTED = "imported:"
 """How the origin of a trial, and the test of a promotion, begin when they came out of an

@@ -6,10 +6,14 @@ machine that was busy.
 
 from __future__ import annotations
 
+import json
 import os
 import platform
+import subprocess
 import time
 from collections.abc import Sequence
+from functools import cache
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 import numpy as np
@@ -21,19 +25,55 @@ from tunegrad.trial import Fingerprint
 from .busy import probed
 from .workload import Workload
 
-__all__ = ["machine_state", "record_latency", "versions"]
+__all__ = ["machine_state", "record_latency", "revision", "versions"]
 
 _CPUS = Path("/sys/devices/system/cpu")
+_SOURCE = Path(__file__).parents[1]
+_GIT_S = 10.0
 
 
 def versions(here: Fingerprint) -> Properties:
-    """Of tunegrad, the device's compiler, numpy and Python."""
+    """Of tunegrad and its source, the device's compiler, numpy and Python."""
+    source = revision()
     return (
         ("compiler", dict(here.fields).get("compiler_version", "unknown")),
         ("numpy", np.__version__),
         ("python", platform.python_version()),
+        *((("revision", source),) if source else ()),
         ("tunegrad", __version__),
     )
+
+
+@cache
+def revision(source: Path = _SOURCE) -> str:
+    """The Git revision of the tree that this package runs from, 12 digits, ``-dirty`` with changes
+    of its own; of a package that was installed from a repository, the revision that pip noted
+    (PEP 610). Empty where nobody knows it.
+    """
+    git = ["git", "-C", str(source)]
+    try:
+        tracked = _said([*git, "ls-files", "--error-unmatch", "__init__.py"])
+        return (
+            _said([*git, "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"])
+            if tracked
+            else _installed()
+        )
+    except (OSError, subprocess.SubprocessError):
+        return _installed()
+
+
+def _installed() -> str:
+    """The revision that pip installed, where it was told one."""
+    try:
+        noted = json.loads(distribution("tunegrad").read_text("direct_url.json") or "{}")
+        return str(noted.get("vcs_info", {}).get("commit_id", ""))[:12]
+    except (PackageNotFoundError, ValueError, AttributeError):
+        return ""
+
+
+def _said(command: Sequence[str]) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, timeout=_GIT_S, check=True)
+    return done.stdout.strip()
 
 
 def machine_state(cpus: Path = _CPUS, others: float | None = None) -> Properties:

@@ -9,6 +9,7 @@ from tunegrad.cli.store.change import import_file, merge, prune
 from tunegrad.cli.store.compare import diff, why
 from tunegrad.cli.store.history import history
 from tunegrad.cli.store.inspect import export, stats, verify
+from tunegrad.cli.store.portability import portability
 
 __all__ = ["store"]
 
@@ -28,5 +29,16 @@ def store() -> None:
     """
 
 
-for _command in (stats, verify, history, why, diff, export, import_file, merge, prune):
+for _command in (
+    stats,
+    verify,
+    history,
+    why,
+    portability,
+    diff,
+    export,
+    import_file,
+    merge,
+    prune,
+):
     store.add_command(_command)

@@ -1,0 +1,49 @@
+"""Peers beside a sweep: timed in processes of their own, stored, and no regressions of ours."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tunegrad.db import open_store
+from tunegrad.errors import CandidateCrashed
+from tunegrad.regress import SweepReport, SweepSettings, regress
+from tunegrad.regress import run as running
+from tunegrad.regress.peers import Peer
+
+
+def swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, peer: str) -> SweepReport:
+    monkeypatch.setattr(running, "busy", lambda: "")
+    store = tmp_path / "store.db"
+    return regress(SweepSettings(("mlp",), store=store, turns=6, threads=1, peers=(peer,)))
+
+
+def test_a_peer_is_a_row_beside_the_kernels(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnx")
+    report = swept(tmp_path, monkeypatch, "ort")
+    assert report.failed == ()
+    (row,) = [r for r in report.rows if r.schedule == "peer"]
+    assert (row.series, row.nights, row.noise) == ("mlp: peer ort", 1, None)
+    with open_store(tmp_path / "store.db") as store:
+        (stored,) = store.latencies("mlp: peer ort")
+    assert len(stored.samples_s) == 6
+    assert all(s > 0 for s in stored.samples_s)
+
+
+def test_a_peer_that_there_is_not_is_named_and_the_sweep_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report = swept(tmp_path, monkeypatch, "nobody")
+    (failed,) = report.failed
+    assert (failed.model, failed.kernel) == ("mlp", "peer nobody")
+    assert "peer 'nobody' is unknown; valid: torch" in failed.why
+    assert len(report.rows) == 5
+
+
+def test_a_peer_has_no_model_that_is_not_in_its_suite() -> None:
+    with pytest.raises(CandidateCrashed, match="'resnet81': the models suite has resnet18"):
+        Peer("memcpy", "resnet81", 1)

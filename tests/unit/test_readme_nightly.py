@@ -1,0 +1,31 @@
+"""The cron line and the job of the README are commands that this tree has, as they stand."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+from click.testing import CliRunner
+
+from tunegrad.cli.regress import regress
+
+README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+PART = README[README.index("## Every night") : README.index("## Where to read on")]
+
+
+def test_every_sweep_of_the_readme_takes_its_options_and_finds_its_file() -> None:
+    lines = [x for x in PART.splitlines() if ".venv/bin/tunegrad regress" in x]
+    assert len(lines) == 2
+    for line in lines:
+        words = shlex.split(re.split(r"[|>]", line.split("tunegrad regress", 1)[1])[0])
+        with regress.make_context("regress", words) as context:
+            assert context.params["config"] == "nightly"
+            assert context.params["markdown"] == "nightly.md"
+
+
+def test_the_job_reports_the_sweep_s_own_exit_code() -> None:
+    assert "|| code=$?" in PART
+    assert "exit ${code:-0}" in PART
+    said = CliRunner().invoke(regress, ["--help"]).output
+    assert "Exits with 3 where something got slower" in said

@@ -1,0 +1,233 @@
+"""What people and machines read of a sweep, which settings a file may have, and two runs."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.simulated_nights import MODEL, World, stored
+from tunegrad.cli.app import run
+from tunegrad.cli.regress_text import junit_text, markdown_text, sweep_text
+from tunegrad.db import merge_stores, open_store
+from tunegrad.errors import ConfigError, ModelError
+from tunegrad.paired import unpaired_interval
+from tunegrad.regress import (
+    Failed,
+    Finding,
+    SeriesRow,
+    SweepReport,
+    SweepSettings,
+    bless,
+    compare,
+    load_sweep,
+)
+from tunegrad.regress.changes import scatter, watch
+from tunegrad.regress.nights import changed_fields, place_of
+from tunegrad.regress.verdict import judge
+from tunegrad.trial import Fingerprint
+
+SLOWER = Finding(
+    "regression", "cpu", "mlp: matmul", "k1", 1.1, (1.08, 1.12), "s1", 0.0, 3, 1.0, 1.1,
+    ("compiler: 21 -> 22",),
+)  # fmt: skip
+ROWS = (
+    SeriesRow("mlp: matmul", "k1", "cpu", 1.1, 2.0, 1.8, (1.7, 1.9), 30, 0.008, 1.03, "stored"),
+    SeriesRow("mlp", "g", "cpu", 2.0, 2.0, 1.0, (0.99, 1.01), 30, 0.01, 1.04, ""),
+)
+REPORT = SweepReport(
+    "s3", "nightly.toml", "a.db", "abc", 61.0, ROWS, (SLOWER,),
+    (Failed("cpu", "encoder", "softmax", "CandidateCrashed: <signal 11>"),), ("before: busy",),
+)  # fmt: skip
+
+
+def test_text_says_what_got_slower_since_when_and_what_changed_with_it() -> None:
+    text = sweep_text(REPORT)
+    assert (
+        "slower: mlp: matmul on cpu: 1.100x (1.080 to 1.120), 1.0000 to 1.1000 ms\n"
+        "  since sweep s1, 1970-01-01 00:00, 3 nights\n"
+        "  with it changed compiler: 21 -> 22"
+    ) in text
+    assert "failed: kernel softmax of encoder on cpu: CandidateCrashed: <signal 11>" in text
+    assert text.splitlines()[-1].endswith("1 models, 1 kernels in 1:01: 1 slower; 1 failed")
+    assert max(map(len, text.splitlines()[:4])) <= 80
+
+
+def test_a_gain_with_1_in_its_interval_is_none() -> None:
+    lines = sweep_text(REPORT).splitlines()
+    assert lines[2].split()[4:6] == ["1.80x", "30"]
+    assert lines[3].split()[3:5] == ["none", "30"]
+
+
+def test_junit_has_a_case_a_series_and_fails_what_got_slower() -> None:
+    suite = ET.fromstring(junit_text(REPORT).encode())
+    assert dict(suite.attrib) == {
+        "name": "tunegrad regress nightly.toml", "tests": "3", "failures": "1", "errors": "1",
+        "time": "61.000",
+    }  # fmt: skip
+    failed = [c.get("name") for c in suite if c.find("failure") is not None]
+    assert failed == ["mlp: matmul"]
+    (error,) = suite.iter("error")
+    assert error.get("message", "").endswith("<signal 11>")
+
+
+def test_junit_leaves_out_what_no_xml_may_hold() -> None:
+    odd = replace(REPORT, failed=(Failed("cpu", "mlp", "", "bell \x07 \ud800"),))
+    (error,) = ET.fromstring(junit_text(odd).encode()).iter("error")
+    assert error.get("message", "").endswith("bell ? ?")
+
+
+def test_markdown_lists_changes_then_models() -> None:
+    lines = markdown_text(REPORT).splitlines()
+    assert lines[4].startswith("- **slower**: `mlp: matmul` on cpu: 1.100x")
+    assert lines[5] == "  - compiler: 21 -> 22"
+    assert lines[-1] == "| mlp | 2.0000 | 2.0000 | none | 30 | 1.040x |"
+
+
+# ---- settings
+
+
+def sweep_file(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "sweep.toml"
+    path.write_text(f"[regress]\n{text}\n", encoding="utf-8")
+    return path
+
+
+def test_a_sweep_file_is_read_and_a_store_stands_beside_it(tmp_path: Path) -> None:
+    path = sweep_file(tmp_path, 'models = ["mlp"]\nstore = "nights.db"\nturns = 12')
+    assert load_sweep(path) == SweepSettings(("mlp",), ("cpu",), tmp_path / "nights.db", 12)
+    assert load_sweep(path, tmp_path / "b.db").store == tmp_path / "b.db"
+
+
+def test_the_shipped_sweep_goes_by_its_name() -> None:
+    assert load_sweep("nightly", "a.db").models == ("mlp", "resnet18", "encoder")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("models = []", r"regress.models = \[\] must name some"),
+        ('models = ["mlp", "mlp"]', "each once"),
+        ('models = ["mlp"]\nturns = 2', "regress.turns = 2 is below 6"),
+        ('models = ["mlp"]\nthreads = 0', "regress.threads = 0 is not positive"),
+        ('models = ["mlp"]\nquiet = "maybe"', r"Invalid enum value 'maybe'.*regress.quiet"),
+        ('models = ["mlp"]\nturn = 2', "unknown field `turn`"),
+        ("turns = 12", "missing required field `models`"),
+        ("models = [", "sweep.toml"),
+    ],
+)
+def test_a_sweep_file_that_breaks_a_rule_is_one_error(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        load_sweep(sweep_file(tmp_path, text))
+
+
+def test_unknown_models_and_missing_files_are_errors_before_anything_runs(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="'resnet81' is unknown"):
+        load_sweep(sweep_file(tmp_path, 'models = ["resnet81"]'))
+    with pytest.raises(ConfigError, match=r"none\.toml: No such file"):
+        load_sweep(tmp_path / "none.toml")
+    assert run(["regress", str(tmp_path / "none.toml")]) == 1
+
+
+# ---- a store of nights
+
+
+@pytest.fixture(scope="module")
+def nights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Twenty nights of six kernels; the third is 8 % slower since the 16th, by another revision."""
+    world = World(nights=20, kernels=6, step=(15, 2, 1.08))
+    return stored(tmp_path_factory.mktemp("nights") / "a.db", world.run(11))
+
+
+def test_a_store_of_nights_is_judged_and_blessed(nights: Path, tmp_path: Path) -> None:
+    path = tmp_path / "b.db"
+    merge_stores(path, [nights])
+    with open_store(path) as store:
+        assert (f"{MODEL}: k2", "key2", "night15") in judge(store, "night19").levels
+    accepted = bless(SweepSettings((), store=path), "meant")
+    assert f"{MODEL}: k2" in {f.series for f in accepted}
+    with open_store(path) as store:
+        assert judge(store, "night19").levels == []
+        (row,) = [s for s in store.sessions() if s.command == "regress bless"]
+    assert json.loads(row.settings)["reason"] == "meant"
+
+
+def test_a_level_is_accepted_for_a_reason_and_of_a_sweep(nights: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="for a reason"):
+        bless(SweepSettings((), store=nights), " ")
+    with pytest.raises(ConfigError, match="no sweep whose levels"):
+        bless(SweepSettings((), store=tmp_path / "new.db"), "meant")
+
+
+def test_two_revisions_compare_with_the_scatter_of_nights(nights: Path) -> None:
+    found = compare("aaaa", "bbbb", nights)
+    assert found.noise
+    assert found.changed == ("revision: aaaa -> bbbb",)
+    rows = {row.series: row for row in found.rows}
+    changed = rows[f"{MODEL}: k2"]
+    assert changed.nights == (15, 5)
+    assert changed.different
+    assert changed.interval is not None
+    assert changed.interval[0] < 1.08 < changed.interval[1]
+    same = [row.different for name, row in rows.items() if name.startswith(f"{MODEL}: k")]
+    assert sum(same) == 1
+
+
+def test_two_stores_compare_by_their_newest_sweeps(nights: Path, tmp_path: Path) -> None:
+    other = stored(tmp_path / "other.db", World(nights=1, kernels=6).run(12))
+    found = compare(str(nights), str(other), tmp_path / "unused.db")
+    assert {row.nights for row in found.rows} == {(1, 1)}
+    assert compare("last~1", "last", nights).changed == ()
+
+
+def test_a_run_that_is_none_is_an_error_that_names_some(nights: Path) -> None:
+    with pytest.raises(ConfigError, match=r"'zzz': neither .* newest sweeps: night15, night16"):
+        compare("zzz", "last", nights)
+
+
+# ---- the parts
+
+
+def test_an_unpaired_interval_holds_the_ratio_and_needs_six() -> None:
+    rng = np.random.default_rng(3)
+    inside = 0
+    for _ in range(200):
+        a, b = (np.exp(rng.normal(m, 0.05, 12)).tolist() for m in (0.0, 0.1))
+        found = unpaired_interval(a, b)
+        assert found is not None
+        inside += found[0] <= np.exp(0.1) <= found[1]
+    assert inside >= 180
+    assert unpaired_interval([1.0] * 5, [1.0] * 9) is None
+
+
+def test_the_scatter_is_neither_that_of_a_step_nor_of_a_few_bad_nights() -> None:
+    values = np.random.default_rng(4).normal(0, 0.01, 200)
+    values[::20] += 0.3
+    values[190:] += 0.1
+    assert scatter(values) == pytest.approx(0.01, rel=0.3)
+
+
+def test_nights_that_are_equal_to_the_digit_are_no_error() -> None:
+    assert watch(np.zeros(30), 0.0).changes == ()
+    assert watch(np.r_[np.zeros(20), np.full(5, 0.05)], 0.0).open is not None
+
+
+def test_software_makes_no_other_place_and_hardware_does() -> None:
+    def here(**fields: str) -> Fingerprint:
+        return Fingerprint(tuple(sorted({"cpu_name": "one", "device": "cpu", **fields}.items())))
+
+    assert place_of(here(compiler_version="1", cuda_driver="2")) == place_of(here(thp="never"))
+    assert place_of(here(threads="2")) != place_of(here(threads="4"))
+
+
+def test_fields_that_overlap_say_nothing() -> None:
+    (first, *_, last) = [n.rows[MODEL, "graph"] for n in World(nights=9, step=(5, 1, 1.0)).run(1)]
+    assert changed_fields([first], [last]) == ("revision: aaaa -> bbbb",)
+    assert changed_fields([first, last], [last]) == ()
+    governed = replace(last, state=(("governor", "powersave"), ("load_1m", 7.0)))
+    assert changed_fields([last], [governed])[0] == "asked: cpu -> (none)"
+    assert "governor: performance -> powersave" in changed_fields([last], [governed])

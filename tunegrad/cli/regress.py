@@ -1,0 +1,113 @@
+"""``tunegrad regress CONFIG``: time the stored winners again, and say what got slower."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from tunegrad.cli.app import EXIT_INTERRUPTED, EXIT_MISMATCH, EXIT_USER_ERROR
+from tunegrad.cli.options import example, json_option, store_option
+from tunegrad.cli.output import emit, note, printable
+from tunegrad.cli.place import make_default_place
+from tunegrad.errors import ConfigError
+
+if TYPE_CHECKING:
+    from tunegrad.regress import SweepReport
+
+__all__ = ["regress"]
+
+
+@click.command(
+    epilog=example(
+        "tunegrad regress configs/nightly.toml --store nightly.db",
+        "tunegrad regress nightly --store nightly.db --junit nightly.xml --markdown nightly.md",
+        'tunegrad regress nightly --store nightly.db --bless "NumPy 2.5 costs 3 %"',
+    )
+)
+@click.argument("config", metavar="CONFIG")
+@store_option
+@click.option("--junit", metavar="PATH", help="Write a JUnit XML file: a test case a series.")
+@click.option("--markdown", metavar="PATH", help="Write a summary for a pull request.")
+@click.option(
+    "--require-quiet",
+    is_flag=True,
+    help="Measure nothing, and exit 1, where other processes keep the machine busy.",
+)
+@click.option(
+    "--fresh", is_flag=True, help="Begin a new sweep, though the last one was interrupted."
+)
+@click.option("--retune", metavar="TIME", help="Tune what got slower again, for so long: 10m, 1h.")
+@click.option(
+    "--bless",
+    metavar="REASON",
+    help="Measure nothing; what is slower now is the level from now on, for this reason.",
+)
+@json_option
+@click.pass_context
+def regress(
+    ctx: click.Context,
+    config: str,
+    store: str | None,
+    junit: str | None,
+    markdown: str | None,
+    require_quiet: bool,
+    fresh: bool,
+    retune: str | None,
+    bless: str | None,
+    as_json: bool,
+) -> None:
+    """Time the stored winners of the models that CONFIG lists again, next to their default
+    schedules, and decide by the history of earlier nights what changed.
+
+    CONFIG is a TOML file like configs/nightly.toml, or nightly, which ships. Every run is a night
+    of the store's history. A model that was never tuned runs its default schedules.
+
+    A kernel that crashes, hangs or computes something wrong is reported; the sweep goes on. One
+    that was interrupted goes on where it was when the same command runs again.
+
+    Exits with 3 where something got slower and nobody has accepted it, else with 1 where something
+    could not be measured. A change that the machine explains is reported, and is no regression.
+    """
+    from dataclasses import replace
+
+    from tunegrad.cli.regress_text import junit_text, markdown_text, sweep_text
+    from tunegrad.config import parse_budget
+    from tunegrad.regress import bless as accept
+    from tunegrad.regress import load_sweep
+    from tunegrad.regress import regress as run
+
+    settings = load_sweep(config, store)
+    if bless is not None:
+        found = accept(settings, bless)
+        for f in found:
+            note(f"accepted: {f.series}: {f.ratio:.2f}x since {f.since}")
+        note(f"{len(found)} levels accepted: {bless}")
+        return
+    if store is None:
+        make_default_place(settings.store)
+    if require_quiet:
+        settings = replace(settings, quiet="require")
+    retune_s = 0.0 if retune is None else parse_budget(retune, "--retune")
+    report = run(settings, note, config=config, fresh=fresh, retune_s=retune_s)
+    emit(report, sweep_text(report), as_json=as_json)
+    _write(junit, junit_text(report))
+    _write(markdown, printable(markdown_text(report)))
+    ctx.exit(_exit_code(report))
+
+
+def _write(path: str | None, text: str) -> None:
+    if path is not None:
+        try:
+            Path(path).expanduser().write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise ConfigError(f"{path}: {error.strerror}") from error
+
+
+def _exit_code(report: SweepReport) -> int:
+    if report.interrupted:
+        return EXIT_INTERRUPTED
+    if report.regressions:
+        return EXIT_MISMATCH
+    return EXIT_USER_ERROR if report.failed or not report.rows else 0

@@ -1,0 +1,198 @@
+"""Reports of sweeps: as plain text, as Markdown for a pull request, and as JUnit XML."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from tunegrad.cli.store.tables import when
+from tunegrad.cli.tables import UNKNOWN, duration, ms, table
+
+if TYPE_CHECKING:
+    from tunegrad.paired import Interval
+    from tunegrad.regress import CompareReport, Failed, Finding, SeriesRow, SweepReport
+
+__all__ = ["compare_text", "junit_text", "markdown_text", "sweep_text"]
+
+_WIDEST = 38
+_TITLES = {
+    "regression": "slower",
+    "machine": "machine change, no regression",
+    "recovered": "as before again",
+    "improvement": "faster",
+}
+
+
+def sweep_text(report: SweepReport) -> str:
+    """What was measured, what changed, what failed; last a line that says all of it."""
+    blocks = [_series_table(report.rows)] if report.rows else []
+    blocks += [finding_text(f) for f in report.findings]
+    blocks += [failed_text(f) for f in report.failed]
+    blocks += [f"the machine was not quiet {b}" for b in report.busy]
+    return "\n\n".join([*blocks, summary_text(report)])
+
+
+def summary_text(report: SweepReport) -> str:
+    """One line on a sweep."""
+    models = [r for r in report.rows if ": " not in r.series]
+    kernels = [r for r in report.rows if r.schedule in ("stored", "default")]
+    counts = f"{len(models)} models, {len(kernels)} kernels"
+    slower = len(report.regressions)
+    said = [
+        f"{slower} slower" if slower else "nothing slower",
+        *([f"{len(report.failed)} failed"] if report.failed else []),
+        *([f"tuned again: {', '.join(report.retuned)}"] if report.retuned else []),
+        *(["interrupted; the same command goes on"] if report.interrupted else []),
+    ]
+    learning = [r for r in report.rows if r.noise is None and r.schedule != "peer"]
+    if learning:
+        said.append(f"{len(learning)} series are learning their noise")
+    source = f", revision {report.revision}" if report.revision else ""
+    return (
+        f"sweep {report.sweep} of {report.store}{source}: {counts} in "
+        f"{duration(report.seconds)}: {'; '.join(said)}"
+    )
+
+
+def finding_text(f: Finding) -> str:
+    """A change in some lines: what, by how much, since when, and what changed with it."""
+    lines = [f"{_TITLES[f.kind]}: {f.series} on {f.device}{_by(f)}"]
+    lines.append(f"  since sweep {f.since}, {when(f.since_s)}, {_nights(f.nights)}")
+    if f.changed:
+        lines += [f"  with it changed {x}" for x in f.changed]
+    elif f.ratio is not None:
+        lines.append("  no field of the machine, the versions or the code changed with it")
+    return "\n".join(lines)
+
+
+def failed_text(f: Failed) -> str:
+    """What could not be measured, in a line."""
+    what = f"kernel {f.kernel} of {f.model}" if f.kernel else f"model {f.model}"
+    return f"failed: {what} on {f.device}: {f.why}"
+
+
+def markdown_text(report: SweepReport) -> str:
+    """A summary for a pull request: changes first, then a table of models."""
+    lines = ["### Regression sweep", "", summary_text(report), ""]
+    for f in report.findings:
+        since = f"since {f.since} ({when(f.since_s)})"
+        lines.append(f"- **{_TITLES[f.kind]}**: `{f.series}` on {f.device}{_by(f)}, {since}")
+        lines += [f"  - {x}" for x in f.changed]
+    lines += [f"- **failed**: {failed_text(f).removeprefix('failed: ')}" for f in report.failed]
+    lines += [f"- the machine was not quiet {b}" for b in report.busy]
+    lines += ["", "| model | ms | default ms | gain | nights | sees from |",
+              "|---|---|---|---|---|---|"]  # fmt: skip
+    for r in report.rows:
+        if ": " not in r.series:
+            cells = (r.series, ms(r.ms), ms(r.default_ms), _gain(r), str(r.nights), _sure(r))
+            lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def junit_text(report: SweepReport) -> str:
+    """A test suite: a case a series, failed where it got slower; what failed is an error."""
+    cases = ET.Element("testsuite", name=f"tunegrad regress {report.config}".strip())
+    slower = {(f.device, f.series, f.key): f for f in report.regressions}
+    for r in report.rows:
+        case = _case(cases, r.device, r.series, r.ms)
+        found = slower.pop((r.device, r.series, r.key), None)
+        if found is not None:
+            _told(case, "failure", finding_text(found))
+    for found in slower.values():
+        _told(_case(cases, found.device, found.series, 0.0), "failure", finding_text(found))
+    for failed in report.failed:
+        name = f"{failed.model}: {failed.kernel}" if failed.kernel else failed.model
+        _told(_case(cases, failed.device, name, 0.0), "error", failed_text(failed))
+    cases.set("tests", str(len(cases)))
+    cases.set("failures", str(len(cases.findall("testcase/failure"))))
+    cases.set("errors", str(len(cases.findall("testcase/error"))))
+    cases.set("time", f"{report.seconds:.3f}")
+    ET.indent(cases)
+    return ET.tostring(cases, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def compare_text(report: CompareReport) -> str:
+    """A line a series; then what differs between the runs."""
+    rows = [
+        (
+            _cut(r.series),
+            ms(r.a_ms),
+            ms(r.b_ms),
+            f"{r.ratio:.3f}x",
+            _interval(r.interval),
+            "" if r.different else "no difference",
+        )
+        for r in report.rows
+    ]
+    header = ("series", "A ms", "B ms", "B/A", "95 %", "")
+    blocks = [f"A  {report.a}\nB  {report.b}", table(header, rows, left=("series", ""))]
+    blocks += [f"differs: {x}" for x in report.changed]
+    blocks += [f"only in A: {x}" for x in report.only_a] + [
+        f"only in B: {x}" for x in report.only_b
+    ]
+    said = "turns and nights" if report.noise else "turns alone; more nights would say more"
+    return "\n\n".join([*blocks, f"intervals hold the scatter of {said}"])
+
+
+def _series_table(rows: Sequence[SeriesRow]) -> str:
+    lines = [
+        (
+            _cut(r.series),
+            ms(r.ms),
+            ms(r.default_ms),
+            _gain(r),
+            str(r.nights),
+            UNKNOWN if r.noise is None else f"{r.noise:.1%}",
+            _sure(r),
+        )
+        for r in rows
+    ]
+    header = ("series", "ms", "default", "gain", "nights", "noise", "sees")
+    return table(header, lines, left=("series",))
+
+
+def _by(f: Finding) -> str:
+    if f.ratio is None:
+        return ": other hardware than the sweep before; its history begins"
+    return f": {f.ratio:.3f}x ({_interval(f.interval)}), {ms(f.before_ms)} to {ms(f.now_ms)} ms"
+
+
+def _gain(r: SeriesRow) -> str:
+    """How much faster than by default; nothing where the interval has 1 in it."""
+    if r.gain is None or r.interval is None:
+        return UNKNOWN
+    low, high = r.interval
+    return "none" if low <= 1.0 <= high else f"{r.gain:.2f}x"
+
+
+def _sure(r: SeriesRow) -> str:
+    return UNKNOWN if r.sure_from is None else f"{r.sure_from:.3f}x"
+
+
+def _interval(interval: Interval | None) -> str:
+    return UNKNOWN if interval is None else f"{interval[0]:.3f} to {interval[1]:.3f}"
+
+
+def _nights(count: int) -> str:
+    return "1 night" if count == 1 else f"{count} nights"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 3]}..."
+
+
+def _case(suite: ET.Element, device: str, name: str, time_ms: float) -> ET.Element:
+    return ET.SubElement(
+        suite, "testcase", classname=_xml(device), name=_xml(name), time=f"{time_ms / 1e3:.9f}"
+    )
+
+
+def _told(case: ET.Element, kind: str, text: str) -> None:
+    ET.SubElement(case, kind, message=_xml(text.splitlines()[0])).text = _xml(text)
+
+
+def _xml(text: str) -> str:
+    """Text without what no XML may hold."""
+    return re.sub(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "?", text)

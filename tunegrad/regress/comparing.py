@@ -1,0 +1,170 @@
+"""Two runs side by side: sweeps of one store, two stores, or two revisions of the source.
+
+    B / A  =  exp(level of B - level of A), freed of what the yardsticks say about the two machines
+
+A level is the median over a side's nights. Where the history has enough nights to say how they
+scatter, that scatter is in the interval; else it is of the turns within the runs alone, and the
+report says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import exp, sqrt
+from pathlib import Path
+
+import numpy as np
+
+from tunegrad.db import Latency, open_store
+from tunegrad.errors import ConfigError
+from tunegrad.paired import Interval, unpaired_interval
+
+from .changes import LEARNING, Values, scatter
+from .nights import DEFAULTS, Night, changed_fields, nights_of, split_series
+from .report import CompareReport, CompareRow
+from .verdict import is_yardstick
+
+__all__ = ["compare"]
+
+_Key = tuple[str, str]
+_Z = 1.96 * 1.2533
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """A run: what it was called, its nights, and all nights of its store."""
+
+    name: str
+    nights: tuple[Night, ...]
+    history: tuple[Night, ...]
+
+
+def compare(a: str, b: str, store: Path) -> CompareReport:
+    """Compare two runs.
+
+    Each is the file of a store (its newest sweep), a sweep of ``store``, by its id or the beginning
+    of one, a revision of the source (all its sweeps), by its first digits, or ``last``, ``last~1``.
+    Raises ConfigError for what is none, and says what there is.
+    """
+    one, two = _side(a, store), _side(b, store)
+    rows_a, rows_b = _latest(one.nights), _latest(two.nights)
+    both = [key for key in rows_a if key in rows_b and not is_yardstick(key)]
+    history = one.history + (() if one.history == two.history else two.history)
+    noise = _noise(history)
+    rows = [_row(key, one.nights, two.nights, noise) for key in both]
+    changed = changed_fields(
+        [r for n in one.nights[-1:] for r in _whole(n)],
+        [r for n in two.nights[:1] for r in _whole(n)],
+    )
+    return CompareReport(
+        one.name,
+        two.name,
+        tuple(rows),
+        changed,
+        tuple(series for series, _ in rows_a.keys() - rows_b.keys()),
+        tuple(series for series, _ in rows_b.keys() - rows_a.keys()),
+        noise=any(key in noise for key in both),
+    )
+
+
+def _side(name: str, store: Path) -> _Side:
+    path = Path(name).expanduser()
+    if path.is_file():
+        nights = _nights(path)
+        return _Side(name, tuple(nights[-1:]), tuple(nights))
+    nights = _nights(store)
+    back = name.removeprefix("last").removeprefix("~") or "0"
+    if name.startswith("last") and back.isdecimal():
+        place = len(nights) - 1 - int(back)
+        found = nights[place : place + 1] if place >= 0 else []
+    else:
+        found = [n for n in nights if n.sweep.startswith(name)] or [
+            n for n in nights if any(_revision(r).startswith(name) for r in _whole(n))
+        ]
+    if not found or len({n.sweep for n in found if n.sweep.startswith(name)}) > 1:
+        known = ", ".join(n.sweep for n in nights[-5:])
+        raise ConfigError(
+            f"{name!r}: neither a store's file, nor one sweep or revision of {store}; its newest "
+            f"sweeps: {known}"
+        )
+    return _Side(name, tuple(found), tuple(nights))
+
+
+def _nights(path: Path) -> list[Night]:
+    with open_store(path) as store:
+        nights, _ = nights_of(store)
+    if not nights:
+        raise ConfigError(f"store {path}: it has no sweep; `tunegrad regress` makes one")
+    return nights
+
+
+def _revision(row: Latency) -> str:
+    return str(dict(row.versions).get("revision", ""))
+
+
+def _whole(night: Night) -> list[Latency]:
+    return [row for (series, _), row in night.rows.items() if not split_series(series)[1]]
+
+
+def _latest(nights: Sequence[Night]) -> dict[_Key, Latency]:
+    return {key: row for night in nights for key, row in night.rows.items()}
+
+
+def _row(
+    key: _Key, a: Sequence[Night], b: Sequence[Night], noise: Mapping[_Key, float]
+) -> CompareRow:
+    mine, theirs = ([_relative(n, key) for n in side if key in n.rows] for side in (a, b))
+    medians = [np.array([np.median(x) for x in side]) for side in (mine, theirs)]
+    moved = float(np.median(medians[1]) - np.median(medians[0]))
+    return CompareRow(
+        series=key[0],
+        key=key[1],
+        a_ms=1e3 * float(np.median([n.rows[key].seconds for n in a if key in n.rows])),
+        b_ms=1e3 * float(np.median([n.rows[key].seconds for n in b if key in n.rows])),
+        ratio=exp(moved),
+        interval=_interval(mine, theirs, moved, noise.get(key)),
+        nights=(len(mine), len(theirs)),
+    )
+
+
+def _interval(
+    a: Sequence[Values], b: Sequence[Values], moved: float, noise: float | None
+) -> Interval | None:
+    if noise is not None:
+        error = _Z * noise * sqrt(1.0 / len(a) + 1.0 / len(b))
+        return exp(moved - error), exp(moved + error)
+    return unpaired_interval(*(np.exp(np.concatenate(x)).tolist() for x in (a, b)))
+
+
+def _relative(night: Night, key: _Key) -> Values:
+    """Logarithms of a row's samples, by the yardsticks of the same turns; of a whole model, which
+    ran beside its defaults, by their median.
+    """
+    row = night.rows[key]
+    model, kernel = split_series(key[0])
+    sticks = [
+        np.log(r.samples_s)
+        for at, r in night.rows.items()
+        if is_yardstick(at) and split_series(at[0])[0] == model
+    ]
+    samples = np.log(row.samples_s)
+    if not sticks:
+        return samples
+    turns = min(map(len, [samples, *sticks])) if kernel not in ("", DEFAULTS) else 0
+    if turns:
+        return np.asarray(samples[:turns] - np.mean([s[:turns] for s in sticks], axis=0))
+    return np.asarray(samples - np.mean([np.median(s) for s in sticks]))
+
+
+def _noise(history: Sequence[Night]) -> dict[_Key, float]:
+    """How much a series scatters from night to night, of those with enough nights to say so.
+
+    By the same figures as are compared: nothing but yardsticks is taken off.
+    """
+    found: dict[_Key, list[float]] = {}
+    for night in history:
+        for key in night.rows:
+            if not is_yardstick(key):
+                found.setdefault(key, []).append(float(np.median(_relative(night, key))))
+    return {k: scatter(np.array(v)) for k, v in found.items() if len(v) >= LEARNING}

@@ -1,0 +1,133 @@
+"""What a sweep, and a comparison of two, hand back: plain numbers and text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from tunegrad.paired import Interval
+
+__all__ = ["CompareReport", "CompareRow", "Failed", "Finding", "SeriesRow", "SweepReport"]
+
+Kind = Literal["regression", "machine", "improvement", "recovered"]
+"""``machine``: the yardsticks moved with it, or other hardware measured; no regression."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A series that changed its level.
+
+    ``series`` names a model, a kernel in a model (``resnet18: conv3x3 64->64``), or a yardstick;
+    ``key`` is the kernel's or the graph's. It takes ``ratio`` times as long since the sweep
+    ``since`` of ``since_s`` (seconds since the epoch), as ``nights`` nights say. ``changed`` are
+    the fields that changed with it, as ``name: before -> since``. ``ratio`` None: other hardware.
+    """
+
+    kind: Kind
+    device: str
+    series: str
+    key: str
+    ratio: float | None
+    interval: Interval | None
+    since: str
+    since_s: float
+    nights: int
+    before_ms: float | None
+    now_ms: float | None
+    changed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesRow:
+    """A series of this sweep: medians of this night, and what its history can show.
+
+    ``noise`` is the scatter of one night, relative; ``sure_from`` the least ratio that is found
+    within three nights; both None while they are being learned. ``default_ms``: the default
+    schedules in the same turns. ``schedule`` is ``stored`` or ``default``.
+    """
+
+    series: str
+    key: str
+    device: str
+    ms: float
+    default_ms: float | None
+    gain: float | None
+    interval: Interval | None
+    nights: int
+    noise: float | None
+    sure_from: float | None
+    schedule: str
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """What could not be measured: a kernel of a model, or a model (no kernel)."""
+
+    device: str
+    model: str
+    kernel: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class SweepReport:
+    """One sweep: what it measured, what changed, what failed.
+
+    ``busy`` says how the machine was not quiet, before or after; empty where it was. ``revision``
+    is the source's. ``retuned`` are the models that were tuned again.
+    """
+
+    sweep: str
+    config: str
+    store: str
+    revision: str
+    seconds: float
+    rows: tuple[SeriesRow, ...]
+    findings: tuple[Finding, ...]
+    failed: tuple[Failed, ...] = ()
+    busy: tuple[str, ...] = ()
+    retuned: tuple[str, ...] = ()
+    interrupted: bool = False
+
+    @property
+    def regressions(self) -> tuple[Finding, ...]:
+        """What got slower, and is neither accepted nor the machine's."""
+        return tuple(f for f in self.findings if f.kind == "regression")
+
+
+@dataclass(frozen=True, slots=True)
+class CompareRow:
+    """A series in two runs. ``ratio`` is B's time over A's, freed of what both machines' yardsticks
+    say; ``interval`` is where it lies, at 95 %, None below six samples.
+
+    ``different`` is False where 1.0 is inside. ``nights`` are the runs of each side.
+    """
+
+    series: str
+    key: str
+    a_ms: float
+    b_ms: float
+    ratio: float
+    interval: Interval | None
+    nights: tuple[int, int]
+
+    @property
+    def different(self) -> bool:
+        """Whether the interval says so."""
+        return self.interval is not None and not self.interval[0] <= 1.0 <= self.interval[1]
+
+
+@dataclass(frozen=True, slots=True)
+class CompareReport:
+    """Two runs side by side; ``changed`` are the fields that differ between them.
+
+    ``noise`` says whether the scatter between nights is in the intervals.
+    """
+
+    a: str
+    b: str
+    rows: tuple[CompareRow, ...]
+    changed: tuple[str, ...]
+    only_a: tuple[str, ...] = ()
+    only_b: tuple[str, ...] = ()
+    noise: bool = False

@@ -1,0 +1,131 @@
+"""What a sweep times: a TOML file, read strictly.
+
+[regress]
+models = ["mlp", "resnet18"]       # as `tunegrad tune` takes them
+devices = ["cpu"]
+turns = 24                         # of the winners, the default schedules and the yardsticks
+quiet = "warn"                     # or "require": exit 1 on a busy machine
+# store = "nightly.db"             # beside this file; else as for the other commands
+# threads = 2
+# dtype = "bf16"
+# numerics = "contract"
+# peers = ["ort"]                  # with the [bench] extra, and benchmarks/ of a checkout
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from tunegrad.config import (
+    DEFAULT_DEVICE,
+    ModelDtype,
+    Numerics,
+    configs_dir,
+    default_store,
+    resolve_model,
+)
+from tunegrad.errors import ConfigError
+
+__all__ = ["Quiet", "SweepSettings", "load_sweep"]
+
+Quiet = Literal["warn", "require"]
+"""What is done on a machine that others keep busy: say so and go on, or measure nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class SweepSettings:
+    """A sweep, resolved. ``threads``: None for the processors that this process may use."""
+
+    models: tuple[str, ...]
+    devices: tuple[str, ...] = (DEFAULT_DEVICE,)
+    store: Path = Path("store.db")
+    turns: int = 24
+    quiet: Quiet = "warn"
+    threads: int | None = None
+    dtype: ModelDtype | None = None
+    numerics: Numerics = "contract"
+    peers: tuple[str, ...] = ()
+
+    def record(self) -> dict[str, object]:
+        """What two sweeps have in common that are one, interrupted: as JSON."""
+        return {
+            "models": list(self.models),
+            "devices": list(self.devices),
+            "turns": self.turns,
+            "threads": self.threads,
+            "dtype": self.dtype,
+            "numerics": self.numerics,
+            "peers": list(self.peers),
+        }
+
+
+class _Table(msgspec.Struct, forbid_unknown_fields=True):
+    models: list[str]
+    devices: list[str] = msgspec.field(default_factory=lambda: [DEFAULT_DEVICE])
+    store: str | None = None
+    turns: int = 24
+    quiet: Quiet = "warn"
+    threads: int | None = None
+    dtype: ModelDtype | None = None
+    numerics: Numerics = "contract"
+    peers: list[str] = msgspec.field(default_factory=list)
+
+
+class _File(msgspec.Struct, forbid_unknown_fields=True):
+    regress: _Table
+
+
+def load_sweep(config: str | Path, store: str | Path | None = None) -> SweepSettings:
+    """The sweep of a file, or of one that ships under a name such as ``nightly``.
+
+    ``store`` is not the file's. A store and model files that the file names stand beside it. Raises
+    ConfigError for a file that can not be read or breaks a rule, ModelError for an unknown model.
+    """
+    path = _path(config)
+    try:
+        table = msgspec.toml.decode(path.read_bytes(), type=_File).regress
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from error
+    except msgspec.DecodeError as error:  # of which an error of types is one
+        raise ConfigError(f"{path}: {error}") from error
+    for name, listed in (("models", table.models), ("devices", table.devices)):
+        if not listed or len(set(listed)) != len(listed):
+            raise ConfigError(f"{path}: regress.{name} = {listed} must name some, each once")
+    if table.turns < _LEAST_TURNS:
+        raise ConfigError(f"{path}: regress.turns = {table.turns} is below {_LEAST_TURNS}")
+    if table.threads is not None and table.threads < 1:
+        raise ConfigError(f"{path}: regress.threads = {table.threads} is not positive")
+    models = tuple(_beside(path, m) if m.endswith(".toml") else m for m in table.models)
+    for model in models:
+        resolve_model(model)
+    place = store or (_beside(path, table.store) if table.store else default_store())
+    return SweepSettings(
+        models,
+        tuple(table.devices),
+        Path(place).expanduser(),
+        table.turns,
+        table.quiet,
+        table.threads,
+        table.dtype,
+        table.numerics,
+        tuple(table.peers),
+    )
+
+
+_LEAST_TURNS = 6
+"""Below that no interval has 95 %."""
+
+
+def _path(config: str | Path) -> Path:
+    """A file, or the name of one that ships."""
+    path = Path(config).expanduser()
+    shipped = configs_dir() / f"{config}.toml"
+    return shipped if not path.exists() and shipped.is_file() else path
+
+
+def _beside(path: Path, name: str) -> str:
+    return str(path.parent / Path(name).expanduser())
