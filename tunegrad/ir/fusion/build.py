@@ -223,9 +223,7 @@ def _met_by_itself(x: Apply) -> list[str]:
     """The parameters that both factors of a product read, each at its own indices."""
     if x.op not in (Op.MUL, Op.DOT2):
         return []
-    left, right = (
-        {leaf for leaf in distinct_leaves(a) if isinstance(leaf, Load)} for a in x.args
-    )
+    left, right = ({leaf for leaf in distinct_leaves(a) if isinstance(leaf, Load)} for a in x.args)
     if left & right:
         return []
     return sorted({load.param for load in left} & {load.param for load in right})
