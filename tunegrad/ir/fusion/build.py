@@ -214,7 +214,7 @@ def _factors_apart(kernel: Kernel, reads: dict[str, Node]) -> tuple[Kernel, dict
                 new = replace(old, name=f"n{len(params) - 1}")
                 params.append(new)
                 reads[new.name] = reads[name]
-                s = replace(s, expr=_renamed(cast(Apply, s.expr), name, new.name))
+                s = replace(s, expr=_renamed(s.expr, name, new.name))
         stages.append(s)
     return replace(kernel, params=tuple(params), stages=tuple(stages)), reads
 
