@@ -75,8 +75,8 @@ BAD_SHAPES = {
         "linear: bias (3,) for weight (5, 3), must be (5,)",
     ),
     "conv rank": (
-        lambda: t(4, 8, 8).conv2d(t(2, 4, 3, 3)),
-        "conv2d: input (4, 8, 8) and weight (2, 4, 3, 3) must be",
+        lambda: t(8, 8).conv2d(t(2, 4, 3, 3)),
+        "conv2d: input (8, 8) and weight (2, 4, 3, 3) must be",
     ),
     "conv channels": (
         lambda: X.conv2d(t(2, 3, 3, 3)),

@@ -20,84 +20,29 @@ from .tensor import Tensor
 
 __all__ = [
     "METHODS", "alpha_dropout", "batch_norm", "dropout", "dropout1d", "dropout2d", "dropout3d",
+    "embedding",
     "feature_alpha_dropout", "fold", "instance_norm", "layer_norm", "one_hot", "pad", "rms_norm",
     "scaled_dot_product_attention", "triplet_margin_loss", "unfold", "upsample",
 ]  # fmt: skip
 
 METHODS = frozenset(
     [
-        "adaptive_avg_pool1d",
-        "adaptive_avg_pool2d",
-        "adaptive_avg_pool3d",
-        "adaptive_max_pool1d",
-        "adaptive_max_pool2d",
-        "adaptive_max_pool3d",
-        "avg_pool1d",
-        "avg_pool2d",
-        "avg_pool3d",
-        "bilinear",
-        "binary_cross_entropy",
-        "binary_cross_entropy_with_logits",
-        "celu",
-        "channel_shuffle",
-        "conv1d",
-        "conv2d",
-        "conv3d",
-        "conv_transpose1d",
-        "conv_transpose2d",
-        "conv_transpose3d",
-        "cosine_similarity",
-        "cross_entropy",
-        "elu",
-        "gelu",
-        "glu",
-        "group_norm",
-        "hardshrink",
-        "hardsigmoid",
-        "hardswish",
-        "hardtanh",
-        "hinge_embedding_loss",
-        "huber_loss",
-        "interpolate",
-        "kl_div",
-        "l1_loss",
-        "leaky_relu",
-        "linear",
-        "local_response_norm",
-        "log_softmax",
-        "logsigmoid",
-        "lp_pool1d",
-        "lp_pool2d",
-        "max_pool1d",
-        "max_pool2d",
-        "max_pool3d",
-        "mish",
-        "mse_loss",
-        "nll_loss",
-        "normalize",
-        "pairwise_distance",
-        "pixel_shuffle",
-        "pixel_unshuffle",
-        "poisson_nll_loss",
-        "prelu",
-        "relu",
-        "relu6",
-        "rrelu",
-        "selu",
-        "sigmoid",
-        "silu",
-        "smooth_l1_loss",
-        "soft_margin_loss",
-        "softmax",
-        "softmin",
-        "softplus",
-        "softshrink",
-        "softsign",
-        "tanh",
-        "tanhshrink",
-        "threshold",
+        "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d",
+        "adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d", "avg_pool1d",
+        "avg_pool2d", "avg_pool3d", "bilinear", "binary_cross_entropy",
+        "binary_cross_entropy_with_logits", "celu", "channel_shuffle", "conv1d", "conv2d",
+        "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d",
+        "cosine_similarity", "cross_entropy", "elu", "gelu", "glu", "group_norm",
+        "hardshrink", "hardsigmoid", "hardswish", "hardtanh", "hinge_embedding_loss",
+        "huber_loss", "interpolate", "kl_div", "l1_loss", "leaky_relu", "linear",
+        "local_response_norm", "log_softmax", "logsigmoid", "lp_pool1d", "lp_pool2d",
+        "max_pool1d", "max_pool2d", "max_pool3d", "mish", "mse_loss", "nll_loss",
+        "normalize", "pairwise_distance", "pixel_shuffle", "pixel_unshuffle",
+        "poisson_nll_loss", "prelu", "relu", "relu6", "rrelu", "selu", "sigmoid", "silu",
+        "smooth_l1_loss", "soft_margin_loss", "softmax", "softmin", "softplus",
+        "softshrink", "softsign", "tanh", "tanhshrink", "threshold",
     ]
-)
+)  # fmt: skip
 """Functions that are methods of Tensor."""
 
 _Shape = int | Sequence[int]
@@ -229,6 +174,15 @@ def fold(
 ) -> Tensor:
     """Columns added up to images, where windows overlap."""
     return lift(input, "fold").fold_columns(output_size, kernel_size, dilation, padding, stride)
+
+
+def embedding(input: TensorLike, weight: TensorLike, padding_idx: int | None = None) -> Tensor:
+    """The rows of a table (rows, features) at the positions of any shape."""
+    del padding_idx
+    w = lift(weight, "embedding")
+    if w.ndim != 2:
+        raise ShapeError(f"embedding: the table has shape {w.shape}, not (rows, features)")
+    return w.take(input, 0)
 
 
 @spelled

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from .tensor import Tensor
 
 __all__ = [
-    "NOTHING", "Bindings", "Count", "Handle", "TensorLike", "apply", "floating", "floats", "joined",
-    "lift", "optional", "where",
+    "NOTHING", "Bindings", "Count", "Handle", "TensorLike", "apply", "beside", "floating", "floats",
+    "joined", "lift", "optional", "where",
 ]  # fmt: skip
 
 Bindings = Mapping[str, NDArray[np.generic]]
@@ -197,12 +197,24 @@ def where(condition: TensorLike, input: TensorLike, other: TensorLike) -> Tensor
     return apply("where", ew.where, condition, input, other)
 
 
+def beside(first: Handle, x: TensorLike, op: str) -> Tensor:
+    """As ``lift``, but a number has the dtype that it takes beside ``first``."""
+    lifted = _operand(x, op)
+    if not isinstance(lifted, bool | int | float):
+        return lifted
+    return Handle.of(ew.constant(lifted, (), ew.result_type(first.node, lifted), op))
+
+
 def floats(op: str, *operands: TensorLike) -> tuple[DType, tuple[Tensor, ...]]:
     """Operands in the float type that all are computed in, and the one of their result."""
     lifted = [_operand(x, op) for x in operands]
     kind = ew.result_type(*(x.node if isinstance(x, Handle) else x for x in lifted))
     kind = kind if kind.is_float else F32
-    return kind, tuple(lift(x, op)._as(kind.compute) for x in lifted)
+    wide = kind.compute
+    return kind, tuple(
+        x._as(wide) if isinstance(x, Handle) else Handle.of(ew.constant(x, (), wide, op))
+        for x in lifted
+    )
 
 
 def optional(x: TensorLike | None, op: str) -> Tensor | None:

@@ -1,26 +1,26 @@
-"""``x[key]``: numpy's rules for keys of integers, slices, None, an Ellipsis, and arrays of positions
-that are known when the graph is built.
+"""``x[key]``: numpy's rules for keys of integers, slices, None, an Ellipsis, masks that are known,
+and arrays or tensors of positions.
 
-    x[:, [2, 0, 1]]           runs of positions are slices, joined
-    x[rows, :, columns]       dimensions of arrays side by side, then one array of positions
+    x[:, [2, 0, 1]]           positions that are known, read by their constants
+    x[rows, :, columns]       positions of several dimensions, which broadcast
+    x[0, :, [1, 2]]           integers go first, as in PyTorch (numpy counts them with the arrays)
     x[mask]                   the positions where a known mask holds
 """
 
 from __future__ import annotations
 
-from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tunegrad.errors import DTypeError, ShapeError
 from tunegrad.ir import graph
-from tunegrad.ir.dtypes import I32
+from tunegrad.ir.dtypes import I64
+from tunegrad.ir.graph import ConstData, GraphOp
 
-from . import movement
-from .handle import Handle
-from .handle import where as select
+from . import indexing, movement
+from .handle import Handle, joined
 
 if TYPE_CHECKING:
     from .tensor import Tensor
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 __all__ = ["item", "take"]
 
 Positions = NDArray[np.int64]
-_MOST_RUNS = 16
-"""Slices that are joined; more positions than that are selected one by one."""
 
 
 def item(x: Tensor, key: object) -> Tensor:
@@ -40,18 +38,51 @@ def item(x: Tensor, key: object) -> Tensor:
         DTypeError: an index of another kind, or a mask whose values are not known yet.
     """
     items = list(key) if isinstance(key, tuple) else [key]
-    for i in items:
-        if isinstance(i, Handle):
-            raise DTypeError(
-                f"getitem: index {i._same().describe()} on shape {x.shape} is not an integer, slice, "
-                "None, ... or array; positions that a kernel computes are not read yet"
-            )
-    if not any(isinstance(i, list | np.ndarray) for i in items):
+    if not any(isinstance(i, list | np.ndarray | Handle) for i in items):
         return x._with(movement.index(x.node, key))
-    return _advanced(x, [_listed(i, x) for i in items])
+    listed = _spelled_out(x, [_listed(i, x) for i in items])
+    plain = tuple(slice(None) if isinstance(i, np.ndarray | Handle) else i for i in listed)
+    y = x._with(movement.index(x.node, plain))
+    listed = [i for i in listed if i is None or isinstance(i, slice | np.ndarray | Handle)]
+    chosen = [_position(i) for i in listed]
+    if sum(i is not None for i in chosen) == 1:
+        at = next(d for d, i in enumerate(chosen) if i is not None)
+        known = listed[at]
+        if isinstance(known, np.ndarray) and known.ndim == 1:
+            return take(y, at, _counted(known.astype(np.int64), y, at))
+    nodes = [None if i is None else i.node for i in chosen]
+    tensors = [i for i in chosen if i is not None]
+    return Handle.of(indexing.index(y.node, nodes), joined([y, *tensors]))
+
+
+def _position(i: object) -> Handle | None:
+    """Positions as a tensor; None for a dimension that is taken whole."""
+    if i is None or isinstance(i, slice):
+        return None
+    if isinstance(i, Handle):
+        return i
+    return Handle.of(graph.const(np.asarray(i, np.int64), I64))
+
+
+def _counted(positions: Positions, x: Tensor, at: int) -> Positions:
+    """Positions counted from the front.
+
+    Raises ShapeError for one out of range.
+    """
+    extent = x.shape[at]
+    if positions.size and not (-extent <= positions.min() and positions.max() < extent):
+        bad = positions.min() if positions.min() < -extent else positions.max()
+        raise ShapeError(
+            f"getitem: index {bad} is out of range for extent {extent} of dimension {at} of "
+            f"{x.shape}"
+        )
+    return np.where(positions < 0, positions + extent, positions)
 
 
 def _listed(key: object, x: Tensor) -> object:
+    """Arrays of positions or masks; tensors stay, but masks must be known."""
+    if isinstance(key, Handle):
+        return _known_mask(key, x) if key.dtype.is_bool else _whole(key, x)
     if not isinstance(key, list | np.ndarray):
         return key
     array = np.asarray(key)
@@ -64,48 +95,47 @@ def _listed(key: object, x: Tensor) -> object:
     return array
 
 
-def _advanced(x: Tensor, items: list[object]) -> Tensor:
-    """Slices first, then arrays: a key without arrays, and one position for each chosen element."""
-    items = _spelled_out(x, items)
-    plain = tuple(slice(None) if isinstance(i, np.ndarray) else i for i in items)
-    wanted: list[tuple[int, Positions]] = []
-    dim = 0
-    gap, places = False, list[int]()
-    for i in items:
-        if isinstance(i, np.ndarray):
-            gap = gap or (bool(places) and places[-1] != dim - 1)
-            places.append(dim)
-            wanted.append((dim, i.astype(np.int64)))
-            dim += 1
-        elif i is None or isinstance(i, slice):
-            dim += 1
-        else:  # an integer takes part in the broadcast, as in numpy
-            dim += 0
-    y = x._with(movement.index(x.node, plain))
-    return _chosen(y, wanted, front=gap)
+def _whole(key: Handle, x: Tensor) -> Handle:
+    if not key.dtype.is_int:
+        raise DTypeError(
+            f"getitem: index {key._same().describe()} on shape {x.shape} is not an integer"
+        )
+    return key
+
+
+def _known_mask(key: Handle, x: Tensor) -> NDArray[np.generic]:
+    if key.node.op is not GraphOp.CONST:
+        raise DTypeError(
+            f"getitem: mask {key._same().describe()} on shape {x.shape}: how many elements it "
+            "chooses depends on its values; use where or masked_fill, or a numpy mask"
+        )
+    return cast(ConstData, key.node.arg).array
 
 
 def _spelled_out(x: Tensor, items: list[object]) -> list[object]:
     """One item for each dimension: masks as positions, the Ellipsis as slices."""
+    used = sum(_width(i) for i in items if i is not Ellipsis)
+    if used > x.ndim:
+        raise ShapeError(f"getitem: {used} indices for the {x.ndim} dimensions of shape {x.shape}")
+    dots = [n for n, i in enumerate(items) if i is Ellipsis]
+    if len(dots) > 1:
+        raise ShapeError(f"getitem: more than one ... in an index of shape {x.shape}")
+    at = dots[0] if dots else len(items)
+    filled = items[:at] + [slice(None)] * (x.ndim - used) + items[at + len(dots) :]
     flat: list[object] = []
-    for i in items:
+    dim = 0
+    for i in filled:
         if isinstance(i, np.ndarray) and i.dtype == np.bool_:
-            dims = sum(_width(k) for k in flat if k is not Ellipsis)
-            if Ellipsis in flat:
-                dims = x.ndim - sum(_width(k) for k in items[items.index(i) :] if k is not Ellipsis)
-            if i.shape != x.shape[dims : dims + i.ndim]:
+            if i.shape != x.shape[dim : dim + i.ndim]:
                 raise ShapeError(
-                    f"getitem: mask of shape {i.shape} does not fit shape {x.shape} at {dims}"
+                    f"getitem: mask of shape {i.shape} does not fit shape {x.shape} at dimension "
+                    f"{dim}"
                 )
             flat.extend(np.nonzero(i))
         else:
             flat.append(i)
-    used = sum(_width(i) for i in flat if i is not Ellipsis)
-    if used > x.ndim:
-        raise ShapeError(f"getitem: {used} indices for the {x.ndim} dimensions of shape {x.shape}")
-    dots = [n for n, i in enumerate(flat) if i is Ellipsis]
-    at = dots[0] if dots else len(flat)
-    return flat[:at] + [slice(None)] * (x.ndim - used) + flat[at + len(dots) :]
+        dim += _width(i)
+    return flat
 
 
 def _width(i: object) -> int:
@@ -115,80 +145,19 @@ def _width(i: object) -> int:
     return i.ndim if isinstance(i, np.ndarray) and i.dtype == np.bool_ else 1
 
 
-def _chosen(x: Tensor, wanted: list[tuple[int, Positions]], front: bool) -> Tensor:
-    """Elements at positions of several dimensions, which broadcast."""
-    try:
-        arrays = np.broadcast_arrays(*(a for _, a in wanted))
-    except ValueError:
-        shapes = " and ".join(str(a.shape) for _, a in wanted)
-        raise ShapeError(f"getitem: indices of shapes {shapes} do not broadcast") from None
-    dims = [d for d, _ in wanted]
-    extents = [x.shape[d] for d in dims]
-    flat = np.zeros(arrays[0].shape, np.int64)
-    for array, extent, d in zip(arrays, extents, dims, strict=True):
-        if array.size and not (-extent <= array.min() and array.max() < extent):
-            bad = array.min() if array.min() < -extent else array.max()
-            raise ShapeError(
-                f"getitem: index {bad} is out of range for extent {extent} of dimension {d} of "
-                f"{x.shape}"
-            )
-        flat = flat * extent + np.where(array < 0, array + extent, array)
-    at = 0 if front else dims[0]
-    moved = x.movedim(tuple(dims), tuple(range(at, at + len(dims))))
-    merged = moved.reshape(*moved.shape[:at], prod(extents), *moved.shape[at + len(dims) :])
-    found = take(merged, at, flat.reshape(-1))
-    return found.reshape(*found.shape[:at], *flat.shape, *found.shape[at + 1 :])
-
-
 def take(x: Tensor, dim: int, positions: Positions) -> Tensor:
-    """The slices of ``x`` at known positions along ``dim``, each from 0 to its extent."""
-    runs = _runs(positions)
-    if len(runs) > _MOST_RUNS:
-        return _one_by_one(x, dim, positions)
-    parts = [_run(x, dim, first, step, count) for first, step, count in runs]
-    if len(parts) == 1:
-        return parts[0]
-    nodes = movement.cat([p.node for p in parts], dim, "getitem")
-    return Handle.of(nodes, x.bindings)
-
-
-def _runs(positions: Positions) -> list[tuple[int, int, int]]:
-    """Positions as runs of equal steps: (first, step, how many)."""
+    """The slices of ``x`` at known positions along ``dim``, each from 0 to its extent; one slice
+    where they are equally far apart.
+    """
+    steps = np.diff(positions)
     if not len(positions):
-        return [(0, 1, 0)]
-    runs: list[tuple[int, int, int]] = []
-    i = 0
-    while i < len(positions) and len(runs) <= _MOST_RUNS:
-        step = int(positions[i + 1] - positions[i]) if i + 1 < len(positions) else 1
-        j = i + 1
-        while j < len(positions) and positions[j] - positions[j - 1] == step:
-            j += 1
-        if j - i == 2 and j < len(positions) and abs(step) != 1:  # two alone are no run
-            j = i + 1
-        runs.append((int(positions[i]), step, j - i))
-        i = j
-    return runs
-
-
-def _run(x: Tensor, dim: int, first: int, step: int, count: int) -> Tensor:
-    if not count:
         return x.narrow(dim, 0, 0)
+    if len(steps) and (steps != steps[0]).any():
+        return x._with(indexing.take(x.node, graph.const(positions, I64), dim))
+    first, step = int(positions[0]), int(steps[0]) if len(steps) else 1
     if step == 0:
-        shape = (*x.shape[:dim], count, *x.shape[dim + 1 :])
+        shape = (*x.shape[:dim], len(positions), *x.shape[dim + 1 :])
         return x.narrow(dim, first, 1).expand(shape)
-    stop = first + step * count
+    stop = first + step * len(positions)
     key = slice(first, stop if stop >= 0 else None, step)
     return x._with(movement.index(x.node, (*(slice(None),) * dim, key)))
-
-
-def _one_by_one(x: Tensor, dim: int, positions: Positions) -> Tensor:
-    """Every position selects its slice: a sum of which one term is not zero."""
-    extent, count = x.shape[dim], len(positions)
-    at = Handle.of(graph.const(positions.astype(np.int32), I32))
-    here = at.unsqueeze(-1) == Handle.of(graph.iota((1, extent), 1, I32))
-    last = x.movedim(dim, -1).unsqueeze(-2)
-    zero = False if x.dtype.is_bool else 0
-    picked = select(here, last, zero)
-    found = picked.any(-1) if x.dtype.is_bool else picked.sum(-1)
-    assert found.shape[-1] == count
-    return found.movedim(-1, dim)._as(x.dtype)

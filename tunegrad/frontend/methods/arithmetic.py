@@ -12,7 +12,7 @@ from tunegrad.ir.expr import Op
 
 from .. import elementwise as ew
 from ..elementwise import Scalar
-from ..handle import TensorLike, floating, floats, lift
+from ..handle import TensorLike, beside, floating, floats, lift
 from ..handle import where as select
 from .operators import Operators, binary
 
@@ -40,15 +40,15 @@ class Arithmetic(Operators):
 
     def add(self, other: TensorLike, *, alpha: Scalar = 1) -> Tensor:
         """``self + alpha * other``."""
-        return self + (other if alpha == 1 else lift(other, "add") * alpha)
+        return self + (other if alpha == 1 else beside(self, other, "add") * alpha)
 
     def sub(self, other: TensorLike, *, alpha: Scalar = 1) -> Tensor:
         """``self - alpha * other``."""
-        return self - (other if alpha == 1 else lift(other, "sub") * alpha)
+        return self - (other if alpha == 1 else beside(self, other, "sub") * alpha)
 
     def rsub(self, other: TensorLike, *, alpha: Scalar = 1) -> Tensor:
         """``other - alpha * self``."""
-        return lift(other, "rsub") - self * alpha
+        return beside(self, other, "rsub") - self * alpha
 
     def mul(self, other: TensorLike) -> Tensor:
         """``self * other``."""
@@ -69,7 +69,7 @@ class Arithmetic(Operators):
             raise ShapeError(
                 f"div: rounding_mode={rounding_mode!r} is not None, 'trunc' or 'floor'"
             )
-        below = lift(other, "div")
+        below = beside(self, other, "div")
         if self.dtype.is_float or below.dtype.is_float:
             return (self / other).trunc()
         down, exact = self // other, self % other == 0
@@ -85,7 +85,7 @@ class Arithmetic(Operators):
 
     def fmod(self, other: TensorLike) -> Tensor:
         """The rest of the division, with the dividend's sign."""
-        rest = self._same().abs() % lift(other, "fmod").abs()
+        rest = self._same().abs() % beside(self, other, "fmod").abs()
         return select(self < 0, -rest, rest) if rest.dtype.is_int else rest.copysign(self)
 
     def pow(self, exponent: TensorLike) -> Tensor:
@@ -106,12 +106,12 @@ class Arithmetic(Operators):
 
     def fmax(self, other: TensorLike) -> Tensor:
         """The larger one; the other one where either is NaN."""
-        y = lift(other, "fmax")
+        y = beside(self, other, "fmax")
         return select(self != self, y, select(y != y, self, self.maximum(y)))
 
     def fmin(self, other: TensorLike) -> Tensor:
         """The smaller one; the other one where either is NaN."""
-        y = lift(other, "fmin")
+        y = beside(self, other, "fmin")
         return select(self != self, y, select(y != y, self, self.minimum(y)))
 
     def hypot(self, other: TensorLike) -> Tensor:
@@ -146,15 +146,15 @@ class Arithmetic(Operators):
 
     def lerp(self, end: TensorLike, weight: TensorLike) -> Tensor:
         """``self + weight * (end - self)``."""
-        return self + lift(weight, "lerp") * (lift(end, "lerp") - self)
+        return self + beside(self, weight, "lerp") * (beside(self, end, "lerp") - self)
 
     def addcmul(self, tensor1: TensorLike, tensor2: TensorLike, *, value: Scalar = 1) -> Tensor:
         """``self + value * tensor1 * tensor2``."""
-        return self + lift(tensor1, "addcmul") * tensor2 * value
+        return self + beside(self, tensor1, "addcmul") * tensor2 * value
 
     def addcdiv(self, tensor1: TensorLike, tensor2: TensorLike, *, value: Scalar = 1) -> Tensor:
         """``self + value * tensor1 / tensor2``."""
-        return self + lift(tensor1, "addcdiv") / tensor2 * value
+        return self + beside(self, tensor1, "addcdiv") / tensor2 * value
 
     # ---- selection and bounds
 
@@ -210,12 +210,10 @@ class Arithmetic(Operators):
         return abs(self)
 
     def sign(self) -> Tensor:
-        """-1, 0 or 1; NaN stays."""
+        """-1, 0 or 1; 0 of NaN, as PyTorch has it."""
         if self.dtype.is_bool:
             return self._same()
-        if not self.dtype.is_float:
-            return (self > 0).cast(self.dtype) - (self < 0).cast(self.dtype)
-        return select(self > 0, 1.0, select(self < 0, -1.0, self))
+        return (self > 0).cast(self.dtype) - (self < 0).cast(self.dtype)
 
     def floor(self) -> Tensor:
         """The largest whole number that is not larger."""

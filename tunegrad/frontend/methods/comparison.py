@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tunegrad.ir import graph
 from tunegrad.ir.expr import Op
 
-from ..handle import TensorLike, lift
+from ..handle import TensorLike, beside, lift
 from ..handle import where as select
 from .arithmetic import Arithmetic
 from .operators import bitwise, compare, shifted
@@ -61,7 +61,7 @@ class Comparison(Arithmetic):
         """Whether ``|self - other| <= atol + rtol * |other|``; infinities are close to themselves
         alone, and NaN to nothing unless ``equal_nan``.
         """
-        x, y = self._wide(), lift(other, "isclose")._wide()
+        x, y = self._wide(), beside(self, other, "isclose")._wide()
         near = ((x - y).abs() <= y.abs() * rtol + atol) & (y.abs() != math.inf)
         close = (x == y) | near
         return close | ((x != x) & (y != y)) if equal_nan else close
@@ -100,8 +100,8 @@ class Comparison(Arithmetic):
 
     def heaviside(self, values: TensorLike) -> Tensor:
         """0 below zero, 1 above, ``values`` at zero; NaN stays."""
-        x, at_zero = self._same(), lift(values, "heaviside")
-        step = select(x > 0, 1.0, select(x < 0, 0.0, x)) if self.dtype.is_float else (x > 0)
+        x, at_zero = self._same(), beside(self, values, "heaviside")
+        step = select(x != x, x, (x > 0).cast(x.dtype)) if self.dtype.is_float else (x > 0)
         return select(x == 0, at_zero, step.cast(x.dtype))
 
     def logical_and(self, other: TensorLike) -> Tensor:

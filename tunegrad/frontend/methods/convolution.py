@@ -118,7 +118,7 @@ class Convolution(Padding):
     ) -> Tensor:  # fmt: skip
         op = f"conv{rank}d"
         w, b = lift(weight, op), optional(bias, op)
-        if self.ndim == rank + 1 and w.ndim == rank + 2 and rank != 2:
+        if self.ndim == rank + 1 and w.ndim == rank + 2:
             batched = self.unsqueeze(0)
             return batched._conv(rank, w, b, stride, padding, dilation, groups, accumulate).squeeze(
                 0
@@ -147,8 +147,8 @@ class Convolution(Padding):
         self, weight: TensorLike, bias: TensorLike | None = None, stride: Extent = 1,
         padding: Extent = 0, output_padding: Extent = 0, groups: int = 1, dilation: Extent = 1,
     ) -> Tensor:  # fmt: skip
-        """(N, C, H, W) with weight (C, O / groups, KH, KW): each element adds the weight, scaled, to
-        the places ``stride`` apart.
+        """(N, C, H, W) with weight (C, O / groups, KH, KW): each element adds the weight by its
+        value, at places ``stride`` apart.
         """
         return self._turned(2, weight, bias, stride, padding, output_padding, groups, dilation)
 
@@ -173,8 +173,8 @@ class Convolution(Padding):
             ).squeeze(0)
         if self.ndim != rank + 2 or w.ndim != rank + 2 or self.shape[1] != w.shape[0]:
             raise ShapeError(
-                f"{op}: input {self.shape} and weight {w.shape} must be (N, C, {_LETTERS[rank][0]}) "
-                f"and (C, O / groups, {_LETTERS[rank][1]})"
+                f"{op}: input {self.shape} and weight {w.shape} must be (N, C, "
+                f"{_LETTERS[rank][0]}) and (C, O / groups, {_LETTERS[rank][1]})"
             )
         if w.shape[0] % integer(op, "groups", groups, 1):
             raise ShapeError(
@@ -190,8 +190,8 @@ class Convolution(Padding):
         for k, d, p, m, s in zip(w.shape[2:], spread, pads, more, strides, strict=True):
             if m >= max(s, d):
                 raise ShapeError(
-                    f"{op}: output_padding {more} must be smaller than stride {strides} or dilation "
-                    f"{spread}"
+                    f"{op}: output_padding {more} must be smaller than stride {strides} or "
+                    f"dilation {spread}"
                 )
             ends.append((d * (k - 1) - p, d * (k - 1) - p + m))
         flat = [n for pair in reversed(ends) for n in pair]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from tunegrad.errors import DTypeError, ShapeError
 
-from ..handle import TensorLike, lift, optional
+from ..handle import TensorLike, beside, optional
 from ..handle import where as select
 from .normalisation import Normalisation
 
@@ -35,7 +35,7 @@ class Losses(Normalisation):
     __slots__ = ()
 
     def _away(self, op: str, target: TensorLike) -> Tensor:
-        return self - lift(target, op)
+        return self - beside(self, target, op)
 
     def mse_loss(self, target: TensorLike, reduction: How = "mean") -> Tensor:
         """Squared distances."""
@@ -63,7 +63,10 @@ class Losses(Normalisation):
         self, target: TensorLike, weight: TensorLike | None = None, reduction: How = "mean"
     ) -> Tensor:
         """Of probabilities: ``-(t * log(p) + (1 - t) * log(1 - p))``, logarithms at least -100."""
-        t, w = lift(target, "binary_cross_entropy"), optional(weight, "binary_cross_entropy")
+        t, w = (
+            beside(self, target, "binary_cross_entropy"),
+            optional(weight, "binary_cross_entropy"),
+        )
         loss = -(t * self.log().clamp(-100) + (1 - t) * (1 - self).log().clamp(-100))
         return _reduced("binary_cross_entropy", loss if w is None else loss * w, reduction)
 
@@ -73,7 +76,7 @@ class Losses(Normalisation):
     ) -> Tensor:  # fmt: skip
         """Of numbers before the sigmoid, without overflow on the way."""
         op = "binary_cross_entropy_with_logits"
-        t, w, p = lift(target, op), optional(weight, op), optional(pos_weight, op)
+        t, w, p = beside(self, target, op), optional(weight, op), optional(pos_weight, op)
         negative = -self._same().logsigmoid()
         factor = 1 if p is None else (p - 1) * t + 1
         loss = (1 - t) * self + negative * factor
@@ -83,7 +86,7 @@ class Losses(Normalisation):
         self, target: TensorLike, reduction: How = "mean", log_target: bool = False
     ) -> Tensor:
         """``t * (log(t) - self)``: self is a logarithm, the target one too where that is said."""
-        t = lift(target, "kl_div")
+        t = beside(self, target, "kl_div")
         loss = t.exp() * (t - self) if log_target else t.xlogy(t) - t * self
         if reduction == "batchmean":
             return loss.sum() / float(self.shape[0])
@@ -98,20 +101,17 @@ class Losses(Normalisation):
 
         Raises ShapeError or DTypeError for targets that do not fit.
         """
-        t, w = lift(target, "nll_loss"), optional(weight, "nll_loss")
+        t, w = beside(self, target, "nll_loss"), optional(weight, "nll_loss")
         if not t.dtype.is_int:
             raise DTypeError(f"nll_loss: target {t.shape} is {t.dtype}, it must be integers")
         at = 1 if self.ndim > 1 else 0
         if t.shape != (*self.shape[:at], *self.shape[at + 1 :]):
             raise ShapeError(f"nll_loss: input {self.shape} and target {t.shape} do not fit")
-        here = t.one_hot(self.shape[at]).cast("bool").movedim(-1, at)
-        picked = select(here, self, 0).sum(at)
         counts = t != ignore_index
-        if w is None:
-            scale = counts.cast(self.dtype)
-        else:
-            spread = w.reshape(*(-1 if a == at else 1 for a in range(self.ndim)))
-            scale = select(here, spread, 0).sum(at) * counts.cast(self.dtype)
+        held = select(counts, t, 0)
+        picked = self.gather(at, held.unsqueeze(at)).squeeze(at)
+        scale = counts.cast(self.dtype)
+        scale = scale if w is None else w.take(held) * scale
         loss = -picked * scale
         if reduction == "mean":
             return loss.sum() / scale.sum()
@@ -124,7 +124,7 @@ class Losses(Normalisation):
         """``nll_loss`` of the log-softmax over classes (axis 1); targets may be probabilities of
         self's shape.
         """
-        t, w = lift(target, "cross_entropy"), optional(weight, "cross_entropy")
+        t, w = beside(self, target, "cross_entropy"), optional(weight, "cross_entropy")
         at = 1 if self.ndim > 1 else 0
         logs = self.log_softmax(at)
         classes = self.shape[at]
@@ -143,9 +143,7 @@ class Losses(Normalisation):
         counts = (t != ignore_index).cast(self.dtype)
         smooth = -(logs if spread is None else logs * spread).sum(at) * counts
         if reduction == "mean":
-            weights = counts if spread is None else select(
-                t.one_hot(classes).cast("bool").movedim(-1, at), spread, 0
-            ).sum(at) * counts  # fmt: skip
+            weights = counts if w is None else w.take(select(t != ignore_index, t, 0)) * counts
             smooth = smooth.sum() / weights.sum()
         else:
             smooth = _reduced("cross_entropy", smooth, reduction)
@@ -156,7 +154,7 @@ class Losses(Normalisation):
         reduction: How = "mean",
     ) -> Tensor:  # fmt: skip
         """Of Poisson rates, or of their logarithms; ``full`` adds Stirling's term."""
-        t = lift(target, "poisson_nll_loss")
+        t = beside(self, target, "poisson_nll_loss")
         loss = self.exp() - t * self if log_input else self - t * (self + eps).log()
         if full:
             stirling = t * t.log() - t + 0.5 * (2 * math.pi * t).log()
@@ -167,11 +165,11 @@ class Losses(Normalisation):
         self, target: TensorLike, margin: float = 1.0, reduction: How = "mean"
     ) -> Tensor:
         """self where the target is 1, what it lacks to the margin where it is -1."""
-        t = lift(target, "hinge_embedding_loss")
+        t = beside(self, target, "hinge_embedding_loss")
         loss = select(t == 1, self, select(t == -1, (margin - self).relu(), 0.0))
         return _reduced("hinge_embedding_loss", loss, reduction)
 
     def soft_margin_loss(self, target: TensorLike, reduction: How = "mean") -> Tensor:
         """``log(1 + exp(-target * self))``."""
-        loss = (-(lift(target, "soft_margin_loss") * self)).softplus()
+        loss = (-(beside(self, target, "soft_margin_loss") * self)).softplus()
         return _reduced("soft_margin_loss", loss, reduction)

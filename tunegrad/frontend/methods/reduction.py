@@ -268,6 +268,20 @@ class Reduction(Indexing):
         x = self._wide()
         return (x / x.norm(p, dim, True).clamp(eps))._as(self.float_type)
 
+    def argmax(self, dim: int | None = None, keepdim: bool = False) -> Tensor:
+        """The first place of the largest along ``dim``, i64; in the row of all without one."""
+        return self._arg("max", dim, keepdim)
+
+    def argmin(self, dim: int | None = None, keepdim: bool = False) -> Tensor:
+        """The first place of the smallest along ``dim``, i64; in the row of all without one."""
+        return self._arg("min", dim, keepdim)
+
+    def _arg(self, name: Literal["max", "min"], dim: int | None, keepdim: bool) -> Tensor:
+        if dim is not None:
+            return self.position_of(name, dim, keepdim)
+        found = self.ravel().position_of(name, 0, False)
+        return found.reshape((1,) * self.ndim) if keepdim else found
+
     def position_of(self, name: Literal["max", "min"], dim: int, keepdim: bool) -> Tensor:
         """The first place of the largest or smallest along ``dim``, i64; of NaN, where there is
         one.

@@ -77,7 +77,7 @@ class Trigonometry(Comparison):
         y = select(far, -1 / x, select(middle, (x - 1) / (x + 1), x))
         z = y * y
         odd = y + y * z * polynomial(z, _ATAN_P) / polynomial(z, _ATAN_Q)
-        whole = select(far, math.pi / 2, select(middle, math.pi / 4, 0.0)) + odd
+        whole = select(far, odd + math.pi / 2, select(middle, odd + math.pi / 4, odd))
         return whole.copysign(self)
 
     def atan2(self, other: TensorLike) -> Tensor:
@@ -117,7 +117,8 @@ class Trigonometry(Comparison):
         """The number whose hyperbolic cosine it is; NaN below 1."""
         t = self - 1
         near = (t + (t * 2 + t * t).sqrt()).log1p()
-        return select(self > 1e9, self.log() + math.log(2), near)
+        found = select(self > 1e9, self.log() + math.log(2), near)
+        return select(self < 1, math.nan, found)
 
     @floating
     def atanh(self) -> Tensor:

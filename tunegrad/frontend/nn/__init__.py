@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .. import functional
+from .. import functional as functional  # PyTorch has it here, too
 from .containers import Identity, ModuleDict, ModuleList, Sequential
 from .layers import (
     BatchNorm1d,
@@ -17,6 +17,7 @@ from .layers import (
     ConvTranspose1d,
     ConvTranspose2d,
     ConvTranspose3d,
+    Embedding,
     GroupNorm,
     InstanceNorm1d,
     InstanceNorm2d,
@@ -33,12 +34,42 @@ from .recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell
 from .transformer import MultiheadAttention, TransformerEncoder, TransformerEncoderLayer
 
 __all__ = [
-    "GRU", "LSTM", "PLAIN", "RNN", "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "Bilinear",
-    "Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d",
-    "GRUCell", "GroupNorm", "Identity", "InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d",
-    "LSTMCell", "LayerNorm", "Linear", "Module", "ModuleDict", "ModuleList", "MultiheadAttention",
-    "PReLU", "Parameter", "RMSNorm", "RNNCell", "Sequential", "TransformerEncoder",
-    "TransformerEncoderLayer", "conv_norm", "functional",
+    "GRU",
+    "LSTM",
+    "PLAIN",
+    "RNN",
+    "BatchNorm1d",
+    "BatchNorm2d",
+    "BatchNorm3d",
+    "Bilinear",
+    "Conv1d",
+    "Conv2d",
+    "Conv3d",
+    "ConvTranspose1d",
+    "ConvTranspose2d",
+    "ConvTranspose3d",
+    "Embedding",
+    "GRUCell",
+    "GroupNorm",
+    "Identity",
+    "InstanceNorm1d",
+    "InstanceNorm2d",
+    "InstanceNorm3d",
+    "LSTMCell",
+    "LayerNorm",
+    "Linear",
+    "Module",
+    "ModuleDict",
+    "ModuleList",
+    "MultiheadAttention",
+    "PReLU",
+    "Parameter",
+    "RMSNorm",
+    "RNNCell",
+    "Sequential",
+    "TransformerEncoder",
+    "TransformerEncoderLayer",
+    "conv_norm",
 ]  # fmt: skip
 
 

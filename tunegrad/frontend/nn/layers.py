@@ -17,7 +17,8 @@ from .module import Layer, Parameter, kaiming
 
 __all__ = [
     "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "Bilinear", "Conv1d", "Conv2d", "Conv3d",
-    "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d", "GroupNorm", "InstanceNorm1d",
+    "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d",
+    "Embedding", "GroupNorm", "InstanceNorm1d",
     "InstanceNorm2d", "InstanceNorm3d", "LayerNorm", "Linear", "PReLU", "RMSNorm", "conv_norm",
 ]  # fmt: skip
 
@@ -37,6 +38,20 @@ class Linear(Layer):
     def forward(self, x: Tensor) -> Tensor:
         """(.., in) to (.., out)."""
         return x.linear(self.weight.tensor, _value(self.bias))
+
+
+class Embedding(Layer):
+    """A table whose rows are read by number: weight is (num_embeddings, embedding_dim)."""
+
+    def __init__(
+        self, num_embeddings: int, embedding_dim: int, padding_idx: int | None = None
+    ) -> None:
+        self.weight = Parameter(num_embeddings, embedding_dim)
+        self.padding_idx = padding_idx
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Integers of any shape to (*shape, embedding_dim)."""
+        return self.weight.tensor.take(input, 0)
 
 
 class Bilinear(Layer):
