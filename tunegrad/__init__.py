@@ -102,9 +102,12 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    from tunegrad.frontend import creation, functions
+    from tunegrad.frontend import creation, functions, random
 
-    found = {*creation.__all__, *functions.__all__, *functions.METHODS} - {"METHODS", "function"}
+    found = {*creation.__all__, *random.__all__, *functions.__all__, *functions.METHODS} - {
+        "METHODS",
+        "function",
+    }
     return sorted({*globals(), *__all__, *_DTYPES, *found})
 
 

@@ -143,6 +143,15 @@ MODULES = {
         lambda nn: nn.TransformerEncoderLayer(8, 2, 16, activation="gelu", batch_first=True),
         SEQUENCE,
     ),
+    "decoder layer": (
+        lambda nn: nn.TransformerDecoderLayer(8, 2, 16),
+        [numbers(5, 3, 8), numbers(7, 3, 8)],
+    ),
+    "transformer": (
+        lambda nn: nn.Transformer(8, 2, 1, 1, 16),
+        [numbers(5, 3, 8), numbers(7, 3, 8)],
+    ),
+    "EmbeddingBag": (lambda nn: nn.EmbeddingBag(10, 6), [integers(3, 4, low=0, high=10)]),
     "encoder": (
         lambda nn: nn.TransformerEncoder(
             nn.TransformerEncoderLayer(8, 2, 16, norm_first=True), 2, nn.LayerNorm(8)

@@ -145,6 +145,20 @@ RESIZED = {
         F.interpolate(x, (3, 12), mode="bicubic", align_corners=True),
     ),
     "trilinear": lambda T, F, x: F.interpolate(x[None], (4, 7, 5), mode="trilinear"),
+    "grid": lambda T, F, x: [
+        F.grid_sample(
+            x,
+            F.affine_grid(
+                T.tensor([[[0.8, 0.3, 0.1], [-0.2, 1.3, 0.0]]] * 2), [2, 4, 6, 7], align_corners=c
+            ),
+            mode=m,
+            padding_mode=p,
+            align_corners=c,
+        )
+        for m in ("bilinear", "nearest")
+        for p in ("zeros", "border")
+        for c in (True, False)
+    ],
     "area": lambda T, F, x: F.interpolate(x, (4, 5), mode="area"),
     "pixels": lambda T, F, x: (
         F.pixel_shuffle(x.reshape(1, 8, 5, 6)[:, :8], 2),

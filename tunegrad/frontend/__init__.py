@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from . import creation, functional, functions, nn
+from . import random as _random
 from .creation import arange, full, ones, zeros
 from .functions import cat, maximum, minimum, stack, where
 from .model import InputSpec, Model, as_model, find_model
@@ -23,7 +24,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Everything that ``creation`` and ``functions`` have."""
-    for module in (creation, functions):
+    for module in (creation, functions, _random):
         if name in module.__all__ or (module is functions and name in functions.METHODS):
             return getattr(module, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -10,8 +10,9 @@ from typing import Any
 
 from tunegrad.errors import ShapeError
 
+from .creation import arange, linspace, ones
 from .elementwise import Scalar
-from .functions import function
+from .functions import function, stack
 from .handle import TensorLike, lift
 from .methods.convolution import Extent
 from .methods.linear import attention as scaled_dot_product_attention
@@ -19,10 +20,10 @@ from .spelling import spelled
 from .tensor import Tensor
 
 __all__ = [
-    "METHODS", "alpha_dropout", "batch_norm", "dropout", "dropout1d", "dropout2d", "dropout3d",
-    "embedding",
-    "feature_alpha_dropout", "fold", "instance_norm", "layer_norm", "one_hot", "pad", "rms_norm",
-    "scaled_dot_product_attention", "triplet_margin_loss", "unfold", "upsample",
+    "METHODS", "affine_grid", "alpha_dropout", "batch_norm", "dropout", "dropout1d",
+    "dropout2d", "dropout3d", "embedding", "feature_alpha_dropout", "fold", "instance_norm",
+    "layer_norm", "one_hot", "pad", "rms_norm", "scaled_dot_product_attention",
+    "triplet_margin_loss", "unfold", "upsample",
 ]  # fmt: skip
 
 METHODS = frozenset(
@@ -32,15 +33,15 @@ METHODS = frozenset(
         "avg_pool2d", "avg_pool3d", "bilinear", "binary_cross_entropy",
         "binary_cross_entropy_with_logits", "celu", "channel_shuffle", "conv1d", "conv2d",
         "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d",
-        "cosine_similarity", "cross_entropy", "elu", "gelu", "glu", "group_norm",
-        "hardshrink", "hardsigmoid", "hardswish", "hardtanh", "hinge_embedding_loss",
-        "huber_loss", "interpolate", "kl_div", "l1_loss", "leaky_relu", "linear",
-        "local_response_norm", "log_softmax", "logsigmoid", "lp_pool1d", "lp_pool2d",
-        "max_pool1d", "max_pool2d", "max_pool3d", "mish", "mse_loss", "nll_loss",
-        "normalize", "pairwise_distance", "pixel_shuffle", "pixel_unshuffle",
-        "poisson_nll_loss", "prelu", "relu", "relu6", "rrelu", "selu", "sigmoid", "silu",
-        "smooth_l1_loss", "soft_margin_loss", "softmax", "softmin", "softplus",
-        "softshrink", "softsign", "tanh", "tanhshrink", "threshold",
+        "cosine_similarity", "cross_entropy", "elu", "gelu", "glu", "grid_sample",
+        "group_norm", "hardshrink", "hardsigmoid", "hardswish", "hardtanh",
+        "hinge_embedding_loss", "huber_loss", "interpolate", "kl_div", "l1_loss",
+        "leaky_relu", "linear", "local_response_norm", "log_softmax", "logsigmoid",
+        "lp_pool1d", "lp_pool2d", "max_pool1d", "max_pool2d", "max_pool3d", "mish",
+        "mse_loss", "nll_loss", "normalize", "pairwise_distance", "pixel_shuffle",
+        "pixel_unshuffle", "poisson_nll_loss", "prelu", "relu", "relu6", "rrelu", "selu",
+        "sigmoid", "silu", "smooth_l1_loss", "soft_margin_loss", "softmax", "softmin",
+        "softplus", "softshrink", "softsign", "tanh", "tanhshrink", "threshold",
     ]
 )  # fmt: skip
 """Functions that are methods of Tensor."""
@@ -204,6 +205,22 @@ def upsample(
     """``interpolate`` by its old name."""
     x = lift(input, "upsample")
     return x.interpolate(size, scale_factor, mode, align_corners)  # type: ignore[arg-type]
+
+
+def affine_grid(theta: TensorLike, size: Sequence[int], align_corners: bool = False) -> Tensor:
+    """Places for ``grid_sample``: those of an image (N, C, H, W), moved by matrices (N, 2, 3)."""
+    t = lift(theta, "affine_grid")
+    if t.ndim != 3 or t.shape[1:] != (2, 3) or len(size) != 4:
+        raise ShapeError(f"affine_grid: theta {t.shape} for size {tuple(size)}, must be (N, 2, 3)")
+    rows, columns = size[2:]
+
+    def line(n: int) -> Tensor:
+        return linspace(-1, 1, n) if align_corners else (arange(n).cast("f32") * 2 + 1) / n - 1
+
+    x, y = line(columns).reshape(1, -1), line(rows).reshape(-1, 1)
+    grid = stack([x.expand(rows, columns), y.expand(rows, columns), ones(rows, columns)], -1)
+    moved = grid.reshape(1, -1, 3).cast(t.dtype) @ t.mT
+    return moved.reshape(t.shape[0], rows, columns, 2)
 
 
 def triplet_margin_loss(

@@ -29,6 +29,7 @@ from tunegrad.ir.dtypes import BF16, F32, dtype_of
 from tunegrad.ir.evaluate import evaluate
 from tunegrad.ir.graph import ConstData, GraphOp, Node
 
+from . import elementwise as ew
 from . import movement
 from .arrays import DTypeLike, bf16_values, held
 from .elementwise import Scalar
@@ -79,6 +80,25 @@ class Tensor(Losses):
         """An array that is part of the program (a weight)."""
         array, kind = held(data, dtype)
         return Tensor.of(graph.const(array, kind, name))
+
+    def new_full(
+        self, size: Sequence[int], fill_value: Scalar, dtype: DTypeLike | None = None
+    ) -> Tensor:
+        """``fill_value`` everywhere, in this dtype unless given."""
+        kind = self.dtype if dtype is None else dtype_of(dtype)
+        return Tensor.of(ew.constant(fill_value, movement.extents("new_full", size), kind))
+
+    def new_zeros(self, *size: Any, dtype: DTypeLike | None = None) -> Tensor:
+        """Zeros, in this dtype unless given."""
+        return self.new_full(movement.flat(size), 0, dtype)
+
+    def new_ones(self, *size: Any, dtype: DTypeLike | None = None) -> Tensor:
+        """Ones, in this dtype unless given."""
+        return self.new_full(movement.flat(size), 1, dtype)
+
+    def new_tensor(self, data: ArrayLike, dtype: DTypeLike | None = None) -> Tensor:
+        """A tensor of data, in this dtype unless given."""
+        return Tensor(data, self.dtype if dtype is None else dtype)
 
     # ---- what it is
 

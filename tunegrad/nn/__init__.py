@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from tunegrad.frontend import nn as _layers
-from tunegrad.frontend.nn import *  # noqa: F403 - the same names
 
 from . import functional
 

@@ -11,7 +11,7 @@ from tunegrad.ir import graph
 from ..handle import Handle, TensorLike, floating, lift
 from ..handle import where as select
 from ..movement import axis_of, integer
-from .reduction import Reduction
+from .ordering import Ordering
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["Activation"]
 
 
-class Activation(Reduction):
+class Activation(Ordering):
     """``relu``, ``gelu``, ``softplus`` and the like."""
 
     __slots__ = ()

@@ -14,10 +14,10 @@ import numpy as np
 
 from tunegrad.errors import ShapeError
 from tunegrad.ir import graph
-from tunegrad.ir.dtypes import I64, dtype_of
+from tunegrad.ir.dtypes import dtype_of
 from tunegrad.ir.expr import Op
 
-from .. import reduction
+from .. import reduction, sorting
 from ..arrays import DTypeLike
 from ..handle import Handle, TensorLike, floating
 from ..handle import where as select
@@ -277,23 +277,15 @@ class Reduction(Indexing):
         return self._arg("min", dim, keepdim)
 
     def _arg(self, name: Literal["max", "min"], dim: int | None, keepdim: bool) -> Tensor:
-        if dim is not None:
-            return self.position_of(name, dim, keepdim)
-        found = self.ravel().position_of(name, 0, False)
-        return found.reshape((1,) * self.ndim) if keepdim else found
+        op = Op.MAX if name == "max" else Op.MIN
+        found = self._with(sorting.argextremum(op, self.node, dim, keepdim and dim is not None))
+        return found.reshape((1,) * self.ndim) if keepdim and dim is None else found
 
     def position_of(self, name: Literal["max", "min"], dim: int, keepdim: bool) -> Tensor:
         """The first place of the largest or smallest along ``dim``, i64; of NaN, where there is
         one.
         """
-        at = axis_of(f"arg{name}", dim, self.shape)
-        x = self._same() if not self.dtype.is_bool else self.cast("i32")
-        best = x.amax(at, True) if name == "max" else x.amin(at, True)
-        extent = self.shape[at]
-        shape = [extent if a == at else 1 for a in range(self.ndim)]
-        places = Handle.of(graph.iota(tuple(shape), at, I64))
-        here = (x == best) | (x != x) if x.dtype.is_float else x == best
-        return select(here, places, extent).amin(at, keepdim)
+        return self._arg(name, dim, keepdim)
 
 
 def _count(x: Handle, axes: tuple[int, ...]) -> int:

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from tunegrad.errors import ShapeError
 from tunegrad.ir import graph
 
-from ..handle import Handle
+from ..handle import Handle, TensorLike, lift
+from ..handle import where as select
 from ..keys import take
 from ..movement import integer
 from .pooling import Pooling
@@ -80,6 +81,55 @@ class Resizing(Pooling):
         for i, (new, factor) in enumerate(zip(sizes, factors, strict=True)):
             x = _resized(x, i + 2, new, factor, mode, bool(align_corners))
         return x._as(self.dtype if mode.startswith("nearest") else self.float_type)
+
+    def grid_sample(
+        self,
+        grid: TensorLike,
+        mode: Literal["bilinear", "nearest"] = "bilinear",
+        padding_mode: Literal["zeros", "border"] = "zeros",
+        align_corners: bool = False,
+    ) -> Tensor:
+        """(N, C, H, W) read at the places of a grid (N, rows, columns, 2): x and y, from -1 at the
+        left and top edge to 1.
+
+        Raises ShapeError for shapes or modes that do not fit.
+        """
+        at = lift(grid, "grid_sample")._wide()
+        shapes = f"grid_sample: input {self.shape} and grid {at.shape}"
+        if self.ndim != 4 or at.ndim != 4 or at.shape[-1] != 2 or at.shape[0] != self.shape[0]:
+            raise ShapeError(f"{shapes} must be (N, C, H, W) and (N, rows, columns, 2)")
+        if mode not in ("bilinear", "nearest") or padding_mode not in ("zeros", "border"):
+            raise ShapeError(f"{shapes}: mode {mode!r} with padding {padding_mode!r} is not there")
+        x = self._wide()
+        n, c, h, w = x.shape
+        places = []
+        for axis, extent in ((0, w), (1, h)):
+            p = at[..., axis] + 1
+            p = p * ((extent - 1) / 2) if align_corners else p * (extent / 2) - 0.5
+            places.append(p.clamp(0, extent - 1) if padding_mode == "border" else p)
+        px, py = places
+        taps: list[tuple[Tensor, Tensor, Tensor | None]]
+        if mode == "nearest":
+            taps = [(px.round(), py.round(), None)]
+        else:
+            left, top = px.floor(), py.floor()
+            right, low = px - left, py - top
+            taps = [
+                (left + i, top + j, (right if i else 1 - right) * (low if j else 1 - low))
+                for j in (0, 1) for i in (0, 1)
+            ]  # fmt: skip
+        pixels, count = x.reshape(n, c, h * w), math.prod(at.shape[1:3])
+        total: Tensor | None = None
+        for tx, ty, weight in taps:
+            inside = (tx >= 0) & (tx < w) & (ty >= 0) & (ty < h)
+            index = ty.clamp(0, h - 1).cast("i32") * w + tx.clamp(0, w - 1).cast("i32")
+            spread = index.reshape(n, 1, count).expand(n, c, count)
+            value = pixels.gather(2, spread).reshape(n, c, *at.shape[1:3])
+            value = select(inside.unsqueeze(1), value, 0.0)
+            value = value if weight is None else value * weight.unsqueeze(1)
+            total = value if total is None else total + value
+        assert total is not None
+        return total._as(self.float_type)
 
     def pixel_shuffle(self, upscale_factor: int) -> Tensor:
         """(.., C * r * r, H, W) to (.., C, H * r, W * r)."""

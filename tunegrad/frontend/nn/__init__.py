@@ -5,71 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from .. import functional as functional  # PyTorch has it here, too
-from .containers import Identity, ModuleDict, ModuleList, Sequential
-from .layers import (
-    BatchNorm1d,
-    BatchNorm2d,
-    BatchNorm3d,
-    Bilinear,
-    Conv1d,
-    Conv2d,
-    Conv3d,
-    ConvTranspose1d,
-    ConvTranspose2d,
-    ConvTranspose3d,
-    Embedding,
-    GroupNorm,
-    InstanceNorm1d,
-    InstanceNorm2d,
-    InstanceNorm3d,
-    LayerNorm,
-    Linear,
-    PReLU,
-    RMSNorm,
-    conv_norm,
-)
-from .module import Module, Parameter
+from . import containers, layers, recurrent, transformer
+from .containers import *  # noqa: F403
+from .layers import *  # noqa: F403
+from .module import Layer, Module, Parameter
 from .plain import PLAIN
-from .recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell
-from .transformer import MultiheadAttention, TransformerEncoder, TransformerEncoderLayer
+from .recurrent import *  # noqa: F403
+from .transformer import *  # noqa: F403
 
-__all__ = [
-    "GRU",
-    "LSTM",
-    "PLAIN",
-    "RNN",
-    "BatchNorm1d",
-    "BatchNorm2d",
-    "BatchNorm3d",
-    "Bilinear",
-    "Conv1d",
-    "Conv2d",
-    "Conv3d",
-    "ConvTranspose1d",
-    "ConvTranspose2d",
-    "ConvTranspose3d",
-    "Embedding",
-    "GRUCell",
-    "GroupNorm",
-    "Identity",
-    "InstanceNorm1d",
-    "InstanceNorm2d",
-    "InstanceNorm3d",
-    "LSTMCell",
-    "LayerNorm",
-    "Linear",
-    "Module",
-    "ModuleDict",
-    "ModuleList",
-    "MultiheadAttention",
-    "PReLU",
-    "Parameter",
-    "RMSNorm",
-    "RNNCell",
-    "Sequential",
-    "TransformerEncoder",
-    "TransformerEncoderLayer",
-    "conv_norm",
+__all__ = [  # noqa: PLE0604 - strings all
+    *containers.__all__, *layers.__all__, *recurrent.__all__, *transformer.__all__, "Layer",
+    "Module", "PLAIN", "Parameter", "functional",
 ]  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from ..tensor import Tensor
 from .module import Layer, Module, Parameter
 
-__all__ = ["Identity", "ModuleDict", "ModuleList", "Sequential"]
+__all__ = ["Identity", "ModuleDict", "ModuleList", "ParameterList", "Sequential"]
 
 
 class Identity(Layer):
@@ -84,6 +84,30 @@ class ModuleList(Module):
         return len(self.list_)
 
     def __iter__(self) -> Iterator[Any]:
+        return iter(self.list_)
+
+
+class ParameterList(Module):
+    """Parameters in a list."""
+
+    def __init__(self, values: Sequence[Parameter] = ()) -> None:
+        self.list_ = list(values)
+
+    def named(self, prefix: str = "") -> Iterator[tuple[str, Parameter]]:
+        """Every parameter and its place."""
+        return ((f"{prefix}{i}", p) for i, p in enumerate(self.list_))
+
+    def append(self, value: Parameter) -> None:
+        """One more at the end."""
+        self.list_.append(value)
+
+    def __getitem__(self, index: int) -> Parameter:
+        return self.list_[index]
+
+    def __len__(self) -> int:
+        return len(self.list_)
+
+    def __iter__(self) -> Iterator[Parameter]:
         return iter(self.list_)
 
 

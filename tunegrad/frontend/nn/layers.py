@@ -17,9 +17,9 @@ from .module import Layer, Parameter, kaiming
 
 __all__ = [
     "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "Bilinear", "Conv1d", "Conv2d", "Conv3d",
-    "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d",
-    "Embedding", "GroupNorm", "InstanceNorm1d",
-    "InstanceNorm2d", "InstanceNorm3d", "LayerNorm", "Linear", "PReLU", "RMSNorm", "conv_norm",
+    "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d", "Embedding", "EmbeddingBag",
+    "GroupNorm", "InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d", "LayerNorm", "Linear",
+    "PReLU", "RMSNorm", "SyncBatchNorm", "conv_norm",
 ]  # fmt: skip
 
 
@@ -52,6 +52,24 @@ class Embedding(Layer):
     def forward(self, input: Tensor) -> Tensor:
         """Integers of any shape to (*shape, embedding_dim)."""
         return self.weight.tensor.take(input, 0)
+
+
+class EmbeddingBag(Layer):
+    """Means, sums or maxima of rows of a table: (bags, numbers) to (bags, embedding_dim)."""
+
+    def __init__(self, num_embeddings: int, embedding_dim: int, *, mode: str = "mean") -> None:
+        if mode not in ("mean", "sum", "max"):
+            raise ShapeError(f"EmbeddingBag: mode={mode!r} is not one of 'mean', 'sum', 'max'")
+        self.weight = Parameter(num_embeddings, embedding_dim)
+        self.mode = mode
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Bags are the rows of ``input``; bags of different lengths (offsets) are not there."""
+        if input.ndim != 2:
+            raise ShapeError(f"EmbeddingBag: input {input.shape} must be (bags, numbers)")
+        rows = self.weight.tensor.take(input, 0)
+        folds = {"mean": rows.mean, "sum": rows.sum, "max": rows.amax}
+        return folds[self.mode](1)
 
 
 class Bilinear(Layer):
@@ -227,6 +245,10 @@ class BatchNorm2d(Layer):
 
 class BatchNorm1d(BatchNorm2d):
     """``BatchNorm2d`` of (N, C) or (N, C, L)."""
+
+
+class SyncBatchNorm(BatchNorm2d):
+    """``BatchNorm2d``, as it is in inference."""
 
 
 class BatchNorm3d(BatchNorm2d):

@@ -13,7 +13,10 @@ from .containers import ModuleList
 from .layers import LayerNorm, Linear
 from .module import Layer, Module, Parameter, kaiming
 
-__all__ = ["MultiheadAttention", "TransformerEncoder", "TransformerEncoderLayer"]
+__all__ = [
+    "MultiheadAttention", "Transformer", "TransformerDecoder", "TransformerDecoderLayer",
+    "TransformerEncoder", "TransformerEncoderLayer",
+]  # fmt: skip
 
 
 class MultiheadAttention(Module):
@@ -195,3 +198,129 @@ class TransformerEncoder(Layer):
         for layer in self.layers:
             src = layer(src, mask, src_key_padding_mask, is_causal)
         return src if self.norm is None else self.norm(src)
+
+
+class TransformerDecoderLayer(Layer):
+    """Self-attention, attention to a memory and a feed-forward network, each with a residual and a
+    norm.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        nhead: int,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: Any = "relu",
+        layer_norm_eps: float = 1e-5,
+        batch_first: bool = False,
+        norm_first: bool = False,
+        bias: bool = True,
+    ) -> None:
+        del dropout
+        self.self_attn = MultiheadAttention(d_model, nhead, bias=bias, batch_first=batch_first)
+        self.multihead_attn = MultiheadAttention(d_model, nhead, bias=bias, batch_first=batch_first)
+        self.linear1 = Linear(d_model, dim_feedforward, bias)
+        self.linear2 = Linear(dim_feedforward, d_model, bias)
+        self.norm1 = LayerNorm(d_model, layer_norm_eps, bias=bias)
+        self.norm2 = LayerNorm(d_model, layer_norm_eps, bias=bias)
+        self.norm3 = LayerNorm(d_model, layer_norm_eps, bias=bias)
+        self.activation, self.norm_first = activation, norm_first
+
+    def forward(
+        self,
+        tgt: Tensor,
+        memory: Tensor,
+        tgt_mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        tgt_key_padding_mask: Tensor | None = None,
+        memory_key_padding_mask: Tensor | None = None,
+        tgt_is_causal: bool = False,
+        memory_is_causal: bool = False,
+    ) -> Tensor:
+        """(L, N, E) and a memory (S, N, E) to (L, N, E)."""
+
+        def itself(x: Tensor) -> Tensor:
+            found: Tensor = self.self_attn(
+                x, x, x, tgt_key_padding_mask, False, tgt_mask, is_causal=tgt_is_causal
+            )[0]
+            return found
+
+        def other(x: Tensor) -> Tensor:
+            found: Tensor = self.multihead_attn(
+                x, memory, memory, memory_key_padding_mask, False, memory_mask,
+                is_causal=memory_is_causal,
+            )[0]  # fmt: skip
+            return found
+
+        def feed(x: Tensor) -> Tensor:
+            h, a = self.linear1(x), self.activation
+            return self.linear2(getattr(h, a)() if isinstance(a, str) else a(h))
+
+        x = tgt
+        for norm, part in ((self.norm1, itself), (self.norm2, other), (self.norm3, feed)):
+            x = x + part(norm(x)) if self.norm_first else norm(x + part(x))
+        return x
+
+
+class TransformerDecoder(Layer):
+    """Several decoder layers, and a norm at the end where one is given."""
+
+    def __init__(
+        self, decoder_layer: TransformerDecoderLayer, num_layers: int, norm: Module | None = None
+    ) -> None:
+        self.layers = ModuleList([copy.deepcopy(decoder_layer) for _ in range(num_layers)])
+        self.norm = norm
+
+    def forward(self, tgt: Tensor, memory: Tensor, *masks: Any, **options: Any) -> Tensor:
+        """(L, N, E) and a memory (S, N, E) to (L, N, E); masks as a layer takes them."""
+        for layer in self.layers:
+            tgt = layer(tgt, memory, *masks, **options)
+        return tgt if self.norm is None else self.norm(tgt)
+
+
+class Transformer(Layer):
+    """An encoder and a decoder."""
+
+    def __init__(
+        self,
+        d_model: int = 512,
+        nhead: int = 8,
+        num_encoder_layers: int = 6,
+        num_decoder_layers: int = 6,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: Any = "relu",
+        layer_norm_eps: float = 1e-5,
+        batch_first: bool = False,
+        norm_first: bool = False,
+        bias: bool = True,
+    ) -> None:
+        same = (
+            d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first,
+            norm_first, bias,
+        )  # fmt: skip
+        ends = [LayerNorm(d_model, layer_norm_eps, bias=bias) for _ in range(2)]
+        encoder_layer, decoder_layer = (
+            TransformerEncoderLayer(*same),
+            TransformerDecoderLayer(*same),
+        )
+        self.encoder = TransformerEncoder(encoder_layer, num_encoder_layers, ends[0])
+        self.decoder = TransformerDecoder(decoder_layer, num_decoder_layers, ends[1])
+
+    def forward(
+        self,
+        src: Tensor,
+        tgt: Tensor,
+        src_mask: Tensor | None = None,
+        tgt_mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        src_key_padding_mask: Tensor | None = None,
+        tgt_key_padding_mask: Tensor | None = None,
+        memory_key_padding_mask: Tensor | None = None,
+    ) -> Tensor:
+        """(S, N, E) and (L, N, E) to (L, N, E)."""
+        memory = self.encoder(src, src_mask, src_key_padding_mask)
+        return self.decoder(
+            tgt, memory, tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask
+        )
