@@ -141,7 +141,5 @@ class Indexing(Movement):
         return self._by_rows(dim, i, lift(value, "").cast(self.dtype).expand(shape), "set")
 
     def _by_rows(self, dim: int, index: TensorLike, s: Tensor, mode: indexing.Mode) -> Tensor:
-        at = axis_of("index", dim, self.shape)
         i = lift(index, "index")
-        spread = i.reshape(*(-1 if a == at else 1 for a in range(self.ndim))).expand(s.shape)
-        return self._scattered("index", at, spread, s, mode)
+        return apply("index", lambda x, n, v: indexing.put(x, n, v, dim, mode), self, i, s)
