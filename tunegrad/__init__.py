@@ -13,9 +13,10 @@ from __future__ import annotations
 import importlib
 import sys
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tunegrad import nn
     from tunegrad.config import config_names, default_store
     from tunegrad.frontend import (
         InputSpec,
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
         full,
         maximum,
         minimum,
-        nn,
         ones,
         stack,
         where,
@@ -68,26 +68,49 @@ __all__ = [
 _HOMES = {
     "config": ("config_names", "default_store"),
     "frontend": (
-        "InputSpec", "Model", "Tensor", "arange", "cat", "dump", "full", "maximum", "minimum", "nn",
-        "ones",
+        "InputSpec", "Model", "Tensor", "arange", "cat", "dump", "full", "maximum", "minimum", "ones",
         "stack", "where",
         "zeros",
     ),
+    "frontend.creation": ("tensor",),
     "inference": ("LoadedModel", "compile", "load", "realize"),
     "tune": ("explain", "tune", "tune_callable"),
 }  # fmt: skip
 _MODULES = {name: module for module, names in _HOMES.items() for name in names}
 
 
-def __getattr__(name: str) -> object:
-    module = _MODULES.get(name)
-    if module is None:
+_DTYPES = frozenset(
+    [
+        "bool", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "bf16", "f16", "f32", "f64",
+        "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bfloat16",
+        "float16", "float32", "float64", "half", "float", "double", "short", "int", "long",
+    ]
+)  # fmt: skip
+"""Types of elements, by our names and by PyTorch's."""
+
+
+def __getattr__(name: str) -> Any:
+    if name.startswith("_"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{module}"), name)
+    if name in _DTYPES:
+        return importlib.import_module(f"{__name__}.ir.dtypes").dtype_of(name)
+    if name in ("nn", "errors"):
+        return importlib.import_module(f"{__name__}.{name}")
+    module = _MODULES.get(name, "frontend")
+    try:
+        return getattr(importlib.import_module(f"{__name__}.{module}"), name)
+    except AttributeError:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    from tunegrad.frontend import creation, functions, random
+
+    found = {*creation.__all__, *random.__all__, *functions.__all__, *functions.METHODS} - {
+        "METHODS",
+        "function",
+    }
+    return sorted({*globals(), *__all__, *_DTYPES, *found})
 
 
 class _Package(ModuleType):

@@ -218,5 +218,7 @@ def test_graph_schedule_verifier_refuses_wrong_buffers() -> None:
     out, a, b = first.args
     with pytest.raises(VerifyError, match="does not fit parameter"):
         replace(plan, launches=(replace(first, args=(out, b, a)), plan.launches[1])).verify()
-    with pytest.raises(VerifyError, match="need as many different buffers"):
-        replace(plan, launches=(replace(first, args=(out, a, a)), plan.launches[1])).verify()
+    with pytest.raises(VerifyError, match="need as many buffers"):
+        replace(plan, launches=(replace(first, args=(out, a)), plan.launches[1])).verify()
+    with pytest.raises(VerifyError, match="is a different buffer from all"):
+        replace(plan, launches=(replace(first, args=(out, out, b)), plan.launches[1])).verify()

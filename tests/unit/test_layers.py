@@ -25,6 +25,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("inference",),
     ("compiling", "planning", "recording"),
     ("models",),
+    ("nn",),
     ("frontend",),
     ("search", "devices", "db", "runtime"),
     ("opts", "render"),

@@ -166,7 +166,7 @@ def test_integers_truths_f64_and_narrow_tensors_stay() -> None:
     i = Tensor.input("i", (4, 8), "i32")
     b = Tensor.input("b", (4, 8), "bf16")
     d = Tensor.input("d", (4, 8), "f64")
-    outputs = [i.cast("i64").sum(1), (d @ d.transpose()), b.relu(), i.equal(3)]
+    outputs = [i.cast("i64").sum(1), (d @ d.transpose()), b.relu(), i.eq(3)]
     nodes = fold_constants(tuple(t.node for t in outputs))
     assert narrowed(nodes, F16) == nodes
 

@@ -217,7 +217,7 @@ def test_clip_equals_numpy(low, high):
 def test_where_broadcasts_all_three():
     c = np.array([[True], [False]])
     same(where(Tensor(c), Tensor(B), 0), np.where(c, B, np.float32(0)))
-    same(Tensor(A > 0).where(1, 2.5), np.where(A > 0, np.float32(1), np.float32(2.5)))
+    same(where(Tensor(A > 0), 1, 2.5), np.where(A > 0, np.float32(1), np.float32(2.5)))
 
 
 def test_where_does_not_mix_in_the_value_not_chosen():

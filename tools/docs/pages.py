@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
-from . import actions_page, architecture, forms, schedules_page
+from . import actions_page, api_page, architecture, forms, schedules_page
 
 __all__ = ["PAGES", "Blocks", "rewritten"]
 
 Blocks = Mapping[str, Callable[[], str]]
 
 PAGES: dict[str, Blocks] = {
+    "docs/API.md": api_page.BLOCKS,
     "docs/ARCHITECTURE.md": architecture.BLOCKS,
     "docs/IR.md": forms.BLOCKS,
     "docs/ACTIONS.md": actions_page.BLOCKS,

@@ -1,10 +1,14 @@
-"""How a graph is made: tensors, layers, models, weights."""
+"""How a graph is made: tensors, functions, layers, models, weights."""
 
 from __future__ import annotations
 
-from . import nn
-from .creation import arange, cat, full, maximum, minimum, ones, stack, where, zeros
+from typing import Any
+
+from . import creation, functional, functions, nn
+from . import random as _random
+from .creation import arange, full, ones, zeros
 from .dump import dump
+from .functions import cat, maximum, minimum, stack, where
 from .model import InputSpec, Model, as_model, find_model
 from .rewrite import substitute
 from .spec import model_of_spec
@@ -12,30 +16,16 @@ from .tensor import Bindings, Tensor, TensorLike, joined
 from .weights import ParameterSpec, check_weights, draw, load_weights, read_safetensors
 
 __all__ = [
-    "Bindings",
-    "InputSpec",
-    "Model",
-    "ParameterSpec",
-    "Tensor",
-    "TensorLike",
-    "arange",
-    "as_model",
-    "cat",
-    "check_weights",
-    "draw",
-    "dump",
-    "find_model",
-    "full",
-    "joined",
-    "load_weights",
-    "maximum",
-    "minimum",
-    "model_of_spec",
-    "nn",
-    "ones",
-    "read_safetensors",
-    "stack",
-    "substitute",
-    "where",
-    "zeros",
-]
+    "Bindings", "InputSpec", "Model", "ParameterSpec", "Tensor", "TensorLike", "arange", "as_model",
+    "cat", "check_weights", "creation", "draw", "dump", "find_model", "full", "functional", "functions",
+    "joined", "load_weights", "maximum", "minimum", "model_of_spec", "nn", "ones",
+    "read_safetensors", "stack", "substitute", "where", "zeros",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    """Everything that ``creation`` and ``functions`` have."""
+    for module in (creation, functions, _random):
+        if name in module.__all__ or (module is functions and name in functions.METHODS):
+            return getattr(module, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

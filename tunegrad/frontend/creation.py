@@ -1,54 +1,131 @@
-"""Tensors made of nothing, and functions of several tensors."""
+"""Tensors made of nothing: numbers everywhere, ranges, grids, windows.
+
+Shapes are given as one list or as several numbers; ``f(2, 3)`` and ``f((2, 3))`` are the same.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any, cast
+
+import numpy as np
 
 from tunegrad.errors import ShapeError
 from tunegrad.ir import graph
 from tunegrad.ir.dtypes import F32, I64, dtype_of
 from tunegrad.ir.expr import Op
-from tunegrad.ir.graph import Node
 
 from . import elementwise as ew
 from . import movement
 from .arrays import DTypeLike
 from .elementwise import Scalar
-from .tensor import Tensor, TensorLike, apply
+from .handle import Handle, TensorLike, lift
+from .handle import where as select
+from .spelling import spelled
+from .tensor import Tensor
 
-__all__ = ["arange", "cat", "full", "maximum", "minimum", "ones", "stack", "where", "zeros"]
+__all__ = [
+    "arange", "as_tensor", "empty", "empty_like", "eye", "from_numpy", "full", "full_like",
+    "linspace", "logspace", "meshgrid", "ones", "ones_like", "scalar_tensor", "tensor",
+    "tril_indices", "triu_indices", "zeros", "zeros_like",
+]  # fmt: skip
+
+Extents = int | Sequence[int]
 
 
-def full(shape: int | Sequence[int], value: Scalar, dtype: DTypeLike | None = None) -> Tensor:
-    """``value`` everywhere; the dtype is that of the value (f32 for floats) unless given."""
-    kind = ew.result_type(value) if dtype is None else dtype_of(dtype)
-    return Tensor.of(ew.constant(value, movement.extents("full", shape), kind))
+def tensor(data: Any, dtype: DTypeLike | None = None) -> Tensor:
+    """A tensor of a copy of an array, list or number."""
+    return Tensor(data, dtype)
 
 
-def zeros(shape: int | Sequence[int], dtype: DTypeLike = F32) -> Tensor:
+def as_tensor(data: Any, dtype: DTypeLike | None = None) -> Tensor:
+    """A tensor as it is, or of an array, list or number."""
+    return Tensor(data, dtype)
+
+
+def from_numpy(ndarray: np.ndarray[Any, Any]) -> Tensor:
+    """A tensor of a numpy array."""
+    return Tensor(ndarray)
+
+
+def scalar_tensor(s: Scalar, dtype: DTypeLike | None = None) -> Tensor:
+    """One number as a tensor of shape ()."""
+    return full((), s, dtype)
+
+
+@spelled
+def full(size: Extents, fill_value: Scalar, dtype: DTypeLike | None = None) -> Tensor:
+    """``fill_value`` everywhere; the dtype is that of the value (f32 for floats) unless given."""
+    kind = ew.result_type(fill_value) if dtype is None else dtype_of(dtype)
+    return Tensor.of(ew.constant(fill_value, movement.extents("full", size), kind))
+
+
+def _of(value: Scalar, size: tuple[object, ...], dtype: DTypeLike) -> Tensor:
+    """A shape as one list or as several numbers; a dtype may follow it by place."""
+    listed = list(size)
+    if len(listed) > 1 and not isinstance(listed[-1], int | np.integer):
+        dtype = cast("DTypeLike", listed.pop())
+    if len(listed) == 1 and isinstance(listed[0], Sequence | int):
+        return full(cast("Extents", listed[0]), value, dtype)
+    return full(cast("Sequence[int]", listed), value, dtype)
+
+
+@spelled
+def zeros(*size: Any, dtype: DTypeLike = F32) -> Tensor:
     """Zero everywhere."""
-    return full(shape, 0, dtype)
+    return _of(0, size, dtype)
 
 
-def ones(shape: int | Sequence[int], dtype: DTypeLike = F32) -> Tensor:
+@spelled
+def ones(*size: Any, dtype: DTypeLike = F32) -> Tensor:
     """One everywhere."""
-    return full(shape, 1, dtype)
+    return _of(1, size, dtype)
 
 
+@spelled
+def empty(*size: Any, dtype: DTypeLike = F32) -> Tensor:
+    """Zero everywhere: there is no memory without values."""
+    return _of(0, size, dtype)
+
+
+@spelled
+def full_like(input: TensorLike, fill_value: Scalar, dtype: DTypeLike | None = None) -> Tensor:
+    """``fill_value`` in the shape of a tensor (and its dtype, unless given)."""
+    like = lift(input, "full_like")
+    kind = like.dtype if dtype is None else dtype_of(dtype)
+    return Tensor.of(ew.constant(fill_value, like.shape, kind, "full_like"))
+
+
+def zeros_like(input: TensorLike, dtype: DTypeLike | None = None) -> Tensor:
+    """Zeros in the shape of a tensor (and its dtype, unless given)."""
+    return full_like(input, 0, dtype)
+
+
+def ones_like(input: TensorLike, dtype: DTypeLike | None = None) -> Tensor:
+    """Ones in the shape of a tensor (and its dtype, unless given)."""
+    return full_like(input, 1, dtype)
+
+
+def empty_like(input: TensorLike, dtype: DTypeLike | None = None) -> Tensor:
+    """Zeros in the shape of a tensor (and its dtype, unless given)."""
+    return full_like(input, 0, dtype)
+
+
+@spelled
 def arange(
     start: int | float,
-    stop: int | float | None = None,
+    end: int | float | None = None,
     step: int | float = 1,
     dtype: DTypeLike | None = None,
 ) -> Tensor:
-    """start, start + step, ... below stop; ``arange(n)`` counts from zero. i64 for ints, f32
+    """start, start + step, ... below end; ``arange(n)`` counts from zero. i64 for ints, f32
     otherwise.
 
     Raises:
         ShapeError: a step of zero.
     """
-    first, last = (0, start) if stop is None else (start, stop)
+    first, last = (0, start) if end is None else (start, end)
     if step == 0:
         raise ShapeError(f"arange: from {first} to {last} with a step of 0 never ends")
     whole = all(isinstance(v, int) for v in (first, last, step))
@@ -60,40 +137,62 @@ def arange(
     return Tensor.of(graph.cast(value if first == 0 else ew.binary(Op.ADD, value, first), kind))
 
 
-def where(condition: TensorLike, a: TensorLike, b: TensorLike) -> Tensor:
-    """``a`` where the bool condition holds, else ``b``."""
-    return apply("where", ew.where, condition, a, b)
+@spelled
+def linspace(start: float, end: float, steps: int, dtype: DTypeLike = F32) -> Tensor:
+    """``steps`` numbers from start to end, both included, equally far apart."""
+    count = movement.integer("linspace", "steps", steps, 0)
+    kind = dtype_of(dtype)
+    work = kind.compute if kind.is_float else dtype_of("f64")
+    step = (end - start) / (count - 1) if count > 1 else 0.0
+    place = Tensor.of(graph.cast(graph.iota((count,), 0), work))
+    front, back = place * step + start, (place - (count - 1)) * step + end
+    return select(place < count / 2, front, back).cast(kind)  # both ends exact
 
 
-def maximum(a: TensorLike, b: TensorLike) -> Tensor:
-    """The larger one; NaN where either is NaN."""
-    return apply("max", lambda x, y: ew.binary(Op.MAX, x, y), a, b)
+@spelled
+def logspace(
+    start: float, end: float, steps: int, base: float = 10.0, dtype: DTypeLike = F32
+) -> Tensor:
+    """Powers of ``base``, whose exponents are equally far apart."""
+    return (float(base) ** linspace(start, end, steps, "f64")).cast(dtype)
 
 
-def minimum(a: TensorLike, b: TensorLike) -> Tensor:
-    """The smaller one; NaN where either is NaN."""
-    return apply("min", lambda x, y: ew.binary(Op.MIN, x, y), a, b)
+def eye(n: int, m: int | None = None, dtype: DTypeLike = F32) -> Tensor:
+    """Ones on the diagonal of a matrix of n rows and m columns (n unless given)."""
+    rows = movement.integer("eye", "n", n, 0)
+    columns = rows if m is None else movement.integer("eye", "m", m, 0)
+    shape = (rows, columns)
+    return (Handle.of(graph.iota(shape, 0)) == Handle.of(graph.iota(shape, 1))).cast(dtype)
 
 
-def cat(tensors: Sequence[TensorLike], axis: int = 0) -> Tensor:
-    """Tensors joined along an axis; dtypes are promoted."""
-    return _joined("cat", tensors, axis)
+def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
+    """Vectors repeated to a grid that all span; ``"xy"`` exchanges the first two dimensions."""
+    listed = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], Sequence) else tensors
+    vectors = [lift(t, "meshgrid").reshape(-1) for t in listed]
+    if indexing not in ("ij", "xy"):
+        raise ShapeError(f"meshgrid: indexing={indexing!r} is not 'ij' or 'xy'")
+    swap = indexing == "xy" and len(vectors) > 1
+    if swap:
+        vectors[:2] = vectors[1::-1]
+    shape = tuple(v.shape[0] for v in vectors)
+    grids = [
+        v.reshape(*(-1 if i == d else 1 for i in range(len(shape)))).expand(shape)
+        for d, v in enumerate(vectors)
+    ]
+    if swap:
+        grids[:2] = grids[1::-1]
+    return tuple(grids)
 
 
-def stack(tensors: Sequence[TensorLike], axis: int = 0) -> Tensor:
-    """Tensors of one shape joined along a new axis."""
-    return _joined("stack", tensors, axis)
+def _places(keep: np.ndarray[Any, Any]) -> Tensor:
+    return Tensor.constant(np.stack(np.nonzero(keep)).astype(np.int64))
 
 
-def _joined(op: str, tensors: Sequence[TensorLike], axis: int) -> Tensor:
-    if not tensors:
-        raise ShapeError(f"{op}: at least one tensor is needed")
-    function = movement.cat if op == "cat" else movement.stack
+def tril_indices(row: int, col: int, offset: int = 0) -> Tensor:
+    """Rows and columns of the places at and below a diagonal, (2, n)."""
+    return _places(np.tri(row, col, offset, dtype=bool))
 
-    def nodes(*operands: Node | Scalar) -> Node:
-        return function(
-            [x if isinstance(x, Node) else ew.constant(x, (), ew.result_type(x)) for x in operands],
-            axis,
-        )
 
-    return apply(op, nodes, *tensors)
+def triu_indices(row: int, col: int, offset: int = 0) -> Tensor:
+    """Rows and columns of the places at and above a diagonal, (2, n)."""
+    return _places(~np.tri(row, col, offset - 1, dtype=bool))

@@ -11,10 +11,10 @@ computed again for every point of an axis that it does not depend on.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from ..expr import Const, Expr, IndexValue, Inside, Load, Op, Value
+from ..expr import Apply, Const, Expr, IndexValue, Inside, Load, Op, Value, rebuild
 from ..graph import MOVEMENT, GraphOp, Node
 from ..index import ALWAYS, Index, Valid, as_index, element
 from ..kernel import Axis, Kernel, Param, Reduce, Stage, Store, identity
@@ -61,8 +61,9 @@ def draft_kernel(root: Node, buffers: set[Node]) -> Draft:
     expr = cast_to(b.emit(root, index, ALWAYS), root.dtype)
     store = Store("out", index, expr)
     params = (Param.dense("out", root.dtype, root.shape, "out"), *b.params.values())
-    kernel = split_axes(Kernel(params, axes, (*b.reduces, store)))
-    return Draft(root, _divide_axes(kernel, b.stage_nodes), b.reads, tuple(b.inlined.values()))
+    whole, reads = _factors_apart(Kernel(params, axes, (*b.reduces, store)), b.reads)
+    kernel = split_axes(whole)
+    return Draft(root, _divide_axes(kernel, b.stage_nodes), reads, tuple(b.inlined.values()))
 
 
 class _Builder:
@@ -194,6 +195,47 @@ class _Builder:
         expr = as_compute(self.emit(src, tuple(at), ALWAYS))
         self.reduces.append(Reduce(f"v{number}", op, axes, cast_to(expr, acc), acc))
         return Value(f"v{number}", acc)
+
+
+def _factors_apart(kernel: Kernel, reads: dict[str, Node]) -> tuple[Kernel, dict[str, Node]]:
+    """A tensor whose elements meet others of its own in a sum of products, as two parameters.
+
+        v0 = add over k: mul(x[i, k], x[j, k])    -->    v0 = add over k: mul(x[i, k], y[j, k])
+
+    Both are the same memory. A copy in registers or a cache holds one parameter, and each factor
+    needs its own: scores of attention from one fused projection are a product like any other.
+    """
+    params, reads = list(kernel.params), dict(reads)
+    stages: list[Stage] = []
+    for s in kernel.stages:
+        if isinstance(s, Reduce) and s.op is Op.ADD and isinstance(s.expr, Apply):
+            for name in _met_by_itself(s.expr):
+                old = kernel.param(name)
+                new = replace(old, name=f"n{len(params) - 1}")
+                params.append(new)
+                reads[new.name] = reads[name]
+                s = replace(s, expr=_renamed(s.expr, name, new.name))
+        stages.append(s)
+    return replace(kernel, params=tuple(params), stages=tuple(stages)), reads
+
+
+def _met_by_itself(x: Apply) -> list[str]:
+    """The parameters that both factors of a product read, each at its own indices."""
+    if x.op not in (Op.MUL, Op.DOT2):
+        return []
+    left, right = ({leaf for leaf in distinct_leaves(a) if isinstance(leaf, Load)} for a in x.args)
+    if left & right:
+        return []
+    return sorted({load.param for load in left} & {load.param for load in right})
+
+
+def _renamed(x: Apply, old: str, new: str) -> Apply:
+    """A product whose second factor reads parameter ``new`` in the place of ``old``."""
+
+    def leaf(y: Expr) -> Expr:
+        return replace(y, param=new) if isinstance(y, Load) and y.param == old else y
+
+    return Apply(x.op, (x.args[0], rebuild(x.args[1], leaf)), x.dtype)
 
 
 def _divide_axes(kernel: Kernel, nodes: dict[str, Node]) -> Kernel:

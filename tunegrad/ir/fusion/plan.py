@@ -126,10 +126,11 @@ class LaunchPlan:
 
     def _verify_launch(self, launch: Launch, written: set[int]) -> None:
         params = launch.kernel.params
-        if len(params) != len(launch.args) or len(set(launch.args)) != len(launch.args):
-            raise VerifyError(
-                f"schedule: {launch}: {len(params)} parameters need as many different buffers"
-            )
+        if len(params) != len(launch.args):
+            raise VerifyError(f"schedule: {launch}: {len(params)} parameters need as many buffers")
+        out = {i for p, i in zip(params, launch.args, strict=True) if p.role == "out"}
+        if any(launch.args.count(i) > 1 for i in out):
+            raise VerifyError(f"schedule: {launch}: what it writes is a different buffer from all")
         for p, i in zip(params, launch.args, strict=True):
             b = self.buffers[i]
             if not _fits(b, p):

@@ -31,6 +31,7 @@ from .words import without_copies
 __all__ = ["Fusion", "schedule"]
 
 _Made = tuple[Draft, Kernel, tuple[str, ...]]
+_Layouts = tuple[tuple[str, Layout], ...]
 
 
 def schedule(
@@ -60,9 +61,11 @@ class Fusion:
     drafts: Drafts
     names: tuple[str, ...]
     images: Images = LAST
-    _made: dict[tuple[int, tuple[tuple[str, Layout], ...]], _Made] = field(
+    _made: dict[tuple[int, _Layouts], _Made] = field(default_factory=dict, repr=False)
+    _normal: dict[tuple[str, _Layouts], tuple[Kernel, tuple[str, ...]]] = field(
         default_factory=dict, repr=False
     )
+    """Canonical kernels by a draft's text: the layers of a model are drafts of few texts."""
 
     @staticmethod
     def of(
@@ -79,11 +82,11 @@ class Fusion:
     def toggled(self, toggles: Set[int]) -> Fusion:
         """The same graph, cut otherwise at these nodes."""
         drafts = self.drafts.toggled(toggles)
-        return self if drafts is self.drafts else replace(self, drafts=drafts, _made=self._made)
+        return self if drafts is self.drafts else replace(self, drafts=drafts)
 
     def storing(self, images: Images) -> Fusion:
         """The same graph, its images in this form."""
-        return self if images == self.images else replace(self, images=images, _made=self._made)
+        return self if images == self.images else replace(self, images=images)
 
     @property
     def has_images(self) -> bool:
@@ -132,7 +135,10 @@ class Fusion:
         key = (id(d), tuple(layouts.items()))
         found = self._made.get(key)
         if found is None:
-            kernel, params = normalized(d.kernel, layouts)
+            text = str(d.kernel), key[1]
+            if text not in self._normal:
+                self._normal[text] = normalized(d.kernel, layouts)
+            kernel, params = self._normal[text]
             fence = cast(Fence | None, d.node.arg) if d.node.op is GraphOp.CONTIGUOUS else None
             fixed = "" if fence is None else fence.schedule
             kernel = replace(
@@ -151,6 +157,7 @@ class _Assembler:
         self.drafts = fusion.drafts.sorted()
         self.layouts = fusion.layouts()
         self.buffers: list[Buffer] = []
+        self.inputs: set[str] = set()
         self.read: dict[Node, int] = {}
         """The buffer that holds a node for those who read it."""
         self.written: dict[Node, int] = {}
@@ -185,10 +192,11 @@ class _Assembler:
             self.read[n] = self._buffer(n, "const", data.name or f"c{len(self.buffers)}", data)
             return
         name = cast(str, n.arg)
-        if any(b.role == "input" and b.name == name for b in self.buffers):
+        if name in self.inputs:
             raise ShapeError(
                 f"schedule: two inputs of different shape or dtype share the name {name!r}"
             )
+        self.inputs.add(name)
         self.read[n] = self._buffer(n, "input", name)
 
     def _buffer(self, n: Node, role: BufferRole, name: str, data: ConstData | None = None) -> int:

@@ -1,0 +1,104 @@
+"""Graphs of any depth are built, pickled and scheduled, and the work grows with the nodes alone."""
+
+import pickle
+import sys
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from tunegrad.devices import host_device
+from tunegrad.frontend import Tensor, cat
+from tunegrad.ir.fusion import schedule
+from tunegrad.ir.graph import topological
+from tunegrad.planning.plan import prepared
+
+
+def chain(nodes: int) -> Tensor:
+    """Elementwise, one after the other."""
+    y = Tensor.input("x", (64,))
+    for i in range(nodes // 4):  # two operations, and the number of each
+        y = y * 1.0001 + float(i % 7)
+    return y
+
+
+def layers(nodes: int) -> Tensor:
+    """Products with activations."""
+    weights = [Tensor.input(f"w{i}", (64, 64)) for i in range(4)]
+    y = Tensor.input("x", (32, 64))
+    for i in range(nodes // 7):
+        y = (y @ weights[i % 4]).relu()
+    return y
+
+
+def blocks(nodes: int) -> Tensor:
+    """Attention with a residual."""
+    weights = [Tensor.input(f"w{i}", (64, 64)) for i in range(4)]
+    y = Tensor.input("x", (32, 64))
+    for _ in range(nodes // 60):
+        h = y.layer_norm()
+        q, k, v = (h @ w for w in weights[:3])
+        y = y + ((q @ k.T).softmax(-1) @ v) @ weights[3]
+    return y
+
+
+def wide(nodes: int) -> Tensor:
+    """Many tensors joined into one."""
+    return cat([Tensor.input(f"x{i}", (4,)) * 2 for i in range(nodes // 5)])
+
+
+def calls(function: Callable[[], object]) -> int:
+    """Python functions that are called meanwhile."""
+    count = 0
+
+    def profile(frame: object, event: str, argument: object) -> None:
+        nonlocal count
+        count += event == "call"
+
+    before = sys.getprofile()
+    sys.setprofile(profile)
+    try:
+        function()
+    finally:
+        sys.setprofile(before)
+    return count
+
+
+def planned(tensor: Tensor):
+    return schedule(prepared((tensor.node,), "contract", host_device(1).target))
+
+
+def test_deep_graph_is_pickled_and_scheduled() -> None:
+    deep = chain(40_000)
+    assert len(topological((deep.node,))) > 20_000
+    again = pickle.loads(pickle.dumps(deep))
+    assert again.node is deep.node
+    assert planned(deep).launches
+
+
+@pytest.mark.parametrize("make", [chain, layers, blocks, wide])
+def test_work_of_scheduling_grows_with_the_nodes(make: Callable[[int], Tensor]) -> None:
+    small, large = make(1000), make(4000)
+    nodes = [len(topological((t.node,))) for t in (small, large)]
+    planned(small)  # what is done once a process
+    work = [calls(lambda t=t: planned(t)) for t in (small, large)]
+    assert work[1] / work[0] < 1.25 * nodes[1] / nodes[0]
+
+
+def test_equal_layers_are_made_canonical_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = sys.modules["tunegrad.ir.fusion.schedule"]
+    done = []
+    original = module.normalized
+    monkeypatch.setattr(
+        module, "normalized", lambda k, layouts: done.append(k) or original(k, layouts)
+    )
+    plan = planned(layers(700))
+    assert len(plan.launches) > 90
+    assert len(done) <= 3
+
+
+def test_deep_graph_of_known_arrays_is_computed() -> None:
+    y = Tensor(np.ones(8, np.float32))
+    for _ in range(3000):
+        y = y + 1
+    assert y.numpy().tolist() == [3001.0] * 8

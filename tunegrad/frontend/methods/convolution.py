@@ -1,0 +1,307 @@
+"""Convolutions of one to three spatial dimensions, transposed ones, and windows as columns.
+
+A convolution is pad, a window for each spatial dimension, multiply, and one sum over (channel,
+window) in this order.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal
+
+from tunegrad.errors import DTypeError, ShapeError
+from tunegrad.ir.dtypes import promote
+
+from ..arrays import DTypeLike
+from ..handle import TensorLike, lift, optional
+from ..movement import integer
+from ..reduction import accumulator
+from .padding import Padding
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
+
+__all__ = ["Convolution", "Ends", "Extent", "Sides", "extents_of", "windows"]
+
+Extent = int | Sequence[int]
+Sides = Extent | Literal["same", "valid"]
+Ends = tuple[tuple[int, int], ...]
+_LETTERS = {1: ("L", "K"), 2: ("H, W", "KH, KW"), 3: ("D, H, W", "KD, KH, KW")}
+_WORDS = {1: "one integer", 2: "one integer or a pair", 3: "one integer or three"}
+
+
+def extents_of(op: str, what: str, value: Extent, rank: int, least: int) -> tuple[int, ...]:
+    """A number, or one for each of ``rank`` dimensions, each at least ``least``."""
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        if len(value) not in (1, rank):
+            raise ShapeError(f"{op}: {what} {value!r} must be {_WORDS[rank]}")
+        numbers = tuple(integer(op, what, v, least) for v in value)
+        return numbers if len(numbers) == rank else numbers * rank
+    return (integer(op, what, value, least),) * rank
+
+
+def windows(
+    op: str, x: Tensor, size: tuple[int, ...], stride: tuple[int, ...], dilation: tuple[int, ...],
+    ends: Ends,
+) -> Tensor:  # fmt: skip
+    """(N, C, spatial) padded with zeros, as (N, C, places, place in the window)."""
+    y = x.pad(((0, 0), (0, 0), *ends))
+    for i in range(len(size)):
+        span = dilation[i] * (size[i] - 1) + 1
+        if y.shape[i + 2] < span:
+            raise ShapeError(
+                f"{op}: window {size} with dilation {dilation} spans {span} elements of axis "
+                f"{i + 2}, input {x.shape} padded has {y.shape[i + 2]}"
+            )
+        y = y.window(i + 2, size[i], stride[i], dilation[i])
+    return y
+
+
+def _ends(
+    op: str, padding: Sides, size: tuple[int, ...], stride: tuple[int, ...],
+    dilation: tuple[int, ...],
+) -> Ends:  # fmt: skip
+    """Zeros before and after each spatial dimension; "same" keeps the extent, the odd one after."""
+    rank = len(size)
+    if padding == "valid":
+        return ((0, 0),) * rank
+    if padding == "same":
+        if any(s != 1 for s in stride):
+            raise ShapeError(f"{op}: padding='same' needs stride 1, not {stride}")
+        both = [d * (k - 1) for k, d in zip(size, dilation, strict=True)]
+        return tuple((n // 2, n - n // 2) for n in both)
+    if isinstance(padding, str):
+        raise ShapeError(f"{op}: padding={padding!r} is not a number, a pair, 'same' or 'valid'")
+    return tuple((p, p) for p in extents_of(op, "padding", padding, rank, 0))
+
+
+class Convolution(Padding):
+    """``conv1d`` to ``conv3d``, ``conv_transpose1d`` to ``conv_transpose3d``."""
+
+    __slots__ = ()
+
+    def conv1d(
+        self, weight: TensorLike, bias: TensorLike | None = None, stride: Extent = 1,
+        padding: Sides = 0, dilation: Extent = 1, groups: int = 1,
+        accumulate: DTypeLike | None = None,
+    ) -> Tensor:  # fmt: skip
+        """(N, C, L) with weight (O, C / groups, K)."""
+        return self._conv(1, weight, bias, stride, padding, dilation, groups, accumulate)
+
+    def conv2d(
+        self, weight: TensorLike, bias: TensorLike | None = None, stride: Extent = 1,
+        padding: Sides = 0, dilation: Extent = 1, groups: int = 1,
+        accumulate: DTypeLike | None = None,
+    ) -> Tensor:  # fmt: skip
+        """(N, C, H, W) with weight (O, C / groups, KH, KW).
+
+        The bias is added in the accumulator's dtype.
+
+        Raises:
+            ShapeError: shapes, strides or groups do not fit.
+            DTypeError: bools, or ``accumulate`` can not add up the products.
+        """
+        return self._conv(2, weight, bias, stride, padding, dilation, groups, accumulate)
+
+    def conv3d(
+        self, weight: TensorLike, bias: TensorLike | None = None, stride: Extent = 1,
+        padding: Sides = 0, dilation: Extent = 1, groups: int = 1,
+        accumulate: DTypeLike | None = None,
+    ) -> Tensor:  # fmt: skip
+        """(N, C, D, H, W) with weight (O, C / groups, KD, KH, KW)."""
+        return self._conv(3, weight, bias, stride, padding, dilation, groups, accumulate)
+
+    def _conv(
+        self, rank: int, weight: TensorLike, bias: TensorLike | None, stride: Extent,
+        padding: Sides, dilation: Extent, groups: int, accumulate: DTypeLike | None,
+    ) -> Tensor:  # fmt: skip
+        op = f"conv{rank}d"
+        w, b = lift(weight, op), optional(bias, op)
+        if self.ndim == rank + 1 and w.ndim == rank + 2:
+            batched = self.unsqueeze(0)
+            return batched._conv(rank, w, b, stride, padding, dilation, groups, accumulate).squeeze(
+                0
+            )
+        _check(op, rank, self._same(), w, b, groups)
+        size = w.shape[2:]
+        strides = extents_of(op, "stride", stride, rank, 1)
+        spread = extents_of(op, "dilation", dilation, rank, 1)
+        ends = _ends(op, padding, size, strides, spread)
+        kind = promote(self.dtype, w.dtype)
+        acc = accumulator(op, kind, accumulate)
+        y = windows(op, self.cast(acc), size, strides, spread, ends)
+        result = _contracted(y, w.cast(acc), rank, groups).cast(acc)
+        if b is not None:
+            result = result + b.cast(acc).reshape(-1, *(1,) * rank)
+        return result.cast(kind if kind.is_float else acc)
+
+    def conv_transpose1d(
+        self, weight: TensorLike, bias: TensorLike | None = None, stride: Extent = 1,
+        padding: Extent = 0, output_padding: Extent = 0, groups: int = 1, dilation: Extent = 1,
+    ) -> Tensor:  # fmt: skip
+        """(N, C, L) with weight (C, O / groups, K)."""
+        return self._turned(1, weight, bias, stride, padding, output_padding, groups, dilation)
+
+    def conv_transpose2d(
+        self, weight: TensorLike, bias: TensorLike | None = None, stride: Extent = 1,
+        padding: Extent = 0, output_padding: Extent = 0, groups: int = 1, dilation: Extent = 1,
+    ) -> Tensor:  # fmt: skip
+        """(N, C, H, W) with weight (C, O / groups, KH, KW): each element adds the weight by its
+        value, at places ``stride`` apart.
+        """
+        return self._turned(2, weight, bias, stride, padding, output_padding, groups, dilation)
+
+    def conv_transpose3d(
+        self, weight: TensorLike, bias: TensorLike | None = None, stride: Extent = 1,
+        padding: Extent = 0, output_padding: Extent = 0, groups: int = 1, dilation: Extent = 1,
+    ) -> Tensor:  # fmt: skip
+        """(N, C, D, H, W) with weight (C, O / groups, KD, KH, KW)."""
+        return self._turned(3, weight, bias, stride, padding, output_padding, groups, dilation)
+
+    def _turned(
+        self, rank: int, weight: TensorLike, bias: TensorLike | None, stride: Extent,
+        padding: Extent, output_padding: Extent, groups: int, dilation: Extent,
+    ) -> Tensor:  # fmt: skip
+        """A convolution of the input with zeros between its elements, and the mirrored weight."""
+        op = f"conv_transpose{rank}d"
+        w, b = lift(weight, op), optional(bias, op)
+        if self.ndim == rank + 1 and w.ndim == rank + 2:
+            batched = self.unsqueeze(0)
+            return batched._turned(
+                rank, w, b, stride, padding, output_padding, groups, dilation
+            ).squeeze(0)
+        if self.ndim != rank + 2 or w.ndim != rank + 2 or self.shape[1] != w.shape[0]:
+            raise ShapeError(
+                f"{op}: input {self.shape} and weight {w.shape} must be (N, C, "
+                f"{_LETTERS[rank][0]}) and (C, O / groups, {_LETTERS[rank][1]})"
+            )
+        if w.shape[0] % integer(op, "groups", groups, 1):
+            raise ShapeError(
+                f"{op}: groups={groups} does not divide the channels of input {self.shape} and "
+                f"weight {w.shape}"
+            )
+        strides = extents_of(op, "stride", stride, rank, 1)
+        spread = extents_of(op, "dilation", dilation, rank, 1)
+        pads = extents_of(op, "padding", padding, rank, 0)
+        more = extents_of(op, "output_padding", output_padding, rank, 0)
+        x = _with_zeros_between(self._same(), strides)
+        ends = []
+        for k, d, p, m, s in zip(w.shape[2:], spread, pads, more, strides, strict=True):
+            if m >= max(s, d):
+                raise ShapeError(
+                    f"{op}: output_padding {more} must be smaller than stride {strides} or "
+                    f"dilation {spread}"
+                )
+            ends.append((d * (k - 1) - p, d * (k - 1) - p + m))
+        flat = [n for pair in reversed(ends) for n in pair]
+        channels, part = w.shape[:2]
+        mirrored = w.flip(tuple(range(2, rank + 2)))
+        grouped = mirrored.reshape(groups, channels // groups, part, *w.shape[2:]).transpose(1, 2)
+        kernel = grouped.reshape(groups * part, channels // groups, *w.shape[2:])
+        return x.pad(flat)._conv(rank, kernel, b, 1, 0, spread, groups, None)
+
+    def unfold_columns(
+        self, kernel_size: Extent, dilation: Extent = 1, padding: Extent = 0, stride: Extent = 1
+    ) -> Tensor:
+        """Windows of images as columns: (N, C, H, W) gives (N, C * KH * KW, places)."""
+        op = "unfold"
+        if self.ndim != 4:
+            raise ShapeError(f"{op}: input {self.shape} must be (N, C, H, W)")
+        size = extents_of(op, "kernel_size", kernel_size, 2, 1)
+        pads = extents_of(op, "padding", padding, 2, 0)
+        y = windows(
+            op, self._same(), size, extents_of(op, "stride", stride, 2, 1),
+            extents_of(op, "dilation", dilation, 2, 1), tuple((p, p) for p in pads),
+        )  # fmt: skip
+        n, c, rows, columns = y.shape[:4]
+        return y.permute(0, 1, 4, 5, 2, 3).reshape(n, c * math.prod(size), rows * columns)
+
+    def fold_columns(
+        self, output_size: Extent, kernel_size: Extent, dilation: Extent = 1,
+        padding: Extent = 0, stride: Extent = 1,
+    ) -> Tensor:  # fmt: skip
+        """Columns added up to images, where windows overlap: the transpose of ``unfold``."""
+        op = "fold"
+        size = extents_of(op, "kernel_size", kernel_size, 2, 1)
+        out = extents_of(op, "output_size", output_size, 2, 1)
+        pads = extents_of(op, "padding", padding, 2, 0)
+        strides = extents_of(op, "stride", stride, 2, 1)
+        spread = extents_of(op, "dilation", dilation, 2, 1)
+        places = [
+            (o + 2 * p - d * (k - 1) - 1) // s + 1
+            for o, p, d, k, s in zip(out, pads, spread, size, strides, strict=True)
+        ]
+        taps = math.prod(size)
+        if self.ndim != 3 or self.shape[1] % taps or self.shape[2] != math.prod(places):
+            raise ShapeError(
+                f"{op}: input {self.shape} must be (N, C * {taps}, {math.prod(places)}) for output "
+                f"{out} and window {size}"
+            )
+        n, channels = self.shape[0], self.shape[1] // taps
+        x = self.reshape(n, channels, *size, *places)
+        total: Tensor | None = None
+        for i in range(size[0]):
+            for j in range(size[1]):
+                tap = _with_zeros_between(x[:, :, i, j], strides)
+                at = (i * spread[0], j * spread[1])
+                ends = [
+                    (a - p, o + 2 * p - a - e - p)
+                    for a, p, o, e in zip(at, pads, out, tap.shape[2:], strict=True)
+                ]
+                placed = tap.pad([e for pair in reversed(ends) for e in pair])
+                total = placed if total is None else total + placed
+        assert total is not None
+        return total
+
+
+def _contracted(y: Tensor, w: Tensor, rank: int, groups: int) -> Tensor:
+    """Windows (N, C, places, taps) with weights (O, C / groups, taps), added up."""
+    n, channels = y.shape[:2]
+    places, size = y.shape[2 : 2 + rank], y.shape[2 + rank :]
+    out, part = w.shape[:2]
+    taps = (part, *size)
+    ones = (1,) * rank
+    at = range(2, 2 + rank)
+    inside = range(2 + rank, 2 + 2 * rank)
+    if groups == 1:  # (N, 1, y, x, c, kh, kw) * (O, 1, 1, c, kh, kw)
+        left = y.permute(0, *at, 1, *inside).reshape(n, 1, *places, *taps)
+        right = w.reshape(out, *ones, *taps)
+    else:  # (N, G, 1, y, x, c, kh, kw) * (G, O / G, 1, 1, c, kh, kw)
+        left = y.reshape(n, groups, channels // groups, *places, *size)
+        left = left.permute(0, 1, *(a + 1 for a in at), 2, *(a + 1 for a in inside))
+        left = left.reshape(n, groups, 1, *places, *taps)
+        right = w.reshape(groups, out // groups, *ones, *taps)
+    total = (left * right).sum(tuple(range(-rank - 1, 0)))
+    return total.reshape(n, out, *places)
+
+
+def _with_zeros_between(x: Tensor, strides: tuple[int, ...]) -> Tensor:
+    """Zeros between the elements of the spatial dimensions, so that they are ``strides`` apart."""
+    for i, s in enumerate(strides):
+        at = i + 2
+        if s > 1 and x.shape[at]:
+            extent = x.shape[at]
+            wide = x.unsqueeze(at + 1).pad(
+                [(0, s - 1) if a == at + 1 else (0, 0) for a in range(x.ndim + 1)]
+            )
+            x = wide.flatten(at, at + 1).narrow(at, 0, (extent - 1) * s + 1)
+    return x
+
+
+def _check(op: str, rank: int, x: Tensor, w: Tensor, b: Tensor | None, groups: int) -> None:
+    shapes = f"input {x.shape} and weight {w.shape}"
+    if x.ndim != rank + 2 or w.ndim != rank + 2:
+        spatial, taps = _LETTERS[rank]
+        raise ShapeError(f"{op}: {shapes} must be (N, C, {spatial}) and (O, C / groups, {taps})")
+    integer(op, "groups", groups, 1)
+    if x.shape[1] % groups or w.shape[0] % groups:
+        raise ShapeError(f"{op}: groups={groups} does not divide the channels of {shapes}")
+    if w.shape[1] * groups != x.shape[1]:
+        raise ShapeError(
+            f"{op}: {shapes} with groups={groups}: {x.shape[1]} channels, {w.shape[1]} taken"
+        )
+    if b is not None and b.shape != w.shape[:1]:
+        raise ShapeError(f"{op}: bias {b.shape} for weight {w.shape}, must be {w.shape[:1]}")
+    if x.dtype.is_bool or w.dtype.is_bool:
+        raise DTypeError(f"{op}: not defined for {x.dtype} and {w.dtype}; cast them")

@@ -1,0 +1,175 @@
+"""Normalisation: by statistics of the input, or by known ones. 16-bit floats are computed in f32
+throughout and rounded once.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from tunegrad.errors import ShapeError
+
+from ..handle import TensorLike, lift, optional
+from ..movement import Axes, axes_of, integer
+from .resizing import Resizing
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
+
+__all__ = ["Normalisation"]
+
+
+class Normalisation(Resizing):
+    """``layer_norm``, ``batch_norm``, ``group_norm``, ``instance_norm``, ``rms_norm``."""
+
+    __slots__ = ()
+
+    def layer_norm(
+        self,
+        weight: TensorLike | None = None,
+        bias: TensorLike | None = None,
+        eps: float = 1e-5,
+        dim: Axes = -1,
+    ) -> Tensor:
+        """Zero mean and unit variance over ``dim``, then ``* weight + bias``, both of the shape of
+        those dimensions.
+
+        Raises:
+            ShapeError: ``weight`` or ``bias`` has another shape.
+        """
+        over = tuple(sorted(axes_of("layer_norm", dim, self.shape)))
+        x = self._wide()
+        centred = x - x.mean(over, True)
+        variance = (centred * centred).mean(over, True)
+        result = centred * (variance + eps).sqrt().reciprocal()
+        return self._scaled("layer_norm", result, over, weight, bias)
+
+    def rms_norm(
+        self, weight: TensorLike | None = None, eps: float | None = None, dim: Axes = -1
+    ) -> Tensor:
+        """Divided by the root of the mean square over ``dim``, then ``* weight``; ``eps`` is the
+        smallest step of the dtype unless given.
+        """
+        over = tuple(sorted(axes_of("rms_norm", dim, self.shape)))
+        x = self._wide()
+        small = _STEP[x.dtype.name] if eps is None else eps
+        result = x * ((x * x).mean(over, True) + small).sqrt().reciprocal()
+        return self._scaled("rms_norm", result, over, weight, None)
+
+    def _scaled(
+        self, op: str, result: Tensor, over: tuple[int, ...], weight: TensorLike | None,
+        bias: TensorLike | None,
+    ) -> Tensor:  # fmt: skip
+        inner = tuple(self.shape[a] for a in over)
+        spread = tuple(s if i in over else 1 for i, s in enumerate(self.shape))
+        for what, given in (("weight", weight), ("bias", bias)):
+            p = optional(given, op)
+            if p is None:
+                continue
+            if p.shape != inner:
+                raise ShapeError(
+                    f"{op}: {what} {p.shape} for input {self.shape} over axes {over}, must be "
+                    f"{inner}"
+                )
+            term = p._wide().reshape(spread)
+            result = result * term if what == "weight" else result + term
+        return result._as(self.float_type)
+
+    def batch_norm(
+        self,
+        weight: TensorLike | None,
+        bias: TensorLike | None,
+        mean: TensorLike,
+        var: TensorLike,
+        eps: float = 1e-5,
+    ) -> Tensor:
+        """Normalised by known statistics of the channels (axis 1): ``x * scale + shift``, scale and
+        shift being expressions of constants.
+        """
+        if self.ndim < 2:
+            raise ShapeError(
+                f"batch_norm: input {self.shape} has no channel axis; its shape must be (batch, "
+                "channels, ...)"
+            )
+        channels = (self.shape[1],)
+        w, b = optional(weight, "batch_norm"), optional(bias, "batch_norm")
+        m, v = lift(mean, "batch_norm"), lift(var, "batch_norm")
+        for what, p in (("weight", w), ("bias", b), ("mean", m), ("var", v)):
+            if p is not None and p.shape != channels:
+                raise ShapeError(
+                    f"batch_norm: {what} {p.shape} for input {self.shape}, must be {channels}"
+                )
+        scale = (v._wide() + eps).sqrt().reciprocal()
+        scale = scale if w is None else scale * w._wide()
+        shift = -m._wide() * scale
+        shift = shift if b is None else shift + b._wide()
+        spread = (-1 if channels[0] else 0, *(1 for _ in self.shape[2:]))
+        return (self._wide() * scale.reshape(spread) + shift.reshape(spread))._as(self.float_type)
+
+    def group_norm(
+        self,
+        num_groups: int,
+        weight: TensorLike | None = None,
+        bias: TensorLike | None = None,
+        eps: float = 1e-5,
+    ) -> Tensor:
+        """Zero mean and unit variance over the channels of a group and what is behind them, then
+        ``* weight + bias`` by channel (axis 1).
+
+        Raises ShapeError for groups that do not divide the channels.
+        """
+        groups = integer("group_norm", "num_groups", num_groups, 1)
+        if self.ndim < 2 or self.shape[1] % groups:
+            raise ShapeError(
+                f"group_norm: num_groups={groups} does not divide the channels of {self.shape}"
+            )
+        n, channels, *rest = self.shape
+        x = self._wide().reshape(n, groups, channels // groups * math.prod(rest))
+        result = x.layer_norm(None, None, eps, -1).reshape(self.shape)
+        return self._by_channel("group_norm", result, weight, bias)
+
+    def instance_norm(
+        self,
+        weight: TensorLike | None = None,
+        bias: TensorLike | None = None,
+        eps: float = 1e-5,
+    ) -> Tensor:
+        """Zero mean and unit variance of each channel of each image, then ``* weight + bias`` by
+        channel.
+        """
+        if self.ndim < 3:
+            raise ShapeError(f"instance_norm: input {self.shape} must be (N, C, ...)")
+        over = tuple(range(2, self.ndim))
+        result = self._wide().layer_norm(None, None, eps, over)
+        return self._by_channel("instance_norm", result, weight, bias)
+
+    def _by_channel(
+        self, op: str, result: Tensor, weight: TensorLike | None, bias: TensorLike | None
+    ) -> Tensor:
+        spread = (-1, *(1 for _ in self.shape[2:]))
+        for what, given in (("weight", weight), ("bias", bias)):
+            p = optional(given, op)
+            if p is None:
+                continue
+            if p.shape != self.shape[1:2]:
+                raise ShapeError(
+                    f"{op}: {what} {p.shape} for input {self.shape}, must be {self.shape[1:2]}"
+                )
+            term = p._wide().reshape(spread)
+            result = result * term if what == "weight" else result + term
+        return result._as(self.float_type)
+
+    def local_response_norm(
+        self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
+    ) -> Tensor:
+        """Divided by a power of the mean square of ``size`` neighbouring channels."""
+        if self.ndim < 3:
+            raise ShapeError(f"local_response_norm: input {self.shape} must be (N, C, ...)")
+        x = self._wide()
+        ends = [(0, 0)] * self.ndim
+        ends[1] = (size // 2, (size - 1) // 2)
+        mean = (x * x).pad(ends).window(1, size).mean(-1)
+        return (x / (mean * alpha + k) ** beta)._as(self.float_type)
+
+
+_STEP = {"f32": 1.1920928955078125e-07, "f64": 2.220446049250313e-16}

@@ -1,0 +1,194 @@
+"""Order along a dimension: cumulative folds, sorting, the largest few, medians and quantiles.
+
+Sorting is stable, and NaN comes after all numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from tunegrad.errors import ShapeError
+from tunegrad.ir import graph
+from tunegrad.ir.dtypes import I64
+
+from .. import scans, sorting
+from ..arrays import DTypeLike
+from ..handle import Handle, TensorLike, floating, lift
+from ..handle import where as select
+from ..movement import axis_of, integer
+from .reduction import Reduction
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
+
+__all__ = ["Found", "Ordering"]
+
+
+class Found(NamedTuple):
+    """Elements and where they stand along the dimension (i64)."""
+
+    values: Tensor
+    indices: Tensor
+
+
+class Ordering(Reduction):
+    """``cumsum``, ``sort``, ``topk``, ``median`` and the like."""
+
+    __slots__ = ()
+
+    def cumsum(self, dim: int, *, dtype: DTypeLike | None = None) -> Tensor:
+        """The sum of all elements up to each one along ``dim``; of integers and bools i64."""
+        x = self._same() if dtype is None else self.cast(dtype)
+        found = x._with(scans.cumulative("sum", x.node, dim))
+        return found if dtype is None else found.cast(dtype)
+
+    def cumprod(self, dim: int, *, dtype: DTypeLike | None = None) -> Tensor:
+        """The product of all elements up to each one along ``dim``; of integers and bools i64."""
+        x = self._same() if dtype is None else self.cast(dtype)
+        found = x._with(scans.cumulative("prod", x.node, dim))
+        return found if dtype is None else found.cast(dtype)
+
+    def cummax(self, dim: int) -> Found:
+        """The largest up to each element along ``dim``, and the last place of it."""
+        return Found(*map(self._with, scans.cumulative_extremum("max", self.node, dim)))
+
+    def cummin(self, dim: int) -> Found:
+        """The smallest up to each element along ``dim``, and the last place of it."""
+        return Found(*map(self._with, scans.cumulative_extremum("min", self.node, dim)))
+
+    @floating
+    def logcumsumexp(self, dim: int) -> Tensor:
+        """``log(cumsum(exp(self)))``, shifted by the maximum of all."""
+        at = axis_of("logcumsumexp", dim, self.shape)
+        top = self.amax(at, True)
+        shift = select(top.isfinite(), top, 0.0)
+        return (self - shift).exp().cumsum(at).log() + shift
+
+    def sort(self, dim: int = -1, descending: bool = False, stable: bool = True) -> Found:
+        """The elements in order along ``dim``, and their places."""
+        del stable
+        return Found(*map(self._with, sorting.sort(self.node, dim, descending)))
+
+    def argsort(self, dim: int = -1, descending: bool = False, stable: bool = True) -> Tensor:
+        """The places of the elements in order along ``dim``."""
+        del stable
+        return self._with(sorting.argsort(self.node, dim, descending))
+
+    def msort(self) -> Tensor:
+        """The elements in order along the first dimension."""
+        return self.sort(0).values
+
+    def topk(self, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Found:
+        """The ``k`` largest or smallest along ``dim`` in order, and their places."""
+        del sorted
+        return Found(*map(self._with, sorting.topk(self.node, k, dim, largest)))
+
+    def kthvalue(self, k: int, dim: int = -1, keepdim: bool = False) -> Found:
+        """The k-th smallest along ``dim``, counted from 1, and its place."""
+        at = axis_of("kthvalue", dim, self.shape or (1,))
+        extent = self.shape[at] if self.shape else 1
+        if not 1 <= integer("kthvalue", "k", k) <= extent:
+            raise ShapeError(f"kthvalue: k={k} is not one of {extent} elements of {self.shape}")
+        return self._nth(k - 1, at, keepdim)
+
+    def _nth(self, n: int, at: int, keepdim: bool) -> Found:
+        if not self.shape:
+            return Found(self._same(), self._with(graph.full(0, (), I64)))
+        found = (t.narrow(at, n, 1) for t in self.sort(at))
+        return Found(*(t if keepdim else t.squeeze(at) for t in found))
+
+    def median(self, dim: int | None = None, keepdim: bool = False) -> Tensor | Found:
+        """The middle element, the smaller of two, NaN where one is; with its place along ``dim``,
+        where that is given.
+        """
+        x = self.ravel() if dim is None else self._same()
+        at = axis_of("median", -1 if dim is None else dim, x.shape or (1,))
+        extent = x.shape[at] if x.shape else 1
+        if not extent:
+            raise ShapeError(f"median: shape {self.shape} has no elements")
+        values, places = x._nth((extent - 1) // 2, at, keepdim)
+        if x.dtype.is_float and x.shape:
+            unknown = x.isnan()
+            any_nan = unknown.any(at, keepdim)
+            values = select(any_nan, math.nan, values)._as(self.dtype)
+            places = select(any_nan, unknown.cast("i32").argmax(at, keepdim), places)
+        return values if dim is None else Found(values, places)
+
+    @floating
+    def quantile(
+        self, q: float | Sequence[float], dim: int | None = None, keepdim: bool = False,
+        *, interpolation: str = "linear",
+    ) -> Tensor:  # fmt: skip
+        """What a part ``q`` of the elements lies below, between neighbours by linear interpolation;
+        several parts stand in a new first dimension.
+
+        Raises ShapeError for parts outside of 0 to 1, or another interpolation.
+        """
+        if interpolation not in ("linear", "lower", "higher", "nearest"):
+            raise ShapeError(f"quantile: interpolation={interpolation!r} is not there")
+        parts = np.atleast_1d(np.asarray(q, np.float64))
+        if parts.ndim != 1 or not ((parts >= 0) & (parts <= 1)).all():
+            raise ShapeError(f"quantile: q={q!r} must lie from 0 to 1")
+        x = self.ravel() if dim is None else self._same()
+        at = axis_of("quantile", -1 if dim is None else dim, x.shape)
+        ordered = x.sort(at).values.movedim(at, 0)
+        place = parts * (x.shape[at] - 1)
+        low, high = np.floor(place).astype(np.int64), np.ceil(place).astype(np.int64)
+        rest = (place - low).astype(x.dtype.numpy).reshape(-1, *(1,) * (ordered.ndim - 1))
+        below, above = ordered[low], ordered[high]
+        if interpolation == "linear":
+            found = below + (above - below) * Handle.of(graph.const(rest, x.dtype))
+        elif interpolation == "nearest":
+            found = ordered[np.round(place).astype(np.int64)]
+        else:
+            found = below if interpolation == "lower" else above
+        any_nan = x.isnan().any(at)
+        found = select(any_nan, math.nan, found)._as(self.dtype)
+        if keepdim:
+            found = found.reshape(-1, *(1,) * self.ndim) if dim is None else found.unsqueeze(at + 1)
+        return found.squeeze(0) if np.ndim(q) == 0 else found
+
+    def searchsorted(self, values: TensorLike, *, right: bool = False) -> Tensor:
+        """Where values would go into these ascending rows (i64): before equal ones, or after them.
+
+        Raises ShapeError for rows that do not fit.
+        """
+        v = lift(values, "searchsorted")
+        if self.ndim != 1 and self.shape[:-1] != v.shape[:-1]:
+            raise ShapeError(f"searchsorted: rows {self.shape} and values {v.shape} do not fit")
+        edges = self._same() if self.ndim == 1 else self.unsqueeze(-2)
+        spread = v.unsqueeze(-1)
+        return (edges <= spread if right else edges < spread).sum(-1)
+
+    def bucketize(self, boundaries: TensorLike, *, right: bool = False) -> Tensor:
+        """The numbers of the intervals between ascending boundaries that the elements lie in."""
+        return lift(boundaries, "bucketize").searchsorted(self, right=right)
+
+    def diff(self, n: int = 1, dim: int = -1) -> Tensor:
+        """Differences of neighbours along ``dim``, ``n`` times."""
+        x = self._same()
+        at = axis_of("diff", dim, self.shape)
+        for _ in range(integer("diff", "n", n, 0)):
+            extent = max(0, x.shape[at] - 1)
+            after, before = x.narrow(at, x.shape[at] - extent, extent), x.narrow(at, 0, extent)
+            x = after ^ before if x.dtype.is_bool else after - before
+        return x
+
+    def cov(self, *, correction: int = 1) -> Tensor:
+        """The covariances of variables in rows, observed in columns."""
+        x = (self.reshape(1, -1) if self.ndim < 2 else self._same())._wide()
+        x = x - x.mean(1, True)
+        found = (x @ x.T) / float(max(0, x.shape[1] - correction))
+        return (found if self.ndim > 1 else found.reshape(()))._as(self.float_type)
+
+    def corrcoef(self) -> Tensor:
+        """The correlations of variables in rows."""
+        c = self._wide().cov()
+        if not c.shape:
+            return c / c
+        size = c.diagonal().sqrt()
+        return (c / size.unsqueeze(0) / size.unsqueeze(1)).clamp(-1, 1)._as(self.float_type)

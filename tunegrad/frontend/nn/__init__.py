@@ -1,0 +1,29 @@
+"""Layers with PyTorch's names, arguments and weights; ``functional`` is ``torch.nn.functional``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import functional as functional  # PyTorch has it here, too
+from . import containers, layers, recurrent, transformer
+from .containers import *  # noqa: F403
+from .layers import *  # noqa: F403
+from .module import Layer, Module, Parameter
+from .plain import PLAIN
+from .recurrent import *  # noqa: F403
+from .transformer import *  # noqa: F403
+
+__all__ = [  # noqa: PLE0604 - strings all
+    *containers.__all__, *layers.__all__, *recurrent.__all__, *transformer.__all__, "Layer",
+    "Module", "PLAIN", "Parameter", "functional",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name in PLAIN:
+        return PLAIN[name]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *PLAIN})

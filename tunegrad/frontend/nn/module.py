@@ -1,0 +1,155 @@
+"""Layers: small modules that hold named parameters and build graphs.
+
+Parameter names are torch's: attributes joined by dots, list positions as numbers
+(``layer1.0.conv1.weight``). A module has no weights until ``load``; then they are CONST nodes. A
+module is the one mutable thing in the front end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import numpy as np
+
+from tunegrad.errors import WeightsError
+from tunegrad.ir.dtypes import F32, DType
+
+from ..tensor import Tensor
+from ..weights import Array, ParameterSpec, Weights, load_weights
+
+__all__ = ["Layer", "Module", "Parameter", "kaiming"]
+
+
+class Parameter:
+    """A place for one array: its spec (named by the module that is loaded) and, once loaded, its
+    tensor.
+    """
+
+    __slots__ = ("_tensor", "spec")
+
+    def __init__(
+        self,
+        *shape: int,
+        mean: float = 0.0,
+        spread: float = 1.0,
+        law: Literal["normal", "uniform"] = "normal",
+        dtype: DType = F32,
+    ) -> None:
+        self.spec = ParameterSpec("", shape, dtype, mean, spread, law)
+        self._tensor: Tensor | None = None
+
+    @property
+    def tensor(self) -> Tensor:
+        """The loaded constant.
+
+        Raises:
+            WeightsError: nothing was loaded.
+        """
+        if self._tensor is None:
+            raise WeightsError(
+                f"a parameter of shape {self.spec.shape} has no value yet; call load() on its "
+                "module"
+            )
+        return self._tensor
+
+    def fill(self, tensor: Tensor) -> None:
+        """Give it its value."""
+        self._tensor = tensor
+
+
+class Module:
+    """Base of all layers.
+
+    Parameters and modules in attributes, lists and tuples are found by name.
+    """
+
+    forward: Callable[..., Any]
+
+    def __call__(self, *inputs: Any, **options: Any) -> Any:
+        """Run it: what ``forward`` gives; a subclass defines either of the two."""
+        return self.forward(*inputs, **options)
+
+    def named(self, prefix: str = "") -> Iterator[tuple[str, Parameter]]:
+        """Every parameter and its dotted name, in the order of definition."""
+        for name, value in vars(self).items():
+            yield from _named(f"{prefix}{name}", value)
+
+    def parameters(self) -> dict[str, ParameterSpec]:
+        """What ``load`` needs, by name."""
+        return {name: replace(p.spec, name=name) for name, p in self.named()}
+
+    def load(self, weights: Weights | str | Path | None = None, seed: int = 0) -> None:
+        """Take all parameters from a dict or ``.safetensors`` file, or draw them from the seed.
+
+        Raises:
+            WeightsError: missing, unexpected or misshapen ones; nothing is loaded then.
+        """
+        arrays = load_weights(tuple(self.parameters().values()), weights, seed, type(self).__name__)
+        for name, p in self.named():
+            p.fill(Tensor.constant(arrays[name], p.spec.dtype, name))
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """``load`` of a dict of arrays or of PyTorch's tensors, such as ``module.state_dict()``."""
+        self.load({name: _array(value) for name, value in state_dict.items()})
+
+    def state_dict(self) -> dict[str, Array]:
+        """The loaded arrays by name."""
+        return {name: p.tensor.numpy() for name, p in self.named()}
+
+    def modules(self) -> Iterator[Module]:
+        """It and all modules inside it."""
+        yield self
+        for value in vars(self).values():
+            yield from _modules(value)
+
+    def eval(self) -> Self:
+        """Itself: there is inference only."""
+        return self
+
+
+class Layer(Module):
+    """A module whose output is one tensor."""
+
+    def __call__(self, *inputs: Any, **options: Any) -> Tensor:
+        """Run it."""
+        found: Tensor = self.forward(*inputs, **options)
+        return found
+
+
+def _array(value: Any) -> Array:
+    """An array, or a tensor of another library on the CPU."""
+    detached = value.detach() if hasattr(value, "detach") else value
+    return np.asarray(detached)
+
+
+def _modules(value: object) -> Iterator[Module]:
+    if isinstance(value, Module):
+        yield from value.modules()
+    elif isinstance(value, list | tuple | dict):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _modules(item)
+
+
+def _named(name: str, value: object) -> Iterator[tuple[str, Parameter]]:
+    if isinstance(value, Parameter):
+        yield name, value
+    elif isinstance(value, Module):
+        yield from value.named(f"{name}.")
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from _named(f"{name}.{key}", item)
+    elif isinstance(value, list | tuple):
+        for i, item in enumerate(value):
+            yield from _named(f"{name}.{i}", item)
+
+
+def kaiming(fan_in: int, gain: float) -> float:
+    """Standard deviation that keeps the mean square of activations at ``gain`` times the input's
+    (He et al.
+
+    2015).
+    """
+    return float((gain / max(1, fan_in)) ** 0.5)

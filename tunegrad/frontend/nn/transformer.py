@@ -1,0 +1,326 @@
+"""Attention with weights, and the layers of a transformer (Vaswani et al. 2017), for inference."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from tunegrad.errors import ShapeError
+
+from ..functions import scaled_dot_product_attention
+from ..tensor import Tensor
+from .containers import ModuleList
+from .layers import LayerNorm, Linear
+from .module import Layer, Module, Parameter, kaiming
+
+__all__ = [
+    "MultiheadAttention", "Transformer", "TransformerDecoder", "TransformerDecoderLayer",
+    "TransformerEncoder", "TransformerEncoderLayer",
+]  # fmt: skip
+
+
+class MultiheadAttention(Module):
+    """Attention of several heads with one projection of queries, keys and values."""
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        dropout: float = 0.0,
+        bias: bool = True,
+        batch_first: bool = False,
+    ) -> None:
+        del dropout
+        if num_heads < 1 or embed_dim % num_heads:
+            raise ShapeError(
+                f"MultiheadAttention: num_heads={num_heads} does not divide embed_dim={embed_dim}"
+            )
+        spread = kaiming(embed_dim, 1.0)
+        self.in_proj_weight = Parameter(3 * embed_dim, embed_dim, spread=spread)
+        self.in_proj_bias = Parameter(3 * embed_dim, spread=0.1) if bias else None
+        self.out_proj = Linear(embed_dim, embed_dim, bias)
+        self.embed_dim, self.num_heads, self.batch_first = embed_dim, num_heads, batch_first
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        key_padding_mask: Tensor | None = None,
+        need_weights: bool = True,
+        attn_mask: Tensor | None = None,
+        average_attn_weights: bool = True,
+        is_causal: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        """(L, N, E), (S, N, E) and (S, N, E) to (L, N, E), and the weights (N, L, S) where they are
+        needed.
+
+        Masks are PyTorch's here: true where a query may *not* look, or numbers that are added.
+        """
+        alone = query.ndim == 2
+        same = query.node is key.node and key.node is value.node
+        q, k, v = (self._batched(t, alone) for t in (query, key, value))
+        n, rows, size = q.shape
+        parts = self._projected(q, k, v, same)
+        heads, width = self.num_heads, size // self.num_heads
+        q, k, v = (p.reshape(n, -1, heads, width).transpose(1, 2) for p in parts)
+        mask = self._mask(attn_mask, key_padding_mask, n, alone)
+        causal = is_causal and mask is None
+        weights: Tensor | None = None
+        if need_weights:
+            scores = (q @ k.mT) * width**-0.5
+            if causal:
+                from ..creation import ones
+
+                mask = ones((rows, k.shape[-2]), dtype="bool").triu(1)
+            if mask is not None:
+                scores = (
+                    scores.masked_fill(mask, float("-inf")) if mask.dtype.is_bool else scores + mask
+                )
+            weights = scores.softmax(-1)
+            y = weights @ v
+            weights = weights.mean(1) if average_attn_weights else weights
+        else:
+            allowed = ~mask if mask is not None and mask.dtype.is_bool else mask
+            y = scaled_dot_product_attention(q, k, v, allowed, is_causal=causal)
+        out = self.out_proj(y.transpose(1, 2).reshape(n, rows, size))
+        if alone:
+            return out.squeeze(0), weights if weights is None else weights.squeeze(0)
+        return (out if self.batch_first else out.swapaxes(0, 1)), weights
+
+    def _batched(self, x: Tensor, alone: bool) -> Tensor:
+        if alone:
+            return x.unsqueeze(0)
+        return x if self.batch_first else x.swapaxes(0, 1)
+
+    def _projected(self, q: Tensor, k: Tensor, v: Tensor, same: bool) -> tuple[Tensor, ...]:
+        weight = self.in_proj_weight.tensor
+        bias = None if self.in_proj_bias is None else self.in_proj_bias.tensor
+        if same:
+            return q.linear(weight, bias).chunk(3, -1)
+        ws = weight.chunk(3, 0)
+        bs = (None, None, None) if bias is None else bias.chunk(3, 0)
+        return tuple(x.linear(w, b) for x, w, b in zip((q, k, v), ws, bs, strict=True))
+
+    def _mask(
+        self, attn: Tensor | None, padding: Tensor | None, n: int, alone: bool
+    ) -> Tensor | None:
+        mask = attn
+        if mask is not None and mask.ndim == 3:
+            mask = mask.reshape(n, self.num_heads, *mask.shape[1:])
+        if padding is None:
+            return mask
+        keys = (padding.unsqueeze(0) if alone else padding).reshape(n, 1, 1, -1)
+        if mask is None:
+            return keys
+        if mask.dtype.is_bool and keys.dtype.is_bool:
+            return mask | keys
+        return _added(mask) + _added(keys)
+
+
+def _added(mask: Tensor) -> Tensor:
+    from ..handle import where
+
+    return where(mask, float("-inf"), 0.0) if mask.dtype.is_bool else mask
+
+
+class TransformerEncoderLayer(Layer):
+    """Self-attention and a feed-forward network, each with a residual and a norm."""
+
+    def __init__(
+        self,
+        d_model: int,
+        nhead: int,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: Any = "relu",
+        layer_norm_eps: float = 1e-5,
+        batch_first: bool = False,
+        norm_first: bool = False,
+        bias: bool = True,
+    ) -> None:
+        del dropout
+        self.self_attn = MultiheadAttention(d_model, nhead, bias=bias, batch_first=batch_first)
+        self.linear1 = Linear(d_model, dim_feedforward, bias)
+        self.linear2 = Linear(dim_feedforward, d_model, bias)
+        self.norm1 = LayerNorm(d_model, layer_norm_eps, bias=bias)
+        self.norm2 = LayerNorm(d_model, layer_norm_eps, bias=bias)
+        self.activation, self.norm_first = activation, norm_first
+
+    def forward(
+        self,
+        src: Tensor,
+        src_mask: Tensor | None = None,
+        src_key_padding_mask: Tensor | None = None,
+        is_causal: bool = False,
+    ) -> Tensor:
+        """(L, N, E) to the same."""
+
+        def attend(x: Tensor) -> Tensor:
+            y, _ = self.self_attn(
+                x, x, x, src_key_padding_mask, False, src_mask, is_causal=is_causal
+            )
+            found: Tensor = y
+            return found
+
+        def feed(x: Tensor) -> Tensor:
+            h = self.linear1(x)
+            a = self.activation
+            h = getattr(h, a)() if isinstance(a, str) else a(h)
+            found: Tensor = self.linear2(h)
+            return found
+
+        if self.norm_first:
+            x = src + attend(self.norm1(src))
+            return x + feed(self.norm2(x))
+        x = self.norm1(src + attend(src))
+        y: Tensor = self.norm2(x + feed(x))
+        return y
+
+
+class TransformerEncoder(Layer):
+    """Several encoder layers, and a norm at the end where one is given."""
+
+    def __init__(
+        self, encoder_layer: TransformerEncoderLayer, num_layers: int, norm: Module | None = None
+    ) -> None:
+        self.layers = ModuleList([copy.deepcopy(encoder_layer) for _ in range(num_layers)])
+        self.norm = norm
+
+    def forward(
+        self,
+        src: Tensor,
+        mask: Tensor | None = None,
+        src_key_padding_mask: Tensor | None = None,
+        is_causal: bool = False,
+    ) -> Tensor:
+        """(L, N, E) to the same."""
+        for layer in self.layers:
+            src = layer(src, mask, src_key_padding_mask, is_causal)
+        return src if self.norm is None else self.norm(src)
+
+
+class TransformerDecoderLayer(Layer):
+    """Self-attention, attention to a memory and a feed-forward network, each with a residual and a
+    norm.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        nhead: int,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: Any = "relu",
+        layer_norm_eps: float = 1e-5,
+        batch_first: bool = False,
+        norm_first: bool = False,
+        bias: bool = True,
+    ) -> None:
+        del dropout
+        self.self_attn = MultiheadAttention(d_model, nhead, bias=bias, batch_first=batch_first)
+        self.multihead_attn = MultiheadAttention(d_model, nhead, bias=bias, batch_first=batch_first)
+        self.linear1 = Linear(d_model, dim_feedforward, bias)
+        self.linear2 = Linear(dim_feedforward, d_model, bias)
+        self.norm1 = LayerNorm(d_model, layer_norm_eps, bias=bias)
+        self.norm2 = LayerNorm(d_model, layer_norm_eps, bias=bias)
+        self.norm3 = LayerNorm(d_model, layer_norm_eps, bias=bias)
+        self.activation, self.norm_first = activation, norm_first
+
+    def forward(
+        self,
+        tgt: Tensor,
+        memory: Tensor,
+        tgt_mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        tgt_key_padding_mask: Tensor | None = None,
+        memory_key_padding_mask: Tensor | None = None,
+        tgt_is_causal: bool = False,
+        memory_is_causal: bool = False,
+    ) -> Tensor:
+        """(L, N, E) and a memory (S, N, E) to (L, N, E)."""
+
+        def itself(x: Tensor) -> Tensor:
+            found: Tensor = self.self_attn(
+                x, x, x, tgt_key_padding_mask, False, tgt_mask, is_causal=tgt_is_causal
+            )[0]
+            return found
+
+        def other(x: Tensor) -> Tensor:
+            found: Tensor = self.multihead_attn(
+                x, memory, memory, memory_key_padding_mask, False, memory_mask,
+                is_causal=memory_is_causal,
+            )[0]  # fmt: skip
+            return found
+
+        def feed(x: Tensor) -> Tensor:
+            h, a = self.linear1(x), self.activation
+            return self.linear2(getattr(h, a)() if isinstance(a, str) else a(h))
+
+        x = tgt
+        for norm, part in ((self.norm1, itself), (self.norm2, other), (self.norm3, feed)):
+            x = x + part(norm(x)) if self.norm_first else norm(x + part(x))
+        return x
+
+
+class TransformerDecoder(Layer):
+    """Several decoder layers, and a norm at the end where one is given."""
+
+    def __init__(
+        self, decoder_layer: TransformerDecoderLayer, num_layers: int, norm: Module | None = None
+    ) -> None:
+        self.layers = ModuleList([copy.deepcopy(decoder_layer) for _ in range(num_layers)])
+        self.norm = norm
+
+    def forward(self, tgt: Tensor, memory: Tensor, *masks: Any, **options: Any) -> Tensor:
+        """(L, N, E) and a memory (S, N, E) to (L, N, E); masks as a layer takes them."""
+        for layer in self.layers:
+            tgt = layer(tgt, memory, *masks, **options)
+        return tgt if self.norm is None else self.norm(tgt)
+
+
+class Transformer(Layer):
+    """An encoder and a decoder."""
+
+    def __init__(
+        self,
+        d_model: int = 512,
+        nhead: int = 8,
+        num_encoder_layers: int = 6,
+        num_decoder_layers: int = 6,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: Any = "relu",
+        layer_norm_eps: float = 1e-5,
+        batch_first: bool = False,
+        norm_first: bool = False,
+        bias: bool = True,
+    ) -> None:
+        same = (
+            d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first,
+            norm_first, bias,
+        )  # fmt: skip
+        ends = [LayerNorm(d_model, layer_norm_eps, bias=bias) for _ in range(2)]
+        encoder_layer, decoder_layer = (
+            TransformerEncoderLayer(*same),
+            TransformerDecoderLayer(*same),
+        )
+        self.encoder = TransformerEncoder(encoder_layer, num_encoder_layers, ends[0])
+        self.decoder = TransformerDecoder(decoder_layer, num_decoder_layers, ends[1])
+
+    def forward(
+        self,
+        src: Tensor,
+        tgt: Tensor,
+        src_mask: Tensor | None = None,
+        tgt_mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        src_key_padding_mask: Tensor | None = None,
+        tgt_key_padding_mask: Tensor | None = None,
+        memory_key_padding_mask: Tensor | None = None,
+    ) -> Tensor:
+        """(S, N, E) and (L, N, E) to (L, N, E)."""
+        memory = self.encoder(src, src_mask, src_key_padding_mask)
+        return self.decoder(
+            tgt, memory, tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask
+        )
