@@ -68,9 +68,8 @@ __all__ = [
 _HOMES = {
     "config": ("config_names", "default_store"),
     "frontend": (
-        "InputSpec", "Model", "Tensor", "arange", "cat", "dump", "full", "maximum", "minimum", "ones",
-        "stack", "where",
-        "zeros",
+        "InputSpec", "Model", "Tensor", "arange", "cat", "dump", "full", "maximum", "minimum",
+        "ones", "stack", "where", "zeros",
     ),
     "frontend.creation": ("tensor",),
     "inference": ("LoadedModel", "compile", "load", "realize"),
