@@ -4,9 +4,9 @@ import math
 
 import numpy as np
 import pytest
-from torch_cases import check, integers, numbers, on
+from torch_cases import check, integers, numbers, on, optional_torch
 
-torch = pytest.importorskip("torch", reason="PyTorch is not installed (extra `bench`)")
+torch = optional_torch()
 
 SHAPES = [(3, 5), (), (0, 4), (2, 1, 7)]
 

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from torch_cases import check, integers, numbers, on
+from torch_cases import check, integers, numbers, on, optional_torch
 
-torch = pytest.importorskip("torch", reason="PyTorch is not installed (extra `bench`)")
+torch = optional_torch()
 
 X = numbers(2, 6, 4)
 

@@ -1,9 +1,9 @@
 """Convolutions, pooling, resizing, norms, attention and losses equal PyTorch's in compiled form."""
 
 import pytest
-from torch_cases import check, integers, numbers, on
+from torch_cases import check, integers, numbers, on, optional_torch
 
-torch = pytest.importorskip("torch", reason="PyTorch is not installed (extra `bench`)")
+torch = optional_torch()
 
 CONVOLUTIONS = {
     "conv1d": (

@@ -1,9 +1,9 @@
 """Cumulative folds, sorting, medians and quantiles equal PyTorch's in compiled form."""
 
 import pytest
-from torch_cases import check, integers, numbers, on
+from torch_cases import check, integers, numbers, on, optional_torch
 
-torch = pytest.importorskip("torch", reason="PyTorch is not installed (extra `bench`)")
+torch = optional_torch()
 
 ORDERED = {
     "cumsum": lambda T, F, x: (x.cumsum(1), T.cumsum(x, dim=0), T.cumprod(x, -1)),

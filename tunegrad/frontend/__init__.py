@@ -16,10 +16,10 @@ from .tensor import Bindings, Tensor, TensorLike, joined
 from .weights import ParameterSpec, check_weights, draw, load_weights, read_safetensors
 
 __all__ = [
-    "Bindings", "InputSpec", "Model", "ParameterSpec", "Tensor", "TensorLike", "arange", "as_model",
-    "cat", "check_weights", "creation", "draw", "dump", "find_model", "full", "functional",
-    "functions", "joined", "load_weights", "maximum", "minimum", "model_of_spec", "nn", "ones",
-    "read_safetensors", "stack", "substitute", "where", "zeros",
+    "Bindings", "InputSpec", "Model", "ParameterSpec", "Tensor", "TensorLike", "arange",
+    "as_model", "cat", "check_weights", "creation", "draw", "dump", "find_model", "full",
+    "functional", "functions", "joined", "load_weights", "maximum", "minimum", "model_of_spec",
+    "nn", "ones", "read_safetensors", "stack", "substitute", "where", "zeros",
 ]  # fmt: skip
 
 
