@@ -81,6 +81,12 @@ def test_embedding_is_one_kernel_that_reads_rows():
     assert parse_kernel(kernel.text) == kernel
 
 
+def test_bytes_of_an_embedding_are_those_of_its_rows():
+    table = g.graph_input("t", (32000, 512), F32)
+    (kernel,) = kernels(indexing.embedding(table, IDS))
+    assert kernel.unique_bytes == 2 * (6 * 512 * 4) + 6 * 4
+
+
 def test_indices_of_several_dimensions_are_one_load():
     cube = g.graph_input("c", (4, 5, 6), F32)
     rows, columns = g.graph_input("r", (3, 1), I64), g.graph_input("k", (1, 2), I64)
