@@ -23,6 +23,8 @@ from tunegrad.ir.parse_kernel import parse_kernel
 from tunegrad.ir.reference import unrounded
 from tunegrad.ir.verify_kernel import verify_kernel
 from tunegrad.opts import Schedule, Space
+from tunegrad.runtime import Argument
+from tunegrad.tuning.models.inputs import drawn
 
 X = g.graph_input("x", (9, 6), F32)
 I = g.graph_input("i", (4, 6), I64)  # noqa: E741
@@ -137,6 +139,16 @@ def test_inputs_that_are_indices_are_drawn_in_bounds():
     (kernel,) = kernels(g.gather(X, I, 0))
     program = Space(kernel, TWO).lower(Schedule(()))
     assert {p.name: p.bound for p in io_of(program).params} == {"p0": 0, "p1": 0, "p2": 9}
+
+
+def test_inputs_of_models_that_are_indices_are_known_and_drawn_in_bounds():
+    table = g.const(np.zeros((3000, 4), np.float32), F32)
+    plan = schedule((indexing.embedding(table, IDS),))
+    (at,) = plan.inputs
+    assert plan.indexed() == {at: 3000}
+    arrays = drawn((Argument("ids", (500,), I32, 3000),), 0)
+    assert 0 <= arrays["ids"].min() < 100
+    assert 2900 < arrays["ids"].max() < 3000
 
 
 def test_no_copy_is_made_of_what_is_read_by_data():
