@@ -140,6 +140,25 @@ def test_put_writes_slices_as_pytorch_does(axis, mode, dtype):
     np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("mode", ["add", "mul", "max", "min"])
+@pytest.mark.parametrize(("shape", "count", "axis"), [((50, 33), 100, 0), ((6, 9, 8), 33, 1)])
+def test_many_slices_are_sorted_before_they_are_put(monkeypatch, shape, count, axis, mode):
+    monkeypatch.setattr(indexing, "_SORTED", 1)
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    warnings.filterwarnings("ignore", "index_reduce", UserWarning)
+    x = RNG.standard_normal(shape).astype(np.float32)
+    index = RNG.integers(-2, shape[axis] - 3, count)  # some nowhere, and some at the end
+    source = RNG.standard_normal((*shape[:axis], count, *shape[axis + 1 :])).astype(np.float32)
+    got = compiled(lambda a, i, s: indexing.put(a, i, s, axis, mode), x, index, source)
+    places, given = torch.tensor(clamped(index, shape[axis])), torch.tensor(source)
+    if mode == "add":
+        want = torch.tensor(x).index_add(axis, places, given)
+    else:
+        named = {"mul": "prod", "max": "amax", "min": "amin"}[mode]
+        want = torch.tensor(x).index_reduce(axis, places, given, named)
+    np.testing.assert_allclose(got, want.numpy(), rtol=1e-4, atol=1e-5)
+
+
 def test_scatter_of_nothing_changes_nothing():
     none = np.zeros((0, 7, 6), np.int64)
     source = np.zeros((0, 7, 6), np.float32)

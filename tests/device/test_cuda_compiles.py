@@ -9,7 +9,7 @@ import time
 from dataclasses import replace
 
 import pytest
-from hand_programs import group_add, row_sum, tiled_gemm, vector_add
+from hand_programs import elementwise, group_add, row_sum, tiled_gemm, together, vector_add
 from kernel_corpus import NAMES, corpus_kernel
 from test_opencl_schedules import random_schedule
 
@@ -27,8 +27,11 @@ from tunegrad.devices.cuda.nvrtc import build, version
 from tunegrad.devices.job import Geometry, KernelIO, Lowered
 from tunegrad.errors import CompileFailure, DeviceError, OutOfResources
 from tunegrad.frontend import Tensor
+from tunegrad.ir.dtypes import DTYPES
+from tunegrad.ir.expr import Op
 from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import schedule as fuse
+from tunegrad.ir.op_types import result_type
 from tunegrad.ir.program import Alloc
 from tunegrad.opts import Schedule, Space
 
@@ -80,6 +83,14 @@ def test_hand_written_programs_spill_nothing(arch):
     for program in (vector_add(), group_add(), tiled_gemm(), row_sum()):
         found = built(device, program)
         assert (found.warnings, found.spilled_bytes, found.stack_bytes) == ("", 0, 0)
+
+
+@pytest.mark.parametrize("dtype", [t for t in DTYPES.values() if t.is_int], ids=str)
+def test_operations_on_integers_compile_without_a_warning(dtype):
+    takes = [op for op in Op if result_type(op, [dtype] * op.arity) is not None]
+    programs = {f"y.{op}": elementwise(op, dtype, 1, 96) for op in takes}
+    found = built(absent(ARCHITECTURES[0]), together("operations", programs))
+    assert (found.warnings, found.spilled_bytes, found.stack_bytes) == ("", 0, 0)
 
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)

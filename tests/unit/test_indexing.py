@@ -23,6 +23,8 @@ from tunegrad.ir.parse_kernel import parse_kernel
 from tunegrad.ir.reference import unrounded
 from tunegrad.ir.verify_kernel import verify_kernel
 from tunegrad.opts import Schedule, Space
+from tunegrad.runtime import Argument
+from tunegrad.tuning.models.inputs import drawn
 
 X = g.graph_input("x", (9, 6), F32)
 I = g.graph_input("i", (4, 6), I64)  # noqa: E741
@@ -81,6 +83,12 @@ def test_embedding_is_one_kernel_that_reads_rows():
     assert parse_kernel(kernel.text) == kernel
 
 
+def test_bytes_of_an_embedding_are_those_of_its_rows():
+    table = g.graph_input("t", (32000, 512), F32)
+    (kernel,) = kernels(indexing.embedding(table, IDS))
+    assert kernel.unique_bytes == 2 * (6 * 512 * 4) + 6 * 4
+
+
 def test_indices_of_several_dimensions_are_one_load():
     cube = g.graph_input("c", (4, 5, 6), F32)
     rows, columns = g.graph_input("r", (3, 1), I64), g.graph_input("k", (1, 2), I64)
@@ -131,6 +139,16 @@ def test_inputs_that_are_indices_are_drawn_in_bounds():
     (kernel,) = kernels(g.gather(X, I, 0))
     program = Space(kernel, TWO).lower(Schedule(()))
     assert {p.name: p.bound for p in io_of(program).params} == {"p0": 0, "p1": 0, "p2": 9}
+
+
+def test_inputs_of_models_that_are_indices_are_known_and_drawn_in_bounds():
+    table = g.const(np.zeros((3000, 4), np.float32), F32)
+    plan = schedule((indexing.embedding(table, IDS),))
+    (at,) = plan.inputs
+    assert plan.indexed() == {at: 3000}
+    arrays = drawn((Argument("ids", (500,), I32, 3000),), 0)
+    assert 0 <= arrays["ids"].min() < 100
+    assert 2900 < arrays["ids"].max() < 3000
 
 
 def test_no_copy_is_made_of_what_is_read_by_data():

@@ -5,8 +5,9 @@ an embedding reads the rows that it needs, and an index of several dimensions is
 are integers of any width. Negative ones count from the end; beyond either end they are the first or
 the last one, so that no kernel reads beside a tensor. Constants are checked when the graph is made.
 
-Writing is a reduction: each element of the result folds what is written to it, in the order of the
-source. So it is deterministic on every device, and takes (elements written to) x (indices) steps.
+Writing is a reduction: each element of the result folds what is written to it. So it is
+deterministic on every device, and takes (elements written to) x (indices) steps. Many slices that
+one row of indices puts somewhere are sorted first, and take that many steps for their indices only.
 """
 
 from __future__ import annotations
@@ -26,10 +27,13 @@ from tunegrad.ir.kernel import identity
 
 from .elementwise import binary, broadcast, broadcast_shapes, compare, constant, where
 from .movement import axis_of
+from .sorting import argsort
 
 __all__ = ["Mode", "embedding", "gather", "index", "put", "scatter", "take", "take_along"]
 
 Mode = Literal["set", "add", "mul", "max", "min"]
+_SORTED, _FEATURES = 1 << 26, 8
+"""Steps, and elements of a slice, from which on slices are sorted before they are folded."""
 _FOLDS = {"add": Op.ADD, "mul": Op.MUL, "max": Op.MAX, "min": Op.MIN}
 
 
@@ -178,7 +182,11 @@ def put(x: Node, indices: Node, source: Node, axis: int, mode: Mode = "set") -> 
             f"put: shapes {x.shape}, {indices.shape} and {source.shape} do not fit along {axis}"
         )
     line = (*(1 for _ in x.shape[:at]), *indices.shape, *(1 for _ in x.shape[at + 1 :]))
-    if mode != "set" or source.dtype != x.dtype or not indices.shape[0]:
+    count, features = indices.shape[0], prod(x.shape) // max(1, x.shape[at])
+    long = count * x.size >= _SORTED and features >= _FEATURES
+    if mode != "set" and long and source.dtype == x.dtype:
+        return _put_sorted(x, indices, source, at, _FOLDS[mode])
+    if mode != "set" or source.dtype != x.dtype or not count:
         return scatter(x, broadcast(graph.reshape(indices, line), wanted), source, at, mode)
     _checked("put", indices, x.shape[at])
     places = graph.full(0, (x.shape[at],), I32)  # for their shape
@@ -187,6 +195,51 @@ def put(x: Node, indices: Node, source: Node, axis: int, mode: Mode = "set") -> 
     column = (*(1 for _ in x.shape[:at]), x.shape[at], *(1 for _ in x.shape[at + 1 :]))
     winner = broadcast(graph.reshape(graph.contiguous(last), column), x.shape)
     return where(compare("lt", winner, 0), x, graph.gather(source, winner, at))
+
+
+def _put_sorted(x: Node, indices: Node, source: Node, at: int, op: Op) -> Node:
+    """``put`` by sorting the indices: the slices of one place are then neighbours, which a scan of
+    log2(slices) passes folds, in a tree of their order; each place reads its last one.
+
+        indices  2 0 2 5 0      sorted  0 0 2 2 5      scanned   s1 s1+s4 s0 s0+s2 s3
+        up to    0 1 2 3 4 5    stand   2 2 4 4 4 5
+    """
+    kind = I32 if x.dtype.is_bool else x.dtype.compute
+    (count,), extent = indices.shape, x.shape[at]
+    _checked("put", indices, extent)
+    order = (at, *(d for d in range(len(x.shape)) if d != at))
+    rows, given = (graph.permute(graph.cast(n, kind), order) for n in (x, source))
+    held = graph.contiguous(_clamped(indices, extent))
+    sequence = argsort(held, 0)
+    places = graph.contiguous(graph.gather(held, sequence, 0))
+    total = graph.contiguous(take(given, sequence, 0))
+    start, step = identity(op, kind), 1
+    while step < count:
+        widths = ((step, 0), *((0, 0) for _ in given.shape[1:]))
+        limits = ((0, count - step), *((0, s) for s in given.shape[1:]))
+        before = graph.pad(graph.shrink(total, limits), widths)
+        same = compare("eq", places, graph.pad(graph.shrink(places, limits[:1]), widths[:1]))
+        inside = compare("le", step, graph.iota((count,), 0, I32))
+        line = graph.reshape(graph.elementwise(Op.AND, same, inside), _column(count, given))
+        folded = where(broadcast(line, given.shape), before, start)
+        total = graph.contiguous(graph.elementwise(op, total, folded))
+        step *= 2
+    table = (extent, count)
+    reached = compare(
+        "le", broadcast(graph.reshape(held, (1, count)), table), graph.iota(table, 0, I64)
+    )
+    upto = graph.reduce(Op.ADD, graph.cast(reached, I32), (1,))
+    last = graph.contiguous(binary(Op.SUB, graph.reshape(upto, (extent,)), 1))
+    written = compare("eq", graph.gather(places, last, 0), graph.iota((extent,), 0, I64))
+    some = graph.elementwise(Op.AND, written, compare("le", 0, last))
+    wide = broadcast(graph.reshape(some, _column(extent, rows)), rows.shape)
+    found = graph.elementwise(op, rows, where(wide, take(total, last, 0), start))
+    back = tuple(order.index(d) for d in range(len(order)))
+    return graph.cast(graph.permute(found, back), x.dtype)
+
+
+def _column(count: int, like: Node) -> tuple[int, ...]:
+    return (count, *(1 for _ in like.shape[1:]))
 
 
 def _gathered(op: str, x: Node, indices: Node, axis: int) -> Node:

@@ -290,8 +290,21 @@ class Kernel:
 
     @property
     def unique_bytes(self) -> int:
-        """Bytes of every parameter, once."""
-        return sum(p.nbytes for p in self.params)
+        """Bytes of every parameter, once; of one that is read by data, no more than are read."""
+        return sum(min(p.nbytes, self._read(p)) for p in self.params)
+
+    def _read(self, p: Param) -> int:
+        """Bytes that loads at elements of other parameters read of one, each point's own; all of
+        one that is read in another way.
+        """
+        total = 0
+        for s, x in self.loads:
+            if x.param == p.name:
+                if not any(True for i in x.index for _ in i.elements()):
+                    return p.nbytes
+                names = frozenset().union(*(i.names() for i in x.index))
+                total += prod(a.extent for a in (*self.axes, *s.axes) if a.name in names)
+        return total * p.dtype.itemsize if total else p.nbytes
 
     def __str__(self) -> str:
         return _print(self)

@@ -18,11 +18,15 @@ __all__ = ["Argument", "check_arguments"]
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """One input: its name, shape and dtype."""
+    """One input: its name, shape and dtype.
+
+    ``bound``: its elements are indices below it; 0 where they are any numbers.
+    """
 
     name: str
     shape: tuple[int, ...]
     dtype: DType
+    bound: int = 0
 
     def __str__(self) -> str:
         return f"{self.name} {self.dtype}[{','.join(map(str, self.shape))}]"

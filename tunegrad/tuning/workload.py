@@ -153,13 +153,14 @@ def workload_of(
     nodes = tuple(t.node for t in outputs)
     fusion = Fusion.of(prepared(nodes, numerics, target or devices.host_device().target, dtype))
     plan = fusion.schedule()
+    bounds = {plan.buffers[at].name: bound for at, bound in plan.indexed().items()}
     return Workload(
         labelled(name, dtype),
         fusion.drafts.targets,
         fusion,
         plan,
         uses_of(plan.kernels()),
-        tuple(Argument(i.name, i.shape, i.dtype) for i in model.inputs),
+        tuple(Argument(i.name, i.shape, i.dtype, bounds.get(i.name, 0)) for i in model.inputs),
         nodes if dtype != "f32" else (),
     )
 
@@ -199,8 +200,8 @@ def with_plan(workload: Workload, plan: LaunchPlan) -> Workload:
 def only(workload: Workload, key: str) -> Workload:
     """The first launch of one kernel of the work; no graph says what it computes."""
     plan = workload.plan.alone(key)
-    inputs = (plan.buffers[i] for i in plan.inputs)
-    arguments = tuple(Argument(b.name, b.shape, b.dtype) for b in inputs)
+    inputs, bounds = (plan.buffers[i] for i in plan.inputs), plan.indexed()
+    arguments = tuple(Argument(b.name, b.shape, b.dtype, bounds.get(b.id, 0)) for b in inputs)
     return replace(with_plan(workload, plan), inputs=arguments, graph=())
 
 

@@ -17,6 +17,7 @@ from ..dtypes import BF16, DType
 from ..graph import ConstData
 from ..kernel import Kernel, Param
 from ..layout import Layout
+from .axes import all_indices
 
 __all__ = ["Buffer", "BufferRole", "Launch", "LaunchPlan"]
 
@@ -89,6 +90,18 @@ class LaunchPlan:
         """The same without the elements of constants, for who has them elsewhere."""
         kept = (replace(b, data=b.data and b.data.forgotten) for b in self.buffers)
         return replace(self, buffers=tuple(kept))
+
+    def indexed(self) -> dict[int, int]:
+        """The buffers whose elements are indices, by their ids, with the least extent that they are
+        indices of.
+        """
+        found: dict[int, int] = {}
+        for launch in self.launches:
+            args = dict(zip((p.name for p in launch.kernel.params), launch.args, strict=True))
+            for e in {e for i in all_indices(launch.kernel) for e in i.elements()}:
+                at = args[e.buffer]
+                found[at] = min(e.den, found.get(at, e.den))
+        return found
 
     def alone(self, key: str) -> LaunchPlan:
         """The first launch of a kernel as a plan of its own, over flat buffers.

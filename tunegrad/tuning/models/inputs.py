@@ -1,6 +1,6 @@
 """The inputs of whole models: two sets, the same in every process.
 
-0   as drawn for timing: standard normal floats, small integers
+0   as drawn for timing: standard normal floats, small integers, indices in range
 1   a quarter zeros, the others from 2^-4 to 2^4 times a normal draw: cancellation
 """
 
@@ -30,7 +30,8 @@ def drawn(inputs: Sequence[Argument], number: int) -> dict[str, NDArray[Any]]:
     """The arrays of set ``number`` by name, in memory form (bf16 as uint16)."""
     rng = np.random.default_rng(number)
     found = {
-        a.name: draw(Parameter(a.name, a.dtype.name, prod(a.shape), "in"), rng) for a in inputs
+        a.name: draw(Parameter(a.name, a.dtype.name, prod(a.shape), "in", a.bound), rng)
+        for a in inputs
     }
     if number:
         found = {a.name: _uneven(found[a.name], a.dtype, rng) for a in inputs}
