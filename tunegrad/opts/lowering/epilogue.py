@@ -20,13 +20,13 @@ from tunegrad.ir.looptree import Loop, LoopKind, LoopTree
 from tunegrad.ir.program import Alloc, Barrier, For, If
 
 from ..epilogues import StagedEpilogue
-from .builder import Builder, Known
+from .builder import Builder
 from .item_copies import this_item
-from .values import Point, Values, fix, fix_valid
+from .values import Point, Result, Values, fix, fix_valid
 
 __all__ = ["slice_alloc", "store_by_slices"]
 
-Sums = Mapping[tuple[str, Point], Known]
+Sums = Mapping[tuple[str, Point], Result]
 ValuesAt = Callable[[int, dict[str, Index], frozenset[str]], Values]
 """The values of a stage where loops are fixed, and conditions are known to hold."""
 
@@ -50,7 +50,8 @@ def store_by_slices(
             at = dict(here + there)
             point = tuple((n, at[n]) for n in registers if n in at)
             row, column = (fix(i, point) for i in e.held())
-            value = sums[e.reduce.name, point]
+            found = sums[e.reduce.name, point]
+            value = found() if callable(found) else found
             b.store(e.buffer, e.place(row, column), ALWAYS, value, e.reduce.dtype, "", 1)
         b.add(Barrier())
         _finish(tree, b, e, here, values_at)
