@@ -126,6 +126,8 @@ def staged_epilogue(tree: LoopTree, param: str) -> StagedEpilogue:
     where = f"epilogue(param={param})"
     if tree.matrix is None:
         raise IllegalAction(f"{where}: no matrix unit makes the sums of {tree.kernel.name}")
+    if not tree.target.has_work_items:
+        raise IllegalAction(f"{where}: target {tree.target.name} has no work-items")
     stores = [s for s in tree.kernel.stages if isinstance(s, Store)]
     store = next((s for s in stores if s.param == param), None)
     if store is None:
