@@ -213,7 +213,7 @@ class ShowRow:
     """One kernel of a model: what it will run with here, and where that came from.
 
     ``origin`` is who proposed the winner (default, beam, random ...), ``session`` the session that
-    measured it.
+    measured it. ``facts`` are what a compiler made of it, as the store has them.
     """
 
     kernel: str
@@ -225,6 +225,7 @@ class ShowRow:
     session: str = ""
     tuned_ms: float | None = None
     differs: tuple[str, ...] = ()
+    facts: Mapping[str, float | str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -399,7 +400,7 @@ class ExplainRow:
     ``share`` is its part of the kernels' time. ``flops`` leaves out products with padding;
     ``executed_flops`` is what the schedule's program does, None where it can not be told.
     ``bytes_ms`` is at the bandwidth of ``level``. ``ms`` is of one use, measured now with warm
-    caches; ``stored_ms`` what the store says.
+    caches; ``stored_ms`` what the store says. ``facts`` are what the store has of its code.
     """
 
     kernel: str
@@ -429,6 +430,7 @@ class ExplainRow:
     resources: KernelResources | None = None
     hot_loop: str = ""
     note: str = ""
+    facts: Mapping[str, float | str] = field(default_factory=dict)
 
     @property
     def intensity(self) -> float:

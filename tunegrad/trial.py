@@ -11,8 +11,14 @@ from enum import StrEnum
 from statistics import median
 from typing import Literal, get_args
 
-__all__ = ["CACHES", "Cache", "Fingerprint", "Measurement", "Policy", "Status", "Trial"]
+__all__ = [
+    "CACHES", "Cache", "Fingerprint", "Measurement", "Policy", "Properties", "Status", "Trial",
+]  # fmt: skip
 
+Properties = tuple[tuple[str, float | str], ...]
+"""Named numbers and words, sorted by name: versions of what measured, the state of its machine,
+what a compiler made of a program.
+"""
 
 Cache = Literal["cold", "constants", "warm"]
 """What is evicted from the caches before each sample: all that a launch touches, its constants
@@ -108,6 +114,10 @@ class Measurement:
     ``reference_program`` is the hash of the reference's program, '' where there is none, and
     ``reference_s`` are the seconds that it stands for: the same in all rows beside it; 0 where
     nobody says.
+
+    ``facts`` is what the compiler made of the program (``registers``, ``spills`` ...; docs/STORE.md
+    lists the names), ``state`` what the device said of itself when the samples had been taken
+    (``sm_mhz``, ``power_w`` ...). Both are empty where nobody tells.
     """
 
     status: Status
@@ -122,6 +132,8 @@ class Measurement:
     reference_samples_s: tuple[float, ...] = ()
     reference_program: str = ""
     reference_s: float = 0.0
+    facts: Properties = ()
+    state: Properties = ()
 
     @property
     def settled(self) -> bool:

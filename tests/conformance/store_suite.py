@@ -333,6 +333,30 @@ class StoreSuite:
         assert store.winner(key_of(MATMUL), ZEN, 2).actions == "other space"
         assert store.winner(key_of(MATMUL), SKY, 1).actions == "other machine"
 
+    def test_store_keeps_facts_of_the_program_and_the_state_of_the_device(self, store):
+        facts, state = (("registers", 64.0), ("spills", 0.0)), (("power_w", 312.5), ("sm_mhz", 1755))
+        given = trial()
+        told = replace(given.measurement, facts=facts, state=state)
+        store.add(replace(given, measurement=told))
+        (found,) = store.trials(given.kernel_key)
+        assert found.measurement == told
+        with pytest.raises(InternalError, match="facts are not sorted and distinct"):
+            broken = replace(given.measurement, facts=facts[::-1])
+            store.add(replace(trial("unroll(by=2)"), measurement=broken))
+
+    def test_store_trial_is_described_and_what_it_says_itself_stays(self, store):
+        given = trial()
+        told = replace(given.measurement, facts=(("registers", 64.0),))
+        row = store.add(replace(given, measurement=told))
+        store.describe(row, (("instructions", 512.0), ("registers", 1.0)))
+        store.promote(row, EVIDENCE)
+        facts = (("instructions", 512.0), ("registers", 64.0))
+        assert store.trials(given.kernel_key)[0].measurement.facts == facts
+        assert store.winner(given.kernel_key, ZEN, 1).measurement.facts == facts
+        assert store.verify() == []
+        with pytest.raises(StoreError, match="there is no trial 99 to describe"):
+            store.describe(99, facts)
+
     def test_store_lists_promotions_with_their_evidence(self, store):
         a, b = trial("a"), trial("b")
         first = replace(EVIDENCE, incumbent_samples_s=(), p_value=0.0)

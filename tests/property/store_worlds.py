@@ -50,6 +50,8 @@ def trials(draw: st.DrawFn) -> Trial:
             attempts=draw(st.integers(1, 2)),
             error=draw(st.sampled_from(["", "off by\n\x1b[1m0.5 \u2603"])),
             max_error=draw(st.sampled_from([0.0, 0.25, math.inf, math.nan])),
+            facts=draw(st.sampled_from([(), (("registers", 64.0), ("spills", 0.0))])),
+            state=draw(st.sampled_from([(), (("sm_mhz", 1755.0),)])),
         ),
         session=draw(st.sampled_from(SESSIONS)).id,
         origin=draw(st.sampled_from(["beam", "default"])),

@@ -71,7 +71,7 @@ def test_export_is_the_same_bytes_each_time_and_has_a_versioned_header(tmp_path)
     lines = export_store(path).lines
     assert lines == export_store(path).lines
     assert json.loads(lines[0]) == {
-        "format": "tunegrad-store", "version": 3,
+        "format": "tunegrad-store", "version": 4,
         "rows": {
             "kernel": 1, "machine": 1, "session": 1, "trial": 4, "promotion": 1, "spend": 1,
             "withdrawal": 0,
@@ -118,8 +118,19 @@ def of_version_2() -> list[dict[str, object]]:
         del found[3][name]
     for row in found[4:8]:
         del row["reference_samples_s"], row["reference_program"], row["reference_s"]
+        del row["facts"], row["state"]
     del found[8]["measured_by"], found[8]["measured_s"]
     return found
+
+
+def test_import_takes_a_file_of_version_3_as_it_was():
+    found = rows()
+    found[0]["version"] = 3
+    for row in found[4:8]:
+        assert (row.pop("facts"), row.pop("state")) == ({}, {})
+    old = read(list(found))
+    assert (old.refusals, old.warnings) == ((), ())
+    assert old.contents == read(rows()).contents
 
 
 def test_import_takes_a_file_of_version_2_as_it_was():
@@ -281,7 +292,7 @@ def test_import_does_not_spend_the_budget_of_a_store_that_has_trials(tmp_path):
         (4, {"status": "wrong"}, ("line 5: trial row: samples_s is a list of 3: must be empty "
                                  "where status is wrong")),
         (4, {"max_error": "big"}, "line 5: trial row: max_error is 'big': must be one of inf, nan"),
-        (4, {"origin": None}, "line 5: trial row: row is an object of 20: must have origin"),
+        (4, {"origin": None}, "line 5: trial row: row is an object of 22: must have origin"),
         (4, {"run": "x"}, "line 5: trial row: row is 'run': no such field; valid: kernel, machine"),
         (4, {"policy": {}}, "line 5: trial row: policy is an object of 0: must have budget_s"),
         (4, {"kernel": "0" * 32}, ("line 5: trial row: kernel is "
@@ -335,6 +346,8 @@ def test_import_does_not_spend_the_budget_of_a_store_that_has_trials(tmp_path):
                                    r"printable text")),
         (4, {"reference_samples_s": [1.0]}, ("reference_samples_s is a list of 1: must be "
                                             "empty, or as many as")),
+        (4, {"facts": {"spills": [0]}}, "trial row: facts.spills is a list of 1: must be a number"),
+        (4, {"state": {"b": 1, "a": 2}}, "trial row: state is an object of 2: must be sorted"),
         (8, {"measured_by": "s2"}, ("line 9: promotion row: actions is 'tile(axis=m, size=2)': "
                                    "must be those of a")),
         (9, {"row": "drop"}, "line 10: row: row is 'drop': must be one of kernel, machine"),
@@ -384,8 +397,8 @@ def test_import_survives_a_line_that_is_no_row(line, message):
         ("SQLite format 3\x00", "file x.jsonl: is no export of a store"),
         ('{"format": "t4"}', "file x.jsonl: is no export of a store"),
         (
-            '{"format": "tunegrad-store", "version": 4, "rows": {}}',
-            "version 4 of the format is none of 1, 2, 3, the",
+            '{"format": "tunegrad-store", "version": 5, "rows": {}}',
+            "version 5 of the format is none of 1, 2, 3, 4, the",
         ),
         (
             '{"format": "tunegrad-store", "version": 1, "rows": {}}',

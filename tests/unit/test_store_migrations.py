@@ -97,6 +97,7 @@ def test_store_of_a_released_schema_is_exported_and_merged_in_full(tmp_path, dum
         "store_schema_1": (5, 1, 2),
         "store_schema_2": (8, 3, 3),
         "store_schema_3": (12, 4, 4),
+        "store_schema_4": (13, 4, 5),
     }
     assert (report.trials, report.promotions, report.winners) == expected[dump.stem]
     assert export_store(new).trials == export_store(old).trials == report.trials
@@ -152,6 +153,29 @@ def test_store_of_schema_3_is_read_with_its_history_decisions_and_latencies(tmp_
             state,
         )
         assert [(s.versions, s.state) for s in store.sessions()] == [((), ()), (versions, state)]
+
+
+@pytest.mark.parametrize("mode", ["read", "write"])
+def test_store_of_schema_4_is_read_with_facts_of_programs_and_states_of_devices(tmp_path, mode):
+    build(FROZEN[3], tmp_path / "old.db")
+    key = key_of("kernel(sixth)")
+    with open_store(tmp_path / "old.db", mode) as store:
+        (found,) = store.trials(key)
+        assert found.measurement.facts == (
+            ("instructions", 512.0), ("registers", 64.0), ("shared_bytes", 4096.0), ("spills", 0.0),
+        )  # fmt: skip
+        assert found.measurement.state == (("power_w", 312.5), ("sm_mhz", 1755.0))
+        assert {t.measurement.facts for t in store.trials(KEY)} == {()}
+
+
+@pytest.mark.parametrize("dump", FROZEN[:3], ids=lambda p: p.stem)
+def test_trials_of_an_older_store_can_be_described(tmp_path, dump):
+    build(dump, tmp_path / "old.db")
+    with open_store(tmp_path / "old.db", "write") as store:
+        store.describe(store.id_of(numbered(1)), (("spills", 2.0),))
+    with open_store(tmp_path / "old.db") as store:
+        assert store.verify() == []
+        assert store.winner(KEY, HERE, 1).measurement.facts == (("spills", 2.0),)
 
 
 # ---- decisions, which were trials before schema 3

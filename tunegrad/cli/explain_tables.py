@@ -4,8 +4,9 @@ kernel.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
+from tunegrad.cli.store.tables import plain
 from tunegrad.cli.tables import UNKNOWN, ms, table
 from tunegrad.reports import (
     CodeFacts,
@@ -148,6 +149,8 @@ def _lines(row: ExplainRow) -> Iterator[str]:
         yield _code(row.code)
     if row.resources is not None:
         yield _resources(row.resources)
+    if row.facts and row.code is None:
+        yield f"stored of its code: {_counts(row.facts)}"
     if row.note:
         yield row.note
     if row.steps:
@@ -190,6 +193,16 @@ def _resources(r: KernelResources) -> str:
     return (
         f"machine code: {r.registers} registers an item, {r.spilled_bytes} bytes spilled, "
         f"{r.shared_bytes} bytes shared{fits if r.unit_groups else ''}"
+    )
+
+
+def _counts(facts: Mapping[str, float | str]) -> str:
+    """Facts of the store in its order; a share as per cent."""
+    return plain(
+        ", ".join(
+            f"{name} {v if isinstance(v, str) else f'{v:.0%}' if name == 'occupancy' else f'{v:g}'}"
+            for name, v in facts.items()
+        )
     )
 
 

@@ -22,7 +22,7 @@ from tunegrad.db.values import clean_text, properties_faults
 from tunegrad.errors import InternalError, StoreError
 from tunegrad.trial import Fingerprint, Status, Trial
 
-__all__ = ["BaseStore", "withdrawn"]
+__all__ = ["BaseStore", "described", "withdrawn"]
 
 _REASON_CHARACTERS = 4000
 
@@ -160,6 +160,9 @@ class BaseStore(ABC):
             f"store {self.label}: trial {trial_id} can not be withdrawn: no such trial"
         )
 
+    def _nothing_to_describe(self, trial_id: int) -> StoreError:
+        return StoreError(f"store {self.label}: there is no trial {trial_id} to describe")
+
     def _no_such_winner(self, trial_id: int, trial: Trial | None) -> StoreError:
         what = (
             "no such trial"
@@ -172,6 +175,12 @@ class BaseStore(ABC):
             f"store {self.label}: trial {trial_id} can not be promoted: {what}; a winner is ok "
             "and has samples"
         )
+
+
+def described(trial: Trial, facts: Properties) -> Trial:
+    """A trial with more facts of its program; what it says itself stays."""
+    known = tuple(sorted((dict(facts) | dict(trial.measurement.facts)).items()))
+    return replace(trial, measurement=replace(trial.measurement, facts=known))
 
 
 def withdrawn(trial: Trial, reason: str, session: str) -> Trial:

@@ -2,7 +2,7 @@
 
 Reading the lines into an empty store gives an equal one.
 
-    {"format": "tunegrad-store", "version": 3, "rows": {"kernel": 2, ..., "latency": 1}}
+    {"format": "tunegrad-store", "version": 4, "rows": {"kernel": 2, ..., "latency": 1}}
     {"row": "kernel", "key": ..., "text": ..., "name": ...}                          by key
     {"row": "machine", "id": hash of the fields, "fields": [[name, value], ...]}     by id
     {"row": "session", ...}                                                          by start
@@ -48,10 +48,9 @@ __all__ = [
 ]
 
 FORMAT = "tunegrad-store"
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 """Version 1 had no withdrawals, and no attempts of trials; version 2 had decisions among its
-trials, and no latencies.
-They are still read.
+trials, and no latencies; version 3 had no facts and states of trials. They are still read.
 """
 
 KINDS = (
@@ -169,6 +168,8 @@ def trial_row(trial: Trial) -> dict[str, object]:
         "reference_samples_s": m.reference_samples_s,
         "reference_program": m.reference_program,
         "reference_s": m.reference_s,
+        "facts": dict(m.facts),
+        "state": dict(m.state),
         "session": trial.session,
         "origin": trial.origin.removeprefix(IMPORTED),
         "created_s": trial.created_s,

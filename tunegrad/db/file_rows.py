@@ -157,7 +157,7 @@ class FileRows:
         verdict = self._verdict(claim)
         names = (
             "error", "lower_s", "compile_s", "verify_s", "timing_s", "max_error", "attempts",
-            "reference_samples_s", "reference_program", "reference_s",
+            "reference_samples_s", "reference_program", "reference_s", "facts", "state",
         )  # fmt: skip
         trial = Trial(
             kernel_key=row["kernel"],

@@ -53,7 +53,8 @@ class LatencyRow:
 class MeasurementRow:
     """One measurement of a schedule.
 
-    ``ratio`` is its time over that of what ran in the same turns, where any did.
+    ``ratio`` is its time over that of what ran in the same turns, where any did. ``facts`` are of
+    its code, ``state`` is the device's when it had been timed.
     """
 
     created_s: float
@@ -67,6 +68,8 @@ class MeasurementRow:
     origin: str
     session: str
     error: str
+    facts: Mapping[str, float | str]
+    state: Mapping[str, float | str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +198,8 @@ def _measurement(trial: Trial, promoted: Set[Identity], withdrawn: Set[Subject])
         origin=trial.origin,
         session=trial.session,
         error=m.error,
+        facts=dict(m.facts),
+        state=dict(m.state),
     )
 
 

@@ -150,6 +150,8 @@ ROWS: dict[str, untrusted.Rule] = {
             "reference_samples_s": _samples,
             "reference_program": text(200),
             "reference_s": _time,
+            "facts": _properties,
+            "state": _properties,
             "session": _name,
             "origin": text(200),
             "created_s": _time,
@@ -202,6 +204,8 @@ def upgraded(kind: str, row: dict[str, Any], version: int) -> dict[str, Any]:
         row.setdefault("attempts", 1)
     if version < 3 and kind == "trial":
         row = {"reference_samples_s": [], "reference_program": "", "reference_s": 0.0, **row}
+    if version < 4 and kind == "trial":
+        row = {"facts": {}, "state": {}, **row}
     if version < 3 and kind == "session":
         row = {"versions": {}, "state": {}, **row}
     if version < 3 and kind in ("promotion", "withdrawal"):

@@ -28,7 +28,7 @@ from tunegrad.untrusted import FieldFault, exact, integer, record
 
 __all__ = ["MAX_ROWS", "Reading", "read_export"]
 
-_VERSIONS = (1, 2, FORMAT_VERSION)
+_VERSIONS = (1, 2, 3, FORMAT_VERSION)
 MAX_ROWS = 2_000_000
 MAX_REFUSALS = 100_000
 """Beyond this many bad rows a file is no export, and reading ends."""

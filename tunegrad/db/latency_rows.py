@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-from tunegrad.db.records import LATENCY_KINDS, Latency, LatencyKind, Problem, Properties
+from tunegrad.db.records import LATENCY_KINDS, Latency, LatencyKind, Problem
 from tunegrad.db.rows import load_fingerprint
 from tunegrad.db.values import (
     RowFault,
@@ -16,6 +16,7 @@ from tunegrad.db.values import (
     dump,
     dump_properties,
     is_utf8,
+    plain_properties,
     properties_faults,
     real,
     sample_faults,
@@ -59,16 +60,12 @@ def admit_latency(latency: Latency) -> Latency:
         samples_s=tuple(float(s) for s in latency.samples_s),
         default_samples_s=tuple(float(s) for s in latency.default_samples_s),
         created_s=real(latency.created_s),
-        versions=_plain(latency.versions),
-        state=_plain(latency.state),
+        versions=plain_properties(latency.versions),
+        state=plain_properties(latency.state),
     )
     if faults := list(_latency_faults(latency)):
         raise InternalError(f"latency of model {latency.model!r}: {'; '.join(faults)}")
     return latency
-
-
-def _plain(properties: Properties) -> Properties:
-    return tuple((name, v if isinstance(v, str) else float(v)) for name, v in properties)
 
 
 def _latency_faults(x: Latency) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 
-from tunegrad.db.base import BaseStore, withdrawn
+from tunegrad.db.base import BaseStore, described, withdrawn
 from tunegrad.db.contents import fastest
 from tunegrad.db.evidence_rows import admit_evidence
 from tunegrad.db.identity import (
@@ -20,7 +20,7 @@ from tunegrad.db.identity import (
 from tunegrad.db.protocol import Mode
 from tunegrad.db.records import IMPORTED, Evidence, Session, Withdrawal
 from tunegrad.db.rows import admit
-from tunegrad.trial import Fingerprint, Policy, Trial
+from tunegrad.trial import Fingerprint, Policy, Properties, Trial
 
 __all__ = ["MemoryTrials"]
 
@@ -159,6 +159,13 @@ class MemoryTrials(BaseStore):
         rows = (self._trials[row] for row in reversed(self._by_kernel.get(kernel_key, ())))
         timed = (t for t in rows if t.measurement.ran)
         return list(dict.fromkeys((t.fingerprint, t.space_version) for t in timed))
+
+    def describe(self, trial_id: int, facts: Properties) -> None:
+        """Add to a trial what a compiler makes of its program; what it has of it stays."""
+        self._check_writable()
+        if trial_id not in self._trials:
+            raise self._nothing_to_describe(trial_id)
+        self._trials[trial_id] = admit(described(self._trials[trial_id], facts))
 
     def promote(self, trial_id: int, evidence: Evidence) -> int:
         """Make a trial the winner of its kernel, fingerprint and space version."""

@@ -3,7 +3,7 @@ evidence wins.
 
 The same row twice (what was measured, by which session, when) is one row; where copies differ it is
 the one that comes first in this order: measured by a store's owner before imported; ``wrong``
-before all other ends; ok before failures; more samples. Other measurements of the same are further
+before all other ends; ok before failures; more samples; more facts. Other measurements of the same are further
 rows. Where one of them ran and another was wrong, the same is withdrawn. What a file claims of
 something that an owner measured is left out.
 
@@ -155,7 +155,8 @@ def _rank(trial: Trial) -> tuple[object, ...]:
     m = trial.measurement
     own = not is_imported(trial)
     wrong, ok = m.status is Status.WRONG, m.status is Status.OK
-    return own, wrong, ok, len(m.samples_s), trial.created_s, _text(trial_row(trial))
+    told = len(m.facts) + len(m.state)
+    return own, wrong, ok, len(m.samples_s), told, trial.created_s, _text(trial_row(trial))
 
 
 def _age(trial: Trial) -> tuple[object, ...]:

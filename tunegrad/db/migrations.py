@@ -270,6 +270,11 @@ STEPS: tuple[tuple[str, ...], ...] = (
                 JOIN policies p ON p.id = r.policy
             WHERE r.place = 1""",
     ),
+    (
+        # What the compiler made of the program, and the device while it was timed; JSON objects.
+        "ALTER TABLE trials ADD COLUMN facts TEXT NOT NULL DEFAULT '{}'",
+        "ALTER TABLE trials ADD COLUMN state TEXT NOT NULL DEFAULT '{}'",
+    ),
 )
 
 SCHEMA_VERSION = len(STEPS)
@@ -284,11 +289,8 @@ newest schema only.
 _NO_WITHDRAWALS = """CREATE TEMP TABLE withdrawals (
     id INTEGER PRIMARY KEY, kernel, fingerprint, trial, reason, session, created_s
 )"""
-_TRIALS = (
-    "CREATE TEMP VIEW trials AS SELECT *, id AS rowid, '[]' AS reference_samples_s, '' "
-    "AS reference_program,"
-    " 0.0 AS reference_s"
-)
+_BEFORE_4 = "CREATE TEMP VIEW trials AS SELECT *, id AS rowid, '{}' AS facts, '{}' AS state"
+_TRIALS = f"{_BEFORE_4}, '[]' AS reference_samples_s, '' AS reference_program, 0.0 AS reference_s"
 _BEFORE_3 = (
     (
         "CREATE TEMP VIEW sessions AS SELECT rowid, *, '{}' AS versions, '{}' AS state FROM "
@@ -308,6 +310,7 @@ SALVAGED: tuple[tuple[str, ...], ...] = (
     (),
     (f"{_TRIALS}, 1 AS attempts FROM main.trials", _NO_WITHDRAWALS, *_BEFORE_3),
     (f"{_TRIALS} FROM main.trials", *_BEFORE_3),
+    (f"{_BEFORE_4} FROM main.trials",),
     (),
 )
 """What makes a damaged file, which can not be migrated, look like one of the newest version to a

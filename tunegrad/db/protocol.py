@@ -126,6 +126,12 @@ class Store(Protocol):
         first.
         """
 
+    def describe(self, trial_id: int, facts: Properties) -> None:
+        """Add to a trial what a compiler makes of its program; what it has of it stays.
+
+        Raises StoreError for no trial.
+        """
+
     def promote(self, trial_id: int, evidence: Evidence) -> int:
         """Make a trial the winner of its kernel, fingerprint and space version; returns the
         promotion's id.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from tunegrad.ir.keys import key_of
-from tunegrad.trial import Fingerprint, Status, Trial, middle
+from tunegrad.trial import Fingerprint, Properties, Status, Trial, middle
 
 __all__ = [
     "IMPORTED",
@@ -26,11 +26,6 @@ __all__ = [
     "Withdrawal",
     "withdrawn_by",
 ]
-
-Properties = tuple[tuple[str, float | str], ...]
-"""Named numbers and words, sorted by name: the versions of what measured, the state of its
-machine.
-"""
 
 Question = Literal["images", "cut", "variant"]
 """What a decision answers: the form of a graph's images, where a region is cut, how a kernel

@@ -23,12 +23,16 @@ from tunegrad.db.values import (
     checksum,
     clean_text,
     dump,
+    dump_properties,
     is_utf8,
+    plain_properties,
+    properties_faults,
     real,
     sample_faults,
     take_choice,
     take_integer,
     take_json,
+    take_properties,
     take_real,
     take_samples,
     take_text,
@@ -77,6 +81,8 @@ TRIAL_VALUES = (
     "reference_samples_s",
     "reference_program",
     "reference_s",
+    "facts",
+    "state",
     "checksum",
 )
 # What decode_trial reads.
@@ -124,6 +130,8 @@ def _faults(trial: Trial) -> Iterator[str]:
     for name in ("kernel_text", "actions", "program_hash", "session", "origin"):
         if not is_utf8(getattr(trial, name)):
             yield f"{name} is not valid Unicode: {getattr(trial, name)!r}"
+    yield from properties_faults("facts", m.facts)
+    yield from properties_faults("state", m.state)
     if not is_utf8(m.reference_program):
         yield f"reference_program is not valid Unicode: {m.reference_program!r}"
     if not is_utf8(trial.policy.text):
@@ -154,6 +162,8 @@ def admit(trial: Trial) -> Trial:
         verify_s=real(m.verify_s),
         timing_s=real(m.timing_s),
         max_error=real(m.max_error),
+        facts=plain_properties(m.facts),
+        state=plain_properties(m.state),
     )
     trial = replace(
         trial,
@@ -216,6 +226,7 @@ def _checksum(trial: Trial) -> int:
             *((m.attempts,) if m.attempts != 1 else ()),
             *((beside,) if any(beside) else ()),
             *((m.reference_s,) if m.reference_s else ()),
+            *((m.facts, m.state) if m.facts or m.state else ()),
         )
     )
 
@@ -247,6 +258,8 @@ def encode_trial(trial: Trial) -> tuple[object, ...]:
         dump(m.reference_samples_s),
         m.reference_program,
         m.reference_s,
+        dump_properties(m.facts),
+        dump_properties(m.state),
         _checksum(trial),
     )
 
@@ -332,6 +345,8 @@ def _decode(row: Sequence[Any]) -> Trial:
             reference_samples_s=_samples_of(value, "reference_samples_s"),
             reference_program=take_text("reference_program", value["reference_program"]),
             reference_s=take_real("reference_s", value["reference_s"]),
+            facts=take_properties("facts", value["facts"]),
+            state=take_properties("state", value["state"]),
         ),
         session=take_text("session", value["session"]),
         origin=take_text("origin", value["origin"]),

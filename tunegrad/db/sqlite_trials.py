@@ -12,7 +12,7 @@ import logging
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from tunegrad.db.base import withdrawn
+from tunegrad.db.base import described, withdrawn
 from tunegrad.db.evidence_rows import (
     admit_evidence,
     decode_evidence,
@@ -50,7 +50,7 @@ from tunegrad.db.sqlite_queries import (
     conditions,
 )
 from tunegrad.db.values import RowFault
-from tunegrad.trial import Fingerprint, Policy, Trial
+from tunegrad.trial import Fingerprint, Policy, Properties, Trial
 
 __all__ = ["SqliteTrials"]
 
@@ -195,6 +195,16 @@ class SqliteTrials(SqliteBase):
             except RowFault as error:
                 self._report(Problem("fingerprints", row, str(error)))
         return found
+
+    def describe(self, trial_id: int, facts: Properties) -> None:
+        """Add to a trial what a compiler makes of its program; what it has of it stays."""
+        self._check_writable()
+        rows = self._select(f"SELECT {TRIAL_COLUMNS} FROM {TRIAL_FROM} WHERE t.id = ?", (trial_id,))
+        found = self._decoded(rows[0]) if rows else None
+        if found is None:
+            raise self._nothing_to_describe(trial_id)
+        with self._transaction() as run:
+            run(REPLACE, (*encode_trial(admit(described(found, facts))), trial_id))
 
     # Promotions
 

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import Any
 
-from tunegrad.db.records import Properties
 from tunegrad.errors import StoreError
+from tunegrad.trial import Properties
 
 __all__ = [
     "RowFault",
@@ -23,6 +23,7 @@ __all__ = [
     "dump",
     "dump_properties",
     "is_utf8",
+    "plain_properties",
     "properties_faults",
     "real",
     "sample_faults",
@@ -94,6 +95,11 @@ def real(value: float) -> float:
 def dump(value: object) -> str:
     """The value as JSON in one line."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def plain_properties(properties: Properties) -> Properties:
+    """The same with every number as a float."""
+    return tuple((name, v if isinstance(v, str) else float(v)) for name, v in properties)
 
 
 def dump_properties(properties: Properties) -> str:

@@ -152,9 +152,11 @@ class Bench:
         """
         bound = self._loaded()
         pairs = self._pairs(bound, policy, best_s, standing_s)
+        state = tuple((n, v) for n, v in self.engine.device.state() if isinstance(v, float))
         written = self.engine.digest(bound.written(0))
         measured = identity(bound.digest, bound.kernel_key, 0)
-        return Timed(measured, pairs.samples_s, bound.damage(0), written, pairs.reference_s)
+        damage = bound.damage(0)
+        return Timed(measured, pairs.samples_s, damage, written, pairs.reference_s, state)
 
     def hand_in(self, index: int) -> Ran:
         """Copy for the referee what was written last, on input set ``index``."""

@@ -26,7 +26,7 @@ from tunegrad.devices.processes.confine import Confinement
 from tunegrad.ir.program import Pack, Program
 from tunegrad.ir.target import Target
 from tunegrad.reports import CodeFacts, KernelResources
-from tunegrad.trial import Fingerprint
+from tunegrad.trial import Fingerprint, Properties
 
 Own = Any
 """Memory, code or launches of an engine: they go back to the one that made them, and to no
@@ -47,6 +47,25 @@ class Inspection:
     facts: CodeFacts | None = None
     hot_loop: str = ""
     resources: KernelResources | None = None
+
+    @property
+    def counted(self) -> Properties:
+        """Its facts by the names that a trial has them by."""
+        f = self.facts
+        if f is None:
+            return ()
+        found = {
+            "instructions": f.kernel_instructions,
+            "loop_calls": f.calls,
+            "loop_fmas": f.fmas,
+            "loop_instructions": f.instructions,
+            "loop_loads": f.loads,
+            "loop_spills": f.spills,
+            "loop_stores": f.stores,
+            "spills": f.kernel_spills,
+            "vector_bits": f.vector_bits,
+        }
+        return tuple((name, float(count)) for name, count in found.items())
 
 
 class Memory(Protocol):
@@ -243,6 +262,16 @@ class Device(Protocol):
 
     def inspect(self, lowered: Lowered) -> Inspection | None:
         """What the text becomes; None for a device that does not show it."""
+
+    def facts(self, lowered: Lowered, image: bytes) -> Properties:
+        """What its image says of a program, read in less than a millisecond; () where it says
+        nothing. docs/STORE.md has the names.
+        """
+
+    def state(self) -> Properties:
+        """Clocks, power and temperature as they are now, asked of the machine; () where it does
+        not say. docs/STORE.md has the names.
+        """
 
     def open(self, pin: bool = False) -> Engine:
         """Open it in this process; ``pin``: this thread does nothing else, and may be kept on a

@@ -203,7 +203,8 @@ class Examination:
             raise _Ended(
                 Died(0, f"{len(timed.reference_samples_s)} samples of what it was timed beside")
             )
-        found = replace(facts, samples_s=timed.samples_s, timing_s=timing_s)
+        state = tuple(sorted((n, v) for n, v in dict(timed.state).items() if math.isfinite(v)))
+        found = replace(facts, samples_s=timed.samples_s, timing_s=timing_s, state=state)
         if self.beside is None:
             return timed, found
         beside, program = timed.reference_samples_s, self.beside.compiled.program_hash

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from tunegrad.ir.dtypes import buffer_dtype
 from tunegrad.ir.program import CopyAsync, Load, MatLoad, Pack, Program, Store, indexed, walk
-from tunegrad.trial import Measurement
+from tunegrad.trial import Measurement, Properties
 
 __all__ = [
     "CONTENDING",
@@ -129,7 +129,8 @@ class CompiledCandidate:
     """A candidate as a value: what a device loads, and how it is launched.
 
     ``image`` is empty for a program that the caller said it knows (see ``known``).
-    ``program_hash`` is of the text: two action lists may lower to one program.
+    ``program_hash`` is of the text: two action lists may lower to one program. ``facts`` are what
+    its image says of it.
     """
 
     image: bytes
@@ -140,6 +141,7 @@ class CompiledCandidate:
     program_hash: str
     lower_s: float = 0.0
     compile_s: float = 0.0
+    facts: Properties = ()
 
     @property
     def duplicate(self) -> bool:

@@ -41,7 +41,7 @@ from tunegrad.devices.replies import EXIT_WROTE, MOST_TOLD
 from tunegrad.devices.verifying import referee
 from tunegrad.devices.verifying.handover import Places
 from tunegrad.errors import InternalError
-from tunegrad.trial import Measurement, Policy, Status
+from tunegrad.trial import Measurement, Policy, Properties, Status
 
 __all__ = ["Compiling", "DeviceMeasurer"]
 
@@ -162,6 +162,15 @@ class DeviceMeasurer:
         self.wait_idle()
         return self._compilers.start(function, calls, limit_s)
 
+    def counted_code(self, candidates: Sequence[Candidate]) -> list[Properties]:
+        """What the compiler's listings say of candidates, on all cores: as dear as compiling them.
+
+        Empty for one that fails, and on devices that show none.
+        """
+        calls = [(c, self.device, self.hooks.lower) for c in candidates]
+        endings = self.begin(worker.counted_code, calls, self.limits.compile_s).wait()
+        return [e.value if isinstance(e, Finished) else () for e in endings]
+
     def wait_idle(self) -> None:
         """Return once nothing compiles."""
         self._compilers.wait_idle()
@@ -207,9 +216,9 @@ class DeviceMeasurer:
             self._bench.close()
             ended, _ = self._examine(candidate, compiled, policy, best_s, beside)
         if isinstance(ended, Result):
-            return replace(ended.measurement, attempts=attempts)
+            return replace(ended.measurement, attempts=attempts, facts=compiled.facts)
         row = _ended(ended, "running", compiled.lower_s, compiled.compile_s, compiled.io)
-        return replace(row, attempts=attempts)
+        return replace(row, attempts=attempts, facts=compiled.facts)
 
     def measure(
         self,

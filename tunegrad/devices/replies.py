@@ -36,6 +36,10 @@ Text = Annotated[str, Meta(max_length=8192)]
 Seconds = Annotated[float, Meta(ge=0.0, lt=1e9)]
 Digest = Annotated[str, Meta(max_length=64)]
 Samples = Annotated[tuple[Seconds, ...], Meta(max_length=65536)]
+State = Annotated[
+    tuple[tuple[Annotated[str, Meta(pattern="^[a-z_]{1,32}$")], float], ...], Meta(max_length=32)
+]
+"""Names and numbers; see ``Device.state``."""
 
 
 WROTE_READ_ONLY = "the candidate wrote to this buffer, which it may only read"
@@ -74,6 +78,7 @@ class Timed:
     """Samples in seconds, and what was found after them: damage, and the digest of the outputs.
 
     ``reference_samples_s`` are of the program beside it, turn by turn; empty where there is none.
+    ``state`` is the device's, right after the samples.
     """
 
     measured: Digest
@@ -81,6 +86,7 @@ class Timed:
     damage: Text = ""
     written: Digest = ""
     reference_samples_s: Samples = ()
+    state: State = ()
 
 
 @dataclass(frozen=True, slots=True)

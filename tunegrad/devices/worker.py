@@ -30,10 +30,10 @@ from tunegrad.devices.replies import Ran, Timed
 from tunegrad.devices.verifying.dataset import load_hook
 from tunegrad.devices.verifying.handover import Places
 from tunegrad.errors import CandidateFailure, InternalError, OutOfResources, WrongResult
-from tunegrad.trial import Measurement, Policy, Status
+from tunegrad.trial import Measurement, Policy, Properties, Status
 
 __all__ = [
-    "EXIT_MEMORY", "compile_candidate", "hand_in", "load", "machine_limits",
+    "EXIT_MEMORY", "compile_candidate", "counted_code", "hand_in", "load", "machine_limits",
     "prepare_bench", "run",
     "start_bench", "start_compiler", "time_loaded",
 ]  # fmt: skip
@@ -84,6 +84,7 @@ def compile_candidate(
     has a bug.
     """
     program, lower_s = "", 0.0
+    facts: Properties = ()
     start = time.monotonic()
     try:
         lowered = load_hook(lower)(candidate.payload) if lower else candidate.payload
@@ -100,6 +101,7 @@ def compile_candidate(
             start = time.monotonic()
             image = device.compile(lowered, killable=True)
             compile_s = time.monotonic() - start
+            facts = device.facts(lowered, image)
         return CompiledCandidate(
             image,
             lowered.entry,
@@ -109,6 +111,7 @@ def compile_candidate(
             program,
             lower_s,
             compile_s,
+            facts,
         )
     except MemoryError:
         error, status = (
@@ -125,6 +128,18 @@ def compile_candidate(
         program,
         Measurement(status, error=error, lower_s=lower_s, compile_s=time.monotonic() - start),
     )
+
+
+def counted_code(candidate: Candidate, device: Device, lower: str) -> Properties:
+    """What the compiler's listing of a candidate says, for which it is compiled once more; () where
+    there is none.
+    """
+    try:
+        lowered = load_hook(lower)(candidate.payload) if lower else candidate.payload
+        found = device.inspect(lowered) if isinstance(lowered, Lowered) else None
+    except CandidateFailure:
+        return ()
+    return () if found is None else found.counted
 
 
 def prepare_bench(kernel_key: str, places: Places) -> None:

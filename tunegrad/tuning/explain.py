@@ -264,6 +264,7 @@ def _row(
         resources=found.resources,
         hot_loop=found.hot_loop if look == "loop" else "",
         note=timed.note or ("stopped: it takes too long" if timed.over else ""),
+        facts={} if trial is None else dict(trial.measurement.facts),
     )
 
 

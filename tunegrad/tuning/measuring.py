@@ -29,7 +29,7 @@ from tunegrad.devices import (
 from tunegrad.ir.kernel import Kernel
 from tunegrad.opts import Schedule
 from tunegrad.search import Measured, Measurer
-from tunegrad.trial import Measurement, Policy
+from tunegrad.trial import Measurement, Policy, Properties
 
 from .batches import Batch, Making
 from .costs import Costs, Window, compiling
@@ -52,6 +52,9 @@ class SessionMeasurer(Measurer, Protocol):
         """These were found sound in earlier sessions, and stand for so many seconds: candidates are
         timed beside.
         """
+
+    def counted_code(self, work: Sequence[tuple[Kernel, Schedule]]) -> list[Properties]:
+        """What the compiler's listing says of each, () where none is to be had."""
 
     def wait_idle(self) -> None:
         """Return once nothing of this session works on this machine in the background."""
@@ -131,6 +134,11 @@ class CandidateMeasurer:
             code = self._primed.pop((kernel.key, schedule.text), None)
             if isinstance(code, CompiledCandidate):
                 self.references.stand(kernel.key, code, seconds)
+
+    def counted_code(self, work: Sequence[tuple[Kernel, Schedule]]) -> list[Properties]:
+        """See ``DeviceMeasurer.counted_code``."""
+        with self._costs.part("waiting"), self._interrupt.breakable():
+            return self.device.counted_code([self._candidate(k, s) for k, s in work])
 
     def wait_idle(self) -> None:
         """Return once nothing compiles."""

@@ -62,6 +62,7 @@ def _row(use: KernelUse, store: Store, here: Fingerprint, device: Device) -> Sho
                 trial.origin,
                 trial.session,
                 tuned_ms,
+                facts=dict(trial.measurement.facts),
             )
         differs: tuple[str, ...] = (fault,)
     else:

@@ -20,7 +20,7 @@ from functools import partial
 from tunegrad.config import TuneSettings
 from tunegrad.db import Store
 from tunegrad.events import SessionFinished, Warned
-from tunegrad.opts import Space
+from tunegrad.opts import SPACE_VERSION, Schedule, Space
 from tunegrad.reports import Deviation, TuneReport
 from tunegrad.search import KernelSearch, StopReason, StopRule
 
@@ -194,6 +194,22 @@ class Stages:
                     "measured so far"
                 )
             )
+        else:
+            self._described(searches)
+
+    def _described(self, searches: tuple[KernelSearch, ...]) -> None:
+        """Store what the compiler's listings say of the winners, unless their images said it."""
+        found = [
+            (search.task.kernel, winner)
+            for search in searches
+            if (winner := self.store.winner(search.task.key, self.site.here, SPACE_VERSION))
+            and "instructions" not in dict(winner.measurement.facts)
+        ]
+        work = [(kernel, Schedule.parse(winner.actions)) for kernel, winner in found]
+        for (_, winner), facts in zip(found, self.site.measurer.counted_code(work), strict=True):
+            row = self.store.id_of(winner) if facts else None
+            if row is not None:
+                self.store.describe(row, facts)
 
     # ---- measure, report
 

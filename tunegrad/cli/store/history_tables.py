@@ -66,7 +66,18 @@ def _latencies(rows: tuple[LatencyRow, ...]) -> str:
     return table(header, lines, left=("measured", "kind", "machine", "conditions"))
 
 
+_CODE = (
+    "registers", "spills", "stack_bytes", "shared_bytes", "occupancy", "instructions", "code_bytes",
+)  # fmt: skip
+"""Facts of a program that stand in a line; ``--json`` has all."""
+
+
 def _measurements(rows: tuple[MeasurementRow, ...]) -> str:
+    told = {
+        "code": [_conditions({n: r.facts[n] for n in _CODE if n in r.facts}) for r in rows],
+        "device": [_conditions(r.state) for r in rows],
+    }
+    columns = {name: cells for name, cells in told.items() if any(cells)}
     lines = [
         (
             when(r.created_s),
@@ -76,12 +87,14 @@ def _measurements(rows: tuple[MeasurementRow, ...]) -> str:
             "yes" if r.promoted else "",
             plain(r.origin),
             r.machine,
+            *told,
             plain(r.actions) or "(no actions)",
         )
-        for r in rows
+        for r, *told in zip(rows, *columns.values(), strict=True)
     ]
-    header = ("measured", "status", "ms", "of reference", "won", "origin", "machine", "actions")
-    return table(header, lines, left=("measured", "status", "won", "origin", "machine", "actions"))
+    left = ("measured", "status", "won", "origin", "machine", *columns, "actions")
+    header = ("measured", "status", "ms", "of reference", *left[2:])
+    return table(header, lines, left=left)
 
 
 def _times(ratio: float | None) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tunegrad.devices.cpu.machine_code import code_facts, hot_loop
+from tunegrad.devices.cpu.objects import object_facts
 from tunegrad.devices.device import Inspection
 from tunegrad.devices.host.codegen import OptLevel, assembly, compile_llvm, compiler_version
 from tunegrad.devices.host.facts import fingerprint, host_target
@@ -17,7 +18,7 @@ from tunegrad.errors import IllegalAction
 from tunegrad.ir.program import Program
 from tunegrad.ir.target import Target
 from tunegrad.render.llvm import render_llvm, workspace_bytes
-from tunegrad.trial import Fingerprint
+from tunegrad.trial import Fingerprint, Properties
 
 if TYPE_CHECKING:
     from tunegrad.devices.cpu.engine import CpuEngine
@@ -78,6 +79,12 @@ class CpuDevice:
     def inspect(self, lowered: Lowered) -> Inspection:
         text = assembly(lowered.text, self.target, self.opt_level)
         return Inspection(text, code_facts(text), hot_loop(text))
+
+    def facts(self, lowered: Lowered, image: bytes) -> Properties:
+        return object_facts(image, lowered.entry)
+
+    def state(self) -> Properties:
+        return ()
 
     def open(self, pin: bool = False) -> CpuEngine:
         from tunegrad.devices.cpu.engine import CpuEngine

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tunegrad.devices.cuda.architectures import typical
+from tunegrad.devices.cuda.cubin import cubin_facts
 from tunegrad.devices.cuda.lowering import lower_cuda
 from tunegrad.devices.cuda.nvrtc import build, inspected, version
 from tunegrad.devices.job import Lowered
@@ -13,7 +14,7 @@ from tunegrad.devices.processes.confine import Confinement
 from tunegrad.errors import NothingRunsError
 from tunegrad.ir.program import Program
 from tunegrad.ir.target import Target
-from tunegrad.trial import Fingerprint
+from tunegrad.trial import Fingerprint, Properties
 
 if TYPE_CHECKING:
     from tunegrad.devices.device import Engine, Inspection
@@ -59,6 +60,12 @@ class AbsentGpu:
 
     def inspect(self, lowered: Lowered) -> Inspection | None:
         return inspected(lowered, self.target)
+
+    def facts(self, lowered: Lowered, image: bytes) -> Properties:
+        return cubin_facts(image, lowered.geometry, self.target)
+
+    def state(self) -> Properties:
+        return ()
 
     def open(self, pin: bool = False) -> Engine:
         """Raises NothingRunsError: there is nothing to run on."""

@@ -12,7 +12,7 @@ from tunegrad.devices.cuda.driver import Function, Resources
 from tunegrad.devices.job import Geometry
 from tunegrad.errors import CompileFailure, DeviceError, DeviceFault, OutOfResources
 
-__all__ = ["BindingsDriver", "api", "attributes", "count"]
+__all__ = ["BindingsDriver", "api", "attributes", "bus_id", "count"]
 
 _INSTALL = "pip install 'tunegrad[cuda]'"
 _REFUSED = ("CUDA_ERROR_OUT_OF_MEMORY", "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES",
@@ -67,6 +67,14 @@ def attributes(cu: Any, number: int) -> dict[str, str]:
         "driver": int(_checked(cu, cu.cuDriverGetVersion())),
     }
     return {key: str(value) for key, value in found.items()}
+
+
+def bus_id(number: int) -> str:
+    """Where a GPU is plugged in, as NVML names it: ``0000:1B:00.0``."""
+    cu = api()
+    device = _checked(cu, cu.cuDeviceGet(number))
+    text: bytes = _checked(cu, cu.cuDeviceGetPCIBusId(32, device))
+    return text.split(b"\0")[0].decode()
 
 
 class BindingsDriver:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tunegrad.devices.cuda.architectures import Chip, architecture, cuda_target
+from tunegrad.devices.cuda.cubin import cubin_facts
 from tunegrad.devices.cuda.lowering import lower_cuda
 from tunegrad.devices.cuda.nvrtc import build, inspected, version
 from tunegrad.devices.job import Lowered
@@ -18,7 +19,7 @@ from tunegrad.devices.processes.confine import Confinement
 from tunegrad.errors import DeviceError
 from tunegrad.ir.program import Program
 from tunegrad.ir.target import Target
-from tunegrad.trial import Fingerprint
+from tunegrad.trial import Fingerprint, Properties
 
 if TYPE_CHECKING:
     from tunegrad.devices.cuda.driver import Driver
@@ -81,6 +82,14 @@ class CudaDevice:
 
     def inspect(self, lowered: Lowered) -> Inspection | None:
         return inspected(lowered, self.target)
+
+    def facts(self, lowered: Lowered, image: bytes) -> Properties:
+        return cubin_facts(image, lowered.geometry, self.target)
+
+    def state(self) -> Properties:
+        from tunegrad.devices.cuda.nvml import state
+
+        return state(self.number)
 
     def open(self, pin: bool = False) -> CudaEngine:
         from tunegrad.devices.cuda.engine import CudaEngine

@@ -11,7 +11,7 @@ from tunegrad.errors import NothingRunsError
 from tunegrad.ir.program import Program
 from tunegrad.ir.target import Target
 from tunegrad.ir.verify_program import verify_program
-from tunegrad.trial import Fingerprint
+from tunegrad.trial import Fingerprint, Properties
 
 if TYPE_CHECKING:
     from tunegrad.devices.device import Engine, Inspection
@@ -60,6 +60,12 @@ class NullDevice:
 
     def inspect(self, lowered: Lowered) -> Inspection | None:
         return None
+
+    def facts(self, lowered: Lowered, image: bytes) -> Properties:
+        return ()
+
+    def state(self) -> Properties:
+        return ()
 
     def open(self, pin: bool = False) -> Engine:
         """Raises NothingRunsError: there is nothing to run on."""

@@ -27,7 +27,7 @@ from tunegrad.ir.program import Alloc, Program
 from tunegrad.ir.target import Target
 from tunegrad.render.c_family import arguments, kernel_name
 from tunegrad.render.opencl import OPENCL, render_opencl
-from tunegrad.trial import Fingerprint
+from tunegrad.trial import Fingerprint, Properties
 
 if TYPE_CHECKING:
     from tunegrad.devices.device import Inspection
@@ -141,6 +141,12 @@ class OpenClDevice:
 
     def inspect(self, lowered: Lowered) -> Inspection | None:
         return None
+
+    def facts(self, lowered: Lowered, image: bytes) -> Properties:
+        return ()
+
+    def state(self) -> Properties:
+        return ()
 
     def open(self, pin: bool = False) -> OpenClEngine:
         from tunegrad.devices.opencl.engine import OpenClEngine

@@ -26,7 +26,7 @@ from tunegrad.ir.interpret_program import interpret
 from tunegrad.ir.program import Pack, Program
 from tunegrad.ir.target import Target
 from tunegrad.ir.verify_program import verify_program
-from tunegrad.trial import Fingerprint
+from tunegrad.trial import Fingerprint, Properties
 
 if TYPE_CHECKING:
     from tunegrad.devices.device import Inspection
@@ -77,6 +77,12 @@ class ReferenceDevice:
 
     def inspect(self, lowered: Lowered) -> Inspection | None:
         return None
+
+    def facts(self, lowered: Lowered, image: bytes) -> Properties:
+        return ()
+
+    def state(self) -> Properties:
+        return ()
 
     def open(self, pin: bool = False) -> ReferenceEngine:
         return ReferenceEngine(self)

@@ -18,7 +18,7 @@ from tunegrad.errors import DeviceError
 from tunegrad.ir.kernel import Kernel
 from tunegrad.opts import Schedule
 from tunegrad.search import Measured
-from tunegrad.trial import Measurement, Policy, Status
+from tunegrad.trial import Measurement, Policy, Properties, Status
 from tunegrad.tuning.costs import Costs
 from tunegrad.tuning.interrupt import Interrupt
 
@@ -68,6 +68,10 @@ class FleetMeasurer:
 
     def stand(self, work: Sequence[tuple[Kernel, Schedule, float]]) -> None:
         """Nothing: each machine times beside what it measured first itself."""
+
+    def counted_code(self, work: Sequence[tuple[Kernel, Schedule]]) -> list[Properties]:
+        """Nothing: listings are read where candidates are compiled, and stay there."""
+        return [()] * len(work)
 
     def wait_idle(self) -> None:
         """Nothing: the batches of a fleet are measured by its machines."""

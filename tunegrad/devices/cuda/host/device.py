@@ -15,7 +15,7 @@ from tunegrad.devices.processes.confine import Confinement
 from tunegrad.errors import DeviceError
 from tunegrad.ir.program import Program
 from tunegrad.ir.target import Target
-from tunegrad.trial import Fingerprint
+from tunegrad.trial import Fingerprint, Properties
 
 if TYPE_CHECKING:
     from tunegrad.devices.cuda.engine import CudaEngine
@@ -78,6 +78,18 @@ class CudaHost:
 
     def inspect(self, lowered: Lowered) -> Inspection | None:
         return None
+
+    def facts(self, lowered: Lowered, image: bytes) -> Properties:
+        """What a group shares, which is all that a GPU would have in common with it, and the size
+        of the library.
+        """
+        return (
+            ("code_bytes", float(len(image))),
+            ("shared_bytes", float(lowered.geometry.shared_bytes)),
+        )
+
+    def state(self) -> Properties:
+        return ()
 
     def open(self, pin: bool = False) -> CudaEngine:
         from tunegrad.devices.cuda.engine import CudaEngine
