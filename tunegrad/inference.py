@@ -76,10 +76,15 @@ from tunegrad.runtime import (
     Argument,
     Code,
     Constants,
+    DeviceTensor,
+    Imported,
     ObjectCache,
     Runner,
     Runners,
+    Sharing,
     check_arguments,
+    imported,
+    place_of,
 )
 from tunegrad.runtime.plan import needed_bytes
 from tunegrad.trial import Fingerprint, Trial
@@ -306,6 +311,33 @@ class LoadedModel:
         Raises ShapeError or DTypeError, naming the input, what was given and what is valid.
         """
         outputs = self._runners.run(check_arguments(self.name, self.inputs, positional, named))
+        return outputs[0] if len(outputs) == 1 else outputs
+
+    def on_device(self, *positional: Any, **named: Any) -> Any:
+        """Run, and leave the outputs on the device: a ``DeviceTensor``, or a tuple of them.
+
+        Inputs that speak DLPack and lie there (torch's on this GPU) are used where they lie; numpy
+        arrays, and tensors in this process's memory, are copied. ``torch.from_dlpack`` takes what comes back, without a copy. Raises
+        DeviceError on a device whose memory other libraries can not use, and as a call does.
+        """
+        engine = self._engine
+        if not isinstance(engine, Sharing):
+            raise DeviceError(
+                f"device {engine.device.name}: its memory is not shared; call the model, which "
+                "takes and gives numpy arrays"
+            )
+
+        def take(value: object) -> Imported | None:
+            there = not isinstance(value, np.ndarray) and place_of(value) == engine.place
+            return imported(value, engine) if there else None
+
+        given = check_arguments(self.name, self.inputs, positional, named, take)
+        outputs = tuple(
+            DeviceTensor(memory, b.shape, b.dtype, engine.place, f"output of {self.name}")
+            for memory, b in zip(
+                self._runner.run_on_device(given, engine), self._runner.outputs, strict=True
+            )
+        )
         return outputs[0] if len(outputs) == 1 else outputs
 
     def __repr__(self) -> str:

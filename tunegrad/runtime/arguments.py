@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tunegrad.errors import DTypeError, ShapeError
 from tunegrad.ir.dtypes import DType
+
+from .dlpack import Imported
 
 __all__ = ["Argument", "check_arguments"]
 
@@ -32,8 +33,11 @@ def check_arguments(
     expected: Sequence[Argument],
     positional: Sequence[object],
     named: Mapping[str, object],
-) -> dict[str, NDArray[Any]]:
+    take: Callable[[object], Imported | None] = lambda _: None,
+) -> dict[str, Any]:
     """The inputs by name, each an array of exactly the expected shape and dtype.
+
+    ``take`` takes what stays where it lies; it is checked as well.
 
     Raises ShapeError for a wrong number, an unknown or missing name or another shape, DTypeError
     for another dtype.
@@ -56,13 +60,26 @@ def check_arguments(
     missing = [name for name in names if name not in given]
     if missing:
         raise ShapeError(f"{signature}: input {', '.join(map(repr, missing))} is missing")
-    return {a.name: _checked(signature, a, given[a.name]) for a in expected}
+    return {a.name: _checked(signature, a, given[a.name], take) for a in expected}
 
 
-def _checked(signature: str, a: Argument, value: object) -> NDArray[Any]:
+def _checked(
+    signature: str, a: Argument, value: object, take: Callable[[object], Imported | None]
+) -> Any:
+    taken = take(value)
+    if taken is not None:
+        if taken.shape != a.shape:
+            raise ShapeError(
+                f"{signature}: input {a.name!r} has shape {taken.shape}, it must be {a.shape}"
+            )
+        if taken.dtype != a.dtype.name:
+            raise DTypeError(
+                f"{signature}: input {a.name!r} has dtype {taken.dtype}, it must be {a.dtype.name}"
+            )
+        return taken
     try:
         array = np.asarray(value)
-    except ValueError as error:
+    except (TypeError, ValueError) as error:  # torch's, of a tensor on another device
         raise ShapeError(f"{signature}: input {a.name!r} is no array ({error})") from None
     if array.shape != a.shape:
         raise ShapeError(

@@ -23,6 +23,7 @@ from tunegrad.forks import ForkSafeLock
 from tunegrad.ir.fusion import Buffer, Launch, LaunchPlan
 
 from .constants import Constants
+from .dlpack import Imported, Sharing
 from .engine import Code, Engine
 from .memory import Lifetime, plan_memory
 
@@ -84,6 +85,11 @@ class Runner:
         self.schedule = schedule.forgotten
 
     @property
+    def outputs(self) -> tuple[Buffer, ...]:
+        """What a run gives back, in order."""
+        return self._outputs
+
+    @property
     def arena_bytes(self) -> int:
         """Bytes that all temporary buffers take together."""
         return int(self._arena.nbytes)
@@ -127,6 +133,26 @@ class Runner:
             fresh[b.id] if i == self._first(b) else fresh[b.id].copy()
             for i, b in enumerate(self._outputs)
         )
+
+    def run_on_device(
+        self, given: Mapping[str, Array | Imported], engine: Sharing
+    ) -> tuple[Any, ...]:
+        """The outputs as memory of the device that nobody else has; inputs that lie there are used
+        where they lie, others are copied to it.
+        """
+        fresh = {b.id: self._engine.allocate(b.nbytes, touched=False) for b in self._outputs}
+        with self._lock:
+            held = [
+                x.memory if isinstance(x := given[b.name], Imported) else self._copied(b, x)
+                for b in self._inputs
+            ]
+            places = [*zip(self._inputs, held, strict=True)]
+            for b, memory in (*places, *((b, fresh[b.id]) for b in self._outputs)):
+                # the plan keeps none of it: what is let go comes back, where it was
+                self._point(b.id, engine.at(memory.address, memory.nbytes, None))
+            if self._codes:
+                self._plan.run()
+        return tuple(fresh[b.id] for b in self._outputs)
 
     def run_poisoned(self, arrays: Mapping[str, Array]) -> tuple[Array, ...]:
         """The outputs of a run before which every byte of temporary and output memory was 0xFF:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tunegrad.devices.cuda.driver import Function, Resources
+from tunegrad.devices.cuda.driver import DLPACK_CUDA, Function, Resources
 from tunegrad.devices.job import Geometry
 from tunegrad.errors import CompileFailure, DeviceError, DeviceFault, OutOfResources
 
@@ -81,19 +81,33 @@ class BindingsDriver:
     """See ``devices.cuda.driver.Driver``: the primary context of a GPU, and one stream."""
 
     def __init__(self, number: int) -> None:
-        self._cu = cu = api()
+        self._cu, self._number = api(), number
+        cu = self._cu
         self._device = self._ask(cu.cuDeviceGet(number))
         self._context = self._ask(cu.cuDevicePrimaryCtxRetain(self._device))
         self._enter()
         self._stream = self._ask(cu.cuStreamCreate(cu.CUstream_flags.CU_STREAM_NON_BLOCKING))
 
+    @property
+    def place(self) -> tuple[int, int]:
+        return DLPACK_CUDA, self._number
+
+    @property
+    def stream(self) -> int | None:
+        return int(self._stream)
+
     # ---- memory
+
+    def memory(self) -> tuple[int, int]:
+        self._enter()
+        free, total = self._ask(self._cu.cuMemGetInfo())
+        return int(free), int(total)
 
     def allocate(self, nbytes: int) -> int:
         self._enter()
         code, address = self._cu.cuMemAlloc(max(1, nbytes))
         if code == self._cu.CUresult.CUDA_ERROR_OUT_OF_MEMORY:
-            free, total = self._ask(self._cu.cuMemGetInfo())
+            free, total = self.memory()
             raise MemoryError(f"{free} of {total} bytes are free")
         return int(self._ask((code, address)))
 

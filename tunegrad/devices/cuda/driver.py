@@ -18,7 +18,10 @@ from numpy.typing import NDArray
 
 from tunegrad.devices.job import Geometry
 
-__all__ = ["Driver", "Event", "Function", "Graph", "Resources"]
+__all__ = ["DLPACK_CPU", "DLPACK_CUDA", "Driver", "Event", "Function", "Graph", "Resources"]
+
+DLPACK_CPU, DLPACK_CUDA = 1, 2
+"""Types of devices, by DLPack's numbers."""
 
 Function = Any
 Event = Any
@@ -45,7 +48,20 @@ class Driver(Protocol):
     that waits; after it nothing works in this process any more.
     """
 
+    # ---- where it is
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Type and number of it as DLPack has them."""
+
+    @property
+    def stream(self) -> int | None:
+        """The number of its stream; None where there are none."""
+
     # ---- memory
+
+    def memory(self) -> tuple[int, int]:
+        """Bytes that are free now, and that there are."""
 
     def allocate(self, nbytes: int) -> int:
         """The address of so many bytes, at a multiple of 256. Raises MemoryError."""

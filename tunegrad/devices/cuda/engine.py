@@ -1,6 +1,7 @@
 """A CUDA device, open in this process: memory between guard zones, kernels, and one stream.
 
-allocate   guard | data | guard                     all of it the driver's, at multiples of 256
+allocate   guard | data | guard                     the driver's, at multiples of 256; kept when given
+                                                    back, for the next of its size
 protect    nothing keeps a kernel from writing: a digest is kept, and compared when asked
 time       events on the device's clock; what is repeated in one sample is a graph
 plan       a graph of all launches, made when it first runs; a new one where it is pointed elsewhere
@@ -39,6 +40,14 @@ __all__ = ["CudaEngine"]
 
 _GUARD_BYTES = 4096
 _ALIGN = 256
+_SHARE = 0.9
+"""Of the memory that is free when the device is opened: what this process takes at most. A
+candidate that wants more is out of resources before others on the device are.
+"""
+_IDLE_BYTES = 1 << 30
+"""Of memory that was given back and is kept for the next of its size: the driver's own allocation
+waits for the device, each time.
+"""
 
 
 class CudaMemory:
@@ -102,7 +111,8 @@ def _finally(owner: object, engine: CudaEngine, give: Callable[..., None], what:
     def back() -> None:
         with engine.lock:
             if engine.is_open:
-                give(what)
+                with suppress(DeviceFault):  # after a fault nothing can be given back
+                    give(what)
 
     made = weakref.finalize(owner, back)
     made.atexit = False
@@ -133,6 +143,10 @@ class CudaEngine:
         self.lock = threading.RLock()
         self._spare: CudaMemory | None = None
         self.is_open = True
+        self.place, self.stream = driver.place, driver.stream
+        self.limit_bytes = int(_SHARE * driver.memory()[0])
+        self._taken_bytes = self._idle_bytes = 0
+        self._idle: dict[int, list[int]] = {}
 
     # ---- memory
 
@@ -140,7 +154,7 @@ class CudaEngine:
         guard, size = GUARD if guard is None else guard, -(-nbytes // _ALIGN) * _ALIGN
         with self.lock:
             try:
-                start = self.driver.allocate(size + 2 * _GUARD_BYTES)
+                start = self._take(size + 2 * _GUARD_BYTES)
             except MemoryError as error:
                 name = self.device.name
                 raise MemoryError(f"buffer of {nbytes} bytes on {name}: {error}") from error
@@ -148,8 +162,47 @@ class CudaEngine:
             if touched:
                 self.driver.fill(start + _GUARD_BYTES, 0, nbytes)
         memory = CudaMemory(self, start + _GUARD_BYTES, nbytes, guard, None)
-        _finally(memory, self, self.driver.free, start)
+        _finally(memory, self, self._give, (start, size + 2 * _GUARD_BYTES))
         return memory
+
+    def at(self, address: int, nbytes: int, owner: object) -> CudaMemory:
+        """Memory that is somebody else's, without guard zones."""
+        return CudaMemory(self, address, nbytes, None, owner)
+
+    def _take(self, nbytes: int) -> int:
+        """Memory of the driver, or what was given back of this size. Raises MemoryError."""
+        if idle := self._idle.get(nbytes):
+            self._idle_bytes -= nbytes
+            return idle.pop()
+        if self._taken_bytes + nbytes > self.limit_bytes:
+            self._forget_idle()
+        left = self.limit_bytes - self._taken_bytes
+        if nbytes > left:
+            raise MemoryError(f"{left} of the {self.limit_bytes} bytes that it may take are left")
+        try:
+            start = self.driver.allocate(nbytes)
+        except MemoryError:
+            self._forget_idle()
+            start = self.driver.allocate(nbytes)
+        self._taken_bytes += nbytes
+        return start
+
+    def _give(self, what: tuple[int, int]) -> None:
+        start, nbytes = what
+        if self._idle_bytes + nbytes <= _IDLE_BYTES:
+            self._idle.setdefault(nbytes, []).append(start)
+            self._idle_bytes += nbytes
+        else:
+            self._taken_bytes -= nbytes
+            self.driver.free(start)
+
+    def _forget_idle(self) -> None:
+        """Give back to the driver what waits for its next use."""
+        for nbytes, starts in self._idle.items():
+            for start in starts:
+                self.driver.free(start)
+            self._taken_bytes -= nbytes * len(starts)
+        self._idle, self._idle_bytes = {}, 0
 
     def part(self, memory: CudaMemory, start: int, nbytes: int) -> CudaMemory:
         if start % self.align:
@@ -255,6 +308,7 @@ class CudaEngine:
                 self.is_open = False
                 with suppress(DeviceFault):  # who met it knows
                     self.driver.finish()
+                    self._forget_idle()
                     self.driver.close()
 
     def __enter__(self) -> Self:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar, cast
 
 from numpy.typing import NDArray
 
-from tunegrad.devices.cuda.driver import Function, Resources
+from tunegrad.devices.cuda.driver import DLPACK_CUDA, Function, Resources
 from tunegrad.devices.job import Geometry
 from tunegrad.errors import CompileFailure, DeviceError, DeviceFault, OutOfResources
 
@@ -46,7 +46,7 @@ class PycudaDriver:
         except ImportError as error:
             raise DeviceError(f"pycuda: pip install 'tunegrad[pycuda]' ({error})") from error
         cuda.init()
-        self.cuda = cuda
+        self.cuda, self._number = cuda, number
         self.context = cuda.Device(number).retain_primary_context()
         self._held: dict[int, Any] = {}
         self.context.push()
@@ -55,14 +55,27 @@ class PycudaDriver:
         finally:
             self.context.pop()
 
+    @property
+    def place(self) -> tuple[int, int]:
+        return DLPACK_CUDA, self._number
+
+    @property
+    def stream(self) -> int | None:
+        return int(self._stream.handle)
+
     # ---- memory
+
+    @_entered
+    def memory(self) -> tuple[int, int]:
+        free, total = self.cuda.mem_get_info()
+        return int(free), int(total)
 
     @_entered
     def allocate(self, nbytes: int) -> int:
         try:
             made = self.cuda.mem_alloc(max(1, nbytes))
         except self.cuda.MemoryError as error:
-            free, total = self.cuda.mem_get_info()
+            free, total = self.memory()
             raise MemoryError(f"{free} of {total} bytes are free") from error
         self._held[int(made)] = made
         return int(made)

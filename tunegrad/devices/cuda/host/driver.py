@@ -13,6 +13,7 @@ from __future__ import annotations
 import bisect
 import ctypes
 import functools
+import resource
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -20,9 +21,10 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from tunegrad.devices.cuda.driver import Resources
+from tunegrad.devices.cuda.driver import DLPACK_CPU, Resources
 from tunegrad.devices.cuda.host import runtime
 from tunegrad.devices.job import Geometry
+from tunegrad.devices.processes.confine import physical_bytes
 from tunegrad.errors import DeviceFault, InternalError, OutOfResources
 
 __all__ = ["HostDriver"]
@@ -74,7 +76,17 @@ class HostDriver:
         self._running = False
         self._broken = ""
 
+    place = DLPACK_CPU, 0
+    stream = None
+
     # ---- memory
+
+    def memory(self) -> tuple[int, int]:
+        """Of this machine, as far as this process may have it."""
+        total = physical_bytes()
+        soft, _ = resource.getrlimit(resource.RLIMIT_AS)
+        most = total if soft == resource.RLIM_INFINITY else min(total, soft)
+        return max(0, most - sum(self._sizes.values())), most
 
     def allocate(self, nbytes: int) -> int:
         """Between two pages that nobody may touch; zeros at first, which a GPU's is not."""

@@ -1,0 +1,106 @@
+"""A CUDA device's memory: kept for its next use, limited, and given back; on cuda-host's driver."""
+
+from __future__ import annotations
+
+import gc
+
+import hostile
+import numpy as np
+import pytest
+
+from tests.cuda_host import cuda_host
+from tunegrad.devices.cuda import engine as engines
+from tunegrad.devices.cuda.engine import CudaEngine
+from tunegrad.devices.cuda.host.driver import HostDriver
+from tunegrad.devices.job import Candidate, Geometry, Hooks, Limits, Lowered
+from tunegrad.devices.measurer import DeviceMeasurer
+from tunegrad.trial import Status
+
+GUARDS = 2 * 4096
+
+
+class Capped(HostDriver):
+    """A driver of a GPU with so little memory that it shows; it counts what is asked of it."""
+
+    def __init__(self, total: int, reported: int = 1 << 40) -> None:
+        super().__init__()
+        self.total, self.reported = total, reported
+        self.asked = self.freed = 0
+
+    def memory(self) -> tuple[int, int]:
+        return self.reported, self.reported
+
+    def allocate(self, nbytes: int) -> int:
+        if sum(self._sizes.values()) + nbytes > self.total:
+            raise MemoryError(f"{nbytes} bytes")
+        self.asked += 1
+        return super().allocate(nbytes)
+
+    def free(self, address: int) -> None:
+        self.freed += 1
+        super().free(address)
+
+
+@pytest.fixture
+def device():
+    return cuda_host()
+
+
+def test_a_thousand_of_one_size_are_asked_of_the_driver_once(device):
+    driver = Capped(1 << 30)
+    with CudaEngine(device, driver) as engine:
+        for n in range(1000):
+            memory = engine.allocate(4096, guard=n % 256)
+            assert not memory.damage(), "its guard zones are new"
+            assert not memory.read("i32").any(), "and it is zeroed"
+            engine.write(memory, np.full(1024, 7, np.int32))
+            del memory
+        assert (driver.asked, driver.freed) == (1, 0)
+    assert driver.freed == 1, "it goes back when the device is closed"
+
+
+def test_what_is_kept_makes_room_for_another_size(device):
+    driver = Capped(3 << 20)
+    with CudaEngine(device, driver) as engine:
+        held = [engine.allocate(1 << 19) for _ in range(4)]
+        held.clear()
+        gc.collect()
+        assert driver.freed == 0
+        assert engine.allocate(2 << 20).nbytes == 2 << 20
+        assert driver.freed == 4
+        with pytest.raises(MemoryError, match=r"buffer of 4194304 bytes on cuda-host: "):
+            engine.allocate(4 << 20)
+
+
+def test_a_process_takes_its_share_of_what_is_free_and_no_more(device):
+    driver = Capped(1 << 30, reported=10 << 20)
+    with CudaEngine(device, driver) as engine:
+        assert engine.limit_bytes == 9 << 20
+        held = [engine.allocate((1 << 20) - GUARDS) for _ in range(9)]
+        with pytest.raises(MemoryError, match="0 of the 9437184 bytes that it may take are left"):
+            engine.allocate(1)
+        del held[0]
+        assert engine.allocate((1 << 20) - GUARDS).nbytes
+
+
+def test_only_so_much_is_kept(device, monkeypatch):
+    monkeypatch.setattr(engines, "_IDLE_BYTES", 2 << 20)
+    driver = Capped(1 << 30)
+    with CudaEngine(device, driver) as engine:
+        held = [engine.allocate(1 << 20) for _ in range(4)]
+        held.clear()
+        gc.collect()
+        assert driver.freed == 3, "one and its guards fit"
+
+
+def test_candidate_that_wants_more_than_there_is_is_out_of_resources(device):
+    text = 'extern "C" __global__ void k(float *x, float *y, float *o, float *s) { o[0] = 1.0f; }'
+    big = Candidate("add", Lowered(text, "k", hostile.IO, (1 << 50,), Geometry(1, 1)))
+    hooks = Hooks(reference="hostile:reference")
+    with DeviceMeasurer(device, hooks, Limits(compile_s=20.0), compile_workers=1) as measurer:
+        (outcome,) = measurer.measure([big], hostile.QUICK)
+        started = measurer._bench.started
+        assert outcome.measurement.status is Status.OUT_OF_RESOURCES
+        assert "buffer of 1125899906842624 bytes on cuda-host" in outcome.measurement.error
+        assert "that it may take are left" in outcome.measurement.error
+        assert measurer._bench.started == started, "it cost no worker"
