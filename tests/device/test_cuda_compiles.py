@@ -3,7 +3,9 @@
 NVRTC is a library in a wheel; skips where it is missing.
 """
 
+import contextlib
 import re
+import time
 from dataclasses import replace
 
 import pytest
@@ -20,7 +22,9 @@ from tests.unit.test_tensorcore import gemm
 from tunegrad import devices
 from tunegrad.devices.cuda.absent import absent
 from tunegrad.devices.cuda.architectures import resident_groups, typical
+from tunegrad.devices.cuda.cubin import KINDS, cubin_facts
 from tunegrad.devices.cuda.nvrtc import build, version
+from tunegrad.devices.job import Geometry, KernelIO, Lowered
 from tunegrad.errors import CompileFailure, DeviceError, OutOfResources
 from tunegrad.frontend import Tensor
 from tunegrad.ir.folding import fold_constants
@@ -209,3 +213,92 @@ def test_errors_name_the_thing_and_the_rule():
         build("", "k", "sm_35")
     with pytest.raises(DeviceError, match="runs nothing"):
         devices.open("null:sm_80").open()
+
+
+SPILLING = """
+extern "C" __global__ void __launch_bounds__(1024) k(double *x, const int n) {
+  __shared__ double s[64];
+  double a[100];
+  for (int i = 0; i < 100; ++i) a[i] = x[i * 4096 + threadIdx.x];
+  s[threadIdx.x % 64] = a[3];
+  __syncthreads();
+  for (int j = 0; j < 4096; ++j)
+    for (int i = 0; i < 100; ++i) a[i] = fma(a[i], a[(i + 7) % 100], s[j % 64]);
+  for (int i = 0; i < 100; ++i) x[i * 4096 + threadIdx.x] = __expf(a[i]);
+}
+"""
+MIXED = {
+    "async_copies": ("LDGSTS",), "barriers": ("BAR",), "fmas": ("FFMA", "DFMA"),
+    "global_loads": ("LDG",), "global_stores": ("STG",), "matrix_loads": ("LDSM",),
+    "matrix_products": ("HMMA", "IMMA", "DMMA"), "shared_loads": ("LDS",),
+    "shared_stores": ("STS",), "shuffles": ("SHFL",), "special": ("MUFU",),
+    "spills": ("LDL", "STL"),
+}  # fmt: skip
+
+
+def lowered_texts(device):
+    """Programs with every kind of instruction among them."""
+    made = [Space(gemm(1024, 1024, 1024, "f16"), device.target).lower(hgemm(4))]
+    for unit in device.target.units:
+        m, n, k = unit.shape
+        kernel = gemm(8 * m, 8 * n, 8 * k, *unit.dtypes)
+        made.append(Space(kernel, device.target).lower(Space(kernel, device.target).defaults()[0]))
+    for kernel in (softmax(4096, 4096), added(1 << 20), corpus_kernel("gemm_square")):
+        made.append(Space(kernel, device.target).lower(Space(kernel, device.target).defaults()[0]))
+    yield from map(device.lower, made)
+    yield Lowered(SPILLING, "k", KernelIO(()), (), Geometry(1, 1024))
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_an_image_says_what_ptxas_and_the_disassembler_say(arch, tmp_path):
+    """The numbers of instructions, and where registers and shared memory stand, are NVIDIA's own
+    affair: this is what they are held against.
+    """
+    device, seen = absent(arch), set()
+    for lowered in lowered_texts(device):
+        found = build(lowered.text, lowered.entry, arch)
+        facts = dict(device.facts(lowered, found.image))
+        assert list(facts) == sorted(facts)
+        assert facts["registers"] == found.registers
+        assert facts["stack_bytes"] == found.stack_bytes
+        assert facts["shared_bytes"] == found.shared_bytes + lowered.geometry.shared_bytes
+        items, shared = lowered.geometry.items, int(facts["shared_bytes"])
+        groups = resident_groups(device.target, items, found.registers, shared)
+        assert facts["unit_groups"] == groups
+        assert facts["occupancy"] == groups * items / device.target.unit_items
+        assert bool(facts["spills"]) == bool(found.spilled_bytes)
+        counted = instructions(found.image, tmp_path)
+        for kind, words in MIXED.items():
+            assert facts.get(kind, 0) == sum(counted[w] for w in words), (lowered.entry, kind)
+            seen |= {kind} if facts.get(kind) else set()
+        assert facts["instructions"] == sum(counted.values()) - counted["NOP"], lowered.entry
+    assert seen == set(MIXED) == set(KINDS)
+
+
+def test_facts_are_read_in_less_than_a_millisecond():
+    device = absent("sm_90a")
+    lowered = device.lower(Space(gemm(512, 512, 512, "f16"), device.target).lower(hgemm(4)))
+    image = device.compile(lowered)
+    took = []
+    for _ in range(20):
+        start = time.perf_counter()
+        device.facts(lowered, image)
+        took.append(time.perf_counter() - start)
+    compiled_s = time.perf_counter()
+    device.compile(lowered)
+    assert min(took) < 0.05 * (time.perf_counter() - compiled_s), "beside what compiling takes"
+
+
+@pytest.mark.parametrize("image", [b"", b"\x7fELF", b"\x7fELF\x02\x01" + b"\xff" * 200, b"MZ" * 99])
+def test_what_is_no_cubin_is_one_clear_line(image):
+    with pytest.raises(CompileFailure, match=f"cubin of {len(image)} bytes: damaged"):
+        cubin_facts(image, Geometry(1, 32), typical("sm_80"))
+
+
+def test_a_cubin_cut_anywhere_is_refused_or_read():
+    device = absent("sm_80")
+    lowered = device.lower(tiled_gemm())
+    image = device.compile(lowered)
+    for length in range(0, len(image), 97):
+        with contextlib.suppress(CompileFailure):
+            cubin_facts(image[:length], lowered.geometry, device.target)

@@ -103,7 +103,7 @@ def _times(ratio: float | None) -> str:
 
 def _conditions(*given: Mapping[str, float | str]) -> str:
     pairs = [
-        (name, v if isinstance(v, str) else f"{v:.3g}")
+        (name, v if isinstance(v, str) else f"{v:.3g}" if abs(v) < 1e3 else f"{v:.0f}")
         for found in given
         for name, v in found.items()
     ]

@@ -3,9 +3,9 @@ often each kind of instruction stands in it (kinds that do not are left out).
 
 A cubin is an ELF object. Registers and stack are attributes in ``.nv.info`` (before 9.0 registers
 are also in the info of the code's section), shared memory is the size of a section. From compute
-capability 7.0 on an instruction has 16 bytes, and its low nine bits say what it does; NVIDIA
-publishes neither, ``tests/device/test_cuda_compiles.py`` holds both against ptxas' log and
-NVIDIA's disassembler.
+capability 7.0 on an instruction has 16 bytes: nine bits say what it does, the four from the twelfth
+on whether. NVIDIA publishes none of it; ``tests/device/test_cuda_compiles.py`` holds it against
+ptxas' log and NVIDIA's disassembler.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tunegrad.devices.cuda.architectures import resident_groups
 from tunegrad.devices.job import Geometry
@@ -27,6 +28,10 @@ __all__ = ["KINDS", "cubin_facts"]
 _ELF = b"\x7fELF\x02\x01"
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 _NOP, _WORDS = 0x118, 2
+_NEVER = 0xF
+"""The condition of an instruction that stands there and never runs: not true. Those of
+the uniform registers have another condition there.
+"""
 KINDS: Mapping[str, tuple[int, ...]] = {
     "async_copies": (0x1AE,),  # LDGSTS
     "barriers": (0x11D,),  # BAR
@@ -42,6 +47,8 @@ KINDS: Mapping[str, tuple[int, ...]] = {
     "spills": (0x183, 0x187),  # LDL, STL: of the stack
 }
 """Kinds of instructions by their name in a trial's facts, and their numbers."""
+
+_KNOWN = [number for numbers in KINDS.values() for number in numbers]
 
 _REGISTERS, _FRAME = 0x2F, 0x11
 """Attributes of a function in ``.nv.info``, both as (symbol, value)."""
@@ -59,10 +66,11 @@ def cubin_facts(image: bytes, geometry: Geometry, target: Target) -> Properties:
         sections = _sections(image)
         (name,) = [n for n in sections if n.startswith(".text.")]
         told = _attributes(_content(image, sections.get(".nv.info")))
-        code = np.frombuffer(_content(image, sections[name]), "<u8")[::_WORDS] & 0x1FF
-    except (struct.error, ValueError, UnicodeDecodeError) as error:
+        words = np.frombuffer(_content(image, sections[name]), "<u8")[::_WORDS]
+    except (struct.error, OverflowError, ValueError, UnicodeDecodeError) as error:
         raise CompileFailure(f"cubin of {len(image)} bytes: damaged ({error})") from error
-    counts = np.bincount(code, minlength=0x200)
+    counts = _counts(words)
+    counts[_KNOWN] -= _counts(words[(words >> 12) & 0xF == _NEVER])[_KNOWN]
     shared = sections.get(f".nv.shared.{name.removeprefix('.text.')}")
     static = 0 if shared is None else shared[5]
     if _RESERVED in sections:
@@ -83,6 +91,12 @@ def cubin_facts(image: bytes, geometry: Geometry, target: Target) -> Properties:
         if count or kind == "spills":
             found[kind] = count
     return tuple(sorted(found.items()))
+
+
+def _counts(words: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """How often each number stands in instructions."""
+    found: NDArray[np.int64] = np.bincount((words & 0x1FF).astype(np.int64), minlength=0x200)
+    return found
 
 
 def _sections(image: bytes) -> dict[str, tuple[int, ...]]:

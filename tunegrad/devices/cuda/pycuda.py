@@ -16,7 +16,10 @@ from tunegrad.devices.cuda.driver import DLPACK_CUDA, Function, Resources
 from tunegrad.devices.job import Geometry
 from tunegrad.errors import CompileFailure, DeviceError, DeviceFault, OutOfResources
 
-__all__ = ["PycudaDriver"]
+__all__ = ["PycudaDriver", "refused"]
+
+_REFUSED = ("too many resources requested", "out of memory", "invalid argument")
+"""What the driver says of a launch that breaks nothing, in its own words."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -35,6 +38,11 @@ def _entered(method: F) -> F:
             self.context.pop()
 
     return cast("F", call)
+
+
+def refused(text: str) -> bool:
+    """Whether a launch asked for too much; other errors of one are faults of kernels before it."""
+    return any(words in text for words in _REFUSED)
 
 
 class PycudaDriver:
@@ -139,6 +147,8 @@ class PycudaDriver:
                 shared_size=g.shared_bytes,
             )  # fmt: skip
         except (self.cuda.LaunchError, self.cuda.LogicError) as error:
+            if not refused(str(error)):
+                raise
             raise OutOfResources(
                 f"launch of {g.groups} groups of {g.items} items: {error}"
             ) from error

@@ -1,0 +1,339 @@
+"""What is asked of NVIDIA's bindings: functions that there are, with their arguments; names of GPUs;
+and one line where something is missing.
+"""
+
+from __future__ import annotations
+
+import builtins
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.cuda_host import cuda_host
+from tests.cuda_texts import image
+from tests.fake_cuda import FakeBindings, FakeGpu, FakeNvml, real
+from tunegrad import devices
+from tunegrad.devices import registry
+from tunegrad.devices.cuda import bindings, nvml, nvrtc, pycuda
+from tunegrad.devices.cuda.bindings import BindingsDriver
+from tunegrad.devices.job import Geometry
+from tunegrad.errors import CompileFailure, DeviceError, DeviceFault, OutOfResources
+
+ADD = 'extern "C" __global__ void add(int *x) { x[threadIdx.x] += 1; }'
+BAD = 'extern "C" __global__ void bad(int *x) { __trap(); }'
+
+
+@pytest.fixture
+def fake(monkeypatch):
+    """Two GPUs."""
+    made = FakeBindings()
+    monkeypatch.setattr(bindings, "api", lambda: made)
+    return made
+
+
+@pytest.fixture
+def driver(fake):
+    cuda_host()
+    made = BindingsDriver(0)
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize(
+    ("module", "file", "pattern"),
+    [
+        ("driver", bindings, r"\b(cu[A-Z]\w+)\("),
+        ("nvrtc", nvrtc, r"\b(nvrtc[A-Z]\w+)\b"),
+        ("nvml", nvml, r"nvml\.((?:init|device)_\w+)\("),
+    ],
+)
+def test_every_function_that_is_called_is_one_of_the_package(module, file, pattern):
+    package = real(module)
+    names = set(re.findall(pattern, Path(file.__file__).read_text()))
+    assert len(names) > 5
+    assert [n for n in names if not hasattr(package, n)] == []
+
+
+def test_enumerations_are_those_of_the_package():
+    cu, text = real("driver"), Path(bindings.__file__).read_text()
+    for group, prefix in (("CUdevice_attribute", "CU_DEVICE"), ("CUfunction_attribute", "CU_FUNC")):
+        wanted = re.findall(r'ask\("([A-Z_0-9]+)"\)', text)
+        known = [n for n in wanted if hasattr(getattr(cu, group), f"{prefix}_ATTRIBUTE_{n}")]
+        assert len(known) >= 4
+    assert all(
+        hasattr(cu.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{n}")
+        or hasattr(cu.CUfunction_attribute, f"CU_FUNC_ATTRIBUTE_{n}")
+        for n in re.findall(r'ask\("([A-Z_0-9]+)"\)', text)
+    )
+    assert all(hasattr(cu.CUresult, name) for name in bindings._REFUSED)
+    for name in re.findall(r"\b(CU_STREAM\w+|CUDA_ERROR\w+)\b", text):
+        groups = (cu.CUresult, cu.CUstream_flags, cu.CUstreamCaptureMode)
+        assert any(hasattr(g, name) for g in groups), name
+
+
+# ---- the driver
+
+
+def test_work_goes_into_one_stream_and_happens_when_somebody_waits(driver, fake):
+    function, x = driver.load(image(ADD, "add"), "add"), driver.allocate(128)
+    driver.fill(x, 0, 128)
+    driver.launch(function, Geometry(1, 32), [x])
+    first = driver.event()
+    graph = driver.graph([(function, Geometry(1, 32), [x])] * 3)
+    driver.replay(graph)
+    driver.replay(graph)
+    last = driver.event()
+    data = np.empty(32, np.int32)
+    driver.read(x, data)
+    assert data.tolist() == [7] * 32
+    assert driver.seconds(first, last) > 0
+    for event in (first, last):
+        driver.forget(event)
+    driver.drop(graph)
+    driver.unload(function)
+    driver.free(x)
+    assert not fake._marks
+    assert (driver.place, driver.stream) == ((2, 0), 0x5EED)
+
+
+def test_launch_that_asks_for_too_much_breaks_nothing(driver):
+    function, x = driver.load(image(ADD, "add"), "add"), driver.allocate(128)
+    with pytest.raises(OutOfResources, match="launch of 1 groups of 2000 items: CUDA_ERROR_LAUNCH"):
+        driver.launch(function, Geometry(1, 2000), [x])
+    with pytest.raises(OutOfResources, match="bytes shared by a group: CUDA_ERROR"):
+        driver.allow(function, 1 << 20)
+    driver.launch(function, Geometry(1, 32), [x])
+    driver.finish()
+
+
+def test_a_fault_stays_and_is_told_in_the_drivers_words(driver):
+    function, x = driver.load(image(BAD, "bad"), "bad"), driver.allocate(128)
+    driver.launch(function, Geometry(1, 1), [x])
+    for call in (driver.finish, driver.finish, lambda: driver.allocate(4)):
+        with pytest.raises(DeviceFault, match="CUDA_ERROR_ILLEGAL_ADDRESS: what it means"):
+            call()
+    with pytest.raises(DeviceFault):
+        driver.launch(function, Geometry(1, 1), [x])
+
+
+def test_memory_that_there_is_not_and_images_that_are_none(driver):
+    with pytest.raises(MemoryError, match=r"\d+ of \d+ bytes are free"):
+        driver.allocate(1 << 60)
+    with pytest.raises(CompileFailure, match="program k: its image does not load: CUDA_ERROR"):
+        driver.load(b"nonsense", "k")
+    with pytest.raises(CompileFailure, match="program k: its image lacks the kernel: CUDA_ERROR"):
+        driver.load(image(ADD, "add"), "k")
+
+
+def test_a_device_that_met_a_fault_is_closed_without_a_word(monkeypatch):
+    told = []
+    monkeypatch.setattr("sys.excepthook", lambda *error: told.append(error))
+    device = FakeGpu()
+    engine = device.open()
+    memory = engine.allocate(128)
+    engine.driver.launch(engine.driver.load(image(BAD, "bad"), "bad"), Geometry(1, 1), [0])
+    with pytest.raises(DeviceFault):
+        engine.driver.finish()
+    del memory
+    engine.close()
+    assert told == []
+
+
+def test_cold_samples_follow_a_write_of_twice_the_last_cache(monkeypatch):
+    with FakeGpu().open() as engine:
+        code = engine.driver.load(image(ADD, "add"), "add")
+        x = engine.allocate(128)
+        launch = type("L", (), {"parts": (code, Geometry(1, 32), (x.address,))})()
+        filled = []
+        fill = engine.driver.fill
+        monkeypatch.setattr(engine.driver, "fill", lambda *a: filled.append(a[2]) or fill(*a))
+        assert len(engine.time(launch, 5, 1, [x])) == 5
+        assert filled.count(2 * engine.device.target.l3_bytes) == 5
+        filled.clear()
+        engine.time(launch, 5)
+        assert filled == []
+
+
+# ---- names, and what a GPU says
+
+
+@pytest.mark.parametrize(
+    ("name", "number"), [("cuda", 0), ("cuda:0", 0), ("cuda:1", 1), ("cuda:h100", 0), ("cuda:L4", 1)]
+)
+def test_gpus_are_named_by_number_and_by_a_part_of_the_name(fake, name, number):
+    device = devices.open(name)
+    assert device.name == f"cuda:{number}"
+    assert device.target.arch == ("sm_90a", "sm_89")[number]
+    assert device.describe() == (
+        "NVIDIA H100 80GB HBM3, compute capability 9.0, 132 units, 80 GiB",
+        "NVIDIA L4, compute capability 8.9, 58 units, 24 GiB",
+    )[number]
+    fields = dict(device.fingerprint().fields)
+    assert fields["cuda_name"] in device.describe()
+    assert not [f for f in fields if "mhz" in f or "power" in f], "what changes is no part of it"
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("cuda:2", "device cuda:2: this machine has 2 GPUs: cuda:0 .NVIDIA H100.*cuda:1"),
+        ("cuda:a100", "device cuda:a100: no GPU has that in the name: cuda:0"),
+        ("cuda:nvidia", "device cuda:nvidia: several GPUs have that in the name"),
+        ("cuda:", "device 'cuda:': a number or a name must follow the colon"),
+    ],
+)
+def test_a_name_that_is_none_of_them_lists_them(fake, name, told):
+    with pytest.raises(DeviceError, match=told):
+        devices.open(name)
+
+
+def test_doctor_lists_every_gpu(fake):
+    rows = {name: found for name, found in registry.found() if name.startswith("cuda")}
+    assert list(rows) == ["cuda:0", "cuda:1"]
+
+
+def test_clocks_power_and_temperature_are_read(fake, monkeypatch):
+    told = FakeNvml()
+    monkeypatch.setattr(sys.modules["cuda.bindings"], "nvml", told)
+    nvml._opened.cache_clear()
+    try:
+        found = devices.open("cuda:1").state()
+    finally:
+        nvml._opened.cache_clear()
+    assert found == (
+        ("clock_reasons", 4.0), ("memory_mhz", 2619.0), ("power_w", 312.5), ("sm_mhz", 1755.0),
+        ("temperature_c", 51.0),
+    )  # fmt: skip
+    assert told.asked[:2] == [("init_v2",), ("device_get_handle_by_pci_bus_id_v2", "0000:02:00.0")]
+    assert {a[1] for a in told.asked[2:]} == {"handle of 0000:02:00.0"}
+
+
+def test_what_a_driver_does_not_read_is_left_out(fake, monkeypatch):
+    told = FakeNvml(("device_get_temperature_v", "device_get_power_usage"))
+    monkeypatch.setattr(nvml, "_opened", lambda n: (told, "h"))
+    assert [name for name, _ in nvml.state(0)] == ["clock_reasons", "memory_mhz", "sm_mhz"]
+
+
+def test_without_nvml_there_are_no_readings():
+    nvml._opened.cache_clear()
+    assert nvml.state(0) == ()
+
+
+# ---- what is missing
+
+
+@pytest.fixture
+def without(monkeypatch):
+    """Imports of some packages fail."""
+
+    def hide(*packages):
+        found = builtins.__import__
+
+        def only(name, *rest):
+            if name.split(".")[0] in packages:
+                raise ImportError(f"No module named {name!r}")
+            return found(name, *rest)
+
+        monkeypatch.setattr(builtins, "__import__", only)
+
+    return hide
+
+
+def line(error) -> str:
+    text = str(error.value)
+    assert "\n" not in text
+    return text
+
+
+def test_no_bindings_is_one_line(without):
+    without("cuda")
+    with pytest.raises(DeviceError) as error:
+        devices.open("cuda")
+    assert line(error).startswith("device cuda needs cuda-bindings: pip install 'tunegrad[cuda]'")
+
+
+def test_no_driver_is_one_line(monkeypatch):
+    def missing(flags):
+        raise RuntimeError("libcuda.so.1 was not found")
+
+    monkeypatch.setattr(real("driver"), "cuInit", missing)
+    with pytest.raises(DeviceError) as error:
+        devices.open("cuda:1")
+    assert line(error).startswith("device cuda: no NVIDIA driver was found on this machine")
+    assert "--device cuda-host" in line(error)
+
+
+def test_a_driver_that_does_not_start_is_one_line(monkeypatch):
+    cu = real("driver")
+    monkeypatch.setattr(cu, "cuInit", lambda flags: (cu.CUresult.CUDA_ERROR_NO_DEVICE,))
+    with pytest.raises(DeviceError) as error:
+        devices.open("cuda")
+    assert line(error) == "device cuda: the driver does not start: CUDA_ERROR_NO_DEVICE"
+
+
+def test_no_gpu_is_one_line(fake):
+    fake._cuDeviceGetCount = lambda: 0
+    with pytest.raises(DeviceError, match="the driver sees no GPU; CUDA_VISIBLE_DEVICES may"):
+        devices.open("cuda")
+
+
+def test_an_architecture_of_tomorrow_is_one_line(fake, monkeypatch):
+    monkeypatch.setitem(
+        fake._cuDeviceGetAttribute.__globals__["_ATTRIBUTES"], "COMPUTE_CAPABILITY_MAJOR", (14, 8)
+    )
+    with pytest.raises(DeviceError) as error:
+        devices.open("cuda")
+    assert line(error).startswith("architecture 'sm_140' is not known to this version; valid: sm_75")
+
+
+def test_no_nvrtc_is_one_line(without):
+    nvrtc._nvrtc.cache_clear()
+    without("cuda")
+    try:
+        with pytest.raises(DeviceError) as error:
+            devices.open("null:sm_90a").compile(_lowered())
+    finally:
+        nvrtc._nvrtc.cache_clear()
+    assert line(error).startswith("compiling for CUDA needs NVRTC: pip install 'tunegrad[cuda]'")
+
+
+def _lowered():
+    from tunegrad.devices.job import KernelIO, Lowered
+
+    return Lowered(ADD, "add", KernelIO(()), (), Geometry(1, 32))
+
+
+def test_no_pycuda_is_one_line_and_with_neither_the_bindings_are_named(fake, monkeypatch, without):
+    monkeypatch.setenv("TUNEGRAD_CUDA_DRIVER", "pycuda")
+    device = devices.open("cuda")
+    without("pycuda", "cuda")
+    with pytest.raises(DeviceError) as error:
+        device.open()
+    assert line(error).startswith("pycuda: pip install 'tunegrad[pycuda]'")
+    monkeypatch.undo()
+    without("pycuda", "cuda")
+    with pytest.raises(DeviceError, match="device cuda needs cuda-bindings"):
+        devices.open("cuda")
+
+
+def test_another_driver_is_one_line(fake, monkeypatch):
+    monkeypatch.setenv("TUNEGRAD_CUDA_DRIVER", "magic")
+    with pytest.raises(DeviceError, match="TUNEGRAD_CUDA_DRIVER='magic'; valid: bindings, pycuda"):
+        devices.open("cuda").open()
+
+
+def test_a_gpu_that_went_away_is_one_line(fake, monkeypatch):
+    device = devices.open("cuda:0")
+    fake._cuDeviceTotalMem = lambda device: 40 << 30
+    with pytest.raises(DeviceError, match="device cuda:0: NVIDIA H100 .* 80 GiB is not there; it"):
+        device.open()
+
+
+def test_pycuda_refusals_are_told_from_faults():
+    assert pycuda.refused("cuLaunchKernel failed: too many resources requested for launch")
+    assert pycuda.refused("cuLaunchKernel failed: invalid argument")
+    assert not pycuda.refused("cuLaunchKernel failed: an illegal memory access was encountered")
+    assert not pycuda.refused("cuLaunchKernel failed: unspecified launch failure")
