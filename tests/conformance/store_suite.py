@@ -334,7 +334,10 @@ class StoreSuite:
         assert store.winner(key_of(MATMUL), SKY, 1).actions == "other machine"
 
     def test_store_keeps_facts_of_the_program_and_the_state_of_the_device(self, store):
-        facts, state = (("registers", 64.0), ("spills", 0.0)), (("power_w", 312.5), ("sm_mhz", 1755))
+        facts, state = (
+            (("registers", 64.0), ("spills", 0.0)),
+            (("power_w", 312.5), ("sm_mhz", 1755)),
+        )
         given = trial()
         told = replace(given.measurement, facts=facts, state=state)
         store.add(replace(given, measurement=told))

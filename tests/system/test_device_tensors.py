@@ -124,7 +124,9 @@ def test_a_capsule_that_nobody_took_is_given_back(model):
 def test_numpy_is_copied_and_mixes_with_tensors(model):
     a, b = drawn()
     strided = np.asfortranarray(a)
-    np.testing.assert_allclose(model.on_device(strided, Seen(b)).numpy(), np.maximum(a @ b, 0), 1e-5)
+    np.testing.assert_allclose(
+        model.on_device(strided, Seen(b)).numpy(), np.maximum(a @ b, 0), 1e-5
+    )
 
 
 def test_what_does_not_fit_is_one_clear_line(model):
@@ -133,7 +135,11 @@ def test_what_does_not_fit_is_one_clear_line(model):
         (Seen(a[:5]), ShapeError, r"input 'a' has shape \(5, 32\), it must be \(6, 32\)"),
         (Seen(a.astype(np.float64)), DTypeError, "input 'a' has dtype f64, it must be f32"),
         (Seen(_aligned(np.zeros((12, 32), np.float32))[::2]), ShapeError, "is not contiguous"),
-        (Seen(_aligned(np.zeros(200, np.float32))[1:193].reshape(6, 32)), ShapeError, "multiple of"),
+        (
+            Seen(_aligned(np.zeros(200, np.float32))[1:193].reshape(6, 32)),
+            ShapeError,
+            "multiple of",
+        ),
         (Seen(a.astype(np.complex64)), DTypeError, "DLPack's code 5, 64 bits and 1 lanes"),
     ):
         with pytest.raises(kind, match=told):

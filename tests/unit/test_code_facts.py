@@ -28,7 +28,9 @@ define void @kernel(ptr %out) {{
 """
 
 
-@pytest.mark.parametrize(("reserved", "least"), [(64, 0), (200, 72), (4096, 3968), (100_000, 99_872)])
+@pytest.mark.parametrize(
+    ("reserved", "least"), [(64, 0), (200, 72), (4096, 3968), (100_000, 99_872)]
+)
 def test_object_says_how_large_code_and_stack_are(reserved, least):
     """Of the stack 128 bytes may lie below it, and are not counted."""
     target = host_target(1)

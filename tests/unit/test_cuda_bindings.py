@@ -161,16 +161,20 @@ def test_cold_samples_follow_a_write_of_twice_the_last_cache(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("name", "number"), [("cuda", 0), ("cuda:0", 0), ("cuda:1", 1), ("cuda:h100", 0), ("cuda:L4", 1)]
+    ("name", "number"),
+    [("cuda", 0), ("cuda:0", 0), ("cuda:1", 1), ("cuda:h100", 0), ("cuda:L4", 1)],
 )
 def test_gpus_are_named_by_number_and_by_a_part_of_the_name(fake, name, number):
     device = devices.open(name)
     assert device.name == f"cuda:{number}"
     assert device.target.arch == ("sm_90a", "sm_89")[number]
-    assert device.describe() == (
-        "NVIDIA H100 80GB HBM3, compute capability 9.0, 132 units, 80 GiB",
-        "NVIDIA L4, compute capability 8.9, 58 units, 24 GiB",
-    )[number]
+    assert (
+        device.describe()
+        == (
+            "NVIDIA H100 80GB HBM3, compute capability 9.0, 132 units, 80 GiB",
+            "NVIDIA L4, compute capability 8.9, 58 units, 24 GiB",
+        )[number]
+    )
     fields = dict(device.fingerprint().fields)
     assert fields["cuda_name"] in device.describe()
     assert not [f for f in fields if "mhz" in f or "power" in f], "what changes is no part of it"
@@ -286,7 +290,9 @@ def test_an_architecture_of_tomorrow_is_one_line(fake, monkeypatch):
     )
     with pytest.raises(DeviceError) as error:
         devices.open("cuda")
-    assert line(error).startswith("architecture 'sm_140' is not known to this version; valid: sm_75")
+    assert line(error).startswith(
+        "architecture 'sm_140' is not known to this version; valid: sm_75"
+    )
 
 
 def test_no_nvrtc_is_one_line(without):

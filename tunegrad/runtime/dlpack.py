@@ -137,7 +137,9 @@ def imported(value: Any, engine: Sharing) -> Imported:
     """
     if place_of(value) != engine.place:
         raise DeviceError(f"a tensor on device {place_of(value)} of DLPack is not {engine.place}")
-    capsule = value.__dlpack__() if engine.stream is None else value.__dlpack__(stream=engine.stream)
+    capsule = (
+        value.__dlpack__() if engine.stream is None else value.__dlpack__(stream=engine.stream)
+    )
     if not _valid(capsule, _NAME):
         raise DeviceError("__dlpack__ gave no capsule named 'dltensor'")
     managed = ctypes.cast(_pointer(capsule, _NAME), ctypes.POINTER(_Managed))

@@ -6,6 +6,7 @@ from tunegrad.devices.job import Geometry, KernelIO, Lowered, Parameter, unread
 from tunegrad.errors import OutOfResources
 from tunegrad.ir.pipelines import expand_pipelines
 from tunegrad.ir.program import Alloc, Program
+from tunegrad.ir.program_registers import carried_registers
 from tunegrad.ir.target import Target
 from tunegrad.render.c_family import arguments, kernel_name, launched_bytes
 from tunegrad.render.cuda import CUDA, render_cuda
@@ -27,6 +28,12 @@ def lower_cuda(program: Program, target: Target) -> Lowered:
             f"program {program.name}: {shared} bytes shared, {target.arch} has "
             f"{target.shared_bytes}"
         )
+    carried, most = carried_registers(program), _registers(program, target)
+    if most and carried > most:
+        raise OutOfResources(
+            f"program {program.name}: a loop carries {carried} registers, an item of "
+            f"{program.local} has up to {most}"
+        )
     given = arguments(program)
     roles = {b.name: b.role for b in program.params}
     params = tuple(
@@ -42,3 +49,11 @@ def lower_cuda(program: Program, target: Target) -> Lowered:
         scratch,
         Geometry(program.threads, program.local, launched_bytes(program, CUDA)),
     )
+
+
+def _registers(program: Program, target: Target) -> int:
+    """What an item may have in a group of so many; 0 where the target does not say."""
+    items = -(-program.local // max(1, target.warp)) * max(1, target.warp)
+    if not target.unit_registers:
+        return target.regs_per_item
+    return min(target.regs_per_item, target.unit_registers // items)
