@@ -1,3 +1,4 @@
+# ruff: noqa: N802
 """NVIDIA's bindings without a GPU: the names, the numbers of arguments and the enumerations of the
 installed package, over cuda-host's driver.
 

@@ -1,21 +1,27 @@
 """What to do in the minutes with a GPU: steps that check, time and tune, and keep every row.
 
-    python -m tools.gpu_session all --out results       all steps but tune
+    python -m tools.gpu_session all --out results       all steps
     python -m tools.gpu_session gemm --out results      one of them; it goes on where it stopped
     python -m tools.gpu_session tune --model resnet18 --seconds 300
     python -m tools.gpu_session all --device cuda-host --small     a rehearsal without a GPU
 
 A step is a list of named rows. Each is a line of JSON in ``OUT/STEP.jsonl`` as soon as it is there,
-and is not made again. A row that fails holds its error, and the step goes on. Nothing needs a
-network; ``gemm`` compares with torch (cuBLAS) where torch sees the GPU.
+and is not made again. A row that fails holds its error, and the step goes on. After ``--minutes``
+a step begins no further row; the exit code is then 2, and the same command goes on. Nothing needs a
+network; torch is compared with where it sees the GPU.
 
+probe     device, compiler, peaks, clocks and power, what a launch costs
 wrappers  every function of inline PTX alone, against numpy and the CPU's twin, bit by bit
 units     every matrix unit alone, element by element
 corpus    small kernels, default and random schedules, against the interpreter
 hostile   kernels that write where they may not, never end, or leave the address space
-gemm      f32 and f16 products by their default schedules, f16 ones by hand, TFLOP/s
-rows      softmax, layer norm, sums, additions, GB/s
-record    spaces of eight kernels, a file each, a minute each: what searches can be developed on
+tensors   torch's tensors in and out of a model, where they lie
+gemm      f32 and f16 products by their default schedules, f16 ones by hand, TFLOP/s; cuBLAS
+convs     f16 convolutions of channels-last images, TFLOP/s; cuDNN
+rows      softmax, layer norm, sums, additions, GB/s; torch and Triton
+record    spaces of eight kernels, a file each, a minute each and turn, until all is measured
+tune      ResNet-50 at batch 32 and the encoder, in f16
+peers     both models beside PyTorch under CUDA graphs, then beside torch.compile
 """
 
 from __future__ import annotations
@@ -34,10 +40,12 @@ from typing import Any
 
 import numpy as np
 
-from tests.gpu_hand import hgemm, image_kernel
+from benchmarks.gpu import MODELS, GpuRow, measured
+from tests.gpu_hand import image_kernel
 from tests.kernel_corpus import NAMES, corpus_kernel
 from tests.unit.test_tensorcore import gemm as typed_gemm
 from tests.wrapper_kernels import CASES
+from tools.gpu_speed import convolutions, products, rows, tensors
 from tunegrad import devices
 from tunegrad.devices import Device, DeviceMeasurer
 from tunegrad.devices.job import (
@@ -51,27 +59,39 @@ from tunegrad.devices.job import (
     Reference,
 )
 from tunegrad.devices.programs import Programs
-from tunegrad.errors import DeviceError
+from tunegrad.errors import ConfigError, DeviceError
 from tunegrad.frontend import Tensor
 from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import schedule as fuse
 from tunegrad.ir.interpret_program import interpret, pack_buffers
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.numeric import to_compute, to_memory
-from tunegrad.opts import Schedule, Space
+from tunegrad.opts import Space
 from tunegrad.recording.files import read_recording, write_recording
 from tunegrad.search import RandomChooser
 from tunegrad.trial import Policy
-from tunegrad.tuning.points import settle_vary, vary_of
+from tunegrad.tuning.points import settle_vary
 from tunegrad.tuning.recorder import record
 
 __all__ = ["STEPS", "main"]
 
 Row = dict[str, Any]
 Named = tuple[str, Callable[[], Row]]
-STEPS = ("probe", "wrappers", "units", "corpus", "hostile", "gemm", "rows", "record")
+STEPS = (
+    "probe", "wrappers", "units", "corpus", "hostile", "tensors", "gemm", "convs", "rows", "record",
+    "tune", "peers",
+)  # fmt: skip
+_TUNED = {"resnet50": 300.0, "encoder": 120.0}
+"""Models and the seconds of their search; of ResNet-50 a batch of 32."""
+_UNFINISHED = "unfinished"
+"""What a row says of itself that is to be made again: it goes on."""
+_STOPPED = 2
+_IMAGES = ((64, 56), (128, 28), (256, 14), (512, 7))
+"""Channels and the side of an image, of ResNet-50's convolutions."""
 _N = 1000
 _RECORD_S, _POINTS = 60.0, 1000
+_OPTIONS = (0, 6, 5, 4, 3, 2)
+"""Of each decision that is recorded, at most; 0: all."""
 _BLOCKS = ("m.tiles", "n.tiles", "m.warps", "n.warps", "k.block", "slots")
 """Decisions of a product by a matrix unit that are recorded; the others stay at their defaults."""
 _HOSTILE = """
@@ -95,43 +115,55 @@ _BAD = {
 def main(words: list[str] | None = None) -> int:
     """Run the steps that the words name; 1 where a row failed."""
     parser = argparse.ArgumentParser(prog="tools.gpu_session", description=__doc__)
-    parser.add_argument("step", choices=(*STEPS, "tune", "all"))
+    parser.add_argument("step", choices=(*STEPS, "all"))
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--out", type=Path, default=Path("build/gpu_session"))
     parser.add_argument("--small", action="store_true", help="sizes that a CPU runs in seconds")
-    parser.add_argument("--model", default="resnet18")
-    parser.add_argument("--dtype", default="f32", choices=("f32", "f16", "bf16"))
-    parser.add_argument("--seconds", type=float, default=240.0)
+    parser.add_argument("--model", help="tune this one alone")
+    parser.add_argument("--dtype", default="f16", choices=("f32", "f16", "bf16"))
+    parser.add_argument("--seconds", type=float, default=240.0, help="of --model")
+    parser.add_argument("--minutes", type=float, default=9.0, help="when a step stops")
     given = parser.parse_args(words)
     given.out.mkdir(parents=True, exist_ok=True)
-    if given.step == "tune":
-        return _ran("tune", _tune(given), given.out)
-    device = devices.running(given.device)
+    device, small, out = devices.running(given.device), given.small, given.out
+    tuned = {f"{m}[batch=32]" if m == "resnet50" else m: s for m, s in _TUNED.items()}
+    models = {given.model: given.seconds} if given.model else {"mlp": 2.0} if small else tuned
+    dtype = "f32" if small and not given.model else given.dtype
     made = {
         "probe": partial(_probe, device),
         "wrappers": partial(_wrappers, device),
         "units": partial(_units, device),
-        "corpus": partial(_corpus, device, 1 if given.small else 10),
+        "corpus": partial(_corpus, device, 1 if small else 10),
         "hostile": partial(_hostile, device),
-        "gemm": partial(_gemm, device, (64,) if given.small else (512, 1024, 2048, 4096, 8192)),
-        "rows": partial(_rows, device, 64 if given.small else 8192),
-        "record": partial(_record, device, given.out, given.small),
+        "tensors": partial(tensors, device),
+        "gemm": partial(products, device, (64,) if small else (512, 1024, 2048, 4096, 8192)),
+        "convs": partial(
+            convolutions, device, 1 if small else 32, ((16, 8),) if small else _IMAGES
+        ),
+        "rows": partial(rows, device, 64 if small else 8192),
+        "record": partial(_record, device, out, small),
+        "tune": partial(_tune, given.device, out, models, dtype),
+        "peers": partial(_peers, given.device, out, small),
     }
     steps = STEPS if given.step == "all" else (given.step,)
-    return max(_ran(step, made[step](), given.out) for step in steps)
+    return max(_ran(step, made[step](), out, 60 * given.minutes) for step in steps)
 
 
-def _ran(step: str, rows: Iterator[Named], out: Path) -> int:
-    """Make the rows of a step that are not there yet; 1 where one failed."""
+def _ran(step: str, made: Iterator[Named], out: Path, limit_s: float) -> int:
+    """Make the rows of a step that are not there yet; 1 where one failed, 2 where time is over."""
     path = out / f"{step}.jsonl"
     kept = path.read_text().splitlines() if path.exists() else []
-    known = {json.loads(line)["name"]: json.loads(line) for line in kept}
-    worst = int(any("error" in row for row in known.values()))
+    known = {row["name"]: row for row in map(json.loads, kept)}
+    done = {name for name, row in known.items() if not row.get(_UNFINISHED)}
+    worst, began = int(any("error" in row for row in known.values())), time.monotonic()
     with path.open("a", encoding="utf-8") as file:
-        for name, make in rows:
-            if name in known:
+        for name, make in made:
+            if name in done:
                 continue
             start = time.monotonic()
+            if start - began > limit_s:
+                print(f"{step}: stopped after {limit_s / 60:g} minutes; the same again goes on")
+                return _STOPPED
             try:
                 row = make()
             except Exception as error:  # noqa: BLE001  # one bad row never ends a step
@@ -158,6 +190,7 @@ def _probe(device: Device) -> Iterator[Named]:
         },
     )
     yield "limits", partial(_peaks, device)
+    yield "state", lambda: {"state": dict(device.state())}
     yield "launch", partial(_launch, device)
 
 
@@ -333,91 +366,7 @@ def _hostile(device: Device) -> Iterator[Named]:
         yield name, partial(measured, name)
 
 
-# ---- fast?
-
-
-def _seconds(
-    device: Device, kernel: Kernel, schedule: Schedule | None = None, samples: int = 20
-) -> tuple[float, str]:
-    """The fastest of several launches of a schedule, the default one, and its text."""
-    space = Space(kernel, device.target)
-    schedule = schedule or space.defaults()[0]
-    lowered = device.lower(space.lower(schedule))
-    with device.open() as engine:
-        code = engine.load(lowered, device.compile(lowered))
-        rng, memories = np.random.default_rng(0), []
-        for p in lowered.io.params:
-            memories.append(engine.allocate(p.nbytes))
-            dtype = next((q.dtype for q in kernel.params if q.name == p.name), None)
-            if p.role in ("in", "const") and dtype is not None:
-                engine.write(memories[-1], to_memory(rng.standard_normal(p.elements), dtype))
-        scratch = [engine.allocate(n) for n in lowered.scratch_bytes]
-        launch = engine.launch(code, memories, scratch)
-        engine.time(launch, 3)
-        return min(engine.time(launch, samples)), schedule.text
-
-
-def _gemm(device: Device, sizes: tuple[int, ...]) -> Iterator[Named]:
-    for size in sizes:
-        for dtype in ("f32", "f16", "bf16"):
-            yield f"{dtype} {size}", partial(_one_gemm, device, dtype, size, None)
-        slots = [s for s in (2, 3, 4) if size % 128 == 0 and s <= size // 32]
-        for each in slots:
-            yield (
-                f"f16 {size} by hand, {each} slots",
-                partial(_one_gemm, device, "f16", size, hgemm(each)),
-            )
-
-
-def _one_gemm(device: Device, dtype: str, size: int, schedule: Schedule | None) -> Row:
-    ours_s, text = _seconds(device, typed_gemm(size, size, size, dtype), schedule)
-    flops = 2.0 * size**3
-    row: Row = {"seconds": ours_s, "tflops": flops / ours_s / 1e12, "schedule": text}
-    if device.name.startswith("cuda:"):
-        theirs_s = _torch_gemm(dtype, size)
-        row |= {"cublas_tflops": flops / theirs_s / 1e12, "ratio": theirs_s / ours_s}
-    return row
-
-
-def _torch_gemm(name: str, size: int) -> float:
-    """Seconds of torch's product, which is cuBLAS's; f32 without tf32."""
-    import torch
-
-    torch.backends.cuda.matmul.allow_tf32 = False
-    kind = {"f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32}[name]
-    a, b = (torch.randn(size, size, device="cuda", dtype=kind) for _ in range(2))
-    times = []
-    for _ in range(23):
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        start.record()
-        torch.mm(a, b)
-        end.record()
-        torch.cuda.synchronize()
-        times.append(start.elapsed_time(end) * 1e-3)
-    return min(times[3:])
-
-
-def _rows(device: Device, rows: int) -> Iterator[Named]:
-    x = Tensor.input("x", (rows, 4096), "f32")
-    y = Tensor.input("y", (rows, 4096), "f32")
-    for name, made in (
-        ("add", x + y),
-        ("softmax", x.softmax(-1)),
-        ("sum of rows", x.sum(1)),
-        ("sum of columns", x.sum(0)),
-        ("gelu", x.gelu()),
-    ):
-        yield name, partial(_moved, device, made)
-
-
-def _moved(device: Device, tensor: Tensor) -> Row:
-    launches = fuse(fold_constants((tensor.node,))).launches
-    seconds, moved, texts = 0.0, 0, []
-    for launch in launches:
-        took_s, text = _seconds(device, launch.kernel)
-        seconds, moved = seconds + took_s, moved + launch.kernel.unique_bytes
-        texts.append(text)
-    return {"seconds": seconds, "gb_per_s": moved / seconds / 1e9, "schedules": texts}
+# ---- recorded
 
 
 def _record(device: Device, out: Path, small: bool) -> Iterator[Named]:
@@ -429,12 +378,24 @@ def _record(device: Device, out: Path, small: bool) -> Iterator[Named]:
             "conv 64 56": image_kernel(32, 64, 56),
             "conv 256 14": image_kernel(32, 256, 14),
         }
-        rows = Tensor.input("x", (8192, 4096), "f32")
-        for name, made in (("softmax", rows.softmax(-1)), ("sum", rows.sum(1))):
+        x, w = Tensor.input("x", (8192, 4096), "f32"), Tensor.input("w", (4096,), "f32")
+        for name, made in (("softmax", x.softmax(-1)), ("layer norm", x.layer_norm(w, w))):
             kernels[name] = fuse(fold_constants((made.node,))).launches[-1].kernel
     for name, kernel in kernels.items():
         path = out / f"space {name}.jsonl.gz".replace(" ", "_")
         yield name, partial(_recorded, device, kernel, path, _BLOCKS[-2:] if small else _BLOCKS)
+
+
+def _varied(space: Space, blocks: tuple[str, ...]) -> dict[str, int]:
+    """As many options of each decision as a thousand points have room for: of the blocks' where
+    there is a matrix unit, else of all.
+    """
+    if "tensorcore(" not in space.defaults()[0].text:
+        return settle_vary(space, {}, _POINTS)
+    for most in _OPTIONS:
+        with suppress(ConfigError):
+            return settle_vary(space, dict.fromkeys(blocks, most), _POINTS)
+    raise ConfigError(f"two options of each of {', '.join(blocks)} are over {_POINTS} points")
 
 
 def _recorded(device: Device, kernel: Kernel, path: Path, blocks: tuple[str, ...]) -> Row:
@@ -446,34 +407,50 @@ def _recorded(device: Device, kernel: Kernel, path: Path, blocks: tuple[str, ...
         return begun[-1] - begun[0] < _RECORD_S
 
     space = Space(kernel, device.target)
-    asked = blocks if "tensorcore(" in space.defaults()[0].text else ()
-    vary = settle_vary(space, vary_of(asked), _POINTS)
+    vary = _varied(space, blocks)
     known = read_recording(path).recording if path.exists() else None
     made = record(kernel, device, vary, known=known, go_on=go_on)
     write_recording(path, made)
-    return {"points": made.points, "measured": len(made.trials), "file": path.name}
+    row = {"points": made.points, "measured": len(made.trials), "file": path.name}
+    return row | ({_UNFINISHED: True} if len(made.trials) < made.points else {})
 
 
-def _tune(given: argparse.Namespace) -> Iterator[Named]:
+# ---- whole models
+
+
+def _tune(device: str, out: Path, models: Mapping[str, float], dtype: str) -> Iterator[Named]:
+    """Models and the seconds that each is searched for; the store knows what was measured."""
+    for model, seconds in models.items():
+        yield f"{model} {dtype} {seconds:g}", partial(_tuned, device, out, model, dtype, seconds)
+
+
+def _tuned(device: str, out: Path, model: str, dtype: str, seconds: float) -> Row:
     import tunegrad as tg
 
-    name = f"{given.model} {given.dtype} {given.seconds:g}"
+    report = tg.tune(model, device=device, budget_s=seconds, store=out / "tuned.db", dtype=dtype)
+    return {
+        "default_ms": report.default_ms,
+        "tuned_ms": report.tuned_ms,
+        "kernels": [asdict(row) for row in report.rows],
+    }
 
-    def tuned() -> Row:
-        report = tg.tune(
-            given.model,
-            device=given.device,
-            budget_s=given.seconds,
-            store=given.out / "tuned.db",
-            dtype=given.dtype,
-        )
-        return {
-            "default_ms": report.default_ms,
-            "tuned_ms": report.tuned_ms,
-            "kernels": [asdict(row) for row in report.rows],
-        }
 
-    yield name, tuned
+def _peers(device: str, out: Path, small: bool) -> Iterator[Named]:
+    """Whole models beside PyTorch; what its compiler makes of them takes minutes, and is last."""
+    store = str(out / "tuned.db") if (out / "tuned.db").exists() else None
+    made = {"mlp": (1, "f32")} if small else {m: (MODELS[m][0], "f16") for m in _TUNED}
+    for compiled in (False,) if small else (False, True):
+        for name, (batch, dtype) in made.items():
+            words = " and torch.compile" if compiled else ""
+            call = partial(measured, name, device, batch, dtype, store, compiled)
+            yield f"{name}{words}", partial(_beside, call)
+
+
+def _beside(call: Callable[[], GpuRow]) -> Row:
+    row = call()
+    if row.default_ms is None and row.tuned_ms is None:
+        raise AssertionError(f"no figure of ours: {dict(row.errors)}")
+    return asdict(row)
 
 
 if __name__ == "__main__":

@@ -317,8 +317,9 @@ class LoadedModel:
         """Run, and leave the outputs on the device: a ``DeviceTensor``, or a tuple of them.
 
         Inputs that speak DLPack and lie there (torch's on this GPU) are used where they lie; numpy
-        arrays, and tensors in this process's memory, are copied. ``torch.from_dlpack`` takes what comes back, without a copy. Raises
-        DeviceError on a device whose memory other libraries can not use, and as a call does.
+        arrays, and tensors in this process's memory, are copied. ``torch.from_dlpack`` takes what
+        comes back, without a copy. Raises DeviceError on a device whose memory other libraries can
+        not use, and as a call does.
         """
         engine = self._engine
         if not isinstance(engine, Sharing):

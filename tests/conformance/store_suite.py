@@ -343,8 +343,8 @@ class StoreSuite:
         store.add(replace(given, measurement=told))
         (found,) = store.trials(given.kernel_key)
         assert found.measurement == told
+        broken = replace(given.measurement, facts=facts[::-1])
         with pytest.raises(InternalError, match="facts are not sorted and distinct"):
-            broken = replace(given.measurement, facts=facts[::-1])
             store.add(replace(trial("unroll(by=2)"), measurement=broken))
 
     def test_store_trial_is_described_and_what_it_says_itself_stays(self, store):

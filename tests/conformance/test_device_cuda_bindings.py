@@ -1,5 +1,5 @@
-"""The driver of NVIDIA's bindings keeps the contract of a device: every call that it makes is one of
-the installed package, and cuda-host answers it.
+"""The driver of NVIDIA's bindings keeps the contract of a device: every call that it makes is one
+of the installed package, and cuda-host answers it.
 """
 
 import pytest

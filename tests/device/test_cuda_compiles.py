@@ -236,15 +236,20 @@ MIXED = {
 }  # fmt: skip
 
 
+def by_default(device, kernel):
+    space = Space(kernel, device.target)
+    return space.lower(space.defaults()[0])
+
+
 def lowered_texts(device):
     """Programs with every kind of instruction among them."""
     made = [Space(gemm(1024, 1024, 1024, "f16"), device.target).lower(hgemm(4))]
     for unit in device.target.units:
         m, n, k = unit.shape
         kernel = gemm(8 * m, 8 * n, 8 * k, *unit.dtypes)
-        made.append(Space(kernel, device.target).lower(Space(kernel, device.target).defaults()[0]))
-    for kernel in (softmax(4096, 4096), added(1 << 20), corpus_kernel("gemm_square")):
-        made.append(Space(kernel, device.target).lower(Space(kernel, device.target).defaults()[0]))
+        made.append(by_default(device, kernel))
+    others = softmax(4096, 4096), added(1 << 20), corpus_kernel("gemm_square")
+    made += [by_default(device, kernel) for kernel in others]
     yield from map(device.lower, made)
     yield Lowered(SPILLING, "k", KernelIO(()), (), Geometry(1, 1024))
 

@@ -1,5 +1,5 @@
-"""Tensors of other libraries go through a model on a CUDA device without a copy: on cuda-host, where
-they are numpy's and torch's.
+"""Tensors of other libraries go through a model on a CUDA device without a copy: on cuda-host,
+where they are numpy's and torch's.
 """
 
 from __future__ import annotations

@@ -1,18 +1,24 @@
 """The steps for a day with a GPU, rehearsed on cuda-host: every row is there, and sound."""
 
 import json
+import time
+from pathlib import Path
 
 import pytest
 
 from tests.cuda_host import cuda_host
-from tools.gpu_session import STEPS, main
+from tools.gpu_session import STEPS, _ran, _record, _varied, main
+from tunegrad.devices.cuda.absent import absent
+from tunegrad.opts import Space
+from tunegrad.tuning.points import points_of
 
 
 def rows(path):
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-SLOW = ("corpus", "hostile")
+NEEDS_TORCH = ("tensors", "peers")
+SLOW = ("corpus", "hostile", "tune")
 """Steps of many rows, each of which other tests have: of cuda-host, by other words."""
 
 
@@ -21,6 +27,8 @@ SLOW = ("corpus", "hostile")
 )
 def test_step_runs_without_a_gpu(tmp_path, step):
     cuda_host()
+    if step in NEEDS_TORCH:
+        pytest.importorskip("torch")
     words = [step, "--device", "cuda-host", "--small", "--out", str(tmp_path)]
     assert main(words) == 0
     found = rows(tmp_path / f"{step}.jsonl")
@@ -38,6 +46,42 @@ def test_step_goes_on_where_it_stopped(tmp_path, monkeypatch):
     assert main(words) == 0
     assert [r["name"] for r in rows(path)] == [json.loads(line)["name"] for line in kept]
     assert path.read_text().splitlines()[0] == kept[0], "what was there is not made again"
+
+
+def test_a_row_that_is_unfinished_is_made_again(tmp_path):
+    rows = [("whole", {"n": 1}), ("part", {"n": 2, "unfinished": True})]
+
+    def step(made):
+        return ((name, lambda name=name, row=row: made.append(name) or row) for name, row in rows)
+
+    first, second = [], []
+    assert _ran("x", step(first), tmp_path, 60.0) == 0
+    assert _ran("x", step(second), tmp_path, 60.0) == 0
+    assert (first, second) == (["whole", "part"], ["part"])
+
+
+def test_a_step_stops_when_its_time_is_over_and_goes_on(tmp_path, capsys):
+    def step():
+        return ((name, lambda: time.sleep(0.05) or {}) for name in "abc")
+
+    assert _ran("x", step(), tmp_path, 0.01) == 2
+    assert "stopped after" in capsys.readouterr().out
+    assert _ran("x", step(), tmp_path, 60.0) == 0
+    assert [r["name"] for r in rows(tmp_path / "x.jsonl")] == ["a", "b", "c"]
+
+
+@pytest.mark.slow
+def test_spaces_that_are_recorded_are_eight_of_a_thousand():
+    """What search can be developed on later: at the sizes of a GPU."""
+    device, named = absent("sm_90a"), {}
+    for name, make in _record(device, Path("nowhere"), small=False):
+        _, kernel, _, blocks = make.args
+        space = Space(kernel, device.target)
+        named[name] = sum(1 for _ in points_of(space, _varied(space, blocks)))
+    assert len(named) == 8
+    assert {"gemm 4096x4096x4096", "conv 64 56", "softmax", "layer norm"} < set(named)
+    assert {name: n for name, n in named.items() if not 16 <= n <= 1000} == {}
+    assert sum(named.values()) > 2000
 
 
 def test_a_row_that_fails_is_a_row(tmp_path, monkeypatch):

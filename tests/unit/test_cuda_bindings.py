@@ -1,5 +1,5 @@
-"""What is asked of NVIDIA's bindings: functions that there are, with their arguments; names of GPUs;
-and one line where something is missing.
+"""What is asked of NVIDIA's bindings: functions that there are, with their arguments; names of
+GPUs; and one line where something is missing.
 """
 
 from __future__ import annotations
@@ -334,7 +334,7 @@ def test_another_driver_is_one_line(fake, monkeypatch):
 def test_a_gpu_that_went_away_is_one_line(fake, monkeypatch):
     device = devices.open("cuda:0")
     fake._cuDeviceTotalMem = lambda device: 40 << 30
-    with pytest.raises(DeviceError, match="device cuda:0: NVIDIA H100 .* 80 GiB is not there; it"):
+    with pytest.raises(DeviceError, match=r"device cuda:0: NVIDIA H100 .* 80 GiB is not there; it"):
         device.open()
 
 

@@ -1,5 +1,5 @@
-"""What a loop must carry in registers, and programs that no GPU can give as many, refused before they
-are compiled.
+"""What a loop must carry in registers, and programs that no GPU can give as many, refused before
+they are compiled.
 """
 
 from __future__ import annotations
@@ -71,7 +71,9 @@ class _Uncompiled(AbsentGpu):
 def test_what_can_not_be_kept_is_refused_without_compiling(arch):
     device = _Uncompiled(typical(arch))
     space = Space(gemm(64, 64, 64, "f32"), device.target)
-    with pytest.raises(OutOfResources, match="a loop carries 512 registers, an item of 1 has up to"):
+    with pytest.raises(
+        OutOfResources, match="a loop carries 512 registers, an item of 1 has up to"
+    ):
         device.lower(space.lower(Schedule.parse(GREEDY)))
     small = GREEDY.replace("size=32", "size=8")
     assert device.lower(space.lower(Schedule.parse(small))).text

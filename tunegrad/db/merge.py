@@ -3,9 +3,9 @@ evidence wins.
 
 The same row twice (what was measured, by which session, when) is one row; where copies differ it is
 the one that comes first in this order: measured by a store's owner before imported; ``wrong``
-before all other ends; ok before failures; more samples; more facts. Other measurements of the same are further
-rows. Where one of them ran and another was wrong, the same is withdrawn. What a file claims of
-something that an owner measured is left out.
+before all other ends; ok before failures; more samples; more facts. Other measurements of the same
+are further rows. Where one of them ran and another was wrong, the same is withdrawn. What a file
+claims of something that an owner measured is left out.
 
 Promotions of a place (kernel, fingerprint, space version) are all kept, in the order of their time,
 but for one: the winner's comes last. The winner is one of those that the stores end with. One that

@@ -225,7 +225,7 @@ class DeviceTensor:
         self,
         *,
         stream: int | None = None,
-        max_version: tuple[int, int] | None = None,  # noqa: ARG002  # the unversioned form always
+        max_version: tuple[int, int] | None = None,  # the unversioned form always
         dl_device: tuple[int, int] | None = None,
         copy: bool | None = None,
     ) -> object:

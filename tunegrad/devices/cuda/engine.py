@@ -1,7 +1,6 @@
 """A CUDA device, open in this process: memory between guard zones, kernels, and one stream.
 
-allocate   guard | data | guard                     the driver's, at multiples of 256; kept when given
-                                                    back, for the next of its size
+allocate   guard | data | guard    the driver's, at multiples of 256; kept for the next of its size
 protect    nothing keeps a kernel from writing: a digest is kept, and compared when asked
 time       events on the device's clock; what is repeated in one sample is a graph
 plan       a graph of all launches, made when it first runs; a new one where it is pointed elsewhere

@@ -37,7 +37,7 @@ def state(number: int) -> Properties:
     for name, ask in asked.items():
         try:
             found.append((name, float(ask())))
-        except Exception:  # noqa: BLE001, S112  # its errors are not one family, and none matters
+        except Exception:  # noqa: BLE001  # its errors are not one family, and none matters
             continue
     return tuple(found)
 
