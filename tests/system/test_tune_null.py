@@ -1,6 +1,7 @@
 """A GPU that is not there: tune compiles every kernel for it, runs nothing, and stores nothing."""
 
 import json
+import time
 
 import pytest
 
@@ -46,6 +47,19 @@ def test_convolutions_in_16_bits_are_for_matrix_units():
     others = [r.kernel for r in convolutions if "tensorcore(" not in r.actions]
     assert others == ["conv7x7s2 3->64 112x112 +relu"], "three channels are no k of 16"
     assert {r.resources.spilled_bytes for r in report.rows if r.resources} == {0}
+
+
+@pytest.mark.slow
+def test_resnet50_in_16_bits_compiles_with_all_but_its_first_convolution_on_matrix_units():
+    start = time.monotonic()
+    (report,) = compile_models(resolve_settings("resnet50", device="null:sm_90a", dtype="f16"))
+    assert report.failed == 0
+    convolutions = [r for r in report.rows if r.kernel.startswith("conv")]
+    assert len(convolutions) > 20
+    others = [r.kernel for r in convolutions if "tensorcore(" not in r.actions]
+    assert others == ["conv7x7s2 3->64 112x112 +relu"]
+    assert {r.resources.spilled_bytes for r in report.rows if r.resources} == {0}
+    assert time.monotonic() - start < 600.0
 
 
 def test_a_kernel_that_is_refused_is_a_row_and_the_exit_code(monkeypatch, capsys):
