@@ -59,7 +59,7 @@ from tunegrad.devices.job import (
     Reference,
 )
 from tunegrad.devices.programs import Programs
-from tunegrad.errors import ConfigError, DeviceError
+from tunegrad.errors import DeviceError
 from tunegrad.frontend import Tensor
 from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import schedule as fuse
@@ -90,8 +90,7 @@ _IMAGES = ((64, 56), (128, 28), (256, 14), (512, 7))
 """Channels and the side of an image, of ResNet-50's convolutions."""
 _N = 1000
 _RECORD_S, _POINTS = 60.0, 1000
-_OPTIONS = (3, 2)
-"""Of each decision that is recorded, at most: six decisions of three are 729 points."""
+_OPTIONS = 3
 _BLOCKS = ("m.tiles", "n.tiles", "m.warps", "n.warps", "k.block", "slots")
 """Decisions of a product by a matrix unit that are recorded; the others stay at their defaults."""
 _HOSTILE = """
@@ -387,15 +386,12 @@ def _record(device: Device, out: Path, small: bool) -> Iterator[Named]:
 
 
 def _varied(space: Space, blocks: tuple[str, ...]) -> dict[str, int]:
-    """As many options of each decision as a thousand points have room for: of the blocks' where
-    there is a matrix unit, else of all.
+    """Three options of each decision of blocks that a matrix unit's product asks, which are 729
+    points at most; else as many of all as a thousand points have room for.
     """
-    if "tensorcore(" not in space.defaults()[0].text:
-        return settle_vary(space, {}, _POINTS)
-    for most in _OPTIONS:
-        with suppress(ConfigError):
-            return settle_vary(space, dict.fromkeys(blocks, most), _POINTS)
-    raise ConfigError(f"two options of each of {', '.join(blocks)} are over {_POINTS} points")
+    asked = {d.name for d in space.defaults()[0].trace}
+    named = [name for name in blocks if name in asked]
+    return dict.fromkeys(named, _OPTIONS) if named else settle_vary(space, {}, _POINTS)
 
 
 def _recorded(device: Device, kernel: Kernel, path: Path, blocks: tuple[str, ...]) -> Row:

@@ -1,8 +1,12 @@
-"""A CUDA device's memory: kept for its next use, limited, and given back; on cuda-host's driver."""
+"""A CUDA device's memory: kept for its next use, limited, and given back; its clock, and what it
+says of itself beside samples. On cuda-host's driver.
+"""
 
 from __future__ import annotations
 
 import gc
+import time
+from dataclasses import dataclass
 
 import hostile
 import numpy as np
@@ -11,8 +15,17 @@ import pytest
 from tests.cuda_host import cuda_host
 from tunegrad.devices.cuda import engine as engines
 from tunegrad.devices.cuda.engine import CudaEngine
+from tunegrad.devices.cuda.host.device import CudaHost
 from tunegrad.devices.cuda.host.driver import HostDriver
-from tunegrad.devices.job import Candidate, Geometry, Hooks, Limits, Lowered
+from tunegrad.devices.job import (
+    Candidate,
+    Geometry,
+    Hooks,
+    KernelIO,
+    Limits,
+    Lowered,
+    Parameter,
+)
 from tunegrad.devices.measurer import DeviceMeasurer
 from tunegrad.trial import Status
 
@@ -104,3 +117,57 @@ def test_candidate_that_wants_more_than_there_is_is_out_of_resources(device):
         assert "buffer of 1125899906842624 bytes on cuda-host" in outcome.measurement.error
         assert "that it may take are left" in outcome.measurement.error
         assert measurer._bench.started == started, "it cost no worker"
+
+
+SLOW = """
+extern "C" __global__ void k(float *o) {
+  float s = o[0];
+  for (volatile int i = 0; i < 4000000; ++i) s = s * 0.5f + 1.0f;
+  o[0] = s;
+}
+"""
+
+
+def test_events_and_the_wall_around_them_agree_within_five_per_cent(device):
+    """Of a kernel of some milliseconds; the wall can only be longer, by what else is done in it."""
+    lowered = Lowered(SLOW, "k", KernelIO((Parameter("o", "f32", 64, "inout"),)))
+    with device.open() as engine:
+        code = engine.load(lowered, device.compile(lowered))
+        launch = engine.launch(code, [engine.allocate(256)], ())
+        ratios = []
+        for _ in range(5):
+            start = time.perf_counter()
+            (seconds,) = engine.time(launch, 1)
+            ratios.append((time.perf_counter() - start) / seconds)
+            assert seconds > 1e-3
+        assert 1.0 <= min(ratios) < 1.05
+
+
+@dataclass(frozen=True, slots=True)
+class Telling(CudaHost):
+    """A GPU whose clocks can be read, one of them wrongly."""
+
+    def state(self):
+        return (("power_w", 312.5), ("sm_mhz", 1755.0), ("temperature_c", float("nan")))
+
+
+def test_the_state_of_the_device_stands_beside_samples(device):
+    text = 'extern "C" __global__ void k(float *x, float *y, float *out, float *s) {GOOD}'.replace(
+        "GOOD", " for (int i = 0; i < 1000; ++i) out[i] = x[i] + y[i]; "
+    )
+    good, wrong = text, text.replace("x[i] + y[i]", "x[i]")
+    hooks = Hooks(reference="hostile:reference")
+    limits = Limits(compile_s=20.0)
+    with DeviceMeasurer(Telling(), hooks, limits, compile_workers=1) as measurer:
+        rows = measurer.measure(
+            [
+                Candidate("add", Lowered(t, "k", hostile.IO, (64,), Geometry(1, 1)))
+                for t in (good, wrong)
+            ],
+            hostile.QUICK,
+        )
+    told, failed = (row.measurement for row in rows)
+    assert (told.status, failed.status) == (Status.OK, Status.WRONG)
+    assert told.state == (("power_w", 312.5), ("sm_mhz", 1755.0)), "what is no number is left out"
+    assert dict(told.facts).keys() == {"code_bytes", "shared_bytes"} == dict(failed.facts).keys()
+    assert failed.state == ()

@@ -23,6 +23,7 @@ from tunegrad.events import (
     Warned,
     WinnerPromoted,
 )
+from tunegrad.opts import SPACE_VERSION
 from tunegrad.reports import TuneReport
 from tunegrad.trial import Fingerprint, Status, Trial
 from tunegrad.tune import show
@@ -68,6 +69,16 @@ def copied(tuned: Tuned, directory: Path) -> Path:
     path = directory / "copy.db"
     path.write_bytes(tuned.store.read_bytes())
     return path
+
+
+def test_every_candidate_says_how_large_its_code_is_and_winners_what_is_in_it(tuned):
+    ran = [t for t in tuned.trials if t.measurement.status is Status.OK]
+    assert all(dict(t.measurement.facts)["code_bytes"] > 0 for t in ran)
+    with open_store(tuned.store) as store:
+        winners = [store.winner(key, here(), SPACE_VERSION) for key in tuned.promotions]
+        assert store.verify() == []
+    for winner in winners:
+        assert dict(winner.measurement.facts)["instructions"] > 0
 
 
 def test_every_candidate_is_a_row_of_this_session(tuned: Tuned) -> None:
