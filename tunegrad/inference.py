@@ -48,6 +48,7 @@ from tunegrad.config import (
 )
 from tunegrad.db import Hit, Lookup, Store, open_store
 from tunegrad.devices import Device, Engine, Parameter
+from tunegrad.devices.dlpack import DeviceTensor, Imported, Sharing, imported, place_of
 from tunegrad.devices.verifying.inputs import draw
 from tunegrad.errors import (
     CandidateFailure,
@@ -76,15 +77,10 @@ from tunegrad.runtime import (
     Argument,
     Code,
     Constants,
-    DeviceTensor,
-    Imported,
     ObjectCache,
     Runner,
     Runners,
-    Sharing,
     check_arguments,
-    imported,
-    place_of,
 )
 from tunegrad.runtime.plan import needed_bytes
 from tunegrad.trial import Fingerprint, Trial

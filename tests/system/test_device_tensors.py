@@ -12,8 +12,8 @@ import pytest
 
 import tunegrad as tg
 from tests.cuda_host import cuda_host
+from tunegrad.devices import dlpack
 from tunegrad.errors import DeviceError, DTypeError, ShapeError
-from tunegrad.runtime import dlpack
 
 
 @pytest.fixture(scope="module")

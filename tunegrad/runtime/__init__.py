@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from .arguments import Argument, check_arguments
 from .constants import Constants
-from .dlpack import DeviceTensor, Imported, Sharing, imported, place_of
 from .engine import BoundPlan, Code, Engine, Memory
 from .memory import Arena, Lifetime, lower_bound, plan_memory
 from .object_cache import ObjectCache
@@ -20,19 +19,14 @@ __all__ = [
     "BoundPlan",
     "Code",
     "Constants",
-    "DeviceTensor",
     "Engine",
-    "Imported",
     "Lifetime",
     "Memory",
     "ObjectCache",
     "Runner",
     "Runners",
-    "Sharing",
     "check_arguments",
-    "imported",
     "lifetimes",
     "lower_bound",
-    "place_of",
     "plan_memory",
 ]

@@ -11,7 +11,7 @@ import numpy as np
 from tunegrad.errors import DTypeError, ShapeError
 from tunegrad.ir.dtypes import DType
 
-from .dlpack import Imported
+from .engine import Placed
 
 __all__ = ["Argument", "check_arguments"]
 
@@ -33,7 +33,7 @@ def check_arguments(
     expected: Sequence[Argument],
     positional: Sequence[object],
     named: Mapping[str, object],
-    take: Callable[[object], Imported | None] = lambda _: None,
+    take: Callable[[object], Placed | None] = lambda _: None,
 ) -> dict[str, Any]:
     """The inputs by name, each an array of exactly the expected shape and dtype.
 
@@ -64,7 +64,7 @@ def check_arguments(
 
 
 def _checked(
-    signature: str, a: Argument, value: object, take: Callable[[object], Imported | None]
+    signature: str, a: Argument, value: object, take: Callable[[object], Placed | None]
 ) -> Any:
     taken = take(value)
     if taken is not None:

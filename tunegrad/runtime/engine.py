@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tunegrad.ir.program import Pack
 
-__all__ = ["BoundPlan", "Code", "Engine", "Memory"]
+__all__ = ["BoundPlan", "Code", "Engine", "Memory", "Placed", "Sharing"]
 
 Array = NDArray[Any]
 
@@ -45,6 +45,28 @@ class Code:
     packs: tuple[Pack, ...] = ()
     scratch_bytes: tuple[int, ...] = ()
     unread: tuple[str, ...] = ()
+
+
+class Placed(Protocol):
+    """An input that lies on the device already."""
+
+    @property
+    def memory(self) -> Any:
+        """Its memory, as the engine uses it."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    @property
+    def dtype(self) -> str:
+        """By the names of ``ir.dtypes``."""
+
+
+class Sharing(Protocol):
+    """An engine whose memory others use, too."""
+
+    def alias(self, memory: Any) -> Any:
+        """The same memory, which this does not keep."""
 
 
 class BoundPlan(Protocol):

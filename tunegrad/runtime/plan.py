@@ -23,8 +23,7 @@ from tunegrad.forks import ForkSafeLock
 from tunegrad.ir.fusion import Buffer, Launch, LaunchPlan
 
 from .constants import Constants
-from .dlpack import Imported, Sharing
-from .engine import Code, Engine
+from .engine import Code, Engine, Placed, Sharing
 from .memory import Lifetime, plan_memory
 
 __all__ = ["Runner", "lifetimes", "needed_bytes"]
@@ -135,7 +134,7 @@ class Runner:
         )
 
     def run_on_device(
-        self, given: Mapping[str, Array | Imported], engine: Sharing
+        self, given: Mapping[str, Array | Placed], engine: Sharing
     ) -> tuple[Any, ...]:
         """The outputs as memory of the device that nobody else has; inputs that lie there are used
         where they lie, others are copied to it.
@@ -143,13 +142,13 @@ class Runner:
         fresh = {b.id: self._engine.allocate(b.nbytes, touched=False) for b in self._outputs}
         with self._lock:
             held = [
-                x.memory if isinstance(x := given[b.name], Imported) else self._copied(b, x)
+                self._copied(b, x) if isinstance(x := given[b.name], np.ndarray) else x.memory
                 for b in self._inputs
             ]
             places = [*zip(self._inputs, held, strict=True)]
             for b, memory in (*places, *((b, fresh[b.id]) for b in self._outputs)):
                 # the plan keeps none of it: what is let go comes back, where it was
-                self._point(b.id, engine.at(memory.address, memory.nbytes, None))
+                self._point(b.id, engine.alias(memory))
             if self._codes:
                 self._plan.run()
         return tuple(fresh[b.id] for b in self._outputs)

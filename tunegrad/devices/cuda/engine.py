@@ -168,6 +168,10 @@ class CudaEngine:
         """Memory that is somebody else's, without guard zones."""
         return CudaMemory(self, address, nbytes, None, owner)
 
+    def alias(self, memory: CudaMemory) -> CudaMemory:
+        """The same memory, which this does not keep."""
+        return self.at(memory.address, memory.nbytes, None)
+
     def _take(self, nbytes: int) -> int:
         """Memory of the driver, or what was given back of this size. Raises MemoryError."""
         if idle := self._idle.get(nbytes):

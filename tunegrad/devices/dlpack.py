@@ -48,6 +48,9 @@ class Sharing(Protocol):
     def at(self, address: int, nbytes: int, owner: object) -> Any:
         """Memory that is somebody else's; ``owner`` keeps it."""
 
+    def alias(self, memory: Any) -> Any:
+        """The same memory, which this does not keep."""
+
 
 @dataclass(frozen=True, slots=True)
 class Imported:
