@@ -34,7 +34,7 @@ from tunegrad.tuning.session import run_session
 from tunegrad.tuning.variants import choose_variants, rivals_of
 from tunegrad.tuning.workload import Workload, workload_of_function
 
-BUDGET_S = 6.0
+BUDGET_S = 9.0
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((1, 14, 14, 32), dtype=np.float32)
 """Winograd is 2.5 times faster here; on images of 8 channels it wins by a tenth, which is no

@@ -38,6 +38,7 @@ from .models import Models
 from .progress import Progress
 from .report import Finish, report_of
 from .rivals import Rivals, leave_but, narrowed_in_rounds
+from .roofline import needed_flops
 from .schedules import Schedules
 from .searching import Searching
 from .sites import Site
@@ -50,6 +51,9 @@ __all__ = ["Stages"]
 _ROUNDS_SHARE = 0.25
 """The part of a budget in which near variants are searched."""
 
+
+_NUMPY_FLOPS_PER_S, _SHORT_S = 1e9, 0.2
+"""How fast a graph in 16 bits is evaluated, about; and what is not worth a look at the clock."""
 
 _UNSETTLED = (
     "the budget ended before every winner was settled; the others stay as they were, and what was "
@@ -277,8 +281,11 @@ class Stages:
         return found
 
     def _deviation(self, work: Workload) -> Deviation | None:
-        """What 16 bits cost the model; not measured where somebody waits for the end."""
-        late = time.monotonic() > self.ends.over_s
+        """What 16 bits cost the model; not measured where somebody waits for the end, and it is
+        expected to take long.
+        """
+        takes_s = sum(u.uses * needed_flops(u.kernel) for u in work.kernels) / _NUMPY_FLOPS_PER_S
+        late = takes_s > _SHORT_S and time.monotonic() + takes_s > self.ends.over_s
         return None if late or self.interrupt.requested else measured_deviation(work)
 
     def _reported(
