@@ -167,11 +167,8 @@ def test_latency_of_the_whole_model_is_a_row_with_its_conditions(tuned: Tuned) -
     assert 1e3 * median(row.default_samples_s) == pytest.approx(tuned.report.default_ms)
     assert len(row.samples_s) == len(row.default_samples_s) >= 3
     assert row.versions == session.versions != ()
-    assert (
-        [name for name, _ in row.state]
-        == [name for name, _ in session.state]
-        == ["governor", "load_1m", "others_cpus"]
-    )
+    assert [name for name, _ in row.state] == ["governor", "load_1m", "others_cpus"]
+    assert dict(row.state).keys() <= dict(session.state).keys()
 
 
 def test_every_second_is_accounted_for_and_little_is_other(tuned: Tuned) -> None:

@@ -19,6 +19,7 @@ from tests.report_stores import (
     trial,
     write_session,
 )
+from tunegrad.cli.reporting.changes import changes_of
 from tunegrad.db import Latency, open_store
 from tunegrad.errors import ConfigError
 from tunegrad.paired import gain_interval
@@ -43,6 +44,7 @@ def test_kernels_have_the_times_of_the_whole_model_and_their_layers(tmp_path: Pa
     assert first.unique_bytes
     assert (second.key, second.layers, second.interval) == (OTHER, "after layers.0", None)
     assert dict(first.candidates) == {"ok": 3, "crashed": 1}
+    assert first.code == {"instructions": 37.0, "spills": 0.0}
 
 
 def test_session_without_facts_has_the_race_of_its_winners(tmp_path: Path) -> None:
@@ -202,3 +204,18 @@ def test_store_prefers_sessions_that_searched(tmp_path: Path) -> None:
         ("a1", "cpu, 2 threads"),
     ]
     assert [x.id for x in page.sessions] == ["a3", "a2", "a1"]
+
+
+@pytest.mark.parametrize(("slower", "changes"), [(1.0, ()), (1.3, (12,))])
+def test_step_in_a_history_is_seen_where_it_begins(
+    tmp_path: Path, slower: float, changes: tuple[int, ...]
+) -> None:
+    path = tmp_path / "a.db"
+    with open_store(path, "write") as store, store.session("regress", 0, {}, "0.1.0", "n1"):
+        for night in range(20):
+            factor = (slower if night >= 12 else 1.0) * (1.0 + 0.01 * (night % 3))
+            samples = tuple(factor * s for s in AFTER)
+            store.record_latency(
+                Latency("small", "k", "tuned", HERE, samples, BEFORE, "n1", 1000.0 + night)
+            )
+    assert gather(path, changes_of=changes_of).histories[0].changes == changes

@@ -94,6 +94,7 @@ def test_gains_have_intervals_and_those_with_one_inside_are_no_difference(tmp_pa
     text = Seen(report(tmp_path, "--session", "last")).text
     assert "2.00x (1.90 to 2.10)" in text
     assert "the same schedule" in text
+    assert "its code: instructions 37, spills 0" in text
     from tunegrad.cli.reporting.sections import gain
 
     assert Seen(gain(1.02, (0.98, 1.05))).text == "no difference (0.98 to 1.05)"

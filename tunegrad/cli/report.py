@@ -56,10 +56,11 @@ def report(
 
     check_plotting()
     from tunegrad.cli.reporting import report_html
+    from tunegrad.cli.reporting.changes import changes_of
     from tunegrad.errors import ConfigError
     from tunegrad.tuning.reporting import gather
 
-    page = gather(store_path(store), session, models)
+    page = gather(store_path(store), session, models, changes_of)
     data = report_html(page).encode("utf-8")
     try:
         Path(out).expanduser().write_bytes(data)

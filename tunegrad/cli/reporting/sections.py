@@ -154,6 +154,14 @@ def _schedule(k: KernelEntry) -> Html | None:
         element("summary", f"schedule, {count_text(k.candidates)} candidates"),
         element("p", f"from {k.origin or 'nobody'}; key {k.key}"),
         element("code", k.actions or "(no actions)"),
+        element("p", f"its code: {_code(k)}") if k.code else None,
+    )
+
+
+def _code(k: KernelEntry) -> str:
+    return ", ".join(
+        f"{name} {value if isinstance(value, str) else f'{value:g}'}"
+        for name, value in k.code.items()
     )
 
 

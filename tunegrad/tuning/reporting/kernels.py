@@ -86,6 +86,7 @@ def _entry(
         flops,
         unique_bytes,
         Counter(str(t.measurement.status) for t in mine),
+        dict(winner.measurement.facts) if winner else {},
     )
 
 

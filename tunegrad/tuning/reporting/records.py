@@ -42,7 +42,8 @@ class KernelEntry:
 
     ``gain`` is by pairs where ``interval`` is there, else of the two times.
     ``flops`` and ``unique_bytes`` are of one launch; None where the kernel's text can not be read.
-    ``candidates`` are the session's trials of it by status.
+    ``candidates`` are the session's trials of it by status, ``code`` what a compiler made of the
+    winner, as the store has it.
     """
 
     name: str
@@ -59,6 +60,7 @@ class KernelEntry:
     flops: int | None
     unique_bytes: int | None
     candidates: Mapping[str, int] = field(default_factory=dict)
+    code: Mapping[str, float | str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
