@@ -20,7 +20,8 @@ class Finding:
     ``series`` names a model, a kernel in a model (``resnet18: conv3x3 64->64``), or a yardstick;
     ``key`` is the kernel's or the graph's. It takes ``ratio`` times as long since the sweep
     ``since`` of ``since_s`` (seconds since the epoch), as ``nights`` nights say. ``changed`` are
-    the fields that changed with it, as ``name: before -> since``. ``ratio`` None: other hardware.
+    the fields that changed with it, give or take a night, as ``name: before -> since``. ``ratio``
+    None: other hardware.
     """
 
     kind: Kind

@@ -253,7 +253,8 @@ class _Model:
             len(rows),
             1e3 * median([r.seconds for r in before[-c.before :]]) if before else None,
             1e3 * median([r.seconds for r in rows]),
-            changed_fields(before[-1:], rows[:1]),
+            # In noise, a change may seem to begin a night too early or too late.
+            changed_fields(before[-2:-1] or before[-1:], rows[1:2] or rows[:1]),
         )
 
 
