@@ -227,3 +227,28 @@ def test_a_child_of_a_process_whose_other_thread_compiles_compiles_too() -> None
         over.set()
         thread.join()
     assert codes == [0] * 5
+
+
+# ---- inputs
+
+
+@pytest.mark.parametrize("offset", [0, 4, 16, 60])
+def test_inputs_are_read_where_they_lie(offset: int) -> None:
+    model, a, aa = product(33, 2)
+    raw = np.empty(a.nbytes + 128, np.uint8)
+    start = -raw.ctypes.data % 64 + offset
+    x = raw[start : start + a.nbytes].view(np.float32).reshape(a.shape)
+    x[...] = a
+    before = model.memory_bytes
+    np.testing.assert_allclose(model(x), aa, rtol=1e-4, atol=1e-3)
+    assert model.memory_bytes == before
+    np.testing.assert_array_equal(x, a)
+
+
+def test_inputs_between_elements_are_copied() -> None:
+    model, a, aa = product(33, 2)
+    raw = np.empty(a.nbytes + 128, np.uint8)
+    x = np.ndarray(a.shape, np.float32, raw.data, offset=1)
+    x[...] = a
+    np.testing.assert_allclose(model(x), aa, rtol=1e-4, atol=1e-3)
+    np.testing.assert_allclose(model(x.T), a.T @ a, rtol=1e-4, atol=1e-3)
