@@ -23,9 +23,12 @@ SLOW_TIMEOUT_S = 900
 fraction of one.
 """
 
-# A shell ignores Ctrl-C for what it starts in the background, and what ignores it hands that on.
+# A shell ignores Ctrl-C for what it starts in the background, nohup a closed terminal, and what
+# ignores a signal hands that on.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 settings.register_profile("tunegrad", suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("tunegrad")

@@ -58,6 +58,7 @@ def test_sums_in_blocks_agree_under_random_actions(target, seeds):
         for seed in seeds:
             text = random_actions(kernel, target, seed)
             count["all"] += 1
+            count["sums"] += bool(kernel.reduces)
             try:
                 program = Space(kernel, target).lower(Schedule.parse(text))
             except IllegalAction:  # not proved to be free of races: one in hundreds is
@@ -67,7 +68,7 @@ def test_sums_in_blocks_agree_under_random_actions(target, seeds):
             assert_agrees(kernel, program, f"{name}: {text}", seed)
     assert count["all"] == len(seeds) * len(NAMES)
     assert count["refused"] <= 0.02 * count["all"], count
-    assert count["cut"] > count["all"] // 5, count
+    assert count["cut"] >= count["sums"] // 5, count
 
 
 @pytest.mark.parametrize("text", PARTIAL)

@@ -94,6 +94,10 @@ def _helpers() -> dict[str, str]:
         if not (dtype.is_half or dtype.is_bool):
             made |= {f"{op}_{dtype}": _extreme(op, dtype) for op in ("max", "min")}
     made |= arithmetic_helpers(_VALUES, _function, lambda name, _: name)
+    for dtype in DTYPES.values():
+        if dtype.signed and dtype.is_int:  # the language's own: simulators lack LLVM's
+            c = _VALUES[dtype.name]
+            made[f"abs_{dtype}"] = _function(c, f"abs_{dtype}", f"{c} a", f"return ({c})abs(a);")
     return made
 
 

@@ -11,6 +11,7 @@ taken before.
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -108,7 +109,7 @@ def _rows(buffer: Buffer) -> Array:
     """A constant in its layout, flat; the caller's array, where its layout is that."""
     data = buffer.data
     assert data is not None, buffer
-    if data.array.shape != buffer.shape:
+    if data.array.size != prod(buffer.shape):
         raise InternalError(f"constants: {buffer} has no elements any more")
     if buffer.layout.is_row_major:
         return data.array.reshape(-1)
