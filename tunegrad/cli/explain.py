@@ -24,10 +24,10 @@ from tunegrad.cli.options import (
     with_arguments,
 )
 from tunegrad.cli.output import emit, note
-from tunegrad.events import Event, KernelStarted, Warned
 
 if TYPE_CHECKING:
     from tunegrad.config import TuneSettings
+    from tunegrad.events import Event
     from tunegrad.tuning.one_kernel import Stage
 
 __all__ = ["explain"]
@@ -165,6 +165,8 @@ class _Lines:
 
     def observe(self, event: Event) -> None:
         """Take one event."""
+        from tunegrad.events import KernelStarted, Warned
+
         if isinstance(event, Warned):
             note(f"warning: {event.message}")
         elif isinstance(event, KernelStarted):

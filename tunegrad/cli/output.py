@@ -15,7 +15,6 @@ from contextlib import suppress
 import click
 
 from tunegrad.errors import UserError
-from tunegrad.reports import to_json
 
 __all__ = ["OutputError", "emit", "note", "page_width", "printable", "say", "wrapped"]
 
@@ -33,6 +32,8 @@ def emit(report: object, text: str, *, as_json: bool) -> None:
     Raises OutputError where stdout can not be written, BrokenPipeError where its reader left.
     """
     if as_json:
+        from tunegrad.reports import to_json
+
         said = json.dumps(to_json(report), indent=2, allow_nan=False)
     else:
         said, width = printable(text), page_width()

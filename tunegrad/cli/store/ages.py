@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import click
 
-from tunegrad.config import parse_duration
-
 __all__ = ["age_s"]
 
 
 def age_s(value: str, option: str) -> float:
     """Seconds of an age. Raises BadParameter, naming the option, for what is none."""
+    from tunegrad.config import parse_duration
+
     seconds = parse_duration(value)
     if seconds is None:
         raise click.BadParameter(
