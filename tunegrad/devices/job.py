@@ -95,11 +95,16 @@ def io_of(program: Program) -> KernelIO:
     return KernelIO(tuple(params), program.packs, unread(program))
 
 
+_TOUCHING = (Load, Store, MatLoad, TileLoad)
+
+
 def unread(program: Program) -> tuple[str, ...]:
     """See ``KernelIO``."""
+    if not program.packs:
+        return ()
     touched = set(indexed(program))
     for i in walk(program.body):
-        if isinstance(i, Load | Store | MatLoad | TileLoad):
+        if isinstance(i, _TOUCHING):
             touched.add(i.buffer)
         elif isinstance(i, CopyAsync):
             touched.add(i.source)

@@ -665,6 +665,8 @@ def indices(program: Program) -> Iterator[Index]:
 def indexed(program: Program) -> dict[str, int]:
     """The buffers whose elements are indices, with the least extent that they are indices of."""
     found: dict[str, int] = {}
+    if not any(b.dtype.is_int for b in program.params):
+        return found
     for index in set(indices(program)):
         for e in index.elements():
             found[e.buffer] = min(e.den, found.get(e.buffer, e.den))
