@@ -348,6 +348,8 @@ def _argument_value(text: str, name: str, value: str) -> Scalar | tuple[Scalar, 
 
 
 def _resolved(text: str, batch: int | None) -> ModelSpec:
+    if text.endswith(".onnx"):
+        return _onnx_model(text, batch)
     if text.endswith(".toml") or "/" in text:
         path = Path(text).expanduser()
         if not path.is_file():
@@ -361,9 +363,19 @@ def _resolved(text: str, batch: int | None) -> ModelSpec:
     if text not in names:
         raise ModelError(
             f"model {text!r} is unknown{_nearest(text, names)}; valid: {', '.join(names)}, "
-            "a path to a .toml file, or package.module:function"
+            "a path to a .toml or .onnx file, or package.module:function"
         )
     return _load_model(configs_dir() / f"{text}.toml", batch, allow_alias=True)
+
+
+def _onnx_model(text: str, batch: int | None) -> ModelSpec:
+    """A file of ONNX; arguments beside its path are extents of its dimensions."""
+    path = Path(text).expanduser()
+    if not path.is_file():
+        raise ModelError(f"model {text!r}: there is no such file")
+    dims = () if batch is None else (("batch", batch),)
+    args = (*dims, ("path", str(path)))
+    return ModelSpec(path.stem, "tunegrad.frontend.onnx:model", args=args, source=str(path))
 
 
 def import_builder(spec: ModelSpec, search_path: Iterable[str] = ()) -> Callable[..., Any]:

@@ -1,0 +1,199 @@
+"""ONNX models come in: operators, shapes that fold, dimensions, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+onnx = pytest.importorskip("onnx", reason="onnx is not installed")
+
+from onnx import TensorProto, helper, numpy_helper  # noqa: E402
+from onnx.backend.test.case.node import collect_testcases  # noqa: E402
+from onnx.reference import ReferenceEvaluator  # noqa: E402
+
+import tunegrad as tg  # noqa: E402
+from tests.onnx_backend import outcome  # noqa: E402
+from tunegrad.errors import ModelError, UserError  # noqa: E402
+from tunegrad.frontend.onnx import OPERATORS, model  # noqa: E402
+
+RNG = np.random.default_rng(0)
+
+
+def array(*shape: int) -> np.ndarray[Any, Any]:
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+def saved(
+    path: Path,
+    nodes: Sequence[Any],
+    inputs: dict[str, Sequence[int | str]],
+    outputs: Sequence[str],
+    constants: dict[str, np.ndarray[Any, Any]],
+    opset: int = 18,
+) -> Path:
+    graph = helper.make_graph(
+        nodes,
+        "test",
+        [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in inputs.items()],
+        [helper.make_empty_tensor_value_info(o) for o in outputs],
+        [numpy_helper.from_array(a, n) for n, a in constants.items()],
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)]), path)
+    return path
+
+
+def network(tmp_path: Path) -> Path:
+    """A convolution, a norm, a pool; a shape that is computed in the graph; a product."""
+    nodes = [
+        helper.make_node("Conv", ["x", "w", "b"], ["c"], pads=[1, 1, 1, 1], name="first"),
+        helper.make_node("BatchNormalization", ["c", "s", "t", "m", "v"], ["n"]),
+        helper.make_node("Relu", ["n"], ["r"]),
+        helper.make_node("MaxPool", ["r"], ["p"], kernel_shape=[2, 2], strides=[2, 2]),
+        helper.make_node("Shape", ["p"], ["shape"]),
+        helper.make_node("Gather", ["shape", "zero"], ["batch"]),
+        helper.make_node("Unsqueeze", ["batch", "axes"], ["rows"]),
+        helper.make_node("Concat", ["rows", "rest"], ["flat"], axis=0),
+        helper.make_node("Reshape", ["p", "flat"], ["f"]),
+        helper.make_node("Gemm", ["f", "a"], ["g"], transB=1),
+        helper.make_node("Softmax", ["g"], ["y"]),
+    ]
+    constants = {
+        "w": array(4, 3, 3, 3), "b": array(4), "s": array(4), "t": array(4), "m": array(4),
+        "v": np.abs(array(4)) + 0.5, "zero": np.asarray(0), "axes": np.asarray([0]),
+        "rest": np.asarray([-1]), "a": array(5, 64),
+    }  # fmt: skip
+    return saved(tmp_path / "net.onnx", nodes, {"x": ["batch", 3, 8, 8]}, ["y"], constants)
+
+
+def test_a_network_gives_what_the_reference_gives(tmp_path: Path) -> None:
+    path = network(tmp_path)
+    x = array(2, 3, 8, 8)
+    (expected,) = ReferenceEvaluator(str(path)).run(None, {"x": x})
+    loaded = tg.load(f"{path}[batch=2]", store=False)
+    np.testing.assert_allclose(loaded(x), expected, rtol=1e-4, atol=1e-5)
+    assert loaded.inputs[0].name == "x"
+    assert loaded.name == "net[batch=2]"
+
+
+def test_a_file_is_tuned_like_any_model(tmp_path: Path) -> None:
+    path, store = network(tmp_path), tmp_path / "s.db"
+    tg.tune(f"{path}[batch=1]", budget_s=2.0, threads=1, store=store)
+    loaded = tg.load(f"{path}[batch=1]", threads=1, store=store)
+    assert any(row.outcome == "hit" for row in loaded.report())
+
+
+def test_dimensions_without_an_extent_are_listed(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"dimensions without an extent: batch; give each one"):
+        tg.load(str(network(tmp_path)), store=False)
+    with pytest.raises(ModelError, match="has no dimension rows to give an extent to"):
+        tg.load(f"{network(tmp_path)}[batch=1,rows=2]", store=False)
+    with pytest.raises(ModelError, match="dimension batch = 'x' is not a positive whole number"):
+        model(str(network(tmp_path)), batch="x")  # type: ignore[arg-type]
+
+
+def test_operators_that_are_not_there_are_all_listed(tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("Bernoulli", ["x"], ["a"]),
+        helper.make_node("Det", ["a"], ["b"]),
+        helper.make_node("Mine", ["b"], ["y"], domain="com.example"),
+    ]
+    path = saved(tmp_path / "m.onnx", nodes, {"x": [2, 2]}, ["y"], {})
+    with pytest.raises(
+        ModelError, match=r"3 operators are not there: Bernoulli, Det, com.example.Mine"
+    ):
+        tg.load(str(path), store=False)
+
+
+def test_a_shape_that_depends_on_data_names_its_node(tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("Cast", ["x"], ["s"], to=TensorProto.INT64),
+        helper.make_node("Reshape", ["w", "s"], ["y"], name="late"),
+    ]
+    path = saved(tmp_path / "m.onnx", nodes, {"x": [2]}, ["y"], {"w": array(4)})
+    with pytest.raises(ModelError, match=r"node late \(Reshape\): operand 1 depends on the model"):
+        tg.load(str(path), store=False)
+
+
+def test_what_is_no_model_is_one_line(tmp_path: Path) -> None:
+    whole = network(tmp_path).read_bytes()
+    rng = np.random.default_rng(1)
+    path = tmp_path / "bad.onnx"
+    for blob in (b"", b"\x08", b"not a model at all", whole[: len(whole) // 2]):
+        path.write_bytes(blob)
+        with pytest.raises(ModelError) as caught:
+            tg.load(str(path), store=False)
+        assert "\n" not in str(caught.value)
+    for _ in range(40):
+        at = int(rng.integers(0, len(whole)))
+        path.write_bytes(whole[:at] + bytes([int(rng.integers(0, 256))]) + whole[at + 1 :])
+        try:
+            model(str(path), batch=1).build({})
+        except UserError:
+            continue
+    with pytest.raises(ModelError, match="there is no such file"):
+        tg.load(str(tmp_path / "none.onnx"))
+
+
+def test_external_data_does_not_leave_the_folder(tmp_path: Path) -> None:
+    secret = tmp_path / "secret.bin"
+    secret.write_bytes(bytes(16))
+    (tmp_path / "in").mkdir()
+    path = saved(
+        tmp_path / "in" / "m.onnx", [helper.make_node("Add", ["x", "w"], ["y"])], {"x": [4]}, ["y"],
+        {"w": array(4)},
+    )  # fmt: skip
+    proto = onnx.load(path)
+    tensor = proto.graph.initializer[0]
+    tensor.ClearField("raw_data")
+    tensor.data_location = TensorProto.EXTERNAL
+    entry = tensor.external_data.add()
+    entry.key, entry.value = "location", "../secret.bin"
+    path.write_bytes(proto.SerializeToString())
+    with pytest.raises(ModelError, match="is no ONNX file that can be read"):
+        tg.load(str(path), store=False)
+
+
+# ---- ONNX's own suite
+
+CASES = {
+    c.name: c
+    for c in collect_testcases(None)
+    if c.model.opset_import[0].version >= 7
+    and all(n.op_type in OPERATORS and n.domain in ("", "ai.onnx") for n in c.model.graph.node)
+}
+LACKING = (
+    "training", "bfloat16", "bf16", "FLOAT4", "FLOAT8", "INT2", "INT4", "e4m3", "e5m2", "int2",
+    "int4", "float4", "past", "window", "softcap", "with_qk", "antialias", "exclude_outside",
+    "axes_2_3", "axes_3_2", "blocked", "dilations", "reflection", "volumetric", "bicubic",
+    "not_larger", "not_smaller", "storage_order", "nonpad", "fp16_expanded", "sequence_map",
+    "fullymasked", "nan_robustness", "output_mode",
+)  # fmt: skip
+"""Words of cases that need what is not there: training, types below a byte, caches ..."""
+
+
+def first_of_each() -> list[str]:
+    """A case of every operator, the first by name."""
+    found: dict[str, str] = {}
+    for name in sorted(CASES):
+        if len(CASES[name].model.graph.node) == 1 and not any(w in name for w in LACKING):
+            found.setdefault(CASES[name].model.graph.node[0].op_type, name)
+    return sorted(found.values())
+
+
+def test_a_case_of_every_operator_passes() -> None:
+    wrong = {name: why for name in first_of_each() if (why := outcome(CASES[name]))}
+    assert not wrong
+    assert len(first_of_each()) > 110
+
+
+@pytest.mark.slow
+def test_nine_cases_of_ten_pass_where_every_operator_is_there() -> None:
+    wanted = [n for n in CASES if not any(w in n for w in LACKING)]
+    wrong = {name: why for name in wanted if (why := outcome(CASES[name]))}
+    assert len(wanted) > 1000
+    assert len(wrong) <= 0.1 * len(wanted), wrong
+    assert not [w for w in wrong.values() if w.startswith("wrong")], wrong

@@ -1,0 +1,12 @@
+"""Every operator that is there, by its ONNX name."""
+
+from __future__ import annotations
+
+from .elementwise import ELEMENTWISE
+from .networks import NETWORKS
+from .node import Function
+from .shapes import SHAPES
+
+__all__ = ["OPERATORS"]
+
+OPERATORS: dict[str, Function] = {**ELEMENTWISE, **SHAPES, **NETWORKS}

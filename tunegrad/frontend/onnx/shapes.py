@@ -1,0 +1,209 @@
+"""Operators that move, join, cut and look up elements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..functions import cat, where
+from ..tensor import Tensor
+from .node import NodeView
+
+__all__ = ["SHAPES"]
+
+
+def _reshape(n: NodeView) -> Tensor:
+    x, shape = n(0), n.ints(1, "shape")
+    if shape is None:
+        raise n.error("there is no shape")
+    if not n.get("allowzero", 0):
+        shape = [x.shape[i] if e == 0 else e for i, e in enumerate(shape)]
+    return x.reshape(*shape) if shape else x.reshape(())
+
+
+def _squeeze(n: NodeView) -> Tensor:
+    x, axes = n(0), n.ints(1, "axes")
+    gone = {a % x.ndim for a in axes} if axes is not None else None
+    kept = [e for i, e in enumerate(x.shape) if not (e == 1 if gone is None else i in gone)]
+    return x.reshape(*kept) if kept else x.reshape(())
+
+
+def _unsqueeze(n: NodeView) -> Tensor:
+    x, axes = n(0), n.ints(1, "axes") or []
+    rank = x.ndim + len(axes)
+    new = {a % rank for a in axes}
+    old = iter(x.shape)
+    return x.reshape(*(1 if i in new else next(old) for i in range(rank)))
+
+
+def _flatten(n: NodeView) -> Tensor:
+    x, axis = n(0), n.get("axis", 1)
+    axis = axis + x.ndim if axis < 0 else axis
+    first = int(np.prod(x.shape[:axis], dtype=np.int64))
+    return x.reshape(first, int(np.prod(x.shape[axis:], dtype=np.int64)))
+
+
+def _transpose(n: NodeView) -> Tensor:
+    x = n(0)
+    order = n.get("perm") or list(range(x.ndim))[::-1]
+    return x.permute(*order) if order else x
+
+
+def _slice(n: NodeView) -> Tensor:
+    x = n(0)
+    starts, ends = n.ints(1, "starts") or [], n.ints(2, "ends") or []
+    axes = n.ints(3, "axes") or list(range(len(starts)))
+    steps = n.ints(4) or [1] * len(starts)
+    key: list[slice] = [slice(None)] * x.ndim
+    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
+        extent = x.shape[axis]
+        if step < 0 and end < -extent:
+            key[axis % x.ndim] = slice(start, None, step)
+        else:
+            key[axis % x.ndim] = slice(start, end, step)
+    return x[tuple(key)]
+
+
+def _split(n: NodeView) -> tuple[Tensor, ...]:
+    x, axis = n(0), n.get("axis", 0)
+    parts = n.ints(1, "split")
+    if parts is None:
+        extent, count = x.shape[axis], n.get("num_outputs", n.outputs)
+        each = -(-extent // count)
+        parts = [min(each, extent - i * each) for i in range(count)]
+    return tuple(x.split(parts, axis))
+
+
+def _expand(n: NodeView) -> Tensor:
+    x, shape = n(0), n.ints(1) or []
+    return x.broadcast_to(np.broadcast_shapes(x.shape, tuple(shape)))
+
+
+def _tile(n: NodeView) -> Tensor:
+    return n(0).tile(*(n.ints(1) or []))
+
+
+def _pad(n: NodeView) -> Tensor:
+    x = n(0)
+    pads = n.ints(1, "pads") or []
+    axes = n.ints(3) or list(range(x.ndim))
+    mode = n.get("mode", "constant")
+    mode = {"edge": "replicate", "wrap": "circular"}.get(mode, mode)
+    pairs = [(0, 0)] * x.ndim
+    for i, axis in enumerate(axes):
+        pairs[axis % x.ndim] = pads[i], pads[len(axes) + i]
+    value = n.get("value", 0.0) if n.opset < 11 else n.known(2)
+    fill = 0 if value is None else np.asarray(value).reshape(-1)[0].item()
+    if mode == "constant":
+        return x.pad(pairs, mode, fill)
+    return x.pad(pairs, mode)
+
+
+def _gather(n: NodeView) -> Tensor:
+    x, axis = n(0), n.get("axis", 0) % max(1, n(0).ndim)
+    index = n(1)
+    at = index.reshape(-1) if index.ndim != 1 else index
+    found = x.index_select(axis, at)
+    return found.reshape(*x.shape[:axis], *index.shape, *x.shape[axis + 1 :])
+
+
+def _gather_elements(n: NodeView) -> Tensor:
+    return n(0).gather(n.get("axis", 0), n(1))
+
+
+def _gather_nd(n: NodeView) -> Tensor:
+    x, index, batch = n(0), n(1), n.get("batch_dims", 0)
+    if batch:
+        raise n.error("batch_dims are not there")
+    key = tuple(index[..., i] for i in range(index.shape[-1]))
+    return x[key]
+
+
+def _scatter_elements(n: NodeView) -> Tensor:
+    how = n.get("reduction", "none")
+    if how == "none":
+        return n(0).scatter(n.get("axis", 0), n(1), n(2))
+    names: dict[str, Any] = {"add": "sum", "mul": "prod", "max": "amax", "min": "amin"}
+    return n(0).scatter_reduce(n.get("axis", 0), n(1), n(2), names[how])
+
+
+def _compress(n: NodeView) -> Tensor:
+    condition = n.known(1)
+    if condition is None:
+        raise n.error("there is no condition")
+    places = np.flatnonzero(condition)
+    x = n(0)
+    return x.index_select(n.get("axis"), places) if "axis" in n.attributes else x.ravel()[places]
+
+
+def _concat(n: NodeView) -> Tensor:
+    return cat([n(i) for i in range(len(n.inputs))], n.get("axis", 0))
+
+
+def _one_hot(n: NodeView) -> Tensor:
+    depth = int(np.asarray(n.known(1)).reshape(-1)[0])
+    values, axis, index = n(2), n.get("axis", -1), n(0)
+    index = where(index < 0, index + depth, index).cast("i64")
+    at = axis % (index.ndim + 1)
+    places = Tensor(np.arange(depth).reshape(-1, *(1,) * (index.ndim - at)))
+    return where(index.unsqueeze(at).eq(places), values[1], values[0])
+
+
+def _depth_to_space(n: NodeView) -> Tensor:
+    x, b = n(0), n.get("blocksize")
+    batch, c, h, w = x.shape
+    if n.get("mode", "DCR") == "CRD":
+        return x.pixel_shuffle(b)
+    y = x.reshape(batch, b, b, c // (b * b), h, w).permute(0, 3, 4, 1, 5, 2)
+    return y.reshape(batch, c // (b * b), h * b, w * b)
+
+
+def _space_to_depth(n: NodeView) -> Tensor:
+    x, b = n(0), n.get("blocksize")
+    batch, c, h, w = x.shape
+    y = x.reshape(batch, c, h // b, b, w // b, b)
+    if n.get("mode", "DCR") == "CRD":
+        return y.permute(0, 1, 3, 5, 2, 4).reshape(batch, c * b * b, h // b, w // b)
+    y = y.permute(0, 3, 5, 1, 2, 4)
+    return y.reshape(batch, c * b * b, h // b, w // b)
+
+
+def _constant_of_shape(n: NodeView) -> np.ndarray[Any, Any]:
+    value = n.get("value", np.zeros(1, np.float32))
+    return np.full(n.ints(0) or [], np.asarray(value).reshape(-1)[0])
+
+
+def _trilu(n: NodeView) -> Tensor:
+    k = n.ints(1)
+    diagonal = k[0] if k else 0
+    return n(0).triu(diagonal) if n.get("upper", 1) else n(0).tril(diagonal)
+
+
+SHAPES: dict[str, Callable[[NodeView], Any]] = {
+    "Compress": _compress,
+    "Concat": _concat,
+    "ConstantOfShape": _constant_of_shape,
+    "DepthToSpace": _depth_to_space,
+    "Expand": _expand,
+    "Flatten": _flatten,
+    "Gather": _gather,
+    "GatherElements": _gather_elements,
+    "GatherND": _gather_nd,
+    "OneHot": _one_hot,
+    "Pad": _pad,
+    "Reshape": _reshape,
+    "Scatter": _scatter_elements,
+    "ScatterElements": _scatter_elements,
+    "Shape": lambda n: np.asarray(n(0).shape, np.int64)[n.get("start", 0) : n.get("end")],
+    "Size": lambda n: np.asarray(int(np.prod(n(0).shape, dtype=np.int64)), np.int64),
+    "Slice": _slice,
+    "SpaceToDepth": _space_to_depth,
+    "Split": _split,
+    "Squeeze": _squeeze,
+    "Tile": _tile,
+    "Transpose": _transpose,
+    "Trilu": _trilu,
+    "Unsqueeze": _unsqueeze,
+}  # fmt: skip
