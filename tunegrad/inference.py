@@ -618,7 +618,7 @@ def compile(  # noqa: A001 - the word that every such library uses
         threads,
         store,
         on_miss,
-        {},
+        None,
         0,
         numerics,
         dtype,
