@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from numpy.typing import ArrayLike
 
@@ -32,9 +33,11 @@ from .rewrite import substitute
 from .tensor import Tensor, joined
 from .weights import Array, ParameterSpec, Weights, check_weights, load_weights
 
-__all__ = ["Function", "InputSpec", "Model", "as_model", "find_model"]
+__all__ = ["Example", "Function", "InputSpec", "Model", "as_model", "find_model"]
 
 Function = Callable[..., Tensor | Sequence[Tensor]]
+Example = tuple[Callable[..., Any], Any]
+"""A function of tensors, or a ``torch.nn.Module``, and its example inputs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,15 +173,18 @@ def _input_names(name: str, function: Function, count: int) -> list[str]:
     return plain[:count] if len(plain) >= count else [f"x{i}" for i in range(count)]
 
 
-def as_model(value: object, name: str) -> Model:
+def as_model(value: object, name: str = "") -> Model:
     """What a user's function returned, as a Model: one, or a pair of a function or a
-    ``torch.nn.Module`` and its examples (of a module also one example that is no list).
+    ``torch.nn.Module`` and its examples (of a module also one example that is no list). Without a
+    name it is called as what it is made of.
 
     Raises:
         ModelError: neither of them.
     """
     if isinstance(value, Model):
         return value
+    if isinstance(value, tuple) and value and not name:
+        name = getattr(value[0], "__name__", type(value[0]).__name__).strip("<>")
     if isinstance(value, tuple) and len(value) == 2 and _is_torch_module(value[0]):
         examples = value[1] if isinstance(value[1], list | tuple) else [value[1]]
         return _from_torch(value[0], examples, name)

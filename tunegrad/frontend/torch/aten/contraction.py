@@ -121,6 +121,24 @@ def _recurrent(kind: str, act: str = "tanh") -> Operator:
     return run
 
 
+def _one_layer(
+    x: Tensor, wih: Tensor, whh: Tensor, bih: Tensor, bhh: Tensor, hx: Tensor, cx: Tensor,
+    reverse: bool, batch_sizes: Sequence[int], mode: int, hidden_size: int, num_layers: int,
+    has_biases: bool, bidirectional: bool, batch_first: bool, train: bool,
+) -> tuple[Tensor, Tensor, Tensor, None]:  # fmt: skip
+    """One layer and direction of an LSTM, as PyTorch takes one apart on the CPU."""
+    del hidden_size, batch_first, train
+    if mode != _LSTM or num_layers != 1 or bidirectional or batch_sizes:
+        raise unsupported("mkldnn_rnn_layer", f"mode {mode} of {num_layers} layers")
+    steps = x.flip(0) if reverse else x
+    params = (wih, whh, bih, bhh) if has_biases else (wih, whh)
+    y, (h, c) = _layers("lstm", steps, (hx, cx), params, has_biases, 1, False, "tanh")
+    return (y.flip(0) if reverse else y), h, c, None
+
+
+_LSTM = 2
+"""PyTorch's number for it."""
+
 TABLE: dict[str, Operator] = {
     **methods("mm bmm matmul dot mv linear outer"),
     **entries(_addmm, "addmm.default", "baddbmm.default", "addmv.default"),
@@ -133,6 +151,7 @@ TABLE: dict[str, Operator] = {
     **entries(_attention, "scaled_dot_product_attention.default"),
     **entries(_flash_for_cpu, "_scaled_dot_product_flash_attention_for_cpu.default"),
     **entries(_recurrent("lstm"), "lstm.input"),
+    **entries(_one_layer, "mkldnn_rnn_layer.default"),
     **entries(_recurrent("gru"), "gru.input"),
     **entries(_recurrent("rnn"), "rnn_tanh.input"),
     **entries(_recurrent("rnn", "relu"), "rnn_relu.input"),

@@ -72,6 +72,18 @@ def _native_batch_norm_training(
     return _batch_norm(x, weight, bias, mean, var, training, momentum, eps), None, None
 
 
+def _of_this_batch(
+    x: Tensor, weight: Optional, bias: Optional, training: bool, momentum: float, eps: float
+) -> tuple[Tensor, None, None]:
+    """By the statistics of each channel here, as instance normalisation asks for it."""
+    del training, momentum
+    over = (0, *range(2, x.ndim))
+    normal = x.layer_norm(None, None, eps, over)
+    shape = (-1, *(1 for _ in x.shape[2:]))
+    scaled = normal if weight is None else normal * weight.reshape(shape)
+    return (scaled if bias is None else scaled + bias.reshape(shape)), None, None
+
+
 def _group_norm(
     x: Tensor, groups: int, weight: Optional = None, bias: Optional = None, eps: float = 1e-5,
     cudnn_enabled: bool = True,
@@ -169,6 +181,7 @@ TABLE: dict[str, Operator] = {
     **entries(_batch_norm, "batch_norm.default"),
     **entries(_native_batch_norm, "_native_batch_norm_legit_no_training.default"),
     **entries(_native_batch_norm_training, "native_batch_norm.default"),
+    **entries(_of_this_batch, "_native_batch_norm_legit.no_stats"),
     **entries(_group_norm, "group_norm.default"),
     **entries(_native_group_norm, "native_group_norm.default"),
     **{f"max_pool{n}d.default": _max_pool(n, False) for n in _RANKS},
