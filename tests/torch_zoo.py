@@ -6,10 +6,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
+from torch.nn import functional
 
 __all__ = ["ZOO", "Case"]
 
@@ -78,7 +79,7 @@ class UNet(nn.Module):
         super().__init__()
         sizes = [width << i for i in range(depth + 1)]
         self.stem = _double(3, sizes[0])
-        self.down = nn.ModuleList(_double(a, b) for a, b in zip(sizes, sizes[1:], strict=False))
+        self.down = nn.ModuleList(_double(a, b) for a, b in pairwise(sizes))
         pairs = list(zip(sizes[::-1], sizes[-2::-1], strict=False))
         self.up = nn.ModuleList(nn.ConvTranspose2d(a, b, 2, 2) for a, b in pairs)
         self.merge = nn.ModuleList(_double(a, b) for a, b in pairs)
@@ -87,7 +88,7 @@ class UNet(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         kept = [self.stem(x)]
         for block in self.down:
-            kept.append(block(F.max_pool2d(kept[-1], 2)))
+            kept.append(block(functional.max_pool2d(kept[-1], 2)))
         y = kept.pop()
         for up, merge in zip(self.up, self.merge, strict=True):
             y = merge(torch.cat([kept.pop(), up(y)], 1))
@@ -108,15 +109,15 @@ class _Block(nn.Module):
         n, length, size = x.shape
         qkv = self.qkv(x).reshape(n, length, 3, self.heads, size // self.heads)
         q, k, v = qkv.permute(2, 0, 3, 1, 4).unbind(0)
-        y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        y = functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
         return self.proj(y.transpose(1, 2).reshape(n, length, size))
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         if self.before:
             x = x + self.attend(self.norm1(x), mask)
-            return x + self.fc2(F.gelu(self.fc1(self.norm2(x))))
+            return x + self.fc2(functional.gelu(self.fc1(self.norm2(x))))
         x = self.norm1(x + self.attend(x, mask))
-        return self.norm2(x + self.fc2(F.gelu(self.fc1(x))))
+        return self.norm2(x + self.fc2(functional.gelu(self.fc1(x))))
 
 
 class ViT(nn.Module):
@@ -193,10 +194,12 @@ class LlamaBlock(nn.Module):
         q, k = self.turned(q, place), self.turned(k, place)
         keys, values = keys.index_copy(2, place, k), values.index_copy(2, place, v)
         seen = torch.arange(keys.shape[2], device=x.device)[None, :] <= place[:, None]
-        y = F.scaled_dot_product_attention(q, keys, values, attn_mask=seen, enable_gqa=True)
+        y = functional.scaled_dot_product_attention(
+            q, keys, values, attn_mask=seen, enable_gqa=True
+        )
         x = x + self.o(y.transpose(1, 2).reshape(n, length, size))
         y = self.norm2(x)
-        return x + self.down(F.silu(self.gate(y)) * self.up(y)), keys, values
+        return x + self.down(functional.silu(self.gate(y)) * self.up(y)), keys, values
 
 
 class Lstm(nn.Module):

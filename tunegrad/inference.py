@@ -534,7 +534,8 @@ def load(
     Never searches, never writes to the store.
 
     ``model``: a name in ``configs/``, a TOML file, ``package.module:function``, a Model, a pair of
-    a function or ``torch.nn.Module`` and its examples, or a file ``NAME.plan`` that a loaded model's ``save`` wrote, which has all but ``device`` in it.
+    a function or ``torch.nn.Module`` and its examples, or a file ``NAME.plan`` that a loaded
+    model's ``save`` wrote, which has all but ``device`` in it.
     ``store``: a path; None is the default store if it exists; False or ``""`` is none. A kernel
     without a winner runs with its default schedule, and one warning is logged; with
     ``on_miss="nearest"`` it runs with the winner of the most similar machine where that is legal;

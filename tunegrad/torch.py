@@ -5,9 +5,9 @@
     run_graph     that one as a graph of tensors, when it is first called with these shapes
     load          kernels, with the winners of the store
 
-Parameters and buffers become constants of the program, which share the module's memory until kernels
-pack them. What can not be taken runs in PyTorch, and one warning says why. The backend's name is
-registered by an entry point, and by importing this module.
+Parameters and buffers become constants of the program, which share the module's memory until
+kernels pack them. What can not be taken runs in PyTorch, and one warning says why. The backend's
+name is registered by an entry point, and by importing this module.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ def backend(
     """
     settings = _settings(options, mode)
     load_torch()
+    from functorch.compile import make_boxed_func  # type: ignore[import-untyped]
     from torch._dynamo.backends.common import aot_autograd
-    from torch._functorch.aot_autograd import make_boxed_func
 
     names = _names(graph_module, example_inputs)
 
@@ -121,9 +121,10 @@ def _decompositions() -> dict[Any, Any]:
     """PyTorch's, but for operators that the table has."""
     from torch._decomp import core_aten_decompositions
 
+    every: dict[Any, Any] = dict(core_aten_decompositions())
     return {
         operator: made
-        for operator, made in core_aten_decompositions().items()
+        for operator, made in every.items()
         if str(operator).removeprefix("aten.") not in TABLE
     }
 
@@ -280,7 +281,7 @@ def _key(value: Any) -> Any:
 
 def _version(tensor: Any) -> int:
     """How often it was written to; tensors of inference mode do not count."""
-    return 0 if tensor.is_inference() else tensor._version
+    return 0 if tensor.is_inference() else tensor._version  # noqa: SLF001 - its public name
 
 
 register()

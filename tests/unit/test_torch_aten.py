@@ -36,7 +36,7 @@ def drawn(*shape: int, dtype: Any = torch.float32) -> Any:
 
 X, Y, IMAGE = drawn(3, 4), drawn(3, 4) + 2, drawn(2, 4, 9, 8)
 W, LINE, CUBE = drawn(6, 2, 3, 3), drawn(2, 3, 10), drawn(1, 2, 5, 6, 4)
-I, B = drawn(3, 4, dtype=torch.int64), drawn(3, 4, dtype=torch.bool)
+NUMBERS, B = drawn(3, 4, dtype=torch.int64), drawn(3, 4, dtype=torch.bool)
 ROWS = torch.tensor([2, 0, 2, -1])
 HEADS = drawn(1, 4, 5, 8)
 LSTM = torch.nn.LSTM(4, 5, num_layers=2, bidirectional=True).eval()
@@ -51,10 +51,10 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         ),
         (X, Y),
     ),
-    "integer division": (lambda i: (i / 2, i // 2, i % 3, i * 2.5), (I,)),
+    "integer division": (lambda i: (i / 2, i // 2, i % 3, i * 2.5), (NUMBERS,)),
     "remainders": (lambda x, y: (x % y, torch.fmod(x, y), x % 0.5), (X, Y)),
     "powers": (lambda x, y: (x**2, y**x, 2**x), (X, Y)),
-    "bits": (lambda i: (i & 3, i | 4, i ^ 1, ~i, i << 2, i >> 1), (I,)),
+    "bits": (lambda i: (i & 3, i | 4, i ^ 1, ~i, i << 2, i >> 1), (NUMBERS,)),
     "truth": (lambda b, x: (b & (x > 0), b | (x <= 1), ~b, b ^ True, b.any(), b.all(1)), (B, X)),
     "activations": (
         lambda x: (
@@ -91,7 +91,7 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
             x.var(1), x.std(0, correction=0), torch.logsumexp(x, 1), x.norm(dim=1), x.cumsum(1),
             i.float().mean(), torch.var_mean(x, 1)[0],
         ),
-        (X, I),
+        (X, NUMBERS),
     ),
     "softmax": (
         lambda x: (x.softmax(1), x.log_softmax(0), x.softmax(-1, dtype=torch.float64)), (X,)
@@ -154,11 +154,11 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
             x.to(torch.int32), x.half(), x.bfloat16(), x.double() + 1, i.float(), b.float(),
             i.to(torch.uint8), x.bool(), b + i, b * x, i + x.half(), x.type_as(i),
         ),
-        (X * 3, I, B),
+        (X * 3, NUMBERS, B),
     ),
     "promotion": (
         lambda x, i: (x + torch.tensor(2.0, dtype=torch.float64), i + torch.tensor(2.5), i / 2),
-        (X, I),
+        (X, NUMBERS),
     ),
     "products": (
         lambda x, y: (
@@ -218,8 +218,8 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         lambda x: (x + 1, x @ x.t(), x.softmax(-1), x.mean(1), F.gelu(x)), (X.half(),)
     ),
     "bf16": (lambda x: (x + 1, x @ x.t(), x.sum(1), x.float()), (X.bfloat16(),)),
-    "lstm": (lambda x: LSTM(x), (drawn(3, 2, 4),)),
-    "gru": (lambda x: GRU(x), (drawn(2, 3, 4),)),
+    "lstm": (LSTM, (drawn(3, 2, 4),)),
+    "gru": (GRU, (drawn(2, 3, 4),)),
 }  # fmt: skip
 
 
@@ -281,7 +281,5 @@ def test_operators_that_are_not_there_are_listed_together() -> None:
 def test_the_graph_is_what_the_interpreter_computes() -> None:
     module = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.GELU())
     model = tg.from_torch(module, X)
-    (found,) = evaluate(
-        tuple(t.node for t in model.build(model.weights())), {"input": X.numpy()}
-    )
+    (found,) = evaluate(tuple(t.node for t in model.build(model.weights())), {"input": X.numpy()})
     np.testing.assert_allclose(found, module(X).detach().numpy(), atol=1e-5)

@@ -88,7 +88,7 @@ def _program(torch: Any, module: Any, name: str, examples: Any, named: Any) -> A
                 if str(operator).removeprefix("aten.") in TABLE:
                     kept.pop(operator)
             return exported.run_decompositions(kept)
-    except Exception as error:  # noqa: BLE001 - PyTorch's errors are of many types
+    except Exception as error:
         text = " ".join(str(error).split())
         raise ModelError(f"module {name}: torch.export: {text[:_SHOWN]}") from error
     finally:
@@ -171,9 +171,7 @@ class _Graph(Module):
         values = [self._value(kind, what, given) for kind, what in self._sources]
         found = run_graph(self._program.graph_module, values)
         specs = self._signature.output_specs
-        outputs = [
-            v for v, s in zip(found, specs, strict=True) if s.kind.name == "USER_OUTPUT"
-        ]
+        outputs = [v for v, s in zip(found, specs, strict=True) if s.kind.name == "USER_OUTPUT"]
         return tuple(v for v in outputs if isinstance(v, Tensor))
 
     def _value(self, kind: str, what: Any, given: Mapping[str, Tensor]) -> Any:

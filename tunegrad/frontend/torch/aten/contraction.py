@@ -41,9 +41,7 @@ def _transposed(
     return cast(Tensor, found)
 
 
-def _addmm(
-    x: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1
-) -> Tensor:
+def _addmm(x: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     product = mat1 @ mat2 if alpha == 1 else (mat1 @ mat2) * alpha
     if beta == 0:
         return product
@@ -79,8 +77,16 @@ def _flash_for_cpu(
     return found, None
 
 
-def _layers(kind: str, x: Tensor, state: Sequence[Tensor], params: Sequence[Tensor],
-            has_biases: bool, num_layers: int, bidirectional: bool, act: str) -> Any:
+def _layers(
+    kind: str,
+    x: Tensor,
+    state: Sequence[Tensor],
+    params: Sequence[Tensor],
+    has_biases: bool,
+    num_layers: int,
+    bidirectional: bool,
+    act: str,
+) -> Any:
     step, _, count = STEPS[kind]
     directions, each = 2 if bidirectional else 1, 4 if has_biases else 2
     ends: list[Sequence[Tensor]] = []

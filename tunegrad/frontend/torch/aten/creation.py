@@ -53,9 +53,7 @@ def _new_full(x: Tensor, size: Sequence[int], value: Any, *, dtype: DType | None
     return x.new_full(tuple(size), value, dtype)
 
 
-def _arange(
-    start: Any, end: Any = None, step: Any = 1, *, dtype: DType | None = None
-) -> Tensor:
+def _arange(start: Any, end: Any = None, step: Any = 1, *, dtype: DType | None = None) -> Tensor:
     return arange(start, end, step, dtype)
 
 

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...functional import embedding
-from ...functions import where
-from ...functions import broadcast_shapes
+from ...functions import broadcast_shapes, where
 from ...tensor import Tensor
 from .table import Operator, entries, methods, unsupported
 
@@ -36,13 +35,11 @@ def _index(x: Tensor, indices: Indices) -> Tensor:
     return x[tuple(slice(None) if i is None else i for i in indices)]
 
 
-def _index_put(
-    x: Tensor, indices: Indices, values: Tensor, accumulate: bool = False
-) -> Tensor:
+def _index_put(x: Tensor, indices: Indices, values: Tensor, accumulate: bool = False) -> Tensor:
     """Positions of the first dimensions as positions in one row of them; a mask as a choice."""
     known = [(d, i) for d, i in enumerate(indices) if i is not None]
     if len(known) == 1 and known[0][1].dtype.is_bool:
-        (at, mask), = known
+        ((at, mask),) = known
         if values.size != 1 or accumulate or at:
             raise unsupported("index_put", f"a mask and values of shape {values.shape}")
         shaped = mask.reshape((*mask.shape, *(1,) * (x.ndim - mask.ndim)))

@@ -169,8 +169,12 @@ def _smooth_vec(mode: str) -> Operator:
     return resize
 
 
-_MODES = {"upsample_linear1d": "linear", "upsample_bilinear2d": "bilinear",
-          "upsample_trilinear3d": "trilinear", "upsample_bicubic2d": "bicubic"}
+_MODES = {
+    "upsample_linear1d": "linear",
+    "upsample_bilinear2d": "bilinear",
+    "upsample_trilinear3d": "trilinear",
+    "upsample_bicubic2d": "bicubic",
+}
 _RANKS = (1, 2, 3)
 
 TABLE: dict[str, Operator] = {

@@ -22,7 +22,9 @@ def _axes(dim: Dims) -> Any:
     return tuple(dim) or None
 
 
-def _sum(x: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
+def _sum(
+    x: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None
+) -> Tensor:
     return x.sum(_axes(dim), keepdim, dtype=dtype)
 
 
@@ -99,9 +101,7 @@ def _sort(x: Tensor, dim: int = -1, descending: bool = False) -> Any:
     return x.sort(dim, descending)
 
 
-def _sort_stable(
-    x: Tensor, *, stable: bool | None, dim: int = -1, descending: bool = False
-) -> Any:
+def _sort_stable(x: Tensor, *, stable: bool | None, dim: int = -1, descending: bool = False) -> Any:
     del stable
     return x.sort(dim, descending)
 
