@@ -20,7 +20,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from tunegrad.errors import ConfigError, ModelError, TunegradError
+from tunegrad.errors import (
+    ConfigError,
+    DeviceError,
+    MissError,
+    ModelError,
+    StoreError,
+    TunegradError,
+)
 from tunegrad.frontend import InputSpec, Model, Tensor
 from tunegrad.frontend.torch import from_torch
 from tunegrad.frontend.torch.aten import TABLE
@@ -229,6 +236,8 @@ class _Compiled:
         constants = tuple((i, args[i], _version(args[i]), args[i].data_ptr()) for i in static)
         try:
             return self._made(args, constants)
+        except (ConfigError, DeviceError, MissError, StoreError):
+            raise  # the options are wrong
         except TunegradError as error:
             self._warn(error)
             return _Program(constants, None, (), ())
