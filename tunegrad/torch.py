@@ -165,7 +165,7 @@ def _is_static(value: Any) -> bool:
 class _Program:
     """A loaded model for one set of constants; None where the graph runs in PyTorch.
 
-    ``constants``: places, tensors, their versions and addresses when they were read.
+    ``constants``: places, tensors, their versions and places in memory when they were read.
     ``inputs``: places of what is passed. ``outputs``: the dtype of each, or its value where that
     is no tensor.
     """
@@ -178,16 +178,16 @@ class _Program:
     def holds(self, args: Sequence[Any]) -> bool:
         """Whether the constants are the same tensors as then, and were not written to."""
         return all(
-            args[i] is t and t.data_ptr() == address and _version(t) == version
-            for i, t, version, address in self.constants
+            args[i] is t and t.data_ptr() == place and _version(t) == version
+            for i, t, version, place in self.constants
         )
 
     def moved(self, args: Sequence[Any]) -> set[int]:
         """Places of constants that are the same tensors, with other values."""
         return {
             i
-            for i, t, version, address in self.constants
-            if args[i] is t and (t.data_ptr() != address or _version(t) != version)
+            for i, t, version, place in self.constants
+            if args[i] is t and (t.data_ptr() != place or _version(t) != version)
         }
 
 

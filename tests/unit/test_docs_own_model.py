@@ -20,4 +20,4 @@ def test_examples_of_own_models_run():
 
 
 def test_there_are_five_examples():
-    assert len(EXAMPLES) == 4
+    assert len(EXAMPLES) == 5
