@@ -107,7 +107,7 @@ def test_a_module_is_taken_wherever_a_model_is() -> None:
         tg.load((module, [x]), store=False),
     ):
         np.testing.assert_allclose(f(x.numpy()), want, atol=1e-5)
-    with pytest.raises(StoreError, match="nowhere.db"):
+    with pytest.raises(StoreError, match=r"nowhere\.db"):
         show((module, x), store="nowhere.db")
     with pytest.raises(ModelError, match=r"torch.nn.Module without examples"):
         find_model("tests.system.test_torch_models:_without_examples")
