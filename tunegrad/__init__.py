@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         where,
         zeros,
     )
+    from tunegrad.frontend.torch import from_torch
     from tunegrad.inference import LoadedModel, compile, load, realize  # noqa: A004
     from tunegrad.tune import explain, tune, tune_callable
 
@@ -51,6 +52,7 @@ __all__ = [
     "default_store",
     "dump",
     "explain",
+    "from_torch",
     "full",
     "load",
     "maximum",
@@ -72,6 +74,7 @@ _HOMES = {
         "ones", "stack", "where", "zeros",
     ),
     "frontend.creation": ("tensor",),
+    "frontend.torch": ("from_torch",),
     "inference": ("LoadedModel", "compile", "load", "realize"),
     "tune": ("explain", "tune", "tune_callable"),
 }  # fmt: skip
@@ -93,7 +96,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if name in _DTYPES:
         return importlib.import_module(f"{__name__}.ir.dtypes").dtype_of(name)
-    if name in ("nn", "errors"):
+    if name in ("nn", "errors", "torch"):
         return importlib.import_module(f"{__name__}.{name}")
     module = _MODULES.get(name, "frontend")
     try:

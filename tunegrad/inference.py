@@ -60,7 +60,15 @@ from tunegrad.errors import (
     ModelError,
 )
 from tunegrad.forks import ForkSafeLock
-from tunegrad.frontend import Model, Tensor, joined, model_of_spec, substitute
+from tunegrad.frontend import (
+    Example,
+    Model,
+    Tensor,
+    as_model,
+    joined,
+    model_of_spec,
+    substitute,
+)
 from tunegrad.frontend.weights import Weights
 from tunegrad.ir import fusion, graph
 from tunegrad.ir.evaluate import evaluate
@@ -511,7 +519,7 @@ def _interleaved(
 
 
 def load(
-    model: str | Model,
+    model: str | Model | Example,
     device: str = devices.DEFAULT,
     store: StorePath = None,
     on_miss: OnMiss = "default",
@@ -525,8 +533,9 @@ def load(
 
     Never searches, never writes to the store.
 
-    ``model``: a name in ``configs/``, a TOML file, ``package.module:function``, a Model, or a file
-    ``NAME.plan`` that a loaded model's ``save`` wrote, which has all but ``device`` in it.
+    ``model``: a name in ``configs/``, a TOML file, ``package.module:function``, a Model, a pair of
+    a function or ``torch.nn.Module`` and its examples, or a file ``NAME.plan`` that a loaded
+    model's ``save`` wrote, which has all but ``device`` in it.
     ``store``: a path; None is the default store if it exists; False or ``""`` is none. A kernel
     without a winner runs with its default schedule, and one warning is logged; with
     ``on_miss="nearest"`` it runs with the winner of the most similar machine where that is legal;
@@ -618,7 +627,7 @@ def compile(  # noqa: A001 - the word that every such library uses
         threads,
         store,
         on_miss,
-        {},
+        None,
         0,
         numerics,
         dtype,
@@ -630,7 +639,7 @@ def compile(  # noqa: A001 - the word that every such library uses
 
 def measured_deviation(
     loaded: LoadedModel,
-    model: str | Model,
+    model: str | Model | Example,
     weights: Weights | str | Path | None = None,
     seed: int = 0,
 ) -> Deviation:
@@ -644,15 +653,16 @@ def measured_deviation(
 
 
 def _resolved(
-    model: str | Model, threads: int | None, dtype: ModelDtype | None
+    model: str | Model | Example, threads: int | None, dtype: ModelDtype | None
 ) -> tuple[Model, int | None, ModelDtype]:
     """The model, and the settings that its file may say."""
-    if isinstance(model, Model):
-        return model, threads, "f32" if dtype is None else dtype
+    if isinstance(model, Model | tuple):
+        return as_model(model), threads, "f32" if dtype is None else dtype
     if not isinstance(model, str):
         raise ModelError(
             f"model {model!r:.80} is a {type(model).__name__}; it must be a name, a TOML file, "
-            "'package.module:function' or a Model; compile(function, *examples) takes functions"
+            "'package.module:function', a Model, or a pair (function or torch.nn.Module, "
+            "[examples]); compile(function, *examples) takes functions"
         )
     spec = resolve_model(model)
     tune = spec.tune

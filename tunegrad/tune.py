@@ -37,7 +37,7 @@ from tunegrad.config import (
 )
 from tunegrad.errors import ConfigError, ModelError
 from tunegrad.events import Event, Observer
-from tunegrad.frontend import Model
+from tunegrad.frontend import Example, Model, as_model
 from tunegrad.reports import (
     CompiledReport,
     CompiledRow,
@@ -75,7 +75,7 @@ model is built.
 
 
 def tune(
-    model: TuneSettings | Model | str,
+    model: TuneSettings | Model | Example | str,
     observers: Sequence[Observer] = (),
     *,
     device: str | None = None,
@@ -93,8 +93,9 @@ def tune(
     warm_start: bool | None = None,
     dtype: ModelDtype | None = None,
 ) -> TuneReport:
-    """Tune a model: a Model, or a model's name, with the settings that are not its defaults, or
-    resolved settings and nothing else.
+    """Tune a model: a Model, a pair of a function or ``torch.nn.Module`` and its examples, or a
+    model's name, with the settings that are not its defaults, or resolved settings and nothing
+    else.
 
     Every trial is in the store before the next one starts (with ``ray``: batch by batch, in their
     order). The same call again goes on where this one stopped, and measures nothing once
@@ -103,6 +104,7 @@ def tune(
     is the address of a Ray cluster to measure on, or ``local``; ``ray_kind`` the kind of its
     machines that measures, where there are several. Raises UserError in one line.
     """
+    model = _taken(model)
     settings = _settled(
         model,
         device=device,
@@ -269,7 +271,7 @@ def tune_callable(
 
 
 def show(
-    model: TuneSettings | Model | str,
+    model: TuneSettings | Model | Example | str,
     *,
     store: str | os.PathLike[str] | None = None,
     device: str | None = None,
@@ -286,6 +288,7 @@ def show(
     """
     from tunegrad.tuning.show import show as rows
 
+    model = _taken(model)
     settings = _settled(
         model, store=store, device=device, threads=threads, numerics=numerics, dtype=dtype
     )
@@ -293,7 +296,7 @@ def show(
 
 
 def explain(
-    model: TuneSettings | Model | str,
+    model: TuneSettings | Model | Example | str,
     observers: Sequence[Observer] = (),
     *,
     kernel: str = "",
@@ -320,6 +323,7 @@ def explain(
     """
     from tunegrad.tuning.explain import explain as explained
 
+    model = _taken(model)
     settings, with_store = _explained(
         model, store, device=device, threads=threads, seed=seed, numerics=numerics, dtype=dtype
     )
@@ -335,7 +339,7 @@ def explain(
 
 
 def explain_form(
-    model: TuneSettings | Model | str,
+    model: TuneSettings | Model | Example | str,
     stage: Stage,
     *,
     kernel: str = "",
@@ -350,12 +354,13 @@ def explain_form(
     """
     from tunegrad.tuning.one_kernel import form_of_kernel
 
+    model = _taken(model)
     settled, with_store = _explained(model, store, **settings)
     return form_of_kernel(settled, kernel, stage, with_store, _made(model, settled))
 
 
 def explain_trace(
-    model: TuneSettings | Model | str,
+    model: TuneSettings | Model | Example | str,
     *,
     kernel: str = "",
     store: str | os.PathLike[str] | Literal[False] | None = None,
@@ -367,6 +372,7 @@ def explain_trace(
     """
     from tunegrad.tuning.one_kernel import trace_of_kernel
 
+    model = _taken(model)
     settled, with_store = _explained(model, store, **settings)
     return trace_of_kernel(settled, kernel, with_store, _made(model, settled))
 
@@ -389,6 +395,11 @@ def doctor() -> DoctorReport:
     from tunegrad.tuning.doctor import doctor as examine
 
     return examine()
+
+
+def _taken(model: TuneSettings | Model | Example | str) -> TuneSettings | Model | str:
+    """A pair of a function or a ``torch.nn.Module`` and its examples as a Model."""
+    return as_model(model) if isinstance(model, tuple) else model
 
 
 def _made(model: TuneSettings | Model | str, settings: TuneSettings) -> Workload | None:
@@ -424,6 +435,7 @@ def _settled(model: TuneSettings | Model | str, **given: Any) -> TuneSettings:
     if not isinstance(model, str):
         raise ModelError(
             f"model {model!r:.80} is a {type(model).__name__}; it must be a name, a TOML file, "
-            "'package.module:function' or a Model; tune_callable(function, *arrays) takes functions"
+            "'package.module:function', a Model, or a pair (function or torch.nn.Module, "
+            "[examples]); tune_callable(function, *arrays) takes functions"
         )
     return resolve_settings(model, **said)

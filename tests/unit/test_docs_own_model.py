@@ -19,5 +19,5 @@ def test_examples_of_own_models_run():
     assert names["names"] == ["body.0.weight", "body.0.bias", "head.weight", "head.bias"]
 
 
-def test_there_are_four_examples():
-    assert len(EXAMPLES) == 4
+def test_there_are_five_examples():
+    assert len(EXAMPLES) == 5

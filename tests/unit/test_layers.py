@@ -22,6 +22,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("regress",),
     ("tune",),
     ("tuning",),
+    ("torch",),
     ("inference",),
     ("compiling", "planning", "recording"),
     ("models",),

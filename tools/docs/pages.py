@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
-from . import actions_page, api_page, architecture, forms, schedules_page
+from . import actions_page, api_page, architecture, forms, schedules_page, torch_page
 
 __all__ = ["PAGES", "Blocks", "rewritten"]
 
@@ -17,6 +17,7 @@ PAGES: dict[str, Blocks] = {
     "docs/IR.md": forms.BLOCKS,
     "docs/ACTIONS.md": actions_page.BLOCKS,
     "docs/SCHEDULES.md": schedules_page.BLOCKS,
+    "docs/TORCH.md": torch_page.BLOCKS,
 }
 """Path of each page from the top of the tree, and what makes each of its blocks."""
 

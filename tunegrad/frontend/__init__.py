@@ -9,14 +9,14 @@ from . import random as _random
 from .creation import arange, full, ones, zeros
 from .dump import dump
 from .functions import cat, maximum, minimum, stack, where
-from .model import InputSpec, Model, as_model, find_model
+from .model import Example, InputSpec, Model, as_model, find_model
 from .rewrite import substitute
 from .spec import model_of_spec
 from .tensor import Bindings, Tensor, TensorLike, joined
 from .weights import ParameterSpec, check_weights, draw, load_weights, read_safetensors
 
 __all__ = [
-    "Bindings", "InputSpec", "Model", "ParameterSpec", "Tensor", "TensorLike", "arange",
+    "Bindings", "Example", "InputSpec", "Model", "ParameterSpec", "Tensor", "TensorLike", "arange",
     "as_model", "cat", "check_weights", "creation", "draw", "dump", "find_model", "full",
     "functional", "functions", "joined", "load_weights", "maximum", "minimum", "model_of_spec",
     "nn", "ones", "read_safetensors", "stack", "substitute", "where", "zeros",

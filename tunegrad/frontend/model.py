@@ -16,9 +16,10 @@ from __future__ import annotations
 import importlib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from numpy.typing import ArrayLike
 
@@ -32,9 +33,11 @@ from .rewrite import substitute
 from .tensor import Tensor, joined
 from .weights import Array, ParameterSpec, Weights, check_weights, load_weights
 
-__all__ = ["Function", "InputSpec", "Model", "as_model", "find_model"]
+__all__ = ["Example", "Function", "InputSpec", "Model", "as_model", "find_model"]
 
 Function = Callable[..., Tensor | Sequence[Tensor]]
+Example = tuple[Callable[..., Any], Any]
+"""A function of tensors, or a ``torch.nn.Module``, and its example inputs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +52,14 @@ class InputSpec:
 @dataclass(frozen=True, slots=True)
 class Model:
     """``make()`` gives a fresh Module, or a plain function of tensors; ``parameters`` are the
-    module's.
+    module's, and ``own`` their values where the model brings them along.
     """
 
     name: str
     make: Callable[[], Function]
     inputs: tuple[InputSpec, ...]
     parameters: tuple[ParameterSpec, ...] = ()
+    own: Weights | None = field(default=None, compare=False, repr=False)
 
     @staticmethod
     def of(name: str, make: Callable[[], Function], inputs: Sequence[InputSpec]) -> Model:
@@ -74,11 +78,13 @@ class Model:
     @staticmethod
     def of_function(name: str, function: Function, examples: Sequence[ArrayLike | Tensor]) -> Model:
         """The model of a plain function, with inputs like ``examples``, named by its parameters or
-        x0, x1, ...
+        x0, x1, ...; or of a ``torch.nn.Module``.
 
         Raises:
             ModelError: the function does not take as many.
         """
+        if _is_torch_module(function):
+            return _from_torch(function, examples, name)
         tensors = [Tensor(e) for e in examples]
         names = _input_names(name, function, len(tensors))
         inputs = tuple(InputSpec(n, t.shape, t.dtype) for n, t in zip(names, tensors, strict=True))
@@ -102,12 +108,28 @@ class Model:
     def weights(
         self, source: Weights | str | Path | None = None, seed: int = 0
     ) -> dict[str, Array]:
-        """Its weights from a dict or ``.safetensors`` file, or drawn from the seed."""
+        """Its weights from a dict or ``.safetensors`` file; without any, its own, or drawn from the
+        seed.
+        """
+        if source is None and self.own is not None:
+            return dict(self.own)
         return load_weights(self.parameters, source, seed, self.name)
 
 
 def _same(function: Function) -> Function:
     return function
+
+
+def _is_torch_module(value: object) -> bool:
+    from .torch import is_module
+
+    return is_module(value)
+
+
+def _from_torch(module: object, examples: Sequence[object], name: str) -> Model:
+    from .torch import from_torch
+
+    return replace(from_torch(module, *examples), name=name)
 
 
 def _outputs(name: str, result: object) -> tuple[Tensor, ...]:
@@ -151,14 +173,26 @@ def _input_names(name: str, function: Function, count: int) -> list[str]:
     return plain[:count] if len(plain) >= count else [f"x{i}" for i in range(count)]
 
 
-def as_model(value: object, name: str) -> Model:
-    """What a user's function returned, as a Model.
+def as_model(value: object, name: str = "") -> Model:
+    """What a user's function returned, as a Model: one, or a pair of a function or a
+    ``torch.nn.Module`` and its examples (of a module also one example that is no list). Without a
+    name it is called as what it is made of.
 
     Raises:
-        ModelError: neither a Model nor a pair of a function and a list of example arrays.
+        ModelError: neither of them.
     """
     if isinstance(value, Model):
         return value
+    if isinstance(value, tuple) and value and not name:
+        name = getattr(value[0], "__name__", type(value[0]).__name__).strip("<>")
+    if isinstance(value, tuple) and len(value) == 2 and _is_torch_module(value[0]):
+        examples = value[1] if isinstance(value[1], list | tuple) else [value[1]]
+        return _from_torch(value[0], examples, name)
+    if _is_torch_module(value):
+        raise ModelError(
+            f"model {name} is a torch.nn.Module without examples; it must be a pair (module, "
+            "[examples])"
+        )
     if (
         isinstance(value, tuple)
         and len(value) == 2
@@ -167,8 +201,8 @@ def as_model(value: object, name: str) -> Model:
     ):
         return Model.of_function(name, value[0], value[1])
     raise ModelError(
-        f"model {name} is a {type(value).__name__}; it must be a Model or a pair (function, "
-        "[examples])"
+        f"model {name} is a {type(value).__name__}; it must be a Model or a pair (function "
+        "or torch.nn.Module, [examples])"
     )
 
 

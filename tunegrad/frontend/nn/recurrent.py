@@ -41,7 +41,7 @@ def _gru(x: Tensor, h: Tensor, state: State, act: str) -> State:
     return ((1 - z) * n + z * state[0],)
 
 
-_STEPS = {"rnn": (_rnn, 1, 1), "lstm": (_lstm, 4, 2), "gru": (_gru, 3, 1)}
+STEPS = {"rnn": (_rnn, 1, 1), "lstm": (_lstm, 4, 2), "gru": (_gru, 3, 1)}
 """How a state goes on, how many gates it has, and of how many tensors it is."""
 
 
@@ -63,7 +63,7 @@ class _Cell(Module):
     def __init__(
         self, input_size: int, hidden_size: int, bias: bool = True, nonlinearity: str = "tanh"
     ) -> None:
-        _, gates, self.tensors = _STEPS[self.kind]
+        _, gates, self.tensors = STEPS[self.kind]
         found = _weights(gates, input_size, hidden_size, bias)
         self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh = found
         self.hidden_size, self.nonlinearity = hidden_size, nonlinearity
@@ -78,7 +78,7 @@ class _Cell(Module):
         assert self.weight_hh is not None
         x = input.linear(self.weight_ih.tensor, _value(self.bias_ih))
         h = state[0].linear(self.weight_hh.tensor, _value(self.bias_hh))
-        new = _STEPS[self.kind][0](x, h, state, self.nonlinearity)
+        new = STEPS[self.kind][0](x, h, state, self.nonlinearity)
         return new if self.tensors > 1 else new[0]
 
 
@@ -115,7 +115,7 @@ class _Recurrent(Module):
         nonlinearity: str = "tanh",
     ) -> None:
         del dropout
-        _, gates, self.tensors = _STEPS[self.kind]
+        _, gates, self.tensors = STEPS[self.kind]
         self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
         self.batch_first, self.nonlinearity = batch_first, nonlinearity
         self.directions = ("", "_reverse") if bidirectional else ("",)
@@ -165,7 +165,7 @@ class _Recurrent(Module):
     def _run(self, x: Tensor, state: State, suffix: str, backwards: bool) -> tuple[Tensor, State]:
         wih, whh, bih, bhh = (getattr(self, n + suffix) for n in _NAMES)
         inputs = x.linear(wih.tensor, _value(bih))
-        step = _STEPS[self.kind][0]
+        step = STEPS[self.kind][0]
         order = range(x.shape[0])
         found: list[Tensor] = []
         for t in reversed(order) if backwards else order:

@@ -1,0 +1,263 @@
+"""``torch.compile(module, backend="tunegrad")``: what is taken, what runs in PyTorch, what is shared."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tunegrad.errors import ConfigError
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+nn = torch.nn
+backends = pytest.importorskip("tunegrad.torch")
+
+QUIET = {"store": False, "threads": 1}
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> Iterator[None]:
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+@pytest.fixture
+def loads(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The models that the backend loads."""
+    seen: list[Any] = []
+    original = backends.load
+
+    def counted(model: Any, **settings: Any) -> Any:
+        loaded = original(model, **settings)
+        seen.append((model, loaded))
+        return loaded
+
+    monkeypatch.setattr(backends, "load", counted)
+    return seen
+
+
+def compiled(module: Any, **more: Any) -> Any:
+    return torch.compile(module, backend="tunegrad", options=QUIET, **more)
+
+
+def close(a: Any, b: Any) -> None:
+    torch.testing.assert_close(a, b, atol=1e-5, rtol=1e-5)
+
+
+def mlp() -> Any:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 3)).eval()
+
+
+def test_a_module_runs_as_one_program_with_its_parameters_as_constants(loads: list[Any]) -> None:
+    module, x = mlp(), torch.randn(5, 4)
+    f = compiled(module)
+    with torch.no_grad():
+        close(f(x), module(x))
+        close(f(x + 1), module(x + 1))
+    ((model, loaded),) = loads
+    assert [i.shape for i in model.inputs] == [(5, 4)]
+    layers = {name for row in loaded.report() for name in row.layers}
+    assert any(name.startswith("0") for name in layers)
+    assert any(name.startswith("3") for name in layers)
+
+
+def test_constants_share_the_memory_of_the_module() -> None:
+    weight = nn.Parameter(torch.randn(4, 4))
+    tensor = backends.constant_of(weight, "w")
+    assert np.shares_memory(tensor.node.arg.array, weight.detach().numpy())
+
+
+def test_weights_that_change_are_read_again(loads: list[Any]) -> None:
+    module, x = mlp(), torch.randn(5, 4)
+    f = compiled(module)
+    for step in range(3):
+        with torch.no_grad():
+            close(f(x), module(x))
+            module[0].weight.mul_(2.0 + step)
+            module[3].bias.data = torch.randn(3)
+    assert len(loads) == 2  # what was written to is an input from then on
+
+
+def test_two_modules_of_one_class_keep_their_own_weights() -> None:
+    class Block(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = nn.Linear(4, 4)
+
+        def forward(self, x: Any) -> Any:
+            return self.inner(x).tanh()
+
+    x, blocks = torch.randn(2, 4), [Block(), Block(), Block()]
+    fs = [compiled(b) for b in blocks]
+    with torch.no_grad():
+        for _ in range(2):
+            for f, b in zip(fs, blocks, strict=True):
+                close(f(x), b(x))
+
+
+def test_other_shapes_make_other_programs(loads: list[Any]) -> None:
+    module = mlp()
+    f = compiled(module)
+    with torch.no_grad():
+        for rows in (2, 3, 7, 3):
+            x = torch.randn(rows, 4)
+            close(f(x), module(x))
+    assert len(loads) == 3
+
+
+def test_a_symbolic_size_in_the_graph_is_the_number_of_the_call() -> None:
+    def function(x: Any) -> Any:
+        return x.reshape(-1, x.shape[0]).sum(0) * x.shape[0] + torch.arange(x.shape[0])
+
+    f = compiled(function, dynamic=True)
+    with torch.no_grad():
+        for rows in (2, 3, 6):
+            x = torch.randn(rows, 4)
+            close(f(x), function(x))
+
+
+def test_graph_breaks_are_allowed(loads: list[Any]) -> None:
+    def function(x: Any) -> Any:
+        y = x.relu() + 1
+        torch._dynamo.graph_break()
+        return y.sum(1) if float(y.sum()) > 0 else y.mean(1)
+
+    x = torch.randn(3, 4)
+    f = compiled(function)
+    with torch.no_grad():
+        close(f(x), function(x))
+    assert len(loads) >= 2
+
+
+def test_writes_to_inputs_and_buffers_are_done() -> None:
+    class Counter(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("seen", torch.zeros(4))
+
+        def forward(self, x: Any) -> Any:
+            self.seen += x.sum(0)
+            x[0] = 1.0
+            return x * self.seen
+
+    mine, theirs = Counter(), Counter()
+    f = compiled(mine)
+    with torch.no_grad():
+        for _ in range(4):
+            x = torch.randn(3, 4)
+            y = x.clone()
+            close(f(x), theirs(y))
+            close(x, y)
+            close(mine.seen, theirs.seen)
+
+
+def test_views_and_inputs_as_outputs_stay_what_they_are() -> None:
+    def function(x: Any) -> Any:
+        return x, x.t(), x + 1, 3, None
+
+    x = torch.randn(3, 4)
+    with torch.no_grad():
+        same, turned, more, number, nothing = compiled(function)(x)
+    assert same is x
+    assert turned.data_ptr() == x.data_ptr()
+    close(more, x + 1)
+    assert (number, nothing) == (3, None)
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.float64, torch.float16, torch.bfloat16, torch.int32, torch.uint8, torch.bool]
+)
+def test_types_of_elements(dtype: Any) -> None:
+    def function(x: Any) -> Any:
+        return torch.cat([x, x.flip(0)]), x.sum(0), x == x[0]
+
+    x = (torch.arange(12).reshape(3, 4) % 5).to(dtype)
+    with torch.no_grad():
+        for got, want in zip(compiled(function)(x), function(x), strict=True):
+            assert got.dtype == want.dtype
+            torch.testing.assert_close(got, want)
+
+
+def test_inputs_that_are_not_contiguous() -> None:
+    x = torch.randn(4, 6).t()[::2]
+    with torch.no_grad():
+        close(compiled(lambda v: v * 2 + 1)(x), x * 2 + 1)
+
+
+def test_what_is_not_there_runs_in_pytorch_with_one_warning(
+    caplog: pytest.LogCaptureFixture, loads: list[Any]
+) -> None:
+    def function(x: Any) -> Any:
+        return torch.linalg.svd(x)[1] + torch.special.digamma(x.abs() + 1).sum()
+
+    x = torch.randn(3, 3)
+    with caplog.at_level(logging.WARNING, logger="tunegrad.torch"), torch.no_grad():
+        close(compiled(function)(x), function(x))
+    (record,) = [r for r in caplog.records if r.name == "tunegrad.torch"]
+    assert "svd" in record.getMessage()
+    assert "digamma" in record.getMessage()
+    assert not loads
+
+
+def test_arguments_that_are_not_there_run_in_pytorch(caplog: pytest.LogCaptureFixture) -> None:
+    def function(x: Any) -> Any:
+        index = torch.zeros(3, 4, dtype=torch.int64)
+        return x.scatter_reduce(0, index, x, "amax", include_self=False)
+
+    x = torch.randn(3, 4)
+    f = compiled(function)
+    with caplog.at_level(logging.WARNING, logger="tunegrad.torch"), torch.no_grad():
+        close(f(x), function(x))
+        close(f(x), function(x))
+    assert len([r for r in caplog.records if "runs in PyTorch" in r.getMessage()]) == 1
+
+
+def test_random_numbers_are_pytorchs() -> None:
+    x = torch.randn(3, 4)
+    f = compiled(lambda v: v + torch.rand(4))
+    with torch.no_grad():
+        torch.manual_seed(1)
+        got = f(x)
+        torch.manual_seed(1)
+        close(got, x + torch.rand(4))
+
+
+def test_gradients_are_pytorchs(caplog: pytest.LogCaptureFixture) -> None:
+    module, x = mlp(), torch.randn(5, 4)
+    with caplog.at_level(logging.WARNING, logger="tunegrad.torch"):
+        compiled(module)(x).sum().backward()
+    got = module[0].weight.grad.clone()
+    module.zero_grad()
+    module(x).sum().backward()
+    close(got, module[0].weight.grad)
+    assert "inference_mode" in caplog.text
+
+
+@pytest.mark.parametrize("directions", [1, 2])
+def test_a_recurrent_layer_is_taken_where_dynamo_takes_it(
+    directions: int, loads: list[Any]
+) -> None:
+    layer = nn.LSTM(4, 5, num_layers=2, bidirectional=directions == 2).eval()
+    x = torch.randn(3, 2, 4)
+    with torch._dynamo.config.patch(allow_rnn=True), torch.no_grad():
+        got, (h, c) = compiled(layer)(x)
+        want, (wh, wc) = layer(x)
+    for a, b in ((got, want), (h, wh), (c, wc)):
+        close(a, b)
+    assert loads
+
+
+def test_options_are_checked() -> None:
+    with pytest.raises(ConfigError, match="options budget are unknown; valid: device"):
+        backends.backend(None, [], options={"budget": 3})
+    with pytest.raises(ConfigError, match="mode 'max-autotune' is not there"):
+        backends.backend(None, [], mode="max-autotune")
+
+
+def test_the_name_is_registered() -> None:
+    assert "tunegrad" in torch._dynamo.list_backends()

@@ -1,0 +1,22 @@
+"""Which function of tensors stands for an operator of ATen, by the operator's full name."""
+
+from __future__ import annotations
+
+from . import contraction, creation, elementwise, indexing, movement, normalisation, reduction
+from .table import Operator
+
+__all__ = ["FAMILIES", "TABLE", "Operator"]
+
+FAMILIES: dict[str, dict[str, Operator]] = {
+    "elementwise": elementwise.TABLE,
+    "creation": creation.TABLE,
+    "movement": movement.TABLE,
+    "indexing": indexing.TABLE,
+    "reductions and scans": reduction.TABLE,
+    "products, convolutions, attention, recurrent layers": contraction.TABLE,
+    "normalisation, pooling, resizing": normalisation.TABLE,
+}
+TABLE: dict[str, Operator] = {
+    name: operator for family in FAMILIES.values() for name, operator in family.items()
+}
+"""``add.Tensor`` and so on. Arguments are those of ATen's schema, without device and layout."""

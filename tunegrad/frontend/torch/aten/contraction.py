@@ -1,0 +1,164 @@
+"""Products, convolutions, attention and recurrent layers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from ...functions import cat, einsum, scaled_dot_product_attention, stack
+from ...nn.recurrent import STEPS
+from ...tensor import Tensor
+from .table import Operator, entries, methods, unsupported
+
+__all__ = ["TABLE"]
+
+
+def _convolution(
+    x: Tensor, weight: Tensor, bias: Tensor | None, stride: Sequence[int], padding: Sequence[int],
+    dilation: Sequence[int], transposed: bool, output_padding: Sequence[int], groups: int,
+) -> Tensor:  # fmt: skip
+    rank = weight.ndim - 2
+    if transposed:
+        return _transposed(x, weight, bias, stride, padding, output_padding, groups, dilation)
+    conv: Operator = getattr(x, f"conv{rank}d")
+    return cast(Tensor, conv(weight, bias, list(stride), list(padding), list(dilation), groups))
+
+
+def _conv(
+    x: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0,
+    dilation: Any = 1, groups: int = 1,
+) -> Tensor:  # fmt: skip
+    conv: Operator = getattr(x, f"conv{weight.ndim - 2}d")
+    return cast(Tensor, conv(weight, bias, stride, padding, dilation, groups))
+
+
+def _transposed(
+    x: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0,
+    output_padding: Any = 0, groups: int = 1, dilation: Any = 1,
+) -> Tensor:  # fmt: skip
+    conv: Operator = getattr(x, f"conv_transpose{weight.ndim - 2}d")
+    found = conv(weight, bias, stride, padding, output_padding, groups, dilation)
+    return cast(Tensor, found)
+
+
+def _addmm(x: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+    product = mat1 @ mat2 if alpha == 1 else (mat1 @ mat2) * alpha
+    if beta == 0:
+        return product
+    return product + (x if beta == 1 else x * beta)
+
+
+def _einsum(equation: str, tensors: Sequence[Tensor], *, path: Any = None) -> Tensor:
+    del path
+    return einsum(equation, *tensors)
+
+
+def _attention(
+    query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0, is_causal: bool = False, *, scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:  # fmt: skip
+    if dropout_p:
+        raise unsupported("scaled_dot_product_attention", "dropout")
+    return scaled_dot_product_attention(
+        query, key, value, attn_mask, is_causal=is_causal, scale=scale, enable_gqa=enable_gqa
+    )
+
+
+def _flash_for_cpu(
+    query: Tensor, key: Tensor, value: Tensor, dropout_p: float = 0.0, is_causal: bool = False,
+    *, attn_mask: Tensor | None = None, scale: float | None = None,
+) -> tuple[Tensor, None]:  # fmt: skip
+    """Fewer heads of keys and values are shared. The second result is for the backward pass."""
+    shared = query.shape[-3] != key.shape[-3]
+    found = _attention(
+        query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=shared
+    )
+    return found, None
+
+
+def _layers(
+    kind: str,
+    x: Tensor,
+    state: Sequence[Tensor],
+    params: Sequence[Tensor],
+    has_biases: bool,
+    num_layers: int,
+    bidirectional: bool,
+    act: str,
+) -> Any:
+    step, _, count = STEPS[kind]
+    directions, each = 2 if bidirectional else 1, 4 if has_biases else 2
+    ends: list[Sequence[Tensor]] = []
+    for layer in range(num_layers):
+        outputs = []
+        for d in range(directions):
+            at = layer * directions + d
+            wih, whh, *biases = params[at * each : (at + 1) * each]
+            bih, bhh = biases or (None, None)
+            inputs, now = x.linear(wih, bih), tuple(s[at] for s in state)
+            order = range(x.shape[0])
+            found: list[Tensor] = []
+            for t in reversed(order) if d else order:
+                now = step(inputs[t], now[0].linear(whh, bhh), now, act)
+                found.append(now[0])
+            outputs.append(stack(found[::-1] if d else found, 0))
+            ends.append(now)
+        x = outputs[0] if directions == 1 else cat(outputs, -1)
+    return x, tuple(stack([e[i] for e in ends], 0) for i in range(count))
+
+
+def _recurrent(kind: str, act: str = "tanh") -> Operator:
+    def run(
+        x: Tensor, hx: Any, params: Sequence[Tensor], has_biases: bool, num_layers: int,
+        dropout: float, train: bool, bidirectional: bool, batch_first: bool,
+    ) -> Any:  # fmt: skip
+        if train and dropout:
+            raise unsupported(f"{kind}.input", "dropout")
+        if not isinstance(num_layers, int):
+            raise unsupported(f"{kind}.input", "a packed sequence")
+        state = tuple(hx) if isinstance(hx, list | tuple) else (hx,)
+        y, ends = _layers(
+            kind, x.swapaxes(0, 1) if batch_first else x, state, params, has_biases, num_layers,
+            bidirectional, act,
+        )  # fmt: skip
+        return (y.swapaxes(0, 1) if batch_first else y, *ends)
+
+    return run
+
+
+def _one_layer(
+    x: Tensor, wih: Tensor, whh: Tensor, bih: Tensor, bhh: Tensor, hx: Tensor, cx: Tensor,
+    reverse: bool, batch_sizes: Sequence[int], mode: int, hidden_size: int, num_layers: int,
+    has_biases: bool, bidirectional: bool, batch_first: bool, train: bool,
+) -> tuple[Tensor, Tensor, Tensor, None]:  # fmt: skip
+    """One layer and direction of an LSTM, as PyTorch takes one apart on the CPU."""
+    del hidden_size, batch_first, train
+    if mode != _LSTM or num_layers != 1 or bidirectional or batch_sizes:
+        raise unsupported("mkldnn_rnn_layer", f"mode {mode} of {num_layers} layers")
+    steps = x.flip(0) if reverse else x
+    params = (wih, whh, bih, bhh) if has_biases else (wih, whh)
+    y, (h, c) = _layers("lstm", steps, (hx, cx), params, has_biases, 1, False, "tanh")
+    return (y.flip(0) if reverse else y), h, c, None
+
+
+_LSTM = 2
+"""PyTorch's number for it."""
+
+TABLE: dict[str, Operator] = {
+    **methods("mm bmm matmul dot mv linear outer"),
+    **entries(_addmm, "addmm.default", "baddbmm.default", "addmv.default"),
+    **entries(_einsum, "einsum.default"),
+    **entries(_convolution, "convolution.default"),
+    **entries(_conv, *(f"conv{n}d.{kind}" for n in (1, 2, 3) for kind in ("default", "padding"))),
+    **entries(
+        _transposed, "conv_transpose1d.default", "conv_transpose2d.input", "conv_transpose3d.input"
+    ),
+    **entries(_attention, "scaled_dot_product_attention.default"),
+    **entries(_flash_for_cpu, "_scaled_dot_product_flash_attention_for_cpu.default"),
+    **entries(_recurrent("lstm"), "lstm.input"),
+    **entries(_one_layer, "mkldnn_rnn_layer.default"),
+    **entries(_recurrent("gru"), "gru.input"),
+    **entries(_recurrent("rnn"), "rnn_tanh.input"),
+    **entries(_recurrent("rnn", "relu"), "rnn_relu.input"),
+}

@@ -1,0 +1,84 @@
+"""Operators that read and write by position."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from ...functional import embedding
+from ...functions import broadcast_shapes, where
+from ...tensor import Tensor
+from .table import Operator, entries, methods, unsupported
+
+__all__ = ["TABLE"]
+
+Indices = Sequence[Tensor | None]
+
+
+def _embedding(
+    weight: Tensor, indices: Tensor, padding_idx: int = -1, scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Tensor:  # fmt: skip
+    del padding_idx, scale_grad_by_freq, sparse
+    return embedding(indices, weight)
+
+
+def _gather(x: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor:
+    del sparse_grad
+    return x.gather(dim, index)
+
+
+def _index(x: Tensor, indices: Indices) -> Tensor:
+    if any(i is not None and i.dtype.is_bool for i in indices):
+        raise unsupported("index.Tensor", "a mask, whose result has a shape that depends on values")
+    return x[tuple(slice(None) if i is None else i for i in indices)]
+
+
+def _index_put(x: Tensor, indices: Indices, values: Tensor, accumulate: bool = False) -> Tensor:
+    """Positions of the first dimensions as positions in one row of them; a mask as a choice."""
+    known = [(d, i) for d, i in enumerate(indices) if i is not None]
+    if len(known) == 1 and known[0][1].dtype.is_bool:
+        ((at, mask),) = known
+        if values.size != 1 or accumulate or at:
+            raise unsupported("index_put", f"a mask and values of shape {values.shape}")
+        shaped = mask.reshape((*mask.shape, *(1,) * (x.ndim - mask.ndim)))
+        return x.masked_fill(shaped, values.reshape(()).cast(x.dtype))
+    if any(i.dtype.is_bool for _, i in known):
+        raise unsupported("index_put", "a mask beside positions")
+    dims = [d for d, _ in known]
+    if dims != list(range(dims[0], dims[0] + len(dims))):
+        raise unsupported("index_put", f"positions of dimensions {dims}, which are parted")
+    at, shape = dims[0], broadcast_shapes(*(i.shape for _, i in known))
+    row: Any = 0
+    for d, i in known:
+        row = row * x.shape[d] + where(i < 0, i + x.shape[d], i)
+    before, after = x.shape[:at], x.shape[at + len(dims) :]
+    extents = x.shape[at : at + len(dims)]
+    flat = x.reshape((*before, math.prod(extents), *after))
+    spread = values.cast(x.dtype).expand(*before, *shape, *after)
+    source = spread.reshape((*before, math.prod(shape), *after))
+    line = row.expand(*shape).reshape((math.prod(shape),))
+    put = flat.index_add(at, line, source) if accumulate else flat.index_copy(at, line, source)
+    return put.reshape(x.shape)
+
+
+def _scatter(x: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
+    return x.scatter(dim, index, src)
+
+
+def _scatter_value(x: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
+    return x.scatter(dim, index, value=value)
+
+
+TABLE: dict[str, Operator] = {
+    **methods("index_select scatter_add index_add index_copy"),
+    **methods("scatter_reduce", "two"),
+    **methods("index_fill", "int_Scalar"),
+    **entries(_embedding, "embedding.default"),
+    **entries(_gather, "gather.default"),
+    **entries(_index, "index.Tensor", "_unsafe_index.Tensor"),
+    **entries(_index_put, "index_put.default", "_unsafe_index_put.default"),
+    **entries(_scatter, "scatter.src"),
+    **entries(_scatter_value, "scatter.value"),
+}

@@ -1,0 +1,185 @@
+"""Operators that move elements, or convert them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tunegrad.ir.dtypes import DType
+
+from ...functions import cat, stack
+from ...handle import lift
+from ...tensor import Tensor
+from .table import Operator, entries, methods, unsupported
+
+__all__ = ["TABLE", "span"]
+
+
+def _same(x: Tensor, *_: Any, **options: Any) -> Tensor:
+    dtype = options.get("dtype")
+    return x if dtype is None else x.cast(dtype)
+
+
+def _to(x: Tensor, dtype: DType, *_: Any, **__: Any) -> Tensor:
+    return x.cast(dtype)
+
+
+def _to_device(x: Tensor, _: Any, dtype: DType, *__: Any, **___: Any) -> Tensor:
+    return x.cast(dtype)
+
+
+def _dropout(x: Tensor, p: float, train: bool) -> Tensor:
+    if train and p:
+        raise unsupported("dropout", "training")
+    return x
+
+
+def _expand(x: Tensor, size: Sequence[int], *, implicit: bool = False) -> Tensor:
+    del implicit
+    return x.expand(*size)
+
+
+def span(extent: int, start: int | None, end: int | None) -> tuple[int, int]:
+    """Where a slice begins and ends, by PyTorch's rules."""
+    first, last, _ = slice(start, end).indices(extent)
+    return first, max(first, last)
+
+
+def _slice(
+    x: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
+) -> Tensor:
+    at = dim % x.ndim
+    return x[(*(slice(None),) * at, slice(start, end, step))]
+
+
+def _slice_scatter(
+    x: Tensor, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None,
+    step: int = 1,
+) -> Tensor:  # fmt: skip
+    if step != 1:
+        raise unsupported("slice_scatter", f"step {step}")
+    at = dim % x.ndim
+    first, last = span(x.shape[at], start, end)
+    return cat([_slice(x, at, 0, first), src.cast(x.dtype), _slice(x, at, last)], at)
+
+
+def _select_scatter(x: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
+    at = dim % x.ndim
+    first = index % x.shape[at]
+    return _slice_scatter(x, src.unsqueeze(at), at, first, first + 1)
+
+
+def _unbind(x: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
+    return x.unbind(dim)
+
+
+def _constant_pad(x: Tensor, pad: Sequence[int], value: Any = 0) -> Tensor:
+    return x.pad(list(pad), "constant", value)
+
+
+def _pad(x: Tensor, pad: Sequence[int], mode: Any = "constant", value: Any = None) -> Tensor:
+    return x.pad(list(pad), mode, value)
+
+
+def _reflection_pad(x: Tensor, padding: Sequence[int]) -> Tensor:
+    return x.pad(list(padding), "reflect")
+
+
+def _replication_pad(x: Tensor, padding: Sequence[int]) -> Tensor:
+    return x.pad(list(padding), "replicate")
+
+
+def _roll(x: Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> Tensor:
+    return x.roll(tuple(shifts), tuple(dims) or None)
+
+
+def _repeat(x: Tensor, repeats: Sequence[int]) -> Tensor:
+    return x.repeat(*repeats)
+
+
+def _flip(x: Tensor, dims: Sequence[int]) -> Tensor:
+    return x.flip(*dims) if dims else x
+
+
+def _permute(x: Tensor, dims: Sequence[int]) -> Tensor:
+    return x.permute(*dims)
+
+
+def _reshape(x: Tensor, shape: Sequence[int]) -> Tensor:
+    return x.reshape(tuple(shape))
+
+
+def _squeeze(x: Tensor, dim: Any = None) -> Tensor:
+    return x.squeeze(tuple(dim) if isinstance(dim, list) else dim)
+
+
+def _unflatten(x: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
+    return x.unflatten(dim, tuple(sizes))
+
+
+def _repeat_interleave(
+    x: Tensor, repeats: int, dim: int | None = None, *, output_size: int | None = None
+) -> Tensor:
+    del output_size
+    return x.repeat_interleave(repeats, dim)
+
+
+def _expand_as(x: Tensor, other: Tensor) -> Tensor:
+    return x.expand(*other.shape)
+
+
+def _copy(x: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
+    del non_blocking
+    return lift(src, "copy").cast(x.dtype).expand(*x.shape)
+
+
+def _cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
+    """Empty vectors join anything, as in PyTorch."""
+    return cat([t for t in tensors if t.shape != (0,)] or list(tensors), dim)
+
+
+def _split(x: Tensor, size: Any, dim: int = 0) -> tuple[Tensor, ...]:
+    return x.split(list(size) if isinstance(size, list | tuple) else size, dim)
+
+
+_VIEWS = (
+    "view.default", "_unsafe_view.default", "reshape.default", "view_copy.default",
+    "_reshape_alias.default",
+)  # fmt: skip
+
+TABLE: dict[str, Operator] = {
+    **methods("t unsqueeze diagonal tril triu unfold narrow chunk pixel_shuffle pixel_unshuffle"),
+    **methods("transpose select", "int"),
+    **methods("flatten", "using_ints"),
+    **methods("channel_shuffle diag_embed"),
+    **entries(_reshape, *_VIEWS),
+    **entries(
+        _same, "clone.default", "alias.default", "detach.default", "lift_fresh_copy.default",
+        "lift_fresh.default", "contiguous.default", "_to_copy.default",
+        "to.dtype_layout", "alias_copy.default", "detach_copy.default",
+    ),
+    **entries(_to, "to.dtype"),
+    **entries(_to_device, "to.device"),
+    **entries(_dropout, "dropout.default"),
+    **entries(_expand, "expand.default"),
+    **entries(_expand_as, "expand_as.default"),
+    **entries(_slice, "slice.Tensor"),
+    **entries(_slice_scatter, "slice_scatter.default"),
+    **entries(_select_scatter, "select_scatter.default"),
+    **entries(_unbind, "unbind.int"),
+    **entries(_constant_pad, "constant_pad_nd.default"),
+    **entries(_pad, "pad.default"),
+    **entries(_reflection_pad, *(f"reflection_pad{n}d.default" for n in (1, 2, 3))),
+    **entries(_replication_pad, *(f"replication_pad{n}d.default" for n in (1, 2, 3))),
+    **entries(_roll, "roll.default"),
+    **entries(_repeat, "repeat.default"),
+    **entries(_flip, "flip.default"),
+    **entries(_permute, "permute.default"),
+    **entries(_squeeze, "squeeze.default", "squeeze.dim", "squeeze.dims"),
+    **entries(_unflatten, "unflatten.int"),
+    **entries(_repeat_interleave, "repeat_interleave.self_int"),
+    **entries(_copy, "copy.default"),
+    **entries(_cat, "cat.default"),
+    **entries(lambda tensors, dim=0: stack(tensors, dim), "stack.default"),
+    **entries(_split, "split.Tensor", "split_with_sizes.default", "split.sizes"),
+}  # fmt: skip

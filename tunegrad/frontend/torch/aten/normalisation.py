@@ -1,0 +1,200 @@
+"""Normalisation, pooling and resizing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from ...tensor import Tensor
+from .table import Operator, entries, unsupported
+
+__all__ = ["TABLE"]
+
+Optional = Tensor | None
+
+
+def _over(x: Tensor, shape: Sequence[int]) -> tuple[int, ...]:
+    return tuple(range(x.ndim - len(shape), x.ndim))
+
+
+def _layer_norm(
+    x: Tensor, shape: Sequence[int], weight: Optional = None, bias: Optional = None,
+    eps: float = 1e-5, cudnn_enable: bool = True,
+) -> Tensor:  # fmt: skip
+    del cudnn_enable
+    return x.layer_norm(weight, bias, eps, _over(x, shape))
+
+
+def _native_layer_norm(
+    x: Tensor, shape: Sequence[int], weight: Optional, bias: Optional, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    over = _over(x, shape)
+    wide = x.cast(x.dtype.compute)
+    variance = wide.var(over, False, True)
+    normal = x.layer_norm(weight, bias, eps, over)
+    return normal, wide.mean(over, True), (variance + eps).rsqrt()
+
+
+def _rms_norm(
+    x: Tensor, shape: Sequence[int], weight: Optional = None, eps: float | None = None
+) -> Tensor:
+    return x.rms_norm(weight, eps, _over(x, shape))
+
+
+def _fused_rms_norm(
+    x: Tensor, shape: Sequence[int], weight: Optional, eps: float | None
+) -> tuple[Tensor, None]:
+    return _rms_norm(x, shape, weight, eps), None
+
+
+def _batch_norm(
+    x: Tensor, weight: Optional, bias: Optional, mean: Optional, var: Optional, training: bool,
+    momentum: float, eps: float, cudnn_enabled: bool = True,
+) -> Tensor:  # fmt: skip
+    del momentum, cudnn_enabled
+    if training or mean is None or var is None:
+        raise unsupported("batch_norm", "training")
+    return x.batch_norm(weight, bias, mean, var, eps)
+
+
+def _native_batch_norm(
+    x: Tensor, weight: Optional, bias: Optional, mean: Tensor, var: Tensor, momentum: float,
+    eps: float,
+) -> tuple[Tensor, None, None]:  # fmt: skip
+    """Its statistics are for the backward pass, and empty."""
+    return _batch_norm(x, weight, bias, mean, var, False, momentum, eps), None, None
+
+
+def _native_batch_norm_training(
+    x: Tensor, weight: Optional, bias: Optional, mean: Optional, var: Optional, training: bool,
+    momentum: float, eps: float,
+) -> tuple[Tensor, None, None]:  # fmt: skip
+    return _batch_norm(x, weight, bias, mean, var, training, momentum, eps), None, None
+
+
+def _of_this_batch(
+    x: Tensor, weight: Optional, bias: Optional, training: bool, momentum: float, eps: float
+) -> tuple[Tensor, None, None]:
+    """By the statistics of each channel here, as instance normalisation asks for it."""
+    del training, momentum
+    over = (0, *range(2, x.ndim))
+    normal = x.layer_norm(None, None, eps, over)
+    shape = (-1, *(1 for _ in x.shape[2:]))
+    scaled = normal if weight is None else normal * weight.reshape(shape)
+    return (scaled if bias is None else scaled + bias.reshape(shape)), None, None
+
+
+def _group_norm(
+    x: Tensor, groups: int, weight: Optional = None, bias: Optional = None, eps: float = 1e-5,
+    cudnn_enabled: bool = True,
+) -> Tensor:  # fmt: skip
+    del cudnn_enabled
+    return x.group_norm(groups, weight, bias, eps)
+
+
+def _native_group_norm(
+    x: Tensor, weight: Optional, bias: Optional, n: int, c: int, hxw: int, group: int, eps: float
+) -> tuple[Tensor, None, None]:
+    del n, c, hxw
+    return x.group_norm(group, weight, bias, eps), None, None
+
+
+def _max_pool(rank: int, with_indices: bool) -> Operator:
+    def pool(
+        x: Tensor, kernel_size: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1,
+        ceil_mode: bool = False,
+    ) -> Any:  # fmt: skip
+        method: Operator = getattr(x, f"max_pool{rank}d")
+        steps = list(stride) if stride else None
+        pair = method(kernel_size, steps, padding, dilation, ceil_mode, with_indices)
+        return tuple(pair) if with_indices else pair
+
+    return pool
+
+
+def _avg_pool(rank: int) -> Operator:
+    def pool(
+        x: Tensor, kernel_size: Any, stride: Any = (), padding: Any = 0, ceil_mode: bool = False,
+        count_include_pad: bool = True, divisor_override: int | None = None,
+    ) -> Tensor:  # fmt: skip
+        method: Operator = getattr(x, f"avg_pool{rank}d")
+        more = () if rank == 1 else (divisor_override,)
+        steps = list(stride) if stride else None
+        found = method(kernel_size, steps, padding, ceil_mode, count_include_pad, *more)
+        return cast(Tensor, found)
+
+    return pool
+
+
+def _adaptive(kind: str, rank: int) -> Operator:
+    def pool(x: Tensor, output_size: Any) -> Any:
+        size = tuple(output_size) if isinstance(output_size, list) else output_size
+        return getattr(x, f"adaptive_{kind}_pool{rank}d")(size)
+
+    return pool
+
+
+def _resize(x: Tensor, mode: Any, size: Any, scales: Any, corners: bool | None) -> Tensor:
+    """Where a scale is given, positions are computed by it, not by the ratio of the sizes."""
+    known = [s for s in scales or () if s is not None]
+    if not known:
+        return x.interpolate(list(size), None, mode, corners)
+    if len(known) != x.ndim - 2:
+        raise unsupported(f"upsample_{mode}", f"scales {scales}")
+    result = x.interpolate(None, [float(s) for s in known], mode, corners)
+    if size is not None and result.shape[2:] != tuple(size):
+        raise unsupported(f"upsample_{mode}", f"size {size} with scales {scales}")
+    return result
+
+
+def _nearest(x: Tensor, output_size: Any, *scales: Any) -> Tensor:
+    return _resize(x, "nearest", output_size, scales, None)
+
+
+def _nearest_vec(x: Tensor, output_size: Any, scale_factors: Any) -> Tensor:
+    return _resize(x, "nearest", output_size, scale_factors, None)
+
+
+def _smooth(mode: str) -> Operator:
+    def resize(x: Tensor, output_size: Any, align_corners: bool, *scales: Any) -> Tensor:
+        return _resize(x, mode, output_size, scales, align_corners)
+
+    return resize
+
+
+def _smooth_vec(mode: str) -> Operator:
+    def resize(x: Tensor, output_size: Any, align_corners: bool, scale_factors: Any) -> Tensor:
+        return _resize(x, mode, output_size, scale_factors, align_corners)
+
+    return resize
+
+
+_MODES = {
+    "upsample_linear1d": "linear",
+    "upsample_bilinear2d": "bilinear",
+    "upsample_trilinear3d": "trilinear",
+    "upsample_bicubic2d": "bicubic",
+}
+_RANKS = (1, 2, 3)
+
+TABLE: dict[str, Operator] = {
+    **entries(_layer_norm, "layer_norm.default"),
+    **entries(_native_layer_norm, "native_layer_norm.default"),
+    **entries(_rms_norm, "rms_norm.default"),
+    **entries(_fused_rms_norm, "_fused_rms_norm.default"),
+    **entries(_batch_norm, "batch_norm.default"),
+    **entries(_native_batch_norm, "_native_batch_norm_legit_no_training.default"),
+    **entries(_native_batch_norm_training, "native_batch_norm.default"),
+    **entries(_of_this_batch, "_native_batch_norm_legit.no_stats"),
+    **entries(_group_norm, "group_norm.default"),
+    **entries(_native_group_norm, "native_group_norm.default"),
+    **{f"max_pool{n}d.default": _max_pool(n, False) for n in _RANKS},
+    **{f"max_pool{n}d_with_indices.default": _max_pool(n, True) for n in _RANKS},
+    **{f"avg_pool{n}d.default": _avg_pool(n) for n in _RANKS},
+    **{f"adaptive_avg_pool{n}d.default": _adaptive("avg", n) for n in _RANKS},
+    **{f"_adaptive_avg_pool{n}d.default": _adaptive("avg", n) for n in (2, 3)},
+    **{f"upsample_nearest{n}d.default": _nearest for n in _RANKS},
+    **{f"upsample_nearest{n}d.vec": _nearest_vec for n in _RANKS},
+    **{f"{name}.default": _smooth(mode) for name, mode in _MODES.items()},
+    **{f"{name}.vec": _smooth_vec(mode) for name, mode in _MODES.items()},
+}

@@ -1,0 +1,184 @@
+"""``from_torch``: a ``torch.nn.Module`` with its examples as a Model, by ``torch.export``."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from tunegrad.errors import ModelError, TunegradError
+
+from ..model import InputSpec, Model
+from ..nn.module import Module, Parameter
+from ..tensor import Tensor
+from ..weights import Array, ParameterSpec
+from .aten import TABLE
+from .graph import missing_operators, run_graph
+from .values import constant_of, dtype_from, load_torch, shared
+
+__all__ = ["from_torch", "is_module"]
+
+_SHOWN = 300
+"""Letters of PyTorch's own errors."""
+
+
+def is_module(value: object) -> bool:
+    """Whether it is a ``torch.nn.Module``; PyTorch is not imported for that."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.nn.Module)
+
+
+def from_torch(module: Any, *examples: Any, **example_kwargs: Any) -> Model:
+    """The Model of a ``torch.nn.Module`` in inference, for inputs like these examples.
+
+    Examples are tensors of PyTorch, arrays, or nests of them; each tensor is an input of the Model.
+    What is no tensor (numbers, bools, None) stays as it is. Parameters and buffers have their names
+    in the module and its values, which are shared, not copied; ``tg.load(model, weights=...)``
+    takes others. Outputs come flat.
+
+    Raises:
+        ModelError: no PyTorch, no module or no examples; a module that ``torch.export`` can not
+            take, or that writes to its buffers or inputs; operators that are not there, all of them
+            in one line.
+    """
+    torch = load_torch()
+    if not isinstance(module, torch.nn.Module):
+        raise ModelError(f"from_torch takes a torch.nn.Module, not a {type(module).__name__}")
+    name = type(module).__name__
+    if not examples and not example_kwargs:
+        raise ModelError(f"from_torch: module {name} needs an example of each input")
+    program = _program(torch, module, name, examples, example_kwargs)
+    missing = missing_operators(program.graph)
+    if missing:
+        raise ModelError(
+            f"module {name}: {len(missing)} operators are not there: {', '.join(missing)}"
+        )
+    graph = _Graph(name, program)
+    inputs = tuple(graph.inputs.values())
+    parameters = tuple(p.spec for p in graph.places.values())
+    model = Model(name, partial(_fresh, name, program), inputs, parameters, graph.own)
+    try:
+        model.build(graph.own)
+    except TunegradError as error:
+        raise ModelError(f"module {name}: {error}") from error
+    return model
+
+
+def _fresh(name: str, program: Any) -> Module:
+    return _Graph(name, program)
+
+
+def _program(torch: Any, module: Any, name: str, examples: Any, named: Any) -> Any:
+    """The exported program in ATen operators, those of the table as they are.
+
+    Training flags are put back.
+    """
+    training = [m for m in module.modules() if m.training]
+    args, kwargs = _tensors(torch, examples), _tensors(torch, named)
+    try:
+        for m in training:
+            m.training = False
+        with torch.no_grad(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of PyTorch's own parts among themselves
+            exported = torch.export.export(module, tuple(args), kwargs, strict=False)
+            kept = torch.export.default_decompositions()
+            for operator in list(kept):
+                if str(operator).removeprefix("aten.") in TABLE:
+                    kept.pop(operator)
+            return exported.run_decompositions(kept)
+    except Exception as error:
+        text = " ".join(str(error).split())
+        raise ModelError(f"module {name}: torch.export: {text[:_SHOWN]}") from error
+    finally:
+        for m in training:
+            m.training = True
+
+
+def _tensors(torch: Any, value: Any) -> Any:
+    """Arrays and our tensors in a nest as PyTorch's."""
+    if isinstance(value, Tensor):
+        value = value.numpy()
+    if hasattr(value, "__array_interface__"):
+        return torch.from_numpy(value.copy())
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(_tensors(torch, v) for v in value))
+    if isinstance(value, list | tuple):
+        return type(value)(_tensors(torch, v) for v in value)
+    if isinstance(value, dict):
+        return {k: _tensors(torch, v) for k, v in value.items()}
+    return value
+
+
+class _Graph(Module):
+    """The module of an exported program: its parameters by their names in PyTorch."""
+
+    def __init__(self, name: str, program: Any) -> None:
+        self._name, self._program = name, program
+        self._signature = signature = program.graph_signature
+        self.places: dict[str, Parameter] = {}
+        self.own: dict[str, Array] = {}
+        self.inputs: dict[str, InputSpec] = {}
+        self._sources: list[tuple[str, Any]] = []
+        nodes = [n for n in program.graph.nodes if n.op == "placeholder"]
+        for node, spec in zip(nodes, signature.input_specs, strict=True):
+            self._sources.append(self._source(node, spec))
+        changed = [s.target for s in signature.output_specs if "MUTATION" in s.kind.name]
+        if changed:
+            raise ModelError(
+                f"module {name} writes to {', '.join(map(str, changed))}: give it as an input, and "
+                "return the new value"
+            )
+
+    def _source(self, node: Any, spec: Any) -> tuple[str, Any]:
+        """Where the value of a placeholder comes from."""
+        kind, said = spec.kind.name, node.meta.get("val")
+        if kind == "USER_INPUT":
+            if not hasattr(said, "dtype"):
+                return "value", getattr(spec.arg, "value", said)
+            self.inputs[node.name] = InputSpec(
+                node.name, tuple(int(n) for n in said.shape), dtype_from(said.dtype)
+            )
+            return "input", node.name
+        tensor = self._tensor(spec)
+        if tensor is None:
+            return "value", None
+        own = kind == "PARAMETER" or (kind == "BUFFER" and spec.persistent)
+        if not own or spec.target.endswith("num_batches_tracked"):
+            return ("value", None) if not node.users else ("constant", (tensor, spec.target))
+        if spec.target not in self.places:
+            place = Parameter(*tensor.shape, dtype=dtype_from(tensor.dtype))
+            place.spec = ParameterSpec(spec.target, tuple(tensor.shape), dtype_from(tensor.dtype))
+            self.places[spec.target] = place
+            self.own[spec.target] = shared(tensor)
+        return "parameter", spec.target
+
+    def _tensor(self, spec: Any) -> Any:
+        for held in (self._program.state_dict, self._program.constants):
+            if spec.target in held:
+                return held[spec.target]
+        return None
+
+    def named(self, prefix: str = "") -> Any:
+        """Every parameter and its name in PyTorch."""
+        for name, place in self.places.items():
+            yield f"{prefix}{name}", place
+
+    def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
+        """The outputs that the user's module returns, flat."""
+        given = dict(zip(self.inputs, inputs, strict=True))
+        values = [self._value(kind, what, given) for kind, what in self._sources]
+        found = run_graph(self._program.graph_module, values)
+        specs = self._signature.output_specs
+        outputs = [v for v, s in zip(found, specs, strict=True) if s.kind.name == "USER_OUTPUT"]
+        return tuple(v for v in outputs if isinstance(v, Tensor))
+
+    def _value(self, kind: str, what: Any, given: Mapping[str, Tensor]) -> Any:
+        if kind == "input":
+            return given[what]
+        if kind == "parameter":
+            return self.places[what].tensor
+        if kind == "constant":
+            return constant_of(*what)
+        return what
