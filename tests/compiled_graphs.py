@@ -1,0 +1,227 @@
+"""Many small graphs compiled together: kernels of equal text once, a few hundred in one module.
+
+A graph whose compiled values are not numpy's is cut down to a small one that still fails, and
+printed as a test.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tunegrad.devices.host.codegen import OptLevel, compile_llvm
+from tunegrad.devices.host.facts import host_target
+from tunegrad.devices.host.loader import Library
+from tunegrad.devices.host.team import BufferTable, Team, barrier_address
+from tunegrad.ir import graph as g
+from tunegrad.ir.evaluate import evaluate
+from tunegrad.ir.expr import Op
+from tunegrad.ir.fusion import LaunchPlan, schedule
+from tunegrad.ir.graph import GraphOp, Node
+from tunegrad.ir.interpret_program import pack_buffers
+from tunegrad.ir.kernel import Kernel
+from tunegrad.ir.program import Program
+from tunegrad.ir.verify_kernel import verify_kernel
+from tunegrad.opts import Space
+from tunegrad.render.llvm import render_llvm, workspace_bytes
+
+__all__ = ["Case", "CompiledKernels", "agrees", "as_test", "check_cases", "shrunk"]
+
+Array = NDArray[np.generic]
+TARGET = host_target(2)
+GUARD, POISON = 64, 0x7E
+DEFINED = re.compile(r"^define [^\n]*\{\n.*?^\}$|^[^\n]+$", re.MULTILINE | re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A graph and the values of its inputs."""
+
+    outputs: tuple[Node, ...]
+    inputs: dict[str, Array]
+
+
+def joined(texts: Sequence[str], name: str) -> str:
+    """One module of many that each define the kernel ``name``: as ``name.0``, ``name.1`` and so on.
+
+    What all of them define (functions of arithmetic, constants) stands there once.
+    """
+    parts: dict[str, None] = {}
+    for i, text in enumerate(texts):
+        own = re.sub(rf"@{name}\b", f"@{name}.{i}", text)
+        parts.update(dict.fromkeys(DEFINED.findall(own)))
+    return "\n".join(parts) + "\n"
+
+
+class CompiledKernels:
+    """Default programs of kernels, and their code, each compiled once."""
+
+    def __init__(self, level: OptLevel) -> None:
+        self.level = level
+        self.programs: dict[str, Program] = {}
+        self.addresses: dict[str, int] = {}
+        self.loaded: list[Library] = []
+
+    def add(self, kernels: Sequence[Kernel]) -> None:
+        """Compile those that are new, in one module."""
+        new = {k.key: k for k in kernels if k.key not in self.programs}
+        if not new:
+            return
+        programs = []
+        for kernel in new.values():
+            space = Space(kernel, TARGET)
+            programs.append(space.lower(next(iter(space.defaults()))))
+        name = programs[0].name
+        assert all(p.name == name for p in programs)
+        image = compile_llvm(joined([render_llvm(p) for p in programs], name), TARGET, self.level)
+        symbols = [f"{name}.{i}" for i in range(len(programs))]
+        library = Library(image, symbols, {"tg_barrier": barrier_address()})
+        self.loaded.append(library)
+        for key, program, symbol in zip(new, programs, symbols, strict=True):
+            self.programs[key] = program
+            self.addresses[key] = library.addresses[symbol]
+
+    def launch(self, kernel: Kernel, arrays: dict[str, Array]) -> dict[str, Array]:
+        """The outputs of a kernel; they begin poisoned, and nothing beside them is written."""
+        program = self.programs[kernel.key]
+        outs = {p.name: np.zeros(p.size, p.dtype.numpy) for p in kernel.params if p.role == "out"}
+        given = pack_buffers(program, {**arrays, **outs})
+        held = [guarded(given[b.name].nbytes) for b in program.params]
+        for b, memory in zip(program.params, held, strict=True):
+            if b.role != "out":
+                memory[GUARD:-GUARD] = given[b.name].view(np.uint8).reshape(-1)
+        scratch = guarded(workspace_bytes(program))
+        table = BufferTable([m.ctypes.data + GUARD for m in held])
+        address = self.addresses[kernel.key]
+        team().run(address, table.address, scratch.ctypes.data + GUARD, program.threads)
+        for m in (*held, scratch):
+            assert (m[:GUARD] == POISON).all() and (m[-GUARD:] == POISON).all(), kernel
+        inside = {b.name: m[GUARD:-GUARD] for b, m in zip(program.params, held, strict=True)}
+        return {name: inside[name].view(want.dtype) for name, want in outs.items()}
+
+    def run(self, plan: LaunchPlan, inputs: dict[str, Array]) -> list[Array]:
+        """The outputs of a plan whose kernels were added."""
+        memory: dict[int, Array] = {}
+        for b in plan.buffers:
+            if b.role == "input":
+                memory[b.id] = b.layout.pack(inputs[b.name])
+            elif b.data is not None:
+                memory[b.id] = b.layout.pack(b.data.array)
+            elif not b.layout.size:
+                memory[b.id] = np.zeros(0, b.dtype.numpy)
+        for launch in plan.launches:
+            params = dict(zip((p.name for p in launch.kernel.params), launch.args, strict=True))
+            reads = {
+                p.name: memory[params[p.name]] for p in launch.kernel.params if p.role != "out"
+            }
+            for name, flat in self.launch(launch.kernel, reads).items():
+                memory[params[name]] = flat
+        return [plan.buffers[i].layout.unpack(memory[i]) for i in plan.outputs]
+
+
+@cache
+def team() -> Team:
+    return Team(TARGET.threads)
+
+
+def guarded(nbytes: int) -> NDArray[np.uint8]:
+    """Poisoned bytes between two guards, aligned as buffers of models are."""
+    memory = np.full(nbytes + 2 * GUARD + 64, POISON, np.uint8)
+    start = -memory.ctypes.data % 64
+    return memory[start : start + nbytes + 2 * GUARD]
+
+
+def same(code: CompiledKernels, plan: LaunchPlan, case: Case) -> bool:
+    for got, want in zip(
+        code.run(plan, case.inputs), evaluate(case.outputs, case.inputs), strict=True
+    ):
+        if got.dtype != want.dtype or got.shape != want.shape:
+            return False
+        if not np.allclose(
+            got.astype(np.float64), want.astype(np.float64), 2e-5, 2e-5, equal_nan=True
+        ):
+            return False
+    return True
+
+
+def agrees(case: Case, level: OptLevel = 1) -> bool:
+    """Whether a graph, compiled by itself, computes what it means."""
+    plan, code = schedule(case.outputs), CompiledKernels(level)
+    code.add([x.kernel for x in plan.launches])
+    return same(code, plan, case)
+
+
+def check_cases(cases: Sequence[Case], code: CompiledKernels) -> int:
+    """Compile the cases' kernels together, and compare each case: how many launches ran.
+
+    Raises AssertionError with a small failing test.
+    """
+    plans = [schedule(c.outputs) for c in cases]
+    kernels = [x.kernel for p in plans for x in p.launches]
+    for kernel in kernels:
+        verify_kernel(kernel)
+    code.add(kernels)
+    for plan, case in zip(plans, cases, strict=True):
+        if not same(code, plan, case):
+            raise AssertionError(as_test(shrunk(case, lambda c: not agrees(c, code.level))))
+    return len(kernels)
+
+
+def cut(case: Case, at: Node) -> Case:
+    """``at`` as an input that holds its values."""
+    (values,) = evaluate((at,), case.inputs)
+    name = f"cut{len(case.inputs)}"
+    new: dict[Node, Node] = {}
+    for n in g.topological(case.outputs):
+        srcs = tuple(new[s] for s in n.srcs)
+        new[n] = (
+            g.graph_input(name, n.shape, n.dtype)
+            if n is at
+            else Node(n.op, srcs, n.arg, n.shape, n.dtype)
+        )
+    outputs = tuple(new[o] for o in case.outputs)
+    named = {str(n.arg) for n in g.topological(outputs) if n.op is GraphOp.INPUT}
+    inputs = {**case.inputs, name: values}
+    return Case(outputs, {k: v for k, v in inputs.items() if k in named})
+
+
+def shrunk(case: Case, fails: Callable[[Case], bool]) -> Case:
+    """A smaller graph that fails as well: one output, then from earlier nodes, then with values in
+    place of nodes.
+    """
+    smaller = True
+    while smaller:
+        nodes = g.topological(case.outputs)
+        tried = [Case((n,), case.inputs) for n in nodes if case.outputs != (n,)]
+        tried += [cut(case, n) for n in reversed(nodes) if n.srcs and n not in case.outputs]
+        size = len(nodes)
+        found = (c for c in tried if len(g.topological(c.outputs)) < size and fails(c))
+        best = next(found, None)
+        smaller = best is not None
+        case = best or case
+    return case
+
+
+def as_test(case: Case) -> str:
+    """The case as Python that can be pasted beside the fuzzers."""
+    nodes = g.topological(case.outputs)
+    names = {n: f"n{i}" for i, n in enumerate(nodes)}
+    lines = ["def test_compiled_graph_agrees() -> None:"]
+    for n in nodes:
+        srcs = "".join(f"{names[s]}, " for s in n.srcs)
+        arg = str(n.arg) if isinstance(n.arg, Op) else repr(n.arg)
+        dtype = n.dtype.name.upper()
+        lines.append(f"    {names[n]} = Node({n.op}, ({srcs}), {arg}, {n.shape}, {dtype})")
+    used = {str(n.arg): n.dtype for n in nodes if n.op is GraphOp.INPUT}
+    lines.append("    inputs = {")
+    for name, dtype in used.items():
+        v = case.inputs[name]
+        flat = f"np.array({v.reshape(-1).tolist()}, np.{v.dtype}).reshape{v.shape}"
+        lines.append(f"        {name!r}: {flat},")
+    outputs = "".join(f"{names[o]}, " for o in case.outputs)
+    return "\n".join([*lines, "    }", f"    assert agrees(Case(({outputs}), inputs))"])
