@@ -100,7 +100,8 @@ class CompiledKernels:
         address = self.addresses[kernel.key]
         team().run(address, table.address, scratch.ctypes.data + GUARD, program.threads)
         for m in (*held, scratch):
-            assert (m[:GUARD] == POISON).all() and (m[-GUARD:] == POISON).all(), kernel
+            assert (m[:GUARD] == POISON).all(), kernel
+            assert (m[-GUARD:] == POISON).all(), kernel
         inside = {b.name: m[GUARD:-GUARD] for b, m in zip(program.params, held, strict=True)}
         return {name: inside[name].view(want.dtype) for name, want in outs.items()}
 
@@ -219,7 +220,7 @@ def as_test(case: Case) -> str:
         lines.append(f"    {names[n]} = Node({n.op}, ({srcs}), {arg}, {n.shape}, {dtype})")
     used = {str(n.arg): n.dtype for n in nodes if n.op is GraphOp.INPUT}
     lines.append("    inputs = {")
-    for name, dtype in used.items():
+    for name in used:
         v = case.inputs[name]
         flat = f"np.array({v.reshape(-1).tolist()}, np.{v.dtype}).reshape{v.shape}"
         lines.append(f"        {name!r}: {flat},")

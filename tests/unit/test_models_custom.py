@@ -100,7 +100,8 @@ def test_model_is_found_by_its_reference(module):
         (
             "users_models:wrong",
             {},
-            r"must be a Model or a pair \(function or torch.nn.Module, \[examples\]\)",
+            r"is a list; it must be a Model or a pair \(function or torch.nn.Module, "
+            r"\[examples\]\)",
         ),
     ],
 )
