@@ -100,8 +100,10 @@ def test_model_is_found_by_its_reference(module):
         (
             "users_models:wrong",
             {},
-            r"is a list; it must be a Model or a pair \(function or torch.nn.Module, "
-            r"\[examples\]\)",
+            (
+                r"is a list; it must be a Model or a pair \(function or torch.nn.Module, "
+                r"\[examples\]\)"
+            ),
         ),
     ],
 )
