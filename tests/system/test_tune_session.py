@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
@@ -212,6 +212,11 @@ def test_same_budget_again_measures_nothing_and_says_so(tuned: Tuned, tmp_path: 
     assert {r.key: r.actions for r in report.rows} == {r.key: r.actions for r in tuned.report.rows}
 
 
+def undescribed(trials: Sequence[Trial]) -> list[Trial]:
+    """Rows without what a later session that they win in may add to them."""
+    return [replace(t, measurement=replace(t.measurement, facts=())) for t in trials]
+
+
 def test_larger_budget_goes_on_and_repeats_nothing(tuned: Tuned, tmp_path: Path) -> None:
     listener, store = Listener(), copied(tuned, tmp_path)
     tune_model(settings_of(tuned.directory, tuned.budget_s + 4.0, store), [listener])
@@ -223,7 +228,8 @@ def test_larger_budget_goes_on_and_repeats_nothing(tuned: Tuned, tmp_path: Path)
     new = [t for t in rows if t.session != tuned.report.session]
     assert len(new) == len(listener.of(CandidateMeasured)) > 0
     assert not before & {(t.kernel_key, t.actions) for t in new}
-    assert [t for t in rows if t.session == tuned.report.session] == tuned.trials
+    old = [t for t in rows if t.session == tuned.report.session]
+    assert undescribed(old) == undescribed(tuned.trials)
 
 
 def test_show_names_the_session_that_found_the_winner(tuned: Tuned) -> None:

@@ -12,38 +12,24 @@ report
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from math import inf
 
-from tunegrad.config import TuneSettings
-from tunegrad.db import Store
-from tunegrad.events import KernelStanding, SessionFinished, Warned
-from tunegrad.opts import SPACE_VERSION, Schedule, Space
-from tunegrad.reports import Deviation, TuneReport
+from tunegrad.events import KernelStanding, Warned
+from tunegrad.opts import Space
+from tunegrad.reports import TuneReport
 from tunegrad.search import KernelSearch, StopReason, StopRule
 
 from .account import LEAST_S
-from .busy import CpuUse, cpu_use, others_cpus
-from .costs import Costs
+from .closing import Closing
 from .deciding import Deciding
-from .ends import Ends
-from .facts import session_facts
 from .goal import goal_of
-from .interrupt import Interrupt, OutOfTimeError
+from .interrupt import OutOfTimeError
 from .lessons import missing_model
-from .models import Models
-from .progress import Progress
-from .report import Finish, report_of
 from .rivals import Rivals, leave_but, narrowed_in_rounds
-from .roofline import needed_flops
 from .schedules import Schedules
-from .searching import Searching
-from .sites import Site
-from .whole import Whole, latency_s, measured_deviation, measured_whole
-from .withdrawals import Withdrawals
+from .whole import latency_s
 from .workload import Workload, shared_kernels
 
 __all__ = ["Stages"]
@@ -52,39 +38,22 @@ _ROUNDS_SHARE = 0.25
 """The part of a budget in which near variants are searched."""
 
 
-_NUMPY_FLOPS_PER_S, _SHORT_S = 1e9, 0.2
-"""How fast a graph in 16 bits is evaluated, about; and what is not worth a look at the clock."""
-
 _UNSETTLED = (
     "the budget ended before every winner was settled; the others stay as they were, and what was "
     "measured is kept: the same command with a larger budget goes on from here"
 )
 
 
-@dataclass(slots=True)
-class Stages:
-    """A session while it runs. Mutable: ``workloads`` are the models as far as they are decided.
+class Stages(Closing):
+    """A session while it runs: its stages up to the last race; ``Closing`` has what follows."""
 
-    ``began_s`` is when it began, in seconds since the epoch; ``used`` what processors had done
-    then.
-    """
-
-    settings: TuneSettings
-    workloads: list[Workload]
-    site: Site
-    store: Store
-    interrupt: Interrupt
-    costs: Costs
-    began_s: float
-    searching: Searching
-    ends: Ends
-    used: CpuUse
+    __slots__ = ()
 
     def run(self) -> tuple[TuneReport, ...]:
         """Plan, search, race, search, race, measure, report."""
         left_s, ready_s = self.ends.budget_s, time.monotonic()
         self._announce()
-        self._progress.phase("plans")
+        self.progress.phase("plans")
         with self.costs.part("plans"):
             rivals = self._planned(left_s)
         self.workloads = [r.favourite for r in rivals]
@@ -93,20 +62,20 @@ class Stages:
         if left_s >= LEAST_S:
             stopped = self._searched(searches, rivals, left_s)
         else:
-            self._progress.tell(Warned(self._progress.account.nothing_left))
+            self.progress.tell(Warned(self.progress.account.nothing_left))
         searches = _of_models(searches, self.workloads)
         search_s = time.monotonic() - ready_s
-        self._progress.phase("race")
+        self.progress.phase("race")
         with self.costs.part("finals", sealed=True):
             self._raced(searches)
         used_s, interrupted = self.costs.total_s, self.interrupt.requested
-        saved_s = self._progress.account.charge_used(stopped, left_s, used_s, interrupted)
-        self._progress.phase("whole model")
+        saved_s = self.progress.account.charge_used(stopped, left_s, used_s, interrupted)
+        self.progress.phase("whole model")
         with self.costs.part("whole model", sealed=True):
-            wholes = self._measured()
-            deviations = [self._deviation(work) for work in self.workloads]
+            wholes = self.measured()
+            deviations = [self.deviation(work) for work in self.workloads]
         self.site.close()
-        return self._reported(searches, wholes, deviations, stopped, saved_s, search_s)
+        return self.reported(searches, wholes, deviations, stopped, saved_s, search_s)
 
     # ---- plan
 
@@ -139,7 +108,7 @@ class Stages:
     def _searches(self, rivals: Sequence[Rivals]) -> tuple[KernelSearch, ...]:
         """Of all kernels that the models may launch in the end."""
         if missing := missing_model(self.settings):
-            self._progress.tell(Warned(missing))
+            self.progress.tell(Warned(missing))
         uses = [u for u in shared_kernels(rivals) if not u.kernel.fixed]
         return self.searching.searches(uses, self.settings.warm_start)
 
@@ -162,14 +131,14 @@ class Stages:
         begun_s = time.monotonic()
         search = self.searching.begin(searches, max(LEAST_S, self.ends.search_s - begun_s), rule)
         stopped: StopReason | None = None
-        self._progress.standings = lambda: self._standings(searches)
-        self._progress.phase("defaults")
+        self.progress.standings = lambda: self._standings(searches)
+        self.progress.phase("defaults")
         try:
             with self.interrupt.until(self.ends.defaults_given_up(begun_s)):
                 self.searching.prepare(searches)
                 search.open()
             self._learn(searches)
-            self._progress.phase("search")
+            self.progress.phase("search")
             search.budget_s = max(LEAST_S, self.ends.search_s - begun_s)
             with self.interrupt.until(self.ends.given_up(self.ends.search_s)):
                 until_s = time.monotonic() + _ROUNDS_SHARE * left_s
@@ -222,7 +191,7 @@ class Stages:
         self.site.measurer.wait_idle()
         with self.costs.part("whole model", sealed=True):
             fastest = {s.task.key: s.winner.actions for s in searches}
-            return latency_s(self.workloads[0], fastest, self._models, self._progress.tell)
+            return latency_s(self.workloads[0], fastest, self.models, self.progress.tell)
 
     # ---- race
 
@@ -230,8 +199,8 @@ class Stages:
         """Settle the winner of every kernel."""
         now_s, interrupted = time.monotonic(), self.interrupt.requested
         deadline_s = now_s if interrupted else self.ends.race_s
-        models = self._models
-        void, tell = self._withdrawals.trial, self._progress.tell
+        models = self.models
+        void, tell = self.withdrawals.trial, self.progress.tell
         schedules = Schedules(self.site.measurer, models, self.store, self.site.here, void, tell)
         self.interrupt.forgive()
         try:
@@ -250,110 +219,9 @@ class Stages:
                 )
             )
         else:
-            self._described(searches)
-
-    def _described(self, searches: tuple[KernelSearch, ...]) -> None:
-        """Store what the compiler's listings say of the winners, unless their images said it."""
-        found = [
-            (search.task.kernel, winner)
-            for search in searches
-            if (winner := self.store.winner(search.task.key, self.site.here, SPACE_VERSION))
-            and "instructions" not in dict(winner.measurement.facts)
-        ]
-        work = [(kernel, Schedule.parse(winner.actions)) for kernel, winner in found]
-        for (_, winner), facts in zip(found, self.site.measurer.counted_code(work), strict=True):
-            row = self.store.id_of(winner) if facts else None
-            if row is not None:
-                self.store.describe(row, facts)
-
-    # ---- measure, report
-
-    def _measured(self) -> list[Whole | None]:
-        """The models, each in its part of the time that is left."""
-        found: list[Whole | None] = []
-        interrupted, count = self.interrupt.requested, len(self.workloads)
-        for n, work in enumerate(self.workloads):
-            now_s = time.monotonic()
-            left_s = max(0.0, self.ends.whole_s - now_s) / (count - n)
-            with self.interrupt.until(self.ends.whole_given_up(now_s + left_s, interrupted)):
-                models, withdrawals = self._models, self._withdrawals
-                found.append(measured_whole(work, models, withdrawals, self.interrupt, left_s))
-        return found
-
-    def _deviation(self, work: Workload) -> Deviation | None:
-        """What 16 bits cost the model; not measured where somebody waits for the end, and it is
-        expected to take long.
-        """
-        takes_s = sum(u.uses * needed_flops(u.kernel) for u in work.kernels) / _NUMPY_FLOPS_PER_S
-        late = takes_s > _SHORT_S and time.monotonic() + takes_s > self.ends.over_s
-        return None if late or self.interrupt.requested else measured_deviation(work)
-
-    def _reported(
-        self,
-        searches: tuple[KernelSearch, ...],
-        wholes: Sequence[Whole | None],
-        deviations: Sequence[Deviation | None],
-        stopped: StopReason | None,
-        saved_s: float,
-        search_s: float,
-    ) -> tuple[TuneReport, ...]:
-        others = self._progress.measured - sum(
-            (Counter(s.statuses) for s in searches), Counter[str]()
-        )
-        finish = Finish(
-            self.interrupt.requested,
-            stopped,
-            saved_s,
-            search_s,
-            self.costs.seconds,
-            others,
-            self.began_s,
-            others_cpus(self.used, cpu_use()),
-        )
-        facts = session_facts(self._progress.roofline, self.costs, self.workloads, wholes)
-        self.store.add_facts(self.searching.session, facts)
-        found = zip(self.workloads, wholes, deviations, strict=True)
-        reports = tuple(self._report(w, searches, finish, whole, off) for w, whole, off in found)
-        self._progress.tell(SessionFinished(reports[0], reports[1:]))
-        return reports
-
-    def _report(
-        self,
-        work: Workload,
-        searches: tuple[KernelSearch, ...],
-        finish: Finish,
-        whole: Whole | None,
-        deviation: Deviation | None,
-    ) -> TuneReport:
-        uses = {u.key: u.uses for u in work.kernels}
-        mine = tuple(s for s in searches if s.task.key in uses)
-        roofline, session = self._progress.roofline, self.searching.session
-        return report_of(
-            self.settings,
-            work,
-            mine,
-            self.store,
-            self.site.here,
-            roofline,
-            session,
-            finish,
-            whole,
-            deviation,
-        )
+            self.described(searches)
 
     # ---- what the steps share
-
-    @property
-    def _progress(self) -> Progress:
-        return self.searching.progress
-
-    @property
-    def _models(self) -> Models:
-        return Models(self.store, self.site.target, self.site.here, self.site.bench)
-
-    @property
-    def _withdrawals(self) -> Withdrawals:
-        return Withdrawals(self.store, self.site.here, self.searching.session, self._progress.tell)
 
     @property
     def _deciding(self) -> Deciding:
@@ -364,10 +232,10 @@ class Stages:
             self.store,
             self.searching.session,
             self.settings.numerics,
-            self._models,
+            self.models,
             partial(self.searching.default_seconds, spared),
             self.interrupt,
-            self._progress.tell,
+            self.progress.tell,
         )
 
     def _announce(self) -> None:
@@ -376,7 +244,7 @@ class Stages:
             len(self.store.trials(u.key, self.site.here, self.searching.policy)) for u in kernels
         )
         names = " + ".join(w.name for w in self.workloads)
-        self._progress.announce(self.settings, self.searching.session, names, len(kernels), known)
+        self.progress.announce(self.settings, self.searching.session, names, len(kernels), known)
         for use in kernels:
             if use.kernel.fixed:
                 Space(
