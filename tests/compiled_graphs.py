@@ -215,10 +215,11 @@ def as_test(case: Case) -> str:
     lines = ["def test_compiled_graph_agrees() -> None:"]
     for n in nodes:
         srcs = "".join(f"{names[s]}, " for s in n.srcs)
-        arg = str(n.arg) if isinstance(n.arg, Op) else repr(n.arg)
+        arg = f"Op.{n.arg.name}" if isinstance(n.arg, Op) else repr(n.arg)
         dtype = n.dtype.name.upper()
-        lines.append(f"    {names[n]} = Node({n.op}, ({srcs}), {arg}, {n.shape}, {dtype})")
-    used = {str(n.arg): n.dtype for n in nodes if n.op is GraphOp.INPUT}
+        made = f"Node(GraphOp.{n.op.name}, ({srcs}), {arg}, {n.shape}, {dtype})"
+        lines.append(f"    {names[n]} = {made}")
+    used = [str(n.arg) for n in nodes if n.op is GraphOp.INPUT]
     lines.append("    inputs = {")
     for name in used:
         v = case.inputs[name]

@@ -1,0 +1,74 @@
+"""Random graphs of operations, compiled, against numpy; what fails is cut down to a few nodes."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from tests.compiled_graphs import Case, CompiledKernels, agrees, as_test, check_cases, shrunk
+from tests.graph_fuzzer import random_graph, random_inputs
+from tunegrad.ir import dtypes
+from tunegrad.ir import graph as g
+from tunegrad.ir.dtypes import BOOL, F32, F64, I32
+from tunegrad.ir.expr import Op
+from tunegrad.ir.graph import GraphOp, Node
+
+MIXED = (F32, F64, I32, BOOL)
+
+
+def check_graphs(seeds: range, code: CompiledKernels) -> int:
+    launches = 0
+    for first in range(seeds.start, seeds.stop, 50):
+        cases = []
+        for seed in range(first, first + 50):
+            rng = random.Random(seed)
+            outputs = random_graph(rng, rng.randint(1, 14), MIXED if seed % 2 else (F32,))
+            cases.append(Case(outputs, random_inputs(seed, outputs)))
+        launches += check_cases(cases, code)
+    return launches
+
+
+def test_compiled_graphs_agree_with_numpy() -> None:
+    code = CompiledKernels(1)
+    assert check_graphs(range(500), code) > 750
+    assert len(code.programs) > 500
+
+
+@pytest.mark.slow
+def test_five_thousand_compiled_graphs_agree_with_numpy() -> None:
+    code = CompiledKernels(1)
+    assert check_graphs(range(10_000, 15_000), code) > 7_500
+    assert len(code.programs) > 5_000
+
+
+def has_a_flip(case: Case) -> bool:
+    return any(n.op is GraphOp.FLIP for n in g.topological(case.outputs))
+
+
+def test_a_failing_graph_is_cut_down_to_what_fails_and_printed_as_a_test() -> None:
+    x = g.graph_input("x", (2, 3), F32)
+    y = g.elementwise(Op.TANH, g.elementwise(Op.ADD, x, g.full(1, x.shape, F32)))
+    y = g.reduce(Op.ADD, g.elementwise(Op.NEG, g.flip(y, (1,))), (1,))
+    values = np.arange(6, dtype=np.float32).reshape(2, 3)
+    small = shrunk(Case((y, x), {"x": values}), has_a_flip)
+    assert [n.op for n in g.topological(small.outputs)] == [GraphOp.INPUT, GraphOp.FLIP]
+    np.testing.assert_array_equal(small.inputs["cut1"], np.tanh(values + 1))
+    names = {
+        "np": np, "Node": Node, "GraphOp": GraphOp, "Op": Op, "Case": Case, "agrees": agrees,
+        **vars(dtypes),
+    }  # fmt: skip
+    exec(as_test(small), names)  # noqa: S102  # what the fuzzer prints has to run
+    names["test_compiled_graph_agrees"]()
+
+
+def test_a_wrong_graph_is_told_from_a_right_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = g.graph_input("x", (2, 3), F32)
+    y = g.elementwise(Op.ADD, g.flip(x, (1,)), g.full(1, x.shape, F32))
+    case = Case((y,), {"x": np.arange(6, dtype=np.float32).reshape(2, 3)})
+    assert agrees(case)
+    run = CompiledKernels.run
+    monkeypatch.setattr(CompiledKernels, "run", lambda *a: [v + 1 for v in run(*a)])
+    with pytest.raises(AssertionError, match="def test_compiled_graph_agrees"):
+        check_cases([case], CompiledKernels(1))
