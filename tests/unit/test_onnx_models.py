@@ -138,6 +138,31 @@ def test_what_is_no_model_is_one_line(tmp_path: Path) -> None:
         tg.load(str(tmp_path / "none.onnx"))
 
 
+def test_a_small_file_does_not_ask_for_much_memory(tmp_path: Path) -> None:
+    huge = np.asarray([1 << 20, 1 << 20, 1 << 20])
+    constants = {"s": huge, "one": array(1), "cube": array(1, 1, 1)}
+    for op, operands in (
+        ("ConstantOfShape", ["s"]), ("Expand", ["one", "s"]), ("Tile", ["cube", "s"])
+    ):  # fmt: skip
+        nodes = [
+            helper.make_node(op, operands, ["w"], name="big"),
+            helper.make_node("ReduceSum", ["w"], ["t"], keepdims=0),
+            helper.make_node("Add", ["x", "t"], ["y"]),
+        ]
+        path = saved(tmp_path / "m.onnx", nodes, {"x": [2]}, ["y"], constants)
+        with pytest.raises(ModelError, match=rf"node big \({op}\): what is known of it takes over"):
+            tg.load(str(path), store=False)
+
+
+def test_a_damaged_attribute_is_one_line(tmp_path: Path) -> None:
+    node = helper.make_node("Elu", ["x"], ["y"], alpha=1.0, name="n")
+    node.attribute[0].type = onnx.AttributeProto.STRING
+    node.attribute[0].s = b"\xff\xfe"
+    path = saved(tmp_path / "m.onnx", [node], {"x": [2]}, ["y"], {})
+    with pytest.raises(ModelError, match="node n: an attribute is damaged"):
+        tg.load(str(path), store=False)
+
+
 def test_external_data_does_not_leave_the_folder(tmp_path: Path) -> None:
     secret = tmp_path / "secret.bin"
     secret.write_bytes(bytes(16))

@@ -169,19 +169,22 @@ def _run(
 
 def _made(name: str, node: Any, opset: int, taken: list[Value], outputs: int) -> Sequence[Value]:
     """What a node makes: computed now where all that it reads is known."""
-    attributes = {a.name: _attribute(a) for a in node.attribute}
+    try:
+        attributes = {a.name: _attribute(a) for a in node.attribute}
+    except (ValueError, TypeError) as error:
+        said = f"an attribute is damaged: {' '.join(str(error).split())}"
+        raise ModelError(f"model {name}: node {node.name}: {said}") from None
     if node.op_type == "Constant":
         return (_constant(name, attributes),)
-    known = all(not isinstance(v, Tensor) for v in taken)
-    if (
-        known
-        and taken
-        and node.op_type not in _OWN
-        and sum(v.nbytes for v in taken if v is not None) < _FOLDED_BYTES
-    ):
-        folded = _folded(node, opset, taken)
-        if folded is not None:
-            return folded
+    known = [v for v in taken if v is not None and not isinstance(v, Tensor)]
+    if len(known) == sum(v is not None for v in taken):
+        if sum(v.nbytes for v in known) + _made_bytes(node.op_type, known) > _FOLDED_BYTES:
+            said = "what is known of it takes over 1 GiB"
+            raise ModelError(f"model {name}: node {node.name} ({node.op_type}): {said}")
+        if known and node.op_type not in _OWN:
+            folded = _folded(node, opset, taken)
+            if folded is not None:
+                return folded
     view = NodeView(node.op_type, node.name, opset, attributes, taken, outputs)
     if node.op_type not in OPERATORS:
         raise ModelError(f"model {name}: {view.error('its operands must be known')}")
@@ -189,15 +192,32 @@ def _made(name: str, node: Any, opset: int, taken: list[Value], outputs: int) ->
         made = OPERATORS[node.op_type](view)
     except ModelError as error:
         raise ModelError(f"model {name}: {error}") from error
-    except (TunegradError, ValueError, TypeError, IndexError, KeyError, AttributeError) as error:
+    except _FAULTS as error:
         if isinstance(error, DeviceError):
             raise
         raise ModelError(f"model {name}: {view.error(' '.join(str(error).split()))}") from error
     return made if isinstance(made, tuple | list) else (made,)
 
 
-def _open(taken: Sequence[Value]) -> bool:
-    return any(isinstance(v, Tensor) for v in taken)
+_FAULTS = (
+    TunegradError, ArithmeticError, AttributeError, LookupError, MemoryError, TypeError, ValueError,
+)  # fmt: skip
+"""What an operator's function may raise for a node that makes no sense."""
+
+
+def _made_bytes(op: str, known: Sequence[Known]) -> float:
+    """Bytes of what a node makes whose operands say how large that is; 0 of others."""
+    if not known or known[-1].dtype.kind not in "iuf":
+        return 0.0
+    last = known[-1].astype(np.float64).reshape(-1)
+    if op in ("ConstantOfShape", "Expand"):
+        return float(8 * np.prod(np.abs(last)))
+    if op == "Tile":
+        return float(known[0].nbytes * np.prod(np.abs(last)))
+    if op == "Range" and len(known) == 3:
+        start, limit, delta = (float(k.reshape(-1)[0]) for k in known)
+        return 8 * abs((limit - start) / (delta or 1.0))
+    return 0.0
 
 
 def _folded(node: Any, opset: int, taken: Sequence[Value]) -> list[Known] | None:
