@@ -157,13 +157,15 @@ def test_inputs_of_any_memory(given: Callable[[Any], Any]) -> None:
     np.testing.assert_allclose(compiled(given(a)), np.exp(a) + a, rtol=1e-6)
 
 
-def test_aligned_inputs_are_read_where_they_are() -> None:
+def test_inputs_are_read_where_they_are() -> None:
     a = floats(64, 64)
     compiled = tg.compile(lambda x: x + 1, a, store=False)
     before = compiled.memory_bytes
     compiled(on_a_line(a))
     assert compiled.memory_bytes == before
-    compiled(shifted(a))
+    np.testing.assert_array_equal(compiled(shifted(a)), a + 1)
+    assert compiled.memory_bytes == before
+    compiled(a.T)
     assert compiled.memory_bytes == before + a.nbytes
 
 

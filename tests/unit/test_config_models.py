@@ -96,7 +96,7 @@ def test_unknown_name_lists_the_valid_ones_and_the_nearest() -> None:
     assert str(caught.value) == (
         "model 'resnt18' is unknown, did you mean 'resnet18'?; valid: encoder, mlp, resnet, "
         "resnet18, resnet50, "
-        "a path to a .toml file, or package.module:function"
+        "a path to a .toml or .onnx file, or package.module:function"
     )
 
 
