@@ -68,7 +68,7 @@ def backend(
     """
     settings = _settings(options, mode)
     load_torch()
-    from functorch.compile import make_boxed_func  # type: ignore[import-untyped]
+    from functorch.compile import make_boxed_func
     from torch._dynamo.backends.common import aot_autograd
 
     names = _names(graph_module, example_inputs)
