@@ -8,9 +8,15 @@ import pytest
 
 from tunegrad.db import open_store
 from tunegrad.errors import CandidateCrashed
-from tunegrad.regress import SweepReport, SweepSettings, regress
+from tunegrad.regress import SweepReport, SweepSettings, peers, regress
 from tunegrad.regress import run as running
 from tunegrad.regress.peers import Peer
+
+
+@pytest.fixture(autouse=True)
+def checkout(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Peers stand in the checkout, also where the package that is tested is installed."""
+    monkeypatch.setattr(peers, "_ROOT", Path(__file__).parents[2])
 
 
 def swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, peer: str) -> SweepReport:
