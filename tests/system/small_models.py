@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -95,3 +96,8 @@ def trials_of(store: Store, workload: Workload) -> list[Trial]:
     ]
     keys = dict.fromkeys(p.key for k in kernels for v in variants_of(k) for p in parts_of(k, v))
     return [t for key in keys for t in store.trials(key, here(), SEARCH_POLICY)]
+
+
+def undescribed(trials: Iterable[Trial]) -> list[Trial]:
+    """Rows without what a later session that they win in may add to them."""
+    return [replace(t, measurement=replace(t.measurement, facts=())) for t in trials]

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
 from statistics import median
 
 import pytest
-from small_models import THREADS, Listener, here, settings_of, trials_of, workload_in
+from small_models import THREADS, Listener, here, settings_of, trials_of, undescribed, workload_in
 
 import tunegrad as tg
 from tunegrad import tune as tune_model
@@ -210,11 +210,6 @@ def test_same_budget_again_measures_nothing_and_says_so(tuned: Tuned, tmp_path: 
         f"the budget of {tuned.budget_s:g} s is spent; a larger one goes on from here"
     ]
     assert {r.key: r.actions for r in report.rows} == {r.key: r.actions for r in tuned.report.rows}
-
-
-def undescribed(trials: Sequence[Trial]) -> list[Trial]:
-    """Rows without what a later session that they win in may add to them."""
-    return [replace(t, measurement=replace(t.measurement, facts=())) for t in trials]
 
 
 def test_larger_budget_goes_on_and_repeats_nothing(tuned: Tuned, tmp_path: Path) -> None:
