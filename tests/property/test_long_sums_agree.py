@@ -49,7 +49,7 @@ def in_memory(program: Program) -> bool:
 
 @pytest.mark.parametrize("target", [CPU, GPU], ids=["cpu", "gpu"])
 @pytest.mark.parametrize(
-    "seeds", [range(1), pytest.param(range(1, 12), marks=pytest.mark.slow)], ids=["few", "many"]
+    "seeds", [range(2), pytest.param(range(2, 12), marks=pytest.mark.slow)], ids=["few", "many"]
 )
 def test_sums_in_blocks_agree_under_random_actions(target, seeds):
     count = Counter[str]()
@@ -68,7 +68,7 @@ def test_sums_in_blocks_agree_under_random_actions(target, seeds):
             assert_agrees(kernel, program, f"{name}: {text}", seed)
     assert count["all"] == len(seeds) * len(NAMES)
     assert count["refused"] <= 0.02 * count["all"], count
-    assert count["cut"] >= count["sums"] // 5, count
+    assert count["cut"] > count["sums"] // 5, count
 
 
 @pytest.mark.parametrize("text", PARTIAL)
