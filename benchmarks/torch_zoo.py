@@ -27,6 +27,7 @@ __all__ = ["main"]
 
 Call = Callable[[], Sequence[Any]]
 _CLOSE = 1e-4
+_SETTLING_S = 0.03
 
 
 def _several(value: Any) -> Sequence[Any]:
@@ -114,13 +115,20 @@ def _ready(
         yield name, call
 
 
+def _settle(call: Call) -> None:
+    """Call until the threads of the one before have gone to sleep: they spin for milliseconds."""
+    begun = time.perf_counter()
+    while time.perf_counter() - begun < _SETTLING_S:
+        call()
+
+
 def _timed(calls: dict[str, Call], rounds: int) -> dict[str, float]:
     """Seconds of each: medians of turns, the order of which goes round."""
     samples: dict[str, list[float]] = {name: [] for name in calls}
     names = list(calls)
     for turn in range(rounds):
         for name in names[turn % len(names) :] + names[: turn % len(names)]:
-            calls[name]()
+            _settle(calls[name])
             begun = time.perf_counter()
             calls[name]()
             samples[name].append(time.perf_counter() - begun)
