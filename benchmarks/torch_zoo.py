@@ -3,7 +3,8 @@
     python -m benchmarks.torch_zoo                      ours with default schedules, and eager
     python -m benchmarks.torch_zoo --store tuned.db     ours tuned, and the other compilers
 
-Contestants take turns; a figure is the median of the turns. Each result is compared with eager's.
+Contestants take turns with quiet between them (benchmarks.interleave); each result is compared with
+eager's first.
 ``tunegrad tune benchmarks.torch_zoo:NAME --budget 5m --store tuned.db`` tunes one.
 """
 
@@ -11,8 +12,6 @@ from __future__ import annotations
 
 import argparse
 import io
-import statistics
-import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -21,13 +20,14 @@ import numpy as np
 import torch
 
 import tunegrad as tg
+from benchmarks.contestants import CallContestant
+from benchmarks.interleave import FULL, QUICK, interleave
 from tests.torch_zoo import ZOO, Case
 
 __all__ = ["main"]
 
 Call = Callable[[], Sequence[Any]]
 _CLOSE = 1e-4
-_SETTLING_S = 0.03
 
 
 def _several(value: Any) -> Sequence[Any]:
@@ -72,6 +72,7 @@ def _openvino(module: Any, inputs: Any, threads: int) -> Call:
 
     converted = openvino.convert_model(module, example_input=tuple(inputs))
     settings = {"INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY"}
+    settings["INFERENCE_PRECISION_HINT"] = "f32"  # its own choice is bf16 where the CPU has it
     compiled = openvino.compile_model(converted, "CPU", settings)
     arrays = [x.numpy() for x in inputs]
     return lambda: list(compiled(arrays).values())
@@ -97,7 +98,7 @@ def _contestants(
 
 def _ready(
     makers: dict[str, Callable[[], Call]], wanted: Sequence[Any]
-) -> Iterator[tuple[str, Call]]:
+) -> Iterator[CallContestant]:
     """Those that start, and give what eager gives."""
     for name, make in makers.items():
         try:
@@ -112,27 +113,7 @@ def _ready(
         if worst > _CLOSE:
             print(f"  {name}: differs from eager by {worst:.2g}")
             continue
-        yield name, call
-
-
-def _settle(call: Call) -> None:
-    """Call until the threads of the one before have gone to sleep: they spin for milliseconds."""
-    begun = time.perf_counter()
-    while time.perf_counter() - begun < _SETTLING_S:
-        call()
-
-
-def _timed(calls: dict[str, Call], rounds: int) -> dict[str, float]:
-    """Seconds of each: medians of turns, the order of which goes round."""
-    samples: dict[str, list[float]] = {name: [] for name in calls}
-    names = list(calls)
-    for turn in range(rounds):
-        for name in names[turn % len(names) :] + names[: turn % len(names)]:
-            _settle(calls[name])
-            begun = time.perf_counter()
-            calls[name]()
-            samples[name].append(time.perf_counter() - begun)
-    return {name: statistics.median(s) for name, s in samples.items()}
+        yield CallContestant(name, "", call, lambda call=call: np.asarray(call()[0]))  # type: ignore[misc]
 
 
 def main() -> None:
@@ -141,12 +122,14 @@ def main() -> None:
     parser.add_argument("models", nargs="*", choices=[*ZOO, []], help="all unless given")
     parser.add_argument("--store", default="", help="tuned winners; others take part then")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--rounds", type=int, default=25)
+    parser.add_argument("--pace", choices=("full", "quick"), default="full")
     parser.add_argument("--small", action="store_true", help="the sizes of the tests")
     said = parser.parse_args()
     import tunegrad.torch  # noqa: F401 - it registers the backend
 
     torch.set_num_threads(said.threads)
+    torch._dynamo.config.allow_rnn = True  # noqa: SLF001 - or its compilers never see an LSTM
+    pace = QUICK if said.pace == "quick" else FULL
     for name in said.models or ZOO:
         module, inputs = ZOO[name](not said.small)
         torch._dynamo.reset()  # noqa: SLF001 - its documented name
@@ -154,9 +137,13 @@ def main() -> None:
         with torch.no_grad():
             wanted = _several(module(*inputs))
             makers = _contestants(module, inputs, said.store, said.threads)
-            times = _timed(dict(_ready(makers, wanted)), said.rounds)
-        for who, seconds in times.items():
-            print(f"  {who:24} {1e3 * seconds:9.3f} ms  {times['eager'] / seconds:5.2f}x eager")
+            timings = interleave(list(_ready(makers, wanted)), pace)
+        eager_s = timings[0].seconds
+        for t in timings:
+            print(
+                f"  {t.peer:24} {1e3 * t.seconds:9.3f} ms +- {100 * t.interval:4.1f} %"
+                f"  {eager_s / t.seconds:5.2f}x eager"
+            )
 
 
 def mobilenet_v2() -> Case:
