@@ -49,6 +49,13 @@ def test_slow_models_have_more_reserved_for_their_race() -> None:
     assert slow.whole_s - slow.race_s >= 5.0
 
 
+def test_no_more_is_reserved_for_a_comparison_than_it_can_use() -> None:
+    tiny, quick = ends(60.0, both_s=1e-4), ends(60.0, both_s=0.02)
+    assert tiny.whole_s - tiny.race_s < 1.0
+    assert quick.whole_s - quick.race_s == pytest.approx(6.0)
+    assert tiny.search_s - quick.search_s > 5.0
+
+
 def test_after_ctrl_c_nothing_is_waited_for_over_3_seconds() -> None:
     e = ends(3600.0)
     assert e.race_given_up(500.0, interrupted=True) == 503.0

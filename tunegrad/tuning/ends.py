@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .tracks import compared_s, least_s
+from .tracks import compared_s, least_s, most_compared_s
 
 __all__ = ["Ends"]
 
@@ -107,6 +107,8 @@ class Ends:
         """Seconds kept for the last race, and for whole models."""
         race_s = max(self.race_share * self.budget_s, least_s(self.both_s) if self.both_s else 0.0)
         share_s = min(_WHOLE_MOST_S, _WHOLE_SHARE * self.budget_s)
-        whole_s = max(share_s, compared_s(self.both_s) if self.both_s else 0.0)
+        whole_s = share_s
+        if self.both_s:
+            whole_s = max(compared_s(self.both_s), min(share_s, most_compared_s(self.both_s)))
         scale = min(1.0, _RESERVED_SHARE * self.budget_s / max(race_s + whole_s, 1e-9))
         return scale * race_s, scale * whole_s

@@ -10,10 +10,18 @@ from tunegrad.errors import CandidateFailure
 
 from .choices import AT_ONCE, HEAT_TURNS, PROOF_TURNS, TOTAL, Pair
 from .models import ModelBench, Turns, WholeModel
-from .models.work import MOST_BYTES, RUNS
+from .models.work import MOST_BYTES, MOST_TURNS, RUNS
 from .workload import Workload
 
-__all__ = ["Blamed", "ModelTrack", "Places", "compared_s", "least_s", "most_at_once"]
+__all__ = [
+    "Blamed",
+    "ModelTrack",
+    "Places",
+    "compared_s",
+    "least_s",
+    "most_at_once",
+    "most_compared_s",
+]
 
 A = TypeVar("A")
 
@@ -46,6 +54,13 @@ def least_s(both_s: float) -> float:
 def compared_s(both_s: float) -> float:
     """Seconds that it takes to check two models and to compare them in the fewest turns, about."""
     return _LEAST_S + (_CHECKS + _PAIRED * RUNS) * both_s
+
+
+def most_compared_s(both_s: float) -> float:
+    """Seconds that it takes in the most turns, about: what is reserved beyond is lost to the
+    search.
+    """
+    return _LEAST_S + (_CHECKS + 2 * MOST_TURNS * RUNS) * both_s
 
 
 @dataclass(slots=True)

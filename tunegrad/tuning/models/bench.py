@@ -37,7 +37,7 @@ from . import work
 from .expected import Evaluation, Judge
 from .inputs import SETS
 from .model import Compiled, WholeModel
-from .work import RUNS, Answer, Order
+from .work import MOST_TURNS, RUNS, Answer, Order
 
 __all__ = ["LocalBench", "ModelBench", "Turns"]
 
@@ -189,7 +189,7 @@ class LocalBench:
         """See ``ModelBench``."""
         self.check([a, b])
         once_s = self._took_s[self._order(a)] + self._took_s[self._order(b)]
-        rounds = max(3, min(100, int(budget_s / max(4 * once_s, 1e-6))))
+        rounds = max(3, min(MOST_TURNS, int(budget_s / max(4 * once_s, 1e-6))))
         first, second = self._timed([a, b], work.pairs, rounds, runs=rounds * RUNS)
         return [s for turn in first for s in turn], [s for turn in second for s in turn]
 

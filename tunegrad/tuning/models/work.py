@@ -32,6 +32,7 @@ from .inputs import SETS, drawn
 from .turns import turn_order
 
 __all__ = [
+    "MOST_TURNS",
     "RUNS",
     "Answer",
     "Order",
@@ -46,6 +47,9 @@ __all__ = [
 
 RUNS = 3
 """Runs of a model in its turn; the first one only warms the caches."""
+
+MOST_TURNS = 100
+"""Of two models that are compared; more do not narrow the interval on a machine that drifts."""
 
 MOST_BYTES = 4 << 30
 """Of the memory of all models that are kept, of constants and packs above all."""
