@@ -21,6 +21,7 @@ from tunegrad.compiling import artifact, written
 from tunegrad.compiling.artifact import Compiler, object_key
 from tunegrad.devices import host_device
 from tunegrad.devices.cpu import device as cpu
+from tunegrad.inference import realizing
 from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import schedule
 from tunegrad.ir.kernel import Kernel
@@ -176,27 +177,27 @@ def test_equal_graphs_share_a_plan_whatever_the_values() -> None:
         np.testing.assert_allclose((a * 2 + a).numpy(), 3 * value, rtol=1e-6)
 
     run(1.0)
-    plans, lowered = len(inference._plans), inference.process_compiler().counts.lowered
+    plans, lowered = len(realizing._plans), inference.process_compiler().counts.lowered
     for value in range(2, 6):
         run(float(value))
-    assert (len(inference._plans), inference.process_compiler().counts.lowered) == (plans, lowered)
+    assert (len(realizing._plans), inference.process_compiler().counts.lowered) == (plans, lowered)
 
 
 def test_other_shapes_get_another_plan() -> None:
-    before = set(inference._plans)
+    before = set(realizing._plans)
     for n in (2, 3):
         (tg.Tensor(np.ones((n, 77), np.float32)) + 5).numpy()
-    assert len(set(inference._plans) - before) == 2
+    assert len(set(realizing._plans) - before) == 2
 
 
 def test_plans_of_tensors_are_bounded_in_number_and_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inference, "_CACHED_PLANS", 3)
+    monkeypatch.setattr(realizing, "_CACHED_PLANS", 3)
     for n in range(1, 6):
         ((tg.Tensor(np.ones(n, np.float32)) - 1).contiguous() * 2).numpy()  # the fence takes memory
-    assert len(inference._plans) == 3
-    monkeypatch.setattr(inference, "_CACHED_BYTES", 0)
+    assert len(realizing._plans) == 3
+    monkeypatch.setattr(realizing, "_CACHED_BYTES", 0)
     ((tg.Tensor(np.ones(9, np.float32)) - 1).contiguous() * 2).numpy()
-    assert len(inference._plans) == 1
+    assert len(realizing._plans) == 1
 
 
 CYCLES = """

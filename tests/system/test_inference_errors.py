@@ -10,7 +10,6 @@ import pytest
 
 import tunegrad as tg
 from tests.cuda_host import cuda_host
-from tunegrad import inference
 from tunegrad.errors import (
     ConfigError,
     DeviceError,
@@ -21,6 +20,7 @@ from tunegrad.errors import (
     UserError,
     WeightsError,
 )
+from tunegrad.inference.process import engine_of
 from tunegrad.models import mlp
 
 MODEL = mlp(sizes=(4, 3))
@@ -121,7 +121,7 @@ def test_a_device_that_is_too_small_is_said_with_what_it_takes(monkeypatch):
             raise MemoryError(f"{most} of {most} bytes are free")
         return allocate(self, nbytes)
 
-    inference._engine.cache_clear()  # an engine keeps memory for the next of its size
+    engine_of.cache_clear()  # an engine keeps memory for the next of its size
     monkeypatch.setattr(HostDriver, "allocate", capped)
     large = mlp(sizes=(256, 256, 4))
     told = (

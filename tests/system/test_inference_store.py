@@ -14,13 +14,13 @@ import pytest
 from program_hashes import hash_of
 
 import tunegrad as tg
-from tunegrad import inference
 from tunegrad.compiling import artifact
 from tunegrad.db import open_store
 from tunegrad.devices import host_device
 from tunegrad.devices.cpu import device as cpu
 from tunegrad.devices.host.facts import fingerprint, host_target
 from tunegrad.errors import MissError
+from tunegrad.inference import loading
 from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import schedule
 from tunegrad.ir.kernel import Kernel
@@ -127,7 +127,7 @@ def test_a_winner_is_refused_once_lowering_changes(
     render = cpu.render_llvm
     monkeypatch.setattr(cpu, "render_llvm", lambda *given: render(*given) + "; another release\n")
     fresh = artifact.Compiler()
-    monkeypatch.setattr(inference, "process_compiler", lambda: fresh)
+    monkeypatch.setattr(loading, "process_compiler", lambda: fresh)
     assert {r.differs for r in loaded(store).report()} == {(OTHER_CODE,)}
 
 
@@ -150,9 +150,7 @@ def test_a_model_is_lowered_once_whether_its_rows_are_checked_or_not(tmp_path: P
     compiler = artifact.Compiler()
     with store:
         for k in kernels():
-            inference.compiled_choice(
-                k, host_device(THREADS).open(), HERE, store, "error", compiler
-            )
+            loading.compiled_choice(k, host_device(THREADS).open(), HERE, store, "error", compiler)
     assert (compiler.counts.lowered, compiler.counts.compiled) == (3, 3)
 
 

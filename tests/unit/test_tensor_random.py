@@ -6,7 +6,7 @@ import pytest
 import tunegrad as tg
 from tunegrad.errors import DTypeError, ShapeError
 from tunegrad.frontend.random import Generator
-from tunegrad.inference import _canonical
+from tunegrad.inference.realizing import _canonical
 from tunegrad.ir.evaluate import evaluate
 
 # https://prng.di.unimi.it/splitmix64.c, seed 0

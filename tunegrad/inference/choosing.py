@@ -1,0 +1,133 @@
+"""What each kernel runs with: its stored winner, a near one or its default schedule."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from tunegrad.compiling.artifact import Compiler
+from tunegrad.db import Hit, Lookup, Store
+from tunegrad.devices import Device, Engine
+from tunegrad.errors import CandidateFailure, IllegalAction, InternalError, MissError
+from tunegrad.ir.kernel import Kernel
+from tunegrad.opts import SPACE_VERSION, Schedule, Space
+from tunegrad.reports import Outcome
+from tunegrad.runtime import Code
+from tunegrad.trial import Fingerprint, Trial
+
+OnMiss = Literal["default", "nearest", "error"]
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What a kernel runs with, and why.
+
+    ``trial`` is the stored one it comes from; None for a default schedule.
+
+    ``differs`` says what kept a stored winner from being a hit, as ``field: here != stored``.
+    """
+
+    kernel: Kernel
+    outcome: Outcome
+    actions: str
+    trial: Trial | None = None
+    differs: tuple[str, ...] = ()
+
+
+def choices(
+    kernel: Kernel,
+    device: Device,
+    here: Fingerprint,
+    store: Store | None,
+    on_miss: OnMiss,
+    compiler: Compiler,
+) -> Iterator[Choice]:
+    """What ``kernel`` may run with, best first; the last one is its default schedule.
+
+    A stored winner is among them where it lowers to the program that was measured; one of another
+    machine may be illegal here.
+
+    Raises MissError, naming the kernel and what differs, for ``on_miss="error"`` and no hit, and
+    IllegalAction for the schedule of a fence that is not legal here.
+    """
+    if kernel.fixed:
+        yield Choice(kernel, "fixed", Space(kernel, device.target).fixed().text)
+        return
+    found = None if store is None else store.lookup(kernel.key, here, SPACE_VERSION)
+    differs = ("store: there is none",) if found is None else _differs(found)
+    if isinstance(found, Hit):
+        fault = stale(kernel, found.trial, device, compiler)
+        if not fault:
+            yield Choice(kernel, "hit", found.trial.actions, found.trial)
+            fault = "program: the stored winner does not compile here"
+        differs = (fault,)
+    if on_miss == "error":
+        raise MissError(
+            f"kernel {kernel.name} ({kernel.key}): no stored winner: {'; '.join(differs)}"
+        )
+    if on_miss == "nearest" and found is not None and not isinstance(found, Hit):
+        for near in found.nearest:
+            yield Choice(
+                kernel,
+                "near",
+                near.trial.actions,
+                near.trial,
+                tuple(d.brief for d in near.differences),
+            )
+    yield Choice(kernel, "miss", Space(kernel, device.target).defaults()[0].text, None, differs)
+
+
+def stale(kernel: Kernel, trial: Trial, device: Device, compiler: Compiler) -> str:
+    """Why a stored schedule is not what was measured, which is logged; '' where it lowers to the
+    same program.
+
+    A row without a program's hash was written by hand: it has no program that could be another one,
+    and only has to be legal.
+    """
+    try:
+        now = compiler.program_hash(kernel, Schedule.parse(trial.actions), device)
+    except IllegalAction as error:
+        fault, detail = "actions: the stored winner is not legal here", str(error)
+    except CandidateFailure as error:
+        fault, detail = "program: the stored winner is too large here", str(error)
+    else:
+        if trial.program_hash in ("", now):
+            return ""
+        fault = "program: the stored schedule lowers to other code now; tune into a new store"
+        detail = f"program {now} is not {trial.program_hash}, which was measured"
+    _log.warning(
+        "kernel %s: the stored schedule can not be used: %s (%s)", kernel.name, fault, detail
+    )
+    return fault
+
+
+def _differs(found: Lookup) -> tuple[str, ...]:
+    return () if isinstance(found, Hit) else tuple(d.brief for d in found.differences)
+
+
+def compiled_choice(
+    kernel: Kernel,
+    engine: Engine,
+    here: Fingerprint,
+    store: Store | None,
+    on_miss: OnMiss,
+    compiler: Compiler,
+) -> tuple[Choice, Code]:
+    """What ``kernel`` runs with, as code: the first of its ``choices`` that is legal here and
+    compiles.
+
+    A stored one that is passed over is logged. Raises IllegalAction or CandidateFailure where the
+    default fails too.
+    """
+    for choice in choices(kernel, engine.device, here, store, on_miss, compiler):
+        try:
+            return choice, compiler.code(kernel, Schedule.parse(choice.actions), engine)
+        except (IllegalAction, CandidateFailure) as error:
+            if choice.trial is None:
+                raise
+            _log.warning("kernel %s: the stored schedule can not be used: %s", kernel.name, error)
+    raise InternalError(f"kernel {kernel.name}: no schedule at all")

@@ -1,0 +1,290 @@
+"""A model that is ready to run: numpy in, one native call, numpy out."""
+
+from __future__ import annotations
+
+import os
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tunegrad.compiling.saved import (
+    SUFFIX,
+    SavedKernel,
+    SavedModel,
+    save_model,
+    taken_constants,
+)
+from tunegrad.config import ModelDtype
+from tunegrad.devices import Engine, Parameter
+from tunegrad.devices.dlpack import DeviceTensor, Imported, Sharing, imported, place_of
+from tunegrad.devices.verifying.inputs import draw
+from tunegrad.errors import DeviceError, ModelError
+from tunegrad.inference.choosing import Choice, compiled_choice
+from tunegrad.inference.process import process_compiler
+from tunegrad.ir import fusion
+from tunegrad.ir.evaluate import evaluate
+from tunegrad.ir.graph import Node
+from tunegrad.ir.numeric import to_compute
+from tunegrad.opts import Schedule
+from tunegrad.paired import gain_interval
+from tunegrad.planning.deviation import deviation
+from tunegrad.reports import Deviation, LookupRow, RunReport
+from tunegrad.runtime import Argument, Code, Constants, Runner, Runners, check_arguments
+from tunegrad.runtime.plan import needed_bytes
+
+Array = NDArray[Any]
+
+
+class LoadedModel:
+    """A model, or a function of tensors, ready to run: numpy in, numpy out.
+
+    Threads may share it. As many calls run side by side as there are cores for the threads of each
+    (``threads=1``: one on each core); more take turns.
+
+    Made by ``load`` and ``compile``. Freed memory, code and all, when the last reference to it
+    goes. ``planned`` makes the plan once more: with it, constants are kept as kernels read them,
+    and as nothing else.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        inputs: Sequence[Argument],
+        plan: fusion.LaunchPlan,
+        chosen: Mapping[str, tuple[Choice, Code]],
+        engine: Engine,
+        store: str = "",
+        dtype: ModelDtype = "f32",
+        planned: Callable[[], fusion.LaunchPlan] | None = None,
+        constants: Constants | None = None,
+    ) -> None:
+        self.name, self.dtype = name, dtype
+        self.inputs = tuple(inputs)
+        self._planned = planned
+        self._chosen = chosen
+        self._engine = engine
+        self._store = store
+        self._constants = constants or Constants(engine, untouched=True)
+        codes = {key: code for key, (_, code) in chosen.items()}
+        first = _bound(name, plan, codes, engine, self._constants)
+        self._plan = plan if planned is None else plan.forgotten  # kernels read what was packed
+        more = partial(_bound, name, self._plan, codes, engine, self._constants)
+        self._runners = Runners(first, more, engine.at_once)
+        self._runner = self._runners.first
+        self._default: Runner | None = None
+
+    def __call__(self, *positional: ArrayLike, **named: ArrayLike) -> Any:
+        """Run on inputs in order or by name.
+
+        One output comes as an array, several as a tuple, in fresh memory.
+
+        Raises ShapeError or DTypeError, naming the input, what was given and what is valid.
+        """
+        outputs = self._runners.run(check_arguments(self.name, self.inputs, positional, named))
+        return outputs[0] if len(outputs) == 1 else outputs
+
+    def on_device(self, *positional: Any, **named: Any) -> Any:
+        """Run, and leave the outputs on the device: a ``DeviceTensor``, or a tuple of them.
+
+        Inputs that speak DLPack and lie there (torch's on this GPU) are used where they lie; numpy
+        arrays, and tensors in this process's memory, are copied. ``torch.from_dlpack`` takes what
+        comes back, without a copy. Raises DeviceError on a device whose memory other libraries can
+        not use, and as a call does.
+        """
+        engine = self._engine
+        if not isinstance(engine, Sharing):
+            raise DeviceError(
+                f"device {engine.device.name}: its memory is not shared; call the model, which "
+                "takes and gives numpy arrays"
+            )
+
+        def take(value: object) -> Imported | None:
+            there = not isinstance(value, np.ndarray) and place_of(value) == engine.place
+            return imported(value, engine) if there else None
+
+        given = check_arguments(self.name, self.inputs, positional, named, take)
+        outputs = tuple(
+            DeviceTensor(memory, b.shape, b.dtype, engine.place, f"output of {self.name}")
+            for memory, b in zip(
+                self._runner.run_on_device(given, engine), self._runner.outputs, strict=True
+            )
+        )
+        return outputs[0] if len(outputs) == 1 else outputs
+
+    def __repr__(self) -> str:
+        return (
+            f"<LoadedModel {self.name}({', '.join(map(str, self.inputs))}), "
+            f"{len(self._plan.launches)} kernels>"
+        )
+
+    @property
+    def threads(self) -> int:
+        """Native threads that it runs on, at most."""
+        return self._engine.device.target.threads
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes of intermediate buffers, scratch and constants."""
+        return self._runners.memory_bytes
+
+    @property
+    def constant_bytes(self) -> int:
+        """Bytes of the weights, each once, before a schedule packs them."""
+        return sum({b.data.digest: b.nbytes for b in self._plan.buffers if b.data}.values())
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write it to a file ``NAME.plan``, which ``load`` takes: kernels, schedules, code and
+        constants.
+
+        A process that loads it needs no store, no weights and no compiler; the constants are
+        mapped, so that processes share them. The file is for this kind of machine, and its code
+        runs where it is loaded: load files of those you trust. Raises ModelError where it can not
+        be written.
+        """
+        if not os.fspath(path).endswith(SUFFIX):
+            raise ModelError(f"model file {os.fspath(path)}: its name must end with {SUFFIX}")
+        engine, compiler = self._engine, process_compiler()
+        kernels = {
+            key: SavedKernel(
+                c.kernel, c.outcome, c.actions, c.differs,
+                *compiler.made(c.kernel, Schedule.parse(c.actions), engine.device),
+            )
+            for key, (c, _) in self._chosen.items()
+        }  # fmt: skip
+        constants = taken_constants(self._plan, kernels, self._constants)
+        saved = SavedModel(
+            self.name, self.dtype, self.inputs, engine.device.name, self.threads, self._plan,
+            kernels, constants,
+        )  # fmt: skip
+        save_model(Path(path), saved, engine.device)
+
+    def report(self) -> tuple[LookupRow, ...]:
+        """A row per distinct kernel: hit, near or miss and which field differed, the actions, how
+        often it is used.
+        """
+        uses = {key: count for key, (_, count) in self._plan.kernels().items()}
+        layers = fusion.layers_of(self._plan)
+        return tuple(
+            LookupRow(c.kernel.name, key, uses[key], c.outcome, c.differs, c.actions, layers[key])
+            for key, (c, _) in self._chosen.items()
+        )
+
+    def benchmark_s(self, samples: int = 20, seed: int = 0) -> list[float]:
+        """Seconds of each of ``samples`` runs on drawn inputs, timed inside compiled code; caches
+        are warm.
+        """
+        return list(self._runner.time(self._drawn(seed), samples)[0])
+
+    def timer(self, *positional: ArrayLike, **named: ArrayLike) -> Callable[[int], Sequence[float]]:
+        """A function that times so many runs on these inputs, as ``benchmark_s``, for turns with
+        other contestants.
+
+        The inputs are copied once, not for each turn. Raises ShapeError or DTypeError, as a call
+        does.
+        """
+        return self._runner.timer(check_arguments(self.name, self.inputs, positional, named))
+
+    def profile_s(self, samples: int = 10, seed: int = 0) -> tuple[tuple[str, float], ...]:
+        """(kernel, mean seconds) of each launch in order."""
+        _, means = self._runner.time(self._drawn(seed), samples, each=True)
+        return tuple((launch.name, s) for launch, s in zip(self._plan.launches, means, strict=True))
+
+    def benchmark(self, budget_s: float = 2.0, seed: int = 0) -> RunReport:
+        """Latency as it is loaded next to the default schedules: medians of interleaved runs on the
+        same inputs.
+        """
+        arrays = self._drawn(seed)
+        mine, other = self._runner, self._defaults()
+        pairs = _interleaved(
+            lambda n: mine.time(arrays, n)[0], lambda n: other.time(arrays, n)[0], budget_s
+        )
+        stored_s, default_s = (statistics.median(side) for side in pairs)
+        return RunReport(
+            self.name, self._engine.device.name, self.threads, self._store, 1e3 * stored_s,
+            1e3 * default_s,
+            len(pairs[0]), self.report(), self.dtype, self.constant_bytes,
+            interval=gain_interval(pairs[1], pairs[0]),
+        )  # fmt: skip
+
+    def deviation(self, full: tuple[Node, ...], seed: int = 0) -> Deviation:
+        """How far its outputs on drawn inputs are from those of ``full``, evaluated by numpy.
+
+        ``full`` is the graph of the model as it was: the same inputs and outputs, no ``dtype``.
+        """
+        arrays = self._drawn(seed)
+        wanted = [to_compute(a, n.dtype) for a, n in zip(evaluate(full, arrays), full, strict=True)]
+        mine = zip(self._runner.run(arrays), full, strict=True)
+        return deviation([to_compute(a, n.dtype) for a, n in mine], wanted)
+
+    def _defaults(self) -> Runner:
+        """The same model under the default schedules; itself, where those are what it runs."""
+        if all(c.trial is None for c, _ in self._chosen.values()):
+            return self._runner
+        if self._default is None:
+            codes = {
+                key: code
+                if c.trial is None
+                else compiled_choice(
+                    c.kernel,
+                    self._engine,
+                    self._engine.device.fingerprint(),
+                    None,
+                    "default",
+                    process_compiler(),
+                )[1]
+                for key, (c, code) in self._chosen.items()
+            }
+            plan = self._plan if self._planned is None else self._planned()
+            self._default = _bound(self.name, plan, codes, self._engine, self._constants)
+        return self._default
+
+    def _drawn(self, seed: int) -> dict[str, Array]:
+        rng = np.random.default_rng(seed)
+        flat = {
+            a.name: draw(Parameter(a.name, a.dtype.name, prod(a.shape), "in"), rng)
+            for a in self.inputs
+        }
+        return {a.name: flat[a.name].reshape(a.shape) for a in self.inputs}
+
+
+def _bound(
+    name: str,
+    plan: fusion.LaunchPlan,
+    codes: Mapping[str, Code],
+    engine: Engine,
+    constants: Constants,
+) -> Runner:
+    """A plan with its memory. Raises DeviceError, which says what it takes, where there is none."""
+    try:
+        return Runner(plan, codes, engine, constants)
+    except MemoryError as error:
+        weights, rest = (f"{n / 1e6:.1f}" for n in needed_bytes(plan))
+        raise DeviceError(
+            f"device {engine.device.name} has no memory for {name}: {weights} MB of "
+            f"weights, {rest} MB of activations; {error}; a smaller batch, or dtype f16 or "
+            "bf16, takes less"
+        ) from error
+
+
+def _interleaved(
+    first: Callable[[int], Sequence[float]],
+    second: Callable[[int], Sequence[float]],
+    budget_s: float,
+) -> tuple[list[float], list[float]]:
+    """Samples of two sides in turns, for about ``budget_s`` seconds.
+
+    A turn's first run only warms the caches.
+    """
+    once_s = sum(min(side(2)) for side in (first, second))
+    rounds = max(3, min(100, int(budget_s / max(4 * once_s, 1e-6))))
+    samples: tuple[list[float], list[float]] = ([], [])
+    for turn in range(rounds):
+        for side in (0, 1) if turn % 2 == 0 else (1, 0):
+            samples[side].extend((first, second)[side](3)[1:])
+    return samples

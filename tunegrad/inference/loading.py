@@ -1,0 +1,237 @@
+"""A model or a function with the stored winners: planned, looked up, compiled and bound."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from functools import partial
+from pathlib import Path
+from typing import Literal, get_args
+
+from numpy.typing import ArrayLike
+
+from tunegrad import devices
+from tunegrad.compiling.saved import SUFFIX
+from tunegrad.config import (
+    ModelDtype,
+    Numerics,
+    allowed_threads,
+    check_dtype,
+    check_numerics,
+    default_store,
+    labelled,
+    resolve_model,
+)
+from tunegrad.db import Store, open_store
+from tunegrad.errors import ConfigError, ModelError
+from tunegrad.frontend import Example, Model, Tensor, as_model, model_of_spec
+from tunegrad.frontend.weights import Weights
+from tunegrad.inference.choosing import OnMiss, compiled_choice
+from tunegrad.inference.loaded import LoadedModel
+from tunegrad.inference.process import engine_of, process_compiler
+from tunegrad.inference.saved import opened_model
+from tunegrad.ir import fusion
+from tunegrad.ir.graph import Node
+from tunegrad.ir.target import Target
+from tunegrad.planning.plan import plan_launches, planned_as, prepared
+from tunegrad.reports import Deviation
+from tunegrad.runtime import Argument
+
+StorePath = str | os.PathLike[str] | Literal[False] | None
+
+_log = logging.getLogger(__name__)
+
+
+def load(
+    model: str | Model | Example,
+    device: str = devices.DEFAULT,
+    store: StorePath = None,
+    on_miss: OnMiss = "default",
+    threads: int | None = None,
+    weights: Weights | str | Path | None = None,
+    seed: int = 0,
+    numerics: Numerics = "contract",
+    dtype: ModelDtype | None = None,
+) -> LoadedModel:
+    """A model with the winners that ``store`` holds for this machine.
+
+    Never searches, never writes to the store.
+
+    ``model``: a name in ``configs/``, a TOML file, ``package.module:function``, a Model, a pair of
+    a function or ``torch.nn.Module`` and its examples, or a file ``NAME.plan`` that a loaded
+    model's ``save`` wrote, which has all but ``device`` in it.
+    ``store``: a path; None is the default store if it exists; False or ``""`` is none. A kernel
+    without a winner runs with its default schedule, and one warning is logged; with
+    ``on_miss="nearest"`` it runs with the winner of the most similar machine where that is legal;
+    with "error" there is a MissError. ``weights``: arrays by name or a ``.safetensors`` file; drawn
+    from ``seed`` without any. ``threads``: default, those of the model's file, or all that this
+    process may use. ``numerics="strict"`` forbids Winograd convolutions, which lose some bits;
+    ``"bf16-dot"`` allows bf16 products to be added in pairs. ``dtype``: what weights and
+    activations are stored in, ``"f16"`` or ``"bf16"``, whose products are added in pairs unless
+    numerics are strict; ``"f32"`` is the model as it is; default: what the model's file says, or
+    that (docs/NUMERICS.md).
+
+    Raises UserError (ModelError, ConfigError, DeviceError, StoreError, WeightsError, MissError), in
+    one line.
+    """
+    if isinstance(model, str) and model.endswith(SUFFIX):
+        return opened_model(Path(model), device, threads, weights, dtype)
+    found, threads, stored_as = _resolved(model, threads, dtype)
+    loaded = _load(found, device, threads, store, on_miss, weights, seed, numerics, stored_as)
+    if store is None or store:
+        _warn_of_misses(loaded, _store_name(store))
+    return loaded
+
+
+def compile(  # noqa: A001 - the word that every such library uses
+    function: Callable[..., Tensor | Sequence[Tensor]],
+    *examples: ArrayLike | Tensor,
+    device: str = devices.DEFAULT,
+    threads: int | None = None,
+    store: StorePath = None,
+    on_miss: OnMiss = "default",
+    numerics: Numerics = "contract",
+    dtype: ModelDtype = "f32",
+) -> LoadedModel:
+    """A function of tensors as a function of arrays like ``examples``: of their shapes and dtypes,
+    whatever the values.
+
+    Arrays that the function brings along become constants. ``store``, ``on_miss``, ``dtype`` and
+    errors as in ``load``.
+    """
+    name = getattr(function, "__name__", type(function).__name__).strip("<>")
+    compiled = _load(
+        Model.of_function(name, function, examples),
+        device,
+        threads,
+        store,
+        on_miss,
+        None,
+        0,
+        numerics,
+        dtype,
+    )
+    if store:
+        _warn_of_misses(compiled, _store_name(store))
+    return compiled
+
+
+def measured_deviation(
+    loaded: LoadedModel,
+    model: str | Model | Example,
+    weights: Weights | str | Path | None = None,
+    seed: int = 0,
+) -> Deviation:
+    """What ``dtype`` costs a loaded model: its outputs next to those of the model as it was.
+
+    ``model``, ``weights`` and ``seed`` are what it was loaded with. Takes as long as numpy takes to
+    evaluate the model once; the inputs are drawn from the seed.
+    """
+    found, _, _ = _resolved(model, None, None)
+    return loaded.deviation(tuple(t.node for t in found.build(found.weights(weights, seed))), seed)
+
+
+def _resolved(
+    model: str | Model | Example, threads: int | None, dtype: ModelDtype | None
+) -> tuple[Model, int | None, ModelDtype]:
+    """The model, and the settings that its file may say."""
+    if isinstance(model, Model | tuple):
+        return as_model(model), threads, "f32" if dtype is None else dtype
+    if not isinstance(model, str):
+        raise ModelError(
+            f"model {model!r:.80} is a {type(model).__name__}; it must be a name, a TOML file, "
+            "'package.module:function', a Model, or a pair (function or torch.nn.Module, "
+            "[examples]); compile(function, *examples) takes functions"
+        )
+    spec = resolve_model(model)
+    tune = spec.tune
+    return (
+        model_of_spec(spec),
+        tune.threads if threads is None else threads,
+        (tune.dtype or "f32") if dtype is None else dtype,
+    )
+
+
+def _load(
+    model: Model,
+    device: str,
+    threads: int | None,
+    store: StorePath,
+    on_miss: OnMiss,
+    weights: Weights | str | Path | None,
+    seed: int,
+    numerics: Numerics = "contract",
+    dtype: ModelDtype = "f32",
+) -> LoadedModel:
+    check_numerics(numerics)
+    check_dtype(dtype)
+    if on_miss not in get_args(OnMiss):
+        raise ConfigError(f"on_miss {on_miss!r} is unknown; valid: {', '.join(get_args(OnMiss))}")
+    opened = devices.open(device, allowed_threads() if threads is None else threads)
+    with _open(
+        store
+    ) as stored:  # before the weights are read: what can not be opened costs no time
+        here, target = opened.fingerprint(numerics), opened.target
+        make = partial(_prepared, model, weights, seed, numerics, target, dtype)
+        found = plan_launches(make(), target, here, stored, numerics)
+        engine = engine_of(opened)
+        chosen = {
+            key: compiled_choice(kernel, engine, here, stored, on_miss, process_compiler())
+            for key, (kernel, _) in found.plan.kernels().items()
+        }
+        read = "" if stored is None else _store_name(store)
+    arguments = [Argument(i.name, i.shape, i.dtype) for i in model.inputs]
+    again = partial(_again, make, found.toggles, found.variants, found.images)
+    return LoadedModel(
+        labelled(model.name, dtype), arguments, found.plan, chosen, engine, read, dtype, again
+    )
+
+
+def _again(
+    make: Callable[[], tuple[Node, ...]],
+    toggles: frozenset[int],
+    variants: Mapping[str, str],
+    images: fusion.Images,
+) -> fusion.LaunchPlan:
+    return planned_as(make(), toggles, variants, images)
+
+
+def _prepared(
+    model: Model,
+    weights: Weights | str | Path | None,
+    seed: int,
+    numerics: Numerics,
+    target: Target,
+    dtype: ModelDtype,
+) -> tuple[Node, ...]:
+    outputs = model.build(model.weights(weights, seed))
+    return prepared(tuple(t.node for t in outputs), numerics, target, dtype)
+
+
+def _warn_of_misses(model: LoadedModel, store: str) -> None:
+    rows = model.report()
+    missed = [row for row in rows if row.outcome == "miss"]
+    if missed:
+        _log.warning(
+            "model %s: %d of %d kernels have no winner in store %s and run with default "
+            "schedules (%s: %s)",
+            model.name, len(missed), len(rows), store, missed[0].kernel,
+            "; ".join(missed[0].differs),
+        )  # fmt: skip
+
+
+def _open(store: StorePath) -> Store | nullcontext[None]:
+    """The store to read.
+
+    None is the default one if there is one; an empty path or False is none at all.
+    """
+    if store is None:
+        path = default_store()
+        return open_store(path, "read") if path.is_file() else nullcontext()
+    return open_store(store, "read") if store else nullcontext()
+
+
+def _store_name(store: StorePath) -> str:
+    return str(default_store()) if store is None else os.fspath(store) if store else ""

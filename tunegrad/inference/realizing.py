@@ -1,0 +1,75 @@
+"""The values of tensors, computed with default schedules; equal graphs share one plan."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any
+
+from numpy.typing import NDArray
+
+from tunegrad import devices
+from tunegrad.config import allowed_threads
+from tunegrad.forks import ForkSafeLock
+from tunegrad.frontend import Tensor, joined, substitute
+from tunegrad.inference.choosing import compiled_choice
+from tunegrad.inference.process import engine_of, process_compiler
+from tunegrad.ir import graph
+from tunegrad.ir.graph import GraphOp, Node
+from tunegrad.planning.plan import plan_launches, prepared
+from tunegrad.runtime import Runner
+
+Array = NDArray[Any]
+
+_CACHED_PLANS, _CACHED_BYTES = 64, 256 << 20
+
+_plans: OrderedDict[tuple[Node, ...], Runner] = OrderedDict()
+_plans_lock = ForkSafeLock()
+
+
+def realize(tensors: Sequence[Tensor]) -> list[Array]:
+    """The values of tensors whose inputs are all known, with default schedules, on all of this
+    process's threads.
+
+    Equal graphs of equal shapes share one plan, whatever the values.
+    """
+    nodes, names = _canonical(tuple(t.node for t in tensors))
+    bindings = joined(tensors)
+    runner = _plan_of(nodes)
+    return list(runner.run({new: bindings[old] for old, new in names.items()}))
+
+
+def _canonical(outputs: tuple[Node, ...]) -> tuple[tuple[Node, ...], dict[str, str]]:
+    """The graph with its inputs numbered in order, so that equal graphs are the same nodes; and new
+    names by old.
+    """
+    inputs = [n for n in graph.topological(outputs) if n.op is GraphOp.INPUT]
+    names = {str(n.arg): f"in{i}" for i, n in enumerate(inputs)}
+    renamed = {n: graph.graph_input(names[str(n.arg)], n.shape, n.dtype) for n in inputs}
+    return substitute(outputs, renamed), names
+
+
+def _plan_of(nodes: tuple[Node, ...]) -> Runner:
+    with _plans_lock:
+        runner = _plans.get(nodes)
+        if runner is None:
+            runner = _plans[nodes] = _default_plan(nodes)
+        _plans.move_to_end(nodes)
+        while len(_plans) > _CACHED_PLANS or (len(_plans) > 1 and _plan_bytes() > _CACHED_BYTES):
+            _plans.popitem(last=False)
+        return runner
+
+
+def _plan_bytes() -> int:
+    return sum(r.memory_bytes for r in _plans.values())
+
+
+def _default_plan(nodes: tuple[Node, ...]) -> Runner:
+    engine = engine_of(devices.host_device(allowed_threads()))
+    here, target = engine.device.fingerprint(), engine.device.target
+    plan = plan_launches(prepared(nodes, "contract", target), target, here, None, "contract").plan
+    codes = {
+        key: compiled_choice(kernel, engine, here, None, "default", process_compiler())[1]
+        for key, (kernel, _) in plan.kernels().items()
+    }
+    return Runner(plan, codes, engine)

@@ -1,0 +1,147 @@
+"""Questions about a model or the machine; nothing is tuned, and no store is written."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from tunegrad.config import ModelDtype, Numerics, TuneSettings, parse_budget
+from tunegrad.events import Event, Observer
+from tunegrad.frontend import Example, Model
+from tunegrad.reports import DoctorReport, ExplainReport, ShowRow
+from tunegrad.tune.given import model_of, settings_of, work_of
+
+if TYPE_CHECKING:
+    from tunegrad.tuning.one_kernel import FormReport, Stage, TraceReport
+
+EXPLAIN_BUDGET_S = 20.0
+"""How long ``explain`` times, unless it is told otherwise."""
+
+
+def show(
+    model: TuneSettings | Model | Example | str,
+    *,
+    store: str | os.PathLike[str] | None = None,
+    device: str | None = None,
+    threads: int | None = None,
+    numerics: Numerics | None = None,
+    dtype: ModelDtype | None = None,
+) -> list[ShowRow]:
+    """One row per distinct kernel: what it would run with, and where that comes from.
+
+    Measures nothing.
+
+    A Model, or a model's name, with the settings that are not its defaults, or resolved settings.
+    Raises UserError in one line.
+    """
+    from tunegrad.tuning.show import show as rows
+
+    model = model_of(model)
+    settings = settings_of(
+        model, store=store, device=device, threads=threads, numerics=numerics, dtype=dtype
+    )
+    return rows(settings, work_of(model, settings))
+
+
+def explain(
+    model: TuneSettings | Model | Example | str,
+    observers: Sequence[Observer] = (),
+    *,
+    kernel: str = "",
+    budget_s: float | str = EXPLAIN_BUDGET_S,
+    asm: bool = False,
+    top: int | None = None,
+    dump: Path | None = None,
+    store: str | os.PathLike[str] | Literal[False] | None = None,
+    device: str | None = None,
+    threads: int | None = None,
+    seed: int | None = None,
+    numerics: Numerics | None = None,
+    dtype: ModelDtype | None = None,
+) -> ExplainReport:
+    """Where a model's time goes: per kernel its bounds, its time now, and what each action of its
+    schedule bought.
+
+    Measures for about ``budget_s`` seconds, in processes that can be killed; reads the store and
+    never writes to it. ``kernel`` names one (or its key): that one is taken apart alone; else the
+    ``top`` heaviest are, all where it is None. ``asm`` reads every kernel's machine code. ``dump``
+    is a folder for every form of each kernel, by the beginning of its key. ``store`` as in
+    ``load``: None is the default one if it exists, False is none; beside resolved settings it may
+    say the one that they name, or False. Raises UserError in one line.
+    """
+    from tunegrad.tuning.explain import explain as explained
+
+    model = model_of(model)
+    settings, with_store = _explained(
+        model, store, device=device, threads=threads, seed=seed, numerics=numerics, dtype=dtype
+    )
+
+    def observe(event: Event) -> None:
+        for observer in observers:
+            observer.observe(event)
+
+    return explained(
+        settings, observe, kernel=kernel, budget_s=parse_budget(budget_s), asm=asm, top=top,
+        dump=dump, with_store=with_store, made=work_of(model, settings),
+    )  # fmt: skip
+
+
+def explain_form(
+    model: TuneSettings | Model | Example | str,
+    stage: Stage,
+    *,
+    kernel: str = "",
+    store: str | os.PathLike[str] | Literal[False] | None = None,
+    **settings: Any,
+) -> FormReport:
+    """One form of the kernel that ``kernel`` names, under the schedule that it runs with here:
+    ``graph``, ``kernel``, ``loops``, ``program``, ``source`` or ``asm``.
+
+    Nothing is measured; a device that only compiles will do. Arguments are those of ``explain``.
+    Raises UserError in one line.
+    """
+    from tunegrad.tuning.one_kernel import form_of_kernel
+
+    model = model_of(model)
+    settled, with_store = _explained(model, store, **settings)
+    return form_of_kernel(settled, kernel, stage, with_store, work_of(model, settled))
+
+
+def explain_trace(
+    model: TuneSettings | Model | Example | str,
+    *,
+    kernel: str = "",
+    store: str | os.PathLike[str] | Literal[False] | None = None,
+    **settings: Any,
+) -> TraceReport:
+    """What every action and pass changed on the way from the kernel to its text.
+
+    As ``explain_form``.
+    """
+    from tunegrad.tuning.one_kernel import trace_of_kernel
+
+    model = model_of(model)
+    settled, with_store = _explained(model, store, **settings)
+    return trace_of_kernel(settled, kernel, with_store, work_of(model, settled))
+
+
+def _explained(
+    model: TuneSettings | Model | str,
+    store: str | os.PathLike[str] | Literal[False] | None,
+    **given: Any,
+) -> tuple[TuneSettings, bool]:
+    """The settings of what is explained, and whether a store says its schedules."""
+    place = Path(store).expanduser() if store else None
+    if isinstance(model, TuneSettings) and place == model.store:
+        place = None
+    settings = settings_of(model, store=place, **given)
+    return settings, bool(store) or (store is None and settings.store.is_file())
+
+
+def doctor() -> DoctorReport:
+    """What this machine is, what is installed, and its measured peaks."""
+    from tunegrad.tuning.doctor import doctor as examine
+
+    return examine()

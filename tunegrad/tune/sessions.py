@@ -1,0 +1,227 @@
+"""Sessions of tuning, and a model's kernels compiled and not run."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tunegrad.config import (
+    DEFAULT_BUDGET_S,
+    DEFAULT_DEVICE,
+    ModelDtype,
+    ModelSpec,
+    Numerics,
+    Searcher,
+    TuneSettings,
+    allowed_threads,
+    check_dtype,
+    check_numerics,
+    check_searcher,
+    check_settings,
+    default_store,
+    parse_budget,
+)
+from tunegrad.events import Observer
+from tunegrad.frontend import Example, Model
+from tunegrad.reports import CompiledReport, CompiledRow, TuneReport
+from tunegrad.tune.given import model_of, settings_of, workload_of_model
+
+if TYPE_CHECKING:
+    from tunegrad.tuning.workload import Workload
+
+_WORKERS = ("tunegrad.tuning.models.work",)
+"""What the workers of a session need: they are forked from a process that imports it while the
+model is built.
+"""
+
+
+def tune(
+    model: TuneSettings | Model | Example | str,
+    observers: Sequence[Observer] = (),
+    *,
+    device: str | None = None,
+    budget_s: float | None = None,
+    store: str | os.PathLike[str] | None = None,
+    threads: int | None = None,
+    seed: int | None = None,
+    searcher: Searcher | None = None,
+    numerics: Numerics | None = None,
+    patience: int | None = None,
+    target_ms: float | None = None,
+    max_trials: int | None = None,
+    ray: str | None = None,
+    ray_kind: str | None = None,
+    warm_start: bool | None = None,
+    dtype: ModelDtype | None = None,
+) -> TuneReport:
+    """Tune a model: a Model, a pair of a function or ``torch.nn.Module`` and its examples, or a
+    model's name, with the settings that are not its defaults, or resolved settings and nothing
+    else.
+
+    Every trial is in the store before the next one starts (with ``ray``: batch by batch, in their
+    order). The same call again goes on where this one stopped, and measures nothing once
+    ``budget_s`` seconds are spent, or once the search has stopped early (``patience``,
+    ``target_ms``, ``max_trials``, ``warm_start`` and ``dtype`` are as in ``TuneSettings``). ``ray``
+    is the address of a Ray cluster to measure on, or ``local``; ``ray_kind`` the kind of its
+    machines that measures, where there are several. Raises UserError in one line.
+    """
+    model = model_of(model)
+    settings = settings_of(
+        model,
+        device=device,
+        budget_s=budget_s,
+        store=store,
+        threads=threads,
+        seed=seed,
+        searcher=searcher,
+        numerics=numerics,
+        patience=patience,
+        target_ms=target_ms,
+        max_trials=max_trials,
+        ray=ray,
+        ray_kind=ray_kind,
+        warm_start=warm_start,
+        dtype=dtype,
+    )
+    if isinstance(model, Model):
+        return _tuned(settings, partial(workload_of_model, model, settings), observers)
+    return tune_models(settings, observers)[0]
+
+
+def _tuned(
+    settings: TuneSettings, work: Callable[[], Workload], observers: Sequence[Observer]
+) -> TuneReport:
+    """Tune what no name stands for; in the store it goes by its kernels."""
+    from tunegrad.devices.processes.isolated import start_fork_server
+
+    _check_places(settings)
+    start_fork_server(_WORKERS)
+    from tunegrad.tuning.costs import Costs
+    from tunegrad.tuning.session import run_session
+
+    costs = Costs()
+    with costs.part("model"):
+        found = work()
+    spec = ModelSpec(found.name, f"kernels:{found.key}", source=settings.model.source)
+    return run_session(replace(settings, model=spec), found, observers, costs=costs)
+
+
+def tune_models(
+    settings: TuneSettings, observers: Sequence[Observer] = (), began_s: float | None = None
+) -> tuple[TuneReport, ...]:
+    """Tune all ``settings.models`` in one session, within one budget; a report of each, in their
+    order.
+
+    The budget is of wall-clock time since ``began_s`` of the monotonic clock, now by default.
+
+    A kernel that several models share is searched once; its time counts as often as all of them use
+    it.
+    """
+    from tunegrad.devices.processes.isolated import start_fork_server
+
+    began_s = time.monotonic() if began_s is None else began_s
+    _check_places(settings)
+    start_fork_server(_WORKERS)
+    from tunegrad import devices
+    from tunegrad.tuning.costs import Costs
+    from tunegrad.tuning.session import run_sessions
+    from tunegrad.tuning.workload import workload_of_spec
+
+    costs = Costs(began_s=began_s)
+    with costs.part("model"):
+        # Machines of a fleet are asked later what they are: the session's own may have no such
+        # device.
+        here = (
+            devices.host_device()
+            if settings.ray
+            else devices.running(settings.device, settings.threads)
+        )
+        works = [
+            workload_of_spec(spec, settings.seed, settings.numerics, here.target, settings.dtype)
+            for spec in settings.models
+        ]
+    return run_sessions(settings, works, observers, costs=costs)
+
+
+def _check_places(settings: TuneSettings) -> None:
+    """Raise UserError for a device or a store that can not be used: before anything takes time."""
+    from tunegrad import devices
+    from tunegrad.db import check_store
+
+    if settings.ray is None:
+        devices.running(settings.device, settings.threads)
+    check_store(settings.store)
+
+
+def compile_models(
+    settings: TuneSettings, tell: Callable[[CompiledRow], None] = lambda _: None
+) -> tuple[CompiledReport, ...]:
+    """Compile every kernel of ``settings.models`` by its default schedule, and run nothing.
+
+    What a device that is not here is for: ``null:sm_90a``. Nothing is stored. ``tell`` hears of
+    each kernel. Raises UserError in one line.
+    """
+    from tunegrad import devices
+    from tunegrad.tuning.compiled import compile_model
+    from tunegrad.tuning.workload import workload_of_spec
+
+    device = devices.open(settings.device, settings.threads)
+    works = (
+        workload_of_spec(spec, settings.seed, settings.numerics, device.target, settings.dtype)
+        for spec in settings.models
+    )
+    return tuple(compile_model(work, device, tell) for work in works)
+
+
+def tune_callable(
+    function: Callable[..., Any],
+    *arrays: Any,
+    device: str = DEFAULT_DEVICE,
+    budget_s: float = DEFAULT_BUDGET_S,
+    store: str | os.PathLike[str] | None = None,
+    threads: int | None = None,
+    seed: int = 0,
+    searcher: Searcher = "portfolio",
+    observers: Sequence[Observer] = (),
+    numerics: Numerics = "contract",
+    patience: int | None = None,
+    target_ms: float | None = None,
+    max_trials: int | None = None,
+    warm_start: bool = True,
+    dtype: ModelDtype = "f32",
+) -> TuneReport:
+    """Tune a function of tensors, for arrays of these shapes and dtypes; arrays that it captures
+    are constants.
+
+    The settings are those of ``tune``. Raises UserError in one line.
+    """
+    settings = TuneSettings(
+        model=ModelSpec("function", "", source="a function"),
+        device=device,
+        threads=allowed_threads() if threads is None else threads,
+        budget_s=parse_budget(budget_s),
+        searcher=check_searcher(searcher),
+        store=default_store() if store is None else Path(store).expanduser(),
+        seed=seed,
+        numerics=check_numerics(numerics),
+        patience=patience,
+        target_ms=target_ms,
+        max_trials=max_trials,
+        warm_start=warm_start,
+        dtype=check_dtype(dtype),
+    )
+    check_settings(settings)
+
+    def work() -> Workload:
+        from tunegrad import devices
+        from tunegrad.tuning.workload import workload_of_function
+
+        target = devices.open(device, settings.threads).target
+        return workload_of_function(function, arrays, numerics, target, dtype)
+
+    return _tuned(settings, work, observers)
