@@ -25,7 +25,7 @@ from .soundness import Soundness, made_sound
 from .withdrawals import Withdrawals
 from .workload import Workload
 
-__all__ = ["Weighed", "Whole", "latency_s", "measured_deviation", "measured_whole"]
+__all__ = ["Weighed", "Whole", "latency_s", "measured_deviation", "measured_whole", "slower"]
 
 
 _PAIRED_S, _PAIRED_SHARE = 2.0, 0.3
@@ -98,6 +98,8 @@ def measured_whole(
         weighed = _weighed(work, pair[0], pair[1], same)
         record_latency(models.store, work, models.here, withdrawals.session, samples)
         interval = gain_interval(samples[1], samples[0])
+        if (said := slower(work.name, interval)) is not None:
+            tell(Warned(said))
         return Whole(median(samples[1]), median(samples[0]), sound, weighed, interval)
     except CandidateFailure as error:
         tell(Warned(f"the whole model was not measured: {error}"))
@@ -113,6 +115,16 @@ def measured_whole(
             raise
         tell(Warned("interrupted before the whole model was compared and measured"))
     return Whole(None, None, sound, weighed)
+
+
+def slower(name: str, interval: Interval | None) -> str | None:
+    """What is said of a model whose whole gain lies below 1; None of any other."""
+    if interval is None or interval[1] >= 1.0:
+        return None
+    return (
+        f"model {name}: its winners are slower here than its default schedules, {interval[0]:.2f} "
+        f"to {interval[1]:.2f}x; tune it again with a longer budget, or when the machine is quiet"
+    )
 
 
 def measured_deviation(work: Workload) -> Deviation | None:
