@@ -60,8 +60,8 @@ class TuneRow:
     ``default_ms`` and ``tuned_ms`` are of one use. ``candidates`` counts this session's trials by
     status. ``actions`` and ``origin`` are the winner's. ``interval`` is where the gain lies at
     95 %, from launches in turns in the whole model; None where there are too few, and where the
-    winner is the default. ``best_ms`` is the fastest of the search, measured alone. ``layers`` are
-    where in the model it comes from.
+    winner is the default; ``by_turns`` is the median of those launches' ratios. ``best_ms`` is the
+    fastest of the search, measured alone. ``layers`` are where in the model it comes from.
     """
 
     kernel: str
@@ -78,11 +78,12 @@ class TuneRow:
     interval: Interval | None = None
     best_ms: float | None = None
     layers: tuple[str, ...] = ()
+    by_turns: float | None = None
 
     @property
     def gain(self) -> float | None:
-        """Default time over tuned time; None when either is unknown."""
-        return _ratio(self.default_ms, self.tuned_ms)
+        """Default time over tuned time, by turns where they took turns; None when it is unknown."""
+        return self.by_turns or _ratio(self.default_ms, self.tuned_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,14 +135,16 @@ class TuneReport:
     interval: Interval | None = None
     others_cpus: float = 0.0
     busy: str = ""
+    by_turns: float | None = None
 
     @property
     def gain(self) -> float | None:
-        """Default time of the whole model over its tuned time; None when either is unknown.
+        """Default time of the whole model over its tuned time, turn by turn (``by_turns``); None
+        when either is unknown.
 
         ``interval`` is where it lies at 95 %.
         """
-        return _ratio(self.default_ms, self.tuned_ms)
+        return self.by_turns or _ratio(self.default_ms, self.tuned_ms)
 
     @property
     def candidates(self) -> dict[str, int]:
@@ -206,14 +209,17 @@ class RunReport:
     constant_bytes: int = 0
     deviation: Deviation | None = None
     interval: Interval | None = None
+    by_turns: float | None = None
 
     @property
     def gain(self) -> float | None:
-        """Default latency over stored latency; ``interval`` is where it lies at 95 %.
+        """Default latency over stored latency, turn by turn (``by_turns``); ``interval`` is where
+        it lies at 95 %.
 
         None where no stored winner is used: both are the same code.
         """
-        return _ratio(self.default_ms, self.stored_ms) if self.uses_store else None
+        known = self.by_turns or _ratio(self.default_ms, self.stored_ms)
+        return known if self.uses_store else None
 
     @property
     def uses_store(self) -> bool:

@@ -32,7 +32,7 @@ from tunegrad.ir.evaluate import evaluate
 from tunegrad.ir.graph import Node
 from tunegrad.ir.numeric import to_compute
 from tunegrad.opts import Schedule
-from tunegrad.paired import gain_interval
+from tunegrad.paired import gain_interval, paired_gain
 from tunegrad.planning.deviation import deviation
 from tunegrad.reports import Deviation, LookupRow, RunReport
 from tunegrad.runtime import Argument, Code, Constants, Runner, Runners, check_arguments
@@ -210,6 +210,7 @@ class LoadedModel:
             1e3 * default_s,
             len(pairs[0]), self.report(), self.dtype, self.constant_bytes,
             interval=gain_interval(pairs[1], pairs[0]),
+            by_turns=paired_gain(pairs[1], pairs[0]),
         )  # fmt: skip
 
     def deviation(self, full: tuple[Node, ...], seed: int = 0) -> Deviation:

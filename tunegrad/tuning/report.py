@@ -86,6 +86,7 @@ def report_of(
             interval=f.interval,
             best_ms=_ms(s.best_s),
             layers=layers[s.task.key],
+            by_turns=f.by_turns,
         )
         for s, f in zip(searches, facts, strict=True)
     ]
@@ -106,6 +107,7 @@ def report_of(
         default_ms=_ms(whole.default_s) if whole and whole.default_s else None,
         tuned_ms=_ms(whole.tuned_s) if whole and whole.tuned_s else None,
         interval=whole.interval if whole else None,
+        by_turns=whole.by_turns if whole else None,
         voided=whole.sound.voided if whole else (),
         mismatch=whole.sound.mismatch if whole else "",
         dtype=settings.dtype,
@@ -145,6 +147,7 @@ class _Facts:
     default_s: float
     tuned_s: float
     interval: Interval | None = None
+    by_turns: float | None = None
 
 
 def _facts(search: KernelSearch, winner: Trial | None, whole: Whole | None) -> _Facts:
@@ -157,8 +160,9 @@ def _facts(search: KernelSearch, winner: Trial | None, whole: Whole | None) -> _
         if found
         else (search.default_s, winner.measurement.seconds)
     )
-    interval = found.interval if found else None
-    return _Facts(winner.actions, winner.origin, default_s, tuned_s, interval)
+    if found is None:
+        return _Facts(winner.actions, winner.origin, default_s, tuned_s)
+    return _Facts(winner.actions, winner.origin, default_s, tuned_s, found.interval, found.gain)
 
 
 def _ms(seconds: float) -> float | None:

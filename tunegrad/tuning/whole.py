@@ -55,7 +55,8 @@ class Whole:
     """The whole model: seconds with default schedules and with winners, None where it did not run;
     and its outputs.
 
-    ``weighed`` are its kernels, by key. ``interval`` is where its gain lies.
+    ``weighed`` are its kernels, by key. ``by_turns`` is its gain, turn by turn, and ``interval``
+    where that lies.
     """
 
     default_s: float | None
@@ -63,6 +64,7 @@ class Whole:
     sound: Soundness
     weighed: dict[str, Weighed]
     interval: Interval | None = None
+    by_turns: float | None = None
 
 
 def measured_whole(
@@ -100,7 +102,8 @@ def measured_whole(
         interval = gain_interval(samples[1], samples[0])
         if (said := slower(work.name, interval)) is not None:
             tell(Warned(said))
-        return Whole(median(samples[1]), median(samples[0]), sound, weighed, interval)
+        by_turns = paired_gain(samples[1], samples[0])
+        return Whole(median(samples[1]), median(samples[0]), sound, weighed, interval, by_turns)
     except CandidateFailure as error:
         tell(Warned(f"the whole model was not measured: {error}"))
     except OutOfTimeError:
