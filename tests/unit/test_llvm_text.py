@@ -20,7 +20,7 @@ from tunegrad.ir.index import as_index, var
 from tunegrad.ir.program import Alloc, Buffer, For, Number, Program, Store, VType
 from tunegrad.opts import Schedule, Space
 from tunegrad.render.llvm import render_llvm, workspace_bytes
-from tunegrad.render.llvm_ops import literal
+from tunegrad.render.llvm_values import literal
 
 F = VType(F32)
 OUT = (Buffer("y", F32, 64, "out"),)

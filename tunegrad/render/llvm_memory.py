@@ -14,9 +14,10 @@ from abc import abstractmethod
 from tunegrad.ir.index import Index, as_index
 from tunegrad.ir.program import Load, Store, VType
 
-from .llvm_ops import Ops, memory_type
+from .llvm_access import Accesses
 from .llvm_shuffle import shuffle_mask
 from .llvm_transpose import transposition
+from .llvm_values import memory_type
 
 __all__ = ["ALIGN", "Memory"]
 
@@ -27,7 +28,7 @@ _SHUFFLED = (2, 3, 4)
 """Steps between lanes at which whole vectors and shuffles cost less than a load for each lane."""
 
 
-class Memory(Ops):
+class Memory(Accesses):
     """Turns loads and stores into text; a subclass has the lines and the addresses.
 
     ``streams``: some store streams.
@@ -99,7 +100,7 @@ class Memory(Ops):
             self.load_vector(address, dtype, lanes, mask),
             f"<{lanes} x {memory_type(dtype)}>",
         )
-        return self._named(f"shufflevector {kind} {raw}, {kind} poison, {shuffle_mask(turned)}")
+        return self.named(f"shufflevector {kind} {raw}, {kind} poison, {shuffle_mask(turned)}")
 
     def _strided(self, i: Load, step: int) -> str:
         """Lanes ``step`` elements apart: whole vectors, of which a shuffle keeps what is wanted.
@@ -132,7 +133,7 @@ class Memory(Ops):
                 lane if lane < filled else lanes + lane * step - start for lane in range(lanes)
             ]
             kept = [at if lane < filled + len(wanted) else None for lane, at in enumerate(places)]
-            total = self._named(f"shufflevector {kind} {total}, {kind} {raw}, {shuffle_mask(kept)}")
+            total = self.named(f"shufflevector {kind} {total}, {kind} {raw}, {shuffle_mask(kept)}")
             filled += len(wanted)
         return total
 
@@ -151,7 +152,7 @@ class Memory(Ops):
         kind = f"<{lanes} x {one}>"
         for stage in transposition(n, lanes):
             vectors = [
-                self._named(
+                self.named(
                     f"shufflevector {kind} {vectors[a]}, {kind} {vectors[b]}, "
                     f"{shuffle_mask(picked)}"
                 )
@@ -167,7 +168,7 @@ class Memory(Ops):
             pairs = zip(parts[::2], parts[1::2], strict=True)
             places = shuffle_mask(range(2 * width))
             parts = [
-                self._named(f"shufflevector {kind} {a}, {kind} {b}, {places}") for a, b in pairs
+                self.named(f"shufflevector {kind} {a}, {kind} {b}, {places}") for a, b in pairs
             ]
             width *= 2
         return parts[0]

@@ -14,7 +14,7 @@ from tunegrad.search.cost_model import (
     cost_model_installed,
     ranking_accuracy,
 )
-from tunegrad.search.driver import KernelSearch, Result, SearchTask, Step, Winner
+from tunegrad.search.driver import KernelSearch
 from tunegrad.search.evolution import EvolutionarySearcher
 from tunegrad.search.exhaustive import ExhaustiveSearcher, is_small
 from tunegrad.search.gp import GpSearcher, gp_missing
@@ -48,6 +48,7 @@ from tunegrad.search.registry import (
 from tunegrad.search.replay import ReplayMeasurer, play
 from tunegrad.search.scoring import area, excess, score, trials_within
 from tunegrad.search.seeds import Shape, adapted, distance, seeds_from
+from tunegrad.search.steps import Result, SearchTask, Step, Winner
 from tunegrad.search.stopping import StopReason, StopRule
 from tunegrad.search.tree_features import tree_features
 from tunegrad.search.trial_log import TrialLog, different

@@ -34,8 +34,9 @@ from heapq import heapify, heappop, heappush
 
 from tunegrad.events import BudgetSpent, Event
 
-from .driver import Begun, KernelSearch, SearchTask, Step
+from .driver import KernelSearch
 from .promote import LEAST_EFFECT
+from .steps import Begun, SearchTask, Step
 from .stopping import StopReason, StopRule, Watch
 
 __all__ = ["BudgetPolicy", "ModelSearch"]

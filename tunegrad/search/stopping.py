@@ -20,8 +20,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from .driver import KernelSearch, Step
+from .driver import KernelSearch
 from .promote import LEAST_EFFECT
+from .steps import Step
 
 __all__ = ["StopReason", "StopRule", "Watch", "potential"]
 

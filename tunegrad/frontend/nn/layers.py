@@ -1,11 +1,10 @@
-"""Layers with weights: linear, convolutions, normalisations. Argument names and order are
+"""Layers with weights: linear, tables, convolutions. Argument names and order are
 PyTorch's; the fans of drawn weights are He's.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from tunegrad.errors import ShapeError
@@ -13,18 +12,12 @@ from tunegrad.errors import ShapeError
 from ..methods.convolution import Extent, Sides, extents_of
 from ..spelling import spelled
 from ..tensor import Tensor
-from .module import Layer, Parameter, kaiming
+from .module import Layer, Parameter, kaiming, value_of
 
 __all__ = [
-    "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "Bilinear", "Conv1d", "Conv2d", "Conv3d",
-    "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d", "Embedding", "EmbeddingBag",
-    "GroupNorm", "InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d", "LayerNorm", "Linear",
-    "PReLU", "RMSNorm", "SyncBatchNorm", "conv_norm",
+    "Bilinear", "Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d",
+    "ConvTranspose3d", "Embedding", "EmbeddingBag", "Linear", "PReLU",
 ]  # fmt: skip
-
-
-def _value(p: Parameter | None) -> Tensor | None:
-    return None if p is None else p.tensor
 
 
 class Linear(Layer):
@@ -37,7 +30,7 @@ class Linear(Layer):
 
     def forward(self, x: Tensor) -> Tensor:
         """(.., in) to (.., out)."""
-        return x.linear(self.weight.tensor, _value(self.bias))
+        return x.linear(self.weight.tensor, value_of(self.bias))
 
 
 class Embedding(Layer):
@@ -84,12 +77,31 @@ class Bilinear(Layer):
 
     def forward(self, input1: Tensor, input2: Tensor) -> Tensor:
         """(.., in1) and (.., in2) to (.., out)."""
-        return input1.bilinear(input2, self.weight.tensor, _value(self.bias))
+        return input1.bilinear(input2, self.weight.tensor, value_of(self.bias))
 
 
-class _Conv(Layer):
+class _Windows(Layer):
+    """What convolutions have in common: windows of ``rank`` axes, and channels in groups."""
+
     rank: ClassVar[int]
 
+    def _windows(
+        self, channels: tuple[int, int], kernel_size: Extent, groups: int, bias: bool, turned: bool
+    ) -> None:
+        """Make the weight (out, in / groups, ..), or (in, out / groups, ..) of a turned one."""
+        name, (taken, given) = type(self).__name__, channels
+        if groups < 1 or taken % groups or given % groups:
+            raise ShapeError(
+                f"{name}: groups={groups} does not divide channels {taken} and {given}"
+            )
+        size = extents_of(name, "kernel_size", kernel_size, self.rank, 1)
+        first, second = (taken, given) if turned else (given, taken)
+        spread = kaiming(taken // groups * math.prod(size), 2.0)
+        self.weight = Parameter(first, second // groups, *size, spread=spread)
+        self.bias = Parameter(given, spread=0.1) if bias else None
+
+
+class _Conv(_Windows):
     @spelled
     def __init__(
         self,
@@ -103,23 +115,13 @@ class _Conv(Layer):
         bias: bool = True,
         padding_mode: str = "zeros",
     ) -> None:
-        name = type(self).__name__
-        if groups < 1 or in_channels % groups or out_channels % groups:
-            raise ShapeError(
-                f"{name}: groups={groups} does not divide channels {in_channels} and {out_channels}"
-            )
-        size = extents_of(name, "kernel_size", kernel_size, self.rank, 1)
-        part = in_channels // groups
-        self.weight = Parameter(
-            out_channels, part, *size, spread=kaiming(part * math.prod(size), 2.0)
-        )
-        self.bias = Parameter(out_channels, spread=0.1) if bias else None
+        self._windows((in_channels, out_channels), kernel_size, groups, bias, turned=False)
         self.stride, self.padding, self.dilation, self.groups = stride, padding, dilation, groups
         self.padding_mode = padding_mode
 
     def forward(self, x: Tensor) -> Tensor:
         """(N, C, ..) to (N, O, ..)."""
-        return self.apply(x, self.weight.tensor, _value(self.bias))
+        return self.apply(x, self.weight.tensor, value_of(self.bias))
 
     def apply(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         """This convolution with other constants."""
@@ -151,9 +153,7 @@ class Conv3d(_Conv):
     rank = 3
 
 
-class _ConvTranspose(Layer):
-    rank: ClassVar[int]
-
+class _ConvTranspose(_Windows):
     @spelled
     def __init__(
         self,
@@ -167,22 +167,13 @@ class _ConvTranspose(Layer):
         bias: bool = True,
         dilation: Extent = 1,
     ) -> None:
-        name = type(self).__name__
-        if groups < 1 or in_channels % groups or out_channels % groups:
-            raise ShapeError(
-                f"{name}: groups={groups} does not divide channels {in_channels} and {out_channels}"
-            )
-        size = extents_of(name, "kernel_size", kernel_size, self.rank, 1)
-        part = out_channels // groups
-        spread = kaiming(in_channels // groups * math.prod(size), 2.0)
-        self.weight = Parameter(in_channels, part, *size, spread=spread)
-        self.bias = Parameter(out_channels, spread=0.1) if bias else None
+        self._windows((in_channels, out_channels), kernel_size, groups, bias, turned=True)
         self.options = (stride, padding, output_padding, groups, dilation)
 
     def forward(self, x: Tensor) -> Tensor:
         """(N, C, ..) to (N, O, ..)."""
         turn = getattr(x, f"conv_transpose{self.rank}d")
-        y: Tensor = turn(self.weight.tensor, _value(self.bias), *self.options)
+        y: Tensor = turn(self.weight.tensor, value_of(self.bias), *self.options)
         return y
 
 
@@ -204,166 +195,6 @@ class ConvTranspose3d(_ConvTranspose):
     rank = 3
 
 
-class BatchNorm2d(Layer):
-    """Batch normalisation as used for inference. ``scale`` is where drawn weights lie around."""
-
-    weight: Parameter | None
-    bias: Parameter | None
-
-    @spelled
-    def __init__(
-        self,
-        num_features: int,
-        eps: float = 1e-5,
-        momentum: float | None = 0.1,
-        affine: bool = True,
-        *,
-        scale: float = 1.0,
-    ) -> None:
-        del momentum
-        if affine:
-            self.weight = Parameter(num_features, mean=scale, spread=0.1 * scale, law="uniform")
-            self.bias = Parameter(num_features, spread=0.1)
-        else:
-            self.weight = self.bias = None
-        self.running_mean = Parameter(num_features, spread=0.1)
-        self.running_var = Parameter(num_features, mean=1.0, spread=0.2, law="uniform")
-        self.eps = eps
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(N, C, ..) to the same."""
-        mean, var = self.running_mean.tensor, self.running_var.tensor
-        return x.batch_norm(_value(self.weight), _value(self.bias), mean, var, self.eps)
-
-    def scale_and_shift(self) -> tuple[Tensor, Tensor]:
-        """The layer as ``x * scale + shift``: expressions of constants, one number a channel."""
-        scale = (self.running_var.tensor + self.eps).rsqrt()
-        scale = scale if self.weight is None else self.weight.tensor * scale
-        shift = self.running_mean.tensor * scale
-        return scale, -shift if self.bias is None else self.bias.tensor - shift
-
-
-class BatchNorm1d(BatchNorm2d):
-    """``BatchNorm2d`` of (N, C) or (N, C, L)."""
-
-
-class SyncBatchNorm(BatchNorm2d):
-    """``BatchNorm2d``, as it is in inference."""
-
-
-class BatchNorm3d(BatchNorm2d):
-    """``BatchNorm2d`` of (N, C, D, H, W)."""
-
-
-def conv_norm(x: Tensor, conv: Conv2d, norm: BatchNorm2d) -> Tensor:
-    """``norm(conv(x))`` with the scale folded into the convolution's weight and the shift into its
-    bias.
-
-        conv(x, w, b) * scale + shift    -->    conv(x, w * scale, b * scale + shift)
-
-    Both constants are expressions of constants; folding evaluates them once, when the model is
-    loaded.
-    """
-    scale, shift = norm.scale_and_shift()
-    weight = conv.weight.tensor * scale.reshape(-1, 1, 1, 1)
-    bias = shift if conv.bias is None else conv.bias.tensor * scale + shift
-    return conv.apply(x, weight, bias)
-
-
-class LayerNorm(Layer):
-    """Layer normalisation over the last axes, whose extents are ``normalized_shape``."""
-
-    def __init__(
-        self,
-        normalized_shape: int | Sequence[int],
-        eps: float = 1e-5,
-        elementwise_affine: bool = True,
-        bias: bool = True,
-    ) -> None:
-        extents = _tuple(normalized_shape)
-        self.axes = tuple(range(-len(extents), 0))
-        one = Parameter(*extents, mean=1.0, spread=0.1, law="uniform")
-        self.weight = one if elementwise_affine else None
-        self.bias = Parameter(*extents, spread=0.1) if elementwise_affine and bias else None
-        self.eps = eps
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(.., normalized_shape) to the same."""
-        return x.layer_norm(_value(self.weight), _value(self.bias), self.eps, self.axes)
-
-
-class RMSNorm(Layer):
-    """Division by the root of the mean square over the last axes."""
-
-    def __init__(
-        self,
-        normalized_shape: int | Sequence[int],
-        eps: float | None = None,
-        elementwise_affine: bool = True,
-    ) -> None:
-        extents = _tuple(normalized_shape)
-        self.axes = tuple(range(-len(extents), 0))
-        one = Parameter(*extents, mean=1.0, spread=0.1, law="uniform")
-        self.weight = one if elementwise_affine else None
-        self.eps = eps
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(.., normalized_shape) to the same."""
-        return x.rms_norm(_value(self.weight), self.eps, self.axes)
-
-
-class GroupNorm(Layer):
-    """Normalisation of groups of channels."""
-
-    def __init__(
-        self, num_groups: int, num_channels: int, eps: float = 1e-5, affine: bool = True
-    ) -> None:
-        if num_groups < 1 or num_channels % num_groups:
-            raise ShapeError(
-                f"GroupNorm: {num_groups} groups do not divide {num_channels} channels"
-            )
-        one = Parameter(num_channels, mean=1.0, spread=0.1, law="uniform")
-        self.weight = one if affine else None
-        self.bias = Parameter(num_channels, spread=0.1) if affine else None
-        self.num_groups, self.eps = num_groups, eps
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(N, C, ..) to the same."""
-        return x.group_norm(self.num_groups, _value(self.weight), _value(self.bias), self.eps)
-
-
-class InstanceNorm2d(Layer):
-    """Normalisation of each channel of each image, by its own statistics."""
-
-    def __init__(
-        self,
-        num_features: int,
-        eps: float = 1e-5,
-        momentum: float = 0.1,
-        affine: bool = False,
-        track_running_stats: bool = False,
-    ) -> None:
-        del momentum
-        if track_running_stats:
-            raise ShapeError(f"{type(self).__name__}: track_running_stats=True is not there")
-        one = Parameter(num_features, mean=1.0, spread=0.1, law="uniform")
-        self.weight = one if affine else None
-        self.bias = Parameter(num_features, spread=0.1) if affine else None
-        self.eps = eps
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(N, C, ..) to the same."""
-        return x.instance_norm(_value(self.weight), _value(self.bias), self.eps)
-
-
-class InstanceNorm1d(InstanceNorm2d):
-    """``InstanceNorm2d`` of (N, C, L)."""
-
-
-class InstanceNorm3d(InstanceNorm2d):
-    """``InstanceNorm2d`` of (N, C, D, H, W)."""
-
-
 class PReLU(Layer):
     """x where positive, else weight * x, one weight for all channels or each."""
 
@@ -373,7 +204,3 @@ class PReLU(Layer):
     def forward(self, x: Tensor) -> Tensor:
         """Any shape to the same."""
         return x.prelu(self.weight.tensor)
-
-
-def _tuple(shape: int | Sequence[int]) -> tuple[int, ...]:
-    return (shape,) if isinstance(shape, int) else tuple(shape)

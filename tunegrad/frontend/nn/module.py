@@ -20,7 +20,7 @@ from tunegrad.ir.dtypes import F32, DType
 from ..tensor import Tensor
 from ..weights import Array, ParameterSpec, Weights, load_weights
 
-__all__ = ["Layer", "Module", "Parameter", "kaiming"]
+__all__ = ["Layer", "Module", "Parameter", "kaiming", "value_of"]
 
 
 class Parameter:
@@ -58,6 +58,11 @@ class Parameter:
     def fill(self, tensor: Tensor) -> None:
         """Give it its value."""
         self._tensor = tensor
+
+
+def value_of(p: Parameter | None) -> Tensor | None:
+    """The loaded constant of a parameter that a layer may have."""
+    return None if p is None else p.tensor
 
 
 class Module:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 from tunegrad.errors import ShapeError
 
 from ..functions import scaled_dot_product_attention
 from ..tensor import Tensor
 from .containers import ModuleList
-from .layers import LayerNorm, Linear
-from .module import Layer, Module, Parameter, kaiming
+from .layers import Linear
+from .module import Layer, Module, Parameter, kaiming, value_of
+from .norms import LayerNorm
 
 __all__ = [
     "MultiheadAttention", "Transformer", "TransformerDecoder", "TransformerDecoderLayer",
@@ -95,7 +97,7 @@ class MultiheadAttention(Module):
 
     def _projected(self, q: Tensor, k: Tensor, v: Tensor, same: bool) -> tuple[Tensor, ...]:
         weight = self.in_proj_weight.tensor
-        bias = None if self.in_proj_bias is None else self.in_proj_bias.tensor
+        bias = value_of(self.in_proj_bias)
         if same:
             return q.linear(weight, bias).chunk(3, -1)
         ws = weight.chunk(3, 0)
@@ -124,8 +126,11 @@ def _added(mask: Tensor) -> Tensor:
     return where(mask, float("-inf"), 0.0) if mask.dtype.is_bool else mask
 
 
-class TransformerEncoderLayer(Layer):
-    """Self-attention and a feed-forward network, each with a residual and a norm."""
+class _Block(Layer):
+    """Attention and a feed-forward network, each with a residual and a norm."""
+
+    attentions: ClassVar[tuple[str, ...]]
+    self_attn: MultiheadAttention
 
     def __init__(
         self,
@@ -140,12 +145,32 @@ class TransformerEncoderLayer(Layer):
         bias: bool = True,
     ) -> None:
         del dropout
-        self.self_attn = MultiheadAttention(d_model, nhead, bias=bias, batch_first=batch_first)
+        for name in self.attentions:
+            made = MultiheadAttention(d_model, nhead, bias=bias, batch_first=batch_first)
+            setattr(self, name, made)
         self.linear1 = Linear(d_model, dim_feedforward, bias)
         self.linear2 = Linear(dim_feedforward, d_model, bias)
-        self.norm1 = LayerNorm(d_model, layer_norm_eps, bias=bias)
-        self.norm2 = LayerNorm(d_model, layer_norm_eps, bias=bias)
+        for i in range(len(self.attentions) + 1):
+            setattr(self, f"norm{i + 1}", LayerNorm(d_model, layer_norm_eps, bias=bias))
         self.activation, self.norm_first = activation, norm_first
+
+    def _through(self, x: Tensor, *attend: Callable[[Tensor], tuple[Tensor, Any]]) -> Tensor:
+        """The attentions, and the feed-forward network after them."""
+        parts = [lambda y, a=a: a(y)[0] for a in attend]
+        for i, part in enumerate((*parts, self._feed)):
+            norm: LayerNorm = getattr(self, f"norm{i + 1}")
+            x = x + part(norm(x)) if self.norm_first else norm(x + part(x))
+        return x
+
+    def _feed(self, x: Tensor) -> Tensor:
+        h, a = self.linear1(x), self.activation
+        return self.linear2(getattr(h, a)() if isinstance(a, str) else a(h))
+
+
+class TransformerEncoderLayer(_Block):
+    """Self-attention and a feed-forward network, each with a residual and a norm."""
+
+    attentions = ("self_attn",)
 
     def forward(
         self,
@@ -155,77 +180,21 @@ class TransformerEncoderLayer(Layer):
         is_causal: bool = False,
     ) -> Tensor:
         """(L, N, E) to the same."""
-
-        def attend(x: Tensor) -> Tensor:
-            y, _ = self.self_attn(
+        return self._through(
+            src,
+            lambda x: self.self_attn(
                 x, x, x, src_key_padding_mask, False, src_mask, is_causal=is_causal
-            )
-            found: Tensor = y
-            return found
-
-        def feed(x: Tensor) -> Tensor:
-            h = self.linear1(x)
-            a = self.activation
-            h = getattr(h, a)() if isinstance(a, str) else a(h)
-            found: Tensor = self.linear2(h)
-            return found
-
-        if self.norm_first:
-            x = src + attend(self.norm1(src))
-            return x + feed(self.norm2(x))
-        x = self.norm1(src + attend(src))
-        y: Tensor = self.norm2(x + feed(x))
-        return y
+            ),
+        )
 
 
-class TransformerEncoder(Layer):
-    """Several encoder layers, and a norm at the end where one is given."""
-
-    def __init__(
-        self, encoder_layer: TransformerEncoderLayer, num_layers: int, norm: Module | None = None
-    ) -> None:
-        self.layers = ModuleList([copy.deepcopy(encoder_layer) for _ in range(num_layers)])
-        self.norm = norm
-
-    def forward(
-        self,
-        src: Tensor,
-        mask: Tensor | None = None,
-        src_key_padding_mask: Tensor | None = None,
-        is_causal: bool = False,
-    ) -> Tensor:
-        """(L, N, E) to the same."""
-        for layer in self.layers:
-            src = layer(src, mask, src_key_padding_mask, is_causal)
-        return src if self.norm is None else self.norm(src)
-
-
-class TransformerDecoderLayer(Layer):
+class TransformerDecoderLayer(_Block):
     """Self-attention, attention to a memory and a feed-forward network, each with a residual and a
     norm.
     """
 
-    def __init__(
-        self,
-        d_model: int,
-        nhead: int,
-        dim_feedforward: int = 2048,
-        dropout: float = 0.1,
-        activation: Any = "relu",
-        layer_norm_eps: float = 1e-5,
-        batch_first: bool = False,
-        norm_first: bool = False,
-        bias: bool = True,
-    ) -> None:
-        del dropout
-        self.self_attn = MultiheadAttention(d_model, nhead, bias=bias, batch_first=batch_first)
-        self.multihead_attn = MultiheadAttention(d_model, nhead, bias=bias, batch_first=batch_first)
-        self.linear1 = Linear(d_model, dim_feedforward, bias)
-        self.linear2 = Linear(dim_feedforward, d_model, bias)
-        self.norm1 = LayerNorm(d_model, layer_norm_eps, bias=bias)
-        self.norm2 = LayerNorm(d_model, layer_norm_eps, bias=bias)
-        self.norm3 = LayerNorm(d_model, layer_norm_eps, bias=bias)
-        self.activation, self.norm_first = activation, norm_first
+    attentions = ("self_attn", "multihead_attn")
+    multihead_attn: MultiheadAttention
 
     def forward(
         self,
@@ -239,44 +208,61 @@ class TransformerDecoderLayer(Layer):
         memory_is_causal: bool = False,
     ) -> Tensor:
         """(L, N, E) and a memory (S, N, E) to (L, N, E)."""
-
-        def itself(x: Tensor) -> Tensor:
-            found: Tensor = self.self_attn(
+        return self._through(
+            tgt,
+            lambda x: self.self_attn(
                 x, x, x, tgt_key_padding_mask, False, tgt_mask, is_causal=tgt_is_causal
-            )[0]
-            return found
-
-        def other(x: Tensor) -> Tensor:
-            found: Tensor = self.multihead_attn(
+            ),
+            lambda x: self.multihead_attn(
                 x, memory, memory, memory_key_padding_mask, False, memory_mask,
                 is_causal=memory_is_causal,
-            )[0]  # fmt: skip
-            return found
-
-        def feed(x: Tensor) -> Tensor:
-            h, a = self.linear1(x), self.activation
-            return self.linear2(getattr(h, a)() if isinstance(a, str) else a(h))
-
-        x = tgt
-        for norm, part in ((self.norm1, itself), (self.norm2, other), (self.norm3, feed)):
-            x = x + part(norm(x)) if self.norm_first else norm(x + part(x))
-        return x
+            ),
+        )  # fmt: skip
 
 
-class TransformerDecoder(Layer):
+class _Stack(Layer):
+    """Several layers of one form, and a norm at the end where one is given."""
+
+    def __init__(self, layer: Layer, num_layers: int, norm: Module | None) -> None:
+        self.layers = ModuleList([copy.deepcopy(layer) for _ in range(num_layers)])
+        self.norm = norm
+
+    def _through(self, x: Tensor, *rest: Any, **options: Any) -> Tensor:
+        for layer in self.layers:
+            x = layer(x, *rest, **options)
+        return x if self.norm is None else self.norm(x)
+
+
+class TransformerEncoder(_Stack):
+    """Several encoder layers, and a norm at the end where one is given."""
+
+    def __init__(
+        self, encoder_layer: TransformerEncoderLayer, num_layers: int, norm: Module | None = None
+    ) -> None:
+        super().__init__(encoder_layer, num_layers, norm)
+
+    def forward(
+        self,
+        src: Tensor,
+        mask: Tensor | None = None,
+        src_key_padding_mask: Tensor | None = None,
+        is_causal: bool = False,
+    ) -> Tensor:
+        """(L, N, E) to the same."""
+        return self._through(src, mask, src_key_padding_mask, is_causal)
+
+
+class TransformerDecoder(_Stack):
     """Several decoder layers, and a norm at the end where one is given."""
 
     def __init__(
         self, decoder_layer: TransformerDecoderLayer, num_layers: int, norm: Module | None = None
     ) -> None:
-        self.layers = ModuleList([copy.deepcopy(decoder_layer) for _ in range(num_layers)])
-        self.norm = norm
+        super().__init__(decoder_layer, num_layers, norm)
 
     def forward(self, tgt: Tensor, memory: Tensor, *masks: Any, **options: Any) -> Tensor:
         """(L, N, E) and a memory (S, N, E) to (L, N, E); masks as a layer takes them."""
-        for layer in self.layers:
-            tgt = layer(tgt, memory, *masks, **options)
-        return tgt if self.norm is None else self.norm(tgt)
+        return self._through(tgt, memory, *masks, **options)
 
 
 class Transformer(Layer):

@@ -1,0 +1,103 @@
+"""The function that makes a model: imported by its name, and called with the model's arguments."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import sys
+import traceback
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from tunegrad.errors import ModelCodeError, ModelError, UserError
+
+from .tables import nearest
+from .values import ModelSpec, Scalar
+
+__all__ = ["build_model", "import_builder"]
+
+
+def import_builder(spec: ModelSpec, search_path: Iterable[str] = ()) -> Callable[..., Any]:
+    """The function that ``spec.builder`` names, imported; the directories of ``search_path`` are
+    looked in last.
+
+    Raises ModelError naming the module or attribute that is not there, or what importing the module
+    raised.
+    """
+    module_name, _, attribute = spec.builder.partition(":")
+    extra = [entry for entry in search_path if entry not in sys.path]
+    sys.path.extend(extra)
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name == module_name or module_name.startswith(f"{error.name}."):
+            raise ModelError(
+                f"model {spec.name}: builder {spec.builder}: no module named {error.name}"
+            ) from error
+        raise _raised(spec, f"importing {module_name}", error) from error
+    except Exception as error:  # the user's own module may raise anything
+        raise _raised(spec, f"importing {module_name}", error) from error
+    finally:
+        for entry in extra:
+            sys.path.remove(entry)
+    builder = getattr(module, attribute, None)
+    if not callable(builder):
+        raise ModelError(
+            f"model {spec.name}: builder {spec.builder}: {module_name} has no function {attribute}"
+        )
+    found: Callable[..., Any] = builder
+    return found
+
+
+def build_model(spec: ModelSpec, search_path: Iterable[str] = ()) -> Any:
+    """What the builder returns for ``spec``'s arguments.
+
+    Raises ModelError for an argument that it does not take.
+    """
+    builder = import_builder(spec, search_path)
+    parameters = inspect.signature(builder).parameters
+    arguments: dict[str, Scalar | tuple[Scalar, ...]] = dict(spec.args)
+    if "batch" in parameters or spec.batch != 1:
+        arguments.setdefault("batch", spec.batch)
+    if not any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+        for name in arguments.keys() - parameters.keys():
+            raise ModelError(
+                f"model {spec.name}: builder {spec.builder} takes no argument "
+                f"{name!r}{nearest(name, parameters)}; "
+                f"valid: {', '.join(parameters) or '(none)'}"
+            )
+    if missing := _missing(parameters.values(), arguments):
+        raise ModelError(
+            f"model {spec.name}: builder {spec.builder} needs {', '.join(missing)}; say it in "
+            "[model.args] of a TOML file, or with --set NAME=VALUE"
+        )
+    try:
+        return builder(**arguments)
+    except UserError:
+        raise
+    except Exception as error:  # the user's own code may raise anything
+        raise _raised(spec, "it", error) from error
+
+
+def _missing(parameters: Iterable[inspect.Parameter], given: Iterable[str]) -> list[str]:
+    """Parameters without a default that nothing is given for."""
+    variadic = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
+    return [
+        p.name
+        for p in parameters
+        if p.default is p.empty and p.kind not in variadic and p.name not in given
+    ]
+
+
+def _raised(spec: ModelSpec, doing: str, error: Exception) -> ModelCodeError:
+    """What a user's own code raised, with the frames that are theirs."""
+    own = str(Path(__file__).parents[1]), str(Path(importlib.__file__).parent), "<frozen"
+    frames = traceback.extract_tb(error.__traceback__)
+    theirs = [f for f in frames if not f.filename.startswith(own)]
+    lines = traceback.format_list(theirs)
+    return ModelCodeError(
+        f"model {spec.name}: builder {spec.builder}: {doing} raised {type(error).__name__}: "
+        f"{error}",
+        "".join(lines).rstrip(),
+    )

@@ -1,0 +1,58 @@
+"""The only reader of the environment: where the store and the cache lie, how many threads there
+are.
+
+``TUNEGRAD_STORE``, ``XDG_DATA_HOME`` and ``HOME`` place the default store, ``XDG_CACHE_HOME`` and
+``HOME`` the cache of compiled kernels, ``TUNEGRAD_THREADS`` caps the default number of threads.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from tunegrad.errors import ConfigError
+
+__all__ = ["allowed_threads", "cache_dir", "default_store", "usable_cpus"]
+
+
+def default_store(environ: Mapping[str, str] = os.environ) -> Path:
+    """``$TUNEGRAD_STORE``, or ``tunegrad/store.db`` under ``$XDG_DATA_HOME`` (``~/.local/share``).
+
+    Creates nothing.
+    """
+    if store := environ.get("TUNEGRAD_STORE"):
+        return Path(store)
+    return _xdg(environ, "XDG_DATA_HOME", ".local/share") / "tunegrad" / "store.db"
+
+
+def cache_dir(environ: Mapping[str, str] = os.environ) -> Path:
+    """``tunegrad`` under ``$XDG_CACHE_HOME`` (``~/.cache``): what can be made again.
+
+    Creates nothing.
+    """
+    return _xdg(environ, "XDG_CACHE_HOME", ".cache") / "tunegrad"
+
+
+def _xdg(environ: Mapping[str, str], variable: str, below_home: str) -> Path:
+    place = environ.get(variable, "")
+    if Path(place).is_absolute():  # the XDG rule: a relative path is ignored
+        return Path(place)
+    home = environ.get("HOME")
+    return (Path(home) if home else Path.home()) / below_home
+
+
+def usable_cpus() -> int:
+    """The CPUs this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def allowed_threads(environ: Mapping[str, str] = os.environ) -> int:
+    """The CPUs this process may run on, capped by ``$TUNEGRAD_THREADS``."""
+    cpus = usable_cpus()
+    cap = environ.get("TUNEGRAD_THREADS", "")
+    if not cap:
+        return cpus
+    if not cap.isdecimal() or int(cap) < 1:
+        raise ConfigError(f"TUNEGRAD_THREADS={cap!r} is not a positive whole number")
+    return min(cpus, int(cap))

@@ -1,0 +1,202 @@
+"""Every setting of a session, settled: an argument over the model's file over the default."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, get_args
+
+from tunegrad.errors import ConfigError, ModelError
+
+from .durations import parse_budget
+from .environment import allowed_threads, default_store
+from .models import resolve_model
+from .tables import nearest
+from .values import ModelDtype, ModelSpec, Numerics, Searcher, TuneSettings
+
+__all__ = [
+    "DEFAULT_BUDGET_S",
+    "DEFAULT_DEVICE",
+    "check_dtype",
+    "check_numerics",
+    "check_searcher",
+    "check_settings",
+    "labelled",
+    "resolve_settings",
+]
+
+DEFAULT_BUDGET_S = 300.0
+DEFAULT_DEVICE = "cpu"
+
+
+def resolve_settings(
+    model: str | ModelSpec | Sequence[str],
+    *,
+    device: str | None = None,
+    threads: int | None = None,
+    budget: str | float | None = None,
+    searcher: str | None = None,
+    store: str | Path | None = None,
+    seed: int | None = None,
+    json: bool = False,
+    log: str | Path | None = None,
+    numerics: str = "contract",
+    patience: int | None = None,
+    target_ms: float | None = None,
+    max_trials: int | None = None,
+    ray: str | None = None,
+    ray_kind: str | None = None,
+    warm_start: bool | None = None,
+    dtype: str | None = None,
+    environ: Mapping[str, str] = os.environ,
+) -> TuneSettings:
+    """Settle every setting: an argument that is not None wins, then the model's file, then the
+    default.
+
+    Several models share their settings: where their files disagree, an argument has to decide; but
+    without one, their budget is what they would have alone, together. Raises ModelError or
+    ConfigError, naming the setting, the value and what would be valid.
+    """
+    specs = (
+        (model,)
+        if isinstance(model, ModelSpec)
+        else _resolve_models([model] if isinstance(model, str) else model)
+    )
+
+    def settled(name: str, given: Any, default: Any = None) -> Any:
+        return _first(given, _of_files(specs, name) if given is None else None, default)
+
+    chosen_threads = settled("threads", threads)
+    settings = TuneSettings(
+        model=specs[0],
+        device=settled("device", device, DEFAULT_DEVICE),
+        threads=allowed_threads(environ) if chosen_threads is None else chosen_threads,
+        budget_s=_settle_budget(budget, specs),
+        searcher=check_searcher(settled("searcher", searcher, "portfolio")),
+        store=default_store(environ) if store is None else Path(store).expanduser(),
+        seed=settled("seed", seed, 0),
+        json=json,
+        log=None if log is None else Path(log).expanduser(),
+        numerics=check_numerics(numerics),
+        patience=settled("patience", patience),
+        target_ms=settled("target_ms", target_ms),
+        max_trials=settled("max_trials", max_trials),
+        others=specs[1:],
+        ray=ray,
+        ray_kind=ray_kind,
+        warm_start=settled("warm_start", warm_start, True),
+        dtype=check_dtype(settled("dtype", dtype, "f32")),
+    )
+    check_settings(settings)
+    return settings
+
+
+def check_settings(settings: TuneSettings) -> None:
+    """Raise ConfigError for a number that is out of its range, or a setting without the one that it
+    belongs to.
+    """
+    if settings.ray_kind is not None and settings.ray is None:
+        raise ConfigError(
+            f"ray_kind {settings.ray_kind!r} chooses among the machines of a cluster; say "
+            "which one with ray"
+        )
+    for name in ("threads", "seed", "patience", "max_trials"):
+        number = getattr(settings, name)
+        if number is not None and type(number) is not int:
+            raise ConfigError(f"{name} {number!r} is not a whole number")
+    if settings.threads < 1:
+        raise ConfigError(f"threads {settings.threads} is not a positive whole number")
+    if settings.seed < 0:
+        raise ConfigError(f"seed {settings.seed} is negative; valid: 0, 1, 2 ...")
+    patience, target_ms, max_trials = settings.patience, settings.target_ms, settings.max_trials
+    if patience is not None and patience < 0:
+        raise ConfigError(
+            f"patience {patience} is negative; valid: 0 (never stop early), 1, 2 ... candidates"
+        )
+    if target_ms is not None and not 0.0 < target_ms < math.inf:
+        raise ConfigError(f"target_ms {target_ms} is not a positive time in milliseconds")
+    if max_trials is not None and max_trials < 1:
+        raise ConfigError(f"max_trials {max_trials} is not a positive whole number")
+    if target_ms is not None and settings.others:
+        names = ", ".join(m.name for m in settings.models)
+        raise ConfigError(
+            f"target_ms {target_ms:g} is of one model, and {len(settings.models)} are: {names}"
+        )
+
+
+def _resolve_models(texts: Sequence[str]) -> tuple[ModelSpec, ...]:
+    """The models of these names, each once."""
+    if not texts:
+        raise ModelError("no model is named")
+    specs = tuple(resolve_model(text) for text in texts)
+    for i, spec in enumerate(specs):
+        if spec in specs[:i]:
+            raise ModelError(
+                f"model {texts[i]!r} is named twice; each model is tuned once in a session"
+            )
+    return specs
+
+
+def _of_files(specs: Sequence[ModelSpec], name: str) -> Any:
+    """What the models' files set; None where all are silent. ConfigError where they disagree."""
+    said = [(spec, value) for spec in specs if (value := getattr(spec.tune, name)) is not None]
+    for spec, value in said[1:]:
+        first, first_value = said[0]
+        if value != first_value:
+            raise ConfigError(
+                f"{name}: {first.source} says {first_value!r}, {spec.source} says {value!r}; "
+                "models that are tuned together share it, so say which"
+            )
+    return said[0][1] if said else None
+
+
+def check_numerics(numerics: str) -> Numerics:
+    """The setting of that name. Raises ConfigError for a word that is none."""
+    for known in get_args(Numerics):
+        if numerics == known:
+            found: Numerics = known
+            return found
+    raise ConfigError(f"numerics {numerics!r} is unknown; valid: {', '.join(get_args(Numerics))}")
+
+
+def check_dtype(dtype: str) -> ModelDtype:
+    """What a model is stored in, of that name. Raises ConfigError for a word that is none."""
+    for known in get_args(ModelDtype):
+        if dtype == known:
+            found: ModelDtype = known
+            return found
+    raise ConfigError(f"dtype {dtype!r} is unknown; valid: {', '.join(get_args(ModelDtype))}")
+
+
+def labelled(name: str, dtype: ModelDtype) -> str:
+    """A model's name in reports and in the store: ``resnet18``, or ``resnet18 bf16``."""
+    return name if dtype == "f32" else f"{name} {dtype}"
+
+
+def _first(*choices: Any) -> Any:
+    """The first choice that is not None, or None."""
+    return next((choice for choice in choices if choice is not None), None)
+
+
+def _settle_budget(given: str | float | None, specs: Sequence[ModelSpec]) -> float:
+    """What is given; else what every model would have alone, together."""
+    if given is not None:
+        return parse_budget(given)
+    said = [(spec.source, spec.tune.budget) for spec in specs]
+    return sum(
+        DEFAULT_BUDGET_S if b is None else parse_budget(b, f"{place}: tune.budget")
+        for place, b in said
+    )
+
+
+def check_searcher(name: str) -> Searcher:
+    """The searcher of that name. Raises ConfigError for a name that is none."""
+    valid: tuple[Searcher, ...] = get_args(Searcher)
+    for searcher in valid:
+        if searcher == name:
+            return searcher
+    raise ConfigError(
+        f"searcher {name!r} is unknown{nearest(name, valid)}; valid: {', '.join(valid)}"
+    )

@@ -1,0 +1,66 @@
+"""TOML as checked values: every key is known, every value has its declared type."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import MISSING, fields
+from pathlib import Path
+from typing import Any, TypeVar, get_type_hints
+
+from tunegrad.errors import ConfigError
+
+__all__ = ["check_keys", "convert_table", "nearest", "read_toml"]
+
+T = TypeVar("T")
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """A file as a table. Raises ConfigError where it can not be read, or is not TOML."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path}: can not be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: is not TOML: {error}") from error
+
+
+def convert_table(cls: type[T], table: object, place: str) -> T:
+    """``table`` as an instance of the dataclass ``cls``; every key is known and has the declared
+    type.
+    """
+    import msgspec
+
+    if not isinstance(table, dict):
+        raise ConfigError(f"{place} = {table!r} is not a table")
+    hints = get_type_hints(cls)
+    names = tuple(f.name for f in fields(cls))  # type: ignore[arg-type]  # every caller passes a dataclass
+    check_keys(table, names, place)
+    values = {}
+    for key, value in table.items():
+        try:
+            values[key] = msgspec.convert(value, hints[key])
+        except msgspec.ValidationError as error:
+            raise ConfigError(f"{place}.{key} = {value!r}: {error}") from error
+    for f in fields(cls):  # type: ignore[arg-type]
+        if f.name not in values and f.default is MISSING and f.default_factory is MISSING:
+            raise ConfigError(f"{place}.{f.name} is missing")
+    return cls(**values)
+
+
+def check_keys(table: Mapping[str, Any], valid: Iterable[str], place: str) -> None:
+    """Raise ConfigError for a key that is none of ``valid``."""
+    valid = tuple(valid)
+    for key in table:
+        if key not in valid:
+            raise ConfigError(
+                f"{place}: unknown key {key!r}{nearest(key, valid)}; valid: {', '.join(valid)}"
+            )
+
+
+def nearest(text: str, valid: Iterable[str]) -> str:
+    """``, did you mean 'x'?`` where one of ``valid`` is close to ``text``."""
+    from difflib import get_close_matches
+
+    close = get_close_matches(text, tuple(valid), n=1)
+    return f", did you mean {close[0]!r}?" if close else ""

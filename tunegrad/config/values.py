@@ -1,0 +1,119 @@
+"""What the user asked for, as frozen values: which model, and every setting of a session."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+__all__ = [
+    "DtypeName",
+    "InputSpec",
+    "ModelDtype",
+    "ModelSpec",
+    "Numerics",
+    "Scalar",
+    "Searcher",
+    "TuneDefaults",
+    "TuneSettings",
+]
+
+Scalar = bool | int | float | str
+Searcher = Literal["beam", "random", "exhaustive", "bayesian", "gp", "evolutionary", "portfolio"]
+Numerics = Literal["contract", "strict", "bf16-dot"]
+"""Each allows more than the one before it: ``strict``, ``contract``, ``bf16-dot``.
+
+``contract``: Winograd convolutions are allowed, within the stated tolerance. ``strict``: they are
+not. ``bf16-dot``: sums of products of bf16 tensors are added up in pairs, which flushes subnormal
+numbers; in a model that is asked to be bf16, so they are under ``contract``.
+"""
+ModelDtype = Literal["f32", "f16", "bf16"]
+"""What a model's weights and activations are stored in; ``f32``: as the model has them."""
+DtypeName = Literal[
+    "bool", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "bf16", "f16", "f32", "f64"
+]
+
+
+@dataclass(frozen=True, slots=True)
+class InputSpec:
+    """One input of a model: its full shape, batch included, and its dtype's name."""
+
+    shape: tuple[int, ...]
+    dtype: DtypeName = "f32"
+
+
+@dataclass(frozen=True, slots=True)
+class TuneDefaults:
+    """What a model file's ``[tune]`` sets; None where it is silent."""
+
+    budget: str | int | float | None = None
+    searcher: Searcher | None = None
+    threads: int | None = None
+    seed: int | None = None
+    device: str | None = None
+    patience: int | None = None
+    target_ms: float | None = None
+    max_trials: int | None = None
+    warm_start: bool | None = None
+    dtype: ModelDtype | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSpec:
+    """Which model.
+
+    ``builder`` (``package.module:function``) is called with ``args``, and ``batch`` where it takes
+    one.
+
+    The inputs are empty where nothing declares them, as for a model given on the command line as a
+    function. ``source`` says where the spec came from, for messages.
+    """
+
+    name: str
+    builder: str
+    batch: int = 1
+    args: tuple[tuple[str, Scalar | tuple[Scalar, ...]], ...] = ()
+    inputs: tuple[InputSpec, ...] = ()
+    tune: TuneDefaults = field(default_factory=TuneDefaults)
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TuneSettings:
+    """Everything a session needs to know, resolved. Stored with the session as text.
+
+    ``patience`` is how many candidates in a row may bring less than 1 % before the search stops: 0
+    for any number, None to stop where less than 1 % more is expected. The search also stops once
+    the model takes ``target_ms``, or when ``max_trials`` candidates were measured. ``others`` are
+    tuned in the same session, within the same budget. ``ray`` is the address of a cluster to
+    measure on (``local``: one of this machine), None without Ray; ``ray_kind`` the kind of its
+    machines that measure. ``in_flight``: batches are begun until so many proposals are unanswered;
+    a session sets it by where it measures. ``warm_start``: a kernel that is new in the store is
+    seeded from the nearest ones in it, and learners are told what the store knows of the device's
+    other kernels. ``dtype`` is what weights and activations are stored in.
+    """
+
+    model: ModelSpec
+    device: str
+    threads: int
+    budget_s: float
+    searcher: Searcher
+    store: Path
+    seed: int
+    json: bool = False
+    log: Path | None = None
+    numerics: Numerics = "contract"
+    patience: int | None = None
+    target_ms: float | None = None
+    max_trials: int | None = None
+    others: tuple[ModelSpec, ...] = ()
+    ray: str | None = None
+    ray_kind: str | None = None
+    in_flight: int = 1
+    warm_start: bool = True
+    dtype: ModelDtype = "f32"
+
+    @property
+    def models(self) -> tuple[ModelSpec, ...]:
+        """All of them, in the order in which they were named."""
+        return (self.model, *self.others)

@@ -1,0 +1,94 @@
+"""Arithmetic as C text: on whole vectors where the language has it, else on each lane."""
+
+from __future__ import annotations
+
+from tunegrad.errors import InternalError
+from tunegrad.ir import program as p
+from tunegrad.ir.dtypes import DType
+from tunegrad.ir.expr import Op
+
+from .c_arithmetic import HELPED, wraps
+from .c_values import CValues
+
+__all__ = ["COperations"]
+
+_INFIX = {
+    Op.ADD: "+", Op.SUB: "-", Op.MUL: "*", Op.DIV: "/", Op.LT: "<", Op.EQ: "==", Op.NE: "!=",
+    Op.AND: "&", Op.OR: "|", Op.XOR: "^",
+}  # fmt: skip
+_CALLS = frozenset((Op.EXP, Op.LOG, Op.SQRT, Op.TANH, Op.ERF, Op.SIN, Op.FLOOR, Op.POW, Op.FMA))
+_PAIRS = frozenset((Op.PAIR, Op.LOW, Op.HIGH, Op.DOT2, Op.DOT2_ADD))
+_LANEWISE = frozenset((Op.LT, Op.EQ, Op.NE, Op.WHERE, Op.NOT, Op.FLOORDIV, Op.MOD)) | _PAIRS
+
+
+class COperations(CValues):
+    """Prints operations."""
+
+    def compute(self, i: p.Compute) -> None:
+        work = self.types[i.args[-1]]
+        whole = ""
+        if (
+            self.is_vector(i.vtype)
+            and i.op not in _LANEWISE
+            and all(self.is_vector(self.types[a]) for a in i.args)
+        ):
+            whole = self._vector(i.op, [f"v{a}" for a in i.args], work.dtype, work.lanes)
+        self.define(
+            i.id,
+            i.vtype,
+            lambda k: self.scalar(i.op, [self.lane(a, k) for a in i.args], work.dtype),
+            whole,
+        )
+
+    def _vector(self, op: Op, args: list[str], dtype: DType, lanes: int) -> str:
+        """``op`` on whole vectors, '' where it has no such text."""
+        if op in (Op.MAX, Op.MIN):
+            return self.dialect.vector_max(op, args[0], args[1]) if dtype.is_float else ""
+        if not dtype.is_float and op in (Op.ABS, *HELPED):
+            return ""
+        return self.scalar(op, args, dtype, lanes)
+
+    def _wrapped(self, op: Op, args: list[str], dtype: DType, lanes: int) -> str:
+        """A sum or product by numbers without a sign, which wrap around; of u16 by those of u32."""
+        d, word = self.dialect, "u64" if dtype.bits == 64 else "u32"
+        u, c = d.values[word], d.values[dtype.name]
+        if lanes > 1:
+            u, c = d.vector(u, lanes), d.vector(c, lanes)
+        elif dtype.bits == 16:
+            return f"({c})(({u}){args[0]} {_INFIX[op]} ({u}){args[1]})"
+        if op is Op.NEG:
+            return d.reinterpret(c, f"-{d.reinterpret(u, args[0])}")
+        a, b = (d.reinterpret(u, x) for x in args)
+        return d.reinterpret(c, f"{a} {_INFIX[op]} {b}")
+
+    def scalar(self, op: Op, args: list[str], dtype: DType, lanes: int = 1) -> str:
+        """``op`` on scalars of ``dtype``, or on vectors of them."""
+        if wraps(op, dtype):
+            return self._wrapped(op, args, dtype, lanes)
+        if op in HELPED and not (op is Op.POW and dtype.is_float):
+            self.used.add(f"{op}_{dtype}")
+            return f"tg_{op}_{dtype}({', '.join(args)})"
+        if op in _INFIX:
+            return f"({args[0]} {_INFIX[op]} {args[1]})"
+        if op in _CALLS and not (op is Op.FLOOR and dtype.is_int):
+            return f"{self.dialect.function(op, dtype)}({', '.join(args)})"
+        match op:
+            case Op.NEG:
+                return f"(-{args[0]})"
+            case Op.FLOOR:
+                return args[0]
+            case Op.NOT:
+                return f"(!{args[0]})" if dtype.is_bool else f"(~{args[0]})"
+            case Op.RECIP:
+                return f"({self.literal(1.0, dtype)} / {args[0]})"
+            case Op.WHERE:
+                return f"({args[0]} ? {args[1]} : {args[2]})"
+            case Op.ABS if dtype.is_float:
+                return f"{self.dialect.function('fabs', dtype)}({args[0]})"
+            case Op.MAX | Op.MIN if dtype.is_bool:
+                return f"({args[0]} {'|' if op is Op.MAX else '&'} {args[1]})"
+            case Op.MAX | Op.MIN | Op.ABS | Op.PAIR | Op.LOW | Op.HIGH | Op.DOT2 | Op.DOT2_ADD:
+                self.used.add(f"{op}_{dtype}")
+                return f"tg_{op}_{dtype}({', '.join(args)})"
+            case _:
+                raise InternalError(f"{self.dialect.name} has no text for {op} on {dtype}")

@@ -1,0 +1,173 @@
+"""Values of LLVM IR: their types, constants, names, and lanes."""
+
+from __future__ import annotations
+
+import struct
+from abc import abstractmethod
+from math import isinf, isnan
+
+import numpy as np
+
+from tunegrad.ir.dtypes import BF16, BOOL, F32, I64, DType
+from tunegrad.ir.numeric import to_memory
+from tunegrad.ir.program import VType
+
+from .llvm_shuffle import shuffle_mask
+
+__all__ = [
+    "LlvmValues", "literal", "ltype", "mask_type", "memory_type", "scalar_type", "suffix_of",
+]  # fmt: skip
+
+_SCALAR = {
+    "bool": "i1", "i8": "i8", "i16": "i16", "i32": "i32", "i64": "i64",
+    "u8": "i8", "u16": "i16", "u32": "i32", "u64": "i64",
+    "f16": "half", "bf16": "i16", "f32": "float", "f64": "double", "bf16x2": "i32",
+}  # fmt: skip
+
+
+def scalar_type(dtype: DType) -> str:
+    """The LLVM type of one lane of a value."""
+    return _SCALAR[dtype.name]
+
+
+def ltype(t: VType) -> str:
+    """The LLVM type of a value."""
+    one = _SCALAR[t.dtype.name]
+    return one if t.lanes == 1 else f"<{t.lanes} x {one}>"
+
+
+def memory_type(dtype: DType) -> str:
+    """The LLVM type of one element in memory (a bool is a byte)."""
+    return "i8" if dtype.is_bool else _SCALAR[dtype.name]
+
+
+def literal(value: float | int | bool, t: VType) -> str:
+    """A constant of any lane count."""
+    one = _literal(value, t.dtype)
+    if t.lanes == 1:
+        return one
+    scalar = _SCALAR[t.dtype.name]
+    return f"splat ({scalar} {one})"
+
+
+def _literal(value: float | int | bool, dtype: DType) -> str:
+    if dtype.is_bool:
+        return "true" if value else "false"
+    if dtype.is_int or dtype.is_pair:  # LLVM's integers have no sign of their own
+        whole = int(value)
+        return str(whole if whole < 1 << (dtype.bits - 1) else whole - (1 << dtype.bits))
+    v = float(value)
+    if dtype == F32 and not isnan(v) and not isinf(v):
+        v = struct.unpack("f", struct.pack("f", v))[0] if abs(v) < 3.5e38 else v
+    if dtype == BF16:  # an i16 in LLVM IR
+        return str(int(to_memory(np.asarray(v), BF16)))
+    if dtype.name == "f16":
+        return f"0xH{struct.unpack('H', struct.pack('e', v))[0]:04X}"
+    return f"0x{struct.unpack('Q', struct.pack('d', v))[0]:016X}"
+
+
+def mask_type(lanes: int) -> str:
+    """The LLVM type of a mask."""
+    return "i1" if lanes == 1 else f"<{lanes} x i1>"
+
+
+def suffix_of(one: str, lanes: int) -> str:
+    """The end of an intrinsic's name, for lanes of the type ``one``."""
+    short = {"float": "f32", "double": "f64", "half": "f16"}.get(one, one)
+    return short if lanes == 1 else f"v{lanes}{short}"
+
+
+class LlvmValues:
+    """What is named, defined and declared so far; a subclass has the lines."""
+
+    def __init__(self, avx512: bool = False, bf16_dot: bool = False) -> None:
+        self.avx512, self.bf16_dot = avx512, bf16_dot
+        self.count = 0
+        self.names: dict[int, str] = {}
+        self.types: dict[int, VType] = {}
+        self.declared: set[str] = set()
+        self.defined: dict[str, str] = {}
+
+    @abstractmethod
+    def emit(self, text: str) -> None:
+        """Appends an instruction."""
+
+    def number(self) -> int:
+        self.count += 1
+        return self.count
+
+    def fresh(self) -> str:
+        self.count += 1
+        return f"%t{self.count}"
+
+    def bind(self, to: int, t: VType, name: str) -> None:
+        self.names[to], self.types[to] = name, t
+
+    def bind_bool(self, to: int, lanes: int, name: str) -> None:
+        self.bind(to, VType(BOOL, lanes), name)
+
+    def define(self, to: int, t: VType, code: str) -> None:
+        name = self.fresh()
+        self.emit(f"{name} = {code}")
+        self.bind(to, t, name)
+
+    def value(self, of: int) -> str:
+        return self.names[of]
+
+    def call(self, result: str, name: str, args: list[tuple[str, str]]) -> str:
+        """A call of a declared intrinsic, as code."""
+        types = ", ".join(t for t, _ in args)
+        self.declared.add(f"{result} @{name}({types})")
+        return f"call {result} @{name}({', '.join(f'{t} {v}' for t, v in args)})"
+
+    def named(self, code: str) -> str:
+        name = self.fresh()
+        self.emit(f"{name} = {code}")
+        return name
+
+    def splat(self, value: str, t: VType) -> str:
+        if t.lanes == 1:
+            return value
+        one = _SCALAR[t.dtype.name]
+        if not value.startswith("%"):
+            return f"splat ({one} {value})"
+        first, whole = self.fresh(), self.fresh()
+        self.emit(f"{first} = insertelement <{t.lanes} x {one}> poison, {one} {value}, i64 0")
+        self.emit(
+            f"{whole} = shufflevector <{t.lanes} x {one}> {first}, <{t.lanes} x {one}> poison, "
+            f"<{t.lanes} x i32> zeroinitializer"
+        )
+        return whole
+
+    def splat_i64(self, value: str, lanes: int) -> str:
+        return self.splat(value, VType(I64, lanes))
+
+    def assemble(self, raws: list[str], dtype: DType, lanes: int) -> str:
+        """A vector (in memory form) of scalars."""
+        one, total = memory_type(dtype), "poison"
+        for lane, raw in enumerate(raws):
+            name = self.fresh()
+            self.emit(f"{name} = insertelement <{lanes} x {one}> {total}, {one} {raw}, i32 {lane}")
+            total = name
+        return total
+
+    def assemble_bits(self, bits: list[str]) -> str:
+        total = "poison"
+        for lane, bit in enumerate(bits):
+            name = self.fresh()
+            self.emit(f"{name} = insertelement <{len(bits)} x i1> {total}, i1 {bit}, i32 {lane}")
+            total = name
+        return total
+
+    def spread_mask(self, mask: str, lanes: list[int | None]) -> str:
+        """A mask whose lanes are those of ``mask`` that are named, and false."""
+        n = len(lanes)
+        places = shuffle_mask(n if lane is None else lane for lane in lanes)
+        return self.named(f"shufflevector <{n} x i1> {mask}, <{n} x i1> zeroinitializer, {places}")
+
+    def extract_mask(self, mask: str, lanes: int, lane: int) -> str:
+        if lanes == 1:
+            return mask
+        name = self.fresh()
+        self.emit(f"{name} = extractelement <{lanes} x i1> {mask}, i32 {lane}")
+        return name
