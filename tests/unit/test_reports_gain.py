@@ -23,5 +23,6 @@ def test_gain_lies_in_its_interval(turns: list[tuple[float, float]]) -> None:
         "m", "cpu", 1, "s.db", 1e3 * median(stored_s), 1e3 * median(default_s), len(turns), ROWS,
         interval=interval, by_turns=by_turns,
     )  # fmt: skip
-    assert report.gain is not None and interval is not None
+    assert report.gain is not None
+    assert interval is not None
     assert interval[0] <= report.gain <= interval[1]
