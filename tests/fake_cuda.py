@@ -26,8 +26,9 @@ from tunegrad.devices.cuda.host.device import CudaHost
 from tunegrad.devices.cuda.host.driver import HostDriver
 from tunegrad.devices.job import Geometry
 from tunegrad.errors import CompileFailure, DeviceFault, OutOfResources
+from tunegrad.trial import Fingerprint, Properties
 
-__all__ = ["GPUS", "FakeBindings", "FakeGpu", "FakeNvml", "arity", "real"]
+__all__ = ["GPUS", "FakeBindings", "FakeGpu", "FakeNvml", "NamedGpu", "arity", "real"]
 
 GPUS = ("NVIDIA H100 80GB HBM3", "NVIDIA L4")
 _ATTRIBUTES = {
@@ -288,3 +289,22 @@ class FakeGpu(CudaHost):
     def open(self, pin: bool = False) -> CudaEngine:
         with patch.object(bindings, "api", FakeBindings):
             return CudaEngine(self, BindingsDriver(0))
+
+
+@dataclass(frozen=True, slots=True)
+class NamedGpu(FakeGpu):
+    """The same under a GPU's name, whose power says which one it is."""
+
+    number: int = 0
+
+    @property
+    def name(self) -> str:
+        return f"cuda:{self.number}"
+
+    def fingerprint(self, numerics: str = "contract") -> Fingerprint:
+        fields = dict(CudaHost.fingerprint(self, numerics).fields)
+        fields |= {"device": "cuda", "cuda_number": str(self.number)}
+        return Fingerprint(tuple(sorted(fields.items())))
+
+    def state(self) -> Properties:
+        return ("power_w", 300.0 + self.number), ("sm_mhz", 1755.0)

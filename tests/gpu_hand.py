@@ -7,12 +7,14 @@ from __future__ import annotations
 import numpy as np
 
 from tunegrad.frontend import Tensor
+from tunegrad.ir.dtypes import DTYPES
+from tunegrad.ir.expr import Apply, Cast, Expr, Load, Op, Value
 from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import schedule
-from tunegrad.ir.kernel import Kernel
+from tunegrad.ir.kernel import Axis, Kernel, Param, Reduce, Store
 from tunegrad.opts import Schedule
 
-__all__ = ["CONV", "GROUPED", "HGEMM", "hgemm", "image_kernel"]
+__all__ = ["CONV", "GROUPED", "HGEMM", "gemm", "hgemm", "image_kernel"]
 
 HGEMM = (
     "tile(axis=a, size=128) tile(axis=a1, size=32) tile(axis=a2, size=16) "
@@ -56,6 +58,28 @@ CONV = (
 """A convolution 3x3 of images with their channels last, as one product: pixels by filters, over
 rows, columns and channels in one loop. Weights are packed in the order of their use.
 """
+
+
+def gemm(
+    m: int, n: int, k: int, dtype: str = "f16", total: str = "f32", *, transposed: bool = False
+) -> Kernel:
+    """C[m, n] = A @ B of a dtype in another; B lies as (n, k) where it is ``transposed``. Of tf32:
+    f32 that are rounded to it.
+    """
+    d, t = DTYPES["f32" if dtype == "tf32" else dtype], DTYPES[total]
+    a, b, c = Axis("a", m), Axis("b", n), Axis("ra", k)
+    left = Load("p1", (a.index, c.index), d)
+    right = Load("p2", (b.index, c.index) if transposed else (c.index, b.index), d)
+    wide: list[Expr] = [x if d == t else Cast(x, t) for x in (left, right)]
+    if dtype == "tf32":
+        wide = [Apply(Op.TF32, (x,), t) for x in wide]
+    params = (
+        Param.dense("p0", t, (m, n), "out"),
+        Param.dense("p1", d, (m, k), "in"),
+        Param.dense("p2", d, (n, k) if transposed else (k, n), "in"),
+    )
+    summed = Reduce("v0", Op.ADD, (c,), Apply(Op.MUL, tuple(wide), t), t)
+    return Kernel(params, (a, b), (summed, Store("p0", (a.index, b.index), Value("v0", t))))
 
 
 def hgemm(slots: int = 4, dtype: str = "f16") -> Schedule:

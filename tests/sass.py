@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["instructions"]
+__all__ = ["instructions", "listing"]
 
 _WHEEL = "nvidia-cuda-nvdisasm"
 _INSTRUCTION = re.compile(r"\s+/\*\w+\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9]*)")
@@ -29,12 +29,18 @@ def _program() -> Path | None:
 
 def instructions(image: bytes, folder: Path) -> Counter[str]:
     """How often each instruction stands in a cubin, by its first word. Skips without the wheel."""
+    lines = listing(image, folder).splitlines()
+    runs = (line for line in lines if "@!PT" not in line)  # those never run
+    found = (_INSTRUCTION.match(line) for line in runs)
+    return Counter(m[1] for m in found if m)
+
+
+def listing(image: bytes, folder: Path) -> str:
+    """The machine code of a cubin. Skips without the wheel."""
     program = _program()
     if program is None:
         pytest.skip(f"{_WHEEL} is not installed: machine code can not be read")
     cubin = folder / "kernel.cubin"
     cubin.write_bytes(image)
     done = subprocess.run([program, "-c", cubin], capture_output=True, text=True, check=True)
-    runs = (line for line in done.stdout.splitlines() if "@!PT" not in line)  # those never run
-    found = (_INSTRUCTION.match(line) for line in runs)
-    return Counter(m[1] for m in found if m)
+    return done.stdout

@@ -6,9 +6,9 @@
     python -m tools.gpu_session all --device cuda-host --small     a rehearsal without a GPU
 
 A step is a list of named rows. Each is a line of JSON in ``OUT/STEP.jsonl`` as soon as it is there,
-and is not made again. A row that fails holds its error, and the step goes on. After ``--minutes``
-a step begins no further row; the exit code is then 2, and the same command goes on. Nothing needs a
-network; torch is compared with where it sees the GPU.
+and is not made again. A row that fails holds its error, and the step goes on. A command begins no
+row that would end after ``--minutes``, but its first one; the exit code is then 2, and the same
+command goes on. Nothing needs a network, or pytest; torch is compared with where it sees the GPU.
 
 probe     device, compiler, peaks, clocks and power, what a launch costs
 wrappers  every function of inline PTX alone, against numpy and the CPU's twin, bit by bit
@@ -41,9 +41,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks.gpu import MODELS, GpuRow, measured
+from tests.gpu_hand import gemm as typed_gemm
 from tests.gpu_hand import image_kernel
 from tests.kernel_corpus import NAMES, corpus_kernel
-from tests.unit.test_tensorcore import gemm as typed_gemm
 from tests.wrapper_kernels import CASES
 from tools.gpu_speed import convolutions, products, rows, tensors
 from tunegrad import devices
@@ -59,13 +59,14 @@ from tunegrad.devices.job import (
     Reference,
 )
 from tunegrad.devices.programs import Programs
-from tunegrad.errors import DeviceError
+from tunegrad.errors import DeviceError, UserError
 from tunegrad.frontend import Tensor
+from tunegrad.ir.expr import Op
 from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import schedule as fuse
 from tunegrad.ir.interpret_program import interpret, pack_buffers
 from tunegrad.ir.kernel import Kernel
-from tunegrad.ir.numeric import to_compute, to_memory
+from tunegrad.ir.numeric import compute, to_compute, to_memory
 from tunegrad.opts import Space
 from tunegrad.recording.files import read_recording, write_recording
 from tunegrad.search import RandomChooser
@@ -83,6 +84,8 @@ STEPS = (
 )  # fmt: skip
 _TUNED = {"resnet50": 300.0, "encoder": 120.0}
 """Models and the seconds of their search; of ResNet-50 a batch of 32."""
+_TAKES_S = {"record": 90.0, "tune": 360.0, "peers": 120.0}
+"""What a row of a step takes, about, where that is more than some seconds."""
 _UNFINISHED = "unfinished"
 """What a row says of itself that is to be made again: it goes on."""
 _STOPPED = 2
@@ -121,10 +124,16 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--model", help="tune this one alone")
     parser.add_argument("--dtype", default="f16", choices=("f32", "f16", "bf16"))
     parser.add_argument("--seconds", type=float, default=240.0, help="of --model")
-    parser.add_argument("--minutes", type=float, default=9.0, help="when a step stops")
+    parser.add_argument("--minutes", type=float, default=9.0, help="when the command stops")
     given = parser.parse_args(words)
     given.out.mkdir(parents=True, exist_ok=True)
-    device, small, out = devices.running(given.device), given.small, given.out
+    try:
+        device = devices.running(given.device)
+        device.compiler()
+    except UserError as error:
+        print(f"gpu_session: {error}", file=sys.stderr)
+        return 1
+    small, out = given.small, given.out
     tuned = {f"{m}[batch=32]" if m == "resnet50" else m: s for m, s in _TUNED.items()}
     models = {given.model: given.seconds} if given.model else {"mlp": 2.0} if small else tuned
     dtype = "f32" if small and not given.model else given.dtype
@@ -145,24 +154,44 @@ def main(words: list[str] | None = None) -> int:
         "peers": partial(_peers, given.device, out, small),
     }
     steps = STEPS if given.step == "all" else (given.step,)
-    return max(_ran(step, made[step](), out, 60 * given.minutes) for step in steps)
+    clock, worst = _Clock(60 * given.minutes), 0
+    for step in steps:
+        worst = max(worst, _ran(step, made[step](), out, clock))
+        if clock.over:
+            break
+    return worst
 
 
-def _ran(step: str, made: Iterator[Named], out: Path, limit_s: float) -> int:
+class _Clock:
+    """The time of one command. ``over``: a row was left for the next one."""
+
+    def __init__(self, limit_s: float) -> None:
+        self.limit_s, self.over = limit_s, False
+        self._began_s, self._rows = time.monotonic(), 0
+
+    def allows(self, step: str) -> bool:
+        """Whether a row of a step may begin; the first one always does."""
+        passed_s = time.monotonic() - self._began_s
+        self.over = bool(self._rows) and passed_s + _TAKES_S.get(step, 0.0) > self.limit_s
+        self._rows += 1
+        return not self.over
+
+
+def _ran(step: str, made: Iterator[Named], out: Path, clock: _Clock) -> int:
     """Make the rows of a step that are not there yet; 1 where one failed, 2 where time is over."""
     path = out / f"{step}.jsonl"
     kept = path.read_text().splitlines() if path.exists() else []
     known = {row["name"]: row for row in map(json.loads, kept)}
     done = {name for name, row in known.items() if not row.get(_UNFINISHED)}
-    worst, began = int(any("error" in row for row in known.values())), time.monotonic()
+    worst = int(any("error" in row for row in known.values()))
     with path.open("a", encoding="utf-8") as file:
         for name, make in made:
             if name in done:
                 continue
-            start = time.monotonic()
-            if start - began > limit_s:
-                print(f"{step}: stopped after {limit_s / 60:g} minutes; the same again goes on")
+            if not clock.allows(step):
+                print(f"{step}: stopped, {clock.limit_s / 60:g} minutes; the same again goes on")
                 return _STOPPED
+            start = time.monotonic()
             try:
                 row = make()
             except Exception as error:  # noqa: BLE001  # one bad row never ends a step
@@ -288,7 +317,10 @@ def _unit(device: Device, name: str) -> Row:
             a16, b16 = to_memory(a, taken).reshape(-1), to_memory(b, taken).reshape(-1)
             out = np.full(m * n, np.nan, kernel.param("C").dtype.numpy)
             on.run(compiled, {"C": out, left: a16, right: b16})
-            wide = (to_compute(x, taken).astype(np.float64) for x in (a16, b16))
+            wide = [to_compute(x, taken) for x in (a16, b16)]
+            if unit.dtypes[0] == "tf32":
+                wide = [compute(Op.TF32, x) for x in wide]
+            wide = [x.astype(np.float64) for x in wide]
             want = np.matmul(*(x.reshape(s) for x, s in zip(wide, ((m, k), (k, n)), strict=True)))
             worst = max(worst, float(np.abs(out.reshape(m, n) - want).max()))
             if seed and worst > 1e-2:

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from tests.gpu_hand import gemm as typed_gemm
 from tests.gpu_hand import hgemm, image_kernel
-from tests.unit.test_tensorcore import gemm as typed_gemm
 from tunegrad.devices import Device
 from tunegrad.frontend import Tensor
 from tunegrad.ir.folding import fold_constants
@@ -80,8 +80,9 @@ def _timed(call: Callable[[], Any]) -> float:
 def _torch_dtype(name: str) -> Any:
     import torch
 
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
-    return {"f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32}[name]
+    rounds = name == "tf32"
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = rounds
+    return {"f16": torch.float16, "bf16": torch.bfloat16}.get(name, torch.float32)
 
 
 # ---- products
@@ -90,7 +91,7 @@ def _torch_dtype(name: str) -> Any:
 def products(device: Device, sizes: tuple[int, ...]) -> Iterator[Named]:
     """Square ones by their default schedules, and those of halves by hand, beside cuBLAS."""
     for size in sizes:
-        for dtype in ("f32", "f16", "bf16"):
+        for dtype in ("f32", "tf32", "f16", "bf16"):
             yield f"{dtype} {size}", partial(_product, device, dtype, size, None)
         slots = [s for s in (2, 3, 4) if size % 128 == 0 and s <= size // 32]
         for each in slots:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from statistics import geometric_mean
 from typing import Any
 
-from tests.unit.test_tensorcore import gemm
+from tests.gpu_hand import gemm
 from tunegrad.devices.cuda.architectures import typical
 from tunegrad.ir.variants import parts_of, splits_k
 from tunegrad.opts import Space

@@ -8,6 +8,7 @@ import re
 import time
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hand_programs import elementwise, group_add, row_sum, tiled_gemm, together, vector_add
 from kernel_corpus import NAMES, corpus_kernel
@@ -16,9 +17,8 @@ from test_opencl_schedules import random_schedule
 from benchmarks.hand_schedules import row_sum as row_sums
 from benchmarks.hand_schedules import softmax
 from tests.banks import turns
-from tests.gpu_hand import CONV, GROUPED, hgemm, image_kernel
-from tests.sass import instructions
-from tests.unit.test_tensorcore import gemm
+from tests.gpu_hand import CONV, GROUPED, gemm, hgemm, image_kernel
+from tests.sass import instructions, listing
 from tunegrad import devices
 from tunegrad.devices.cuda.absent import absent
 from tunegrad.devices.cuda.architectures import resident_groups, typical
@@ -111,6 +111,20 @@ def test_product_of_halves_is_made_of_what_its_schedule_says(arch, dtype, tmp_pa
     assert (counted["BAR"], counted["LDS"], counted["STS"]) == (1, 0, 0)
 
 
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_compiler_loads_the_second_half_of_a_step_while_the_first_is_multiplied(arch, tmp_path):
+    """What an action for two sets of fragments would do within a step: of 12 loads, 4 stand before
+    the first product, and the others between products.
+    """
+    device = absent(arch)
+    lowered = device.lower(Space(gemm(1024, 1024, 1024), device.target).lower(hgemm(4)))
+    code = listing(build(lowered.text, lowered.entry, arch).image, tmp_path)
+    words = re.findall(r"\b(HMMA|LDSM)\b", code)
+    first, last = words.index("HMMA"), len(words) - words[::-1].index("HMMA")
+    assert words[:first].count("LDSM") == 4
+    assert words[first:last].count("LDSM") == 8
+
+
 BY_HAND = {
     "grouped": lambda: (gemm(3000, 1024, 1024), Schedule.parse(GROUPED)),
     "convolution": lambda: (image_kernel(2, 64, 16), Schedule.parse(CONV)),
@@ -186,6 +200,20 @@ def test_rows_are_read_once_in_wide_loads_and_folded_by_shuffles(name, arch, tmp
     assert (found.warnings, found.spilled_bytes) == ("", 0)
     counted = instructions(found.image, tmp_path)
     assert {word: counted[word] for word in want} == want
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_rounds_of_a_copy_that_divides_do_not_fill_the_registers(arch):
+    """The first convolution of a ResNet at batch 32: all seven rounds at once spilled 48 bytes."""
+    values = np.random.default_rng(0).standard_normal((64, 3, 7, 7)).astype(np.float32)
+    image = Tensor.input("x", (32, 3, 224, 224), "f32")
+    w = Tensor.constant(values).cast("f16").cast("f32")
+    kernel = kernel_of(image.conv2d(w, stride=2, padding=3).relu().cast("f16"))
+    device = absent(arch)
+    lowered = device.lower(by_default(device, kernel))
+    assert lowered.text.count("#pragma unroll 4") >= 1
+    found = build(lowered.text, lowered.entry, arch)
+    assert (found.warnings, found.spilled_bytes, found.stack_bytes) == ("", 0, 0)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,8 @@ from kernel_corpus import NAMES, corpus_kernel
 from test_opencl_schedules import random_schedule
 
 from tests.cuda_host import cuda_host
-from tests.unit.test_tensorcore import PLAIN, STAGED, gemm
+from tests.gpu_hand import gemm
+from tests.unit.test_tensorcore import PLAIN, STAGED
 from tunegrad.devices.programs import Programs
 from tunegrad.ir.dtypes import DTYPES
 from tunegrad.ir.interpret_program import interpret, pack_buffers

@@ -10,9 +10,9 @@ from hand_programs import arguments_of, expected, row_sum, tiled_gemm
 
 from benchmarks.hand_schedules import row_sum as row_sums
 from tests.cuda_host import cuda_host
-from tests.gpu_hand import CONV, hgemm, image_kernel
+from tests.gpu_hand import CONV, gemm, hgemm, image_kernel
 from tests.unit.test_epilogue import residual, with_epilogue
-from tests.unit.test_tensorcore import STAGED, gemm
+from tests.unit.test_tensorcore import STAGED
 from tunegrad import devices
 from tunegrad.devices.cuda.host import build
 from tunegrad.errors import DeviceError, DeviceFault

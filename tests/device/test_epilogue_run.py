@@ -13,10 +13,9 @@ import pytest
 
 from tests.banks import turns
 from tests.cuda_host import cuda_host
-from tests.gpu_hand import hgemm, image_kernel
+from tests.gpu_hand import gemm, hgemm, image_kernel
 from tests.sass import instructions
 from tests.unit.test_epilogue import residual, with_epilogue
-from tests.unit.test_tensorcore import gemm
 from tunegrad.devices.cuda.absent import absent
 from tunegrad.devices.cuda.nvrtc import build, version
 from tunegrad.devices.programs import Programs

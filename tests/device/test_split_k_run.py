@@ -12,8 +12,8 @@ from stored_decisions import decided
 
 import tunegrad as tg
 from tests.cuda_host import cuda_host
+from tests.gpu_hand import gemm
 from tests.sass import instructions
-from tests.unit.test_tensorcore import gemm
 from tunegrad.db import open_store
 from tunegrad.devices.cuda.absent import absent
 from tunegrad.devices.cuda.nvrtc import build, version

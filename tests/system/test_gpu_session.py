@@ -1,14 +1,17 @@
 """The steps for a day with a GPU, rehearsed on cuda-host: every row is there, and sound."""
 
 import json
+import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
 from tests.cuda_host import cuda_host
-from tools.gpu_session import STEPS, _ran, _record, _varied, main
+from tools.gpu_session import STEPS, _Clock, _ran, _record, _varied, main
 from tunegrad.devices.cuda.absent import absent
+from tunegrad.errors import DeviceError
 from tunegrad.opts import Space
 from tunegrad.tuning.points import points_of
 
@@ -55,8 +58,8 @@ def test_a_row_that_is_unfinished_is_made_again(tmp_path):
         return ((name, lambda name=name, row=row: made.append(name) or row) for name, row in rows)
 
     first, second = [], []
-    assert _ran("x", step(first), tmp_path, 60.0) == 0
-    assert _ran("x", step(second), tmp_path, 60.0) == 0
+    assert _ran("x", step(first), tmp_path, _Clock(60.0)) == 0
+    assert _ran("x", step(second), tmp_path, _Clock(60.0)) == 0
     assert (first, second) == (["whole", "part"], ["part"])
 
 
@@ -64,10 +67,47 @@ def test_a_step_stops_when_its_time_is_over_and_goes_on(tmp_path, capsys):
     def step():
         return ((name, lambda: time.sleep(0.05) or {}) for name in "abc")
 
-    assert _ran("x", step(), tmp_path, 0.01) == 2
-    assert "stopped after" in capsys.readouterr().out
-    assert _ran("x", step(), tmp_path, 60.0) == 0
+    assert _ran("x", step(), tmp_path, _Clock(0.01)) == 2
+    assert "x: stopped" in capsys.readouterr().out
+    assert [r["name"] for r in rows(tmp_path / "x.jsonl")] == ["a"]
+    assert _ran("x", step(), tmp_path, _Clock(60.0)) == 0
     assert [r["name"] for r in rows(tmp_path / "x.jsonl")] == ["a", "b", "c"]
+
+
+def test_no_row_begins_that_would_end_too_late(tmp_path):
+    """A model is tuned for minutes: after some of them it waits for the next command, which makes
+    it first.
+    """
+    made = []
+
+    def step():
+        return ((name, lambda name=name: made.append(name) or {}) for name in "ab")
+
+    clock = _Clock(60.0)
+    assert _ran("units", step(), tmp_path, clock) == 0
+    assert (_ran("tune", step(), tmp_path, clock), clock.over) == (2, True)
+    assert _ran("tune", step(), tmp_path, _Clock(60.0)) == 2
+    assert made == ["a", "b", "a"]
+
+
+def test_what_is_missing_is_one_line(tmp_path, capsys, monkeypatch):
+    def missing(name):
+        raise DeviceError("device cuda: no NVIDIA driver was found on this machine")
+
+    monkeypatch.setattr("tools.gpu_session.devices.running", missing)
+    assert main(["probe", "--out", str(tmp_path)]) == 1
+    found = capsys.readouterr().err
+    assert found == "gpu_session: device cuda: no NVIDIA driver was found on this machine\n"
+
+
+def test_the_session_needs_no_pytest():
+    """A machine that is lent for minutes has what the package needs, and torch."""
+    code = "import sys; sys.modules['pytest'] = None; import tools.gpu_session"
+    root = Path(__file__).parents[2]
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=False
+    )
+    assert done.stderr == ""
 
 
 @pytest.mark.slow

@@ -62,6 +62,25 @@ def test_resnet50_in_16_bits_compiles_with_all_but_its_first_convolution_on_matr
     assert time.monotonic() - start < 600.0
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("arch", ["sm_80", "sm_89", "sm_90a"])
+@pytest.mark.parametrize(
+    ("model", "dtype", "numerics"),
+    [("resnet50[batch=32]", "f16", "contract"), ("encoder", "f16", "contract"),
+     ("resnet50[batch=32]", "f32", "tf32"), ("encoder", "f32", "tf32")],
+)  # fmt: skip
+def test_no_default_schedule_spills(model, dtype, numerics, arch):
+    (report,) = compile_models(
+        resolve_settings(model, device=f"null:{arch}", dtype=dtype, numerics=numerics)
+    )
+    assert report.failed == 0
+    assert [r.kernel for r in report.rows if r.resources and r.resources.spilled_bytes] == []
+    products = [r for r in report.rows if r.kernel.startswith(("conv", "matmul"))]
+    others = [r.kernel for r in products if "tensorcore(" not in r.actions]
+    assert len(products) > 3
+    assert len(others) <= 1, "the first convolution has three channels"
+
+
 def test_a_kernel_that_is_refused_is_a_row_and_the_exit_code(monkeypatch, capsys):
     class Refusing(AbsentGpu):
         def inspect(self, lowered):

@@ -331,6 +331,30 @@ def test_another_driver_is_one_line(fake, monkeypatch):
         devices.open("cuda").open()
 
 
+def test_a_driver_older_than_the_compiler_is_one_line(fake, monkeypatch):
+    """Its cubins would not load: every candidate would fail, and not say why."""
+    monkeypatch.setattr(nvrtc, "_version", lambda: (13, 5))
+    fake._cuDriverGetVersion = lambda: 12040
+    device = devices.open("cuda")
+    with pytest.raises(DeviceError) as error:
+        device.open()
+    assert line(error) == (
+        "device cuda: this driver is for CUDA 12.4, and NVRTC 13.5 makes code for 13.0 and later; "
+        "update the driver, or pip install 'cuda-bindings<13' 'nvidia-cuda-nvrtc-cu12'"
+    )
+    nvrtc.check_driver(13000)
+    nvrtc.check_driver(14010)
+
+
+def test_clocks_that_are_hidden_are_reckoned_with(fake, monkeypatch):
+    table = fake._cuDeviceGetAttribute.__globals__["_ATTRIBUTES"]
+    for name in ("CLOCK_RATE", "MEMORY_CLOCK_RATE", "L2_CACHE_SIZE"):
+        monkeypatch.setitem(table, name, (0, 0))
+    rates = devices.open("cuda").target.rates
+    assert 1e11 < rates.f32_flops_per_s < 1e12
+    assert rates.memory_bytes_per_s == 1e12
+
+
 def test_a_gpu_that_went_away_is_one_line(fake, monkeypatch):
     device = devices.open("cuda:0")
     fake._cuDeviceTotalMem = lambda device: 40 << 30

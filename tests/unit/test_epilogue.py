@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from tests.banks import turns
-from tests.gpu_hand import CONV, hgemm, image_kernel
+from tests.gpu_hand import CONV, gemm, hgemm, image_kernel
 from tests.unit.test_sketch_tensor import KERNELS, agrees, kernel_of, weights, x
-from tests.unit.test_tensorcore import PLAIN, TARGET, gemm
+from tests.unit.test_tensorcore import PLAIN, TARGET
 from tunegrad.devices.cuda.architectures import typical
 from tunegrad.errors import IllegalAction
 from tunegrad.ir.interpret_program import interpret

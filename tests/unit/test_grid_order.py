@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from tests.gpu_hand import GROUPED, hgemm
-from tests.unit.test_tensorcore import TARGET, gemm
+from tests.gpu_hand import GROUPED, gemm, hgemm
+from tests.unit.test_tensorcore import TARGET
 from tunegrad.ir.interpret_program import interpret
 from tunegrad.ir.program import For, Program, walk
 from tunegrad.ir.verify_program import verify_program

@@ -13,7 +13,7 @@ import pytest
 
 from benchmarks.hand_schedules import AHEAD, GPU, gemm
 from tests.banks import turns
-from tests.unit.test_tensorcore import gemm as half_gemm
+from tests.gpu_hand import gemm as half_gemm
 from tunegrad.errors import IllegalAction, VerifyError
 from tunegrad.ir.dtypes import F32
 from tunegrad.ir.index import Range, Valid, as_index, var

@@ -7,8 +7,7 @@ from __future__ import annotations
 import pytest
 from hand_programs import F, loop
 
-from tests.gpu_hand import hgemm
-from tests.unit.test_tensorcore import gemm
+from tests.gpu_hand import gemm, hgemm
 from tunegrad.devices.cuda.absent import AbsentGpu
 from tunegrad.devices.cuda.architectures import typical
 from tunegrad.errors import OutOfResources

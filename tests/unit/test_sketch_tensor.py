@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from tests.banks import turns
-from tests.gpu_hand import image_kernel
-from tests.unit.test_tensorcore import TARGET, gemm
+from tests.gpu_hand import gemm, image_kernel
+from tests.unit.test_tensorcore import TARGET
 from tunegrad.frontend import Tensor
 from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import schedule as fuse
@@ -55,6 +55,8 @@ KERNELS = {
     "gemm of one tile": lambda: gemm(16, 8, 16),
     "gemm i8": lambda: gemm(32, 64, 96, "i8", "i32"),
     "gemm i8 transposed": lambda: gemm(64, 32, 128, "i8", "i32", transposed=True),
+    "gemm tf32": lambda: gemm(64, 64, 64, "tf32"),
+    "gemm tf32 transposed": lambda: gemm(40, 32, 96, "tf32", transposed=True),
     "gemm f64": lambda: gemm(16, 16, 8, "f64", "f64"),
     "half a tile": lambda: gemm(14, 7, 32),
     "linear": lambda: kernel_of(summed(x(24, 64), weights(48, 64).transpose(0, 1))),

@@ -3,12 +3,11 @@
 import numpy as np
 import pytest
 
+from tests.gpu_hand import gemm
 from tunegrad.devices.cuda.architectures import typical
 from tunegrad.errors import IllegalAction
 from tunegrad.ir.dtypes import DTYPES
-from tunegrad.ir.expr import Apply, Cast, Load, Op, Value
 from tunegrad.ir.interpret_program import interpret
-from tunegrad.ir.kernel import Axis, Kernel, Param, Reduce, Store
 from tunegrad.ir.looptree import LoopKind
 from tunegrad.ir.numeric import to_compute, to_memory
 from tunegrad.ir.program import MatMul, walk
@@ -18,25 +17,6 @@ from tunegrad.opts import Schedule, Space
 from tunegrad.opts.actions import Tensorcore
 
 TARGET = typical("sm_80")
-F32 = DTYPES["f32"]
-
-
-def gemm(m, n, k, dtype="f16", total="f32", transposed=False):
-    """C[m, n] = A @ B of f16 in f32; B lies as (n, k) where it is ``transposed``."""
-    d, t = DTYPES[dtype], DTYPES[total]
-    a, b, c = Axis("a", m), Axis("b", n), Axis("ra", k)
-    left = Load("p1", (a.index, c.index), d)
-    right = Load("p2", (b.index, c.index) if transposed else (c.index, b.index), d)
-    wide = [x if d == t else Cast(x, t) for x in (left, right)]
-    params = (
-        Param.dense("p0", t, (m, n), "out"),
-        Param.dense("p1", d, (m, k), "in"),
-        Param.dense("p2", d, (n, k) if transposed else (k, n), "in"),
-    )
-    total_ = Reduce("v0", Op.ADD, (c,), Apply(Op.MUL, tuple(wide), t), t)
-    return Kernel(params, (a, b), (total_, Store("p0", (a.index, b.index), Value("v0", t))))
-
-
 UNIT = "m16n8k16_f16_f32"
 PLAIN = (
     f"tile(axis=a, size=16) tile(axis=b, size=8) tile(axis=ra, size=16) "

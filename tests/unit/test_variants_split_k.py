@@ -10,7 +10,7 @@ import pytest
 from variant_builders import constant, kernel_of, only
 
 from benchmarks.hand_schedules import AVX512
-from tests.unit.test_tensorcore import gemm
+from tests.gpu_hand import gemm
 from tunegrad.devices.cuda.architectures import typical
 from tunegrad.errors import InternalError
 from tunegrad.frontend import Tensor

@@ -65,8 +65,10 @@ numerics_option = click.option(
     metavar="MODE",
     default="contract",
     help="strict; contract, which allows Winograd convolutions, within the stated tolerance; "
-    "or bf16-dot, which also "
-    "sums products of bf16 tensors in pairs, as --dtype bf16 does unless it is strict.  "
+    "bf16-dot, which also "
+    "sums products of bf16 tensors in pairs, as --dtype bf16 does unless it is strict; or tf32, "
+    "which also rounds the factors of f32 products to 11 binary digits where the device has a "
+    "matrix unit for such.  "
     "[default: contract]",
 )
 dtype_option = click.option(

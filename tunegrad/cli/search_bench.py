@@ -50,7 +50,7 @@ __all__ = ["search_bench"]
 @click.option(
     "--device",
     metavar="NAME",
-    help="Only spaces that were recorded there: cpu, opencl.  [default: all]",
+    help="Only spaces that were recorded on such devices: cpu, opencl, cuda.  [default: all]",
 )
 @json_option
 def search_bench(

@@ -20,12 +20,13 @@ __all__ = [
 
 Scalar = bool | int | float | str
 Searcher = Literal["beam", "random", "exhaustive", "bayesian", "gp", "evolutionary", "portfolio"]
-Numerics = Literal["contract", "strict", "bf16-dot"]
-"""Each allows more than the one before it: ``strict``, ``contract``, ``bf16-dot``.
+Numerics = Literal["contract", "strict", "bf16-dot", "tf32"]
+"""Each allows more than the one before it: ``strict``, ``contract``, ``bf16-dot``, ``tf32``.
 
 ``contract``: Winograd convolutions are allowed, within the stated tolerance. ``strict``: they are
 not. ``bf16-dot``: sums of products of bf16 tensors are added up in pairs, which flushes subnormal
-numbers; in a model that is asked to be bf16, so they are under ``contract``.
+numbers; in a model that is asked to be bf16, so they are under ``contract``. ``tf32``: factors of
+f32 products are rounded to 11 digits where the device has a matrix unit for such.
 """
 ModelDtype = Literal["f32", "f16", "bf16"]
 """What a model's weights and activations are stored in; ``f32``: as the model has them."""

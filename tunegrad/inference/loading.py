@@ -68,10 +68,11 @@ def load(
     with "error" there is a MissError. ``weights``: arrays by name or a ``.safetensors`` file; drawn
     from ``seed`` without any. ``threads``: default, those of the model's file, or all that this
     process may use. ``numerics="strict"`` forbids Winograd convolutions, which lose some bits;
-    ``"bf16-dot"`` allows bf16 products to be added in pairs. ``dtype``: what weights and
-    activations are stored in, ``"f16"`` or ``"bf16"``, whose products are added in pairs unless
-    numerics are strict; ``"f32"`` is the model as it is; default: what the model's file says, or
-    that (docs/NUMERICS.md).
+    ``"bf16-dot"`` allows bf16 products to be added in pairs, ``"tf32"`` also f32 products whose
+    factors are rounded to 11 digits, where the device has a matrix unit for such. ``dtype``: what
+    weights and activations are stored in, ``"f16"`` or ``"bf16"``, whose products are added in
+    pairs unless numerics are strict; ``"f32"`` is the model as it is; default: what the model's
+    file says, or that (docs/NUMERICS.md).
 
     Raises UserError (ModelError, ConfigError, DeviceError, StoreError, WeightsError, MissError), in
     one line.

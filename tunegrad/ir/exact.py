@@ -216,9 +216,14 @@ def _cast(x: _Known, dtype: DType) -> _Known:
         return _BOOL
     if dtype.is_int:
         return _Known(x.size, 1.0)
-    if dtype.is_half:  # what is exact is rounded in the reference as well, and to the same
-        return replace(x, size=x.size * (1 + 2.0**-8)) if x.exact else _inexact((x,))
+    if dtype.is_half:
+        return _narrowed(x, 8)
     return _checked(x, dtype)
+
+
+def _narrowed(x: _Known, digits: int) -> _Known:
+    """Rounded to so many digits or more: what is exact is so in the reference, too, to the same."""
+    return replace(x, size=x.size * (1 + 2.0**-digits)) if x.exact else _inexact((x,))
 
 
 def _checked(x: _Known, dtype: DType) -> _Known:
@@ -241,6 +246,8 @@ def _applied(x: Apply, args: list[_Known]) -> _Known:
         return _BOOL if all(a.exact for a in args) else _inexact(tuple(args))
     if not all(a.exact for a in args):
         return _inexact(tuple(args), _carried(x.op, args))
+    if x.op is Op.TF32:
+        return _narrowed(args[0], 11)
     if x.op in _SAME:
         used = args[1:] if x.op is Op.WHERE else args
         return _Known(max(a.size for a in used), min(a.unit for a in used))
@@ -279,13 +286,14 @@ def _arithmetic(op: Op, args: list[_Known]) -> _Known | None:
 
 @remembered(64)
 def rounded_within(k: Kernel) -> str:
-    """The coarsest 16-bit type that computed values are rounded to inside a kernel; "" for none.
+    """The coarsest 16-bit type, or tf32, that computed values are rounded to inside a kernel; ""
+    for none.
 
     Where a result is stored does not count, nor does what is loaded and rounded at once: that has
     one right value, and a computed one next to the middle of two numbers may become either.
     """
     found = {name for s in k.stages for name in _casts(_before_store(s))}
-    return next((name for name in ("bf16", "f16") if name in found), "")
+    return next((name for name in ("bf16", "f16", "tf32") if name in found), "")
 
 
 def _before_store(s: Stage) -> Expr:
@@ -295,7 +303,7 @@ def _before_store(s: Stage) -> Expr:
 
 
 def _casts(x: Expr) -> set[str]:
-    """The 16-bit types that computed parts of an expression are cast to."""
+    """The 16-bit types, and tf32, that computed parts of an expression are rounded to."""
     found: set[str] = set()
     seen: set[int] = set()
     stack = [x]
@@ -309,5 +317,7 @@ def _casts(x: Expr) -> set[str]:
                 found.add(node.dtype.name)
             stack.append(node.x)
         elif isinstance(node, Apply):
+            if node.op is Op.TF32 and not isinstance(node.args[0], Load):
+                found.add("tf32")
             stack.extend(node.args)
     return found

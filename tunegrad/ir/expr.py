@@ -13,6 +13,9 @@ are bf16 values; ``LOW`` and ``HIGH`` of it are x and y again. ``DOT2(p, q)`` is
 high(p) * high(q)`` in f32, and ``DOT2_ADD(p, q, c)``, of programs, is ``fma(low(p), low(q),
 fma(high(p), high(q), c))``; in both, subnormal numbers, be they given, in between or the result,
 may count as zero.
+
+``TF32(x)`` of f32 is the nearest number whose fraction has 10 bits, ties away from zero (PTX's
+``cvt.rna.tf32.f32``); infinities and NaN stay.
 """
 
 from __future__ import annotations
@@ -83,6 +86,7 @@ class Op(StrEnum):
     HIGH = "high"
     DOT2 = "dot2"
     DOT2_ADD = "dot2_add"
+    TF32 = "tf32"
 
     @property
     def arity(self) -> int:
@@ -97,7 +101,7 @@ class Op(StrEnum):
 
 _UNARY = frozenset(
     (Op.NEG, Op.EXP, Op.LOG, Op.SQRT, Op.RECIP, Op.TANH, Op.ERF, Op.SIN, Op.ABS, Op.FLOOR, Op.NOT,
-     Op.LOW, Op.HIGH)
+     Op.LOW, Op.HIGH, Op.TF32)
 )  # fmt: skip
 
 

@@ -6,6 +6,7 @@ numpy folds them):
     op(CONST, FULL ...)   -> CONST         each constant-only part, at its last computing node;
                                            movement above it stays
     cast(CONST)           stays            from floats of 16 bits: the kernel reads half the bytes
+    tf32(CONST)           stays            the kernel's text says what it multiplies
     op(expand(a), expand(b)) -> expand(op(a, b))    for constants, so that no broadcast is ever
                                                     stored
     op(FULL, FULL)        -> FULL          cast(FULL) -> FULL, movement(FULL) -> FULL, pad(FULL 0)
@@ -68,7 +69,8 @@ def _known(n: Node, constant: dict[Node, bool]) -> bool:
 def _with_constants(outputs: tuple[Node, ...]) -> tuple[Node, ...]:
     """Computing nodes that hold a CONST and no input, replaced by their values.
 
-    Only the last of each part. Of a widening cast that a computation reads, only what it reads.
+    Only the last of each part. Of a widening cast, or a rounding to tf32, that a computation
+    reads, only what that reads.
     """
     order = topological(outputs)
     holds: dict[Node, bool] = {}
@@ -83,7 +85,7 @@ def _with_constants(outputs: tuple[Node, ...]) -> tuple[Node, ...]:
         if n in wanted and n.op in MOVEMENT | {GraphOp.CONTIGUOUS}:
             wanted.add(n.srcs[0])
             shown.update(n.srcs if n in shown else ())
-        elif n in wanted and n not in shown and g.widens(n):
+        elif n in wanted and n not in shown and g.converts_reads(n):
             wanted.add(n.srcs[0])
         elif n in wanted and n.srcs and holds[n]:
             needed.add(n)

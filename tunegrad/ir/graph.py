@@ -44,6 +44,7 @@ __all__ = [
     "cast",
     "const",
     "contiguous",
+    "converts_reads",
     "elementwise",
     "expand",
     "flip",
@@ -58,7 +59,6 @@ __all__ = [
     "reshape",
     "shrink",
     "topological",
-    "widens",
     "window",
 ]
 
@@ -239,8 +239,11 @@ def elementwise(op: Op, *srcs: Node) -> Node:
 def _map_dtype(op: Op, dtype: DType) -> DType:
     """What an operation on ``dtype`` gives.
 
-    Raises DTypeError for pairs of anything but bf16, and for parts of such.
+    Raises DTypeError for pairs of anything but bf16, and for parts of such; for tf32 of anything
+    but f32.
     """
+    if op is Op.TF32 and dtype != F32:
+        raise DTypeError(f"{op}: {dtype} does not fit")
     if op is Op.PAIR or dtype.is_pair:
         if not (dtype == BF16 if op is Op.PAIR else op in (Op.LOW, Op.HIGH, Op.DOT2)):
             raise DTypeError(f"{op}: {dtype} does not fit")
@@ -253,8 +256,12 @@ def cast(x: Node, dtype: DType) -> Node:
     return x if x.dtype == dtype else Node(GraphOp.CAST, (x,), dtype, x.shape, dtype)
 
 
-def widens(n: Node) -> bool:
-    """Whether a node casts floats of 16 bits to wider ones: exact, and twice the bytes."""
+def converts_reads(n: Node) -> bool:
+    """Whether a node is left to who reads it, as what it is of has no more bytes: it casts floats
+    of 16 bits to wider ones, or rounds to tf32 what a matrix unit multiplies.
+    """
+    if n.op is GraphOp.MAP:
+        return n.arg is Op.TF32
     if n.op is not GraphOp.CAST or not (n.dtype.is_float and n.srcs[0].dtype.is_float):
         return False
     return n.srcs[0].dtype.is_half and not n.dtype.is_half

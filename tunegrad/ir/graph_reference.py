@@ -4,8 +4,8 @@ travels.
     sum(mul(x f32, w f32)) f32     -->   sum(mul(x f64, w f64)) f64
     sum(dot2(p pairs, q pairs))    -->   sum(mul(low p, low q)) + sum(mul(high p, high q)) in f64
 
-Casts to f16 and bf16 stay: they are roundings that the model asks for. Without them (``rounded``
-false) it is what the model would be if nothing in it were rounded but its constants.
+Casts to f16 and bf16 stay, and so do roundings to tf32: the model asks for them. Without them
+(``rounded`` false) it is what the model would be if nothing in it were rounded but its constants.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def unflat(nodes: list[FlatNode], outputs: tuple[int, ...]) -> tuple[Node, ...]:
 def graph_in_float64(outputs: tuple[Node, ...], *, rounded: bool = True) -> tuple[Node, ...]:
     """The same outputs, floats computed in f64; inputs that are floats have f64, too.
 
-    ``rounded``: casts to 16 bits round, as in the graph; else they do nothing.
+    ``rounded``: casts to 16 bits and to tf32 round, as in the graph; else they do nothing.
     """
     wide: dict[int, tuple[Node, ...]] = {}  # of pairs the first and the second number
     for n in topological(outputs):
@@ -102,6 +102,9 @@ def _widened(n: Node, srcs: tuple[Node, ...], rounded: bool) -> Node:
         if n.dtype.is_half and rounded:
             x = g.cast(g.cast(x, F32), n.dtype)
         return g.cast(x, F64)
+    if n.op is GraphOp.MAP and n.arg is Op.TF32:
+        (x,) = srcs
+        return g.cast(g.elementwise(Op.TF32, g.cast(x, F32)), F64) if rounded else x
     if n.op is GraphOp.MAP and typed(Op, n.arg).compares:
         dtype = n.dtype
     return Node(n.op, srcs, n.arg, n.shape, dtype)

@@ -23,6 +23,8 @@ Array = NDArray[Any]
 
 
 _WARP, _ROW_BYTES = 32, 16
+_TF32_BITS = np.uint32(0xFFFFE000)
+"""What a unit reads of an f32 as tf32."""
 
 
 def load_matrices(offset: Array, count: int, vtype: VType, transposed: bool) -> Array:
@@ -40,11 +42,14 @@ def load_matrices(offset: Array, count: int, vtype: VType, transposed: bool) -> 
 def multiply(unit: MatrixUnit, a: Array, b: Array, c: Array) -> Array:
     """The results (item, register) of operands (item, register, packed) and sums (item, register).
 
-    Products are exact in the type of the sums, which are added in some order.
+    Products are exact in the type of the sums, which are added in some order. Of tf32 the unit
+    reads 19 bits, whatever the others are.
     """
     warps, u = c.shape[0] // unit.items, unit
     lanes = (warps, u.rows, u.columns)
-    taken = DTYPES[u.dtypes[0]]
+    taken = DTYPES[u.held]
+    if u.rounds:
+        a, b = ((x.view(np.uint32) & _TF32_BITS).view(np.float32) for x in (a, b))
     wide_a, wide_b = (to_compute(x, taken).astype(c.dtype, copy=False) for x in (a, b))
     rows = wide_a.reshape(*lanes, u.steps, u.highs, u.packed)
     columns = wide_b.reshape(*lanes, u.steps, u.packed)

@@ -77,6 +77,8 @@ def operation(op: Op, dtype: DType, lanes: int) -> Callable[..., Value]:
     if op is Op.RECIP:
         one = dtype.numpy.type(1)
         return lambda a: one / a
+    if op is Op.TF32:
+        return lambda a: compute(op, np.asarray(a))[()]
     if op is Op.ERF:
         return _erf(dtype, lanes)
     if op is Op.FLOOR and not dtype.is_float:

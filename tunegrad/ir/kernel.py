@@ -317,7 +317,7 @@ def axis_name(i: int, kind: str = "") -> str:
     return f"{kind}{'abcdefghijklmnopq'[i % 17]}{i // 17 or ''}"
 
 
-_FLOPS = {Op.FMA: 2, Op.DOT2: 3, Op.LOW: 0, Op.HIGH: 0}
+_FLOPS = {Op.FMA: 2, Op.DOT2: 3, Op.LOW: 0, Op.HIGH: 0, Op.TF32: 0}
 
 
 def _ops(x: Expr, seen: set[int]) -> int:

@@ -65,6 +65,14 @@ def _dot2(a: Array, b: Array) -> Array:
     return np.asarray(_low(a).astype(np.float64) * _low(b) + _high(a).astype(np.float64) * _high(b))
 
 
+def _tf32(x: Array) -> Array:
+    """To 10 bits of a fraction, ties away from zero; infinities and NaN as they are."""
+    bits = _bits(x)
+    rounded = (bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000)
+    special = bits & np.uint32(0x7F800000) == np.uint32(0x7F800000)
+    return np.asarray(np.where(special, bits, rounded).astype(np.uint32).view(np.float32))
+
+
 def integer_power(a: Array, b: Array) -> Array:
     """``a ** b`` of integers, which wraps around; 0 for negative powers of all but 1 and -1."""
     if a.dtype.kind in "fu":
@@ -84,6 +92,7 @@ _TABLE: dict[Op, Callable[..., Any]] = {
     Op.NE: np.not_equal, Op.AND: np.bitwise_and, Op.OR: np.bitwise_or, Op.XOR: np.bitwise_xor,
     Op.SHL: np.left_shift, Op.SHR: np.right_shift,
     Op.WHERE: np.where, Op.FMA: _fma, Op.PAIR: _pair, Op.LOW: _low, Op.HIGH: _high, Op.DOT2: _dot2,
+    Op.TF32: _tf32,
 }  # fmt: skip
 
 FOLDS: dict[Op, np.ufunc] = {

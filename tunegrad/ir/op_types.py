@@ -35,6 +35,8 @@ def result_type(op: Op, args: Sequence[DType]) -> DType | None:
         return BF16X2 if args[0] in (F32, BF16) else None
     if op in (Op.LOW, Op.HIGH, Op.DOT2):
         return F32 if args[0] == BF16X2 else None
+    if op is Op.TF32:
+        return F32 if args[0] == F32 else None
     kind = args[0].category
     if (
         kind == "pair"

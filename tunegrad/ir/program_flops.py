@@ -15,7 +15,7 @@ from .program import Compute, Fold, For, If, Instr, Program, Select, TileMul
 
 __all__ = ["executed_flops"]
 
-_FLOPS = {Op.FMA: 2, Op.DOT2: 3, Op.DOT2_ADD: 4, Op.LOW: 0, Op.HIGH: 0}
+_FLOPS = {Op.FMA: 2, Op.DOT2: 3, Op.DOT2_ADD: 4, Op.LOW: 0, Op.HIGH: 0, Op.TF32: 0}
 
 _MAX_STEPS = 200_000
 """Blocks that are visited, at most: loops whose bodies do not depend on them are multiplied,

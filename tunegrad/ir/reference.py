@@ -7,8 +7,8 @@ are.
     v0 = add over ra in f64: mul(f64(p1[a, ra]), f64(p2[ra, b]))
     store p0[a, b] = max(v0, 0.0)                                   with p0 in f64
 
-Casts to f16 and bf16 stay: they are roundings that the model asks for. Products of bf16 pairs are
-written out.
+Casts to f16 and bf16 stay, and so do roundings to tf32: the model asks for them. Products of bf16
+pairs are written out.
 """
 
 from __future__ import annotations
@@ -80,6 +80,11 @@ def _to_f64(x: Expr) -> Expr:
     return Cast(x, F64)
 
 
+def _to_f32(x: Expr) -> Expr:
+    """What roundings to fewer bits are of."""
+    return Cast(x, F32) if x.dtype == F64 else x
+
+
 def _wide(x: Expr, memo: dict[int, Expr]) -> Expr:
     found = memo.get(id(x))
     if found is None:
@@ -97,12 +102,15 @@ def _widened(x: Expr, memo: dict[int, Expr]) -> Expr:
     if isinstance(x, Apply) and x.op is Op.DOT2:
         low, high = (_product(half, x.args) for half in (Op.LOW, Op.HIGH))
         return Apply(Op.ADD, (low, high), F64)
+    if isinstance(x, Apply) and x.op is Op.TF32:
+        rounded = x.args[0] if isinstance(x.args[0], Load) else _to_f32(_wide(x.args[0], memo))
+        return Cast(Apply(x.op, (rounded,), F32), F64)
     if isinstance(x, Apply) and (x.op is Op.PAIR or x.dtype.is_pair):
         return x
     if isinstance(x, Apply):
         return Apply(x.op, tuple(_wide(a, memo) for a in x.args), _wide_type(x.dtype))
     inner = _wide(x.x, memo)
     if x.dtype.is_half:
-        return _to_f64(Cast(Cast(inner, F32) if inner.dtype == F64 else inner, x.dtype))
+        return _to_f64(Cast(_to_f32(inner), x.dtype))
     target = _wide_type(x.dtype)
     return inner if inner.dtype == target else Cast(inner, target)

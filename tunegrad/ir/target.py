@@ -62,7 +62,8 @@ class MatrixUnit:
         B[packed*c + j + 4*packed*s, r]
         C[8*h + r, 2*c + p]                         p < 2
 
-    as instructions of the form mma.sync have it, whatever their types.
+    as instructions of the form mma.sync have it, whatever their types. Operands of ``tf32`` are f32
+    that were rounded to it (``Op.TF32``); of others the unit reads their first 19 bits.
     """
 
     shape: tuple[int, int, int]
@@ -84,6 +85,16 @@ class MatrixUnit:
     def steps(self) -> int:
         """Registers of one row of A, or of one column of B, that a work-item holds."""
         return self.shape[2] // (self.columns * self.packed)
+
+    @property
+    def held(self) -> str:
+        """The dtype in which an operand lies in memory and in registers."""
+        return "f32" if self.rounds else self.dtypes[0]
+
+    @property
+    def rounds(self) -> bool:
+        """Whether operands are f32 that are rounded before."""
+        return self.dtypes[0] == "tf32"
 
     @property
     def name(self) -> str:
@@ -233,6 +244,11 @@ class Target:
     def multiplies_pairs(self) -> bool:
         """Whether products of bf16 pairs are worth making: one instruction adds them up."""
         return self.bf16_dot or any(u.dtypes[0] == "bf16x2" for u in self.units)
+
+    @property
+    def multiplies_tf32(self) -> bool:
+        """Whether a matrix unit multiplies f32 that are rounded to 10 bits of a fraction."""
+        return any(u.dtypes[0] == "tf32" for u in self.units)
 
     @property
     def bf16_dot(self) -> bool:

@@ -50,11 +50,11 @@ class GroupRules(Rules):
 
     def _matrices(self, i: p.MatMul, s: Scope) -> None:
         """Whole warps run it together, and everybody holds what the unit says."""
-        unit, (taken, gives) = i.unit, i.unit.dtypes
+        unit, gives = i.unit, i.unit.dtypes[1]
         self._warps(i, s)
         if self.target is not None and unit not in self.target.units:
             self._broken(i, f"target {self.target.name} has no {unit}")
-        operand = VType(DTYPES[taken], unit.packed)
+        operand = VType(DTYPES[unit.held], unit.packed)
         counts = unit.highs * unit.steps, unit.steps, unit.highs * unit.pair
         for name, values, count in zip("abc", (i.a, i.b, i.c), counts, strict=True):
             if len(values) != count:

@@ -44,7 +44,7 @@ class StagedCopy:
     neighbouring work-items would write to one bank: rows of that variable are one element longer
     than what they hold. The 8 rows of a tile that a matrix unit reads lie in banks of their own:
     where warps load tiles together, chunks of rows of ``swizzled`` bytes change places; else rows
-    are 16 bytes longer.
+    are 16 bytes longer, and 32 where items read their elements one by one.
     """
 
     staged: Staged
@@ -266,6 +266,8 @@ def _apart(
 ) -> tuple[tuple[int, ...], int]:
     """The strides of a copy, and bytes of rows that are swizzled: neighbours do not meet in one
     bank.
+
+    Elements of more than two bytes that lie across k are read one by one: 8 neighbours of 4 rows.
     """
     sizes, size = list(extents.values()), reads.load.dtype.itemsize
     if tree.matrix is None or _space(tree, staged) != "shared":
@@ -273,9 +275,12 @@ def _apart(
     along = [tree.loop(n).reduce for n in extents]
     row = max((i for i, k in enumerate(along) if k != along[-1]), default=-1)
     nbytes = prod(sizes[row + 1 :]) * size
-    if tree.target.loads_matrices and row >= 0 and _can_swizzle(nbytes, prod(sizes) * size):
+    one_by_one = size > 2 and not along[-1]
+    together = tree.target.loads_matrices and row >= 0 and not one_by_one
+    if together and _can_swizzle(nbytes, prod(sizes) * size):
         return _strides(sizes), nbytes
-    return _strides(sizes, row, max(1, _SPARE_BYTES // size)), 0
+    spare = (1 + one_by_one) * _SPARE_BYTES
+    return _strides(sizes, row, max(1, spare // size)), 0
 
 
 def _can_swizzle(row: int, total: int) -> bool:

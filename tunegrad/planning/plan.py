@@ -39,6 +39,7 @@ from tunegrad.ir.keys import key_of
 from tunegrad.ir.pairs import pair_dots
 from tunegrad.ir.remembered import remembered
 from tunegrad.ir.target import Target
+from tunegrad.ir.tf32 import round_factors
 from tunegrad.ir.variants import parts_of, rewrite
 from tunegrad.opts import SPACE_VERSION
 from tunegrad.planning.narrow import narrowed
@@ -85,18 +86,22 @@ class Planned:
 def prepared(
     outputs: tuple[Node, ...], numerics: Numerics, target: Target, dtype: ModelDtype = "f32"
 ) -> tuple[Node, ...]:
-    """A graph as it is planned: constants folded, in ``dtype``, and bf16 products in pairs.
+    """A graph as it is planned: constants folded, in ``dtype``, bf16 products in pairs, f32 ones of
+    tf32.
 
     Constants are folded before they are narrowed, so that a product of them is rounded once. Pairs
     are made where the target multiplies them in one instruction, and the numerics allow them: what
-    is asked to be bf16 is multiplied so unless they are strict, its inputs too.
+    is asked to be bf16 is multiplied so unless they are strict, its inputs too. Factors are rounded
+    to tf32 where the numerics say so and a matrix unit multiplies such.
 
     Raises WeightsError for a constant that does not fit ``dtype``.
     """
-    asked = numerics == "bf16-dot" or (dtype == "bf16" and numerics != "strict")
+    asked = numerics in ("bf16-dot", "tf32") or (dtype == "bf16" and numerics != "strict")
     paired = asked and target.multiplies_pairs
     if dtype != "f32":
         outputs = narrowed(fold_constants(outputs), dtype_of(dtype))
+    if numerics == "tf32" and target.multiplies_tf32:
+        outputs = round_factors(fold_constants(outputs))
     return fold_constants(pair_dots(outputs, inputs=dtype == "bf16") if paired else outputs)
 
 

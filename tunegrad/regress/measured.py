@@ -30,7 +30,7 @@ from tunegrad.devices import Hooks, Limits
 from tunegrad.errors import CandidateFailure, ConfigError
 from tunegrad.opts import SPACE_VERSION
 from tunegrad.planning.variants import picked
-from tunegrad.trial import Fingerprint, Trial
+from tunegrad.trial import Fingerprint, Properties, Trial
 from tunegrad.tuning.choices import FAULTS
 from tunegrad.tuning.costs import Costs
 from tunegrad.tuning.interrupt import Interrupt
@@ -86,7 +86,8 @@ class KernelTimes:
 @dataclass(frozen=True, slots=True)
 class ModelTimes:
     """What a sweep measured of a model on a device; ``whole`` are runs with winners and defaults in
-    turns, ``yardsticks`` seconds by name and turn. ``failed`` are (kernel, why).
+    turns, ``yardsticks`` seconds by name and turn. ``failed`` are (kernel, why), ``state`` what the
+    device said of itself at the end.
     """
 
     model: str
@@ -97,6 +98,7 @@ class ModelTimes:
     yardsticks: Mapping[str, tuple[tuple[float, ...], str]]
     failed: tuple[tuple[str, str], ...]
     peers: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    state: Properties = ()
 
 
 def measure_model(
@@ -245,6 +247,7 @@ class _Timing:
             yardsticks,
             (*failed, *((PEER + name, why) for name, why in lost.items())),
             {peer.name: tuple(peer.samples_s) for peer in peers},
+            self.site.bench.state(),
         )
 
     def _peers(self, stack: ExitStack) -> tuple[list[Peer], dict[str, str]]:

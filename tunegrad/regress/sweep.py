@@ -128,7 +128,8 @@ def _swept(
 def rows_of(found: ModelTimes, device: str, session: str, moment_s: float) -> list[Latency]:
     """The rows of a model: the whole of it last, so that it says that all are there."""
     common = versions(found.here)
-    state = tuple(sorted({**dict(machine_state()), **_clock(), "asked": device}.items()))
+    seen = dict(machine_state(device=found.state))
+    state = tuple(sorted({**seen, **_clock(), "asked": device}.items()))
 
     def row(
         series: str,

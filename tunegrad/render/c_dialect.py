@@ -81,6 +81,12 @@ class Dialect:
     """
     register: Callable[[str, list[str]], tuple[str, str]] = lambda c, parts: (c, parts[0])
     """(C type, values that share a register) to its type and its value."""
+    part: Callable[[str, str, int], str] = lambda c, register, at: f"({c})({register} >> {at})"
+    """(C type, register of 32 bits, bit) to the value that begins there."""
+    unroll: str = ""
+    """What stands before a loop of which so many iterations ({}) become one; '' where the language
+    has no word for it.
+    """
     unaligned: bool = True
     """Whether ``load`` and ``store`` move neighbours that are not aligned."""
 

@@ -26,6 +26,11 @@ from .c_wide import Joined, joined
 
 __all__ = ["arguments", "kernel_name", "launched_bytes", "render_c"]
 
+_ROUNDS = 4
+"""Of a copy that are unrolled where each finds its place by divisions. Compilers unroll all of
+them, keep all places, which loops around do not change, in registers, and spill them.
+"""
+
 
 def arguments(program: Program) -> tuple[Buffer | Pack | Alloc, ...]:
     """The kernel's arguments, in order: parameters, packs that are no parameters, scratch that
@@ -174,6 +179,8 @@ class _Printer(CUnits):
         v, stop = self.loops[i.var], self.at.least(i.stops)
         self.at.names[i.var] = v
         if i.kind == "serial":
+            if self.dialect.unroll and _copies_by_quotients(i):
+                self.line(self.dialect.unroll.format(_ROUNDS))
             self._nest(f"for ({self.index_type} {v} = 0; {v} < {stop}; ++{v}) {{", i.body)
             return
         who = self._share("item" if i.kind == "local" else "group", i)
@@ -256,3 +263,15 @@ def _shares_global(program: Program) -> bool:
     stored = {i.buffer for i in p.walk(program.body) if isinstance(i, p.Store)}
     loaded = {i.buffer for i in p.walk(program.body) if isinstance(i, p.Load)}
     return bool(outside & stored & loaded)
+
+
+def _copies_by_quotients(loop: p.For) -> bool:
+    """Whether a loop only copies, from places that are quotients of its variable: a box whose
+    sides are no powers of two.
+    """
+    inside = tuple(p.walk(loop.body))
+    copies = (p.Load, p.Store, p.CopyAsync, p.Test, p.If, p.Number, p.Splat)
+    loads = [i for i in inside if isinstance(i, p.Load | p.CopyAsync)]
+    return all(isinstance(i, copies) for i in inside) and any(
+        i.offset.coefficient(loop.var) is None for i in loads
+    )

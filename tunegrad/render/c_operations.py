@@ -17,8 +17,8 @@ _INFIX = {
     Op.AND: "&", Op.OR: "|", Op.XOR: "^",
 }  # fmt: skip
 _CALLS = frozenset((Op.EXP, Op.LOG, Op.SQRT, Op.TANH, Op.ERF, Op.SIN, Op.FLOOR, Op.POW, Op.FMA))
-_PAIRS = frozenset((Op.PAIR, Op.LOW, Op.HIGH, Op.DOT2, Op.DOT2_ADD))
-_LANEWISE = frozenset((Op.LT, Op.EQ, Op.NE, Op.WHERE, Op.NOT, Op.FLOORDIV, Op.MOD)) | _PAIRS
+_HELPERS = frozenset((Op.PAIR, Op.LOW, Op.HIGH, Op.DOT2, Op.DOT2_ADD, Op.TF32))
+_LANEWISE = _HELPERS | {Op.LT, Op.EQ, Op.NE, Op.WHERE, Op.NOT, Op.FLOORDIV, Op.MOD}
 
 
 class COperations(CValues):
@@ -87,7 +87,7 @@ class COperations(CValues):
                 return f"{self.dialect.function('fabs', dtype)}({args[0]})"
             case Op.MAX | Op.MIN if dtype.is_bool:
                 return f"({args[0]} {'|' if op is Op.MAX else '&'} {args[1]})"
-            case Op.MAX | Op.MIN | Op.ABS | Op.PAIR | Op.LOW | Op.HIGH | Op.DOT2 | Op.DOT2_ADD:
+            case _ if op in (Op.MAX, Op.MIN, Op.ABS) or op in _HELPERS:
                 self.used.add(f"{op}_{dtype}")
                 return f"tg_{op}_{dtype}({', '.join(args)})"
             case _:

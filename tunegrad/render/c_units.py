@@ -53,8 +53,8 @@ class CUnits(CMemory):
         self.line(f"{call}({word}, {self._address(i.buffer, i.offset, i)});")
         kind, bits = self.dialect.values[i.vtype.dtype.name], i.vtype.dtype.bits
         for j, new in enumerate(i.ids):
-            self.define(
-                new,
-                i.vtype,
-                lambda k, j=j: f"({kind})({word}[{j}] >> {bits * k})",  # type: ignore[misc]
-            )
+
+            def part(k: int, j: int = j) -> str:
+                return self.dialect.part(kind, f"{word}[{j}]", bits * k)
+
+            self.define(new, i.vtype, part)

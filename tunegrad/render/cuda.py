@@ -94,6 +94,11 @@ def _helpers() -> dict[str, str]:
                       f"const {u} b = __float_as_uint(x); "
                       f"return x != x ? ({s})0x7fc0 : ({s})((b + 0x7fff + ((b >> 16) & 1)) >> 16);")
         ),
+        "tf32_f32": _on_device(
+            _function("float", "tf32_f32", "float x",
+                      f'{u} r; asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(r) : "f"(x)); '
+                      f"return {_bits('r')};")
+        ),
         "pair_bf16": _function(u, "pair_bf16", f"{s} a, {s} b", f"return ({u})a | ({u})b << 16;"),
         "pair_f32": _function(
             u, "pair_f32", "float a, float b",
@@ -133,13 +138,18 @@ def _wide(space: str, vector: str, buffer: str, at: str) -> str:
 
 
 def _register(c: str, parts: list[str]) -> tuple[str, str]:
-    """Halves and bytes share 32 bits, the first one lowest; others are alone."""
+    """Halves and bytes share 32 bits, the first one lowest; f32 is its bits; others are alone."""
     if len(parts) == 1:
-        return c, parts[0]
+        return (_REGISTER, f"__float_as_uint({parts[0]})") if c == "float" else (c, parts[0])
     bits = 32 // len(parts)
     word = f"({_REGISTER})" if bits == 16 else f"({_REGISTER})(unsigned char)"  # bytes have signs
     shifted = [f"{word}({x}) << {bits * k}" if k else f"{word}({x})" for k, x in enumerate(parts)]
     return _REGISTER, " | ".join(shifted)
+
+
+def _part(c: str, register: str, at: int) -> str:
+    """A value that begins at bit ``at`` of a register."""
+    return f"__uint_as_float({register})" if c == "float" else f"({c})({register} >> {at})"
 
 
 _NARROW = ("bool", *(_VALUES[name] for name in ("i8", "i16", "u8", "u16")))
@@ -181,7 +191,9 @@ CUDA = Dialect(
     wrappers=wrappers_text,
     shuffle=_shuffle,
     register=_register,
+    part=_part,
     declared_shared_bytes=48 << 10,
     shared_array="TG_SHARED;",
+    unroll="#pragma unroll {}",
     unaligned=False,
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tunegrad.errors import InternalError
-from tunegrad.ir.dtypes import F32
+from tunegrad.ir.dtypes import F32, I32
 from tunegrad.ir.expr import Op
 from tunegrad.ir.program import VType
 
@@ -30,7 +30,22 @@ def of_floats(to: LlvmValues, op: Op, a: list[str], s: VType) -> str:
         return _extreme(to, op, a, s)
     if op in (Op.FLOORDIV, Op.MOD):
         return _remainder(to, op, a, s)
+    if op is Op.TF32:
+        return _tf32(to, a[0], s)
     raise InternalError(f"no LLVM for {op} on {s}")
+
+
+def _tf32(to: LlvmValues, x: str, s: VType) -> str:
+    """To 10 bits of a fraction, ties away from zero; infinities and NaN as they are."""
+    word, mask = VType(I32, s.lanes), mask_type(s.lanes)
+    ty, exponent = ltype(word), literal(0x7F800000, word)
+    bits = to.named(f"bitcast {ltype(s)} {x} to {ty}")
+    more = to.named(f"add {ty} {bits}, {literal(0x1000, word)}")
+    cut = to.named(f"and {ty} {more}, {literal(-0x2000, word)}")
+    held = to.named(f"and {ty} {bits}, {exponent}")
+    special = to.named(f"icmp eq {ty} {held}, {exponent}")
+    found = to.named(f"bitcast {ty} {cut} to {ltype(s)}")
+    return to.named(f"select {mask} {special}, {ltype(s)} {x}, {ltype(s)} {found}")
 
 
 def _remainder(to: LlvmValues, op: Op, a: list[str], s: VType) -> str:

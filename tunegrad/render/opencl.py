@@ -66,6 +66,11 @@ def _helpers() -> dict[str, str]:
             "const uint special = a > 0x7f800000u ? 0x7e00u : 0x7c00u; "
             "return (ushort)(s | (a < 0x38800000u ? small : a < 0x47800000u ? n : special)); }"
         ),
+        "tf32_f32": (
+            "inline float tg_tf32_f32(float x) { const uint u = as_uint(x); "
+            "return (u & 0x7f800000u) == 0x7f800000u ? x : "
+            "as_float((u + 0x1000u) & 0xffffe000u); }"
+        ),
         "from_bf16": "inline float tg_from_bf16(ushort x) { return as_float((uint)x << 16); }",
         "to_bf16": (
             "inline ushort tg_to_bf16(float x) { const uint u = as_uint(x); "

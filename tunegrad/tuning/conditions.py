@@ -76,9 +76,12 @@ def _said(command: Sequence[str]) -> str:
     return done.stdout.strip()
 
 
-def machine_state(cpus: Path = _CPUS, others: float | None = None) -> Properties:
+def machine_state(
+    cpus: Path = _CPUS, others: float | None = None, device: Properties = ()
+) -> Properties:
     """The governor of the processors that this process may use, how many processes want to run,
-    and how many of the CPUs ``others`` keep busy, which is looked at where it is not given.
+    and how many of the CPUs ``others`` keep busy, which is looked at where it is not given. What
+    the ``device`` that measures says of itself stands after that (``Device.state``).
 
     ``load_1m`` is the mean number of the last minute, this process's own included. Where processors
     have different governors all are named, joined by ``+``; a machine that does not say has
@@ -90,6 +93,7 @@ def machine_state(cpus: Path = _CPUS, others: float | None = None) -> Properties
         ("governor", "+".join(governors)),
         ("load_1m", os.getloadavg()[0]),
         ("others_cpus", round(probed() if others is None else others, 2)),
+        *device,
     )
 
 
@@ -106,8 +110,11 @@ def record_latency(
     here: Fingerprint,
     session: str,
     samples_s: tuple[Sequence[float], Sequence[float]],
+    device: Properties = (),
 ) -> None:
-    """Store what a tuned model took, and its default schedules in the same turns."""
+    """Store what a tuned model took, and its default schedules in the same turns; ``device`` is
+    what the device said of itself then.
+    """
     tuned_s, default_s = map(tuple, samples_s)
     moment_s = time.time()
     store.record_latency(
@@ -121,6 +128,6 @@ def record_latency(
             session,
             moment_s,
             versions(here),
-            machine_state(),
+            machine_state(device=device),
         )
     )

@@ -118,7 +118,7 @@ def _factor_mask(x: Expr) -> Valid:
             valid = valid & node.valid
         elif isinstance(node, Cast):
             stack.append(node.x)
-        elif isinstance(node, Apply) and node.op in (Op.MUL, Op.DOT2):
+        elif isinstance(node, Apply) and node.op in (Op.MUL, Op.DOT2, Op.TF32):
             stack.extend(node.args)
     return valid
 

@@ -165,7 +165,8 @@ def find_spaces(places: Sequence[Path], device: str | None = None) -> tuple[Load
 
 
 def _of_device(spaces: Sequence[LoadedSpace], device: str) -> list[LoadedSpace]:
-    families = [dict(space.recording.fingerprint.fields).get("device", "") for space in spaces]
+    fields = (dict(space.recording.fingerprint.fields) for space in spaces)
+    families = [known.get("device", "").partition(":")[0] for known in fields]
     wanted = device.partition(":")[0]
     if wanted not in families:
         raise ConfigError(

@@ -103,7 +103,7 @@ def run_sessions(
                 record,
                 __version__,
                 versions=versions(site.here),
-                state=machine_state(others=others),
+                state=machine_state(others=others, device=site.bench.state()),
             )
         )
         with interrupt.breakable():

@@ -98,7 +98,8 @@ def measured_whole(
         pair = models.bench.profiled([default, tuned], turns)
         same = {key for key, text in tuned.actions.items() if default.actions[key] == text}
         weighed = _weighed(work, pair[0], pair[1], same)
-        record_latency(models.store, work, models.here, withdrawals.session, samples)
+        state = models.bench.state()
+        record_latency(models.store, work, models.here, withdrawals.session, samples, state)
         interval = gain_interval(samples[1], samples[0])
         if (said := slower(work.name, interval)) is not None:
             tell(Warned(said))

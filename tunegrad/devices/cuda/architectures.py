@@ -78,6 +78,7 @@ def _units(capability: tuple[int, int]) -> tuple[MatrixUnit, ...]:
     return (
         MatrixUnit((16, 8, 16), ("f16", "f32"), 2, halves),
         MatrixUnit((16, 8, 16), ("bf16", "f32"), 2, halves),
+        MatrixUnit((16, 8, 8), ("tf32", "f32"), 1, halves // 2),
         MatrixUnit((16, 8, 32), ("i8", "i32"), 4, 2 * halves),
         MatrixUnit((8, 8, 4), ("f64", "f64"), 1, doubles),
     )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from tunegrad.devices.cuda.architectures import Chip, architecture, cuda_target
 from tunegrad.devices.cuda.cubin import cubin_facts
 from tunegrad.devices.cuda.lowering import lower_cuda
-from tunegrad.devices.cuda.nvrtc import build, inspected, version
+from tunegrad.devices.cuda.nvrtc import build, check_driver, inspected, version
 from tunegrad.devices.job import Lowered
 from tunegrad.devices.processes.confine import Confinement
 from tunegrad.errors import DeviceError
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 __all__ = ["CudaDevice", "found", "select"]
 
+_HIDDEN = Chip(units=1, cache_bytes=4 << 20, hertz=1e9, memory_bytes_per_s=1e12)
+"""What is reckoned with where a driver says 0, as for a part of a GPU that several share."""
 _SETTING = "TUNEGRAD_CUDA_DRIVER"
 """The environment's word for what loads and launches: ``bindings`` or ``pycuda``."""
 
@@ -99,6 +101,7 @@ class CudaDevice:
             raise DeviceError(
                 f"device {self.name}: {self.describe()} is not there; it is {here.describe()}"
             )
+        check_driver(int(dict(here.identity)["driver"]))
         return CudaEngine(self, _driver(self.number))
 
 
@@ -154,9 +157,9 @@ def _device(number: int) -> CudaDevice:
     bytes_per_s = 2e3 * int(about["memory_clock_khz"]) * int(about["memory_bus_bits"]) / 8
     chip = Chip(
         units=int(about["units"]),
-        cache_bytes=int(about["l2"]),
-        hertz=1e3 * int(about["clock_khz"]),
-        memory_bytes_per_s=bytes_per_s,
+        cache_bytes=int(about["l2"]) or _HIDDEN.cache_bytes,
+        hertz=1e3 * int(about["clock_khz"]) or _HIDDEN.hertz,
+        memory_bytes_per_s=bytes_per_s or _HIDDEN.memory_bytes_per_s,
     )
     target = cuda_target(architecture((int(major), int(minor))), chip)
     return CudaDevice(number, target, tuple(sorted(about.items())))

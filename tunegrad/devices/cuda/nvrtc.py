@@ -19,7 +19,7 @@ from tunegrad.errors import CompileFailure, DeviceError
 from tunegrad.ir.target import Target
 from tunegrad.reports import KernelResources
 
-__all__ = ["Built", "build", "inspected", "version"]
+__all__ = ["Built", "build", "check_driver", "inspected", "version"]
 
 _MAX_MESSAGE = 4000
 _OPTIONS = ("--std=c++17", "--fmad=false", "--diag-suppress=177", "--ptxas-options=-v")
@@ -44,6 +44,19 @@ def version() -> str:
     """NVRTC and the options that are always given. Raises DeviceError where it is missing."""
     major, minor = _version()
     return f"nvrtc {major}.{minor} {' '.join(_OPTIONS[:2])}"
+
+
+def check_driver(number: int) -> None:
+    """Raises DeviceError where a driver, of CUDA ``number`` (13020 for 13.2), is older than what
+    NVRTC makes cubins for: its own major version and later ones.
+    """
+    (major, minor), known = _version(), number // 1000
+    if known < major:
+        raise DeviceError(
+            f"device cuda: this driver is for CUDA {known}.{number % 1000 // 10}, and NVRTC "
+            f"{major}.{minor} makes code for {major}.0 and later; update the driver, or "
+            f"pip install 'cuda-bindings<{known + 1}' 'nvidia-cuda-nvrtc-cu{known}'"
+        )
 
 
 def build(text: str, entry: str, arch: str) -> Built:

@@ -16,7 +16,9 @@ from tunegrad.ir.dtypes import BF16, DType, buffer_dtype
 
 __all__ = ["Bar", "Mismatch", "compare", "tolerance"]
 
-_UNIT = {"bf16": 2.0**-8, "f16": 2.0**-11, "f32": 2.0**-24, "f64": 2.0**-53}
+_UNIT = {
+    "bf16": 2.0**-8, "f16": 2.0**-11, "tf32": 2.0**-11, "f32": 2.0**-24, "f64": 2.0**-53,
+}  # fmt: skip
 _SMALLEST = {"bf16": 2.0**-133, "f16": 2.0**-24, "f32": 2.0**-149, "f64": 2.0**-1074}
 _LARGEST = {
     "bf16": 2.0**128 * (1 - 2.0**-9),
@@ -81,9 +83,9 @@ def tolerance(
 
     which is nothing at all where nothing is rounded. Integers and bools are exact.
 
-    ``within`` names a 16-bit type that values are rounded to on the way. One that lies next to the
-    middle of two numbers may become either, which are 2 u_within apart, relatively; a sum takes the
-    root mean square of such changes, what follows may double them:
+    ``within`` names a 16-bit type, or tf32, that values are rounded to on the way. One that lies
+    next to the middle of two numbers may become either, which are 2 u_within apart, relatively; a
+    sum takes the root mean square of such changes, what follows may double them:
 
         allowed += 4 * u_within * (|expected| + rms(expected))
     """

@@ -10,7 +10,7 @@ from math import prod
 from typing import Any, cast
 
 from ..expr import Op
-from ..graph import ConstData, GraphOp, Node, widens
+from ..graph import ConstData, GraphOp, Node, converts_reads
 from ..kernel import Kernel
 from .build import Draft
 
@@ -134,7 +134,7 @@ def _epilogue(maps: list[Node], d: Draft) -> str:
 
 def _reads(n: Node, d: Draft) -> bool:
     """Whether ``n`` is a tensor in memory of the output's size, widened or not."""
-    n = n.srcs[0] if widens(n) else n
+    n = n.srcs[0] if converts_reads(n) else n
     return n in d.reads.values() and n.size == d.node.size
 
 

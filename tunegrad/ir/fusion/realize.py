@@ -23,7 +23,7 @@ from math import prod
 from typing import Any, cast
 
 from ..expr import Op
-from ..graph import Fence, GraphOp, Node, narrows, topological, widens
+from ..graph import Fence, GraphOp, Node, converts_reads, narrows, topological
 from .movement import reshape_groups
 from .regions import Regions
 
@@ -162,14 +162,14 @@ class _Realizer:
         return len(consumers) == 1 and narrows(self.regions.order[consumers[0]])
 
     def realize(self, n: Node) -> None:
-        """Give ``n`` memory: below the views and widening casts that end it, at the one with the
-        fewest dimensions, not yet spread out.
+        """Give ``n`` memory: below the views, widening casts and roundings to tf32 that end it, at
+        the one with the fewest dimensions, not yet spread out.
 
         What it was spread out by is then cheap: it reads that memory.
         """
         chain, above = [n], list[Node]()
         while self.state(chain[0]) != _LEAF and (
-            chain[-1].op in (*_VIEWS, GraphOp.EXPAND, GraphOp.PAD) or widens(chain[-1])
+            chain[-1].op in (*_VIEWS, GraphOp.EXPAND, GraphOp.PAD) or converts_reads(chain[-1])
         ):
             below = chain[-1].srcs[0]
             if self.state(below) == _LEAF:

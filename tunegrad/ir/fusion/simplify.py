@@ -21,7 +21,7 @@ from ..numeric import compute, convert
 
 __all__ = ["apply_op", "as_compute", "cast_to", "index_value", "literal", "masked"]
 
-_ZERO_STAYS = (Op.SQRT, Op.TANH, Op.ERF, Op.SIN, Op.ABS, Op.FLOOR)
+_ZERO_STAYS = (Op.SQRT, Op.TANH, Op.ERF, Op.SIN, Op.ABS, Op.FLOOR, Op.TF32)
 
 
 def literal(value: float | int | bool, dtype: DType) -> Const:

@@ -8,7 +8,7 @@ from math import prod
 from typing import ClassVar
 
 from tunegrad.errors import IllegalAction
-from tunegrad.ir.expr import Apply, Cast, Load, Op
+from tunegrad.ir.expr import Apply, Cast, Expr, Load, Op
 from tunegrad.ir.kernel import Reduce
 from tunegrad.ir.looptree import Loop, LoopKind, LoopTree, MatrixTile, TileLoops
 from tunegrad.ir.target import MatrixUnit, TileUnit
@@ -17,7 +17,7 @@ from .base import Action
 from .kinds import MAX_COPIES, rechecked, set_items, set_kind
 from .tile import Tile
 
-__all__ = ["Tensorcore", "factors"]
+__all__ = ["Tensorcore", "factors", "taken_as"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,10 +119,11 @@ class Tensorcore(Action):
         self, tree: LoopTree, unit: MatrixUnit | TileUnit, loops: list[Loop]
     ) -> None:
         stage = tree.kernel.stages[_product_stage(tree)]
-        a, b = factors(tree, *(x.name for x in loops[:2]))
+        factors(tree, *(x.name for x in loops[:2]))
         taken, gives = unit.dtypes
         assert isinstance(stage, Reduce)
-        have = (a.dtype.name, b.dtype.name, stage.dtype.name)
+        assert isinstance(stage.expr, Apply)
+        have = (*map(taken_as, stage.expr.args), stage.dtype.name)
         if have != (taken, taken, gives):
             raise self.fail(
                 tree, f"a sum of {have[0]} x {have[1]} in {have[2]}, the unit's is of {taken} in "
@@ -183,10 +184,21 @@ def factors(tree: LoopTree, m: str, n: str) -> tuple[Load, Load]:
     )
 
 
-def _load(x: object) -> Load | None:
-    """A load, or one that is widened to what is summed; none whose place depends on data."""
+def taken_as(x: Expr) -> str:
+    """What a unit takes a factor as: f32 that is rounded to tf32 as that, others as their dtype."""
+    if isinstance(x, Apply) and x.op is Op.TF32:
+        return str(x.op)
+    return x.x.dtype.name if isinstance(x, Cast) else x.dtype.name
+
+
+def _load(x: Expr) -> Load | None:
+    """A load, or one that is widened to what is summed or rounded to tf32; none whose place depends
+    on data.
+    """
     if isinstance(x, Cast):
         x = x.x
+    elif isinstance(x, Apply) and x.op is Op.TF32:
+        x = x.args[0]
     direct = isinstance(x, Load) and not any(True for i in x.index for _ in i.elements())
     return x if isinstance(x, Load) and direct else None
 

@@ -13,6 +13,8 @@ that: each item gives the place of one row, of A, of B as it lies across k, or o
 transposed; two tiles that lie along a register loop make one load of four matrices.
 
     A[8*high + row, 8*s .. 8*s+7]      item l gives row l % 8 of matrix l // 8 = (s, high)
+
+Operands of tf32 are f32 in memory, which each item rounds in its registers.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tunegrad.errors import InternalError
-from tunegrad.ir.expr import Load
+from tunegrad.ir.dtypes import F32
+from tunegrad.ir.expr import Load, Op
 from tunegrad.ir.index import Index, as_index, var
 from tunegrad.ir.kernel import Reduce
 from tunegrad.ir.looptree import Loop, LoopKind, LoopTree, MatrixTile
@@ -88,21 +91,33 @@ class Fragments:
     def rows(self, p: Point) -> tuple[int, ...]:
         """The registers of A at a point, step by step."""
         found = self._together(self.a, p, self._row_of_a, self.unit.highs)
-        if found is not None:
-            return found
-        highs = range(self.unit.highs)
-        return tuple(
-            self._load(mine, self.a, (*p, (self.matrix.high, high)))
-            for mine, _ in self.steps
-            for high in highs
-        )
+        if found is None:
+            highs = range(self.unit.highs)
+            found = tuple(
+                self._load(mine, self.a, (*p, (self.matrix.high, high)))
+                for mine, _ in self.steps
+                for high in highs
+            )
+        return self._taken(found)
 
     def columns(self, p: Point) -> tuple[int, ...]:
         """The registers of B at a point, step by step."""
         found = self._together(self.c, p, self._row_of_b, 1)
-        if found is not None:
-            return found
-        return tuple(self._load(theirs, self.c, p) for _, theirs in self.steps)
+        if found is None:
+            found = tuple(self._load(theirs, self.c, p) for _, theirs in self.steps)
+        return self._taken(found)
+
+    def _taken(self, values: tuple[int, ...]) -> tuple[int, ...]:
+        """Values as the unit takes them; each is rounded once in a block."""
+        return tuple(map(self._rounded, values)) if self.unit.rounds else values
+
+    def _rounded(self, value: int) -> int:
+        key = (Op.TF32, value)
+        found = self.b.find(key)
+        if found is None:
+            made = self.b.compute(Op.TF32, [(value, 1)], [F32], F32)
+            found = self.b.remember(key, made)
+        return found[0]
 
     def places(self) -> list[tuple[int, int]]:
         """(high, pair) of the results that one item holds, in the unit's order."""

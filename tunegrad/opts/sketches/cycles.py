@@ -39,7 +39,8 @@ _FEED = 8
 @dataclass(frozen=True, slots=True)
 class Problem:
     """``batch`` products of m x n results over k terms, of ``size`` bytes an operand and
-    ``stored`` a result.
+    ``stored`` a result. ``spare``: bytes that each term of a step has more in shared memory, so
+    that its neighbours lie in banks of their own.
     """
 
     batch: int
@@ -48,6 +49,7 @@ class Problem:
     k: int
     size: int
     stored: int
+    spare: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +78,8 @@ class Block:
         held = m * unit.highs * unit.steps + n * unit.steps
         return wide * (m * n * unit.highs * unit.pair + held) + _SPARE_REGISTERS
 
-    def shared_bytes(self, unit: MatrixUnit, size: int) -> int:
-        return self.slots * sum(self.extents(unit)) * self.depth * size
+    def shared_bytes(self, unit: MatrixUnit, size: int, spare: int = 0) -> int:
+        return self.slots * self.depth * (sum(self.extents(unit)) * size + spare)
 
 
 def blocks_by_cycles(
@@ -103,7 +105,7 @@ def _fits(b: Block, p: Problem, unit: MatrixUnit, target: Target) -> bool:
         return False
     return (
         b.items(unit) <= target.max_local
-        and b.shared_bytes(unit, p.size) <= target.shared_bytes
+        and b.shared_bytes(unit, p.size, p.spare) <= target.shared_bytes
         and registers <= (target.regs_per_item or registers)
         and registers * b.items(unit) <= (target.unit_registers or registers * b.items(unit))
     )
@@ -121,7 +123,7 @@ def _unit_cycles(b: Block, p: Problem, unit: MatrixUnit, target: Target) -> floa
     rows, columns = b.extents(unit)
     groups = p.batch * -(-p.m // rows) * -(-p.n // columns)
     blocks = -(-groups // target.threads)
-    together = min(blocks, max(1, resident(b, p.size, unit, target)))
+    together = min(blocks, max(1, resident(b, p, unit, target)))
     steps = -(-p.k // b.depth)
     busy = min(1.0, together * b.warps[0] * b.warps[1] / _FEED)
     multiplied = rows * columns * b.depth / (unit.fmas or 1) / busy
@@ -140,11 +142,11 @@ def _unit_cycles(b: Block, p: Problem, unit: MatrixUnit, target: Target) -> floa
     return blocks * (steps * step + stored) + turns * 2 * _LATENCY
 
 
-def resident(b: Block, size: int, unit: MatrixUnit, target: Target, more: int = 0) -> int:
-    """Groups that run on one unit at a time, with operands of ``size`` bytes; ``more`` bytes of
-    shared memory are another's. 0 where one does not fit.
+def resident(b: Block, p: Problem, unit: MatrixUnit, target: Target, more: int = 0) -> int:
+    """Groups that run on one unit at a time; ``more`` bytes of shared memory are another's. 0 where
+    one does not fit.
     """
-    shared = b.shared_bytes(unit, size) + more
+    shared = b.shared_bytes(unit, p.size, p.spare) + more
     items, registers = b.items(unit), b.registers(unit)
     if shared > target.shared_bytes:
         return 0

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import prod
 
-from tunegrad.ir.expr import Apply, Cast, Load, Op
+from tunegrad.ir.expr import Apply, Cast, Expr, Load, Op
 from tunegrad.ir.kernel import Axis, Kernel, Reduce
 from tunegrad.ir.target import MatrixUnit, Target
 
@@ -37,6 +37,7 @@ from ..actions import (
     Unroll,
     Upcast,
 )
+from ..actions.tensorcore import taken_as
 from ..choosing import Recorder
 from ..epilogues import row_stride
 from .analysis import Access, accesses, output_stride
@@ -50,6 +51,9 @@ _MOST = 4
 
 _READERS = 8
 """Items that load 16 bytes of shared memory at a time, of one row."""
+
+_TRANSPOSED_BYTES, _SPARE_BYTES = 2, 32
+"""Of an element that a warp loads across k; how much longer rows of larger ones are."""
 
 _HALF_SECTOR = 8
 """Bytes that an item of a unit stores of a row, under which its four items fill half a sector."""
@@ -80,7 +84,7 @@ def product_of(kernel: Kernel, target: Target) -> Product | None:
     stage = kernel.reduces[0]
     loads = _factors(stage)
     units = (u for u in target.units if isinstance(u, MatrixUnit))
-    unit = next((u for u in units if _fits(u, stage, loads)), None)
+    unit = next((u for u in units if loads and _fits(u, stage)), None)
     if unit is None:
         return None
     by_param = {x.param: x for x in accesses(kernel, stage)}
@@ -122,14 +126,24 @@ def _factors(stage: Reduce) -> tuple[Load, ...]:
     x = stage.expr
     if stage.op is not Op.ADD or not isinstance(x, Apply) or x.op is not Op.MUL:
         return ()
-    found = (y.x if isinstance(y, Cast) else y for y in x.args)
+    found = (y.x if isinstance(y, Cast) else _rounded(y) for y in x.args)
     loads = tuple(y for y in found if isinstance(y, Load))
     return loads if len(loads) == 2 else ()
 
 
-def _fits(unit: MatrixUnit, stage: Reduce, loads: Sequence[Load]) -> bool:
+def _rounded(x: Expr) -> Expr:
+    """What is rounded to tf32."""
+    return x.args[0] if isinstance(x, Apply) and x.op is Op.TF32 else x
+
+
+def _fits(unit: MatrixUnit, stage: Reduce) -> bool:
+    """Whether a stage, a sum of products of two loads, is of the unit's types."""
     taken, gives = unit.dtypes
-    return bool(loads) and stage.dtype.name == gives and all(x.dtype.name == taken for x in loads)
+    return (
+        isinstance(stage.expr, Apply)
+        and stage.dtype.name == gives
+        and all(taken_as(x) == taken for x in stage.expr.args)
+    )
 
 
 def product_cycles(kernel: Kernel, target: Target) -> float | None:
@@ -150,7 +164,19 @@ def product_cycles(kernel: Kernel, target: Target) -> float | None:
 def _problem(kernel: Kernel, found: Product, batch: int, m: int, n: int) -> Problem:
     terms = prod(a.extent for a in kernel.reduces[0].axes)
     stored = max(kernel.param(s.param).dtype.itemsize for s in kernel.stores)
-    return Problem(batch, m, n, terms, kernel.param(found.a.param).dtype.itemsize, stored)
+    size = kernel.param(found.a.param).dtype.itemsize
+    return Problem(batch, m, n, terms, size, stored, _spare(found, size))
+
+
+def _lies_along_n(p: Product) -> bool:
+    """Whether what n follows lies in rows along it, in shared memory, too; no constant does."""
+    along = any(p.b.stride(a.name) == 1 for a in p.n)
+    return p.b.role != "const" and p.b.stride(p.k.name) != 1 and along
+
+
+def _spare(p: Product, size: int) -> int:
+    """Bytes that such rows are longer, where they are not loaded by warps (``opts.staging``)."""
+    return _SPARE_BYTES if size > _TRANSPOSED_BYTES and _lies_along_n(p) else 0
 
 
 def _slot_counts(target: Target) -> tuple[int, ...]:
@@ -326,11 +352,11 @@ class _Tensor:
         staged = False
         for x, loops in ((self.found.a, m), (self.found.b, n)):
             layout, constant = [*loops, *k], x.role == "const"
-            if x is self.found.b and not constant and self._lies_along_n(x):
+            size = self.kernel.param(x.param).dtype.itemsize
+            nbytes = size * prod(map(self.levels.extent, layout))
+            if x is self.found.b and _lies_along_n(self.found):
                 layout = [*k, *loops]
-            nbytes = self.kernel.param(x.param).dtype.itemsize * prod(
-                map(self.levels.extent, layout)
-            )
+                nbytes += _spare(self.found, size) * prod(map(self.levels.extent, k))
             around = [g for g in (*groups, at) if g and any(x.depends(a) for a in self._axes(g))]
             if constant and self.ask.pick(f"pack.{x.param}", [True, False]):
                 made.append(Stage(x.param, "load", self._used([*around, *layout])))
@@ -352,10 +378,10 @@ class _Tensor:
             return []
         if any(e & (e - 1) for e in map(self.levels.extent, loops)):
             return []
-        taken = self.kernel.param(self.found.a.param).dtype.itemsize
+        problem = _problem(self.kernel, self.found, 1, 1, 1)
         summed = self.kernel.reduces[0].dtype.itemsize
         more = unit.rows * block.warps[0] * row_stride(columns) * summed
-        before, after = (resident(block, taken, unit, target, x) for x in (0, more))
+        before, after = (resident(block, problem, unit, target, x) for x in (0, more))
         if not after:
             return []
         narrow = param.dtype.itemsize * unit.pair < _HALF_SECTOR
@@ -369,10 +395,6 @@ class _Tensor:
         return self.ask.pick(
             "slots", options, options.index(best.slots) if best.slots in options else 0
         )
-
-    def _lies_along_n(self, x: Access) -> bool:
-        p = self.found
-        return x.stride(p.k.name) != 1 and any(x.stride(a.name) == 1 for a in p.n)
 
     def _used(self, loops: list[str]) -> tuple[str, ...]:
         return tuple(n for n in loops if self.levels.extent(n) > 1)

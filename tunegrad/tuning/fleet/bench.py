@@ -20,6 +20,7 @@ from tunegrad.errors import CandidateCrashed, OutOfResources
 from tunegrad.ir.graph import ConstData, Node
 from tunegrad.ir.kernel import Kernel
 from tunegrad.runtime import Argument
+from tunegrad.trial import Properties
 from tunegrad.tuning.interrupt import Interrupt
 from tunegrad.tuning.models import Compiled, Turns, WholeModel
 
@@ -104,6 +105,10 @@ class FleetBench:
         """See ``ModelBench``."""
         found: bool = self._run("judged", [model])
         return found
+
+    def state(self) -> Properties:
+        """Nothing: a fleet's devices are not of one state. Rows of trials have each one's own."""
+        return ()
 
     def renew(self) -> None:
         """See ``ModelBench``."""

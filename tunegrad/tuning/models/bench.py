@@ -31,6 +31,7 @@ from tunegrad.ir.fusion import LaunchPlan
 from tunegrad.ir.graph import Node
 from tunegrad.ir.kernel import Kernel
 from tunegrad.runtime import Argument
+from tunegrad.trial import Properties
 from tunegrad.tuning.interrupt import Interrupt
 
 from . import work
@@ -103,6 +104,9 @@ class ModelBench(Protocol):
 
     def judged(self, model: WholeModel) -> bool:
         """Whether an independent evaluation says what the model's outputs must be."""
+
+    def state(self) -> Properties:
+        """Clocks, power and temperature of the device as they are now (``Device.state``)."""
 
     def renew(self) -> None:
         """End the worker; the next call gets a fresh one."""
@@ -215,6 +219,10 @@ class LocalBench:
             self._took_s[order] = min(answer.turns[0][0])
             if model.graph:
                 self._graph_s[model.graph] = self._took_s[order]
+
+    def state(self) -> Properties:
+        """See ``ModelBench``."""
+        return self._device.state()
 
     def renew(self) -> None:
         """See ``ModelBench``."""

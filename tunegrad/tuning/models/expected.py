@@ -25,6 +25,7 @@ from tunegrad.errors import WrongResult
 from tunegrad.ir.contraction import one_blas_thread
 from tunegrad.ir.dtypes import DType
 from tunegrad.ir.evaluate import evaluate
+from tunegrad.ir.expr import Op
 from tunegrad.ir.graph import GraphOp, Node
 from tunegrad.ir.graph_reference import FlatNode, flat, graph_in_float64, unflat
 from tunegrad.ir.numeric import to_compute
@@ -59,14 +60,14 @@ other as one of them is from the unrounded one; the rest is for the largest of a
 _FLIPS = 1e-3
 """The part of the integers and truths behind floats that a rounding may tip over."""
 
-_UNIT = {"f64": 2.0**-53, "f32": 2.0**-24, "f16": 2.0**-11, "bf16": 2.0**-8}
+_UNIT = {"f64": 2.0**-53, "f32": 2.0**-24, "tf32": 2.0**-11, "f16": 2.0**-11, "bf16": 2.0**-8}
 """The relative error of one rounding."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToleranceTerms:
     """What a tolerance depends on: terms of the longest sum, whether there are windows, and floats
-    at all; and the unit of the coarsest rounding to 16 bits, 0 without any.
+    at all; and the unit of the coarsest rounding to 16 bits or tf32, 0 without any.
     """
 
     terms: int = 1
@@ -89,11 +90,12 @@ class ToleranceTerms:
             for op, srcs, _, _, dtype in nodes
             if op is GraphOp.CAST and dtype.is_float and nodes[srcs[0]][4].bits > dtype.bits
         ]
+        casts += ["tf32" for op, _, arg, *_ in nodes if op is GraphOp.MAP and arg is Op.TF32]
         return ToleranceTerms(
             terms,
             windows,
             any(dtype.is_float or dtype.is_pair for *_, dtype in nodes),
-            max((_UNIT[name] for name in casts if name in ("f16", "bf16")), default=0.0),
+            max((_UNIT[name] for name in casts if name in ("f16", "bf16", "tf32")), default=0.0),
         )
 
 
