@@ -7,6 +7,7 @@ what fails now and then is on a list.
 
 from __future__ import annotations
 
+import resource
 import signal
 import sys
 from collections.abc import Iterator
@@ -22,6 +23,9 @@ SLOW_TIMEOUT_S = 900
 """Slow tests take up to two minutes of a core; on a machine that does much else they get a
 fraction of one.
 """
+
+MOST_MEMORY_BYTES = 4 << 30
+"""Of one process, the tests' own or one that they start."""
 
 # A shell ignores Ctrl-C for what it starts in the background, nohup a closed terminal, and what
 # ignores a signal hands that on.
@@ -60,6 +64,21 @@ def _no_network() -> Iterator[None]:
     found = [*no_network.reached]
     no_network.reached.clear()
     assert not found, f"the test reached for another machine: {', '.join(found)}"
+
+
+def _peak_bytes() -> int:
+    """The most memory that this process, or one that it waited for, ever held."""
+    who = resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN
+    return 1024 * max(resource.getrusage(w).ru_maxrss for w in who)
+
+
+@pytest.fixture(autouse=True)
+def _bounded_memory() -> Iterator[None]:
+    """The test in which a process first takes too much fails; a peak stays, so only that one."""
+    before = _peak_bytes()
+    yield
+    after = _peak_bytes()
+    assert after <= max(before, MOST_MEMORY_BYTES), f"a process took {after >> 20} MiB"
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

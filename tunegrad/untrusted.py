@@ -1,6 +1,7 @@
 """Values of an untrusted file: each checked for type, range and size before anything is made of it.
 
-Exports of stores and recorded spaces are read with these rules. One that is broken is a FieldFault,
+Exports of stores and recorded spaces are read with these rules. What a file may hold is said by a
+msgspec Struct, its ranges and lengths by the constraints below. One that is broken is a FieldFault,
 which names the field, the value (shortened, and with nothing in it that a terminal would act on)
 and the rule. Plain data only: nothing here evaluates, imports or opens what it is given.
 """
@@ -8,34 +9,38 @@ and the rule. Plain data only: nothing here evaluates, imports or opens what it 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from typing import Any, NoReturn
+from collections.abc import Iterator
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, NoReturn, TypeVar, Union, get_args, get_origin
+
+import msgspec
+from msgspec import Meta
 
 from tunegrad.errors import StoreError
 
 __all__ = [
     "Fault",
     "FieldFault",
-    "anything",
-    "exact",
-    "flag",
+    "Time",
+    "at_most",
+    "between",
+    "converted",
     "free_text",
-    "integer",
     "json_object",
     "json_value",
-    "listing",
-    "number",
-    "record",
+    "printable",
     "shortened",
-    "text",
-    "word",
+    "whole",
 ]
 
 _SHOWN = 60
 _LARGEST_S = 1e12
 """No time, and no moment since the epoch, is beyond this many seconds."""
 
-Rule = Callable[[str, Any], Any]
+T = TypeVar("T")
+
+_REFUSALS = msgspec.ValidationError, OverflowError, UnicodeEncodeError
+"""Of msgspec: a broken rule, an integer that no float holds, text that is no Unicode."""
 
 
 class Fault(StoreError):
@@ -49,7 +54,7 @@ class FieldFault(Fault):
     """A value of a file that breaks its rule: field, value and rule in one line."""
 
     def __init__(self, field: str, value: object, rule: str) -> None:
-        super().__init__(f"{field} is {shortened(value)}: {rule}")
+        super().__init__(f"{field or 'it'} is {shortened(value)}: {rule}")
         self.field, self.value, self.rule = field, shortened(value), rule
 
 
@@ -68,132 +73,174 @@ def shortened(value: object) -> str:
     return shown if len(shown) <= 4 * _SHOWN else shown[:_SHOWN] + "..."
 
 
-def text(limit: int, *, lines: bool = False) -> Rule:
-    """A string of at most ``limit`` characters that is valid Unicode and, but for line ends and
-    tabs, printable.
+# ---- rules
+# --------------------------------------------------------------------------------------------------
+
+_LINE_ENDS = r"\x09\x0a\x0d"
+_CONTROLS = r"\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f"
+# Spaces but the usual one; format characters; line ends, surrogates, private use: what
+# str.isprintable refuses, less what no Unicode knows. A test compares the two.
+_UNSEEN = (
+    r"\xa0\xad\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u1680\u180e\u2000-\u200f"
+    r"\u2028-\u202f\u205f-\u206f\u3000\ud800-\uf8ff\ufeff\ufff9-\ufffb\U000110bd\U000110cd"
+    r"\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0001"
+    r"\U000e0020-\U000e007f\U000f0000-\U0010ffff"
+)
+
+
+def printable(limit: int, *, lines: bool = False) -> Meta:
+    """Of a string: at most ``limit`` characters, valid Unicode and, but for line ends and tabs
+    where they are allowed, printable.
     """
-
-    def rule(field: str, value: Any) -> str:
-        if not isinstance(value, str):
-            raise FieldFault(field, value, "must be a string")
-        if len(value) > limit:
-            raise FieldFault(field, value, f"must have at most {limit} characters")
-        allowed = value.translate({9: "", 10: "", 13: ""}) if lines else value
-        if not allowed.isprintable():
-            raise FieldFault(field, value, "must be printable text")
-        return value
-
-    return rule
+    refused = _CONTROLS + _UNSEEN + ("" if lines else _LINE_ENDS)
+    return Meta(
+        max_length=limit,
+        pattern=rf"\A[^{refused}]*\Z",
+        description=f"must be printable text of at most {limit} characters",
+    )
 
 
-def free_text(limit: int) -> Rule:
-    """A string of at most ``limit`` characters that is valid Unicode: whoever prints it makes it
+def free_text(limit: int) -> Meta:
+    """Of a string: at most ``limit`` characters, valid Unicode; whoever prints it makes it
     printable.
     """
-
-    def rule(field: str, value: Any) -> str:
-        if not isinstance(value, str):
-            raise FieldFault(field, value, "must be a string")
-        if len(value) > limit:
-            raise FieldFault(field, value, f"must have at most {limit} characters")
-        if any("\ud800" <= c <= "\udfff" for c in value):
-            raise FieldFault(field, value, "must be valid Unicode")
-        return value
-
-    return rule
+    return Meta(
+        max_length=limit,
+        pattern=r"\A[^\ud800-\udfff]*\Z",
+        description=f"must be valid Unicode of at most {limit} characters",
+    )
 
 
-def word(length: int) -> Rule:
-    """Exactly ``length`` lower-case hexadecimal digits."""
-
-    def rule(field: str, value: Any) -> str:
-        if (
-            not isinstance(value, str)
-            or len(value) != length
-            or set(value) - set("0123456789abcdef")
-        ):
-            raise FieldFault(field, value, f"must be {length} lower-case hexadecimal digits")
-        return value
-
-    return rule
+def between(low: float, high: float) -> Meta:
+    """Of a number: finite, from ``low`` to ``high``."""
+    return Meta(ge=low, le=high, description=f"must be a finite number from {low:g} to {high:g}")
 
 
-def exact(*choices: str) -> Rule:
-    """One of the given strings."""
-
-    def rule(field: str, value: Any) -> str:
-        if not isinstance(value, str) or value not in choices:
-            raise FieldFault(field, value, f"must be one of {', '.join(choices)}")
-        return value
-
-    return rule
+def whole(low: int, high: int) -> Meta:
+    """Of an integer: from ``low`` to ``high``."""
+    return Meta(ge=low, le=high, description=f"must be from {low} to {high}")
 
 
-def number(low: float = 0.0, high: float = _LARGEST_S) -> Rule:
-    """A finite number from ``low`` to ``high``."""
-
-    def rule(field: str, value: Any) -> float:
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise FieldFault(field, value, "must be a number")
-        if not low <= value <= high:
-            raise FieldFault(field, value, f"must be a finite number from {low:g} to {high:g}")
-        return float(value)
-
-    return rule
+def at_most(limit: int, low: int = 0) -> Meta:
+    """Of a list or an object: at most ``limit`` items, and no fewer than ``low``."""
+    return Meta(
+        min_length=low,
+        max_length=limit,
+        description=f"must have {f'{low} to' if low else 'at most'} {limit} items",
+    )
 
 
-def integer(low: int, high: int) -> Rule:
-    """An integer from ``low`` to ``high``."""
-
-    def rule(field: str, value: Any) -> int:
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise FieldFault(field, value, "must be an integer")
-        if not low <= value <= high:
-            raise FieldFault(field, value, f"must be from {low} to {high}")
-        return value
-
-    return rule
+Time = Annotated[float, between(0.0, _LARGEST_S)]
+"""Seconds."""
 
 
-def flag(field: str, value: Any) -> bool:
-    """True or false."""
-    if not isinstance(value, bool):
-        raise FieldFault(field, value, "must be true or false")
-    return value
+# ---- values
+# --------------------------------------------------------------------------------------------------
 
 
-def anything(_field: str, value: Any) -> Any:
-    """Any value, as it is: what it is part of looks at it."""
-    return value
+def converted(kind: type[T], value: object, field: str = "") -> T:
+    """The value as an instance of ``kind``, by the rules that the type says. Raises FieldFault."""
+    try:
+        return msgspec.convert(value, kind)
+    except _REFUSALS:
+        raise _fault(kind, value, field) from None
+    except RecursionError:
+        raise FieldFault(field, value, "must not be nested so deeply") from None
 
 
-def listing(limit: int, item: Rule) -> Rule:
-    """A list of at most ``limit`` items."""
+def _fault(kind: Any, value: Any, field: str) -> FieldFault:
+    """The innermost value that breaks a rule; msgspec's own message has no value, and no name of an
+    object's field.
+    """
+    kind = _meant(kind, value)
+    if isinstance(value, dict) and _is_struct(kind):
+        fields = msgspec.structs.fields(kind)
+        if missing := sorted(f.name for f in fields if f.required and f.name not in value):
+            return FieldFault(field, value, f"must have {', '.join(missing)}")
+        names = [f.name for f in fields]
+        unknown = sorted(value.keys() - set(names))
+        if unknown and kind.__struct_config__.forbid_unknown_fields:
+            return FieldFault(field, unknown[0], f"no such field; valid: {', '.join(names)}")
+    for name, part, rule in _parts(kind, value):
+        try:
+            msgspec.convert(part, rule)
+        except _REFUSALS:
+            return _fault(rule, part, f"{field}{name}" if field else name.removeprefix("."))
+    return FieldFault(field, value, _rule(kind, value))
 
-    def rule(field: str, value: Any) -> tuple[Any, ...]:
-        if not isinstance(value, list):
-            raise FieldFault(field, value, "must be a list")
-        if len(value) > limit:
-            raise FieldFault(field, value, f"must have at most {limit} items")
-        return tuple(item(f"{field}[{i}]", v) for i, v in enumerate(value))
 
-    return rule
+_JSON: dict[Any, tuple[tuple[type, ...], str]] = {
+    str: ((str,), "must be a string"),
+    int: ((int,), "must be an integer"),
+    float: ((int, float), "must be a number"),
+    bool: ((bool,), "must be true or false"),
+    tuple: ((list,), "must be a list"),
+    dict: ((dict,), "must be an object"),
+}
+"""What each type is in JSON: Python's types of it, and the rule."""
 
 
-def record(rules: Mapping[str, Rule]) -> Rule:
-    """An object with exactly these fields."""
+def _is_struct(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
 
-    def rule(field: str, value: Any) -> dict[str, Any]:
-        if not isinstance(value, dict):
-            raise FieldFault(field, value, "must be an object")
-        if missing := sorted(rules.keys() - value.keys()):
-            raise FieldFault(field, value, f"must have {', '.join(missing)}")
-        if unknown := sorted(value.keys() - rules.keys()):
-            raise FieldFault(field, unknown[0], f"no such field; valid: {', '.join(rules)}")
-        prefix = f"{field}." if field else ""
-        return {name: rules[name](f"{prefix}{name}", v) for name, v in value.items()}
 
-    return rule
+def _bare(kind: Any) -> Any:
+    """The type without its constraints."""
+    return get_args(kind)[0] if get_origin(kind) is Annotated else kind
+
+
+def _shape(kind: Any) -> Any:
+    """Which of ``_JSON`` a type is."""
+    bare = _bare(kind)
+    shape = get_origin(bare) or bare
+    return shape if shape in _JSON else dict if _is_struct(shape) else str
+
+
+def _options(union: Any) -> list[Any]:
+    return [k for k in get_args(union) if k is not NoneType]
+
+
+def _meant(kind: Any, value: object) -> Any:
+    """Of a union the type that the value looks like, if there is one."""
+    if get_origin(kind) not in (Union, UnionType):
+        return kind
+    return next((k for k in _options(kind) if type(value) in _JSON[_shape(k)][0]), kind)
+
+
+def _parts(kind: Any, value: Any) -> Iterator[tuple[str, Any, Any]]:
+    """Name, value and type of each part of a value that has parts."""
+    bare = _bare(kind)
+    if _is_struct(bare) and isinstance(value, dict):
+        for f in msgspec.structs.fields(bare):
+            if f.name in value:
+                yield f".{f.name}", value[f.name], f.type
+    elif _shape(kind) is tuple and isinstance(value, list):
+        first, *others = get_args(bare)
+        rules = [first] * len(value) if others == [...] else [first, *others]
+        for i, (part, rule) in enumerate(zip(value, rules, strict=False)):
+            yield f"[{i}]", part, rule
+    elif _shape(kind) is dict and isinstance(value, dict):
+        for name, part in value.items():
+            yield f".{name}", part, get_args(bare)[1]
+
+
+def _rule(kind: Any, value: object) -> str:
+    """The rule that a value without bad parts breaks."""
+    if get_origin(kind) in (Union, UnionType):
+        words = (_JSON[_shape(k)][1].removeprefix("must be ") for k in _options(kind))
+        return f"must be {' or '.join(words)}"
+    bare, shape = _bare(kind), _shape(kind)
+    if get_origin(bare) is Literal:
+        return f"must be one of {', '.join(get_args(bare))}"
+    if shape is str and bare is not str:  # an enumeration
+        return f"must be one of {', '.join(bare)}"
+    python, named = _JSON[shape]
+    described = next((m.description for m in get_args(kind)[1:] if isinstance(m, Meta)), None)
+    return described if described and type(value) in python else named
+
+
+# ---- JSON
+# --------------------------------------------------------------------------------------------------
 
 
 def json_value(text: str | bytes) -> Any:

@@ -214,7 +214,7 @@ def test_every_command_has_an_example_that_calls_it() -> None:
 @pytest.mark.timeout(600)
 def test_examples_of_all_helps_run_as_they_stand(tmp_path: Path) -> None:
     lines = [line for line in examples(root) if line != "tunegrad tune resnet18"]
-    order = ("tunegrad tune", "tunegrad space record", "tunegrad store export")
+    order = ("tunegrad tune", "tunegrad space record", "tunegrad store export", "tunegrad regress")
     first = [line for start in order for line in lines if line.startswith(start)]
     shim = tmp_path / "bin"
     shim.mkdir()
@@ -222,10 +222,12 @@ def test_examples_of_all_helps_run_as_they_stand(tmp_path: Path) -> None:
     (shim / "tunegrad").write_text(command, encoding="utf-8")
     (shim / "tunegrad").chmod(0o755)
     for line in [*first, *(line for line in lines if line not in first)]:
-        if "monday.db" in line:
+        nightly = tmp_path / "nightly.db"  # of what was tuned before
+        if "nightly.db" in line and not nightly.exists():
+            nightly.write_bytes((tmp_path / "tuned.db").read_bytes())
+        if "monday.db" in line:  # with sweeps, which `compare` compares
             for day in ("monday", "tuesday"):
-                data = (tmp_path / "tuned.db").read_bytes()
-                (tmp_path / f"{day}.db").write_bytes(data)
+                (tmp_path / f"{day}.db").write_bytes(nightly.read_bytes())
         found = subprocess.run(
             ["bash", "-o", "pipefail", "-c", line], cwd=tmp_path, capture_output=True, text=True,
             timeout=300, check=False, env=environment(PATH=f"{shim}:{os.environ['PATH']}"),

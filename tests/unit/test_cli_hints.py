@@ -117,7 +117,7 @@ def test_searcher_that_is_none_is_told_before_spaces_are_read(
     assert "searcher 'bean' is unknown" in capsys.readouterr().err
 
 
-def test_installed_search_bench_says_where_spaces_come_from(
+def test_search_bench_without_its_spaces_says_where_to_get_some(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("tunegrad.tuning.search_bench.__file__", "/site/tunegrad/tuning/s.py")

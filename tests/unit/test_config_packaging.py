@@ -1,5 +1,5 @@
-"""configs/ stands at the top of the tree and is found from a wheel and from an editable install
-alike.
+"""configs/ stands at the top of the tree, recorded spaces among the tests; both are found from a
+wheel and from an editable install alike.
 """
 
 from __future__ import annotations
@@ -13,7 +13,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+SPACES = ROOT / "tests" / "data" / "spaces"
+SPACE_NAMES = sorted(path.name.removesuffix(".jsonl.gz") for path in SPACES.glob("*.jsonl.gz"))
 RESOLVE = "from tunegrad.config import config_names, configs_dir, resolve_model; "
+RESOLVE += "from tunegrad.tuning.search_bench import find_spaces; "
+RESOLVE += "print(*(space.name for space in find_spaces([]))); "
 RESOLVE += "print(configs_dir()); print(*config_names()); print(resolve_model('resnet').name)"
 
 pytest.importorskip("setuptools", minversion="77", reason="building a wheel needs setuptools 77")
@@ -33,7 +37,7 @@ def build(tree: Path, out: Path, kind: str) -> Path:
 def tree(tmp_path: Path) -> Path:
     target = tmp_path / "tree"
     ignore = shutil.ignore_patterns("__pycache__")
-    for name in ("tunegrad", "configs"):
+    for name in ("tunegrad", "configs", "tests/data/spaces"):
         shutil.copytree(ROOT / name, target / name, ignore=ignore)
     for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, target / name)
@@ -63,14 +67,19 @@ def test_wheel_holds_every_module_and_every_config(tree: Path, tmp_path: Path) -
     modules = {str(path.relative_to(ROOT)) for path in (ROOT / "tunegrad").rglob("*.py")}
     modules |= {str(path.relative_to(ROOT)) for path in (ROOT / "tunegrad").rglob("*.[ch]pp")}
     configs = {f"tunegrad/{path.relative_to(ROOT)}" for path in (ROOT / "configs").glob("*.toml")}
-    assert (modules | configs | {"tunegrad/py.typed"}) - names == set()
+    spaces = {f"tunegrad/spaces/{path.name}" for path in SPACES.glob("*.jsonl.gz")}
+    assert (modules | configs | spaces | {"tunegrad/py.typed"}) - names == set()
     assert not any(name.startswith(("tests/", "configs/", "benchmarks/")) for name in names)
 
-    where, found, resnet = resolve(f"import sys; sys.path.insert(0, {str(unpacked)!r}); ", tmp_path)
+    spaces_found, where, found, resnet = resolve(
+        f"import sys; sys.path.insert(0, {str(unpacked)!r}); ", tmp_path
+    )
     assert where == str(unpacked / "tunegrad" / "configs")
     files = {path.stem for path in (ROOT / "configs").glob("*.toml")}
     assert found.split() == sorted(files - {"nightly"})  # that one says what a sweep times
     assert resnet == "resnet50"
+
+    assert spaces_found.split() == SPACE_NAMES
 
 
 def test_editable_install_reads_the_checkout(tree: Path, tmp_path: Path) -> None:
@@ -78,9 +87,15 @@ def test_editable_install_reads_the_checkout(tree: Path, tmp_path: Path) -> None
     site = tmp_path / "site"
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(site)
-    # First on the path, since this very package may be installed in the environment of the tests.
-    code = f"import site, sys; site.addsitedir({str(site)!r}); "
-    code += "sys.meta_path.sort(key=lambda finder: '__editable__' not in str(finder)); "
-    where, _, resnet = resolve(code, tmp_path)
+    # This very package may be installed in the environment of the tests, and in this way: then the
+    # module that finds it has the same name.
+    code = "import site, sys; finds = lambda x: x.startswith('__editable__'); "
+    code += (
+        "sys.meta_path[:] = [f for f in sys.meta_path if not finds(getattr(f, '__module__', ''))]; "
+    )
+    code += "[sys.modules.pop(name) for name in [*sys.modules] if finds(name)]; "
+    code += f"sys.path.insert(0, {str(site)!r}); site.addsitedir({str(site)!r}); "
+    spaces_found, where, _, resnet = resolve(code, tmp_path)
     assert where == str(tree / "configs")
     assert resnet == "resnet50"
+    assert spaces_found.split() == SPACE_NAMES

@@ -160,14 +160,14 @@ def test_time_is_what_the_objective_names_in_its_unit(
         (
             "invalidity",
             "fine",
-            "invalidity is 'fine', none of correct, correctness, compile, runtime, timeout, constr",
+            "invalidity is 'fine': must be one of correct, correctness, compile, runtime, timeout",
         ),
-        ("invalidity", None, "invalidity is None, none of correct"),
+        ("invalidity", None, "invalidity is None: must be one of correct"),
         ("correctness", "1", "correctness is '1': must be a number"),
         (
             "configuration",
             {},
-            "configuration is an object of 0, not an object of 1 to 100 parameters",
+            "configuration is an object of 0: must have 1 to 100 parameters",
         ),
         (
             "configuration",
@@ -177,23 +177,27 @@ def test_time_is_what_the_objective_names_in_its_unit(
         (
             "configuration.width",
             [2],
-            "parameter width is a list of 1, not a number, a text, true or false",
+            "configuration.width is a list of 1: must be a number or an integer or true or false or a",
         ),
         (
             "configuration.width",
             None,
-            "parameter width is None, not a number, a text, true or false",
+            "configuration.width is None: must be a number or an integer or true or false or a string",
         ),
         (
             "configuration.width",
             10**400,
             "parameter width is a huge integer, not a number from -1e+300 to 1e+300",
         ),
-        ("configuration.width", "\x1b[2J", "parameter width is '\\x1b[2J': must be printable text"),
-        ("times", 3, "times is 3, not an object"),
-        ("times.compilation", -1, "compilation is -1: must be a finite number from 0"),
+        (
+            "configuration.width",
+            "\x1b[2J",
+            "configuration.width is '\\x1b[2J': must be printable text",
+        ),
+        ("times", 3, "times is 3: must be an object"),
+        ("times.compilation", -1, "times.compilation is -1: must be a finite number from 0"),
         ("objectives", ["GFLOP/s"], "measurements has no 'GFLOP/s', which is the objective"),
-        ("measurements", 7, "measurements has no 'time', which is the objective"),
+        ("measurements", 7, "measurements is 7: must be a list"),
         (
             "measurements",
             [time_of(2.0, "")],

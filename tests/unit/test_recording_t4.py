@@ -117,16 +117,24 @@ def edit_result(place: str, value: object) -> Change:
 @pytest.mark.parametrize(
     ("place", "value", "why"),
     [
-        ("times", 3, "is not an object with times"),
-        ("times.runtimes", "x", "runtimes is 'x': must be a list"),
-        ("times.runtimes", [-1], "runtimes[0] is -1: must be a finite number from 0"),
-        ("times.compilation_time", -5, "compilation_time is -5: must be a finite number from 0"),
-        ("times.validation", True, "validation is True: must be a number"),
+        ("times", 3, "times is 3: must be an object"),
+        ("times.runtimes", "x", "times.runtimes is 'x': must be a list"),
+        ("times.runtimes", [-1], "times.runtimes[0] is -1: must be a finite number from 0"),
+        (
+            "times.compilation_time",
+            -5,
+            "times.compilation_time is -5: must be a finite number from 0",
+        ),
+        ("times.validation", True, "times.validation is True: must be a number"),
         ("invalidity", "compile", "invalidity is 'compile'; status ok is 'correct'"),
         ("configuration", {"tile": 99}, "configuration is not what its path says"),
-        ("measurements", [], "actions is missing"),
-        ("measurements", [{"name": "actions"}], "an entry without name and value"),
-        ("measurements", {}, "measurements is not a list"),
+        ("measurements", [], "must have actions"),
+        (
+            "measurements",
+            [{"name": "actions"}],
+            "measurements[0] is an object of 1: must have value",
+        ),
+        ("measurements", {}, "measurements is an object of 0: must be a list"),
     ],
 )
 def test_t4_broken_result_is_reported_and_left_out(
@@ -160,5 +168,5 @@ def test_t4_number_that_overflows_is_reported(path: Path) -> None:
     content = path.read_text(encoding="utf-8")
     path.write_text(content.replace('"framework": 0.0', '"framework": 1e999', 1), encoding="utf-8")
     assert [str(p) for p in read_recording(path).problems] == [
-        "results row 0: framework is inf: must be a finite number from 0 to 1.79769e+308"
+        "results row 0: times.framework is inf: must be a finite number from 0 to 1.79769e+308"
     ]

@@ -271,7 +271,7 @@ def test_import_does_not_spend_the_budget_of_a_store_that_has_trials(tmp_path):
         (1, {"name": "\x1b]0;x\x07"}, (r"line 2: kernel row: name is '\x1b]0;x\x07': must be "
                                       r"printable text")),
         (1, {"name": "x" * 5000}, (f"line 2: kernel row: name is '{'x' * 60}'... [5000 "
-                                  "characters]: must have at most")),
+                                  "characters]: must be printable text of at most 4000")),
         (2, {"fields": [["b", "1"], ["a", "2"]]}, ("line 3: machine row: fields is a list of 2: "
                                                   "must be sorted by name")),
         (2, {"fields": [["a"]]}, "line 3: machine row: fields[0] is a list of 1: must be a pair"),

@@ -21,7 +21,7 @@ __all__ = ["regress"]
 
 @click.command(
     epilog=example(
-        "tunegrad regress configs/nightly.toml --store nightly.db",
+        "tunegrad regress nightly --store nightly.db",
         "tunegrad regress nightly --store nightly.db --junit nightly.xml --markdown nightly.md",
         'tunegrad regress nightly --store nightly.db --bless "NumPy 2.5 costs 3 %"',
     )

@@ -17,14 +17,14 @@ __all__ = ["search_bench"]
 
 @click.command(
     "search-bench",
-    epilog=example("tunegrad search-bench --spaces mlp.jsonl.gz --searchers beam --seeds 3"),
+    epilog=example("tunegrad search-bench --searchers beam --seeds 3"),
 )
 @click.option(
     "--spaces",
     multiple=True,
     metavar="DIR|FILE",
     help="A recorded space, T4 results, or a directory; may be repeated.  [default: "
-    "tests/data/spaces of the checkout]",
+    "twelve that come with tunegrad]",
 )
 @click.option(
     "--searchers",

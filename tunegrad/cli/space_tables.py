@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from statistics import median
 from typing import TYPE_CHECKING
 
 from tunegrad.cli.tables import count_text, ms, table
@@ -63,7 +64,7 @@ def space_report(file: str, read: Read) -> SpaceReport:
         programs=r.programs,
         decisions=most,
         best_ms=1e3 * times[0] if times else None,
-        median_ms=1e3 * times[len(times) // 2] if times else None,
+        median_ms=1e3 * median(times) if times else None,
         worst_ms=1e3 * times[-1] if times else None,
         default_ms=1e3 * default[0] if default else None,
         problems=tuple(map(str, read.problems)),

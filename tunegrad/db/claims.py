@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from tunegrad import untrusted
 from tunegrad.db.records import Question
 from tunegrad.errors import IllegalAction
 from tunegrad.trial import Fingerprint
@@ -74,11 +73,12 @@ class Refusal:
 def actions_fault(actions: str) -> str | None:
     """Why an action text is none: it does not parse, or is too long."""
     from tunegrad.opts import parse_actions
+    from tunegrad.untrusted import shortened
 
     try:
         count = len(parse_actions(actions))
     except (IllegalAction, ValueError) as error:
-        return f"must be a list of actions ({untrusted.shortened(str(error))})"
+        return f"must be a list of actions ({shortened(str(error))})"
     return None if count <= MAX_ACTIONS else f"must have at most {MAX_ACTIONS} actions, not {count}"
 
 

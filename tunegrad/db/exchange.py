@@ -23,7 +23,6 @@ from tunegrad.db.diff import StoreDiff, diff_contents
 from tunegrad.db.export import export_lines, selected
 from tunegrad.db.finding import find_kernel
 from tunegrad.db.identity import subject
-from tunegrad.db.importing import read_export
 from tunegrad.db.merge import HELD, merge_contents, with_imported
 from tunegrad.db.opening import open_store
 from tunegrad.db.prune import PruneRules, prune_contents
@@ -173,6 +172,8 @@ def import_store(
     for this machine); without it they need only parse. Raises StoreError when the file is no
     export, or the store can not be written.
     """
+    from tunegrad.db.importing import read_export  # brings msgspec, which only this needs
+
     reading = read_export(file, source) if rule is None else read_export(file, source, rule)
     with _rewriting(path, dry_run) as (before, write):
         after = with_imported(before, reading.contents)

@@ -6,21 +6,23 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from msgspec.structs import asdict
+
 from tunegrad import untrusted
+from tunegrad.db import import_rules as form
 from tunegrad.db.claims import ActionRule, Claim, Finding, Refusal
 from tunegrad.db.contents import Contents, Promotion, Spend, Withdrawn
 from tunegrad.db.decision_rows import admit_decision
 from tunegrad.db.evidence_rows import admit_evidence
 from tunegrad.db.export import KINDS, machine_id
 from tunegrad.db.identity import Identity, Subject, identity
-from tunegrad.db.import_rules import ROWS, upgraded
 from tunegrad.db.latency_rows import admit_latency
 from tunegrad.db.records import IMPORTED, Decision, Evidence, Latency, Session
 from tunegrad.db.rows import admit, key_of
 from tunegrad.db.separating import named_decision
 from tunegrad.errors import InternalError
 from tunegrad.trial import Fingerprint, Measurement, Policy, Status, Trial
-from tunegrad.untrusted import FieldFault, exact
+from tunegrad.untrusted import FieldFault, converted
 
 __all__ = ["FIRST_WITH_DECISIONS", "MAX_LINE_BYTES", "FileRows"]
 
@@ -76,103 +78,104 @@ class FileRows:
             if raw is None:
                 raise FieldFault("line", None, f"must have at most {MAX_LINE_BYTES} bytes")
             row = untrusted.json_object(_decoded(raw))
-            kind = exact(*KINDS)("row", row.pop("row", None))
+            said = row.pop("row", None)
+            if said not in KINDS:
+                raise FieldFault("row", said, f"must be one of {', '.join(KINDS)}")
+            kind = said
             self.seen[kind] += 1
-            self._keep(kind, ROWS[kind]("", upgraded(kind, row, self.version)))
+            self._keep(converted(form.ROWS[kind], form.upgraded(kind, row, self.version)))
         except FieldFault as error:
             self.refusals.append(Refusal(line, kind, error.field or "row", error.value, error.rule))
 
-    def _keep(self, kind: str, row: dict[str, Any]) -> None:
-        match kind:
-            case "kernel":
+    def _keep(self, row: form.Row) -> None:
+        match row:
+            case form.KernelRow():
                 self._keep_kernel(row)
-            case "machine":
+            case form.MachineRow():
                 self._keep_machine(row)
-            case "session":
+            case form.SessionRow():
                 self._keep_session(row)
-            case "trial":
+            case form.TrialRow():
                 self._keep_trial(row)
-            case "promotion":
+            case form.PromotionRow():
                 self._keep_promotion(row)
-            case "withdrawal":
+            case form.WithdrawalRow():
                 self._keep_withdrawal(row)
-            case "decision":
+            case form.DecisionRow():
                 self._keep_decision(row)
-            case "latency":
+            case form.LatencyRow():
                 self._keep_latency(row)
-            case _:
-                _once(
-                    self.spends,
-                    (row["model"], row["machine"], row["settings"]),
-                    "model",
-                    row["model"],
-                )
-                spend = Spend(row["model"], self._machine(row), row["settings"], row["seconds"])
-                self.spends[row["model"], row["machine"], row["settings"]] = spend
+            case form.SpendRow():
+                self._keep_spend(row)
 
-    def _keep_kernel(self, row: dict[str, Any]) -> None:
-        if key_of(row["text"]) != row["key"]:
+    def _keep_spend(self, row: form.SpendRow) -> None:
+        key = row.model, row.machine, row.settings
+        _once(self.spends, key, "model", row.model)
+        self.spends[key] = Spend(row.model, self._machine(row.machine), row.settings, row.seconds)
+
+    def _keep_kernel(self, row: form.KernelRow) -> None:
+        if key_of(row.text) != row.key:
             raise FieldFault(
-                "key", row["key"], f"must be the hash of the kernel's text, {key_of(row['text'])}"
+                "key", row.key, f"must be the hash of the kernel's text, {key_of(row.text)}"
             )
-        _once(self.kernels, row["key"], "key", row["key"])
-        self.kernels[row["key"]] = (row["text"], row["name"])
+        _once(self.kernels, row.key, "key", row.key)
+        self.kernels[row.key] = (row.text, row.name)
 
-    def _keep_machine(self, row: dict[str, Any]) -> None:
-        names = [name for name, _ in row["fields"]]
+    def _keep_machine(self, row: form.MachineRow) -> None:
+        names = [name for name, _ in row.fields]
         if names != sorted(set(names)):
             raise FieldFault("fields", names[:5], "must be sorted by name, each name once")
-        fingerprint = Fingerprint(row["fields"])
-        if machine_id(fingerprint) != row["id"]:
+        fingerprint = Fingerprint(row.fields)
+        if machine_id(fingerprint) != row.id:
             raise FieldFault(
-                "id", row["id"], f"must be the hash of the fields, {machine_id(fingerprint)}"
+                "id", row.id, f"must be the hash of the fields, {machine_id(fingerprint)}"
             )
-        _once(self.machines, row["id"], "id", row["id"])
-        self.machines[row["id"]] = fingerprint
+        _once(self.machines, row.id, "id", row.id)
+        self.machines[row.id] = fingerprint
 
-    def _keep_session(self, row: dict[str, Any]) -> None:
+    def _keep_session(self, row: form.SessionRow) -> None:
         try:
-            untrusted.json_object(row["settings"])
+            untrusted.json_object(row.settings)
         except FieldFault:
             raise FieldFault(
-                "settings", row["settings"], "must be the text of a JSON object"
+                "settings", row.settings, "must be the text of a JSON object"
             ) from None
-        _once(self.sessions, row["id"], "id", row["id"])
-        self.sessions[row["id"]] = Session(**row)
+        _once(self.sessions, row.id, "id", row.id)
+        self.sessions[row.id] = Session(
+            **asdict(row)
+            | {
+                "versions": form.properties("versions", row.versions),
+                "state": form.properties("state", row.state),
+            }
+        )
 
-    def _keep_trial(self, row: dict[str, Any]) -> None:
-        fingerprint, text_ = self._machine(row), self._kernel(row)
-        self._known_session(row)
-        if row["samples_s"] and row["status"] != Status.OK.value:
+    def _keep_trial(self, row: form.TrialRow) -> None:
+        fingerprint, text_ = self._machine(row.machine), self._kernel(row.kernel)
+        self._known_session(row.session)
+        if row.samples_s and row.status is not Status.OK:
             raise FieldFault(
                 "samples_s",
-                list(row["samples_s"]),
-                f"must be empty where status is {row['status']}",
+                list(row.samples_s),
+                f"must be empty where status is {row.status}",
             )
-        if row["reference_samples_s"] and len(row["reference_samples_s"]) != len(row["samples_s"]):
-            raise FieldFault("reference_samples_s", list(row["reference_samples_s"]), _AS_MANY)
-        claim = Claim(text_, fingerprint, row["space_version"], row["actions"])
-        if self.version < FIRST_WITH_DECISIONS and (named := named_decision(row["actions"])):
+        if row.reference_samples_s and len(row.reference_samples_s) != len(row.samples_s):
+            raise FieldFault("reference_samples_s", list(row.reference_samples_s), _AS_MANY)
+        claim = Claim(text_, fingerprint, row.space_version, row.actions)
+        if self.version < FIRST_WITH_DECISIONS and (named := named_decision(row.actions)):
             claim = replace(claim, kind=named[0], actions=named[1])
         verdict = self._verdict(claim)
-        names = (
-            "error", "lower_s", "compile_s", "verify_s", "timing_s", "max_error", "attempts",
-            "reference_samples_s", "reference_program", "reference_s", "facts", "state",
-        )  # fmt: skip
         trial = Trial(
-            kernel_key=row["kernel"],
+            kernel_key=row.kernel,
             kernel_text=text_,
             fingerprint=fingerprint,
-            actions=row["actions"],
-            program_hash=row["program_hash"],
-            space_version=row["space_version"],
-            policy=Policy(**row["policy"]),
-            measurement=Measurement(
-                Status(row["status"]), row["samples_s"], **{n: row[n] for n in names}
-            ),
-            session=row["session"],
-            origin=IMPORTED + row["origin"].removeprefix(IMPORTED),
-            created_s=row["created_s"],
+            actions=row.actions,
+            program_hash=row.program_hash,
+            space_version=row.space_version,
+            policy=_policy(row.policy),
+            measurement=_measurement(row),
+            session=row.session,
+            origin=IMPORTED + row.origin.removeprefix(IMPORTED),
+            created_s=row.created_s,
         )
         try:
             trial = admit(trial)
@@ -180,86 +183,91 @@ class FileRows:
             InternalError
         ) as error:  # every rule of the store has one above; this is the second lock on the door
             raise FieldFault("row", str(error), "must keep the rules of the store") from None
-        _once(self.trials, identity(trial), "actions", row["actions"])
+        _once(self.trials, identity(trial), "actions", row.actions)
         self.trials[identity(trial)] = trial
         self.measured[identity(trial).subject] = identity(trial)
         if verdict.unchecked:
             self.unchecked[verdict.unchecked] += 1
 
-    def _keep_promotion(self, row: dict[str, Any]) -> None:
+    def _keep_promotion(self, row: form.PromotionRow) -> None:
         at = self._named(row)
         if at is None or not self.trials[at].measurement.ran:
             raise FieldFault(
                 "actions",
-                row["actions"],
+                row.actions,
                 "must be those of a trial above that is ok and has samples",
             )
-        self.promotions.append(
-            Promotion(at, admit_evidence(_claimed(row["evidence"])), row["created_s"])
-        )
+        self.promotions.append(Promotion(at, admit_evidence(_claimed(row.evidence)), row.created_s))
 
-    def _keep_withdrawal(self, row: dict[str, Any]) -> None:
+    def _keep_withdrawal(self, row: form.WithdrawalRow) -> None:
         at = self._named(row)
         if at is None:
-            raise FieldFault("actions", row["actions"], "must be those of a trial above")
-        self._known_session(row)
-        _once(self.withdrawals, at, "actions", row["actions"])
-        reason = IMPORTED + row["reason"].removeprefix(IMPORTED)
-        self.withdrawals[at] = Withdrawn(at, reason, row["session"], row["created_s"])
+            raise FieldFault("actions", row.actions, "must be those of a trial above")
+        self._known_session(row.session)
+        _once(self.withdrawals, at, "actions", row.actions)
+        reason = IMPORTED + row.reason.removeprefix(IMPORTED)
+        self.withdrawals[at] = Withdrawn(at, reason, row.session, row.created_s)
 
-    def _keep_decision(self, row: dict[str, Any]) -> None:
-        given = dict(row)
-        fingerprint, text = self._machine(row), self._kernel(row)
-        self._known_session(row)
-        if row["chosen"] and row["status"] != Status.OK.value:
-            raise FieldFault("chosen", True, f"must be false where status is {row['status']}")
-        verdict = self._verdict(
-            Claim(text, fingerprint, row["space_version"], row["choice"], row["kind"])
-        )
-        del given["kernel"], given["machine"]
-        given |= {"evidence": _claimed(row["evidence"]), "status": Status(row["status"])}
-        decision = admit_decision(Decision(text=text, fingerprint=fingerprint, **given))
-        _once(self.decisions, decision, "choice", row["choice"])
+    def _keep_decision(self, row: form.DecisionRow) -> None:
+        fingerprint, text = self._machine(row.machine), self._kernel(row.kernel)
+        self._known_session(row.session)
+        if row.chosen and row.status is not Status.OK:
+            raise FieldFault("chosen", True, f"must be false where status is {row.status}")
+        verdict = self._verdict(Claim(text, fingerprint, row.space_version, row.choice, row.kind))
+        decision = admit_decision(
+            Decision(
+                row.kind, text, row.choice, row.chosen, _claimed(row.evidence), fingerprint,
+                row.space_version, row.session, row.created_s, row.status, row.error, row.policy,
+            )
+        )  # fmt: skip
+        _once(self.decisions, decision, "choice", row.choice)
         self.decisions[decision] = None
         if verdict.unchecked:
             self.unchecked[verdict.unchecked] += 1
 
-    def _keep_latency(self, row: dict[str, Any]) -> None:
-        given = dict(row)
-        del given["machine"]
-        self._known_session(row)
-        if not row["samples_s"]:
+    def _keep_latency(self, row: form.LatencyRow) -> None:
+        self._known_session(row.session)
+        if not row.samples_s:
             raise FieldFault("samples_s", [], "must have a sample")
-        if row["default_samples_s"] and len(row["default_samples_s"]) != len(row["samples_s"]):
-            raise FieldFault("default_samples_s", list(row["default_samples_s"]), _AS_MANY)
-        latency = admit_latency(Latency(fingerprint=self._machine(row), imported=True, **given))
-        _once(self.latencies, latency, "model", row["model"])
+        if row.default_samples_s and len(row.default_samples_s) != len(row.samples_s):
+            raise FieldFault("default_samples_s", list(row.default_samples_s), _AS_MANY)
+        latency = admit_latency(
+            Latency(
+                row.model, row.model_key, row.kind, self._machine(row.machine), row.samples_s,
+                row.default_samples_s, row.session, row.created_s,
+                form.properties("versions", row.versions), form.properties("state", row.state),
+                imported=True,
+            )
+        )  # fmt: skip
+        _once(self.latencies, latency, "model", row.model)
         self.latencies[latency] = None
 
-    def _named(self, row: dict[str, Any]) -> Identity | None:
+    def _named(self, row: form.NamingRow) -> Identity | None:
         """The trial above that a row names; before version 3 by what was measured alone."""
         at = Subject(
-            row["kernel"], self._machine(row), row["actions"], row["policy"], row["space_version"]
+            row.kernel, self._machine(row.machine), row.actions, row.policy, row.space_version
         )
         if self.version < FIRST_WITH_DECISIONS:
             return self.measured.get(at)
-        found = Identity(at, row["measured_by"], row["measured_s"])
+        if row.measured_by is None or row.measured_s is None:
+            return None
+        found = Identity(at, row.measured_by, row.measured_s)
         return found if found in self.trials else None
 
-    def _known_session(self, row: dict[str, Any]) -> None:
-        if row["session"] not in self.sessions:
-            raise FieldFault("session", row["session"], "must be the id of a session row above")
+    def _known_session(self, session: str) -> None:
+        if session not in self.sessions:
+            raise FieldFault("session", session, "must be the id of a session row above")
 
-    def _machine(self, row: dict[str, Any]) -> Fingerprint:
-        fingerprint = self.machines.get(row["machine"])
+    def _machine(self, machine: str) -> Fingerprint:
+        fingerprint = self.machines.get(machine)
         if fingerprint is None:
-            raise FieldFault("machine", row["machine"], "must be the id of a machine row above")
+            raise FieldFault("machine", machine, "must be the id of a machine row above")
         return fingerprint
 
-    def _kernel(self, row: dict[str, Any]) -> str:
-        found = self.kernels.get(row["kernel"])
+    def _kernel(self, kernel: str) -> str:
+        found = self.kernels.get(kernel)
         if found is None:
-            raise FieldFault("kernel", row["kernel"], "must be the key of a kernel row above")
+            raise FieldFault("kernel", kernel, "must be the key of a kernel row above")
         return found[0]
 
     def _verdict(self, claim: Claim) -> Finding:
@@ -272,9 +280,23 @@ class FileRows:
         return self.verdicts[claim]
 
 
-def _claimed(evidence: dict[str, Any]) -> Evidence:
+def _measurement(row: form.TrialRow) -> Measurement:
+    return Measurement(
+        row.status, row.samples_s, row.error, row.lower_s, row.compile_s, row.verify_s,
+        row.timing_s, float(row.max_error), row.attempts, row.reference_samples_s,
+        row.reference_program, row.reference_s, form.properties("facts", row.facts),
+        form.properties("state", row.state),
+    )  # fmt: skip
+
+
+def _policy(said: form.PolicyFields) -> Policy:
+    limits = {n: float(getattr(said, n)) for n in ("tolerance", "budget_s", "timeout_s")}
+    return Policy(**asdict(said) | limits)
+
+
+def _claimed(said: form.EvidenceFields) -> Evidence:
     """Evidence that a file says to have."""
-    return Evidence(**{**evidence, "test": IMPORTED + evidence["test"].removeprefix(IMPORTED)})
+    return Evidence(**asdict(said) | {"test": IMPORTED + said.test.removeprefix(IMPORTED)})
 
 
 def _once(seen: dict[Any, Any], key: object, name: str, value: object) -> None:

@@ -2,201 +2,246 @@
 
 from __future__ import annotations
 
-import re
-from typing import Any
+from typing import Annotated, Any, Literal, get_args
 
-from tunegrad import untrusted
-from tunegrad.db.records import LATENCY_KINDS, QUESTIONS, Properties
-from tunegrad.trial import CACHES, Status
-from tunegrad.untrusted import (
-    FieldFault,
-    exact,
-    flag,
-    free_text,
-    integer,
-    listing,
-    number,
-    record,
-    text,
-    word,
-)
+from msgspec import Meta, Struct
 
-__all__ = ["ROWS", "upgraded"]
+from tunegrad.db.records import LatencyKind, Properties, Question
+from tunegrad.trial import Cache, Status
+from tunegrad.untrusted import FieldFault, Time, at_most, between, free_text, printable, whole
 
-_KERNEL_CHARACTERS = 1 << 20
-_ACTION_CHARACTERS = 1 << 14
-_NAME_CHARACTERS = 4000
+__all__ = ["MAX_ROWS", "ROWS", "Header", "Row", "properties", "upgraded"]
+
+MAX_ROWS = 2_000_000
 _MOST_PROPERTIES = 10_000
 """A session says a few facts of each of its kernels."""
 _LARGEST = 1e15
-_WORD = re.compile(r"\w+")
-
-_name = text(_NAME_CHARACTERS)
-_key = word(32)
-_time = number()
-_samples = listing(100_000, _time)
-_space = integer(0, 2**31)
-_actions = text(_ACTION_CHARACTERS)
 
 
-def _largest_error(name: str, value: Any) -> float:
-    """A number, or what is none: an error may be infinite, or not a number at all."""
-    return float(
-        exact("inf", "nan")(name, value) if isinstance(value, str) else number()(name, value)
+def _digits(count: int) -> Meta:
+    return Meta(
+        pattern=rf"\A[0-9a-f]{{{count}}}\Z",
+        description=f"must be {count} lower-case hexadecimal digits",
     )
 
 
-def _limit(name: str, value: Any) -> float:
-    """A number, or no limit."""
-    return float(exact("inf")(name, value) if isinstance(value, str) else number()(name, value))
+Word = Annotated[str, printable(100)]
+Text = Annotated[str, printable(200)]
+Line = Annotated[str, printable(1000)]
+Name = Annotated[str, printable(4000)]
+Actions = Annotated[str, printable(1 << 14)]
+Settings = Annotated[str, printable(1 << 20)]
+KernelText = Annotated[str, printable(1 << 20, lines=True)]
+Error = Annotated[str, free_text(20_000)]
+Key = Annotated[str, _digits(32)]
+MachineId = Annotated[str, _digits(16)]
+Choice = Annotated[
+    str,
+    Meta(
+        max_length=64,
+        pattern=r"\A\w+\Z",
+        description="must be a name: letters, digits and _, at most 64",
+    ),
+]
+Space = Annotated[int, whole(0, 2**31)]
+Count = Annotated[int, whole(0, 10**6)]
+Rows = Annotated[int, whole(0, MAX_ROWS)]
+Limit = Time | Literal["inf"]
+Pair = Annotated[tuple[Name, Name], Meta(description="must be a pair of a name and a value")]
+Samples = Annotated[tuple[Time, ...], at_most(100_000)]
+Named = Annotated[
+    dict[Word, Annotated[float, between(-_LARGEST, _LARGEST)] | Text],
+    Meta(
+        max_length=_MOST_PROPERTIES,
+        description=f"must have at most {_MOST_PROPERTIES} fields, each named by printable text of "
+        "at most 100 characters",
+    ),
+]
+"""Numbers and words by name."""
 
 
-def _pair(name: str, value: Any) -> tuple[str, str]:
-    pair = listing(2, _name)(name, value)
-    if len(pair) != 2:
-        raise FieldFault(name, value, "must be a pair of a name and a value")
-    return pair[0], pair[1]
+class Fields(Struct, forbid_unknown_fields=True):
+    """An object with these fields and no other."""
 
 
-def _choice(name: str, value: Any) -> str:
-    found = text(64)(name, value)
-    if not _WORD.fullmatch(found):
-        raise FieldFault(name, value, "must be a name: letters, digits and _")
-    return str(found)
+class PolicyFields(Fields):
+    """The policy of a trial."""
+
+    cache: Cache
+    statistic: Literal["median", "min"]
+    clock: Word
+    min_samples: Count
+    max_samples: Count
+    tolerance: Limit
+    budget_s: Limit
+    timeout_s: Limit
 
 
-def _property(name: str, value: Any) -> float | str:
-    return (
-        str(text(200)(name, value))
-        if isinstance(value, str)
-        else float(number(-_LARGEST, _LARGEST)(name, value))
-    )
+class EvidenceFields(Fields):
+    """The evidence of a promotion or a decision."""
+
+    test: Word
+    p_value: Annotated[float, between(0.0, 1.0)]
+    incumbent_samples_s: Samples
+    challenger_samples_s: Samples
+    cold: bool
 
 
-def _properties(name: str, value: Any) -> Properties:
-    """An object of numbers and words, sorted by name."""
-    if not isinstance(value, dict) or len(value) > _MOST_PROPERTIES:
-        raise FieldFault(name, value, f"must be an object of at most {_MOST_PROPERTIES} fields")
-    if list(value) != sorted(value):
-        raise FieldFault(name, value, "must be sorted by name")
-    return tuple(
-        (str(text(100)(name, key)), _property(f"{name}.{key}", v)) for key, v in value.items()
-    )
+class KernelRow(Fields):
+    """A kernel, under the hash of its text."""
+
+    key: Key
+    text: KernelText
+    name: Name
 
 
-def _optional(rule: untrusted.Rule) -> untrusted.Rule:
-    """None, or what the rule says."""
-    return lambda name, value: None if value is None else rule(name, value)
+class MachineRow(Fields):
+    """A fingerprint, under the hash of its fields."""
+
+    id: MachineId
+    fields: Annotated[tuple[Pair, ...], at_most(200)]
 
 
-_POLICY = {
-    "cache": exact(*CACHES),
-    "statistic": exact("median", "min"),
-    "clock": text(100),
-    "min_samples": integer(0, 10**6),
-    "max_samples": integer(0, 10**6),
-    "tolerance": _limit,
-    "budget_s": _limit,
-    "timeout_s": _limit,
+class SessionRow(Fields):
+    """One run of a command that measured."""
+
+    id: Name
+    started_s: Time
+    ended_s: Time | None
+    command: Annotated[str, free_text(100_000)]
+    seed: Annotated[int, whole(-(2**63), 2**63 - 1)]
+    settings: Settings
+    version: Text
+    versions: Named
+    state: Named
+
+
+class TrialRow(Fields):
+    """One measurement."""
+
+    kernel: Key
+    machine: MachineId
+    actions: Actions
+    program_hash: Text
+    space_version: Space
+    policy: PolicyFields
+    status: Status
+    samples_s: Samples
+    error: Error
+    lower_s: Time
+    compile_s: Time
+    verify_s: Time
+    timing_s: Time
+    max_error: Time | Literal["inf", "nan"]
+    attempts: Annotated[int, whole(1, 1000)]
+    reference_samples_s: Samples
+    reference_program: Text
+    reference_s: Time
+    facts: Named
+    state: Named
+    session: Name
+    origin: Text
+    created_s: Time
+
+
+class NamingRow(Fields):
+    """A row that names a trial above."""
+
+    kernel: Key
+    machine: MachineId
+    actions: Actions
+    policy: Line
+    space_version: Space
+    measured_by: Name | None
+    measured_s: Time | None
+
+
+class PromotionRow(NamingRow):
+    """A trial that won, and why."""
+
+    evidence: EvidenceFields
+    created_s: Time
+
+
+class WithdrawalRow(NamingRow):
+    """A trial that shall never win again."""
+
+    reason: Annotated[str, free_text(5000)]
+    session: Name
+    created_s: Time
+
+
+class SpendRow(Fields):
+    """Time spent on a model."""
+
+    model: Name
+    machine: MachineId
+    settings: Settings
+    seconds: Time
+
+
+class DecisionRow(Fields):
+    """An alternative of a question, and how it fared."""
+
+    kind: Question
+    kernel: Key
+    machine: MachineId
+    space_version: Space
+    choice: Choice
+    chosen: bool
+    evidence: EvidenceFields
+    status: Status
+    error: Error
+    policy: Line
+    session: Name
+    created_s: Time
+
+
+class LatencyRow(Fields):
+    """What a whole model took."""
+
+    model: Name
+    model_key: Key
+    kind: LatencyKind
+    machine: MachineId
+    samples_s: Samples
+    default_samples_s: Samples
+    session: Name
+    created_s: Time
+    versions: Named
+    state: Named
+
+
+Row = (
+    KernelRow | MachineRow | SessionRow | TrialRow | PromotionRow | SpendRow | WithdrawalRow
+    | DecisionRow | LatencyRow
+)  # fmt: skip
+ROWS: dict[str, type[Row]] = {
+    row.__name__.removesuffix("Row").lower(): row for row in get_args(Row)
 }
-_NAMED = {
-    "kernel": _key,
-    "machine": word(16),
-    "actions": _actions,
-    "policy": text(1000),
-    "space_version": _space,
-    "measured_by": _optional(_name),
-    "measured_s": _optional(_time),
-}
-_EVIDENCE = {
-    "test": text(100),
-    "p_value": number(0.0, 1.0),
-    "incumbent_samples_s": _samples,
-    "challenger_samples_s": _samples,
-    "cold": flag,
-}
-ROWS: dict[str, untrusted.Rule] = {
-    "kernel": record({"key": _key, "text": text(_KERNEL_CHARACTERS, lines=True), "name": _name}),
-    "machine": record({"id": word(16), "fields": listing(200, _pair)}),
-    "session": record(
-        {
-            "id": _name,
-            "started_s": _time,
-            "ended_s": _optional(_time),
-            "command": free_text(100_000),
-            "seed": integer(-(2**63), 2**63 - 1),
-            "settings": text(1 << 20),
-            "version": text(200),
-            "versions": _properties,
-            "state": _properties,
-        }
-    ),
-    "trial": record(
-        {
-            "kernel": _key,
-            "machine": word(16),
-            "actions": _actions,
-            "program_hash": text(200),
-            "space_version": _space,
-            "policy": record(_POLICY),
-            "status": exact(*(s.value for s in Status)),
-            "samples_s": _samples,
-            "error": free_text(20_000),
-            "lower_s": _time,
-            "compile_s": _time,
-            "verify_s": _time,
-            "timing_s": _time,
-            "max_error": _largest_error,
-            "attempts": integer(1, 1000),
-            "reference_samples_s": _samples,
-            "reference_program": text(200),
-            "reference_s": _time,
-            "facts": _properties,
-            "state": _properties,
-            "session": _name,
-            "origin": text(200),
-            "created_s": _time,
-        }
-    ),
-    "promotion": record({**_NAMED, "evidence": record(_EVIDENCE), "created_s": _time}),
-    "spend": record(
-        {"model": _name, "machine": word(16), "settings": text(1 << 20), "seconds": _time}
-    ),
-    "withdrawal": record(
-        {**_NAMED, "reason": free_text(5000), "session": _name, "created_s": _time}
-    ),
-    "decision": record(
-        {
-            "kind": exact(*QUESTIONS),
-            "kernel": _key,
-            "machine": word(16),
-            "space_version": _space,
-            "choice": _choice,
-            "chosen": flag,
-            "evidence": record(_EVIDENCE),
-            "status": exact(*(s.value for s in Status)),
-            "error": free_text(20_000),
-            "policy": text(1000),
-            "session": _name,
-            "created_s": _time,
-        }
-    ),
-    "latency": record(
-        {
-            "model": _name,
-            "model_key": _key,
-            "kind": exact(*LATENCY_KINDS),
-            "machine": word(16),
-            "samples_s": _samples,
-            "default_samples_s": _samples,
-            "session": _name,
-            "created_s": _time,
-            "versions": _properties,
-            "state": _properties,
-        }
-    ),
-}
-"""The fields of each kind of row, and the rule of each."""
+"""The form of each kind of row."""
+
+
+class Counts(Fields):
+    """How many rows of each kind a file has; older ones do not have the last three kinds."""
+
+    kernel: Rows
+    machine: Rows
+    session: Rows
+    trial: Rows
+    promotion: Rows
+    spend: Rows
+    withdrawal: Rows = 0
+    decision: Rows = 0
+    latency: Rows = 0
+
+
+class Header(Fields):
+    """The first line."""
+
+    format: str
+    version: int
+    rows: Counts
 
 
 def upgraded(kind: str, row: dict[str, Any], version: int) -> dict[str, Any]:
@@ -212,3 +257,10 @@ def upgraded(kind: str, row: dict[str, Any], version: int) -> dict[str, Any]:
     if version < 3 and kind in ("promotion", "withdrawal"):
         row = {"measured_by": None, "measured_s": None, **row}
     return row
+
+
+def properties(field: str, named: dict[str, float | str]) -> Properties:
+    """Numbers and words, which a file has sorted by name."""
+    if list(named) != sorted(named):
+        raise FieldFault(field, named, "must be sorted by name")
+    return tuple(named.items())

@@ -16,20 +16,22 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import BinaryIO
 
+from msgspec.structs import asdict
+
 from tunegrad import untrusted
 from tunegrad.db.claims import ActionRule, Refusal, parsed_only
 from tunegrad.db.contents import Contents
 from tunegrad.db.export import FORMAT, FORMAT_VERSION, KINDS
 from tunegrad.db.file_rows import FIRST_WITH_DECISIONS, MAX_LINE_BYTES, FileRows
+from tunegrad.db.import_rules import MAX_ROWS, Header
 from tunegrad.db.rows import key_of
 from tunegrad.db.separating import apart
 from tunegrad.errors import StoreError
-from tunegrad.untrusted import FieldFault, exact, integer, record
+from tunegrad.untrusted import FieldFault, converted
 
 __all__ = ["MAX_ROWS", "Reading", "read_export"]
 
 _VERSIONS = (1, 2, 3, FORMAT_VERSION)
-MAX_ROWS = 2_000_000
 MAX_REFUSALS = 100_000
 """Beyond this many bad rows a file is no export, and reading ends."""
 
@@ -115,14 +117,7 @@ def _header(first: tuple[int, bytes | None], source: str) -> tuple[int, dict[str
             f"{', '.join(map(str, _VERSIONS))}, the ones known; export it again, or upgrade "
             "tunegrad"
         )
-    added = {1: ("withdrawal", "decision", "latency"), 2: ("decision", "latency")}.get(version, ())
-    kinds = [kind for kind in KINDS if kind not in added]
     try:
-        counted = record({kind: integer(0, MAX_ROWS) for kind in kinds})
-        checked = record(
-            {"format": exact(FORMAT), "version": integer(1, FORMAT_VERSION), "rows": counted}
-        )("", header)
+        return version, asdict(converted(Header, header).rows)
     except FieldFault as error:
         raise StoreError(f"file {source}: line 1: {error}") from None
-    counts: dict[str, int] = checked["rows"]
-    return version, dict.fromkeys(KINDS, 0) | counts

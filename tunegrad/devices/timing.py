@@ -12,6 +12,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from statistics import median
 
 from tunegrad.trial import Policy
 
@@ -87,7 +88,7 @@ def relative_interval(samples: Sequence[float], statistic: str = "median") -> fl
         return (ordered[1] - ordered[0]) / ordered[0] if ordered[0] > 0 else math.inf
     n = len(ordered)
     rank = max(0, math.floor((n - 1.96 * math.sqrt(n)) / 2)) if n >= 6 else 0
-    middle = 0.5 * (ordered[(n - 1) // 2] + ordered[n // 2])
+    middle = median(ordered)
     return 0.5 * (ordered[n - 1 - rank] - ordered[rank]) / middle if middle > 0 else math.inf
 
 

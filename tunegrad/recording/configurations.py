@@ -15,14 +15,16 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct, field
 
 from tunegrad.ir.keys import key_of
 from tunegrad.search import Option, Question, RecordedTrial, Recording
 from tunegrad.trial import Fingerprint, Measurement, Policy, Status
-from tunegrad.untrusted import Fault, shortened, text
+from tunegrad.untrusted import Fault, between, converted, printable, shortened
 
-from .fields import real
+from .fields import Time
 
 __all__ = ["parse_configurations"]
 
@@ -37,21 +39,54 @@ _ILLEGAL = "constraints"
 _OBJECTIVE = "time"
 _SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "\u00b5s": 1e-6, "\u03bcs": 1e-6, "ns": 1e-9}
 _SECONDS |= {"seconds": 1.0, "milliseconds": 1e-3, "microseconds": 1e-6, "nanoseconds": 1e-9}
-_DURATIONS = {
-    "compile_s": (
-        "compilation",
-        "compilation_time",
-    ),  # as Kernel Tuner writes it, and as the schema calls it
-    "lower_s": ("framework",),
-    "verify_s": ("validation",),
-    "timing_s": ("benchmark",),
-}
 _MOST_PARAMETERS = 100
 _MOST_VALUES = 10_000
 _LARGEST = 1e300
 
-_name = text(200)
-_value = text(1000)
+_Name = Annotated[str, printable(200)]
+_Value = (
+    Annotated[float, between(-_LARGEST, _LARGEST)] | int | bool | Annotated[str, printable(1000)]
+)
+
+
+class _Times(Struct):
+    """In milliseconds; compilation as Kernel Tuner writes it, and as the schema calls it."""
+
+    compilation: Time | None = None
+    compilation_time: Time = 0.0
+    framework: Time = 0.0
+    validation: Time = 0.0
+    benchmark: Time = 0.0
+
+
+class _Measured(Struct):
+    name: Any = None
+    value: Any = None
+    unit: Any = None
+
+
+class _Said(Struct):
+    """What is read of a result."""
+
+    invalidity: Literal["correct", "correctness", "compile", "runtime", "timeout"]
+    correctness: Time
+    configuration: Annotated[
+        dict[_Name, _Value],
+        Meta(
+            min_length=1,
+            max_length=_MOST_PARAMETERS,
+            description=f"must have 1 to {_MOST_PARAMETERS} parameters, each named by printable "
+            "text of at most 200 characters",
+        ),
+    ]
+    times: _Times = field(default_factory=_Times)
+    objectives: tuple[Any, ...] = ()
+    measurements: tuple[_Measured, ...] = ()
+
+
+class _Timed(Struct):
+    value: Time
+
 
 Parsed = tuple[Recording, dict[int, Question], list[RecordedTrial], list[tuple[int, str]]]
 Configuration = Mapping[str, str]
@@ -117,47 +152,25 @@ def _result(row: int, found: object) -> _Result | None:
 
     Raises Fault.
     """
-    if not isinstance(found, dict):
-        raise Fault("is not an object")
-    word = found.get("invalidity")
-    if word == _ILLEGAL:
+    if isinstance(found, dict) and found.get("invalidity") == _ILLEGAL:
         return None
-    if not isinstance(word, str) or word not in _STATUS:
-        raise Fault(f"invalidity is {shortened(word)}, none of {', '.join((*_STATUS, _ILLEGAL))}")
-    configuration, status = _configuration(found.get("configuration")), _STATUS[word]
-    if status is Status.OK and real(found, "correctness") == 0.0:
+    said = converted(_Said, found)
+    configuration = {name: _text_of(name, v) for name, v in said.configuration.items()}
+    status = _STATUS[said.invalidity]
+    if status is Status.OK and said.correctness == 0.0:
         status = Status.WRONG
-    times = found.get("times", {})
-    if not isinstance(times, dict):
-        raise Fault(f"times is {shortened(times)}, not an object")
-    costs = {
-        ours: next((1e-3 * real(times, theirs) for theirs in names if theirs in times), 0.0)
-        for ours, names in _DURATIONS.items()
-    }
-    samples_s = (_seconds(found),) if status is Status.OK else ()
+    samples_s = (_seconds(said),) if status is Status.OK else ()
+    times = said.times
+    compilation = times.compilation_time if times.compilation is None else times.compilation
     measured = Measurement(
-        status, samples_s, "" if samples_s else word, costs["lower_s"], costs["compile_s"],
-        costs["verify_s"],
-        costs["timing_s"],
+        status, samples_s, "" if samples_s else said.invalidity, 1e-3 * times.framework,
+        1e-3 * compilation, 1e-3 * times.validation, 1e-3 * times.benchmark,
     )  # fmt: skip
     return _Result(row, configuration, measured)
 
 
-def _configuration(value: object) -> Configuration:
-    if not isinstance(value, dict) or not 1 <= len(value) <= _MOST_PARAMETERS:
-        raise Fault(
-            f"configuration is {shortened(value)}, not an object of 1 to {_MOST_PARAMETERS} "
-            "parameters"
-        )
-    return {_name("a parameter's name", name): _text_of(name, v) for name, v in value.items()}
-
-
-def _text_of(name: str, value: object) -> str:
-    if not isinstance(value, bool | int | float | str):
-        raise Fault(f"parameter {name} is {shortened(value)}, not a number, a text, true or false")
-    if isinstance(value, str):
-        _value(f"parameter {name}", value)
-    elif not -_LARGEST <= value <= _LARGEST:
+def _text_of(name: str, value: float | str) -> str:
+    if isinstance(value, int) and not -_LARGEST <= value <= _LARGEST:
         raise Fault(
             f"parameter {name} is {shortened(value)}, not a number from -{_LARGEST:g} to "
             f"{_LARGEST:g}"
@@ -165,22 +178,19 @@ def _text_of(name: str, value: object) -> str:
     return json.dumps(value)
 
 
-def _seconds(found: Mapping[str, Any]) -> float:
+def _seconds(said: _Said) -> float:
     """The time that a result's first objective names."""
-    objectives = found.get("objectives", [_OBJECTIVE])
-    objective = objectives[0] if isinstance(objectives, list) and objectives else _OBJECTIVE
-    measurements = found.get("measurements")
-    entries = measurements if isinstance(measurements, list) else []
-    entry = next((e for e in entries if isinstance(e, dict) and e.get("name") == objective), None)
+    objective = said.objectives[0] if said.objectives else _OBJECTIVE
+    entry = next((m for m in said.measurements if m.name == objective), None)
     if entry is None:
         raise Fault(f"measurements has no {shortened(objective)}, which is the objective")
-    unit = entry.get("unit")
+    unit = entry.unit
     if not isinstance(unit, str) or unit not in _SECONDS:
         raise Fault(
             f"objective {shortened(objective)} is in {shortened(unit)}, no unit of time: "
             f"{', '.join(_SECONDS)}"
         )
-    seconds = _SECONDS[unit] * real(entry, "value")
+    seconds = _SECONDS[unit] * converted(_Timed, {"value": entry.value}).value
     if seconds == 0.0:
         raise Fault(f"objective {shortened(objective)} is 0")
     return seconds

@@ -11,27 +11,31 @@ import math
 import sys
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import Any, get_type_hints
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct
+from msgspec.structs import asdict
 
 from tunegrad.errors import IllegalAction
 from tunegrad.ir.keys import key_of
 from tunegrad.opts import Schedule
 from tunegrad.search import Question, RecordedTrial, Recording
-from tunegrad.trial import CACHES, Fingerprint, Measurement, Policy, Status
-from tunegrad.untrusted import Fault, anything, free_text, integer, listing, number, shortened
+from tunegrad.trial import Cache, Fingerprint, Measurement, Policy, Status
+from tunegrad.untrusted import Fault, FieldFault, at_most, between, converted, free_text, shortened
+from tunegrad.untrusted import whole as from_to
 
 __all__ = [
     "MOST_PATHS",
+    "Answers",
+    "Samples",
+    "Text",
+    "Time",
     "header_of",
     "header_record",
     "question_of",
     "question_record",
-    "real",
-    "samples",
-    "text",
     "trial_of",
     "trial_record",
-    "whole",
 ]
 
 MOST_CHARACTERS = 200_000
@@ -43,39 +47,54 @@ MOST_PATHS = 10_000
 MOST_ANSWERS = 200
 _DURATIONS = ("lower_s", "compile_s", "verify_s", "timing_s")
 
-_text = free_text(MOST_CHARACTERS)
-_time = number(0.0, sys.float_info.max)
-_answers = listing(MOST_ANSWERS, anything)
+Text = Annotated[str, free_text(MOST_CHARACTERS)]
+Count = Annotated[int, from_to(0, 1 << 40)]
+Time = Annotated[float, between(0.0, sys.float_info.max)]
+Samples = Annotated[tuple[Time, ...], at_most(MOST_SAMPLES)]
+_Pair = Annotated[tuple[Text, Text], Meta(description="must be a [name, value] pair of texts")]
+_Answer = Annotated[tuple[int, int], Meta(description="must be a [question, option] pair")]
+Answers = Annotated[tuple[_Answer, ...], at_most(MOST_ANSWERS)]
 
 
-# ---- values
-# --------------------------------------------------------------------------------------------------
+class _Policy(Struct, forbid_unknown_fields=True):
+    cache: Cache
+    statistic: Literal["median", "min"]
+    clock: Text
+    min_samples: Count
+    max_samples: Count
+    tolerance: Time
+    budget_s: Time
+    timeout_s: Time
 
 
-def text(record: Mapping[str, Any], name: str) -> str:
-    """The text of that name."""
-    return str(_text(name, _field(record, name)))
+class _Header(Struct):
+    kernel: Text
+    kernel_key: Text
+    kernel_text: Text
+    fingerprint: Annotated[tuple[_Pair, ...], at_most(1000)]
+    policy: _Policy
+    space_version: Count
+    points: Count
 
 
-def whole(record: Mapping[str, Any], name: str, most: int = 1 << 40) -> int:
-    """The whole number of that name, 0 to ``most``."""
-    return int(integer(0, most)(name, _field(record, name)))
+class _Question(Struct):
+    name: Text
+    options: Annotated[tuple[Any, ...], at_most(MOST_OPTIONS, 1)]
+    default: Count
 
 
-def real(record: Mapping[str, Any], name: str) -> float:
-    """The finite number of that name, at least 0."""
-    return float(_time(name, _field(record, name)))
-
-
-def samples(record: Mapping[str, Any], name: str) -> tuple[float, ...]:
-    """The list of finite times of that name."""
-    return tuple(listing(MOST_SAMPLES, _time)(name, _field(record, name)))
-
-
-def _field(record: Mapping[str, Any], name: str) -> object:
-    if name not in record:
-        raise Fault(f"{name} is missing")
-    return record[name]
+class _Trial(Struct):
+    actions: Text
+    program: Text
+    status: Status
+    samples_s: Samples
+    error: Text
+    lower_s: Time
+    compile_s: Time
+    verify_s: Time
+    timing_s: Time
+    paths: Annotated[tuple[Answers, ...], at_most(MOST_PATHS, 1)]
+    max_error: Time | None
 
 
 # ---- the header
@@ -97,47 +116,23 @@ def header_record(recording: Recording) -> dict[str, Any]:
 
 def header_of(record: Mapping[str, Any]) -> Recording:
     """The inverse. Raises Fault."""
-    kernel_text, key = text(record, "kernel_text"), text(record, "kernel_key")
-    if key_of(kernel_text) != key:
-        raise Fault(f"kernel_key {key!r} is not the hash of kernel_text")
+    said = converted(_Header, record)
+    if key_of(said.kernel_text) != said.kernel_key:
+        raise Fault(f"kernel_key {shortened(said.kernel_key)} is not the hash of kernel_text")
+    names = [name for name, _ in said.fingerprint]
+    if names != sorted(set(names)):
+        raise Fault("fingerprint has names that are not sorted and distinct")
     return Recording(
-        kernel_name=text(record, "kernel"),
-        kernel_key=key,
-        kernel_text=kernel_text,
-        fingerprint=_fingerprint(_field(record, "fingerprint")),
-        policy=_policy(_field(record, "policy")),
-        space_version=whole(record, "space_version"),
-        points=whole(record, "points"),
+        kernel_name=said.kernel,
+        kernel_key=said.kernel_key,
+        kernel_text=said.kernel_text,
+        fingerprint=Fingerprint(said.fingerprint),
+        policy=Policy(**asdict(said.policy)),
+        space_version=said.space_version,
+        points=said.points,
         questions=(),
         trials=(),
     )
-
-
-def _fingerprint(value: object) -> Fingerprint:
-    pairs = listing(1000, anything)("fingerprint", value)
-    for pair in pairs:
-        if not (
-            isinstance(pair, list) and len(pair) == 2 and all(isinstance(x, str) for x in pair)
-        ):
-            raise Fault(f"fingerprint has {shortened(pair)}, not a [name, value] pair of texts")
-    names = [name for name, _ in pairs]
-    if names != sorted(set(names)):
-        raise Fault("fingerprint has names that are not sorted and distinct")
-    return Fingerprint(tuple((name, found) for name, found in pairs))
-
-
-def _policy(value: object) -> Policy:
-    hints = get_type_hints(Policy)
-    if not isinstance(value, dict) or value.keys() != hints.keys():
-        raise Fault(f"policy does not have the fields {', '.join(hints)}")
-    read = {int: whole, float: real}
-    found: dict[str, Any] = {
-        name: read.get(kind, text)(value, name) for name, kind in hints.items()
-    }
-    for name, valid in (("cache", CACHES), ("statistic", ("median", "min"))):
-        if found[name] not in valid:
-            raise Fault(f"policy.{name} is {shortened(found[name])}, not {' or '.join(valid)}")
-    return Policy(**found)
 
 
 # ---- questions and trials
@@ -151,11 +146,10 @@ def question_record(question: Question) -> dict[str, Any]:
 
 def question_of(record: Mapping[str, Any]) -> Question:
     """The inverse. Raises Fault."""
-    raw = listing(MOST_OPTIONS, anything)("options", _field(record, "options"))
-    if not raw:
-        raise Fault("options is empty")
-    options = tuple(_option(value, 0) for value in raw)
-    return Question(text(record, "name"), options, whole(record, "default", len(options) - 1))
+    said = converted(_Question, record)
+    if said.default >= len(said.options):
+        raise FieldFault("default", said.default, f"must be from 0 to {len(said.options) - 1}")
+    return Question(said.name, tuple(_option(value, 0) for value in said.options), said.default)
 
 
 def _option(value: object, depth: int) -> Any:
@@ -186,60 +180,30 @@ def trial_record(trial: RecordedTrial) -> dict[str, Any]:
 
 def trial_of(record: Mapping[str, Any], questions: Mapping[int, Question]) -> RecordedTrial:
     """The inverse; every answer is to one of ``questions``. Raises Fault."""
-    actions = text(record, "actions")
+    said = converted(_Trial, record)
     try:
-        printed = Schedule.parse(actions).text
+        printed = Schedule.parse(said.actions).text
     except IllegalAction as error:
         raise Fault(f"actions: {error}") from error
-    if printed != actions:
-        raise Fault(f"actions print as {shortened(printed)}, not as {shortened(actions)}")
-    return RecordedTrial(
-        actions, text(record, "program"), _measurement(record), _paths(record, questions)
-    )
-
-
-def _measurement(record: Mapping[str, Any]) -> Measurement:
-    status, times = text(record, "status"), samples(record, "samples_s")
-    if status not in tuple(Status):
-        raise Fault(f"status is {shortened(status)}, none of {', '.join(Status)}")
-    if (status == Status.OK) != bool(times):
+    if printed != said.actions:
+        raise Fault(f"actions print as {shortened(printed)}, not as {shortened(said.actions)}")
+    if (said.status is Status.OK) != bool(said.samples_s):
         raise Fault(
-            f"status is {status} with {len(times)} samples; an ok trial has some, any other "
-            "has none"
+            f"status is {said.status} with {len(said.samples_s)} samples; an ok trial has some, "
+            "any other has none"
         )
-    if any(s == 0.0 for s in times):
+    if 0.0 in said.samples_s:
         raise Fault("samples_s has a time of 0")
-    unknown = record.get("max_error", 0.0) is None
-    return Measurement(
-        status=Status(status),
-        samples_s=times,
-        error=text(record, "error"),
-        max_error=math.inf if unknown else real(record, "max_error"),
-        lower_s=real(record, "lower_s"),
-        compile_s=real(record, "compile_s"),
-        verify_s=real(record, "verify_s"),
-        timing_s=real(record, "timing_s"),
-    )
-
-
-def _paths(
-    record: Mapping[str, Any], questions: Mapping[int, Question]
-) -> tuple[tuple[tuple[int, int], ...], ...]:
-    raw = listing(MOST_PATHS, _answers)("paths", _field(record, "paths"))
-    if not raw:
-        raise Fault("paths is empty")
-    return tuple(tuple(_answer(a, questions) for a in path) for path in raw)
-
-
-def _answer(value: object, questions: Mapping[int, Question]) -> tuple[int, int]:
-    if not (isinstance(value, list) and len(value) == 2 and all(type(v) is int for v in value)):
-        raise Fault(f"paths has {shortened(value)}, not a [question, option] pair")
-    question, choice = value
-    if question not in questions:
-        raise Fault(f"paths has an answer to question {question}, which there is not")
-    if not 0 <= choice < len(questions[question].options):
-        raise Fault(
-            f"paths has option {choice} of question {question}, which has "
-            f"{len(questions[question].options)}"
-        )
-    return question, choice
+    for question, choice in {answer for path in said.paths for answer in path}:
+        if question not in questions:
+            raise Fault(f"paths has an answer to question {question}, which there is not")
+        if not 0 <= choice < len(questions[question].options):
+            raise Fault(
+                f"paths has option {choice} of question {question}, which has "
+                f"{len(questions[question].options)}"
+            )
+    measured = Measurement(
+        said.status, said.samples_s, said.error, said.lower_s, said.compile_s, said.verify_s,
+        said.timing_s, math.inf if said.max_error is None else said.max_error,
+    )  # fmt: skip
+    return RecordedTrial(said.actions, said.program, measured, said.paths)

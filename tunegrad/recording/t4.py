@@ -13,20 +13,21 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
 from tunegrad.search import Question, RecordedTrial, Recording
 from tunegrad.trial import Status
-from tunegrad.untrusted import Fault, shortened
+from tunegrad.untrusted import Fault, converted, shortened
 
 from .configurations import parse_configurations
 from .fields import (
     MOST_PATHS,
+    Samples,
+    Time,
     header_of,
     header_record,
     question_of,
     question_record,
-    real,
-    samples,
-    text,
     trial_of,
 )
 from .writing import check_own, write_whole
@@ -48,8 +49,28 @@ INVALIDITY = {
 _DIGITS_S = 12
 """Decimals of a time in seconds that come back exactly through milliseconds."""
 
-_TEXTS = ("actions", "program", "status", "error")
 _MOST_RESULTS = 1_000_000
+
+
+class _Times(Struct):
+    runtimes: Samples
+    compilation_time: Time = 0.0
+    framework: Time = 0.0
+    validation: Time = 0.0
+    benchmark: Time = 0.0
+
+
+class _Named(Struct):
+    name: str
+    value: Any
+
+
+class _Result(Struct):
+    times: _Times
+    measurements: tuple[_Named, ...]
+    invalidity: Any = None
+    configuration: Any = None
+
 
 Parsed = tuple[Recording, dict[int, Question], list[RecordedTrial], list[tuple[int, str]]]
 
@@ -165,56 +186,38 @@ def _join(trials: dict[str, RecordedTrial], found: RecordedTrial) -> None:
 
 
 def _trial(result: object, questions: Mapping[int, Question]) -> RecordedTrial:
-    if not isinstance(result, dict) or not isinstance(result.get("times"), dict):
-        raise Fault("is not an object with times")
-    measured = _measurements(result.get("measurements"))
-    times = result["times"]
-    record: dict[str, Any] = {name: text(measured, name) for name in _TEXTS}
-    record["samples_s"] = [_s(x) for x in samples(times, "runtimes")]
-    for ours, theirs in (
-        ("compile_s", "compilation_time"),
-        ("lower_s", "framework"),
-        ("verify_s", "validation"),
-        ("timing_s", "benchmark"),
-    ):
-        record[ours] = _s(real(times, theirs)) if theirs in times else 0.0
-    record["max_error"] = measured.get("max_error")
-    record["paths"] = [measured.get("path")]
-    trial = trial_of(record, questions)
-    _check_words(result, trial, questions)
+    said = converted(_Result, result)
+    times = said.times
+    measured = {m.name: m.value for m in said.measurements}
+    record: dict[str, Any] = {
+        "samples_s": [_s(x) for x in times.runtimes],
+        "compile_s": _s(times.compilation_time),
+        "lower_s": _s(times.framework),
+        "verify_s": _s(times.validation),
+        "timing_s": _s(times.benchmark),
+        "max_error": measured.get("max_error"),
+        "paths": [measured.get("path")],
+    }
+    trial = trial_of(measured | record, questions)
+    _check_words(said, trial, questions)
     return trial
 
 
-def _check_words(
-    result: Mapping[str, Any], trial: RecordedTrial, questions: Mapping[int, Question]
-) -> None:
+def _check_words(result: _Result, trial: RecordedTrial, questions: Mapping[int, Question]) -> None:
     """What a result says in T4's words agrees with what it says in ours."""
     word = INVALIDITY[trial.measurement.status]
-    if result.get("invalidity") != word:
+    if result.invalidity != word:
         raise Fault(
-            f"invalidity is {result.get('invalidity')!r}; status {trial.measurement.status} is "
+            f"invalidity is {shortened(result.invalidity)}; status {trial.measurement.status} is "
             f"{word!r}"
         )
     says = {questions[q].name: _plain(questions[q].options[choice]) for q, choice in trial.paths[0]}
-    if result.get("configuration") != says:
+    if result.configuration != says:
         raise Fault("configuration is not what its path says")
 
 
 def _plain(option: object) -> object:
     return [_plain(o) for o in option] if isinstance(option, tuple) else option
-
-
-def _measurements(value: object) -> dict[str, Any]:
-    if not isinstance(value, list):
-        raise Fault("measurements is not a list")
-    found: dict[str, Any] = {}
-    for entry in value:
-        if not (
-            isinstance(entry, dict) and isinstance(entry.get("name"), str) and "value" in entry
-        ):
-            raise Fault("measurements has an entry without name and value")
-        found[entry["name"]] = entry["value"]
-    return found
 
 
 def _s(ms: float) -> float:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
-from statistics import fmean, stdev
+from statistics import fmean, median_low, stdev
 
 from tunegrad.errors import ConfigError, StoreError
 from tunegrad.recording import read_recording
@@ -141,9 +141,9 @@ def find_spaces(places: Sequence[Path], device: str | None = None) -> tuple[Load
     """The recorded spaces that ``places`` name: files, or directories of ``*.jsonl``,
     ``*.jsonl.gz`` and ``*.t4.json``.
 
-    Where none is named, those of the checkout that this package stands in. ``device`` leaves those
-    that were recorded on devices of its family. Raises ConfigError for two of one name, and where
-    none is of that family. Raises StoreError where there are none, or a file has no sound row.
+    Where none is named, those that come with tunegrad. ``device`` leaves those that were recorded
+    on devices of its family. Raises ConfigError for two of one name, and where none is of that
+    family. Raises StoreError where there are none, or a file has no sound row.
     """
     places = places or (_own(),)
     files = [
@@ -177,13 +177,17 @@ def _of_device(spaces: Sequence[LoadedSpace], device: str) -> list[LoadedSpace]:
 
 
 def _own() -> Path:
-    """The recorded spaces beside a checkout's tests. Raises ConfigError where there are none."""
-    place = Path(__file__).parents[2] / "tests" / "data" / "spaces"
-    if not place.is_dir():
+    """The recorded spaces inside the installed package, or beside a checkout's tests.
+
+    Raises ConfigError where there are none.
+    """
+    package = Path(__file__).parents[1]
+    places = package / "spaces", package.parent / "tests" / "data" / "spaces"
+    place = next((p for p in places if p.is_dir()), None)
+    if place is None:
         raise ConfigError(
-            "spaces: an installed tunegrad comes with none; name some with --spaces, of a checkout "
-            "(tests/data/spaces), or record one: tunegrad space record mlp --kernel "
-            "'matmul 10x512' --points 40 --out mlp.jsonl.gz"
+            f"spaces: {places[0]} is missing; name some with --spaces, or record one: tunegrad "
+            "space record mlp --kernel 'matmul 10x512' --points 40 --out mlp.jsonl.gz"
         )
     return place
 
@@ -290,8 +294,8 @@ def _play_all(
 
 def _median(found: Sequence[int | None]) -> int | None:
     """The lower median; a search that never got there comes last."""
-    ranked = sorted(found, key=lambda n: math.inf if n is None else n)
-    return ranked[(len(ranked) - 1) // 2]
+    middle = median_low(math.inf if n is None else n for n in found)
+    return None if middle == math.inf else int(middle)
 
 
 def _scored(played: Sequence[BenchRow]) -> list[BenchRow]:
