@@ -57,7 +57,7 @@ def _mod(n: NodeView) -> Tensor:
 
 def _pow(n: NodeView) -> Tensor:
     base, power = n(0), n.at(1)
-    if not isinstance(power, Tensor) and power is not None and power.size == 1:
+    if isinstance(power, np.ndarray) and power.size == 1:
         return base.pow(power.reshape(-1)[0].item()).cast(base.dtype)
     return base.pow(n(1)).cast(base.dtype)
 

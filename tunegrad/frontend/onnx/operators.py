@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from .control import CONTROL
 from .elementwise import ELEMENTWISE
 from .networks import NETWORKS
 from .node import Function
+from .sequences import SEQUENCES
 from .shapes import SHAPES
 
 __all__ = ["OPERATORS"]
 
-OPERATORS: dict[str, Function] = {**ELEMENTWISE, **SHAPES, **NETWORKS}
+OPERATORS: dict[str, Function] = {
+    **ELEMENTWISE,
+    **SHAPES,
+    **NETWORKS,
+    **CONTROL,
+    **SEQUENCES,
+}
