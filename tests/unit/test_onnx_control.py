@@ -263,3 +263,20 @@ def test_a_file_with_a_loop_loads(tmp_path: Path) -> None:
     onnx.save(parsed(LOOP.format(count=2)), tmp_path / "loop.onnx")
     loaded = tg.load(str(tmp_path / "loop.onnx"), store=False, threads=1)
     assert [o.shape for o in loaded(floats(2))] == [(2,), (2, 2)]
+
+
+def test_what_depends_on_an_inputs_type_alone_is_known() -> None:
+    proto = parsed("""
+    m (float[2] x) => (float[2] y) {
+        k = Constant <value = int64 {1}> ()
+        like = CastLike (k, x)
+        c = Cast <to = 9> (like)
+        y = If (c) <
+            then_branch = first () => (float[2] a) { a = Add (x, x) },
+            else_branch = other () => (float[1] b) { zero = Constant <value = int64[1] {0}> ()
+                                                     b = Gather (x, zero) }
+        >
+    }
+    """)
+    (y,) = run(proto, x := floats(2))
+    np.testing.assert_array_equal(y, x + x)

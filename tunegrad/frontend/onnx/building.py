@@ -20,7 +20,7 @@ import numpy as np
 from tunegrad.errors import DeviceError, ModelError, TunegradError
 
 from .control import CONTROL
-from .node import Body, Held, Known, NodeError, NodeView, TensorList, Value, within
+from .node import Body, Held, Known, NodeError, NodeView, TensorList, Value, settled, within
 from .operators import OPERATORS
 from .sequences import SEQUENCES
 
@@ -191,6 +191,8 @@ def _made(
 ) -> Sequence[Value]:
     """What a node makes: computed now where all that it reads is known."""
     place = f"node {_called(node)} ({node.op_type})"
+    if node.op_type not in OPERATORS:
+        taken = [settled(v) for v in taken]
     attributes = _attributes(build, place, node, scope)
     known = [v for v in taken if isinstance(v, np.ndarray)]
     if len(known) == sum(v is not None for v in taken):

@@ -17,7 +17,7 @@ import numpy as np
 
 from ..functions import stack, where
 from ..tensor import Tensor
-from .node import Function, Known, NodeView, TensorList, Value
+from .node import Function, Known, NodeView, TensorList, Value, settled
 
 __all__ = ["CONTROL", "stacked"]
 
@@ -34,7 +34,7 @@ def stacked(n: NodeView, values: Sequence[Value], axis: int) -> Tensor | Known:
 
 
 def _if(n: NodeView) -> tuple[Value, ...]:
-    condition = n.at(0)
+    condition = settled(n.at(0))
     if not isinstance(condition, Tensor):
         return tuple(n.body("then_branch" if _true(n, condition) else "else_branch")())
     both = n.body("then_branch")(), n.body("else_branch")()
@@ -81,6 +81,7 @@ def _loop(n: NodeView) -> tuple[Value, ...]:
     scanned: list[list[Value]] = [[] for _ in body.outputs[1 + len(carried) :]]
     steps = itertools.count() if count is None else range(int(np.asarray(count).reshape(-1)[0]))
     for step in steps:
+        condition = settled(condition) if checked else condition
         if isinstance(condition, Tensor) and checked:
             raise n.not_known(f"whether it goes on to step {step}", condition)
         if checked and not _true(n, condition):

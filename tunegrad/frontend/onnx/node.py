@@ -10,13 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tunegrad.errors import ModelError
+from tunegrad.ir.dtypes import BF16
+from tunegrad.ir.evaluate import evaluate
 from tunegrad.ir.graph import GraphOp, topological
 
+from ..arrays import bf16_values
 from ..tensor import Tensor
 
 __all__ = [
     "Body", "Function", "Held", "Known", "NodeError", "NodeView", "NotKnownError", "TensorList",
-    "Value", "inputs_of", "within",
+    "Value", "inputs_of", "settled", "within",
 ]  # fmt: skip
 
 Known = NDArray[Any]
@@ -67,6 +70,16 @@ def inputs_of(value: Value) -> frozenset[str]:
     nodes = topological((value.node,))
     names = (str(n.arg) for n in nodes if n.op is GraphOp.INPUT)
     return frozenset(n for n in names if not n.startswith("#"))
+
+
+def settled(value: Value) -> Value:
+    """A tensor that depends on no input of the model as an array, computed now; others as they
+    are. bf16 comes as f32.
+    """
+    if not isinstance(value, Tensor) or inputs_of(value):
+        return value
+    (found,) = evaluate((value.node,), value.bindings)
+    return bf16_values(found) if value.dtype == BF16 else found
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +143,7 @@ class NodeView:
 
     def known(self, place: int) -> Known | None:
         """An operand that has to be known; None where it is left out. Raises ModelError."""
-        value = self.at(place)
+        value = settled(self.at(place))
         if isinstance(value, TensorList):
             raise self.error(f"operand {place} is a sequence")
         if isinstance(value, Tensor):
