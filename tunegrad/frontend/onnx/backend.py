@@ -30,6 +30,7 @@ from ..arrays import bf16_values
 from ..model import InputSpec, Model
 from ..tensor import Tensor
 from .building import evaluated, missing_operators, opset_of
+from .codes import Coded, array_of, codes_of, kind_of_array
 from .importer import dtype_of_onnx
 from .node import NotKnownError, TensorList, Value
 
@@ -67,7 +68,7 @@ class TunegradRep(BackendRep):
         """
         values = self._taken(inputs)
         shapes = tuple(_signature(v) for v in values.values())
-        fixed = self._fixed.get(shapes, frozenset())
+        fixed = self._fixed.get(shapes, frozenset(i for i, v in values.items() if _text(v)))
         while True:
             try:
                 program = self._program(values, shapes, fixed)
@@ -113,22 +114,25 @@ class TunegradRep(BackendRep):
     def _built(self, values: Mapping[str, Given], fixed: frozenset[str]) -> _Program:
         specs: list[InputSpec] = []
 
-        def symbol(name: str, array: Array) -> Tensor:
+        def symbol(name: str, array: Array) -> Tensor | Coded:
             dtype = dtype_of_onnx(
                 self._name, f"input {name}", helper.np_dtype_to_tensor_dtype(array.dtype)
             )
             specs.append(InputSpec(name, array.shape, dtype))
-            return Tensor.input(name, array.shape, dtype)
+            held, kind = Tensor.input(name, array.shape, dtype), kind_of_array(array)
+            return held if kind is None else Coded(held, kind)
 
         symbols: dict[str, Value] = {}
         for name, value in values.items():
-            make: Callable[[str, Array], Tensor | Array] = symbol
+            make: Callable[[str, Array], Tensor | Coded | Array] = symbol
             if name in fixed:
                 make = _same
             made = [make(e, a) for e, a in _elements(name, value).items()]
-            symbols[name] = (
-                TensorList(made) if isinstance(value, list) else made[0] if made else None
-            )
+            symbols[name] = made[0] if made else None
+            if isinstance(value, list):
+                symbols[name] = TensorList(v for v in made if not isinstance(v, Coded))
+                if any(isinstance(v, Coded) for v in made):
+                    raise ModelError(f"model {self._name}: input {name} is a sequence of codes")
         outputs = evaluated(self._proto, self._name, symbols)
         flat = tuple(t for v in outputs for t in _tensors(v))
         names = tuple(s.name for s in specs)
@@ -154,13 +158,15 @@ class _Program:
         given = {e: a for name, v in values.items() for e, a in _elements(name, v).items()}
         found: Any = ()
         if self.loaded is not None:
-            found = self.loaded(*(_bits(given[name]) for name in self.inputs))
+            found = self.loaded(*(codes_of(given[name]) for name in self.inputs))
         arrays = iter(found if isinstance(found, tuple) else (found,))
         return tuple(self._output(v, arrays) for v in self.outputs)
 
     def _output(self, value: Value, arrays: Any) -> Any:
         if isinstance(value, TensorList):
             return [self._output(v, arrays) for v in value]
+        if isinstance(value, Coded):
+            return array_of(next(arrays), value.kind)
         return _values(next(arrays), value.dtype) if isinstance(value, Tensor) else value
 
 
@@ -170,7 +176,8 @@ def _same(_: str, array: Array) -> Array:
 
 def _tensors(value: Value) -> Sequence[Tensor]:
     listed = value if isinstance(value, TensorList) else (value,)
-    return [v for v in listed if isinstance(v, Tensor)]
+    held = [v.codes if isinstance(v, Coded) else v for v in listed]
+    return [v for v in held if isinstance(v, Tensor)]
 
 
 def _array_or_list(value: Any, said: Any) -> Given:
@@ -193,6 +200,12 @@ def _elements(name: str, value: Given) -> dict[str, Array]:
     return {} if value is None else {name: value}
 
 
+def _text(value: Given) -> bool:
+    """Whether it holds strings, which are known when a program is built or not there."""
+    listed = value if isinstance(value, list) else [value]
+    return any(v is not None and v.dtype.kind in "OUS" for v in listed)
+
+
 def _signature(value: Given) -> object:
     if isinstance(value, list):
         return tuple(map(_signature, value))
@@ -202,11 +215,9 @@ def _signature(value: Given) -> object:
 def _content(value: Given) -> object:
     if isinstance(value, list):
         return tuple(map(_content, value))
-    return None if value is None else value.tobytes()
-
-
-def _bits(array: Array) -> Array:
-    return array.view(np.uint16) if array.dtype.name == "bfloat16" else array
+    if value is None:
+        return None
+    return repr(value.tolist()) if _text(value) else value.tobytes()
 
 
 def _values(array: Array, dtype: DType) -> Array:

@@ -19,6 +19,7 @@ import numpy as np
 
 from tunegrad.errors import DeviceError, ModelError, TunegradError
 
+from .casts import called
 from .control import CONTROL
 from .node import Body, Held, Known, NodeError, NodeView, TensorList, Value, settled, within
 from .operators import OPERATORS
@@ -33,8 +34,10 @@ _UNROLLED_NODES = 20_000
 _OWN = frozenset(["Constant", "Shape", "Size", *CONTROL, *SEQUENCES]) - {"Identity"}
 """What is not computed by onnx's reference, though all operands are known."""
 _FOLDED = frozenset(
-    ["BlackmanWindow", "Constant", "EyeLike", "HammingWindow", "HannWindow", "NonZero", "Range"]
-)
+    ["BlackmanWindow", "Constant", "EyeLike", "HammingWindow", "HannWindow", "MelWeightMatrix",
+     "NonMaxSuppression", "NonZero", "Range", "RegexFullMatch", "StringConcat", "StringNormalizer",
+     "StringSplit", "Unique"]
+)  # fmt: skip
 """What is there only of operands that are known when a model is loaded."""
 
 
@@ -217,7 +220,7 @@ def _made(
     if node.op_type not in OPERATORS:
         raise view.not_known("what it makes", *taken)
     try:
-        made = OPERATORS[node.op_type](view)
+        made = called(OPERATORS[node.op_type], view)
     except NodeError:
         raise
     except _FAULTS as error:

@@ -17,6 +17,7 @@ import numpy as np
 
 from ..functions import stack, where
 from ..tensor import Tensor
+from .codes import Coded
 from .node import Function, Known, NodeView, TensorList, Value, settled
 
 __all__ = ["CONTROL", "stacked"]
@@ -71,7 +72,8 @@ def _described(value: Value) -> str:
         return "nothing"
     if isinstance(value, TensorList):
         return f"a sequence of {len(value)}"
-    return f"{value.dtype}{list(value.shape)}"
+    kind = value.kind.name if isinstance(value, Coded) else value.dtype
+    return f"{kind}{list(value.shape)}"
 
 
 def _loop(n: NodeView) -> tuple[Value, ...]:

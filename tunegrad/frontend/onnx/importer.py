@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from tunegrad.ir.dtypes import DType, dtype_of
 from ..model import InputSpec, Model
 from ..tensor import Tensor
 from .building import evaluated, opset_of
+from .codes import Coded, Kind, coded, kind_of_type
 from .node import TensorList
 
 __all__ = ["dtype_of_onnx", "model", "model_of_proto"]
@@ -48,18 +49,25 @@ def model_of_proto(proto: Any, name: str, dims: Mapping[str, int] | None = None)
     """
     opset_of(proto, name)
     inputs = _inputs(proto.graph, name, dict(dims or {}))
-    run = partial(_run, proto, name, [i.name for i in inputs])
+    types = {i.name: i.type.tensor_type.elem_type for i in proto.graph.input}
+    kinds = {i.name: kind_of_type(types[i.name]) for i in inputs}
+    run = partial(_run, proto, name, kinds)
     return Model(name, lambda: run, tuple(inputs))
 
 
-def _run(proto: Any, name: str, inputs: Sequence[str], *tensors: Tensor) -> tuple[Tensor, ...]:
-    made = evaluated(proto, name, dict(zip(inputs, tensors, strict=True)))
+def _run(
+    proto: Any, name: str, kinds: Mapping[str, Kind | None], *tensors: Tensor
+) -> tuple[Tensor, ...]:
+    given = zip(kinds.items(), tensors, strict=True)
+    values = {i: t if kind is None else Coded(t, kind) for (i, kind), t in given}
+    made = evaluated(proto, name, values)
     found = list[Tensor]()
     for said, value in zip(proto.graph.output, made, strict=True):
         if value is None:
             raise ModelError(f"model {name}: output {said.name} is an optional value that is empty")
         for v in value if isinstance(value, TensorList) else (value,):
-            found.append(v if isinstance(v, Tensor) else Tensor(v))
+            held = coded(v) if isinstance(v, np.ndarray) else v
+            found.append(held.codes if isinstance(held, Coded) else held)
     return tuple(found)
 
 
@@ -110,7 +118,7 @@ def _extent(name: str, key: str, value: object) -> int:
 
 
 def dtype_of_onnx(name: str, tensor: str, kind: int) -> DType:
-    """The dtype of a tensor whose ``TensorProto.DataType`` is ``kind``.
+    """The dtype of a tensor whose ``TensorProto.DataType`` is ``kind``, or of its codes.
 
     Raises ModelError, naming the model and the tensor, for a type that is not there.
     """
@@ -118,6 +126,8 @@ def dtype_of_onnx(name: str, tensor: str, kind: int) -> DType:
 
     if kind == TensorProto.BFLOAT16:
         return dtype_of("bf16")
+    if (small := kind_of_type(kind)) is not None:
+        return small.codes
     try:
         return dtype_of(np.dtype(helper.tensor_dtype_to_np_dtype(kind)).name)
     except Exception as error:  # noqa: BLE001  # onnx raises many kinds

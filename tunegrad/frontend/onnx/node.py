@@ -16,6 +16,7 @@ from tunegrad.ir.graph import GraphOp, topological
 
 from ..arrays import bf16_values
 from ..tensor import Tensor
+from .codes import Coded, array_of, codes_of, kind_of_array
 
 __all__ = [
     "Body", "Function", "Held", "Known", "NodeError", "NodeView", "NotKnownError", "TensorList",
@@ -31,7 +32,7 @@ class TensorList(tuple[Tensor | Known, ...]):
     __slots__ = ()
 
 
-Value = Tensor | Known | TensorList | None
+Value = Tensor | Coded | Known | TensorList | None
 """Of a name in a graph; None is an operand that is left out, or an empty optional value."""
 
 Held = dict[int, tuple[Known, Tensor]]
@@ -65,6 +66,8 @@ def inputs_of(value: Value) -> frozenset[str]:
     """Names of the model's inputs that a value depends on."""
     if isinstance(value, TensorList):
         return frozenset[str]().union(*map(inputs_of, value))
+    if isinstance(value, Coded):
+        return inputs_of(value.codes)
     if not isinstance(value, Tensor):
         return frozenset()
     nodes = topological((value.node,))
@@ -76,6 +79,9 @@ def settled(value: Value) -> Value:
     """A tensor that depends on no input of the model as an array, computed now; others as they
     are. bf16 comes as f32.
     """
+    if isinstance(value, Coded) and not inputs_of(value):
+        (found,) = evaluate((value.codes.node,), value.codes.bindings)
+        return array_of(found, value.kind)
     if not isinstance(value, Tensor) or inputs_of(value):
         return value
     (found,) = evaluate((value.node,), value.bindings)
@@ -100,7 +106,7 @@ class Body:
 
 @dataclass(frozen=True, slots=True)
 class NodeView:
-    """``inputs`` are tensors, arrays that are known when the model is loaded, sequences of them, or
+    """``inputs`` are tensors, codes, arrays that are known when the model is loaded, sequences, or
     None where an operand is left out. ``outputs`` counts those that are used.
 
     ``labels`` name the operands in kernels, and ``held`` is what is a constant already.
@@ -116,21 +122,35 @@ class NodeView:
     held: Held = field(default_factory=dict, compare=False, repr=False)
 
     def __call__(self, place: int) -> Tensor:
-        """An operand as a tensor. Raises ModelError where it is left out, or is a sequence."""
+        """An operand as a tensor. Raises ModelError where it is left out, a sequence, or codes."""
+        value = self.any(place)
+        if isinstance(value, Coded):
+            raise self.error(f"operand {place} is {value.kind.name}; a Cast before it helps")
+        return value
+
+    def any(self, place: int) -> Tensor | Coded:
+        """An operand of any type. Raises ModelError where it is left out, or is a sequence."""
         value = self.at(place)
         if value is None:
             raise self.error(f"operand {place} is missing")
         if isinstance(value, TensorList):
             raise self.error(f"operand {place} is a sequence")
-        return self.constant(value, self.labels[place] if place < len(self.labels) else "")
+        if isinstance(value, Coded):
+            return value
+        held = self.constant(value, self.labels[place] if place < len(self.labels) else "")
+        kind = kind_of_array(value) if isinstance(value, np.ndarray) else None
+        return held if kind is None else Coded(held, kind)
 
     def constant(self, value: Tensor | Known, label: str = "") -> Tensor:
-        """A tensor as it is; an array as a constant of the program, the same one each time."""
+        """A tensor as it is; an array, or its codes, as a constant of the program, the same one
+        each time.
+        """
         if isinstance(value, Tensor):
             return value
         found = self.held.get(id(value))
         if found is None:  # the array is kept beside it, so that its identity stays its own
-            found = self.held[id(value)] = (value, Tensor.constant(value, name=label))
+            plain = value if kind_of_array(value) is None else codes_of(value)
+            found = self.held[id(value)] = (value, Tensor.constant(plain, name=label))
         return found[1]
 
     def at(self, place: int) -> Value:
@@ -146,7 +166,7 @@ class NodeView:
         value = settled(self.at(place))
         if isinstance(value, TensorList):
             raise self.error(f"operand {place} is a sequence")
-        if isinstance(value, Tensor):
+        if isinstance(value, Tensor | Coded):
             raise self.not_known(f"operand {place}", value)
         return value
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from ..functions import cat
 from ..tensor import Tensor
+from .codes import Coded
 from .control import stacked
 from .node import Function, Known, NodeView, TensorList, Value
 
@@ -22,7 +23,7 @@ def _construct(n: NodeView) -> TensorList:
 
 
 def _element(n: NodeView, value: Value) -> Tensor | Known:
-    if value is None or isinstance(value, TensorList):
+    if value is None or isinstance(value, TensorList | Coded):
         raise n.error("an element of a sequence must be a tensor")
     return value
 
