@@ -250,6 +250,17 @@ def test_quantised_products_are_those_of_the_runtime() -> None:
     assert np.mean(made != expected) < 0.01
 
 
+@pytest.mark.parametrize("name", ["float32", "int32", "bool"])
+def test_the_least_and_the_greatest_of_nothing_are_the_ends_of_the_type(name: str) -> None:
+    inputs = {"x": np.zeros((2, 0, 4), name), "a": np.asarray([1])}
+    least, most = {
+        "float32": (-np.inf, np.inf), "int32": (-(2**31), 2**31 - 1), "bool": (False, True)
+    }[name]  # fmt: skip
+    for op, end in (("ReduceMax", least), ("ReduceMin", most)):
+        (y,) = found(proto(op, inputs, ["a"], opset=20), inputs)
+        np.testing.assert_array_equal(y, np.full((2, 1, 4), end, name))
+
+
 # ---- images
 
 _RESIZES: list[dict[str, Any]] = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -21,9 +22,24 @@ def _reduced(body: Callable[[Tensor, Any, bool], Tensor]) -> Callable[[NodeView]
             if n.get("noop_with_empty_axes", 0):
                 return n(0)
             axes = list(range(n(0).ndim))
-        return body(n(0), tuple(axes), bool(n.get("keepdims", 1))).cast(n(0).dtype)
+        x, keep = n(0), bool(n.get("keepdims", 1))
+        if n.op in _OF_NOTHING and any(x.shape[a] == 0 for a in axes):
+            return _of_nothing(n.op, x, {a % x.ndim for a in axes}, keep)
+        return body(x, tuple(axes), keep).cast(x.dtype)
 
     return function
+
+
+_OF_NOTHING = ("ReduceMax", "ReduceMin")
+
+
+def _of_nothing(op: str, x: Tensor, axes: set[int], keep: bool) -> Tensor:
+    """The least or the greatest of no element: the number that any other beats."""
+    whole = x.sum(tuple(axes), keep).cast(x.dtype)
+    ends: tuple[float, float] = (False, True) if x.dtype.is_bool else (-math.inf, math.inf)
+    if x.dtype.is_int:
+        ends = x.dtype.least, x.dtype.greatest
+    return where(whole.eq(whole), ends[op == "ReduceMin"], whole).cast(x.dtype)
 
 
 def _arg(n: NodeView) -> Tensor:

@@ -13,7 +13,7 @@ from .node import NodeView
 
 __all__ = ["SIGNALS"]
 
-_LONGEST = 1 << 13
+_LONGEST = 1 << 12
 """Elements of a transform; its matrices have the square of it."""
 
 
@@ -23,8 +23,9 @@ def _transformed(n: NodeView, x: Tensor, length: int, back: bool, half: bool) ->
     """
     if length > _LONGEST:
         raise n.error(f"{length} elements; up to {_LONGEST} are there")
+    kind, x = x.dtype, x.cast(x.dtype.compute)
     if back and half:
-        return _from_half(x, length)
+        return _from_half(x, length).cast(kind)
     count = min(x.shape[-2], length)
     x = x.narrow(-2, 0, count)
     kept = length // 2 + 1 if half else length
@@ -32,12 +33,13 @@ def _transformed(n: NodeView, x: Tensor, length: int, back: bool, half: bool) ->
     cos, sin = (Tensor(f(angle) / (length if back else 1), x.dtype) for f in (np.cos, np.sin))
     real = x[..., 0]
     if x.shape[-1] == 1:
-        imaginary = real @ sin
-        return stack([real @ cos, imaginary if back else imaginary.neg()], -1)
-    other = x[..., 1]
-    if back:
-        return stack([real @ cos - other @ sin, real @ sin + other @ cos], -1)
-    return stack([real @ cos + other @ sin, other @ cos - real @ sin], -1)
+        other = real @ sin
+        parts = [real @ cos, other if back else other.neg()]
+    elif back:
+        parts = [real @ cos - x[..., 1] @ sin, real @ sin + x[..., 1] @ cos]
+    else:
+        parts = [real @ cos + x[..., 1] @ sin, x[..., 1] @ cos - real @ sin]
+    return stack(parts, -1).cast(kind)
 
 
 def _from_half(x: Tensor, length: int) -> Tensor:
