@@ -161,6 +161,19 @@ def test_tune_prints_the_table_and_then_the_model(
     )
 
 
+def test_tune_says_where_in_the_model_its_kernels_are(
+    install: Install, capsys: pytest.CaptureFixture[str]
+) -> None:
+    long = "/encoder/layers.0/self_attn/q_proj/MatMul"
+    rows = replace(ROW, layers=(long, "b", "c")), replace(UNTUNED, layers=("after b",))
+    install("tunegrad.tune", tune_models=Tuner(replace(report(), rows=rows)))
+    assert run(["tune", "mlp", "--store", "tuned.db"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].endswith("candidates    in the model")
+    assert lines[2].endswith("12 (2 wrong)  /encoder/layers.0/self_attn/q_pro..., 2 more")
+    assert lines[3].endswith("0             after b")
+
+
 def test_tune_says_when_it_was_nearly_done_and_where_its_time_went(
     install: Install, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -5,6 +5,6 @@ printed. ``python -m tools.docs`` runs them all and rewrites the pages, ``--chec
 exits 3 where one is old.
 """
 
-from .pages import PAGES, rewritten
+from .pages import PAGES, SLOW, rewritten
 
-__all__ = ["PAGES", "rewritten"]
+__all__ = ["PAGES", "SLOW", "rewritten"]

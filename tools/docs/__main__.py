@@ -1,5 +1,5 @@
-"""``python -m tools.docs [--check]``: rewrite the generated blocks of docs/, or say which are out
-of date.
+"""``python -m tools.docs [--check] [PAGE ...]``: rewrite generated blocks of docs, or say which are
+out of date. Pages that take minutes are made where they are named: docs/ONNX.md.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from .pages import PAGES, rewritten
+from .pages import PAGES, SLOW, rewritten
 
 __all__ = ["main"]
 
@@ -23,9 +23,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         prog="python -m tools.docs", description="write the generated blocks of docs/"
     )
     parser.add_argument("--check", action="store_true", help="write nothing; print what differs")
+    parser.add_argument("page", nargs="*", help="default: all but those that take minutes")
     options = parser.parse_args(argv)
     stale = 0
-    for name in PAGES:
+    for name in options.page or [p for p in PAGES if p not in SLOW]:
         path = _ROOT / name
         old = path.read_text(encoding="utf-8")
         new = rewritten(name, old)

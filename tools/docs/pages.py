@@ -5,9 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
-from . import actions_page, api_page, architecture, forms, schedules_page, torch_page
+from . import (
+    actions_page,
+    api_page,
+    architecture,
+    forms,
+    onnx_page,
+    schedules_page,
+    torch_page,
+)
 
-__all__ = ["PAGES", "Blocks", "rewritten"]
+__all__ = ["PAGES", "SLOW", "Blocks", "rewritten"]
 
 Blocks = Mapping[str, Callable[[], str]]
 
@@ -16,10 +24,14 @@ PAGES: dict[str, Blocks] = {
     "docs/ARCHITECTURE.md": architecture.BLOCKS,
     "docs/IR.md": forms.BLOCKS,
     "docs/ACTIONS.md": actions_page.BLOCKS,
+    "docs/ONNX.md": onnx_page.BLOCKS,
     "docs/SCHEDULES.md": schedules_page.BLOCKS,
     "docs/TORCH.md": torch_page.BLOCKS,
 }
 """Path of each page from the top of the tree, and what makes each of its blocks."""
+
+SLOW = frozenset(["docs/ONNX.md"])
+"""Pages that take minutes: they are made where they are named."""
 
 _BLOCK = re.compile(r"<!-- run: ([\w.-]+) -->\n(.*?)<!-- end -->\n", re.DOTALL)
 

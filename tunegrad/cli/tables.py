@@ -46,6 +46,8 @@ __all__ = [
 UNKNOWN = "-"
 _LEAST_SHOWN_S = 0.05
 _NEAR_ONE = 0.005
+_PLACE = 36
+"""Letters of a layer's name in a table."""
 _BUSY = "times and gains are less sure than on a quiet machine"
 
 
@@ -114,6 +116,7 @@ def tune_text(*reports: TuneReport) -> str:
 
 def _model_text(report: TuneReport) -> str:
     """The table of a model's kernels, then the whole model."""
+    places = any(row.layers for row in report.rows)
     header = (
         "kernel",
         "uses",
@@ -123,6 +126,7 @@ def _model_text(report: TuneReport) -> str:
         "gain (95 %)",
         "% of peak",
         "candidates",
+        *(("in the model",) if places else ()),
     )
     rows = [
         (
@@ -134,6 +138,7 @@ def _model_text(report: TuneReport) -> str:
             _row_gain(row),
             _percent(row.pct_peak),
             count_text(row.candidates),
+            *((_place(row.layers),) if places else ()),
         )
         for row in report.rows
     ]
@@ -149,7 +154,7 @@ def _model_text(report: TuneReport) -> str:
     )
     return "\n".join(
         [
-            table(header, rows, left=("kernel", "candidates")),
+            table(header, rows, left=("kernel", "candidates", "in the model")),
             "",
             model,
             *_explained(report),
@@ -159,6 +164,14 @@ def _model_text(report: TuneReport) -> str:
             *_outputs(report),
         ]
     )
+
+
+def _place(layers: Sequence[str]) -> str:
+    """``layer1.0.conv1+bn1, 3 more``: the first layer that a kernel comes from, shortened."""
+    if not layers:
+        return ""
+    first = layers[0] if len(layers[0]) <= _PLACE else f"{layers[0][: _PLACE - 3]}..."
+    return f"{first}, {len(layers) - 1} more" if len(layers) > 1 else first
 
 
 def _row_gain(row: TuneRow) -> str:

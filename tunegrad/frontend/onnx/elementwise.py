@@ -8,8 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from tunegrad.ir.dtypes import dtype_of
-
 from ..functions import where
 from ..tensor import Tensor
 from .node import Function, NodeView
@@ -57,7 +55,7 @@ def _mod(n: NodeView) -> Tensor:
 
 def _pow(n: NodeView) -> Tensor:
     base, power = n(0), n.at(1)
-    if not isinstance(power, Tensor) and power is not None and power.size == 1:
+    if isinstance(power, np.ndarray) and power.size == 1:
         return base.pow(power.reshape(-1)[0].item()).cast(base.dtype)
     return base.pow(n(1)).cast(base.dtype)
 
@@ -68,21 +66,6 @@ def _clip(n: NodeView) -> Tensor:
         return n(0) if low is None and high is None else n(0).clamp(low, high)
     least, most = n.tensor(1), n.tensor(2)
     return n(0) if least is None and most is None else n(0).clamp(least, most)
-
-
-def _cast(n: NodeView) -> Tensor:
-    from onnx import TensorProto, helper
-
-    if n.op == "CastLike":
-        return n(0).cast(n(1).dtype)
-    to = n.get("to")
-    if to == TensorProto.BFLOAT16:
-        return n(0).cast("bf16")
-    try:
-        return n(0).cast(dtype_of(np.dtype(helper.tensor_dtype_to_np_dtype(to)).name))
-    except Exception as error:  # an ONNX type that numpy or tunegrad does not have
-        name = TensorProto.DataType.Name(to)
-        raise n.error(f"there is no dtype {name}") from error
 
 
 def _gelu(n: NodeView) -> Tensor:
@@ -104,36 +87,6 @@ def _isinf(n: NodeView) -> Tensor:
     if up and down:
         return x.isinf()
     return x.isposinf() if up else x.isneginf() if down else x.isinf().logical_and(False)
-
-
-def _quantized(n: NodeView) -> Tensor:
-    """QuantizeLinear: to the nearest, ties to even, saturated."""
-    scale, zero = _along(n, 1), _along(n, 2)
-    dtype = dtype_of("u8") if zero is None else zero.dtype
-    if not dtype.is_int:
-        raise n.error(f"zero point of {dtype}")
-    assert scale is not None
-    y = (n(0) / scale).round()
-    y = y if zero is None else y + zero.cast(y.dtype)
-    return y.clamp(float(dtype.least), float(dtype.greatest)).cast(dtype)
-
-
-def _dequantized(n: NodeView) -> Tensor:
-    scale, zero = _along(n, 1), _along(n, 2)
-    assert scale is not None
-    y = n(0).cast(scale.dtype)
-    return (y if zero is None else y - zero.cast(scale.dtype)) * scale
-
-
-def _along(n: NodeView, place: int) -> Tensor | None:
-    """A scale or zero point, one in all or one for each position of an axis."""
-    value = n.tensor(place)
-    if value is None or value.ndim == 0 or value.shape == (1,):
-        return value if value is None else value.reshape(())
-    if value.ndim != 1 or n.get("block_size", 0):
-        raise n.error("scales of blocks are not there")
-    axis = n.get("axis", 1) % n(0).ndim
-    return value.reshape(*(1,) * axis, -1, *(1,) * (n(0).ndim - axis - 1))
 
 
 def _of(name: str, **attributes: tuple[str, Any]) -> Function:
@@ -158,11 +111,8 @@ ELEMENTWISE: dict[str, Callable[[NodeView], Any]] = {
     "BitShift": lambda n: getattr(
         n(0), f"bitwise_{n.get('direction').lower()}_shift"
     )(n(1)),
-    "Cast": _cast,
-    "CastLike": _cast,
     "Celu": _of("celu", alpha=("alpha", 1.0)),
     "Clip": _clip,
-    "DequantizeLinear": _dequantized,
     "Div": _div,
     "Elu": _of("elu", alpha=("alpha", 1.0)),
     "Gelu": _gelu,
@@ -176,7 +126,6 @@ ELEMENTWISE: dict[str, Callable[[NodeView], Any]] = {
     "Mod": _mod,
     "PRelu": _prelu,
     "Pow": _pow,
-    "QuantizeLinear": _quantized,
     "Selu": lambda n: where(
         n(0) > 0, n(0), n(0).exp() * n.get("alpha", 1.67326319217681884765625)
         - n.get("alpha", 1.67326319217681884765625)
@@ -184,6 +133,7 @@ ELEMENTWISE: dict[str, Callable[[NodeView], Any]] = {
     "Shrink": _shrink,
     "Softplus": lambda n: n(0).softplus(),
     "Sum": _many("add"),
+    "SwiGLU": lambda n: n(0) * (n(0) * n.get("alpha", 1.0)).sigmoid() * n(1),
     "Swish": lambda n: n(0) * (n(0) * n.get("alpha", 1.0)).sigmoid(),
     "ThresholdedRelu": lambda n: where(n(0) > n.get("alpha", 1.0), n(0), n(0) * 0),
     "Where": lambda n: where(n(0), n(1), n(2)),

@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tunegrad.errors import DeviceError, ModelError, TunegradError
+from tunegrad.errors import ModelError
 from tunegrad.ir.dtypes import DType, dtype_of
 
 from ..model import InputSpec, Model
 from ..tensor import Tensor
-from .node import Known, NodeView, Value
-from .operators import OPERATORS
+from .building import evaluated, opset_of
+from .codes import Coded, Kind, coded, kind_of_type
+from .node import TensorList
 
-__all__ = ["model", "model_of_proto"]
-
-_FOLDED_BYTES = 1 << 30
-"""What is known when a model is loaded is computed then, up to arrays of this size."""
-_OWN = ("Constant", "Shape", "Size")
-_FOLDED = frozenset(
-    ["BlackmanWindow", "Constant", "EyeLike", "HammingWindow", "HannWindow", "NonZero", "Range"]
-)
-"""What is there only of operands that are known when a model is loaded."""
+__all__ = ["dtype_of_onnx", "model", "model_of_proto"]
 
 
 def model(path: str, **dims: int) -> Model:
@@ -50,47 +43,45 @@ def model(path: str, **dims: int) -> Model:
 
 
 def model_of_proto(proto: Any, name: str, dims: Mapping[str, int] | None = None) -> Model:
-    """The model of a ``ModelProto``. Raises as ``model`` does."""
-    opset = max((o.version for o in proto.opset_import if o.domain in ("", "ai.onnx")), default=0)
-    if opset < 7:
-        raise ModelError(f"model {name}: opset {opset}; 7 and later are there")
-    missing = sorted(
-        {
-            f"{n.domain}.{n.op_type}" if n.domain not in ("", "ai.onnx") else n.op_type
-            for n in proto.graph.node
-            if n.domain not in ("", "ai.onnx") or n.op_type not in {*OPERATORS, *_FOLDED}
-        }
-    )
-    if missing:
-        raise ModelError(
-            f"model {name}: {len(missing)} operators are not there: {', '.join(missing)}"
-        )
-    constants = {t.name: _array(name, t) for t in proto.graph.initializer}
-    inputs = _inputs(proto.graph, name, constants, dict(dims or {}))
-    outputs = [o.name for o in proto.graph.output]
-    run = partial(_run, name, proto.graph, opset, constants, [i.name for i in inputs], outputs)
+    """The model of a ``ModelProto``; elements of an output that is a sequence come one by one.
+
+    Raises as ``model`` does.
+    """
+    opset_of(proto, name)
+    inputs = _inputs(proto.graph, name, dict(dims or {}))
+    types = {i.name: i.type.tensor_type.elem_type for i in proto.graph.input}
+    kinds = {i.name: kind_of_type(types[i.name]) for i in inputs}
+    run = partial(_run, proto, name, kinds)
     return Model(name, lambda: run, tuple(inputs))
 
 
-def _array(name: str, proto: Any) -> Known:
-    from onnx import numpy_helper
+def _run(
+    proto: Any, name: str, kinds: Mapping[str, Kind | None], *tensors: Tensor
+) -> tuple[Tensor, ...]:
+    given = zip(kinds.items(), tensors, strict=True)
+    values = {i: t if kind is None else Coded(t, kind) for (i, kind), t in given}
+    made = evaluated(proto, name, values)
+    found = list[Tensor]()
+    for said, value in zip(proto.graph.output, made, strict=True):
+        if value is None:
+            raise ModelError(f"model {name}: output {said.name} is an optional value that is empty")
+        for v in value if isinstance(value, TensorList) else (value,):
+            held = coded(v) if isinstance(v, np.ndarray) else v
+            found.append(held.codes if isinstance(held, Coded) else held)
+    return tuple(found)
 
-    try:
-        return np.asarray(numpy_helper.to_array(proto))
-    except Exception as error:  # noqa: BLE001  # onnx raises many kinds
-        said = " ".join(str(error).split())[:200]
-        raise ModelError(f"model {name}: tensor {proto.name} can not be read: {said}") from None
 
-
-def _inputs(
-    graph: Any, name: str, constants: Mapping[str, Known], dims: dict[str, int]
-) -> list[InputSpec]:
+def _inputs(graph: Any, name: str, dims: dict[str, int]) -> list[InputSpec]:
     found, unknown, used = list[InputSpec](), list[str](), set[str]()
+    constants = {t.name for t in graph.initializer}
     for given in graph.input:
         if given.name in constants:
             continue
         if not given.type.HasField("tensor_type"):
-            raise ModelError(f"model {name}: input {given.name} is no tensor")
+            raise ModelError(
+                f"model {name}: input {given.name} is no tensor; sequences and optional values are "
+                "inputs of tunegrad.frontend.onnx.backend only"
+            )
         kind = given.type.tensor_type
         shape = []
         for at, d in enumerate(kind.shape.dim):
@@ -102,7 +93,8 @@ def _inputs(
                 shape.append(_extent(name, key, dims[key]))
             else:
                 unknown.append(key)
-        found.append(InputSpec(given.name, tuple(shape), _dtype(name, given.name, kind.elem_type)))
+        dtype = dtype_of_onnx(name, given.name, kind.elem_type)
+        found.append(InputSpec(given.name, tuple(shape), dtype))
     extra = dims.keys() - used
     if unknown:
         names = ", ".join(dict.fromkeys(unknown))
@@ -125,141 +117,18 @@ def _extent(name: str, key: str, value: object) -> int:
     return value
 
 
-def _dtype(name: str, tensor: str, kind: int) -> DType:
+def dtype_of_onnx(name: str, tensor: str, kind: int) -> DType:
+    """The dtype of a tensor whose ``TensorProto.DataType`` is ``kind``, or of its codes.
+
+    Raises ModelError, naming the model and the tensor, for a type that is not there.
+    """
     from onnx import TensorProto, helper
 
     if kind == TensorProto.BFLOAT16:
         return dtype_of("bf16")
+    if (small := kind_of_type(kind)) is not None:
+        return small.codes
     try:
         return dtype_of(np.dtype(helper.tensor_dtype_to_np_dtype(kind)).name)
     except Exception as error:  # noqa: BLE001  # onnx raises many kinds
         raise ModelError(f"model {name}: {tensor} has a type that is not there: {error}") from None
-
-
-def _run(
-    name: str,
-    graph: Any,
-    opset: int,
-    constants: Mapping[str, Known],
-    inputs: Sequence[str],
-    outputs: Sequence[str],
-    *tensors: Tensor,
-) -> tuple[Tensor, ...]:
-    values: dict[str, Value] = {"": None, **constants, **dict(zip(inputs, tensors, strict=True))}
-    needed = {i for node in graph.node for i in node.input} | set(outputs)
-    for node in graph.node:
-        try:
-            taken = [values[i] for i in node.input]
-        except KeyError as error:
-            raise ModelError(
-                f"model {name}: node {node.name} reads {error}, which nobody makes"
-            ) from None
-        while taken and taken[-1] is None:
-            taken.pop()
-        made = _made(name, node, opset, taken, sum(o in needed and o != "" for o in node.output))
-        values.update(zip(node.output, made, strict=False))
-    found = []
-    for o in outputs:
-        value = values.get(o)
-        if value is None:
-            raise ModelError(f"model {name}: output {o} is not made by any node")
-        found.append(value if isinstance(value, Tensor) else Tensor(value))
-    return tuple(found)
-
-
-def _made(name: str, node: Any, opset: int, taken: list[Value], outputs: int) -> Sequence[Value]:
-    """What a node makes: computed now where all that it reads is known."""
-    try:
-        attributes = {a.name: _attribute(a) for a in node.attribute}
-    except (ValueError, TypeError) as error:
-        said = f"an attribute is damaged: {' '.join(str(error).split())}"
-        raise ModelError(f"model {name}: node {node.name}: {said}") from None
-    if node.op_type == "Constant":
-        return (_constant(name, attributes),)
-    known = [v for v in taken if v is not None and not isinstance(v, Tensor)]
-    if len(known) == sum(v is not None for v in taken):
-        if sum(v.nbytes for v in known) + _made_bytes(node.op_type, known) > _FOLDED_BYTES:
-            said = "what is known of it takes over 1 GiB"
-            raise ModelError(f"model {name}: node {node.name} ({node.op_type}): {said}")
-        if known and node.op_type not in _OWN:
-            folded = _folded(node, opset, taken)
-            if folded is not None:
-                return folded
-    view = NodeView(node.op_type, node.name, opset, attributes, taken, outputs)
-    if node.op_type not in OPERATORS:
-        raise ModelError(f"model {name}: {view.error('its operands must be known')}")
-    try:
-        made = OPERATORS[node.op_type](view)
-    except ModelError as error:
-        raise ModelError(f"model {name}: {error}") from error
-    except _FAULTS as error:
-        if isinstance(error, DeviceError):
-            raise
-        raise ModelError(f"model {name}: {view.error(' '.join(str(error).split()))}") from error
-    return made if isinstance(made, tuple | list) else (made,)
-
-
-_FAULTS = (
-    TunegradError, ArithmeticError, AttributeError, LookupError, MemoryError, TypeError, ValueError,
-)  # fmt: skip
-"""What an operator's function may raise for a node that makes no sense."""
-
-
-def _made_bytes(op: str, known: Sequence[Known]) -> float:
-    """Bytes of what a node makes whose operands say how large that is; 0 of others."""
-    if not known or known[-1].dtype.kind not in "iuf":
-        return 0.0
-    last = known[-1].astype(np.float64).reshape(-1)
-    if op in ("ConstantOfShape", "Expand"):
-        return float(8 * np.prod(np.abs(last)))
-    if op == "Tile":
-        return float(known[0].nbytes * np.prod(np.abs(last)))
-    if op == "Range" and len(known) == 3:
-        start, limit, delta = (float(k.reshape(-1)[0]) for k in known)
-        return 8 * abs((limit - start) / (delta or 1.0))
-    return 0.0
-
-
-def _folded(node: Any, opset: int, taken: Sequence[Value]) -> list[Known] | None:
-    """By onnx's own reference; None for what that can not do."""
-    from onnx import helper
-    from onnx.reference import ReferenceEvaluator
-
-    names = [i for i in node.input if i]
-    arrays = [v for v in taken if v is not None]
-    try:
-        operands = dict(zip(names, arrays, strict=True))
-        graph = helper.make_graph(
-            [node],
-            "folded",
-            [helper.make_empty_tensor_value_info(n) for n in operands],
-            [helper.make_empty_tensor_value_info(o) for o in node.output if o],
-        )
-        proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
-        made = ReferenceEvaluator(proto).run(None, operands)
-    except Exception:  # noqa: BLE001  # the reference raises anything; the operator is tried then
-        return None
-    return [np.asarray(m) for m in made] if isinstance(made, list) else None
-
-
-def _attribute(a: Any) -> Any:
-    from onnx import helper
-
-    value = helper.get_attribute_value(a)
-    if isinstance(value, bytes):
-        return value.decode()
-    if a.type == a.TENSOR:
-        return _array("attribute", value)
-    if isinstance(value, list | tuple) and value and isinstance(value[0], bytes):
-        return [v.decode() for v in value]
-    return value
-
-
-def _constant(name: str, attributes: Mapping[str, Any]) -> Known:
-    for key, dtype in (("value_float", np.float32), ("value_floats", np.float32),
-                       ("value_int", np.int64), ("value_ints", np.int64)):  # fmt: skip
-        if key in attributes:
-            return np.asarray(attributes[key], dtype)
-    if "value" not in attributes:
-        raise ModelError(f"model {name}: a Constant of {', '.join(attributes) or 'nothing'}")
-    return np.asarray(attributes["value"])

@@ -2,11 +2,29 @@
 
 from __future__ import annotations
 
+from .attention import ATTENTION
+from .casts import CASTS
+from .control import CONTROL
+from .convolutions import CONVOLUTIONS
 from .elementwise import ELEMENTWISE
-from .networks import NETWORKS
+from .grams import GRAMS
 from .node import Function
+from .norms import NORMS
+from .pools import POOLS
+from .products import PRODUCTS
+from .recurrence import RECURRENCE
+from .reductions import REDUCTIONS
+from .resizing import RESIZING
+from .sampling import SAMPLING
+from .scattering import SCATTERING
+from .sequences import SEQUENCES
 from .shapes import SHAPES
+from .signals import SIGNALS
 
 __all__ = ["OPERATORS"]
 
-OPERATORS: dict[str, Function] = {**ELEMENTWISE, **SHAPES, **NETWORKS}
+OPERATORS: dict[str, Function] = {
+    **ELEMENTWISE, **CASTS, **SHAPES, **SCATTERING, **PRODUCTS, **CONVOLUTIONS, **NORMS,
+    **POOLS, **GRAMS, **REDUCTIONS, **ATTENTION, **RECURRENCE, **RESIZING, **SAMPLING, **SIGNALS,
+    **CONTROL, **SEQUENCES,
+}  # fmt: skip

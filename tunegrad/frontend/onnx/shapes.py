@@ -113,22 +113,6 @@ def _gather_elements(n: NodeView) -> Tensor:
     return n(0).gather(n.get("axis", 0), n(1))
 
 
-def _gather_nd(n: NodeView) -> Tensor:
-    x, index, batch = n(0), n(1), n.get("batch_dims", 0)
-    if batch:
-        raise n.error("batch_dims are not there")
-    key = tuple(index[..., i] for i in range(index.shape[-1]))
-    return x[key]
-
-
-def _scatter_elements(n: NodeView) -> Tensor:
-    how = n.get("reduction", "none")
-    if how == "none":
-        return n(0).scatter(n.get("axis", 0), n(1), n(2))
-    names: dict[str, Any] = {"add": "sum", "mul": "prod", "max": "amax", "min": "amin"}
-    return n(0).scatter_reduce(n.get("axis", 0), n(1), n(2), names[how])
-
-
 def _compress(n: NodeView) -> Tensor:
     condition = n.known(1)
     if condition is None:
@@ -190,12 +174,9 @@ SHAPES: dict[str, Callable[[NodeView], Any]] = {
     "Flatten": _flatten,
     "Gather": _gather,
     "GatherElements": _gather_elements,
-    "GatherND": _gather_nd,
     "OneHot": _one_hot,
     "Pad": _pad,
     "Reshape": _reshape,
-    "Scatter": _scatter_elements,
-    "ScatterElements": _scatter_elements,
     "Shape": lambda n: np.asarray(n(0).shape, np.int64)[n.get("start", 0) : n.get("end")],
     "Size": lambda n: np.asarray(int(np.prod(n(0).shape, dtype=np.int64)), np.int64),
     "Slice": _slice,

@@ -3,11 +3,14 @@
     launch reads layer2.0.conv1.weight (folded), layer2.0.bn1.bias (folded)  -->  layer2.0.conv1+bn1
     launch reads no parameter, but what query and key wrote                  -->  after query, key
 
-Parameters carry their names from modules to kernels (``kernel_origin``); a kernel that is launched
-several times comes from several layers.
+Parameters carry their names from modules to kernels (``kernel_origin``); parts of a name end with a
+dot, or with a slash as in ONNX files. A kernel that is launched several times comes from several
+layers.
 """
 
 from __future__ import annotations
+
+import re
 
 from ..expr import Op
 from ..graph import GraphOp
@@ -19,6 +22,7 @@ __all__ = ["layers_of"]
 _OPERATIONS = frozenset((*map(str, GraphOp), *map(str, Op)))
 _FOLDED = " (folded)"
 _AFTER = "after "
+_PART = re.compile(r"[^./]*[./]?")
 
 
 def layers_of(plan: LaunchPlan) -> dict[str, tuple[str, ...]]:
@@ -42,15 +46,13 @@ def _module(launch: Launch) -> str:
     """The modules whose parameters it reads, as ``layer2.0.conv1+bn1``; "" where it reads none."""
     names = [n for n in launch.origin if n not in _OPERATIONS and not n.endswith(INPUT)]
     owners = dict.fromkeys(_owner(n.removesuffix(_FOLDED)) for n in names)
-    paths = [owner.split(".") for owner in owners]
+    paths = [_PART.findall(owner)[:-1] for owner in owners]
     if not paths:
         return ""
     shared = 0
     while all(len(p) > shared + 1 and p[: shared + 1] == paths[0][: shared + 1] for p in paths):
         shared += 1
-    head = ".".join(paths[0][:shared])
-    tail = "+".join(".".join(p[shared:]) for p in paths)
-    return f"{head}.{tail}" if head else tail
+    return "".join(paths[0][:shared]) + "+".join("".join(p[shared:]) for p in paths)
 
 
 def _owner(parameter: str) -> str:

@@ -1,0 +1,50 @@
+"""The tool that counts ONNX's node tests: no case ends it, and its table says what is missing."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import pytest
+
+pytest.importorskip("onnx", reason="onnx is not installed")
+
+from tools.docs.onnx_cases import Row, run_cases
+from tools.docs.onnx_page import case_table
+
+
+def deadly(name: str) -> Row:
+    """A judge that some names end, or hold up."""
+    if name == "dies":
+        os._exit(7)
+    if name == "hangs":
+        time.sleep(60)
+    return Row(name, kernels=1)
+
+
+def test_a_case_that_dies_or_hangs_is_a_row_and_the_next_ones_run() -> None:
+    rows = run_cases(["a", "dies", "b", "hangs", "c"], deadly, limit_s=5.0)
+    assert [r.name for r in rows] == ["a", "dies", "b", "hangs", "c"]
+    assert [r.why for r in rows] == [
+        "", "it ended the process: 7", "", "it took too long", "",
+    ]  # fmt: skip
+
+
+@pytest.mark.slow
+def test_cases_are_judged_by_what_they_lack() -> None:
+    rows = run_cases(
+        ["test_relu", "test_loop11", "test_bernoulli", "test_image_decoder_decode_bmp_rgb"]
+    )
+    assert [r.lacks for r in rows] == ["", "", "operator Bernoulli", "operator ImageDecoder"]
+    assert [r.constants for r in rows[:2]] == [0, 2]
+
+
+def test_table_counts_what_is_missing() -> None:
+    rows = [
+        Row("a", kernels=1), Row("b", constants=1), Row("c", "x", "operator Det"),
+        Row("d", "x", "operator Det"), Row("e", "E: node y (Resize): axes", "the rest of Resize"),
+    ]  # fmt: skip
+    text = case_table(rows)
+    assert text.startswith("2 of 5 node tests pass (40.0 %). In 1 of those some inputs were")
+    assert "in 1 nothing was left for a kernel." in text.replace("\n", " ")
+    assert "| operator Det | 2 |  |\n| the rest of Resize | 1 | axes |" in text

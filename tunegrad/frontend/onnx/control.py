@@ -1,0 +1,176 @@
+"""Control flow: branches, and loops that are unrolled.
+
+    If, its condition known       -->  the branch that is taken
+    If, of the model's inputs     -->  both branches, and where(condition, a, b) of each output
+    Loop, Scan                    -->  the body once for each step, and its scanned outputs stacked
+
+A graph of constant shapes has no other loop: the number of steps has to be known when it is built.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..functions import stack, where
+from ..tensor import Tensor
+from .codes import Coded
+from .node import Function, Known, NodeView, TensorList, Value, settled
+
+__all__ = ["CONTROL", "stacked"]
+
+
+def stacked(n: NodeView, values: Sequence[Value], axis: int) -> Tensor | Known:
+    """Values along a new axis; known where all of them are."""
+    arrays = [v for v in values if isinstance(v, np.ndarray)]
+    if len(arrays) == len(values):
+        return np.stack(arrays, axis)
+    tensors = [v for v in values if isinstance(v, Tensor | np.ndarray)]
+    if len(tensors) != len(values):
+        raise n.error("a scanned output is no tensor")
+    return stack([n.constant(v) for v in tensors], axis)
+
+
+def _if(n: NodeView) -> tuple[Value, ...]:
+    condition = settled(n.at(0))
+    if not isinstance(condition, Tensor):
+        return tuple(n.body("then_branch" if _true(n, condition) else "else_branch")())
+    both = n.body("then_branch")(), n.body("else_branch")()
+    return tuple(_either(n, condition, i, a, b) for i, (a, b) in enumerate(zip(*both, strict=True)))
+
+
+def _true(n: NodeView, condition: Value) -> bool:
+    """The truth of a condition that is known."""
+    if not isinstance(condition, np.ndarray) or condition.size != 1:
+        raise n.error("its condition is not one value")
+    return bool(condition.reshape(-1)[0])
+
+
+def _either(n: NodeView, condition: Tensor, output: int, a: Value, b: Value) -> Value:
+    """What the one or the other branch gives, chosen when the program runs."""
+    if a is b:
+        return a
+    if isinstance(a, TensorList) and isinstance(b, TensorList) and len(a) == len(b):
+        return TensorList(_chosen(n, condition, output, x, y) for x, y in zip(a, b, strict=True))
+    return _chosen(n, condition, output, a, b)
+
+
+def _chosen(n: NodeView, condition: Tensor, output: int, a: Value, b: Value) -> Tensor:
+    if isinstance(a, Tensor | np.ndarray) and isinstance(b, Tensor | np.ndarray):
+        x, y = n.constant(a), n.constant(b)
+        if (x.shape, x.dtype) == (y.shape, y.dtype):
+            return where(condition.cast("bool").reshape(()), x, y)
+    said = f"output {output} is {_described(a)} or {_described(b)}: its condition"
+    raise n.not_known(said, condition)
+
+
+def _described(value: Value) -> str:
+    if value is None:
+        return "nothing"
+    if isinstance(value, TensorList):
+        return f"a sequence of {len(value)}"
+    kind = value.kind.name if isinstance(value, Coded) else value.dtype
+    return f"{kind}{list(value.shape)}"
+
+
+def _loop(n: NodeView) -> tuple[Value, ...]:
+    body, count, condition = n.body("body"), n.known(0), n.at(1)
+    checked = condition is not None
+    carried = [n.at(2 + i) for i in range(body.inputs - 2)]
+    scanned: list[list[Value]] = [[] for _ in body.outputs[1 + len(carried) :]]
+    steps = itertools.count() if count is None else range(int(np.asarray(count).reshape(-1)[0]))
+    for step in steps:
+        condition = settled(condition) if checked else condition
+        if isinstance(condition, Tensor) and checked:
+            raise n.not_known(f"whether it goes on to step {step}", condition)
+        if checked and not _true(n, condition):
+            break
+        first = np.asarray(True) if condition is None else condition
+        condition, *made = body(np.asarray(step, np.int64), first, *carried, step=step)
+        carried = made[: len(carried)]
+        for column, value in zip(scanned, made[len(carried) :], strict=True):
+            column.append(value)
+    outputs = body.outputs[1 + len(carried) :]
+    return (*carried, *(_column(n, c, o) for c, o in zip(scanned, outputs, strict=True)))
+
+
+def _column(n: NodeView, values: Sequence[Value], said: Any, axis: int = 0) -> Tensor | Known:
+    """A scanned output; of no step it has the shape that the body says."""
+    if values:
+        return stacked(n, values, axis)
+    from onnx import helper
+
+    kind = said.type.tensor_type
+    extents = [d.dim_value if d.HasField("dim_value") else -1 for d in kind.shape.dim]
+    if -1 in extents or not kind.HasField("shape"):
+        raise n.error(f"it takes no step, and output {said.name} of its body has no shape")
+    extents.insert(axis % (len(extents) + 1), 0)
+    return np.zeros(extents, helper.tensor_dtype_to_np_dtype(kind.elem_type))
+
+
+def _scan(n: NodeView) -> tuple[Value, ...]:
+    if n.opset >= 9:
+        return _scanned(n, n.inputs)
+    if n.at(0) is not None:
+        raise n.error("sequence_lens are not there")
+    batch = n.inputs[1:]
+    extents = {v.shape[0] for v in batch if isinstance(v, Tensor | np.ndarray)}
+    if len(extents) != 1:
+        raise n.error(f"its operands have batches of {sorted(extents)}")
+    rows = [_scanned(n, [_at(n, v, 0, i) for v in batch]) for i in range(extents.pop())]
+    return tuple(stacked(n, column, 0) for column in zip(*rows, strict=True))
+
+
+def _scanned(n: NodeView, values: Sequence[Value]) -> tuple[Value, ...]:
+    """Steps along an axis of each scanned operand, forwards or backwards."""
+    body, count = n.body("body"), int(n.get("num_scan_inputs", 0))
+    states, taken = list(values[: len(values) - count]), values[len(values) - count :]
+    axes = n.get("scan_input_axes") or [0] * count
+    back = n.get("scan_input_directions") or n.get("directions") or [0] * count
+    outputs = body.outputs[len(states) :]
+    extents = {
+        v.shape[axis]
+        for v, axis in zip(taken, axes, strict=True)
+        if isinstance(v, Tensor | np.ndarray)
+    }
+    if len(extents) != 1:
+        raise n.error(f"its scanned operands have {sorted(extents)} steps")
+    length = extents.pop()
+    columns: list[list[Value]] = [[] for _ in outputs]
+    for step in range(length):
+        here = [
+            _at(n, v, axis, length - 1 - step if reverse else step)
+            for v, axis, reverse in zip(taken, axes, back, strict=True)
+        ]
+        made = body(*states, *here, step=step)
+        states = made[: len(states)]
+        for column, value in zip(columns, made[len(states) :], strict=True):
+            column.append(value)
+    return (*states, *_placed(n, columns, outputs))
+
+
+def _placed(
+    n: NodeView, columns: Sequence[list[Value]], outputs: Sequence[Any]
+) -> list[Tensor | Known]:
+    """Scanned outputs along the axes, and in the directions, that the node says."""
+    axes = n.get("scan_output_axes") or [0] * len(columns)
+    back = n.get("scan_output_directions") or [0] * len(columns)
+    return [
+        _column(n, c[::-1] if reverse else c, said, axis)
+        for c, said, axis, reverse in zip(columns, outputs, axes, back, strict=True)
+    ]
+
+
+def _at(n: NodeView, value: Value, axis: int, place: int) -> Tensor | Known:
+    """One position along an axis."""
+    if not isinstance(value, Tensor | np.ndarray):
+        raise n.error("a scanned operand is no tensor")
+    key = (slice(None),) * (axis % len(value.shape)) + (place,)
+    found = value[key]
+    return found if isinstance(found, Tensor) else np.asarray(found)
+
+
+CONTROL: dict[str, Function] = {"If": _if, "Loop": _loop, "Scan": _scan}

@@ -1,0 +1,219 @@
+"""Images read at places that are computed: grids, regions, and windows that bend."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from ..functions import where
+from ..tensor import Tensor
+from .node import NodeView
+
+__all__ = ["SAMPLING"]
+
+
+def _read(x: Tensor, places: Sequence[Tensor], padding: str, corners: bool) -> Tensor:
+    """(N, C, *spatial) at whole numbers, one tensor (N, *out) for each spatial dimension, as
+    (N, C, *out).
+    """
+    extents, out = x.shape[2:], places[0].shape[1:]
+    index: Tensor | None = None
+    inside: Tensor | None = None
+    for p, extent in zip(places, extents, strict=True):
+        if padding == "reflection":
+            p = _reflected(p, extent, corners)
+        elif padding == "zeros":
+            within = (p >= 0).logical_and(p <= extent - 1)
+            inside = within if inside is None else inside.logical_and(within)
+        at = p.clamp(0.0, float(extent - 1)).cast("i32")
+        index = at if index is None else index * extent + at
+    assert index is not None
+    count = math.prod(out)
+    spread = index.reshape(x.shape[0], 1, count).expand(x.shape[0], x.shape[1], count)
+    found = x.reshape(*x.shape[:2], -1).gather(2, spread).reshape(*x.shape[:2], *out)
+    return found if inside is None else where(inside.unsqueeze(1), found, 0.0)
+
+
+def _reflected(p: Tensor, extent: int, corners: bool) -> Tensor:
+    """Places beyond the edges, mirrored at them until they lie inside."""
+    low, span = (0.0, float(extent - 1)) if corners else (-0.5, float(extent))
+    if not span:
+        return p * 0.0
+    beyond = (p - low).abs().remainder(2 * span)
+    return where(beyond > span, 2 * span - beyond, beyond) + low
+
+
+def _cubic(rest: Tensor) -> list[tuple[int, Tensor]]:
+    """Weights of four neighbours (Keys 1981, with -0.75)."""
+    a, found = -0.75, list[tuple[int, Tensor]]()
+    for tap in (-1, 0, 1, 2):
+        d = (rest - float(tap)).abs()
+        if tap in (0, 1):
+            found.append((tap, ((a + 2) * d - (a + 3)) * d * d + 1))
+        else:
+            found.append((tap, ((a * d - 5 * a) * d + 8 * a) * d - 4 * a))
+    return found
+
+
+def _sampled(x: Tensor, places: Sequence[Tensor], mode: str, padding: str, corners: bool) -> Tensor:
+    """As ``_read``, at any places, by interpolation in each dimension."""
+    if mode == "nearest":
+        return _read(x, [p.round() for p in places], padding, corners)
+    floors = [p.floor() for p in places]
+    taps: list[list[tuple[int, Tensor]]] = []
+    for p, low in zip(places, floors, strict=True):
+        rest = p - low
+        taps.append(_cubic(rest) if mode == "cubic" else [(0, 1 - rest), (1, rest)])
+    total: Tensor | None = None
+    for chosen in product(*taps):
+        at = [low + float(tap) for low, (tap, _) in zip(floors, chosen, strict=True)]
+        weight = math.prod((w for _, w in chosen[1:]), start=chosen[0][1])
+        part = _read(x, at, padding, corners) * weight.unsqueeze(1)
+        total = part if total is None else total + part
+    assert total is not None
+    return total
+
+
+def _grid_sample(n: NodeView) -> Tensor:
+    """GridSample over any number of dimensions; the grid names the last one first."""
+    x, grid = n(0), n(1).cast("f32")
+    mode, padding = n.get("mode", "linear"), n.get("padding_mode", "zeros")
+    mode = {"bilinear": "linear", "bicubic": "cubic"}.get(mode, mode)
+    corners = bool(n.get("align_corners", 0))
+    if mode not in ("linear", "cubic", "nearest") or padding not in _PADDINGS:
+        raise n.error(f"mode {mode!r} with padding {padding!r} is not there")
+    rank, places = x.ndim - 2, []
+    for d, extent in enumerate(x.shape[2:]):
+        p = grid[..., rank - 1 - d] + 1.0
+        p = p * ((extent - 1) / 2) if corners else p * (extent / 2) - 0.5
+        p = p.round() if mode == "nearest" else p
+        if padding == "border":
+            p = p.clamp(0.0, float(extent - 1)) if mode != "cubic" else p
+        elif padding == "reflection" and mode != "cubic":
+            p = _reflected(p, extent, corners)
+        places.append(p)
+    wide = x.cast(x.dtype.compute) if x.dtype.is_float else x
+    return _sampled(wide, places, mode, padding, corners).cast(x.dtype)
+
+
+_PADDINGS = ("zeros", "border", "reflection")
+
+
+def _affine_grid(n: NodeView) -> Tensor:
+    """AffineGrid: places of pixels under a matrix of each image."""
+    theta, size, corners = n(0), n.ints(1), bool(n.get("align_corners", 0))
+    if size is None or len(size) not in (4, 5):
+        raise n.error("size must be known, (N, C, H, W) or (N, C, D, H, W)")
+    lines = []
+    for e in size[2:]:
+        line = np.linspace(-1, 1, e) if corners and e > 1 else (2 * np.arange(e) + 1) / e - 1
+        lines.append(line)
+    mesh = np.meshgrid(*lines, indexing="ij")
+    grid = np.stack([*mesh[::-1], np.ones(size[2:])], -1).reshape(-1, len(size) - 1)
+    places = Tensor(grid, theta.dtype) @ theta.mT
+    return places.reshape(size[0], *size[2:], len(size) - 2)
+
+
+def _roi_align(n: NodeView) -> Tensor:
+    """RoiAlign: regions of images as images of one size (He et al. 2017)."""
+    x, regions, images = n(0), n(1), n(2)
+    half = n.opset >= 16 and n.get("coordinate_transformation_mode", "half_pixel") == "half_pixel"
+    scaled = regions * float(n.get("spatial_scale", 1.0)) - (0.5 if half else 0.0)
+    places, inside, reads, counts = [], [], [], []
+    for d, name in enumerate(("output_height", "output_width")):
+        start, length = scaled[:, 1 - d], scaled[:, 3 - d] - scaled[:, 1 - d]
+        length = length if half else length.clamp(1.0)
+        bins = int(n.get(name, 1))
+        count = _reads(n, length, bins)
+        at, number = _bins(start, length, bins, count), int(count.max(initial=1))
+        within = (at >= -1.0).logical_and(at <= float(x.shape[2 + d]))
+        line = [-1, bins, number, 1, 1] if d == 0 else [-1, 1, 1, bins, number]
+        inside.append(within.reshape(line))
+        places.append(at.clamp(0.0, float(x.shape[2 + d] - 1)).reshape(line))
+        taps = np.arange(number) < count.reshape(-1, 1)
+        reads.append(taps.reshape(-1, *((1, number, 1, 1) if d == 0 else (1, 1, 1, number))))
+        counts.append(count)
+    shape = np.broadcast_shapes(*(p.shape for p in places))
+    parts = _corners(x.index_select(0, images), [p.broadcast_to(shape) for p in places])
+    held = inside[0].logical_and(inside[1]).unsqueeze(1)
+    used = Tensor(np.logical_and(*reads)).unsqueeze(1)
+    several = (counts[0] * counts[1]).reshape(-1, 1, 1, 1)
+    if n.get("mode", "avg") == "max":
+        greatest = parts[0].maximum(parts[1]).maximum(parts[2].maximum(parts[3]))
+        greatest = where(used, where(held, greatest, 0.0), -math.inf).amax((3, 5))
+        return where(Tensor(several > 0), greatest, 0.0).cast(x.dtype)
+    read = held.logical_and(used)
+    total = where(read, parts[0] + parts[1] + parts[2] + parts[3], 0.0).sum((3, 5))
+    return (total / Tensor(np.maximum(several, 1), total.dtype)).cast(x.dtype)
+
+
+def _reads(n: NodeView, length: Tensor, bins: int) -> np.ndarray[Any, Any]:
+    """How many reads each bin of each region has in one dimension."""
+    ratio = n.get("sampling_ratio", 0)
+    if ratio > 0:
+        return np.full(length.shape, ratio)
+    if n.known(1) is None:
+        raise n.error("there are no regions")
+    return np.ceil(np.asarray(length.numpy()) / bins).astype(np.int64).clip(0)
+
+
+def _bins(start: Tensor, length: Tensor, bins: int, count: np.ndarray[Any, Any]) -> Tensor:
+    """Where bins of regions are read: (regions, bins, reads)."""
+    size = (length / bins).reshape(-1, 1, 1)
+    number = np.arange(int(count.max(initial=1)))
+    parts = (number + 0.5) / np.maximum(count, 1).reshape(-1, 1, 1)
+    steps = parts + np.arange(bins).reshape(1, -1, 1)
+    return start.reshape(-1, 1, 1) + size * Tensor(steps, start.dtype)
+
+
+def _corners(x: Tensor, places: Sequence[Tensor]) -> list[Tensor]:
+    """What the four pixels around places give to a bilinear read."""
+    floors = [p.floor() for p in places]
+    found = []
+    for chosen in product((0, 1), repeat=2):
+        at = [low + float(tap) for low, tap in zip(floors, chosen, strict=True)]
+        shares = [
+            p - low if tap else 1 - (p - low)
+            for p, low, tap in zip(places, floors, chosen, strict=True)
+        ]
+        found.append(_read(x, at, "border", False) * (shares[0] * shares[1]).unsqueeze(1))
+    return found
+
+
+def _deform_conv(n: NodeView) -> Tensor:
+    """DeformConv: a convolution whose windows read at places of their own (Zhu et al. 2019)."""
+    x, w, bend, bias, mask = n(0), n(1), n(2), n.tensor(3), n.tensor(4)
+    if x.ndim != 4:
+        raise n.error(f"of {x.ndim - 2} dimensions is not there; of two")
+    (batch, channels), (kh, kw), (rows, columns) = x.shape[:2], w.shape[2:], bend.shape[2:]
+    groups, parts = n.get("group", 1), n.get("offset_group", 1)
+    strides, spread = n.get("strides") or [1, 1], n.get("dilations") or [1, 1]
+    pads = n.get("pads") or [0] * 4
+    bends = bend.reshape(batch * parts, kh * kw, 2, rows, columns)
+    places = []
+    for d, (size, extent) in enumerate(((kh, rows), (kw, columns))):
+        tap = np.arange(kh * kw) // kw if d == 0 else np.arange(kh * kw) % size
+        line = np.arange(extent) * strides[d] - pads[d]
+        first = (tap * spread[d]).reshape(-1, 1, 1)
+        grid = first + (line.reshape(-1, 1) if d == 0 else line.reshape(1, -1))
+        places.append(bends[:, :, d] + Tensor(grid, bend.dtype))
+    images = x.reshape(batch * parts, channels // parts, *x.shape[2:])
+    read = _sampled(images, places, "linear", "zeros", True)
+    if mask is not None:
+        read = read * mask.reshape(batch * parts, 1, kh * kw, rows, columns)
+    taken = read.reshape(batch, groups, channels // groups * kh * kw, rows * columns)
+    weight = w.reshape(groups, w.shape[0] // groups, -1)
+    y = (weight @ taken).reshape(batch, w.shape[0], rows, columns)
+    return (y if bias is None else y + bias.reshape(-1, 1, 1)).cast(x.dtype)
+
+
+SAMPLING: dict[str, Callable[[NodeView], Any]] = {
+    "AffineGrid": _affine_grid,
+    "DeformConv": _deform_conv,
+    "GridSample": _grid_sample,
+    "RoiAlign": _roi_align,
+}
