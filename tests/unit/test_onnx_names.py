@@ -116,3 +116,15 @@ def test_constants_that_several_nodes_read_are_held_once(tmp_path: Path) -> None
     path = saved(tmp_path / "m.onnx", nodes, {"w": floats(8, 8)})
     loaded = tg.load(path, store=False, threads=1)
     assert loaded.constant_bytes == 8 * 8 * 4
+
+
+def test_a_number_names_no_kernel(tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("Mul", ["x", "half"], ["a"], name="scale"),
+        helper.make_node("MatMul", ["a", "w"], ["b"], name="product"),
+        helper.make_node("ReduceSum", ["b"], ["c"], name="total"),
+        helper.make_node("Mul", ["c", "half"], ["y"], name="again"),
+    ]
+    constants = {"half": np.asarray(0.5, np.float32), "w": floats(8, 6)}
+    loaded = tg.load(saved(tmp_path / "m.onnx", nodes, constants), store=False, threads=1)
+    assert {row.layers for row in loaded.report()} == {("product",), ("after product",)}

@@ -25,6 +25,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--check", action="store_true", help="write nothing; print what differs")
     parser.add_argument("page", nargs="*", help="default: all but those that take minutes")
     options = parser.parse_args(argv)
+    unknown = [name for name in options.page if name not in PAGES]
+    if unknown:
+        parser.error(f"no page {', '.join(unknown)}; valid: {', '.join(PAGES)}")
     stale = 0
     for name in options.page or [p for p in PAGES if p not in SLOW]:
         path = _ROOT / name

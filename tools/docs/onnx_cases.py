@@ -106,6 +106,7 @@ class _Worker:
         process = context.Process(target=_serve, args=(there, judge), daemon=True)
         process.start()
         there.close()
+        here.recv()  # it is there: what it took to start is no case's time
         return _Worker(process, here)
 
     def row(self, name: str, limit_s: float) -> Row | None:
@@ -129,6 +130,7 @@ class _Worker:
 
 def _serve(there: Connection, judge: Callable[[str], Row]) -> None:
     """The worker: a name in, a row out, until nobody asks."""
+    there.send(None)
     while True:
         try:
             name = there.recv()

@@ -143,14 +143,15 @@ class NodeView:
 
     def constant(self, value: Tensor | Known, label: str = "") -> Tensor:
         """A tensor as it is; an array, or its codes, as a constant of the program, the same one
-        each time.
+        each time. Single numbers have no name: equal ones of other nodes are the same constant.
         """
         if isinstance(value, Tensor):
             return value
         found = self.held.get(id(value))
         if found is None:  # the array is kept beside it, so that its identity stays its own
             plain = value if kind_of_array(value) is None else codes_of(value)
-            found = self.held[id(value)] = (value, Tensor.constant(plain, name=label))
+            name = label if value.size > 1 else ""
+            found = self.held[id(value)] = (value, Tensor.constant(plain, name=name))
         return found[1]
 
     def at(self, place: int) -> Value:
