@@ -481,3 +481,9 @@ def test_sequences_of_a_pool_are_counted() -> None:
         "pool_int64s": [0, 1, 3, 1, 2, 3, 0], "weights": [1.0, 2.0, 3.0, 4.0, 5.0],
     }  # fmt: skip
     agree(proto("TfIdfVectorizer", inputs, opset=9, **attributes), inputs)
+
+
+@pytest.mark.parametrize("p", [1, 2, 3])
+def test_norms_of_whole_images_are_those_of_the_runtime(p: int) -> None:
+    inputs = {"x": array(2, 3, 4, 5)}
+    agree(proto("GlobalLpPool", inputs, opset=13, p=p), inputs, runtime=True)
