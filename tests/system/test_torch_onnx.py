@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import tunegrad as tg
-from tunegrad.frontend.onnx import OPERATORS
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 pytest.importorskip("onnx", reason="onnx is not installed")
@@ -30,14 +29,7 @@ def exported(module: Any, inputs: tuple[Any, ...], path: Path, dynamo: bool) -> 
     return path
 
 
-def needed(name: str, dynamo: bool) -> None:
-    """Skip what the importer has no operators for."""
-    if name == "llama_block" and dynamo and "ScatterND" not in OPERATORS:
-        pytest.skip("ONNX's ScatterND is not there")
-
-
 def check(name: str, full: bool, path: Path, dynamo: bool) -> None:
-    needed(name, dynamo)
     module, inputs = ZOO[name](full)
     with torch.inference_mode():
         wanted = module(*inputs)
