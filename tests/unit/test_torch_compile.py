@@ -94,6 +94,18 @@ def test_a_checkpoint_that_is_loaded_later_is_seen() -> None:
         close(f(x), other(x))
 
 
+def test_weights_made_in_inference_mode_are_inputs(loads: list[Any]) -> None:
+    with torch.inference_mode():
+        module, x = mlp(), torch.randn(5, 4)
+        f = compiled(module)
+        for _ in range(2):
+            close(f(x), module(x))
+            module[0].weight.mul_(2.0)
+        close(f(x), module(x))
+    ((model, _),) = loads
+    assert len(model.inputs) == 1 + sum(1 for _ in module.parameters()) + 2
+
+
 def test_layers_that_share_a_weight_share_its_changes(loads: list[Any]) -> None:
     class Tied(nn.Module):
         def __init__(self) -> None:
