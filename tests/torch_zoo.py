@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from itertools import pairwise
 
@@ -12,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-__all__ = ["ZOO", "Case"]
+__all__ = ["ZOO", "Case", "spelled_out"]
 
 Case = tuple[nn.Module, tuple[Tensor, ...]]
 
@@ -166,6 +167,7 @@ class LlamaBlock(nn.Module):
     def __init__(self, size: int, heads: int, groups: int, hidden: int) -> None:
         super().__init__()
         self.heads, self.groups, self.width = heads, groups, size // heads
+        self.repeats = 1
         self.norm1, self.norm2 = nn.RMSNorm(size, 1e-5), nn.RMSNorm(size, 1e-5)
         self.q = nn.Linear(size, size, bias=False)
         self.k = nn.Linear(size, groups * self.width, bias=False)
@@ -194,8 +196,11 @@ class LlamaBlock(nn.Module):
         q, k = self.turned(q, place), self.turned(k, place)
         keys, values = keys.index_copy(2, place, k), values.index_copy(2, place, v)
         seen = torch.arange(keys.shape[2], device=x.device)[None, :] <= place[:, None]
+        k, v = keys, values
+        if self.repeats > 1:
+            k, v = k.repeat_interleave(self.repeats, 1), v.repeat_interleave(self.repeats, 1)
         y = functional.scaled_dot_product_attention(
-            q, keys, values, attn_mask=seen, enable_gqa=True
+            q, k, v, attn_mask=seen, enable_gqa=self.repeats == 1
         )
         x = x + self.o(y.transpose(1, 2).reshape(n, length, size))
         y = self.norm2(x)
@@ -213,6 +218,31 @@ class Lstm(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         y, _ = self.lstm(x)
         return self.head(y[:, -1])
+
+
+class _SquareNorm(nn.Module):
+    """``nn.RMSNorm``, spelled out."""
+
+    def __init__(self, norm: nn.RMSNorm) -> None:
+        super().__init__()
+        self.weight, self.eps = norm.weight, norm.eps
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + self.eps) * self.weight
+
+
+def spelled_out(module: nn.Module) -> nn.Module:
+    """A copy without what PyTorch's exporter of TorchScript does not know: RMS norms, and queries
+    in groups, whose keys and values are repeated.
+    """
+    made = copy.deepcopy(module)
+    for m in list(made.modules()):
+        for name, child in m.named_children():
+            if isinstance(child, nn.RMSNorm):
+                setattr(m, name, _SquareNorm(child))
+        if isinstance(m, LlamaBlock):
+            m.repeats = m.heads // m.groups
+    return made
 
 
 def _settled(module: nn.Module) -> nn.Module:

@@ -231,7 +231,7 @@ class _Compiled:
         static = [
             i
             for i, a in enumerate(args)
-            if hasattr(a, "dtype") and _is_static(a) and i not in self._written
+            if hasattr(a, "dtype") and _is_static(a) and _is_counted(a) and i not in self._written
         ]
         constants = tuple((i, args[i], _version(args[i]), args[i].data_ptr()) for i in static)
         try:
@@ -288,9 +288,14 @@ def _key(value: Any) -> Any:
     return tuple(value.shape) if hasattr(value, "dtype") else value
 
 
+def _is_counted(tensor: Any) -> bool:
+    """Whether PyTorch counts what is written to it; not where it was made in inference mode."""
+    return not tensor.is_inference()
+
+
 def _version(tensor: Any) -> int:
-    """How often it was written to; tensors of inference mode do not count."""
-    return 0 if tensor.is_inference() else tensor._version  # noqa: SLF001 - its public name
+    """How often it was written to."""
+    return int(tensor._version)  # noqa: SLF001 - its public name
 
 
 register()

@@ -83,6 +83,109 @@ def test_weights_that_change_are_read_again(loads: list[Any]) -> None:
     assert len(loads) == 2  # what was written to is an input from then on
 
 
+def test_a_checkpoint_that_is_loaded_later_is_seen() -> None:
+    module, other, x = mlp(), mlp(), torch.randn(5, 4)
+    f = compiled(module)
+    with torch.no_grad():
+        f(x)
+        for p in other.parameters():
+            p.add_(0.5)
+        module.load_state_dict(other.state_dict())
+        close(f(x), other(x))
+
+
+def test_weights_made_in_inference_mode_are_inputs(loads: list[Any]) -> None:
+    with torch.inference_mode():
+        module, x = mlp(), torch.randn(5, 4)
+        f = compiled(module)
+        for _ in range(2):
+            close(f(x), module(x))
+            module[0].weight.mul_(2.0)
+        close(f(x), module(x))
+    ((model, _),) = loads
+    assert len(model.inputs) == 1 + sum(1 for _ in module.parameters()) + 2
+
+
+def test_layers_that_share_a_weight_share_its_changes(loads: list[Any]) -> None:
+    class Tied(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table = nn.Embedding(7, 4)
+            self.head = nn.Linear(4, 7, bias=False)
+            self.head.weight = self.table.weight
+
+        def forward(self, ids: Any) -> Any:
+            return self.head(self.table(ids).tanh())
+
+    module, ids = Tied(), torch.tensor([[1, 2, 6], [0, 3, 3]])
+    f = compiled(module)
+    with torch.no_grad():
+        for _ in range(2):
+            close(f(ids), module(ids))
+            module.table.weight.mul_(-2.0)
+            close(f(ids), module(ids))
+    assert [i.shape for i in loads[0][0].inputs] == [(2, 3)]
+
+
+def test_one_tensor_for_several_inputs() -> None:
+    def function(a: Any, b: Any, c: Any) -> Any:
+        return a @ b.t() - c.sum(), b * 2
+
+    x, y = torch.randn(3, 4), torch.randn(3, 4)
+    f = compiled(function)
+    with torch.no_grad():
+        for args in ((x, x, x), (x, y, x), (y, x, x), (x, y, torch.randn(5)), (y, y, y)):
+            for got, want in zip(f(*args), function(*args), strict=True):
+                close(got, want)
+
+
+def test_inputs_that_overlap_and_are_written_to() -> None:
+    def function(a: Any, b: Any) -> Any:
+        a.mul_(2)
+        return a + b
+
+    with torch.no_grad():
+        for first, second in ((slice(0, 3), slice(1, 4)), (slice(0, 3), slice(0, 3))):
+            torch._dynamo.reset()  # PyTorch does not guard by how inputs overlap
+            f = compiled(function)
+            mine = torch.arange(12.0).reshape(4, 3)
+            theirs = mine.clone()
+            close(f(mine[first], mine[second]), function(theirs[first], theirs[second]))
+            close(mine, theirs)
+
+
+def test_outputs_that_are_one_tensor_a_parameter_or_a_view() -> None:
+    class Odd(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.randn(4))
+
+        def forward(self, x: Any) -> Any:
+            y = x * self.weight
+            return y, y, self.weight, y[0], x[1:]
+
+    module, x = Odd(), torch.randn(3, 4)
+    with torch.no_grad():
+        got, want = compiled(module)(x), module(x)
+    for a, b in zip(got, want, strict=True):
+        close(a, b)
+    assert got[2] is module.weight
+    assert got[4].data_ptr() == x[1:].data_ptr()
+    with torch.no_grad():
+        got[0].zero_()  # what is one tensor for PyTorch is one here
+    close(got[1], torch.zeros(3, 4))
+
+
+def test_a_result_outlives_the_next_call() -> None:
+    module, x = mlp(), torch.randn(5, 4)
+    f = compiled(module)
+    with torch.no_grad():
+        first = f(x)
+        kept = first.clone()
+        f(x * 3)
+    close(first, kept)
+
+
 def test_two_modules_of_one_class_keep_their_own_weights() -> None:
     class Block(nn.Module):
         def __init__(self) -> None:

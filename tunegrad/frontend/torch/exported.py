@@ -76,7 +76,8 @@ def _program(torch: Any, module: Any, name: str, examples: Any, named: Any) -> A
     Training flags are put back.
     """
     training = [m for m in module.modules() if m.training]
-    args, kwargs = _tensors(torch, examples), _tensors(torch, named)
+    seen = {id(t) for t in (*module.parameters(), *module.buffers())}
+    args, kwargs = _tensors(torch, examples, seen), _tensors(torch, named, seen)
     try:
         for m in training:
             m.training = False
@@ -96,18 +97,26 @@ def _program(torch: Any, module: Any, name: str, examples: Any, named: Any) -> A
             m.training = True
 
 
-def _tensors(torch: Any, value: Any) -> Any:
-    """Arrays and our tensors in a nest as PyTorch's."""
+def _tensors(torch: Any, value: Any, seen: set[int]) -> Any:
+    """Arrays and our tensors in a nest as PyTorch's.
+
+    ``torch.export`` knows tensors by identity: one that was ``seen`` is copied, so that it is an
+    input of its own.
+    """
     if isinstance(value, Tensor):
         value = value.numpy()
     if hasattr(value, "__array_interface__"):
         return torch.from_numpy(value.copy())
+    if isinstance(value, torch.Tensor):
+        value = value.detach().clone() if id(value) in seen else value
+        seen.add(id(value))
+        return value
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*(_tensors(torch, v) for v in value))
+        return type(value)(*(_tensors(torch, v, seen) for v in value))
     if isinstance(value, list | tuple):
-        return type(value)(_tensors(torch, v) for v in value)
+        return type(value)(_tensors(torch, v, seen) for v in value)
     if isinstance(value, dict):
-        return {k: _tensors(torch, v) for k, v in value.items()}
+        return {k: _tensors(torch, v, seen) for k, v in value.items()}
     return value
 
 
