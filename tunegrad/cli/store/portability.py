@@ -20,8 +20,8 @@ __all__ = ["portability"]
 
 @click.command(
     epilog=example(
-        "tunegrad store portability acbc57da --store tuned.db",
-        'tunegrad store portability "matmul 64x64x64 +relu" --store all.db --json',
+        "tunegrad store portability b3e5f756 --store tuned.db",
+        'tunegrad store portability "matmul 10x512" --store all.db --json',
     )
 )
 @click.argument("kernel", metavar="KERNEL")
