@@ -76,9 +76,11 @@ def test_no_default_schedule_spills(model, dtype, numerics, arch):
     assert report.failed == 0
     assert [r.kernel for r in report.rows if r.resources and r.resources.spilled_bytes] == []
     products = [r for r in report.rows if r.kernel.startswith(("conv", "matmul"))]
-    others = [r.kernel for r in products if "tensorcore(" not in r.actions]
+    others = {r.kernel for r in products if "tensorcore(" not in r.actions}
     assert len(products) > 3
-    assert len(others) <= 1, "the first convolution has three channels"
+    # three channels; means, which stay f32, by halves
+    halves = {"matmul 32x1000x2048"} if dtype == "f16" else set()
+    assert others <= {"conv7x7s2 3->64 112x112 +relu"} | halves
 
 
 def test_a_kernel_that_is_refused_is_a_row_and_the_exit_code(monkeypatch, capsys):

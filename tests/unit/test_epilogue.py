@@ -66,6 +66,18 @@ def test_results_are_what_the_kernel_says(name: str) -> None:
     agrees(kernel, schedule)
 
 
+def test_rows_of_a_tile_past_the_last_one_are_not_stored() -> None:
+    """Of 40 rows in tiles of 16 the last half tile is none: it was stored, past the end."""
+    kernel = gemm(40, 32, 96, transposed=True)
+    schedule = Schedule.parse(
+        "tile(axis=a, size=16) tile(axis=b, size=8) tile(axis=ra, size=16) "
+        "reorder(order=(b0, a0, a1, b1, ra0, ra1)) local(axis=b0) upcast(axis=a0) "
+        "tensorcore(unit=m16n8k16_f16_f32, m=a1, n=b1, k=ra1) epilogue(param=p0)"
+    )
+    lowered(kernel, schedule)
+    agrees(kernel, schedule)
+
+
 def test_a_schedule_by_hand_of_an_image_has_one_too() -> None:
     kernel = image_kernel(2, 16, 8)
     out = kernel.outputs[0].name

@@ -76,6 +76,8 @@ def _finish(
         if isinstance(s, Store):
             _store(b, e, (i, s), (row, first + var(lane, e.run)), (here, lane), values_at)
     body = b.close()
+    if not body:
+        return
     if q.hi >= e.runs:
         body = (If(Valid((Range(row, 0, e.height),)), body),)
     if rounds > 1:
@@ -100,6 +102,8 @@ def _store(
     asked = tuple(values.masks(axes) & values.needed(s.valid))
     whole = {r.key: _at(Valid((r,)), env, here) for r in asked}
     whole = {k: v for k, v in whole.items() if lane not in v.names()}
+    if any(v.never for v in whole.values()):  # rows past the last one, of a tile that is not whole
+        return
     around = Valid([r for v in whole.values() for r in v])
     b.open()
     values = values_at(i, env, frozenset(whole))
