@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from statistics import median
 from typing import Literal, get_args
 
 __all__ = [
@@ -172,7 +171,10 @@ class Measurement:
 
 def middle(samples: Sequence[float]) -> float:
     """Median of the samples, in their unit; infinity when there is none."""
-    return median(samples) if samples else float("inf")
+    if not samples:
+        return float("inf")
+    ordered, half = sorted(samples), len(samples) // 2
+    return (ordered[half] + ordered[~half]) / 2  # ``statistics`` would load fractions and decimals
 
 
 @dataclass(frozen=True, slots=True)

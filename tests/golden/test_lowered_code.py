@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tools import lowered as tool
-from tunegrad.devices.cpu import device as cpu
 from tunegrad.opts import SPACE_VERSION
+from tunegrad.render import llvm
 
 
 @pytest.fixture(scope="module")
@@ -45,8 +45,8 @@ def small(golden, tmp_path) -> Path:
 
 
 def other_code(monkeypatch) -> None:
-    render = cpu.render_llvm
-    monkeypatch.setattr(cpu, "render_llvm", lambda *given: render(*given).replace("fadd", "fsub"))
+    render = llvm.render_llvm
+    monkeypatch.setattr(llvm, "render_llvm", lambda *given: render(*given).replace("fadd", "fsub"))
 
 
 def few_kernels(monkeypatch) -> None:

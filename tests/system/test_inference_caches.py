@@ -98,7 +98,7 @@ def test_other_code_of_tunegrad_lowers_again(
 def test_a_program_whose_object_is_gone_is_made_again(tmp_path: Path) -> None:
     kernel = kernels()[0]
     Compiler(ObjectCache(tmp_path)).code(kernel, UNSCHEDULED, ENGINE)
-    key = written.program_key(kernel, UNSCHEDULED, DEVICE)
+    key = written.program_key(kernel, UNSCHEDULED.text, DEVICE)
     for path in tmp_path.iterdir():
         if path.stem != key:
             path.unlink()

@@ -17,7 +17,6 @@ import tunegrad as tg
 from tunegrad.compiling import artifact
 from tunegrad.db import open_store
 from tunegrad.devices import host_device
-from tunegrad.devices.cpu import device as cpu
 from tunegrad.devices.host.facts import fingerprint, host_target
 from tunegrad.errors import MissError
 from tunegrad.inference import loading
@@ -26,6 +25,7 @@ from tunegrad.ir.fusion import schedule
 from tunegrad.ir.kernel import Kernel
 from tunegrad.models import mlp
 from tunegrad.opts import SPACE_VERSION
+from tunegrad.render import llvm
 from tunegrad.trial import Fingerprint, Measurement, Policy, Status, Trial
 from tunegrad.tune import show
 
@@ -124,8 +124,8 @@ def test_a_winner_is_refused_once_lowering_changes(
     """The row stays as it was; what this version makes of its actions is another program."""
     store = stored(tmp_path / "t.db", *map(trial, kernels()))
     assert {r.outcome for r in loaded(store).report()} == {"hit"}
-    render = cpu.render_llvm
-    monkeypatch.setattr(cpu, "render_llvm", lambda *given: render(*given) + "; another release\n")
+    render = llvm.render_llvm
+    monkeypatch.setattr(llvm, "render_llvm", lambda *given: render(*given) + "; another release\n")
     fresh = artifact.Compiler()
     monkeypatch.setattr(loading, "process_compiler", lambda: fresh)
     assert {r.differs for r in loaded(store).report()} == {(OTHER_CODE,)}

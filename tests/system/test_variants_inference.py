@@ -260,6 +260,6 @@ def test_compiled_functions_take_the_setting() -> None:
 
 def test_unknown_setting_is_an_error_that_lists_the_known_ones() -> None:
     with pytest.raises(
-        ConfigError, match=r"^numerics 'fast' is unknown; valid: contract, strict, bf16-dot$"
+        ConfigError, match=r"^numerics 'fast' is unknown; valid: contract, strict, bf16-dot, tf32$"
     ):
         tg.load(small(), store=False, numerics="fast")  # type: ignore[arg-type]

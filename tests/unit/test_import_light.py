@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -39,14 +39,18 @@ def loaded(code: str) -> set[str]:
 
 
 def extra_s(code: str, rounds: int = 5) -> float:
-    """Best time of a process that runs ``code``, less the best of one that runs nothing; the two
-    take turns.
+    """CPU seconds of a process that runs ``code``, less those of one that runs nothing: the least
+    of each, which take turns.
     """
 
     def once(text: str) -> float:
-        begun = time.perf_counter()
+        begun = os.times()
         subprocess.run([sys.executable, "-c", text], cwd=ROOT, capture_output=True, check=True)
-        return time.perf_counter() - begun
+        ended = os.times()
+        return (
+            ended.children_user + ended.children_system
+            - begun.children_user - begun.children_system
+        )  # fmt: skip
 
     turns = [(once("pass"), once(code)) for _ in range(rounds)]
     return min(loaded_s for _, loaded_s in turns) - min(bare_s for bare_s, _ in turns)

@@ -32,7 +32,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("opts", "render"),
     ("ir",),
     ("events", "config"),
-    ("reports", "trial", "untrusted"),
+    ("object_cache", "reports", "trial", "untrusted"),
     ("errors", "forks", "paired"),
 )
 ROW = {name: row for row, names in enumerate(LAYERS) for name in names}

@@ -5,6 +5,7 @@ from dataclasses import replace
 from tests.tile_kernels import SERVER
 from tunegrad.devices.host import facts
 from tunegrad.devices.host.facts import fingerprint, host_target
+from tunegrad.devices.host.kept import Host
 from tunegrad.devices.host.tiles import AMX_BF16, ask_for_tiles, tile_units, without_tiles
 from tunegrad.devices.processes.syscalls import ALLOWED
 
@@ -18,7 +19,7 @@ def test_units_take_tiles_and_their_products():
 
 
 def test_what_is_refused_is_no_feature(monkeypatch):
-    monkeypatch.setattr(facts.llvm, "get_host_cpu_features", lambda: _Features(HAVE))
+    monkeypatch.setattr(facts, "host", lambda: Host("llvm", "server", HAVE))
     facts._features.cache_clear()
     try:
         monkeypatch.setattr(facts, "ask_for_tiles", lambda: False)
@@ -30,14 +31,6 @@ def test_what_is_refused_is_no_feature(monkeypatch):
         assert "amx-bf16" in dict(fingerprint(host_target(1)).fields)["features"]
     finally:
         facts._features.cache_clear()
-
-
-class _Features:
-    def __init__(self, names):
-        self.names = names
-
-    def flatten(self):
-        return ",".join(self.names)
 
 
 def test_asking_again_gives_the_same_answer():

@@ -73,11 +73,11 @@ def test_a_key_holds_what_lowering_depends_on() -> None:
     first, second = (corpus_kernel(name) for name in NAMES[:2])
     other = CpuDevice(replace(DEVICE.target, l1_bytes=DEVICE.target.l1_bytes * 2))
     keys = {
-        program_key(first, Schedule(()), DEVICE),
-        program_key(second, Schedule(()), DEVICE),
-        program_key(first, Space(first, DEVICE.target).defaults()[0], DEVICE),
-        program_key(first, Schedule(()), other),
-        program_key(first, Schedule(()), CpuDevice(DEVICE.target, opt_level=2)),
+        program_key(first, Schedule(()).text, DEVICE),
+        program_key(second, Schedule(()).text, DEVICE),
+        program_key(first, Space(first, DEVICE.target).defaults()[0].text, DEVICE),
+        program_key(first, Schedule(()).text, other),
+        program_key(first, Schedule(()).text, CpuDevice(DEVICE.target, opt_level=2)),
     }
     assert len(keys) == 5
-    assert program_key(first, Schedule(()), DEVICE) in keys
+    assert program_key(first, Schedule(()).text, DEVICE) in keys

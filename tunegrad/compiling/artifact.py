@@ -14,16 +14,18 @@ import hashlib
 import weakref
 from collections import OrderedDict
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tunegrad.devices import Code as Loaded
-from tunegrad.devices import Device, Engine, Lowered, program_hash
 from tunegrad.forks import ForkSafeLock
 from tunegrad.ir.kernel import Kernel
-from tunegrad.opts import PASSES, ActionObserver, Context, Observer, Schedule, run_passes
 from tunegrad.runtime import Code, ObjectCache
 
-from .written import ProgramFacts, program_key, read_program, written_program
+from .written import ProgramFacts, default_key, program_key, read_program, written_program
+
+if TYPE_CHECKING:
+    from tunegrad.devices import Code as Loaded
+    from tunegrad.devices import Device, Engine, Lowered
+    from tunegrad.opts import ActionObserver, Observer, Schedule
 
 __all__ = ["Compiler", "Counts", "build", "code_of", "object_key"]
 
@@ -40,6 +42,8 @@ def build(
 
     Raises IllegalAction for one that is not legal there, OutOfResources for one that is too large.
     """
+    from tunegrad.opts import PASSES, Context, run_passes
+
     context = Context(kernel, device.target, schedule.actions, device.lower, acted)
     made: Lowered = run_passes(PASSES, kernel, context, observe)
     return made
@@ -71,7 +75,8 @@ class Compiler:
     """Kernels to code: lowered and compiled once on a machine, linked once while somebody holds it.
 
     The last few hundred stay linked: a model that is loaded again and again is not linked again.
-    Threads may share it. Without a cache nothing outlives the process.
+    Threads may share it. Without a cache nothing outlives the process. A schedule may be given as
+    the text that it prints as: it is parsed where it is lowered.
     """
 
     def __init__(self, cache: ObjectCache | None = None) -> None:
@@ -84,18 +89,31 @@ class Compiler:
         self._recent: OrderedDict[str, Loaded] = OrderedDict()
         self._lock = ForkSafeLock()
 
-    def code(self, kernel: Kernel, schedule: Schedule, engine: Engine) -> Code:
+    def default(self, kernel: Kernel, device: Device) -> str:
+        """The kernel's default schedule as text; found once on a machine."""
+        key = None if self._cache is None else default_key(kernel, device)
+        if self._cache is None or key is None:
+            return _default(kernel, device)
+        body = self._cache.get(key)
+        if body is not None:
+            return body.decode()
+        text = _default(kernel, device)
+        self._cache.put(key, text.encode())
+        return text
+
+    def code(self, kernel: Kernel, schedule: Schedule | str, engine: Engine) -> Code:
         """The kernel under this schedule, loaded for an engine, ready to launch while the result is
         held.
 
         Raises IllegalAction for a schedule that is not legal here, and CandidateFailure where it
         can not be compiled.
         """
+        text = _text(schedule)
         with self._lock:
-            program = self._program(kernel, schedule, engine.device)
+            program = self._program(kernel, text, engine.device)
             linked = self._linked.get(program.key)
             if linked is None:
-                image = self._image(program, kernel, schedule, engine.device)
+                image = self._image(program, kernel, text, engine.device)
                 linked = engine.load(program.lowered, image)
                 self._linked[program.key] = linked
                 self.counts = replace(self.counts, linked=self.counts.linked + 1)
@@ -105,14 +123,15 @@ class Compiler:
         return code_of(program.lowered, linked)
 
     def made(
-        self, kernel: Kernel, schedule: Schedule, device: Device
+        self, kernel: Kernel, schedule: Schedule | str, device: Device
     ) -> tuple[ProgramFacts, bytes]:
         """What ``code`` loads: the program and its image. Raises as that does."""
+        text = _text(schedule)
         with self._lock:
-            program = self._program(kernel, schedule, device)
-            return program, self._image(program, kernel, schedule, device)
+            program = self._program(kernel, text, device)
+            return program, self._image(program, kernel, text, device)
 
-    def program_hash(self, kernel: Kernel, schedule: Schedule, device: Device) -> str:
+    def program_hash(self, kernel: Kernel, schedule: Schedule | str, device: Device) -> str:
         """What this version of tunegrad makes of the schedule, as stored rows name it.
 
         Nothing is compiled.
@@ -120,19 +139,22 @@ class Compiler:
         The text is kept for ``code``, which is asked for next. Raises IllegalAction for a schedule
         that is not legal here, and OutOfResources for a program that is too large.
         """
-        key = (kernel.key, schedule.text, device)
+        from tunegrad.devices import program_hash
+
+        text = _text(schedule)
+        key = (kernel.key, text, device)
         with self._lock:
-            found = self._programs.get(key) or self._read(kernel, schedule, device)
+            found = self._programs.get(key) or self._read(kernel, text, device)
             if found is not None:
                 return found.hash
             fresh = self._pending[key] = self._pending.get(key) or self._lowered(
-                kernel, schedule, device
+                kernel, text, device
             )
             _trim(self._pending, _PENDING)
             return program_hash(fresh)
 
-    def _program(self, kernel: Kernel, schedule: Schedule, device: Device) -> ProgramFacts:
-        key = (kernel.key, schedule.text, device)
+    def _program(self, kernel: Kernel, schedule: str, device: Device) -> ProgramFacts:
+        key = (kernel.key, schedule, device)
         found = self._programs.get(key)
         if found is not None:
             self._programs.move_to_end(key)
@@ -141,6 +163,8 @@ class Compiler:
         if read is not None and self._kept(read.key):
             program = read
         else:
+            from tunegrad.devices import program_hash
+
             fresh = self._pending.pop(key, None) or self._lowered(kernel, schedule, device)
             program = ProgramFacts(
                 replace(fresh, text=""), object_key(fresh.text, device), program_hash(fresh)
@@ -152,7 +176,7 @@ class Compiler:
         _trim(self._programs, _PROGRAMS)
         return program
 
-    def _read(self, kernel: Kernel, schedule: Schedule, device: Device) -> ProgramFacts | None:
+    def _read(self, kernel: Kernel, schedule: str, device: Device) -> ProgramFacts | None:
         """What this machine has lowered before; None where it has not."""
         key = None if self._cache is None else program_key(kernel, schedule, device)
         if self._cache is None or key is None:
@@ -160,17 +184,13 @@ class Compiler:
         body = self._cache.get(key)
         return None if body is None else read_program(body)
 
-    def _write(
-        self, program: ProgramFacts, kernel: Kernel, schedule: Schedule, device: Device
-    ) -> None:
+    def _write(self, program: ProgramFacts, kernel: Kernel, schedule: str, device: Device) -> None:
         key = None if self._cache is None else program_key(kernel, schedule, device)
         body = None if key is None else written_program(program)
         if self._cache is not None and key is not None and body is not None:
             self._cache.put(key, body)
 
-    def _image(
-        self, program: ProgramFacts, kernel: Kernel, schedule: Schedule, device: Device
-    ) -> bytes:
+    def _image(self, program: ProgramFacts, kernel: Kernel, schedule: str, device: Device) -> bytes:
         if program.key not in self._images:
             self._obtain(program.key, self._lowered(kernel, schedule, device), device)
         self._images.move_to_end(program.key)
@@ -199,9 +219,21 @@ class Compiler:
         _trim(self._images, _IMAGES)
         return True
 
-    def _lowered(self, kernel: Kernel, schedule: Schedule, device: Device) -> Lowered:
+    def _lowered(self, kernel: Kernel, schedule: str, device: Device) -> Lowered:
+        from tunegrad.opts import Schedule
+
         self.counts = replace(self.counts, lowered=self.counts.lowered + 1)
-        return build(kernel, schedule, device)
+        return build(kernel, Schedule.parse(schedule), device)
+
+
+def _text(schedule: Schedule | str) -> str:
+    return schedule if isinstance(schedule, str) else schedule.text
+
+
+def _default(kernel: Kernel, device: Device) -> str:
+    from tunegrad.opts import Space
+
+    return Space(kernel, device.target).defaults()[0].text
 
 
 def code_of(lowered: Lowered, loaded: Loaded) -> Code:

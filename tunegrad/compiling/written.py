@@ -25,9 +25,8 @@ from tunegrad.ir.dtypes import buffer_dtype
 from tunegrad.ir.index import Atom, Element, FloorDiv, Index, Mod, Range, Valid, Var
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.program import Pack
-from tunegrad.opts import Schedule
 
-__all__ = ["ProgramFacts", "program_key", "read_program", "written_program"]
+__all__ = ["ProgramFacts", "default_key", "program_key", "read_program", "written_program"]
 
 _STAGES = ("compiling", "devices", "ir", "opts", "render")
 
@@ -71,13 +70,22 @@ class _File(msgspec.Struct, frozen=True):
     geometry: Geometry
 
 
-def program_key(kernel: Kernel, schedule: Schedule, device: Device) -> str | None:
+def program_key(kernel: Kernel, schedule: str, device: Device) -> str | None:
     """What lowering depends on, as 64 hex digits; None where this code is in no files."""
+    return _key(kernel, schedule, device)
+
+
+def default_key(kernel: Kernel, device: Device) -> str | None:
+    """What the default schedule of a kernel depends on, as ``program_key``."""
+    return _key(kernel, "its default", device)
+
+
+def _key(kernel: Kernel, what: str, device: Device) -> str | None:
     code = _own_code()
     if not code:
         return None
     parts = (code, device.compiler(), device.name, repr(device.target), kernel.name, kernel.text,
-             repr(kernel.fixed), schedule.text)  # fmt: skip
+             repr(kernel.fixed), what)  # fmt: skip
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 

@@ -15,18 +15,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tunegrad.devices.job import Array, CompiledCandidate, Lowered
-from tunegrad.devices.limits import MachineLimits
-from tunegrad.devices.processes.confine import Confinement
-from tunegrad.ir.program import Pack, Program
-from tunegrad.ir.target import Target
-from tunegrad.reports import CodeFacts, KernelResources
-from tunegrad.trial import Fingerprint, Properties
+if TYPE_CHECKING:
+    from tunegrad.devices.job import Array, CompiledCandidate, Lowered
+    from tunegrad.devices.limits import MachineLimits
+    from tunegrad.devices.processes.confinement import Confinement
+    from tunegrad.ir.program import Pack, Program
+    from tunegrad.ir.target import Target
+    from tunegrad.reports import CodeFacts, KernelResources
+    from tunegrad.trial import Fingerprint, Properties
 
 Own = Any
 """Memory, code or launches of an engine: they go back to the one that made them, and to no

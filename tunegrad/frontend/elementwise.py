@@ -1,13 +1,16 @@
 """Elementwise operations on graph nodes: broadcasting, promotion, and the type that arithmetic
 happens in.
 
-An operand is a Node or a Python number. Numbers are weak: they take the tensors' dtype, except that
-a float with integers gives f32 and an int with bools gives i64. f16 and bf16 are computed in f32
-and rounded to be stored. On bools, + and maximum are "or", * and minimum are "and", as in numpy.
+An operand is a Node or a Python number. Tensors without dimensions are weaker than those that have
+some, and numbers weaker still: what is weaker has a say only where its category (bool, int, float)
+is higher, so a float with integers gives f32 and an int with bools i64. f16 and bf16 are computed
+in f32 and rounded to be stored. On bools, + and maximum are "or", * and minimum are "and", as in
+numpy.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 from tunegrad.errors import DTypeError, ShapeError
@@ -32,18 +35,23 @@ _ON_BOOLS = {Op.ADD: Op.OR, Op.MUL: Op.AND, Op.MAX: Op.OR, Op.MIN: Op.AND}
 
 
 def result_type(*operands: Operand) -> DType:
-    """The dtype that arithmetic on the operands has."""
-    kind: DType | None = None
+    """The dtype that arithmetic on the operands has, as ``torch.result_type``.
+
+    Tensors with dimensions are promoted, then those without, then numbers; each group counts where
+    its category is higher than all before it have.
+
+        f32[3] * f64[]  f32      i32[3] * f64[]  f64      f16[3] * 2.5  f16      f64[] * 2.5  f64
+    """
+    groups: tuple[list[DType], list[DType], list[DType]] = ([], [], [])
     for x in operands:
         if isinstance(x, Node):
-            kind = x.dtype if kind is None else promote(kind, x.dtype)
-    for x in operands:
-        if not isinstance(x, Node):
-            weak = BOOL if isinstance(x, bool) else I64 if isinstance(x, int) else F32
-            if kind is None or _LEVEL[weak.category] > _LEVEL[kind.category]:
-                kind = weak
-    assert kind is not None
-    return kind
+            groups[0 if x.shape else 1].append(x.dtype)
+        else:
+            groups[2].append(BOOL if isinstance(x, bool) else I64 if isinstance(x, int) else F32)
+    first, *weaker = (functools.reduce(promote, group) for group in groups if group)
+    for kind in weaker:
+        first = kind if _LEVEL[kind.category] > _LEVEL[first.category] else first
+    return first
 
 
 _LEVEL = {"bool": 0, "int": 1, "float": 2}

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from tunegrad.compiling.artifact import Compiler
-from tunegrad.db import Hit, Lookup, Store
-from tunegrad.devices import Device, Engine
 from tunegrad.errors import CandidateFailure, IllegalAction, InternalError, MissError
 from tunegrad.ir.kernel import Kernel
-from tunegrad.opts import SPACE_VERSION, Schedule, Space
-from tunegrad.reports import Outcome
-from tunegrad.runtime import Code
-from tunegrad.trial import Fingerprint, Trial
+from tunegrad.opts.version import SPACE_VERSION
+
+if TYPE_CHECKING:
+    from tunegrad.compiling.artifact import Compiler
+    from tunegrad.db import Nearby, Store
+    from tunegrad.devices import Device, Engine
+    from tunegrad.reports import Outcome
+    from tunegrad.runtime import Code
+    from tunegrad.trial import Fingerprint, Trial
 
 OnMiss = Literal["default", "nearest", "error"]
 
@@ -55,22 +57,23 @@ def choices(
     IllegalAction for the schedule of a fence that is not legal here.
     """
     if kernel.fixed:
+        from tunegrad.opts import Space
+
         yield Choice(kernel, "fixed", Space(kernel, device.target).fixed().text)
         return
-    found = None if store is None else store.lookup(kernel.key, here, SPACE_VERSION)
-    differs = ("store: there is none",) if found is None else _differs(found)
-    if isinstance(found, Hit):
-        fault = stale(kernel, found.trial, device, compiler)
+    hit, nearest, differs = _looked_up(kernel, here, store)
+    if hit is not None:
+        fault = stale(kernel, hit, device, compiler)
         if not fault:
-            yield Choice(kernel, "hit", found.trial.actions, found.trial)
+            yield Choice(kernel, "hit", hit.actions, hit)
             fault = "program: the stored winner does not compile here"
         differs = (fault,)
     if on_miss == "error":
         raise MissError(
             f"kernel {kernel.name} ({kernel.key}): no stored winner: {'; '.join(differs)}"
         )
-    if on_miss == "nearest" and found is not None and not isinstance(found, Hit):
-        for near in found.nearest:
+    if on_miss == "nearest":
+        for near in nearest:
             yield Choice(
                 kernel,
                 "near",
@@ -78,7 +81,23 @@ def choices(
                 near.trial,
                 tuple(d.brief for d in near.differences),
             )
-    yield Choice(kernel, "miss", Space(kernel, device.target).defaults()[0].text, None, differs)
+    yield Choice(kernel, "miss", compiler.default(kernel, device), None, differs)
+
+
+def _looked_up(
+    kernel: Kernel, here: Fingerprint, store: Store | None
+) -> tuple[Trial | None, Sequence[Nearby], tuple[str, ...]]:
+    """The stored winner, if there is one for here; those of the most similar machines; and what
+    keeps them from being it.
+    """
+    if store is None:
+        return None, (), ("store: there is none",)
+    from tunegrad.db import Hit
+
+    found = store.lookup(kernel.key, here, SPACE_VERSION)
+    if isinstance(found, Hit):
+        return found.trial, (), ()
+    return None, found.nearest, tuple(d.brief for d in found.differences)
 
 
 def stale(kernel: Kernel, trial: Trial, device: Device, compiler: Compiler) -> str:
@@ -89,7 +108,7 @@ def stale(kernel: Kernel, trial: Trial, device: Device, compiler: Compiler) -> s
     and only has to be legal.
     """
     try:
-        now = compiler.program_hash(kernel, Schedule.parse(trial.actions), device)
+        now = compiler.program_hash(kernel, trial.actions, device)
     except IllegalAction as error:
         fault, detail = "actions: the stored winner is not legal here", str(error)
     except CandidateFailure as error:
@@ -103,10 +122,6 @@ def stale(kernel: Kernel, trial: Trial, device: Device, compiler: Compiler) -> s
         "kernel %s: the stored schedule can not be used: %s (%s)", kernel.name, fault, detail
     )
     return fault
-
-
-def _differs(found: Lookup) -> tuple[str, ...]:
-    return () if isinstance(found, Hit) else tuple(d.brief for d in found.differences)
 
 
 def compiled_choice(
@@ -125,7 +140,7 @@ def compiled_choice(
     """
     for choice in choices(kernel, engine.device, here, store, on_miss, compiler):
         try:
-            return choice, compiler.code(kernel, Schedule.parse(choice.actions), engine)
+            return choice, compiler.code(kernel, choice.actions, engine)
         except (IllegalAction, CandidateFailure) as error:
             if choice.trial is None:
                 raise

@@ -31,7 +31,6 @@ from tunegrad.ir import fusion
 from tunegrad.ir.evaluate import evaluate
 from tunegrad.ir.graph import Node
 from tunegrad.ir.numeric import to_compute
-from tunegrad.opts import Schedule
 from tunegrad.paired import gain_interval, paired_gain
 from tunegrad.planning.deviation import deviation
 from tunegrad.reports import Deviation, LookupRow, RunReport
@@ -153,7 +152,7 @@ class LoadedModel:
         kernels = {
             key: SavedKernel(
                 c.kernel, c.outcome, c.actions, c.differs,
-                *compiler.made(c.kernel, Schedule.parse(c.actions), engine.device),
+                *compiler.made(c.kernel, c.actions, engine.device),
             )
             for key, (c, _) in self._chosen.items()
         }  # fmt: skip

@@ -21,16 +21,9 @@ from .actions import ACTIONS, Action, parse_actions, print_actions
 from .choosing import Chooser, DefaultChooser, Recorder, SpaceDecision
 from .passes import TO_PROGRAM, TO_TREE, Context, Form, Pass, run_passes
 from .sketches import sketch
+from .version import SPACE_VERSION
 
 __all__ = ["SPACE_VERSION", "Schedule", "Space"]
-
-SPACE_VERSION = 2
-"""Raised when an action text starts to mean another program, by another space, lowering or
-rendering.
-
-It is part of the store's key. ``python -m tools.lowered`` knows the code of each version, and a
-test asks it.
-"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,6 @@ from tunegrad.ir.index import Index
 from tunegrad.ir.kernel import Axis, Kernel, loads
 from tunegrad.ir.target import Target
 from tunegrad.ir.variants import DIRECT, parts_of, splits_k
-from tunegrad.opts import product_cycles
 
 __all__ = ["clearly_faster_split", "faster_splits"]
 
@@ -66,6 +65,8 @@ def _parts_s(parts: tuple[Kernel, ...], target: Target) -> float:
 
 
 def _kernel_s(kernel: Kernel, target: Target) -> float:
+    from tunegrad.opts import product_cycles
+
     bytes_s = kernel.unique_bytes / target.bytes_per_s(kernel.unique_bytes)
     cycles = product_cycles(kernel, target) if target.cycles_per_s else None
     if cycles is not None:

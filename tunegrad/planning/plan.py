@@ -16,9 +16,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
+from typing import TYPE_CHECKING
 
-from tunegrad.config import ModelDtype, Numerics
-from tunegrad.db import Store
 from tunegrad.ir.dtypes import dtype_of
 from tunegrad.ir.expr import Apply, Cast, Expr, IndexValue, Inside, Load, Value
 from tunegrad.ir.folding import fold_constants
@@ -41,10 +40,14 @@ from tunegrad.ir.remembered import remembered
 from tunegrad.ir.target import Target
 from tunegrad.ir.tf32 import round_factors
 from tunegrad.ir.variants import parts_of, rewrite
-from tunegrad.opts import SPACE_VERSION
+from tunegrad.opts.version import SPACE_VERSION
 from tunegrad.planning.narrow import narrowed
 from tunegrad.planning.variants import expected, pick_variants
-from tunegrad.trial import Fingerprint
+
+if TYPE_CHECKING:
+    from tunegrad.config import ModelDtype, Numerics
+    from tunegrad.db import Store
+    from tunegrad.trial import Fingerprint
 
 __all__ = [
     "RULES",

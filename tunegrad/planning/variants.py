@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import prod
+from typing import TYPE_CHECKING
 
-from tunegrad.config import Numerics
-from tunegrad.db import Hit, Store
 from tunegrad.ir.fusion import LaunchPlan
 from tunegrad.ir.kernel import Kernel, Reduce, loads
 from tunegrad.ir.remembered import remembered
@@ -28,10 +27,14 @@ from tunegrad.ir.variants import (
     splits_of,
     variants_of,
 )
-from tunegrad.opts import SPACE_VERSION
-from tunegrad.trial import Fingerprint
+from tunegrad.opts.version import SPACE_VERSION
 
 from .long_products import clearly_faster_split, faster_splits
+
+if TYPE_CHECKING:
+    from tunegrad.config import Numerics
+    from tunegrad.db import Store
+    from tunegrad.trial import Fingerprint
 
 __all__ = ["allowed", "expected", "pick_variants", "picked", "stored_variant"]
 
@@ -51,6 +54,8 @@ def stored_variant(key: str, here: Fingerprint, store: Store | None) -> str | No
         found.imported and any(not e.imported for _, e in store.promotions(key, here))
     ):
         return found.choice
+    from tunegrad.db import Hit
+
     return DIRECT if isinstance(store.lookup(key, here, SPACE_VERSION), Hit) else None
 
 
@@ -159,10 +164,17 @@ def _crossing(kernel: Kernel, target: Target) -> float:
 
 
 def picked(
-    plan: LaunchPlan, target: Target, here: Fingerprint, store: Store | None, numerics: Numerics
+    plan: LaunchPlan,
+    target: Target,
+    here: Fingerprint,
+    store: Store | None,
+    numerics: Numerics,
+    direct: bool = True,
 ) -> dict[str, str]:
     """A variant for every kernel of ``plan`` that has several, by key: the stored choice, else the
     expected one.
+
+    ``direct=False`` leaves those out that run directly: what rivals they have costs time to say.
     """
     picks: dict[str, str] = {}
     for key, (kernel, _) in plan.kernels().items():
@@ -171,7 +183,7 @@ def picked(
             continue
         stored = stored_variant(key, here, store)
         choice = stored if stored in names else expected(kernel, target, numerics)
-        if choice != DIRECT or len(allowed(kernel, numerics, target)) > 1:
+        if choice != DIRECT or (direct and len(allowed(kernel, numerics, target)) > 1):
             picks[key] = choice
     return picks
 
@@ -180,5 +192,5 @@ def pick_variants(
     plan: LaunchPlan, target: Target, here: Fingerprint, store: Store | None, numerics: Numerics
 ) -> tuple[LaunchPlan, Mapping[str, str]]:
     """``plan`` with its kernels as the variants that are picked, and those picks."""
-    picks = picked(plan, target, here, store, numerics)
+    picks = picked(plan, target, here, store, numerics, direct=False)
     return rewrite(plan, picks), picks

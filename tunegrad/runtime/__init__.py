@@ -5,11 +5,12 @@ Knows no device.
 
 from __future__ import annotations
 
+from tunegrad.object_cache import ObjectCache
+
 from .arguments import Argument, check_arguments
 from .constants import Constants
 from .engine import BoundPlan, Code, Engine, Memory
 from .memory import Arena, Lifetime, lower_bound, plan_memory
-from .object_cache import ObjectCache
 from .plan import Runner, lifetimes
 from .runners import Runners
 

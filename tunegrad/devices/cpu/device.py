@@ -7,21 +7,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tunegrad.devices.cpu.machine_code import code_facts, hot_loop
-from tunegrad.devices.cpu.objects import object_facts
-from tunegrad.devices.device import Inspection
-from tunegrad.devices.host.codegen import OptLevel, assembly, compile_llvm, compiler_version
 from tunegrad.devices.host.facts import fingerprint, host_target
-from tunegrad.devices.job import Geometry, Lowered, io_of
-from tunegrad.devices.processes.confine import Confinement
+from tunegrad.devices.host.kept import compiler_version
+from tunegrad.devices.processes.confinement import Confinement
 from tunegrad.errors import IllegalAction
-from tunegrad.ir.program import Program
 from tunegrad.ir.target import Target
-from tunegrad.render.llvm import render_llvm, workspace_bytes
-from tunegrad.trial import Fingerprint, Properties
 
 if TYPE_CHECKING:
     from tunegrad.devices.cpu.engine import CpuEngine
+    from tunegrad.devices.device import Inspection
+    from tunegrad.devices.host.codegen import OptLevel
+    from tunegrad.devices.job import Lowered
+    from tunegrad.ir.program import Program
+    from tunegrad.trial import Fingerprint, Properties
 
 __all__ = ["OPT_LEVEL", "CpuDevice", "device_of"]
 
@@ -64,6 +62,9 @@ class CpuDevice:
         return f"{compiler_version()} level-{self.opt_level}"
 
     def lower(self, program: Program) -> Lowered:
+        from tunegrad.devices.job import Geometry, Lowered, io_of
+        from tunegrad.render.llvm import render_llvm, workspace_bytes
+
         if program.threads > self.target.threads:
             raise IllegalAction(f"{program.threads} threads, the target has {self.target.threads}")
         scratch = workspace_bytes(program)
@@ -76,13 +77,21 @@ class CpuDevice:
         )
 
     def compile(self, lowered: Lowered, killable: bool = False) -> bytes:
+        from tunegrad.devices.host.codegen import compile_llvm
+
         return compile_llvm(lowered.text, self.target, self.opt_level, killable=killable)
 
     def inspect(self, lowered: Lowered) -> Inspection:
+        from tunegrad.devices.cpu.machine_code import code_facts, hot_loop
+        from tunegrad.devices.device import Inspection
+        from tunegrad.devices.host.codegen import assembly
+
         text = assembly(lowered.text, self.target, self.opt_level)
         return Inspection(text, code_facts(text), hot_loop(text))
 
     def facts(self, lowered: Lowered, image: bytes) -> Properties:
+        from tunegrad.devices.cpu.objects import object_facts
+
         return object_facts(image, lowered.entry)
 
     def state(self) -> Properties:

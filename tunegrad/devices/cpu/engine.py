@@ -12,22 +12,21 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from tunegrad.devices.cpu.peak import measure_limits
-from tunegrad.devices.cpu.readonly import ReadOnly
 from tunegrad.devices.host.buffers import GUARD, Buffer
 from tunegrad.devices.host.bulk import Bulk
 from tunegrad.devices.host.executable import Executable
 from tunegrad.devices.host.team import BufferTable, Launch, LaunchTable
 from tunegrad.devices.host.teams import Teams
 from tunegrad.devices.host.tiles import require_tiles
-from tunegrad.devices.job import Array, CompiledCandidate, Lowered
-from tunegrad.devices.limits import MachineLimits
 from tunegrad.errors import InternalError
 from tunegrad.ir.dtypes import buffer_dtype
-from tunegrad.ir.program import Pack
 
 if TYPE_CHECKING:
     from tunegrad.devices.cpu.device import CpuDevice
+    from tunegrad.devices.cpu.readonly import ReadOnly
+    from tunegrad.devices.job import Array, CompiledCandidate, Lowered
+    from tunegrad.devices.limits import MachineLimits
+    from tunegrad.ir.program import Pack
 
 __all__ = ["CpuEngine"]
 
@@ -110,6 +109,8 @@ class CpuEngine:
         self._teams = Teams(device.target.threads, pin_caller=pin)
         self.team = self._teams.first
         if pin:  # such a process may soon be kept from all files, of this package as well
+            from tunegrad.devices.cpu import peak, readonly  # noqa: F401
+
             _ = self._bulk
         self._read_only: ReadOnly | None = None
 
@@ -158,6 +159,8 @@ class CpuEngine:
         """A write to one of these ends this process from now on, by an exit code that says which it
         was.
         """
+        from tunegrad.devices.cpu.readonly import ReadOnly
+
         if self._read_only is None:
             self._read_only = ReadOnly()
         self._read_only.watch([m.pages if isinstance(m, Buffer) else (0, 0) for m in memories])
@@ -195,6 +198,8 @@ class CpuEngine:
         return self.team.time(launch.native, samples, inner, cold)
 
     def limits(self) -> MachineLimits:
+        from tunegrad.devices.cpu.peak import measure_limits
+
         return measure_limits(self.device.target, self.team)
 
     def close(self) -> None:

@@ -15,7 +15,7 @@ from tunegrad.devices.cuda.cubin import cubin_facts
 from tunegrad.devices.cuda.lowering import lower_cuda
 from tunegrad.devices.cuda.nvrtc import build, check_driver, inspected, version
 from tunegrad.devices.job import Lowered
-from tunegrad.devices.processes.confine import Confinement
+from tunegrad.devices.processes.confinement import Confinement
 from tunegrad.errors import DeviceError
 from tunegrad.ir.program import Program
 from tunegrad.ir.target import Target

@@ -11,18 +11,19 @@ import functools
 import hashlib
 import math
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tunegrad.devices.host.bulk_ir import BULK_EXPORTS, MOST_DIMS, RESULT_BYTES, bulk_text
-from tunegrad.devices.host.codegen import compile_llvm
-from tunegrad.devices.host.facts import host_target
+from tunegrad.devices.host.kept import own_code
 from tunegrad.devices.host.loader import Library
-from tunegrad.devices.host.team import Team
-from tunegrad.devices.verifying.tolerance import Bar, Mismatch
 from tunegrad.errors import InternalError
+
+if TYPE_CHECKING:
+    from tunegrad.devices.host.team import Team
+    from tunegrad.devices.verifying.tolerance import Bar, Mismatch
 
 __all__ = ["Bulk"]
 
@@ -33,7 +34,7 @@ _SHARED_BYTES = 256 << 10
 
 @functools.cache
 def _library() -> Library:
-    return Library(compile_llvm(bulk_text(), host_target(), opt_level=1), BULK_EXPORTS, {})
+    return Library(own_code(bulk_text()), BULK_EXPORTS, {})
 
 
 class Bulk:
@@ -97,6 +98,8 @@ class Bulk:
             if picked.size == bar.expected.size:
                 error = self._error(bar, picked)
                 if error is not None:
+                    from tunegrad.devices.verifying.tolerance import Mismatch
+
                     return Mismatch(-1, 0.0, 0.0, 0.0, error)
         return bar.judge(got)
 

@@ -1,5 +1,5 @@
 """LLVM IR text to machine code, as a pure function: (text, target, level) gives object bytes, or a
-CompileFailure.
+CompileFailure. A list of passes that changes is counted by ``kept.PIPELINE``.
 
 The renderer has already scheduled the loops, keeps registers as values and computes an address
 once, so little is left to clean up (inline, fold control flow, drop what is dead); nothing here
@@ -20,15 +20,10 @@ import llvmlite.binding as llvm
 from tunegrad.errors import CompileFailure
 from tunegrad.ir.target import Target
 
-__all__ = ["assembly", "compile_llvm", "compiler_version"]
+__all__ = ["asked_host", "assembly", "compile_llvm"]
 
 OptLevel = Literal[0, 1, 2, 3]
 Stage = Literal["parse", "passes", "emit"]
-
-PIPELINE = 5
-"""Bumped when a list of passes below changes: objects and measurements of another list are
-another compiler's.
-"""
 
 _MAX_MESSAGE = 4000
 
@@ -55,14 +50,15 @@ def _nobody(_: Stage) -> None:
     """Watches nothing."""
 
 
-def compiler_version() -> str:
-    """The compiler in words: the llvmlite release, the LLVM inside it, and our list of passes."""
+def asked_host() -> tuple[str, str, tuple[str, ...]]:
+    """LLVM in words, the name it has for this machine's processor, and the processor's features;
+    who wants to know asks ``kept.host``.
+    """
     import llvmlite
 
-    return (
-        f"llvmlite-{llvmlite.__version__} llvm-{'.'.join(map(str, llvm.llvm_version_info))} "
-        f"passes-{PIPELINE}"
-    )
+    version = ".".join(map(str, llvm.llvm_version_info))
+    features = tuple(llvm.get_host_cpu_features().flatten().split(","))
+    return f"llvmlite-{llvmlite.__version__} llvm-{version}", llvm.get_host_cpu_name(), features
 
 
 def compile_llvm(

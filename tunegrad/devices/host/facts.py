@@ -11,10 +11,8 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-import llvmlite.binding as llvm
-
-from tunegrad.devices.host.codegen import compiler_version
 from tunegrad.devices.host.cores import declared
+from tunegrad.devices.host.kept import compiler_version, host
 from tunegrad.devices.host.processor import UNKNOWN, physical_core, processor_of
 from tunegrad.devices.host.tiles import ask_for_tiles, tile_units, without_tiles
 from tunegrad.errors import DeviceError
@@ -43,7 +41,7 @@ def host_target(threads: int | None = None) -> Target:
     target = Target(
         name="cpu",
         kind="cpu",
-        arch=llvm.get_host_cpu_name(),
+        arch=host().arch,
         features=features,
         vector_bytes=vector,
         registers=registers,
@@ -166,9 +164,7 @@ def _quota_text() -> str:
 
 @cache
 def _features() -> tuple[str, ...]:
-    found = tuple(
-        sorted(llvm.get_host_cpu_features().flatten().split(","), key=lambda name: name[1:])
-    )
+    found = tuple(sorted(host().features, key=lambda name: name[1:]))
     refused = "+amx-tile" in found and not ask_for_tiles()
     return without_tiles(found) if refused else found
 

@@ -3,8 +3,8 @@ between.
 
 A kernel is ``void name(ptr buffers, ptr workspace, i64 tid, ptr team)``, called once per thread of
 a launch. The calling thread is thread 0; the others are pthreads that live as long as the team,
-spin briefly after each launch and then sleep. ``native_ir`` holds the code; it is compiled once per
-process.
+spin briefly after each launch and then sleep. ``native_ir`` holds the code; it is compiled once on
+a machine.
 """
 
 from __future__ import annotations
@@ -23,12 +23,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tunegrad.devices.host.codegen import compile_llvm
+from tunegrad.devices.host.kept import host, own_code
 from tunegrad.devices.host.loader import Library
 from tunegrad.devices.host.team_ir import ENTRY_BYTES, EXPORTS, runtime_text
 from tunegrad.errors import DeviceError, InternalError
 from tunegrad.forks import ForkSafeLock
-from tunegrad.ir.target import Target
 
 __all__ = ["BufferTable", "Launch", "LaunchTable", "Team", "barrier_address"]
 
@@ -50,18 +49,14 @@ class _Runtime:
     """
 
     def __init__(self) -> None:
-        import llvmlite.binding as llvm
-
         machine = platform.machine()
-        features = tuple(llvm.get_host_cpu_features().flatten().split(","))
         try:
-            text = runtime_text(machine, features)
+            text = runtime_text(machine, host().features)
         except KeyError:
             raise DeviceError(
                 f"device cpu: no native runtime for {machine}; valid: x86_64, aarch64"
             ) from None
-        host = Target("cpu", "cpu", llvm.get_host_cpu_name(), features)
-        self.library = Library(compile_llvm(text, host, opt_level=1), EXPORTS, {})
+        self.library = Library(own_code(text), EXPORTS, {})
         self.functions: dict[str, Callable[..., Any]] = {}
         for name, (result, arguments) in _SIGNATURES.items():
             prototype = ctypes.CFUNCTYPE(result, *arguments)  # type: ignore[arg-type]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Never
 
 from tunegrad.devices.job import Geometry, Lowered, io_of
-from tunegrad.devices.processes.confine import Confinement
+from tunegrad.devices.processes.confinement import Confinement
 from tunegrad.errors import NothingRunsError
 from tunegrad.ir.program import Program
 from tunegrad.ir.target import Target

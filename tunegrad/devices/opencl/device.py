@@ -20,7 +20,7 @@ from tunegrad.devices.host.facts import host_target
 from tunegrad.devices.job import Geometry, KernelIO, Lowered, Parameter, unread
 from tunegrad.devices.opencl.apart import compile_apart
 from tunegrad.devices.opencl.rates import declared
-from tunegrad.devices.processes.confine import Confinement
+from tunegrad.devices.processes.confinement import Confinement
 from tunegrad.errors import CompileFailure, DeviceError, OutOfResources
 from tunegrad.ir.pipelines import expand_pipelines
 from tunegrad.ir.program import Alloc, Program

@@ -25,6 +25,7 @@ from multiprocessing import connection
 from pathlib import Path
 
 from tunegrad.devices.processes import landlock
+from tunegrad.devices.processes.confinement import Confinement
 from tunegrad.devices.processes.seccomp import filter_calls, no_new_privileges
 
 __all__ = [
@@ -49,24 +50,6 @@ _EMPTY_ROOT = "/sys"
 root.
 """
 _READING_FILES = 64
-
-
-@dataclass(frozen=True, slots=True)
-class Confinement:
-    """What a process may still do.
-
-    ``reads``: open files for reading, for one that runs no candidate.
-
-    ``threads``: start further ones. ``memory_bytes``: address space that it may take beyond what it
-    has when it is confined; 0: as much as there is. ``driver``: it loads a driver that opens files,
-    starts programs and takes address space as it likes: it is cut off from its session, dies with
-    its parent, and keeps the limits of time.
-    """
-
-    driver: bool = False
-    reads: bool = False
-    threads: bool = True
-    memory_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from tunegrad.devices.hashing import contents_digest
 from tunegrad.devices.job import Array, CompiledCandidate, Geometry, KernelIO, Lowered, io_of
 from tunegrad.devices.limits import MachineLimits
-from tunegrad.devices.processes.confine import Confinement
+from tunegrad.devices.processes.confinement import Confinement
 from tunegrad.devices.replies import WROTE_READ_ONLY
 from tunegrad.errors import CompileFailure
 from tunegrad.ir.dtypes import buffer_dtype

@@ -12,6 +12,7 @@ does both; "split64" and "split64x16" are the chunks and lanes of ``split``, "sp
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -275,9 +276,11 @@ class _Rewriting:
             array = np.asarray(weights.data.array).reshape(weights.shape)
             if weights.layout != layout:
                 array = layout.unpack(weights.layout.pack(array))
-            data = _weights[key] = ConstData.of(
-                made.weights(array.astype(np.float32, copy=False)), f"U of {name}"
-            )
+            values = made.weights(array.astype(np.float32, copy=False))
+            # told apart by what it is made of: the weights' bytes were hashed, these are more
+            digest = hashlib.sha256(f"winograd {key[1:]}".encode()).hexdigest()
+            data = ConstData(digest, f"U of {name}", np.ascontiguousarray(values))
+            _weights[key] = data
         place, shape = len(self.buffers), data.array.shape
         self.buffers.append(
             Buffer(place, F32, shape, Layout.row_major(shape), "const", data.name, data)

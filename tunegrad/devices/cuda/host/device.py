@@ -11,7 +11,7 @@ from tunegrad.devices.cuda.lowering import lower_cuda
 from tunegrad.devices.host.facts import fingerprint as host_fingerprint
 from tunegrad.devices.host.facts import host_target
 from tunegrad.devices.job import Lowered
-from tunegrad.devices.processes.confine import Confinement
+from tunegrad.devices.processes.confinement import Confinement
 from tunegrad.errors import DeviceError
 from tunegrad.ir.program import Program
 from tunegrad.ir.target import Target

@@ -1,0 +1,109 @@
+"""What LLVM said of this machine, and made of our own runtime, kept on disk: a process whose
+kernels were compiled before does not load LLVM.
+
+    LLVM's library as a file, the processor as Linux describes it  -->  version, CPU name, features
+    version, CPU, features, text                                   -->  object code of the text
+
+Both stand in the cache of compiled objects. What is not there LLVM is asked for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from tunegrad.config import cache_dir
+from tunegrad.ir.target import Target
+from tunegrad.object_cache import ObjectCache
+
+__all__ = ["Host", "compiler_version", "host", "own_code"]
+
+PIPELINE = 5
+"""Bumped when a list of passes in ``codegen`` changes: objects and measurements of another list are
+another compiler's.
+"""
+
+_CPUINFO = Path("/proc/cpuinfo")
+_TOLD = frozenset(
+    ("vendor_id", "cpu family", "model", "stepping", "microcode", "flags", "CPU implementer",
+     "CPU architecture", "CPU variant", "CPU part", "CPU revision", "Features")
+)  # fmt: skip
+"""What Linux tells of a processor, and does not change while it runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """LLVM in words, and its names for the processor of this process and for what that has."""
+
+    llvm: str
+    arch: str
+    features: tuple[str, ...]
+
+
+@cache
+def host() -> Host:
+    """This machine, in LLVM's words."""
+    key, kept = _key(), _cache()
+    found = None if key is None else _read(kept.get(key))
+    if found is None:
+        from tunegrad.devices.host.codegen import asked_host
+
+        found = Host(*asked_host())
+        if key is not None:
+            kept.put(key, "\n".join((found.llvm, found.arch, *found.features)).encode())
+    return found
+
+
+def compiler_version() -> str:
+    """The compiler in words: the llvmlite release, the LLVM inside it, and our list of passes."""
+    return f"{host().llvm} passes-{PIPELINE}"
+
+
+def own_code(text: str) -> bytes:
+    """A module of our own for this machine, compiled at level 1: an ELF relocatable object.
+
+    Raises as ``compile_llvm``.
+    """
+    machine, kept = host(), _cache()
+    parts = ("own code", compiler_version(), machine.arch, *machine.features, text)
+    key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
+    image = kept.get(key)
+    if image is None:
+        from tunegrad.devices.host.codegen import compile_llvm
+
+        target = Target("cpu", "cpu", machine.arch, machine.features)
+        image = compile_llvm(text, target, opt_level=1)
+        kept.put(key, image)
+    return image
+
+
+def _cache() -> ObjectCache:
+    return ObjectCache(cache_dir() / "objects")
+
+
+def _read(body: bytes | None) -> Host | None:
+    if body is None:
+        return None
+    version, arch, *features = body.decode().split("\n")
+    return Host(version, arch, tuple(features))
+
+
+def _key() -> str | None:
+    """What LLVM's answers depend on; None where the library or the processor can not be seen."""
+    found = importlib.util.find_spec("llvmlite")
+    if found is None or found.origin is None:
+        return None
+    try:
+        (library,) = (Path(found.origin).parent / "binding").glob("*llvmlite.*so")
+        facts = library.stat()
+        processor = _CPUINFO.read_bytes().decode("utf-8", "replace")
+    except (OSError, ValueError):
+        return None
+    lines = {x for x in processor.splitlines() if x.partition(":")[0].strip() in _TOLD}
+    if not lines:
+        return None
+    parts = ("host", str(library), str(facts.st_size), str(facts.st_mtime_ns), *sorted(lines))
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
