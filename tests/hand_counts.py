@@ -9,6 +9,7 @@ in memory: attention without them is a variant, and plans are counted before var
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 from tests.torch_zoo import MobileNetV2
@@ -65,7 +66,7 @@ def _unet() -> Hand:
         h.conv(cout, image, 3, cout, image)
 
     double(3, sizes[0])
-    for cin, cout in zip(sizes, sizes[1:], strict=False):
+    for cin, cout in itertools.pairwise(sizes):
         h.kernel(cin * image**2, cin * (image // 2) ** 2)  # max pooling
         image //= 2
         double(cin, cout)

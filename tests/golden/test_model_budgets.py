@@ -20,8 +20,8 @@ from tunegrad.planning.plan import prepared
 
 pytest.importorskip("torch", reason="PyTorch is not installed")
 
-from tests.hand_counts import HAND  # noqa: E402 - of models that are written in PyTorch
-from tests.torch_zoo import ZOO  # noqa: E402
+from tests.hand_counts import HAND
+from tests.torch_zoo import ZOO
 
 CPU = Target("cpu", "cpu", "x86-64", view_bytes=1)
 SLACK = 1.001
