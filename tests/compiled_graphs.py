@@ -14,6 +14,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
+from tests.graph_builders import held
 from tunegrad.devices.host.codegen import OptLevel, compile_llvm
 from tunegrad.devices.host.facts import host_target
 from tunegrad.devices.host.loader import Library
@@ -118,7 +119,9 @@ class CompiledKernels:
         for launch in plan.launches:
             params = dict(zip((p.name for p in launch.kernel.params), launch.args, strict=True))
             reads = {
-                p.name: memory[params[p.name]] for p in launch.kernel.params if p.role != "out"
+                p.name: held(plan, memory, params[p.name])
+                for p in launch.kernel.params
+                if p.role != "out"
             }
             for name, flat in self.launch(launch.kernel, reads).items():
                 memory[params[name]] = flat

@@ -156,6 +156,15 @@ def encoder_layer(x: Node, heads: int, hidden: int) -> Node:
     return layer_norm(add(linear(gelu(linear(x, "ffn1", hidden)), "ffn2", width), x), "ln2")
 
 
+def held(s: LaunchPlan, memory: dict[int, Array], buffer: int) -> Array:
+    """The elements of a buffer, which may be a view of one that is in memory."""
+    b = s.buffers[buffer]
+    if b.base is None:
+        return memory[buffer]
+    whole = memory[b.base].view(np.uint8)
+    return whole[b.start : b.start + b.nbytes].view(b.dtype.numpy)
+
+
 def run_schedule(s: LaunchPlan, inputs: dict[str, Array]) -> list[Array]:
     """The outputs of a schedule, each kernel run by the interpreter."""
     memory: dict[int, Array] = {}
@@ -168,7 +177,9 @@ def run_schedule(s: LaunchPlan, inputs: dict[str, Array]) -> list[Array]:
             memory[b.id] = np.zeros(0, b.dtype.numpy)
     for launch in s.launches:
         params = dict(zip((p.name for p in launch.kernel.params), launch.args, strict=True))
-        reads = {p.name: memory[params[p.name]] for p in launch.kernel.params if p.role != "out"}
+        reads = {
+            p.name: held(s, memory, params[p.name]) for p in launch.kernel.params if p.role != "out"
+        }
         for name, flat in interpret(launch.kernel, reads).items():
             memory[params[name]] = flat
     return [s.buffers[i].layout.unpack(memory[i]) for i in s.outputs]

@@ -42,8 +42,16 @@ def written_with(path: Path, head: dict[str, object]) -> None:
     write_arrays(path, kept, {"tunegrad": msgspec.json.encode(head).decode()})
 
 
+def lstm() -> tg.Model:
+    """Steps that read views of one product, and state of a view's size."""
+    layer = tg.nn.LSTM(8, 16, batch_first=True)
+    layer.load(seed=0)
+    return tg.Model.of_function("lstm", lambda x: layer(x)[0], [np.zeros((2, 6, 8), np.float32)])
+
+
 MODELS: dict[str, Callable[[], tg.Model]] = {
     "mlp": lambda: MODEL,
+    "lstm": lstm,
     "encoder": lambda: encoder_layer(sequence=16, hidden=32, heads=2, ffn=64),
     "resnet18": lambda: resnet18(image=32),
 }
@@ -186,6 +194,19 @@ def test_a_field_of_another_kind_is_one_line(saved: Path) -> None:
             written_with(saved, {**head, name: wrong})
             with pytest.raises(ModelError, match="model file"):
                 tg.load(str(saved))
+
+
+def test_a_view_outside_of_its_buffer_is_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "m.plan"
+    tg.load(lstm(), store=False, threads=1).save(path)
+    head = head_of(path)
+    view = next(b for b in head["buffers"] if b["role"] == "view")  # type: ignore[attr-defined]
+    for field, wrong in (("start", 1 << 40), ("start", -4), ("base", 10_000), ("base", None)):
+        kept, view[field] = view[field], wrong
+        written_with(path, head)
+        with pytest.raises(ModelError, match="is damaged"):
+            tg.load(str(path))
+        view[field] = kept
 
 
 def test_names_and_places_are_checked(saved: Path, tmp_path: Path) -> None:

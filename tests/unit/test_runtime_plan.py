@@ -19,7 +19,7 @@ from tunegrad.ir.fusion import LaunchPlan, schedule
 from tunegrad.ir.index import ALWAYS, as_index, var
 from tunegrad.ir.interpret_kernel import interpret
 from tunegrad.ir.program import Pack
-from tunegrad.runtime import BoundPlan, Code, Constants, Runner
+from tunegrad.runtime import BoundPlan, Code, Constants, Runner, lifetimes
 
 Array = np.ndarray[Any, Any]
 
@@ -271,3 +271,37 @@ def test_constants_and_packs_start_on_cache_lines(weight: Any) -> None:
     constants = Constants(Engine())
     assert constants.flat(weight).ctypes.data % 64 == 0
     assert constants.packed(weight, transposing("a")).ctypes.data % 64 == 0
+
+
+def rows() -> LaunchPlan:
+    """A sum that goes over the rows of an input, an output and a temporary, a kernel for each."""
+    x, w = g.graph_input("x", (4, 16), F32), g.const(np.full((4, 16), 2, np.float32), F32, "w")
+    y = g.contiguous(g.elementwise(Op.ADD, x, w))
+    z = g.contiguous(g.elementwise(Op.ADD, y, w))
+    total = g.full(0, (1, 16), F32)
+    for t in range(4):
+        for whole in (x, y, z):
+            row = g.shrink(whole, ((t, t + 1), (0, 16)))
+            total = g.contiguous(g.elementwise(Op.ADD, row, total))
+    return schedule((total, y))
+
+
+@pytest.mark.parametrize("engine", [Engine, FarEngine])
+def test_views_of_inputs_outputs_and_temporaries_are_parts_of_them(engine: type[Engine]) -> None:
+    plan = rows()
+    assert len([b for b in plan.buffers if b.role == "view"]) == 12
+    assert len(plan.kernels()) == 3, "all sums but the first are one kernel"
+    runner, _ = bound(plan, engine())
+    for x in (X, X + 1):
+        total, y = runner.run({"x": x})
+        np.testing.assert_array_equal(y, x + 2)
+        np.testing.assert_array_equal(total[0], (3 * x + 6).sum(0))
+    np.testing.assert_array_equal(runner.run_poisoned({"x": X})[0][0], (3 * X + 6).sum(0))
+
+
+def test_a_buffer_lives_as_long_as_its_views() -> None:
+    plan = rows()
+    (z,) = {plan.memory(b.id) for b in plan.buffers if b.role == "view"} - {
+        *plan.inputs, *plan.outputs,
+    }  # fmt: skip
+    assert lifetimes(plan)[z].last == len(plan.launches) - 1

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from tunegrad.config import ModelDtype
 from tunegrad.devices import Device
-from tunegrad.errors import ModelError, UserError
+from tunegrad.errors import ModelError, UserError, VerifyError
 from tunegrad.ir.dtypes import buffer_dtype
 from tunegrad.ir.fusion import Buffer, BufferRole, Launch, LaunchPlan
 from tunegrad.ir.graph import ConstData
@@ -98,6 +98,8 @@ class _Buffer(msgspec.Struct):
     role: str
     name: str
     digest: str
+    base: int | None = None
+    start: int = 0
 
 
 class _Launch(msgspec.Struct):
@@ -188,7 +190,7 @@ def _packing(model: SavedModel, buffer: int, pack: Pack) -> str:
 def _saved_buffer(b: Buffer) -> _Buffer:
     parts = [(p.dim, p.step, p.extent) for p in b.layout.parts]
     digest = "" if b.data is None else b.data.digest
-    return _Buffer(b.dtype.name, [*b.shape], parts, b.role, b.name, digest)
+    return _Buffer(b.dtype.name, [*b.shape], parts, b.role, b.name, digest, b.base, b.start)
 
 
 def _digest(arrays: Mapping[str, Array]) -> str:
@@ -226,7 +228,7 @@ def open_model(path: Path) -> tuple[SavedModel, str, frozenset[str]]:
         raise ModelError(f"model file {path} is damaged: its code is not what was written")
     try:
         return _model(head, arrays), head.arch, frozenset(head.features)
-    except (UserError, LookupError, ValueError, TypeError) as error:
+    except (UserError, VerifyError, LookupError, ValueError, TypeError) as error:
         raise ModelError(f"model file {path} is damaged: {error}") from None
 
 
@@ -265,7 +267,7 @@ def _buffer(number: int, b: _Buffer) -> Buffer:
         raise ValueError(f"role {b.role}")
     data = ConstData(b.digest, b.name, np.empty(0, dtype.numpy)) if b.role == "const" else None
     role: BufferRole = b.role  # type: ignore[assignment]  # looked up above
-    return Buffer(number, dtype, shape, layout, role, b.name, data)
+    return Buffer(number, dtype, shape, layout, role, b.name, data, b.base, b.start)
 
 
 def _kernel(key: str, k: _Kernel, arrays: Mapping[str, Array]) -> SavedKernel:

@@ -184,7 +184,7 @@ def _load(
         }
         read = "" if stored is None else _store_name(store)
     arguments = [Argument(i.name, i.shape, i.dtype) for i in model.inputs]
-    again = partial(_again, make, found.toggles, found.variants, found.images)
+    again = partial(_again, make, found.toggles, found.variants, found.images, target)
     return LoadedModel(
         labelled(model.name, dtype), arguments, found.plan, chosen, engine, read, dtype, again
     )
@@ -195,8 +195,9 @@ def _again(
     toggles: frozenset[int],
     variants: Mapping[str, str],
     images: fusion.Images,
+    target: Target,
 ) -> fusion.LaunchPlan:
-    return planned_as(make(), toggles, variants, images)
+    return planned_as(make(), toggles, variants, images, target)
 
 
 def _prepared(

@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from tunegrad import devices
@@ -15,6 +16,8 @@ from tunegrad.frontend import Tensor, joined, substitute
 from tunegrad.inference.choosing import compiled_choice
 from tunegrad.inference.process import engine_of, process_compiler
 from tunegrad.ir import graph
+from tunegrad.ir.evaluate import evaluate
+from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.graph import GraphOp, Node
 from tunegrad.planning.plan import plan_launches, prepared
 from tunegrad.runtime import Runner
@@ -22,6 +25,7 @@ from tunegrad.runtime import Runner
 Array = NDArray[Any]
 
 _CACHED_PLANS, _CACHED_BYTES = 64, 256 << 20
+_KNOWN = graph.MOVEMENT | {GraphOp.FULL, GraphOp.CONST}
 
 _plans: OrderedDict[tuple[Node, ...], Runner] = OrderedDict()
 _plans_lock = ForkSafeLock()
@@ -31,12 +35,23 @@ def realize(tensors: Sequence[Tensor]) -> list[Array]:
     """The values of tensors whose inputs are all known, with default schedules, on all of this
     process's threads.
 
-    Equal graphs of equal shapes share one plan, whatever the values.
+    Equal graphs of equal shapes share one plan, whatever the values. Constants and views of them
+    launch nothing.
     """
     nodes, names = _canonical(tuple(t.node for t in tensors))
+    if not names and (constants := _constants(nodes)) is not None:
+        return constants
     bindings = joined(tensors)
     runner = _plan_of(nodes)
     return list(runner.run({new: bindings[old] for old, new in names.items()}))
+
+
+def _constants(nodes: tuple[Node, ...]) -> list[Array] | None:
+    """The values of what folding makes constants, or views of constants, all of it; else None."""
+    folded = fold_constants(nodes)
+    if any(n.op not in _KNOWN for n in graph.topological(folded)):
+        return None
+    return [np.array(values, order="C") for values in evaluate(folded)]
 
 
 def _canonical(outputs: tuple[Node, ...]) -> tuple[tuple[Node, ...], dict[str, str]]:

@@ -15,6 +15,7 @@ numpy folds them):
                                            is 0.0)
     where(FULL, a, b)     -> a or b
     reduce(FULL)          -> FULL          max and min; sums where every partial sum is exact
+    reduce(expand(x))     -> expand(reduce(x))    along dimensions that stay (``repeats``)
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from .evaluate import evaluate
 from .expr import Op
 from .graph import MOVEMENT, GraphOp, Node, topological
 from .numeric import compute, convert
+from .repeats import Repeats
 
 __all__ = ["fold_constants"]
 
@@ -40,11 +42,12 @@ _FOLDED: weakref.WeakKeyDictionary[Node, Node] = weakref.WeakKeyDictionary()
 
 
 def fold_constants(outputs: tuple[Node, ...]) -> tuple[Node, ...]:
-    """The same outputs with constant parts computed; a graph without any comes back as the same
-    nodes.
+    """The same outputs with constant parts computed, and reductions of what repeats itself once; a
+    graph without any comes back as the same nodes.
     """
     new: dict[Node, Node] = {}
     constant: dict[Node, bool] = {}
+    repeats = Repeats()
     order = topological(outputs)
     for n in order:
         srcs = tuple(new[s] for s in n.srcs)
@@ -52,7 +55,8 @@ def fold_constants(outputs: tuple[Node, ...]) -> tuple[Node, ...]:
         made = _full_rules(made) or made
         if _known(made, constant):
             made = _narrow(made) or made
-        new[n] = made
+        new[n] = made = repeats.reduced_once(made)
+        repeats.of(made)  # so that nobody asks far down
     roots = tuple(new[o] for o in outputs)
     return _with_constants(roots)
 

@@ -152,7 +152,7 @@ class Target:
     work-groups. Cache sizes are of one core except ``l3_bytes``, the last cache's; of that,
     ``l3_share_bytes`` is the most that one process can expect to keep. ``l2_bytes_per_cycle`` is
     what a core reads of its second cache besides computing, ``streams`` how many rows of memory it
-    reads side by side.
+    reads side by side. Kernels read parts of buffers from multiples of ``view_bytes`` on.
 
     ``max_local`` is the most work-items of a group, and zero where there are no groups;
     ``shared_bytes`` the memory that a group shares. ``warp`` work-items run together, with up to
@@ -183,6 +183,7 @@ class Target:
     l2_bytes_per_cycle: int = 64
     l3_share_bytes: int = 1 << 40
     streams: int = 8
+    view_bytes: int = 64
     warp: int = 1
     regs_per_item: int = 0
     units: tuple[MatrixUnit | TileUnit, ...] = ()

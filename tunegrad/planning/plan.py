@@ -116,7 +116,7 @@ def plan_launches(
     numerics: Numerics,
 ) -> Planned:
     """The schedule of a prepared graph with all that the store has decided; reads only."""
-    fusion = Fusion.of(outputs)
+    fusion = Fusion.of(outputs, view_bytes=target.view_bytes)
     fusion = fusion.storing(stored_images(fusion, here, store))
     toggles = stored_toggles(fusion, here, store)
     plan, variants = pick_variants(
@@ -130,10 +130,11 @@ def planned_as(
     toggles: frozenset[int],
     variants: Mapping[str, str],
     images: Images,
+    target: Target,
 ) -> LaunchPlan:
     """The plan of a prepared graph by decisions that are known, as ``plan_launches`` names them."""
-    fusion = Fusion.of(outputs).storing(images).toggled(toggles)
-    return rewrite(fusion.schedule(), variants)
+    fusion = Fusion.of(outputs, images=images, view_bytes=target.view_bytes)
+    return rewrite(fusion.toggled(toggles).schedule(), variants)
 
 
 def stored_toggles(fusion: Fusion, here: Fingerprint, store: Store | None) -> frozenset[int]:

@@ -102,7 +102,10 @@ class Engine(Protocol):
         """Memory, zeroed unless it is not ``touched``. Raises MemoryError."""
 
     def part(self, memory: Any, start: int, nbytes: int) -> Any:
-        """A part of memory, which it keeps alive. ``start`` is a multiple of ``align``."""
+        """A part of memory, which it keeps alive.
+
+        ``start`` is a multiple of ``align``, or of the target's ``view_bytes``.
+        """
 
     def fresh(self, nbytes: int) -> NDArray[np.uint8]:
         """Memory of this process for what a run gives back; kernels write to it where they can."""

@@ -37,7 +37,7 @@ def lifetimes(schedule: LaunchPlan) -> dict[int, Lifetime]:
     """When each temporary buffer that takes memory is alive, by buffer id."""
     touched: dict[int, list[int]] = {}
     for step, launch in enumerate(schedule.launches):
-        for i in launch.args:
+        for i in map(schedule.memory, launch.args):
             touched.setdefault(i, []).append(step)
     return {
         b.id: Lifetime(b.nbytes, touched[b.id][0], touched[b.id][-1])
@@ -79,7 +79,7 @@ class Runner:
                 raise InternalError(f"plan: {b}: inputs and outputs are row-major")
         self._own: dict[int, Any] = {}
         self._holds: object = None  # names the timer whose inputs are in the plan's own memory
-        self._places: dict[int, list[tuple[int, int]]] = {}
+        self._places: dict[int, list[tuple[int, int, Buffer]]] = {}
         self._bind()
         self.schedule = schedule.forgotten
 
@@ -215,9 +215,11 @@ class Runner:
         self._scratch = tuple(
             engine.allocate(n) for n in _most(c.scratch_bytes for c in self._codes)
         )
+        offsets = dict(zip(alive, arena.offsets, strict=True))
         temps = {
-            i: engine.part(self._arena, offset, life.nbytes)
-            for (i, life), offset in zip(alive.items(), arena.offsets, strict=True)
+            b.id: engine.part(self._arena, offsets[at] + b.start, b.nbytes)
+            for b in self.schedule.buffers
+            if (at := self.schedule.memory(b.id)) in offsets
         }
         launches = []
         for step, (launch, code) in enumerate(
@@ -249,18 +251,20 @@ class Runner:
                 memories.append(self._nowhere)
             elif b.role == "const":
                 memories.append(self._constants.flat(b))
-            elif b.role == "temp":
+            elif b.id in temps:
                 memories.append(temps[b.id])
             else:
-                self._places.setdefault(b.id, []).append((step, place))
+                whole = self.schedule.memory(b.id)
+                self._places.setdefault(whole, []).append((step, place, b))
                 memories.append(self._nowhere)
         return memories
 
     # ---- memory of a run
 
     def _point(self, buffer: int, memory: Any) -> None:
-        for step, place in self._places.get(buffer, ()):
-            self._plan.point(step, place, memory)
+        for step, place, b in self._places.get(buffer, ()):
+            part = memory if b.base is None else self._engine.part(memory, b.start, b.nbytes)
+            self._plan.point(step, place, part)
 
     def _input(self, b: Buffer, array: Array) -> Any:
         """The caller's memory, where kernels can use it as it is."""

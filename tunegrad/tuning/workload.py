@@ -151,7 +151,8 @@ def workload_of(
     """
     outputs = model.build(model.weights(None, seed))
     nodes = tuple(t.node for t in outputs)
-    fusion = Fusion.of(prepared(nodes, numerics, target or devices.host_device().target, dtype))
+    target = target or devices.host_device().target
+    fusion = Fusion.of(prepared(nodes, numerics, target, dtype), view_bytes=target.view_bytes)
     plan = fusion.schedule()
     bounds = {plan.buffers[at].name: bound for at, bound in plan.indexed().items()}
     return Workload(

@@ -138,6 +138,7 @@ def cuda_target(arch: str, chip: Chip) -> Target:
         unit_registers=_UNIT_REGISTERS,
         unit_shared_bytes=limits.unit_shared << 10,
         memory_bytes_per_cycle=chip.memory_bytes_per_s / chip.hertz,
+        view_bytes=16,  # the widest load of an item
         rates=rates,
     )
 

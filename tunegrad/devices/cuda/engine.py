@@ -208,9 +208,10 @@ class CudaEngine:
         self._idle, self._idle_bytes = {}, 0
 
     def part(self, memory: CudaMemory, start: int, nbytes: int) -> CudaMemory:
-        if start % self.align:
+        step = self.device.target.view_bytes
+        if start % step:
             raise InternalError(
-                f"part at {start} of memory on {self.device.name}: multiples of {self.align}"
+                f"part at {start} of memory on {self.device.name}: multiples of {step}"
             )
         return CudaMemory(self, memory.address + start, nbytes, None, memory)
 

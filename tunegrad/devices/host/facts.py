@@ -50,6 +50,7 @@ def host_target(threads: int | None = None) -> Target:
         l2_bytes=sizes.get(2, _L2_BYTES),
         l3_bytes=sizes.get(3, _L3_BYTES),
         units=tile_units(features),
+        view_bytes=1,  # vectors are loaded from anywhere
     )
     return declared(target)
 

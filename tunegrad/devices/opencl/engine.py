@@ -119,7 +119,7 @@ class OpenClEngine:
         self.device, self.cl, self.context = device, here.cl, here.context
         profiling = here.cl.command_queue_properties.PROFILING_ENABLE
         self.queue = here.cl.CommandQueue(here.context, properties=profiling)
-        self.align: int = max(64, int(here.device.mem_base_addr_align) // 8)
+        self.align: int = device.target.view_bytes
         self.lock = threading.RLock()
         self._spare: Any = None
         self._cache_bytes = min(_MOST_EVICTED, 2 * int(here.device.global_mem_cache_size))

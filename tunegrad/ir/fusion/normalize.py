@@ -3,7 +3,8 @@ order.
 
 Parameters take their layouts and are seen in storage order without extent-1 dimensions, so that a
 channels-last tensor is a row-major one with other indices, and one of blocked channels has a
-dimension more; axes whose digits are then used apart are split; neighbouring axes merge; then
+dimension more; axes whose digits are then used apart are split; where a part of a buffer is read,
+that part is the parameter (``views``); neighbouring axes merge; then
 
     shared and own axes   in the order of the first output's storage, outermost first
     reduce axes           in the order in which the stage's loads mention them
@@ -22,16 +23,25 @@ from ..kernel import Axis, Kernel, Param, Reduce, Store
 from ..layout import Layout, Part
 from .axes import all_indices, distinct_leaves, rewritten, split_axes
 from .merge import merge_axes
+from .views import VIEW_BYTES, viewed
 
-__all__ = ["normalized"]
+__all__ = ["Places", "normalized"]
+
+Places = tuple[tuple[str, int], ...]
+"""The draft's name of each parameter of a kernel, and the byte at which it begins there."""
 
 
-def normalized(k: Kernel, layouts: Mapping[str, Layout]) -> tuple[Kernel, tuple[str, ...]]:
-    """The canonical kernel, and the draft's name of each of its parameters in order."""
+def normalized(
+    k: Kernel, layouts: Mapping[str, Layout], view_bytes: int = VIEW_BYTES
+) -> tuple[Kernel, Places]:
+    """The canonical kernel, and where each of its parameters is, in order.
+
+    Views of buffers begin at multiples of ``view_bytes``.
+    """
     k = replace(k, params=tuple(replace(p, layout=layouts.get(p.name, p.layout)) for p in k.params))
-    k = merge_axes(_in_storage_order(k))
-    k = _ordered(k)
-    return k.canonical(), tuple(p.name for p in k.params)
+    k, starts = viewed(_in_storage_order(k), view_bytes)
+    k = _ordered(merge_axes(k))
+    return k.canonical(), tuple((p.name, starts.get(p.name, 0)) for p in k.params)
 
 
 def _in_storage_order(k: Kernel) -> Kernel:

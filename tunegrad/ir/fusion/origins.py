@@ -34,8 +34,9 @@ def layers_of(plan: LaunchPlan) -> dict[str, tuple[str, ...]]:
     wrote: dict[int, str] = {}
     found: dict[str, dict[str, None]] = {}
     for launch in plan.launches:
-        said = _module(launch) or _after(launch, wrote) or _inputs(launch)
-        for p, buffer in zip(launch.kernel.params, launch.args, strict=True):
+        args = [plan.memory(i) for i in launch.args]
+        said = _module(launch) or _after(args, wrote) or _inputs(launch)
+        for p, buffer in zip(launch.kernel.params, args, strict=True):
             if p.role == "out":
                 wrote[buffer] = said
         found.setdefault(launch.kernel.key, {}).update({said: None} if said else {})
@@ -60,13 +61,10 @@ def _owner(parameter: str) -> str:
     return parameter.rpartition(".")[0] or parameter
 
 
-def _after(launch: Launch, wrote: dict[int, str]) -> str:
-    """Who wrote what it reads, through kernels that have no parameters either."""
+def _after(args: list[int], wrote: dict[int, str]) -> str:
+    """Who wrote what a launch reads, through kernels that have no parameters either."""
     before = dict.fromkeys(
-        layer
-        for i in launch.args
-        for layer in wrote.get(i, "").removeprefix(_AFTER).split(", ")
-        if layer
+        layer for i in args for layer in wrote.get(i, "").removeprefix(_AFTER).split(", ") if layer
     )
     return f"{_AFTER}{', '.join(before)}" if before else ""
 

@@ -4,6 +4,10 @@ buffer 0 f32[1,3,224,224] input x
 buffer 1 f32[64,3,7,7] const conv1.weight
 buffer 2 f32[1,64,112,112] temp, layout 0 2 3 1
 launch conv7x7s2 3->64 112x112 +bias +relu (2, 0, 1, ...)
+
+A view is a part of another buffer, from some byte on:
+
+buffer 7 f32[512] view gates+10240 of 3 from byte 10240
 """
 
 from __future__ import annotations
@@ -21,7 +25,7 @@ from .axes import all_indices
 
 __all__ = ["Buffer", "BufferRole", "Launch", "LaunchPlan"]
 
-BufferRole = Literal["input", "const", "temp", "output"]
+BufferRole = Literal["input", "const", "temp", "output", "view"]
 
 _ENDS: tuple[BufferRole, ...] = ("input", "output")
 
@@ -30,7 +34,8 @@ _ENDS: tuple[BufferRole, ...] = ("input", "output")
 class Buffer:
     """A piece of memory: its logical shape and where each element lives.
 
-    ``data`` is the array of a constant.
+    ``data`` is the array of a constant. A view is the memory of buffer ``base`` from byte ``start``
+    on, which kernels read and nobody writes.
     """
 
     id: int
@@ -40,6 +45,8 @@ class Buffer:
     role: BufferRole
     name: str
     data: ConstData | None = None
+    base: int | None = None
+    start: int = 0
 
     @property
     def nbytes(self) -> int:
@@ -49,7 +56,8 @@ class Buffer:
     def __str__(self) -> str:
         shape = ",".join(map(str, self.shape))
         layout = "" if self.layout.is_row_major else f", layout {self.layout}"
-        return f"buffer {self.id} {self.dtype}[{shape}] {self.role} {self.name}{layout}"
+        part = "" if self.base is None else f" of {self.base} from byte {self.start}"
+        return f"buffer {self.id} {self.dtype}[{shape}] {self.role} {self.name}{part}{layout}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +83,11 @@ class LaunchPlan:
     launches: tuple[Launch, ...]
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
+
+    def memory(self, buffer: int) -> int:
+        """The buffer that a buffer is a part of; itself, where it is none."""
+        base = self.buffers[buffer].base
+        return buffer if base is None else base
 
     def kernels(self) -> dict[str, tuple[Kernel, int]]:
         """The distinct kernels by key, each with its number of launches."""
@@ -129,6 +142,10 @@ class LaunchPlan:
                 raise VerifyError(f"schedule: buffer {b.id} is at place {i}")
             if (b.data is not None) != (b.role == "const"):
                 raise VerifyError(f"schedule: {b}: exactly the constants have data")
+            if (b.base is not None) != (b.role == "view"):
+                raise VerifyError(f"schedule: {b}: exactly the views are parts of a buffer")
+            if b.base is not None:
+                self._verify_view(b, b.base)
         for launch in self.launches:
             self._verify_launch(launch, written)
         for i in self.outputs:
@@ -136,6 +153,16 @@ class LaunchPlan:
                 raise VerifyError(
                     f"schedule: output {self.buffers[i]} is not written by any launch"
                 )
+
+    def _verify_view(self, b: Buffer, base: int) -> None:
+        whole = self.buffers[base] if 0 <= base < len(self.buffers) else None
+        if whole is None or whole.role in ("const", "view"):
+            raise VerifyError(f"schedule: {b}: a view is a part of an input, temp or output")
+        inside = b.start >= 0 and b.start + b.nbytes <= whole.nbytes
+        if not inside or b.start % b.dtype.itemsize:
+            raise VerifyError(
+                f"schedule: {b}: elements of {b.dtype.itemsize} bytes inside of {whole.nbytes}"
+            )
 
     def _verify_launch(self, launch: Launch, written: set[int]) -> None:
         params = launch.kernel.params
@@ -151,9 +178,9 @@ class LaunchPlan:
                     f"schedule: {launch}: {b} does not fit parameter {p.name} "
                     f"{p.dtype}{list(p.shape)}"
                 )
-            if p.role == "out" and (i in written):
+            if p.role == "out" and (i in written or b.role == "view"):
                 raise VerifyError(f"schedule: {launch}: {b} is already written")
-            if p.role != "out" and i not in written:
+            if p.role != "out" and self.memory(i) not in written:
                 raise VerifyError(f"schedule: {launch}: {b} is read before it is written")
             if (p.role == "const") != (b.role == "const"):
                 raise VerifyError(

@@ -17,20 +17,21 @@ from typing import cast
 from tunegrad.errors import ShapeError
 
 from ..graph import ConstData, Fence, GraphOp, Node
-from ..kernel import Kernel
+from ..kernel import Kernel, Param
 from ..layout import Layout
 from .axes import all_indices
 from .build import Draft
 from .drafts import Drafts
 from .layouts import LAST, Images, conversions, image_nodes, temp_layouts
 from .naming import kernel_name, kernel_origin
-from .normalize import normalized
+from .normalize import Places, normalized
 from .plan import Buffer, BufferRole, Launch, LaunchPlan
+from .views import VIEW_BYTES
 from .words import without_copies
 
 __all__ = ["Fusion", "schedule"]
 
-_Made = tuple[Draft, Kernel, tuple[str, ...]]
+_Made = tuple[Draft, Kernel, Places]
 _Layouts = tuple[tuple[str, Layout], ...]
 
 
@@ -40,16 +41,18 @@ def schedule(
     *,
     images: Images = LAST,
     toggles: Set[int] = frozenset(),
+    view_bytes: int = VIEW_BYTES,
 ) -> LaunchPlan:
     """The kernels that compute ``outputs``, and their buffers.
 
     ``names`` are the outputs' names (default ``out0`` ...). ``images`` is the form of 4-D
     intermediates around convolutions and pooling. An output that is an input, a constant or a view
     is copied. ``toggles`` are positions in topological order of nodes at which the graph is cut
-    otherwise than by the rules (``Drafts.toggled``). Raises ShapeError when two inputs share a
-    name.
+    otherwise than by the rules (``Drafts.toggled``). Views of buffers begin at multiples of
+    ``view_bytes``. Raises ShapeError when two inputs share a name.
     """
-    return Fusion.of(outputs, names, images=images).toggled(toggles).schedule()
+    fusion = Fusion.of(outputs, names, images=images, view_bytes=view_bytes)
+    return fusion.toggled(toggles).schedule()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,15 +64,20 @@ class Fusion:
     drafts: Drafts
     names: tuple[str, ...]
     images: Images = LAST
+    view_bytes: int = VIEW_BYTES
     _made: dict[tuple[int, _Layouts], _Made] = field(default_factory=dict, repr=False)
-    _normal: dict[tuple[str, _Layouts], tuple[Kernel, tuple[str, ...]]] = field(
+    _normal: dict[tuple[str, _Layouts], tuple[Kernel, Places]] = field(
         default_factory=dict, repr=False
     )
     """Canonical kernels by a draft's text: the layers of a model are drafts of few texts."""
 
     @staticmethod
     def of(
-        outputs: tuple[Node, ...], names: tuple[str, ...] = (), *, images: Images = LAST
+        outputs: tuple[Node, ...],
+        names: tuple[str, ...] = (),
+        *,
+        images: Images = LAST,
+        view_bytes: int = VIEW_BYTES,
     ) -> Fusion:
         """The graph as the rules cut it; arguments and errors as in ``schedule``."""
         names = names or tuple(f"out{i}" for i in range(len(outputs)))
@@ -77,7 +85,7 @@ class Fusion:
             raise ShapeError(
                 f"schedule: {len(outputs)} outputs need as many names, got {len(names)}"
             )
-        return Fusion(Drafts.of(outputs), names, images)
+        return Fusion(Drafts.of(outputs), names, images, view_bytes)
 
     def toggled(self, toggles: Set[int]) -> Fusion:
         """The same graph, cut otherwise at these nodes."""
@@ -128,23 +136,21 @@ class Fusion:
         """The kernels and buffers. Launch ``i`` is of draft ``i`` in order."""
         return _Assembler(self).run()
 
-    def kernel(self, d: Draft, layouts: dict[str, Layout]) -> tuple[Kernel, tuple[str, ...]]:
-        """The canonical kernel of a draft, and the draft's name of each of its parameters; made
-        once.
-        """
+    def kernel(self, d: Draft, layouts: dict[str, Layout]) -> tuple[Kernel, Places]:
+        """The canonical kernel of a draft, and where each of its parameters is; made once."""
         key = (id(d), tuple(layouts.items()))
         found = self._made.get(key)
         if found is None:
             text = str(d.kernel), key[1]
             if text not in self._normal:
-                self._normal[text] = normalized(d.kernel, layouts)
-            kernel, params = self._normal[text]
+                self._normal[text] = normalized(d.kernel, layouts, self.view_bytes)
+            kernel, places = self._normal[text]
             fence = cast(Fence | None, d.node.arg) if d.node.op is GraphOp.CONTIGUOUS else None
             fixed = "" if fence is None else fence.schedule
             kernel = replace(
                 kernel, name=kernel_name(d, kernel), origin=kernel_origin(d), fixed=fixed
             )
-            found = self._made[key] = (d, kernel, params)  # holding the draft keeps its id
+            found = self._made[key] = (d, kernel, places)  # holding the draft keeps its id
         return found[1], found[2]
 
 
@@ -164,6 +170,8 @@ class _Assembler:
         """The buffer that the draft of a node writes: another one where an input is copied to
         an output.
         """
+        self.views: dict[tuple[int, int, Param], int] = {}
+        """By buffer, first byte and what a kernel takes the part for."""
 
     def run(self) -> LaunchPlan:
         read = {s for d in self.drafts for s in d.reads.values()}
@@ -207,6 +215,27 @@ class _Assembler:
     def _launch(self, d: Draft) -> Launch:
         nodes = {"out": d.node, **d.reads}
         layouts = {p: self.layouts[n] for p, n in nodes.items() if n in self.layouts}
-        kernel, params = self.fusion.kernel(d, layouts)
-        args = tuple(self.written[d.node] if p == "out" else self.read[d.reads[p]] for p in params)
+        kernel, places = self.fusion.kernel(d, layouts)
+        args = tuple(
+            self.written[d.node]
+            if name == "out"
+            else self._view(self.read[d.reads[name]], p, start)
+            for p, (name, start) in zip(kernel.params, places, strict=True)
+        )
         return Launch(kernel, args, kernel.name, kernel.origin)
+
+    def _view(self, buffer: int, p: Param, start: int) -> int:
+        """The buffer that is the part of another one which a kernel reads; that one, where it is
+        the whole.
+        """
+        whole = self.buffers[buffer]
+        if p.nbytes == whole.nbytes:
+            return buffer
+        key = buffer, start, replace(p, name="")
+        if key not in self.views:
+            number = self.views[key] = len(self.buffers)
+            name = f"{whole.name}+{start}"
+            self.buffers.append(
+                Buffer(number, p.dtype, p.shape, p.layout, "view", name, None, buffer, start)
+            )
+        return self.views[key]

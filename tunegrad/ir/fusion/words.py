@@ -6,6 +6,7 @@
     launch conv3x3 .. (5, 4, 2)                      launch conv3x3 .. (5, 3, 2)
 
 Kernels stay what they are: a parameter of pairs is given a buffer of twice as many bf16 numbers.
+Views of the pairs become views of the numbers.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import replace
 from ..dtypes import BF16, F32
 from ..expr import Apply, Cast, Expr, Load, Op
 from ..kernel import Kernel, Store
-from .plan import LaunchPlan
+from .plan import Buffer, LaunchPlan
 
 __all__ = ["without_copies"]
 
@@ -28,17 +29,27 @@ def without_copies(plan: LaunchPlan) -> LaunchPlan:
     """
     copies = {x.args[0]: x.args[1] for x in plan.launches if _is_copy(x.kernel)}
     for launch in plan.launches:
-        for i in launch.args[1:]:
-            if copies.get(i) in launch.args:
+        args = [plan.memory(i) for i in launch.args]
+        for i in args[1:]:
+            if i in copies and plan.memory(copies[i]) in args:
                 del copies[i]
     if not copies:
         return plan
+    buffers = tuple(_of_numbers(b, plan, copies) for b in plan.buffers)
     made = tuple(
         replace(x, args=tuple(copies.get(i, i) for i in x.args))
         for x in plan.launches
         if x.args[0] not in copies
     )
-    return replace(plan, launches=made)
+    return replace(plan, buffers=buffers, launches=made)
+
+
+def _of_numbers(b: Buffer, plan: LaunchPlan, copies: dict[int, int]) -> Buffer:
+    """A view of pairs as one of the numbers that they are copies of."""
+    if b.base is None or b.base not in copies:
+        return b
+    source = plan.buffers[copies[b.base]]
+    return replace(b, base=plan.memory(source.id), start=b.start + source.start)
 
 
 def _is_copy(kernel: Kernel) -> bool:

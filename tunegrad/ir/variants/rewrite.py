@@ -175,6 +175,7 @@ def rewrite(schedule: LaunchPlan, picks: Mapping[str, str]) -> LaunchPlan:
         variant = picks.get(launch.kernel.key, DIRECT)
         launches += [launch] if variant == DIRECT else work.replaced(launch, variant)
     used = {i for x in launches for i in x.args} | set(schedule.inputs) | set(schedule.outputs)
+    used |= {schedule.memory(i) for i in used if i < len(schedule.buffers)}
     return _renumbered(
         replace(schedule, buffers=tuple(work.buffers), launches=tuple(launches)), used
     )
@@ -293,7 +294,9 @@ def _renumbered(schedule: LaunchPlan, used: set[int]) -> LaunchPlan:
     kept = [b for b in schedule.buffers if b.id in used]
     place = {b.id: i for i, b in enumerate(kept)}
     return LaunchPlan(
-        tuple(replace(b, id=place[b.id]) for b in kept),
+        tuple(
+            replace(b, id=place[b.id], base=None if b.base is None else place[b.base]) for b in kept
+        ),
         tuple(replace(x, args=tuple(place[i] for i in x.args)) for x in schedule.launches),
         tuple(place[i] for i in schedule.inputs),
         tuple(place[i] for i in schedule.outputs),
