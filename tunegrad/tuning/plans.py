@@ -36,7 +36,7 @@ def choose_cuts(fusion: Fusion, grounds: Grounds, deadline_s: float = inf) -> fr
         cuts = _Cuts(fusion, grounds)
         for region in cuts.open_regions():
             cuts.decide(region, deadline_s)
-    return stored_toggles(fusion, grounds.here, grounds.store)
+    return stored_toggles(fusion, grounds.here, grounds.store, grounds.target)
 
 
 @dataclass(slots=True)
