@@ -16,7 +16,7 @@ from tests.graph_builders import run_schedule
 from tests.schedule_checks import assert_agrees
 from tunegrad.errors import IllegalAction, VerifyError
 from tunegrad.frontend import Tensor, functional
-from tunegrad.ir.dtypes import F32
+from tunegrad.ir.dtypes import BF16, F16, F32, DType
 from tunegrad.ir.expr import Apply, Load, Op, Value
 from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import ATTENTION, Alternatives, Fusion, is_attention
@@ -29,6 +29,7 @@ from tunegrad.ir.target import Target
 from tunegrad.ir.verify_kernel import verify_kernel
 from tunegrad.opts import Schedule, Space, apply_actions, parse_actions
 from tunegrad.planning.attention import expected_attentions
+from tunegrad.planning.narrow import narrowed
 
 CPU = Target("cpu", "cpu", "x86-64", vector_bytes=16, registers=16, threads=2)
 GPU = Target("gpu", "gpu", "", vector_bytes=16, registers=64, shared_bytes=32 << 10, max_local=64)
@@ -149,6 +150,21 @@ def test_attention_gives_what_three_kernels_give(name: str) -> None:
         assert not np.isnan(got[0][..., :-1, :]).any()
 
 
+@pytest.mark.parametrize("dtype", [F16, BF16], ids=str)
+def test_attention_of_a_model_in_16_bits_rounds_what_three_kernels_store(dtype: DType) -> None:
+    three = Fusion.of(narrowed(fold_constants((heads().node,)), dtype))
+    one = three.toggled({*three.drafts.attentions()})
+    (kernel,) = (x.kernel for x in one.schedule().launches)
+    assert is_attention(kernel)
+    assert kernel.text.count(f"f32({dtype}(") == 4
+    inputs = inputs_of(three)
+    (want,), (got,) = (run_schedule(f.schedule(), inputs) for f in (three, one))
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+    for target in (CPU, GPU):
+        space = Space(kernel, target)
+        assert_agrees(kernel, space.lower(space.defaults()[0]), target.name)
+
+
 def test_attention_of_infinite_scores_is_nan_where_three_kernels_give_nan() -> None:
     three, one = both(heads())
     inputs = inputs_of(three)
@@ -212,6 +228,9 @@ def test_attention_is_expected_where_its_scores_do_not_fit_the_last_cache() -> N
     assert not expected_attentions(fusion, replace(small, l3_bytes=nbytes, l3_share_bytes=nbytes))
     assert not expected_attentions(fusion, replace(small, l2_bytes=2048))
     assert not expected_attentions(fusion, replace(small, max_local=64))
+    halves = Fusion.of(narrowed(fold_constants((heads(64, 64).node,)), BF16))
+    assert halves.drafts.attentions()
+    assert not expected_attentions(halves, small)
 
 
 @pytest.mark.parametrize("target", [CPU, replace(AVX512, threads=3), GPU], ids=lambda t: t.name)

@@ -31,7 +31,11 @@ def expected_attentions(fusion: Fusion, target: Target) -> frozenset[int]:
 
 
 def _too_many(scores: Node, target: Target) -> bool:
-    return scores.size * scores.dtype.itemsize > target.cached_bytes
+    """Whether the last cache does not hold them. Scores in 16 bits are left alone: three kernels
+    may multiply those in pairs or tiles.
+    """
+    nbytes = scores.size * scores.dtype.itemsize
+    return not scores.dtype.is_half and nbytes > target.cached_bytes
 
 
 def _fits(scores: Node, target: Target) -> bool:
