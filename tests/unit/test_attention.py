@@ -327,7 +327,9 @@ def test_sums_that_are_no_products_of_rows_run_as_well() -> None:
 
 def test_products_of_a_row_count_as_they_are_folded() -> None:
     k = corpus_kernel("attention")
-    scores, sums = 2 * 9 * 13 * 6, 2 * 9 * 13 * 5
-    assert k.flops > 2 * (scores + sums)
+    rows, products, sums = 2 * 9 * 13, 2 * 9 * 13 * 6, 2 * 9 * 13 * 5
+    folds = products + rows + rows + sums
+    terms = products + rows + 3 * rows + (3 * rows + sums)
+    assert k.flops == folds + terms + 2 * 9 * 5 * 2
     assert math.isclose(k.unique_bytes, 4 * 2 * (9 * 6 + 13 * 6 + 13 * 5 + 9 * 5))
     assert isinstance(k.stages[3].expr, Apply)

@@ -39,6 +39,7 @@ from .expr import Apply, Cast, Const, Expr, IndexValue, Inside, Load, Op, Value,
 from .index import ALWAYS, Index, Valid, var
 from .keys import key_of
 from .layout import Layout
+from .row_flops import row_flops
 
 __all__ = [
     "Axis",
@@ -311,6 +312,11 @@ class Kernel:
         shared: set[int] = set()
         for s in self.stages:
             n = self.points * prod(a.extent for a in s.axes)
+            if isinstance(s, Reduce) and s.rows:
+                around = {a.name: a.extent for a in self.axes}
+                own = {a.name: a.extent for a in s.axes}
+                total += n + row_flops(s.expr, around, own, _FLOPS)
+                continue
             ops = _ops(
                 s.expr, set() if s.axes else shared
             )  # stores at the same points share their subexpressions

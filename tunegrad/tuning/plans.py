@@ -121,6 +121,8 @@ class _Cuts:
         """
         sides = found.before, found.after
         before, after = map(self._each_s, sides)
+        if not before or not after:  # a copy that comes or goes: no other kernel is another one
+            return sum(before), sum(after)
         goes, comes = (
             max(zip(times, kernels, strict=True), key=lambda x: x[0])
             for times, kernels in zip((before, after), sides, strict=True)
