@@ -9,11 +9,11 @@ from functools import cache
 
 import numpy as np
 
-from tunegrad.frontend import Tensor, indexing, scans, sorting
+from tunegrad.frontend import Tensor, functional, indexing, scans, sorting
 from tunegrad.ir.dtypes import F32
 from tunegrad.ir.expr import Apply, Const, Load, Op, Value
 from tunegrad.ir.folding import fold_constants
-from tunegrad.ir.fusion import blocked, schedule
+from tunegrad.ir.fusion import Fusion, blocked, schedule
 from tunegrad.ir.graph import Node
 from tunegrad.ir.index import Range, Valid
 from tunegrad.ir.kernel import Axis, Kernel, Param, Reduce, Store
@@ -183,6 +183,15 @@ def _masked_sums() -> Kernel:
     )
 
 
+def _attention(
+    q: tuple[int, ...], k: tuple[int, ...], v: tuple[int, ...], *, causal: bool = False
+) -> Kernel:
+    """Attention of such queries, keys and values as one kernel."""
+    y = functional.scaled_dot_product_attention(_x(*q), _x(*k), _x(*v), is_causal=causal)
+    fusion = Fusion.of(fold_constants((y.node,)))
+    return fusion.toggled({*fusion.drafts.attentions()}).schedule().launches[-1].kernel
+
+
 _KERNELS: dict[str, Callable[[], Kernel]] = {
     "winograd_input": lambda: _part("conv3x3", "winograd2", 0),
     "winograd_product": lambda: _part("conv3x3", "winograd2", 1),
@@ -192,6 +201,9 @@ _KERNELS: dict[str, Callable[[], Kernel]] = {
     "conv_blocked": _conv_blocked,
     "masked_stores": _masked_stores,
     "masked_sums": _masked_sums,
+    "attention": lambda: _attention((2, 9, 6), (2, 13, 6), (2, 13, 5)),
+    "attention_causal": lambda: _attention((2, 11, 4), (2, 11, 4), (2, 11, 6), causal=True),
+    "attention_one_query": lambda: _attention((2, 1, 8), (2, 21, 8), (2, 21, 3)),
 }
 
 NAMES = (*_MAKERS, *_KERNELS)

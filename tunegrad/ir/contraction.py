@@ -111,7 +111,9 @@ def contraction_of(k: Kernel, r: Reduce) -> Contraction | None:
     earlier one.
     """
     x = r.expr
-    if r.op is not Op.ADD or not r.dtype.is_float or not (isinstance(x, Apply) and x.op is Op.MUL):
+    if r.rows or r.op is not Op.ADD or not r.dtype.is_float:
+        return None
+    if not (isinstance(x, Apply) and x.op is Op.MUL):
         return None
     left, right = x.args
     first, second = _names(left), _names(right)

@@ -145,7 +145,7 @@ class _Walk:
         mixed radix.
         """
         offset = self.kernel.param(x.param).layout.offset(x.index)
-        extents = {a.name: a.extent for a in r.axes if a.extent > 1}
+        extents = {a.name: a.extent for a in r.folds if a.extent > 1}
         strides: dict[str, int] = {}
         for atom, c in offset.terms:
             inside = atom.names & extents.keys()
@@ -185,7 +185,7 @@ class _Walk:
 def fold_steps(r: Reduce) -> int:
     """How often a fold rounds: a product of pairs is added in two steps."""
     each = 2 if isinstance(r.expr, Apply) and r.expr.op is Op.DOT2 else 1
-    return each * prod(a.extent for a in r.axes)
+    return each * prod(a.extent for a in r.folds)
 
 
 def _constant(value: float) -> _Known:

@@ -137,13 +137,17 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """The result of an earlier reduce stage, at this point of the shared axes."""
+    """The result of an earlier reduce stage, at this point of the shared axes; of a row, the
+    element at ``index`` (one Index per axis of the row).
+    """
 
     stage: str
     dtype: DType
+    index: tuple[Index, ...] = ()
 
     def __str__(self) -> str:
-        return self.stage
+        at = ", ".join(i.key for i in self.index)
+        return f"{self.stage}[{at}]" if at else self.stage
 
 
 @dataclass(frozen=True, slots=True)

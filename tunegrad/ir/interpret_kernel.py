@@ -23,7 +23,7 @@ from tunegrad.errors import InternalError
 
 from .contraction import Contraction, contraction_of
 from .dtypes import F64, DType
-from .expr import Cast, Const, Expr, IndexValue, Inside, Load, Value
+from .expr import Apply, Cast, Const, Expr, IndexValue, Inside, Load, Op, Value
 from .index import Index, Valid
 from .kernel import Axis, Kernel, Reduce, Stage, Store, identity
 from .numeric import FOLDS, Array, compute, convert, to_compute, to_memory
@@ -47,9 +47,7 @@ def interpret(
     outputs = {p.name: np.zeros(p.size, _memory_dtype(p.dtype, as_float64)) for p in k.outputs}
     contracted = _contractions(k) if as_float64 else {}
     sums = {name: c.run(k.axes, run.evaluate) for name, c in contracted.items()}
-    step = max(
-        1, CHUNK // max([1, *(_extent(s.axes) for s in k.stages if not _among(s, contracted))])
-    )
+    step = max(1, CHUNK // max([1, *(_width(s) for s in k.stages if not _among(s, contracted))]))
     extents = [a.extent for a in k.axes]
     for box in _boxes(k.axes, step):
         part = tuple(slice(r.first, r.first + r.extent) for r in box)
@@ -63,9 +61,7 @@ def interpret_steps(k: Kernel) -> int:
     """Elements that ``interpret(..., as_float64=True)`` handles: its time goes with them."""
     contracted = _contractions(k)
     others = (s for s in k.stages if not _among(s, contracted))
-    return sum(c.steps for c in contracted.values()) + k.points * sum(
-        _extent(s.axes) for s in others
-    )
+    return sum(c.steps for c in contracted.values()) + k.points * sum(map(_steps, others))
 
 
 def interpret_at(
@@ -108,6 +104,28 @@ def _among(s: Stage, contracted: Mapping[str, Contraction]) -> bool:
 
 def _extent(axes: tuple[Axis, ...]) -> int:
     return prod(a.extent for a in axes)
+
+
+def _width(s: Stage) -> int:
+    """Elements of the largest array that a stage needs for each point of a box."""
+    if isinstance(s, Reduce) and _row_factors(s) is not None:
+        return max(_extent(s.row), _extent(s.folds))
+    return _extent(s.axes)
+
+
+def _steps(s: Stage) -> int:
+    """What a stage takes at each point, in elements that are handled one by one."""
+    if isinstance(s, Reduce) and _row_factors(s) is not None:
+        return _extent(s.row) + _extent(s.folds) + _extent(s.axes) // 512
+    return _extent(s.axes)
+
+
+def _row_factors(s: Reduce) -> tuple[Expr, Expr] | None:
+    """The factors of a row of sums of products."""
+    x = s.expr
+    if not s.rows or s.op is not Op.ADD or not s.dtype.is_float:
+        return None
+    return (x.args[0], x.args[1]) if isinstance(x, Apply) and x.op is Op.MUL else None
 
 
 def _unravel(flat: Array, axes: tuple[Axis, ...]) -> dict[str, Array]:
@@ -248,6 +266,8 @@ class _Run:
 
     def _fold(self, s: Reduce, points: _Points, values: dict[str, Array]) -> Array:
         dtype = self._dtype(s.dtype)
+        if s.rows:
+            return self._row(s, points, values)
         total = np.full(points.shape, identity(s.op, s.dtype), dtype)
         extent = _extent(s.axes)
         for first in range(0, extent, CHUNK):
@@ -259,6 +279,23 @@ class _Run:
                 part = FOLDS[s.op].reduce(x, axis=-1, dtype=dtype)
                 total = np.asarray(FOLDS[s.op](total, part))
         return total
+
+    def _row(self, s: Reduce, points: _Points, values: dict[str, Array]) -> Array:
+        """A reduction whose result is a row: dimensions of the points, then one for each of its
+        axes.
+        """
+        self._go_to(points, _own(s.axes, 0, _extent(s.axes)))
+        dtype, shape = self._dtype(s.dtype), self.points.shape
+        kept, factors = len(points.shape) + s.rows, _row_factors(s)
+        with np.errstate(all="ignore"):
+            if factors is not None:
+                left, right = (self._eval(x, values, {}) for x in factors)
+                product = _product(left, right, shape, kept)
+                if product is not None:
+                    return np.ascontiguousarray(product.astype(dtype, copy=False))
+            x = np.broadcast_to(self._eval(s.expr, values, {}), shape)
+            folded = FOLDS[s.op].reduce(x.reshape(*shape[:kept], -1), axis=-1, dtype=dtype)
+            return np.asarray(folded)
 
     def _store(
         self, s: Store, points: _Points, values: dict[str, Array], memo: dict[int, Array]
@@ -292,6 +329,8 @@ class _Run:
             return self._load(x)
         if isinstance(x, Value):
             value = values[x.stage]
+            if x.index:
+                return self._element(value, [_at(i, self.env) for i in x.index])
             return value.reshape(value.shape + (1,) * self.own)
         if isinstance(x, IndexValue):
             return _at(x.index, self.env).astype(self._dtype(x.dtype))
@@ -305,6 +344,20 @@ class _Run:
             if x.dtype.is_bool
             else np.asarray(result.astype(self._dtype(x.dtype), copy=False))
         )
+
+    def _element(self, row: Array, at: list[Array]) -> Array:
+        """The elements of a row at these places, at every point."""
+        points, dims = row.ndim - len(at), len(self.points.shape)
+        at = [x.reshape((1,) * (dims - x.ndim) + x.shape) for x in at]
+        whole = len(at) == 1 and at[0].size == row.shape[-1] == prod(at[0].shape[points:])
+        if whole and np.array_equal(at[0].reshape(-1), np.arange(at[0].size)):
+            return row.reshape(row.shape[:-1] + at[0].shape[points:])
+        ones = (1,) * (dims - 1)
+        grid = [
+            np.arange(n).reshape((*ones[:d], n, *ones[d:]))
+            for d, n in enumerate(row.shape[:points])
+        ]
+        return np.asarray(row[(*grid, *at)])
 
     def _load(self, x: Load) -> Array:
         key, env = (x.param, x.index), self.env
@@ -346,6 +399,21 @@ class _Run:
 
     def _wide(self, x: Array) -> Array:
         return x.astype(np.float64) if self.as_float64 and x.dtype.kind == "f" else x
+
+
+def _product(left: Array, right: Array, shape: tuple[int, ...], kept: int) -> Array | None:
+    """The product of two factors that broadcast to ``shape``, summed over all but its first
+    ``kept`` dimensions; None where a dimension is in neither of them.
+    """
+    factors = [x.reshape((1,) * (len(shape) - x.ndim) + x.shape) for x in (left, right)]
+    dims = [[d for d, n in enumerate(x.shape) if n != 1] for x in factors]
+    both = {*dims[0], *dims[1]}
+    if any(n != 1 and d not in both for d, n in enumerate(shape)):
+        return None
+    out = [d for d in range(kept) if d in both]
+    a, b = (x.reshape([x.shape[d] for d in own]) for x, own in zip(factors, dims, strict=True))
+    found = np.einsum(a, dims[0], b, dims[1], out, optimize=True)
+    return np.asarray(found).reshape(shape[:kept])
 
 
 def _strided(memory: Array, offset: Index, box: tuple[_Span, ...], *, beside: bool) -> Array | None:

@@ -11,6 +11,16 @@ per point of the shared axes; later stages read it as ``Value``. A ``Store`` wri
 point of the shared axes and of its own spatial axes (the ``p`` of a softmax row). Stages run in
 order. Softmax and layer norm are one kernel.
 
+The first axes of a ``Reduce`` may be spatial, too: its result is a row then, one value for each of
+their points, which no memory outside the kernel holds. Later stages read an element of it by its
+index. Attention is one kernel: its scores are a row, and so are its sums of values.
+
+      s[j] = add over j 1024 k 64 in f32: mul(Q[i, k], K[j, k])
+      top = max over u 1024: s[u]
+      total = add over v 1024: exp(s[v] - top)
+      y[e] = add over e 64 w 1024: mul(exp(s[w] - top), V[w, e])
+      store Y[i, t] over t 64 = y[t] / total
+
 A folded value starts from the operation's identity and is folded in ``dtype``, the accumulator's
 type: changing it is a change of the kernel, never of a schedule.
 """
@@ -29,6 +39,7 @@ from .expr import Apply, Cast, Const, Expr, IndexValue, Inside, Load, Op, Value,
 from .index import ALWAYS, Index, Valid, var
 from .keys import key_of
 from .layout import Layout
+from .row_flops import row_flops
 
 __all__ = [
     "Axis",
@@ -41,6 +52,7 @@ __all__ = [
     "axis_name",
     "identity",
     "loads",
+    "own_axes",
 ]
 
 Role = Literal["in", "const", "out"]
@@ -90,6 +102,8 @@ class Param:
 class Reduce:
     """``name`` = fold ``expr`` with ``op`` (ADD, MAX, MIN, MUL) over ``axes``, per point of the
     shared axes.
+
+    The first ``rows`` of the axes are spatial: there is a value for each of their points.
     """
 
     name: str
@@ -97,6 +111,17 @@ class Reduce:
     axes: tuple[Axis, ...]
     expr: Expr
     dtype: DType
+    rows: int = 0
+
+    @property
+    def row(self) -> tuple[Axis, ...]:
+        """The axes that its result has; none where it is one value."""
+        return self.axes[: self.rows]
+
+    @property
+    def folds(self) -> tuple[Axis, ...]:
+        """The axes that are folded."""
+        return self.axes[self.rows :]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +140,11 @@ class Store:
 
 
 Stage = Reduce | Store
+
+
+def own_axes(s: Stage) -> tuple[Axis, ...]:
+    """The axes of a stage that are neither shared nor those of a row."""
+    return s.folds if isinstance(s, Reduce) else s.axes
 
 
 def identity(op: Op, dtype: DType) -> float | int | bool:
@@ -247,7 +277,7 @@ class Kernel:
                     params[x.param], tuple(map(place, x.index)), x.dtype, condition(x.valid)
                 )
             if isinstance(x, Value):
-                return Value(values[x.stage], x.dtype)
+                return Value(values[x.stage], x.dtype, tuple(map(place, x.index)))
             if isinstance(x, IndexValue):
                 return IndexValue(place(x.index), x.dtype)
             if isinstance(x, Inside):
@@ -259,7 +289,7 @@ class Kernel:
         for s in self.stages:
             own = tuple(axes[a.name] for a in s.axes)
             if isinstance(s, Reduce):
-                stages.append(Reduce(values[s.name], s.op, own, rebuilt(s.expr), s.dtype))
+                stages.append(Reduce(values[s.name], s.op, own, rebuilt(s.expr), s.dtype, s.rows))
             else:
                 index, valid = tuple(map(place, s.index)), condition(s.valid)
                 stages.append(Store(params[s.param], index, rebuilt(s.expr), own, valid))
@@ -282,6 +312,11 @@ class Kernel:
         shared: set[int] = set()
         for s in self.stages:
             n = self.points * prod(a.extent for a in s.axes)
+            if isinstance(s, Reduce) and s.rows:
+                around = {a.name: a.extent for a in self.axes}
+                own = {a.name: a.extent for a in s.axes}
+                total += n + row_flops(s.expr, around, own, _FLOPS)
+                continue
             ops = _ops(
                 s.expr, set() if s.axes else shared
             )  # stores at the same points share their subexpressions
@@ -346,7 +381,8 @@ def _print(k: Kernel) -> str:
         own = " ".join(f"{a.name}:{a.extent}" for a in s.axes)
         text = shared.show(s.expr, lines)
         if isinstance(s, Reduce):
-            lines.append(f"  {s.name} = {s.op} over {own} in {s.dtype}: {text}")
+            row = f"[{', '.join(a.name for a in s.row)}]" if s.rows else ""
+            lines.append(f"  {s.name}{row} = {s.op} over {own} in {s.dtype}: {text}")
         else:
             over = f" over {own}" if own else ""
             where = "" if s.valid.always else f" if {s.valid}"

@@ -35,7 +35,7 @@ from tunegrad.errors import IllegalAction
 
 from .expr import Load
 from .index import Index
-from .kernel import Kernel, Reduce, Stage, loads
+from .kernel import Kernel, Reduce, Stage, Store, loads
 from .target import MatrixUnit, Target, TileUnit
 
 __all__ = [
@@ -299,6 +299,7 @@ class LoopTree:
         _check_lanes(self)
         _check_items(self)
         _check_partial(self)
+        _check_rows(self)
         _check_matrix(self)
         _check_pipelined(self)
         return self
@@ -321,7 +322,8 @@ def loop_tree(kernel: Kernel, target: Target) -> LoopTree:
     """
     loops = [Loop(a.name, a.extent, (a.name,), -1, False) for a in kernel.axes]
     for i, s in enumerate(kernel.stages):
-        loops += [Loop(a.name, a.extent, (a.name,), i, isinstance(s, Reduce)) for a in s.axes]
+        folds = s.folds if isinstance(s, Reduce) else ()
+        loops += [Loop(a.name, a.extent, (a.name,), i, a in folds) for a in s.axes]
     return LoopTree(
         kernel, target, tuple(loops), tuple((a.name, a.index) for a in kernel.all_axes())
     )
@@ -407,6 +409,28 @@ def _check_partial(t: LoopTree) -> None:
             )
     if any(x.kind is not LoopKind.SERIAL for x in partial):
         raise IllegalAction(f"reduce loops {names} around shared loops must be serial")
+
+
+def _check_rows(t: LoopTree) -> None:
+    """A row is made element by element: its loops stand around those of what is folded."""
+    for i, s in enumerate(t.kernel.stages):
+        if not isinstance(s, Reduce) or not s.rows:
+            continue
+        folding = ""
+        for x in t.own(i):
+            if x.kind.is_register or x.extent == 1:
+                continue
+            if x.kind is LoopKind.LOCAL and x.reduce:
+                raise IllegalAction(
+                    f"loop {x.name} of row {s.name} is folded: work-items share the row, not a sum"
+                )
+            if x.reduce:
+                folding = x.name
+            elif folding:
+                raise IllegalAction(
+                    f"loop {x.name} of row {s.name} stands inside {folding}, which folds one of "
+                    "its elements"
+                )
 
 
 def _check_matrix(t: LoopTree) -> None:
@@ -528,29 +552,45 @@ def _lines(t: LoopTree) -> Iterator[str]:
 
 
 def _stage_lines(t: LoopTree, i: int, s: Stage, pad: str) -> Iterator[str]:
-    if isinstance(s, Reduce):
-        yield f"{pad}{s.name} = identity" + (f" or {t.kernel.stores[0].param}" if t.partial else "")
-    inner = pad
-    for x in t.own(i):
-        if x.kind.is_register:
-            yield f"{inner}# {x.kind} {x.name}:{x.extent}"
-            continue
-        yield f"{inner}for {x.name} in {x.extent}{' local' if x.kind is LoopKind.LOCAL else ''}:"
+    own, inner = t.own(i), pad
+    around = [x for x in own if isinstance(s, Reduce) and not (x.reduce or x.kind.is_register)]
+    for x in around:
+        yield from _loop_lines(t, x, inner)
         inner += "    "
-        for staged in t.staged:
-            if staged.at == x.name:
-                yield (
-                    f"{inner}copy {staged.param} -> {staged.buffer} "
-                    f"({', '.join(staged.layout) or 'region'})"
-                )
+    name = f"{s.name}{_place(s)}" if isinstance(s, Reduce) else f"{s.param}{_place(s)}"
     if isinstance(s, Reduce):
-        yield f"{inner}{s.name} = {s.op}({s.name}, {s.expr})"
-    else:
-        yield f"{inner}{s.param}[{', '.join(x.key for x in s.index)}] = {s.expr}"
+        yield f"{inner}{name} = identity" + (f" or {t.kernel.stores[0].param}" if t.partial else "")
+    for x in own[len(around) :]:
+        yield from _loop_lines(t, x, inner)
+        inner += "" if x.kind.is_register else "    "
+    yield f"{inner}{name} = " + (
+        f"{s.op}({name}, {s.expr})" if isinstance(s, Reduce) else f"{s.expr}"
+    )
+
+
+def _place(s: Stage) -> str:
+    """Where in a row, or in an output, a stage writes."""
+    if isinstance(s, Store):
+        return f"[{', '.join(x.key for x in s.index)}]"
+    return f"[{', '.join(a.name for a in s.row)}]" if s.rows else ""
+
+
+def _loop_lines(t: LoopTree, x: Loop, pad: str) -> Iterator[str]:
+    if x.kind.is_register:
+        yield f"{pad}# {x.kind} {x.name}:{x.extent}"
+        return
+    yield f"{pad}for {x.name} in {x.extent}{' local' if x.kind is LoopKind.LOCAL else ''}:"
+    for staged in t.staged:
+        if staged.at == x.name:
+            yield (
+                f"{pad}    copy {staged.param} -> {staged.buffer} "
+                f"({', '.join(staged.layout) or 'region'})"
+            )
 
 
 def accumulators(t: LoopTree, stage: int) -> int:
     """Register variables that the accumulators of a reduce stage take (each one lane-loop wide)."""
     lane = t.lane_loop(stage)
-    inner = [x for x in t.own(stage) if x.kind is LoopKind.UPCAST]
+    inner = [x for x in t.own(stage) if x.kind is LoopKind.UPCAST or not x.reduce]
+    inner = [x for x in inner if x.kind.is_register]
     return prod(x.extent for x in (*t.shared_registers, *inner) if x is not lane)

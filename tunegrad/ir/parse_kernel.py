@@ -7,12 +7,14 @@
     param      := "  param p0 " dtype "[" extent, ... "] " ("in" | "const" | "out") " " layout
     layout     := "row" | (dim ["/" step] [":" extent])*      by blanks, outermost first
     axis       := "  axis " (name ":" extent)*
-    stage      := "  v0 = " op " over " (name ":" extent)* " in " dtype ": " expression
+    stage      := "  v0" [row] " = " op " over " (name ":" extent)* " in " dtype ": " expression
                 | "  store " place [" over " (name ":" extent)*] " = " expression
                 | "  t0 = " expression                        for what stages share, where there are
                                                               several stores
+    row        := "[" name, ... "]"                           the first of the axes
     place      := "p0[" index, ... [" if " condition] "]"
-    expression := literal ":" dtype | place | "v0" | "t0" | op "(" expression, ... ")"
+    expression := literal ":" dtype | place | "v0" ["[" index, ... "]"] | "t0"
+                | op "(" expression, ... ")"
                 | dtype "(" (expression | index) ")" | "(" condition ")"
 
 The text has no dtypes of operations, since their arguments decide them; no extent of a layout's
@@ -132,6 +134,7 @@ class _Reader:
     axes: dict[str, int] = field(default_factory=dict)
     sizes: dict[str, int] = field(default_factory=dict)
     values: dict[str, DType] = field(default_factory=dict)
+    rows: dict[str, int] = field(default_factory=dict)
     shared: dict[str, _Shared] = field(default_factory=dict)
     own: dict[int, tuple[tuple[Axis, ...], int]] = field(default_factory=dict)
     once: dict[str, Expr] | None = None
@@ -263,7 +266,9 @@ class _Reader:
         if text.skips("store "):
             return self._store()
         if text.skips(f"v{len(self.values)} = "):
-            return self._reduce(f"v{len(self.values)}")
+            return self._reduce(f"v{len(self.values)}", ())
+        if text.skips(f"v{len(self.values)}["):
+            return self._reduce(f"v{len(self.values)}", self._row())
         name = f"t{len(self.shared)}"
         if not text.skips(f"{name} = "):
             text.fail(f"'store', 'v{len(self.values)} = ' or '{name} = '")
@@ -272,16 +277,30 @@ class _Reader:
         self.shared[name] = _Shared(expr, self.nodes - nodes, self.depth)
         return None
 
-    def _reduce(self, name: str) -> Reduce:
+    def _row(self) -> tuple[str, ...]:
+        """The names of the axes of a row, up to the operation."""
+        names: list[str] = []
+        while not self.text.skips("] = "):
+            if names:
+                self.text.take(", ")
+            names.append(self.text.match(NAME, "an axis"))
+            if len(names) > _DIMENSIONS:
+                self.text.fail(f"at most {_DIMENSIONS} axes of a row")
+        return tuple(names)
+
+    def _reduce(self, name: str, row: tuple[str, ...]) -> Reduce:
         text = self.text
         op = self._op()
+        begin = text.at
         axes = self._over()
+        if tuple(a.name for a in axes[: len(row)]) != row:
+            text.fail(f"'over' and first the axes of the row, {', '.join(row)}", begin)
         text.take(" in ")
         dtype = self._dtype()
         text.take(": ")
         expr = self._expr(1)
-        self.values[name] = dtype
-        return Reduce(name, op, axes, expr, dtype)
+        self.values[name], self.rows[name] = dtype, len(row)
+        return Reduce(name, op, axes, expr, dtype, len(row))
 
     def _store(self) -> Store:
         text = self.text
@@ -324,7 +343,7 @@ class _Reader:
             text.at = begin
             return self._load()
         if name in self.values:
-            return Value(name, self.values[name])
+            return Value(name, self.values[name], self._element(name))
         if name in self.shared:
             found = self.shared[name]
             self._charge(found.nodes, level + found.depth)
@@ -373,6 +392,17 @@ class _Reader:
         valid = parse_condition(text, self.axes, self.sizes) if text.skips(" if ") else ALWAYS
         text.take("]")
         return tuple(index), valid
+
+    def _element(self, name: str) -> tuple[Index, ...]:
+        """Where in a row; nothing where the value is none."""
+        text = self.text
+        index: list[Index] = []
+        while len(index) < self.rows[name]:
+            text.take(", " if index else "[")
+            index.append(parse_index(text, self.axes, self.sizes))
+        if index:
+            text.take("]")
+        return tuple(index)
 
     def _apply(self, op: Op, level: int, begin: int) -> Apply:
         text = self.text

@@ -43,6 +43,7 @@ class _Verifier:
         self.left: float = inf if points is None else points
         self.params = {p.name: p for p in k.params}
         self.values: dict[str, DType] = {}
+        self.rows: dict[str, tuple[Axis, ...]] = {}
         self.read: set[str] = set()
         self.stored: set[str] = set()
         self.scope: dict[str, int] = {}
@@ -96,7 +97,11 @@ class _Verifier:
             raise self.fail(f"{s.name}: {s.op} can not fold {s.dtype}")
         if s.expr.dtype != s.dtype:
             raise self.fail(f"{s.name}: folds {s.dtype}, its expression is {s.expr.dtype}")
-        self.values[s.name] = s.dtype
+        if not 0 <= s.rows <= max(0, len(s.axes) - 1):
+            raise self.fail(
+                f"{s.name}: a row over {s.rows} of its {len(s.axes)} axes leaves none to fold"
+            )
+        self.values[s.name], self.rows[s.name] = s.dtype, s.row
 
     def _store(self, s: Store) -> None:
         p = self.params.get(s.param)
@@ -121,6 +126,7 @@ class _Verifier:
                     raise self.fail(
                         f"{x.stage} is read as {x.dtype}; earlier reductions: {self.values}"
                     )
+                self._element_of_row(x)
             elif isinstance(x, IndexValue):
                 self._scope(x.index)
                 if x.dtype.is_bool or x.dtype.is_pair or x.dtype.is_half:
@@ -133,6 +139,18 @@ class _Verifier:
                 self._cast(x)
             else:
                 self._apply(x)
+
+    def _element_of_row(self, x: Value) -> None:
+        """A row is read at one index for each of its axes, which provably stays inside."""
+        row = self.rows[x.stage]
+        if len(x.index) != len(row):
+            raise self.fail(f"{x}: {len(x.index)} indices of a row of {len(row)} axes")
+        for i, a in zip(x.index, row, strict=True):
+            self._scope(i)
+            if any(True for _ in i.elements()):
+                raise self.fail(f"{x}: its place in the row depends on data")
+            if i.lo < 0 or i.hi >= a.extent:
+                raise self.fail(f"{x}: index {i} leaves [0, {a.extent})")
 
     def _const(self, x: Const) -> None:
         kind = {"bool": bool, "int": int, "float": float, "pair": int}[x.dtype.category]

@@ -67,11 +67,15 @@ class _Verifier:
             self._broken(
                 f"loop {x.name}", f"axes {', '.join(x.axes)} are not all of stage {x.stage}"
             )
-        reduces = x.stage >= 0 and isinstance(self.tree.kernel.stages[x.stage], Reduce)
+        stage = self.tree.kernel.stages[x.stage] if x.stage >= 0 else None
+        folds = [a.name for a in stage.folds] if isinstance(stage, Reduce) else []
+        if folds and len({a in folds for a in x.axes}) > 1:
+            self._broken(f"loop {x.name}", "fused of what is folded and of what is not")
+        reduces = x.axes[0] in folds
         if x.reduce != reduces:
             self._broken(
                 f"loop {x.name}",
-                f"reduce={x.reduce}, in a stage that does {'' if reduces else 'not '}reduce",
+                f"reduce={x.reduce}, of axes that are {'' if reduces else 'not '}folded",
             )
 
     def _kind(self, x: Loop) -> None:

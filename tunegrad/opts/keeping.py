@@ -1,5 +1,6 @@
-"""Values of a reduction's expression that a later stage needs again: where they are kept between
-the two.
+"""Values that one stage makes and later ones need: where they are between the two.
+
+A row is always there. Values of a reduction's expression are where ``keep`` asks for it:
 
 s1 = sum over r of exp(x[i, r] - s0)             kept[r] = exp(x[i, r] - s0);  s1 = sum of kept[r]
 store y[i, p] = exp(x[i, p] - s0) / s1    -->    store y[i, p] = kept[p] / s1
@@ -7,17 +8,24 @@ store y[i, p] = exp(x[i, p] - s0) / s1    -->    store y[i, p] = kept[p] / s1
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import Literal
 
 from tunegrad.errors import IllegalAction
 from tunegrad.ir.dtypes import DType
-from tunegrad.ir.expr import Apply, Expr, IndexValue, Inside, Load, nodes, rebuild
+from tunegrad.ir.expr import Apply, Expr, IndexValue, Inside, Load, Value, nodes, rebuild
 from tunegrad.ir.index import Index, as_index, var
-from tunegrad.ir.kernel import Axis, Kernel, Reduce
-from tunegrad.ir.looptree import LoopKind, LoopTree
+from tunegrad.ir.kernel import Axis, Kernel, Reduce, own_axes
+from tunegrad.ir.looptree import Loop, LoopKind, LoopTree
 
-__all__ = ["Kept", "kept_of", "readers_of"]
+from .staging import MAX_SCRATCH_BYTES
+
+__all__ = ["ROW", "Kept", "RowScratch", "kept_of", "readers_of", "row_scratch"]
+
+ROW = ".row"
+"""How the names of the buffers of rows end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,17 +46,61 @@ class Kept:
         Lanes are next to each other.
         """
         axes = dict(tree.index)
-        own: Index = as_index(0)
-        for a, extent in zip(tree.kernel.stages[stage].axes, self.extents, strict=True):
-            own = own * extent + axes[a.name]
-        shared, count = as_index(0), 1
-        registers = tree.shared_registers
-        for x in sorted(registers, key=lambda x: x.kind is LoopKind.VECTOR):
-            shared = shared * x.extent + var(x.name, x.extent)
-            count *= x.extent
-        if any(x.kind is LoopKind.VECTOR for x in registers):
-            return own * count + shared
-        return shared * prod(self.extents) + own
+        places = [axes[a.name] for a in own_axes(tree.kernel.stages[stage])]
+        return _offset(tree, places, self.extents)
+
+
+@dataclass(frozen=True, slots=True)
+class RowScratch:
+    """A row of a reduction in scratch, for each point of the shared register loops, and for each
+    work-item of shared ones; ``extents`` are of its axes, padded up to what loops cover.
+    """
+
+    buffer: str
+    dtype: DType
+    extents: tuple[int, ...]
+    size: int
+    space: Literal["thread", "shared"]
+
+    def offset(self, tree: LoopTree, place: Sequence[Index]) -> Index:
+        """Where the element at ``place``, over loops, is; lanes are next to each other."""
+        return _offset(tree, place, self.extents)
+
+
+def row_scratch(tree: LoopTree, name: str) -> RowScratch:
+    """Where the row of that reduction is. IllegalAction where it is larger than scratch may be."""
+    made = next(r for r in tree.kernel.reduces if r.name == name)
+    extents = tuple(tree.nominal(a.name) for a in made.row)
+    size = prod(extents) * prod(x.extent for x in _beside(tree))
+    space: Literal["thread", "shared"] = "shared" if tree.target.has_work_items else "thread"
+    most = tree.target.shared_bytes if space == "shared" else MAX_SCRATCH_BYTES
+    if size * made.dtype.itemsize > most:
+        raise IllegalAction(
+            f"row {made.name} of kernel {tree.kernel.name}: {size * made.dtype.itemsize} bytes of "
+            f"scratch exceed {most}"
+        )
+    return RowScratch(f"{made.name}{ROW}", made.dtype, extents, size, space)
+
+
+def _offset(tree: LoopTree, place: Sequence[Index], extents: Sequence[int]) -> Index:
+    """The offset of a place for one point of the shared registers; lanes are next to each other."""
+    own: Index = as_index(0)
+    for i, extent in zip(place, extents, strict=True):
+        own = own * extent + i
+    shared, count = as_index(0), 1
+    registers = _beside(tree)
+    for x in sorted(registers, key=lambda x: x.kind is LoopKind.VECTOR):
+        shared = shared * x.extent + var(x.name, x.extent)
+        count *= x.extent
+    if any(x.kind is LoopKind.VECTOR for x in registers):
+        return own * count + shared
+    return shared * prod(extents) + own
+
+
+def _beside(tree: LoopTree) -> list[Loop]:
+    """The shared loops that have values of their own at a time: registers, and work-items."""
+    items = [x for x in tree.loops if x.kind is LoopKind.LOCAL and x.stage < 0]
+    return [*items, *tree.shared_registers]
 
 
 def readers_of(kernel: Kernel, stage: int) -> dict[int, list[Expr]]:
@@ -56,12 +108,12 @@ def readers_of(kernel: Kernel, stage: int) -> dict[int, list[Expr]]:
     their own axes.
     """
     made = kernel.stages[stage]
-    if not isinstance(made, Reduce) or not isinstance(made.expr, Apply):
+    if not isinstance(made, Reduce) or made.rows or not isinstance(made.expr, Apply):
         return {}
     found: dict[int, list[Expr]] = {}
     for j, later in enumerate(kernel.stages):
-        if j > stage and [a.extent for a in later.axes] == [a.extent for a in made.axes]:
-            wanted = _renamed(made.expr, made.axes, later.axes)
+        if j > stage and [a.extent for a in own_axes(later)] == [a.extent for a in made.axes]:
+            wanted = _renamed(made.expr, made.axes, own_axes(later))
             same = [x for x in nodes(later.expr) if x == wanted]
             if same:
                 found[j] = same
@@ -78,6 +130,8 @@ def _renamed(x: Expr, old: tuple[Axis, ...], new: tuple[Axis, ...]) -> Expr:
             )
         if isinstance(y, IndexValue):
             return IndexValue(y.index.substitute(env), y.dtype)
+        if isinstance(y, Value):
+            return Value(y.stage, y.dtype, tuple(i.substitute(env) for i in y.index))
         return Inside(y.valid.substitute(env)) if isinstance(y, Inside) else y
 
     return rebuild(x, leaf)
@@ -100,7 +154,7 @@ def kept_of(tree: LoopTree, stage: int) -> Kept:
         raise IllegalAction(f"{where}: {rule}")
     stages = [tree.kernel.stages[i] for i in (stage, *readers)]
     extents = tuple(
-        max(tree.nominal(s.axes[d].name) for s in stages) for d in range(len(stages[0].axes))
+        max(tree.nominal(own_axes(s)[d].name) for s in stages) for d in range(len(stages[0].axes))
     )
     made = tree.kernel.stages[stage]
     size = prod(extents) * prod(x.extent for x in tree.shared_registers)

@@ -41,6 +41,7 @@ from tunegrad.ir.target import Target
 from tunegrad.ir.tf32 import round_factors
 from tunegrad.ir.variants import parts_of, rewrite
 from tunegrad.opts.version import SPACE_VERSION
+from tunegrad.planning.attention import expected_attentions
 from tunegrad.planning.narrow import narrowed
 from tunegrad.planning.variants import expected, pick_variants
 
@@ -118,7 +119,7 @@ def plan_launches(
     """The schedule of a prepared graph with all that the store has decided; reads only."""
     fusion = Fusion.of(outputs, view_bytes=target.view_bytes)
     fusion = fusion.storing(stored_images(fusion, here, store))
-    toggles = stored_toggles(fusion, here, store)
+    toggles = stored_toggles(fusion, here, store, target)
     plan, variants = pick_variants(
         fusion.toggled(toggles).schedule(), target, here, store, numerics
     )
@@ -137,23 +138,29 @@ def planned_as(
     return rewrite(fusion.toggled(toggles).schedule(), variants)
 
 
-def stored_toggles(fusion: Fusion, here: Fingerprint, store: Store | None) -> frozenset[int]:
-    """The nodes at which the store has decided otherwise than the rules.
+def stored_toggles(
+    fusion: Fusion, here: Fingerprint, store: Store | None, target: Target | None = None
+) -> frozenset[int]:
+    """The nodes at which the store has decided otherwise than the rules; for a target, also where
+    the store has not decided and attention is expected to be faster.
 
     Where two such regions meet, the first one counts.
     """
+    hopes = frozenset[int]() if target is None else expected_attentions(fusion, target)
     if store is None:
-        return frozenset()
+        return hopes
     alternatives = Alternatives(fusion)
     winners: dict[str, str] = {}
-    chosen = []
+    chosen, expected = [], []
     for edge in alternatives.edges():
         if edge.key not in winners:
             found = store.decision("cut", edge.key, here, SPACE_VERSION)
-            winners[edge.key] = RULES if found is None else found.choice
+            winners[edge.key] = "" if found is None else found.choice
         if winners[edge.key] == edge.name:
             chosen.append(edge)
-    return alternatives.toggles(chosen)
+        elif not winners[edge.key] and hopes.issuperset(edge.places):
+            expected.append(edge)
+    return alternatives.toggles([*chosen, *expected])
 
 
 def image_forms(target: Target) -> tuple[Images, ...]:
@@ -264,7 +271,7 @@ def _axes_of(
     if isinstance(x, Load):
         return frozenset(n for i in x.index for n in i.names()) | frozenset(x.valid.names())
     if isinstance(x, Value):
-        return shared
+        return shared.union(*(i.names() for i in x.index))
     if isinstance(x, IndexValue):
         return frozenset(x.index.names())
     if isinstance(x, Inside):

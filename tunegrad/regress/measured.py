@@ -167,7 +167,7 @@ class _Timing:
     @cached_property
     def work(self) -> Workload:
         """The model as the store has decided to cut it and to run its kernels."""
-        cut = cut_as_stored(self.direct, self._from, self.store)
+        cut = cut_as_stored(self.direct, self._from, self.store, self.site.target)
         picks = picked(cut.plan, self.site.target, self._from, self.store, self.settings.numerics)
         return with_variants(cut, picks)
 

@@ -83,7 +83,7 @@ class Deciding:
         cut = with_images(work, images)
         toggles = self._tried(
             lambda: choose_cuts(cut.fusion, graph, deadline_s),
-            lambda: stored_toggles(cut.fusion, self.here, self.store),
+            lambda: stored_toggles(cut.fusion, self.here, self.store, self.target),
         )
         cut = with_toggles(cut, toggles) if toggles else cut
         known = partial(picked, cut.plan, self.target, self.here, self.store, self.numerics)

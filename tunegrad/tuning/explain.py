@@ -86,7 +86,7 @@ def explain(
     )
     with ExitStack() as stack:
         store = stack.enter_context(open_store(settings.store)) if with_store else None
-        direct = cut_as_stored(direct, here, store)
+        direct = cut_as_stored(direct, here, store, target)
         picks = picked(direct.plan, target, here, store, settings.numerics)
         workload = with_variants(direct, picks)
         uses = selected(workload, kernel)

@@ -108,8 +108,8 @@ def _one(settings: TuneSettings, kernel: str, with_store: bool, made: Workload |
     )
     with ExitStack() as stack:
         store = stack.enter_context(open_store(settings.store)) if with_store else None
-        direct = cut_as_stored(direct, here, store)
-        fusion = direct.fusion.toggled(stored_toggles(direct.fusion, here, store))
+        direct = cut_as_stored(direct, here, store, target)
+        fusion = direct.fusion.toggled(stored_toggles(direct.fusion, here, store, target))
         picks = picked(direct.plan, target, here, store, settings.numerics)
         workload = with_variants(direct, picks)
         found = selected(workload, kernel)

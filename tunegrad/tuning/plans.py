@@ -36,7 +36,7 @@ def choose_cuts(fusion: Fusion, grounds: Grounds, deadline_s: float = inf) -> fr
         cuts = _Cuts(fusion, grounds)
         for region in cuts.open_regions():
             cuts.decide(region, deadline_s)
-    return stored_toggles(fusion, grounds.here, grounds.store)
+    return stored_toggles(fusion, grounds.here, grounds.store, grounds.target)
 
 
 @dataclass(slots=True)
@@ -121,6 +121,8 @@ class _Cuts:
         """
         sides = found.before, found.after
         before, after = map(self._each_s, sides)
+        if not before or not after:  # a copy that comes or goes: no other kernel is another one
+            return sum(before), sum(after)
         goes, comes = (
             max(zip(times, kernels, strict=True), key=lambda x: x[0])
             for times, kernels in zip((before, after), sides, strict=True)

@@ -34,7 +34,7 @@ def show(settings: TuneSettings, made: Workload | None = None) -> list[ShowRow]:
         settings.model, settings.seed, settings.numerics, target, settings.dtype
     )
     with open_store(settings.store) as store:
-        workload = cut_as_stored(workload, here, store)
+        workload = cut_as_stored(workload, here, store, target)
         picks = picked(workload.plan, target, here, store, settings.numerics)
         workload = with_variants(workload, picks)
         layers = layers_of(workload.plan)

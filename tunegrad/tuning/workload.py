@@ -179,12 +179,14 @@ def with_toggles(workload: Workload, toggles: Set[int]) -> Workload:
     return with_plan(workload, workload.fusion.toggled(toggles).schedule())
 
 
-def cut_as_stored(workload: Workload, here: Fingerprint, store: Store | None) -> Workload:
-    """The work with its images in the stored form and its graph cut as the store has it; variants
-    come after that.
+def cut_as_stored(
+    workload: Workload, here: Fingerprint, store: Store | None, target: Target
+) -> Workload:
+    """The work with its images in the stored form and its graph cut as a loaded model has it;
+    variants come after that.
     """
     workload = with_images(workload, stored_images(workload.fusion, here, store))
-    toggles = stored_toggles(workload.fusion, here, store)
+    toggles = stored_toggles(workload.fusion, here, store, target)
     return with_toggles(workload, toggles) if toggles else workload
 
 

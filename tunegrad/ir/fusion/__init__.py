@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from .alternatives import Alternative, Alternatives, Edge
+from .alternatives import ATTENTION, Alternative, Alternatives, Edge
+from .attention import is_attention
 from .build import Draft
 from .layouts import LAST, ROWS, Images, blocked
 from .origins import layers_of
@@ -11,6 +12,7 @@ from .realize import EXPENSIVE
 from .schedule import Fusion, schedule
 
 __all__ = [
+    "ATTENTION",
     "EXPENSIVE",
     "LAST",
     "ROWS",
@@ -25,6 +27,7 @@ __all__ = [
     "Launch",
     "LaunchPlan",
     "blocked",
+    "is_attention",
     "layers_of",
     "schedule",
 ]

@@ -5,6 +5,8 @@
             "store_exp_1f0c53ab" gives memory to the node whose expression has that hash
     places  where the region occurs: eight equal residual blocks are one edge with eight places
 
+"attention" takes the memory of a product's scores and of their softmax away, both at once.
+
 Listing edges looks at the rules' kernels only. The kernels of an alternative are drafted when it is
 asked for.
 """
@@ -23,7 +25,10 @@ from .build import Draft
 from .plan import Launch
 from .schedule import Fusion
 
-__all__ = ["Alternative", "Alternatives", "Edge"]
+__all__ = ["ATTENTION", "Alternative", "Alternatives", "Edge"]
+
+ATTENTION = "attention"
+"""The edge that makes attention of three kernels."""
 
 _COMPUTES = (GraphOp.MAP, GraphOp.CAST, GraphOp.REDUCE)
 _VIEWS = (GraphOp.RESHAPE, GraphOp.PERMUTE)
@@ -89,12 +94,12 @@ class Alternatives:
     def edges(self) -> tuple[Edge, ...]:
         """Every edge, in the order of its first place."""
         found: dict[tuple[str, str], Edge] = {}
-        for n, name in self._candidates():
-            region = self._region(self._touched(n))
-            place = self.fusion.drafts.place[n]
+        for place, name in self._toggles():
+            n = self._node(place)
+            region = self._region(self._touched(place))
             edge = found.get((region, name))
             places = (place,) if edge is None else (*edge.places, place)
-            nbytes = 0 if n in self.launches else n.size * n.dtype.itemsize
+            nbytes = 0 if n is None or n in self.launches else n.size * n.dtype.itemsize
             found[region, name] = Edge(name, region, nbytes, places)
         return tuple(found.values())
 
@@ -121,7 +126,7 @@ class Alternatives:
         chosen: set[int] = set()
         for edge in edges:
             for place in edge.places:
-                touched = self._touched(self.fusion.drafts.order[place])
+                touched = self._touched(place)
                 if changed.isdisjoint(touched):
                     changed.update(touched)
                     chosen.add(place)
@@ -129,18 +134,26 @@ class Alternatives:
 
     def region(self, edge: Edge) -> tuple[Launch, ...]:
         """The launches of the rules' plan that the edge touches, in its first place."""
-        return tuple(
-            self.launches[n] for n in self._touched(self.fusion.drafts.order[edge.places[0]])
-        )
+        return tuple(self.launches[n] for n in self._touched(edge.places[0]))
 
     def overlap(self, a: Edge, taken: Set[int]) -> bool:
         """Whether a region of the edge holds a kernel that one of the toggles touches."""
-        nodes = {n for place in taken for n in self._touched(self.fusion.drafts.order[place])}
-        return any(
-            not nodes.isdisjoint(self._touched(self.fusion.drafts.order[p])) for p in a.places
-        )
+        nodes = {n for place in taken for n in self._touched(place)}
+        return any(not nodes.isdisjoint(self._touched(p)) for p in a.places)
 
     # ---- which nodes
+
+    def _toggles(self) -> Iterable[tuple[int, str]]:
+        cut = self.fusion.drafts
+        for n, name in self._candidates():
+            yield cut.place[n], name
+        for place in cut.attentions():
+            yield place, ATTENTION
+
+    def _node(self, place: int) -> Node | None:
+        """The node that a toggle gives or takes memory; None where it makes attention."""
+        order = self.fusion.drafts.order
+        return order[place] if place < len(order) else None
 
     def _candidates(self) -> Iterable[tuple[Node, str]]:
         cut = self.fusion.drafts
@@ -176,10 +189,12 @@ class Alternatives:
             n = n.srcs[0]
         return n.op is GraphOp.INPUT or n in self.fusion.drafts.drafts
 
-    def _touched(self, n: Node) -> tuple[Node, ...]:
-        """The drafts that a toggle of ``n`` changes, by their nodes; more change where layouts
-        do.
-        """
+    def _touched(self, place: int) -> tuple[Node, ...]:
+        """The drafts that a toggle changes, by their nodes; more change where layouts do."""
+        n = self._node(place)
+        if n is None:
+            product = self.fusion.drafts.order[place - len(self.fusion.drafts.order)]
+            return (*self.fusion.drafts.scores_of(product), product)
         own = (n,) if n in self.launches else ()
         return (*own, *(u for u in self.users.get(n, ()) if u is not n))
 

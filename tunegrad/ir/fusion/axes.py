@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
-from ..expr import Apply, Cast, Expr, IndexValue, Inside, Load, nodes, rebuild
+from ..expr import Apply, Cast, Expr, IndexValue, Inside, Load, Value, nodes, rebuild
 from ..index import Element, FloorDiv, Index, Mod, Valid, Var
 from ..kernel import Axis, Kernel, Reduce, Stage, Store
 
@@ -46,6 +46,8 @@ def rewritten(
             return Load(x.param, index_of(x.param, x.index), x.dtype, x.valid.substitute(env))
         if isinstance(x, IndexValue):
             return IndexValue(x.index.substitute(env), x.dtype)
+        if isinstance(x, Value) and x.index:
+            return Value(x.stage, x.dtype, tuple(i.substitute(env) for i in x.index))
         if isinstance(x, Inside):
             return Inside(x.valid.substitute(env))
         return x
@@ -97,13 +99,16 @@ def all_indices(k: Kernel) -> Iterator[Index]:
         yield from index
     for s in k.stages:
         yield from (x.index for x in distinct_leaves(s.expr) if isinstance(x, IndexValue))
+        for x in distinct_leaves(s.expr):
+            if isinstance(x, Value):
+                yield from x.index
     for v in conditions(k):
         yield from (r.index for r in v.ranges)
 
 
 def split_axes(k: Kernel) -> Kernel:
     """``k`` with each axis split that is read through a division or modulus by a divisor of its
-    extent.
+    extent; those of rows, which are read by their index, stay whole.
     """
     while True:
         found = _division(k)
@@ -116,10 +121,11 @@ def split_axes(k: Kernel) -> Kernel:
 
 def _division(k: Kernel) -> tuple[Axis, int] | None:
     extents = {a.name: a for a in k.all_axes()}
+    whole = {a.name for r in k.reduces for a in r.row}
     for index in all_indices(k):
         for name, by in _divisions(index):
             axis = extents[name]
-            if by < axis.extent and axis.extent % by == 0:
+            if name not in whole and by < axis.extent and axis.extent % by == 0:
                 return axis, by
     return None
 

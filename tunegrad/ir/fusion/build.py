@@ -18,6 +18,7 @@ from ..expr import Apply, Const, Expr, IndexValue, Inside, Load, Op, Value, rebu
 from ..graph import MOVEMENT, GraphOp, Node
 from ..index import ALWAYS, Index, Valid, as_index, element
 from ..kernel import Axis, Kernel, Param, Reduce, Stage, Store, identity
+from .attention import is_attention, rows_divided, sums_divided_last
 from .axes import distinct_leaves, split_axes
 from .movement import source_index
 from .simplify import apply_op, as_compute, cast_to, index_value, literal, masked
@@ -50,12 +51,13 @@ class Draft:
     inlined: tuple[Node, ...]
 
 
-def draft_kernel(root: Node, buffers: set[Node]) -> Draft:
+def draft_kernel(root: Node, buffers: set[Node], *, rows: bool = False) -> Draft:
     """The kernel that computes ``root``, reading inputs, constants and the nodes in ``buffers``.
 
-    Raises CutError.
+    ``rows``: a reduction nested in another one is a row of the kernel, and the kernel has to be
+    attention. Raises CutError.
     """
-    b = _Builder(root, buffers)
+    b = _Builder(root, buffers, rows)
     axes = tuple(Axis(f"o{d}", s) for d, s in enumerate(root.shape) if s != 1)
     index = tuple(ZERO if s == 1 else Axis(f"o{d}", s).index for d, s in enumerate(root.shape))
     expr = cast_to(b.emit(root, index, ALWAYS), root.dtype)
@@ -63,12 +65,20 @@ def draft_kernel(root: Node, buffers: set[Node]) -> Draft:
     params = (Param.dense("out", root.dtype, root.shape, "out"), *b.params.values())
     whole, reads = _factors_apart(Kernel(params, axes, (*b.reduces, store)), b.reads)
     kernel = split_axes(whole)
-    return Draft(root, _divide_axes(kernel, b.stage_nodes), reads, tuple(b.inlined.values()))
+    if rows:
+        divided = _with_rows(kernel)
+        if not is_attention(divided):
+            raise CutError(b.stage_nodes[kernel.reduces[0].name])
+    else:
+        divided = _divide_axes(kernel, b.stage_nodes)
+    return Draft(root, divided, reads, tuple(b.inlined.values()))
 
 
 class _Builder:
-    def __init__(self, root: Node, buffers: set[Node]) -> None:
-        self.root, self.buffers = root, buffers
+    def __init__(self, root: Node, buffers: set[Node], rows: bool) -> None:
+        self.root, self.buffers, self.rows = root, buffers, rows
+        self.made: dict[tuple[int, tuple[Index, ...]], Reduce] = {}
+        """The rows by what they are of."""
         self.params: dict[Node, Param] = {}
         self.reads: dict[str, Node] = {}
         self.reduces: list[Reduce] = []
@@ -184,8 +194,11 @@ class _Builder:
             return Const(identity(op, acc), acc)
         if not wide:
             return as_compute(self.emit(src, index, valid))
-        if not valid.always or any(not n.startswith("o") for i in index for n in i.names()):
+        inner = [d for d, i in enumerate(index) if any(not n.startswith("o") for n in i.names())]
+        if not valid.always or (inner and not self.rows):
             raise CutError(node)
+        if inner:
+            return self._row(node, index, inner, wide)
         number = len(self.stage_nodes)
         self.stage_nodes[f"v{number}"] = node
         axes = tuple(Axis(f"r{number}_{d}", src.shape[d]) for d in wide)
@@ -195,6 +208,25 @@ class _Builder:
         expr = as_compute(self.emit(src, tuple(at), ALWAYS))
         self.reduces.append(Reduce(f"v{number}", op, axes, cast_to(expr, acc), acc))
         return Value(f"v{number}", acc)
+
+    def _row(self, node: Node, index: tuple[Index, ...], inner: list[int], wide: list[int]) -> Expr:
+        """An element of a row: a reduction along the dimensions in which its place depends on
+        another one's axes. All who read it read the same row.
+        """
+        op, acc = cast(tuple[Op, tuple[int, ...]], node.arg)[0], node.dtype.compute
+        key = id(node), tuple(ZERO if d in inner else i for d, i in enumerate(index))
+        row = self.made.get(key)
+        if row is None:
+            src, number = node.srcs[0], len(self.stage_nodes)
+            name = f"v{number}"
+            self.stage_nodes[name] = node
+            axes = {d: Axis(f"r{number}_{d}", src.shape[d]) for d in (*inner, *wide)}
+            at = tuple(axes[d].index if d in axes else i for d, i in enumerate(index))
+            expr = cast_to(as_compute(self.emit(src, at, ALWAYS)), acc)
+            row = Reduce(name, op, tuple(axes.values()), expr, acc, len(inner))
+            self.made[key] = row
+            self.reduces.append(row)
+        return Value(row.name, acc, tuple(index[d] for d in inner))
 
 
 def _factors_apart(kernel: Kernel, reads: dict[str, Node]) -> tuple[Kernel, dict[str, Node]]:
@@ -238,6 +270,16 @@ def _renamed(x: Apply, old: str, new: str) -> Apply:
     return Apply(x.op, (x.args[0], rebuild(x.args[1], leaf)), x.dtype)
 
 
+def _with_rows(kernel: Kernel) -> Kernel:
+    """The axes that all reductions depend on are shared; what depends on more has a row."""
+    needs: dict[str, set[str]] = {}
+    outputs = {a.name for a in kernel.axes}
+    for r in kernel.reduces:
+        needs[r.name] = expr_names(r.expr, needs) & outputs
+    shared = set.intersection(outputs, *needs.values())
+    return sums_divided_last(rows_divided(kernel, needs, shared))
+
+
 def _divide_axes(kernel: Kernel, nodes: dict[str, Node]) -> Kernel:
     """Output axes that no reduction depends on become the store's own.
 
@@ -269,7 +311,7 @@ def expr_names(x: Expr, values: dict[str, set[str]]) -> set[str]:
             for i in leaf.index:
                 found |= i.names()
         elif isinstance(leaf, Value):
-            found |= values[leaf.stage]
+            found |= values[leaf.stage].union(*(i.names() for i in leaf.index))
         elif isinstance(leaf, IndexValue):
             found |= leaf.index.names()
         elif isinstance(leaf, Inside):

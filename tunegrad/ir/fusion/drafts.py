@@ -7,6 +7,9 @@
 A toggle flips one edge: a node with memory loses it and is computed again by each of its readers, a
 node without gets some. Where no legal kernel is left without that memory, it stays, and the toggle
 is void. Only the drafts that a toggle touches are made again.
+
+A toggle past the last node, at ``place + len(order)``, makes attention of the product at ``place``:
+the scores and their softmax lose their memory, and are rows of its kernel.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from ..expr import Apply, Cast, Expr
 from ..graph import GraphOp, Node
 from .build import CutError, Draft, draft_kernel
 from .realize import MAX_OPS, realized_nodes, target_of
+from .scores import scores_of
 
 __all__ = ["Drafts"]
 
@@ -71,6 +75,8 @@ class Drafts:
         nodes = {self.order[i] for i in toggles if 0 <= i < len(self.order)} - self.fixed
         off = frozenset(n for n in nodes if n in self.drafts)
         on = {n for n in nodes if n.srcs and n.size and n.op is not GraphOp.CONTIGUOUS} - off
+        rows = self._attentions(toggles, off, on)
+        off = off.union(*(gone for _, gone in rows))
         if not off and not on:
             return self
         kept = {
@@ -78,11 +84,43 @@ class Drafts:
             for n, d in self.drafts.items()
             if n not in off and off.isdisjoint(d.reads.values()) and on.isdisjoint(d.inlined)
         }
+        kept.update({d.node: d for d, _ in rows})
         made = _Cutting(self.targets, (set(self.buffers) - off) | on, kept, off)
         made.run()
         return Drafts(
             self.order, self.targets, self.fixed, frozenset(made.buffers), made.done, self.place
         )
+
+    def attentions(self) -> dict[int, tuple[Node, ...]]:
+        """By toggle, the nodes that lose their memory: scores, then their softmax."""
+        found = {self.place[n] + len(self.order): self.scores_of(n) for n in self.drafts}
+        return {i: found[i] for i in sorted(found) if found[i]}
+
+    def scores_of(self, product: Node) -> tuple[Node, ...]:
+        """The nodes whose memory attention that ends in ``product`` does without: scores, then
+        their softmax; none where there is none, or an output or a fence needs one of them.
+        """
+        if product not in self.drafts:
+            return ()
+        found = scores_of(product, self.drafts)
+        return () if self.fixed.intersection(found) else found
+
+    def _attentions(
+        self, toggles: Set[int], off: frozenset[Node], on: Set[Node]
+    ) -> list[tuple[Draft, tuple[Node, ...]]]:
+        """The kernels of attention that toggles ask for, with the nodes that lose their memory."""
+        made = []
+        for i in sorted(i - len(self.order) for i in toggles if i >= len(self.order)):
+            product = self.order[i] if i < len(self.order) else None
+            gone = () if product is None or product in off else self.scores_of(product)
+            if product is None or not gone or off.intersection(gone):
+                continue
+            try:
+                draft = draft_kernel(product, {*(self.buffers - off), *on} - {*gone}, rows=True)
+            except CutError:
+                continue
+            made.append((draft, gone))
+        return made
 
 
 @dataclass(slots=True)

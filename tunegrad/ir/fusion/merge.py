@@ -13,9 +13,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from ..expr import Value
 from ..index import Element, Index
 from ..kernel import Axis, Kernel, Param
-from .axes import all_indices, conditions, rewritten, uses
+from .axes import all_indices, conditions, distinct_leaves, rewritten, uses
 
 __all__ = ["merge_axes"]
 
@@ -44,13 +45,16 @@ class _Facts:
     groups: dict[str, dict[str, Axis]]
     """By axis name, the axes of its group by name."""
     free: frozenset[str]
-    """Axes that no condition depends on."""
+    """Axes that no condition depends on, and that neither index a row nor are one's."""
     divisions: int
 
     @staticmethod
     def of(k: Kernel) -> _Facts:
         groups = [{a.name: a for a in g} for g in (k.axes, *(s.axes for s in k.stages))]
         bound = {n for v in conditions(k) for n in v.names()}
+        bound |= {a.name for r in k.reduces for a in r.row}
+        read = (x for s in k.stages for x in distinct_leaves(s.expr) if isinstance(x, Value))
+        bound |= {n for x in read for i in x.index for n in i.names()}
         return _Facts(
             kernel=k,
             params={p.name: p for p in k.params},

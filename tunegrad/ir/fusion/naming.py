@@ -12,6 +12,7 @@ from typing import Any, cast
 from ..expr import Op
 from ..graph import ConstData, GraphOp, Node, converts_reads
 from ..kernel import Kernel
+from .attention import is_attention
 from .build import Draft
 
 __all__ = ["INPUT", "kernel_name", "kernel_origin"]
@@ -47,6 +48,8 @@ def kernel_name(d: Draft, k: Kernel) -> str:
     windows = [n for n in d.inlined if n.op is GraphOp.WINDOW]
     inside = _below(main, d)
     after = _epilogue([n for n in d.inlined if n not in inside and n.op is GraphOp.MAP], d)
+    if is_attention(k):
+        return f"attention {_attended(k)}"
     if len(k.reduces) > 1:
         return f"{_row_kernel(d)} {_shape(d.node.shape)}"
     if windows and any(n in inside for n in windows):
@@ -92,6 +95,15 @@ def _windowed(d: Draft, main: Node, windows: list[Node]) -> str:
         return f"conv{size}{stride}{channels} {_shape(image)}{' bf16-dot' if pairs else ''}"
     kind = "maxpool" if op is Op.MAX else "minpool" if op is Op.MIN else "avgpool"
     return f"{kind} {size}{stride} {_shape(image)}"
+
+
+def _attended(k: Kernel) -> str:
+    """Queries (of all heads), keys, and the numbers of a key and of a value, if they differ."""
+    scores, _, _, values = k.reduces
+    axes = (*k.axes, *scores.row, *scores.folds)
+    wide = prod(a.extent for a in values.row), prod(a.extent for a in scores.folds)
+    more = "" if wide[0] == wide[1] else f"x{wide[0]}"
+    return "x".join(str(a.extent) for a in axes) + more
 
 
 def _row_kernel(d: Draft) -> str:

@@ -72,7 +72,7 @@ def _in_storage_order(k: Kernel) -> Kernel:
 
 
 def _ordered(k: Kernel) -> Kernel:
-    stages = tuple(replace(s, axes=_by_mention(s.axes, _mentions(s))) for s in k.stages)
+    stages = tuple(replace(s, axes=_own_by_mention(s)) for s in k.stages)
     k = replace(k, axes=_by_mention(k.axes, k.stores[0].index), stages=stages)
     names = [s.param for s in k.stores]
     names += [x.param for s in k.stages for x in distinct_leaves(s.expr) if isinstance(x, Load)]
@@ -84,6 +84,13 @@ def _ordered(k: Kernel) -> Kernel:
                 params[p.name] = Param.dense(p.name, p.dtype, (p.size,), p.role)
                 names.append(p.name)
     return replace(k, params=tuple(params[n] for n in dict.fromkeys(names)))
+
+
+def _own_by_mention(s: Reduce | Store) -> tuple[Axis, ...]:
+    """A stage's own axes by mention; those of a row stay as they are, since it is read by them."""
+    if isinstance(s, Store):
+        return _by_mention(s.axes, s.index)
+    return (*s.row, *_by_mention(s.folds, _mentions(s)))
 
 
 def _mentions(s: Reduce | Store) -> tuple[Index, ...]:

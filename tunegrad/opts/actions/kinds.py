@@ -8,7 +8,7 @@ from tunegrad.ir.kernel import Reduce
 from tunegrad.ir.looptree import Loop, LoopKind, LoopTree, TileLoops, accumulators
 
 from ..epilogues import staged_epilogue
-from ..keeping import kept_of
+from ..keeping import kept_of, row_scratch
 from ..staging import check_copy
 from .base import Action
 
@@ -21,11 +21,14 @@ spill.
 
 
 def rechecked(tree: LoopTree) -> LoopTree:
-    """The tree itself, or IllegalAction when what is staged or kept no longer fits its loops."""
+    """The tree itself, or IllegalAction when what is staged, kept or a row no longer fits it."""
     for staged in tree.staged:
         check_copy(tree, staged)
     for stage in tree.kept:
         kept_of(tree, stage)
+    for r in tree.kernel.reduces:
+        if r.rows:
+            row_scratch(tree, r.name)
     if tree.epilogue:
         staged_epilogue(tree, tree.epilogue)
     return tree

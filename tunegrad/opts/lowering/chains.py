@@ -43,7 +43,7 @@ from math import prod
 from tunegrad.ir.dtypes import F32
 from tunegrad.ir.expr import Apply, Op
 from tunegrad.ir.kernel import Reduce
-from tunegrad.ir.looptree import LoopKind, LoopTree
+from tunegrad.ir.looptree import Loop, LoopKind, LoopTree
 
 __all__ = ["BLOCK", "LONG_DOT", "LONG_SUM", "MOST_PARTIALS", "Cut", "cut_of", "has_wide_partials"]
 
@@ -81,7 +81,7 @@ def cut_of(tree: LoopTree, stage: int) -> Cut | None:
     """Where the chain of a reduce stage is cut inside the region; None where it is short or
     exact.
     """
-    own = [x for x in tree.own(stage) if x.kind in (LoopKind.SERIAL, LoopKind.UNROLL)]
+    own = _chain(tree, stage)
     if not _is_long(tree, stage) or prod(x.extent for x in own) <= BLOCK:
         return None
     inside = prod(x.extent for x in own if x.kind is LoopKind.UNROLL)
@@ -102,10 +102,15 @@ def _is_long(tree: LoopTree, stage: int) -> bool:
     s = tree.kernel.stages[stage]
     if not isinstance(s, Reduce) or s.op is not Op.ADD or s.dtype != F32:
         return False
-    chain = [x for x in tree.own(stage) if x.kind in (LoopKind.SERIAL, LoopKind.UNROLL)]
-    terms = prod(x.extent for x in (*chain, *tree.partial))
+    terms = prod(x.extent for x in (*_chain(tree, stage), *tree.partial))
     products = isinstance(s.expr, Apply) and s.expr.op in (Op.MUL, Op.DOT2)
     return terms > (LONG_DOT if products else LONG_SUM)
+
+
+def _chain(tree: LoopTree, stage: int) -> list[Loop]:
+    """The loops whose iterations add to one accumulator in turn."""
+    kinds = (LoopKind.SERIAL, LoopKind.UNROLL)
+    return [x for x in tree.own(stage) if x.kind in kinds and x.reduce]
 
 
 def _step(extent: int, most: int) -> int:

@@ -4,6 +4,8 @@ registers = identity
 for own serial loops:
     registers op= expr                 for every point of the register loops
 fold lanes and copies
+
+A row does that for each of its elements, and keeps them in scratch.
 """
 
 from __future__ import annotations
@@ -16,16 +18,17 @@ from tunegrad.ir.expr import Apply, Expr, Op
 from tunegrad.ir.index import ALWAYS
 from tunegrad.ir.kernel import Reduce, identity
 from tunegrad.ir.looptree import Loop, LoopKind, TileLoops
-from tunegrad.ir.program import MatMul, Read, Register, VType, Write
+from tunegrad.ir.program import Alloc, Barrier, MatMul, Read, Register, VType, Write
 
+from ..keeping import row_scratch
 from .builder import Known
 from .chains import cut_of
 from .fragments import Fragments
 from .partials import Partials
-from .shares import Exchange, Shares, exchanges, on_items
-from .stage_loops import Blocks, Env, Limits
+from .shares import Exchange, Shares, exchanges, on_first, on_items
+from .stage_loops import Blocks, Env, Limits, Where
 from .tiles import Tiles
-from .values import Point, Values, fix, fix_valid
+from .values import Point, Values, fix, fix_valid, known
 
 __all__ = ["Reductions"]
 
@@ -34,14 +37,56 @@ class Reductions(Partials):
     """Emits stages that reduce."""
 
     def reduce(self, i: int, s: Reduce, limits: Limits) -> None:
-        tree, b, lane = self.tree, self.b, self.lanes_of[i]
-        if isinstance(tree.matrix, TileLoops):
+        if isinstance(self.tree.matrix, TileLoops):
             self._in_tiles(i, s, limits)
             return
-        shared = list(tree.shared_registers)
-        copies = [x for x in tree.own(i) if x.kind is LoopKind.UPCAST]
+        if s.rows:
+            self._row(i, s, limits)
+            return
+        points = self.points(list(self.tree.shared_registers), limits, self.lanes_of[i])
+        self._fold(i, s, Where({}, limits), points)
+        if self.tree.partial:
+            self.partial_sums(i, s, limits, points)
+
+    def _row(self, i: int, s: Reduce, limits: Limits) -> None:
+        """A reduction for every element of a row, whose results go to scratch."""
+        tree, b, lane = self.tree, self.b, self.lanes_of[i]
+        row = row_scratch(tree, s.name)
+        self.allocs.append(Alloc(row.buffer, row.dtype, row.size, row.space))
+        around = len([x for x in self.serial(i) if not x.reduce])
+        registers = [x for x in tree.own(i) if x.kind.is_register and not x.reduce]
+        along = lane is not None and not lane.reduce
+        axes = dict(tree.index)
+
+        def element(env: Env, inner: Limits) -> None:
+            points = self.points([*tree.shared_registers, *registers], inner, lane)
+            self._fold(i, s, Where(env, inner, around), points)
+            values = self.values(i, env)
+            place = row.offset(tree, [axes[a.name] for a in s.row]).substitute(env)
+            held = values.masks({a.name for a in s.row}).substitute(env)
+            name, lanes = (values.lane, values.lanes) if along else ("", 1)
+            for p in points:
+                active = self.active(lane, p, inner) if along else None
+                offset, valid = self.target_at(values, (place, held), p, active)
+                value = known(self.results.pop((s.name, p)))
+                b.store(row.buffer, offset, valid, value, s.dtype, name, lanes)
+
+        def whole() -> None:
+            self.loops(i, 0, {}, limits, element, upto=around)
+
+        local = self.own_items(i)
+        if local is None:
+            on_first(tree, b, whole)
+        else:
+            on_items(tree, b, local, whole, once=True)
+        if row.space == "shared":
+            b.add(Barrier())
+
+    def _fold(self, i: int, s: Reduce, where: Where, points: list[Point]) -> None:
+        """The loops of what is folded; the results at ``points`` are known then."""
+        tree, b, lane = self.tree, self.b, self.lanes_of[i]
+        copies = [x for x in tree.own(i) if x.kind is LoopKind.UPCAST and x.reduce]
         vtype = VType(s.dtype, lane.extent if lane else 1)
-        points = self.points(shared, limits, lane)
         spread = self.points(copies, {}, lane)
         for p in points:
             for c in spread:
@@ -53,20 +98,17 @@ class Reductions(Partials):
                         vtype,
                     )
                 )
-        local = self.own_items(i)
+        local = None if s.rows else self.own_items(i)
 
         def body(env: Env, inner: Limits) -> None:
             self._update(i, s, env, inner, vtype)
 
         if local is not None:
-            self._over_items(i, s, local, limits, points, spread, body, vtype)
+            self._over_items(i, s, local, where, points, spread, body, vtype)
             return
-        self._chain(i, s, limits, points, spread, body, vtype)
+        self._chain(i, s, where, points, spread, body, vtype)
         for p in points:
-            total = self._combine(s, p, spread, lane, vtype)
-            self.results[(s.name, p)] = total
-        if tree.partial:
-            self.partial_sums(i, s, limits, points)
+            self.results[(s.name, p)] = self._combine(s, p, spread, lane, vtype)
 
     def _in_tiles(self, i: int, s: Reduce, limits: Limits) -> None:
         """A sum in tile registers, whose rows are loaded where they are read."""
@@ -80,7 +122,7 @@ class Reductions(Partials):
             self.partial_sums(i, s, limits, points)
 
     def _chain(
-        self, i: int, s: Reduce, limits: Limits, points: list[Point], spread: list[Point],
+        self, i: int, s: Reduce, where: Where, points: list[Point], spread: list[Point],
         body: Callable[[Env, Limits], None], vtype: VType,
     ) -> None:  # fmt: skip
         """The loops of a reduction; where its chains are cut, f64 registers take over the sum of
@@ -88,7 +130,7 @@ class Reductions(Partials):
         """
         b, cut = self.b, cut_of(self.tree, i)
         if cut is None:
-            self.loops(i, 0, {}, limits, body)
+            self.loops(i, where.at, where.env, where.limits, body)
             return
         wide = VType(F64, vtype.lanes)
         names = [_register(s.name, p + c) for p in points for c in spread]
@@ -110,7 +152,7 @@ class Reductions(Partials):
                 b.add(Write(f"{name}.wide", total(name)[0], wide))
                 b.add(Write(name, b.number(0.0, s.dtype, vtype.lanes), vtype))
 
-        self.loops(i, 0, {}, limits, body, Blocks(cut, flush))
+        self.loops(i, where.at, where.env, where.limits, body, Blocks(cut, flush))
         for name in names:
             b.add(Write(name, b.convert(total(name), s.dtype)[0], vtype))
 
@@ -121,18 +163,20 @@ class Reductions(Partials):
         tree, b, lane = self.tree, self.b, self.lanes_of[i]
         values = self.values(i, env)
         own = [x for x in tree.own(i) if x.kind.is_register]
-        guard = values.masks({a.name for a in s.axes})
+        guard = values.masks({a.name for a in s.folds})
         guard = guard.substitute(dict(tree.index)).substitute(env)
         shared_names = {x.name for x in tree.shared_registers}
-        upcasts = {x.name for x in own if x.kind is LoopKind.UPCAST}
+        rows = {x.name for x in own if not x.reduce}
+        upcasts = {x.name for x in own if x.kind is LoopKind.UPCAST and x.reduce}
+        parts = shared_names, rows, upcasts
         for p in self.points([*own, *tree.shared_registers], limits, lane):
-            where = (*(q for q in p if q[0] in shared_names), *(q for q in p if q[0] in upcasts))
+            where = tuple(q for names in parts for q in p if q[0] in names)
             name = _register(s.name, where)
             active = self.active(lane, p, limits)
             old = b.new()
             b.add(Read(old, name, vtype))
             new = self._fold_in(values, s, (old, vtype.lanes), p, active)
-            if lane is not None and lane.stage >= 0 and active is not None:
+            if lane is not None and lane.reduce and active is not None:
                 new = b.select(
                     b.test(values.first_lanes(active), lane.name, lane.extent),
                     new,
@@ -204,7 +248,7 @@ class Reductions(Partials):
         return totals[0]
 
     def _over_items(
-        self, i: int, s: Reduce, local: Loop, limits: Limits, points: list[Point],
+        self, i: int, s: Reduce, local: Loop, where: Where, points: list[Point],
         spread: list[Point],
         body: Callable[[Env, Limits], None], vtype: VType,
     ) -> None:  # fmt: skip
@@ -220,7 +264,7 @@ class Reductions(Partials):
         self.allocs += shares.allocs
 
         def share() -> None:
-            self._chain(i, s, limits, points, spread, body, vtype)
+            self._chain(i, s, where, points, spread, body, vtype)
             shares.keep([self._combine(s, p, spread, lane, vtype) for p in points])
 
         on_items(self.tree, self.b, local, share)

@@ -14,11 +14,11 @@ from __future__ import annotations
 
 from tunegrad.ir.index import NEVER, Range, Valid, as_index
 from tunegrad.ir.kernel import Reduce, Store
-from tunegrad.ir.looptree import LoopTree
-from tunegrad.ir.program import Alloc
+from tunegrad.ir.looptree import LoopKind, LoopTree
+from tunegrad.ir.program import Alloc, Barrier
 
 from ..epilogues import staged_epilogue
-from ..keeping import kept_of
+from ..keeping import ROW, kept_of
 from ..staging import StagedCopy
 from .builder import Builder
 from .epilogue import slice_alloc, store_by_slices
@@ -107,3 +107,6 @@ class Region(Reductions):
         for i, s in enumerate(self.tree.kernel.stages):
             if isinstance(s, Store):
                 self.store_stage(i, s, limits)
+        shared = any(a.space == "shared" and a.name.endswith(ROW) for a in self.allocs)
+        if shared and any(x.kind is LoopKind.SERIAL and x.extent > 1 for x in self.tree.outer):
+            self.b.add(Barrier())  # before the next rows

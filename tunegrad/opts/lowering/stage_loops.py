@@ -22,10 +22,21 @@ from .over import Over
 from .shape import AxisShape, loop_stops
 from .values import Point, Result, Values
 
-__all__ = ["Blocks", "Env", "Limits", "StageLoops"]
+__all__ = ["Blocks", "Env", "Limits", "StageLoops", "Where"]
 
 Limits = dict[str, int]
 Env = dict[str, Index]
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """Inside which of a stage's loops its chain runs: those before place ``at`` of the serial
+    ones, of which peeled tails have fixed ``env``.
+    """
+
+    env: Env
+    limits: Limits
+    at: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,13 +135,19 @@ class StageLoops:
         """The values of a stage where conditions are known to hold, without results."""
         return Values(self.tree, self.b, self.plans, self.shapes, i, env, assumed, self.over)
 
+    def serial(self, i: int) -> list[Loop]:
+        return [x for x in self.tree.own(i) if x.kind is LoopKind.SERIAL]
+
     def loops(
         self, i: int, at: int, env: Env, limits: Limits, body: Callable[[Env, Limits], None],
-        blocks: Blocks | None = None,
+        blocks: Blocks | None = None, upto: int = -1,
     ) -> None:  # fmt: skip
-        """A stage's serial loops, peeled where they must be; work-items are around them."""
-        serial = [x for x in self.tree.own(i) if x.kind is LoopKind.SERIAL]
-        if at == len(serial):
+        """A stage's serial loops, peeled where they must be; work-items are around them.
+
+        From place ``at`` to place ``upto``, which is the end unless it is given.
+        """
+        serial = self.serial(i)
+        if at == (len(serial) if upto < 0 else upto):
             body(env, limits)
             return
         loop = serial[at]
@@ -143,7 +160,7 @@ class StageLoops:
                 env,
                 True,
             )
-            self.loops(i, at + 1, env, limits, body, blocks)
+            self.loops(i, at + 1, env, limits, body, blocks, upto)
 
         def last(env: Env, limits: Limits) -> None:
             inside(env, limits)
@@ -156,7 +173,7 @@ class StageLoops:
             return
         if self.tree.pipelined is not None and self.tree.pipelined[0] == loop.name:
             self._pipelined(
-                loop, env, blocks, lambda: self.loops(i, at + 1, env, limits, body, blocks)
+                loop, env, blocks, lambda: self.loops(i, at + 1, env, limits, body, blocks, upto)
             )
             return
         stops = tuple(

@@ -8,9 +8,10 @@ from tunegrad.errors import InternalError
 from tunegrad.ir.dtypes import BF16, BOOL, DType
 from tunegrad.ir.expr import Apply, Cast, Const, Expr, IndexValue, Inside, Load, Op, Value
 from tunegrad.ir.index import ALWAYS, Index, Range, Valid, as_index, var
+from tunegrad.ir.kernel import own_axes
 from tunegrad.ir.looptree import LoopTree
 
-from ..keeping import Kept, kept_of, readers_of
+from ..keeping import Kept, kept_of, readers_of, row_scratch
 from ..staging import StagedCopy, tails
 from .builder import Builder, Known
 from .over import Over
@@ -69,6 +70,7 @@ class Values:
         self.registers = frozenset(x.name for x in tree.shared_registers)
         self._deps: dict[int, frozenset[str]] = {}
         self._sites: dict[int, tuple[str, Index, Valid]] = {}
+        self._elements: dict[int, tuple[str, Index, Valid]] = {}
         self._keep: list[Expr] = []
         self._point: Point = ()
         self._here: dict[frozenset[str], Point] = {}
@@ -87,7 +89,7 @@ class Values:
 
     def _has(self, kept: Kept, stage: int) -> bool:
         """Whether a stage makes or reads the kept values: it has axes like the producer's."""
-        return len(self.tree.kernel.stages[stage].axes) == len(kept.extents)
+        return len(own_axes(self.tree.kernel.stages[stage])) == len(kept.extents)
 
     def site(self, x: Load) -> tuple[str, Index, Valid]:
         """The buffer, offset and condition of a load, over loops."""
@@ -146,6 +148,9 @@ class Values:
             return frozenset(self.over(x.index).names())
         if isinstance(x, Inside):
             return frozenset(self.needed(x.valid).substitute(self.env).names())
+        if isinstance(x, Value) and x.index:
+            _, offset, valid = self.element(x)
+            return frozenset(offset.names() | valid.names())
         if isinstance(x, Value):
             return self.registers
         return frozenset()
@@ -215,11 +220,31 @@ class Values:
             if valid.never or valid.always:
                 return b.number(valid.always, BOOL), 1
             return b.test(valid, self.lane, self.lanes)
+        if x.index:
+            buffer, offset, valid = self.element(x)
+            valid = fix_valid(valid, here)
+            if active is not None and self.lane in offset.names():
+                valid = valid & self.first_lanes(active)
+            return b.load(buffer, fix(offset, here), valid, x.dtype, self.lane, self.lanes)
         return self.result(x, point)
+
+    def element(self, x: Value) -> tuple[str, Index, Valid]:
+        """The buffer of a row, the offset of its element, over loops, and where that was
+        written: within the extents of axes that are masked.
+        """
+        found = self._elements.get(id(x))
+        if found is None:
+            row = row_scratch(self.tree, x.stage)
+            offset = row.offset(self.tree, [self.over(i) for i in x.index])
+            masks = self.masks({n for i in x.index for n in i.names()})
+            found = row.buffer, offset.substitute(self.env), masks.substitute(self.env)
+            self._elements[id(x)] = found
+            self._keep.append(x)
+        return found
 
     def kept_valid(self, point: Point) -> Valid:
         """Where kept values were written: inside the true extents of the stage's own axes."""
-        own = {a.name for a in self.tree.kernel.stages[self.stage].axes}
+        own = {a.name for a in own_axes(self.tree.kernel.stages[self.stage])}
         return fix_valid(self.masks(own).substitute(self.env), point)
 
     def always(self, x: Inside, here: Point) -> bool:

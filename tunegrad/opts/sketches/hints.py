@@ -13,7 +13,7 @@ from ..choosing import Recorder
 from ..keeping import readers_of
 from .analysis import once
 
-__all__ = ["keep_hints", "memory_hints"]
+__all__ = ["costly", "keep_hints", "memory_hints"]
 
 _DISTANCES = (0, 256, 512, 1024, 4096)
 _COSTLY = frozenset((Op.EXP, Op.LOG, Op.TANH, Op.ERF, Op.SIN, Op.POW, Op.SQRT, Op.DIV))
@@ -57,10 +57,11 @@ def keep_hints(kernel: Kernel, target: Target, ask: Recorder) -> list[Action]:
     actions: list[Action] = []
     for i, stage in enumerate(kernel.stages):
         again = bool(readers_of(kernel, i))
-        if again and ask.pick(f"keep{i}", [False, True], int(_costly(stage.expr))):
+        if again and ask.pick(f"keep{i}", [False, True], int(costly(stage.expr))):
             actions.append(Keep(i))
     return actions
 
 
-def _costly(x: Expr) -> bool:
-    return isinstance(x, Apply) and (x.op in _COSTLY or any(_costly(a) for a in x.args))
+def costly(x: Expr) -> bool:
+    """Whether an expression is made of operations that take many instructions."""
+    return isinstance(x, Apply) and (x.op in _COSTLY or any(costly(a) for a in x.args))

@@ -32,15 +32,22 @@ __all__ = ["sketch_item_rows"]
 def sketch_item_rows(kernel: Kernel, target: Target, ask: Recorder) -> tuple[Action, ...]:
     """Asks for the decisions of the sketch and returns its actions."""
     shared = [a for a in kernel.axes if a.extent > 1]
-    axes = [lane_axis(kernel, s, [a for a in s.axes if a.extent > 1]) for s in kernel.stages]
+    axes = [lane_axis(kernel, s, _own(s)) for s in kernel.stages]
     longest = max((a.extent for a in axes if a is not None), default=1)
     if not shared and longest == 1:
         return ()
-    forms = [*(["item"] if shared else []), *(["group"] if longest > 1 else [])]
+    alone = bool(shared) and not any(r.rows for r in kernel.reduces)  # rows are the group's
+    forms = [*(["item"] if alone else []), *(["group"] if longest > 1 else [])]
     beside = bool(shared) and output_stride(kernel, shared[-1].name) == 1
-    form = ask.pick("rows.form", forms, 0 if beside else len(forms) - 1)
+    form = ask.pick("rows.form", forms or ["group"], 0 if beside else max(0, len(forms) - 1))
     rows = _Rows(kernel, target, ask, shared, Levels(kernel))
     return rows.item() if form == "item" else rows.group(axes, longest)
+
+
+def _own(s: Stage) -> list[Axis]:
+    """The axes that work-items may share out: those of a row, where a stage makes one."""
+    axes = s.row or s.axes if isinstance(s, Reduce) else s.axes
+    return [a for a in axes if a.extent > 1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +92,12 @@ class _Rows:
 
     def _stage(self, i: int, stage: Stage, axis: Axis, items: int) -> list[Action]:
         """A stage's own axis on the work-items; a vector each of a store where a row has enough."""
-        mine = min(items, max(n for n in powers(items) if n < 2 * axis.extent))
+        folded = any(r.rows for r in self.kernel.reduces)
+        most = axis.extent if folded else 2 * axis.extent - 1  # a row and its readers differ
+        mine = min(items, max(n for n in powers(items) if n <= most))
+        if isinstance(stage, Reduce) and stage.rows:
+            inner = self.levels.split(axis.name, (mine,))[1]
+            return [Local(inner)] if self.levels.extent(inner) > 1 else []
         if isinstance(stage, Reduce):
             size = contiguous_itemsize(self.kernel, stage, axis)
             wide, usual = wide_counts(self.target, axis.extent, mine, size)

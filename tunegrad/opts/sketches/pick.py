@@ -7,6 +7,7 @@ Which sketch fits follows from the kernel:
     dots   the same, lanes along the reduction: matrix-vector products, row sums             dots.py
     rows   several stages over a row: softmax, layer norm                                    rows.py
     tile-product  a product of pairs in tile registers, where the target has some  tile_products.py
+    attention  rows of results inside a kernel                                     attention.py
     items  every kernel of a target with work-items: groups of them                         items.py
 """
 
@@ -18,6 +19,7 @@ from tunegrad.ir.target import Target
 from ..actions import Action
 from ..choosing import Recorder
 from .analysis import accesses, contiguous_axes, once
+from .attention import sketch_attention
 from .dots import sketch_dots
 from .items import sketch_items
 from .rows import sketch_rows
@@ -31,6 +33,8 @@ def sketch(kernel: Kernel, target: Target, ask: Recorder) -> tuple[Action, ...]:
     """The actions that a chooser's answers give."""
     if target.has_work_items:
         return sketch_items(kernel, target, ask)
+    if any(r.rows for r in kernel.reduces):
+        return sketch_attention(kernel, target, ask)
     if len(kernel.reduces) > 1 or any(s.axes for s in kernel.stores):
         return sketch_rows(kernel, target, ask)
     forms = once(kernel, ("forms", target), lambda: _forms(kernel, target))
