@@ -122,7 +122,8 @@ def test_every_item_of_a_unit_holds_what_its_map_says(hosts, unit):
             a, b = np.zeros((m, k)), (np.arange(k * n) % most).astype(np.float64).reshape(k, n)
             a[row, inner] = 1.0
             want = a @ b
-            a, b = (to_memory(x, DTYPES[taken]) for x in (a, b))
+            held = DTYPES["f32" if taken == "tf32" else taken]
+            a, b = (to_memory(x, held) for x in (a, b))
             out = np.full(m * n, 7, DTYPES[gives].numpy)
             hosts[0].run(compiled, {"p0": out, "p1": a.reshape(-1), "p2": b.reshape(-1)})
             np.testing.assert_array_equal(out.reshape(m, n).astype(np.float64), want)
