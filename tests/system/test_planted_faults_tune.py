@@ -63,7 +63,8 @@ def test_planted_faults_were_met_in_great_number(survived: Survived) -> None:
 
 def test_planted_faults_are_never_right(survived: Survived) -> None:
     planted = [t for t in survived.trials if t.origin != "default" and fault_of(t.actions)]
-    assert not [t for t in planted if t.measurement.status is Status.OK]
+    right = [t for t in planted if t.measurement.status is Status.OK]
+    assert not [(fault_of(t.actions), t.actions, t.kernel_key) for t in right]
 
 
 def test_planted_faults_leave_the_others_right(survived: Survived) -> None:

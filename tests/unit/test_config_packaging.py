@@ -95,6 +95,8 @@ def test_editable_install_reads_the_checkout(tree: Path, tmp_path: Path) -> None
     )
     code += "[sys.modules.pop(name) for name in [*sys.modules] if finds(name)]; "
     code += f"sys.path.insert(0, {str(site)!r}); site.addsitedir({str(site)!r}); "
+    # Before the finder of folders, which finds a wheel that is installed.
+    code += "sys.meta_path.sort(key=lambda finder: '__editable__' not in str(finder)); "
     spaces_found, where, _, resnet = resolve(code, tmp_path)
     assert where == str(tree / "configs")
     assert resnet == "resnet50"
