@@ -178,8 +178,12 @@ def _accumulators_kept(i: Instr) -> tuple[Instr, ...] | None:
 
 
 def _epilogue_in_every_block(i: Instr) -> tuple[Instr, ...] | None:
-    """What comes after the sum is done to partial sums as well."""
+    """What comes after the sum is done to partial sums as well. Where nothing comes after it, both
+    branches store, and it does no harm.
+    """
     if not (isinstance(i, If) and i.body and i.orelse and i.valid.names() == {"ra0"}):
+        return None
+    if len(i.body) == len(i.orelse):
         return None
     return i.body if isinstance(i.body[-1], Store) and isinstance(i.orelse[-1], Store) else None
 
