@@ -191,8 +191,8 @@ def _settled(lanes: Sequence[_Lane], rounds: int, pace: Pace) -> bool:
 
 
 def rest_until_quiet(
-    step_s: float = 0.002,
-    limit_s: float = 0.25,
+    step_s: float = 0.012,
+    limit_s: float = 0.3,
     sleep: Callable[[float], None] = time.sleep,
     cpu_s: Callable[[], float] = time.process_time,
     restore: frozenset[int] | None = None,
@@ -204,6 +204,9 @@ def rest_until_quiet(
     spinning thread takes its core from the next contestant. Waiting for silence costs no contestant
     anything, and needs no setting that would slow one of them down. ``restore`` is the set of cores
     to give back to this thread, which a peer may have pinned.
+
+    A step is longer than a tick of the kernel (10 ms at 100 Hz): the clock of a process counts what
+    its *other* running threads have used at ticks only, and stands still between them.
     """
     if restore:
         os.sched_setaffinity(0, restore)

@@ -4,7 +4,7 @@ their range.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
@@ -23,6 +23,7 @@ from tunegrad.frontend import Tensor
 from tunegrad.ir.dtypes import I32
 from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import schedule
+from tunegrad.ir.interpret_kernel import interpret
 from tunegrad.ir.kernel import Kernel
 from tunegrad.opts import Space
 from tunegrad.trial import Policy, Status
@@ -168,6 +169,44 @@ def test_special_numbers_of_an_elementwise_kernel():
     assert np.signbit(values[values == 0]).any()
     finite = np.abs(values[np.isfinite(values) & (values != 0)])
     assert finite.min() >= 2.0**-40  # no denormal number
+
+
+BOUNDED: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu6": lambda t: t.maximum(0.0).minimum(6.0),
+    "tanh": Tensor.tanh,
+    "sigmoid": Tensor.sigmoid,
+}
+
+
+@pytest.mark.parametrize("kind", ["exact", "special"])
+@pytest.mark.parametrize("bound", BOUNDED.values(), ids=BOUNDED)
+def test_any_order_of_a_sum_is_right_where_results_are_bounded(bound, kind):
+    """One sum in 300 of 20 large terms comes out small, with the roundings of large ones: a bound
+    on the results hides how large the others are, and no candidate could meet the bar.
+    """
+    weights, rng = Tensor.input("w", (160, 960), "f32"), np.random.default_rng(0)
+    k = kernel_of(bound(x(49, 160) @ weights))
+    arrays = drawn(k, kind)
+    (right,) = reference(payload_of(k), arrays).values()
+    a, b = (arrays[p.name].reshape(p.shape) for p in k.params if p.role == "in")
+    for order in (np.arange(160), rng.permutation(160), rng.permutation(160)):
+        sums = np.zeros((49, 960), np.float32)
+        for term in order:
+            sums += a[:, term, None] * b[None, term]
+        plain = kernel_of(bound(x(49, 960)))
+        (name,) = (p.name for p in plain.params if p.role == "in")
+        (got,) = interpret(plain, {name: sums.reshape(-1)}).values()
+        assert compare(got, "f32", right).first < 0
+
+
+def test_special_sets_of_bounded_sums_have_values_that_are_not_finite_and_none_that_is_large():
+    k = kernel_of((x(49, 160) @ Tensor.input("w", (160, 960), "f32")).maximum(0.0).minimum(6.0))
+    for values in drawn(k, "special").values():
+        assert np.isnan(values).any()
+        assert np.abs(values[np.isfinite(values)]).max() < 16.0
+    plain = kernel_of((x(49, 160) @ Tensor.input("w", (160, 960), "f32")).maximum(0.0))
+    for values in drawn(plain, "special").values():
+        assert np.abs(values[np.isfinite(values)]).max() == 2.0**16
 
 
 def test_special_numbers_of_a_sum_leave_most_results_finite():

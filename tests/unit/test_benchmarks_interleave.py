@@ -5,6 +5,7 @@ is idle.
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -173,3 +174,21 @@ def test_rest_until_quiet_sleeps_while_threads_burn_time(
 
     assert rest_until_quiet(0.002, 0.02, slept.append, cpu_s) is quiet
     assert len(slept) == sleeps
+
+
+def test_rest_until_quiet_sees_a_thread_that_spins() -> None:
+    """The clock of a process stands still between ticks while another of its threads runs."""
+    over = threading.Event()
+
+    def spin() -> None:
+        while not over.is_set():
+            pass
+
+    thread = threading.Thread(target=spin)
+    thread.start()
+    try:
+        assert not any(rest_until_quiet(limit_s=0.05) for _ in range(10))
+    finally:
+        over.set()
+        thread.join()
+    assert rest_until_quiet(limit_s=5.0)

@@ -28,7 +28,7 @@ from .index import Index, Valid
 from .kernel import Axis, Kernel, Reduce, Stage, Store, identity
 from .numeric import FOLDS, Array, compute, convert, to_compute, to_memory
 
-__all__ = ["interpret", "interpret_at", "interpret_steps"]
+__all__ = ["folds_at", "interpret", "interpret_at", "interpret_steps"]
 
 CHUNK = 1 << 18
 """Elements of one array."""
@@ -65,31 +65,59 @@ def interpret_steps(k: Kernel) -> int:
 
 
 def interpret_at(
-    k: Kernel, arrays: Mapping[str, Array], points: Mapping[str, Array], *, as_float64: bool = False
+    k: Kernel,
+    arrays: Mapping[str, Array],
+    points: Mapping[str, Array],
+    *,
+    as_float64: bool = False,
+    known: Mapping[str, Array] | None = None,
 ) -> dict[str, tuple[Array, Array]]:
     """The elements that the given points of the shared axes write: per output their offsets and
     values, both flat.
 
     ``points`` gives each shared axis an int array of one length; own axes of stores are run in
-    full.
+    full. ``known`` gives reductions the values that they are taken to have, one for each point.
     """
-    names = {a.name for a in k.axes}
-    if set(points) != names or len({len(v) for v in points.values()}) > 1:
-        raise InternalError(
-            f"kernel {k.name}: points need one array per axis {sorted(names)}, got {sorted(points)}"
-        )
     run = _Run(k, arrays, as_float64)
-    count = len(next(iter(points.values()))) if points else 1
-    step = max(1, CHUNK // max([1, *(_extent(s.axes) for s in k.stages)]))
     found: dict[str, list[tuple[Array, Array]]] = {}
-    for first in range(0, count, step):
-        part = {n: np.asarray(v[first : first + step], np.int64) for n, v in points.items()}
-        for param, offsets, values in run.at(_Points.of(part, min(step, count - first))):
+    for at, part in _parts(k, points):
+        given = {n: v[at].reshape(part.shape) for n, v in (known or {}).items()}
+        for param, offsets, values in run.at(part, given):
             found.setdefault(param, []).append((offsets, values))
     return {
         p: (np.concatenate([o for o, _ in f]), np.concatenate([v for _, v in f]))
         for p, f in found.items()
     }
+
+
+def folds_at(
+    k: Kernel, arrays: Mapping[str, Array], points: Mapping[str, Array], *, as_float64: bool = False
+) -> dict[str, Array]:
+    """What the reductions are at the given points of the shared axes, one value for each; those
+    whose results are rows are left out.
+    """
+    run = _Run(k, arrays, as_float64)
+    found: dict[str, list[Array]] = {r.name: [] for r in k.reduces if not r.rows}
+    for _, part in _parts(k, points):
+        values = run.folds(part)
+        for name, parts in found.items():
+            parts.append(values[name].reshape(-1))
+    return {name: np.concatenate(parts) for name, parts in found.items()}
+
+
+def _parts(k: Kernel, points: Mapping[str, Array]) -> Iterator[tuple[slice, _Points]]:
+    """Points of the shared axes in parts that memory can hold, and which ones they are."""
+    names = {a.name for a in k.axes}
+    if set(points) != names or len({len(v) for v in points.values()}) > 1:
+        raise InternalError(
+            f"kernel {k.name}: points need one array per axis {sorted(names)}, got {sorted(points)}"
+        )
+    count = len(next(iter(points.values()))) if points else 1
+    step = max(1, CHUNK // max([1, *(_extent(s.axes) for s in k.stages)]))
+    for first in range(0, count, step):
+        at = slice(first, first + step)
+        part = {n: np.asarray(v[at], np.int64) for n, v in points.items()}
+        yield at, _Points.of(part, min(step, count - first))
 
 
 def _contractions(k: Kernel) -> dict[str, Contraction]:
@@ -253,16 +281,21 @@ class _Run:
 
         ``known``: reductions that were worked out before, one value for each point.
         """
-        values: dict[str, Array] = dict(known or {})
-        written: list[tuple[str, Array, Array]] = []
+        values = self.folds(points, known)
         memo: dict[int, Array] = {}
-        for s in self.kernel.stages:
-            if isinstance(s, Reduce):
-                if s.name not in values:
-                    values[s.name] = self._fold(s, points, values)
-            else:
-                written.append(self._store(s, points, values, {} if s.axes else memo))
-        return written
+        return [
+            self._store(s, points, values, {} if s.axes else memo)
+            for s in self.kernel.stages
+            if isinstance(s, Store)
+        ]
+
+    def folds(self, points: _Points, known: Mapping[str, Array] | None = None) -> dict[str, Array]:
+        """The reductions at the given points of the shared axes, ``known`` ones as they are."""
+        values: dict[str, Array] = dict(known or {})
+        for r in self.kernel.reduces:
+            if r.name not in values:
+                values[r.name] = self._fold(r, points, values)
+        return values
 
     def _fold(self, s: Reduce, points: _Points, values: dict[str, Array]) -> Array:
         dtype = self._dtype(s.dtype)

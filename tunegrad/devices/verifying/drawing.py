@@ -7,7 +7,7 @@ exact     integers, up to the greatest reach for which the most results are exac
           (under a maximum, or where terms are clamped at zero); where results are not exact, one
           that single precision bears; else ordinary numbers
 special   at the wildest level where single precision, in numpy, meets the bar that candidates must
-          meet
+          meet, also where the terms of a sum cancel
 
 The choices follow from kernel and seed alone, so every process makes the same.
 """
@@ -37,8 +37,8 @@ from tunegrad.devices.verifying.reaches import applied, reaches, signs_of
 from tunegrad.devices.verifying.tolerance import Bar
 from tunegrad.ir.exact import Drawn, fold_steps, rounded_within
 from tunegrad.ir.expr import Apply, Cast, Expr, Op, Value, leaves
-from tunegrad.ir.interpret_kernel import interpret_at
-from tunegrad.ir.kernel import Kernel, Param
+from tunegrad.ir.interpret_kernel import folds_at, interpret_at
+from tunegrad.ir.kernel import Kernel, Param, Reduce
 from tunegrad.ir.numeric import to_compute
 from tunegrad.ir.reference import unrounded
 from tunegrad.ir.remembered import remembered
@@ -246,7 +246,7 @@ def _divides_integers(kernel: Kernel) -> bool:
 
 def _levels(kernel: Kernel) -> range:
     if _float_operations(kernel) & _JUMPS:
-        return range(3, MILDEST)
+        return range(MILDEST - 1, MILDEST)
     if _steps(kernel) > _LONG:
         return range(MILDEST, MILDEST)
     return range(1 if kernel.reduces else 0, MILDEST)
@@ -256,23 +256,78 @@ def _sound(kernel: Kernel, arrays: Mapping[str, Array]) -> bool:
     """Whether single precision is near enough to double for these inputs, and half of the results
     finite.
     """
-    wide = _at(unrounded(kernel), arrays, as_float64=True)
-    narrow = _at(kernel, arrays, as_float64=False)
+    exact, points = unrounded(kernel), _trial_points(kernel)
+    folds = folds_at(exact, arrays, points, as_float64=True)
+    wide = interpret_at(exact, arrays, points, as_float64=True, known=folds)
+    narrow = interpret_at(kernel, arrays, points)
     terms = max(1, sum(fold_steps(r) for r in kernel.reduces))
+    allowed: dict[str, float] = {}
     for p in kernel.outputs:
-        known = Reference(wide[p.name], terms, within=rounded_within(kernel))
+        known = Reference(wide[p.name][1], terms, within=rounded_within(kernel))
         bar = Bar.of(p.dtype.name, known)
-        if _finite({p.name: bar.expected}) < 0.5 or bar.judge(narrow[p.name]).first >= 0:
+        if _finite({p.name: bar.expected}) < 0.5 or bar.judge(narrow[p.name][1]).first >= 0:
             return False
-    return True
+        allowed[p.name] = float(bar.allowed.min(initial=np.inf))
+    return all(
+        _bears(exact, arrays, points, folds, r, allowed)
+        for r in exact.reduces
+        if r.name in folds
+        and r.op is Op.ADD
+        and r.dtype.is_float
+        and not _not_negative(r.expr)
+    )
+
+
+def _bears(
+    kernel: Kernel,
+    arrays: Mapping[str, Array],
+    points: Mapping[str, Array],
+    folds: Mapping[str, Array],
+    r: Reduce,
+    allowed: Mapping[str, float],
+) -> bool:
+    """Whether results stay within ``allowed`` where the terms of the sum ``r`` cancel.
+
+    A sum of large terms that comes out small has the rounding errors of large ones. Where results
+    grow with the sum, as in max(sum, 0), the bar grows with them. It does not where they are
+    bounded, as in min(max(sum, 0), 6), and such sums are so rare that few points show none: so they
+    are made.
+    """
+    finite = folds[r.name][np.isfinite(folds[r.name])]
+    size = float(np.sqrt(np.mean(np.square(finite)))) if finite.size else 0.0
+    if not 1.0 < size < np.inf:
+        return True
+    error = 2.0**-24 * np.sqrt(fold_steps(r)) * size
+    after = _that_read(kernel, r.name)
+    known = {name: values for name, values in folds.items() if name not in after}
+    small = folds[r.name] / size
+    results = [
+        interpret_at(kernel, arrays, points, as_float64=True, known={**known, r.name: sums})
+        for sums in (small, small + error)
+    ]
+    with np.errstate(invalid="ignore"):
+        apart = {name: np.abs(results[1][name][1] - results[0][name][1]) for name in allowed}
+    return not any((apart[name] > most).any() for name, most in allowed.items())
+
+
+def _that_read(kernel: Kernel, name: str) -> set[str]:
+    """The reductions that depend on that one."""
+    found = {name}
+    for r in kernel.reduces:
+        if _reads(r.expr, found):
+            found.add(r.name)
+    return found - {name}
+
+
+def _trial_points(kernel: Kernel) -> dict[str, Array]:
+    count = min(_MOST, max(_FEWEST, _TRIAL_STEPS // _operations(kernel)), max(1, kernel.points))
+    points = random_rows(np.random.default_rng(0), kernel, count)
+    return {a.name: points[:, i] for i, a in enumerate(kernel.axes)}
 
 
 def _at(kernel: Kernel, arrays: Mapping[str, Array], *, as_float64: bool) -> dict[str, Array]:
     """Every output at random points."""
-    count = min(_MOST, max(_FEWEST, _TRIAL_STEPS // _operations(kernel)), max(1, kernel.points))
-    points = random_rows(np.random.default_rng(0), kernel, count)
-    env = {a.name: points[:, i] for i, a in enumerate(kernel.axes)}
-    found = interpret_at(kernel, arrays, env, as_float64=as_float64)
+    found = interpret_at(kernel, arrays, _trial_points(kernel), as_float64=as_float64)
     return {name: values for name, (_, values) in found.items()}
 
 

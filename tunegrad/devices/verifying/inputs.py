@@ -43,8 +43,10 @@ DOMAINS: tuple[Domain, ...] = ("normal", "positive", "unit", "large", "small")
 is defined counts.
 """
 
-MILDEST = 4
+MILDEST = 5
 """The last of the levels of special values: see ``Draw``."""
+
+_NONE_LARGE = 3
 
 _SMALL = 8
 _STEPS: dict[str, tuple[int, int, float, bool]] = {
@@ -83,7 +85,8 @@ class Draw:
     ``reach``: the greatest integer of an exact set; ``sign``: the one sign that it has, or 0.
 
     ``level`` of a special set: 0, one element in 64 is not finite; 1, three elements of each
-    parameter; 2, none; 3, zeros alone, and small integers; 4, as ordinary.
+    parameter; 2, none; 3, three, and no number is large; 4, zeros alone, and small integers; 5, as
+    ordinary.
     """
 
     kind: Kind = "ordinary"
@@ -144,7 +147,8 @@ def draw(param: Parameter, rng: np.random.Generator, how: Draw | None = None) ->
         return _picked(table, rng, param)
     part = replace(param, elements=min(param.elements, _PERIOD))
     values = _picked(table, rng, part)
-    if how.kind == "special" and how.level < 2 and values.size and not kind.is_pair:
+    some = how.kind == "special" and how.level in (0, 1, _NONE_LARGE)
+    if some and values.size and not kind.is_pair:
         count = max(3, values.size // _OFTEN) if how.level == 0 else 3
         values[rng.integers(0, values.size, count)] = np.resize(_stored(_NOT_FINITE, kind), count)
     return values if values.size == param.elements else np.resize(values, param.elements)
@@ -179,7 +183,7 @@ def _drawn_integers(
     if how.kind == "exact" and how.sign:
         sign = how.sign if kind.signed else 1
         return (sign * rng.integers(1, _SMALL + 1, n)).astype(kind.numpy)
-    if how.kind != "special" or how.level > 2:
+    if how.kind != "special" or how.level > _NONE_LARGE:
         return rng.integers(-_SMALL if kind.signed else 0, _SMALL + 1, n).astype(kind.numpy)
     values = rng.integers(kind.least, kind.greatest, n, dtype=kind.numpy.str, endpoint=True)
     edges = np.array([0, 1, -1 if kind.signed else 2, kind.least, kind.greatest], kind.numpy)
@@ -236,12 +240,13 @@ def _specials(values: npt.NDArray[Any], kind: DType, how: Draw) -> npt.NDArray[A
         return values
     choice = np.arange(_TABLE) % 32
     values = np.where(choice < 2, 0.0, np.where(choice < 4, -0.0, values)).astype(values.dtype)
-    if how.level > 2:
+    if how.level > _NONE_LARGE:
         return values
     sign = np.sign(values) if signed(how.domain) else np.ones_like(values)
     values = np.where(choice >> 2 == 1, sign * values.dtype.type(_TINY[kind.name]), values)
     large = sign * values.dtype.type(_LARGE[kind.name])
-    return values if how.domain == "unit" else np.where(choice >> 2 == 2, large, values)
+    tame = how.domain == "unit" or how.level == _NONE_LARGE
+    return values if tame else np.where(choice >> 2 == 2, large, values)
 
 
 def constants_of(domain: Domain) -> Drawn:
