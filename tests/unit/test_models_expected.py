@@ -8,7 +8,7 @@ import pytest
 from tunegrad.errors import WrongResult
 from tunegrad.frontend import Tensor
 from tunegrad.frontend.rewrite import substitute
-from tunegrad.ir.dtypes import BF16, BOOL, F16, F32, F64, I32
+from tunegrad.ir.dtypes import BF16, BOOL, F16, F32, F64, I32, I64
 from tunegrad.ir.evaluate import evaluate
 from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.graph import Node, graph_input, topological
@@ -193,3 +193,31 @@ def test_the_second_set_of_inputs_has_zeros_and_several_magnitudes(dtype) -> Non
         assert np.abs(values).max() > 8
         assert np.abs(values[values != 0]).min() < 0.1
     assert np.array_equal(second, drawn([Argument("x", (4096,), dtype)], 1)["x"])
+
+
+def test_masks_of_integers_are_zeros_and_ones() -> None:
+    """``(1 - mask) * least`` as encoders have it overflows for a mask of 2."""
+    x, mask = Tensor.input("x", (4, 16)), Tensor.input("mask", (4, 16), I64)
+    bias = (1.0 - mask.cast("f32")) * float(np.finfo(np.float32).min)
+    inputs = (Argument("x", (4, 16), F32), Argument("mask", (4, 16), I64))
+    for number in range(SETS):
+        (found,) = evaluated(*flat(((x + bias).softmax(-1).node,)), inputs, number) or (None,)
+        assert found is not None
+        assert np.isfinite(found.values).all()
+        assert found.overflowed is None
+
+
+def test_what_overflows_in_the_dtypes_of_a_graph_is_not_compared() -> None:
+    x = Tensor.input("x", (4, 64))
+    inputs = (Argument("x", (4, 64), F32),)
+    some = (x * 1e38 * 4.0 / 1e38).node  # four in ten are beyond 3.4e38
+    (found,) = evaluated(*flat((some,)), inputs, 0) or (None,)
+    assert found is not None
+    assert found.overflowed is not None
+    assert 0.1 < found.overflowed.mean() < 0.9
+    got = found.values.copy()
+    got[found.overflowed] = np.nan
+    assert found.fault(got) == ""
+    got[~found.overflowed] *= 1.01
+    assert found.fault(got) != ""
+    assert evaluated(*flat(((x * 1e38 * 1e3 / 1e38).node,)), inputs, 0) is None

@@ -88,7 +88,8 @@ def measured_whole(
         if not sound.judged:
             tell(
                 Warned(
-                    f"model {work.name}: its outputs were not compared: nothing could evaluate it"
+                    f"model {work.name}: its outputs were not compared: nothing could evaluate "
+                    "it in time and memory, or it overflows on the inputs that were drawn"
                 )
             )
         tuned, default = models.of(work), models.of(work, stored=False)

@@ -37,6 +37,7 @@ from tunegrad.devices.verifying.reaches import applied, reaches, signs_of
 from tunegrad.devices.verifying.tolerance import Bar
 from tunegrad.ir.exact import Drawn, fold_steps, rounded_within
 from tunegrad.ir.expr import Apply, Cast, Expr, Op, Value, leaves
+from tunegrad.ir.fusion.axes import compared
 from tunegrad.ir.interpret_kernel import folds_at, interpret_at
 from tunegrad.ir.kernel import Kernel, Param, Reduce
 from tunegrad.ir.numeric import to_compute
@@ -221,8 +222,12 @@ def _drawn(
     kernel: Kernel, io: KernelIO, seed: int, how: Draw, signs: Mapping[str, Sign] | None = None
 ) -> dict[str, Array]:
     drawn = draw_inputs(io, seed, kernel.key, how, signs)
-    divides = _divides_integers(kernel)
+    divides, middle = _divides_integers(kernel), _middle(kernel, how)
     for p in kernel.params:
+        if p.name in middle:
+            rng = np.random.default_rng([seed, p.size])
+            values = rng.integers(*middle[p.name], p.size, p.dtype.numpy)
+            drawn[p.name] = values
         gaps = None if p.role == "out" else gaps_of(p)
         changed = p.role != "out" and divides and p.dtype.is_int
         if not changed and gaps is None:
@@ -233,6 +238,17 @@ def _drawn(
         if gaps is not None:
             values.view(np.uint8).reshape(values.size, -1)[gaps] = poison(p.dtype)
     return drawn
+
+
+def _middle(kernel: Kernel, how: Draw) -> dict[str, tuple[int, int]]:
+    """Where integers that are compared with positions lie: in the middle half of them, so that
+    either outcome is frequent. Special ones have their whole range, unless that shows too little.
+    """
+    if how.kind == "special" and how.level < MILDEST - 1:
+        return {}
+    inputs = {p.name for p in kernel.params if p.role == "in" and p.dtype.is_int}
+    reached = ((name, extent) for name, extent in compared(kernel).items() if name in inputs)
+    return {name: (extent // 4, extent - extent // 4) for name, extent in reached}
 
 
 @remembered(64)
@@ -271,10 +287,7 @@ def _sound(kernel: Kernel, arrays: Mapping[str, Array]) -> bool:
     return all(
         _bears(exact, arrays, points, folds, r, allowed)
         for r in exact.reduces
-        if r.name in folds
-        and r.op is Op.ADD
-        and r.dtype.is_float
-        and not _not_negative(r.expr)
+        if r.name in folds and r.op is Op.ADD and r.dtype.is_float and not _not_negative(r.expr)
     )
 
 

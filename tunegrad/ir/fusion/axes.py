@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
-from ..expr import Apply, Cast, Expr, IndexValue, Inside, Load, Value, nodes, rebuild
+from ..expr import Apply, Cast, Expr, IndexValue, Inside, Load, Value, leaves, nodes, rebuild
 from ..index import Element, FloorDiv, Index, Mod, Valid, Var
 from ..kernel import Axis, Kernel, Reduce, Stage, Store
 
@@ -104,6 +104,23 @@ def all_indices(k: Kernel) -> Iterator[Index]:
                 yield from x.index
     for v in conditions(k):
         yield from (r.index for r in v.ranges)
+
+
+def compared(k: Kernel) -> dict[str, int]:
+    """The parameters whose integers are compared with positions (``c <= place``, as in masks), and
+    the extent of the positions.
+    """
+    found: dict[str, int] = {}
+    for s in k.stages:
+        for x in nodes(s.expr):
+            if not isinstance(x, Apply) or not x.op.compares:
+                continue
+            there = [leaf for side in x.args for leaf in leaves(side)]
+            extents = [leaf.index.hi + 1 for leaf in there if isinstance(leaf, IndexValue)]
+            for leaf in there:
+                if extents and isinstance(leaf, Load) and x.args[0].dtype.is_int:
+                    found[leaf.param] = max(*extents, found.get(leaf.param, 1))
+    return found
 
 
 def split_axes(k: Kernel) -> Kernel:

@@ -21,7 +21,7 @@ from ..dtypes import BF16, DType
 from ..graph import ConstData
 from ..kernel import Kernel, Param
 from ..layout import Layout
-from .axes import all_indices
+from .axes import all_indices, compared
 
 __all__ = ["Buffer", "BufferRole", "Launch", "LaunchPlan"]
 
@@ -105,8 +105,8 @@ class LaunchPlan:
         return replace(self, buffers=tuple(kept))
 
     def indexed(self) -> dict[int, int]:
-        """The buffers whose elements are indices, by their ids, with the least extent that they are
-        indices of.
+        """The buffers whose elements are indices, or compared with positions, by their ids, with
+        the least extent that they are indices of.
         """
         found: dict[int, int] = {}
         for launch in self.launches:
@@ -114,6 +114,8 @@ class LaunchPlan:
             for e in {e for i in all_indices(launch.kernel) for e in i.elements()}:
                 at = args[e.buffer]
                 found[at] = min(e.den, found.get(at, e.den))
+            for name, extent in compared(launch.kernel).items():
+                found.setdefault(args[name], extent)
         return found
 
     def alone(self, key: str) -> LaunchPlan:

@@ -105,12 +105,14 @@ class Expected:
     may differ.
 
     Where ``values`` are not finite the model's have to be the same, or not finite either. Of what
-    is no float a part of ``flips`` may differ.
+    is no float a part of ``flips`` may differ. ``overflowed``: what is finite in float64 and not in
+    the graph's own dtypes may be anything; None where nothing is.
     """
 
     values: Array
     allowed: float
     flips: float = 0.0
+    overflowed: Array | None = None
 
     @staticmethod
     def of(
@@ -138,18 +140,20 @@ class Expected:
         with np.errstate(invalid="ignore"):
             error = np.abs(values - other)
         finite = np.isfinite(values) & np.isfinite(error)
+        over = np.isfinite(values) & ~np.isfinite(other)
+        overflowed = over if over.any() else None
         if not finite.any():
-            return Expected(values, 0.0)
+            return Expected(values, 0.0, overflowed=overflowed)
         scale = float(np.sqrt(np.mean(values[finite] ** 2)))
         own = _UNIT[dtype.name] * scale * sqrt(facts.terms)
         spread = _WINOGRAD_SPREAD if facts.windows else _SPREAD
         largest = float(error[finite].max())
         if smooth is None:
-            return Expected(values, max(spread * largest, own))
+            return Expected(values, max(spread * largest, own), overflowed=overflowed)
         rounded = np.abs(values - smooth.reshape(-1))[finite]
         least = max(largest, facts.rounding * scale)
         largest = float(rounded[np.isfinite(rounded)].max(initial=least))
-        return Expected(values, max(_ROUNDED * largest, own))
+        return Expected(values, max(_ROUNDED * largest, own), overflowed=overflowed)
 
     def fault(self, got: Array) -> str:
         """What is wrong with an output, in words; empty where nothing is."""
@@ -163,6 +167,8 @@ class Expected:
             with np.errstate(invalid="ignore"):
                 near = np.abs(got - self.values) <= self.allowed
             bad = ~np.where(np.isfinite(self.values), near, ~np.isfinite(got))
+            if self.overflowed is not None:
+                bad &= ~self.overflowed
             if not bad.any():
                 return ""
         at = int(np.argmax(bad))
@@ -235,7 +241,7 @@ class Evaluation:
 
     def judges(self) -> dict[Graph, Judge | None]:
         """What each graph's outputs must be; None where evaluating it takes too long, or too much
-        memory.
+        memory, or where most of them overflow.
 
         Waits.
         """
@@ -262,7 +268,9 @@ def _judge(graph: Graph, endings: Sequence[Ending]) -> Judge | None:
 def evaluated(
     nodes: list[FlatNode], outputs: tuple[int, ...], inputs: tuple[Argument, ...], number: int
 ) -> tuple[Expected, ...] | None:
-    """What every output must be on one set of inputs; None where there is too little memory."""
+    """What every output must be on one set of inputs; None where there is too little memory, or
+    where the graph overflows on them in its own dtypes, so that there is nothing to compare.
+    """
     one_blas_thread()
     graph, facts = unflat(nodes, outputs), ToleranceTerms.of(nodes)
     arrays = drawn(inputs, number)
@@ -284,7 +292,18 @@ def evaluated(
             smooth = evaluate(graph_in_float64(graph, rounded=False), wide_inputs)
     except MemoryError:
         return None
+    if any(_overflows(x, w) for x, w in zip(native, wide, strict=True)):
+        return None
     return tuple(
         Expected.of(to_compute(w, wn.dtype), x, n.dtype, facts, s)
         for w, wn, x, n, s in zip(wide, wide_graph, native, graph, smooth, strict=True)
     )
+
+
+def _overflows(native: Array, wide: Array) -> bool:
+    """Whether most of what is finite in float64 is not in the graph's own dtypes."""
+    if wide.dtype.kind != "f":
+        return False
+    finite = np.isfinite(wide.reshape(-1))
+    kept = np.isfinite(native.reshape(-1)[finite])
+    return bool(kept.size and kept.mean() < 0.5)
