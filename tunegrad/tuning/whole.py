@@ -20,7 +20,7 @@ from .conditions import record_latency
 from .interrupt import Interrupt, OutOfTimeError
 from .models import Models, Turns
 from .models.inputs import drawn
-from .models.work import RUNS
+from .models.work import TURN_RUNS
 from .soundness import Soundness, made_sound
 from .withdrawals import Withdrawals
 from .workload import Workload
@@ -94,7 +94,7 @@ def measured_whole(
             )
         tuned, default = models.of(work), models.of(work, stored=False)
         samples = models.bench.paired(tuned, default, paired_s)
-        turn_s = RUNS * sum(map(median, samples))
+        turn_s = TURN_RUNS * sum(map(median, samples))
         turns = max(1, min(PROOF_TURNS, int(paired_s / turn_s)))
         pair = models.bench.profiled([default, tuned], turns)
         same = {key for key, text in tuned.actions.items() if default.actions[key] == text}
