@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from .records import Session as Session
     from .records import Stats as Stats
     from .records import Withdrawal as Withdrawal
+    from .records import imported as imported
     from .rows import key_of as key_of
     from .sqlite_store import SqliteStore as SqliteStore
     from .texts import UnreadText as UnreadText
@@ -100,7 +101,7 @@ else:
             "reading": "read_contents",
             "records": (
                 "IMPORTED PART STOPPED Decision Evidence Latency Problem Properties "
-                "Question Session Stats Withdrawal"
+                "Question Session Stats Withdrawal imported"
             ),
             "rows": "key_of",
             "sqlite_store": "SqliteStore",
