@@ -11,9 +11,9 @@ Names are imported when they are first used: ``import tunegrad`` loads nothing.
 from __future__ import annotations
 
 import importlib
-import sys
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
+
+from tunegrad.lazy import before_modules
 
 if TYPE_CHECKING:
     from tunegrad import nn
@@ -68,18 +68,18 @@ __all__ = [
 ]
 
 _HOMES = {
-    "config": ("config_names", "default_store"),
-    "frontend": (
-        "InputSpec", "Model", "Tensor", "arange", "cat", "dump", "full", "maximum", "minimum",
-        "ones", "stack", "where", "zeros",
-    ),
-    "frontend.creation": ("tensor",),
-    "frontend.torch": ("from_torch",),
-    "inference": ("LoadedModel", "compile", "load", "realize"),
-    "tune": ("explain", "tune", "tune_callable"),
-}  # fmt: skip
-_MODULES = {name: module for module, names in _HOMES.items() for name in names}
-
+    "config_names": "config",
+    "default_store": "config",
+    "from_torch": "frontend.torch",
+    "LoadedModel": "inference",
+    "compile": "inference",
+    "load": "inference",
+    "realize": "inference",
+    "explain": "tune",
+    "tune": "tune",
+    "tune_callable": "tune",
+}
+"""Modules of the names that are not ``frontend``'s."""
 
 _DTYPES = frozenset(
     [
@@ -98,7 +98,7 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(f"{__name__}.ir.dtypes").dtype_of(name)
     if name in ("nn", "errors", "torch"):
         return importlib.import_module(f"{__name__}.{name}")
-    module = _MODULES.get(name, "frontend")
+    module = _HOMES.get(name, "frontend")
     try:
         return getattr(importlib.import_module(f"{__name__}.{module}"), name)
     except AttributeError:
@@ -115,13 +115,4 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *__all__, *_DTYPES, *found})
 
 
-class _Package(ModuleType):
-    """``tunegrad.tune`` is the function, also after its module of the same name was imported."""
-
-    def __setattr__(self, name: str, value: object) -> None:
-        if name == "tune" and isinstance(value, ModuleType):
-            return
-        super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package
+before_modules(__name__, ["tune"])  # tunegrad.tune is the function, not its module

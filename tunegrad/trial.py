@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Literal, get_args
+from typing import Literal
 
 __all__ = [
-    "CACHES", "Cache", "Fingerprint", "Measurement", "Policy", "Properties", "Status", "Trial",
+    "Cache", "Fingerprint", "Measurement", "Policy", "Properties", "Status", "Trial",
 ]  # fmt: skip
 
 Properties = tuple[tuple[str, float | str], ...]
@@ -27,8 +27,6 @@ In a model that runs over and over, a kernel finds its inputs and outputs where 
 it left them, and its constants, where all of them together do not fit, in memory: that is
 ``constants``.
 """
-
-CACHES: tuple[Cache, ...] = get_args(Cache)
 
 
 class Status(StrEnum):

@@ -33,7 +33,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("ir",),
     ("events", "config"),
     ("object_cache", "reports", "trial", "untrusted"),
-    ("errors", "forks", "paired"),
+    ("errors", "forks", "lazy", "paired"),
 )
 ROW = {name: row for row, names in enumerate(LAYERS) for name in names}
 

@@ -23,7 +23,7 @@ from tunegrad.db.identity import (
     subject,
     wrong_of,
 )
-from tunegrad.db.records import IMPORTED, Decision, Evidence, Latency, Session
+from tunegrad.db.records import IMPORTED, Decision, Evidence, Latency, Session, imported
 from tunegrad.trial import Fingerprint, Trial, middle
 
 __all__ = [
@@ -138,7 +138,7 @@ def is_imported(row: Trial | Promotion | Withdrawn | Decision | Latency) -> bool
         return row.imported
     if isinstance(row, Withdrawn):
         return row.reason.startswith(IMPORTED)
-    return row.origin.startswith(IMPORTED) if isinstance(row, Trial) else row.evidence.imported
+    return imported(row) if isinstance(row, Trial) else row.evidence.imported
 
 
 def winners(contents: Contents) -> dict[Place, Winner]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple, TypeVar
 
-from tunegrad.db.records import IMPORTED
+from tunegrad.db.records import imported
 from tunegrad.trial import Fingerprint, Status, Trial
 
 __all__ = [
@@ -109,7 +109,7 @@ def wrong_of(measurements: Iterable[tuple[_Key, Trial]]) -> tuple[_Key, Trial] |
     What a file claims withdraws nothing.
     """
     given = list(measurements)
-    wrong = [x for x in given if x[1].measurement.status is Status.WRONG and not _imported(x[1])]
+    wrong = [x for x in given if x[1].measurement.status is Status.WRONG and not imported(x[1])]
     if not wrong or not any(t.measurement.status is Status.OK for _, t in given):
         return None
     return min(wrong, key=lambda x: (x[1].created_s, x[1].session))
@@ -120,10 +120,6 @@ def measured_again(error: str) -> str:
     return f"measured again, it was wrong: {error}"
 
 
-def _imported(trial: Trial) -> bool:
-    return trial.origin.startswith(IMPORTED)
-
-
 def _rank(trial: Trial) -> tuple[bool, bool, bool]:
     m = trial.measurement
-    return not _imported(trial), m.status is Status.WRONG, m.settled
+    return not imported(trial), m.status is Status.WRONG, m.settled

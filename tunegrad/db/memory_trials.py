@@ -18,7 +18,7 @@ from tunegrad.db.identity import (
     wrong_of,
 )
 from tunegrad.db.protocol import Mode
-from tunegrad.db.records import IMPORTED, Evidence, Session, Withdrawal
+from tunegrad.db.records import Evidence, Session, Withdrawal, imported
 from tunegrad.db.rows import admit
 from tunegrad.trial import Fingerprint, Policy, Properties, Trial
 
@@ -146,7 +146,7 @@ class MemoryTrials(BaseStore):
         ran = [
             t for n in self._by_subject[subject(trial)] if (t := self._trials[n]).measurement.ran
         ]
-        own = [t for t in ran if not t.origin.startswith(IMPORTED)]
+        own = [t for t in ran if not imported(t)]
         return (own or ran)[-1]
 
     def knows(self, kernel_key: str) -> bool:

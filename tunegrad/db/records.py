@@ -25,6 +25,7 @@ __all__ = [
     "Session",
     "Stats",
     "Withdrawal",
+    "imported",
     "withdrawn_by",
 ]
 
@@ -55,6 +56,11 @@ is over already.
 
 WITHDRAWN = "withdrawn by session "
 """How the error of a trial begins that was withdrawn."""
+
+
+def imported(trial: Trial) -> bool:
+    """Whether a file claims a trial, and nobody here measured it."""
+    return trial.origin.startswith(IMPORTED)
 
 
 @dataclass(frozen=True, slots=True)

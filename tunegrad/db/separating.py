@@ -21,7 +21,7 @@ from tunegrad.db.contents import Contents, Promotion, Winner, Withdrawn, winners
 from tunegrad.db.decision_rows import DECISION_VALUES, admit_decision, encode_decision
 from tunegrad.db.evidence_rows import decode_evidence
 from tunegrad.db.identity import Identity, Place, identity
-from tunegrad.db.records import IMPORTED, Decision, Evidence, Question, withdrawn_by
+from tunegrad.db.records import IMPORTED, Decision, Evidence, Question, imported, withdrawn_by
 from tunegrad.db.rows import TRIAL_COLUMNS, TRIAL_FROM, decode_trial
 from tunegrad.trial import Status, Trial
 
@@ -77,7 +77,7 @@ def _tried(
     """A choice that nothing promoted: it stands where it was the winner by speed alone."""
     m = trial.measurement
     won = winner is not None and winner.promotion is None and winner.trial.actions == trial.actions
-    mark = IMPORTED if trial.origin.startswith(IMPORTED) else ""
+    mark = IMPORTED if imported(trial) else ""
     evidence = Evidence(mark + ("fastest" if won else "tried"), 1.0, (), m.samples_s, cold=False)
     made = _decision(trial, kind, choice, evidence, trial.created_s, withdrawn)
     return replace(made, chosen=won and withdrawn is None)

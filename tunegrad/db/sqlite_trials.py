@@ -20,7 +20,7 @@ from tunegrad.db.evidence_rows import (
     dump_evidence,
 )
 from tunegrad.db.identity import identity, measured_again, standing, stands_among, wrong_of
-from tunegrad.db.records import IMPORTED, Evidence, Problem, Withdrawal
+from tunegrad.db.records import Evidence, Problem, Withdrawal, imported
 from tunegrad.db.rows import (
     TRIAL_COLUMNS,
     TRIAL_FROM,
@@ -179,7 +179,7 @@ class SqliteTrials(SqliteBase):
     def _newest(self, trial: Trial) -> Trial:
         """The newest measurement that ran of what was promoted; from here before claimed."""
         ran = [t for t in self._measurements(trial) if t.measurement.ran]
-        own = [t for t in ran if not t.origin.startswith(IMPORTED)]
+        own = [t for t in ran if not imported(t)]
         return (own or ran or [trial])[-1]
 
     def knows(self, kernel_key: str) -> bool:

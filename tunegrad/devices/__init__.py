@@ -6,97 +6,59 @@ for.
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING
 
+from tunegrad.lazy import lazy_names
+
 if TYPE_CHECKING:
-    from tunegrad.devices.device import BoundPlan, Code, Device, Engine, Inspection, Memory
-    from tunegrad.devices.hashing import program_hash
-    from tunegrad.devices.host.facts import usable_cores
-    from tunegrad.devices.host.single import run_on_host
-    from tunegrad.devices.job import (
-        CONTENDING,
-        Beside,
-        Candidate,
-        CompiledCandidate,
-        Geometry,
-        Hooks,
-        KernelIO,
-        Limits,
-        Lowered,
-        Outcome,
-        Parameter,
-        Reference,
+    from .device import BoundPlan as BoundPlan
+    from .device import Code as Code
+    from .device import Device as Device
+    from .device import Engine as Engine
+    from .device import Inspection as Inspection
+    from .device import Memory as Memory
+    from .hashing import program_hash as program_hash
+    from .host.facts import usable_cores as usable_cores
+    from .host.single import run_on_host as run_on_host
+    from .job import CONTENDING as CONTENDING
+    from .job import Beside as Beside
+    from .job import Candidate as Candidate
+    from .job import CompiledCandidate as CompiledCandidate
+    from .job import Geometry as Geometry
+    from .job import Hooks as Hooks
+    from .job import KernelIO as KernelIO
+    from .job import Limits as Limits
+    from .job import Lowered as Lowered
+    from .job import Outcome as Outcome
+    from .job import Parameter as Parameter
+    from .job import Reference as Reference
+    from .limits import MachineLimits as MachineLimits
+    from .measurer import Compiling as Compiling
+    from .measurer import DeviceMeasurer as DeviceMeasurer
+    from .processes.confine import Protections as Protections
+    from .registry import DEFAULT as DEFAULT
+    from .registry import found as found
+    from .registry import host_device as host_device
+    from .registry import known as known
+    from .registry import open as open  # noqa: A004 - as gzip.open
+    from .registry import running as running
+    from .timing import relative_interval as relative_interval
+else:
+    __all__, __getattr__ = lazy_names(
+        __name__,
+        {
+            "device": "BoundPlan Code Device Engine Inspection Memory",
+            "hashing": "program_hash",
+            "host.facts": "usable_cores",
+            "host.single": "run_on_host",
+            "job": (
+                "CONTENDING Beside Candidate CompiledCandidate Geometry Hooks KernelIO "
+                "Limits Lowered Outcome Parameter Reference"
+            ),
+            "limits": "MachineLimits",
+            "measurer": "Compiling DeviceMeasurer",
+            "processes.confine": "Protections",
+            "registry": "DEFAULT found host_device known open running",
+            "timing": "relative_interval",
+        },
     )
-    from tunegrad.devices.limits import MachineLimits
-    from tunegrad.devices.measurer import Compiling, DeviceMeasurer
-    from tunegrad.devices.processes.confine import Protections
-    from tunegrad.devices.registry import (
-        DEFAULT,
-        found,
-        host_device,
-        known,
-        open,  # noqa: A004 - as gzip.open
-        running,
-    )
-    from tunegrad.devices.timing import relative_interval
-
-__all__ = [
-    "CONTENDING",
-    "DEFAULT",
-    "Beside",
-    "BoundPlan",
-    "Candidate",
-    "Code",
-    "CompiledCandidate",
-    "Compiling",
-    "Device",
-    "DeviceMeasurer",
-    "Engine",
-    "Geometry",
-    "Hooks",
-    "Inspection",
-    "KernelIO",
-    "Limits",
-    "Lowered",
-    "MachineLimits",
-    "Memory",
-    "Outcome",
-    "Parameter",
-    "Protections",
-    "Reference",
-    "found",
-    "host_device",
-    "known",
-    "open",
-    "program_hash",
-    "relative_interval",
-    "run_on_host",
-    "running",
-    "usable_cores",
-]
-
-_HOMES = {
-    "device": ("BoundPlan", "Code", "Device", "Engine", "Inspection", "Memory"),
-    "hashing": ("program_hash",),
-    "host.facts": ("usable_cores",),
-    "host.single": ("run_on_host",),
-    "job": (
-        "CONTENDING", "Beside", "Candidate", "CompiledCandidate", "Geometry", "Hooks", "KernelIO",
-        "Limits", "Lowered",
-        "Outcome", "Parameter", "Reference",
-    ),
-    "limits": ("MachineLimits",),
-    "measurer": ("Compiling", "DeviceMeasurer"),
-    "processes.confine": ("Protections",),
-    "registry": ("DEFAULT", "found", "host_device", "known", "open", "running"),
-    "timing": ("relative_interval",),
-}  # fmt: skip
-_MODULES = {name: module for module, names in _HOMES.items() for name in names}
-
-
-def __getattr__(name: str) -> object:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -11,47 +11,31 @@ Its modules are imported when one of its names is asked for: who computes a tens
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING
 
+from tunegrad.lazy import lazy_names
+
 if TYPE_CHECKING:
-    from tunegrad.inference.choosing import Choice, OnMiss, choices, compiled_choice, stale
-    from tunegrad.inference.loaded import LoadedModel
-    from tunegrad.inference.loading import (
-        StorePath,
-        compile,  # noqa: A004 - the word that every such library uses
-        load,
-        measured_deviation,
+    from .choosing import Choice as Choice
+    from .choosing import OnMiss as OnMiss
+    from .choosing import choices as choices
+    from .choosing import compiled_choice as compiled_choice
+    from .choosing import stale as stale
+    from .loaded import LoadedModel as LoadedModel
+    from .loading import StorePath as StorePath
+    from .loading import compile as compile  # noqa: A004 - the word that every such library uses
+    from .loading import load as load
+    from .loading import measured_deviation as measured_deviation
+    from .process import process_compiler as process_compiler
+    from .realizing import realize as realize
+else:
+    __all__, __getattr__ = lazy_names(
+        __name__,
+        {
+            "choosing": "Choice OnMiss choices compiled_choice stale",
+            "loaded": "LoadedModel",
+            "loading": "StorePath compile load measured_deviation",
+            "process": "process_compiler",
+            "realizing": "realize",
+        },
     )
-    from tunegrad.inference.process import process_compiler
-    from tunegrad.inference.realizing import realize
-
-__all__ = [
-    "Choice",
-    "LoadedModel",
-    "OnMiss",
-    "StorePath",
-    "choices",
-    "compile",
-    "compiled_choice",
-    "load",
-    "measured_deviation",
-    "process_compiler",
-    "realize",
-    "stale",
-]
-
-_HOMES = {
-    "choosing": ("Choice", "OnMiss", "choices", "compiled_choice", "stale"),
-    "loaded": ("LoadedModel",),
-    "loading": ("StorePath", "compile", "load", "measured_deviation"),
-    "process": ("process_compiler",),
-    "realizing": ("realize",),
-}
-_MODULES = {name: module for module, names in _HOMES.items() for name in names}
-
-
-def __getattr__(name: str) -> object:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from math import inf, isfinite, prod, sqrt
 
 from .dtypes import DType
-from .expr import Apply, Cast, Const, Expr, IndexValue, Inside, Load, Op, Value, leaves
+from .expr import Apply, Cast, Const, Expr, IndexValue, Inside, Load, Op, Value, loads_in
 from .index import Var
 from .kernel import Kernel, Reduce, Stage, Store
 from .remembered import remembered
@@ -127,7 +127,7 @@ class _Walk:
         """Whether every term is a product with a sign of its own: that of a load that reads each
         element once.
         """
-        reads = [x.param for x in leaves(r.expr) if isinstance(x, Load)]
+        reads = [x.param for x in loads_in(r.expr)]
         return any(
             isinstance(f, Load)
             and reads.count(f.param) == 1

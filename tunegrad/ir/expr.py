@@ -38,6 +38,7 @@ __all__ = [
     "Op",
     "Value",
     "leaves",
+    "loads_in",
     "nodes",
     "rebuild",
     "rebuilder",
@@ -214,6 +215,11 @@ def leaves(x: Expr) -> Iterator[Expr]:
             stack.append(node.x)
         else:
             yield node
+
+
+def loads_in(x: Expr) -> list[Load]:
+    """Every load of an expression, left to right, repeats included."""
+    return [leaf for leaf in leaves(x) if isinstance(leaf, Load)]
 
 
 def nodes(x: Expr) -> Iterator[Expr]:

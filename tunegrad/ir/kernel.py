@@ -35,7 +35,19 @@ from typing import Literal
 from tunegrad.errors import InternalError
 
 from .dtypes import DType
-from .expr import Apply, Cast, Const, Expr, IndexValue, Inside, Load, Op, Value, leaves, rebuilder
+from .expr import (
+    Apply,
+    Cast,
+    Const,
+    Expr,
+    IndexValue,
+    Inside,
+    Load,
+    Op,
+    Value,
+    loads_in,
+    rebuilder,
+)
 from .index import ALWAYS, Index, Valid, var
 from .keys import key_of
 from .layout import Layout
@@ -213,9 +225,7 @@ class Kernel:
     def loads(self) -> tuple[tuple[Stage, Load], ...]:
         """Every load of every stage."""
         if not self._loads:
-            found = tuple(
-                (s, x) for s in self.stages for x in leaves(s.expr) if isinstance(x, Load)
-            )
+            found = tuple((s, x) for s in self.stages for x in loads_in(s.expr))
             object.__setattr__(
                 self, "_loads", found
             )  # once: every action that stages, every sample asks

@@ -6,105 +6,53 @@ without them.
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING
 
+from tunegrad.lazy import lazy_names
+
 if TYPE_CHECKING:
-    from .actions import (
-        Action,
-        ActionObserver,
-        action_names,
-        apply_actions,
-        parse_actions,
-        print_actions,
+    from .actions import Action as Action
+    from .actions import ActionObserver as ActionObserver
+    from .actions import action_names as action_names
+    from .actions import apply_actions as apply_actions
+    from .actions import parse_actions as parse_actions
+    from .actions import print_actions as print_actions
+    from .choosing import Chooser as Chooser
+    from .choosing import DefaultChooser as DefaultChooser
+    from .choosing import SpaceDecision as SpaceDecision
+    from .choosing import TraceChooser as TraceChooser
+    from .observers import Seconds as Seconds
+    from .observers import dump_to_folder as dump_to_folder
+    from .observers import dump_to_stream as dump_to_stream
+    from .observers import form_text as form_text
+    from .observers import verifying as verifying
+    from .passes import MAX_INSTRUCTIONS as MAX_INSTRUCTIONS
+    from .passes import PASSES as PASSES
+    from .passes import Context as Context
+    from .passes import Form as Form
+    from .passes import Observer as Observer
+    from .passes import Pass as Pass
+    from .passes import lower as lower
+    from .passes import run_passes as run_passes
+    from .sketches import product_cycles as product_cycles
+    from .space import Schedule as Schedule
+    from .space import Space as Space
+    from .trace import Trace as Trace
+    from .trace import TraceStep as TraceStep
+    from .version import SPACE_VERSION as SPACE_VERSION
+else:
+    __all__, __getattr__ = lazy_names(
+        __name__,
+        {
+            "actions": (
+                "Action ActionObserver action_names apply_actions parse_actions print_actions"
+            ),
+            "choosing": "Chooser DefaultChooser SpaceDecision TraceChooser",
+            "observers": "Seconds dump_to_folder dump_to_stream form_text verifying",
+            "passes": "MAX_INSTRUCTIONS PASSES Context Form Observer Pass lower run_passes",
+            "sketches": "product_cycles",
+            "space": "Schedule Space",
+            "trace": "Trace TraceStep",
+            "version": "SPACE_VERSION",
+        },
     )
-    from .choosing import Chooser, DefaultChooser, SpaceDecision, TraceChooser
-    from .observers import Seconds, dump_to_folder, dump_to_stream, form_text, verifying
-    from .passes import MAX_INSTRUCTIONS, PASSES, Context, Form, Observer, Pass, lower, run_passes
-    from .sketches import product_cycles
-    from .space import Schedule, Space
-    from .trace import Trace, TraceStep
-    from .version import SPACE_VERSION
-
-__all__ = [
-    "MAX_INSTRUCTIONS",
-    "PASSES",
-    "SPACE_VERSION",
-    "Action",
-    "ActionObserver",
-    "Chooser",
-    "Context",
-    "DefaultChooser",
-    "Form",
-    "Observer",
-    "Pass",
-    "Schedule",
-    "Seconds",
-    "Space",
-    "SpaceDecision",
-    "Trace",
-    "TraceChooser",
-    "TraceStep",
-    "action_names",
-    "apply_actions",
-    "dump_to_folder",
-    "dump_to_stream",
-    "form_text",
-    "lower",
-    "parse_actions",
-    "print_actions",
-    "product_cycles",
-    "run_passes",
-    "verifying",
-]
-
-_HOMES = {
-    "actions": (
-        "Action",
-        "ActionObserver",
-        "action_names",
-        "apply_actions",
-        "parse_actions",
-        "print_actions",
-    ),
-    "choosing": (
-        "Chooser",
-        "DefaultChooser",
-        "SpaceDecision",
-        "TraceChooser",
-    ),
-    "observers": (
-        "Seconds",
-        "dump_to_folder",
-        "dump_to_stream",
-        "form_text",
-        "verifying",
-    ),
-    "passes": (
-        "MAX_INSTRUCTIONS",
-        "PASSES",
-        "Context",
-        "Form",
-        "Observer",
-        "Pass",
-        "lower",
-        "run_passes",
-    ),
-    "sketches": ("product_cycles",),
-    "space": (
-        "Schedule",
-        "Space",
-    ),
-    "trace": (
-        "Trace",
-        "TraceStep",
-    ),
-    "version": ("SPACE_VERSION",),
-}
-_MODULES = {name: module for module, names in _HOMES.items() for name in names}
-
-
-def __getattr__(name: str) -> object:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -36,10 +36,8 @@ of f64.
 """
 
 _MAGIC = 1.5 * 2**23
-_MAGIC_BITS = 0x4B400000
 _MAGIC_F64 = 1.5 * 2**52
 _SIGN = -(1 << 31)
-_ONE_EXPONENT = 127
 
 # ln(2) in two parts: the upper has 16 bits, so that its product with an exponent is exact even
 # without FMA.

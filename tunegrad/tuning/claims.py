@@ -4,16 +4,11 @@ settles nothing.
 
 from __future__ import annotations
 
-from tunegrad.db import IMPORTED, Decision, Evidence, Question, Store
+from tunegrad.db import Decision, Evidence, Question, Store
 from tunegrad.opts import SPACE_VERSION
 from tunegrad.trial import Fingerprint, Trial
 
-__all__ = ["claimed", "decided_here", "measured_here"]
-
-
-def claimed(trial: Trial) -> bool:
-    """Whether a file says so."""
-    return trial.origin.startswith(IMPORTED)
+__all__ = ["decided_here", "measured_here"]
 
 
 def measured_here(store: Store, key: str, here: Fingerprint) -> list[tuple[Trial, Evidence]]:

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from math import inf
 from statistics import median
 
-from tunegrad.db import Evidence, Store
+from tunegrad.db import Evidence, Store, imported
 from tunegrad.devices import CONTENDING
 from tunegrad.errors import CandidateFailure, InternalError
 from tunegrad.events import Event, Warned, WinnerPromoted
@@ -29,7 +29,7 @@ from tunegrad.search import KernelSearch
 from tunegrad.trial import Cache, Fingerprint, Trial
 
 from .choices import Choice, Met
-from .claims import claimed, measured_here
+from .claims import measured_here
 from .decisions import evidence_of
 from .measuring import SessionMeasurer
 from .models import Models, WholeModel
@@ -144,7 +144,7 @@ class Schedules:
         before = next((t for t in ranked if known and t.actions == known[-1].actions), None)
         stands = held[-1] if held else before or default or ranked[-1]
         # Slower ones were not verified on every input set.
-        fastest = next((t for t in ranked if not claimed(t)), ranked[0])
+        fastest = next((t for t in ranked if not imported(t)), ranked[0])
         contending_s = CONTENDING * fastest.measurement.seconds
         others = [
             t
@@ -159,7 +159,7 @@ class Schedules:
         """The same without what a file brought, but for the few fastest of it that prove right
         here.
         """
-        brought = [t for t in field.others if claimed(t)]
+        brought = [t for t in field.others if imported(t)]
         tried = {t.actions: Schedule.parse(t.actions) for t in brought[:_CLAIMS]}
         right: set[str] = set()
         if tried:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ..dtypes import DType
-from ..expr import Apply, Expr, Load, Op, leaves, rebuild
+from ..expr import Apply, Expr, Load, Op, loads_in, rebuild
 from ..fusion.merge import merge_axes
 from ..index import Index
 from ..kernel import Axis, Kernel, Param, Reduce, Stage, Store
@@ -105,7 +105,7 @@ def _parts(
     move_y = output != len(old_y.shape) - 1
     if not (move_x or move_y):
         return None
-    if move_x and any(leaf.param == x.param and leaf is not x for leaf in _loads(store.expr)):
+    if move_x and any(leaf.param == x.param and leaf is not x for leaf in loads_in(store.expr)):
         return None
     new_x = _moved(old_x, channel) if move_x else old_x
     new_y = _moved(old_y, output) if move_y else old_y
@@ -142,10 +142,6 @@ def _stored_at(stages: list[Stage], axis: str) -> int:
     """
     store = next(s for s in stages if isinstance(s, Store))
     return next((d for d, i in enumerate(store.index) if axis in i.names()), 0)
-
-
-def _loads(x: Expr) -> list[Load]:
-    return [leaf for leaf in leaves(x) if isinstance(leaf, Load)]
 
 
 def _last(index: tuple[Index, ...], dim: int) -> tuple[Index, ...]:

@@ -21,7 +21,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import gcd, prod
 
-from ..expr import Apply, Expr, Load, Value, leaves, rebuild
+from ..expr import Apply, Expr, Load, Value, leaves, loads_in, rebuild
 from ..fusion.axes import rewritten
 from ..fusion.merge import merge_axes
 from ..index import as_index
@@ -154,7 +154,7 @@ def _lanes(kernel: Kernel) -> int:
     outside it.
     """
     reduce = kernel.reduces[0]
-    loads = [x for x in leaves(reduce.expr) if isinstance(x, Load)]
+    loads = loads_in(reduce.expr)
     if len(reduce.axes) != 1 or not loads:
         return 1
     (axis,) = reduce.axes
@@ -190,7 +190,7 @@ def partial_of(
     chunks, rows, lanes = shape
     chunk, row, lane = Axis("chunk", chunks), Axis("row", rows), Axis("lane", lanes)
     at = (chunk.index * rows + row.index) * lanes + lane.index
-    used = {x.param for x in leaves(reduce.expr) if isinstance(x, Load)}
+    used = {x.param for x in loads_in(reduce.expr)}
     inputs = [p for p in k.params if p.name in used]
     params = {p.name: p for p in inputs}
     flat = lanes > 1 and _plain(reduce.expr) and all(p.layout.is_row_major for p in inputs)
@@ -235,6 +235,6 @@ def finish_of(
         return total if isinstance(x, Value) else x
 
     stages += [replace(s, expr=rebuild(s.expr, leaf)) for s in k.stores]
-    used = {x.param for s in stages for x in leaves(s.expr) if isinstance(x, Load)}
+    used = {x.param for s in stages for x in loads_in(s.expr)}
     kept = tuple(p for p in k.params if p.role == "out" or p.name in used)
     return replace(k, params=(*kept, source), stages=tuple(stages))

@@ -26,7 +26,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..dtypes import F32
-from ..expr import Apply, Const, Expr, IndexValue, Inside, Load, Op, Value, leaves, rebuilder
+from ..expr import (
+    Apply,
+    Const,
+    Expr,
+    IndexValue,
+    Inside,
+    Load,
+    Op,
+    Value,
+    loads_in,
+    rebuilder,
+)
 from ..index import ALWAYS, Index, Range, Valid, as_index
 from ..kernel import Axis, Kernel, Param, Reduce, Role, Store
 from ..layout import Layout, Part
@@ -303,7 +314,7 @@ def _finish(
             expr = rebuilder(at)(direct.expr)
             index = tuple(x.substitute(env) for x in direct.index)
             stores.append(Store(direct.param, index, expr, (), kept))
-    used = {x.param for s in stores for x in _loads(s.expr)} | {direct.param}
+    used = {x.param for s in stores for x in loads_in(s.expr)} | {direct.param}
     params = tuple(
         param if p.name == conv.x.param and p.name not in used else p for p in kernel.params
     )
@@ -318,10 +329,6 @@ def _finish(
         origin=kernel.origin,
     )
     return made.canonical(), tuple(p.name for p in params)
-
-
-def _loads(x: Expr) -> list[Load]:
-    return [leaf for leaf in leaves(x) if isinstance(leaf, Load)]
 
 
 def _at(x: Expr, env: dict[str, Index], kept: Valid, value: Expr) -> Expr:

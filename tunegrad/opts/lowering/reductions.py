@@ -258,9 +258,9 @@ class Reductions(Partials):
         shares: Exchange | Shares
         if exchanges(self.tree):
             registers = [_register(s.name, p + spread[0]) for p in points]
-            shares = Exchange(self.tree, self.b, s, local, registers, vtype, name)
+            shares = Exchange(self.tree, self.b, s, local, vtype, name, registers)
         else:
-            shares = Shares(self.tree, self.b, s, local, len(points), vtype, name)
+            shares = Shares(self.tree, self.b, s, local, vtype, name, len(points))
         self.allocs += shares.allocs
 
         def share() -> None:

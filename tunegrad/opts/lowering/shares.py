@@ -103,18 +103,49 @@ def exchanges(tree: LoopTree) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Exchange:
-    """The shares of a reduce stage in registers, one for each of ``registers``, which hold totals
-    afterwards, for every work-item. Results that a stage's work-items share stay apart.
+class _Shared:
+    """A reduce stage whose shares are exchanged, and where in shared memory they lie: those of each
+    work-item of shared loops apart.
     """
 
     tree: LoopTree
     b: Builder
     stage: Reduce
     loop: Loop
-    registers: list[str]
     vtype: VType
     lane: str
+
+    def _read(self, register: str) -> Known:
+        value = self.b.new()
+        self.b.add(Read(value, register, self.vtype))
+        return value, self.vtype.lanes
+
+    def _size(self, count: int, points: int) -> int:
+        """Elements of so many shares of each of ``points`` results."""
+        return count * prod([x.extent for x in self._around]) * points * self.vtype.lanes
+
+    def _offset(self, count: int, item: Index, point: int) -> Index:
+        """Where one share is: point, shared work-item, the one that shares, lane."""
+        around, stride = as_index(0), 1
+        for x in reversed(self._around):
+            around = around + var(x.name, x.extent) * stride
+            stride *= x.extent
+        offset = (around + point * stride) * count + item
+        lanes = self.vtype.lanes
+        return offset * lanes + var(self.lane, lanes) if lanes > 1 else offset
+
+    @property
+    def _around(self) -> list[Loop]:
+        return [x for x in self.tree.outer if x.kind is LoopKind.LOCAL]
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange(_Shared):
+    """The shares of a reduce stage in registers, one for each of ``registers``, which hold totals
+    afterwards, for every work-item. Results that a stage's work-items share stay apart.
+    """
+
+    registers: list[str]
 
     @property
     def warps(self) -> int:
@@ -126,8 +157,7 @@ class Exchange:
         """Shared memory for the totals of warps."""
         if self.warps == 1:
             return []
-        around = prod([x.extent for x in self._around])
-        size = self.warps * around * len(self.registers) * self.vtype.lanes
+        size = self._size(self.warps, len(self.registers))
         return [Alloc(self._buffer, self.stage.dtype, size, "shared")]
 
     def keep(self, totals: list[Known]) -> None:
@@ -147,7 +177,7 @@ class Exchange:
         w = f"{self.stage.name}.w"
         b.open()
         for j, register in enumerate(self.registers):
-            at = self._offset(var(w, count), j)
+            at = self._offset(count, var(w, count), j)
             b.store(self._buffer, at, ALWAYS, self._read(register), t.dtype, self.lane, t.lanes)
         lane = (For(f"{w}.lane", 1, (as_index(1),), b.close(), "local", WARP, 1),)
         first = _by_one(lane, self.tree.own_items // self.loop.extent, self.loop.extent)
@@ -155,7 +185,7 @@ class Exchange:
         b.add(Barrier())
         b.open()
         for j, register in enumerate(self.registers):
-            at = self._offset(var(w, count), j)
+            at = self._offset(count, var(w, count), j)
             part = b.load(self._buffer, at, ALWAYS, t.dtype, self.lane, t.lanes)
             b.add(Write(register, self._folded(part, count)[0], t))
         b.add(For(w, count, (as_index(count),), b.close(), "local", count, 1))
@@ -172,40 +202,16 @@ class Exchange:
             across *= 2
         return value
 
-    def _read(self, register: str) -> Known:
-        value = self.b.new()
-        self.b.add(Read(value, register, self.vtype))
-        return value, self.vtype.lanes
-
     @property
     def _buffer(self) -> str:
         return f"{self.stage.name}.warps"
 
-    def _offset(self, warp: Index, point: int) -> Index:
-        around, stride = as_index(0), 1
-        for x in reversed(self._around):
-            around = around + var(x.name, x.extent) * stride
-            stride *= x.extent
-        offset = (around + point * stride) * self.warps + warp
-        lanes = self.vtype.lanes
-        return offset * lanes + var(self.lane, lanes) if lanes > 1 else offset
-
-    @property
-    def _around(self) -> list[Loop]:
-        return [x for x in self.tree.outer if x.kind is LoopKind.LOCAL]
-
 
 @dataclass(frozen=True, slots=True)
-class Shares:
+class Shares(_Shared):
     """The shares of a reduce stage: ``points`` results for each work-item of shared loops."""
 
-    tree: LoopTree
-    b: Builder
-    stage: Reduce
-    loop: Loop
     points: int
-    vtype: VType
-    lane: str
 
     @property
     def few(self) -> int:
@@ -222,8 +228,7 @@ class Shares:
         return [*made, self._alloc("parts", self.few)] if self.few > 1 else made
 
     def _alloc(self, what: str, count: int) -> Alloc:
-        around = prod([x.extent for x in self._around])
-        size = count * around * self.points * self.vtype.lanes
+        size = self._size(count, self.points)
         return Alloc(f"{self.stage.name}.{what}", self.stage.dtype, size, "shared")
 
     def keep(self, totals: list[Known]) -> None:
@@ -267,27 +272,8 @@ class Shares:
         b.add(For(name, steps, (as_index(steps),), b.close()))
         return [self._read(r) for r in registers]
 
-    def _read(self, register: str) -> Known:
-        value = self.b.new()
-        self.b.add(Read(value, register, self.vtype))
-        return value, self.vtype.lanes
-
     def _store(self, what: str, count: int, item: Index, totals: list[Known]) -> None:
         b, s, t = self.b, self.stage, self.vtype
         for j, total in enumerate(totals):
             offset = self._offset(count, item, j)
             b.store(f"{s.name}.{what}", offset, ALWAYS, total, s.dtype, self.lane, t.lanes)
-
-    def _offset(self, count: int, item: Index, point: int) -> Index:
-        """Where one share is: point, shared work-item, the one that shares, lane."""
-        around, stride = as_index(0), 1
-        for x in reversed(self._around):
-            around = around + var(x.name, x.extent) * stride
-            stride *= x.extent
-        offset = (around + point * stride) * count + item
-        lanes = self.vtype.lanes
-        return offset * lanes + var(self.lane, lanes) if lanes > 1 else offset
-
-    @property
-    def _around(self) -> list[Loop]:
-        return [x for x in self.tree.outer if x.kind is LoopKind.LOCAL]

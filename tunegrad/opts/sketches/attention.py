@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from math import prod
 
-from tunegrad.ir.expr import Load, leaves
+from tunegrad.ir.expr import loads_in
 from tunegrad.ir.kernel import Axis, Kernel, Reduce, own_axes
 from tunegrad.ir.target import Target
 
@@ -110,7 +110,7 @@ def _queries_staged(
 ) -> list[Action]:
     """A copy of the block of queries, transposed; its lanes would be gathered otherwise."""
     scores = kernel.reduces[0]
-    loads = [x for x in leaves(scores.expr) if isinstance(x, Load)]
+    loads = loads_in(scores.expr)
     mine = [x for x in loads if any(query.name in i.names() for i in x.index)]
     if len(mine) != 1 or [x.param for x in loads].count(mine[0].param) > 1 or not outer:
         return []

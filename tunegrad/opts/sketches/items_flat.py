@@ -20,11 +20,11 @@ from dataclasses import dataclass
 from tunegrad.ir.kernel import Axis, Kernel
 from tunegrad.ir.target import Target
 
-from ..actions import Action, Local, Reorder, Stage, Thread, Upcast, Vectorize
+from ..actions import Action, Local, Reorder, Stage, Thread, Upcast
 from ..choosing import Recorder
 from .analysis import Access, accesses, output_stride
 from .item_counts import GROUP_ITEMS, each_counts, item_counts, nearest
-from .tiling import Levels, axis_of
+from .tiling import Levels, axis_of, item_lanes
 
 __all__ = ["sketch_flat"]
 
@@ -69,7 +69,8 @@ class _Flat:
         registers = [x for x in (across[2], along[2]) if x]
         made = [*self.levels.actions, *self._placed(groups, items, registers)]
         made += [Upcast(across[2])] if self.levels.extent(across[2]) > 1 else []
-        made += self._vector(along[2])
+        most = self.target.lanes(self.kernel.outputs[0].dtype.itemsize)
+        made += item_lanes(self.ask, self.levels, along[2], most)
         if tile and items:
             made += self._staged(lane, tile, [*items, *registers], items[-1])
         return tuple(made)
@@ -104,14 +105,6 @@ class _Flat:
         made: list[Action] = [Reorder(order)] if len(order) > 1 else []
         made += [Thread(x) for x in groups if self.levels.extent(x) > 1]
         return [*made, *(Local(x) for x in items if self.levels.extent(x) > 1)]
-
-    def _vector(self, loop: str) -> list[Action]:
-        if self.levels.extent(loop) < 2:
-            return []
-        most = self.target.lanes(self.kernel.outputs[0].dtype.itemsize)
-        fits = self.levels.extent(loop) <= most
-        vector = fits and self.ask.pick("lane.vector", [False, True], 1)
-        return [Vectorize(loop) if vector else Upcast(loop)]
 
     def _staged(self, lane: Axis, row: Axis, loops: list[str], at: str) -> list[Action]:
         """The operand that the lanes read across, in a tile."""

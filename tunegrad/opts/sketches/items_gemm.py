@@ -20,11 +20,11 @@ from tunegrad.ir.index import Index
 from tunegrad.ir.kernel import Axis, Kernel, loads
 from tunegrad.ir.target import Target
 
-from ..actions import Action, Local, Pipeline, Reorder, Stage, Thread, Upcast, Vectorize
+from ..actions import Action, Local, Pipeline, Reorder, Stage, Thread, Upcast
 from ..choosing import Recorder
 from .analysis import Access, accesses, output_stride
 from .item_counts import GROUP_ITEMS, each_counts, item_counts, nearest
-from .tiling import Levels, axis_of
+from .tiling import Levels, axis_of, item_lanes
 
 __all__ = ["sketch_gemm"]
 
@@ -82,7 +82,8 @@ class _Gemm:
         made += [Thread(x) for x in groups if self.levels.extent(x) > 1]
         made += [Local(x) for x in items if self.levels.extent(x) > 1]
         made += [Upcast(across[2])] if self.levels.extent(across[2]) > 1 else []
-        made += self._vector(along[2])
+        most = self.target.lanes(self.kernel.outputs[0].dtype.itemsize)
+        made += item_lanes(self.ask, self.levels, along[2], most)
         block = [*inner, *items, *registers]
         staged, nbytes = self._shared(k, block)
         done = {s.param for s in staged}
@@ -105,15 +106,6 @@ class _Gemm:
     def _serves(self, lane: Axis, axis: Axis) -> bool:
         """Whether what a lane reads serves all of an axis."""
         return any(x.depends(lane.name) and not x.depends(axis.name) for x in self.found)
-
-    def _vector(self, loop: str) -> list[Action]:
-        """The lanes of a work-item: a vector where one holds them."""
-        if self.levels.extent(loop) < 2:
-            return []
-        most = self.target.lanes(self.kernel.outputs[0].dtype.itemsize)
-        fits = self.levels.extent(loop) <= most
-        vector = fits and self.ask.pick("lane.vector", [False, True], 1)
-        return [Vectorize(loop) if vector else Upcast(loop)]
 
     def _blocks(self, lane: Axis, row: Axis | None, *, wide: bool) -> tuple[list[str], list[str]]:
         """Loops over work-groups, work-items and registers, of the lanes and of the rows."""

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 from tunegrad.ir.kernel import Kernel
 
-from ..actions import Action, Tile
+from ..actions import Action, Tile, Upcast, Vectorize
+from ..choosing import Recorder
 
-__all__ = ["Levels", "axis_of", "balance", "blocks", "vector_lanes"]
+__all__ = ["Levels", "axis_of", "balance", "blocks", "item_lanes", "vector_lanes"]
 
 
 class Levels:
@@ -61,6 +62,16 @@ def vector_lanes(extent: int, widest: int) -> int:
     while lanes < min(extent, widest):
         lanes *= 2
     return lanes
+
+
+def item_lanes(ask: Recorder, levels: Levels, loop: str, most: int) -> list[Action]:
+    """What a work-item holds along ``loop``: a vector, where one of ``most`` lanes holds it all and
+    ``ask`` decides so; else registers.
+    """
+    if levels.extent(loop) < 2:
+        return []
+    vector = levels.extent(loop) <= most and ask.pick("lane.vector", [False, True], 1)
+    return [Vectorize(loop) if vector else Upcast(loop)]
 
 
 def blocks(extent: int, unit: int, most: int = 5) -> list[int]:
