@@ -157,10 +157,12 @@ class Stages(Closing):
         return stopped or search.stopped
 
     def _standings(self, searches: Sequence[KernelSearch]) -> list[KernelStanding]:
-        """Where the kernels stand that the models run, as far as is decided."""
+        """Where the kernels stand that the models run, as far as is decided, under the names that
+        their searches have: fewer kernels may need fewer names of their own.
+        """
         found = {s.task.key: s for s in searches}
         return [
-            KernelStanding(use.name, use.key, use.uses, s.default_s, s.best_s)
+            KernelStanding(s.task.name, use.key, use.uses, s.default_s, s.best_s)
             for use in shared_kernels(self.workloads)
             if (s := found.get(use.key)) is not None
         ]
