@@ -12,19 +12,22 @@ import planted_in_model
 import pytest
 from small_models import THREADS, Listener, bench_here, here, settings_of, workload_in
 
-from tunegrad.compiling.candidate import Payload
+from tunegrad.compiling.candidate import HOOKS, Payload
 from tunegrad.db import Evidence, Store, open_store
 from tunegrad.devices import Candidate, CompiledCandidate, DeviceMeasurer
 from tunegrad.devices.cpu.device import CpuDevice
 from tunegrad.devices.host.facts import host_target
 from tunegrad.errors import CandidateFailure
-from tunegrad.events import Warned
+from tunegrad.events import Event, Warned
 from tunegrad.opts import SPACE_VERSION, Space
 from tunegrad.trial import Measurement, Policy, Status, Trial
 from tunegrad.tuning.decisions import in_model
+from tunegrad.tuning.interrupt import Interrupt
 from tunegrad.tuning.models import Models
 from tunegrad.tuning.session import run_session
 from tunegrad.tuning.soundness import made_sound
+from tunegrad.tuning.whole import measured_whole
+from tunegrad.tuning.withdrawals import Withdrawals
 from tunegrad.tuning.workload import KernelUse, Workload, workload_of_spec
 
 TARGET = host_target(THREADS)
@@ -64,6 +67,28 @@ def promoted(store: Store, use: KernelUse, actions: str, program: str) -> None:
     store.promote(store.add(row), Evidence("first", 1.0, (), (1e-6,), cold=False))
 
 
+def slow_winners(world: World) -> tuple[dict[str, str], dict[str, str]]:
+    """By key, the default schedules, each with a row of its own; and the slowest of a few others,
+    which win.
+    """
+    models, work = world.models, world.work
+    default = models.of(work, stored=False).actions
+
+    def seconds(use: KernelUse, text: str) -> float:
+        made = models.of(work, {use.key: text}, stored=False)
+        return min(models.bench.latencies(made, 5))
+
+    slow = {
+        use.key: max(other_schedules(use, False, 8), key=lambda text, use=use: seconds(use, text))
+        for use in work.kernels
+    }
+    for text in (default, slow):
+        for use in work.kernels:
+            (compiled,) = models.bench.compile([(use.kernel, text[use.key])])
+            promoted(world.store, use, text[use.key], compiled.program)
+    return default, slow
+
+
 @dataclass
 class World:
     """A store whose winners are set by a test, and models of them."""
@@ -97,7 +122,7 @@ def world(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[World]:
     with (
         open_store(":memory:", "write") as store,
         store.session("tune", 0, {}, "0", "s1"),
-        bench_here(planted_in_model.hooks(kind)) as bench,
+        bench_here(planted_in_model.hooks(kind) if kind else HOOKS) as bench,
     ):
         yield World(store, workload_in(tmp_path), Models(store, TARGET, here(), bench), [])
 
@@ -195,3 +220,25 @@ def session_withdraws(directory: Path, kind: str, seed: int) -> bool:
     )
     assert all(planted_in_model.is_evil(w.trial.actions) for w in stored), "nobody innocent"
     return bool(stored)
+
+
+@pytest.mark.parametrize("world", [""], indirect=True)
+@pytest.mark.parametrize("others", [False, True])
+def test_defaults_of_a_model_that_its_winners_make_slower_stand_again(
+    world: World, others: bool
+) -> None:
+    """But not of kernels that another model of the session runs."""
+    default, slow = slow_winners(world)
+    said: list[Event] = []
+    withdrawals = Withdrawals(world.store, here(), "s1", said.append)
+    keys = [use.key for use in world.work.kernels]
+    kept = frozenset(keys[:1] if others else ())
+    whole = measured_whole(world.work, world.models, withdrawals, Interrupt(), 60.0, kept)
+    winners = [world.store.winner(key, here(), SPACE_VERSION) for key in keys]
+    expected = [slow[key] if key in kept else default[key] for key in keys]
+    assert [w and w.actions for w in winners] == expected
+    assert [e.message for e in said if isinstance(e, Warned)][0].startswith(
+        f"model {world.work.name}: its winners were faster launch by launch, and slower"
+    )
+    assert whole.by_turns is not None
+    assert (whole.by_turns < 0.97) is others

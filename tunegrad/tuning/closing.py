@@ -92,7 +92,10 @@ class Closing:
             left_s = max(0.0, self.ends.whole_s - now_s) / (count - n)
             with self.interrupt.until(self.ends.whole_given_up(now_s + left_s, interrupted)):
                 models, withdrawals = self.models, self.withdrawals
-                found.append(measured_whole(work, models, withdrawals, self.interrupt, left_s))
+                others = {u.key for w in self.workloads if w is not work for u in w.kernels}
+                found.append(
+                    measured_whole(work, models, withdrawals, self.interrupt, left_s, others)
+                )
         return found
 
     def deviation(self, work: Workload) -> Deviation | None:

@@ -4,28 +4,38 @@ schedules.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 from math import inf
 from statistics import median
 
+from tunegrad.db import Evidence
 from tunegrad.errors import CandidateFailure, WrongResult
 from tunegrad.events import Event, Warned
 from tunegrad.paired import Interval, gain_interval, paired_gain
 from tunegrad.planning.deviation import deviation_of_graph
 from tunegrad.reports import Deviation
+from tunegrad.search import decide
 
 from .choices import PROOF_TURNS
 from .conditions import record_latency
 from .interrupt import Interrupt, OutOfTimeError
-from .models import Models, Turns
+from .models import Models, Turns, WholeModel
 from .models.inputs import drawn
 from .models.work import TURN_RUNS
 from .soundness import Soundness, made_sound
 from .withdrawals import Withdrawals
 from .workload import Workload
 
-__all__ = ["Weighed", "Whole", "latency_s", "measured_deviation", "measured_whole", "slower"]
+__all__ = [
+    "Weighed",
+    "Whole",
+    "latency_s",
+    "measured_deviation",
+    "measured_whole",
+    "slower",
+    "taken_back",
+]
 
 
 _PAIRED_S, _PAIRED_SHARE = 2.0, 0.3
@@ -73,11 +83,13 @@ def measured_whole(
     withdrawals: Withdrawals,
     interrupt: Interrupt,
     left_s: float = inf,
+    kept: Set[str] = frozenset(),
 ) -> Whole:
     """The tuned model held to what it must compute, and timed next to its default schedules, in
     about ``left_s`` seconds.
 
-    That is stored.
+    That is stored. Where it is proved slower than its defaults, these take the place of its winners
+    again, but for those of the kernels ``kept``, which other models of the session have.
     """
     paired_s = _INTERRUPTED_S if interrupt.requested else min(_PAIRED_S, _PAIRED_SHARE * left_s)
     sound, weighed, tell = Soundness(), dict[str, Weighed](), withdrawals.tell
@@ -94,6 +106,10 @@ def measured_whole(
             )
         tuned, default = models.of(work), models.of(work, stored=False)
         samples = models.bench.paired(tuned, default, paired_s)
+        if _taken_back(work, models, tuned, default, samples, kept):
+            tell(Warned(taken_back(work.name, gain_interval(samples[1], samples[0]))))
+            tuned = models.of(work)
+            samples = models.bench.paired(tuned, default, paired_s)
         turn_s = TURN_RUNS * sum(map(median, samples))
         turns = max(1, min(PROOF_TURNS, int(paired_s / turn_s)))
         pair = models.bench.profiled([default, tuned], turns)
@@ -130,6 +146,43 @@ def slower(name: str, interval: Interval | None) -> str | None:
         f"model {name}: its winners are slower here than its default schedules, {interval[0]:.2f} "
         f"to {interval[1]:.2f}x; tune it again with a longer budget, or when the machine is quiet"
     )
+
+
+def taken_back(name: str, interval: Interval | None) -> str:
+    """What is said of a model whose defaults stand again."""
+    where = f"{interval[0]:.2f} to {interval[1]:.2f}x" if interval else "slower"
+    return (
+        f"model {name}: its winners were faster launch by launch, and slower in the whole model "
+        f"({where} of its default schedules); the defaults stand again"
+    )
+
+
+def _taken_back(
+    work: Workload,
+    models: Models,
+    tuned: WholeModel,
+    default: WholeModel,
+    samples: tuple[Sequence[float], Sequence[float]],
+    kept: Set[str],
+) -> bool:
+    """Promote the default schedules of a model that is proved slower without them, by the test that
+    every winner passes; whether anything changed.
+    """
+    found = decide(*samples)
+    if not found.promoted:
+        return False
+    evidence = Evidence(found.test, found.p_value, tuple(samples[0]), tuple(samples[1]), cold=False)
+    changed = False
+    for key, text in default.actions.items():
+        if tuned.actions[key] == text or key in kept:
+            continue
+        for trial in models.store.trials(key, models.here):
+            number = models.store.id_of(trial)
+            if trial.actions == text and trial.measurement.ran and number is not None:
+                models.store.promote(number, evidence)
+                changed = True
+                break
+    return changed
 
 
 def measured_deviation(work: Workload) -> Deviation | None:
