@@ -234,7 +234,9 @@ def test_tie_and_what_is_faster_in_one_process_only_keep_the_default(whole: bool
 
 
 @pytest.mark.parametrize(("between", "promoted"), [(0.4, [DEFAULT, A]), (0.6, [DEFAULT])])
-def test_whole_runs_decide_whether_faster_launches_count(between: float, promoted: list[str]) -> None:
+def test_whole_runs_decide_whether_faster_launches_count(
+    between: float, promoted: list[str]
+) -> None:
     """What a launch costs that no clock around it sees: what follows it waits for a thread."""
     race = one({DEFAULT: 2.0, A: 1.0}, Machine({DEFAULT: 1.5, A: 1.0}, between={A: between}))
     assert race.run() == promoted
