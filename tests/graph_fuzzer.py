@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tunegrad.ir import graph as g
-from tunegrad.ir.dtypes import BF16, BOOL, F16, F32, F64, I32, I64, DType
+from tunegrad.ir.dtypes import BF16, BOOL, F32, I32, I64, DType
 from tunegrad.ir.expr import Op
 from tunegrad.ir.graph import Node
 
@@ -213,6 +213,3 @@ def random_array(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType)
         if dtype == BF16
         else values.astype(dtype.numpy)
     )
-
-
-ALL_FLOATS = (F32, F64, F16, BF16)

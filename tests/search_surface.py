@@ -21,8 +21,6 @@ from tunegrad.opts.actions import Tile, Unroll
 from tunegrad.search import Measured, Searcher, TrialLog, TrialStore, gp_missing, searcher_names
 from tunegrad.trial import Fingerprint, Measurement, Policy, Status
 
-Choices = Mapping[str, int]
-
 needs_gp = pytest.mark.skipif(
     bool(gp_missing()), reason=f"the [gp] extra is not installed: {', '.join(gp_missing())}"
 )

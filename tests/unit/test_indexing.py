@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.schedule_fuzzer import TWO
+from tunegrad.devices.cuda.absent import absent
 from tunegrad.devices.job import io_of
 from tunegrad.errors import DTypeError, IllegalAction, ShapeError, VerifyError
 from tunegrad.frontend import indexing
@@ -139,6 +140,13 @@ def test_inputs_that_are_indices_are_drawn_in_bounds():
     (kernel,) = kernels(g.gather(X, I, 0))
     program = Space(kernel, TWO).lower(Schedule(()))
     assert {p.name: p.bound for p in io_of(program).params} == {"p0": 0, "p1": 0, "p2": 9}
+
+
+def test_inputs_of_gpus_that_are_indices_are_drawn_in_bounds():
+    (kernel,) = kernels(g.gather(X, I, 0))
+    gpu = absent("sm_80")
+    lowered = gpu.lower(Space(kernel, gpu.target).lower(Schedule(())))
+    assert {p.name: p.bound for p in lowered.io.params} == {"p0": 0, "p1": 0, "p2": 9}
 
 
 def test_inputs_of_models_that_are_indices_are_known_and_drawn_in_bounds():

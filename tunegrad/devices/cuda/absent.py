@@ -6,27 +6,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tunegrad.devices.cuda.architectures import typical
-from tunegrad.devices.cuda.cubin import cubin_facts
-from tunegrad.devices.cuda.lowering import lower_cuda
-from tunegrad.devices.cuda.nvrtc import build, inspected, version
-from tunegrad.devices.job import Lowered
+from tunegrad.devices.cuda.compiling import NvrtcDevice
 from tunegrad.devices.processes.confinement import Confinement
 from tunegrad.errors import NothingRunsError
-from tunegrad.ir.program import Program
-from tunegrad.ir.target import Target
 from tunegrad.trial import Fingerprint, Properties
 
 if TYPE_CHECKING:
-    from tunegrad.devices.device import Engine, Inspection
+    from tunegrad.devices.device import Engine
 
 __all__ = ["AbsentGpu", "absent"]
 
 
 @dataclass(frozen=True, slots=True)
-class AbsentGpu:
+class AbsentGpu(NvrtcDevice):
     """See ``devices.device.Device``: a typical GPU of an architecture."""
-
-    target: Target
 
     runs = False
     exclusive = False
@@ -48,21 +41,6 @@ class AbsentGpu:
             "numerics": numerics,
         }
         return Fingerprint(tuple(sorted(fields.items())))
-
-    def compiler(self) -> str:
-        return version()
-
-    def lower(self, program: Program) -> Lowered:
-        return lower_cuda(program, self.target)
-
-    def compile(self, lowered: Lowered, killable: bool = False) -> bytes:
-        return build(lowered.text, lowered.entry, self.target.arch).image
-
-    def inspect(self, lowered: Lowered) -> Inspection | None:
-        return inspected(lowered, self.target)
-
-    def facts(self, lowered: Lowered, image: bytes) -> Properties:
-        return cubin_facts(image, lowered.geometry, self.target)
 
     def state(self) -> Properties:
         return ()

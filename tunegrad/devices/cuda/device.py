@@ -11,20 +11,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tunegrad.devices.cuda.architectures import Chip, architecture, cuda_target
-from tunegrad.devices.cuda.cubin import cubin_facts
-from tunegrad.devices.cuda.lowering import lower_cuda
-from tunegrad.devices.cuda.nvrtc import build, check_driver, inspected, version
-from tunegrad.devices.job import Lowered
+from tunegrad.devices.cuda.compiling import NvrtcDevice
+from tunegrad.devices.cuda.nvrtc import check_driver
 from tunegrad.devices.processes.confinement import Confinement
 from tunegrad.errors import DeviceError
-from tunegrad.ir.program import Program
-from tunegrad.ir.target import Target
 from tunegrad.trial import Fingerprint, Properties
 
 if TYPE_CHECKING:
     from tunegrad.devices.cuda.driver import Driver
     from tunegrad.devices.cuda.engine import CudaEngine
-    from tunegrad.devices.device import Inspection
 
 __all__ = ["CudaDevice", "found", "select"]
 
@@ -35,14 +30,13 @@ _SETTING = "TUNEGRAD_CUDA_DRIVER"
 
 
 @dataclass(frozen=True, slots=True)
-class CudaDevice:
+class CudaDevice(NvrtcDevice):
     """See ``devices.device.Device``. ``number`` is the driver's, under CUDA_VISIBLE_DEVICES.
 
     ``identity`` is what the driver says of the GPU, as (field, value).
     """
 
     number: int
-    target: Target
     identity: tuple[tuple[str, str], ...]
 
     runs = True
@@ -72,21 +66,6 @@ class CudaDevice:
             **{f"cuda_{k}": v for k, v in self.identity},
         }
         return Fingerprint(tuple(sorted(fields.items())))
-
-    def compiler(self) -> str:
-        return version()
-
-    def lower(self, program: Program) -> Lowered:
-        return lower_cuda(program, self.target)
-
-    def compile(self, lowered: Lowered, killable: bool = False) -> bytes:
-        return build(lowered.text, lowered.entry, self.target.arch).image
-
-    def inspect(self, lowered: Lowered) -> Inspection | None:
-        return inspected(lowered, self.target)
-
-    def facts(self, lowered: Lowered, image: bytes) -> Properties:
-        return cubin_facts(image, lowered.geometry, self.target)
 
     def state(self) -> Properties:
         from tunegrad.devices.cuda.nvml import state
@@ -162,4 +141,4 @@ def _device(number: int) -> CudaDevice:
         memory_bytes_per_s=bytes_per_s or _HIDDEN.memory_bytes_per_s,
     )
     target = cuda_target(architecture((int(major), int(minor))), chip)
-    return CudaDevice(number, target, tuple(sorted(about.items())))
+    return CudaDevice(target, number, tuple(sorted(about.items())))

@@ -10,7 +10,6 @@ What drives it is a ``Driver``: a GPU's, or one that runs the same code on the C
 
 from __future__ import annotations
 
-import hashlib
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -27,9 +26,8 @@ from tunegrad.devices.hashing import contents_digest
 from tunegrad.devices.host.buffers import GUARD
 from tunegrad.devices.job import Array, CompiledCandidate, Geometry, Lowered
 from tunegrad.devices.limits import MachineLimits
-from tunegrad.devices.replies import WROTE_READ_ONLY
+from tunegrad.devices.remote import GUARD_BYTES, RemoteMemory, packed
 from tunegrad.errors import DeviceFault, InternalError, OutOfResources
-from tunegrad.ir.dtypes import buffer_dtype
 from tunegrad.ir.program import Pack
 
 if TYPE_CHECKING:
@@ -37,7 +35,6 @@ if TYPE_CHECKING:
 
 __all__ = ["CudaEngine"]
 
-_GUARD_BYTES = 4096
 _ALIGN = 256
 _SHARE = 0.9
 """Of the memory that is free when the device is opened: what this process takes at most. A
@@ -49,46 +46,26 @@ waits for the device, each time.
 """
 
 
-class CudaMemory:
+class CudaMemory(RemoteMemory):
     """See ``devices.device.Memory``. ``address`` is what kernels get."""
 
-    __slots__ = ("__weakref__", "_digest", "_engine", "_guard", "_owner", "address", "nbytes")
+    __slots__ = ("__weakref__", "_engine", "address")
 
     def __init__(
         self, engine: CudaEngine, address: int, nbytes: int, guard: int | None, owner: object
     ) -> None:
-        self._engine, self.address, self.nbytes = engine, address, nbytes
-        self._guard, self._owner = guard, owner
-        self._digest = b""
+        super().__init__(nbytes, guard, owner)
+        self._engine, self.address = engine, address
 
-    def view(self, dtype: str) -> Array | None:
-        return None
+    def _bytes(self) -> NDArray[np.uint8]:
+        return self._engine.read_bytes(self.address, self.nbytes)
 
-    def read(self, dtype: str) -> Array:
-        found = self._engine.read_bytes(self.address, self.nbytes)
-        return found.view(buffer_dtype(dtype).numpy)
-
-    def protect(self, on: bool = True) -> None:
-        self._digest = self._content() if on else b""
-
-    def damage(self) -> str:
-        if self._digest and self._digest != self._content():
-            return WROTE_READ_ONLY
+    def _zones(self) -> Iterator[tuple[NDArray[np.uint8], str]]:
         if self._guard is None:
-            return ""
-        rest = -(-self.nbytes // _ALIGN) * _ALIGN - self.nbytes + _GUARD_BYTES
-        for at, nbytes, place in (
-            (self.address - _GUARD_BYTES, _GUARD_BYTES, "before its start"),
-            (self.address + self.nbytes, rest, "past its end"),
-        ):
-            wrong = int((self._engine.read_bytes(at, nbytes) != self._guard).sum())
-            if wrong:
-                return f"wrote {place} ({wrong} guard bytes changed, buffer of {self.nbytes} bytes)"
-        return ""
-
-    def _content(self) -> bytes:
-        data = self._engine.read_bytes(self.address, self.nbytes)
-        return hashlib.blake2b(data.data, digest_size=16).digest()
+            return
+        rest = -(-self.nbytes // _ALIGN) * _ALIGN - self.nbytes + GUARD_BYTES
+        yield self._engine.read_bytes(self.address - GUARD_BYTES, GUARD_BYTES), "before its start"
+        yield self._engine.read_bytes(self.address + self.nbytes, rest), "past its end"
 
 
 class CudaCode:
@@ -153,15 +130,15 @@ class CudaEngine:
         guard, size = GUARD if guard is None else guard, -(-nbytes // _ALIGN) * _ALIGN
         with self.lock:
             try:
-                start = self._take(size + 2 * _GUARD_BYTES)
+                start = self._take(size + 2 * GUARD_BYTES)
             except MemoryError as error:
                 name = self.device.name
                 raise MemoryError(f"buffer of {nbytes} bytes on {name}: {error}") from error
-            self.driver.fill(start, guard, size + 2 * _GUARD_BYTES)
+            self.driver.fill(start, guard, size + 2 * GUARD_BYTES)
             if touched:
-                self.driver.fill(start + _GUARD_BYTES, 0, nbytes)
-        memory = CudaMemory(self, start + _GUARD_BYTES, nbytes, guard, None)
-        _finally(memory, self, self._give, (start, size + 2 * _GUARD_BYTES))
+                self.driver.fill(start + GUARD_BYTES, 0, nbytes)
+        memory = CudaMemory(self, start + GUARD_BYTES, nbytes, guard, None)
+        _finally(memory, self, self._give, (start, size + 2 * GUARD_BYTES))
         return memory
 
     def at(self, address: int, nbytes: int, owner: object) -> CudaMemory:
@@ -226,10 +203,7 @@ class CudaEngine:
             self.driver.write(memory.address, np.ascontiguousarray(values))
 
     def pack(self, pack: Pack, source: Array, memory: CudaMemory, rest: int = 0) -> None:
-        values = pack.run(source).view(np.uint8)
-        filled = np.full(memory.nbytes, rest, np.uint8)
-        filled[: values.size] = values
-        self.write(memory, filled)
+        self.write(memory, packed(pack, source, memory.nbytes, rest))
 
     def fill(self, memory: CudaMemory, byte: int) -> None:
         with self.lock:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from tunegrad.devices.job import Geometry, KernelIO, Lowered, Parameter, unread
+from tunegrad.devices.c_lowering import lowered_c
+from tunegrad.devices.job import Lowered
 from tunegrad.errors import OutOfResources
 from tunegrad.ir.pipelines import expand_pipelines
-from tunegrad.ir.program import Alloc, Program
+from tunegrad.ir.program import Program
 from tunegrad.ir.program_registers import carried_registers
 from tunegrad.ir.target import Target
-from tunegrad.render.c_family import arguments, kernel_name, launched_bytes
+from tunegrad.render.c_family import launched_bytes
 from tunegrad.render.cuda import CUDA, render_cuda
 
 __all__ = ["lower_cuda"]
@@ -34,21 +35,7 @@ def lower_cuda(program: Program, target: Target) -> Lowered:
             f"program {program.name}: a loop carries {carried} registers, an item of "
             f"{program.local} has up to {most}"
         )
-    given = arguments(program)
-    roles = {b.name: b.role for b in program.params}
-    params = tuple(
-        Parameter(a.name, a.dtype.name, a.size, roles.get(a.name, "pack"))
-        for a in given
-        if not isinstance(a, Alloc)
-    )
-    scratch = tuple(a.size * a.dtype.itemsize for a in given if isinstance(a, Alloc))
-    return Lowered(
-        render_cuda(program),
-        kernel_name(program),
-        KernelIO(params, program.packs, unread(program)),
-        scratch,
-        Geometry(program.threads, program.local, launched_bytes(program, CUDA)),
-    )
+    return lowered_c(program, render_cuda(program), launched_bytes(program, CUDA))
 
 
 def _registers(program: Program, target: Target) -> int:

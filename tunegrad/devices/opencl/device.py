@@ -15,17 +15,17 @@ import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tunegrad.devices.c_lowering import lowered_c
 from tunegrad.devices.host.facts import fingerprint as host_fingerprint
 from tunegrad.devices.host.facts import host_target
-from tunegrad.devices.job import Geometry, KernelIO, Lowered, Parameter, unread
+from tunegrad.devices.job import Lowered
 from tunegrad.devices.opencl.apart import compile_apart
 from tunegrad.devices.opencl.rates import declared
 from tunegrad.devices.processes.confinement import Confinement
 from tunegrad.errors import CompileFailure, DeviceError, OutOfResources
 from tunegrad.ir.pipelines import expand_pipelines
-from tunegrad.ir.program import Alloc, Program
+from tunegrad.ir.program import Program
 from tunegrad.ir.target import Target
-from tunegrad.render.c_family import arguments, kernel_name
 from tunegrad.render.opencl import OPENCL, render_opencl
 from tunegrad.trial import Fingerprint, Properties
 
@@ -106,21 +106,7 @@ class OpenClDevice:
 
     def lower(self, program: Program) -> Lowered:
         self._check_resources(program)
-        given = arguments(program)
-        roles = {b.name: b.role for b in program.params}
-        params = tuple(
-            Parameter(a.name, a.dtype.name, a.size, roles.get(a.name, "pack"))
-            for a in given
-            if not isinstance(a, Alloc)
-        )
-        scratch = tuple(a.size * a.dtype.itemsize for a in given if isinstance(a, Alloc))
-        return Lowered(
-            render_opencl(program),
-            kernel_name(program),
-            KernelIO(params, program.packs, unread(program)),
-            scratch,
-            Geometry(program.threads, program.local),
-        )
+        return lowered_c(program, render_opencl(program))
 
     def compile(self, lowered: Lowered, killable: bool = False) -> bytes:
         if not killable:

@@ -9,10 +9,9 @@ plan         all launches are enqueued, then waited for once
 
 from __future__ import annotations
 
-import hashlib
 import threading
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -25,9 +24,8 @@ from tunegrad.devices.job import Array, CompiledCandidate, Lowered
 from tunegrad.devices.limits import MachineLimits
 from tunegrad.devices.opencl.device import OpenClDevice, opened
 from tunegrad.devices.opencl.peak import measure_limits
-from tunegrad.devices.replies import WROTE_READ_ONLY
+from tunegrad.devices.remote import GUARD_BYTES, RemoteMemory, packed
 from tunegrad.errors import CompileFailure, InternalError, OutOfResources
-from tunegrad.ir.dtypes import buffer_dtype
 from tunegrad.ir.program import Pack
 
 if TYPE_CHECKING:
@@ -35,53 +33,32 @@ if TYPE_CHECKING:
 
 __all__ = ["OpenClEngine"]
 
-_GUARD_BYTES = 4096
 _MOST_EVICTED = 64 << 20
 
 
-class ClMemory:
+class ClMemory(RemoteMemory):
     """See ``devices.device.Memory``.
 
     ``raw`` is what kernels get; ``whole`` has the guard zones, too.
     """
 
-    __slots__ = ("_digest", "_engine", "_guard", "_owner", "nbytes", "raw", "whole")
+    __slots__ = ("_engine", "raw", "whole")
 
     def __init__(
         self, engine: OpenClEngine, raw: Any, nbytes: int, whole: Any, guard: int, owner: object
     ) -> None:
-        self._engine, self.raw, self.nbytes, self.whole = engine, raw, nbytes, whole
-        self._guard, self._owner = guard, owner
-        self._digest = b""
+        super().__init__(nbytes, guard, owner)
+        self._engine, self.raw, self.whole = engine, raw, whole
 
-    def view(self, dtype: str) -> Array | None:
-        return None
+    def _bytes(self) -> NDArray[np.uint8]:
+        return self._engine.read_bytes(self.raw, self.nbytes)
 
-    def read(self, dtype: str) -> Array:
-        return self._engine.read_bytes(self.raw, self.nbytes).view(buffer_dtype(dtype).numpy)
-
-    def protect(self, on: bool = True) -> None:
-        self._digest = self._content() if on else b""
-
-    def damage(self) -> str:
-        if self._digest and self._digest != self._content():
-            return WROTE_READ_ONLY
+    def _zones(self) -> Iterator[tuple[NDArray[np.uint8], str]]:
         if self.whole is None:
-            return ""
+            return
         data = self._engine.read_bytes(self.whole, self._engine.whole_bytes(self.nbytes))
-        for zone, place in (
-            (data[:_GUARD_BYTES], "before its start"),
-            (data[_GUARD_BYTES + self.nbytes :], "past its end"),
-        ):
-            wrong = int((zone != self._guard).sum())
-            if wrong:
-                return f"wrote {place} ({wrong} guard bytes changed, buffer of {self.nbytes} bytes)"
-        return ""
-
-    def _content(self) -> bytes:
-        return hashlib.blake2b(
-            self._engine.read_bytes(self.raw, self.nbytes).data, digest_size=16
-        ).digest()
+        yield data[:GUARD_BYTES], "before its start"
+        yield data[GUARD_BYTES + self.nbytes :], "past its end"
 
 
 class ClCode:
@@ -128,7 +105,7 @@ class OpenClEngine:
 
     def whole_bytes(self, nbytes: int) -> int:
         """Bytes of a buffer with both guard zones."""
-        return _GUARD_BYTES + -(-nbytes // self.align) * self.align + _GUARD_BYTES
+        return GUARD_BYTES + -(-nbytes // self.align) * self.align + GUARD_BYTES
 
     def allocate(self, nbytes: int, touched: bool = True, guard: int | None = None) -> ClMemory:
         guard, size = GUARD if guard is None else guard, self.whole_bytes(nbytes)
@@ -136,7 +113,7 @@ class OpenClEngine:
             try:
                 whole = self.cl.Buffer(self.context, self.cl.mem_flags.READ_WRITE, size=size)
                 self._set(whole, guard, 0, size)
-                raw = whole.get_sub_region(_GUARD_BYTES, max(1, nbytes))
+                raw = whole.get_sub_region(GUARD_BYTES, max(1, nbytes))
                 if nbytes and touched:
                     self._set(raw, 0, 0, nbytes)
                 self.queue.finish()
@@ -152,7 +129,7 @@ class OpenClEngine:
             raise InternalError(
                 f"part at {start} of memory on {self.device.name}: multiples of {self.align}"
             )
-        raw = memory.whole.get_sub_region(_GUARD_BYTES + start, max(1, nbytes))
+        raw = memory.whole.get_sub_region(GUARD_BYTES + start, max(1, nbytes))
         return ClMemory(self, raw, nbytes, None, GUARD, memory)
 
     def fresh(self, nbytes: int) -> NDArray[np.uint8]:
@@ -169,10 +146,7 @@ class OpenClEngine:
                 )
 
     def pack(self, pack: Pack, source: Array, memory: ClMemory, rest: int = 0) -> None:
-        values = pack.run(source).view(np.uint8)
-        filled = np.full(memory.nbytes, rest, np.uint8)
-        filled[: values.size] = values
-        self.write(memory, filled)
+        self.write(memory, packed(pack, source, memory.nbytes, rest))
 
     def fill(self, memory: ClMemory, byte: int) -> None:
         if memory.nbytes:

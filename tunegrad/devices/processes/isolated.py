@@ -44,7 +44,7 @@ from tunegrad.devices.processes.confine import Confinement, Protections, begin
 from tunegrad.devices.processes.ending import Died, Ending, Finished, TimedOut
 from tunegrad.errors import InternalError
 
-__all__ = ["IsolatedWorker", "fork_server", "preload", "start_fork_server"]
+__all__ = ["IsolatedWorker", "fork_server", "no_start", "preload", "start_fork_server"]
 
 _preloaded = dict.fromkeys(("tunegrad.devices.worker", "tunegrad.devices.processes.isolated"))
 """What the process that workers are forked from imports; also one that takes the place of one
@@ -84,6 +84,15 @@ def fork_server() -> ForkServerContext:
     _forget_a_main_without_file()
     context.set_forkserver_preload([*_preloaded])
     return context
+
+
+def no_start(function: Callable[..., Any]) -> InternalError:
+    """What there is to say where no worker for ``function`` lives long enough to be asked."""
+    return InternalError(
+        f"{function.__name__}: the workers die while they start, see their error output; each of "
+        "them imports the script that was run, so a script may call this only under "
+        '`if __name__ == "__main__":`'
+    )
 
 
 def _forget_a_main_without_file() -> None:
@@ -166,12 +175,7 @@ class IsolatedWorker:
             if self._running is None:
                 self._running = self._start()
         if self._running is None:
-            raise InternalError(
-                f"{function.__name__}: the workers die while they start, see their error "
-                "output; each of them imports "
-                "the script that was run, so a script may call this only under `if __name__ == "
-                '"__main__":`'
-            )
+            raise no_start(function)
         return self._running
 
     def _start(self) -> _Running | None:

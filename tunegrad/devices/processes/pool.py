@@ -23,7 +23,7 @@ from typing import Any
 from pebble import ProcessExpired, ProcessPool
 
 from tunegrad.devices.processes.ending import Died, Ending, Finished, TimedOut
-from tunegrad.devices.processes.isolated import fork_server
+from tunegrad.devices.processes.isolated import fork_server, no_start
 from tunegrad.errors import InternalError
 
 __all__ = ["Died", "Ending", "Finished", "Started", "TimedOut", "WorkerPool"]
@@ -158,12 +158,7 @@ class WorkerPool:
             self._under_way = None
         found = [ending for ending in endings if ending is not None]
         if len(found) < len(endings):
-            raise InternalError(
-                f"{function.__name__}: the workers die while they start, see their error "
-                "output; each of them imports "
-                "the script that was run, so a script may call this only under `if __name__ == "
-                '"__main__":`'
-            )
+            raise no_start(function)
         return found
 
     def give_up(self, started: Started) -> None:
