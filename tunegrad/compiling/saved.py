@@ -30,7 +30,7 @@ from tunegrad.ir.graph import ConstData
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.layout import Layout, Part
 from tunegrad.ir.parse_kernel import parse_kernel
-from tunegrad.ir.program import Pack
+from tunegrad.ir.pack import Pack
 from tunegrad.reports import Outcome
 from tunegrad.runtime import Argument, Constants
 from tunegrad.runtime.mapped import MappedFileError, map_arrays, write_arrays
@@ -38,16 +38,12 @@ from tunegrad.runtime.mapped import MappedFileError, map_arrays, write_arrays
 from .written import ProgramFacts, read_program, written_program
 
 __all__ = [
-    "SUFFIX",
     "SavedKernel",
     "SavedModel",
     "open_model",
     "save_model",
     "taken_constants",
 ]
-
-SUFFIX = ".plan"
-"""What names of such files end with."""
 
 _VERSION = 1
 _ROLES = get_args(BufferRole)

@@ -24,7 +24,7 @@ from tunegrad.errors import UserError
 from tunegrad.ir.dtypes import buffer_dtype
 from tunegrad.ir.index import Atom, Element, FloorDiv, Index, Mod, Range, Valid, Var
 from tunegrad.ir.kernel import Kernel
-from tunegrad.ir.program import Pack
+from tunegrad.ir.pack import Pack
 
 __all__ = ["ProgramFacts", "default_key", "program_key", "read_program", "written_program"]
 

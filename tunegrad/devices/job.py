@@ -7,24 +7,17 @@ Plain data.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from tunegrad.ir.dtypes import buffer_dtype
-from tunegrad.ir.program import (
-    CopyAsync,
-    Load,
-    MatLoad,
-    Pack,
-    Program,
-    Store,
-    TileLoad,
-    indexed,
-    walk,
-)
+from tunegrad.ir.pack import Pack
 from tunegrad.trial import Measurement, Properties
+
+if TYPE_CHECKING:
+    from tunegrad.ir.program import Program
 
 __all__ = [
     "CONTENDING",
@@ -87,6 +80,8 @@ class KernelIO:
 
 def io_of(program: Program) -> KernelIO:
     """The buffers of a program, in its own order."""
+    from tunegrad.ir.program import indexed
+
     extents = indexed(program)
     params = (
         Parameter(b.name, b.dtype.name, b.size, b.role, extents.get(b.name, 0))
@@ -95,16 +90,15 @@ def io_of(program: Program) -> KernelIO:
     return KernelIO(tuple(params), program.packs, unread(program))
 
 
-_TOUCHING = (Load, Store, MatLoad, TileLoad)
-
-
 def unread(program: Program) -> tuple[str, ...]:
     """See ``KernelIO``."""
+    from tunegrad.ir.program import CopyAsync, Load, MatLoad, Store, TileLoad, indexed, walk
+
     if not program.packs:
         return ()
     touched = set(indexed(program))
     for i in walk(program.body):
-        if isinstance(i, _TOUCHING):
+        if isinstance(i, Load | Store | MatLoad | TileLoad):
             touched.add(i.buffer)
         elif isinstance(i, CopyAsync):
             touched.add(i.source)

@@ -8,12 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 from numpy.typing import ArrayLike
 
 from tunegrad import devices
-from tunegrad.compiling.saved import SUFFIX
+from tunegrad.compiling import SUFFIX
 from tunegrad.config import (
     ModelDtype,
     Numerics,
@@ -31,13 +31,14 @@ from tunegrad.frontend.weights import Weights
 from tunegrad.inference.choosing import OnMiss, compiled_choice
 from tunegrad.inference.loaded import LoadedModel
 from tunegrad.inference.process import engine_of, process_compiler
-from tunegrad.inference.saved import opened_model
 from tunegrad.ir import fusion
 from tunegrad.ir.graph import Node
 from tunegrad.ir.target import Target
 from tunegrad.planning.plan import plan_launches, planned_as, prepared
-from tunegrad.reports import Deviation
 from tunegrad.runtime import Argument
+
+if TYPE_CHECKING:
+    from tunegrad.reports import Deviation
 
 StorePath = str | os.PathLike[str] | Literal[False] | None
 
@@ -78,6 +79,8 @@ def load(
     one line.
     """
     if isinstance(model, str) and model.endswith(SUFFIX):
+        from tunegrad.inference.saved import opened_model
+
         return opened_model(Path(model), device, threads, weights, dtype)
     found, threads, stored_as = _resolved(model, threads, dtype)
     loaded = _load(found, device, threads, store, on_miss, weights, seed, numerics, stored_as)
@@ -213,13 +216,12 @@ def _prepared(
 
 
 def _warn_of_misses(model: LoadedModel, store: str) -> None:
-    rows = model.report()
-    missed = [row for row in rows if row.outcome == "miss"]
+    missed = [c for c in model.choices if c.outcome == "miss"]
     if missed:
         _log.warning(
             "model %s: %d of %d kernels have no winner in store %s and run with default "
             "schedules (%s: %s)",
-            model.name, len(missed), len(rows), store, missed[0].kernel,
+            model.name, len(missed), len(model.choices), store, missed[0].kernel.name,
             "; ".join(missed[0].differs),
         )  # fmt: skip
 

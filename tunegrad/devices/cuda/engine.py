@@ -30,7 +30,7 @@ from tunegrad.devices.limits import MachineLimits
 from tunegrad.devices.replies import WROTE_READ_ONLY
 from tunegrad.errors import DeviceFault, InternalError, OutOfResources
 from tunegrad.ir.dtypes import buffer_dtype
-from tunegrad.ir.program import Pack
+from tunegrad.ir.pack import Pack
 
 if TYPE_CHECKING:
     from tunegrad.devices.device import BoundPlan, Device

@@ -28,7 +28,7 @@ from tunegrad.devices.opencl.peak import measure_limits
 from tunegrad.devices.replies import WROTE_READ_ONLY
 from tunegrad.errors import CompileFailure, InternalError, OutOfResources
 from tunegrad.ir.dtypes import buffer_dtype
-from tunegrad.ir.program import Pack
+from tunegrad.ir.pack import Pack
 
 if TYPE_CHECKING:
     from tunegrad.devices.device import BoundPlan

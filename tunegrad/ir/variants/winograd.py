@@ -44,6 +44,9 @@ _SETS = 16
 fewer.
 """
 
+_CHANNELS = 16
+"""Channels whose weights are transformed at a time."""
+
 _BT = {
     2: ((1, 0, -1, 0), (0, 1, 1, 0), (0, -1, 1, 0), (0, 1, 0, -1)),
     4: (
@@ -100,13 +103,17 @@ class Winograd:
         """U of shape ((m+2)^2, channels, outputs), from the kernel's weight array of its logical
         shape.
 
-        Computed in f64.
+        Computed in f64, a few channels at a time: what is wide stays in a core's cache.
         """
         o, c, r, s = self.conv.w_dims
         g = np.asarray(_G[self.tile])
-        wide = np.transpose(w, (r, s, c, o)).astype(np.float64, order="C")
-        u = np.kron(g, g) @ wide.reshape(9, -1)
-        return u.astype(np.float32).reshape(-1, *wide.shape[2:])
+        both, rows = np.kron(g, g), np.transpose(w, (c, r, s, o))
+        u = np.empty((len(both), rows.shape[0], rows.shape[3]), np.float32)
+        for first in range(0, len(rows), _CHANNELS):
+            part = slice(first, first + _CHANNELS)
+            wide = rows[part].astype(np.float64, order="C").reshape(-1, 9, u.shape[2])
+            u[:, part] = (both @ wide).transpose(1, 0, 2)
+        return u
 
 
 def match_conv3x3(kernel: Kernel) -> Conv3x3 | None:
