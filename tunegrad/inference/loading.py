@@ -32,6 +32,7 @@ from tunegrad.inference.choosing import OnMiss, compiled_choice
 from tunegrad.inference.loaded import LoadedModel
 from tunegrad.inference.process import engine_of, process_compiler
 from tunegrad.ir import fusion
+from tunegrad.ir.folding import known_outputs
 from tunegrad.ir.graph import Node
 from tunegrad.ir.target import Target
 from tunegrad.planning.plan import plan_launches, planned_as, prepared
@@ -212,7 +213,7 @@ def _prepared(
     dtype: ModelDtype,
 ) -> tuple[Node, ...]:
     outputs = model.build(model.weights(weights, seed))
-    return prepared(tuple(t.node for t in outputs), numerics, target, dtype)
+    return known_outputs(prepared(tuple(t.node for t in outputs), numerics, target, dtype))
 
 
 def _warn_of_misses(model: LoadedModel, store: str) -> None:

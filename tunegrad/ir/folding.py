@@ -35,7 +35,7 @@ from .graph import MOVEMENT, GraphOp, Node, topological
 from .numeric import compute, convert
 from .repeats import Repeats
 
-__all__ = ["fold_constants"]
+__all__ = ["fold_constants", "known_outputs"]
 
 _FOLDED: weakref.WeakKeyDictionary[Node, Node] = weakref.WeakKeyDictionary()
 """Constant-only nodes that were evaluated before."""
@@ -59,6 +59,14 @@ def fold_constants(outputs: tuple[Node, ...]) -> tuple[Node, ...]:
         repeats.of(made)  # so that nobody asks far down
     roots = tuple(new[o] for o in outputs)
     return _with_constants(roots)
+
+
+def known_outputs(outputs: tuple[Node, ...]) -> tuple[Node, ...]:
+    """The same outputs, each that no input reaches as a constant: nothing has to run for it."""
+    constant: dict[Node, bool] = {}
+    for n in topological(outputs):
+        _known(n, constant)
+    return tuple(_evaluated(o) if o.size and constant[o] else o for o in outputs)
 
 
 def _known(n: Node, constant: dict[Node, bool]) -> bool:
@@ -104,6 +112,8 @@ def _with_constants(outputs: tuple[Node, ...]) -> tuple[Node, ...]:
 
 
 def _evaluated(n: Node) -> Node:
+    if n.op is GraphOp.CONST:
+        return n
     found = _FOLDED.get(n)
     if found is None:
         names = [typed(g.ConstData, m.arg).name for m in topological((n,)) if m.op is GraphOp.CONST]
