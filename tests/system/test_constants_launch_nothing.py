@@ -1,5 +1,5 @@
-"""A graph of constants is known without a kernel; one that computes with positions is not, unless it
-is an output of a model, which is asked for it again and again.
+"""A graph of constants is known without a kernel; one that computes with positions is not, unless
+it is an output of a model, which is asked for it again and again.
 """
 
 from __future__ import annotations

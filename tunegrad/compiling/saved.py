@@ -29,8 +29,8 @@ from tunegrad.ir.fusion import Buffer, BufferRole, Launch, LaunchPlan
 from tunegrad.ir.graph import ConstData
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.layout import Layout, Part
-from tunegrad.ir.parse_kernel import parse_kernel
 from tunegrad.ir.pack import Pack
+from tunegrad.ir.parse_kernel import parse_kernel
 from tunegrad.reports import Outcome
 from tunegrad.runtime import Argument, Constants
 from tunegrad.runtime.mapped import MappedFileError, map_arrays, write_arrays

@@ -19,16 +19,13 @@ if TYPE_CHECKING:
         Beside,
         Candidate,
         CompiledCandidate,
-        Geometry,
         Hooks,
-        KernelIO,
         Limits,
-        Lowered,
         Outcome,
-        Parameter,
         Reference,
     )
     from tunegrad.devices.limits import MachineLimits
+    from tunegrad.devices.lowered import Geometry, KernelIO, Lowered, Parameter
     from tunegrad.devices.measurer import Compiling, DeviceMeasurer
     from tunegrad.devices.processes.confine import Protections
     from tunegrad.devices.registry import (
@@ -82,11 +79,11 @@ _HOMES = {
     "host.facts": ("usable_cores",),
     "host.single": ("run_on_host",),
     "job": (
-        "CONTENDING", "Beside", "Candidate", "CompiledCandidate", "Geometry", "Hooks", "KernelIO",
-        "Limits", "Lowered",
-        "Outcome", "Parameter", "Reference",
+        "CONTENDING", "Beside", "Candidate", "CompiledCandidate", "Hooks", "Limits", "Outcome",
+        "Reference",
     ),
     "limits": ("MachineLimits",),
+    "lowered": ("Geometry", "KernelIO", "Lowered", "Parameter"),
     "measurer": ("Compiling", "DeviceMeasurer"),
     "processes.confine": ("Protections",),
     "registry": ("DEFAULT", "found", "host_device", "known", "open", "running"),

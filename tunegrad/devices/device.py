@@ -21,8 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from tunegrad.devices.job import Array, CompiledCandidate, Lowered
+    from tunegrad.devices.job import Array, CompiledCandidate
     from tunegrad.devices.limits import MachineLimits
+    from tunegrad.devices.lowered import Lowered
     from tunegrad.devices.processes.confinement import Confinement
     from tunegrad.ir.pack import Pack
     from tunegrad.ir.program import Program

@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tunegrad.compiling import SUFFIX
-from tunegrad.config import ModelDtype
 from tunegrad.errors import DeviceError, ModelError
 from tunegrad.inference.choosing import Choice, compiled_choice
 from tunegrad.inference.process import process_compiler
@@ -26,6 +25,7 @@ from tunegrad.runtime import Argument, Code, Constants, Runner, Runners, check_a
 from tunegrad.runtime.plan import needed_bytes
 
 if TYPE_CHECKING:
+    from tunegrad.config import ModelDtype
     from tunegrad.devices import Engine
     from tunegrad.devices.dlpack import Imported
     from tunegrad.reports import Deviation, LookupRow, RunReport

@@ -24,7 +24,6 @@ from tunegrad.config import (
     labelled,
     resolve_model,
 )
-from tunegrad.db import Store, open_store
 from tunegrad.errors import ConfigError, ModelError
 from tunegrad.frontend import Example, Model, Tensor, as_model, model_of_spec
 from tunegrad.frontend.weights import Weights
@@ -39,6 +38,7 @@ from tunegrad.planning.plan import plan_launches, planned_as, prepared
 from tunegrad.runtime import Argument
 
 if TYPE_CHECKING:
+    from tunegrad.db import Store
     from tunegrad.reports import Deviation
 
 StorePath = str | os.PathLike[str] | Literal[False] | None
@@ -232,10 +232,12 @@ def _open(store: StorePath) -> Store | nullcontext[None]:
 
     None is the default one if there is one; an empty path or False is none at all.
     """
-    if store is None:
-        path = default_store()
-        return open_store(path, "read") if path.is_file() else nullcontext()
-    return open_store(store, "read") if store else nullcontext()
+    path = default_store() if store is None else store
+    if not path or (store is None and not Path(path).is_file()):
+        return nullcontext()
+    from tunegrad.db import open_store
+
+    return open_store(path, "read")
 
 
 def _store_name(store: StorePath) -> str:

@@ -20,6 +20,7 @@ numpy folds them):
 
 from __future__ import annotations
 
+import hashlib
 import weakref
 from math import isinf, isnan, prod
 from typing import Any
@@ -116,10 +117,27 @@ def _evaluated(n: Node) -> Node:
         return n
     found = _FOLDED.get(n)
     if found is None:
-        names = [typed(g.ConstData, m.arg).name for m in topological((n,)) if m.op is GraphOp.CONST]
+        order = topological((n,))
+        names = [typed(g.ConstData, m.arg).name for m in order if m.op is GraphOp.CONST]
         name = next((s for s in names if s), "")
-        found = _FOLDED[n] = g.const(evaluate((n,))[0], n.dtype, name and f"{name} (folded)")
+        data = g.ConstData(
+            _made_of(order), name and f"{name} (folded)", np.asarray(evaluate((n,))[0], order="C")
+        )
+        found = _FOLDED[n] = Node(GraphOp.CONST, (), data, n.shape, n.dtype)
     return found
+
+
+def _made_of(order: list[Node]) -> str:
+    """A digest of how the last of some nodes, sources first, is computed: what it tells apart needs
+    no second pass over the bytes.
+    """
+    place = {n: i for i, n in enumerate(order)}
+    whole = hashlib.sha256(b"folded")
+    for n in order:
+        what = n.arg.digest if isinstance(n.arg, g.ConstData) else repr(n.arg)
+        srcs = [place[s] for s in n.srcs]
+        whole.update(f"\n{n.op} {srcs} {what} {n.shape} {n.dtype}".encode())
+    return whole.hexdigest()
 
 
 def _narrow(n: Node) -> Node | None:

@@ -14,7 +14,6 @@ from dataclasses import replace
 from math import prod
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from tunegrad.errors import InternalError

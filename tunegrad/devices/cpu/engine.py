@@ -24,8 +24,9 @@ from tunegrad.ir.dtypes import buffer_dtype
 if TYPE_CHECKING:
     from tunegrad.devices.cpu.device import CpuDevice
     from tunegrad.devices.cpu.readonly import ReadOnly
-    from tunegrad.devices.job import Array, CompiledCandidate, Lowered
+    from tunegrad.devices.job import Array, CompiledCandidate
     from tunegrad.devices.limits import MachineLimits
+    from tunegrad.devices.lowered import Lowered
     from tunegrad.ir.pack import Pack
 
 __all__ = ["CpuEngine"]

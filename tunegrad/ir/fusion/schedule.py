@@ -147,9 +147,7 @@ class Fusion:
             kernel, places = self._normal[text]
             fence = cast(Fence | None, d.node.arg) if d.node.op is GraphOp.CONTIGUOUS else None
             fixed = "" if fence is None else fence.schedule
-            kernel = replace(
-                kernel, name=kernel_name(d, kernel), origin=kernel_origin(d), fixed=fixed
-            )
+            kernel = kernel.named(kernel_name(d, kernel), kernel_origin(d), fixed)
             found = self._made[key] = (d, kernel, places)  # holding the draft keeps its id
         return found[1], found[2]
 
