@@ -96,3 +96,15 @@ def test_a_model_of_constants_has_no_kernel() -> None:
     model(W)[...] = 7
     np.testing.assert_array_equal(model(W), W + 1)
     assert model.benchmark_s(2) == [0.0, 0.0]
+
+
+def test_a_tune_knows_constant_outputs_and_may_have_none_but_those(tmp_path: Path) -> None:
+    store = tmp_path / "s.db"
+    report = tg.tune_callable(with_constants, W, budget_s=1.0, store=store, threads=1)
+    assert [row.uses for row in report.rows] == [1]
+    assert report.tuned_ms is not None
+    assert report.tuned_ms > 0
+    report = tg.tune_callable(
+        lambda x: tg.Tensor.constant(W) + 1, W, budget_s=1.0, store=store, threads=1
+    )
+    assert (report.rows, report.tuned_ms, report.default_ms) == ((), None, None)
