@@ -52,6 +52,9 @@ def check_texts(seeds: range, dtypes: tuple[DType, ...]) -> None:
             found = parse_kernel(kernel.text)
             assert (found.text, found.key) == (kernel.text, kernel.key), f"graph {seed}"
             assert found == kernel.canonical(), f"graph {seed}"
+            anew = Kernel(kernel.params, kernel.axes, kernel.stages)  # renamed once more
+            assert anew.canonical() == kernel, f"graph {seed}"
+            assert anew.text == str(kernel) == kernel.text, f"graph {seed}"
 
 
 @pytest.mark.parametrize(

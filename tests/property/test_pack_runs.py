@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tunegrad.errors import InternalError
 from tunegrad.ir.dtypes import F32
 from tunegrad.ir.index import ALWAYS, Range, Valid, as_index, var
-from tunegrad.ir.program import Pack
+from tunegrad.ir.pack import Pack
 
 
 def by_definition(pack: Pack, source: np.ndarray) -> np.ndarray:
@@ -60,9 +60,29 @@ def test_pack_is_what_its_definition_says(case):
         into = np.full(pack.size, np.nan, np.float32)
         assert pack.run(source, into) is into
         assert np.array_equal(into, expected)
+        view = pack.view(source)
+        assert view is None or np.array_equal(view.reshape(-1), expected)
+        assert view is None or np.shares_memory(view, source) or not view.size
+
+
+def test_pack_of_whole_tiles_is_a_view_and_one_with_padding_is_none():
+    rows, columns = var("r0", 3) * 2 + var("r1", 2), var("c", 4)
+    names, extents = ("r0", "c", "r1"), (3, 4, 2)
+    source = np.arange(24, dtype=np.float32)
+    whole = Pack("k", "w", F32, names, extents, rows * 4 + columns, ALWAYS)
+    view = whole.view(source)
+    assert view is not None
+    assert (view.shape, view.flags.writeable) == (extents, False)
+    assert np.array_equal(view.reshape(-1), whole.run(source))
+    part = Pack("k", "w", F32, names, extents, rows * 4 + columns, Valid([Range(rows, 0, 5)]))
+    assert part.view(source) is None
+    backwards = Pack("k", "w", F32, names, extents, as_index(23) - rows * 4 - columns, ALWAYS)
+    assert backwards.view(source) is None
 
 
 def test_pack_that_reads_past_its_source_is_refused():
     pack = Pack("k", "w", F32, ("p",), (5,), var("p", 5), ALWAYS)
     with pytest.raises(InternalError, match="elements 0 to 4 of a constant of 4"):
         pack.run(np.zeros(4, np.float32))
+    with pytest.raises(InternalError, match="elements 0 to 4 of a constant of 4"):
+        pack.view(np.zeros(4, np.float32))

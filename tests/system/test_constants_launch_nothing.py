@@ -1,8 +1,11 @@
-"""A graph of constants is known without a kernel; one that computes with positions is not."""
+"""A graph of constants is known without a kernel; one that computes with positions is not, unless
+it is an output of a model, which is asked for it again and again.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -44,3 +47,64 @@ def test_positions_are_computed_by_kernels(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(realizing, "_plan_of", lambda n: plans.append(made(n)) or plans[-1])
     np.testing.assert_array_equal((tg.arange(6) * 2).numpy(), np.arange(6) * 2)
     assert len(plans) == 1
+
+
+def with_constants(x: tg.Tensor) -> tuple[tg.Tensor, ...]:
+    """A result of x, and outputs that do not depend on it: a weight, what is computed of one, views
+    that spread, positions, a number.
+    """
+    w = tg.Tensor.constant(W)
+    return (
+        w, x + w, (w * 2).exp(), w.sum(0).expand(5, 4).permute(1, 0), tg.arange(6) * 2,
+        tg.full((2, 2), 2.5), w,
+    )  # fmt: skip
+
+
+def wanted(x: np.ndarray) -> tuple[np.ndarray, ...]:
+    sums = np.broadcast_to(W.sum(0), (5, 4)).T
+    return W, x + W, np.exp(W * 2), sums, np.arange(6) * 2, np.full((2, 2), 2.5, np.float32), W
+
+
+def check(model: tg.LoadedModel, x: np.ndarray) -> None:
+    """Every output is right, and is the caller's own."""
+    for _ in range(2):
+        found = model(x)
+        for got, want in zip(found, wanted(x), strict=True):
+            np.testing.assert_allclose(got, want, rtol=1e-5)
+            assert got.dtype == want.dtype
+        for got in found:
+            assert got.flags.writeable
+            got[...] = 7
+
+
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+def test_constant_outputs_of_a_model_launch_nothing(dtype: str, tmp_path: Path) -> None:
+    model = tg.compile(with_constants, W, threads=1, dtype=dtype)
+    assert len(model.report()) == 1, "the sum"
+    assert [name for name, _ in model.profile_s(1)] == [model.report()[0].kernel]
+    check(model, W + 1)
+    model.save(tmp_path / "m.plan")
+    again = tg.load(str(tmp_path / "m.plan"))
+    check(again, W - 1)
+    again.save(tmp_path / "n.plan")
+    assert (tmp_path / "n.plan").stat().st_size == (tmp_path / "m.plan").stat().st_size
+
+
+def test_a_model_of_constants_has_no_kernel() -> None:
+    model = tg.compile(lambda x: tg.Tensor.constant(W) + 1, W, threads=1)
+    assert model.report() == ()
+    model(W)[...] = 7
+    np.testing.assert_array_equal(model(W), W + 1)
+    assert model.benchmark_s(2) == [0.0, 0.0]
+
+
+def test_a_tune_knows_constant_outputs_and_may_have_none_but_those(tmp_path: Path) -> None:
+    store = tmp_path / "s.db"
+    report = tg.tune_callable(with_constants, W, budget_s=1.0, store=store, threads=1)
+    assert [row.uses for row in report.rows] == [1]
+    assert report.tuned_ms is not None
+    assert report.tuned_ms > 0
+    report = tg.tune_callable(
+        lambda x: tg.Tensor.constant(W) + 1, W, budget_s=1.0, store=store, threads=1
+    )
+    assert (report.rows, report.tuned_ms, report.default_ms) == ((), None, None)

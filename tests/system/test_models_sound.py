@@ -237,7 +237,7 @@ def test_defaults_of_a_model_that_its_winners_make_slower_stand_again(
     winners = [world.store.winner(key, here(), SPACE_VERSION) for key in keys]
     expected = [slow[key] if key in kept else default[key] for key in keys]
     assert [w and w.actions for w in winners] == expected
-    assert [e.message for e in said if isinstance(e, Warned)][0].startswith(
+    assert next(e.message for e in said if isinstance(e, Warned)).startswith(
         f"model {world.work.name}: its winners were faster launch by launch, and slower"
     )
     assert whole.by_turns is not None

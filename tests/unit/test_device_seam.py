@@ -31,7 +31,7 @@ WORDS = (
 ALLOWED = {
     ("torch.py", "cpu"): "where PyTorch says that a tensor lies",
     ("frontend/torch/values.py", "cpu"): "where PyTorch says that a tensor lies",
-    ("config/settings.py", "cpu"): "the device that is meant where none is named",
+    ("config/environment.py", "cpu"): "the device that is meant where none is named",
     ("tuning/doctor.py", "opencl"): "the extra of a package",
     ("tuning/conditions.py", "cpu"): "a folder of Linux",
     ("tuning/fleet/cluster.py", "address"): "where a cluster is reached",

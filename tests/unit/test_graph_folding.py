@@ -32,6 +32,21 @@ def test_graph_folding_computes_a_constant_part_once() -> None:
     assert folded(add(tensor("x", 3), w)) is out
 
 
+def test_graph_folding_tells_what_it_folded_apart_by_how_it_is_made() -> None:
+    def digest(node: Node) -> str:
+        data = folded(add(tensor("x", 3), node)).srcs[1].arg
+        assert isinstance(data, g.ConstData)
+        return data.digest
+
+    w, b = weight("w", 3), weight("b", 3)
+    made = [
+        scale(w, 2.0), scale(w, 3.0), scale(b, 2.0), add(w, b), add(b, w),
+        add(scale(w, 2.0), b), scale(add(w, b), 2.0),
+    ]  # fmt: skip
+    assert len({*map(digest, made), digest(w)}) == len(made) + 1
+    assert digest(made[0]) == digest(scale(weight("w", 3), 2.0))
+
+
 def test_graph_folding_names_what_it_folded() -> None:
     out = folded(add(tensor("x", 3), scale(weight("fc.bias", 3), 2.0)))
     data = out.srcs[1].arg

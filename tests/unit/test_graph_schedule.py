@@ -52,9 +52,17 @@ def test_graph_schedule_copies_an_input_that_is_an_output() -> None:
     assert [plan.buffers[i].role for i in (*plan.inputs, *plan.outputs)] == ["input", "output"]
 
 
-def test_graph_schedule_copies_views_and_constants() -> None:
+def test_graph_schedule_gives_a_constant_that_is_an_output_as_it_is() -> None:
+    w = weight("w", 3)
+    plan = checked(w, scale(tensor("x", 3), 2), w)
+    assert len(plan.launches) == 1
+    assert [plan.buffers[i].role for i in plan.outputs] == ["const", "output", "const"]
+    assert len(checked(add(tensor("x", 3), w), w).launches) == 1, "which a kernel reads, too"
+
+
+def test_graph_schedule_copies_views() -> None:
     assert count(g.permute(tensor("x", 2, 3), (1, 0))) == 1
-    assert count(weight("w", 3)) == 1
+    assert count(g.permute(weight("w", 2, 3), (1, 0))) == 1
     assert count(g.contiguous(g.flip(tensor("x", 3), (0,)))) == 1
 
 

@@ -244,6 +244,34 @@ def test_every_output_starts_on_a_cache_line() -> None:
     assert all(runner.run({"x": X})[0].ctypes.data % 64 == 0 for _ in range(8))
 
 
+@pytest.mark.parametrize("engine", [Engine, FarEngine])
+def test_a_constant_output_is_known_and_nobody_can_change_it(engine: type[Engine]) -> None:
+    x, w = g.graph_input("x", (4, 16), F32), g.const(X + 5, F32, "w")
+    plan = schedule((w, g.elementwise(Op.ADD, x, w), w))
+    assert len(plan.launches) == 1
+    runner, device = bound(plan, engine())
+    for values in (X, X + 1):
+        first, total, again = runner.run({"x": values})
+        np.testing.assert_array_equal(total, values + X + 5)
+        for constant in (first, again):
+            np.testing.assert_array_equal(constant, X + 5)
+            constant[...] = 0
+    runner.time({"x": X}, 1)
+    device.kernels[0] = lambda _: None
+    poisoned = runner.run_poisoned({"x": X})
+    np.testing.assert_array_equal(poisoned[0], X + 5)
+    assert np.isnan(poisoned[1]).all()
+    poisoned[0][...] = 0
+    more = Runner(runner.schedule, device.codes(plan), device, runner._constants)
+    np.testing.assert_array_equal(more.run({"x": X})[2], X + 5)
+
+
+def test_a_plan_of_constant_outputs_runs_nothing() -> None:
+    runner, _ = bound(schedule((g.const(X, F32, "w"),)))
+    np.testing.assert_array_equal(runner.run({})[0], X)
+    assert runner.time({}, 2) == ((0.0, 0.0), ())
+
+
 @pytest.fixture
 def weight() -> Any:
     data = g.const(np.arange(12, dtype=np.float32).reshape(3, 4), F32, "w")

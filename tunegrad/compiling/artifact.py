@@ -84,6 +84,7 @@ class Compiler:
         self._cache = cache
         self._programs: OrderedDict[tuple[str, str, Device], ProgramFacts] = OrderedDict()
         self._pending: OrderedDict[tuple[str, str, Device], Lowered] = OrderedDict()
+        self._found: OrderedDict[tuple[str, str, Device], ProgramFacts] = OrderedDict()
         self._images: OrderedDict[str, bytes] = OrderedDict()
         self._linked: weakref.WeakValueDictionary[str, Loaded] = weakref.WeakValueDictionary()
         self._recent: OrderedDict[str, Loaded] = OrderedDict()
@@ -136,17 +137,19 @@ class Compiler:
 
         Nothing is compiled.
 
-        The text is kept for ``code``, which is asked for next. Raises IllegalAction for a schedule
-        that is not legal here, and OutOfResources for a program that is too large.
+        What was found is kept for ``code``, which is asked for next. Raises IllegalAction for a
+        schedule that is not legal here, and OutOfResources for a program that is too large.
         """
-        from tunegrad.devices import program_hash
-
         text = _text(schedule)
         key = (kernel.key, text, device)
         with self._lock:
             found = self._programs.get(key) or self._read(kernel, text, device)
             if found is not None:
+                self._found[key] = found
+                _trim(self._found, _PENDING)
                 return found.hash
+            from tunegrad.devices import program_hash
+
             fresh = self._pending[key] = self._pending.get(key) or self._lowered(
                 kernel, text, device
             )
@@ -159,7 +162,7 @@ class Compiler:
         if found is not None:
             self._programs.move_to_end(key)
             return found
-        read = self._read(kernel, schedule, device)
+        read = self._found.pop(key, None) or self._read(kernel, schedule, device)
         if read is not None and self._kept(read.key):
             program = read
         else:

@@ -29,8 +29,8 @@ from tunegrad.ir.fusion import Buffer, BufferRole, Launch, LaunchPlan
 from tunegrad.ir.graph import ConstData
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.layout import Layout, Part
+from tunegrad.ir.pack import Pack
 from tunegrad.ir.parse_kernel import parse_kernel
-from tunegrad.ir.program import Pack
 from tunegrad.reports import Outcome
 from tunegrad.runtime import Argument, Constants
 from tunegrad.runtime.mapped import MappedFileError, map_arrays, write_arrays
@@ -38,16 +38,12 @@ from tunegrad.runtime.mapped import MappedFileError, map_arrays, write_arrays
 from .written import ProgramFacts, read_program, written_program
 
 __all__ = [
-    "SUFFIX",
     "SavedKernel",
     "SavedModel",
     "open_model",
     "save_model",
     "taken_constants",
 ]
-
-SUFFIX = ".plan"
-"""What names of such files end with."""
 
 _VERSION = 1
 _ROLES = get_args(BufferRole)
@@ -301,7 +297,7 @@ def _pack_of(c: _Constant, kernels: Mapping[str, SavedKernel]) -> Pack | None:
 def taken_constants(
     plan: LaunchPlan, kernels: Mapping[str, SavedKernel], constants: Constants
 ) -> tuple[tuple[int, Pack | None, Array], ...]:
-    """The constants of a plan as its kernels read them, each once."""
+    """The constants of a plan as its kernels read them, and as it gives them back, each once."""
     found: dict[object, tuple[int, Pack | None, Array]] = {}
     for launch in plan.launches:
         args = dict(zip((p.name for p in launch.kernel.params), launch.args, strict=True))
@@ -316,4 +312,10 @@ def taken_constants(
             size = buffer.layout.size if pack is None else pack.size
             values = memory.read(buffer.dtype.name)[:size]
             found.setdefault(id(memory), (buffer.id, pack, values))
+    for i in plan.outputs:
+        buffer = plan.buffers[i]
+        if buffer.role == "const":
+            memory = constants.flat(buffer)
+            values = memory.read(buffer.dtype.name)[: buffer.layout.size]
+            found.setdefault(id(memory), (i, None, values))
     return tuple(found.values())

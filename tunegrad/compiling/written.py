@@ -11,20 +11,25 @@ Lowering is a pure function of what the key holds. What can not be read is lower
 from __future__ import annotations
 
 import hashlib
+import os
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 import tunegrad
-from tunegrad.devices import Device, Geometry, KernelIO, Lowered, Parameter
+from tunegrad.devices.lowered import Geometry, KernelIO, Lowered, Parameter
 from tunegrad.errors import UserError
 from tunegrad.ir.dtypes import buffer_dtype
 from tunegrad.ir.index import Atom, Element, FloorDiv, Index, Mod, Range, Valid, Var
 from tunegrad.ir.kernel import Kernel
-from tunegrad.ir.program import Pack
+from tunegrad.ir.pack import Pack
+from tunegrad.ir.target import Target
+
+if TYPE_CHECKING:
+    from tunegrad.devices import Device
 
 __all__ = ["ProgramFacts", "default_key", "program_key", "read_program", "written_program"]
 
@@ -84,9 +89,14 @@ def _key(kernel: Kernel, what: str, device: Device) -> str | None:
     code = _own_code()
     if not code:
         return None
-    parts = (code, device.compiler(), device.name, repr(device.target), kernel.name, kernel.text,
+    parts = (code, device.compiler(), device.name, _words(device.target), kernel.name, kernel.text,
              repr(kernel.fixed), what)  # fmt: skip
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+@lru_cache(maxsize=16)
+def _words(target: Target) -> str:
+    return repr(target)  # once: every kernel of a model asks
 
 
 def written_program(program: ProgramFacts) -> bytes | None:
@@ -169,13 +179,16 @@ def _own_code() -> str:
     """A digest of the files that make programs; '' where they are no files."""
     root = Path(tunegrad.__file__).parent
     files = sorted(
-        path
+        os.path.join(folder, name)  # noqa: PTH118 - a path object a file takes as long as reading it
         for stage in _STAGES
-        for path in (root / stage).rglob("*")
-        if path.suffix in (".py", ".cpp", ".hpp")
+        for folder, _, names in os.walk(root / stage)
+        for name in names
+        if name.endswith((".py", ".cpp", ".hpp"))
     )
     whole = hashlib.sha256()
     for path in files:
-        whole.update(f"{path.relative_to(root)}\0".encode())
-        whole.update(path.read_bytes())
+        with open(path, "rb") as file:  # noqa: PTH123
+            body = file.read()
+        whole.update(f"{path[len(str(root)) :]}\0{len(body)}\0".encode())
+        whole.update(body)
     return whole.hexdigest() if files else ""

@@ -13,7 +13,10 @@ from pathlib import Path
 
 from tunegrad.errors import ConfigError
 
-__all__ = ["allowed_threads", "cache_dir", "default_store", "usable_cpus"]
+__all__ = ["DEFAULT_DEVICE", "allowed_threads", "cache_dir", "default_store", "usable_cpus"]
+
+DEFAULT_DEVICE = "cpu"
+"""Which one is there everywhere."""
 
 
 def default_store(environ: Mapping[str, str] = os.environ) -> Path:

@@ -11,14 +11,13 @@ from typing import Any, get_args
 from tunegrad.errors import ConfigError, ModelError
 
 from .durations import parse_budget
-from .environment import allowed_threads, default_store
+from .environment import DEFAULT_DEVICE, allowed_threads, default_store
 from .models import resolve_model
 from .tables import nearest
 from .values import ModelDtype, ModelSpec, Numerics, Searcher, TuneSettings
 
 __all__ = [
     "DEFAULT_BUDGET_S",
-    "DEFAULT_DEVICE",
     "check_dtype",
     "check_numerics",
     "check_searcher",
@@ -28,7 +27,6 @@ __all__ = [
 ]
 
 DEFAULT_BUDGET_S = 300.0
-DEFAULT_DEVICE = "cpu"
 
 
 def resolve_settings(

@@ -11,9 +11,7 @@ from pathlib import Path
 from tunegrad.db.connection import DamagedStore, connect_reader, connect_writer
 from tunegrad.db.location import MOUNTS, check_location
 from tunegrad.db.lock import WriterLock
-from tunegrad.db.memory_store import MemoryStore
 from tunegrad.db.protocol import Mode, Store
-from tunegrad.db.rescue import rescue
 from tunegrad.db.sqlite_store import SqliteStore
 from tunegrad.errors import StoreError
 
@@ -45,6 +43,8 @@ def open_store(
     if mode not in ("read", "write"):
         raise StoreError(f"store {os.fspath(path)}: mode {mode!r} is neither 'read' nor 'write'")
     if os.fspath(path) == MEMORY:
+        from tunegrad.db.memory_store import MemoryStore
+
         return MemoryStore(mode, clock=clock)
     resolved = _placed(path, mode, mounts)
     if mode == "write":
@@ -91,4 +91,6 @@ def _open_reader(
         return SqliteStore(path, connect_reader(path, trace), None, clock)
     except DamagedStore as error:
         _log.warning("%s; reading what is left", error)
+    from tunegrad.db.rescue import rescue
+
     return rescue(path, clock)

@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from .job import Beside as Beside
     from .job import Candidate as Candidate
     from .job import CompiledCandidate as CompiledCandidate
-    from .job import Geometry as Geometry
     from .job import Hooks as Hooks
-    from .job import KernelIO as KernelIO
     from .job import Limits as Limits
-    from .job import Lowered as Lowered
     from .job import Outcome as Outcome
-    from .job import Parameter as Parameter
     from .job import Reference as Reference
     from .limits import MachineLimits as MachineLimits
+    from .lowered import Geometry as Geometry
+    from .lowered import KernelIO as KernelIO
+    from .lowered import Lowered as Lowered
+    from .lowered import Parameter as Parameter
     from .measurer import Compiling as Compiling
     from .measurer import DeviceMeasurer as DeviceMeasurer
     from .processes.confine import Protections as Protections
@@ -51,11 +51,9 @@ else:
             "hashing": "program_hash",
             "host.facts": "usable_cores",
             "host.single": "run_on_host",
-            "job": (
-                "CONTENDING Beside Candidate CompiledCandidate Geometry Hooks KernelIO "
-                "Limits Lowered Outcome Parameter Reference"
-            ),
+            "job": ("CONTENDING Beside Candidate CompiledCandidate Hooks Limits Outcome Reference"),
             "limits": "MachineLimits",
+            "lowered": "Geometry KernelIO Lowered Parameter",
             "measurer": "Compiling DeviceMeasurer",
             "processes.confine": "Protections",
             "registry": "DEFAULT found host_device known open running",

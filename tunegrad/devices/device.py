@@ -21,10 +21,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from tunegrad.devices.job import Array, CompiledCandidate, Lowered
+    from tunegrad.devices.job import Array, CompiledCandidate
     from tunegrad.devices.limits import MachineLimits
+    from tunegrad.devices.lowered import Lowered
     from tunegrad.devices.processes.confinement import Confinement
-    from tunegrad.ir.program import Pack, Program
+    from tunegrad.ir.pack import Pack
+    from tunegrad.ir.program import Program
     from tunegrad.ir.target import Target
     from tunegrad.reports import CodeFacts, KernelResources
     from tunegrad.trial import Fingerprint, Properties
@@ -153,7 +155,7 @@ class Engine(Protocol):
         """
 
     def write(self, memory: Own, values: Array) -> None:
-        """Copy a contiguous array to the start of memory."""
+        """Copy an array to the start of memory, row-major whatever its strides."""
 
     def pack(self, pack: Pack, source: Array, memory: Own, rest: int = 0) -> None:
         """Fill memory with a packed constant, made of its source, and then with the byte

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from tunegrad.devices.job import Lowered
+from tunegrad.devices.lowered import Lowered
 
 __all__ = ["contents_digest", "program_hash"]
 

@@ -7,23 +7,12 @@ Plain data.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from tunegrad.ir.dtypes import buffer_dtype
-from tunegrad.ir.program import (
-    CopyAsync,
-    Load,
-    MatLoad,
-    Pack,
-    Program,
-    Store,
-    TileLoad,
-    indexed,
-    walk,
-)
+from tunegrad.devices.lowered import Geometry, KernelIO, Lowered, Parameter, io_of, unread
 from tunegrad.trial import Measurement, Properties
 
 __all__ = [
@@ -49,95 +38,6 @@ CONTENDING = 1.25
 """A candidate of up to this much of the best time is verified on every input set; slower ones
 on the first alone.
 """
-
-
-@dataclass(frozen=True, slots=True)
-class Parameter:
-    """One entry of a kernel's buffer table: ``elements`` of ``dtype`` (a name of ``ir.dtypes``).
-
-    Inputs and constants must come back unchanged; outputs are poisoned before each run; an
-    ``inout`` is drawn like an input and compared like an output; a ``pack`` is filled from the
-    ``Pack`` of the same name. ``bound`` is for integers used as indices: values are drawn from 0 to
-    ``bound`` - 1, in sets of special values beyond both ends as well (0: small integers of both
-    signs).
-    """
-
-    name: str
-    dtype: str
-    elements: int
-    role: Literal["in", "const", "out", "inout", "pack"]
-    bound: int = 0
-
-    @property
-    def nbytes(self) -> int:
-        return self.elements * buffer_dtype(self.dtype).itemsize
-
-
-@dataclass(frozen=True, slots=True)
-class KernelIO:
-    """Every buffer of a program in table order, and how its packed constants are made.
-
-    ``unread`` are constants that nothing but their packs is read of: their elements need no memory.
-    """
-
-    params: tuple[Parameter, ...]
-    packs: tuple[Pack, ...] = ()
-    unread: tuple[str, ...] = ()
-
-
-def io_of(program: Program) -> KernelIO:
-    """The buffers of a program, in its own order."""
-    extents = indexed(program)
-    params = (
-        Parameter(b.name, b.dtype.name, b.size, b.role, extents.get(b.name, 0))
-        for b in program.params
-    )
-    return KernelIO(tuple(params), program.packs, unread(program))
-
-
-_TOUCHING = (Load, Store, MatLoad, TileLoad)
-
-
-def unread(program: Program) -> tuple[str, ...]:
-    """See ``KernelIO``."""
-    if not program.packs:
-        return ()
-    touched = set(indexed(program))
-    for i in walk(program.body):
-        if isinstance(i, _TOUCHING):
-            touched.add(i.buffer)
-        elif isinstance(i, CopyAsync):
-            touched.add(i.source)
-    sources = {pack.source for pack in program.packs}
-    return tuple(b.name for b in program.params if b.name in sources - touched)
-
-
-@dataclass(frozen=True, slots=True)
-class Geometry:
-    """How a program is launched: so many groups that run in any order, each of so many items.
-
-    A group is a thread of a CPU, where it has one item, or a work-group of a GPU. It shares
-    ``shared_bytes`` beyond what the kernel declares by itself.
-    """
-
-    groups: int = 1
-    items: int = 1
-    shared_bytes: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Lowered:
-    """A program in a device's own language, and all that a launch needs beside it.
-
-    ``entry`` is the name of the kernel in ``text``. ``scratch_bytes`` are memory that it takes
-    after the buffers of ``io``, one entry an argument, with any content.
-    """
-
-    text: str
-    entry: str
-    io: KernelIO
-    scratch_bytes: tuple[int, ...] = ()
-    geometry: Geometry = Geometry()
 
 
 @dataclass(frozen=True, slots=True)

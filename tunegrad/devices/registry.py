@@ -8,11 +8,13 @@ A further device is a folder, a line here, and an extra in pyproject.toml.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from tunegrad.config import DEFAULT_DEVICE as DEFAULT
-from tunegrad.devices.device import Device
 from tunegrad.errors import DeviceError, NothingRunsError
+
+if TYPE_CHECKING:
+    from tunegrad.devices.device import Device
 
 __all__ = ["DEFAULT", "found", "host_device", "known", "open", "running"]
 

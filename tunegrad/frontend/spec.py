@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from tunegrad.config import ModelSpec, build_model
 from tunegrad.errors import ModelError
 
 from .model import Model, as_model
+
+if TYPE_CHECKING:
+    from tunegrad.config import ModelSpec
 
 __all__ = ["model_of_spec"]
 
@@ -20,6 +23,8 @@ def model_of_spec(spec: ModelSpec) -> Model:
     Modules are also looked for where one stands. Raises ModelError for one that can not be built,
     or that has other inputs than its file says.
     """
+    from tunegrad.config import build_model
+
     model = as_model(build_model(spec, (str(Path.cwd()),)), spec.name)
     said = [(i.shape, i.dtype) for i in spec.inputs]
     built = [(i.shape, i.dtype.name) for i in model.inputs]

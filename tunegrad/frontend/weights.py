@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from tunegrad.errors import WeightsError
 from tunegrad.ir.dtypes import BF16, F32, DType
-from tunegrad.runtime.mapped import MappedFileError, UnknownKindError, map_arrays
 
 from .arrays import bf16_bits, bf16_values
 
@@ -131,6 +130,8 @@ def read_safetensors(path: Path) -> dict[str, Array]:
     Raises:
         WeightsError: no such file, not a safetensors file, or a dtype numpy does not have.
     """
+    from tunegrad.runtime.mapped import MappedFileError, UnknownKindError, map_arrays
+
     try:
         arrays, _, kinds = map_arrays(path)
     except OSError as error:

@@ -8,22 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tunegrad.compiling.saved import (
-    SUFFIX,
-    SavedKernel,
-    SavedModel,
-    save_model,
-    taken_constants,
-)
-from tunegrad.config import ModelDtype
-from tunegrad.devices import Engine, Parameter
-from tunegrad.devices.dlpack import DeviceTensor, Imported, Sharing, imported, place_of
-from tunegrad.devices.verifying.inputs import draw
+from tunegrad.compiling import SUFFIX
 from tunegrad.errors import DeviceError, ModelError
 from tunegrad.inference.choosing import Choice, compiled_choice
 from tunegrad.inference.process import process_compiler
@@ -31,11 +21,14 @@ from tunegrad.ir import fusion
 from tunegrad.ir.evaluate import evaluate
 from tunegrad.ir.graph import Node
 from tunegrad.ir.numeric import to_compute
-from tunegrad.paired import gain_interval, paired_gain
-from tunegrad.planning.deviation import deviation
-from tunegrad.reports import Deviation, LookupRow, RunReport
 from tunegrad.runtime import Argument, Code, Constants, Runner, Runners, check_arguments
 from tunegrad.runtime.plan import needed_bytes
+
+if TYPE_CHECKING:
+    from tunegrad.config import ModelDtype
+    from tunegrad.devices import Engine
+    from tunegrad.devices.dlpack import Imported
+    from tunegrad.reports import Deviation, LookupRow, RunReport
 
 Array = NDArray[Any]
 
@@ -96,6 +89,8 @@ class LoadedModel:
         comes back, without a copy. Raises DeviceError on a device whose memory other libraries can
         not use, and as a call does.
         """
+        from tunegrad.devices.dlpack import DeviceTensor, Sharing, imported, place_of
+
         engine = self._engine
         if not isinstance(engine, Sharing):
             raise DeviceError(
@@ -128,6 +123,11 @@ class LoadedModel:
         return self._engine.device.target.threads
 
     @property
+    def choices(self) -> tuple[Choice, ...]:
+        """What each distinct kernel runs with, and why."""
+        return tuple(choice for choice, _ in self._chosen.values())
+
+    @property
     def memory_bytes(self) -> int:
         """Bytes of intermediate buffers, scratch and constants."""
         return self._runners.memory_bytes
@@ -148,6 +148,8 @@ class LoadedModel:
         """
         if not os.fspath(path).endswith(SUFFIX):
             raise ModelError(f"model file {os.fspath(path)}: its name must end with {SUFFIX}")
+        from tunegrad.compiling.saved import SavedKernel, SavedModel, save_model, taken_constants
+
         engine, compiler = self._engine, process_compiler()
         kernels = {
             key: SavedKernel(
@@ -167,6 +169,8 @@ class LoadedModel:
         """A row per distinct kernel: hit, near or miss and which field differed, the actions, how
         often it is used.
         """
+        from tunegrad.reports import LookupRow
+
         uses = {key: count for key, (_, count) in self._plan.kernels().items()}
         layers = fusion.layers_of(self._plan)
         return tuple(
@@ -198,6 +202,9 @@ class LoadedModel:
         """Latency as it is loaded next to the default schedules: medians of interleaved runs on the
         same inputs.
         """
+        from tunegrad.paired import gain_interval, paired_gain
+        from tunegrad.reports import RunReport
+
         arrays = self._drawn(seed)
         mine, other = self._runner, self._defaults()
         pairs = _interleaved(
@@ -217,6 +224,8 @@ class LoadedModel:
 
         ``full`` is the graph of the model as it was: the same inputs and outputs, no ``dtype``.
         """
+        from tunegrad.planning.deviation import deviation
+
         arrays = self._drawn(seed)
         wanted = [to_compute(a, n.dtype) for a, n in zip(evaluate(full, arrays), full, strict=True)]
         mine = zip(self._runner.run(arrays), full, strict=True)
@@ -245,6 +254,9 @@ class LoadedModel:
         return self._default
 
     def _drawn(self, seed: int) -> dict[str, Array]:
+        from tunegrad.devices import Parameter
+        from tunegrad.devices.verifying.inputs import draw
+
         rng = np.random.default_rng(seed)
         flat = {
             a.name: draw(Parameter(a.name, a.dtype.name, prod(a.shape), "in"), rng)

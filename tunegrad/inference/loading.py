@@ -8,12 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 from numpy.typing import ArrayLike
 
 from tunegrad import devices
-from tunegrad.compiling.saved import SUFFIX
+from tunegrad.compiling import SUFFIX
 from tunegrad.config import (
     ModelDtype,
     Numerics,
@@ -24,20 +24,22 @@ from tunegrad.config import (
     labelled,
     resolve_model,
 )
-from tunegrad.db import Store, open_store
 from tunegrad.errors import ConfigError, ModelError
 from tunegrad.frontend import Example, Model, Tensor, as_model, model_of_spec
 from tunegrad.frontend.weights import Weights
 from tunegrad.inference.choosing import OnMiss, compiled_choice
 from tunegrad.inference.loaded import LoadedModel
 from tunegrad.inference.process import engine_of, process_compiler
-from tunegrad.inference.saved import opened_model
 from tunegrad.ir import fusion
+from tunegrad.ir.folding import known_outputs
 from tunegrad.ir.graph import Node
 from tunegrad.ir.target import Target
 from tunegrad.planning.plan import plan_launches, planned_as, prepared
-from tunegrad.reports import Deviation
 from tunegrad.runtime import Argument
+
+if TYPE_CHECKING:
+    from tunegrad.db import Store
+    from tunegrad.reports import Deviation
 
 StorePath = str | os.PathLike[str] | Literal[False] | None
 
@@ -78,6 +80,8 @@ def load(
     one line.
     """
     if isinstance(model, str) and model.endswith(SUFFIX):
+        from tunegrad.inference.saved import opened_model
+
         return opened_model(Path(model), device, threads, weights, dtype)
     found, threads, stored_as = _resolved(model, threads, dtype)
     loaded = _load(found, device, threads, store, on_miss, weights, seed, numerics, stored_as)
@@ -209,17 +213,16 @@ def _prepared(
     dtype: ModelDtype,
 ) -> tuple[Node, ...]:
     outputs = model.build(model.weights(weights, seed))
-    return prepared(tuple(t.node for t in outputs), numerics, target, dtype)
+    return known_outputs(prepared(tuple(t.node for t in outputs), numerics, target, dtype))
 
 
 def _warn_of_misses(model: LoadedModel, store: str) -> None:
-    rows = model.report()
-    missed = [row for row in rows if row.outcome == "miss"]
+    missed = [c for c in model.choices if c.outcome == "miss"]
     if missed:
         _log.warning(
             "model %s: %d of %d kernels have no winner in store %s and run with default "
             "schedules (%s: %s)",
-            model.name, len(missed), len(rows), store, missed[0].kernel,
+            model.name, len(missed), len(model.choices), store, missed[0].kernel.name,
             "; ".join(missed[0].differs),
         )  # fmt: skip
 
@@ -229,10 +232,12 @@ def _open(store: StorePath) -> Store | nullcontext[None]:
 
     None is the default one if there is one; an empty path or False is none at all.
     """
-    if store is None:
-        path = default_store()
-        return open_store(path, "read") if path.is_file() else nullcontext()
-    return open_store(store, "read") if store else nullcontext()
+    path = default_store() if store is None else store
+    if not path or (store is None and not Path(path).is_file()):
+        return nullcontext()
+    from tunegrad.db import open_store
+
+    return open_store(path, "read")
 
 
 def _store_name(store: StorePath) -> str:

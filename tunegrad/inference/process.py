@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import functools
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tunegrad.compiling.artifact import Compiler
 from tunegrad.config import cache_dir
-from tunegrad.devices import Device, Engine
 from tunegrad.runtime import ObjectCache
+
+if TYPE_CHECKING:
+    from tunegrad.devices import Device, Engine
 
 
 @functools.lru_cache(maxsize=8)

@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from operator import is_
 
 from .dtypes import BOOL, DType
 from .index import ALWAYS, Index, Valid
@@ -256,12 +257,9 @@ def rebuilder(leaf: Callable[[Expr], Expr]) -> Callable[[Expr], Expr]:
             return done[1]
         new: Expr
         if isinstance(node, Apply):
-            args = tuple(visit(a) for a in node.args)
-            new = (
-                node
-                if all(a is b for a, b in zip(args, node.args, strict=True))
-                else Apply(node.op, args, node.dtype)
-            )
+            args = tuple(map(visit, node.args))
+            same = all(map(is_, args, node.args))
+            new = node if same else Apply(node.op, args, node.dtype)
         elif isinstance(node, Cast):
             inner = visit(node.x)
             new = node if inner is node.x else Cast(inner, node.dtype)

@@ -20,6 +20,7 @@ numpy folds them):
 
 from __future__ import annotations
 
+import hashlib
 import weakref
 from math import isinf, isnan, prod
 from typing import Any
@@ -35,7 +36,7 @@ from .graph import MOVEMENT, GraphOp, Node, topological
 from .numeric import compute, convert
 from .repeats import Repeats
 
-__all__ = ["fold_constants"]
+__all__ = ["fold_constants", "known_outputs"]
 
 _FOLDED: weakref.WeakKeyDictionary[Node, Node] = weakref.WeakKeyDictionary()
 """Constant-only nodes that were evaluated before."""
@@ -59,6 +60,14 @@ def fold_constants(outputs: tuple[Node, ...]) -> tuple[Node, ...]:
         repeats.of(made)  # so that nobody asks far down
     roots = tuple(new[o] for o in outputs)
     return _with_constants(roots)
+
+
+def known_outputs(outputs: tuple[Node, ...]) -> tuple[Node, ...]:
+    """The same outputs, each that no input reaches as a constant: nothing has to run for it."""
+    constant: dict[Node, bool] = {}
+    for n in topological(outputs):
+        _known(n, constant)
+    return tuple(_evaluated(o) if o.size and constant[o] else o for o in outputs)
 
 
 def _known(n: Node, constant: dict[Node, bool]) -> bool:
@@ -104,12 +113,31 @@ def _with_constants(outputs: tuple[Node, ...]) -> tuple[Node, ...]:
 
 
 def _evaluated(n: Node) -> Node:
+    if n.op is GraphOp.CONST:
+        return n
     found = _FOLDED.get(n)
     if found is None:
-        names = [typed(g.ConstData, m.arg).name for m in topological((n,)) if m.op is GraphOp.CONST]
+        order = topological((n,))
+        names = [typed(g.ConstData, m.arg).name for m in order if m.op is GraphOp.CONST]
         name = next((s for s in names if s), "")
-        found = _FOLDED[n] = g.const(evaluate((n,))[0], n.dtype, name and f"{name} (folded)")
+        data = g.ConstData(
+            _made_of(order), name and f"{name} (folded)", np.asarray(evaluate((n,))[0], order="C")
+        )
+        found = _FOLDED[n] = Node(GraphOp.CONST, (), data, n.shape, n.dtype)
     return found
+
+
+def _made_of(order: list[Node]) -> str:
+    """A digest of how the last of some nodes, sources first, is computed: what it tells apart needs
+    no second pass over the bytes.
+    """
+    place = {n: i for i, n in enumerate(order)}
+    whole = hashlib.sha256(b"folded")
+    for n in order:
+        what = n.arg.digest if isinstance(n.arg, g.ConstData) else repr(n.arg)
+        srcs = [place[s] for s in n.srcs]
+        whole.update(f"\n{n.op} {srcs} {what} {n.shape} {n.dtype}".encode())
+    return whole.hexdigest()
 
 
 def _narrow(n: Node) -> Node | None:

@@ -190,6 +190,7 @@ class Kernel:
     name: str = field(default="kernel", compare=False)
     origin: tuple[str, ...] = field(default=(), compare=False)
     fixed: str = ""
+    _canonical: bool = field(default=False, init=False, repr=False, compare=False)
     _text: str = field(default="", init=False, repr=False, compare=False)
     _flops: int = field(default=-1, init=False, repr=False, compare=False)
     _loads: tuple[tuple[Stage, Load], ...] = field(
@@ -254,8 +255,10 @@ class Kernel:
         """The same kernel with canonical names.
 
         Axes a, b ... (shared), ra, rb ... (reduce), sa ... (own spatial); parameters p0, p1 ... in
-        order; reductions v0, v1 ...
+        order; reductions v0, v1 ... One that has come out of this is not renamed again.
         """
+        if self._canonical:
+            return self
         axes: dict[str, Axis] = {}
         for i, a in enumerate(self.axes):
             axes[a.name] = Axis(axis_name(i), a.extent)
@@ -267,16 +270,32 @@ class Kernel:
                 counts[kind] += 1
         params = {p.name: f"p{i}" for i, p in enumerate(self.params)}
         values = {r.name: f"v{i}" for i, r in enumerate(self.reduces)}
-        return self.renamed(axes, params, values)
+        made = self.renamed(axes, params, values)
+        object.__setattr__(made, "_canonical", True)
+        return made
+
+    def named(self, name: str, origin: tuple[str, ...], fixed: str = "") -> Kernel:
+        """The same kernel by another name, of other operations, its schedule anybody's choice or
+        ``fixed``.
+        """
+        made = replace(self, name=name, origin=origin, fixed=fixed)
+        object.__setattr__(made, "_canonical", self._canonical)
+        if fixed == self.fixed:
+            object.__setattr__(made, "_text", self.text)  # names are no part of it
+        return made
 
     def renamed(
         self, axes: dict[str, Axis], params: dict[str, str], values: dict[str, str]
     ) -> Kernel:
         """The kernel with every axis, parameter and reduction renamed."""
         env = {old: new.index for old, new in axes.items()}
+        places: dict[int, Index] = {}
 
         def place(index: Index) -> Index:
-            return index.substitute(env).reading(params)
+            found = places.get(id(index))
+            if found is None:
+                found = places[id(index)] = index.substitute(env).reading(params)
+            return found
 
         def condition(valid: Valid) -> Valid:
             return valid.substitute(env).reading(params)

@@ -14,12 +14,11 @@ from dataclasses import replace
 from math import prod
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from tunegrad.errors import InternalError
 from tunegrad.ir.fusion import Buffer
-from tunegrad.ir.program import Pack
+from tunegrad.ir.pack import Pack
 
 from .engine import Engine, Memory
 
@@ -66,7 +65,9 @@ class Constants:
         key = self._key(buffer, pack)
         if key in self._known:
             return self._known[key]
-        return self._keep(key, pack.run(_rows(buffer)))
+        rows = _rows(buffer)
+        view = pack.view(rows)
+        return self._keep(key, pack.run(rows) if view is None else view)
 
     def give(self, buffer: Buffer, pack: Pack | None, values: Array) -> None:
         """What ``flat`` (no pack) or ``packed`` would make, as an array that nobody changes: it is
@@ -86,7 +87,7 @@ class Constants:
 
     def _keep(self, key: object, values: Array) -> Any:
         memory = self._take(values.nbytes)
-        self._engine.write(memory, np.ascontiguousarray(values))
+        self._engine.write(memory, values)
         self._known[key] = memory
         return memory
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tunegrad.ir.program import Pack
+if TYPE_CHECKING:
+    from tunegrad.ir.pack import Pack
 
 __all__ = ["BoundPlan", "Code", "Engine", "Memory", "Placed", "Sharing"]
 
@@ -116,7 +117,7 @@ class Engine(Protocol):
         """
 
     def write(self, memory: Any, values: Array) -> None:
-        """Copy a contiguous array to the start of memory."""
+        """Copy an array to the start of memory, row-major whatever its strides."""
 
     def fill(self, memory: Any, byte: int) -> None:
         """Set every byte."""

@@ -3,6 +3,7 @@
     temps     one arena, at the planner's offsets                 constants  ``Constants``, packs
     inputs    the caller's memory where it is fit, else a copy    outputs    fresh memory every run
     launches  bound once; a run points them at its inputs and outputs
+    constant outputs  known when it is bound; a run copies them to fresh memory
 
 The device comes in as an ``Engine``: it gives memory and runs a list of launches; nothing else is
 known of it. Where kernels can not use memory of this process, inputs and outputs are copied to and
@@ -73,15 +74,18 @@ class Runner:
         self._constants = constants or Constants(engine)
         self._lock = ForkSafeLock()
         self._inputs = tuple(schedule.buffers[i] for i in schedule.inputs)
-        self._outputs = tuple(schedule.buffers[i] for i in schedule.outputs)
-        for b in (*self._inputs, *self._outputs):
+        outputs = tuple(schedule.buffers[i] for i in schedule.outputs)
+        for b in (*self._inputs, *outputs):
             if not b.layout.is_row_major:
                 raise InternalError(f"plan: {b}: inputs and outputs are row-major")
         self._own: dict[int, Any] = {}
         self._holds: object = None  # names the timer whose inputs are in the plan's own memory
         self._places: dict[int, list[tuple[int, int, Buffer]]] = {}
         self._bind()
+        self._known = {b.id: self._constant(b) for b in outputs if b.role == "const"}
         self.schedule = schedule.forgotten
+        self._outputs = tuple(self.schedule.buffers[i] for i in schedule.outputs)
+        self._written = tuple(b for b in self._outputs if b.role != "const")
 
     @property
     def outputs(self) -> tuple[Buffer, ...]:
@@ -140,13 +144,15 @@ class Runner:
         where they lie, others are copied to it.
         """
         fresh = {b.id: self._engine.allocate(b.nbytes, touched=False) for b in self._outputs}
+        for i, values in self._known.items():
+            self._engine.write(fresh[i], values)
         with self._lock:
             held = [
                 self._copied(b, x) if isinstance(x := given[b.name], np.ndarray) else x.memory
                 for b in self._inputs
             ]
             places = [*zip(self._inputs, held, strict=True)]
-            for b, memory in (*places, *((b, fresh[b.id]) for b in self._outputs)):
+            for b, memory in (*places, *((b, fresh[b.id]) for b in self._written)):
                 # the plan keeps none of it: what is let go comes back, where it was
                 self._point(b.id, engine.alias(memory))
             if self._codes:
@@ -162,7 +168,7 @@ class Runner:
         """
         with self._lock:
             self._point_at_own(arrays)
-            for memory in (self._arena, *self._scratch, *(self._own[b.id] for b in self._outputs)):
+            for memory in (self._arena, *self._scratch, *(self._own[b.id] for b in self._written)):
                 self._engine.fill(memory, _POISON)
             if self._codes:
                 self._plan.run()
@@ -259,6 +265,11 @@ class Runner:
                 memories.append(self._nowhere)
         return memories
 
+    def _constant(self, b: Buffer) -> Array:
+        """The values of an output that depends on no input."""
+        values: Array = self._constants.flat(b).read(b.dtype.name)[: b.layout.size]
+        return values.reshape(b.shape)
+
     # ---- memory of a run
 
     def _point(self, buffer: int, memory: Any) -> None:
@@ -276,7 +287,11 @@ class Runner:
         return self._engine.fresh(b.nbytes).view(b.dtype.numpy).reshape(b.shape)
 
     def _lend(self, b: Buffer, array: Array) -> bool:
-        """Let kernels write to an array where they can, else to memory of the plan's own."""
+        """Let kernels write to an array where they can, else to memory of the plan's own; none
+        writes a constant.
+        """
+        if b.id in self._known:
+            return False
         lent = self._engine.borrow(array)
         self._point(b.id, self._memory(b) if lent is None else lent)
         return lent is not None
@@ -289,7 +304,7 @@ class Runner:
             self._point(
                 b.id, self._memory(b) if arrays is None else self._copied(b, arrays[b.name])
             )
-        for b in self._outputs:
+        for b in self._written:
             self._point(b.id, self._memory(b))
 
     def _copied(self, b: Buffer, array: Array) -> Any:
@@ -299,7 +314,9 @@ class Runner:
         return memory
 
     def _content(self, b: Buffer) -> Array:
-        """What is in the plan's own memory of an input or output."""
+        """What is in the plan's own memory of an input or output; the values of a constant."""
+        if b.id in self._known:
+            return self._known[b.id]
         values: Array = self._memory(b).read(b.dtype.name)
         return values.reshape(b.shape)
 

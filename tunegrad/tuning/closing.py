@@ -90,6 +90,9 @@ class Closing:
         for n, work in enumerate(self.workloads):
             now_s = time.monotonic()
             left_s = max(0.0, self.ends.whole_s - now_s) / (count - n)
+            if not work.kernels:  # none of its outputs depends on an input
+                found.append(None)
+                continue
             with self.interrupt.until(self.ends.whole_given_up(now_s + left_s, interrupted)):
                 models, withdrawals = self.models, self.withdrawals
                 others = {u.key for w in self.workloads if w is not work for u in w.kernels}

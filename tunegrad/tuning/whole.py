@@ -106,7 +106,7 @@ def measured_whole(
             )
         tuned, default = models.of(work), models.of(work, stored=False)
         samples = models.bench.paired(tuned, default, paired_s)
-        if _taken_back(work, models, tuned, default, samples, kept):
+        if _taken_back(models, tuned, default, samples, kept):
             tell(Warned(taken_back(work.name, gain_interval(samples[1], samples[0]))))
             tuned = models.of(work)
             samples = models.bench.paired(tuned, default, paired_s)
@@ -158,7 +158,6 @@ def taken_back(name: str, interval: Interval | None) -> str:
 
 
 def _taken_back(
-    work: Workload,
     models: Models,
     tuned: WholeModel,
     default: WholeModel,

@@ -14,6 +14,7 @@ from tunegrad import devices
 from tunegrad.config import ModelDtype, ModelSpec, Numerics, labelled
 from tunegrad.db import Store
 from tunegrad.frontend import Model, model_of_spec
+from tunegrad.ir.folding import known_outputs
 from tunegrad.ir.fusion import Fusion, Images, LaunchPlan
 from tunegrad.ir.graph import Node
 from tunegrad.ir.kernel import Kernel
@@ -152,7 +153,8 @@ def workload_of(
     outputs = model.build(model.weights(None, seed))
     nodes = tuple(t.node for t in outputs)
     target = target or devices.host_device().target
-    fusion = Fusion.of(prepared(nodes, numerics, target, dtype), view_bytes=target.view_bytes)
+    graph = known_outputs(prepared(nodes, numerics, target, dtype))
+    fusion = Fusion.of(graph, view_bytes=target.view_bytes)
     plan = fusion.schedule()
     bounds = {plan.buffers[at].name: bound for at, bound in plan.indexed().items()}
     return Workload(

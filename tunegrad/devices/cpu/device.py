@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tunegrad.devices.cpu.engine import CpuEngine
     from tunegrad.devices.device import Inspection
     from tunegrad.devices.host.codegen import OptLevel
-    from tunegrad.devices.job import Lowered
+    from tunegrad.devices.lowered import Lowered
     from tunegrad.ir.program import Program
     from tunegrad.trial import Fingerprint, Properties
 
@@ -62,7 +62,7 @@ class CpuDevice:
         return f"{compiler_version()} level-{self.opt_level}"
 
     def lower(self, program: Program) -> Lowered:
-        from tunegrad.devices.job import Geometry, Lowered, io_of
+        from tunegrad.devices.lowered import Geometry, Lowered, io_of
         from tunegrad.render.llvm import render_llvm, workspace_bytes
 
         if program.threads > self.target.threads:

@@ -24,9 +24,10 @@ from tunegrad.ir.dtypes import buffer_dtype
 if TYPE_CHECKING:
     from tunegrad.devices.cpu.device import CpuDevice
     from tunegrad.devices.cpu.readonly import ReadOnly
-    from tunegrad.devices.job import Array, CompiledCandidate, Lowered
+    from tunegrad.devices.job import Array, CompiledCandidate
     from tunegrad.devices.limits import MachineLimits
-    from tunegrad.ir.program import Pack
+    from tunegrad.devices.lowered import Lowered
+    from tunegrad.ir.pack import Pack
 
 __all__ = ["CpuEngine"]
 
@@ -143,7 +144,8 @@ class CpuEngine:
         return Span(array.reshape(-1).view(np.uint8))
 
     def write(self, memory: CpuMemory, values: Array) -> None:
-        memory.bytes[: values.nbytes].view(values.dtype)[:] = values.reshape(-1)
+        to = memory.bytes[: values.nbytes].view(values.dtype)
+        to.reshape(values.shape)[...] = values
 
     def pack(self, pack: Pack, source: Array, memory: CpuMemory, rest: int = 0) -> None:
         pack.run(source, memory.view(pack.dtype.name)[: pack.size], self._bulk.assign)

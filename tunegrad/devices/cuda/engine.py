@@ -28,7 +28,7 @@ from tunegrad.devices.job import Array, CompiledCandidate, Geometry, Lowered
 from tunegrad.devices.limits import MachineLimits
 from tunegrad.devices.remote import GUARD_BYTES, RemoteMemory, packed
 from tunegrad.errors import DeviceFault, InternalError, OutOfResources
-from tunegrad.ir.program import Pack
+from tunegrad.ir.pack import Pack
 
 if TYPE_CHECKING:
     from tunegrad.devices.device import BoundPlan, Device

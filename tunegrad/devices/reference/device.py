@@ -23,7 +23,8 @@ from tunegrad.devices.replies import WROTE_READ_ONLY
 from tunegrad.errors import CompileFailure
 from tunegrad.ir.dtypes import buffer_dtype
 from tunegrad.ir.interpret_program import interpret
-from tunegrad.ir.program import Pack, Program
+from tunegrad.ir.pack import Pack
+from tunegrad.ir.program import Program
 from tunegrad.ir.target import Target
 from tunegrad.ir.verify_program import verify_program
 from tunegrad.trial import Fingerprint, Properties

@@ -33,7 +33,7 @@ would be glad of it.
 
 @dataclass(frozen=True, slots=True)
 class Drafts:
-    """One draft per tensor that is needed in memory, by node.
+    """One draft per tensor that is needed in memory and is no constant, by node.
 
     ``order`` is topological; ``targets`` are the outputs'.
 
@@ -154,13 +154,12 @@ class _Cutting:
         stack, needed = list(self.targets), set[Node]()
         while stack:
             n = stack.pop()
-            if n in needed or not n.size:
+            if n in needed or not n.size or n.op is GraphOp.CONST:
                 continue
             needed.add(n)
             while n not in self.done:
                 self._draft(n)
-            leaves = (GraphOp.INPUT, GraphOp.CONST)
-            stack.extend(s for s in self.done[n].reads.values() if s.op not in leaves)
+            stack.extend(s for s in self.done[n].reads.values() if s.op is not GraphOp.INPUT)
         for n in [n for n in self.done if n not in needed]:
             del self.done[n]
 

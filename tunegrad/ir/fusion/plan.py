@@ -76,7 +76,7 @@ class Launch:
 @dataclass(frozen=True, slots=True)
 class LaunchPlan:
     """A graph as kernels: launches in dependency order; ``inputs`` and ``outputs`` are buffer
-    ids.
+    ids. An output that no launch writes is a constant.
     """
 
     buffers: tuple[Buffer, ...]
@@ -151,7 +151,7 @@ class LaunchPlan:
         for launch in self.launches:
             self._verify_launch(launch, written)
         for i in self.outputs:
-            if i not in written or self.buffers[i].role != "output":
+            if i not in written or self.buffers[i].role not in ("output", "const"):
                 raise VerifyError(
                     f"schedule: output {self.buffers[i]} is not written by any launch"
                 )

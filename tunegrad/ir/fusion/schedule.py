@@ -46,10 +46,10 @@ def schedule(
     """The kernels that compute ``outputs``, and their buffers.
 
     ``names`` are the outputs' names (default ``out0`` ...). ``images`` is the form of 4-D
-    intermediates around convolutions and pooling. An output that is an input, a constant or a view
-    is copied. ``toggles`` are positions in topological order of nodes at which the graph is cut
-    otherwise than by the rules (``Drafts.toggled``). Views of buffers begin at multiples of
-    ``view_bytes``. Raises ShapeError when two inputs share a name.
+    intermediates around convolutions and pooling. An output that is an input or a view is copied;
+    one that is a constant is its buffer. ``toggles`` are positions in topological order of nodes at
+    which the graph is cut otherwise than by the rules (``Drafts.toggled``). Views of buffers begin
+    at multiples of ``view_bytes``. Raises ShapeError when two inputs share a name.
     """
     fusion = Fusion.of(outputs, names, images=images, view_bytes=view_bytes)
     return fusion.toggled(toggles).schedule()
@@ -147,9 +147,7 @@ class Fusion:
             kernel, places = self._normal[text]
             fence = cast(Fence | None, d.node.arg) if d.node.op is GraphOp.CONTIGUOUS else None
             fixed = "" if fence is None else fence.schedule
-            kernel = replace(
-                kernel, name=kernel_name(d, kernel), origin=kernel_origin(d), fixed=fixed
-            )
+            kernel = kernel.named(kernel_name(d, kernel), kernel_origin(d), fixed)
             found = self._made[key] = (d, kernel, places)  # holding the draft keeps its id
         return found[1], found[2]
 
@@ -175,6 +173,7 @@ class _Assembler:
 
     def run(self) -> LaunchPlan:
         read = {s for d in self.drafts for s in d.reads.values()}
+        read |= {n for n in self.targets if n.op is GraphOp.CONST and n.size}
         for op in (GraphOp.INPUT, GraphOp.CONST):
             for n in self.order:
                 if n.op is op and (n in read or (op is GraphOp.INPUT and n.size)):
@@ -182,6 +181,9 @@ class _Assembler:
         inputs = tuple(b.id for b in self.buffers if b.role == "input")
         names = dict(zip(reversed(self.targets), reversed(self.names), strict=True))
         for n in dict.fromkeys((*(d.node for d in self.drafts), *self.targets)):
+            if n.op is GraphOp.CONST and n.size:
+                self.written[n] = self.read[n]
+                continue
             role: BufferRole = "output" if n in names else "temp"
             name = names.get(n, f"t{len(self.buffers)}")
             self.written[n] = self._buffer(n, role, name)

@@ -141,6 +141,8 @@ class Index:
 
     def reading(self, buffers: Mapping[str, str]) -> Index:
         """The sum with the buffers of its elements renamed."""
+        if all(type(atom) is Var for atom, _ in self.terms):
+            return self
         if not any(True for _ in self.elements()):
             return self
         total = Index((), self.const)

@@ -25,6 +25,7 @@ buffers, filled once when a model is loaded.
 
 from __future__ import annotations
 
+from ..pack import Pack
 from .blocks import For, If, Instr, Pipeline, size, walk
 from .buffers import Alloc, Buffer
 from .instructions import (
@@ -59,7 +60,6 @@ from .matrices import (
     TileStore,
     TileZero,
 )
-from .packs import Pack
 from .whole import Program, indexed, indices
 
 __all__ = [

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from ..index import Index
 from ..keys import key_of
+from ..pack import Pack
 from .blocks import For, If, Instr, walk
 from .buffers import Alloc, Buffer
 from .instructions import CopyAsync, Load, Position, Store, Test
 from .matrices import MatLoad
-from .packs import Pack
 from .text import body_lines
 
 __all__ = ["Program", "indexed", "indices"]

@@ -55,6 +55,9 @@ _SETS = 16
 fewer.
 """
 
+_CHANNELS = 16
+"""Channels whose weights are transformed at a time."""
+
 _BT = {
     2: ((1, 0, -1, 0), (0, 1, 1, 0), (0, -1, 1, 0), (0, 1, 0, -1)),
     4: (
@@ -111,13 +114,17 @@ class Winograd:
         """U of shape ((m+2)^2, channels, outputs), from the kernel's weight array of its logical
         shape.
 
-        Computed in f64.
+        Computed in f64, a few channels at a time: what is wide stays in a core's cache.
         """
         o, c, r, s = self.conv.w_dims
         g = np.asarray(_G[self.tile])
-        wide = np.transpose(w, (r, s, c, o)).astype(np.float64, order="C")
-        u = np.kron(g, g) @ wide.reshape(9, -1)
-        return u.astype(np.float32).reshape(-1, *wide.shape[2:])
+        both, rows = np.kron(g, g), np.transpose(w, (c, r, s, o))
+        u = np.empty((len(both), rows.shape[0], rows.shape[3]), np.float32)
+        for first in range(0, len(rows), _CHANNELS):
+            part = slice(first, first + _CHANNELS)
+            wide = rows[part].astype(np.float64, order="C").reshape(-1, 9, u.shape[2])
+            u[:, part] = (both @ wide).transpose(1, 0, 2)
+        return u
 
 
 def match_conv3x3(kernel: Kernel) -> Conv3x3 | None:
@@ -230,20 +237,23 @@ def _transform(
     param = kernel.param(x.param)
     dy, dx, dc = conv.x_dims
 
+    rows = [ty.index * m + (i + conv.shifts[0]) for i in range(n)]
+    columns = [tx.index * m + (j + conv.shifts[1]) for j in range(n)]
+    channel = c.index
+
     def tile(i: int, j: int) -> Expr:
-        row, column = ty.index * m + (i + conv.shifts[0]), tx.index * m + (j + conv.shifts[1])
+        row, column = rows[i], columns[j]
         index = list(x.index)
-        index[dy], index[dx], index[dc] = row, column, c.index
+        index[dy], index[dx], index[dc] = row, column, channel
         inside = Valid((Range(row, 0, param.shape[dy]), Range(column, 0, param.shape[dx])))
         return Load("X", tuple(index), F32, inside)
 
     v = _sandwich(_BT[m], [[tile(i, j) for j in range(n)] for i in range(n)])
     axes = (*batch, ty, tx, c)
     out = _spread("V", (n * n, *(a.extent for a in axes)), "out", axes[0].extent)
+    at = tuple(axis.index for axis in axes)
     stores = tuple(
-        Store("V", (as_index(a * n + b), *(axis.index for axis in axes)), v[a][b])
-        for a in range(n)
-        for b in range(n)
+        Store("V", (as_index(a * n + b), *at), v[a][b]) for a in range(n) for b in range(n)
     )
     size = f"{ty.extent}x{tx.extent}x{c.extent}"
     made = Kernel(
@@ -298,8 +308,10 @@ def _finish(
     grid = (*batch, ty, tx, o)
     param = _spread("M", (positions, *(a.extent for a in grid)), "in", grid[0].extent)
 
+    at = tuple(a.index for a in grid)
+
     def product(p: int) -> Expr:
-        return Load("M", (as_index(p), *(a.index for a in grid)), F32)
+        return Load("M", (as_index(p), *at), F32)
 
     y = _sandwich(_AT[m], [[product(a * n + b) for b in range(n)] for a in range(n)])
     direct = kernel.stores[0]
@@ -310,8 +322,8 @@ def _finish(
             kept = Valid(Range(env[a], 0, extents[a]) for a in (conv.rows, conv.columns))
             if kept.never:
                 continue
-            at = partial(_at, env=env, kept=kept, value=y[i][j])
-            expr = rebuilder(at)(direct.expr)
+            leaf = partial(_at, env=env, kept=kept, value=y[i][j])
+            expr = rebuilder(leaf)(direct.expr)
             index = tuple(x.substitute(env) for x in direct.index)
             stores.append(Store(direct.param, index, expr, (), kept))
     used = {x.param for s in stores for x in loads_in(s.expr)} | {direct.param}

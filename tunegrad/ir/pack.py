@@ -1,20 +1,19 @@
-"""Constants that a program reads in another order than the model has them: filled once, when it is
-loaded.
-"""
+"""What a program reads of a constant in an order of its own: copied so when a model is loaded."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tunegrad.errors import InternalError
 
-from ..dtypes import DType
-from ..index import Index, Valid
+from .dtypes import DType
+from .index import Index, Valid
 
 __all__ = ["Pack"]
 
@@ -39,10 +38,24 @@ class Pack:
 
     @property
     def size(self) -> int:
-        total = 1
-        for e in self.extents:
-            total *= e
-        return total
+        return prod(self.extents)
+
+    def view(self, source: NDArray[np.generic]) -> NDArray[np.generic] | None:
+        """The packed array, of shape ``extents``, as a view of the flat ``source`` buffer; None
+        where it is none.
+        """
+        steps = self._steps()
+        if steps is None or not self.valid.always:
+            return None
+        return _strided(source, self.offset.const, self.extents, steps)
+
+    def _steps(self) -> list[int] | None:
+        """How far apart in the source neighbours along each variable are; None where that is not
+        one number, or backwards.
+        """
+        steps = [self.offset.coefficient(v) for v in self.variables]
+        counts = [s for s in steps if s is not None and s >= 0]
+        return counts if len(counts) == len(steps) else None
 
     def run(
         self,
@@ -65,17 +78,10 @@ class Pack:
         for r in self.valid:
             at = np.asarray(r.index.evaluate(env))  # type: ignore[arg-type]
             keep = keep & (at >= r.lo) & (at < r.hi)
-        steps = [self.offset.coefficient(v) for v in self.variables]
-        counts = [s for s in steps if s is not None and s >= 0]
-        if len(counts) == len(steps) and keep.size <= _PARTS:
-            _copy_valid(
-                flat.reshape(self.extents),
-                keep,
-                source,
-                self.offset.const,
-                counts,
-                assign or _assign,
-            )
+        steps = self._steps()
+        if steps is not None and keep.size <= _PARTS:
+            to = flat.reshape(self.extents)
+            _copy_valid(to, keep, source, self.offset.const, steps, assign or _assign)
         else:
             offset = np.asarray(self.offset.evaluate(env))  # type: ignore[arg-type]
             picked = source[offset if self.valid.always else np.where(keep, offset, 0)]
@@ -109,13 +115,7 @@ def _copy_valid(
     if not keep.any():
         to[...] = 0
     elif keep.all():
-        last = start + sum(s * (n - 1) for s, n in zip(steps, to.shape, strict=True))
-        if start < 0 or last >= source.size:
-            raise InternalError(f"pack: elements {start} to {last} of a constant of {source.size}")
-        strides = [s * source.itemsize for s in steps]
-        assign(
-            to, np.lib.stride_tricks.as_strided(source[start:], to.shape, strides, writeable=False)
-        )
+        assign(to, _strided(source, start, to.shape, steps))
     else:
         d = max((d for d, n in enumerate(keep.shape) if n > 1), key=lambda d: steps[d])
         whole = np.asarray(np.moveaxis(keep, d, 0).reshape(to.shape[d], -1).all(axis=1))
@@ -126,3 +126,17 @@ def _copy_valid(
             for a, b in [(lo, hi)] if whole[lo] else [(i, i + 1) for i in range(lo, hi)]:
                 part = (slice(None),) * d + (slice(a, b),)
                 _copy_valid(to[part], keep[part], source, start + a * steps[d], steps, assign)
+
+
+def _strided(
+    source: NDArray[np.generic], start: int, shape: Sequence[int], steps: Sequence[int]
+) -> NDArray[np.generic]:
+    """``source[start + i*steps[0] + j*steps[1] ..]`` as an array over ``i, j, ..``.
+
+    Raises InternalError where an element is outside of the source.
+    """
+    last = start + sum(s * (n - 1) for s, n in zip(steps, shape, strict=True))
+    if start < 0 or last >= source.size:
+        raise InternalError(f"pack: elements {start} to {last} of a constant of {source.size}")
+    strides = [s * source.itemsize for s in steps]
+    return np.lib.stride_tricks.as_strided(source[start:], shape, strides, writeable=False)
