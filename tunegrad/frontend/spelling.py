@@ -97,7 +97,7 @@ def _parameters(function: Callable[..., object]) -> tuple[tuple[str, ...], str]:
     """The names of a function's parameters, and that of the one that takes any number; '' where
     none does. Read from its code: a signature takes ten times as long, and there are hundreds.
     """
-    code = inspect.unwrap(function).__code__  # type: ignore[attr-defined]
+    code = inspect.unwrap(function).__code__
     count = code.co_argcount + code.co_kwonlyargcount
     starred = bool(code.co_flags & inspect.CO_VARARGS)
     named = count + starred + bool(code.co_flags & inspect.CO_VARKEYWORDS)
