@@ -11,92 +11,52 @@ settings.
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING
 
+from tunegrad.lazy import lazy_names
+
 if TYPE_CHECKING:
-    from .builders import build_model, import_builder
-    from .durations import parse_budget, parse_duration
-    from .environment import (
-        DEFAULT_DEVICE,
-        allowed_threads,
-        cache_dir,
-        default_store,
-        usable_cpus,
-    )
-    from .models import config_names, configs_dir, resolve_model
-    from .settings import (
-        DEFAULT_BUDGET_S,
-        check_dtype,
-        check_numerics,
-        check_searcher,
-        check_settings,
-        labelled,
-        resolve_settings,
-    )
-    from .values import (
-        DtypeName,
-        InputSpec,
-        ModelDtype,
-        ModelSpec,
-        Numerics,
-        Scalar,
-        Searcher,
-        TuneDefaults,
-        TuneSettings,
-    )
-
-__all__ = [
-    "DEFAULT_BUDGET_S",
-    "DEFAULT_DEVICE",
-    "DtypeName",
-    "InputSpec",
-    "ModelDtype",
-    "ModelSpec",
-    "Numerics",
-    "Scalar",
-    "Searcher",
-    "TuneDefaults",
-    "TuneSettings",
-    "allowed_threads",
-    "build_model",
-    "cache_dir",
-    "check_dtype",
-    "check_numerics",
-    "check_searcher",
-    "check_settings",
-    "config_names",
-    "configs_dir",
-    "default_store",
-    "import_builder",
-    "labelled",
-    "parse_budget",
-    "parse_duration",
-    "resolve_model",
-    "resolve_settings",
-    "usable_cpus",
-]
-
-_HOMES = {
-    "builders": ("build_model", "import_builder"),
-    "durations": ("parse_budget", "parse_duration"),
-    "environment": (
-        "DEFAULT_DEVICE", "allowed_threads", "cache_dir", "default_store", "usable_cpus",
-    ),
-    "models": ("config_names", "configs_dir", "resolve_model"),
-    "settings": (
-        "DEFAULT_BUDGET_S", "check_dtype", "check_numerics", "check_searcher", "check_settings",
-        "labelled", "resolve_settings",
-    ),
-    "values": (
-        "DtypeName", "InputSpec", "ModelDtype", "ModelSpec", "Numerics", "Scalar", "Searcher",
-        "TuneDefaults", "TuneSettings",
-    ),
-}  # fmt: skip
-_MODULES = {name: module for module, names in _HOMES.items() for name in names}
-
-
-def __getattr__(name: str) -> object:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+    from .builders import build_model as build_model
+    from .builders import import_builder as import_builder
+    from .durations import parse_budget as parse_budget
+    from .durations import parse_duration as parse_duration
+    from .environment import DEFAULT_DEVICE as DEFAULT_DEVICE
+    from .environment import allowed_threads as allowed_threads
+    from .environment import cache_dir as cache_dir
+    from .environment import default_store as default_store
+    from .environment import usable_cpus as usable_cpus
+    from .models import config_names as config_names
+    from .models import configs_dir as configs_dir
+    from .models import resolve_model as resolve_model
+    from .settings import DEFAULT_BUDGET_S as DEFAULT_BUDGET_S
+    from .settings import check_dtype as check_dtype
+    from .settings import check_numerics as check_numerics
+    from .settings import check_searcher as check_searcher
+    from .settings import check_settings as check_settings
+    from .settings import labelled as labelled
+    from .settings import resolve_settings as resolve_settings
+    from .values import DtypeName as DtypeName
+    from .values import InputSpec as InputSpec
+    from .values import ModelDtype as ModelDtype
+    from .values import ModelSpec as ModelSpec
+    from .values import Numerics as Numerics
+    from .values import Scalar as Scalar
+    from .values import Searcher as Searcher
+    from .values import TuneDefaults as TuneDefaults
+    from .values import TuneSettings as TuneSettings
+else:
+    _HOMES = {
+        "builders": "build_model import_builder",
+        "durations": "parse_budget parse_duration",
+        "environment": "DEFAULT_DEVICE allowed_threads cache_dir default_store usable_cpus",
+        "models": "config_names configs_dir resolve_model",
+        "settings": (
+            "DEFAULT_BUDGET_S check_dtype check_numerics check_searcher check_settings labelled "
+            "resolve_settings"
+        ),
+        "values": (
+            "DtypeName InputSpec ModelDtype ModelSpec Numerics Scalar Searcher TuneDefaults "
+            "TuneSettings"
+        ),
+    }
+    __all__, __getattr__ = lazy_names(__name__, _HOMES)
