@@ -164,6 +164,27 @@ def test_a_damaged_attribute_is_one_line(tmp_path: Path) -> None:
         tg.load(str(path), store=False)
 
 
+def test_outputs_that_are_constants_run_no_kernel(tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("Add", ["x", "w"], ["y"]),
+        helper.make_node("Shape", ["x"], ["extents"]),
+        helper.make_node("Transpose", ["w"], ["turned"]),
+        helper.make_node("Constant", [], ["three"], value_float=3.0),
+    ]
+    w, x = array(2, 4), array(2, 4)
+    outputs = ["extents", "y", "turned", "three", "w"]
+    model = tg.load(
+        str(saved(tmp_path / "m.onnx", nodes, {"x": [2, 4]}, outputs, {"w": w})),
+        store=False, threads=1,
+    )  # fmt: skip
+    assert len(model.report()) == 1
+    for _ in range(2):
+        found = model(x)
+        for got, want in zip(found, (np.array([2, 4]), x + w, w.T, np.float32(3), w), strict=True):
+            np.testing.assert_array_equal(got, want)
+            got[...] = 7
+
+
 def test_external_data_does_not_leave_the_folder(tmp_path: Path) -> None:
     secret = tmp_path / "secret.bin"
     secret.write_bytes(bytes(16))
