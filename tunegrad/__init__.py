@@ -70,6 +70,7 @@ __all__ = [
 _HOMES = {
     "config_names": "config",
     "default_store": "config",
+    "tensor": "frontend.creation",
     "from_torch": "frontend.torch",
     "LoadedModel": "inference",
     "compile": "inference",
@@ -79,7 +80,7 @@ _HOMES = {
     "tune": "tune",
     "tune_callable": "tune",
 }
-"""Modules of the names that are not ``frontend``'s."""
+"""Modules of the names that are not ``frontend``'s; its ``tensor`` is a module."""
 
 _DTYPES = frozenset(
     [
