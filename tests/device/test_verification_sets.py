@@ -211,6 +211,22 @@ def test_special_sets_of_bounded_sums_have_values_that_are_not_finite_and_none_t
         assert np.abs(values[np.isfinite(values)]).max() == 2.0**16
 
 
+def test_sums_in_f64_keep_their_large_numbers():
+    """They round 2^29 times as finely: their own roundings count, not those of f32."""
+    k = kernel_of((x(49, 160, dtype="f64") @ Tensor.input("w", (160, 40), "f64")).relu())
+    for values in drawn(k, "special").values():
+        assert np.abs(values[np.isfinite(values)]).max() == 2.0**16
+
+
+@pytest.mark.parametrize("dtype", ["u8", "i8", "i16"])
+def test_short_integers_that_are_compared_with_far_positions_are_drawn(dtype):
+    place = Tensor.input("place", (4, 1), dtype).cast("i64")
+    k = kernel_of(x(4, 5000).masked_fill(place < tg.arange(5000).reshape(1, 5000), 0.0))
+    first, second = drawn(k, "ordinary").values()
+    places = first if first.dtype.kind in "iu" else second
+    assert places.min() > 0
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("offset", [0, 3])
 def test_integers_that_masks_compare_with_positions_lie_among_them(kind, offset):

@@ -237,8 +237,10 @@ def test_defaults_of_a_model_that_its_winners_make_slower_stand_again(
     winners = [world.store.winner(key, here(), SPACE_VERSION) for key in keys]
     expected = [slow[key] if key in kept else default[key] for key in keys]
     assert [w and w.actions for w in winners] == expected
-    assert next(e.message for e in said if isinstance(e, Warned)).startswith(
-        f"model {world.work.name}: its winners were faster launch by launch, and slower"
+    message = next(e.message for e in said if isinstance(e, Warned))
+    assert message.startswith(
+        f"model {world.work.name}: its winners are slower here than its default schedules, 0."
     )
+    assert message.endswith("x; these stand again")
     assert whole.by_turns is not None
     assert (whole.by_turns < 0.97) is others

@@ -37,7 +37,7 @@ from .race import race
 from .tracks import ModelTrack, most_at_once
 from .workload import Workload, only
 
-__all__ = ["Schedules", "track_of"]
+__all__ = ["Schedules", "promote", "track_of"]
 
 _FIELD = 40
 """Others of the heaviest kernel that are raced where there is time: the best one was found as far
@@ -104,7 +104,11 @@ class Schedules:
         for field in fields:
             if not field.promoted:
                 samples_s = field.stands.measurement.samples_s
-                self._promote(field.stands, Evidence(_FIRST, 1.0, (), samples_s, cold=_cold(field)))
+                promote(
+                    self.store,
+                    field.stands,
+                    Evidence(_FIRST, 1.0, (), samples_s, cold=_cold(field)),
+                )
         left = {f.key: f for f in fields if f.others}
         for work in works:
             mine = [left.pop(u.key) for u in work.kernels if u.key in left]
@@ -180,7 +184,7 @@ class Schedules:
                 continue
             trial = met.alternative
             evidence = evidence_of(met)
-            self._promote(trial, evidence)
+            promote(self.store, trial, evidence)
             seconds, previous_s = (
                 median(evidence.challenger_samples_s),
                 median(evidence.incumbent_samples_s),
@@ -190,13 +194,15 @@ class Schedules:
                 WinnerPromoted(name, field.key, trial.actions, seconds, previous_s, trial.origin)
             )
 
-    def _promote(self, trial: Trial, evidence: Evidence) -> None:
-        number = self.store.id_of(trial)
-        if number is None:
-            raise InternalError(
-                f"kernel {trial.kernel_key}: the winner {trial.actions!r} is not in the store"
-            )
-        self.store.promote(number, evidence)
+
+def promote(store: Store, trial: Trial, evidence: Evidence) -> None:
+    """Have a trial of the store win. Raises InternalError for one that is not there."""
+    number = store.id_of(trial)
+    if number is None:
+        raise InternalError(
+            f"kernel {trial.kernel_key}: the winner {trial.actions!r} is not in the store"
+        )
+    store.promote(number, evidence)
 
 
 def track_of(models: Models, work: Workload, void: Void) -> ModelTrack[Trial]:

@@ -16,6 +16,7 @@ from tunegrad.paired import Interval, gain_interval, paired_gain
 from tunegrad.planning.deviation import deviation_of_graph
 from tunegrad.reports import Deviation
 from tunegrad.search import decide
+from tunegrad.trial import Trial
 
 from .choices import PROOF_TURNS
 from .conditions import record_latency
@@ -23,6 +24,7 @@ from .interrupt import Interrupt, OutOfTimeError
 from .models import Models, Turns, WholeModel
 from .models.inputs import drawn
 from .models.work import TURN_RUNS
+from .schedules import promote
 from .soundness import Soundness, made_sound
 from .withdrawals import Withdrawals
 from .workload import Workload
@@ -34,7 +36,6 @@ __all__ = [
     "measured_deviation",
     "measured_whole",
     "slower",
-    "taken_back",
 ]
 
 
@@ -44,6 +45,8 @@ time that is left at most.
 """
 
 _INTERRUPTED_S = 0.3
+
+_AGAIN = "tune it again with a longer budget, or when the machine is quiet"
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +110,9 @@ def measured_whole(
         tuned, default = models.of(work), models.of(work, stored=False)
         samples = models.bench.paired(tuned, default, paired_s)
         if _taken_back(models, tuned, default, samples, kept):
-            tell(Warned(taken_back(work.name, gain_interval(samples[1], samples[0]))))
+            interval = gain_interval(samples[1], samples[0])
+            if (said := slower(work.name, interval, "these stand again")) is not None:
+                tell(Warned(said))
             tuned = models.of(work)
             samples = models.bench.paired(tuned, default, paired_s)
         turn_s = TURN_RUNS * sum(map(median, samples))
@@ -138,22 +143,15 @@ def measured_whole(
     return Whole(None, None, sound, weighed)
 
 
-def slower(name: str, interval: Interval | None) -> str | None:
-    """What is said of a model whose whole gain lies below 1; None of any other."""
+def slower(name: str, interval: Interval | None, what_then: str = _AGAIN) -> str | None:
+    """What is said of a model whose whole gain lies below 1, and ``what_then``; None of any
+    other.
+    """
     if interval is None or interval[1] >= 1.0:
         return None
     return (
         f"model {name}: its winners are slower here than its default schedules, {interval[0]:.2f} "
-        f"to {interval[1]:.2f}x; tune it again with a longer budget, or when the machine is quiet"
-    )
-
-
-def taken_back(name: str, interval: Interval | None) -> str:
-    """What is said of a model whose defaults stand again."""
-    where = f"{interval[0]:.2f} to {interval[1]:.2f}x" if interval else "slower"
-    return (
-        f"model {name}: its winners were faster launch by launch, and slower in the whole model "
-        f"({where} of its default schedules); the defaults stand again"
+        f"to {interval[1]:.2f}x; {what_then}"
     )
 
 
@@ -165,23 +163,26 @@ def _taken_back(
     kept: Set[str],
 ) -> bool:
     """Promote the default schedules of a model that is proved slower without them, by the test that
-    every winner passes; whether anything changed.
+    every winner passes; whether there was one to promote.
     """
     found = decide(*samples)
     if not found.promoted:
         return False
     evidence = Evidence(found.test, found.p_value, tuple(samples[0]), tuple(samples[1]), cold=False)
-    changed = False
-    for key, text in default.actions.items():
-        if tuned.actions[key] == text or key in kept:
-            continue
-        for trial in models.store.trials(key, models.here):
-            number = models.store.id_of(trial)
-            if trial.actions == text and trial.measurement.ran and number is not None:
-                models.store.promote(number, evidence)
-                changed = True
-                break
-    return changed
+    rows = [
+        row
+        for key, text in default.actions.items()
+        if tuned.actions[key] != text and key not in kept
+        for row in _ran(models, key, text)[:1]
+    ]
+    for row in rows:
+        promote(models.store, row, evidence)
+    return bool(rows)
+
+
+def _ran(models: Models, key: str, actions: str) -> list[Trial]:
+    trials = models.store.trials(key, models.here)
+    return [t for t in trials if t.actions == actions and t.measurement.ran]
 
 
 def measured_deviation(work: Workload) -> Deviation | None:

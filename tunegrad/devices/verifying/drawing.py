@@ -34,7 +34,7 @@ from tunegrad.devices.verifying.inputs import (
     draw_inputs,
 )
 from tunegrad.devices.verifying.reaches import applied, reaches, signs_of
-from tunegrad.devices.verifying.tolerance import Bar
+from tunegrad.devices.verifying.tolerance import Bar, rounding
 from tunegrad.ir.exact import Drawn, fold_steps, rounded_within
 from tunegrad.ir.expr import Apply, Cast, Expr, Op, Value, leaves
 from tunegrad.ir.fusion.axes import compared
@@ -102,7 +102,7 @@ def domain_of(kernel: Kernel, io: KernelIO) -> Domain:
     domains = DOMAINS[1:] if _divides_by_a_sum(kernel) else DOMAINS
     best, most = domains[0], -1.0
     for domain in domains:
-        share = _finite(_at(kernel, _drawn(kernel, io, 0, Draw(domain=domain)), as_float64=True))
+        share = _finite(_at(kernel, _drawn(kernel, io, 0, Draw(domain=domain))))
         if share >= 0.5:
             return domain
         if share > most:
@@ -221,13 +221,9 @@ def _gaps(p: Param) -> NDArray[np.bool_]:
 def _drawn(
     kernel: Kernel, io: KernelIO, seed: int, how: Draw, signs: Mapping[str, Sign] | None = None
 ) -> dict[str, Array]:
-    drawn = draw_inputs(io, seed, kernel.key, how, signs)
-    divides, middle = _divides_integers(kernel), _middle(kernel, how)
+    drawn = draw_inputs(io, seed, kernel.key, how, signs, _middle(kernel, how))
+    divides = _divides_integers(kernel)
     for p in kernel.params:
-        if p.name in middle:
-            rng = np.random.default_rng([seed, p.size])
-            values = rng.integers(*middle[p.name], p.size, p.dtype.numpy)
-            drawn[p.name] = values
         gaps = None if p.role == "out" else gaps_of(p)
         changed = p.role != "out" and divides and p.dtype.is_int
         if not changed and gaps is None:
@@ -246,9 +242,11 @@ def _middle(kernel: Kernel, how: Draw) -> dict[str, tuple[int, int]]:
     """
     if how.kind == "special" and how.level < MILDEST - 1:
         return {}
-    inputs = {p.name for p in kernel.params if p.role == "in" and p.dtype.is_int}
-    reached = ((name, extent) for name, extent in compared(kernel).items() if name in inputs)
-    return {name: (extent // 4, extent - extent // 4) for name, extent in reached}
+    return {
+        name: (extent // 4, extent - extent // 4)
+        for name, extent in compared(kernel).items()
+        if kernel.param(name).role == "in"
+    }
 
 
 @remembered(64)
@@ -310,7 +308,7 @@ def _bears(
     size = float(np.sqrt(np.mean(np.square(finite)))) if finite.size else 0.0
     if not 1.0 < size < np.inf:
         return True
-    error = 2.0**-24 * np.sqrt(fold_steps(r)) * size
+    error = rounding(r.dtype) * np.sqrt(fold_steps(r)) * size
     after = _that_read(kernel, r.name)
     known = {name: values for name, values in folds.items() if name not in after}
     small = folds[r.name] / size
@@ -333,14 +331,15 @@ def _that_read(kernel: Kernel, name: str) -> set[str]:
 
 
 def _trial_points(kernel: Kernel) -> dict[str, Array]:
+    """Random points of the shared axes, by axis."""
     count = min(_MOST, max(_FEWEST, _TRIAL_STEPS // _operations(kernel)), max(1, kernel.points))
     points = random_rows(np.random.default_rng(0), kernel, count)
     return {a.name: points[:, i] for i, a in enumerate(kernel.axes)}
 
 
-def _at(kernel: Kernel, arrays: Mapping[str, Array], *, as_float64: bool) -> dict[str, Array]:
-    """Every output at random points."""
-    found = interpret_at(kernel, arrays, _trial_points(kernel), as_float64=as_float64)
+def _at(kernel: Kernel, arrays: Mapping[str, Array]) -> dict[str, Array]:
+    """Every output at random points, in float64."""
+    found = interpret_at(kernel, arrays, _trial_points(kernel), as_float64=True)
     return {name: values for name, (_, values) in found.items()}
 
 

@@ -84,6 +84,8 @@ class Draw:
 
     ``reach``: the greatest integer of an exact set; ``sign``: the one sign that it has, or 0.
 
+    ``between``: the least of the integers, and what they lie below, whatever else is said.
+
     ``level`` of a special set: 0, one element in 64 is not finite; 1, three elements of each
     parameter; 2, none; 3, three, and no number is large; 4, zeros alone, and small integers; 5, as
     ordinary.
@@ -94,6 +96,7 @@ class Draw:
     reach: int = 1
     level: int = 0
     sign: Sign = 0
+    between: tuple[int, int] | None = None
 
 
 def draw_inputs(
@@ -102,21 +105,23 @@ def draw_inputs(
     kernel_key: str = "",
     how: Draw | None = None,
     signs: Mapping[str, Sign] | None = None,
+    between: Mapping[str, tuple[int, int]] | None = None,
 ) -> dict[str, npt.NDArray[Any]]:
     """A flat array for every parameter that a kernel reads; the same in every process for the same
     arguments.
 
-    ``signs`` names those that have one sign. Constants do not depend on them or on ``seed``, only
+    ``signs`` names those that have one sign, ``between`` the integers that have a range of their
+    own. Constants do not depend on them or on ``seed``, only
     on the kernel and its domain; nobody can write to them.
     """
-    how, signs = how or Draw(), signs or {}
+    how, signs, between = how or Draw(), signs or {}, between or {}
     return {
         p.name: _constant(p, kernel_key, how.domain)
         if p.role == "const"
         else draw(
             p,
             np.random.default_rng(_entropy(kernel_key, p.name, seed)),
-            replace(how, sign=signs.get(p.name, 0)),
+            replace(how, sign=signs.get(p.name, 0), between=between.get(p.name)),
         )
         for p in io.params
         if p.role in ("in", "const", "inout")
@@ -172,6 +177,9 @@ def _drawn_integers(
     param: Parameter, kind: DType, rng: np.random.Generator, how: Draw
 ) -> npt.NDArray[Any]:
     n = param.elements
+    if how.between:
+        least, end = how.between
+        return rng.integers(min(least, kind.greatest), min(end, kind.greatest + 1), n, kind.numpy)
     if param.bound:
         inside = min(param.bound, kind.greatest + 1)
         indices = rng.integers(0, inside, n).astype(kind.numpy)

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from tunegrad.devices.job import Reference
 from tunegrad.ir.dtypes import BF16, DType, buffer_dtype
 
-__all__ = ["Bar", "Mismatch", "compare", "tolerance"]
+__all__ = ["Bar", "Mismatch", "compare", "rounding", "tolerance"]
 
 _UNIT = {
     "bf16": 2.0**-8, "f16": 2.0**-11, "tf32": 2.0**-11, "f32": 2.0**-24, "f64": 2.0**-53,
@@ -31,6 +31,11 @@ _LARGEST = {
 _STEP = 16.0
 _FUNCTIONS = 64.0
 _APART = 4.0
+
+
+def rounding(dtype: DType) -> float:
+    """The relative error of one rounding in the type that computes (f32 for f16 and bf16)."""
+    return _UNIT[dtype.compute.name]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +97,7 @@ def tolerance(
     if not dtype.is_float:
         return np.zeros(expected.shape)
     size = np.where(np.isfinite(expected), np.abs(expected), 0.0)
-    unit = _UNIT[dtype.compute.name]
+    unit = rounding(dtype)
     stored = _UNIT[dtype.name] if dtype.compute != dtype else 0.0
     if roundings is not None:
         least = _SMALLEST[dtype.name] if roundings or stored else 0.0

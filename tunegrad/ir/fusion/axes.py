@@ -111,15 +111,16 @@ def compared(k: Kernel) -> dict[str, int]:
     the extent of the positions.
     """
     found: dict[str, int] = {}
-    for s in k.stages:
-        for x in nodes(s.expr):
-            if not isinstance(x, Apply) or not x.op.compares:
-                continue
-            there = [leaf for side in x.args for leaf in leaves(side)]
-            extents = [leaf.index.hi + 1 for leaf in there if isinstance(leaf, IndexValue)]
-            for leaf in there:
-                if extents and isinstance(leaf, Load) and x.args[0].dtype.is_int:
-                    found[leaf.param] = max(*extents, found.get(leaf.param, 1))
+    integers = {p.name for p in k.params if p.dtype.is_int}
+    comparisons = (
+        x for s in k.stages for x in nodes(s.expr) if isinstance(x, Apply) and x.op.compares
+    )
+    for x in (x for x in comparisons if x.args[0].dtype.is_int):
+        there = [leaf for side in x.args for leaf in leaves(side)]
+        extents = [leaf.index.hi + 1 for leaf in there if isinstance(leaf, IndexValue)]
+        for leaf in there if extents else ():
+            if isinstance(leaf, Load) and leaf.param in integers:
+                found[leaf.param] = max(*extents, found.get(leaf.param, 1))
     return found
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import prod, sqrt
 from typing import Any, Protocol
 
@@ -141,19 +142,19 @@ class Expected:
             error = np.abs(values - other)
         finite = np.isfinite(values) & np.isfinite(error)
         over = np.isfinite(values) & ~np.isfinite(other)
-        overflowed = over if over.any() else None
+        made = partial(Expected, values, overflowed=over if over.any() else None)
         if not finite.any():
-            return Expected(values, 0.0, overflowed=overflowed)
+            return made(0.0)
         scale = float(np.sqrt(np.mean(values[finite] ** 2)))
         own = _UNIT[dtype.name] * scale * sqrt(facts.terms)
         spread = _WINOGRAD_SPREAD if facts.windows else _SPREAD
         largest = float(error[finite].max())
         if smooth is None:
-            return Expected(values, max(spread * largest, own), overflowed=overflowed)
+            return made(max(spread * largest, own))
         rounded = np.abs(values - smooth.reshape(-1))[finite]
         least = max(largest, facts.rounding * scale)
         largest = float(rounded[np.isfinite(rounded)].max(initial=least))
-        return Expected(values, max(_ROUNDED * largest, own), overflowed=overflowed)
+        return made(max(_ROUNDED * largest, own))
 
     def fault(self, got: Array) -> str:
         """What is wrong with an output, in words; empty where nothing is."""
