@@ -65,7 +65,7 @@ def schedules(use: KernelUse, evil: bool, count: int) -> list[str]:
 def sound(turns: object, work: Workload, rounds: int) -> bool:
     return (
         isinstance(turns, tuple)
-        and [len(turn) for turn in turns] == [len(work.plan.launches) + 1] * rounds
+        and [len(turn) for turn in turns] == [len(work.plan.launches)] * rounds
         and min(s for turn in turns for s in turn) > 0.0
     )
 

@@ -83,7 +83,6 @@ class Machine:
     whole: bool = True
     evil: str = "nothing"
     wrong: str = "nothing"
-    between: Mapping[str, float] = field(default_factory=dict)
     renewed: int = 0
     verified: list[str] = field(default_factory=list)
     alone: list[str] = field(default_factory=list)
@@ -135,9 +134,9 @@ class Machine:
         return [[self._turn(m, 1.0 + 1e-4 * t) for t in range(rounds)] for m in models]
 
     def _turn(self, model: Any, drift: float) -> tuple[float, ...]:
-        texts = [model.actions.get(x.kernel.key, DEFAULT) for x in model.launches]
-        launches = [drift * self.took(text) for text in texts]
-        return (*launches, sum(launches) + sum(self.between.get(text, 0.0) for text in texts))
+        return tuple(
+            drift * self.took(model.actions.get(x.kernel.key, DEFAULT)) for x in model.launches
+        )
 
 
 class Race:
@@ -231,15 +230,6 @@ def test_tie_and_what_is_faster_in_one_process_only_keep_the_default(whole: bool
     assert one({DEFAULT: 2.0, A: 1.0}, Machine(same, whole=whole)).run() == [DEFAULT]
     once = Machine({DEFAULT: 1.0, A: 0.5}, later=same, whole=whole)
     assert one({DEFAULT: 2.0, A: 1.0}, once).run() == [DEFAULT]
-
-
-@pytest.mark.parametrize(("between", "promoted"), [(0.4, [DEFAULT, A]), (0.6, [DEFAULT])])
-def test_whole_runs_decide_whether_faster_launches_count(
-    between: float, promoted: list[str]
-) -> None:
-    """What a launch costs that no clock around it sees: what follows it waits for a thread."""
-    race = one({DEFAULT: 2.0, A: 1.0}, Machine({DEFAULT: 1.5, A: 1.0}, between={A: between}))
-    assert race.run() == promoted
 
 
 def test_winner_that_was_timed_otherwise_stands_as_it_is_timed_now() -> None:

@@ -235,7 +235,7 @@ class _Timing:
                 lost |= _beside(peers, count)
         whole = self.site.bench.paired(tuned, default, _PAIRED_S)
         yardsticks = {
-            name: (tuple(turn[-1] for turn in seconds), self._programs(model)[0])
+            name: (tuple(map(sum, seconds)), self._programs(model)[0])
             for (name, model), seconds in zip(self._yardsticks.items(), taken[1], strict=True)
         }
         return ModelTimes(

@@ -10,7 +10,7 @@ from tunegrad.errors import CandidateFailure
 
 from .choices import AT_ONCE, HEAT_TURNS, PROOF_TURNS, TOTAL, Pair
 from .models import ModelBench, Turns, WholeModel
-from .models.work import MOST_BYTES, MOST_TURNS, RUNS, TURN_RUNS
+from .models.work import MOST_BYTES, MOST_TURNS, RUNS
 from .workload import Workload
 
 __all__ = [
@@ -48,7 +48,7 @@ def least_s(both_s: float) -> float:
     """Seconds that the least race of models takes, about: one heat and one look at a proof of two
     models, which are expected to take ``both_s`` together.
     """
-    return _LEAST_S + (HEAT_TURNS + PROOF_TURNS) * TURN_RUNS * both_s
+    return _LEAST_S + (HEAT_TURNS + PROOF_TURNS) * RUNS * both_s
 
 
 def compared_s(both_s: float) -> float:
@@ -107,9 +107,9 @@ class ModelTrack(Generic[A]):
         self.blamed(key, alternative, failure)
 
     def _seconds(self, lineup: Mapping[str, A], turns: Turns) -> dict[str, list[float]]:
-        """Turn by turn, the mean over the uses of each choice, and the whole run."""
+        """Turn by turn, the mean over the uses of each choice, and the sum of all launches."""
         taken = {
             key: [sum(sum(turn[u]) for u in uses) / len(uses) for turn in turns]
             for key, uses in self.places(lineup).items()
         }
-        return {**taken, TOTAL: [turn[-1] for turn in turns]}
+        return {**taken, TOTAL: [sum(turn) for turn in turns]}

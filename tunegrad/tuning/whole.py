@@ -23,7 +23,7 @@ from .conditions import record_latency
 from .interrupt import Interrupt, OutOfTimeError
 from .models import Models, Turns, WholeModel
 from .models.inputs import drawn
-from .models.work import TURN_RUNS
+from .models.work import RUNS
 from .schedules import promote
 from .soundness import Soundness, made_sound
 from .withdrawals import Withdrawals
@@ -115,7 +115,7 @@ def measured_whole(
                 tell(Warned(said))
             tuned = models.of(work)
             samples = models.bench.paired(tuned, default, paired_s)
-        turn_s = TURN_RUNS * sum(map(median, samples))
+        turn_s = RUNS * sum(map(median, samples))
         turns = max(1, min(PROOF_TURNS, int(paired_s / turn_s)))
         pair = models.bench.profiled([default, tuned], turns)
         same = {key for key, text in tuned.actions.items() if default.actions[key] == text}

@@ -38,14 +38,12 @@ from . import work
 from .expected import Evaluation, Judge
 from .inputs import SETS
 from .model import Compiled, WholeModel
-from .work import MOST_TURNS, RUNS, TURN_RUNS, Answer, Order
+from .work import MOST_TURNS, RUNS, Answer, Order
 
 __all__ = ["LocalBench", "ModelBench", "Turns"]
 
 Turns = tuple[tuple[float, ...], ...]
-"""Seconds of every launch of a model, and last of a run of it without clocks between the launches,
-turn by turn.
-"""
+"""Seconds of every launch of a model, turn by turn."""
 
 _FIRST_S = 10.0
 """What the first runs of a graph may take: as much as the first run of a candidate."""
@@ -89,9 +87,7 @@ class ModelBench(Protocol):
         """Compile kernels under action texts, on all cores; what is there is not compiled again."""
 
     def profiled(self, models: Sequence[WholeModel], rounds: int) -> list[Turns]:
-        """Seconds of every launch, and of a whole run, by model and turn, of models that run in
-        turns.
-        """
+        """Seconds of every launch, by model and turn, of models that run in turns."""
 
     def paired(
         self, a: WholeModel, b: WholeModel, budget_s: float
@@ -189,7 +185,7 @@ class LocalBench:
 
     def profiled(self, models: Sequence[WholeModel], rounds: int) -> list[Turns]:
         """See ``ModelBench``."""
-        return list(self._timed(models, work.turns, rounds, runs=rounds * TURN_RUNS))
+        return list(self._timed(models, work.turns, rounds, runs=rounds * RUNS))
 
     def paired(
         self, a: WholeModel, b: WholeModel, budget_s: float

@@ -34,7 +34,6 @@ from .turns import turn_order
 __all__ = [
     "MOST_TURNS",
     "RUNS",
-    "TURN_RUNS",
     "Answer",
     "Order",
     "check",
@@ -46,8 +45,8 @@ __all__ = [
     "turns",
 ]
 
-RUNS, TURN_RUNS = 3, 4
-"""Runs of a model in its turn, whole or launch by launch; the first one only warms the caches."""
+RUNS = 3
+"""Runs of a model in its turn; the first one only warms the caches."""
 
 MOST_TURNS = 100
 """Of two models that are compared; more do not narrow the interval on a machine that drifts."""
@@ -75,7 +74,7 @@ class Order:
 class Answer:
     """What a call says; plain data. ``missing`` are names of parts that have to be ``put`` first.
 
-    ``turns``: seconds by model, turn and launch (and run). ``outputs``: bytes by model, of every
+    ``turns``: seconds by model, turn and launch (or run). ``outputs``: bytes by model, of every
     output, of one input set after the other. ``fault`` says what went wrong with model ``at``, and
     ``memory`` whether it was too little.
     """
@@ -243,17 +242,15 @@ def check(orders: Sequence[Order]) -> Answer:
 
 
 def turns(orders: Sequence[Order], rounds: int) -> Answer:
-    """Seconds of every launch of models that run in turns, the faster of two runs; then of a run
-    without clocks between the launches.
-    """
+    """Seconds of every launch of models that run in turns, the faster of two runs."""
 
     def timed(models: Sequence[_Held]) -> Answer:
         found: list[list[tuple[float, ...]]] = [[] for _ in models]
         for turn in range(rounds):
             for i in turn_order(len(models), turn):
-                whole_s = models[i].seconds(2)[1]
-                took_s = [models[i].launches_s(1) for _ in range(TURN_RUNS - 2)]
-                found[i].append((*map(min, *took_s), whole_s))
+                models[i].seconds(1)
+                took_s = [models[i].launches_s(1) for _ in range(RUNS - 1)]
+                found[i].append(tuple(map(min, *took_s)))
         return Answer(turns=tuple(map(tuple, found)))
 
     return _asked(orders, timed)
