@@ -227,13 +227,14 @@ def session_withdraws(directory: Path, kind: str, seed: int) -> bool:
 def test_defaults_of_a_model_that_its_winners_make_slower_stand_again(
     world: World, others: bool
 ) -> None:
-    """But not of kernels that another model of the session runs."""
+    """But not of kernels that another model of the session runs, or that were settled before."""
     default, slow = slow_winners(world)
     said: list[Event] = []
     withdrawals = Withdrawals(world.store, here(), "s1", said.append)
     keys = [use.key for use in world.work.kernels]
     kept = frozenset(keys[:1] if others else ())
-    whole = measured_whole(world.work, world.models, withdrawals, Interrupt(), 60.0, kept)
+    fresh = frozenset(keys) - kept
+    whole = measured_whole(world.work, world.models, withdrawals, Interrupt(), 60.0, fresh)
     winners = [world.store.winner(key, here(), SPACE_VERSION) for key in keys]
     expected = [slow[key] if key in kept else default[key] for key in keys]
     assert [w and w.actions for w in winners] == expected
@@ -244,3 +245,16 @@ def test_defaults_of_a_model_that_its_winners_make_slower_stand_again(
     assert message.endswith("x; these stand again")
     assert whole.by_turns is not None
     assert (whole.by_turns < 0.97) is others
+
+
+@pytest.mark.parametrize("world", [""], indirect=True)
+def test_what_was_settled_before_stays(world: World) -> None:
+    """A session in which nobody won changes nothing, however slow its model is."""
+    _, slow = slow_winners(world)
+    said: list[Event] = []
+    withdrawals = Withdrawals(world.store, here(), "s1", said.append)
+    whole = measured_whole(world.work, world.models, withdrawals, Interrupt(), 60.0)
+    winners = {key: world.store.winner(key, here(), SPACE_VERSION) for key in slow}
+    assert {key: w and w.actions for key, w in winners.items()} == slow
+    assert whole.by_turns is not None
+    assert whole.by_turns < 0.97

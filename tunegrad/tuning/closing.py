@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
 from tunegrad.config import TuneSettings
@@ -83,8 +83,10 @@ class Closing:
             if row is not None:
                 self.store.describe(row, facts)
 
-    def measured(self) -> list[Whole | None]:
-        """The models, each in its part of the time that is left."""
+    def measured(self, fresh: Set[str]) -> list[Whole | None]:
+        """The models, each in its part of the time that is left; ``fresh`` are the kernels of which
+        somebody won in this session.
+        """
         found: list[Whole | None] = []
         interrupted, count = self.interrupt.requested, len(self.workloads)
         for n, work in enumerate(self.workloads):
@@ -96,8 +98,9 @@ class Closing:
             with self.interrupt.until(self.ends.whole_given_up(now_s + left_s, interrupted)):
                 models, withdrawals = self.models, self.withdrawals
                 others = {u.key for w in self.workloads if w is not work for u in w.kernels}
+                mine = fresh - others
                 found.append(
-                    measured_whole(work, models, withdrawals, self.interrupt, left_s, others)
+                    measured_whole(work, models, withdrawals, self.interrupt, left_s, mine)
                 )
         return found
 

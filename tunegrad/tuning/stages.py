@@ -66,16 +66,23 @@ class Stages(Closing):
         searches = _of_models(searches, self.workloads)
         search_s = time.monotonic() - ready_s
         self.progress.phase("race")
+        before = self._promotions(searches)
         with self.costs.part("finals", sealed=True):
             self._raced(searches)
+        fresh = {key for key, count in self._promotions(searches).items() if count > before[key]}
         used_s, interrupted = self.costs.total_s, self.interrupt.requested
         saved_s = self.progress.account.charge_used(stopped, left_s, used_s, interrupted)
         self.progress.phase("whole model")
         with self.costs.part("whole model", sealed=True):
-            wholes = self.measured()
+            wholes = self.measured(fresh)
             deviations = [self.deviation(work) for work in self.workloads]
         self.site.close()
         return self.reported(searches, wholes, deviations, stopped, saved_s, search_s)
+
+    def _promotions(self, searches: Sequence[KernelSearch]) -> dict[str, int]:
+        """How often somebody won, by kernel."""
+        keys = (s.task.key for s in searches)
+        return {key: len(self.store.promotions(key, self.site.here)) for key in keys}
 
     # ---- plan
 

@@ -86,13 +86,14 @@ def measured_whole(
     withdrawals: Withdrawals,
     interrupt: Interrupt,
     left_s: float = inf,
-    kept: Set[str] = frozenset(),
+    fresh: Set[str] = frozenset(),
 ) -> Whole:
     """The tuned model held to what it must compute, and timed next to its default schedules, in
     about ``left_s`` seconds.
 
     That is stored. Where it is proved slower than its defaults, these take the place of its winners
-    again, but for those of the kernels ``kept``, which other models of the session have.
+    again, in the kernels ``fresh``: those of which somebody won in this session, and that no other
+    model of it runs.
     """
     paired_s = _INTERRUPTED_S if interrupt.requested else min(_PAIRED_S, _PAIRED_SHARE * left_s)
     sound, weighed, tell = Soundness(), dict[str, Weighed](), withdrawals.tell
@@ -109,7 +110,7 @@ def measured_whole(
             )
         tuned, default = models.of(work), models.of(work, stored=False)
         samples = models.bench.paired(tuned, default, paired_s)
-        if _taken_back(models, tuned, default, samples, kept):
+        if _taken_back(models, tuned, default, samples, fresh):
             interval = gain_interval(samples[1], samples[0])
             if (said := slower(work.name, interval, "these stand again")) is not None:
                 tell(Warned(said))
@@ -160,7 +161,7 @@ def _taken_back(
     tuned: WholeModel,
     default: WholeModel,
     samples: tuple[Sequence[float], Sequence[float]],
-    kept: Set[str],
+    fresh: Set[str],
 ) -> bool:
     """Promote the default schedules of a model that is proved slower without them, by the test that
     every winner passes; whether there was one to promote.
@@ -172,7 +173,7 @@ def _taken_back(
     rows = [
         row
         for key, text in default.actions.items()
-        if tuned.actions[key] != text and key not in kept
+        if tuned.actions[key] != text and key in fresh
         for row in _ran(models, key, text)[:1]
     ]
     for row in rows:
