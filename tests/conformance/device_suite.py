@@ -147,6 +147,20 @@ class DeviceSuite:
         assert values[:6].tolist() == [0, 3, 1, 4, 2, 5]
         assert np.isnan(values[6:]).all()
 
+    @pytest.mark.parametrize("shape", [(), (0, 3), (3, 5)])
+    def test_results_get_memory_of_their_own_where_vectors_begin(self, engine, shape):
+        results = [engine.fresh(shape, np.dtype(np.float32)) for _ in range(8)]
+        assert all(r.shape == shape and r.dtype == np.float32 for r in results)
+        assert all(r.flags.c_contiguous and r.flags.writeable for r in results)
+        lent = [engine.borrow(r) for r in results]
+        assert all(
+            m is None or r.ctypes.data % engine.align == 0
+            for r, m in zip(results, lent, strict=True)
+        )
+        for i, r in enumerate(results):
+            r[...] = i
+        assert all((r == i).all() for i, r in enumerate(results))
+
     def test_arrays_that_are_lent_are_the_callers(self, engine):
         array = np.arange(64, dtype=np.float32)
         lent = engine.borrow(array)

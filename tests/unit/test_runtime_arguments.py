@@ -11,14 +11,14 @@ import pytest
 
 from tunegrad.errors import DTypeError, ShapeError
 from tunegrad.ir.dtypes import BF16, F32, I64
-from tunegrad.runtime import Argument, check_arguments
+from tunegrad.runtime import Argument, Signature
 
 X, N = Argument("x", (2, 3), F32), Argument("n", (), I64)
 ARRAY = np.zeros((2, 3), np.float32)
 
 
 def check(*positional: Any, **named: Any) -> dict[str, Any]:
-    return check_arguments("model", (X, N), positional, named)
+    return Signature("model", (X, N)).check(positional, named)
 
 
 def test_positions_and_names_mix() -> None:
@@ -39,6 +39,9 @@ def test_lists_are_arrays() -> None:
         ((), {}, "input 'x', 'n' is missing"),
         ((ARRAY, 1), {"y": 2}, "there is no input 'y'; valid: x, n"),
         ((ARRAY, 1), {"x": ARRAY}, "input 'x' was given twice"),
+        ((ARRAY,), {"x": ARRAY}, "input 'x' was given twice"),
+        ((ARRAY,), {"y": np.zeros((), np.int64)}, "there is no input 'y'; valid: x, n"),
+        ((np.zeros((), np.int64), ARRAY), {}, r"input 'x' has shape \(\), it must be \(2, 3\)"),
         ((ARRAY[:1], 1), {}, r"input 'x' has shape \(1, 3\), it must be \(2, 3\)"),
         (([[1.0, 2.0], [3.0]], 1), {}, "input 'x' is no array"),
     ],
@@ -60,4 +63,4 @@ def test_another_dtype_is_a_dtype_error(dtype: str) -> None:
 
 def test_a_bf16_input_is_asked_for_as_bit_patterns() -> None:
     with pytest.raises(DTypeError, match=r"it must be uint16 \(bit patterns of bf16\)"):
-        check_arguments("m", (Argument("x", (1,), BF16),), (np.zeros(1, np.float32),), {})
+        Signature("m", (Argument("x", (1,), BF16),)).check((np.zeros(1, np.float32),), {})

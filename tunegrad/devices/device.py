@@ -146,7 +146,7 @@ class Engine(Protocol):
     def part(self, memory: Own, start: int, nbytes: int) -> Memory:
         """A part of memory, which it keeps alive. ``start`` is a multiple of ``align``."""
 
-    def fresh(self, nbytes: int) -> NDArray[np.uint8]:
+    def fresh(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
         """Memory of this process for what a run gives back; kernels write to it where they can."""
 
     def borrow(self, array: NDArray[Any]) -> Memory | None:

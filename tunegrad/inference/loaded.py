@@ -21,7 +21,7 @@ from tunegrad.ir import fusion
 from tunegrad.ir.evaluate import evaluate
 from tunegrad.ir.graph import Node
 from tunegrad.ir.numeric import to_compute
-from tunegrad.runtime import Argument, Code, Constants, Runner, Runners, check_arguments
+from tunegrad.runtime import Argument, Code, Constants, Runner, Runners, Signature
 from tunegrad.runtime.plan import needed_bytes
 
 if TYPE_CHECKING:
@@ -58,6 +58,7 @@ class LoadedModel:
     ) -> None:
         self.name, self.dtype = name, dtype
         self.inputs = tuple(inputs)
+        self._signature = Signature(name, self.inputs)
         self._planned = planned
         self._chosen = chosen
         self._engine = engine
@@ -78,7 +79,7 @@ class LoadedModel:
 
         Raises ShapeError or DTypeError, naming the input, what was given and what is valid.
         """
-        outputs = self._runners.run(check_arguments(self.name, self.inputs, positional, named))
+        outputs = self._runners.run(self._signature.check(positional, named))
         return outputs[0] if len(outputs) == 1 else outputs
 
     def on_device(self, *positional: Any, **named: Any) -> Any:
@@ -102,7 +103,7 @@ class LoadedModel:
             there = not isinstance(value, np.ndarray) and place_of(value) == engine.place
             return imported(value, engine) if there else None
 
-        given = check_arguments(self.name, self.inputs, positional, named, take)
+        given = self._signature.check(positional, named, take)
         outputs = tuple(
             DeviceTensor(memory, b.shape, b.dtype, engine.place, f"output of {self.name}")
             for memory, b in zip(
@@ -191,7 +192,7 @@ class LoadedModel:
         The inputs are copied once, not for each turn. Raises ShapeError or DTypeError, as a call
         does.
         """
-        return self._runner.timer(check_arguments(self.name, self.inputs, positional, named))
+        return self._runner.timer(self._signature.check(positional, named))
 
     def profile_s(self, samples: int = 10, seed: int = 0) -> tuple[tuple[str, float], ...]:
         """(kernel, mean seconds) of each launch in order."""

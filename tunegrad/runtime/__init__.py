@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from tunegrad.object_cache import ObjectCache
 
-from .arguments import Argument, check_arguments
+from .arguments import Argument, Signature
 from .constants import Constants
 from .engine import BoundPlan, Code, Engine, Memory
 from .memory import Arena, Lifetime, lower_bound, plan_memory
@@ -26,7 +26,7 @@ __all__ = [
     "ObjectCache",
     "Runner",
     "Runners",
-    "check_arguments",
+    "Signature",
     "lifetimes",
     "lower_bound",
     "plan_memory",

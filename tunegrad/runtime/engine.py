@@ -108,7 +108,7 @@ class Engine(Protocol):
         ``start`` is a multiple of ``align``, or of the target's ``view_bytes``.
         """
 
-    def fresh(self, nbytes: int) -> NDArray[np.uint8]:
+    def fresh(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
         """Memory of this process for what a run gives back; kernels write to it where they can."""
 
     def borrow(self, array: Array) -> Any:

@@ -86,6 +86,8 @@ class Runner:
         self.schedule = schedule.forgotten
         self._outputs = tuple(self.schedule.buffers[i] for i in schedule.outputs)
         self._written = tuple(b for b in self._outputs if b.role != "const")
+        self._distinct = tuple({b.id: b for b in self._outputs}.values())
+        self._fresh = tuple((b.id, b.shape, b.dtype.numpy) for b in self._distinct)
 
     @property
     def outputs(self) -> tuple[Buffer, ...]:
@@ -122,16 +124,18 @@ class Runner:
 
         ``arrays``: the inputs by name, of the right shape and dtype.
         """
-        fresh = {b.id: self._fresh(b) for b in self._outputs}
+        engine = self._engine
+        fresh = {i: engine.fresh(shape, dtype) for i, shape, dtype in self._fresh}
         with self._lock:
-            held = [self._input(b, arrays[b.name]) for b in self._inputs]  # until it has run
-            for b, memory in zip(self._inputs, held, strict=True):
-                self._point(b.id, memory)
-            own = [b for b in self._outputs if not self._lend(b, fresh[b.id])]
+            for b in self._inputs:  # ``arrays`` keeps what is lent until it has run
+                self._lend_input(b, arrays[b.name])
+            own = [b for b in self._distinct if not self._lend(b, fresh[b.id])]
             if self._codes:
                 self._plan.run()
             for b in own:
                 fresh[b.id][...] = self._content(b)
+        if len(self._distinct) == len(self._outputs):
+            return tuple(fresh.values())
         return tuple(
             fresh[b.id] if i == self._first(b) else fresh[b.id].copy()
             for i, b in enumerate(self._outputs)
@@ -277,14 +281,10 @@ class Runner:
             part = memory if b.base is None else self._engine.part(memory, b.start, b.nbytes)
             self._plan.point(step, place, part)
 
-    def _input(self, b: Buffer, array: Array) -> Any:
-        """The caller's memory, where kernels can use it as it is."""
+    def _lend_input(self, b: Buffer, array: Array) -> None:
+        """Let kernels read the caller's memory, where they can use it as it is, else a copy."""
         lent = self._engine.borrow(array)
-        return self._copied(b, array) if lent is None else lent
-
-    def _fresh(self, b: Buffer) -> Array:
-        """An array for an output."""
-        return self._engine.fresh(b.nbytes).view(b.dtype.numpy).reshape(b.shape)
+        self._point(b.id, self._copied(b, array) if lent is None else lent)
 
     def _lend(self, b: Buffer, array: Array) -> bool:
         """Let kernels write to an array where they can, else to memory of the plan's own; none

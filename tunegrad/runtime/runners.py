@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 
 from tunegrad.forks import in_child
 
@@ -29,7 +29,7 @@ class Runners:
     def forked(self) -> None:
         """In a child nobody runs anything yet; see ``forks.in_child``."""
         self._changed = threading.Condition()
-        self._idle = list(self._all)
+        self._idle, self._waiting = list(self._all), 0
 
     @property
     def memory_bytes(self) -> int:
@@ -38,20 +38,35 @@ class Runners:
 
     def run(self, arrays: Mapping[str, Array]) -> tuple[Array, ...]:
         """See ``Runner.run``."""
-        with self._lent() as runner:
-            return runner.run(arrays)
-
-    @contextmanager
-    def _lent(self) -> Iterator[Runner]:
-        with self._changed:
-            self._changed.wait_for(lambda: self._idle or len(self._all) < self._most)
-            if not self._idle:
-                self._all.append(self._make())
-                self._idle.append(self._all[-1])
-            runner = self._idle.pop()
+        # A list gives and takes one thing at a time, without a lock. Who gives back looks whether
+        # somebody waits after that, and who waits looks for what is idle after they said so.
         try:
-            yield runner
+            runner = self._idle.pop()
+        except IndexError:
+            runner = self._waited_for()
+        try:
+            return runner.run(arrays)
         finally:
-            with self._changed:
-                self._idle.append(runner)
+            self._idle.append(runner)
+            if self._waiting:
+                with self._changed:
+                    self._changed.notify()
+
+    def _waited_for(self) -> Runner:
+        with self._changed:
+            self._waiting += 1
+            try:
+                while True:
+                    with suppress(IndexError):
+                        return self._idle.pop()
+                    if len(self._all) < self._most:
+                        self._all.append(self._make())
+                        return self._all[-1]
+                    self._changed.wait()
+            except (
+                BaseException
+            ):  # Ctrl-C, no memory: another may wait for what this one was told of
                 self._changed.notify()
+                raise
+            finally:
+                self._waiting -= 1

@@ -4,7 +4,7 @@ schedules.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from math import inf
 from statistics import median
@@ -18,7 +18,7 @@ from tunegrad.reports import Deviation
 from tunegrad.search import decide
 from tunegrad.trial import Trial
 
-from .choices import PROOF_TURNS
+from .choices import PROOF_TURNS, Pair
 from .conditions import record_latency
 from .interrupt import Interrupt, OutOfTimeError
 from .models import Models, Turns, WholeModel
@@ -91,9 +91,9 @@ def measured_whole(
     """The tuned model held to what it must compute, and timed next to its default schedules, in
     about ``left_s`` seconds.
 
-    That is stored. Where it is proved slower than its defaults, these take the place of its winners
-    again, in the kernels ``fresh``: those of which somebody won in this session, and that no other
-    model of it runs.
+    That is stored. Of the kernels ``fresh`` (somebody won in this session, and no other model of it
+    runs them) defaults take the place of winners again: of all where the model is proved slower
+    than its defaults, else of each that is proved slower in it.
     """
     paired_s = _INTERRUPTED_S if interrupt.requested else min(_PAIRED_S, _PAIRED_SHARE * left_s)
     sound, weighed, tell = Soundness(), dict[str, Weighed](), withdrawals.tell
@@ -110,17 +110,17 @@ def measured_whole(
             )
         tuned, default = models.of(work), models.of(work, stored=False)
         samples = models.bench.paired(tuned, default, paired_s)
-        if _taken_back(models, tuned, default, samples, fresh):
-            interval = gain_interval(samples[1], samples[0])
-            if (said := slower(work.name, interval, "these stand again")) is not None:
-                tell(Warned(said))
-            tuned = models.of(work)
-            samples = models.bench.paired(tuned, default, paired_s)
         turn_s = RUNS * sum(map(median, samples))
         turns = max(1, min(PROOF_TURNS, int(paired_s / turn_s)))
-        pair = models.bench.profiled([default, tuned], turns)
+        launches = _launches(work, *models.bench.profiled([default, tuned], turns))
+        losing = _losing(samples, launches, fresh)
+        back = _taken_back(models, tuned, default, losing)
+        if back:
+            tell(Warned(_again_said(work, samples, {key: losing[key] for key in back})))
+            tuned = models.of(work)
+            samples = models.bench.paired(tuned, default, paired_s)
         same = {key for key, text in tuned.actions.items() if default.actions[key] == text}
-        weighed = _weighed(work, pair[0], pair[1], same)
+        weighed = _weighed(launches, same, frozenset(back))
         state = models.bench.state()
         record_latency(models.store, work, models.here, withdrawals.session, samples, state)
         interval = gain_interval(samples[1], samples[0])
@@ -156,29 +156,42 @@ def slower(name: str, interval: Interval | None, what_then: str = _AGAIN) -> str
     )
 
 
-def _taken_back(
-    models: Models,
-    tuned: WholeModel,
-    default: WholeModel,
-    samples: tuple[Sequence[float], Sequence[float]],
-    fresh: Set[str],
-) -> bool:
-    """Promote the default schedules of a model that is proved slower without them, by the test that
-    every winner passes; whether there was one to promote.
+def _losing(samples: Pair, launches: Mapping[str, Pair], fresh: Set[str]) -> dict[str, Pair]:
+    """Of ``fresh``, the kernels whose winners are proved slower than their defaults, by the test
+    that every winner passes, with the samples that prove it: all of them with those of the whole
+    model where that is, else those that are slower in the model.
     """
-    found = decide(*samples)
-    if not found.promoted:
-        return False
-    evidence = Evidence(found.test, found.p_value, tuple(samples[0]), tuple(samples[1]), cold=False)
-    rows = [
-        row
-        for key, text in default.actions.items()
-        if tuned.actions[key] != text and key in fresh
-        for row in _ran(models, key, text)[:1]
-    ]
-    for row in rows:
-        promote(models.store, row, evidence)
-    return bool(rows)
+    mine = [key for key in launches if key in fresh]
+    if decide(*samples).promoted:
+        return dict.fromkeys(mine, samples)
+    return {key: launches[key] for key in mine if decide(*launches[key]).promoted}
+
+
+def _taken_back(
+    models: Models, tuned: WholeModel, default: WholeModel, losing: Mapping[str, Pair]
+) -> list[str]:
+    """Promote the default schedules of these kernels; those that had another winner."""
+    back = []
+    for key, samples in losing.items():
+        text = default.actions[key]
+        rows = [] if tuned.actions[key] == text else _ran(models, key, text)
+        if not rows:
+            continue
+        found, (slow, fast) = decide(*samples), samples
+        evidence = Evidence(found.test, found.p_value, tuple(slow), tuple(fast), cold=False)
+        promote(models.store, rows[0], evidence)
+        back.append(key)
+    return back
+
+
+def _again_said(work: Workload, samples: Pair, back: Mapping[str, Pair]) -> str:
+    """What is said of a model, or of its kernels, whose defaults stand again."""
+    said = slower(work.name, gain_interval(samples[1], samples[0]), "these stand again")
+    if said is not None:
+        return said
+    names = {u.key: u.kernel.name for u in work.kernels}
+    some = ", ".join(f"{names[k]} ({paired_gain(d, w) or 1.0:.2f}x)" for k, (w, d) in back.items())
+    return f"model {work.name}: default schedules that are faster in it stand again: {some}"
 
 
 def _ran(models: Models, key: str, actions: str) -> list[Trial]:
@@ -213,18 +226,28 @@ def latency_s(
         return inf
 
 
-def _weighed(work: Workload, default: Turns, tuned: Turns, same: set[str]) -> dict[str, Weighed]:
-    """Medians over turns of the mean launch; a kernel that won by default has one time."""
+def _launches(work: Workload, default: Turns, tuned: Turns) -> dict[str, Pair]:
+    """Seconds of the mean launch of each kernel, turn by turn: with winners, and with defaults."""
     launches: dict[str, list[int]] = {}
     for i, launch in enumerate(work.plan.launches):
         launches.setdefault(launch.kernel.key, []).append(i)
+
+    def means(turns: Turns, at: Sequence[int]) -> list[float]:
+        return [sum(turn[i] for i in at) / len(at) for turn in turns]
+
+    return {key: (means(tuned, at), means(default, at)) for key, at in launches.items()}
+
+
+def _weighed(launches: Mapping[str, Pair], same: Set[str], back: Set[str]) -> dict[str, Weighed]:
+    """Medians over turns. A kernel that won by default has one time; of one whose default stands
+    again, that is what it took with it.
+    """
     found: dict[str, Weighed] = {}
-    for key, at in launches.items():
-        before, after = (
-            [sum(turn[i] for i in at) / len(at) for turn in t] for t in (default, tuned)
-        )
-        if key in same:
-            found[key] = Weighed(*2 * (median(before + after),))
+    for key, (after, before) in launches.items():
+        if key in back:
+            found[key] = Weighed(*2 * (median(before),))
+        elif key in same:
+            found[key] = Weighed(*2 * (median([*before, *after]),))
         else:
             found[key] = Weighed(
                 median(before),

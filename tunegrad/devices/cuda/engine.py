@@ -192,8 +192,8 @@ class CudaEngine:
             )
         return CudaMemory(self, memory.address + start, nbytes, None, memory)
 
-    def fresh(self, nbytes: int) -> NDArray[np.uint8]:
-        return np.empty(nbytes, np.uint8)
+    def fresh(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+        return np.empty(shape, dtype)
 
     def borrow(self, array: NDArray[Any]) -> CudaMemory | None:
         return None

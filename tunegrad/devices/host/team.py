@@ -112,7 +112,7 @@ class LaunchTable:
     Holds no reference to code or buffers: the caller does.
     """
 
-    __slots__ = ("_table", "entries")
+    __slots__ = ("_table", "address", "entries", "threads")
 
     def __init__(self, entries: Sequence[Launch]) -> None:
         self.entries = tuple(entries)
@@ -120,15 +120,9 @@ class LaunchTable:
             word for e in self.entries for word in (e.address, e.buffers, e.workspace, e.threads)
         ]
         self._table = np.array(flat or [0] * (ENTRY_BYTES // 8), dtype=np.uint64)
-
-    @property
-    def address(self) -> int:
-        return int(self._table.ctypes.data)
-
-    @property
-    def threads(self) -> int:
+        self.address = int(self._table.ctypes.data)
+        self.threads = max((e.threads for e in self.entries), default=1)
         """The most threads that any entry wants."""
-        return max((e.threads for e in self.entries), default=1)
 
     def __len__(self) -> int:
         return len(self.entries)

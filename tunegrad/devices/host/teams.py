@@ -47,14 +47,16 @@ class Cores:
 
     @contextmanager
     def lent(self, count: int) -> Iterator[tuple[int, ...]]:
-        """So many cores, all of them where there are no more; waits until they are free."""
-        cores = self._take(min(count, len(self.all)))
+        """What ``take`` gives, given back at the end."""
+        cores = self.take(count)
         try:
             yield cores
         finally:
-            self._give(cores)
+            self.give(cores)
 
-    def _take(self, count: int) -> tuple[int, ...]:
+    def take(self, count: int) -> tuple[int, ...]:
+        """So many cores, all of them where there are no more; waits until they are free."""
+        count = min(count, len(self.all))
         with self._lock:
             if not self._queue and count <= len(self._free):
                 return self._first(count)
@@ -66,7 +68,7 @@ class Cores:
             with self._lock:
                 if place in self._queue:
                     self._queue.remove(place)
-            self._give(place.given)
+            self.give(place.given)
             raise
         return place.given
 
@@ -75,7 +77,7 @@ class Cores:
         del self._free[:count]
         return cores
 
-    def _give(self, cores: Sequence[int]) -> None:
+    def give(self, cores: Sequence[int]) -> None:
         """Take cores back, and give those in front what they wait for."""
         with self._lock:
             self._free = sorted((*self._free, *cores))
@@ -100,15 +102,9 @@ class Teams:
 
     def __init__(self, threads: int, pin_caller: bool = False) -> None:
         self.threads, self._cores = threads, process_cores()
-        self._lock = threading.Lock()
         cores = self._cores.all[:threads]
         self.first = Team(threads, self._cpus(cores), pin_caller)
-        self._teams = {cores: self.first}
-        in_child(self)
-
-    def forked(self) -> None:
-        """See ``forks.in_child``; the teams themselves see that they are in another process."""
-        self._lock = threading.Lock()
+        self._teams, self._places = {cores: self.first}, {self.first: cores}
 
     @property
     def most(self) -> int:
@@ -117,13 +113,32 @@ class Teams:
 
     @contextmanager
     def lent(self) -> Iterator[Team]:
-        """A team that nobody else uses, on cores that nobody else uses."""
-        with self._cores.lent(self.threads) as cores:
-            with self._lock:
-                team = self._teams.get(cores)
-                if team is None:
-                    team = self._teams[cores] = Team(self.threads, self._cpus(cores))
+        """What ``take`` gives, given back at the end."""
+        team = self.take()
+        try:
             yield team
+        finally:
+            self.give(team)
+
+    def take(self) -> Team:
+        """A team that nobody else uses, on cores that nobody else uses."""
+        cores = self._cores.take(self.threads)
+        return self._teams.get(cores) or self._made(cores)
+
+    def give(self, team: Team) -> None:
+        """Take back what ``take`` gave."""
+        self._cores.give(self._places[team])
+
+    def _made(self, cores: tuple[int, ...]) -> Team:
+        """A team on cores that have none yet; they are given back where the system refuses it."""
+        try:
+            team = Team(self.threads, self._cpus(cores))
+        except BaseException:
+            self._cores.give(cores)
+            raise
+        self._places[team] = cores  # who has these cores is alone here
+        self._teams[cores] = team
+        return team
 
     def close(self) -> None:
         """Stop and join all helpers."""

@@ -132,8 +132,8 @@ class OpenClEngine:
         raw = memory.whole.get_sub_region(GUARD_BYTES + start, max(1, nbytes))
         return ClMemory(self, raw, nbytes, None, GUARD, memory)
 
-    def fresh(self, nbytes: int) -> NDArray[np.uint8]:
-        return np.empty(nbytes, np.uint8)
+    def fresh(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+        return np.empty(shape, dtype)
 
     def borrow(self, array: NDArray[Any]) -> ClMemory | None:
         return None

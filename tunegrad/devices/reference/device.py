@@ -158,8 +158,8 @@ class ReferenceEngine:
     def part(self, memory: HostMemory, start: int, nbytes: int) -> HostMemory:
         return HostMemory(memory.data[start : start + nbytes])
 
-    def fresh(self, nbytes: int) -> NDArray[np.uint8]:
-        return np.empty(nbytes, np.uint8)
+    def fresh(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+        return np.empty(shape, dtype)
 
     def borrow(self, array: NDArray[Any]) -> HostMemory | None:
         return None
