@@ -6,11 +6,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from itertools import permutations
 
+import numpy as np
 import pytest
 from variant_builders import Conv, bound, constant, kernel_of, only, ran
 
 from benchmarks.hand_schedules import conv3x3, gemm
-from tunegrad.frontend import Tensor
+from tunegrad.frontend import Tensor, cat
 from tunegrad.ir.dtypes import F32
 from tunegrad.ir.expr import Apply, Load, Op
 from tunegrad.ir.index import Range, Valid
@@ -34,7 +35,7 @@ def test_a_convolution_is_matched(padding: int, batch: int, last: bool) -> None:
     kernel = Conv(padding=padding, batch=batch, last=last).kernel()
     found = match_conv3x3(kernel)
     assert found is not None
-    assert found.shifts == (-padding, -padding)
+    assert [i.shifts for i in found.images] == [(-padding, -padding)]
     assert variants_of(kernel) == (LAST if last else ROWS)
 
 
@@ -83,6 +84,44 @@ def test_an_output_of_any_order_is_matched_and_computed(order: tuple[int, ...]) 
     assert abs(error).max() <= bound(conv, "winograd2")
 
 
+@pytest.mark.parametrize("parts", [(2, 3), (2, 4, 3), (3, 3)])
+@pytest.mark.parametrize("padding", [0, 1])
+@pytest.mark.parametrize("variant", ["winograd2", "winograd4"])
+def test_a_convolution_of_joined_images_is_matched_and_computed(
+    parts: tuple[int, ...], padding: int, variant: str
+) -> None:
+    """A U-Net's: each image is read where it lies, also where two are the same."""
+    conv = Conv(channels=sum(parts), height=9, padding=padding)
+    names = [f"x{parts.index(n)}" for n in parts]
+    x = np.split(conv.inputs["x"], np.cumsum(parts)[:-1], axis=1)
+    arrays = dict(zip(names, x, strict=True))
+    images = {name: Tensor.input(name, a.shape) for name, a in arrays.items()}
+    w, b = (Tensor.constant(a) for a in conv.weights)
+    plan = only(cat([images[n] for n in names], 1).conv2d(w, b, padding=padding).relu())
+    kernel = kernel_of(plan)
+    found = match_conv3x3(kernel)
+    assert found is not None
+    assert len(found.x_params) == len(images)
+    transform = parts_of(kernel, variant)[0]
+    assert sorted(p.shape for p in transform.params[1:]) == sorted(
+        a.shape[1:] for a in arrays.values()
+    )
+    for part in parts_of(kernel, variant):
+        verify_kernel(part)
+    rewritten = rewrite(plan, {kernel.key: variant})
+    error = ran(rewritten, arrays) - ran(plan, arrays, as_float64=True)
+    assert abs(error).max() <= bound(conv, variant)
+
+
+def two(*shape: int) -> list[Tensor]:
+    return [Tensor.input(name, shape) for name in ("x", "y")]
+
+
+def cropped(x: Tensor) -> Tensor:
+    """Moved down by a row; the last one falls off."""
+    return x.pad((0, 0, 1, 0))[:, :, :-1]
+
+
 REFUSED: dict[str, Callable[[], Tensor]] = {
     "stride": lambda: input_of(1, 4, 9, 9).conv2d(constant(5, 4, 3, 3), stride=2, padding=1),
     "dilation": lambda: input_of(1, 4, 9, 9).conv2d(constant(5, 4, 3, 3), padding=2, dilation=2),
@@ -106,6 +145,12 @@ REFUSED: dict[str, Callable[[], Tensor]] = {
     "something before it": lambda: (input_of(1, 4, 9, 9) * 2).conv2d(
         constant(5, 4, 3, 3), padding=1
     ),
+    "images joined along their rows": lambda: cat(two(1, 4, 4, 9), 2).conv2d(
+        constant(5, 4, 3, 3), padding=1
+    ),
+    "joined images of which one is cropped": lambda: cat(
+        [f(x) for f, x in zip((Tensor.relu, cropped), two(1, 2, 9, 9), strict=True)], 1
+    ).conv2d(constant(5, 4, 3, 3), padding=1),
     "pooling": lambda: input_of(1, 4, 9, 9).max_pool2d(3, stride=1, padding=1),
     "a product": lambda: input_of(9, 4) @ constant(4, 8),
     "one channel": lambda: input_of(1, 1, 9, 9).conv2d(constant(5, 1, 3, 3), padding=1),

@@ -208,7 +208,10 @@ class _Rewriting:
         finish = [m if n == "M" else place[n] for n in made.finish_args]
         return [
             Launch(
-                made.transform, (v, place[made.conv.x.param]), made.transform.name, launch.origin
+                made.transform,
+                (v, *(place[p] for p in made.conv.x_params)),
+                made.transform.name,
+                launch.origin,
             ),
             Launch(made.product, (m, v, u), made.product.name, launch.origin),
             Launch(made.finish, tuple(finish), made.finish.name, launch.origin),

@@ -79,28 +79,44 @@ _AT = {
 
 
 @dataclass(frozen=True, slots=True)
+class Image:
+    """A load of an image in a window. ``dims`` are those of its rows, columns and channels."""
+
+    load: Load
+    dims: tuple[int, int, int]
+    shifts: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
 class Conv3x3:
-    """What a kernel must be: its axes by role, and which dimension of the input and the weights
-    each one indexes.
+    """What a kernel must be: its axes by role, and which dimension of the weights each one indexes.
+
+    ``x`` is what is multiplied by them: an image, or several joined along their channels.
+    ``window`` are the axes of the window's rows and columns.
     """
 
     rows: str
     columns: str
     outputs: str
     channels: str
-    x: Load
+    window: tuple[str, str]
+    x: Expr
+    images: tuple[Image, ...]
     w: Load
-    x_dims: tuple[int, int, int]
     w_dims: tuple[int, int, int, int]
-    shifts: tuple[int, int]
+
+    @property
+    def x_params(self) -> tuple[str, ...]:
+        """What it reads images of, each once."""
+        return tuple(dict.fromkeys(i.load.param for i in self.images))
 
 
 @dataclass(frozen=True, slots=True)
 class Winograd:
     """The three kernels, and how to make the transformed weights.
 
-    Parameters of ``transform`` are (V, x), of ``product`` (M, V, U), of ``finish`` the direct
-    kernel's with its input replaced by M and its weights gone.
+    Parameters of ``transform`` are (V, *conv.x_params), of ``product`` (M, V, U), of ``finish`` the
+    direct kernel's with its first image replaced by M, the others and the weights gone.
     """
 
     tile: int
@@ -143,26 +159,37 @@ def match_conv3x3(kernel: Kernel) -> Conv3x3 | None:
         or r.expr.op is not Op.MUL
     ):
         return None
-    if len(r.axes) != 3 or not all(isinstance(a, Load) for a in r.expr.args):
+    if len(r.axes) != 3:
         return None
-    loads = [a for a in r.expr.args if isinstance(a, Load)]
-    for x, w in (loads, loads[::-1]):
-        if (
-            kernel.param(w.param).role == "const"
-            and w.valid.always
-            and kernel.param(x.param).dtype == F32
-        ):
-            found = _roles(kernel, r, x, w)
+    for x, w in (r.expr.args, r.expr.args[::-1]):
+        if isinstance(w, Load) and kernel.param(w.param).role == "const" and w.valid.always:
+            found = _joined(kernel, r, x, w)
             if found is not None:
                 return found
     return None
+
+
+def _joined(kernel: Kernel, r: Reduce, x: Expr, w: Load) -> Conv3x3 | None:
+    """Of images that are chosen among by their channel, each of them a convolution with these
+    weights.
+    """
+    if isinstance(x, Load):
+        return _roles(kernel, r, x, w) if kernel.param(x.param).dtype == F32 else None
+    if not isinstance(x, Apply) or x.op is not Op.WHERE or not isinstance(x.args[0], Inside):
+        return None
+    chosen, *sides = x.args
+    one, other = (_joined(kernel, r, side, w) for side in sides)
+    if one is None or other is None or not chosen.valid.names() <= {one.channels}:
+        return None
+    both = replace(one, x=x, images=one.images + other.images)
+    return both if replace(other, x=x, images=both.images) == both else None
 
 
 def _roles(kernel: Kernel, r: Reduce, x: Load, w: Load) -> Conv3x3 | None:
     shared = {a.name: a.extent for a in kernel.axes}
     reduce = {a.name: a.extent for a in r.axes}
     windows: list[tuple[int, str, str, int]] = []
-    channel = [(d, i) for d, i in enumerate(x.index) if len(i.terms) == 1 and i.key in reduce]
+    channel = [(d, c) for d, i in enumerate(x.index) if (c := (i - i.const).key) in reduce]
     for d, i in enumerate(x.index):
         names = sorted(i.names())
         if len(names) == 2 and len(i.terms) == 2 and all(c == 1 for _, c in i.terms):
@@ -175,7 +202,7 @@ def _roles(kernel: Kernel, r: Reduce, x: Load, w: Load) -> Conv3x3 | None:
     (dy, rows, kr, sy), (dx, columns, ks, sx) = windows
     if rows == columns:
         return None
-    dc, c = channel[0][0], channel[0][1].key
+    ((dc, c),) = channel
     w_names = [i.key for i in w.index]
     outputs = [n for n in w_names if n in shared]
     if (
@@ -187,21 +214,22 @@ def _roles(kernel: Kernel, r: Reduce, x: Load, w: Load) -> Conv3x3 | None:
     others = [i for d, i in enumerate(x.index) if d not in (dy, dx, dc)]
     if any(i.key not in shared or i.key in (rows, columns, outputs[0]) for i in others):
         return None
-    if not _only_bounds(kernel, x, (dy, dx)) or outputs[0] in set().union(
+    if not _only_bounds(kernel, x, (dy, dx), c) or outputs[0] in set().union(
         *(i.names() for i in x.index)
     ):
         return None
     w_dims = (w_names.index(outputs[0]), w_names.index(c), w_names.index(kr), w_names.index(ks))
-    return Conv3x3(rows, columns, outputs[0], c, x, w, (dy, dx, dc), w_dims, (sy, sx))
+    image = Image(x, (dy, dx, dc), (sy, sx))
+    return Conv3x3(rows, columns, outputs[0], c, (kr, ks), x, (image,), w, w_dims)
 
 
-def _only_bounds(kernel: Kernel, x: Load, dims: tuple[int, int]) -> bool:
+def _only_bounds(kernel: Kernel, x: Load, dims: tuple[int, int], channels: str) -> bool:
     """Whether the load's condition says no more than that its row and column are inside the
-    tensor.
+    tensor, and which channels it is read for.
     """
     shape = kernel.param(x.param).shape
     bounds = Valid(Range(x.index[d], 0, shape[d]) for d in dims)
-    return all(r in bounds.ranges for r in x.valid.ranges)
+    return all(r in bounds.ranges or r.index.names() == {channels} for r in x.valid.ranges)
 
 
 def winograd(kernel: Kernel, conv: Conv3x3, m: int) -> Winograd:
@@ -233,20 +261,23 @@ def _count(axes: list[Axis]) -> int:
 def _transform(
     kernel: Kernel, conv: Conv3x3, m: int, batch: list[Axis], ty: Axis, tx: Axis, c: Axis
 ) -> Kernel:
-    x, n = conv.x, m + 2
-    param = kernel.param(x.param)
-    dy, dx, dc = conv.x_dims
-
-    rows = [ty.index * m + (i + conv.shifts[0]) for i in range(n)]
-    columns = [tx.index * m + (j + conv.shifts[1]) for j in range(n)]
-    channel = c.index
+    n, images = m + 2, {i.load: i for i in conv.images}
+    names = {p: f"X{i or ''}" for i, p in enumerate(conv.x_params)}
 
     def tile(i: int, j: int) -> Expr:
-        row, column = rows[i], columns[j]
-        index = list(x.index)
-        index[dy], index[dx], index[dc] = row, column, channel
-        inside = Valid((Range(row, 0, param.shape[dy]), Range(column, 0, param.shape[dx])))
-        return Load("X", tuple(index), F32, inside)
+        starts = (ty.index * m, tx.index * m, as_index(i), as_index(j))
+        env = dict(zip((conv.rows, conv.columns, *conv.window), starts, strict=True))
+
+        def leaf(x: Expr) -> Expr:
+            if not isinstance(x, Load):
+                return x
+            index = tuple(at.substitute(env) for at in x.index)
+            shape = kernel.param(x.param).shape
+            bounds = (Range(index[d], 0, shape[d]) for d in images[x].dims[:2])
+            chosen = (r for r in x.valid.ranges if r.index.names() == {conv.channels})
+            return Load(names[x.param], index, F32, Valid((*bounds, *chosen)))
+
+        return rebuilder(leaf)(conv.x)
 
     v = _sandwich(_BT[m], [[tile(i, j) for j in range(n)] for i in range(n)])
     axes = (*batch, ty, tx, c)
@@ -257,7 +288,7 @@ def _transform(
     )
     size = f"{ty.extent}x{tx.extent}x{c.extent}"
     made = Kernel(
-        (out, replace(param, name="X")),
+        (out, *(replace(kernel.param(p), name=name) for p, name in names.items())),
         axes,
         stores,
         name=f"winograd{m} input {size}",
@@ -328,7 +359,7 @@ def _finish(
             stores.append(Store(direct.param, index, expr, (), kept))
     used = {x.param for s in stores for x in loads_in(s.expr)} | {direct.param}
     params = tuple(
-        param if p.name == conv.x.param and p.name not in used else p for p in kernel.params
+        param if p.name == conv.x_params[0] and p.name not in used else p for p in kernel.params
     )
     params = tuple(p for p in params if p.name in used)
     if param not in params:
