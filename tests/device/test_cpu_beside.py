@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import hostile
 import numpy as np
@@ -19,10 +21,13 @@ from tunegrad.devices import (
     DeviceMeasurer,
     Geometry,
     Hooks,
+    examine,
     host_device,
+    worker,
 )
 from tunegrad.devices.host.codegen import compile_llvm
 from tunegrad.devices.host.facts import host_target
+from tunegrad.devices.processes.ending import Ending
 from tunegrad.ir.index import as_index
 from tunegrad.trial import Policy, Status
 
@@ -86,6 +91,31 @@ def test_program_beside_candidates_is_loaded_once_and_keeps_its_packed_constants
             assert local.bench.load("kernel", replace(_code(f"{n}"), io=io), beside).state == "ran"
             assert local.bench._beside is there
         np.testing.assert_array_equal(packed, before)
+
+
+class SlowToPack(LocalBench):
+    """Packing takes longer than a candidate may run; ``limits_s`` are what each call was given."""
+
+    limits_s: dict[str, float]
+
+    def call(self, function: Any, *arguments: object, limit_s: float, reply_type: Any) -> Ending:
+        self.limits_s[function.__name__] = limit_s
+        if function is worker.pack:
+            time.sleep(0.3)
+        return super().call(function, *arguments, limit_s=limit_s, reply_type=reply_type)
+
+
+def test_time_in_which_constants_are_packed_is_not_the_candidate_s(monkeypatch):
+    """154 MB of a vocabulary are packed in longer than a fast kernel is given."""
+    monkeypatch.setattr(examine, "_PACKED_PER_S", 1.0)
+    policy = replace(POLICY, timeout_s=0.2)
+    kernel = Candidate("kernel", None)
+    with SlowToPack("test_cpu_measurer:reversed_reference") as local:
+        local.limits_s = {}
+        local.prepare(kernel, PACKED_IO)
+        assert local.measure(kernel, _code("one"), policy).status is Status.OK
+    assert local.limits_s["pack"] > 1.0
+    assert 0.1 < local.limits_s["load"] <= 0.2
 
 
 def _code(program: str) -> CompiledCandidate:

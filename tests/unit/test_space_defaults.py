@@ -71,6 +71,38 @@ def test_space_default_is_legal_for_what_no_cache_holds(name, threads):
         space.lower(space.defaults()[0])
 
 
+def shuffled() -> Tensor:
+    """A transposed convolution without its border: ``w[.., (i+1) % 2, (j+1) % 2]`` by rows and
+    columns, a copy of which would be 4,096 times as large as the constant.
+    """
+    w = Tensor.constant(np.zeros((64, 128), np.float32))
+    y = Tensor.input("x", (1, 128, 128, 64), "f32") @ w
+    y = y.reshape(1, 128, 128, 32, 2, 2).permute(0, 3, 1, 4, 2, 5).reshape(1, 32, 256, 256)
+    return y[:, :, 1:-1, 1:-1]
+
+
+CONSTANTS = {
+    "a vocabulary": lambda: (
+        Tensor.input("x", (1, 1024), "f32") @ Tensor.constant(np.zeros((1024, 20001), np.float32))
+    ),
+    "a vocabulary's rows": lambda: (
+        Tensor.input("x", (8, 1024), "f32")
+        @ Tensor.constant(np.zeros((20001, 1024), np.float32)).transpose(0, 1)
+    ),
+    "shuffled and cropped": shuffled,
+}
+
+
+@pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
+@pytest.mark.parametrize("name", CONSTANTS)
+def test_space_default_is_legal_for_constants_of_any_size(name: str, target: Target) -> None:
+    """80 MB; and small ones that loops read again and again."""
+    for launch in schedule((CONSTANTS[name]().node,)).launches:
+        space = Space(launch.kernel, target)
+        for found in space.defaults():
+            space.lower(found)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_space_default_of_a_small_kernel_has_no_partial_sums_in_memory(name):
     for kernel in kernels_of(name):

@@ -56,6 +56,15 @@ CONVOLUTIONS = {
         lambda T, F, x, w, b: F.conv_transpose2d(x, w, b, 2, 1, 1, 2),
         [(1, 4, 3, 3), (4, 3, 3, 3), (6,)],
     ),
+    "transpose2d of a window that is a multiple of its stride": (
+        lambda T, F, x, w, b: (
+            F.conv_transpose2d(x, w, b, 2),
+            F.conv_transpose2d(x, w, T.cat([b, b]), (4, 3), groups=2),
+            F.conv_transpose2d(x, w[:, :, :2, :3], None, (2, 3)),
+            F.conv_transpose2d(x[0], w[:, :, :, :1], b, (4, 1)),
+        ),
+        [(2, 4, 3, 5), (4, 3, 4, 6), (3,)],
+    ),
     "transpose3d": (
         lambda T, F, x, w, b: F.conv_transpose3d(x, w, b, 2, 1),
         [(1, 2, 3, 3, 2), (2, 2, 3, 3, 2), (2,)],

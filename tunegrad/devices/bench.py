@@ -1,6 +1,7 @@
 """The bench: it loads one candidate at a time, runs it on each input set, and times it on an open
 device.
 
+    pack       the constants as the candidate reads them
     load, run  the candidate on private copies of the inputs --> how long, guard zones, a digest of
                                                                  its outputs
     time       samples, in turns with a sound program        --> guard zones, a digest of its
@@ -13,7 +14,7 @@ them (``examine``).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tunegrad.devices.device import Code, Device, Launch, Memory
@@ -100,6 +101,21 @@ class Bench:
         self._datasets.put(
             kernel_key, Dataset(tuple(InputSet(s, {}) for s in take(places, self._memory)))
         )
+
+    def pack(self, kernel_key: str, code: bytes, ios: Sequence[KernelIO]) -> Ran:
+        """Pack the constants of what is to be loaded next, whose digest is ``code``: large ones
+        take longer than a candidate may run. Nothing of it runs.
+        """
+        self._unload()
+        measured = identity(code, kernel_key, 0)
+        dataset = self._datasets.get(kernel_key)
+        if dataset is None:
+            return Ran(measured, "unprepared")
+        try:
+            dataset.pack(ios, self.engine)
+        except MemoryError as error:
+            return Ran(measured, "out_of_resources", damage=f"buffers: {error}")
+        return Ran(measured)
 
     def load(
         self, kernel_key: str, compiled: CompiledCandidate, beside: CompiledCandidate | None = None

@@ -15,7 +15,14 @@ import traceback
 from tunegrad.devices.bench import Bench
 from tunegrad.devices.device import Device
 from tunegrad.devices.hashing import program_hash
-from tunegrad.devices.job import Candidate, CompiledCandidate, Limits, Lowered, Outcome
+from tunegrad.devices.job import (
+    Candidate,
+    CompiledCandidate,
+    KernelIO,
+    Limits,
+    Lowered,
+    Outcome,
+)
 from tunegrad.devices.limits import MachineLimits
 from tunegrad.devices.processes.confine import (
     EXIT_MEMORY,
@@ -34,7 +41,7 @@ from tunegrad.trial import Measurement, Policy, Properties, Status
 
 __all__ = [
     "EXIT_MEMORY", "compile_candidate", "counted_code", "hand_in", "load", "machine_limits",
-    "prepare_bench", "run",
+    "pack", "prepare_bench", "run",
     "start_bench", "start_compiler", "time_loaded",
 ]  # fmt: skip
 
@@ -150,6 +157,11 @@ def prepare_bench(kernel_key: str, places: Places) -> None:
 def load(kernel_key: str, compiled: CompiledCandidate, beside: CompiledCandidate | None) -> Ran:
     """``Bench.load``."""
     return _workbench().load(kernel_key, compiled, beside)
+
+
+def pack(kernel_key: str, code: bytes, ios: tuple[KernelIO, ...]) -> Ran:
+    """``Bench.pack``."""
+    return _workbench().pack(kernel_key, code, ios)
 
 
 def hand_in(index: int) -> Ran:

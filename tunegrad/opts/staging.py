@@ -24,12 +24,17 @@ __all__ = [
     "MAX_SCRATCH_BYTES",
     "StagedCopy",
     "check_copy",
+    "most_packed",
     "needed_loops",
     "shared_bytes",
     "staged_copy",
 ]
 
 MAX_SCRATCH_BYTES = 64 << 20
+_PADDED = 4
+"""A packed constant takes so many times its own bytes at most: tails pad it, and loops that read an
+element again copy it again.
+"""
 _SPARE_BYTES = 16
 """Of a row that a matrix unit reads: as many as keep the next one aligned for wide copies, which is
 also a chunk that moves as a whole."""
@@ -204,11 +209,19 @@ def _legal_reads(tree: LoopTree, staged: Staged) -> _Reads:
 def _check_size(tree: LoopTree, staged: Staged, load: Load, elements: int) -> None:
     slots = tree.pipelined[1] if tree.pipelined and tree.pipelined[0] == staged.at else 1
     nbytes = slots * elements * load.dtype.itemsize
-    limit = tree.target.shared_bytes if _space(tree, staged) == "shared" else MAX_SCRATCH_BYTES
+    space = _space(tree, staged)
+    limit = tree.target.shared_bytes if space == "shared" else MAX_SCRATCH_BYTES
+    if space == "pack":
+        limit = most_packed(tree.kernel.param(staged.param).nbytes)
     if nbytes > limit:
         raise IllegalAction(
             f"stage(param={staged.param}, at={staged.at}): {nbytes} bytes exceed {limit}"
         )
+
+
+def most_packed(nbytes: int) -> int:
+    """Bytes that a pack of a constant of ``nbytes`` may take; small ones may take more."""
+    return max(MAX_SCRATCH_BYTES, _PADDED * nbytes)
 
 
 def _reach(extents: Sequence[int], strides: Sequence[int]) -> int:

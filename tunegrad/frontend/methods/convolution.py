@@ -163,7 +163,9 @@ class Convolution(Padding):
         self, rank: int, weight: TensorLike, bias: TensorLike | None, stride: Extent,
         padding: Extent, output_padding: Extent, groups: int, dilation: Extent,
     ) -> Tensor:  # fmt: skip
-        """A convolution of the input with zeros between its elements, and the mirrored weight."""
+        """A convolution of the input with zeros between its elements, and the mirrored weight;
+        without these zeros, where every output has as many taps.
+        """
         op = f"conv_transpose{rank}d"
         w, b = lift(weight, op), optional(bias, op)
         if self.ndim == rank + 1 and w.ndim == rank + 2:
@@ -185,7 +187,6 @@ class Convolution(Padding):
         spread = extents_of(op, "dilation", dilation, rank, 1)
         pads = extents_of(op, "padding", padding, rank, 0)
         more = extents_of(op, "output_padding", output_padding, rank, 0)
-        x = _with_zeros_between(self._same(), strides)
         ends = []
         for k, d, p, m, s in zip(w.shape[2:], spread, pads, more, strides, strict=True):
             if m >= max(s, d):
@@ -194,12 +195,41 @@ class Convolution(Padding):
                     f"dilation {spread}"
                 )
             ends.append((d * (k - 1) - p, d * (k - 1) - p + m))
+        steps = all(
+            k % s == 0 and d == 1 for k, d, s in zip(w.shape[2:], spread, strides, strict=True)
+        )
+        if steps and math.prod(strides) > 1 and not any((*more, *pads)):
+            return self._same()._stepped(rank, w, b, strides, groups)
         flat = [n for pair in reversed(ends) for n in pair]
-        channels, part = w.shape[:2]
-        mirrored = w.flip(tuple(range(2, rank + 2)))
-        grouped = mirrored.reshape(groups, channels // groups, part, *w.shape[2:]).transpose(1, 2)
-        kernel = grouped.reshape(groups * part, channels // groups, *w.shape[2:])
+        x = _with_zeros_between(self._same(), strides)
+        kernel = _mirrored(w, groups)
         return x.pad(flat)._conv(rank, kernel, b, 1, 0, spread, groups, None)
+
+    def _stepped(
+        self, rank: int, w: Tensor, b: Tensor | None, strides: tuple[int, ...], groups: int
+    ) -> Tensor:  # fmt: skip
+        """A transposed convolution whose window is a multiple of its stride: the ``stride`` outputs
+        between two elements are channels of one convolution, without a tap on a zero in between
+        (Shi et al., "Is the deconvolution layer the same as a convolutional layer?", 2016).
+
+            y[s*i + r] = sum over t of x[i - t] * w[r + s*t]
+        """
+        channels, part, *size = w.shape
+        taps = [k // s for k, s in zip(size, strides, strict=True)]
+        split = [n for pair in zip(taps, strides, strict=True) for n in pair]
+        inside = range(3, 3 + 2 * rank, 2)  # of (C, O / groups, t, r, t, r, ...): the r
+        phased = w.reshape(channels, part, *split).permute(0, 1, *inside, *(a - 1 for a in inside))
+        steps = math.prod(strides)
+        phased = phased.reshape(channels, part * steps, *taps)
+        kernel = _mirrored(phased, groups)
+        ends = [n for t in reversed(taps) for n in (t - 1, t - 1)]
+        bias = None if b is None else b.unsqueeze(1).expand(-1, steps).flatten()
+        y = self.pad(ends)._conv(rank, kernel, bias, 1, 0, 1, groups, None)
+        n, places = y.shape[0], y.shape[2:]
+        y = y.reshape(n, groups * part, *strides, *places)
+        order = [a for i in range(rank) for a in (2 + rank + i, 2 + i)]
+        y = y.permute(0, 1, *order)
+        return y.reshape(n, groups * part, *(p * s for p, s in zip(places, strides, strict=True)))
 
     def unfold_columns(
         self, kernel_size: Extent, dilation: Extent = 1, padding: Extent = 0, stride: Extent = 1
@@ -274,6 +304,16 @@ def _contracted(y: Tensor, w: Tensor, rank: int, groups: int) -> Tensor:
         right = w.reshape(groups, out // groups, *ones, *taps)
     total = (left * right).sum(tuple(range(-rank - 1, 0)))
     return total.reshape(n, out, *places)
+
+
+def _mirrored(w: Tensor, groups: int) -> Tensor:
+    """(C, O / groups, taps) as the weight (O, C / groups, taps) of the convolution that gives what
+    each element adds.
+    """
+    channels, part, *size = w.shape
+    mirrored = w.flip(tuple(range(2, len(w.shape))))
+    grouped = mirrored.reshape(groups, channels // groups, part, *size).transpose(1, 2)
+    return grouped.reshape(groups * part, channels // groups, *size)
 
 
 def _with_zeros_between(x: Tensor, strides: tuple[int, ...]) -> Tensor:

@@ -175,11 +175,13 @@ def _joined(kernel: Kernel, r: Reduce, x: Expr, w: Load) -> Conv3x3 | None:
     """
     if isinstance(x, Load):
         return _roles(kernel, r, x, w) if kernel.param(x.param).dtype == F32 else None
-    if not isinstance(x, Apply) or x.op is not Op.WHERE or not isinstance(x.args[0], Inside):
+    if not isinstance(x, Apply) or x.op is not Op.WHERE:
         return None
     chosen, *sides = x.args
     one, other = (_joined(kernel, r, side, w) for side in sides)
-    if one is None or other is None or not chosen.valid.names() <= {one.channels}:
+    if one is None or other is None or not isinstance(chosen, Inside):
+        return None
+    if not chosen.valid.names() <= {one.channels}:
         return None
     both = replace(one, x=x, images=one.images + other.images)
     return both if replace(other, x=x, images=both.images) == both else None

@@ -5,15 +5,19 @@ work there is.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
+from math import prod
 from typing import TypeVar, cast
 
 from tunegrad.ir.kernel import Axis, Kernel, Stage, loads
 
+from ..staging import most_packed
+
 __all__ = [
     "Access",
     "accesses",
+    "can_be_packed",
     "contiguous_axes",
     "contiguous_itemsize",
     "once",
@@ -108,6 +112,15 @@ def _accesses(kernel: Kernel, stage: Stage) -> tuple[Access, ...]:
             masked = not x.valid.always
             found.append(Access(x.param, param.role, strides, masked, param.nbytes, indirect))
     return tuple(found)
+
+
+def can_be_packed(kernel: Kernel, reduces: Sequence[Axis], x: Access) -> bool:
+    """Whether a copy of a constant by its loops is of a legal size, whatever tails pad it.
+
+    Loops that read an element again copy it again: ``w[i % 2]`` by ``i`` is as long as ``i``.
+    """
+    reads = prod(a.extent for a in (*kernel.axes, *reduces) if x.depends(a.name))
+    return 2 * reads * kernel.param(x.param).dtype.itemsize <= most_packed(x.nbytes)
 
 
 def contiguous_itemsize(kernel: Kernel, stage: Stage, axis: Axis) -> int:

@@ -22,7 +22,7 @@ from tunegrad.ir.target import Target
 
 from ..actions import Action, Local, Pipeline, Reorder, Stage, Thread, Upcast
 from ..choosing import Recorder
-from .analysis import Access, accesses, output_stride
+from .analysis import Access, accesses, can_be_packed, output_stride
 from .item_counts import GROUP_ITEMS, each_counts, item_counts, nearest
 from .tiling import Levels, axis_of, item_lanes
 
@@ -199,6 +199,8 @@ class _Gemm:
             crossed = x.stride(lane.name) not in (0, 1) and not x.masked and self._alone(x)
             layout = self._layout(x, loops)
             if x.role != "const" or x.param in staged or not crossed or not layout:
+                continue
+            if not can_be_packed(self.kernel, self.kernel.reduces[0].axes, x):
                 continue
             if self.ask.pick(f"pack.{x.param}", [False, True], 1):
                 made.append(Stage(x.param, "load", layout))

@@ -11,7 +11,7 @@ from collections import Counter
 from ...actions import Stage
 from ...choosing import Recorder
 from ...staging import MAX_SCRATCH_BYTES
-from ..analysis import Access
+from ..analysis import Access, can_be_packed
 from .idea import Idea
 from .nest import Nest, axis_of
 from .operands import Operands
@@ -40,7 +40,7 @@ def stages_of(idea: Idea, nest: Nest, order: list[str], ask: Recorder) -> list[S
 def _places(o: Operands, x: Access, order: list[str]) -> list[str]:
     """Where a copy may stand, and how it lies: by all its loops, by rows, or as a box."""
     if x.role == "const":
-        return ["none", "load:loops"]
+        return ["none", "load:loops"] if can_be_packed(o.kernel, o.reduces, x) else ["none"]
     form = "box" if x.masked else "loops"
     outside = [""] if 2 * x.nbytes <= MAX_SCRATCH_BYTES else []  # tails pad a copy
     found = ["none", *(f"{at}:{form}" for at in (*outside, *order[:-1]))]
@@ -54,7 +54,7 @@ def _default(idea: Idea, x: Access, nest: Nest, places: list[str]) -> int:
     o = idea.operands
     of_lanes = x.depends(o.lane.name)
     if x.role == "const":
-        return int(of_lanes and any(x.depends(a.name) for a in o.reduces))
+        return int(len(places) > 1 and of_lanes and any(x.depends(a.name) for a in o.reduces))
     if x.masked:
         return places.index(":box") if idea.pads and ":box" in places else 0
     wanted: list[str] = []
