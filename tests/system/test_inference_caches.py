@@ -236,6 +236,49 @@ def test_two_hundred_loads_keep_less_than_5_mb() -> None:
     assert int(done.stdout) < 5 << 20
 
 
+TUNES = """
+import gc, resource, sys, tempfile
+import numpy as np
+import tunegrad as tg
+from tunegrad.models import mlp
+
+def rss():
+    return int(open("/proc/self/statm").read().split()[1]) * resource.getpagesize()
+
+def cycle(place, n):
+    store = f"{place}/{n}.db"
+    tg.tune(mlp(sizes=(16, 8, 8)), budget_s=0.3, store=store, threads=1, max_trials=4)
+    tg.load(mlp(sizes=(16, 8, 8)), store=store, threads=1)(np.zeros((1, 16), np.float32))
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as place:
+        for n in range(8):
+            cycle(place, n)
+        gc.collect()
+        before = rss()
+        for n in range(8, 48):
+            cycle(place, n)
+        gc.collect()
+    print(rss() - before)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    not Path("/proc/self/statm").exists(), reason="the resident set is read from /proc"
+)
+def test_forty_tunes_keep_less_than_5_mb(tmp_path: Path) -> None:
+    """What is known of the latest kernels is kept, 128 of them: it is bounded."""
+    script = tmp_path / "tunes.py"
+    script.write_text(TUNES)
+    done = subprocess.run(
+        [sys.executable, str(script)],
+        check=True, capture_output=True, text=True, cwd=Path(tg.__file__).parents[1],
+        env={**os.environ, "PYTHONPATH": str(Path(tg.__file__).parents[1])},
+    )  # fmt: skip
+    assert int(done.stdout) < 5 << 20
+
+
 def test_a_loaded_model_keeps_its_constants_once_as_kernels_read_them() -> None:
     loaded = inference.load(MODEL, store=False, threads=1)
     assert all(b.data is None or not b.data.array.size for b in loaded._plan.buffers)
