@@ -1,9 +1,11 @@
-"""Models in f32 and bf16, next to what OpenVINO does by default and PyTorch in bf16.
+"""Models and a GEMM in f32 and bf16, next to what OpenVINO does by default and PyTorch in bf16.
 
     python -m benchmarks.bf16 --threads 1
     python -m benchmarks.bf16 --only resnet18 --threads 2 --store tuned.db --json bf16.json
 
-All contestants of a model run in turns in this one process. The error is the largest difference
+``gemm 1024`` is a product 1024x1024x1024 whose operands are f32 and are multiplied in bf16, by ours
+and OpenVINO, or are bf16 (``torch bf16``, and ``ours bf16`` as ``stored in bf16``).
+All contestants of a workload run in turns in this one process. The error is the largest difference
 from PyTorch in f32, as a share of its largest output. The table goes to stderr, or as data to
 ``--json``. ``--store`` has winners of ``tunegrad tune MODEL --dtype f32`` and ``--dtype bf16``;
 without it, schedules are the defaults. Nothing else may run on the machine.

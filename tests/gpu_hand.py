@@ -14,7 +14,7 @@ from tunegrad.ir.fusion import schedule
 from tunegrad.ir.kernel import Axis, Kernel, Param, Reduce, Store
 from tunegrad.opts import Schedule
 
-__all__ = ["CONV", "GROUPED", "HGEMM", "gemm", "hgemm", "image_kernel"]
+__all__ = ["CONV", "F32_GEMM", "GROUPED", "HGEMM", "gemm", "hgemm", "image_kernel"]
 
 HGEMM = (
     "tile(axis=a, size=128) tile(axis=a1, size=32) tile(axis=a2, size=16) "
@@ -42,6 +42,17 @@ GROUPED = (
     "stage(param=p2, at=ra0, layout=(ra1, ra2, b1, b2, b3, b4)) pipeline(loop=ra0, slots=4)"
 )
 """The same product, whose groups walk 8 blocks down before they go one across."""
+
+F32_GEMM = (
+    "tile(axis=a, size=128) tile(axis=a1, size=8) "
+    "tile(axis=b, size=128) tile(axis=b1, size=64) tile(axis=b2, size=4) tile(axis=ra, size=16) "
+    "reorder(order=(a0, b0, a1, b1, b2, ra0, ra1, a2, b3)) "
+    "thread(axis=a0, count=0) thread(axis=b0, count=0) local(axis=a1) local(axis=b2) "
+    "upcast(axis=a2) upcast(axis=b1) vectorize(axis=b3) "
+    "stage(param=p1, at=ra0, layout=(ra1, a1, a2)) "
+    "stage(param=p2, at=ra0, layout=(ra1, b1, b2, b3)) pipeline(loop=ra0, slots=3)"
+)
+"""A product of f32 in blocks of 128 x 128 x 16: 256 items, 8 rows by two times 4 columns each."""
 
 CONV = (
     "fuse(outer=a, inner=b) fuse(outer=abf, inner=c) fuse(outer=ra, inner=rb) "
