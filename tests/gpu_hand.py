@@ -48,7 +48,7 @@ F32_GEMM = (
     "tile(axis=b, size=128) tile(axis=b1, size=64) tile(axis=b2, size=4) tile(axis=ra, size=16) "
     "reorder(order=(a0, b0, a1, b1, b2, ra0, ra1, a2, b3)) "
     "thread(axis=a0, count=0) thread(axis=b0, count=0) local(axis=a1) local(axis=b2) "
-    "upcast(axis=a2) upcast(axis=b1) vectorize(axis=b3) "
+    "upcast(axis=a2) upcast(axis=b1) vectorize(axis=b3) unroll(axis=ra1) "
     "stage(param=p1, at=ra0, layout=(ra1, a1, a2)) "
     "stage(param=p2, at=ra0, layout=(ra1, b1, b2, b3)) pipeline(loop=ra0, slots=3)"
 )
