@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.gpu_hand import CONV, F32_GEMM, GROUPED, gemm, hgemm, image_kernel
+from tests.gpu_hand import CONV, CONV_BLOCKS, F32_GEMM, GROUPED, gemm, hgemm, image_kernel
 from tests.kernel_corpus import NAMES, corpus_kernel
 from tests.product_kernels import KERNELS, MORE
 from tests.wrapper_kernels import CASES
@@ -244,6 +244,7 @@ def _by_hand() -> dict[str, tuple[Any, Schedule]]:
         "f16, grouped": (partial(gemm, 1500, 512, 256), Schedule.parse(GROUPED)),
         "f32": (partial(gemm, 300, 256, 160, "f32"), Schedule.parse(F32_GEMM)),
         "convolution": (image, Schedule.parse(CONV)),
+        "convolution in blocks": (image, Schedule.parse(CONV_BLOCKS)),
         "convolution, epilogue": (image, Schedule.parse(f"{CONV} epilogue(param=p0)")),
     }
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.gpu_hand import CONV, F32_GEMM, GROUPED, hgemm, image_kernel
+from tests.gpu_hand import CONV_BLOCKS, F32_GEMM, GROUPED, hgemm, image_kernel
 from tests.gpu_hand import gemm as typed_gemm
 from tools.gpu_child import Named, Row
 from tools.gpu_measuring import measured
@@ -113,8 +113,8 @@ def convolutions(device: Device, small: bool) -> Iterator[Named]:
     for channels, size in ((16, 8),) if small else _IMAGES:
         call = partial(_convolution, device, batch, channels, size)
         yield f"conv {channels} {size}", partial(call, None)
-        if batch * size**2 % 64 == 0 and not small:
-            yield f"conv {channels} {size} by hand", partial(call, Schedule.parse(CONV))
+        if batch * size**2 % 128 == 0 and not small:
+            yield f"conv {channels} {size} by hand", partial(call, Schedule.parse(CONV_BLOCKS))
 
 
 def _convolution(

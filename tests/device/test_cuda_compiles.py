@@ -17,7 +17,7 @@ from test_opencl_schedules import random_schedule
 from benchmarks.hand_schedules import row_sum as row_sums
 from benchmarks.hand_schedules import softmax
 from tests.banks import turns
-from tests.gpu_hand import CONV, F32_GEMM, GROUPED, gemm, hgemm, image_kernel
+from tests.gpu_hand import CONV, CONV_BLOCKS, F32_GEMM, GROUPED, gemm, hgemm, image_kernel
 from tests.sass import instructions, listing
 from tunegrad import devices
 from tunegrad.devices.cuda.absent import absent
@@ -128,6 +128,7 @@ def test_compiler_loads_the_second_half_of_a_step_while_the_first_is_multiplied(
 BY_HAND = {
     "grouped": lambda: (gemm(3000, 1024, 1024), Schedule.parse(GROUPED)),
     "convolution": lambda: (image_kernel(2, 64, 16), Schedule.parse(CONV)),
+    "convolution in blocks": lambda: (image_kernel(2, 64, 16), Schedule.parse(CONV_BLOCKS)),
     "convolution, results through shared memory": lambda: (
         image_kernel(2, 64, 16), Schedule.parse(f"{CONV} epilogue(param=p0)"),
     ),
