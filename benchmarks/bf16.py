@@ -1,12 +1,14 @@
-"""Models in f32 and bf16, next to what OpenVINO does by default and PyTorch in bf16.
+"""Models and a product in f32 and bf16, next to what OpenVINO does by default and PyTorch in bf16.
 
     python -m benchmarks.bf16 --threads 1
     python -m benchmarks.bf16 --only resnet18 --threads 2 --store tuned.db --json bf16.json
 
-All contestants of a model run in turns in this one process. The error is the largest difference
-from PyTorch in f32, as a share of its largest output. The table goes to stderr, or as data to
-``--json``. ``--store`` has winners of ``tunegrad tune MODEL --dtype f32`` and ``--dtype bf16``;
-without it, schedules are the defaults. Nothing else may run on the machine.
+All contestants of a workload run in turns in this one process. The error is the largest difference
+from PyTorch in f32, as a share of its largest output. ``gemm 1024`` is a product 1024x1024x1024
+with a constant: what comes and goes is f32, but PyTorch's in bf16. The table goes to stderr, and to
+``--json`` as data, with the machine, its features, versions and the revision. ``--store`` has
+winners of ``tunegrad tune MODEL --dtype f32`` and ``--dtype bf16``; without it, schedules are the
+defaults. Nothing else may run on the machine.
 """
 
 from __future__ import annotations
@@ -27,14 +29,15 @@ from benchmarks import ours
 from benchmarks.contestants import Contestant
 from benchmarks.interleave import FULL, QUICK, Timing, interleave
 from benchmarks.lineup import Source, gather
-from benchmarks.workloads import Array, Workload, select
+from benchmarks.machine import describe, features, revision
+from benchmarks.workloads import MODELS, Array, Workload
 
 __all__ = ["Line", "lines", "main", "table"]
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One contestant of one model: the fastest variant of its name."""
+    """One contestant of one workload: the fastest variant of its name."""
 
     model: str
     name: str
@@ -45,15 +48,19 @@ class Line:
     failed: str = ""
 
 
+_GEMM = Workload("gemm 1024", "linear", ((1024, 1024),), ((1024, 1024),))
+WORKLOADS = (_GEMM, *(w for w in MODELS if w.name != "mlp"))
+
+
 def _sources(workload: Workload, threads: int, store: Path | None) -> dict[str, Source]:
     peers = {
         "torch f32": ("benchmarks.torch_peer", "eager", ()),
-        "torch bf16": ("benchmarks.torch_peer", "model_in_bf16", ()),
+        "torch bf16": ("benchmarks.torch_peer", "in_bf16", ()),
         "openvino f32": ("benchmarks.openvino_peer", "model_at", ("f32",)),
         "openvino default": ("benchmarks.openvino_peer", "model_at", ("default",)),
     }
     found: dict[str, Source] = {
-        f"ours {d}": partial(ours.model_in, workload, threads, d, store) for d in ("f32", "bf16")
+        f"ours {d}": partial(ours.stored_in, workload, threads, d, store) for d in ("f32", "bf16")
     }
     for name, (module, factory, more) in peers.items():
         found[name] = partial(_made, module, factory, workload, threads, *more)
@@ -111,16 +118,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.bf16", description=__doc__)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--only", default="resnet18,resnet50,encoder", metavar="MODELS")
+    parser.add_argument("--only", default="", metavar="NAMES")
     parser.add_argument("--store", type=Path)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--pace", choices=("full", "quick"), default="full")
     options = parser.parse_args(argv)
+    names = [w.name for w in WORKLOADS]
+    only = options.only.split(",") if options.only else names
+    if unknown := sorted(set(only) - set(names)):
+        parser.error(f"--only {unknown[0]!r}: valid are {', '.join(names)}")
+    command = ["python", "-m", "benchmarks.bf16", *(sys.argv[1:] if argv is None else argv)]
+    machine = describe(command, options.threads)
+    machine |= {"features": features(), "revision": revision()}
     found: list[Line] = []
-    for workload in select("models", tuple(options.only.split(","))):
+    for workload in (w for w in WORKLOADS if w.name in only):
         found += _measured(workload, options.threads, options.store, options.pace == "quick")
         if options.json:
-            options.json.write_text(json.dumps([asdict(x) for x in found], indent=1))
+            content = {"machine": machine, "rows": [asdict(x) for x in found]}
+            options.json.write_text(json.dumps(content, indent=1) + "\n")
     print(table(found), file=sys.stderr)
     return 0
 

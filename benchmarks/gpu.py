@@ -24,6 +24,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +33,10 @@ import numpy as np
 import tunegrad as tg
 from benchmarks.contestants import CallContestant, Contestant, disagreement
 from benchmarks.interleave import QUICK, Pace, Timing, interleave
+from benchmarks.machine import revision, versions
 from benchmarks.workloads import Array
 from tunegrad import devices
+from tunegrad.devices import Device
 from tunegrad.errors import TunegradError
 
 __all__ = ["MODELS", "GpuRow", "main", "measured"]
@@ -53,7 +56,9 @@ _WARM = 3
 @dataclass(frozen=True, slots=True)
 class GpuRow:
     """One model. Times are milliseconds of one run, None where there is no figure and ``errors``
-    says why; ``ratio`` is the fastest peer's over ours, and above 1 we are faster.
+    says why; ``ratio`` is the fastest peer's over ours, and above 1 we are faster. ``machine`` is
+    the device's fingerprint (GPU, driver, CUDA), packages, revision and time; ``state`` the clocks
+    when all was timed.
     """
 
     model: str
@@ -69,6 +74,7 @@ class GpuRow:
     intervals: Mapping[str, float]
     errors: Mapping[str, str]
     state: Mapping[str, float | str]
+    machine: Mapping[str, str]
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -104,18 +110,32 @@ def measured(
     compiled: bool = False,
     pace: Pace = QUICK,
 ) -> GpuRow:
-    """Ours and PyTorch on one model, checked and then timed in turns."""
-    from benchmarks import torch_models
-
+    """Ours and PyTorch on one model, checked and then timed in turns. Without torch, ours alone,
+    checked against ours on the CPU in f32.
+    """
     x = np.random.default_rng(0).standard_normal((batch, *MODELS[name][1]), np.float32)
-    reference = _numpy(torch_models.build(name)(_torch().from_numpy(x)))
     errors: dict[str, str] = {}
-    ours, hits, kernels = _ours(name, device, batch, dtype, store, x, errors)
-    peers = _torch_contestants(name, _on_gpu(device), dtype, x, compiled, errors)
+    reference, weights = _reference(name, batch, x, errors)
+    ours, hits, kernels = _ours(name, device, batch, dtype, store, x, weights, errors)
+    there = "torch" not in errors
+    peers = _torch_contestants(name, _on_gpu(device), dtype, x, compiled, errors) if there else ()
     sound = [c for c in (*ours, *peers) if _agrees(c, reference, dtype, errors)]
     timings = {f"{t.peer} {t.variant}": t for t in interleave(sound, pace, rest=lambda: True)}
     errors |= {key: t.error for key, t in timings.items() if t.error}
     return _row(name, device, batch, dtype, timings, (hits, kernels), errors)
+
+
+def _reference(
+    name: str, batch: int, x: Array, errors: dict[str, str]
+) -> tuple[Array, Mapping[str, Any] | None]:
+    """What the model gives in f32, and its weights; None for those that a model draws itself."""
+    try:
+        from benchmarks import torch_models
+    except ImportError as error:
+        errors["torch"] = str(error)
+        model = tg.load(f"{name}[batch={batch}]", device="cpu", store=False, dtype="f32")
+        return np.asarray(model(x), np.float32), None
+    return _numpy(torch_models.build(name)(_torch().from_numpy(x))), torch_models.weights(name)
 
 
 def _row(
@@ -131,7 +151,7 @@ def _row(
     default_ms, tuned_ms = ms.get("tunegrad default"), ms.get("tunegrad tuned")
     peers = {key: ms.get(key) for key in timings if not key.startswith("tunegrad")}
     best = min((v for v in peers.values() if v is not None), default=None)
-    mine = tuned_ms or default_ms
+    mine, here = tuned_ms or default_ms, devices.open(device)
     return GpuRow(
         name,
         batch,
@@ -144,8 +164,15 @@ def _row(
         *counts,
         {key: t.interval for key, t in timings.items() if not t.error},
         dict(errors),
-        dict(devices.open(device).state()),
+        dict(here.state()),
+        _machine(here),
     )
+
+
+def _machine(device: Device) -> dict[str, str]:
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    found = {"name": device.describe(), **dict(device.fingerprint().fields), **versions()}
+    return {**found, "revision": revision(), "date": now}
 
 
 def _agrees(c: Contestant, reference: Array, dtype: str, errors: dict[str, str]) -> bool:
@@ -182,11 +209,9 @@ class _Ours:
 
 def _ours(
     name: str, device: str, batch: int, dtype: str, store: str | None, x: Array,
-    errors: dict[str, str],
+    weights: Mapping[str, Any] | None, errors: dict[str, str],
 ) -> tuple[list[Contestant], int, int]:  # fmt: skip
     """Contestants, and how many kernels of all run as the store says."""
-    from benchmarks import torch_models
-
     found: list[Contestant] = []
     hits = kernels = 0
     for variant, stored in (("default", False), ("tuned", store)):
@@ -195,7 +220,7 @@ def _ours(
         try:
             model = tg.load(
                 f"{name}[batch={batch}]", device=device, store=stored,
-                weights=torch_models.weights(name), dtype=dtype,  # type: ignore[arg-type]
+                weights=weights, dtype=dtype,  # type: ignore[arg-type]
             )  # fmt: skip
             rows = model.report()
             hits, kernels = sum(r.outcome == "hit" for r in rows), len(rows)

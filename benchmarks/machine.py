@@ -7,15 +7,21 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
+import subprocess
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-__all__ = ["Usage", "bystanders", "cores", "describe", "prepare"]
+__all__ = [
+    "Usage", "bystanders", "cores", "describe", "features", "prepare", "revision", "versions",
+]  # fmt: skip
 
-_PACKAGES = ("tunegrad", "llvmlite", "numpy", "torch", "onnxruntime", "openvino", "onnx")
+_PACKAGES = (
+    "tunegrad", "llvmlite", "numpy", "torch", "triton", "onnxruntime", "openvino", "onnx",
+    "cuda-bindings", "nvidia-cuda-nvrtc",
+)  # fmt: skip
 _M_MMAP_MAX, _M_TRIM_THRESHOLD = -4, -1  # malloc.h of glibc
 
 
@@ -106,9 +112,36 @@ def describe(command: Sequence[str], threads: int) -> dict[str, object]:
         "threads": threads,
         "system": platform.platform(),
         "python": platform.python_version(),
-        "versions": {name: version for name in _PACKAGES if (version := _version(name))},
+        "versions": versions(),
         "command": " ".join(command),
     }
+
+
+def versions() -> dict[str, str]:
+    """Of the packages that figures depend on, those that are installed."""
+    return {name: version for name in _PACKAGES if (version := _version(name))}
+
+
+def features() -> tuple[str, ...]:
+    """What the CPU has of vectors and tiles, by Linux's names, sorted."""
+    flags = _cpu().get("flags", "").split()
+    return tuple(sorted(f for f in flags if f.startswith(("amx", "avx", "fma", "f16c"))))
+
+
+def revision() -> str:
+    """Git's revision of this tree, with ``+`` where files differ from it; '' without Git."""
+    root = Path(__file__).parents[1]
+
+    def git(*words: str) -> str:
+        done = subprocess.run(
+            ["git", *words], cwd=root, capture_output=True, text=True, check=True
+        )  # fmt: skip
+        return done.stdout.strip()
+
+    try:
+        return git("rev-parse", "--short=12", "HEAD") + "+" * bool(git("status", "--porcelain"))
+    except (OSError, subprocess.CalledProcessError):
+        return ""
 
 
 def _version(package: str) -> str:
@@ -122,12 +155,15 @@ def _cpu_name() -> str:
     """The CPU as Linux names it, with family and model, since virtual machines often hide the rest
     of the name.
     """
-    path = Path("/proc/cpuinfo")
-    lines = path.read_text().split("\n\n")[0].splitlines() if path.exists() else []
-    fields = {
-        key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)
-    }
+    fields = _cpu()
     name = fields.get("model name", platform.processor())
     kind = f"family {fields.get('cpu family', '?')} model {fields.get('model', '?')}"
     wide = "avx512f" if "avx512f" in fields.get("flags", "").split() else "no avx512f"
     return f"{name}, {kind}, {wide}"
+
+
+def _cpu() -> dict[str, str]:
+    """What Linux says of the first processor, by field."""
+    path = Path("/proc/cpuinfo")
+    lines = path.read_text().split("\n\n")[0].splitlines() if path.exists() else []
+    return {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}

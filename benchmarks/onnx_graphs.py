@@ -106,6 +106,8 @@ def _nodes(workload: Workload) -> list[Any]:
             return [make("Conv", ["x0", "c0", "c1"], ["z"], **window), make("Relu", ["z"], ["y"])]
         case "gelu":
             return [make("Gelu", ["x0"], ["y"])]
+        case "linear":
+            return [make("MatMul", ["x0", "c0"], ["y"])]
         case "layer_norm":
             return [make("LayerNormalization", ["x0", "c0", "c1"], ["y"], axis=-1, epsilon=1e-5)]
         case "matmul":

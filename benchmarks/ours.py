@@ -21,7 +21,7 @@ from benchmarks.contestants import Contestant
 from benchmarks.rows import CALLED, DEFAULT, TUNED
 from benchmarks.workloads import Array, Workload, arrays, laid_out
 
-__all__ = ["Tuning", "function_of", "model_in", "tune", "tuned", "untuned"]
+__all__ = ["Tuning", "function_of", "stored_in", "tune", "tuned", "untuned"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,17 +85,24 @@ def tuned(
     yield from _each_layout(TUNED, workload, threads, layouts, store)
 
 
-def model_in(
+def stored_in(
     workload: Workload, threads: int, dtype: str, store: Path | None
 ) -> Iterator[Contestant]:
-    """A model stored in ``dtype``, with the winners in ``store``, if any."""
-    from benchmarks import torch_models  # the weights are PyTorch's
-
-    weights, path = torch_models.weights(workload.name), False if store is None else str(store)
-    compiled = _tunegrad().load(
-        workload.name, threads=threads, store=path, weights=weights, dtype=dtype
-    )
+    """A model or a kernel without images, stored in ``dtype``, with the winners in ``store``, if
+    any.
+    """
+    tg, path = _tunegrad(), False if store is None else str(store)
     inputs = laid_out(workload, "")
+    if workload.is_model:
+        from benchmarks import torch_models  # the weights are PyTorch's
+
+        weights = torch_models.weights(workload.name)
+        compiled = tg.load(workload.name, threads=threads, store=path, weights=weights, dtype=dtype)
+    else:
+        function = function_of(workload, "")
+        compiled = tg.compile(
+            function, *inputs, device="cpu", threads=threads, store=path, dtype=dtype
+        )
     variant = "default schedules" if store is None else "stored winners"
     yield _Ours(f"ours {dtype}", variant, "", compiled, inputs, False, compiled.timer(*inputs))
 
@@ -199,6 +206,7 @@ def _operation(workload: Workload) -> Callable[..., Any]:
         "copy": lambda x: x.contiguous(),
         "gelu": lambda x: x.gelu(),
         "layer_norm": lambda x: x.layer_norm(c[0], c[1]),
+        "linear": lambda x: x @ c[0],
         "matmul": lambda a, b: a @ b,
         "max_pool2d": lambda x: x.max_pool2d(w.window, stride=w.stride, padding=w.padding),
         "softmax": lambda x: x.softmax(w.axis),

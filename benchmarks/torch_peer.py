@@ -19,7 +19,7 @@ from benchmarks import torch_models
 from benchmarks.contestants import CallContestant, Contestant
 from benchmarks.workloads import Array, Workload, arrays, touched
 
-__all__ = ["eager", "inductor", "model_in_bf16", "reference"]
+__all__ = ["eager", "in_bf16", "inductor", "reference"]
 
 
 class _Kernel(nn.Module):
@@ -48,6 +48,8 @@ class _Kernel(nn.Module):
                 return functional.gelu(x[0])
             case "layer_norm":
                 return functional.layer_norm(x[0], tuple(c[0].shape), c[0], c[1])
+            case "linear":
+                return x[0] @ c[0]
             case "matmul":
                 return x[0] @ x[1]
             case "max_pool2d":
@@ -120,20 +122,27 @@ def eager(workload: Workload, threads: int) -> Iterator[Contestant]:
         yield _contestant("torch", "eager", lambda module=module, x=laid_out: module(*x), layout)  # type: ignore[misc]
 
 
-def model_in_bf16(workload: Workload, threads: int) -> Iterator[Contestant]:
-    """A model whose weights and inputs are bf16, eager, images in both memory formats."""
+def in_bf16(workload: Workload, threads: int) -> Iterator[Contestant]:
+    """A workload whose constants and inputs are bf16, eager, images in both memory formats. What it
+    gives is widened where it is read, not where it is timed.
+    """
     torch.set_num_threads(threads)
     for layout, memory_format in _formats(workload).items():
         module = _module(workload).to(dtype=torch.bfloat16, memory_format=memory_format)
         x = tuple(
             t.to(torch.bfloat16).contiguous(memory_format=memory_format) for t in _tensors(workload)
         )
-        call = _widened(module, x)
-        yield _contestant("torch bf16", "eager", call, layout)
+        call = torch.inference_mode()(_called(module, x))
+        read = _widened(call)
+        yield CallContestant("torch bf16", f"eager {layout}".rstrip(), call, read, layout)
 
 
-def _widened(module: nn.Module, x: tuple[torch.Tensor, ...]) -> Callable[[], torch.Tensor]:
-    return lambda: module(*x).float()
+def _called(module: nn.Module, x: tuple[torch.Tensor, ...]) -> Callable[[], torch.Tensor]:
+    return lambda: module(*x)
+
+
+def _widened(call: Callable[[], torch.Tensor]) -> Callable[[], Array]:
+    return lambda: _numpy(call().float())
 
 
 def _into(workload: Workload, x: tuple[torch.Tensor, ...]) -> Callable[[], torch.Tensor] | None:

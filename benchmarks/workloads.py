@@ -38,9 +38,8 @@ Array = NDArray[np.float32]
 Shape = tuple[int, ...]
 _PAGE = 4096
 Op = Literal[
-    "add", "attention", "conv2d", "copy", "gelu", "layer_norm", "matmul", "max_pool2d", "model",
-    "softmax", "sum",
-    "transpose",
+    "add", "attention", "conv2d", "copy", "gelu", "layer_norm", "linear", "matmul", "max_pool2d",
+    "model", "softmax", "sum", "transpose",
 ]  # fmt: skip
 
 
@@ -49,9 +48,9 @@ class Workload:
     """One thing to time, f32.
 
     ``stride``, ``padding`` and ``window`` belong to conv2d and max_pool2d; ``axis`` to softmax (the
-    last) and sum. conv2d is a convolution, a bias and a relu. attention has queries, keys and
-    values, (batch, heads, tokens, width) each: scores over the root of the width, softmax, weighted
-    sum.
+    last) and sum. conv2d is a convolution, a bias and a relu; linear is a product with a constant.
+    attention has queries, keys and values, (batch, heads, tokens, width) each: scores over the root
+    of the width, softmax, weighted sum.
     """
 
     name: str

@@ -14,7 +14,7 @@ from tunegrad.ir.fusion import schedule
 from tunegrad.ir.kernel import Axis, Kernel, Param, Reduce, Store
 from tunegrad.opts import Schedule
 
-__all__ = ["CONV", "GROUPED", "HGEMM", "gemm", "hgemm", "image_kernel"]
+__all__ = ["CONV", "CONV_BLOCKS", "F32_GEMM", "GROUPED", "HGEMM", "gemm", "hgemm", "image_kernel"]
 
 HGEMM = (
     "tile(axis=a, size=128) tile(axis=a1, size=32) tile(axis=a2, size=16) "
@@ -43,6 +43,17 @@ GROUPED = (
 )
 """The same product, whose groups walk 8 blocks down before they go one across."""
 
+F32_GEMM = (
+    "tile(axis=a, size=128) tile(axis=a1, size=8) "
+    "tile(axis=b, size=128) tile(axis=b1, size=64) tile(axis=b2, size=4) tile(axis=ra, size=16) "
+    "reorder(order=(a0, b0, a1, b1, b2, ra0, ra1, a2, b3)) "
+    "thread(axis=a0, count=0) thread(axis=b0, count=0) local(axis=a1) local(axis=b2) "
+    "upcast(axis=a2) upcast(axis=b1) vectorize(axis=b3) unroll(axis=ra1) "
+    "stage(param=p1, at=ra0, layout=(ra1, a1, a2)) "
+    "stage(param=p2, at=ra0, layout=(ra1, b1, b2, b3)) pipeline(loop=ra0, slots=3)"
+)
+"""A product of f32 in blocks of 128 x 128 x 16: 256 items, 8 rows by two times 4 columns each."""
+
 CONV = (
     "fuse(outer=a, inner=b) fuse(outer=abf, inner=c) fuse(outer=ra, inner=rb) "
     "tile(axis=abfcf, size=64) tile(axis=abfcf1, size=32) tile(axis=abfcf2, size=16) "
@@ -57,6 +68,24 @@ CONV = (
 )
 """A convolution 3x3 of images with their channels last, as one product: pixels by filters, over
 rows, columns and channels in one loop. Weights are packed in the order of their use.
+"""
+
+CONV_BLOCKS = (
+    "fuse(outer=a, inner=b) fuse(outer=abf, inner=c) fuse(outer=ra, inner=rb) "
+    "tile(axis=abfcf, size=128) tile(axis=abfcf1, size=32) tile(axis=abfcf2, size=16) "
+    "tile(axis=d, size=64) tile(axis=d1, size=32) tile(axis=d2, size=8) "
+    "tile(axis=rc, size=32) tile(axis=rc1, size=16) fuse(outer=rarbf, inner=rc0) "
+    "reorder(order=(abfcf0, d0, abfcf1, d1, abfcf2, d2, abfcf3, d3, rarbfrc0f, rc1, rc2)) "
+    "thread(axis=abfcf0, count=0) thread(axis=d0, count=0) local(axis=abfcf1) local(axis=d1) "
+    "upcast(axis=abfcf2) upcast(axis=d2) unroll(axis=rc1) "
+    "tensorcore(unit=m16n8k16_f16_f32, m=abfcf3, n=d3, k=rc2) "
+    "stage(param=p2, at=load, layout=(d0, rarbfrc0f, d1, d2, d3, d4, rc1, rc2)) "
+    "stage(param=p1, at=rarbfrc0f, layout=(abfcf1, abfcf2, abfcf3, abfcf4, rc1, rc2)) "
+    "stage(param=p2, at=rarbfrc0f, layout=(d1, d2, d3, d4, rc1, rc2)) "
+    "pipeline(loop=rarbfrc0f, slots=3)"
+)
+"""The same in blocks of 128 pixels by 64 filters by 32 terms, for multiples of them: 256 items,
+4 x 2 warps of 32 x 32.
 """
 
 

@@ -21,8 +21,7 @@ from tests.cuda_host import cuda_host
 from tests.cuda_texts import ORDERS
 from tests.opencl_batches import check_cases, corpus_cases, platform_of
 from tests.opencl_device import opencl_device
-from tests.unit.test_epilogue import MORE
-from tests.unit.test_sketch_tensor import KERNELS
+from tests.product_kernels import KERNELS, MORE
 from tunegrad.devices.programs import Programs
 from tunegrad.errors import IllegalAction
 from tunegrad.ir.kernel import Kernel

@@ -17,7 +17,7 @@ from test_opencl_schedules import random_schedule
 from benchmarks.hand_schedules import row_sum as row_sums
 from benchmarks.hand_schedules import softmax
 from tests.banks import turns
-from tests.gpu_hand import CONV, GROUPED, gemm, hgemm, image_kernel
+from tests.gpu_hand import CONV, CONV_BLOCKS, F32_GEMM, GROUPED, gemm, hgemm, image_kernel
 from tests.sass import instructions, listing
 from tunegrad import devices
 from tunegrad.devices.cuda.absent import absent
@@ -128,6 +128,7 @@ def test_compiler_loads_the_second_half_of_a_step_while_the_first_is_multiplied(
 BY_HAND = {
     "grouped": lambda: (gemm(3000, 1024, 1024), Schedule.parse(GROUPED)),
     "convolution": lambda: (image_kernel(2, 64, 16), Schedule.parse(CONV)),
+    "convolution in blocks": lambda: (image_kernel(2, 64, 16), Schedule.parse(CONV_BLOCKS)),
     "convolution, results through shared memory": lambda: (
         image_kernel(2, 64, 16), Schedule.parse(f"{CONV} epilogue(param=p0)"),
     ),
@@ -158,6 +159,22 @@ def test_bytes_that_lie_along_k_are_loaded_and_multiplied_by_the_unit(arch, tmp_
     assert (found.warnings, found.spilled_bytes, found.stack_bytes) == ("", 0, 0)
     counted = instructions(found.image, tmp_path)
     assert min(counted["IMMA"], counted["LDSM"], counted["LDGSTS"]) > 0
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_product_of_f32_by_hand_keeps_its_sums_in_registers(arch, tmp_path):
+    """A step of 16 terms: 64 sums an item, whose operands are read 16 bytes at a time."""
+    device = absent(arch)
+    lowered = device.lower(
+        Space(gemm(1024, 1024, 1024, "f32"), device.target).lower(Schedule.parse(F32_GEMM))
+    )
+    found = build(lowered.text, lowered.entry, arch)
+    assert (found.warnings, found.spilled_bytes, found.stack_bytes) == ("", 0, 0)
+    assert found.registers <= 128
+    assert lowered.geometry.shared_bytes >= 3 * 2 * 128 * 16 * 4
+    counted = instructions(found.image, tmp_path)
+    assert counted["FFMA"] >= 16 * 64
+    assert counted["LDS"] <= 16 * 4 * 2
 
 
 def kernel_of(tensor):

@@ -10,7 +10,7 @@ from kernel_corpus import NAMES, corpus_kernel
 from test_opencl_schedules import random_schedule
 
 from tests.cuda_host import cuda_host
-from tests.gpu_hand import gemm
+from tests.gpu_hand import CONV_BLOCKS, F32_GEMM, gemm, image_kernel
 from tests.unit.test_tensorcore import PLAIN, STAGED
 from tunegrad.devices.programs import Programs
 from tunegrad.ir.dtypes import DTYPES
@@ -90,6 +90,14 @@ def test_cuda_host_multiplies_by_matrix_units(hosts, text, transposed, dtype):
     kernel = gemm(64, 64, 64, dtype, transposed=transposed)
     schedule = Schedule.parse(text.replace("_f16_", f"_{dtype}_"))
     check(hosts, kernel, hosts[0].target, schedule)
+
+
+def test_cuda_host_multiplies_floats_by_a_schedule_by_hand(hosts):
+    check(hosts, gemm(140, 128, 48, "f32"), hosts[0].target, Schedule.parse(F32_GEMM))
+
+
+def test_cuda_host_convolves_in_blocks_by_hand(hosts):
+    check(hosts, image_kernel(2, 64, 8), hosts[0].target, Schedule.parse(CONV_BLOCKS))
 
 
 @pytest.mark.parametrize("transposed", [False, True])

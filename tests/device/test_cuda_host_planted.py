@@ -11,7 +11,8 @@ from hand_programs import arguments_of, expected, row_sum, tiled_gemm
 from benchmarks.hand_schedules import row_sum as row_sums
 from tests.cuda_host import cuda_host
 from tests.gpu_hand import CONV, gemm, hgemm, image_kernel
-from tests.unit.test_epilogue import residual, with_epilogue
+from tests.product_kernels import residual
+from tests.unit.test_epilogue import with_epilogue
 from tests.unit.test_tensorcore import STAGED
 from tunegrad import devices
 from tunegrad.devices.cuda.host import build

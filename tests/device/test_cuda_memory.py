@@ -27,6 +27,7 @@ from tunegrad.devices.job import (
     Parameter,
 )
 from tunegrad.devices.measurer import DeviceMeasurer
+from tunegrad.errors import DeviceFault
 from tunegrad.trial import Status
 
 GUARDS = 2 * 4096
@@ -171,3 +172,17 @@ def test_the_state_of_the_device_stands_beside_samples(device):
     assert told.state == (("power_w", 312.5), ("sm_mhz", 1755.0)), "what is no number is left out"
     assert dict(told.facts).keys() == {"code_bytes", "shared_bytes"} == dict(failed.facts).keys()
     assert failed.state == ()
+
+
+def test_a_device_that_met_a_fault_gives_its_memory_back(device):
+    driver = HostDriver()
+    text = 'extern "C" __global__ void k(float *x) { ((volatile float *)x)[1l << 44] = 1.0f; }'
+    lowered = Lowered(text, "k", KernelIO(()), (), Geometry(1, 1))
+    with CudaEngine(device, driver) as engine:
+        free, whole = driver.memory()
+        held = engine.allocate(1 << 20)
+        code = engine.load(lowered, device.compile(lowered))
+        with pytest.raises(DeviceFault):
+            engine.time(engine.launch(code, [held], ()), 1)
+        assert driver.memory()[0] < free
+    assert driver.memory() == (free, whole)

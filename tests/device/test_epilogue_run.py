@@ -14,8 +14,9 @@ import pytest
 from tests.banks import turns
 from tests.cuda_host import cuda_host
 from tests.gpu_hand import gemm, hgemm, image_kernel
+from tests.product_kernels import residual
 from tests.sass import instructions
-from tests.unit.test_epilogue import residual, with_epilogue
+from tests.unit.test_epilogue import with_epilogue
 from tunegrad.devices.cuda.absent import absent
 from tunegrad.devices.cuda.nvrtc import build, version
 from tunegrad.devices.programs import Programs

@@ -1,15 +1,20 @@
-"""The steps for a day with a GPU, rehearsed on cuda-host: every row is there, and sound."""
+"""The steps for a day with a GPU, rehearsed on cuda-host: every row is there, and sound; rows that
+fail, hang or end their process cost no other row.
+"""
 
 import json
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from tests.cuda_host import cuda_host
-from tools.gpu_session import STEPS, _Clock, _ran, _record, _varied, main
+from tools.gpu_child import Asked
+from tools.gpu_journal import Journal
+from tools.gpu_models import SPACES, vary_of
+from tools.gpu_session import Clock, folder_of, main, ran
+from tools.gpu_steps import STEPS, Step
 from tunegrad.devices.cuda.absent import absent
 from tunegrad.errors import DeviceError
 from tunegrad.opts import Space
@@ -20,74 +25,142 @@ def rows(path):
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-NEEDS_TORCH = ("tensors", "peers")
-SLOW = ("corpus", "hostile", "tune")
-"""Steps of many rows, each of which other tests have: of cuda-host, by other words."""
+def test_all_steps_run_without_a_gpu(tmp_path):
+    device = cuda_host()
+    assert main(["all", "--device", device.name, "--small", "--out", str(tmp_path)]) == 0
+    folder = folder_of(tmp_path, device)
+    found = {path.stem: rows(path) for path in folder.glob("*.jsonl")}
+    assert found.keys() == {*STEPS, "began"} - {"compiled"}
+    assert all(found.values())
+    assert [r for made in found.values() for r in made if "error" in r] == []
+    began = [(r["step"], r["name"]) for r in found.pop("began")]
+    assert sorted(began) == sorted((s, r["name"]) for s, made in found.items() for r in made)
+    row = found["gemm"][0]
+    assert row["max_error"] < 1e-4
+    assert row["tflops"] == pytest.approx(2 * 64**3 / row["seconds"] / 1e12)
+    assert found["peers"][0]["machine"]["compiler_version"] == device.compiler()
+
+
+def test_a_wrong_result_is_not_timed(tmp_path, monkeypatch):
+    """The referee compares each row's result with float64's before a sample is taken."""
+    from tools import gpu_measuring
+    from tunegrad.devices.job import Hooks
+
+    wrong = Hooks(
+        gpu_measuring.HOOKS.lower, gpu_measuring.HOOKS.inputs,
+        "tests.gpu_rows:wrong_reference", gpu_measuring.HOOKS.kinds,
+    )  # fmt: skip
+    monkeypatch.setattr(gpu_measuring, "HOOKS", wrong)
+    from tests.gpu_hand import gemm
+
+    with pytest.raises(AssertionError, match=r"^wrong: "):
+        gpu_measuring.measured(cuda_host(), gemm(16, 16, 16, "f32"))
+
+
+# ---- rows that misbehave
+
+
+def run(tmp_path, *steps, limit_s=60.0, clock=None):
+    """Rows of ``tests.gpu_rows``: the exit code, rows by step, and what was made, in order."""
+    cuda_host()
+    asked = Asked("cuda-host", str(tmp_path), rows="tests.gpu_rows:rows_of")
+    made = {step: Step(None, limit_s=limit_s) for step in steps}
+    code = ran(made, asked, clock or Clock(60.0))
+    path = tmp_path / "made"
+    order = path.read_text().splitlines() if path.exists() else []
+    path.write_text("")
+    return code, {step: rows(tmp_path / f"{step}.jsonl") for step in steps}, order
 
 
 @pytest.mark.parametrize(
-    "step", [pytest.param(s, marks=[pytest.mark.slow] * (s in SLOW)) for s in STEPS]
+    ("step", "told"),
+    [
+        ("killed", "its process died: SIGKILL"),
+        ("raises", "ValueError: no such unit"),
+        ("faults", "DeviceFault: an illegal address"),
+    ],
 )
-def test_step_runs_without_a_gpu(tmp_path, step):
-    cuda_host()
-    if step in NEEDS_TORCH:
-        pytest.importorskip("torch")
-    words = [step, "--device", "cuda-host", "--small", "--out", str(tmp_path)]
-    assert main(words) == 0
-    found = rows(tmp_path / f"{step}.jsonl")
-    assert found
-    assert [r for r in found if "error" in r] == []
+def test_a_row_that_fails_costs_no_other_and_is_made_once_more(tmp_path, capsys, step, told):
+    names = ["good", step, "good afterwards"]
+    code, found, order = run(tmp_path, step)
+    assert (code, order) == (1, names)
+    assert [r.get("error", "") for r in found[step]] == ["", told, ""]
+    assert "last words" in found[step][1].get("printed", "last words"), "what it said is kept"
+    code, found, order = run(tmp_path, step)
+    assert (code, order) == (1, [step])
+    code, found, order = run(tmp_path, step)
+    assert (code, order, len(found[step])) == (1, [], 4)
+    assert f"{step}: {step} is left out: it failed twice" in capsys.readouterr().out
 
 
-def test_step_goes_on_where_it_stopped(tmp_path, monkeypatch):
-    cuda_host()
-    words = ["units", "--device", "cuda-host", "--small", "--out", str(tmp_path)]
-    assert main(words) == 0
-    path = tmp_path / "units.jsonl"
-    kept = path.read_text().splitlines()
-    path.write_text(kept[0] + "\n")
-    assert main(words) == 0
-    assert [r["name"] for r in rows(path)] == [json.loads(line)["name"] for line in kept]
-    assert path.read_text().splitlines()[0] == kept[0], "what was there is not made again"
+def test_a_row_that_hangs_is_ended_and_not_made_again(tmp_path, capsys):
+    code, found, order = run(tmp_path, "hangs", limit_s=1.0)
+    assert (code, order) == (1, ["good", "hangs", "good afterwards"])
+    assert found["hangs"][1]["error"] == "over 1 s: its process was killed"
+    assert "error" not in found["hangs"][2]
+    code, _, order = run(tmp_path, "hangs", limit_s=1.0)
+    assert (code, order) == (1, [])
+    assert "hangs: hangs is left out: it hung before" in capsys.readouterr().out
 
 
-def test_a_row_that_is_unfinished_is_made_again(tmp_path):
-    rows = [("whole", {"n": 1}), ("part", {"n": 2, "unfinished": True})]
+def test_a_row_that_the_command_cuts_off_is_no_hang(tmp_path, monkeypatch):
+    monkeypatch.setattr("tools.gpu_session._GRACE_S", 0.0)
+    code, found, _ = run(tmp_path, "hangs", clock=Clock(3.0))
+    assert code == 2
+    assert found["hangs"][1]["error"].startswith("cut off at the end of the command")
+    assert Journal(tmp_path).state("hangs", "hangs") == "again"
 
-    def step(made):
-        return ((name, lambda name=name, row=row: made.append(name) or row) for name, row in rows)
 
-    first, second = [], []
-    assert _ran("x", step(first), tmp_path, _Clock(60.0)) == 0
-    assert _ran("x", step(second), tmp_path, _Clock(60.0)) == 0
-    assert (first, second) == (["whole", "part"], ["part"])
+def test_a_row_that_a_cut_left_without_an_end_is_made_once_more(tmp_path):
+    journal = Journal(tmp_path)
+    journal.begin("x", "good")
+    journal.begin("x", "x")
+    journal.begin("x", "x")
+    states = [Journal(tmp_path).state("x", n) for n in ("good", "x", "good afterwards")]
+    assert states == ["again", "failed", "new"]
+    code, _, order = run(tmp_path, "x")
+    assert order == ["good afterwards", "good"], "what was never made comes first"
+    assert code == 0
+
+
+def test_a_row_that_is_unfinished_is_made_again_each_time(tmp_path):
+    for expected in (["good", "goes on", "good afterwards"], ["goes on"], ["goes on"]):
+        code, _, order = run(tmp_path, "goes on")
+        assert (code, order) == (0, expected)
+
+
+def test_rows_that_were_never_made_come_before_those_that_failed(tmp_path):
+    run(tmp_path, "raises")
+    _, _, order = run(tmp_path, "raises", "x")
+    assert order == ["good", "x", "good afterwards", "raises"]
 
 
 def test_a_step_stops_when_its_time_is_over_and_goes_on(tmp_path, capsys):
-    def step():
-        return ((name, lambda: time.sleep(0.05) or {}) for name in "abc")
-
-    assert _ran("x", step(), tmp_path, _Clock(0.01)) == 2
+    code, _, order = run(tmp_path, "x", clock=Clock(0.01))
+    assert (code, order) == (2, ["good"])
     assert "x: stopped" in capsys.readouterr().out
-    assert [r["name"] for r in rows(tmp_path / "x.jsonl")] == ["a"]
-    assert _ran("x", step(), tmp_path, _Clock(60.0)) == 0
-    assert [r["name"] for r in rows(tmp_path / "x.jsonl")] == ["a", "b", "c"]
+    code, _, order = run(tmp_path, "x")
+    assert (code, order) == (0, ["x", "good afterwards"])
 
 
-def test_no_row_begins_that_would_end_too_late(tmp_path):
+def test_no_row_begins_that_would_end_too_late():
     """A model is tuned for minutes: after some of them it waits for the next command, which makes
     it first.
     """
-    made = []
+    clock = Clock(60.0)
+    assert clock.allows(360.0), "the first one always begins"
+    assert clock.allows(0.0)
+    assert not clock.allows(360.0)
+    assert clock.over
 
-    def step():
-        return ((name, lambda name=name: made.append(name) or {}) for name in "ab")
 
-    clock = _Clock(60.0)
-    assert _ran("units", step(), tmp_path, clock) == 0
-    assert (_ran("tune", step(), tmp_path, clock), clock.over) == (2, True)
-    assert _ran("tune", step(), tmp_path, _Clock(60.0)) == 2
-    assert made == ["a", "b", "a"]
+# ---- what it needs, and where rows go
+
+
+def test_another_gpu_has_a_folder_of_its_own(tmp_path):
+    folders = [folder_of(tmp_path, absent(arch)) for arch in ("sm_80", "sm_90a")]
+    assert folders[0] != folders[1]
+    assert folder_of(tmp_path, absent("sm_80")) == folders[0]
 
 
 def test_what_is_missing_is_one_line(tmp_path, capsys, monkeypatch):
@@ -110,28 +183,20 @@ def test_the_session_needs_no_pytest():
     assert done.stderr == ""
 
 
-@pytest.mark.slow
-def test_spaces_that_are_recorded_are_eight_of_a_thousand():
-    """What search can be developed on later: at the sizes of a GPU."""
-    device, named = absent("sm_90a"), {}
-    for name, make in _record(device, Path("nowhere"), small=False):
-        _, kernel, _, blocks = make.args
-        space = Space(kernel, device.target)
-        named[name] = sum(1 for _ in points_of(space, _varied(space, blocks)))
-    assert len(named) == 8
-    assert {"gemm 4096x4096x4096", "conv 64 56", "softmax", "layer norm"} < set(named)
-    assert {name: n for name, n in named.items() if not 16 <= n <= 1000} == {}
-    assert sum(named.values()) > 2000
+@pytest.mark.parametrize("name", SPACES)
+def test_spaces_that_are_recorded_have_a_thousand_points(name):
+    """What search can be developed on later: at the sizes of a GPU. Rows of softmax and layer norm
+    have no more than some hundred schedules, and are recorded whole.
+    """
+    kernel, vary = SPACES[name]
+    space = Space(kernel(), absent("sm_90a").target)
+    chosen = vary_of(space, vary)
+    count = sum(1 for _ in points_of(space, chosen))
+    if vary:
+        assert 1000 <= count < 1500
+    else:
+        assert count == sum(1 for _ in points_of(space, dict.fromkeys(chosen, 0))) > 500
 
 
-def test_a_row_that_fails_is_a_row(tmp_path, monkeypatch):
-    cuda_host()
-    import tools.gpu_session as session
-
-    def broken(device, name):
-        raise ValueError("no such unit")
-
-    monkeypatch.setattr(session, "_unit", broken)
-    words = ["units", "--device", "cuda-host", "--small", "--out", str(tmp_path)]
-    assert main(words) == 1
-    assert {r["error"] for r in rows(tmp_path / "units.jsonl")} == {"ValueError: no such unit"}
+def test_eight_spaces_of_a_thousand_points_are_recorded():
+    assert sum(bool(vary) for _, vary in SPACES.values()) == 8

@@ -1,12 +1,17 @@
-"""The table of models in f32 and bf16: who stands for a name, and what is said of it."""
+"""The table of models in f32 and bf16: who stands for a name, what is said of it, and what its file
+holds.
+"""
 
+import json
 import math
 from dataclasses import dataclass
 
 import numpy as np
 
+from benchmarks import bf16, ours
 from benchmarks.bf16 import Line, lines, table
 from benchmarks.interleave import Timing
+from benchmarks.workloads import Workload, arrays
 
 
 @dataclass
@@ -48,3 +53,30 @@ def test_who_fails_says_why():
 def test_ratios_are_to_ours_in_bf16():
     text = table([Line("m", "ours bf16", "a", 2.0, 0.0, 0.0), Line("m", "x", "b", 3.0, 0.0, 0.0)])
     assert "| m | x (b) | 3.00 | 0.0e+00 | 1.50x as fast |" in text
+
+
+def test_the_file_says_on_what_machine_and_of_which_revision(tmp_path, monkeypatch):
+    line = Line("gemm 1024", "ours bf16", "a", 2.0, 0.0, 0.0)
+    monkeypatch.setattr(bf16, "_measured", lambda *_: [line])
+    monkeypatch.setattr(bf16, "revision", lambda: "0123456789ab")
+    path = tmp_path / "bf16.json"
+    assert bf16.main(["--only", "gemm 1024", "--json", str(path)]) == 0
+    found = json.loads(path.read_text())
+    assert [x["name"] for x in found["rows"]] == ["ours bf16"]
+    assert {"cpu", "features", "versions", "command"} < found["machine"].keys()
+    assert found["machine"]["revision"] == "0123456789ab"
+
+
+def test_our_product_in_bf16_has_operands_of_bf16():
+    """A product of inputs alone would stay one of f32: what comes and goes is as the model has
+    it.
+    """
+    workload = Workload("product", "linear", ((64, 64),), ((64, 64),))
+    (x,), (w,) = arrays(workload)
+    want = x.astype(np.float64) @ w
+    away = {}
+    for dtype in ("f32", "bf16"):
+        (made,) = ours.stored_in(workload, 1, dtype, None)
+        away[dtype] = np.abs(made.output() - want).max() / np.abs(want).max()
+    assert away["f32"] < 1e-5
+    assert 1e-4 < away["bf16"] < 1e-2

@@ -1,9 +1,11 @@
 """The peers' table of a GPU, rehearsed: PyTorch on the CPU beside cuda-host."""
 
 import json
+import sys
 
 import pytest
 
+import benchmarks
 from benchmarks import gpu
 from benchmarks.interleave import Pace
 from tests.cuda_host import cuda_host
@@ -47,3 +49,22 @@ def test_a_model_that_does_not_load_is_told(tmp_path, capsys):
     (row,) = json.loads(out.read_text())
     assert "runs nothing" in row["errors"]["tunegrad default"]
     assert json.loads(capsys.readouterr().out) == row
+
+
+def test_a_row_says_which_machine_made_it():
+    device = cuda_host()
+    found = gpu.measured("mlp", device.name, 1, "f32", pace=SHORT).machine
+    assert dict(device.fingerprint().fields).items() <= found.items()
+    assert found["name"] == device.describe()
+    assert found["torch"]
+    assert {"revision", "date", "numpy"} < found.keys()
+
+
+def test_without_torch_ours_is_checked_against_the_cpu(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    monkeypatch.delitem(sys.modules, "benchmarks.torch_models", raising=False)
+    monkeypatch.delattr(benchmarks, "torch_models", raising=False)
+    row = gpu.measured("mlp", "cuda-host", 1, "f32", pace=SHORT)
+    assert row.default_ms > 0
+    assert (row.peers, row.ratio) == ({}, None)
+    assert list(row.errors) == ["torch"]

@@ -11,7 +11,8 @@ import pytest
 
 from tests.banks import turns
 from tests.gpu_hand import CONV, gemm, hgemm, image_kernel
-from tests.unit.test_sketch_tensor import KERNELS, agrees, kernel_of, weights, x
+from tests.product_kernels import KERNELS, MORE, residual
+from tests.unit.test_sketch_tensor import agrees
 from tests.unit.test_tensorcore import PLAIN, TARGET
 from tunegrad.devices.cuda.architectures import typical
 from tunegrad.errors import IllegalAction
@@ -26,14 +27,6 @@ from tunegrad.render.c_wide import Joined, joined
 from tunegrad.render.cuda import render_cuda
 
 
-def residual(m: int, n: int, k: int, dtype: str = "f16") -> Kernel:
-    """relu(A @ B + bias + D) in 16 bits."""
-    a, b, d = x(m, k, dtype=dtype), weights(k, n, dtype=dtype), x(m, n, dtype=dtype)
-    bias = weights(n, dtype=dtype)
-    y = a.cast("f32") @ b.cast("f32") + bias.cast("f32") + d.cast("f32")
-    return kernel_of(y.relu().cast(dtype))
-
-
 def with_epilogue(kernel: Kernel, target: Target = TARGET) -> Schedule:
     (schedule,) = Space(kernel, target).defaults()
     plain = schedule.text.split(" epilogue(")[0]
@@ -46,16 +39,6 @@ def lowered(kernel: Kernel, schedule: Schedule) -> Program:
     program = space.lower(schedule)
     verify_program(program, TARGET)
     return program
-
-
-MORE = {
-    "residual": lambda: residual(64, 128, 64),
-    "residual bf16": lambda: residual(32, 64, 64, "bf16"),
-    "residual with tails of rows": lambda: residual(40, 64, 48),
-    "residual with tails of columns": lambda: residual(64, 44, 48),
-    "residual with odd rows": lambda: residual(64, 43, 48),
-    "image": lambda: image_kernel(2, 32, 8),
-}
 
 
 @pytest.mark.parametrize("name", [*KERNELS, *MORE])

@@ -7,10 +7,8 @@ import pytest
 
 from tests.banks import turns
 from tests.gpu_hand import gemm, image_kernel
+from tests.product_kernels import KERNELS
 from tests.unit.test_tensorcore import TARGET
-from tunegrad.frontend import Tensor
-from tunegrad.ir.folding import fold_constants
-from tunegrad.ir.fusion import schedule as fuse
 from tunegrad.ir.interpret_kernel import interpret as interpret_kernel
 from tunegrad.ir.interpret_program import interpret, pack_buffers
 from tunegrad.ir.numeric import to_compute, to_memory
@@ -18,53 +16,6 @@ from tunegrad.ir.program import CopyAsync, For, Pipeline, walk
 from tunegrad.ir.verify_program import verify_program
 from tunegrad.opts import Schedule, Space
 from tunegrad.search import RandomChooser
-
-
-def x(*shape, dtype="f16"):
-    return Tensor.input(f"x{'_'.join(map(str, shape))}", shape, dtype)
-
-
-def weights(*shape, dtype="f16"):
-    values = np.random.default_rng(sum(shape)).standard_normal(shape).astype(np.float32)
-    return Tensor.constant(values).cast(dtype)
-
-
-def summed(a, b):
-    return (a.cast("f32") @ b.cast("f32")).cast("f16")
-
-
-def conv(channels, filters, size, side, stride=1, dtype="f16"):
-    image, w = (
-        x(1, channels, size, size, dtype=dtype),
-        weights(filters, channels, side, side, dtype=dtype),
-    )
-    y = image.cast("f32").conv2d(w.cast("f32"), stride=stride, padding=side // 2)
-    return y.relu().cast(dtype)
-
-
-def kernel_of(tensor):
-    launches = fuse(fold_constants((tensor.node,))).launches
-    return max((x.kernel for x in launches), key=lambda k: k.flops)
-
-
-KERNELS = {
-    "gemm": lambda: gemm(64, 64, 64),
-    "gemm transposed": lambda: gemm(64, 32, 96, transposed=True),
-    "gemm bf16": lambda: gemm(32, 64, 64, "bf16"),
-    "gemm with tails": lambda: gemm(40, 21, 48),
-    "gemm of one tile": lambda: gemm(16, 8, 16),
-    "gemm i8": lambda: gemm(32, 64, 96, "i8", "i32"),
-    "gemm i8 transposed": lambda: gemm(64, 32, 128, "i8", "i32", transposed=True),
-    "gemm tf32": lambda: gemm(64, 64, 64, "tf32"),
-    "gemm tf32 transposed": lambda: gemm(40, 32, 96, "tf32", transposed=True),
-    "gemm f64": lambda: gemm(16, 16, 8, "f64", "f64"),
-    "half a tile": lambda: gemm(14, 7, 32),
-    "linear": lambda: kernel_of(summed(x(24, 64), weights(48, 64).transpose(0, 1))),
-    "batched": lambda: kernel_of(summed(x(3, 16, 32), x(3, 32, 24))),
-    "conv 3x3": lambda: kernel_of(conv(16, 24, 8, 3)),
-    "conv 3x3 s2 bf16": lambda: kernel_of(conv(16, 16, 9, 3, stride=2, dtype="bf16")),
-    "conv 1x1": lambda: kernel_of(conv(32, 16, 14, 1)),
-}
 
 
 def agrees(kernel, schedule):

@@ -287,7 +287,7 @@ class CudaEngine:
                 with suppress(DeviceFault):  # who met it knows
                     self.driver.finish()
                     self._forget_idle()
-                    self.driver.close()
+                self.driver.close()
 
     def __enter__(self) -> Self:
         return self

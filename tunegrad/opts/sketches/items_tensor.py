@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from math import prod
 
 from tunegrad.ir.expr import Apply, Cast, Expr, Load, Op
@@ -155,10 +156,16 @@ def product_cycles(kernel: Kernel, target: Target) -> float | None:
         return None
     extents = (prod(a.extent for a in axes) for axes in (found.both, found.m, found.n))
     problem = _problem(kernel, found, *extents)
-    blocks = blocks_by_cycles(problem, found.unit, target, _slot_counts(target))
+    blocks = _ranked(problem, found.unit, target)
     fitting = (b for b in blocks if found.k.extent % b.depth == 0)
     best = next(fitting, None)
     return None if best is None else cycles(best, problem, found.unit, target)
+
+
+@lru_cache(maxsize=64)
+def _ranked(problem: Problem, unit: MatrixUnit, target: Target) -> tuple[Block, ...]:
+    """Blocks by the model, best first. Every schedule of a kernel asks for them."""
+    return tuple(blocks_by_cycles(problem, unit, target, _slot_counts(target)))
 
 
 def _problem(kernel: Kernel, found: Product, batch: int, m: int, n: int) -> Problem:
@@ -250,7 +257,7 @@ class _Tensor:
         unit, k = self.found.unit, self.found.k
         extents = self.levels.extent(m), self.levels.extent(n)
         problem = _problem(self.kernel, self.found, prod(a.extent for a in groups), *extents)
-        for b in blocks_by_cycles(problem, unit, self.target, _slot_counts(self.target)):
+        for b in _ranked(problem, unit, self.target):
             held = all(
                 part % made == 0 if self._is_fused(loop) else made < 2 * part
                 for loop, part, made in zip((m, n), extents, b.extents(unit), strict=True)
