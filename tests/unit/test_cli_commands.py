@@ -87,6 +87,12 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Install:
     return put
 
 
+@pytest.fixture
+def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody else uses the machine while a benchmark's stand-in runs."""
+    monkeypatch.setattr("tunegrad.tuning.busy.others_cpus", lambda _before, _after: 0.0)
+
+
 class Tuner:
     """Stands for ``tune_models``: keeps what it was given, says a few things, returns reports or
     raises.
@@ -352,6 +358,10 @@ def test_ctrl_c_outside_of_the_search_exits_130(
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err.splitlines()[-1] == "interrupted"
+    assert run(["tune", "mlp", "--store", "tuned.db", "--json"]) == 130
+    assert json.loads(capsys.readouterr().out) == {
+        "error": {"kind": "Interrupted", "message": "interrupted"}
+    }
 
 
 def test_tune_log_holds_every_event_a_line_each(install: Install, tmp_path: Path) -> None:
@@ -438,7 +448,7 @@ def test_usage_error_exits_2(words: list[str], capsys: pytest.CaptureFixture[str
 
 
 def test_run_loads_with_the_settings_and_prints_both_latencies(
-    install: Install, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    install: Install, quiet: None, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     given: dict[str, object] = {}
     rows = (
@@ -503,7 +513,11 @@ def test_run_loads_with_the_settings_and_prints_both_latencies(
     ],
 )
 def test_run_says_what_16_bits_cost(
-    install: Install, capsys: pytest.CaptureFixture[str], found: Deviation, line: str
+    install: Install,
+    quiet: None,
+    capsys: pytest.CaptureFixture[str],
+    found: Deviation,
+    line: str,
 ) -> None:
     class Loaded:
         def benchmark(self) -> RunReport:

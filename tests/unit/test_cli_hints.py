@@ -43,6 +43,25 @@ def test_error_is_also_json_where_that_was_asked_for(capsys: pytest.CaptureFixtu
 
 
 @pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("tune --json", "Missing argument 'MODEL...'."),
+        ("tune mlp --batch x --json", "Invalid value for '--batch': 'x' is not a valid integer"),
+        ("frobnicate --json", "No such command 'frobnicate'. Commands: tune, run"),
+    ],
+)
+def test_usage_error_is_also_json_where_that_was_asked_for(
+    line: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(line.split()) == 2
+    captured = capsys.readouterr()
+    found = json.loads(captured.out)["error"]
+    assert found["kind"] == "UsageError"
+    assert found["message"].startswith(message)
+    assert message in captured.err
+
+
+@pytest.mark.parametrize(
     ("option", "value", "message"),
     [
         ("--store", "/no_such_directory/x.db", "directory /no_such_directory does not exist"),

@@ -106,27 +106,7 @@ def run(argv: Sequence[str]) -> int:
     An internal error is not caught: it leaves with its traceback.
     """
     try:
-        result = root.main(args=list(argv), prog_name="tunegrad", standalone_mode=False)
-        if sys.stdout is not None:
-            say("")
-    except click.ClickException as error:
-        error.show()
-        return error.exit_code
-    except (click.Abort, KeyboardInterrupt):
-        click.echo("interrupted", err=True)
-        return EXIT_INTERRUPTED
-    except UserError as error:
-        said = " ".join(str(error).split())
-        if "--json" in argv and not isinstance(error, OutputError):
-            found = {"error": {"kind": type(error).__name__, "message": said}}
-            try:
-                say(json.dumps(found) + "\n")
-            except OutputError as lost:
-                note(f"error: {lost}")
-        note(f"error: {said}")
-        if isinstance(error, ModelCodeError):
-            note(error.frames)
-        return EXIT_USER_ERROR
+        return _exit_code(argv)
     except BrokenPipeError:
         # The reader of our stdout left. What is still buffered must not fail again when Python
         # exits.
@@ -138,4 +118,38 @@ def run(argv: Sequence[str]) -> int:
         note(f"error: stdout: can not be written: {error.strerror}")  # by click: a help text
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return EXIT_USER_ERROR
+
+
+def _exit_code(argv: Sequence[str]) -> int:
+    as_json = "--json" in argv
+    try:
+        result = root.main(args=list(argv), prog_name="tunegrad", standalone_mode=False)
+        if sys.stdout is not None:
+            say("")
+    except click.ClickException as error:
+        if as_json:
+            _say_error("UsageError", error.format_message())
+        error.show()
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        if as_json:
+            _say_error("Interrupted", "interrupted")
+        note("interrupted")
+        return EXIT_INTERRUPTED
+    except UserError as error:
+        said = " ".join(str(error).split())
+        if as_json and not isinstance(error, OutputError):
+            _say_error(type(error).__name__, said)
+        note(f"error: {said}")
+        if isinstance(error, ModelCodeError):
+            note(error.frames)
+        return EXIT_USER_ERROR
     return result if isinstance(result, int) else 0
+
+
+def _say_error(kind: str, message: str) -> None:
+    """Print an error as an object on stdout, for who asked for JSON."""
+    try:
+        say(json.dumps({"error": {"kind": kind, "message": " ".join(message.split())}}) + "\n")
+    except OutputError as lost:
+        note(f"error: {lost}")
