@@ -79,7 +79,7 @@ def _model_table(report: ExplainReport) -> str:
         )
         for row in sorted(report.rows, key=lambda row: -row.uses * (row.ms or 0.0))
     ]
-    return table(header, rows, left=("kernel", "bound by"))
+    return table(header, rows, left=("kernel", "bound by"), spare=("KB", "MFLOP"))
 
 
 def _sums(report: ExplainReport) -> str:

@@ -154,7 +154,12 @@ def _model_text(report: TuneReport) -> str:
     )
     return "\n".join(
         [
-            table(header, rows, left=("kernel", "candidates", "in the model")),
+            table(
+                header,
+                rows,
+                left=("kernel", "candidates", "in the model"),
+                spare=("in the model", "candidates", "share %"),
+            ),
             "",
             model,
             *_explained(report),
@@ -378,7 +383,7 @@ def stats_text(path: Path, stats: Stats) -> str:
         ("size, bytes", str(stats.size_bytes)),
         ("schema version", str(stats.schema_version)),
     ]
-    return table(("store", str(path)), facts, left=("store",))
+    return table(("store", str(path)), facts, left=("store", str(path)))
 
 
 def problems_text(path: Path, problems: Sequence[Problem]) -> str:
