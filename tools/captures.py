@@ -37,7 +37,7 @@ clock ticks while a worker is waited for:
   models, default and tuned in turns, and have an interval; the summary names the difference;
 - **what was tried**, and what the next minute is expected to save;
 - **the heaviest kernels** with their gains, as many as there is room for; the one that the search
-  is at is bold.
+  is at is bold. A gain here is an estimate (`~`): times that were measured alone, not in turns.
 
 The first Ctrl-C (or SIGTERM, or SIGHUP) says at once that the best so far is kept, and settles it
 within a few seconds; the second one ends at once. Where stderr is no terminal there are plain
