@@ -23,6 +23,17 @@ def test_command_of_a_near_name_is_named(capsys: pytest.CaptureFixture[str]) -> 
 
 
 @pytest.mark.parametrize(
+    ("group", "name", "near"), [("store", "exprot", "export"), ("space", "recrod", "record")]
+)
+def test_near_name_within_a_group_is_named(
+    group: str, name: str, near: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([group, name]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert f"Error: No such command {name!r}. Did you mean {near!r}? Commands: " in said
+
+
+@pytest.mark.parametrize(
     ("text", "seconds"), [("1h30m", 5400.0), ("2d", 172_800.0), ("1.5h", 5400.0), ("90", 90.0)]
 )
 def test_duration_is_one_language(text: str, seconds: float) -> None:
@@ -134,6 +145,17 @@ def test_searcher_that_is_none_is_told_before_spaces_are_read(
     monkeypatch.setattr("tunegrad.tuning.search_bench.find_spaces", read)
     assert run(["search-bench", "--searchers", "beam,bean"]) == 1
     assert "searcher 'bean' is unknown" in capsys.readouterr().err
+
+
+def test_figure_without_its_directory_is_told_before_spaces_are_read(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def read(*_: object) -> None:
+        pytest.fail("read")
+
+    monkeypatch.setattr("tunegrad.tuning.search_bench.find_spaces", read)
+    assert run(["search-bench", "--figure", "/no_such_directory/curves.svg"]) == 1
+    assert "directory /no_such_directory does not exist" in capsys.readouterr().err
 
 
 def test_search_bench_without_its_spaces_says_where_to_get_some(

@@ -9,11 +9,11 @@ import json
 import os
 import sys
 from collections.abc import Sequence
-from difflib import get_close_matches
 from errno import EBADF, EDQUOT, EIO, ENOSPC
 
 import click
 
+from tunegrad.cli.groups import CommandGroup
 from tunegrad.cli.output import OutputError, note, say
 from tunegrad.errors import ModelCodeError, UserError
 
@@ -39,7 +39,7 @@ EXIT_MISMATCH = 3
 EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells report it
 
 
-class LazyGroup(click.Group):
+class LazyGroup(CommandGroup):
     """Commands are modules of this package, each with a command of its own name, imported when
     asked for.
 
@@ -57,18 +57,6 @@ class LazyGroup(click.Group):
         name = cmd_name.replace("-", "_")
         command: click.Command = getattr(importlib.import_module(f"tunegrad.cli.{name}"), name)
         return command
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click does; the error of a name that is none names the nearest one and all others."""
-        try:
-            return super().resolve_command(ctx, args)
-        except click.UsageError as error:
-            near = get_close_matches(args[0], COMMANDS, n=1)
-            hint = f" Did you mean {near[0]!r}?" if near else ""
-            message = f"{error.message.rstrip('.')}.{hint} Commands: {', '.join(COMMANDS)}."
-            raise click.UsageError(message, ctx) from error
 
 
 def _print_version(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
