@@ -18,6 +18,7 @@ from types import ModuleType
 
 import pytest
 
+from tunegrad.cli import main
 from tunegrad.cli.app import run
 from tunegrad.config import TuneSettings
 from tunegrad.errors import DeviceError, StoreError
@@ -362,6 +363,23 @@ def test_ctrl_c_outside_of_the_search_exits_130(
     assert json.loads(capsys.readouterr().out) == {
         "error": {"kind": "Interrupted", "message": "interrupted"}
     }
+
+
+def test_ctrl_c_before_the_command_begins_exits_130(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(_: Sequence[str]) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("signal.signal", lambda _signal, _handler: None)
+    monkeypatch.setattr("tunegrad.cli.app.run", interrupted)
+    monkeypatch.setattr(sys, "argv", ["tunegrad", "tune", "mlp", "--json"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 130
+    captured = capsys.readouterr()
+    assert json.loads(captured.out)["error"]["kind"] == "Interrupted"
+    assert captured.err == "interrupted\n"
 
 
 def test_tune_log_holds_every_event_a_line_each(install: Install, tmp_path: Path) -> None:
