@@ -37,14 +37,19 @@ clock ticks while a worker is waited for:
   models, default and tuned in turns, and have an interval; the summary names the difference;
 - **what was tried**, and what the next minute is expected to save;
 - **the heaviest kernels** with their gains, as many as there is room for; the one that the search
-  is at is bold.
+  is at is bold. A gain here is an estimate (`~`): times that were measured alone, not in turns.
 
 The first Ctrl-C (or SIGTERM, or SIGHUP) says at once that the best so far is kept, and settles it
 within a few seconds; the second one ends at once. Where stderr is no terminal there are plain
 lines, with stamps of the time since the command began; a kernel has one when it became faster.
 
-The screens below are of a machine that other work kept busy at the time, which the command says:
-they show what is on a screen, and are no benchmark. `python -m tools.captures` makes this page.
+At the end there is a table of the kernels. It fits the terminal: where there is no room for every
+column, it goes without the layers that a kernel is of, then without the candidates and the share;
+`--json` and pipes have all. A machine that others keep busy is named at the start and at the end.
+
+The screens below show what is on a screen; they are no benchmark: other work used the machine at
+times, so some figures are wrong, those beyond 100 % of the peak among them. `python -m
+tools.captures` makes this page.
 """
 
 

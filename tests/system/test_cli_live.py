@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from tunegrad.tuning.busy import busy_text, probed
+
 TREE = Path(__file__).parents[2]
 LIMIT_S = 60.0
 
@@ -57,14 +59,19 @@ def test_search_ticks_through_its_phases_and_acknowledges_ctrl_c(tmp_path: Path)
         clocks = [screen.until(f"0:{n:02} of 1:00") for n in range(*_coming(screen, 3))]
         assert max(clocks) < 3.0, "the clock stands still"
         screen.text = ""
+        others = probed()
         process.send_signal(signal.SIGINT)
-        assert screen.until("stopping, keeping the best so far") < 3.0  # 0.5 s on a quiet machine
+        told_s = screen.until("stopping, keeping the best so far")
         out, _ = process.communicate(timeout=LIMIT_S)
     finally:
         process.kill()
         os.close(master)
     assert process.returncode == 130
     assert "matmul 10x512" in out
+    busy = busy_text(others, len(os.sched_getaffinity(0)))
+    if busy and told_s >= 1.0:
+        pytest.skip(f"{busy}: it took {told_s:.1f} s to say that it stops")
+    assert told_s < 1.0
 
 
 def _coming(screen: Screen, count: int) -> tuple[int, int]:

@@ -18,6 +18,7 @@ from types import ModuleType
 
 import pytest
 
+from tunegrad.cli import main
 from tunegrad.cli.app import run
 from tunegrad.config import TuneSettings
 from tunegrad.errors import DeviceError, StoreError
@@ -85,6 +86,12 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Install:
         monkeypatch.setitem(sys.modules, name, module)
 
     return put
+
+
+@pytest.fixture
+def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody else uses the machine while a benchmark's stand-in runs."""
+    monkeypatch.setattr("tunegrad.tuning.busy.others_cpus", lambda _before, _after: 0.0)
 
 
 class Tuner:
@@ -352,6 +359,27 @@ def test_ctrl_c_outside_of_the_search_exits_130(
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err.splitlines()[-1] == "interrupted"
+    assert run(["tune", "mlp", "--store", "tuned.db", "--json"]) == 130
+    assert json.loads(capsys.readouterr().out) == {
+        "error": {"kind": "Interrupted", "message": "interrupted"}
+    }
+
+
+def test_ctrl_c_before_the_command_begins_exits_130(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(_: Sequence[str]) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("signal.signal", lambda _signal, _handler: None)
+    monkeypatch.setattr("tunegrad.cli.app.run", interrupted)
+    monkeypatch.setattr(sys, "argv", ["tunegrad", "tune", "mlp", "--json"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 130
+    captured = capsys.readouterr()
+    assert json.loads(captured.out)["error"]["kind"] == "Interrupted"
+    assert captured.err == "interrupted\n"
 
 
 def test_tune_log_holds_every_event_a_line_each(install: Install, tmp_path: Path) -> None:
@@ -438,7 +466,7 @@ def test_usage_error_exits_2(words: list[str], capsys: pytest.CaptureFixture[str
 
 
 def test_run_loads_with_the_settings_and_prints_both_latencies(
-    install: Install, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    install: Install, quiet: None, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     given: dict[str, object] = {}
     rows = (
@@ -503,7 +531,11 @@ def test_run_loads_with_the_settings_and_prints_both_latencies(
     ],
 )
 def test_run_says_what_16_bits_cost(
-    install: Install, capsys: pytest.CaptureFixture[str], found: Deviation, line: str
+    install: Install,
+    quiet: None,
+    capsys: pytest.CaptureFixture[str],
+    found: Deviation,
+    line: str,
 ) -> None:
     class Loaded:
         def benchmark(self) -> RunReport:

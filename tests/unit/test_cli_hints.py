@@ -23,6 +23,17 @@ def test_command_of_a_near_name_is_named(capsys: pytest.CaptureFixture[str]) -> 
 
 
 @pytest.mark.parametrize(
+    ("group", "name", "near"), [("store", "exprot", "export"), ("space", "recrod", "record")]
+)
+def test_near_name_within_a_group_is_named(
+    group: str, name: str, near: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([group, name]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert f"Error: No such command {name!r}. Did you mean {near!r}? Commands: " in said
+
+
+@pytest.mark.parametrize(
     ("text", "seconds"), [("1h30m", 5400.0), ("2d", 172_800.0), ("1.5h", 5400.0), ("90", 90.0)]
 )
 def test_duration_is_one_language(text: str, seconds: float) -> None:
@@ -40,6 +51,25 @@ def test_error_is_also_json_where_that_was_asked_for(capsys: pytest.CaptureFixtu
     found = json.loads(captured.out)["error"]
     assert found["kind"] == "ModelError"
     assert captured.err.strip() == f"error: {found['message']}"
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("tune --json", "Missing argument 'MODEL...'."),
+        ("tune mlp --batch x --json", "Invalid value for '--batch': 'x' is not a valid integer"),
+        ("frobnicate --json", "No such command 'frobnicate'. Commands: tune, run"),
+    ],
+)
+def test_usage_error_is_also_json_where_that_was_asked_for(
+    line: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(line.split()) == 2
+    captured = capsys.readouterr()
+    found = json.loads(captured.out)["error"]
+    assert found["kind"] == "UsageError"
+    assert found["message"].startswith(message)
+    assert message in captured.err
 
 
 @pytest.mark.parametrize(
@@ -115,6 +145,17 @@ def test_searcher_that_is_none_is_told_before_spaces_are_read(
     monkeypatch.setattr("tunegrad.tuning.search_bench.find_spaces", read)
     assert run(["search-bench", "--searchers", "beam,bean"]) == 1
     assert "searcher 'bean' is unknown" in capsys.readouterr().err
+
+
+def test_figure_without_its_directory_is_told_before_spaces_are_read(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def read(*_: object) -> None:
+        pytest.fail("read")
+
+    monkeypatch.setattr("tunegrad.tuning.search_bench.find_spaces", read)
+    assert run(["search-bench", "--figure", "/no_such_directory/curves.svg"]) == 1
+    assert "directory /no_such_directory does not exist" in capsys.readouterr().err
 
 
 def test_search_bench_without_its_spaces_says_where_to_get_some(

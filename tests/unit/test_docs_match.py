@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -97,6 +98,52 @@ def test_links_that_lead_nowhere_are_found(tmp_path: Path) -> None:
         "# A b\n[a](#a-b) [b](#b) [c](c.md) [d](https://d.e/f.md)\n", encoding="utf-8"
     )
     assert broken_links(tmp_path / "a.md") == ["#b", "c.md"]
+
+
+def headless_rows(text: str) -> list[str]:
+    """Rows of tables that begin without a header and its rule, which Markdown shows as text."""
+    blocks = re.findall(r"^\| .*(?:\n\|.*)*", prose(text), re.MULTILINE)
+    return [rows for rows in blocks if not re.match(r"\|.*\n\|[-:| ]+\|(?:\n|$)", rows)]
+
+
+@pytest.mark.parametrize("document", [str(path.relative_to(ROOT)) for path in DOCUMENTS])
+def test_rows_stand_under_a_header(document: str) -> None:
+    assert headless_rows((ROOT / document).read_text(encoding="utf-8")) == []
+
+
+def test_rows_without_a_header_are_found() -> None:
+    assert headless_rows("| a | b |\n|---|---|\n| 1 | 2 |\n\n| 3 | 4 |\n") == ["| 3 | 4 |"]
+
+
+def git(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["git", "-C", str(ROOT), *words], capture_output=True, text=True, check=False
+    )
+
+
+REVISION = re.compile(r"\b[Rr]evision\s+`?([0-9a-f]{7,40})\b")
+MADE_FROM = [
+    (path, revision)
+    for path in DOCUMENTS
+    for revision in dict.fromkeys(REVISION.findall(path.read_text(encoding="utf-8")))
+]
+
+
+@pytest.mark.parametrize(("path", "revision"), [
+    pytest.param(path, revision, id=f"{path.name}-{revision}") for path, revision in MADE_FROM
+])  # fmt: skip
+def test_revision_that_a_document_names_is_in_the_repository(path: Path, revision: str) -> None:
+    if shutil.which("git") is None:
+        pytest.skip("git is not installed")
+    if not (ROOT / ".git").exists():
+        pytest.skip("the tree is no checkout of Git")
+    if git("rev-parse", "--is-shallow-repository").stdout.strip() != "false":
+        pytest.skip("the clone is shallow")
+    assert git("cat-file", "-e", f"{revision}^{{commit}}").returncode == 0, f"{path}: {revision}"
+
+
+def test_documents_name_revisions() -> None:
+    assert {path.name for path, _ in MADE_FROM} >= {"STORE.md", "SLOW_TESTS.md", "REGRESS.md"}
 
 
 def test_notebook_lists_its_files() -> None:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from tensor_values import nodes, numbers, values
 
+import tunegrad as tg
 from tunegrad.errors import ModelError
 from tunegrad.frontend import InputSpec, Model, Tensor, as_model, find_model, nn
 from tunegrad.ir.graph import GraphOp
@@ -132,3 +133,16 @@ def test_foreign_open_input_is_refused():
     other = Tensor.input("other", (3, 2))
     with pytest.raises(ModelError, match="model f depends on input 'other', which is not one of"):
         Model.of_function("f", lambda a: a + other, [W]).build({})
+
+
+def test_input_spec_takes_the_name_of_a_dtype():
+    model = Model.of("m", lambda: lambda n: n + 1, (InputSpec("n", (2,), "i64"),))
+    loaded = tg.load(model, store=False, threads=1)
+    assert loaded(np.array([1, 2])).tolist() == [2, 3]
+
+
+@pytest.mark.parametrize(("given", "kind"), [(7, "int"), (Tiny(), "Tiny"), (len, "builtin")])
+def test_what_is_no_model_is_refused_in_a_line(given, kind):
+    for call in (tg.load, tg.tune, tg.explain):
+        with pytest.raises(ModelError, match=rf"^model .* is a {kind}.*; it must be a name, a"):
+            call(given, store=False) if call is tg.load else call(given)

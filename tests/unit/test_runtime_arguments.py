@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tunegrad.errors import DTypeError, ShapeError
-from tunegrad.ir.dtypes import BF16, F32, I64
+from tunegrad.ir.dtypes import BF16, BOOL, F16, F32, I64, U8, DType
 from tunegrad.runtime import Argument, Signature
 
 X, N = Argument("x", (2, 3), F32), Argument("n", (), I64)
@@ -27,8 +27,47 @@ def test_positions_and_names_mix() -> None:
     assert found["n"] == 4
 
 
-def test_lists_are_arrays() -> None:
+@pytest.mark.parametrize(
+    ("value", "dtype", "same"),
+    [
+        ([0.1, 2.0], F32, np.array([0.1, 2.0], np.float32)),
+        ((1, 2), F32, np.array([1, 2], np.float32)),
+        ([np.float64(0.1), float("inf")], F16, np.array([0.1, np.inf], np.float16)),
+        ([0, 255], U8, np.array([0, 255], np.uint8)),
+        ([True, False], F32, np.array([1, 0], np.float32)),
+        ([True, False], BOOL, np.array([True, False])),
+    ],
+)
+def test_lists_take_the_dtype_of_the_input(value: Any, dtype: DType, same: Any) -> None:
+    found = Signature("m", (Argument("x", (2,), dtype),)).check((value,), {})["x"]
+    assert found.dtype == same.dtype
+    assert (found == same).all()
+
+
+def test_numbers_take_the_dtype_of_the_input() -> None:
     assert check(ARRAY, 4)["n"].dtype == np.int64
+    found = Signature("m", (Argument("x", (), F32),)).check((0.5,), {})["x"]
+    assert (found.dtype, found) == (np.float32, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype", "has"),
+    [
+        ([1.0, 2.0], I64, "float64"),
+        ([0, 1], BOOL, "int64"),
+        ([0, 256], U8, "int64"),
+        ([-1, 0], U8, "int64"),
+        ([1.0, 1e300], F32, "float64"),
+        (["1", "2"], F32, "<U1"),
+        ([1j, 0], F32, "complex128"),
+        ([1, 2], BF16, "int64"),
+        (np.array([1.0, 2.0]), F32, "float64"),
+        ([None, 1.0], F32, "object"),
+    ],
+)
+def test_lists_of_another_kind_or_range_are_refused(value: Any, dtype: DType, has: str) -> None:
+    with pytest.raises(DTypeError, match=rf"^m\(x {dtype}\[2\]\): input 'x' has dtype {has}, "):
+        Signature("m", (Argument("x", (2,), dtype),)).check((value,), {})
 
 
 @pytest.mark.parametrize(

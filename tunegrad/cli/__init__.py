@@ -4,11 +4,14 @@ and formats.
 Data goes to stdout, all else to stderr. Exit codes:
 
     0    ok
-    1    user error: one line, ``error: ...``; with --json also an object on stdout
+    1    user error: one line, ``error: ...``
     2    usage: an unknown command or option, or a missing argument
     3    a regression or mismatch was found (``store verify`` on a damaged store)
     130  interrupted by Ctrl-C, SIGTERM or SIGHUP; ``tune`` has kept the best so far and printed its
          table
+
+With --json an error, a usage error and an interrupt are also an object on stdout: ``{"error":
+{"kind": ..., "message": ...}}``.
 """
 
 from __future__ import annotations
@@ -31,7 +34,9 @@ def main() -> None:
         from tunegrad.cli.app import run
 
         code = run(sys.argv[1:])
-    except KeyboardInterrupt:
+    except KeyboardInterrupt:  # before ``run`` had begun
+        if "--json" in sys.argv:
+            sys.stdout.write('{"error": {"kind": "Interrupted", "message": "interrupted"}}\n')
         sys.stderr.write("interrupted\n")
         code = 130
     sys.exit(code)

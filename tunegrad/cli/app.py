@@ -9,11 +9,11 @@ import json
 import os
 import sys
 from collections.abc import Sequence
-from difflib import get_close_matches
 from errno import EBADF, EDQUOT, EIO, ENOSPC
 
 import click
 
+from tunegrad.cli.groups import CommandGroup
 from tunegrad.cli.output import OutputError, note, say
 from tunegrad.errors import ModelCodeError, UserError
 
@@ -39,7 +39,7 @@ EXIT_MISMATCH = 3
 EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells report it
 
 
-class LazyGroup(click.Group):
+class LazyGroup(CommandGroup):
     """Commands are modules of this package, each with a command of its own name, imported when
     asked for.
 
@@ -57,18 +57,6 @@ class LazyGroup(click.Group):
         name = cmd_name.replace("-", "_")
         command: click.Command = getattr(importlib.import_module(f"tunegrad.cli.{name}"), name)
         return command
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click does; the error of a name that is none names the nearest one and all others."""
-        try:
-            return super().resolve_command(ctx, args)
-        except click.UsageError as error:
-            near = get_close_matches(args[0], COMMANDS, n=1)
-            hint = f" Did you mean {near[0]!r}?" if near else ""
-            message = f"{error.message.rstrip('.')}.{hint} Commands: {', '.join(COMMANDS)}."
-            raise click.UsageError(message, ctx) from error
 
 
 def _print_version(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
@@ -106,27 +94,7 @@ def run(argv: Sequence[str]) -> int:
     An internal error is not caught: it leaves with its traceback.
     """
     try:
-        result = root.main(args=list(argv), prog_name="tunegrad", standalone_mode=False)
-        if sys.stdout is not None:
-            say("")
-    except click.ClickException as error:
-        error.show()
-        return error.exit_code
-    except (click.Abort, KeyboardInterrupt):
-        click.echo("interrupted", err=True)
-        return EXIT_INTERRUPTED
-    except UserError as error:
-        said = " ".join(str(error).split())
-        if "--json" in argv and not isinstance(error, OutputError):
-            found = {"error": {"kind": type(error).__name__, "message": said}}
-            try:
-                say(json.dumps(found) + "\n")
-            except OutputError as lost:
-                note(f"error: {lost}")
-        note(f"error: {said}")
-        if isinstance(error, ModelCodeError):
-            note(error.frames)
-        return EXIT_USER_ERROR
+        return _exit_code(argv)
     except BrokenPipeError:
         # The reader of our stdout left. What is still buffered must not fail again when Python
         # exits.
@@ -138,4 +106,38 @@ def run(argv: Sequence[str]) -> int:
         note(f"error: stdout: can not be written: {error.strerror}")  # by click: a help text
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return EXIT_USER_ERROR
+
+
+def _exit_code(argv: Sequence[str]) -> int:
+    as_json = "--json" in argv
+    try:
+        result = root.main(args=list(argv), prog_name="tunegrad", standalone_mode=False)
+        if sys.stdout is not None:
+            say("")
+    except click.ClickException as error:
+        if as_json:
+            _say_error("UsageError", error.format_message())
+        error.show()
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        if as_json:
+            _say_error("Interrupted", "interrupted")
+        note("interrupted")
+        return EXIT_INTERRUPTED
+    except UserError as error:
+        said = " ".join(str(error).split())
+        if as_json and not isinstance(error, OutputError):
+            _say_error(type(error).__name__, said)
+        note(f"error: {said}")
+        if isinstance(error, ModelCodeError):
+            note(error.frames)
+        return EXIT_USER_ERROR
     return result if isinstance(result, int) else 0
+
+
+def _say_error(kind: str, message: str) -> None:
+    """Print an error as an object on stdout, for who asked for JSON."""
+    try:
+        say(json.dumps({"error": {"kind": kind, "message": " ".join(message.split())}}) + "\n")
+    except OutputError as lost:
+        note(f"error: {lost}")

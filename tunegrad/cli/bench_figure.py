@@ -4,6 +4,7 @@ trial.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,9 +20,16 @@ _COLUMNS = 3
 
 
 def check_figure(path: str) -> None:
-    """Raise ConfigError where the file's ending is unknown or there is nothing to draw with."""
+    """Raise ConfigError where the file's ending is unknown, its directory is none to write in, or
+    there is nothing to draw with.
+    """
     if Path(path).suffix not in _ENDINGS:
         raise ConfigError(f"figure {path!r} does not end in {', '.join(_ENDINGS)}")
+    folder = Path(path).expanduser().parent
+    if not folder.is_dir():
+        raise ConfigError(f"figure {path!r}: directory {folder} does not exist")
+    if not os.access(folder, os.W_OK):
+        raise ConfigError(f"figure {path!r}: directory {folder} can not be written")
     try:
         import matplotlib  # noqa: F401, ICN001  # only whether it is there
     except ImportError as error:

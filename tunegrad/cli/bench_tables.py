@@ -58,7 +58,7 @@ def bench_text(report: BenchReport) -> str:
     asked = f"{report.seeds} seeds, batches of {report.batch}, {report.wall_s:.1f} s"
     return "\n\n".join(
         (
-            table(header, rows, left=("space", "searcher")),
+            table(header, rows, left=("space", "searcher"), spare=("trials/s", "trials")),
             table(
                 ("searcher", "score", "better than random", "by 2 standard errors"),
                 totals,

@@ -28,6 +28,10 @@ from the command line, then from the model's TOML file, then from defaults.
 | 2 | usage: an unknown command or option, or a missing argument |
 | 3 | a regression or mismatch was found |
 | 130 | interrupted by Ctrl-C; `tune` has kept the best so far and printed its table |
+
+With `--json` what ends by 1, 2 or 130 without a result prints an object instead, `{"error":
+{"kind": "StoreError", "message": "..."}}`; the kind is the exception's name, `UsageError`, or
+`Interrupted`.
 """
 
 

@@ -35,7 +35,8 @@ def neighbour_lines(found: Sequence[Neighbour]) -> Iterator[str]:
             for n in tried[:_TRIED]
         ]  # fmt: skip
         header = ("one action away", "ms in the search", "of this", "from")
-        yield from table(header, rows, left=("one action away", "from")).splitlines()
+        left = ("one action away", "from")
+        yield from table(header, rows, left, indent=4, spare=("from",)).splitlines()
         if len(tried) > _TRIED:
             yield f"and {len(tried) - _TRIED} slower ones"
     for kind in ("failed", "illegal"):

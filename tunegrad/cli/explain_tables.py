@@ -9,7 +9,7 @@ from math import inf
 
 from tunegrad.cli.explain_neighbours import neighbour_lines
 from tunegrad.cli.store.tables import plain
-from tunegrad.cli.tables import UNKNOWN, gain_cell, ms, table
+from tunegrad.cli.tables import UNKNOWN, busy_lines, gain_cell, ms, table
 from tunegrad.reports import (
     CodeFacts,
     ExplainReport,
@@ -44,11 +44,12 @@ def _rate(gb_per_s: float) -> str:
 def _machine(report: ExplainReport) -> str:
     threads = f"{report.threads} thread{'s' if report.threads != 1 else ''}"
     store = f"store {report.store}" if report.store else "no store"
-    return (
+    measured = (
         f"{report.model} on {report.device}, {threads}, {store}; measured: FMA peak "
         f"{report.peak_gflops:.1f} GFLOP/s, "
         f"caches {_rate(report.cache_gb_per_s)}, memory {report.memory_gb_per_s:.1f} GB/s"
     )
+    return "\n".join([measured, *busy_lines(report.busy)])
 
 
 def _model_table(report: ExplainReport) -> str:
@@ -79,7 +80,7 @@ def _model_table(report: ExplainReport) -> str:
         )
         for row in sorted(report.rows, key=lambda row: -row.uses * (row.ms or 0.0))
     ]
-    return table(header, rows, left=("kernel", "bound by"))
+    return table(header, rows, left=("kernel", "bound by"), spare=("KB", "MFLOP"))
 
 
 def _sums(report: ExplainReport) -> str:

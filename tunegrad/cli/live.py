@@ -19,7 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tunegrad.cli.output import printable
-from tunegrad.cli.progress import PHASES, STOPPING, MutableProgress, times
+from tunegrad.cli.progress import PHASES, STOPPING, MutableProgress, about
 from tunegrad.cli.tables import duration, ms
 from tunegrad.events import Event, KernelStanding, MachineBusy, SessionFinished, Warned
 
@@ -28,9 +28,8 @@ __all__ = ["LiveObserver"]
 _A_SECOND = 2.0
 _AROUND = 9
 """Lines of a picture that are no kernels."""
-_MOST_KERNELS = 10
 _WIDE, _NARROW = 100, 60
-_FIGURES = 18, 40, 46
+_FIGURES = 22, 44, 50
 """Columns that the figures of a kernel take: in a narrow, a usual and a wide terminal."""
 
 
@@ -133,27 +132,29 @@ class LiveObserver:
     def _kernels(self) -> list[RenderableType]:
         """The heaviest kernels, as many as there is room for."""
         width, height = self._console.width, self._console.height
-        count = max(0, min(_MOST_KERNELS, height - _AROUND - 2))
+        count = max(0, height - _AROUND - 2)
         shown = self._progress.heaviest(count)
         if not shown:
             return []
         found = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-        narrow = width < _NARROW
-        room = width - (_FIGURES[0] if narrow else _FIGURES[1 + (width >= _WIDE)])
+        narrow, wide = width < _NARROW, width >= _WIDE
+        room = width - (_FIGURES[0] if narrow else _FIGURES[1 + wide])
         found.add_column(
             "heaviest kernels", no_wrap=True, overflow="ellipsis", max_width=max(8, room)
         )
-        names = ("best ms", "gain") if narrow else ("default ms", "best ms", "gain", "% of peak")
-        for name in ("uses", *names) if width >= _WIDE else names:
+        names: tuple[str, ...] = ("best ms", "est. gain")
+        if not narrow:
+            names = (*(("uses",) if wide else ()), "default ms", *names, "% of peak")
+        for name in names:
             found.add_column(name, justify="right", no_wrap=True)
         for kernel in shown:
-            found.add_row(*self._row(kernel, narrow, wide=width >= _WIDE))
+            found.add_row(*self._row(kernel, narrow, wide))
         rest = self._progress.rest(count)
         return [Text(""), found, *([Text(rest, style="dim")] if rest else [])]
 
     def _row(self, k: KernelStanding, narrow: bool, wide: bool) -> list[Text]:
         gain = Text(
-            times(k.default_s, k.best_s),
+            about(k.default_s, k.best_s),
             style="green" if k.best_s < 0.99 * k.default_s else "dim",
         )
         name = Text(printable(k.name), style="bold" if k.key == self._progress.current else "")

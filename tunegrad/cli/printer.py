@@ -1,7 +1,8 @@
 """The one printer of tables.
 
     a terminal     rich lays the table out for its width: names and lists fold, headers break at
-                   spaces, figures stay whole; a block a row where not even the figures fit
+                   spaces, figures stay whole; columns that a table can spare are left out
+                   where names had no room; a block a row where not even the figures fit
     anything else  plain columns as wide as their cells, the same on every machine: for pipes,
                    files and tests
 
@@ -19,6 +20,11 @@ from tunegrad.cli.output import page_width, printable
 __all__ = ["table"]
 
 _LEAST_NAME = 12
+_GOOD_NAME = 24
+"""Columns in which the longest names of a table fold onto few lines."""
+
+_Lines = Sequence[Sequence[str]]
+"""The header, then the rows."""
 
 
 def table(
@@ -26,30 +32,66 @@ def table(
     rows: Sequence[Sequence[str]],
     left: Sequence[str] = (),
     indent: int = 0,
+    spare: Sequence[str] = (),
 ) -> str:
     """Columns aligned right, but those named in ``left``; a rule under the header; no trailing
     blanks.
 
-    As wide as it needs to be, or as the terminal is less ``indent`` columns.
+    As wide as it needs to be, or as the terminal is less ``indent`` columns. Where that is too
+    narrow it leaves out columns that are named in ``spare``, the first of them first.
     """
+    lines: _Lines = [header, *rows]
     width = page_width()
-    plain = _plain(header, rows, left)
-    if width is None or max(map(len, plain.splitlines())) <= width - indent:
-        return plain
-    figures = [name not in left for name in header]
-    widths = [
-        max(*map(len, h.split(" ")), *(len(row[i]) for row in rows), 1)
-        if figures[i]
-        else _LEAST_NAME
-        for i, h in enumerate(header)
-    ]
-    if rows and sum(widths) + len(widths) > width - indent:
-        return _records(header, rows, width - indent)
-    return _laid_out(header, rows, left, width - indent)
+    if width is None:
+        return _plain(lines, left)
+    width -= indent
+    whole = lines
+    for name in spare:
+        if _plain_width(lines) <= width or _least_width(lines, left, _GOOD_NAME) <= width:
+            break
+        lines = _without(name, lines)
+    if _plain_width(lines) <= width:
+        return _plain(lines, left)
+    if rows and _least_width(lines, left, _LEAST_NAME) > width:
+        return _records(whole, width)
+    return _laid_out(lines, left, width)
 
 
-def _records(header: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> str:
+def _without(name: str, lines: _Lines) -> _Lines:
+    """The table without a column, if it has that."""
+    if name not in lines[0]:
+        return lines
+    at = lines[0].index(name)
+    return [[*line[:at], *line[at + 1 :]] for line in lines]
+
+
+def _widths(lines: _Lines) -> list[int]:
+    """The longest cell of every column."""
+    return [max(map(len, column)) for column in zip(*lines, strict=True)]
+
+
+def _plain_width(lines: _Lines) -> int:
+    widths = _widths(lines)
+    return sum(widths) + 2 * (len(widths) - 1)
+
+
+def _least_width(lines: _Lines, left: Sequence[str], longest: int) -> int:
+    """Columns in which it can be laid out, with so many for its longest names."""
+    names = sorted(w for w, name in zip(_widths(lines), lines[0], strict=True) if name in left)
+    folded = [*(min(w, _LEAST_NAME) for w in names[:-1]), *(min(w, longest) for w in names[-1:])]
+    figures = [w for w, name in zip(_figures(lines), lines[0], strict=True) if name not in left]
+    return sum(folded) + sum(figures) + 2 * (len(lines[0]) - 1)
+
+
+def _figures(lines: _Lines) -> list[int]:
+    """The longest cell of every column, where its name breaks at spaces."""
+    header, *rows = lines
+    return _widths([[max(name.split(" "), key=len) for name in header], *rows])
+
+
+def _records(lines: _Lines, width: int) -> str:
     """A block a row, where not even the figures fit side by side."""
+    header, *rows = lines
     blocks = []
     for row in rows:
         facts = "; ".join(f"{h} {c}" for h, c in zip(header[1:], row[1:], strict=True) if c)
@@ -60,9 +102,9 @@ def _records(header: Sequence[str], rows: Sequence[Sequence[str]], width: int) -
     return printable("\n".join(blocks))
 
 
-def _plain(header: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[str]) -> str:
-    lines = [header, *rows]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(header))]
+def _plain(lines: _Lines, left: Sequence[str]) -> str:
+    header, *rows = lines
+    widths = _widths(lines)
     to_left = [name in left for name in header]
 
     def text(line: Sequence[str]) -> str:
@@ -76,23 +118,22 @@ def _plain(header: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[
     )
 
 
-def _laid_out(
-    header: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[str], width: int
-) -> str:
+def _laid_out(lines: _Lines, left: Sequence[str], width: int) -> str:
     """The table within so many columns."""
     from rich.box import Box
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
+    header, *rows = lines
     ruled = Box("    \n    \n -  \n    \n    \n    \n    \n    \n", ascii=True)
     found = Table(box=ruled, show_edge=False, pad_edge=False, padding=(0, 1), collapse_padding=True)
-    for name in header:
+    for name, natural, figure in zip(header, _widths(lines), _figures(lines), strict=True):
         if name in left:
-            least = min(_LEAST_NAME, max(len(name), 1))
-            found.add_column(Text(name), overflow="fold", min_width=least)
+            found.add_column(Text(name), overflow="fold", min_width=min(_LEAST_NAME, natural))
         else:
-            found.add_column(Text(name.replace(" ", "\n")), justify="right", no_wrap=True)
+            broken = textwrap.fill(name, max(figure, 1))
+            found.add_column(Text(broken), justify="right", no_wrap=True)
     for row in rows:
         found.add_row(*(Text(printable(cell)) for cell in row))
     out = io.StringIO()

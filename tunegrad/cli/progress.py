@@ -23,7 +23,7 @@ from tunegrad.events import (
     Stopping,
 )
 
-__all__ = ["PHASES", "STOPPING", "MutableProgress", "times"]
+__all__ = ["PHASES", "STOPPING", "MutableProgress", "about"]
 
 STOPPING = "stopping, keeping the best so far ... (once more ends at once, without the table)"
 
@@ -134,7 +134,7 @@ class MutableProgress:
         if m is None or m.default_s == inf:
             return "not known yet"
         now = f"{ms(1e3 * m.best_s)} ms expected, default {ms(1e3 * m.default_s)} ms"
-        return f"{now}: {times(m.default_s, m.best_s)}"
+        return f"{now}: {about(m.default_s, m.best_s)}"
 
     def expectation_line(self) -> str:
         """What the next minute is expected to buy; empty where nothing says."""
@@ -158,6 +158,8 @@ class MutableProgress:
         return self._kernel.key if self._kernel else ""
 
 
-def times(before_s: float, after_s: float) -> str:
-    """``1.35x``; ``-`` where one of the two is not known."""
-    return f"{before_s / after_s:.2f}x" if 0.0 < after_s < inf and before_s < inf else "-"
+def about(before_s: float, after_s: float) -> str:
+    """``~1.35x``: a ratio of times that took no turns, so nothing says how sure it is; ``-`` where
+    one of the two is not known.
+    """
+    return f"~{before_s / after_s:.2f}x" if 0.0 < after_s < inf and before_s < inf else "-"

@@ -98,7 +98,13 @@ def run(
         numerics=settings.numerics,
         dtype=settings.dtype,
     )
+    from tunegrad.tuning.busy import busy_text, cpu_use, others_cpus
+
+    used = cpu_use()
     report = loaded.benchmark()
+    others = others_cpus(used, cpu_use())
+    busy = busy_text(others, settings.threads)
+    report = replace(report, others_cpus=others, busy=busy)
     if settings.dtype != "f32":
         from tunegrad.inference import measured_deviation
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tunegrad.cli.app import EXIT_MISMATCH
+from tunegrad.cli.groups import CommandGroup
 from tunegrad.cli.options import (
     device_option,
     dtype_option,
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["space"]
 
 
-@click.group(epilog=example("tunegrad space show mlp.jsonl.gz"))
+@click.group(cls=CommandGroup, epilog=example("tunegrad space show mlp.jsonl.gz"))
 def space() -> None:
     """Record a part of a kernel's space, for search-bench."""
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "UNKNOWN",
+    "busy_lines",
     "compiled_line",
     "compiled_text",
     "count_text",
@@ -154,7 +155,12 @@ def _model_text(report: TuneReport) -> str:
     )
     return "\n".join(
         [
-            table(header, rows, left=("kernel", "candidates", "in the model")),
+            table(
+                header,
+                rows,
+                left=("kernel", "candidates", "in the model"),
+                spare=("in the model", "candidates", "share %"),
+            ),
             "",
             model,
             *_explained(report),
@@ -230,8 +236,7 @@ def _session(report: TuneReport) -> list[str]:
         lines.append(
             f"stopped early, {why}: {duration(report.saved_s)} of {duration(report.budget_s)} saved"
         )
-    if report.busy:
-        lines.append(f"{report.busy.replace(' use ', ' used ')} meanwhile: {_BUSY}")
+    lines += busy_lines(report.busy)
     if report.costs:
         parts = sorted(report.costs.items(), key=lambda part: -part[1])
         shown = ", ".join(
@@ -239,6 +244,11 @@ def _session(report: TuneReport) -> list[str]:
         )
         lines.append(f"{report.seconds:.1f} s went into: {shown}")
     return lines
+
+
+def busy_lines(busy: str) -> list[str]:
+    """A line where others kept the machine busy while it was measured."""
+    return [f"{busy.replace(' use ', ' used ')} meanwhile: {_BUSY}"] if busy else []
 
 
 def run_text(report: RunReport) -> str:
@@ -258,7 +268,7 @@ def run_text(report: RunReport) -> str:
     )
     off = _deviation(report.dtype, report.deviation, report.constant_bytes)
     kernels = table(header, rows, left=("kernel", "store", "why not a hit"))
-    return "\n".join([latency, *off, "", kernels])
+    return "\n".join([latency, *busy_lines(report.busy), *off, "", kernels])
 
 
 def _deviation(dtype: str, found: Deviation | None, constant_bytes: int = 0) -> list[str]:
@@ -378,7 +388,7 @@ def stats_text(path: Path, stats: Stats) -> str:
         ("size, bytes", str(stats.size_bytes)),
         ("schema version", str(stats.schema_version)),
     ]
-    return table(("store", str(path)), facts, left=("store",))
+    return table(("store", str(path)), facts, left=("store", str(path)))
 
 
 def problems_text(path: Path, problems: Sequence[Problem]) -> str:

@@ -25,7 +25,7 @@ from numpy.typing import ArrayLike
 
 from tunegrad.errors import ModelError
 from tunegrad.ir import graph
-from tunegrad.ir.dtypes import F32, DType
+from tunegrad.ir.dtypes import F32, DType, dtype_of
 from tunegrad.ir.graph import GraphOp, Node
 
 from .nn import Module
@@ -42,11 +42,14 @@ Example = tuple[Callable[..., Any], Any]
 
 @dataclass(frozen=True, slots=True)
 class InputSpec:
-    """What the caller passes in one place."""
+    """What the caller passes in one place; ``dtype`` may be given by its name, as ``"i64"``."""
 
     name: str
     shape: tuple[int, ...]
     dtype: DType = F32
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "dtype", dtype_of(self.dtype))
 
 
 @dataclass(frozen=True, slots=True)

@@ -186,7 +186,8 @@ class ExplainReport:
 
     ``direct_floor_ms`` is the sum of the bounds with every kernel as its direct variant. ``top`` is
     how many of the heaviest were taken apart; None for all. ``wall_ms`` is what the whole model
-    took when it was last tuned here; None where that is not stored.
+    took when it was last tuned here; None where that is not stored. ``others_cpus`` is how many
+    CPUs other processes used meanwhile, on average, and ``busy`` says so where that left too few.
     """
 
     model: str
@@ -203,6 +204,8 @@ class ExplainReport:
     seconds: float
     top: int | None = None
     wall_ms: float | None = None
+    others_cpus: float = 0.0
+    busy: str = ""
 
     @property
     def total_ms(self) -> float | None:

@@ -158,8 +158,9 @@ class RunReport:
     """Latency of a loaded model with the stored winners, next to the default schedules; medians of
     interleaved runs.
 
-    ``constant_bytes`` are those of its weights. ``dtype`` and ``deviation`` are as in
-    ``TuneReport``, but the outputs are those of the loaded model.
+    ``constant_bytes`` are those of its weights. ``dtype``, ``deviation``, ``others_cpus`` and
+    ``busy`` are as in ``TuneReport``, but the outputs are those of the loaded model; what others
+    used is looked at by ``tunegrad run``.
     """
 
     model: str
@@ -175,6 +176,8 @@ class RunReport:
     deviation: Deviation | None = None
     interval: Interval | None = None
     by_turns: float | None = None
+    others_cpus: float = 0.0
+    busy: str = ""
 
     @property
     def gain(self) -> float | None:

@@ -48,6 +48,9 @@ class Signature:
     ) -> dict[str, Any]:
         """The inputs by name, each an array of exactly the expected shape and dtype.
 
+        Lists and numbers of Python's have no dtype: they take the input's, but floats that of no
+        integers, integers that of no booleans, and nothing a dtype that is too small for it.
+
         ``take`` takes what stays where it lies; it is checked as well.
 
         Raises ShapeError for a wrong number, an unknown or missing name or another shape,
@@ -119,6 +122,8 @@ def _checked(
         raise ShapeError(
             f"{signature}: input {a.name!r} has shape {array.shape}, it must be {a.shape}"
         )
+    if isinstance(value, list | tuple | bool | int | float) and a.dtype.name != "bf16":
+        array = _converted(array, a.dtype.numpy)
     if array.dtype != a.dtype.numpy:
         note = " (bit patterns of bf16)" if a.dtype.name == "bf16" else ""
         raise DTypeError(
@@ -126,3 +131,17 @@ def _checked(
             f"{a.dtype.numpy}{note}"
         )
     return array
+
+
+def _converted(array: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    """The array of a list or a number in ``dtype``; as it is where that would be another kind of
+    number, or can not hold it.
+    """
+    ranks = {"b": 0, "u": 1, "i": 1, "f": 2}
+    rank, wanted = ranks.get(array.dtype.kind), ranks[dtype.kind]
+    if rank is None or rank > wanted:
+        return array
+    with np.errstate(over="ignore"):
+        found = array.astype(dtype)
+    kept = np.isfinite(found) == np.isfinite(array) if wanted == 2 else found == array
+    return found if np.all(kept) else array

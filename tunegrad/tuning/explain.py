@@ -45,6 +45,7 @@ from tunegrad.reports import (
 )
 from tunegrad.trial import Fingerprint, Status
 
+from .busy import busy_text, cpu_use, others_cpus
 from .forms import dump_forms
 from .neighbours import neighbours
 from .roofline import Roofline, needed_flops
@@ -78,7 +79,7 @@ def explain(
 
     ``asm`` reads every kernel's machine code too; ``dump``: see ``dump_forms``. Raises UserError.
     """
-    begun_s = time.monotonic()
+    begun_s, used = time.monotonic(), cpu_use()
     device = devices.running(settings.device, settings.threads)
     target, here = device.target, device.fingerprint(settings.numerics)
     direct = made or workload_of_spec(
@@ -103,6 +104,7 @@ def explain(
         rows = _placed(rows, uses, workload, target, store, here)
         wall_s = None if kernel or store is None else _wall_s(store, workload.name, here)
         variants = () if kernel else variant_rows(direct, settings, roofline, store, here, picks)
+        others = others_cpus(used, cpu_use())
     return ExplainReport(
         model=workload.name,
         device=settings.device,
@@ -119,6 +121,8 @@ def explain(
         seconds=time.monotonic() - begun_s,
         top=top,
         wall_ms=None if wall_s is None else 1e3 * wall_s,
+        others_cpus=others,
+        busy=busy_text(others, settings.threads),
     )
 
 
@@ -187,15 +191,8 @@ def explain_rows(
     timer.compile([(c.use.kernel, c.schedule.text) for c in found])
     rows = {}
     for c in found:
-        observe(
-            KernelStarted(
-                c.use.name,
-                c.use.key,
-                c.use.uses,
-                needed_flops(c.use.kernel),
-                c.use.kernel.unique_bytes,
-            )
-        )
+        needs = needed_flops(c.use.kernel), c.use.kernel.unique_bytes
+        observe(KernelStarted(c.use.name, c.use.key, c.use.uses, *needs))
         rows[c.use.key] = _row(c, timer, roofline, store, here, look)
     heaviest = sorted(found, key=lambda c: -c.use.uses * (rows[c.use.key].ms or 0.0))
     for c in heaviest[:top]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from tunegrad.cli.groups import CommandGroup
 from tunegrad.cli.options import example
 from tunegrad.cli.store.change import import_file, merge, prune
 from tunegrad.cli.store.compare import diff, why
@@ -14,15 +15,7 @@ from tunegrad.cli.store.portability import portability
 __all__ = ["store"]
 
 
-class _InOrder(click.Group):
-    """Commands in the order in which they were added: looking first."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  click's signature
-        """Every command's name."""
-        return list(self.commands)
-
-
-@click.group(cls=_InOrder, epilog=example("tunegrad store stats --store tuned.db"))
+@click.group(cls=CommandGroup, epilog=example("tunegrad store stats --store tuned.db"))
 def store() -> None:
     """Look at, move and combine stores: what was measured, what won, what was decided, and how long
     models took.

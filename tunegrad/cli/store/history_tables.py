@@ -63,7 +63,8 @@ def _latencies(rows: tuple[LatencyRow, ...]) -> str:
         "machine",
         "conditions",
     )
-    return table(header, lines, left=("measured", "kind", "machine", "conditions"))
+    left = ("measured", "kind", "machine", "conditions")
+    return table(header, lines, left, spare=("conditions", "samples", "default ms", "machine"))
 
 
 _CODE = (
@@ -94,7 +95,7 @@ def _measurements(rows: tuple[MeasurementRow, ...]) -> str:
     ]
     left = ("measured", "status", "won", "origin", "machine", *columns, "actions")
     header = ("measured", "status", "ms", "of reference", *left[2:])
-    return table(header, lines, left=left)
+    return table(header, lines, left, spare=("device", "code", "machine", "origin"))
 
 
 def _times(ratio: float | None) -> str:

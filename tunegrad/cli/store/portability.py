@@ -15,7 +15,7 @@ from tunegrad.cli.tables import UNKNOWN, ms, table
 if TYPE_CHECKING:
     from tunegrad.db import Portability
 
-__all__ = ["portability"]
+__all__ = ["portability", "portability_text"]
 
 
 @click.command(
@@ -43,10 +43,11 @@ def portability(kernel: str, actions: str | None, store: str | None, as_json: bo
     for problem in problems:
         note(f"{path}: left out: {problem}")
     found = of_kernel(contents, kernel, actions)
-    emit(found, _text(found), as_json=as_json)
+    emit(found, portability_text(found), as_json=as_json)
 
 
-def _text(found: Portability) -> str:
+def portability_text(found: Portability) -> str:
+    """The machines, then every schedule's part of the best on each."""
     machines = table(
         ("machine", "best ms", "id", "about"),
         [(f"M{i}", ms(m.best_ms), m.id, plain(m.about)) for i, m in enumerate(found.machines, 1)],

@@ -59,7 +59,8 @@ def decisions_table(rows: tuple[DecisionRow, ...]) -> str:
         for r in rows
     ]
     header = ("decided", "question", "choice", "", "test", "p", "before ms", "after ms", "machine")
-    return table(header, lines, left=("decided", "question", "choice", "", "test", "machine"))
+    left = ("decided", "question", "choice", "", "test", "machine")
+    return table(header, lines, left, spare=("machine", "test"))
 
 
 def import_text(report: ImportReport) -> str:
@@ -229,7 +230,9 @@ def _promotions(found: Why) -> str:
         for p in found.promotions
     ]
     header = ("promoted", "test", "p", "before ms", "after ms", "samples", "caches", "actions")
-    return table(header, rows, left=("promoted", "test", "caches", "actions"))
+    return table(
+        header, rows, left=("promoted", "test", "caches", "actions"), spare=("samples", "test")
+    )
 
 
 def when(moment_s: float) -> str:

@@ -1,0 +1,55 @@
+"""The Python of docs/STORE.md, SERVING.md and SEARCH_BENCH.md runs as it stands."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from store_exports import decision, latency, trial
+from store_trials import EVIDENCE, HERE, KEY
+
+ROOT = Path(__file__).parents[2]
+GIVEN = {
+    "STORE.md": {
+        "trial": trial(), "evidence": EVIDENCE, "decision": decision("winograd2"),
+        "latency": latency(), "kernel_key": KEY, "fingerprint": HERE, "space_version": 1,
+        "default": "none",
+    },
+    "SERVING.md": {},
+    "SEARCH_BENCH.md": {},
+}  # fmt: skip
+"""What the text of a page says that a caller has."""
+
+
+def ran(page: str) -> dict[str, object]:
+    """The names that the one example of a page leaves."""
+    (text,) = re.findall(
+        r"```python\n(.*?)```", (ROOT / "docs" / page).read_text(encoding="utf-8"), re.DOTALL
+    )
+    names: dict[str, object] = dict(GIVEN[page])
+    exec(compile(text, page, "exec"), names)  # noqa: S102 - our own page
+    return names
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_example_of_the_store_finds_what_it_added() -> None:
+    assert ran("STORE.md")["actions"] == trial().actions
+
+
+def test_example_of_serving_loads_what_it_saved() -> None:
+    names = ran("SERVING.md")
+    assert names["served"].inputs == names["model"].inputs  # type: ignore[attr-defined]
+
+
+def test_example_of_search_bench_plays_a_recorded_space(folder: Path) -> None:
+    shutil.copy(ROOT / "tests" / "data" / "spaces" / "gemm.jsonl.gz", folder)
+    first, *after = ran("SEARCH_BENCH.md")["best_s"]  # type: ignore[misc]
+    assert len(after) == 100
+    assert after[-1] < first
