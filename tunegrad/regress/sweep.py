@@ -80,7 +80,8 @@ def sweep(
                     tell(f"{one.model.name} on {device}: measured already")
                     failed += noted.get(target, [])
                     continue
-                found = _timed(one, device, settings, store, interrupt, tell, hooks)
+                began_s = time.monotonic()
+                found = _timed(one, settings, store, interrupt, tell, hooks)
                 lost = _lost(found, *target)
                 if lost or target in noted:
                     _note(store, name, target, lost)
@@ -88,6 +89,9 @@ def sweep(
                 if isinstance(found, ModelTimes):
                     for row in rows_of(found, device, session.id, time.time()):
                         store.record_latency(row)
+                took_s = time.monotonic() - began_s
+                for line in _said(found, settings.turns, took_s):
+                    tell(f"{target[0]} on {device}: {line}")
         except KeyboardInterrupt:
             return Swept(name, tuple(failed), interrupted=True)
     lines = [f"{f.device} {f.model} {f.kernel}: {f.why}"[:200] for f in failed]
@@ -115,27 +119,29 @@ def _settings_of(settings: SweepSettings, device: str, model: str) -> TuneSettin
 
 def _timed(
     one: TuneSettings,
-    device: str,
     settings: SweepSettings,
     store: Store,
     interrupt: Interrupt,
     tell: Callable[[str], None],
     hooks: Hooks,
 ) -> ModelTimes | CandidateFailure | UserError:
-    """Measure a model, and say so; why it could not be."""
-    name, began_s = labelled(one.model.name, one.dtype), time.monotonic()
+    """Measure a model; why it could not be."""
     try:
-        found = measure_model(one, store, settings.turns, interrupt, hooks, tell, settings.peers)
+        return measure_model(one, store, settings.turns, interrupt, hooks, tell, settings.peers)
     except (CandidateFailure, UserError) as error:
-        tell(f"{name} on {device}: not measured: {error}")
         return error
-    took_s = time.monotonic() - began_s
-    tell(
-        f"{name} on {device}: {len(found.kernels)} kernels, {settings.turns} turns, {took_s:.1f} s"
-    )
+
+
+def _said(
+    found: ModelTimes | CandidateFailure | UserError, turns: int, took_s: float
+) -> Iterator[str]:
+    """What is told of a model, once it is stored."""
+    if not isinstance(found, ModelTimes):
+        yield f"not measured: {found}"
+        return
+    yield f"{len(found.kernels)} kernels, {turns} turns, {took_s:.1f} s"
     for kernel, why in found.failed:
-        tell(f"{name} on {device}: kernel {kernel}: {why}")
-    return found
+        yield f"kernel {kernel}: {why}"
 
 
 def _lost(
