@@ -114,6 +114,7 @@ def test_page_of_a_sweep_has_its_findings_and_its_peers(tmp_path: Path) -> None:
         )
     text = Seen(report(tmp_path, "--session", "night19")).text
     assert "What the sweep found" in text
+    assert "times are of one launch, in the whole model, in the turns of the sweep." in text
     assert "slower: simulated: k2 on cpu: 1.0" in text
     assert "with it changed revision: aaaa -> bbbb" in text
     assert "Peers" in text

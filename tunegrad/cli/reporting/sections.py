@@ -22,6 +22,7 @@ _SHOWN, _LIGHT = 10, 0.01
 
 _WHERE = {
     "model": "in the whole model, in turns at the end of the session",
+    "sweep": "in the whole model, in the turns of the sweep",
     "race": "in whole models, in the race that the winner won",
     "alone": "alone, as the search timed it",
 }

@@ -31,9 +31,9 @@ __all__ = [
     "Trace",
 ]
 
-Measured = Literal["model", "race", "alone"]
-"""Where the times of a kernel are from: whole models at the end of the session; the race that its
-winner won; the kernel alone, as the search timed it.
+Measured = Literal["model", "sweep", "race", "alone"]
+"""Where the times of a kernel are from: whole models at the end of the session, or in the turns of
+a sweep; the race that its winner won; the kernel alone, as the search timed it.
 """
 
 

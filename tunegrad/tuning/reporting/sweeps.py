@@ -74,7 +74,7 @@ def _entry(x: Latency, text: str) -> KernelEntry:
         after_s=x.seconds,
         gain=x.gain,
         interval=gain_interval(beside, x.samples_s) if beside else None,
-        measured="model",
+        measured="sweep",
         actions="",
         origin="sweep",
         flops=flops,
