@@ -1,16 +1,27 @@
 """Lowering hooks that spoil the stored winner of one kernel, and nothing else: it does a tenth more
 work, crashes, hangs, or leaves its output as it was.
+
+    PYTHONPATH=.:tests/system python -m planted_slower
+
+prints the example of docs/REGRESS.md: twelve nights, and three in which it does a tenth more.
 """
 
 from __future__ import annotations
 
 import re
+import sys
+import tempfile
 from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tests.faults import NotPlanted
 from tunegrad.compiling import candidate
 from tunegrad.compiling.candidate import Payload
 from tunegrad.devices import Lowered
+
+if TYPE_CHECKING:
+    from tunegrad.regress import SweepSettings
 
 KERNEL = "matmul 80x384x320 +relu"
 """The second of three of the model below."""
@@ -35,6 +46,41 @@ _BODIES = {
     "hang": "  br label %more\nmore:\n  %x = load volatile i8, ptr %p0\n  br label %more\n",
     "unwritten": "",
 }
+
+
+def planted(folder: Path) -> SweepSettings:
+    """A sweep of the model in a folder, of whose kernels one has a stored winner."""
+    from tunegrad.regress import load_sweep
+
+    (folder / "model.toml").write_text(MODEL, encoding="utf-8")
+    config = folder / "night.toml"
+    config.write_text(
+        '[regress]\nmodels = ["model.toml"]\nthreads = 1\nturns = 8\n', encoding="utf-8"
+    )
+    found = load_sweep(config, folder / "nights.db")
+    _store_winner(found)
+    return found
+
+
+def _store_winner(settings: SweepSettings) -> None:
+    from tests.program_hashes import hash_of
+    from tunegrad.config import resolve_model
+    from tunegrad.db import open_store
+    from tunegrad.devices.host.facts import fingerprint, host_target
+    from tunegrad.opts import SPACE_VERSION, Space
+    from tunegrad.trial import Measurement, Policy, Status, Trial
+    from tunegrad.tuning.workload import workload_of_spec
+
+    target = host_target(1)
+    work = workload_of_spec(resolve_model(settings.models[0]))
+    (kernel,) = [u.kernel for u in work.kernels if u.name == KERNEL]
+    actions = winner_of(Space(kernel, target).defaults()[0].text)
+    trial = Trial(
+        kernel.key, kernel.text, fingerprint(target), actions, hash_of(kernel, actions, target),
+        SPACE_VERSION, Policy(), Measurement(Status.OK, (1e-4, 1e-4, 1e-4)), "s1", "beam", 1.0,
+    )  # fmt: skip
+    with open_store(settings.store, "write") as store, store.session("tune", 0, {}, "0", "s1"):
+        store.add(trial)
 
 
 def winner_of(default: str) -> str:
@@ -96,3 +142,20 @@ def _spoilt(payload: Payload, kind: str) -> Lowered:
     if kind == "hang":  # what follows is not reached, and has to stand in no block
         text = re.sub(r"(  br label %more\n)  ret void\n", r"\1", text)
     return replace(lowered, text=text)
+
+
+def _example() -> str:
+    from tunegrad.cli.regress_text import sweep_text
+    from tunegrad.regress import regress
+
+    with tempfile.TemporaryDirectory() as folder:
+        nightly = replace(planted(Path(folder)), turns=24)
+        for _ in range(12):
+            regress(nightly)
+        for _ in range(3):
+            report = regress(nightly, hooks=SLOWER)
+    return sweep_text(replace(report, store="nights.db"))
+
+
+if __name__ == "__main__":
+    sys.stdout.write(f"{_example()}\n")

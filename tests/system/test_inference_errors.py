@@ -30,7 +30,12 @@ MODEL = mlp(sizes=(4, 3))
     ("model", "settings", "error", "message"),
     [
         ("resnet19", {}, ModelError, "model 'resnet19' is unknown, did you mean 'resnet18'"),
-        ("mlp", {"device": "tpu"}, DeviceError, "device 'tpu' is unknown; valid: cpu"),
+        (
+            "mlp",
+            {"device": "tpu"},
+            DeviceError,
+            r"device 'tpu' is unknown, did you mean 'cpu'\?; valid: cpu",
+        ),
         (
             "mlp",
             {"device": "rocm"},

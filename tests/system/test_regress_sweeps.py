@@ -10,33 +10,30 @@ import signal
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import planted_slower
 import pytest
-from planted_slower import HOOKS, KERNEL, MODEL, SLOWER, SPOILT, winner_of
+from planted_slower import HOOKS, KERNEL, MODEL, SLOWER, SPOILT, planted
 
-from tests.program_hashes import hash_of
 from tunegrad.cli.app import run
 from tunegrad.db import open_store
-from tunegrad.devices.host.facts import fingerprint, host_target
 from tunegrad.errors import UserError
-from tunegrad.opts import SPACE_VERSION, Space
 from tunegrad.regress import (
     Finding,
     SweepReport,
     SweepSettings,
     bless,
     compare,
-    load_sweep,
     regress,
 )
 from tunegrad.regress import run as running
 from tunegrad.regress import sweep as sweeping
-from tunegrad.trial import Measurement, Policy, Status, Trial
-from tunegrad.tuning.workload import workload_of_spec
+from tunegrad.regress.retuning import retuned
+from tunegrad.trial import Trial
 
 SERIES = f"planted: {KERNEL}"
 
@@ -45,28 +42,7 @@ SERIES = f"planted: {KERNEL}"
 def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SweepSettings:
     """A sweep of one model, of whose kernels one has a stored winner."""
     monkeypatch.setattr(running, "busy", lambda: "")
-    (tmp_path / "model.toml").write_text(MODEL, encoding="utf-8")
-    (tmp_path / "night.toml").write_text(
-        '[regress]\nmodels = ["model.toml"]\nthreads = 1\nturns = 8\n', encoding="utf-8"
-    )
-    found = load_sweep(tmp_path / "night.toml", tmp_path / "store.db")
-    store_winner(found)
-    return found
-
-
-def store_winner(settings: SweepSettings) -> None:
-    from tunegrad.config import resolve_model
-
-    target = host_target(1)
-    work = workload_of_spec(resolve_model(settings.models[0]))
-    (kernel,) = [u.kernel for u in work.kernels if u.name == KERNEL]
-    actions = winner_of(Space(kernel, target).defaults()[0].text)
-    trial = Trial(
-        kernel.key, kernel.text, fingerprint(target), actions, hash_of(kernel, actions, target),
-        SPACE_VERSION, Policy(), Measurement(Status.OK, (1e-4, 1e-4, 1e-4)), "s1", "beam", 1.0,
-    )  # fmt: skip
-    with open_store(settings.store, "write") as store, store.session("tune", 0, {}, "0", "s1"):
-        store.add(trial)
+    return planted(tmp_path)
 
 
 def series(report: SweepReport) -> set[str]:
@@ -217,7 +193,9 @@ def test_a_kernel_that_does_a_tenth_more_work_is_found_and_named(settings: Sweep
     assert "program: " in "; ".join(finding.changed)
     heaviest = max(report.regressions, key=lambda f: f.ratio or 0.0)
     assert heaviest.series == SERIES
-    assert [f.series for f in bless(nightly, "meant")] == [f.series for f in report.regressions]
+    assert [f.series for f in bless(nightly, "meant").levels] == [
+        f.series for f in report.regressions
+    ]
     assert SERIES not in {f.series for f in regress(nightly, hooks=SLOWER).regressions}
     rows = {row.series: row for row in compare("last~9", "last", nightly.store).rows}
     assert rows[SERIES].ratio > 1.0
@@ -273,15 +251,23 @@ def test_a_sweep_that_was_killed_goes_on_where_it_was(
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_what_got_slower_is_tuned_again_for_the_time_that_was_given(
+def test_the_kernel_that_got_slower_is_tuned_again_for_the_time_that_was_given(
     settings: SweepSettings,
 ) -> None:
-    slower = Finding("regression", "cpu", SERIES, "", 1.1, None, "s", 0.0, 3, 1.0, 1.1)
-    assert running._retuned(settings, (slower,), 0.0, lambda _: None) == ()
+    with open_store(settings.store) as store:
+        (key,) = [k for k, _ in store.kernels()]
+    slower = Finding("regression", "cpu", SERIES, key, 1.1, None, "s", 0.0, 3, 1.0, 1.1)
     told: list[str] = []
-    assert running._retuned(settings, (slower,), 6.0, told.append) == ("planted",)
+    assert retuned(settings, (slower,), 6.0, told.append) == ("planted",)
     assert told == ["tuning planted on cpu again for 6 s"]
     with open_store(settings.store) as store:
         (session,) = [s for s in store.sessions() if s.command == "tune" and s.id != "s1"]
-        trials = [t for key, _ in store.kernels() for t in store.history(key)]
-    assert sum(t.session == session.id for t in trials) > 3
+        trials = [t for k, _ in store.kernels() for t in store.history(k)]
+    counts = Counter(t.kernel_key for t in trials if t.session == session.id)
+    mine = counts.pop(key)
+    assert mine > 3
+    assert len(counts) >= 2
+    assert all(count < mine for count in counts.values())
+    assert {t.origin for t in trials if t.session == session.id and t.kernel_key != key} == {
+        "default"
+    }

@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.simulated_nights import MODEL, World, stored
+from tests.simulated_nights import HERE, MODEL, World, stored
 from tunegrad.cli.app import run
 from tunegrad.cli.regress_text import junit_text, markdown_text, sweep_text
-from tunegrad.db import merge_stores, open_store
+from tunegrad.db import Latency, merge_stores, open_store
 from tunegrad.errors import ConfigError, ModelError
 from tunegrad.paired import unpaired_interval
 from tunegrad.regress import (
@@ -27,8 +27,9 @@ from tunegrad.regress import (
     load_sweep,
 )
 from tunegrad.regress.changes import scatter, watch
-from tunegrad.regress.nights import changed_fields, place_of
-from tunegrad.regress.verdict import judge
+from tunegrad.regress.nights import changed_clocks, changed_fields, place_of
+from tunegrad.regress.peers import PEERS
+from tunegrad.regress.verdict import judge, judge_nights
 from tunegrad.trial import Fingerprint
 
 SLOWER = Finding(
@@ -57,10 +58,10 @@ def test_text_says_what_got_slower_since_when_and_what_changed_with_it() -> None
     assert max(map(len, text.splitlines()[:4])) <= 80
 
 
-def test_a_gain_with_1_in_its_interval_is_none() -> None:
+def test_a_gain_has_its_interval_and_with_1_inside_is_no_difference() -> None:
     lines = sweep_text(REPORT).splitlines()
-    assert lines[2].split()[4:6] == ["1.80x", "30"]
-    assert lines[3].split()[3:5] == ["none", "30"]
+    assert lines[2].split()[4:7] == ["1.80x", "(1.70-1.90)", "30"]
+    assert lines[3].split()[3:6] == ["no", "difference", "30"]
 
 
 def test_junit_has_a_case_a_series_and_fails_what_got_slower() -> None:
@@ -85,7 +86,7 @@ def test_markdown_lists_changes_then_models() -> None:
     lines = markdown_text(REPORT).splitlines()
     assert lines[4].startswith("- **slower**: `mlp: matmul` on cpu: 1.100x")
     assert lines[5] == "  - compiler: 21 -> 22"
-    assert lines[-1] == "| mlp | 2.0000 | 2.0000 | none | 30 | 1.040x |"
+    assert lines[-1] == "| mlp | 2.0000 | 2.0000 | no difference | 30 | 1.040x |"
 
 
 # ---- settings
@@ -118,6 +119,15 @@ def test_the_shipped_sweep_goes_by_its_name() -> None:
         ('models = ["mlp"]\nturn = 2', "unknown field `turn`"),
         ("turns = 12", "missing required field `models`"),
         ("models = [", "sweep.toml"),
+        (
+            'models = ["mlp"]\ndevices = ["cpu", "opencll:1"]',
+            r"regress.devices: device 'opencll:1' is unknown, did you mean 'opencl'\?; valid: cpu",
+        ),
+        ('models = ["mlp"]\ndevices = ["cuda:"]', "'cuda:': a number or a name must follow"),
+        (
+            'models = ["mlp"]\npeers = ["torhc"]',
+            r"regress.peers: peer 'torhc' is unknown, did you mean 'torch'\?; valid: torch, ",
+        ),
     ],
 )
 def test_a_sweep_file_that_breaks_a_rule_is_one_error(tmp_path: Path, text: str, said: str) -> None:
@@ -131,6 +141,16 @@ def test_unknown_models_and_missing_files_are_errors_before_anything_runs(tmp_pa
     with pytest.raises(ConfigError, match=r"none\.toml: No such file"):
         load_sweep(tmp_path / "none.toml")
     assert run(["regress", str(tmp_path / "none.toml")]) == 1
+    with pytest.raises(ConfigError, match=r"^nightlly: No such file .*, did you mean 'nightly'\?$"):
+        load_sweep("nightlly")
+    with pytest.raises(ConfigError, match=r"^mlpp: No such file or directory$"):
+        load_sweep("mlpp")
+
+
+def test_peers_that_a_sweep_may_have_are_those_that_run_models() -> None:
+    from benchmarks.peers import PEERS as KNOWN
+
+    assert set(PEERS) == {name for name, peer in KNOWN.items() if not peer.only}
 
 
 # ---- a store of nights
@@ -149,7 +169,7 @@ def test_a_store_of_nights_is_judged_and_blessed(nights: Path, tmp_path: Path) -
     with open_store(path) as store:
         assert (f"{MODEL}: k2", "key2", "night15") in judge(store, "night19").levels
     accepted = bless(SweepSettings((), store=path), "meant")
-    assert f"{MODEL}: k2" in {f.series for f in accepted}
+    assert f"{MODEL}: k2" in {f.series for f in accepted.levels}
     with open_store(path) as store:
         assert judge(store, "night19").levels == []
         (row,) = [s for s in store.sessions() if s.command == "regress bless"]
@@ -182,6 +202,53 @@ def test_two_stores_compare_by_their_newest_sweeps(nights: Path, tmp_path: Path)
     found = compare(str(nights), str(other), tmp_path / "unused.db")
     assert {row.nights for row in found.rows} == {(1, 1)}
     assert compare("last~1", "last", nights).changed == ()
+
+
+def tuned(path: Path, seconds: float, *models: str, session: str = "t1", at_s: float = 1.0) -> None:
+    """A store with a tune session of these models."""
+    samples = tuple(seconds * x for x in (1.0, 1.01, 0.99, 1.0, 1.02, 0.98, 1.0, 1.01))
+    with open_store(path, "write") as store, store.session("tune", 0, {}, "0.1.0", session):
+        for model in models:
+            row = Latency(model, session, "tuned", HERE, samples, (2e-3,) * 8, session, at_s)
+            store.record_latency(row)
+
+
+def test_tuned_stores_compare_by_what_their_tune_sessions_measured(
+    nights: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    a, b = tmp_path / "a.db", tmp_path / "b.db"
+    tuned(a, 9e-3, "mlp", session="t0")
+    tuned(a, 1e-3, "mlp", "encoder", session="t1", at_s=2.0)
+    tuned(b, 1.3e-3, "mlp", session="t2")
+    found = compare(str(a), str(b), tmp_path / "unused.db")
+    assert found.tuned
+    rows = {row.series: row for row in found.rows}
+    assert rows.keys() == {"mlp", "mlp: default schedules"}
+    assert rows["mlp"].ratio == pytest.approx(1.3)
+    assert rows["mlp"].different
+    assert not rows["mlp: default schedules"].different
+    assert set(found.only_a) == {"encoder", "encoder: default schedules"}
+    assert run(["compare", str(a), str(b), "--store", str(nights)]) == 0
+    out = capsys.readouterr().out
+    assert f"A  {a}: the newest tune session of each model" in out
+    assert "compared are whole models, as tune sessions measured them" in out
+
+
+def test_tuned_store_compares_with_a_sweep_by_its_whole_models(
+    nights: Path, tmp_path: Path
+) -> None:
+    tuned(tmp_path / "a.db", 1e-3, MODEL)
+    found = compare(str(nights), str(tmp_path / "a.db"), nights)
+    assert {row.series for row in found.rows} == {MODEL, f"{MODEL}: default schedules"}
+    assert found.a == f"{nights}: sweep night19"
+    (row,) = [row for row in found.rows if row.series == MODEL]
+    assert row.ratio == pytest.approx(1.0 / row.a_ms, rel=0.02)
+
+
+def test_store_with_neither_sweep_nor_tune_is_an_error(tmp_path: Path) -> None:
+    open_store(tmp_path / "a.db", "write").close()
+    with pytest.raises(ConfigError, match="neither a sweep nor a latency of a tune session"):
+        compare(str(tmp_path / "a.db"), "last", tmp_path / "a.db")
 
 
 def test_a_run_that_is_none_is_an_error_that_names_some(nights: Path) -> None:
@@ -222,6 +289,34 @@ def test_software_makes_no_other_place_and_hardware_does() -> None:
 
     assert place_of(here(compiler_version="1", cuda_driver="2")) == place_of(here(thp="never"))
     assert place_of(here(threads="2")) != place_of(here(threads="4"))
+
+
+def test_clocks_are_named_where_their_ranges_do_not_meet() -> None:
+    row = World(nights=1).run(1)[0].rows[MODEL, "graph"]
+
+    def at(sm: float, memory: float = 2619.0, cpu: float = 3000.0) -> Latency:
+        state = (("clock_mhz", cpu), ("memory_mhz", memory), ("power_w", sm), ("sm_mhz", sm))
+        return replace(row, state=state)
+
+    before = [at(1965.0), at(1980.0)]
+    assert changed_clocks(before, [at(1410.0, cpu=2000.0), at(1425.0, cpu=2000.0)]) == (
+        "clock_mhz: 3000 -> 2000", "sm_mhz: 1965 to 1980 -> 1410 to 1425",
+    )  # fmt: skip
+    assert changed_clocks(before, [at(1980.0), at(1995.0)]) == ()
+    assert changed_clocks([row], before) == ()
+
+
+def test_finding_names_the_clock_of_a_gpu_that_went_down() -> None:
+    world = World(nights=20, kernels=6, step=(15, 2, 1.08)).run(11)
+    for at, night in enumerate(world):
+        clock = 1965.0 + 15.0 * (at % 2) if at < 15 else 1410.0
+        rows = {
+            key: replace(row, state=(*row.state, ("sm_mhz", clock)))
+            for key, row in night.rows.items()
+        }
+        world[at] = replace(night, rows=rows)
+    (found,) = [f for f in judge_nights(world, [], "night19").findings if f.series.endswith("k2")]
+    assert "sm_mhz: 1965 to 1980 -> 1410" in found.changed
 
 
 def test_fields_that_overlap_say_nothing() -> None:

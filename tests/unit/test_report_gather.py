@@ -19,12 +19,18 @@ from tests.report_stores import (
     trial,
     write_session,
 )
-from tunegrad.cli.reporting.changes import changes_of
-from tunegrad.db import Latency, open_store
+from tests.simulated_nights import MODEL, World, stored
+from tunegrad.cli.regress_text import finding_text
+from tunegrad.cli.reporting.judging import judgement
+from tunegrad.db import Latency, merge_stores, open_store
+from tunegrad.db.export import machine_id
 from tunegrad.errors import ConfigError
 from tunegrad.paired import gain_interval
-from tunegrad.trial import Status
-from tunegrad.tuning.reporting import ReportPage, SessionPage, gather
+from tunegrad.regress import SweepSettings, bless
+from tunegrad.regress.verdict import judge
+from tunegrad.trial import Fingerprint, Status
+from tunegrad.tuning.reporting import Judgement, ReportPage, SessionPage, gather
+from tunegrad.tuning.roofline import needed_flops
 
 
 def page_of(tmp_path: Path, **given: object) -> SessionPage:
@@ -152,30 +158,124 @@ def test_store_without_a_session_is_an_error(tmp_path: Path) -> None:
         gather(tmp_path / "a.db")
 
 
-def test_changes_of_level_are_where_a_detector_says(tmp_path: Path) -> None:
+def test_changes_of_level_are_where_a_judge_says(tmp_path: Path) -> None:
     path = store_of(tmp_path / "a.db", "a1", "a2", "a3")
-    page = gather(path, changes_of=lambda rows: [len(rows) - 1])
+    said = Judgement(begun={("small", "a3", machine_id(HERE))})
+    page = gather(path, judge=lambda _, __: said)
     assert page.histories[0].changes == (2,)
 
 
-def test_sweep_has_its_models_and_their_kernels(tmp_path: Path) -> None:
-    path = tmp_path / "a.db"
+def sweep_row(name: str, seconds: float, session: str, **versions: float | str) -> Latency:
+    samples = tuple(seconds * s / AFTER[0] for s in AFTER)
+    beside = () if " peer " in name or " yardstick " in name else BEFORE
+    key = KEY if name.endswith("matmul") else name[::-1]
+    return Latency(
+        name, key, "tuned", HERE, samples, beside, session, 1000.0, tuple(versions.items())
+    )
+
+
+def sweep_page(tmp_path: Path, *rows: Latency) -> SessionPage:
+    path = store_of(tmp_path / "a.db", "a1")
     with open_store(path, "write") as store, store.session("regress", 0, {}, "0.1.0", "n1"):
-        for name in ("small", "small: matmul", "small: softmax", "small: yardstick copy"):
-            store.record_latency(
-                Latency(name, name[::-1], "tuned", HERE, AFTER, BEFORE, "n1", 1000.0)
-            )
-    page = gather(path, changes_of=lambda rows: [0] if len(rows) == 1 else [])
-    (session,) = page.pages
-    assert session.line.models == ("small",)
-    assert [x.model for x in session.line.latencies] == ["small"]
-    assert [(k.name, k.layers) for k in session.kernels] == [
-        ("matmul", "in small"),
-        ("softmax", "in small"),
+        for row in rows:
+            store.record_latency(row)
+    return gather(path, "n1").pages[0]
+
+
+def test_sweep_has_its_models_and_their_kernels_by_all_of_their_launches(tmp_path: Path) -> None:
+    page = sweep_page(
+        tmp_path,
+        sweep_row("small", 9e-3, "n1"),
+        sweep_row("small: softmax", 2e-3, "n1", uses=1.0),
+        sweep_row("small: matmul", 1e-3, "n1", uses=4.0),
+        sweep_row("small: yardstick stream", 8e-3, "n1"),
+    )
+    assert page.line.models == ("small",)
+    assert [x.model for x in page.line.latencies] == ["small"]
+    assert [(k.name, k.uses, k.layers) for k in page.kernels] == [
+        ("matmul", 4, "in small"),
+        ("softmax", 1, "in small"),
     ]
-    assert session.kernels[0].interval == gain_interval(BEFORE, AFTER)
-    assert [h.model for h in page.histories][:3] == ["small", "small: matmul", "small: softmax"]
-    assert [h.model for h in gather(path).histories] == ["small"]
+    assert page.kernels[0].flops == needed_flops(GEMM)
+
+
+def test_peer_of_a_sweep_is_no_kernel(tmp_path: Path) -> None:
+    page = sweep_page(
+        tmp_path,
+        sweep_row("small", 9e-3, "n1"),
+        sweep_row("small: matmul", 1e-3, "n1", uses=2.0),
+        sweep_row("small: peer ort", 7e-3, "n1", schedule="peer"),
+    )
+    assert [k.name for k in page.kernels] == ["matmul"]
+    assert [(p.model, p.peer, p.seconds) for p in page.peers] == [("small", "ort", 7e-3)]
+
+
+@pytest.mark.parametrize("uses", [{}, {"uses": "many"}, {"uses": 0.0}])
+def test_older_sweep_says_that_it_does_not_know_how_often(
+    tmp_path: Path, uses: dict[str, float | str]
+) -> None:
+    rows = sweep_row("small", 9e-3, "n1"), sweep_row("small: matmul", 1e-3, "n1", **uses)
+    page = sweep_page(tmp_path, *rows)
+    (kernel,) = page.kernels
+    assert (kernel.uses, kernel.layers) == (1, "in small, launched an unknown number of times")
+
+
+@pytest.fixture(scope="module")
+def nights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Twenty nights; the third kernel is 8 % slower since the 16th."""
+    world = World(nights=20, kernels=6, step=(15, 2, 1.08))
+    return stored(tmp_path_factory.mktemp("nights") / "a.db", world.run(11))
+
+
+def test_sweep_page_has_what_regress_says_of_it(nights: Path) -> None:
+    with open_store(nights) as store:
+        said = judge(store, "night19").findings
+    found = gather(nights, "night19", judge=judgement).pages[0].findings
+    assert found == tuple(map(finding_text, said))
+    assert f"slower: {MODEL}: k2 on cpu" in found[0]
+    assert "since sweep night15" in found[0]
+    assert "with it changed revision: aaaa -> bbbb" in found[0]
+    assert gather(nights, "night9", judge=judgement).pages[0].findings == ()
+
+
+def test_step_in_a_history_is_where_regress_says_also_once_it_is_blessed(
+    nights: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "b.db"
+    merge_stores(path, [nights])
+    bless(SweepSettings((), store=path), "meant")
+    for place in (nights, path):
+        charts = {h.model: h.changes for h in gather(place, judge=judgement).histories}
+        assert charts[f"{MODEL}: k2"] == (15,)
+        assert f"{MODEL}: k1" not in charts
+    found = gather(path, "night19", judge=judgement).pages[0].findings
+    assert found is not None
+    assert not [x for x in found if x.startswith("slower")]
+
+
+def test_slow_machine_begins_a_level_and_is_no_regression_in_the_report(tmp_path: Path) -> None:
+    world = World(nights=20, kernels=6, machine=(14, 1.3))
+    path = stored(tmp_path / "a.db", world.run(5))
+    page = gather(path, "night19", judge=judgement)
+    assert f"{MODEL}: yardstick stream" in {h.model for h in page.histories}
+    found = page.pages[0].findings
+    assert found is not None
+    assert not [x for x in found if x.startswith("slower")]
+
+
+def test_renewed_software_begins_no_history(tmp_path: Path) -> None:
+    old, new = (
+        Fingerprint((HERE.fields[0], ("compiler", version), *HERE.fields[1:]))
+        for version in ("21", "22")
+    )
+    path = tmp_path / "a.db"
+    with open_store(path, "write") as store:
+        for name, at, where in (("n1", 1.0, old), ("n2", 2.0, new)):
+            with store.session("regress", 0, {}, "0.1.0", name):
+                row = sweep_row("small", 1e-3, name)
+                store.record_latency(replace(row, fingerprint=where, created_s=at))
+    (chart,) = gather(path, judge=judgement).histories
+    assert [r.session for r in chart.rows] == ["n1", "n2"]
 
 
 def test_session_that_was_killed_has_no_end(tmp_path: Path) -> None:
@@ -204,18 +304,3 @@ def test_store_prefers_sessions_that_searched(tmp_path: Path) -> None:
         ("a1", "cpu, 2 threads"),
     ]
     assert [x.id for x in page.sessions] == ["a3", "a2", "a1"]
-
-
-@pytest.mark.parametrize(("slower", "changes"), [(1.0, ()), (1.3, (12,))])
-def test_step_in_a_history_is_seen_where_it_begins(
-    tmp_path: Path, slower: float, changes: tuple[int, ...]
-) -> None:
-    path = tmp_path / "a.db"
-    with open_store(path, "write") as store, store.session("regress", 0, {}, "0.1.0", "n1"):
-        for night in range(20):
-            factor = (slower if night >= 12 else 1.0) * (1.0 + 0.01 * (night % 3))
-            samples = tuple(factor * s for s in AFTER)
-            store.record_latency(
-                Latency("small", "k", "tuned", HERE, samples, BEFORE, "n1", 1000.0 + night)
-            )
-    assert gather(path, changes_of=changes_of).histories[0].changes == changes

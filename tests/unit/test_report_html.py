@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 
 from tests.report_stores import store_of, write_session
+from tests.simulated_nights import World, stored
 from tunegrad.cli.app import run
 from tunegrad.cli.reporting.markup import Html, clean, element, joined
 from tunegrad.db import open_store
@@ -100,6 +102,23 @@ def test_gains_have_intervals_and_those_with_one_inside_are_no_difference(tmp_pa
     assert Seen(gain(1.02, (0.98, 1.05))).text == "no difference (0.98 to 1.05)"
     assert Seen(gain(1.01, (1.001, 1.01))).text == "no difference (1.00 to 1.01)"
     assert Seen(gain(1.5, None)).text == "1.50x (no interval)"
+
+
+def test_page_of_a_sweep_has_its_findings_and_its_peers(tmp_path: Path) -> None:
+    world = World(nights=20, kernels=6, step=(15, 2, 1.08))
+    stored(tmp_path / "a.db", world.run(11))
+    with open_store(tmp_path / "a.db", "write") as store:
+        (whole,) = [x for x in store.latencies("simulated") if x.session == "night19"]
+        store.record_latency(
+            replace(whole, model="simulated: peer ort", samples_s=(1.5e-3,), default_samples_s=())
+        )
+    text = Seen(report(tmp_path, "--session", "night19")).text
+    assert "What the sweep found" in text
+    assert "times are of one launch, in the whole model, in the turns of the sweep." in text
+    assert "slower: simulated: k2 on cpu: 1.0" in text
+    assert "with it changed revision: aaaa -> bbbb" in text
+    assert "Peers" in text
+    assert "ortsimulated1.5000" in text
 
 
 def test_file_that_can_not_be_written_is_an_error(

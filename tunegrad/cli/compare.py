@@ -25,8 +25,10 @@ def compare(a: str, b: str, store: str | None, as_json: bool) -> None:
     """Show how many times as long run B takes as run A, kernel by kernel.
 
     A and B are sweeps of the store, by their ids or the first digits, last or last~1; revisions of
-    the source (all sweeps of it); or files of stores (their newest sweeps). What the yardsticks say
-    about the machine is taken off. Where 1.0 is inside the interval there is no difference.
+    the source (all sweeps of it); or files of stores: their newest sweeps, and of a store without
+    one whole models, as the newest tune session of each measured them. What the yardsticks of
+    sweeps say about the machine is taken off. Where 1.0 is inside the interval there is no
+    difference.
     """
     from tunegrad.cli.regress_text import compare_text
     from tunegrad.regress import compare as compared

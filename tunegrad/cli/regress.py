@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import time
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from tunegrad.cli.app import EXIT_INTERRUPTED, EXIT_MISMATCH, EXIT_USER_ERROR
+from tunegrad.cli.display import search_display
+from tunegrad.cli.files import check_writable, write_whole
 from tunegrad.cli.options import example, json_option, store_option
 from tunegrad.cli.output import emit, note, printable
 from tunegrad.cli.place import make_default_place
@@ -72,7 +76,7 @@ def regress(
     """
     from dataclasses import replace
 
-    from tunegrad.cli.regress_text import junit_text, markdown_text, sweep_text
+    from tunegrad.cli.regress_text import accepted_text, junit_text, markdown_text, sweep_text
     from tunegrad.config import parse_budget
     from tunegrad.regress import bless as accept
     from tunegrad.regress import load_sweep
@@ -80,29 +84,48 @@ def regress(
 
     settings = load_sweep(config, store)
     if bless is not None:
-        found = accept(settings, bless)
-        for f in found:
-            note(f"accepted: {f.series}: {f.ratio:.2f}x since {f.since}")
-        note(f"{len(found)} levels accepted: {bless}")
+        accepted = accept(settings, bless)
+        emit(accepted, accepted_text(accepted), as_json=as_json)
         return
+    for path in (junit, markdown):
+        _check(path)
     if store is None:
         make_default_place(settings.store)
     if require_quiet:
         settings = replace(settings, quiet="require")
     retune_s = 0.0 if retune is None else parse_budget(retune, "--retune")
-    report = run(settings, note, config=config, fresh=fresh, retune_s=retune_s)
+    report = run(
+        settings,
+        note,
+        config=config,
+        fresh=fresh,
+        retune_s=retune_s,
+        display=lambda: closing(search_display(time.monotonic())),
+    )
+    texts = ((junit, junit_text(report)), (markdown, printable(markdown_text(report))))
+    lost = [path for path, text in texts if not _written(path, text)]
     emit(report, sweep_text(report), as_json=as_json)
-    _write(junit, junit_text(report))
-    _write(markdown, printable(markdown_text(report)))
-    ctx.exit(_exit_code(report))
+    ctx.exit(_exit_code(report) or (EXIT_USER_ERROR if lost else 0))
 
 
-def _write(path: str | None, text: str) -> None:
-    if path is not None:
-        try:
-            Path(path).expanduser().write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise ConfigError(f"{path}: {error.strerror}") from error
+def _check(path: str | None) -> None:
+    """Raise ConfigError for a file that can not be written: before the sweep."""
+    try:
+        if path is not None:
+            check_writable(Path(path).expanduser())
+    except OSError as error:
+        raise ConfigError(f"{path}: can not be written: {error.strerror}") from error
+
+
+def _written(path: str | None, text: str) -> bool:
+    """Write a file; False, and a line on stderr, where that fails: the sweep stays a sweep."""
+    try:
+        if path is not None:
+            write_whole(Path(path).expanduser(), text.encode("utf-8"))
+    except OSError as error:
+        note(f"error: {path}: can not be written: {error.strerror}")
+        return False
+    return True
 
 
 def _exit_code(report: SweepReport) -> int:

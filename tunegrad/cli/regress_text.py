@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tunegrad.cli.store.tables import when
-from tunegrad.cli.tables import UNKNOWN, duration, ms, table
+from tunegrad.cli.tables import UNKNOWN, duration, gain_cell, ms, table
 
 if TYPE_CHECKING:
     from tunegrad.paired import Interval
-    from tunegrad.regress import CompareReport, Failed, Finding, SeriesRow, SweepReport
+    from tunegrad.regress import Accepted, CompareReport, Failed, Finding, SeriesRow, SweepReport
 
-__all__ = ["compare_text", "junit_text", "markdown_text", "sweep_text"]
+__all__ = ["accepted_text", "compare_text", "junit_text", "markdown_text", "sweep_text"]
 
 _WIDEST = 38
 _TITLES = {
@@ -82,11 +82,12 @@ def markdown_text(report: SweepReport) -> str:
         lines += [f"  - {x}" for x in f.changed]
     lines += [f"- **failed**: {failed_text(f).removeprefix('failed: ')}" for f in report.failed]
     lines += [f"- the machine was not quiet {b}" for b in report.busy]
-    lines += ["", "| model | ms | default ms | gain | nights | sees from |",
+    lines += ["", "| model | ms | default ms | gain (95 %) | nights | sees from |",
               "|---|---|---|---|---|---|"]  # fmt: skip
     for r in report.rows:
         if ": " not in r.series:
-            cells = (r.series, ms(r.ms), ms(r.default_ms), _gain(r), str(r.nights), _sure(r))
+            gain = gain_cell(r.gain, r.interval)
+            cells = (r.series, ms(r.ms), ms(r.default_ms), gain, str(r.nights), _sure(r))
             lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 
@@ -113,6 +114,16 @@ def junit_text(report: SweepReport) -> str:
     return ET.tostring(cases, encoding="unicode", xml_declaration=True) + "\n"
 
 
+def accepted_text(accepted: Accepted) -> str:
+    """A line a level, and one for all of them."""
+    lines = [
+        f"accepted: {f.series} on {f.device}{_by(f)}, since sweep {f.since}"
+        for f in accepted.levels
+    ]
+    count = "1 level" if len(lines) == 1 else f"{len(lines)} levels"
+    return "\n".join([*lines, f"{count} accepted: {accepted.reason}"])
+
+
 def compare_text(report: CompareReport) -> str:
     """A line a series; then what differs between the runs."""
     rows = [
@@ -132,6 +143,11 @@ def compare_text(report: CompareReport) -> str:
     blocks += [f"only in A: {x}" for x in report.only_a] + [
         f"only in B: {x}" for x in report.only_b
     ]
+    if report.tuned:
+        blocks.append(
+            "compared are whole models, as tune sessions measured them at their ends: nothing says "
+            "what the machine did meanwhile"
+        )
     said = "turns and nights" if report.noise else "turns alone; more nights would say more"
     return "\n\n".join([*blocks, f"intervals hold the scatter of {said}"])
 
@@ -142,14 +158,14 @@ def _series_table(rows: Sequence[SeriesRow]) -> str:
             _cut(r.series),
             ms(r.ms),
             ms(r.default_ms),
-            _gain(r),
+            gain_cell(r.gain, r.interval),
             str(r.nights),
             UNKNOWN if r.noise is None else f"{r.noise:.1%}",
             _sure(r),
         )
         for r in rows
     ]
-    header = ("series", "ms", "default", "gain", "nights", "noise", "sees")
+    header = ("series", "ms", "default", "gain (95 %)", "nights", "noise", "sees")
     return table(header, lines, left=("series",))
 
 
@@ -157,14 +173,6 @@ def _by(f: Finding) -> str:
     if f.ratio is None:
         return ": other hardware than the sweep before; its history begins"
     return f": {f.ratio:.3f}x ({_interval(f.interval)}), {ms(f.before_ms)} to {ms(f.now_ms)} ms"
-
-
-def _gain(r: SeriesRow) -> str:
-    """How much faster than by default; nothing where the interval has 1 in it."""
-    if r.gain is None or r.interval is None:
-        return UNKNOWN
-    low, high = r.interval
-    return "none" if low <= 1.0 <= high else f"{r.gain:.2f}x"
 
 
 def _sure(r: SeriesRow) -> str:

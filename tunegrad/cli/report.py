@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from tunegrad.cli.files import check_writable, write_whole
 from tunegrad.cli.options import example, json_option, store_option
 from tunegrad.cli.output import emit
 from tunegrad.cli.place import store_path
@@ -56,14 +57,19 @@ def report(
 
     check_plotting()
     from tunegrad.cli.reporting import report_html
-    from tunegrad.cli.reporting.changes import changes_of
+    from tunegrad.cli.reporting.judging import judgement
     from tunegrad.errors import ConfigError
     from tunegrad.tuning.reporting import gather
 
-    page = gather(store_path(store), session, models, changes_of)
+    place = Path(out).expanduser()
+    try:
+        check_writable(place)
+    except OSError as error:
+        raise ConfigError(f"report {out}: can not be written: {error.strerror}") from error
+    page = gather(store_path(store), session, models, judgement)
     data = report_html(page).encode("utf-8")
     try:
-        Path(out).expanduser().write_bytes(data)
+        write_whole(place, data)
     except OSError as error:
         raise ConfigError(f"report {out}: can not be written: {error.strerror}") from error
     kernels = sum(len(p.kernels) for p in page.pages)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tunegrad.cli.app import EXIT_INTERRUPTED, EXIT_MISMATCH, EXIT_USER_ERROR
+from tunegrad.cli.display import search_display
 from tunegrad.cli.options import (
     batch_option,
     device_option,
@@ -32,8 +32,6 @@ _STARTING_S = 30.0
 """A command that took longer to get here is one of a process that did other things before."""
 
 if TYPE_CHECKING:
-    from tunegrad.cli.lines import LineObserver
-    from tunegrad.cli.live import LiveObserver
     from tunegrad.config import TuneSettings
     from tunegrad.reports import TuneReport
 
@@ -193,7 +191,7 @@ def _tuned(settings: TuneSettings, *, as_json: bool) -> tuple[TuneReport, ...]:
         if settings.log is not None:
             log = JsonlObserver(settings.log, time.time, lambda text: display.observe(Warned(text)))
             observers.append(stack.enter_context(log))
-        display = stack.enter_context(closing(_display(began_s)))
+        display = stack.enter_context(closing(search_display(began_s)))
         observers.append(display)
         from tunegrad.tune import tune_models
 
@@ -220,16 +218,3 @@ def _compiled(settings: TuneSettings, *, as_json: bool) -> int:
     report = reports if settings.others else reports[0]
     emit(report, compiled_text(*reports), as_json=as_json)
     return EXIT_USER_ERROR if any(r.failed for r in reports) else 0
-
-
-def _display(began_s: float) -> LiveObserver | LineObserver:
-    """A live picture on a terminal, plain lines elsewhere; on stderr either way."""
-    if sys.stderr.isatty():
-        from rich.console import Console
-
-        from tunegrad.cli.live import LiveObserver
-
-        return LiveObserver(Console(stderr=True), time.monotonic, began_s)
-    from tunegrad.cli.lines import LineObserver
-
-    return LineObserver(note, time.monotonic, began_s=began_s)

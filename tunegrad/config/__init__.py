@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from .settings import check_settings as check_settings
     from .settings import labelled as labelled
     from .settings import resolve_settings as resolve_settings
+    from .tables import nearest as nearest
     from .values import DtypeName as DtypeName
     from .values import InputSpec as InputSpec
     from .values import ModelDtype as ModelDtype
@@ -54,6 +55,7 @@ else:
             "DEFAULT_BUDGET_S check_dtype check_numerics check_searcher check_settings labelled "
             "resolve_settings"
         ),
+        "tables": "nearest",
         "values": (
             "DtypeName InputSpec ModelDtype ModelSpec Numerics Scalar Searcher TuneDefaults "
             "TuneSettings"

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from .measurer import DeviceMeasurer as DeviceMeasurer
     from .processes.confine import Protections as Protections
     from .registry import DEFAULT as DEFAULT
+    from .registry import check_name as check_name
     from .registry import found as found
     from .registry import host_device as host_device
     from .registry import known as known
@@ -56,7 +57,7 @@ else:
             "lowered": "Geometry KernelIO Lowered Parameter",
             "measurer": "Compiling DeviceMeasurer",
             "processes.confine": "Protections",
-            "registry": "DEFAULT found host_device known open running",
+            "registry": "DEFAULT check_name found host_device known open running",
             "timing": "relative_interval",
         },
     )

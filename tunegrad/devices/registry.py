@@ -16,7 +16,7 @@ from tunegrad.errors import DeviceError, NothingRunsError
 if TYPE_CHECKING:
     from tunegrad.devices.device import Device
 
-__all__ = ["DEFAULT", "found", "host_device", "known", "open", "running"]
+__all__ = ["DEFAULT", "check_name", "found", "host_device", "known", "open", "running"]
 
 
 def open(name: str, threads: int | None = None) -> Device:  # noqa: A001 - as gzip.open
@@ -29,13 +29,22 @@ def open(name: str, threads: int | None = None) -> Device:  # noqa: A001 - as gz
     """
     if threads is not None and (type(threads) is not int or threads < 1):
         raise DeviceError(f"threads {threads!r} is not a positive whole number")
+    check_name(name)
+    family, _, part = name.partition(":")
+    return _FAMILIES[family](part, threads)
+
+
+def check_name(name: str) -> None:
+    """Raise DeviceError for what can be no device of any machine; nothing is opened."""
     family, colon, part = name.partition(":")
-    maker = _FAMILIES.get(family)
-    if maker is None:
-        raise DeviceError(f"device {name!r} is unknown; valid: {', '.join(known())}")
+    if family not in _FAMILIES:
+        from tunegrad.config import nearest
+
+        raise DeviceError(
+            f"device {name!r} is unknown{nearest(family, known())}; valid: {', '.join(known())}"
+        )
     if colon and not part:
         raise DeviceError(f"device {name!r}: a number or a name must follow the colon")
-    return maker(part, threads)
 
 
 def running(name: str, threads: int | None = None) -> Device:

@@ -8,11 +8,20 @@ compare(a, b)                     two sweeps, stores or revisions, with interval
 from __future__ import annotations
 
 from .comparing import compare
-from .report import CompareReport, CompareRow, Failed, Finding, SeriesRow, SweepReport
+from .report import (
+    Accepted,
+    CompareReport,
+    CompareRow,
+    Failed,
+    Finding,
+    SeriesRow,
+    SweepReport,
+)
 from .run import bless, regress
 from .settings import SweepSettings, load_sweep
 
 __all__ = [
+    "Accepted",
     "CompareReport",
     "CompareRow",
     "Failed",

@@ -5,23 +5,35 @@
 A level is the median over a side's nights. Where the history has enough nights to say how they
 scatter, that scatter is in the interval; else it is of the turns within the runs alone, and the
 report says so.
+
+A store without a sweep stands for what its tune sessions measured in the end: whole models, by
+their names, since winners decide on the kernels. There are no yardsticks then.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import exp, sqrt
 from pathlib import Path
 
 import numpy as np
 
-from tunegrad.db import Latency, open_store
+from tunegrad.db import Latency, Store, open_store
 from tunegrad.errors import ConfigError
 from tunegrad.paired import Interval, unpaired_interval
 
 from .changes import LEARNING, Values, scatter
-from .nights import DEFAULTS, Night, changed_fields, nights_of, split_series
+from .nights import (
+    DEFAULTS,
+    Night,
+    changed_clocks,
+    changed_fields,
+    nights_of,
+    place_of,
+    split_series,
+    with_defaults,
+)
 from .report import CompareReport, CompareRow
 from .verdict import is_yardstick
 
@@ -33,29 +45,36 @@ _Z = 1.96 * 1.2533
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """A run: what it was called, its nights, and all nights of its store."""
+    """A run: what it was called, its nights, and all nights of its store. ``tuned``: it is no
+    sweep, but what tune sessions measured.
+    """
 
     name: str
     nights: tuple[Night, ...]
-    history: tuple[Night, ...]
+    history: tuple[Night, ...] = ()
+    tuned: bool = False
 
 
 def compare(a: str, b: str, store: Path) -> CompareReport:
     """Compare two runs.
 
-    Each is the file of a store (its newest sweep), a sweep of ``store``, by its id or the beginning
+    Each is the file of a store (its newest sweep; where it has none, the newest latency of each
+    model by a tune session), a sweep of ``store``, by its id or the beginning
     of one, a revision of the source (all its sweeps), by its first digits, or ``last``, ``last~1``.
     Raises ConfigError for what is none, and says what there is.
     """
     one, two = _side(a, store), _side(b, store)
+    tuned = one.tuned or two.tuned
+    if tuned:
+        one, two = _whole_models(one), _whole_models(two)
     rows_a, rows_b = _latest(one.nights), _latest(two.nights)
     both = [key for key in rows_a if key in rows_b and not is_yardstick(key)]
     history = one.history + (() if one.history == two.history else two.history)
     noise = _noise(history)
     rows = [_row(key, one.nights, two.nights, noise) for key in both]
-    changed = changed_fields(
-        [r for n in one.nights[-1:] for r in _whole(n)],
-        [r for n in two.nights[:1] for r in _whole(n)],
+    changed = (
+        *changed_fields(_wholes(one.nights[-1:]), _wholes(two.nights[:1])),
+        *changed_clocks(_wholes(one.nights), _wholes(two.nights)),
     )
     return CompareReport(
         one.name,
@@ -65,14 +84,14 @@ def compare(a: str, b: str, store: Path) -> CompareReport:
         tuple(series for series, _ in rows_a.keys() - rows_b.keys()),
         tuple(series for series, _ in rows_b.keys() - rows_a.keys()),
         noise=any(key in noise for key in both),
+        tuned=tuned,
     )
 
 
 def _side(name: str, store: Path) -> _Side:
     path = Path(name).expanduser()
     if path.is_file():
-        nights = _nights(path)
-        return _Side(name, tuple(nights[-1:]), tuple(nights))
+        return _of_store(name, path)
     nights = _nights(store)
     back = name.removeprefix("last").removeprefix("~") or "0"
     if name.startswith("last") and back.isdecimal():
@@ -91,6 +110,48 @@ def _side(name: str, store: Path) -> _Side:
     return _Side(name, tuple(found), tuple(nights))
 
 
+def _of_store(name: str, path: Path) -> _Side:
+    """The newest sweep of a store, or what tune sessions measured."""
+    with open_store(path) as store:
+        nights, _ = nights_of(store)
+        tuned = () if nights else _tuned(store)
+    if not nights and not tuned:
+        raise ConfigError(f"store {path}: it has neither a sweep nor a latency of a tune session")
+    if tuned:
+        return _Side(f"{name}: the newest tune session of each model", tuned, tuned=True)
+    return _Side(f"{name}: sweep {nights[-1].sweep}", tuple(nights[-1:]), tuple(nights))
+
+
+def _tuned(store: Store) -> tuple[Night, ...]:
+    """The newest latencies of whole models by tune sessions, on the machine of the last of them:
+    as a night, or nothing.
+    """
+    sessions = {s.id for s in store.sessions() if s.command == "tune"}
+    rows = sorted(
+        (r for r in store.latencies() if r.session in sessions and not r.imported),
+        key=lambda r: r.created_s,
+    )
+    if not rows:
+        return ()
+    last = rows[-1]
+    place = place_of(last.fingerprint)
+    newest = {(r.model, ""): r for r in rows if place_of(r.fingerprint) == place}
+    return (Night(last.session, last.created_s, place, with_defaults(newest)),)
+
+
+def _whole_models(side: _Side) -> _Side:
+    """Whole models alone, by their names; no history, which is of nights."""
+    nights = tuple(
+        replace(n, rows={(s, ""): r for (s, _), r in n.rows.items() if _is_whole(s)})
+        for n in side.nights
+    )
+    return replace(side, nights=nights, history=())
+
+
+def _is_whole(series: str) -> bool:
+    return split_series(series)[1] in ("", DEFAULTS)
+
+
 def _nights(path: Path) -> list[Night]:
     with open_store(path) as store:
         nights, _ = nights_of(store)
@@ -101,6 +162,10 @@ def _nights(path: Path) -> list[Night]:
 
 def _revision(row: Latency) -> str:
     return str(dict(row.versions).get("revision", ""))
+
+
+def _wholes(nights: Sequence[Night]) -> list[Latency]:
+    return [row for night in nights for row in _whole(night)]
 
 
 def _whole(night: Night) -> list[Latency]:

@@ -70,13 +70,15 @@ MFLOP.
 
 @dataclass(frozen=True, slots=True)
 class KernelTimes:
-    """A kernel of the model: seconds of one launch, turn by turn, with its winner and its default.
+    """A kernel of the model, which launches it ``uses`` times: seconds of one launch, turn by turn,
+    with its winner and its default.
 
     ``stored``: the winner ran. ``program`` is the hash of what did.
     """
 
     name: str
     key: str
+    uses: int
     program: str
     stored: bool
     tuned_s: tuple[float, ...]
@@ -272,6 +274,7 @@ class _Timing:
             KernelTimes(
                 use.name,
                 use.key,
+                use.uses,
                 programs[use.key],
                 use.key in wanted,
                 _per_launch(mine, launches[use.key]),

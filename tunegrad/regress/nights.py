@@ -6,6 +6,7 @@
              "resnet18: yardstick stream"     what never changes, between turns
              "resnet18: peer ort"             another library, between turns
              (read as one more: "resnet18: default schedules", what ran beside the whole model)
+    session  command "regress failed"         what of a model could not be measured
     session  command "regress done"           the sweep is whole; what failed
     session  command "regress bless"          levels that a person accepted, and why
 
@@ -23,18 +24,24 @@ import msgspec
 from tunegrad.db import PART, Latency, Session, Store
 from tunegrad.trial import Fingerprint
 
+from .report import Failed
+
 __all__ = [
     "BLESS",
     "DEFAULTS",
     "DONE",
+    "FAILED",
     "PEER",
     "SWEEP",
     "YARDSTICK",
     "Blessed",
     "Night",
     "Place",
+    "changed_clocks",
     "changed_fields",
+    "failures_of",
     "kernel_series",
+    "nights_in",
     "nights_of",
     "place_of",
     "split_series",
@@ -42,7 +49,7 @@ __all__ = [
     "with_defaults",
 ]
 
-SWEEP, DONE, BLESS = "regress", "regress done", "regress bless"
+SWEEP, FAILED, DONE, BLESS = "regress", "regress failed", "regress done", "regress bless"
 YARDSTICK, PEER = "yardstick ", "peer "
 DEFAULTS = "default schedules"
 
@@ -58,6 +65,13 @@ class _Settings(msgspec.Struct):
     config: str = ""
     reason: str = ""
     levels: list[tuple[str, str, str]] = msgspec.field(default_factory=list)
+
+
+class _Failures(msgspec.Struct):
+    sweep: str
+    device: str
+    model: str
+    kernels: list[tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,11 +133,34 @@ def sweeps_of(sessions: Iterable[Session]) -> tuple[dict[str, str], list[Blessed
     return parts, blessed, done
 
 
+def failures_of(sessions: Iterable[Session], sweep: str) -> dict[tuple[str, str], list[Failed]]:
+    """What a sweep could not measure, by model and device, as it was last noted."""
+    noted = {}
+    for session in sessions:
+        if session.command == FAILED:
+            try:
+                found = msgspec.json.decode(session.settings, type=_Failures)
+            except msgspec.DecodeError:
+                continue
+            if found.sweep == sweep:
+                noted[found.model, found.device] = [
+                    Failed(found.device, found.model, kernel, why) for kernel, why in found.kernels
+                ]
+    return noted
+
+
 def nights_of(store: Store) -> tuple[list[Night], list[Blessed]]:
     """Every night of every place, oldest first, and what was blessed."""
-    parts, blessed, _ = sweeps_of(store.sessions())
+    return nights_in(store.sessions(), store.latencies())
+
+
+def nights_in(
+    sessions: Sequence[Session], latencies: Iterable[Latency]
+) -> tuple[list[Night], list[Blessed]]:
+    """The same, of rows of a store."""
+    parts, blessed, _ = sweeps_of(sessions)
     found: dict[tuple[str, Place], dict[tuple[str, str], Latency]] = {}
-    for row in store.latencies():
+    for row in latencies:
         if row.session in parts and not row.imported:
             at = parts[row.session], place_of(row.fingerprint)
             found.setdefault(at, {})[row.model, row.model_key] = row
@@ -148,7 +185,7 @@ def with_defaults(rows: Mapping[tuple[str, str], Latency]) -> dict[tuple[str, st
 
 
 def changed_fields(before: Sequence[Latency], since: Sequence[Latency]) -> tuple[str, ...]:
-    """Which fields of the machine, the versions, the code and its clock are others, in words.
+    """Which fields of the machine, the versions and the code are others, in words.
 
     Of rows before a change and since it; fields whose values overlap say nothing.
     """
@@ -161,12 +198,42 @@ def changed_fields(before: Sequence[Latency], since: Sequence[Latency]) -> tuple
     )
 
 
+def changed_clocks(before: Sequence[Latency], since: Sequence[Latency]) -> tuple[str, ...]:
+    """Which clocks of the processors or the device are others, in MHz.
+
+    A clock that runs differs from night to night: it changed where the ranges of all rows before
+    and of all since do not meet, and both sides have it.
+    """
+    old, new = _clocks(before), _clocks(since)
+    return tuple(
+        f"{name}: {_range(old[name])} -> {_range(new[name])}"
+        for name in sorted(old.keys() & new.keys())
+        if max(old[name]) < min(new[name]) or max(new[name]) < min(old[name])
+    )
+
+
 def _fields(rows: Sequence[Latency]) -> dict[str, set[str]]:
-    """Values by field. Of the state only words and the clock: a load is another one every time."""
+    """Words by field: numbers of the state, such as a load, are others every time."""
     found: dict[str, set[str]] = {}
     for row in rows:
-        state = [(k, v) for k, v in row.state if isinstance(v, str) or k == "clock_mhz"]
-        for name, value in (*row.fingerprint.fields, *row.versions, *state):
-            text = value if isinstance(value, str) else f"{value:g}"
-            found.setdefault(name, set()).add(text)
+        for name, value in (*row.fingerprint.fields, *row.versions, *row.state):
+            if isinstance(value, str):
+                found.setdefault(name, set()).add(value)
     return found
+
+
+def _clocks(rows: Sequence[Latency]) -> dict[str, set[float]]:
+    """Clocks by name: ``clock_mhz`` of the processors, ``sm_mhz`` of a GPU, and what else a device
+    says in MHz.
+    """
+    found: dict[str, set[float]] = {}
+    for row in rows:
+        for name, value in row.state:
+            if name.endswith("_mhz") and not isinstance(value, str):
+                found.setdefault(name, set()).add(value)
+    return found
+
+
+def _range(values: set[float]) -> str:
+    low, high = min(values), max(values)
+    return f"{low:g}" if low == high else f"{low:g} to {high:g}"

@@ -19,7 +19,10 @@ import msgspec
 
 from tunegrad.errors import CandidateCrashed, CandidateFailure, CandidateTimeout
 
-__all__ = ["Peer"]
+__all__ = ["PEERS", "Peer"]
+
+PEERS = ("torch", "inductor", "ort", "openvino")
+"""Those that run models (``benchmarks/peers.py``)."""
 
 _ROOT = Path(__file__).parents[2]
 _START_S, _CALL_S = 300.0, 60.0

@@ -7,7 +7,15 @@ from typing import Literal
 
 from tunegrad.paired import Interval
 
-__all__ = ["CompareReport", "CompareRow", "Failed", "Finding", "SeriesRow", "SweepReport"]
+__all__ = [
+    "Accepted",
+    "CompareReport",
+    "CompareRow",
+    "Failed",
+    "Finding",
+    "SeriesRow",
+    "SweepReport",
+]
 
 Kind = Literal["regression", "machine", "improvement", "recovered"]
 """``machine``: the yardsticks moved with it, or other hardware measured; no regression."""
@@ -97,6 +105,15 @@ class SweepReport:
 
 
 @dataclass(frozen=True, slots=True)
+class Accepted:
+    """Levels that are accepted from now on, and why."""
+
+    reason: str
+    store: str
+    levels: tuple[Finding, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class CompareRow:
     """A series in two runs. ``ratio`` is B's time over A's, freed of what both machines' yardsticks
     say; ``interval`` is where it lies, at 95 %, None below six samples.
@@ -122,7 +139,8 @@ class CompareRow:
 class CompareReport:
     """Two runs side by side; ``changed`` are the fields that differ between them.
 
-    ``noise`` says whether the scatter between nights is in the intervals.
+    ``noise`` says whether the scatter between nights is in the intervals; ``tuned`` that whole
+    models are compared, as tune sessions measured them, without yardsticks.
     """
 
     a: str
@@ -132,3 +150,4 @@ class CompareReport:
     only_a: tuple[str, ...] = ()
     only_b: tuple[str, ...] = ()
     noise: bool = False
+    tuned: bool = False

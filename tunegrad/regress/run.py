@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 from tunegrad import __version__
 from tunegrad.compiling.candidate import HOOKS
-from tunegrad.config import resolve_settings
 from tunegrad.db import check_store, open_store
 from tunegrad.devices import Hooks
 from tunegrad.errors import ConfigError, UserError
 from tunegrad.tuning.conditions import revision
 
-from .nights import BLESS, nights_of, split_series
+from .nights import BLESS, nights_of
 from .quiet import busy
-from .report import Finding, SweepReport
+from .report import Accepted, SweepReport
+from .retuning import Display, retuned
 from .settings import SweepSettings, load_sweep
 from .sweep import sweep
 from .verdict import judge
@@ -38,14 +39,15 @@ def regress(
     store: str | Path | None = None,
     fresh: bool = False,
     retune_s: float = 0.0,
+    display: Display = nullcontext,
     hooks: Hooks = HOOKS,
 ) -> SweepReport:
     """Time the stored winners of a sweep's models again, and say what changed. A sweep is settings,
     or the file (and a ``store`` that is not the file's).
 
     A sweep that was interrupted goes on, unless it shall be ``fresh``. ``retune_s`` seconds are
-    spent on the models that got slower. Raises UserError for a store that can not be used, and on a
-    busy machine where quiet is required.
+    spent on what got slower, and ``display`` shows that. Raises UserError for a store that can not
+    be used, and on a busy machine where quiet is required.
     """
     from tunegrad.devices.processes.isolated import start_fork_server
 
@@ -63,7 +65,8 @@ def regress(
         swept = sweep(settings, opened, tell, hooks, fresh=fresh)
         after = busy()
         found = judge(opened, swept.sweep)
-    retuned = () if swept.interrupted else _retuned(settings, found.findings, retune_s, tell)
+    again_s = 0.0 if swept.interrupted else retune_s
+    tuned = retuned(settings, found.findings, again_s, tell, display)
     said = [("before", before), ("after", after)]
     return SweepReport(
         sweep=swept.sweep,
@@ -75,15 +78,15 @@ def regress(
         findings=found.findings,
         failed=swept.failed,
         busy=tuple(f"{when}: {text}" for when, text in said if text),
-        retuned=retuned,
+        retuned=tuned,
         interrupted=swept.interrupted,
     )
 
 
-def bless(settings: SweepSettings, reason: str) -> tuple[Finding, ...]:
+def bless(settings: SweepSettings, reason: str) -> Accepted:
     """Accept what is slower now as the level since it got so, and keep the reason.
 
-    What was accepted. Raises ConfigError for no reason, and where no sweep was ever stored.
+    Raises ConfigError for no reason, and where no sweep was ever stored.
     """
     if not reason.strip():
         raise ConfigError("a level is accepted for a reason: --bless REASON says it")
@@ -95,42 +98,5 @@ def bless(settings: SweepSettings, reason: str) -> tuple[Finding, ...]:
         record = {"sweep": nights[-1].sweep, "reason": reason, "levels": found.levels}
         with store.session(BLESS, 0, record, __version__):
             pass
-    return tuple(f for f in found.findings if f.kind == "regression")
-
-
-def _retuned(
-    settings: SweepSettings,
-    findings: tuple[Finding, ...],
-    retune_s: float,
-    tell: Callable[[str], None],
-) -> tuple[str, ...]:
-    """Tune the models that got slower again, each on its device, for an equal part of the time.
-
-    With a seed of its own: the budget of the last tune's seed may be spent. What the store knows is
-    not measured again.
-    """
-    from tunegrad.tune import tune_models
-
-    slower = dict.fromkeys(
-        (f.device, split_series(f.series)[0]) for f in findings if f.kind == "regression"
-    )
-    if not slower or retune_s <= 0.0:
-        return ()
-    asked = {resolve_settings(m, dtype=settings.dtype).model.name: m for m in settings.models}
-    done = []
-    for number, (device, name) in enumerate(slower):
-        model = asked.get(name) or asked.get(name.removesuffix(f" {settings.dtype}"), name)
-        tell(f"tuning {name} on {device} again for {retune_s / len(slower):.0f} s")
-        one = resolve_settings(
-            model,
-            device=device,
-            threads=settings.threads,
-            store=settings.store,
-            numerics=settings.numerics,
-            dtype=settings.dtype,
-            budget=retune_s / len(slower),
-            seed=int(time.time()) + number,
-        )
-        tune_models(one)
-        done.append(name)
-    return tuple(done)
+    levels = tuple(f for f in found.findings if f.kind == "regression")
+    return Accepted(reason, str(settings.store), levels)

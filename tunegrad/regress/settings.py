@@ -26,9 +26,13 @@ from tunegrad.config import (
     Numerics,
     configs_dir,
     default_store,
+    nearest,
     resolve_model,
 )
-from tunegrad.errors import ConfigError
+from tunegrad.devices import check_name
+from tunegrad.errors import ConfigError, DeviceError
+
+from .peers import PEERS
 
 __all__ = ["Quiet", "SweepSettings", "load_sweep"]
 
@@ -83,13 +87,15 @@ def load_sweep(config: str | Path, store: str | Path | None = None) -> SweepSett
     """The sweep of a file, or of one that ships under a name such as ``nightly``.
 
     ``store`` is not the file's. A store and model files that the file names stand beside it. Raises
-    ConfigError for a file that can not be read or breaks a rule, ModelError for an unknown model.
+    ConfigError for a file that can not be read or breaks a rule, a device or a peer of an unknown
+    name among them, ModelError for an unknown model.
     """
     path = _path(config)
     try:
         table = msgspec.toml.decode(path.read_bytes(), type=_File).regress
     except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror}") from error
+        near = nearest(str(config), _shipped())
+        raise ConfigError(f"{path}: {error.strerror}{near}") from error
     except msgspec.DecodeError as error:  # of which an error of types is one
         raise ConfigError(f"{path}: {error}") from error
     for name, listed in (("models", table.models), ("devices", table.devices)):
@@ -99,6 +105,7 @@ def load_sweep(config: str | Path, store: str | Path | None = None) -> SweepSett
         raise ConfigError(f"{path}: regress.turns = {table.turns} is below {_LEAST_TURNS}")
     if table.threads is not None and table.threads < 1:
         raise ConfigError(f"{path}: regress.threads = {table.threads} is not positive")
+    _check_names(path, table)
     models = tuple(_beside(path, m) if m.endswith(".toml") else m for m in table.models)
     for model in models:
         resolve_model(model)
@@ -125,6 +132,29 @@ def _path(config: str | Path) -> Path:
     path = Path(config).expanduser()
     shipped = configs_dir() / f"{config}.toml"
     return shipped if not path.exists() and shipped.is_file() else path
+
+
+def _shipped() -> list[str]:
+    """The names of the sweeps that ship."""
+    files = configs_dir().glob("*.toml")
+    return [f.stem for f in files if "[regress]" in f.read_text(encoding="utf-8")]
+
+
+def _check_names(path: Path, table: _Table) -> None:
+    """Raise ConfigError for a name that is none of a device or a peer. One that is not here is a
+    failure of the sweep.
+    """
+    for device in table.devices:
+        try:
+            check_name(device)
+        except DeviceError as error:
+            raise ConfigError(f"{path}: regress.devices: {error}") from error
+    for peer in table.peers:
+        if peer not in PEERS:
+            raise ConfigError(
+                f"{path}: regress.peers: peer {peer!r} is unknown{nearest(peer, PEERS)}; valid: "
+                f"{', '.join(PEERS)}"
+            )
 
 
 def _beside(path: Path, name: str) -> str:

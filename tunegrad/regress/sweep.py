@@ -14,13 +14,14 @@ from tunegrad import __version__
 from tunegrad.compiling.candidate import HOOKS
 from tunegrad.config import TuneSettings, labelled, resolve_settings
 from tunegrad.db import Latency, Properties, Store
+from tunegrad.db.values import clean_text
 from tunegrad.devices import Hooks
 from tunegrad.errors import CandidateFailure, UserError
 from tunegrad.tuning.conditions import machine_state, versions
 from tunegrad.tuning.interrupt import Interrupt
 
 from .measured import ModelTimes, measure_model
-from .nights import DONE, PEER, SWEEP, YARDSTICK, kernel_series, sweeps_of
+from .nights import DONE, FAILED, PEER, SWEEP, YARDSTICK, failures_of, kernel_series, sweeps_of
 from .report import Failed
 from .settings import SweepSettings
 
@@ -29,12 +30,17 @@ __all__ = ["Swept", "sweep"]
 _GOES_ON_S = 12 * 3600.0
 """A sweep that was interrupted longer ago is not gone on with: it would be two nights in one."""
 
+_LONGEST = 2000
+"""Characters of what is kept of an error."""
+
 _PEERS = (("schedule", "peer"),)
 
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """What a sweep did: its id, what failed, and whether it was interrupted."""
+    """What a sweep did: its id, what failed, before an interruption too, and whether it was
+    interrupted.
+    """
 
     sweep: str
     failed: tuple[Failed, ...]
@@ -56,6 +62,7 @@ def sweep(
     now_s = time.time()
     earlier = None if fresh else _unfinished(settings, store, now_s)
     record = settings.record() | ({"sweep": earlier} if earlier else {})
+    noted = failures_of(store.sessions(), earlier) if earlier else {}
     failed: list[Failed] = []
     with (
         store.session(SWEEP, 0, record, __version__, state=machine_state()) as session,
@@ -68,10 +75,23 @@ def sweep(
         try:
             for device, model in _targets(settings):
                 one = _settings_of(settings, device, model)
-                if (labelled(one.model.name, one.dtype), device) in known:
+                target = labelled(one.model.name, one.dtype), device
+                if target in known:
                     tell(f"{one.model.name} on {device}: measured already")
+                    failed += noted.get(target, [])
                     continue
-                failed += _swept(one, device, settings, store, session.id, interrupt, tell, hooks)
+                began_s = time.monotonic()
+                found = _timed(one, settings, store, interrupt, tell, hooks)
+                lost = _lost(found, *target)
+                if lost or target in noted:
+                    _note(store, name, target, lost)
+                failed += lost
+                if isinstance(found, ModelTimes):
+                    for row in rows_of(found, device, session.id, time.time()):
+                        store.record_latency(row)
+                took_s = time.monotonic() - began_s
+                for line in _said(found, settings.turns, took_s):
+                    tell(f"{target[0]} on {device}: {line}")
         except KeyboardInterrupt:
             return Swept(name, tuple(failed), interrupted=True)
     lines = [f"{f.device} {f.model} {f.kernel}: {f.why}"[:200] for f in failed]
@@ -97,32 +117,47 @@ def _settings_of(settings: SweepSettings, device: str, model: str) -> TuneSettin
     )
 
 
-def _swept(
+def _timed(
     one: TuneSettings,
-    device: str,
     settings: SweepSettings,
     store: Store,
-    session: str,
     interrupt: Interrupt,
     tell: Callable[[str], None],
     hooks: Hooks,
-) -> list[Failed]:
-    """Measure a model and record it; what failed."""
-    name, began_s = labelled(one.model.name, one.dtype), time.monotonic()
+) -> ModelTimes | CandidateFailure | UserError:
+    """Measure a model; why it could not be."""
     try:
-        found = measure_model(one, store, settings.turns, interrupt, hooks, tell, settings.peers)
+        return measure_model(one, store, settings.turns, interrupt, hooks, tell, settings.peers)
     except (CandidateFailure, UserError) as error:
-        tell(f"{name} on {device}: not measured: {error}")
-        return [Failed(device, name, "", str(error))]
-    for row in rows_of(found, device, session, time.time()):
-        store.record_latency(row)
-    took_s = time.monotonic() - began_s
-    tell(
-        f"{name} on {device}: {len(found.kernels)} kernels, {settings.turns} turns, {took_s:.1f} s"
-    )
+        return error
+
+
+def _said(
+    found: ModelTimes | CandidateFailure | UserError, turns: int, took_s: float
+) -> Iterator[str]:
+    """What is told of a model, once it is stored."""
+    if not isinstance(found, ModelTimes):
+        yield f"not measured: {found}"
+        return
+    yield f"{len(found.kernels)} kernels, {turns} turns, {took_s:.1f} s"
     for kernel, why in found.failed:
-        tell(f"{name} on {device}: kernel {kernel}: {why}")
-    return [Failed(device, name, kernel, why) for kernel, why in found.failed]
+        yield f"kernel {kernel}: {why}"
+
+
+def _lost(
+    found: ModelTimes | CandidateFailure | UserError, model: str, device: str
+) -> list[Failed]:
+    """What could not be measured of a model."""
+    kernels = found.failed if isinstance(found, ModelTimes) else (("", str(found)),)
+    return [Failed(device, model, kernel, why) for kernel, why in kernels]
+
+
+def _note(store: Store, sweep: str, target: tuple[str, str], lost: Sequence[Failed]) -> None:
+    """Keep what could not be measured, before the rows say that the model is measured."""
+    kernels = [[clean_text(f.kernel), clean_text(f.why, _LONGEST)] for f in lost]
+    record = {"sweep": sweep, "model": target[0], "device": target[1], "kernels": kernels}
+    with store.session(FAILED, 0, record, __version__):
+        pass
 
 
 def rows_of(found: ModelTimes, device: str, session: str, moment_s: float) -> list[Latency]:
@@ -152,7 +187,8 @@ def rows_of(found: ModelTimes, device: str, session: str, moment_s: float) -> li
         for name, seconds in found.peers.items()
     ]
     for k in found.kernels:
-        code = (("program", k.program), ("schedule", "stored" if k.stored else "default"))
+        schedule = "stored" if k.stored else "default"
+        code = (("program", k.program), ("schedule", schedule), ("uses", float(k.uses)))
         series = kernel_series(found.model, k.name)
         rows.append(row(series, k.key, (k.tuned_s, k.default_s), code))
     return [*rows, row(found.model, found.key, found.whole)]

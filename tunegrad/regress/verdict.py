@@ -32,6 +32,7 @@ from .nights import (
     YARDSTICK,
     Blessed,
     Night,
+    changed_clocks,
     changed_fields,
     nights_of,
     split_series,
@@ -50,12 +51,13 @@ _SIDES = ("tuned", "default")
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """Rows and findings of one sweep; ``open`` are the regressions as (series, key, the sweep since
-    which).
+    """Rows and findings of one sweep. ``begun`` are the rows of the history with which a new level
+    of a series began: changes and their ends, what the machine explains, what was accepted.
     """
 
     rows: tuple[SeriesRow, ...]
     findings: tuple[Finding, ...]
+    begun: tuple[Latency, ...] = ()
 
     @property
     def levels(self) -> list[_Level]:
@@ -75,6 +77,7 @@ def judge_nights(nights: Sequence[Night], blessed: Sequence[Blessed], sweep: str
     """Judge the nights of a sweep, one a place, by those before them; the oldest night first."""
     rows: list[SeriesRow] = []
     findings: list[Finding] = []
+    begun: list[Latency] = []
     for night in [n for n in nights if n.sweep == sweep]:
         until = [n for n in nights if n.place == night.place and n.created_s <= night.created_s]
         findings += _moved(nights, night, until)
@@ -83,9 +86,10 @@ def judge_nights(nights: Sequence[Night], blessed: Sequence[Blessed], sweep: str
             found = _Model(model, mine, blessed).judged()
             rows += found.rows
             findings += found.findings
+            begun += found.begun
     order = ("regression", "machine", "recovered", "improvement")
     findings.sort(key=lambda f: (order.index(f.kind), f.device, f.series))
-    return Judged(tuple(rows), tuple(findings))
+    return Judged(tuple(rows), tuple(findings), tuple(begun))
 
 
 def _moved(nights: Sequence[Night], night: Night, until: Sequence[Night]) -> list[Finding]:
@@ -172,10 +176,14 @@ class _Model:
             for key, c in machine
             if c.found == len(self._nights) - 1
         ]
+        begun = [(key, n) for key, c in machine for n in _levels_of(c)]
         for key, values in self._series.items():
             at = np.flatnonzero(~np.isnan(values))
             seen, moved = self._watched(key, values[at], at, [c for _, c in machine])
             findings += self._findings(key, seen, moved)
+            begun += [(key, n) for c in seen.changes for n in _levels_of(c)]
+            begun += [(key, c.start) for c in moved]
+            begun += [(key, n) for n in self._accepted.get(key, ()) if n > 0]
             row = self._nights[-1].rows.get(key)
             if row is not None:
                 rows.append(_row(key, row, seen, len(at)))
@@ -183,7 +191,8 @@ class _Model:
             if split_series(key[0])[0] == self._model and _is_peer(key):
                 nights = sum(key in n.rows for n in self._nights)
                 rows.append(_row(key, row, Watched((), None, None), nights))
-        return Judged(tuple(rows), tuple(findings))
+        levels = [row for key, n in begun if (row := self._nights[n].rows.get(key)) is not None]
+        return Judged(tuple(rows), tuple(findings), tuple(levels))
 
     # ---- the machine
 
@@ -254,8 +263,16 @@ class _Model:
             1e3 * median([r.seconds for r in before[-c.before :]]) if before else None,
             1e3 * median([r.seconds for r in rows]),
             # In noise, a change may seem to begin a night too early or too late.
-            changed_fields(before[-2:-1] or before[-1:], rows[1:2] or rows[:1]),
+            (
+                *changed_fields(before[-2:-1] or before[-1:], rows[1:2] or rows[:1]),
+                *changed_clocks(before[-c.before : -1] or before[-1:], rows[1:] or rows),
+            ),
         )
+
+
+def _levels_of(c: Change) -> list[int]:
+    """The nights with which a change began a level, and ended it."""
+    return [c.start] if c.end is None else [c.start, c.end]
 
 
 def _levels(blessed: Sequence[Blessed], nights: Sequence[Night]) -> dict[_Key, list[int]]:

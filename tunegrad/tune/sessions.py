@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -112,7 +112,10 @@ def _tuned(
 
 
 def tune_models(
-    settings: TuneSettings, observers: Sequence[Observer] = (), began_s: float | None = None
+    settings: TuneSettings,
+    observers: Sequence[Observer] = (),
+    began_s: float | None = None,
+    only: Set[str] = frozenset(),
 ) -> tuple[TuneReport, ...]:
     """Tune all ``settings.models`` in one session, within one budget; a report of each, in their
     order.
@@ -120,7 +123,8 @@ def tune_models(
     The budget is of wall-clock time since ``began_s`` of the monotonic clock, now by default.
 
     A kernel that several models share is searched once; its time counts as often as all of them use
-    it.
+    it. Of kernels whose keys are not among ``only``, where it has some of the models', nothing but
+    the default schedules is measured.
     """
     from tunegrad.devices.processes.isolated import start_fork_server
 
@@ -145,7 +149,7 @@ def tune_models(
             workload_of_spec(spec, settings.seed, settings.numerics, here.target, settings.dtype)
             for spec in settings.models
         ]
-    return run_sessions(settings, works, observers, costs=costs)
+    return run_sessions(settings, works, observers, costs=costs, only=only)
 
 
 def _check_places(settings: TuneSettings) -> None:

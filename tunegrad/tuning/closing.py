@@ -40,7 +40,7 @@ class Closing:
     """A session while it runs. Mutable: ``workloads`` are the models as far as they are decided.
 
     ``began_s`` is when it began, in seconds since the epoch; ``used`` what processors had done
-    then.
+    then; ``only`` the kernels that are searched, by key, where not all are.
     """
 
     settings: TuneSettings
@@ -53,6 +53,7 @@ class Closing:
     searching: Searching
     ends: Ends
     used: CpuUse
+    only: Set[str] = frozenset()
 
     @property
     def progress(self) -> Progress:

@@ -10,7 +10,7 @@ A search, a device and a store meet here and nowhere else.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -62,11 +62,13 @@ def run_sessions(
     observers: Sequence[Observer],
     hooks: Hooks = HOOKS,
     costs: Costs | None = None,
+    only: Set[str] = frozenset(),
 ) -> tuple[TuneReport, ...]:
     """Tune models together: one budget, one search of all their kernels, a report of each.
 
     The session's row is closed however this ends, and what was measured stays. ``hooks`` are what
-    the workers do with a candidate, ``costs`` a watch that runs already. Raises UserError for an
+    the workers do with a candidate, ``costs`` a watch that runs already, ``only`` the keys of the
+    kernels that are searched, once variants are decided; none: all. Raises UserError for an
     unknown device, a searcher whose packages are not installed, or an unusable store.
     """
     check_searcher(settings.searcher)
@@ -114,7 +116,17 @@ def run_sessions(
         searching = Searching(settings, site, store, progress, costs, policy, row.id, resumed)
         ends = Ends(account.left_s, costs.began_s, time.monotonic(), RACE_SHARE)
         stages = Stages(
-            settings, list(workloads), site, store, interrupt, costs, began_s, searching, ends, used
+            settings,
+            list(workloads),
+            site,
+            store,
+            interrupt,
+            costs,
+            began_s,
+            searching,
+            ends,
+            used,
+            only,
         )
         starting.close()
         return stages.run()

@@ -152,6 +152,7 @@ class Stages(Closing):
                 rivals = narrowed_in_rounds(search, rivals, until_s)
                 self.workloads = self._variants(rivals, search.searches, left_s)
                 leave_but(search, self.workloads)
+                search.leave(self._not_asked(searches))
                 search.run()
         except OutOfTimeError:
             stopped = "budget"
@@ -162,6 +163,11 @@ class Stages(Closing):
             search.close()
         self._learn(searches)
         return stopped or search.stopped
+
+    def _not_asked(self, searches: Sequence[KernelSearch]) -> set[str]:
+        """The kernels that are not to be searched; none where the models run none of the others."""
+        keys = {s.task.key for s in _of_models(searches, self.workloads)}
+        return keys - self.only if keys & self.only else set()
 
     def _standings(self, searches: Sequence[KernelSearch]) -> list[KernelStanding]:
         """Where the kernels stand that the models run, as far as is decided, under the names that

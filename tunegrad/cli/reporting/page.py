@@ -117,7 +117,7 @@ def _histories(histories: tuple[HistoryChart, ...]) -> Html | None:
         note = (
             f"{len(h.changes)} change{'s' if len(h.changes) != 1 else ''} of level"
             if h.changes
-            else "no change of level was seen"
+            else "no sweep saw a change of level"
         )
         blocks += [
             element("h3", h.model, " ", element("span", f"machine {h.machine}", css="uses")),

@@ -9,6 +9,7 @@ from tunegrad.cli.tables import UNKNOWN, count_text, ms
 
 from .charts import drawable, progress_chart, roofline_chart, series_colours, trace_charts
 from .markup import Html, element, joined
+from .sweep_sections import findings_section, peers_section
 
 if TYPE_CHECKING:
     from tunegrad.paired import Interval
@@ -21,6 +22,7 @@ _SHOWN, _LIGHT = 10, 0.01
 
 _WHERE = {
     "model": "in the whole model, in turns at the end of the session",
+    "sweep": "in the whole model, in the turns of the sweep",
     "race": "in whole models, in the race that the winner won",
     "alone": "alone, as the search timed it",
 }
@@ -29,7 +31,9 @@ _WHERE = {
 def session_sections(page: SessionPage, number: str) -> Html:
     """All of a session; sections of which nothing is known are left out."""
     return joined(
+        findings_section(page),
         _kernels(page),
+        peers_section(page),
         _search(page, number),
         _roofline(page, number),
         _seconds(page),

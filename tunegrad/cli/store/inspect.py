@@ -4,12 +4,12 @@ as JSON lines.
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import click
 
 from tunegrad.cli.app import EXIT_MISMATCH
+from tunegrad.cli.files import write_whole
 from tunegrad.cli.options import example, json_option, store_option
 from tunegrad.cli.output import emit, note, say
 from tunegrad.cli.place import store_path
@@ -103,20 +103,7 @@ def export(store: str | None, kernel: str | None, best: bool, out: str) -> None:
         say(data)
         return
     try:
-        _write_whole(Path(out).expanduser(), data)
+        write_whole(Path(out).expanduser(), data.encode("utf-8"))
     except OSError as error:
         raise StoreError(f"file {out}: can not be written: {error.strerror}") from error
     note(f"{out}: {found.trials} trials and {found.promotions} promotions")
-
-
-def _write_whole(place: Path, data: str) -> None:
-    """Write a file, or leave what was there: what is cut off by a full disk is no export."""
-    if place.exists() and not place.is_file():  # a device or a pipe takes what it can
-        place.write_text(data, encoding="utf-8")
-        return
-    part = place.with_name(f".{place.name}.{os.getpid()}.part")
-    try:
-        part.write_text(data, encoding="utf-8")
-        part.replace(place)
-    finally:
-        part.unlink(missing_ok=True)

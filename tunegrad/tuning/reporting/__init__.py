@@ -6,8 +6,10 @@ from .gather import gather
 from .records import (
     Failure,
     HistoryChart,
+    Judgement,
     KernelEntry,
     Latencies,
+    PeerTime,
     ReportPage,
     Series,
     SessionLine,
@@ -19,8 +21,10 @@ from .records import (
 __all__ = [
     "Failure",
     "HistoryChart",
+    "Judgement",
     "KernelEntry",
     "Latencies",
+    "PeerTime",
     "ReportPage",
     "Series",
     "SessionLine",

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 
-from tunegrad.db import Contents, LatencyRow, Session, key_of, model_history, read_contents
+from tunegrad.db import Contents, Session, key_of, model_history, read_contents
 from tunegrad.db.history import decision_view
 from tunegrad.errors import ConfigError
 from tunegrad.paired import gain_interval
@@ -22,21 +22,21 @@ from tunegrad.trial import Trial
 from ..facts import facts_of
 from .failures import failures_of, statuses_of
 from .kernels import entries_of
-from .records import HistoryChart, Latencies, ReportPage, SessionLine, SessionPage
-from .sweeps import model_of, swept, whole_models
+from .records import HistoryChart, Judgement, Latencies, ReportPage, SessionLine, SessionPage
+from .sweeps import model_of, peers_of, swept, whole_models
 from .traces import progress_of, sources_of, traces_of
 
-__all__ = ["ChangesOf", "gather"]
+__all__ = ["Judge", "gather"]
 
-ChangesOf = Callable[[Sequence[LatencyRow]], Sequence[int]]
-"""Finds the places of a history at which a new level begins."""
+Judge = Callable[[Contents, Sequence[str]], Judgement]
+"""Says what sweeps found, and where levels began; findings of these sessions."""
 
 
 def gather(
     path: Path,
     session: str = "",
     models: Sequence[str] = (),
-    changes_of: ChangesOf = lambda _: (),
+    judge: Judge = lambda _, __: Judgement(),
 ) -> ReportPage:
     """The report of a session (``last``, or the beginning of an id), or of the store: then with the
     newest session of every model and device. ``models`` leaves out what is about others.
@@ -59,12 +59,13 @@ def gather(
         raise ConfigError(f"report: store {path} has no session that measured anything")
     shown = [_named(lines, session, path)] if session else _newest(lines)
     wanted = {m for x in shown for m in x.models if not models or m in models}
+    judged = judge(contents, [x.id for x in shown])
     return ReportPage(
         store=str(path),
         whole_store=not session,
-        pages=tuple(_page(x, contents) for x in shown),
+        pages=tuple(_page(x, contents, judged) for x in shown),
         sessions=tuple(reversed(lines)),
-        histories=_histories(contents, wanted, changes_of),
+        histories=_histories(contents, wanted, judged),
         problems=len(problems),
     )
 
@@ -140,13 +141,14 @@ def _models(settings: dict[str, object]) -> tuple[str, ...]:
     return tuple(f"{name}{label}" for name in names if isinstance(name, str) and name)
 
 
-def _page(line: SessionLine, contents: Contents) -> SessionPage:
+def _page(line: SessionLine, contents: Contents, judged: Judgement) -> SessionPage:
     session = next(s for s in contents.sessions if s.id == line.id)
     facts = facts_of(session)
     trials = [t for t in contents.trials if t.session == line.id]
     texts = {key_of(text): (text, name) for text, name in contents.kernels}
     kernels, left = entries_of(session, facts, trials, contents, texts)
-    kernels = kernels or swept(contents.latencies, line.id)
+    timed = [x for x in contents.latencies if x.session == line.id]
+    kernels = kernels or swept(timed, texts)
     begun_s = session.started_s
     return SessionPage(
         line=line,
@@ -162,6 +164,8 @@ def _page(line: SessionLine, contents: Contents) -> SessionPage:
         statuses=statuses_of(trials),
         failures=failures_of(trials, {key: name for key, (_, name) in texts.items()}),
         decisions=tuple(decision_view(d) for d in contents.decisions if d.session == line.id),
+        findings=judged.findings.get(line.id),
+        peers=peers_of(timed),
     )
 
 
@@ -189,17 +193,19 @@ def _seconds(parts: dict[str, float], trials: Sequence[Trial]) -> tuple[tuple[st
     return tuple(sorted((p for p in parts.items() if p[1] > 0.0), key=lambda p: -p[1]))
 
 
-def _histories(
-    contents: Contents, models: set[str], changes_of: ChangesOf
-) -> tuple[HistoryChart, ...]:
+def _histories(contents: Contents, models: set[str], judged: Judgement) -> tuple[HistoryChart, ...]:
     """Of the models; and of those of their kernels, as sweeps time them, that changed."""
     found = []
     for model in sorted({x.model for x in contents.latencies}):
         own = model_of(model)
         rows = model_history(model, [x for x in contents.latencies if x.model == model]).latencies
-        for machine in dict.fromkeys(r.machine for r in rows if own in models):
-            here = tuple(r for r in rows if r.machine == machine and r.kind == "tuned")
-            changes = tuple(changes_of(here))
+        places = [judged.places.get(r.machine, r.machine) for r in rows]
+        for place in dict.fromkeys(places if own in models else ()):
+            here = tuple(
+                r for r, at in zip(rows, places, strict=True) if at == place and r.kind == "tuned"
+            )
+            began = [(model, r.session, r.machine) in judged.begun for r in here]
+            changes = tuple(i for i, new in enumerate(began) if new)
             if here and (own == model or changes):
-                found.append(HistoryChart(model, machine, here, changes))
+                found.append(HistoryChart(model, place, here, changes))
     return tuple(found)

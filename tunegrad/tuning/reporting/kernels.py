@@ -23,7 +23,7 @@ from ..facts import KernelFacts, SessionFacts
 from ..roofline import needed_flops
 from .records import KernelEntry, Measured
 
-__all__ = ["entries_of"]
+__all__ = ["entries_of", "needs"]
 
 
 def entries_of(
@@ -74,7 +74,7 @@ def _entry(
     said = facts.kernels.get(key, KernelFacts(1))
     fastest = min((t for t in mine if t.measurement.ran), key=_seconds, default=None)
     winner = won[-1][0] if won else fastest
-    flops, unique_bytes = _needs(text)
+    flops, unique_bytes = needs(text)
     return KernelEntry(
         name or key[:12],
         key,
@@ -127,7 +127,7 @@ def _raced(e: Evidence) -> _Times:
     )  # fmt: skip
 
 
-def _needs(text: str) -> tuple[int | None, int | None]:
+def needs(text: str) -> tuple[int | None, int | None]:
     """Operations and bytes of one launch."""
     kernel = read_back(text)
     return (None, None) if kernel is None else (needed_flops(kernel), kernel.unique_bytes)

@@ -6,7 +6,7 @@ it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -19,8 +19,10 @@ from ..facts import SessionFacts
 __all__ = [
     "Failure",
     "HistoryChart",
+    "Judgement",
     "KernelEntry",
     "Latencies",
+    "PeerTime",
     "ReportPage",
     "Series",
     "SessionLine",
@@ -29,9 +31,9 @@ __all__ = [
     "Trace",
 ]
 
-Measured = Literal["model", "race", "alone"]
-"""Where the times of a kernel are from: whole models at the end of the session; the race that its
-winner won; the kernel alone, as the search timed it.
+Measured = Literal["model", "sweep", "race", "alone"]
+"""Where the times of a kernel are from: whole models at the end of the session, or in the turns of
+a sweep; the race that its winner won; the kernel alone, as the search timed it.
 """
 
 
@@ -119,6 +121,15 @@ class Latencies:
 
 
 @dataclass(frozen=True, slots=True)
+class PeerTime:
+    """Another library on a model, between the turns of a sweep; its median."""
+
+    model: str
+    peer: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class SessionLine:
     """A session in one line. ``where`` is the device, and its threads where it has some."""
 
@@ -137,6 +148,9 @@ class SessionLine:
 class SessionPage:
     """All of one session. ``progress`` is the sum of the models' kernels by the best times so far:
     (seconds since the session began, seconds of one run).
+
+    Of a sweep ``findings`` are what it found, each in lines; None for other sessions. ``peers``
+    stood beside it.
     """
 
     line: SessionLine
@@ -152,12 +166,28 @@ class SessionPage:
     statuses: tuple[tuple[Status, int], ...]
     failures: tuple[Failure, ...]
     decisions: tuple[DecisionRow, ...]
+    findings: tuple[str, ...] | None = None
+    peers: tuple[PeerTime, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What regression sweeps say of a store.
+
+    ``begun`` are latencies with which a new level began, as (model or kernel in it, session,
+    machine). ``places`` has the newest of the machines that differ in their software alone, for
+    each of them: their latencies are one history. ``findings`` are by session.
+    """
+
+    begun: Set[tuple[str, str, str]] = frozenset()
+    places: Mapping[str, str] = field(default_factory=dict)
+    findings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryChart:
-    """Latencies of one model on one machine over time; ``changes`` are the places of ``rows`` at
-    which a new level begins.
+    """Latencies of one model on one machine over time, whatever its software; ``machine`` is the
+    newest one. ``changes`` are the places of ``rows`` at which a new level begins.
     """
 
     model: str

@@ -1,58 +1,82 @@
-"""Latencies of sweeps, which time kernels in their models too: ``resnet18`` is a whole model,
-``resnet18: conv3x3 64->64 56x56`` a kernel of it.
+"""Latencies of sweeps, which time more than whole models.
+
+resnet18                            a whole model
+resnet18: conv3x3 64->64 56x56      a kernel of it: one launch
+resnet18: peer ort                  another library on it
+resnet18: yardstick stream          what never changes
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from math import inf
 from statistics import median
 
-from tunegrad.db import Latency
+from tunegrad.db import PART, Latency
 from tunegrad.paired import gain_interval
 
-from .records import KernelEntry
+from .kernels import needs
+from .records import KernelEntry, PeerTime
 
-__all__ = ["model_of", "swept", "whole_models"]
+__all__ = ["model_of", "peers_of", "swept", "whole_models"]
 
-_OF, _YARDSTICK = ": ", "yardstick "
+_YARDSTICK, _PEER = "yardstick ", "peer "
 
 
 def model_of(series: str) -> str:
     """The model that a latency is of."""
-    return series.partition(_OF)[0]
+    return series.partition(PART)[0]
 
 
 def whole_models(latencies: Iterable[Latency]) -> list[Latency]:
     """Those of whole models."""
-    return [x for x in latencies if _OF not in x.model]
+    return [x for x in latencies if PART not in x.model]
 
 
-def swept(latencies: Sequence[Latency], session: str) -> tuple[KernelEntry, ...]:
-    """The kernels that a sweep timed in whole models, the heaviest first."""
-    mine = [x for x in latencies if x.session == session and _is_kernel(x)]
-    return tuple(map(_entry, sorted(mine, key=lambda x: -x.seconds)))
+def peers_of(latencies: Iterable[Latency]) -> tuple[PeerTime, ...]:
+    """Those of other libraries."""
+    split = [(x, *x.model.partition(PART)[::2]) for x in latencies]
+    return tuple(
+        PeerTime(model, name.removeprefix(_PEER), x.seconds)
+        for x, model, name in split
+        if name.startswith(_PEER)
+    )
+
+
+def swept(
+    latencies: Sequence[Latency], texts: Mapping[str, tuple[str, str]]
+) -> tuple[KernelEntry, ...]:
+    """The kernels of a sweep's latencies, those whose launches take longest together first.
+
+    ``texts`` are the text and the name of each kernel that the store has, by key.
+    """
+    found = [_entry(x, texts.get(x.model_key, ("", ""))[0]) for x in latencies if _is_kernel(x)]
+    return tuple(sorted(found, key=lambda k: -k.uses * (k.after_s or 0.0)))
 
 
 def _is_kernel(x: Latency) -> bool:
-    """Whether it is of a kernel of a model, with what it runs with; yardsticks are neither."""
-    kernel = x.model.partition(_OF)[2]
-    return x.kind == "tuned" and bool(kernel) and not kernel.startswith(_YARDSTICK)
+    """Whether it is of a kernel of a model, with what it runs with."""
+    kernel = x.model.partition(PART)[2]
+    return x.kind == "tuned" and bool(kernel) and not kernel.startswith((_YARDSTICK, _PEER))
 
 
-def _entry(x: Latency) -> KernelEntry:
+def _entry(x: Latency, text: str) -> KernelEntry:
     beside = x.default_samples_s
+    said = dict(x.versions).get("uses")
+    uses = int(said) if isinstance(said, float) and 1.0 <= said < inf else None
+    flops, unique_bytes = needs(text)
     return KernelEntry(
-        name=x.model.partition(_OF)[2],
+        name=x.model.partition(PART)[2],
         key=x.model_key,
-        uses=1,
-        layers=f"in {model_of(x.model)}",
+        uses=uses or 1,
+        layers=f"in {model_of(x.model)}{'' if uses else ', launched an unknown number of times'}",
         before_s=median(beside) if beside else None,
         after_s=x.seconds,
         gain=x.gain,
         interval=gain_interval(beside, x.samples_s) if beside else None,
-        measured="model",
+        measured="sweep",
         actions="",
         origin="sweep",
-        flops=None,
-        unique_bytes=None,
+        flops=flops,
+        unique_bytes=unique_bytes,
     )
