@@ -1,9 +1,10 @@
 """Measure matrix products of bytes with i32 sums, in fours and one by one, on this machine.
 
     python -m tools.measure_int8_dot               default schedules, on one and two threads
-    python -m tools.measure_int8_dot --threads 1
+    python -m tools.measure_int8_dot --threads 1 --least --rounds 60
 
-Columns are milliseconds of a call, medians of calls in turns, with weights that are known when the
+Columns are milliseconds of a call, medians of calls in turns (or the least, for a machine that
+others keep busy), with weights that are known when the
 model is loaded: each product widened to i32 and multiplied by itself, in fours of u8 by i8 and of
 i8 by i8, and where they are installed ONNX Runtime's MatMulInteger (u8 by i8) and PyTorch's
 ``torch._int_mm`` (i8 by i8). All of them are compared with numpy before. Threads that spin after
@@ -34,9 +35,9 @@ Call = Callable[[], Any]
 Bytes = NDArray[np.generic]
 
 
-def speed(threads: int) -> str:
-    """The table of one number of threads as markdown."""
-    rows = [_row(shape, threads) for shape in SHAPES]
+def speed(threads: int, rounds: int, of: Callable[[list[float]], float]) -> str:
+    """The table of one number of threads as markdown; ``of`` what is shown of the times."""
+    rows = [{n: of(t) for n, t in _times(s, threads, rounds).items()} for s in SHAPES]
     names = list(rows[0])
     lines = [f"| {threads} threads | " + " | ".join(names) + " |", "|---" * (len(names) + 1) + "|"]
     for shape, row in zip(SHAPES, rows, strict=True):
@@ -44,7 +45,8 @@ def speed(threads: int) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _row(shape: Shape, threads: int) -> dict[str, float]:
+def _times(shape: Shape, threads: int, rounds: int) -> dict[str, list[float]]:
+    """Milliseconds of every call."""
     rng = np.random.default_rng([shape.m, shape.k, shape.n])
     unsigned = rng.integers(0, 256, (shape.m, shape.k)).astype(np.uint8)
     signed = rng.integers(-128, 128, (shape.m, shape.k)).astype(np.int8)
@@ -61,14 +63,14 @@ def _row(shape: Shape, threads: int) -> dict[str, float]:
         if not np.array_equal(np.asarray(call()), want):
             raise SystemExit(f"{name} of {shape} is no exact product")
     times: dict[str, list[float]] = {name: [] for name in calls}
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         for name, call in calls.items():
             time.sleep(_ASLEEP_S)
             call()
             begin = time.perf_counter()
             call()
-            times[name].append(time.perf_counter() - begin)
-    return {name: 1e3 * median(found) for name, found in times.items()}
+            times[name].append(1e3 * (time.perf_counter() - begin))
+    return times
 
 
 def _ours(x: Bytes, weights: Bytes, threads: int, *, wide: bool = False) -> Call:
@@ -118,8 +120,11 @@ def main(arguments: list[str]) -> None:
     """Run the command that the module's text describes."""
     parser = argparse.ArgumentParser(description="times of products of bytes")
     parser.add_argument("--threads", type=int, nargs="*", default=[1, 2])
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--least", action="store_true", help="the least time, not the median")
     given = parser.parse_args(arguments)
-    sys.stdout.write("\n".join(map(speed, given.threads)))
+    of = min if given.least else median
+    sys.stdout.write("\n".join(speed(n, given.rounds, of) for n in given.threads))
 
 
 if __name__ == "__main__":

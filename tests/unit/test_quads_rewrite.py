@@ -15,6 +15,7 @@ from tunegrad.ir.evaluate import evaluate
 from tunegrad.ir.expr import Op
 from tunegrad.ir.fusion import schedule
 from tunegrad.ir.graph import GraphOp, topological
+from tunegrad.ir.parse_kernel import parse_kernel
 from tunegrad.ir.quads import quad_dots
 from tunegrad.ir.verify_graph import verify_graph
 from tunegrad.ir.verify_kernel import verify_kernel
@@ -48,6 +49,7 @@ def test_rows_of_bytes_are_words_and_constants_are_packed_at_load():
   store p0[a, b] = v0"""
     )
     assert product.name == "matmul 8x16x8 int8-dot"
+    assert parse_kernel(product.text).key == product.key
 
 
 def test_two_factors_with_a_sign_move_one_of_them_by_128():
