@@ -72,6 +72,12 @@ def test_vectors_of_256_bits_have_it_by_avx_vnni():
     assert "zmm" not in body
 
 
+def test_vectors_that_the_target_does_not_have_are_taken_apart():
+    text = "tile(axis=b, size=16) reorder(order=(a, b0, b1, ra)) vectorize(axis=b1)"
+    assert "vpdpbusd" not in compiled(text, AVX_VNNI)
+    assert "vpdpbusd" in compiled(text, VNNI)
+
+
 def test_nothing_saturates(text):
     assert not re.search(r"vpdpbusds|vpmaddubsw", text)
 

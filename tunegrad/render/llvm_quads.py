@@ -31,7 +31,8 @@ def dot_of_quads(to: LlvmValues, a: list[str], types: tuple[DType, DType], lanes
     """The sum of four products of bytes, and of ``a[2]`` where that is given."""
     word = VType(I32, lanes)
     ty, total = ltype(word), a[2] if len(a) == 3 else literal(0, word)
-    if to.vnni and lanes in (4, 8, 16) and types[0] != types[1]:
+    widths = (4, 8, 16) if to.avx512 else (4, 8)
+    if to.vnni and lanes in widths and types[0] != types[1]:
         x, y = a[:2] if types[0] == U8X4 else (a[1], a[0])
         arguments = [(ty, total), (ty, x), (ty, y)]
         return to.named(to.call(ty, f"llvm.x86.avx512.vpdpbusd.{32 * lanes}", arguments))
