@@ -20,6 +20,7 @@ from tunegrad.devices.host.facts import host_target
 from tunegrad.devices.programs import Programs
 from tunegrad.devices.verifying.tolerance import compare
 from tunegrad.frontend import Tensor
+from tunegrad.frontend.onnx.casts import CASTS
 from tunegrad.frontend.onnx.node import NodeView
 from tunegrad.frontend.onnx.products import PRODUCTS
 from tunegrad.ir.interpret_program import interpret, pack_buffers
@@ -171,3 +172,37 @@ def test_zero_points_are_exact(zero: str, weights: str) -> None:
     assert sum("int8-dot" in row.kernel for row in model.report()) == TARGET.vnni
     left = X.astype(np.int64) - (points[:, None] if points.ndim else points)
     np.testing.assert_array_equal(model(X), left @ (w.astype(np.int64) - middle))
+
+
+def test_dynamically_quantised_products_are_exact() -> None:
+    """DynamicQuantizeLinear, then MatMulInteger with its zero point."""
+
+    def quantised(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        q, _, zero = CASTS["DynamicQuantizeLinear"](NodeView("", "n", 21, {}, (x,)))
+        operands = (q, Tensor.constant(W), zero)
+        product = PRODUCTS["MatMulInteger"](NodeView("MatMulInteger", "n", 21, {}, operands))
+        return q, zero, product
+
+    x = np.random.default_rng(0).standard_normal((5, 12)).astype(np.float32) + 0.5
+    model = tg.compile(quantised, Tensor(x), threads=1, store=False)
+    assert sum("int8-dot" in row.kernel for row in model.report()) == TARGET.vnni
+    q, zero, product = model(x)
+    assert zero > 0
+    np.testing.assert_array_equal(product, (q.astype(np.int64) - zero) @ W.astype(np.int64))
+
+
+@pytest.mark.parametrize("zero", [0, 113])
+def test_quantised_convolutions_are_padded_with_their_zero_point(zero: int) -> None:
+    image, taps = drawn((1, 8, 6, 5), "u8", 1), drawn((4, 8, 3, 3), "i8", 2)
+    made = [Tensor.constant(o) for o in (taps, np.array(zero, np.uint8))]
+    model = tg.compile(
+        lambda x: PRODUCTS["ConvInteger"](
+            NodeView("ConvInteger", "n", 21, {"pads": [1] * 4}, (x, *made))
+        ),
+        Tensor(image), threads=1, store=False,
+    )  # fmt: skip
+    assert sum("int8-dot" in row.kernel for row in model.report()) == TARGET.vnni
+    padded = np.pad(image.astype(np.int64) - zero, ((0, 0), (0, 0), (1, 1), (1, 1)))
+    views = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(2, 3))
+    want = np.einsum("ncyxhw,ochw->noyx", views, taps.astype(np.int64))
+    np.testing.assert_array_equal(model(image), want)
