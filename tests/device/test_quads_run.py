@@ -15,10 +15,13 @@ from quad_builders import CONVS, MATMULS, conv, dot_kernel, drawn, in_fours, mat
 import tunegrad as tg
 from tests.opencl_device import opencl_device
 from tunegrad.compiling.candidate import Payload, reference
+from tunegrad.devices import registry
 from tunegrad.devices.cpu.device import CpuDevice
+from tunegrad.devices.device import Device
 from tunegrad.devices.host.facts import host_target
 from tunegrad.devices.programs import Programs
 from tunegrad.devices.verifying.tolerance import compare
+from tunegrad.errors import DeviceError
 from tunegrad.frontend import Tensor
 from tunegrad.frontend.onnx.casts import CASTS
 from tunegrad.frontend.onnx.node import NodeView
@@ -32,7 +35,6 @@ from tunegrad.search import RandomChooser
 
 TARGET = host_target(1)
 PLAIN = replace(TARGET, features=tuple(f for f in TARGET.features if "vnni" not in f))
-GPU = Target("gpu", "gpu", "", vector_bytes=16, registers=64, shared_bytes=32 << 10, max_local=256)
 KINDS = [("u8", "i8"), ("i8", "u8"), ("i8", "i8"), ("u8", "u8")]
 
 needs_vnni = pytest.mark.skipif(not TARGET.vnni, reason="this processor has no VNNI")
@@ -134,20 +136,31 @@ def test_reference_of_verification_accepts_the_sums_and_finds_a_lost_byte() -> N
     assert compare(arrays[name], "i32", expected).first // 48 == 3
 
 
-def test_opencl_takes_words_apart() -> None:
-    with Programs(opencl_device()) as device:
+def _device(name: str) -> Device:
+    if name == "opencl":
+        return opencl_device()
+    try:
+        return registry.open(name)
+    except DeviceError as error:
+        pytest.skip(str(error))
+
+
+@pytest.mark.parametrize("name", ["opencl", "cuda-host"])
+def test_languages_of_gpus_take_words_apart(name: str) -> None:
+    device = _device(name)
+    with Programs(device) as programs:
         for a, b in KINDS[:2]:
             for case in (matmul((17, 32), (32, 19), a, b), matmul((5, 7), (7, 3), a, b)):
                 for launch in in_fours(case).launches:
-                    space = Space(launch.kernel, GPU)
+                    space = Space(launch.kernel, device.target)
                     program = space.lower(space.defaults()[0])
                     mine = {p.name: memory(p.dtype, p.size, 4) for p in launch.kernel.params}
                     mine = pack_buffers(program, mine)
                     theirs = {name: array.copy() for name, array in mine.items()}
                     interpret(program, mine)
-                    device.run(device.compile(program), theirs)
-                    name = launch.kernel.outputs[0].name
-                    np.testing.assert_array_equal(theirs[name], mine[name])
+                    programs.run(programs.compile(program), theirs)
+                    out = launch.kernel.outputs[0].name
+                    np.testing.assert_array_equal(theirs[out], mine[out])
 
 
 X, W = drawn((5, 12), "u8", 1), drawn((12, 7), "i8", 2)
