@@ -6,15 +6,23 @@ from tests.tile_kernels import SERVER
 from tunegrad.devices.host import facts
 from tunegrad.devices.host.facts import fingerprint, host_target
 from tunegrad.devices.host.kept import Host
-from tunegrad.devices.host.tiles import AMX_BF16, ask_for_tiles, tile_units, without_tiles
+from tunegrad.devices.host.tiles import (
+    AMX_BF16,
+    AMX_INT8,
+    ask_for_tiles,
+    tile_units,
+    without_tiles,
+)
 from tunegrad.devices.processes.syscalls import ALLOWED
 
 HAVE = ("+amx-bf16", "-amx-fp16", "+amx-int8", "+amx-tile", "+avx512f")
 
 
 def test_units_take_tiles_and_their_products():
-    assert tile_units(HAVE) == (AMX_BF16,)
-    assert tile_units(("+amx-tile", "+amx-int8")) == ()
+    assert tile_units(HAVE) == (AMX_BF16, *AMX_INT8)
+    assert tile_units(("+amx-tile", "+amx-bf16")) == (AMX_BF16,)
+    assert tile_units(("+amx-tile", "+amx-int8")) == AMX_INT8
+    assert tile_units(("+amx-int8",)) == ()
     assert tile_units(without_tiles(HAVE)) == ()
 
 
@@ -27,7 +35,7 @@ def test_what_is_refused_is_no_feature(monkeypatch):
         assert "+amx-tile" not in dict(fingerprint(host_target(1)).fields)["features"]
         facts._features.cache_clear()
         monkeypatch.setattr(facts, "ask_for_tiles", lambda: True)
-        assert host_target(1).units == (AMX_BF16,)
+        assert host_target(1).units == (AMX_BF16, *AMX_INT8)
         assert "amx-bf16" in dict(fingerprint(host_target(1)).fields)["features"]
     finally:
         facts._features.cache_clear()

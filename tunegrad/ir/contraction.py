@@ -5,7 +5,8 @@ full reference.
 
 An axis that both factors read is one of the batch (shared) or of the fold (reduce); one that a
 single factor reads is a row or a column, or is folded within that factor beforehand. Which elements
-the factors read is for the interpreter to say: nothing of lowering or rendering is involved.
+the factors read is for the interpreter to say: nothing of lowering or rendering is involved. Words
+of bytes are taken apart, as further terms; their sums are exact in float64 and wrap around in i32.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from numpy.linalg import _umath_linalg
 
 from .expr import Apply, Expr, IndexValue, Inside, Load, Op, Value, leaves
 from .kernel import Axis, Kernel, Reduce
-from .numeric import Array
+from .numeric import Array, bytes_of
 
 __all__ = ["Contraction", "contraction_of", "one_blas_thread"]
 
@@ -77,14 +78,20 @@ class Contraction:
         return max(self._extents()) <= _MOST
 
     def run(self, shared: tuple[Axis, ...], evaluate: Evaluate) -> Array:
-        """The folded value at every point of the shared axes, flat, in float64."""
+        """The folded value at every point of the shared axes, flat, in float64, or i32 of bytes."""
         batch, inner = _extent(self.batch), _extent(self.inner)
         left = _factor(self.left, (*self.batch, *self.rows, *self.inner), self.left_own, evaluate)
         right = _factor(
             self.right, (*self.batch, *self.inner, *self.columns), self.right_own, evaluate
         )
+        left, right = left.reshape(batch, -1, inner), right.reshape(batch, inner, -1)
+        if not self.reduce.dtype.is_float:
+            a, b = (bytes_of(x).astype(np.float64) for x in (left, right.swapaxes(1, 2)))
+            left, right = a.reshape(*a.shape[:2], -1), b.reshape(*b.shape[:2], -1).swapaxes(1, 2)
         with np.errstate(all="ignore"):
-            product = np.matmul(left.reshape(batch, -1, inner), right.reshape(batch, inner, -1))
+            product = np.matmul(left, right)
+        if not self.reduce.dtype.is_float:
+            product = product.astype(np.int64).astype(np.int32)
         order = (*self.batch, *self.rows, *self.columns)
         at = [order.index(a) for a in shared]
         return np.ascontiguousarray(
@@ -111,9 +118,9 @@ def contraction_of(k: Kernel, r: Reduce) -> Contraction | None:
     earlier one.
     """
     x = r.expr
-    if r.rows or r.op is not Op.ADD or not r.dtype.is_float:
+    if r.rows or r.op is not Op.ADD or not isinstance(x, Apply):
         return None
-    if not (isinstance(x, Apply) and x.op is Op.MUL):
+    if x.op is not (Op.MUL if r.dtype.is_float else Op.DOT4):
         return None
     left, right = x.args
     first, second = _names(left), _names(right)
@@ -133,7 +140,8 @@ def contraction_of(k: Kernel, r: Reduce) -> Contraction | None:
         left_own=among(r.axes, lambda n: n not in both and n not in right_only),
         right_own=among(r.axes, lambda n: n in right_only),
     )  # fmt: skip
-    return found if found.fits else None
+    apart = found.left_own or found.right_own
+    return found if found.fits and not (apart and x.op is Op.DOT4) else None
 
 
 def _factor(x: Expr, kept: tuple[Axis, ...], folded: tuple[Axis, ...], evaluate: Evaluate) -> Array:
@@ -143,7 +151,7 @@ def _factor(x: Expr, kept: tuple[Axis, ...], folded: tuple[Axis, ...], evaluate:
     if folded:
         with np.errstate(all="ignore"):
             values = values.sum(axis=tuple(range(len(kept), len(axes))), dtype=np.float64)
-    return values.astype(np.float64, copy=False)
+    return values if values.dtype.kind in "iu" else values.astype(np.float64, copy=False)
 
 
 def _names(x: Expr) -> frozenset[str] | None:

@@ -2,9 +2,12 @@
 
 f16 and bf16 can be stored and loaded; arithmetic on them happens in f32. A bf16 array is a numpy
 ``uint16`` array of the upper halves of f32 bit patterns, since numpy has no such type; only its
-DType tells it from an array of u16. ``BF16X2`` is two bf16 in one word, the first in the low half:
-what instructions that multiply pairs read. It is made by rewrites only, no user's tensor has it,
-and a numpy array of it is ``uint32``.
+DType tells it from an array of u16.
+
+Words of 32 bits are what instructions that add up several products read: ``BF16X2`` is two bf16,
+the first in the low half, ``U8X4`` and ``I8X4`` are four bytes, the first the lowest. They are made
+by rewrites only, no user's tensor has them. Numpy arrays of them are ``uint32``, and ``int32`` of
+I8X4, so that an array says what sign its bytes have.
 
 Integers wrap around, as numpy's. A float becomes an integer by truncation; beyond the type's range
 it is the nearest integer of the type, and NaN is 0: on every device.
@@ -28,10 +31,12 @@ __all__ = [
     "F32",
     "F64",
     "I8",
+    "I8X4",
     "I16",
     "I32",
     "I64",
     "U8",
+    "U8X4",
     "U16",
     "U32",
     "U64",
@@ -41,7 +46,7 @@ __all__ = [
     "promote",
 ]
 
-Category = Literal["bool", "int", "float", "pair"]
+Category = Literal["bool", "int", "float", "pair", "quad"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +88,28 @@ class DType:
         return self.category == "pair"
 
     @property
+    def is_quad(self) -> bool:
+        return self.category == "quad"
+
+    @property
+    def is_word(self) -> bool:
+        """Whether it is several numbers, which operations put together and take apart."""
+        return self.is_pair or self.is_quad
+
+    @property
+    def of(self) -> DType | None:
+        """What the numbers of a word are; None of another type."""
+        return _PARTS.get(self.name)
+
+    @property
     def signed(self) -> bool:
         """Whether it has negative numbers."""
-        return self.is_float or (self.is_int and not self.name.startswith("u"))
+        whole = self.is_int or self.is_quad
+        return self.is_float or (whole and not self.name.startswith("u"))
 
     @property
     def least(self) -> int:
-        """The least value of an integer type; pairs are two halves without a sign."""
+        """The least value of an integer type, or of a word as one number; pairs have no sign."""
         return -1 << (self.bits - 1) if self.signed else 0
 
     @property
@@ -125,6 +145,8 @@ F16 = DType("f16", "float", 16, 4)
 F32 = DType("f32", "float", 32, 5)
 F64 = DType("f64", "float", 64, 6)
 BF16X2 = DType("bf16x2", "pair", 32, 7)
+U8X4 = DType("u8x4", "quad", 32, 8)
+I8X4 = DType("i8x4", "quad", 32, 8)
 
 DTYPES: dict[str, DType] = {
     t.name: t for t in (BOOL, I8, I16, I32, I64, U8, U16, U32, U64, BF16, F16, F32, F64)
@@ -135,6 +157,7 @@ _NUMPY = {
     "bool": "bool", "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64",
     "u8": "uint8", "u16": "uint16", "u32": "uint32", "u64": "uint64",
     "bf16": "uint16", "f16": "float16", "f32": "float32", "f64": "float64", "bf16x2": "uint32",
+    "u8x4": "uint32", "i8x4": "int32",
 }  # fmt: skip
 
 _WORDS = {
@@ -143,6 +166,10 @@ _WORDS = {
 } | {_NUMPY[t.name]: t for t in DTYPES.values() if t != BF16}  # fmt: skip
 """PyTorch's words for types, and numpy's."""
 
+
+_PARTS = {"bf16x2": BF16, "u8x4": U8, "i8x4": I8}
+
+_WORD_TYPES = {t.name: t for t in (BF16X2, U8X4, I8X4)}
 
 _SCALARS: dict[type, DType] = {bool: BOOL, int: I64, float: F32}
 
@@ -178,7 +205,7 @@ def buffer_dtype(name: str) -> DType:
 
     Raises DTypeError.
     """
-    return BF16X2 if name == BF16X2.name else dtype_of(name)
+    return _WORD_TYPES.get(name) or dtype_of(name)
 
 
 def promote(a: DType, b: DType) -> DType:

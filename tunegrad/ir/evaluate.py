@@ -18,10 +18,10 @@ from numpy.lib.stride_tricks import sliding_window_view
 from tunegrad.errors import InternalError, ShapeError
 
 from .dtypes import DType
-from .expr import Op
+from .expr import PRODUCTS, Op
 from .graph import ConstData, GraphOp, Node, topological
 from .kernel import identity
-from .numeric import FOLDS, Array, compute, convert, to_compute, to_memory
+from .numeric import FOLDS, Array, bytes_of, compute, convert, to_compute, to_memory
 
 __all__ = ["evaluate"]
 
@@ -64,7 +64,7 @@ def _factors(order: list[Node], outputs: tuple[Node, ...]) -> dict[int, tuple[No
     found = {
         id(n): n.srcs
         for n in order
-        if n.op is GraphOp.MAP and n.arg in (Op.MUL, Op.DOT2) and n.size and not n.dtype.is_half
+        if n.op is GraphOp.MAP and n.arg in PRODUCTS and n.size and not n.dtype.is_half
     }
     for n in order:
         op = typed(tuple[Op, Any], n.arg)[0] if n.op is GraphOp.REDUCE else None
@@ -159,6 +159,12 @@ def _sum_of_products(node: Node, a: Array, b: Array) -> Array:
     if node.srcs[0].arg is Op.DOT2:
         halves = [[compute(half, x) for x in small] for half in (Op.LOW, Op.HIGH)]
         result = sum(np.einsum(x, dims[0], y, dims[1], kept, optimize=True) for x, y in halves)
+    elif node.srcs[0].arg is Op.DOT4:
+        # in float64 they are exact, and what BLAS multiplies
+        wide: list[Array] = [bytes_of(x).astype(np.float64) for x in small]
+        both = [[*ds, len(shape)] for ds in dims]
+        total = np.einsum(wide[0], both[0], wide[1], both[1], kept, optimize=True)
+        result = np.asarray(total).astype(np.int64).astype(np.int32)
     else:
         result = np.einsum(small[0], dims[0], small[1], dims[1], kept, optimize=True)
     if repeats > 1:

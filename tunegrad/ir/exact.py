@@ -237,7 +237,7 @@ def _inexact(args: tuple[_Known, ...], count: int | None = None) -> _Known:
     return _Known(inf, 1.0, count, frozenset().union(*(a.sums for a in args)))
 
 
-_SAME = (Op.NEG, Op.ABS, Op.FLOOR, Op.MAX, Op.MIN, Op.WHERE, Op.PAIR, Op.LOW, Op.HIGH)
+_SAME = (Op.NEG, Op.ABS, Op.FLOOR, Op.MAX, Op.MIN, Op.WHERE, Op.PAIR, Op.LOW, Op.HIGH, Op.QUAD)
 _SCALES = (Op.MUL, Op.DIV, Op.RECIP)
 
 
@@ -279,6 +279,8 @@ def _arithmetic(op: Op, args: list[_Known]) -> _Known | None:
         return product
     if op is Op.FMA:
         return _Known(product.size + args[2].size, min(product.unit, args[2].unit))
+    if op is Op.DOT4:
+        return _Known(4 * product.size, product.unit)
     if op is Op.DOT2:
         return _Known(2 * product.size, product.unit)
     return None

@@ -14,6 +14,10 @@ high(p) * high(q)`` in f32, and ``DOT2_ADD(p, q, c)``, of programs, is ``fma(low
 fma(high(p), high(q), c))``; in both, subnormal numbers, be they given, in between or the result,
 may count as zero.
 
+Products of bytes: ``QUAD(x0, x1, x2, x3)`` is four i8, or four u8, in a word. ``DOT4(p, q)`` is the
+sum of the four products of p's bytes with q's in i32, each with or without a sign as its own type
+says; ``DOT4_ADD(p, q, c)``, of programs, is that and c, which wraps around.
+
 ``TF32(x)`` of f32 is the nearest number whose fraction has 10 bits, ties away from zero (PTX's
 ``cvt.rna.tf32.f32``); infinities and NaN stay.
 """
@@ -29,6 +33,7 @@ from .dtypes import BOOL, DType
 from .index import ALWAYS, Index, Valid
 
 __all__ = [
+    "PRODUCTS",
     "Apply",
     "Cast",
     "Const",
@@ -88,23 +93,32 @@ class Op(StrEnum):
     HIGH = "high"
     DOT2 = "dot2"
     DOT2_ADD = "dot2_add"
+    QUAD = "quad"
+    DOT4 = "dot4"
+    DOT4_ADD = "dot4_add"
     TF32 = "tf32"
 
     @property
     def arity(self) -> int:
-        if self in (Op.WHERE, Op.FMA, Op.DOT2_ADD):
-            return 3
-        return 1 if self in _UNARY else 2
+        return _ARITY.get(self, 2)
 
     @property
     def compares(self) -> bool:
         return self in (Op.LT, Op.EQ, Op.NE)
 
 
-_UNARY = frozenset(
-    (Op.NEG, Op.EXP, Op.LOG, Op.SQRT, Op.RECIP, Op.TANH, Op.ERF, Op.SIN, Op.ABS, Op.FLOOR, Op.NOT,
-     Op.LOW, Op.HIGH, Op.TF32)
-)  # fmt: skip
+_ARITY = {
+    **dict.fromkeys(
+        (Op.NEG, Op.EXP, Op.LOG, Op.SQRT, Op.RECIP, Op.TANH, Op.ERF, Op.SIN, Op.ABS, Op.FLOOR,
+         Op.NOT, Op.LOW, Op.HIGH, Op.TF32), 1,
+    ),
+    **dict.fromkeys((Op.WHERE, Op.FMA, Op.DOT2_ADD, Op.DOT4_ADD), 3),
+    Op.QUAD: 4,
+}  # fmt: skip
+"""Of operations that do not have two arguments."""
+
+PRODUCTS = frozenset((Op.MUL, Op.DOT2, Op.DOT4))
+"""Operations whose sums are products of matrices."""
 
 
 @dataclass(frozen=True, slots=True)

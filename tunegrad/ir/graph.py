@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 
 from tunegrad.errors import DTypeError, ShapeError
 
-from .dtypes import BF16, BF16X2, BOOL, F32, I64, DType
+from .dtypes import BF16, BF16X2, BOOL, F32, I8, I8X4, I32, I64, U8, U8X4, DType
 from .expr import Op
 from .layout import Layout
 
@@ -225,13 +225,17 @@ def iota(shape: tuple[int, ...], dim: int, dtype: DType = I64) -> Node:
 
 
 def elementwise(op: Op, *srcs: Node) -> Node:
-    """``op`` on nodes of one shape and one dtype (``WHERE``: a bool, then two of one dtype)."""
+    """``op`` on nodes of one shape and one dtype (``WHERE``: a bool, then two of one dtype;
+    ``DOT4``: any words of bytes).
+    """
     if len(srcs) != op.arity:
         raise ShapeError(f"{op} takes {op.arity} tensors, got {len(srcs)}")
     if len({s.shape for s in srcs}) != 1:
         raise ShapeError(f"{op}: shapes {', '.join(str(s.shape) for s in srcs)} must be equal")
     values = srcs[1:] if op is Op.WHERE else srcs
-    if len({s.dtype for s in values}) != 1 or (op is Op.WHERE and not srcs[0].dtype.is_bool):
+    apart = op is Op.DOT4 and all(s.dtype.is_quad for s in srcs)
+    mixed = len({s.dtype for s in values}) != 1 and not apart
+    if mixed or (op is Op.WHERE and not srcs[0].dtype.is_bool):
         raise DTypeError(f"{op}: dtypes {', '.join(str(s.dtype) for s in srcs)} do not fit")
     return Node(GraphOp.MAP, srcs, op, srcs[0].shape, _map_dtype(op, values[0].dtype))
 
@@ -239,11 +243,15 @@ def elementwise(op: Op, *srcs: Node) -> Node:
 def _map_dtype(op: Op, dtype: DType) -> DType:
     """What an operation on ``dtype`` gives.
 
-    Raises DTypeError for pairs of anything but bf16, and for parts of such; for tf32 of anything
-    but f32.
+    Raises DTypeError for pairs of anything but bf16, and for parts of such; for words of anything
+    but bytes; for tf32 of anything but f32.
     """
     if op is Op.TF32 and dtype != F32:
         raise DTypeError(f"{op}: {dtype} does not fit")
+    if op in (Op.QUAD, Op.DOT4) or dtype.is_quad:
+        if not (dtype in (I8, U8) if op is Op.QUAD else op is Op.DOT4 and dtype.is_quad):
+            raise DTypeError(f"{op}: {dtype} does not fit")
+        return I32 if op is Op.DOT4 else I8X4 if dtype == I8 else U8X4
     if op is Op.PAIR or dtype.is_pair:
         if not (dtype == BF16 if op is Op.PAIR else op in (Op.LOW, Op.HIGH, Op.DOT2)):
             raise DTypeError(f"{op}: {dtype} does not fit")

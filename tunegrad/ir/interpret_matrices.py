@@ -1,7 +1,7 @@
 """What matrix units compute: of the work-items of a warp, and of a thread's tile registers.
 
 registers of items  -->  A, B, C of each warp  -->  C + A @ B  -->  registers of items
-tiles A, B, C       -->  C + (even sums + odd sums of pairs)
+tiles A, B, C       -->  C + (even sums + odd sums of pairs), C + sums of products of bytes
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .dtypes import DTYPES
+from .dtypes import DTYPES, buffer_dtype
 from .expr import Op
 from .numeric import compute, to_compute
 from .program import VType
@@ -66,12 +66,18 @@ def multiply(unit: MatrixUnit, a: Array, b: Array, c: Array) -> Array:
 
 
 def multiply_tiles(unit: TileUnit, a: Array, b: Array, c: Array) -> Array:
-    """C + A * B of tiles of pairs: A (m, k), B (k, n) of words, C (m, n) f32.
+    """C + A * B of tiles of words: A (m, k), B (k, n), C (m, n) f32 of pairs, i32 of bytes.
 
-    As hardware does it: the first numbers of pairs are added up along k by FMA, so are the second
-    ones, then both sums are added, and that to C; a rounding each (Intel SDM, volume 2,
-    TDPBF16PS). Subnormal numbers are kept.
+    Sums of bytes wrap around. Of pairs, as hardware does it: the first numbers of pairs are added
+    up along k by FMA, so are the second ones, then both sums are added, and that to C; a rounding
+    each (Intel SDM, volume 2, TDPBF16PS). Subnormal numbers are kept.
     """
+    if unit.takes_bytes:
+        kinds = (buffer_dtype(name).numpy for name in unit.factors)
+        left, right = (x.view(kind) for x, kind in zip((a, b), kinds, strict=True))
+        sums = compute(Op.DOT4, left[:, :, None], right).sum(axis=1, dtype=np.int32)
+        wrapped: Array = c + sums
+        return wrapped
     halves = [np.zeros(c.shape, np.float32), np.zeros(c.shape, np.float32)]
     for at, half in enumerate((Op.LOW, Op.HIGH)):
         left, right = (compute(half, x).astype(np.float64) for x in (a, b))

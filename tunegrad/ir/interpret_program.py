@@ -399,12 +399,18 @@ def _apply(d: int, args: Sequence[int], f: Callable[..., Any]) -> Step:
             v[d] = f(v[a], v[b])
 
         return two
-    a, b, c = args
+    if len(args) == 3:
+        a, b, c = args
 
-    def three(v: Values, _: Env) -> None:
-        v[d] = f(v[a], v[b], v[c])
+        def three(v: Values, _: Env) -> None:
+            v[d] = f(v[a], v[b], v[c])
 
-    return three
+        return three
+
+    def more(v: Values, _: Env) -> None:
+        v[d] = f(*[v[x] for x in args])
+
+    return more
 
 
 def _constant(d: int, value: Any, lanes: int) -> Step:

@@ -11,6 +11,7 @@ from typing import Any, Never
 import numpy as np
 
 from . import program as p
+from .dtypes import DTYPES
 from .interpret_access import Step, Values, load_step, store_step
 from .interpret_index import Env, IndexCompiler
 from .interpret_matrices import multiply_tiles
@@ -30,20 +31,20 @@ def tile_step(
     match i:
         case p.TileConfig(unit, rows):
             slots = [slot(_name(t)) for t in range(len(rows))]
-            config, number = slot("tiles"), unit.shape[1]
+            config, form = slot("tiles"), (unit.shape[1], DTYPES[unit.dtypes[1]].numpy)
 
             def configure(v: Values, _: Env) -> None:
                 for s in slots:
                     v[s] = None
-                v[config] = rows, number
+                v[config] = rows, *form
 
             return configure
         case p.TileZero(tile):
             to, config = slot(_name(tile)), slot("tiles")
 
             def zero(v: Values, _: Env) -> None:
-                rows, columns = v[config]
-                v[to] = np.zeros((rows[tile], columns), np.float32)
+                rows, columns, dtype = v[config]
+                v[to] = np.zeros((rows[tile], columns), dtype)
 
             return zero
         case p.TileLoad():

@@ -72,6 +72,10 @@ def operation(op: Op, dtype: DType, lanes: int) -> Callable[..., Value]:
         return _fma(dtype, lanes)
     if op in (Op.PAIR, Op.LOW, Op.HIGH, Op.DOT2, Op.DOT2_ADD):
         return _of_pairs(op)
+    if op in (Op.QUAD, Op.DOT4):
+        return lambda *x: compute(op, *map(np.asarray, x))[()]
+    if op is Op.DOT4_ADD:
+        return lambda p, q, c: compute(Op.DOT4, np.asarray(p), np.asarray(q))[()] + c
     if op is Op.WHERE:
         return np.where if lanes > 1 else lambda c, a, b: a if c else b
     if op is Op.RECIP:

@@ -1,7 +1,7 @@
 """What each scalar operation means on numpy arrays: the one table that every interpreter and
 constant folder reads.
 
-Arrays hold compute types (bool, integers, f32, f64, bf16x2); ``to_compute`` and ``to_memory``
+Arrays hold compute types (bool, integers, f32, f64, words); ``to_compute`` and ``to_memory``
 convert f16 and bf16.
 """
 
@@ -17,7 +17,16 @@ from numpy.typing import NDArray
 from .dtypes import BF16, DType
 from .expr import Op
 
-__all__ = ["FOLDS", "Array", "compute", "convert", "integer_power", "to_compute", "to_memory"]
+__all__ = [
+    "FOLDS",
+    "Array",
+    "bytes_of",
+    "compute",
+    "convert",
+    "integer_power",
+    "to_compute",
+    "to_memory",
+]
 
 Array = NDArray[Any]
 
@@ -65,6 +74,23 @@ def _dot2(a: Array, b: Array) -> Array:
     return np.asarray(_low(a).astype(np.float64) * _low(b) + _high(a).astype(np.float64) * _high(b))
 
 
+def bytes_of(words: Array) -> Array:
+    """The four bytes of each word, i8 or u8 as its sign says: one more dimension, the last."""
+    one = np.int8 if words.dtype.kind == "i" else np.uint8
+    return np.ascontiguousarray(words).reshape(*words.shape, 1).view(one)
+
+
+def _quad(*numbers: Array) -> Array:
+    word = np.int32 if numbers[0].dtype.kind == "i" else np.uint32
+    together = np.stack(np.broadcast_arrays(*numbers), axis=-1)
+    return np.asarray(together.view(word)[..., 0])
+
+
+def _dot4(p: Array, q: Array) -> Array:
+    products = bytes_of(p).astype(np.int32) * bytes_of(q)
+    return np.asarray(products.sum(axis=-1, dtype=np.int32))
+
+
 def _tf32(x: Array) -> Array:
     """To 10 bits of a fraction, ties away from zero; infinities and NaN as they are."""
     bits = _bits(x)
@@ -92,7 +118,7 @@ _TABLE: dict[Op, Callable[..., Any]] = {
     Op.NE: np.not_equal, Op.AND: np.bitwise_and, Op.OR: np.bitwise_or, Op.XOR: np.bitwise_xor,
     Op.SHL: np.left_shift, Op.SHR: np.right_shift,
     Op.WHERE: np.where, Op.FMA: _fma, Op.PAIR: _pair, Op.LOW: _low, Op.HIGH: _high, Op.DOT2: _dot2,
-    Op.TF32: _tf32,
+    Op.TF32: _tf32, Op.QUAD: _quad, Op.DOT4: _dot4,
 }  # fmt: skip
 
 FOLDS: dict[Op, np.ufunc] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .dtypes import BF16, BF16X2, BOOL, F32, DType
+from .dtypes import BF16, BF16X2, BOOL, F32, I8, I8X4, I32, U8, U8X4, DType
 from .expr import Op
 
 __all__ = ["fold_takes", "result_type"]
@@ -29,8 +29,12 @@ def result_type(op: Op, args: Sequence[DType]) -> DType | None:
         return args[1] if args[0].is_bool and args[1] == args[2] else None
     if op is Op.DOT2_ADD:
         return F32 if tuple(args) == (BF16X2, BF16X2, F32) else None
+    if op in (Op.DOT4, Op.DOT4_ADD):
+        return I32 if args[0].is_quad and args[1].is_quad and (*args[2:],) in ((), (I32,)) else None
     if any(a != args[0] for a in args):
         return None
+    if op is Op.QUAD:
+        return {I8: I8X4, U8: U8X4}.get(args[0])
     if op is Op.PAIR:
         return BF16X2 if args[0] in (F32, BF16) else None
     if op in (Op.LOW, Op.HIGH, Op.DOT2):
@@ -39,7 +43,7 @@ def result_type(op: Op, args: Sequence[DType]) -> DType | None:
         return F32 if args[0] == F32 else None
     kind = args[0].category
     if (
-        kind == "pair"
+        kind in ("pair", "quad")
         or (op in _FLOAT_ONLY and kind != "float")
         or (op in _INT_ONLY and kind != "int")
         or (op in _NUMBERS and kind == "bool")

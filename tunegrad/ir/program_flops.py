@@ -84,7 +84,7 @@ class _Counter:
                 return i.vtype.lanes * team
             case Fold() if i.vtype.dtype.is_float:
                 return team
-            case TileMul(_, _, _, unit):
+            case TileMul(_, _, _, unit) if not unit.takes_bytes:
                 return _FLOPS[Op.DOT2_ADD] * prod(unit.shape) * team
             case For():
                 return self._loop(i, env, team)

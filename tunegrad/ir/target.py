@@ -111,8 +111,9 @@ class TileUnit:
 
         C[m, n] += A[m, k] * B[k, n]      m of up to shape[0] rows, n = shape[1], k = shape[2]
 
-    ``dtypes`` are those of an element of A and of B, and of C. An element of 32 bits may be
-    several numbers that are multiplied one by one and added (``bf16x2``). A register holds up to
+    ``dtypes`` are those of an element of A and of B, and of C; ``right`` is that of B where it is
+    another one. An element of 32 bits may be several numbers that are multiplied one by one and
+    added (``bf16x2``, ``u8x4``). A register holds up to
     ``most_rows`` rows, all equally long, from any memory where rows are equally far apart; how
     many rows each one has is set before it is used (AMX: Intel SDM, volume 1, chapter 18).
     """
@@ -122,19 +123,31 @@ class TileUnit:
     registers: int = 8
     fmas: int = 0
     """Multiply-adds that a core does in a cycle by this shape; 0: not known."""
+    right: str = ""
 
     most_rows = 16
 
     @property
+    def factors(self) -> tuple[str, str]:
+        """The dtypes of an element of A and of one of B."""
+        return self.dtypes[0], self.right or self.dtypes[0]
+
+    @property
+    def takes_bytes(self) -> bool:
+        """Whether its elements are words of bytes."""
+        return self.dtypes[0] in ("u8x4", "i8x4")
+
+    @property
     def name(self) -> str:
-        """As an action writes it: ``m16n16k16_bf16x2_f32``."""
-        return _unit_name(self.shape, self.dtypes)
+        """As an action writes it: ``m16n16k16_bf16x2_f32``, ``m16n16k16_u8x4_i8x4_i32``."""
+        taken = dict.fromkeys(self.factors)
+        return _unit_name(self.shape, (*taken, self.dtypes[1]))
 
     def __str__(self) -> str:
         return self.name
 
 
-def _unit_name(shape: tuple[int, int, int], dtypes: tuple[str, str]) -> str:
+def _unit_name(shape: tuple[int, int, int], dtypes: tuple[str, ...]) -> str:
     m, n, k = shape
     return f"m{m}n{n}k{k}_{'_'.join(dtypes)}"
 
@@ -233,8 +246,25 @@ class Target:
 
     @property
     def amx(self) -> bool:
-        """Whether code may use tile registers and their products of bf16 pairs (AMX-BF16)."""
-        return {"+amx-tile", "+amx-bf16"} <= set(self.features)
+        """Whether code may use tile registers (AMX); its units are what it multiplies in them."""
+        return "+amx-tile" in self.features
+
+    @property
+    def vnni(self) -> bool:
+        """Whether one instruction adds products of four bytes without a sign by four with one to
+        i32 (VNNI: ``vpdpbusd`` of any length that there is).
+        """
+        return {"+avx512vnni", "+avx512vl"} <= set(self.features) or "+avxvnni" in self.features
+
+    @property
+    def multiplies_any_bytes(self) -> bool:
+        """Whether sums of products of bytes, each with a sign or without, take one instruction."""
+        return any(u.takes_bytes for u in self.units if isinstance(u, TileUnit))
+
+    @property
+    def multiplies_bytes(self) -> bool:
+        """Whether sums of products of bytes without a sign by bytes with one do."""
+        return self.vnni or self.multiplies_any_bytes
 
     @property
     def matrix_units(self) -> dict[str, MatrixUnit | TileUnit]:

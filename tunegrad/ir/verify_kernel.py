@@ -129,7 +129,7 @@ class _Verifier:
                 self._element_of_row(x)
             elif isinstance(x, IndexValue):
                 self._scope(x.index)
-                if x.dtype.is_bool or x.dtype.is_pair or x.dtype.is_half:
+                if x.dtype.is_bool or x.dtype.is_word or x.dtype.is_half:
                     raise self.fail(f"{x}: an index can not be a {x.dtype}")
             elif isinstance(x, Inside):
                 self._conditions(x.valid)
@@ -153,7 +153,7 @@ class _Verifier:
                 raise self.fail(f"{x}: index {i} leaves [0, {a.extent})")
 
     def _const(self, x: Const) -> None:
-        kind = {"bool": bool, "int": int, "float": float, "pair": int}[x.dtype.category]
+        kind = {"bool": bool, "float": float}.get(x.dtype.category, int)
         if type(x.value) is not kind or x.dtype.is_half:
             raise self.fail(
                 f"constant {x.value!r} of type {type(x.value).__name__} is no {x.dtype}"
@@ -169,15 +169,15 @@ class _Verifier:
                 f"{x}: no cast from {x.x.dtype} to {x.dtype}; f16 and bf16 convert to and from "
                 "f32 only"
             )
-        if x.dtype.is_pair or x.x.dtype.is_pair:
+        if x.dtype.is_word or x.x.dtype.is_word:
             raise self.fail(
-                f"{x}: no cast from {x.x.dtype} to {x.dtype}; pairs are made and taken apart "
+                f"{x}: no cast from {x.x.dtype} to {x.dtype}; words are made and taken apart "
                 "by operations"
             )
 
     def _apply(self, x: Apply) -> None:
         types = [a.dtype for a in x.args]
-        if x.op is Op.DOT2_ADD:
+        if x.op in (Op.DOT2_ADD, Op.DOT4_ADD):
             raise self.fail(f"{x.op} is an operation of programs")
         if any(t.is_half for t in types):
             raise self.fail(

@@ -293,7 +293,7 @@ class _Verifier(GroupRules, TileRules):
 
     def _number(self, i: Instr, value: float | int | bool, dtype: DType) -> None:
         fits = isinstance(value, bool) if dtype.is_bool else isinstance(value, int | float)
-        if dtype.is_int or dtype.is_pair:
+        if dtype.is_int or dtype.is_word:
             fits = isinstance(value, int) and dtype.least <= value <= dtype.greatest
         if not fits:
             self._broken(i, f"{value!r} is no {dtype}")

@@ -36,6 +36,7 @@ from tunegrad.ir.graph import Node
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.keys import key_of
 from tunegrad.ir.pairs import pair_dots
+from tunegrad.ir.quads import quad_dots
 from tunegrad.ir.remembered import remembered
 from tunegrad.ir.target import Target
 from tunegrad.ir.tf32 import round_factors
@@ -90,18 +91,21 @@ class Planned:
 def prepared(
     outputs: tuple[Node, ...], numerics: Numerics, target: Target, dtype: ModelDtype = "f32"
 ) -> tuple[Node, ...]:
-    """A graph as it is planned: constants folded, in ``dtype``, bf16 products in pairs, f32 ones of
-    tf32.
+    """A graph as it is planned: constants folded, in ``dtype``, products of bytes in fours, of bf16
+    in pairs, f32 ones of tf32.
 
     Constants are folded before they are narrowed, so that a product of them is rounded once. Pairs
     are made where the target multiplies them in one instruction, and the numerics allow them: what
     is asked to be bf16 is multiplied so unless they are strict, its inputs too. Factors are rounded
-    to tf32 where the numerics say so and a matrix unit multiplies such.
+    to tf32 where the numerics say so and a matrix unit multiplies such. Fours of bytes are exact,
+    and made wherever the target multiplies them.
 
     Raises WeightsError for a constant that does not fit ``dtype``.
     """
     asked = numerics in ("bf16-dot", "tf32") or (dtype == "bf16" and numerics != "strict")
     paired = asked and target.multiplies_pairs
+    if target.multiplies_bytes:
+        outputs = quad_dots(outputs, target)
     if dtype != "f32":
         outputs = narrowed(fold_constants(outputs), dtype_of(dtype))
     if numerics == "tf32" and target.multiplies_tf32:

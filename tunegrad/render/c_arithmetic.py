@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from tunegrad.ir.dtypes import DTYPES, DType
 from tunegrad.ir.expr import Op
 
-__all__ = ["HELPED", "arithmetic_helpers", "wraps"]
+__all__ = ["HELPED", "arithmetic_helpers", "byte_helpers", "wraps"]
 
 HELPED = frozenset((Op.FLOORDIV, Op.MOD, Op.POW, Op.SHL, Op.SHR))
 """Operations that are helper functions for integers, the first two for floats as well."""
@@ -72,6 +72,31 @@ def arithmetic_helpers(
                 text = f"return a < 0 ? ({c})(({u})0 - ({u})a) : a;"
             made[f"abs_{dtype}"] = define(c, f"abs_{dtype}", f"{c} a", text)
     return made
+
+
+def byte_helpers(word: str, define: Callable[[str, str, str, str], str]) -> dict[str, str]:
+    """Texts by name of words of four bytes; ``word`` is C's type of one, ``define`` as above."""
+    arguments = ", ".join(f"{{0}} {x}" for x in "abcd")
+    joined = " | ".join(f"({word})(b{i}) << {8 * i}" for i in range(4))
+    made = {}
+    for one in ("signed char", "unsigned char"):
+        name = f"quad_{one[0].replace('s', 'i')}8"
+        parts = " ".join(f"const unsigned char b{i} = {x};" for i, x in enumerate("abcd"))
+        made[name] = define(word, name, arguments.format(one), f"{parts} return {joined};")
+    for p in ("u8x4", "i8x4"):
+        for q in ("u8x4", "i8x4"):
+            terms = " + ".join(f"{_byte('a', p, i)} * {_byte('b', q, i)}" for i in range(4))
+            text = f"return (int)(({word})c + ({word})({terms}));"
+            name = f"dot4_{p}_{q}"
+            made[name] = define("int", name, f"{word} a, {word} b, int c", text)
+    return made
+
+
+def _byte(word: str, kind: str, i: int) -> str:
+    """Byte ``i`` of a word as an int."""
+    if kind == "u8x4":
+        return f"(int)({word} >> {8 * i} & 255u)"
+    return f"((int)({word} << {24 - 8 * i}) >> 24)"
 
 
 def _of_integers(dtype: DType, c: str, values: Mapping[str, str]) -> dict[str, str]:

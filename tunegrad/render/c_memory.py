@@ -76,7 +76,7 @@ class CMemory(COperations):
     def widths(self, i: p.Load | p.Store) -> list[int]:
         """Lanes of the vectors that may begin at a scalar access, the widest first."""
         t, d = i.vtype, self.dialect
-        if t.dtype.is_bool or t.dtype.is_pair or i.buffer not in self.spaces:
+        if t.dtype.is_bool or t.dtype.is_word or i.buffer not in self.spaces:
             return []
         fits = [n for n in d.widths if n * t.dtype.itemsize <= d.vector_bytes]
         return [n for n in sorted(fits, reverse=True) if is_aligned(i.offset, n)]

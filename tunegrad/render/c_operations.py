@@ -17,8 +17,9 @@ _INFIX = {
     Op.AND: "&", Op.OR: "|", Op.XOR: "^",
 }  # fmt: skip
 _CALLS = frozenset((Op.EXP, Op.LOG, Op.SQRT, Op.TANH, Op.ERF, Op.SIN, Op.FLOOR, Op.POW, Op.FMA))
-_HELPERS = frozenset((Op.PAIR, Op.LOW, Op.HIGH, Op.DOT2, Op.DOT2_ADD, Op.TF32))
-_LANEWISE = _HELPERS | {Op.LT, Op.EQ, Op.NE, Op.WHERE, Op.NOT, Op.FLOORDIV, Op.MOD}
+_HELPERS = frozenset((Op.PAIR, Op.LOW, Op.HIGH, Op.DOT2, Op.DOT2_ADD, Op.TF32, Op.QUAD))
+_DOTS = (Op.DOT4, Op.DOT4_ADD)
+_LANEWISE = _HELPERS | {*_DOTS, Op.LT, Op.EQ, Op.NE, Op.WHERE, Op.NOT, Op.FLOORDIV, Op.MOD}
 
 
 class COperations(CValues):
@@ -33,12 +34,23 @@ class COperations(CValues):
             and all(self.is_vector(self.types[a]) for a in i.args)
         ):
             whole = self._vector(i.op, [f"v{a}" for a in i.args], work.dtype, work.lanes)
+        if i.op in _DOTS:
+            self.define(i.id, i.vtype, lambda k: self._dot4(i, k))
+            return
         self.define(
             i.id,
             i.vtype,
             lambda k: self.scalar(i.op, [self.lane(a, k) for a in i.args], work.dtype),
             whole,
         )
+
+    def _dot4(self, i: p.Compute, k: int) -> str:
+        """One lane of a sum of products of bytes: what its factors are is in the helper's name."""
+        kinds = "_".join(self.types[a].dtype.name for a in i.args[:2])
+        self.used.add(f"dot4_{kinds}")
+        total = self.lane(i.args[2], k) if i.op is Op.DOT4_ADD else "0"
+        factors = ", ".join(self.lane(a, k) for a in i.args[:2])
+        return f"tg_dot4_{kinds}({factors}, {total})"
 
     def _vector(self, op: Op, args: list[str], dtype: DType, lanes: int) -> str:
         """``op`` on whole vectors, '' where it has no such text."""

@@ -105,8 +105,8 @@ class CValues:
     def literal(self, value: float | int | bool, dtype: DType) -> str:
         if dtype.is_bool:
             return "1" if value else "0"
-        if dtype.is_pair:
-            return f"{int(value)}u"
+        if dtype.is_word:
+            return f"{int(value) & 0xFFFFFFFF}u"
         if dtype.is_int:
             suffix = self.dialect.long_suffix if dtype.bits == 64 else ""
             if not dtype.signed:

@@ -18,7 +18,7 @@ from __future__ import annotations
 from tunegrad.ir.dtypes import DTYPES, DType
 from tunegrad.ir.program import Program
 
-from .c_arithmetic import arithmetic_helpers
+from .c_arithmetic import arithmetic_helpers, byte_helpers
 from .c_dialect import Dialect
 from .c_family import render_c
 from .cuda_wrappers import wrappers_text
@@ -31,6 +31,7 @@ _VALUES = {
     "u8": "unsigned char", "u16": "unsigned short", "u32": "unsigned int",
     "u64": "unsigned long long", "f16": "unsigned short",
     "bf16": "unsigned short", "f32": "float", "f64": "double", "bf16x2": "unsigned int",
+    "u8x4": "unsigned int", "i8x4": "unsigned int",
 }  # fmt: skip
 
 _PROLOGUE = """\
@@ -113,6 +114,7 @@ def _helpers() -> dict[str, str]:
             "float", "dot2_add_f32", f"{u} a, {u} b, float c", f"return {steps};"
         ),
     }  # fmt: skip
+    made |= byte_helpers(u, _function)
     for dtype in DTYPES.values():
         if not (dtype.is_half or dtype.is_bool):
             made |= {f"{op}_{dtype}": _extreme(op, dtype) for op in ("max", "min")}

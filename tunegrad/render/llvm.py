@@ -72,16 +72,12 @@ def render_llvm(program: Program, target: Target | None = None) -> str:
 
     Without a target it is one that every target can compile.
     """
-    if target is None:
-        return _Renderer(program).module()
-    return _Renderer(program, target.avx512, target.bf16_dot, target.amx).module()
+    return _Renderer(program, target).module()
 
 
 class _Renderer(Flow):
-    def __init__(
-        self, program: Program, avx512: bool = False, bf16_dot: bool = False, amx: bool = False
-    ) -> None:
-        super().__init__(program, avx512, bf16_dot, amx)
+    def __init__(self, program: Program, target: Target | None) -> None:
+        super().__init__(program, target)
         self.read_only = frozenset(b.name for b in program.params if b.role != "out")
         for i in walk(program.body):
             if isinstance(i, TileConfig):

@@ -33,6 +33,7 @@ from tunegrad.ir.program import (
     TileZero,
     Write,
 )
+from tunegrad.ir.target import Target
 
 from .llvm_index import Indices, Scope
 
@@ -72,10 +73,8 @@ class Held:
 class Flow(Indices):
     """Turns loops and branches into text; a subclass has the instructions in them."""
 
-    def __init__(
-        self, program: Program, avx512: bool = False, bf16_dot: bool = False, amx: bool = False
-    ) -> None:
-        super().__init__(program, avx512, bf16_dot, amx)
+    def __init__(self, program: Program, target: Target | None) -> None:
+        super().__init__(program, target)
         self.out: list[str | list[str]] = []
         self.registers: dict[str, Held] = {}
         self.writes: dict[int, tuple[str, ...]] = {}

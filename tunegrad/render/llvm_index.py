@@ -12,6 +12,7 @@ from tunegrad.errors import InternalError
 from tunegrad.ir.dtypes import DType
 from tunegrad.ir.index import Atom, Element, FloorDiv, Index, Valid, Var
 from tunegrad.ir.program import Alloc, Buffer, Position, Program, Test, VType
+from tunegrad.ir.target import Target
 
 from .llvm_tiles import Tiles
 from .llvm_values import memory_type
@@ -30,10 +31,8 @@ class Scope:
 class Indices(Tiles):
     """Turns indices into text; ``depth`` and ``vars`` are of the loops that are open."""
 
-    def __init__(
-        self, program: Program, avx512: bool = False, bf16_dot: bool = False, amx: bool = False
-    ) -> None:
-        super().__init__(avx512, bf16_dot, amx)
+    def __init__(self, program: Program, target: Target | None) -> None:
+        super().__init__(target)
         self.program = program
         self.scopes: list[Scope] = []
         self.depth: dict[str, int] = {}

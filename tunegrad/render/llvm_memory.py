@@ -13,6 +13,7 @@ from abc import abstractmethod
 
 from tunegrad.ir.index import Index, as_index
 from tunegrad.ir.program import Load, Store, VType
+from tunegrad.ir.target import Target
 
 from .llvm_access import Accesses
 from .llvm_shuffle import shuffle_mask
@@ -34,8 +35,8 @@ class Memory(Accesses):
     ``streams``: some store streams.
     """
 
-    def __init__(self, avx512: bool = False, bf16_dot: bool = False) -> None:
-        super().__init__(avx512, bf16_dot)
+    def __init__(self, target: Target | None) -> None:
+        super().__init__(target)
         self.streams = False
 
     @abstractmethod

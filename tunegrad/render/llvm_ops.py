@@ -7,10 +7,12 @@ from math import nan
 from tunegrad.ir.dtypes import I64
 from tunegrad.ir.expr import Op
 from tunegrad.ir.program import Compute, Convert, Fold, VType
+from tunegrad.ir.target import Target
 
 from .llvm_convert import converted, of_pairs, pair_of
 from .llvm_floats import of_floats
 from .llvm_integers import of_integers
+from .llvm_quads import dot_of_quads, quad_of
 from .llvm_values import LlvmValues, literal, ltype, scalar_type, suffix_of
 from .math import definitions
 
@@ -26,13 +28,17 @@ _MATH = frozenset((Op.EXP, Op.LOG, Op.TANH, Op.ERF, Op.SIN, Op.POW))
 class Ops(LlvmValues):
     """Turns operations into text."""
 
-    def __init__(self, avx512: bool = False, bf16_dot: bool = False) -> None:
-        super().__init__(avx512, bf16_dot)
+    def __init__(self, target: Target | None) -> None:
+        super().__init__(target)
         self._fma: dict[tuple[str, int], tuple[str, str]] = {}
 
     def compute(self, i: Compute) -> None:
         names = self.names
         args = [names[a] for a in i.args]
+        if i.op in (Op.DOT4, Op.DOT4_ADD):
+            kinds = self.types[i.args[0]].dtype, self.types[i.args[1]].dtype
+            self.bind(i.id, i.vtype, dot_of_quads(self, args, kinds, i.vtype.lanes))
+            return
         self.names[i.id], self.types[i.id] = self._apply(i.op, args, self.types[i.args[0]]), i.vtype
 
     def _sum_of_products(self, a: list[str], s: VType) -> str:
@@ -60,6 +66,8 @@ class Ops(LlvmValues):
             return self._math(op, a, s)
         if op is Op.PAIR:
             return pair_of(self, a, s)
+        if op is Op.QUAD:
+            return quad_of(self, a, s)
         if s.dtype.is_pair:
             return of_pairs(self, op, a, s.lanes)
         if s.dtype.is_float:

@@ -7,6 +7,8 @@
     tileloadd64    register, pointer, bytes between rows
     tilestored64   register, pointer, bytes between rows
     tdpbf16ps      registers C, A, B                 C += A * B, of pairs of bf16
+    tdpbusd ..     registers C, A, B                 C += A * B, of four bytes: A's have no sign
+                                                     (u) or one (s), then B's
 
 LLVM names its intrinsics so (``llvm.x86.NAME``), with registers as constants: they are chosen
 already, so nothing is left to allocate, spill or set up for its code generation. On a target
@@ -17,7 +19,8 @@ memory that stands for the registers and their configuration:
 
 They compute what hardware does, but for subnormal numbers, which they keep; where hardware would
 raise an exception, because registers of a product do not fit or none is set up, they make results
-NaN. So a program for AMX is proved where there is none. See Intel SDM, volume 1, chapter 18.
+NaN, or all bits 1 of integers. So a program for AMX is proved where there is none. See Intel SDM,
+volume 1, chapter 18.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ from typing import Final
 
 from tunegrad.ir.index import Index
 from tunegrad.ir.program import TileConfig, TileLoad, TileMul, TileStore, TileZero
+from tunegrad.ir.target import Target
 
 from .llvm_memory import Memory
 
@@ -41,19 +45,29 @@ _IMMEDIATES: Final = {
     "tileloadd64": ("i8", "ptr", "i64"),
     "tilestored64": ("i8", "ptr", "i64"),
     "tdpbf16ps": ("i8", "i8", "i8"),
+    "tdpbusd": ("i8", "i8", "i8"),
+    "tdpbuud": ("i8", "i8", "i8"),
+    "tdpbssd": ("i8", "i8", "i8"),
+    "tdpbsud": ("i8", "i8", "i8"),
 }
 """The primitives, and the types of their arguments: an i8 is the number of a register."""
 
-_PRODUCTS: Final = {("bf16x2", "f32"): "tdpbf16ps"}
-"""The primitive of a product, by the dtypes of its unit."""
+_PRODUCTS: Final = {
+    ("bf16x2", "bf16x2"): "tdpbf16ps",
+    ("u8x4", "i8x4"): "tdpbusd",
+    ("u8x4", "u8x4"): "tdpbuud",
+    ("i8x4", "i8x4"): "tdpbssd",
+    ("i8x4", "u8x4"): "tdpbsud",
+}
+"""The primitive of a product, by the factors of its unit."""
 
 
 class Tiles(Memory):
-    """Turns instructions of tile registers into text. ``amx``: into those of the processor."""
+    """Turns instructions of tile registers into text: into those of a processor that has AMX."""
 
-    def __init__(self, avx512: bool = False, bf16_dot: bool = False, amx: bool = False) -> None:
-        super().__init__(avx512, bf16_dot)
-        self.amx = amx
+    def __init__(self, target: Target | None) -> None:
+        super().__init__(target)
+        self.amx = target is not None and target.amx
         self.configurations: dict[tuple[int, ...], str] = {}
 
     @abstractmethod
@@ -75,7 +89,7 @@ class Tiles(Memory):
         self._moves("tilestored64", i)
 
     def tile_mul(self, i: TileMul) -> None:
-        self._tile(_PRODUCTS[i.unit.dtypes], *map(str, (i.tile, i.a, i.b)))
+        self._tile(_PRODUCTS[i.unit.factors], *map(str, (i.tile, i.a, i.b)))
 
     def _moves(self, name: str, i: TileLoad | TileStore) -> None:
         step = i.offset.coefficient(i.row) or 0
@@ -93,7 +107,7 @@ class Tiles(Memory):
             self.declared.add(f"void @llvm.x86.{name}({shown})")
             return f"call void @llvm.x86.{name}({', '.join(args)})"
         self.defined[f"tg.amx.{name}"] = _TWINS[name]
-        if name in _PRODUCTS.values():
+        if name == "tdpbf16ps":
             self.declared.add(_FUSED)
         return f"call void @tg.amx.{name}({', '.join(['ptr %amx', *args])})"
 
@@ -209,14 +223,17 @@ def _zeros(at: str, stop: str, name: str, before: str, after: str) -> str:
 _FUSED = "<16 x float> @llvm.fmuladd.v16f32(<16 x float>, <16 x float>, <16 x float>)"
 _FMA = "call <16 x float> @llvm.fmuladd.v16f32(<16 x float>"
 
-_TERM = f"""\
+_FACTORS = f"""\
 {_line("wa", "%a.at", "64", "%rows.i")}
   %wa.w = getelementptr i32, ptr %wa, i64 %terms.i
   %one = load i32, ptr %wa.w
   %one.v = insertelement <16 x i32> poison, i32 %one, i64 0
   %left = shufflevector <16 x i32> %one.v, <16 x i32> poison, <16 x i32> zeroinitializer
 {_line("wb", "%b.at", "64", "%terms.i")}
-  %right = load <16 x i32>, ptr %wb
+  %right = load <16 x i32>, ptr %wb"""
+
+_TERM = f"""\
+{_FACTORS}
   %ll = shl <16 x i32> %left, splat (i32 16)
   %rl = shl <16 x i32> %right, splat (i32 16)
   %lh = and <16 x i32> %left, splat (i32 -65536)
@@ -226,33 +243,48 @@ _TERM = f"""\
   %lh.f = bitcast <16 x i32> %lh to <16 x float>
   %rh.f = bitcast <16 x i32> %rh to <16 x float>
   %even.n = {_FMA} %ll.f, <16 x float> %rl.f, <16 x float> %even)
-  %odd.n = {_FMA} %lh.f, <16 x float> %rh.f, <16 x float> %odd)
-  br label %terms.next"""
+  %odd.n = {_FMA} %lh.f, <16 x float> %rh.f, <16 x float> %odd)"""
 
-_ROW = f"""\
+_PAIRS = (
+    "float", ("even", "odd"), _TERM,
+    """\
+  %both = fadd <16 x float> %even, %odd
+  %spoilt = fadd <16 x float> %both, %bad
+  %old = load <16 x float>, ptr %c.row
+  %new = fadd <16 x float> %old, %spoilt""",
+    "float 0x7FF8000000000000",
+)  # fmt: skip
+
+
+def _dot(name: str, kind: str, sums: tuple[str, ...], term: str, last: str, spoilt: str) -> str:
+    """C += A * B: for every row ``sums`` of terms, 16 of ``kind`` each, from which ``last`` makes
+    ``%new``; ``%bad`` is zeros, or ``spoilt`` where registers do not fit.
+    """
+    vector = f"<16 x {kind}>"
+    phis = "\n".join(
+        f"  %{x} = phi {vector} [ zeroinitializer, %rows.do ], [ %{x}.n, %terms.next ]"
+        for x in sums
+    )
+    row = f"""\
 {_line("c.row", "%c.at", "64", "%rows.i")}
   br label %terms
 terms:
   %terms.i = phi i64 [ 0, %rows.do ], [ %terms.n, %terms.next ]
-  %even = phi <16 x float> [ zeroinitializer, %rows.do ], [ %even.n, %terms.next ]
-  %odd = phi <16 x float> [ zeroinitializer, %rows.do ], [ %odd.n, %terms.next ]
+{phis}
   %terms.c = icmp ult i64 %terms.i, %a.words
   br i1 %terms.c, label %terms.do, label %sum
 terms.do:
-{_TERM}
+{term}
+  br label %terms.next
 terms.next:
   %terms.n = add i64 %terms.i, 1
   br label %terms
 sum:
-  %both = fadd <16 x float> %even, %odd
-  %spoilt = fadd <16 x float> %both, %bad
-  %old = load <16 x float>, ptr %c.row
-  %new = fadd <16 x float> %old, %spoilt
-  store <16 x float> %new, ptr %c.row
+{last}
+  store {vector} %new, ptr %c.row
   br label %rows.next"""
-
-_DOT = f"""\
-define internal void @tg.amx.tdpbf16ps(ptr %amx, i8 %c, i8 %a, i8 %b) nounwind noinline {{
+    return f"""\
+define internal void @tg.amx.{name}(ptr %amx, i8 %c, i8 %a, i8 %b) nounwind noinline {{
 entry:
 {_register("c")}
 {_register("a")}
@@ -264,12 +296,33 @@ entry:
   %fit.1 = and i1 %heights, %depths
   %fit.2 = and i1 %widths, %set
   %fit = and i1 %fit.1, %fit.2
-  %bad = select i1 %fit, <16 x float> zeroinitializer, <16 x float> splat (float 0x7FF8000000000000)
+  %bad = select i1 %fit, {vector} zeroinitializer, {vector} splat ({spoilt})
   br label %rows
-{_loop("rows", "%c.rows", _ROW, "entry", "done")}\
+{_loop("rows", "%c.rows", row, "entry", "done")}\
 done:
   ret void
 }}"""
+
+
+def _dot_of_bytes(name: str) -> str:
+    """The product whose factors have a sign or not as the name says."""
+    lines, total = [_FACTORS], "%total"
+    for i in range(4):
+        for side, sign in zip(("left", "right"), name[-3:-1], strict=True):
+            up = f"shl <16 x i32> %{side}, splat (i32 {24 - 8 * i})"
+            down = "ashr" if sign == "s" else "lshr"
+            lines.append(f"  %{side}.u{i} = {up}")
+            lines.append(f"  %{side}.{i} = {down} <16 x i32> %{side}.u{i}, splat (i32 24)")
+        lines.append(f"  %p{i} = mul <16 x i32> %left.{i}, %right.{i}")
+        made = "%total.n" if i == 3 else f"%total.{i}"
+        lines.append(f"  {made} = add <16 x i32> {total}, %p{i}")
+        total = made
+    last = """\
+  %old = load <16 x i32>, ptr %c.row
+  %more = add <16 x i32> %old, %total
+  %new = or <16 x i32> %more, %bad"""
+    return _dot(name, "i32", ("total",), "\n".join(lines), last, "i32 -1")
+
 
 _TWINS: Final = {
     "ldtilecfg": f"""\
@@ -299,6 +352,7 @@ done:
 }}""",
     "tileloadd64": _move("tileloadd64", "mem", "reg"),
     "tilestored64": _move("tilestored64", "reg", "mem"),
-    "tdpbf16ps": _DOT,
+    "tdpbf16ps": _dot("tdpbf16ps", *_PAIRS),
+    **{name: _dot_of_bytes(name) for name in ("tdpbusd", "tdpbuud", "tdpbssd", "tdpbsud")},
 }
 """The primitives as plain code."""

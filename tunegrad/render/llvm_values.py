@@ -11,6 +11,7 @@ import numpy as np
 from tunegrad.ir.dtypes import BF16, BOOL, F32, I64, DType
 from tunegrad.ir.numeric import to_memory
 from tunegrad.ir.program import VType
+from tunegrad.ir.target import Target
 
 from .llvm_shuffle import shuffle_mask
 
@@ -21,7 +22,8 @@ __all__ = [
 _SCALAR = {
     "bool": "i1", "i8": "i8", "i16": "i16", "i32": "i32", "i64": "i64",
     "u8": "i8", "u16": "i16", "u32": "i32", "u64": "i64",
-    "f16": "half", "bf16": "i16", "f32": "float", "f64": "double", "bf16x2": "i32",
+    "f16": "half", "bf16": "i16", "f32": "float", "f64": "double",
+    "bf16x2": "i32", "u8x4": "i32", "i8x4": "i32",
 }  # fmt: skip
 
 
@@ -53,7 +55,7 @@ def literal(value: float | int | bool, t: VType) -> str:
 def _literal(value: float | int | bool, dtype: DType) -> str:
     if dtype.is_bool:
         return "true" if value else "false"
-    if dtype.is_int or dtype.is_pair:  # LLVM's integers have no sign of their own
+    if dtype.is_int or dtype.is_word:  # LLVM's integers have no sign of their own
         whole = int(value)
         return str(whole if whole < 1 << (dtype.bits - 1) else whole - (1 << dtype.bits))
     v = float(value)
@@ -78,10 +80,15 @@ def suffix_of(one: str, lanes: int) -> str:
 
 
 class LlvmValues:
-    """What is named, defined and declared so far; a subclass has the lines."""
+    """What is named, defined and declared so far; a subclass has the lines.
 
-    def __init__(self, avx512: bool = False, bf16_dot: bool = False) -> None:
-        self.avx512, self.bf16_dot = avx512, bf16_dot
+    ``avx512``, ``bf16_dot`` and ``vnni``: which instructions the target has; none without one.
+    """
+
+    def __init__(self, target: Target | None) -> None:
+        self.avx512 = target is not None and target.avx512
+        self.bf16_dot = target is not None and target.bf16_dot
+        self.vnni = target is not None and target.vnni
         self.count = 0
         self.names: dict[int, str] = {}
         self.types: dict[int, VType] = {}

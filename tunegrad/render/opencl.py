@@ -14,7 +14,7 @@ from __future__ import annotations
 from tunegrad.ir.dtypes import DTYPES, DType
 from tunegrad.ir.program import Program
 
-from .c_arithmetic import arithmetic_helpers
+from .c_arithmetic import arithmetic_helpers, byte_helpers
 from .c_dialect import Dialect
 from .c_family import render_c
 
@@ -24,6 +24,7 @@ _VALUES = {
     "bool": "bool", "i8": "char", "i16": "short", "i32": "int", "i64": "long",
     "u8": "uchar", "u16": "ushort", "u32": "uint", "u64": "ulong",
     "f16": "ushort", "bf16": "ushort", "f32": "float", "f64": "double", "bf16x2": "uint",
+    "u8x4": "uint", "i8x4": "uint",
 }  # fmt: skip
 
 
@@ -95,6 +96,7 @@ def _helpers() -> dict[str, str]:
         "dot2_add_f32": f"inline float tg_dot2_add_f32(uint a, uint b, float c) {{ return "
         f"{steps}; }}",
     }
+    made |= byte_helpers("uint", _function)
     for dtype in DTYPES.values():
         if not (dtype.is_half or dtype.is_bool):
             made |= {f"{op}_{dtype}": _extreme(op, dtype) for op in ("max", "min")}

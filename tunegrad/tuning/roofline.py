@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 
 from tunegrad.devices import MachineLimits
-from tunegrad.ir.expr import Apply, Cast, Expr, Load, Op
+from tunegrad.ir.expr import PRODUCTS, Apply, Cast, Expr, Load, Op
 from tunegrad.ir.index import Range, Valid
 from tunegrad.ir.kernel import Kernel, Reduce
 from tunegrad.ir.target import Target
@@ -118,7 +118,7 @@ def _factor_mask(x: Expr) -> Valid:
             valid = valid & node.valid
         elif isinstance(node, Cast):
             stack.append(node.x)
-        elif isinstance(node, Apply) and node.op in (Op.MUL, Op.DOT2, Op.TF32):
+        elif isinstance(node, Apply) and node.op in (*PRODUCTS, Op.TF32):
             stack.extend(node.args)
     return valid
 

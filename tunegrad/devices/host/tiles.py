@@ -1,6 +1,7 @@
 """Tile registers of x86 processors (AMX): what they multiply, and Linux's leave to use them.
 
-    cpuid leaf 7: EDX bit 24 (tiles), bit 22 (products of bf16)   -->  LLVM's features of the host
+    cpuid leaf 7: EDX bit 24 (tiles), bit 22 (products of bf16), bit 25 (of bytes)
+                                                                  -->  LLVM's features of the host
     arch_prctl(ARCH_REQ_XCOMP_PERM, 18)                           -->  this process may use them
 
 What a thread keeps in tiles is 8 KiB more to save, so Linux has a process ask before its first
@@ -19,12 +20,19 @@ from tunegrad.devices.processes.syscalls import number
 from tunegrad.errors import DeviceError
 from tunegrad.ir.target import Target, TileUnit
 
-__all__ = ["AMX_BF16", "ask_for_tiles", "require_tiles", "tile_units", "without_tiles"]
+__all__ = ["AMX_BF16", "AMX_INT8", "ask_for_tiles", "require_tiles", "tile_units", "without_tiles"]
 
 AMX_BF16 = TileUnit((16, 16, 16), ("bf16x2", "f32"), registers=8, fmas=512)
 """TDPBF16PS: 16 x 16 results of 16 pairs in 16 cycles, 1024 operations in each, by Intel's figures
 for Sapphire Rapids: declared, not measured.
 """
+
+AMX_INT8 = tuple(
+    TileUnit((16, 16, 16), (a, "i32"), registers=8, fmas=1024, right=b)
+    for a in ("u8x4", "i8x4")
+    for b in ("i8x4", "u8x4")
+)
+"""TDPBUSD, TDPBUUD, TDPBSSD, TDPBSUD: 16 x 16 results of 64 bytes in 16 cycles, declared too."""
 
 _REQUEST, _TILE_DATA = 0x1023, 18
 
@@ -51,7 +59,11 @@ def require_tiles(target: Target, ask: Callable[[], bool] = ask_for_tiles) -> No
 
 def tile_units(features: Iterable[str]) -> tuple[TileUnit, ...]:
     """The shapes that a processor with these features multiplies in tile registers."""
-    return (AMX_BF16,) if {"+amx-tile", "+amx-bf16"} <= set(features) else ()
+    have = set(features)
+    if "+amx-tile" not in have:
+        return ()
+    pairs = (AMX_BF16,) if "+amx-bf16" in have else ()
+    return (*pairs, *AMX_INT8) if "+amx-int8" in have else pairs
 
 
 def without_tiles(features: Iterable[str]) -> tuple[str, ...]:

@@ -40,7 +40,7 @@ from tunegrad.ir.expr import Apply, Cast, Expr, Op, Value, leaves
 from tunegrad.ir.fusion.axes import compared
 from tunegrad.ir.interpret_kernel import folds_at, interpret_at
 from tunegrad.ir.kernel import Kernel, Param, Reduce
-from tunegrad.ir.numeric import to_compute
+from tunegrad.ir.numeric import bytes_of, to_compute
 from tunegrad.ir.reference import unrounded
 from tunegrad.ir.remembered import remembered
 
@@ -178,7 +178,7 @@ def _values(p: Param, memory: Array) -> Drawn | None:
     gaps = gaps_of(p)
     stored = memory if gaps is None else memory[~gaps]
     if not (p.dtype.is_float or p.dtype.is_pair):
-        values = to_compute(stored, p.dtype)
+        values = bytes_of(stored) if p.dtype.is_quad else to_compute(stored, p.dtype)
         return Drawn(float(np.abs(values.astype(np.float64)).max(initial=0.0)), 1.0)
     parts = np.array_split(stored, -(-stored.size // _PART)) if stored.size else []
     unit, size, negative = 1.0, 0.0, 0

@@ -143,6 +143,9 @@ def draw(param: Parameter, rng: np.random.Generator, how: Draw | None = None) ->
     """Values for one parameter, as they are stored."""
     how = how or Draw()
     kind = buffer_dtype(param.dtype)
+    if kind.is_quad and kind.of is not None:
+        each = replace(param, elements=4 * param.elements, dtype=kind.of.name)
+        return draw(each, rng, how).view(kind.numpy)
     if kind.is_bool:
         return rng.integers(0, 2, param.elements).astype(bool)
     if kind.is_int:

@@ -11,7 +11,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 from tunegrad.errors import DTypeError, ShapeError
+from tunegrad.ir import graph
 from tunegrad.ir.dtypes import promote
+from tunegrad.ir.expr import Op
 
 from ..arrays import DTypeLike
 from ..handle import TensorLike, lift, optional
@@ -302,7 +304,9 @@ def _contracted(y: Tensor, w: Tensor, rank: int, groups: int) -> Tensor:
         left = left.permute(0, 1, *(a + 1 for a in at), 2, *(a + 1 for a in inside))
         left = left.reshape(n, groups, 1, *places, *taps)
         right = w.reshape(groups, out // groups, *ones, *taps)
-    total = (left * right).sum(tuple(range(-rank - 1, 0)))
+    product = left * right
+    axes = tuple(range(product.ndim - rank - 1, product.ndim))
+    total = product._with(graph.reduce(Op.ADD, product.node, axes))  # in the accumulator's own type
     return total.reshape(n, out, *places)
 
 

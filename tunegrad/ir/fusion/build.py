@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from ..expr import Apply, Const, Expr, IndexValue, Inside, Load, Op, Value, rebuild
+from ..expr import PRODUCTS, Apply, Const, Expr, IndexValue, Inside, Load, Op, Value, rebuild
 from ..graph import MOVEMENT, GraphOp, Node
 from ..index import ALWAYS, Index, Valid, as_index, element
 from ..kernel import Axis, Kernel, Param, Reduce, Stage, Store, identity
@@ -253,7 +253,7 @@ def _factors_apart(kernel: Kernel, reads: dict[str, Node]) -> tuple[Kernel, dict
 
 def _met_by_itself(x: Apply) -> list[str]:
     """The parameters that both factors of a product read, each at its own indices."""
-    if x.op not in (Op.MUL, Op.DOT2):
+    if x.op not in PRODUCTS:
         return []
     left, right = ({leaf for leaf in distinct_leaves(a) if isinstance(leaf, Load)} for a in x.args)
     if left & right:

@@ -6,6 +6,7 @@ Read off the nodes that a kernel computes; they mean nothing to the rest of the 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from math import prod
 from typing import Any, cast
 
@@ -54,18 +55,22 @@ def kernel_name(d: Draft, k: Kernel) -> str:
         return f"{_row_kernel(d)} {_shape(d.node.shape)}"
     if windows and any(n in inside for n in windows):
         return _windowed(d, main, windows) + after
-    pairs = any(n.op is GraphOp.MAP and n.arg is Op.DOT2 for n in inside)
-    product = op is Op.ADD and (pairs or _is_product(main.srcs[0]))
+    count, words = _words({n.arg for n in inside if n.op is GraphOp.MAP})
+    product = op is Op.ADD and (words or _is_product(main.srcs[0]))
     if product and len({p.name for p in k.params if p.role != "out"}) > 1 and k.axes:
         shared = "x".join(str(a.extent) for a in k.axes)
         terms = prod(a.extent for a in k.reduces[0].axes)
-        return (
-            f"matmul {shared}x{2 * terms} bf16-dot{after}"
-            if pairs
-            else f"matmul {shared}x{terms}{after}"
-        )
+        return f"matmul {shared}x{count * terms}{words}{after}"
     kind = {Op.ADD: "sum", Op.MUL: "prod", Op.MAX: "max", Op.MIN: "min"}[op]
     return f"{kind} {_shape(main.srcs[0].shape)}->{_shape(main.shape)}{after}"
+
+
+def _words(maps: Collection[object]) -> tuple[int, str]:
+    """How many numbers the factors of a sum of products are at a time, and what a name says of
+    that.
+    """
+    dots = {Op.DOT2: (2, " bf16-dot"), Op.DOT4: (4, " int8-dot")}
+    return next((found for op, found in dots.items() if op in maps), (1, ""))
 
 
 def _is_product(terms: Node) -> bool:
@@ -82,17 +87,15 @@ def _windowed(d: Draft, main: Node, windows: list[Node]) -> str:
     stride = f"s{spec[0][2]}" if spec[0][2] > 1 else ""
     op = cast(Any, main.arg)[0]
     maps = {n.arg for n in _below(main, d) if n.op is GraphOp.MAP}
-    pairs = Op.DOT2 in maps
-    product = pairs or Op.MUL in maps
+    count, words = _words(maps)
+    product = words or Op.MUL in maps
     image = d.node.shape[-2:]
     if product:
         weights = next(
             (n for n in d.reads.values() if n.op is GraphOp.CONST and len(n.shape) > 2), None
         )
-        channels = (
-            f" {weights.shape[1] * (1 + pairs)}->{weights.shape[0]}" if weights is not None else ""
-        )
-        return f"conv{size}{stride}{channels} {_shape(image)}{' bf16-dot' if pairs else ''}"
+        channels = f" {weights.shape[1] * count}->{weights.shape[0]}" if weights is not None else ""
+        return f"conv{size}{stride}{channels} {_shape(image)}{words}"
     kind = "maxpool" if op is Op.MAX else "minpool" if op is Op.MIN else "avgpool"
     return f"{kind} {size}{stride} {_shape(image)}"
 

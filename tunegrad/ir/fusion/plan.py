@@ -17,7 +17,7 @@ from typing import Literal
 
 from tunegrad.errors import VerifyError
 
-from ..dtypes import BF16, DType
+from ..dtypes import DType
 from ..graph import ConstData
 from ..kernel import Kernel, Param
 from ..layout import Layout
@@ -202,9 +202,9 @@ class LaunchPlan:
 
 
 def _fits(b: Buffer, p: Param) -> bool:
-    """Whether a buffer holds the elements of a parameter; bf16 numbers are read as pairs, too."""
-    if p.role == "in" and p.dtype.is_pair and b.dtype == BF16:
-        return b.layout.size == 2 * p.layout.size
+    """Whether a buffer holds the elements of a parameter; numbers are read as words, too."""
+    if p.role == "in" and p.dtype.of == b.dtype:
+        return b.nbytes == p.layout.size * p.dtype.itemsize
     return b.dtype == p.dtype and b.layout.size == p.layout.size
 
 

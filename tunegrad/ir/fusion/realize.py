@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, cast
 
-from ..expr import Op
+from ..expr import PRODUCTS, Op
 from ..graph import Fence, GraphOp, Node, converts_reads, narrows, topological
 from .movement import reshape_groups
 from .regions import Regions
@@ -234,7 +234,7 @@ class _Realizer:
             depth=1 + max(s.depth for s in states),
             expensive=op in EXPENSIVE or any(s.expensive for s in states),
             reuse=any(s.reuse for s in states),
-            product=op in (Op.MUL, Op.DOT2) or any(s.product for s in states),
+            product=op in PRODUCTS or any(s.product for s in states),
         )
 
     def _settle(self, n: Node) -> None:

@@ -137,7 +137,7 @@ def _vanishes(x: Expr) -> bool:
         return False
     if x.op in _ZERO_STAYS:
         return _vanishes(x.args[0])
-    if x.op in (Op.PAIR, Op.LOW, Op.HIGH):
+    if x.op in (Op.PAIR, Op.LOW, Op.HIGH, Op.QUAD):
         return all(_vanishes(a) for a in x.args)
     if x.op in (Op.ADD, Op.SUB, Op.MAX, Op.MIN, Op.AND, Op.OR, Op.XOR):
         return _vanishes(x.args[0]) and _vanishes(x.args[1])

@@ -1,28 +1,31 @@
-"""Pairs that lie in memory already: neighbours of bf16 read as words, without a kernel that copies.
+"""Words that lie in memory already: neighbours of bf16, or bytes, read as words, without a kernel
+that copies.
 
     buffer 3 bf16[56,56,64] temp                     buffer 3 bf16[56,56,64] temp
     buffer 4 bf16x2[56,56,32] temp             -->
     launch elementwise pair 32x56x56 (4, 3)
     launch conv3x3 .. (5, 4, 2)                      launch conv3x3 .. (5, 3, 2)
 
-Kernels stay what they are: a parameter of pairs is given a buffer of twice as many bf16 numbers.
-Views of the pairs become views of the numbers.
+Kernels stay what they are: a parameter of words is given a buffer of two or four times as many
+numbers. Views of the words become views of the numbers.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from ..dtypes import BF16, F32
+from ..dtypes import BF16, F32, I8, U8
 from ..expr import Apply, Cast, Expr, Load, Op
 from ..kernel import Kernel, Store
 from .plan import Buffer, LaunchPlan
 
 __all__ = ["without_copies"]
 
+_WORDS = (Op.PAIR, Op.QUAD)
+
 
 def without_copies(plan: LaunchPlan) -> LaunchPlan:
-    """The plan without launches that only store neighbours of a bf16 buffer as pairs.
+    """The plan without launches that only store neighbours of a buffer as words.
 
     A copy stays where one of its readers reads the numbers one by one, too. A plan without any is
     the same object. Buffers keep their numbers: those that nothing uses take no memory.
@@ -45,7 +48,7 @@ def without_copies(plan: LaunchPlan) -> LaunchPlan:
 
 
 def _of_numbers(b: Buffer, plan: LaunchPlan, copies: dict[int, int]) -> Buffer:
-    """A view of pairs as one of the numbers that they are copies of."""
+    """A view of words as one of the numbers that they are copies of."""
     if b.base is None or b.base not in copies:
         return b
     source = plan.buffers[copies[b.base]]
@@ -53,22 +56,23 @@ def _of_numbers(b: Buffer, plan: LaunchPlan, copies: dict[int, int]) -> Buffer:
 
 
 def _is_copy(kernel: Kernel) -> bool:
-    """Whether a kernel stores pairs of neighbours, each where those lie."""
+    """Whether a kernel stores words of neighbours, each where those lie."""
     if len(kernel.params) != 2 or len(kernel.stages) != 1:
         return False
     (store,) = kernel.stages
     assert isinstance(store, Store)  # the only stage of a kernel
     x, out = store.expr, kernel.param(store.param)
-    if not isinstance(x, Apply) or x.op is not Op.PAIR or kernel.params[0] is not out:
+    if not isinstance(x, Apply) or x.op not in _WORDS or kernel.params[0] is not out:
         return False
-    halves = [_narrow(y) for y in x.args]
+    count = len(x.args)
+    parts = [_part(y) for y in x.args]
     source = kernel.params[1]
-    if any(y is None or not y.valid.always for y in halves) or source.role == "const":
+    if any(y is None or not y.valid.always for y in parts) or source.role == "const":
         return False
-    at = out.layout.offset(store.index) * 2
-    lies = [source.layout.offset(y.index) for y in halves if y is not None]
-    fits = store.valid.always and source.layout.size == 2 * out.layout.size == 2 * _points(kernel)
-    return fits and lies == [at, at + 1]
+    at = out.layout.offset(store.index) * count
+    lies = [source.layout.offset(y.index) for y in parts if y is not None]
+    whole = source.layout.size == count * out.layout.size == count * _points(kernel)
+    return store.valid.always and whole and lies == [at + i for i in range(count)]
 
 
 def _points(kernel: Kernel) -> int:
@@ -78,8 +82,8 @@ def _points(kernel: Kernel) -> int:
     return total
 
 
-def _narrow(x: Expr) -> Load | None:
-    """A load of bf16, widened and no more."""
+def _part(x: Expr) -> Load | None:
+    """A load of what words are made of; bf16 may be widened."""
     if isinstance(x, Cast) and x.dtype == F32:
         x = x.x
-    return x if isinstance(x, Load) and x.dtype == BF16 else None
+    return x if isinstance(x, Load) and x.dtype in (BF16, I8, U8) else None

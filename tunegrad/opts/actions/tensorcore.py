@@ -8,7 +8,7 @@ from math import prod
 from typing import ClassVar
 
 from tunegrad.errors import IllegalAction
-from tunegrad.ir.expr import Apply, Cast, Expr, Load, Op
+from tunegrad.ir.expr import PRODUCTS, Apply, Cast, Expr, Load, Op
 from tunegrad.ir.kernel import Reduce
 from tunegrad.ir.looptree import Loop, LoopKind, LoopTree, MatrixTile, TileLoops
 from tunegrad.ir.target import MatrixUnit, TileUnit
@@ -119,14 +119,17 @@ class Tensorcore(Action):
         self, tree: LoopTree, unit: MatrixUnit | TileUnit, loops: list[Loop]
     ) -> None:
         stage = tree.kernel.stages[_product_stage(tree)]
-        factors(tree, *(x.name for x in loops[:2]))
+        loads = factors(tree, *(x.name for x in loops[:2]))
         taken, gives = unit.dtypes
+        want = (*(unit.factors if isinstance(unit, TileUnit) else (taken, taken)), gives)
         assert isinstance(stage, Reduce)
         assert isinstance(stage.expr, Apply)
-        have = (*map(taken_as, stage.expr.args), stage.dtype.name)
-        if have != (taken, taken, gives):
+        args = sorted(stage.expr.args, key=lambda x: _load(x) is not loads[0])
+        have = (*map(taken_as, args), stage.dtype.name)
+        if have != want:
+            of = " x ".join(dict.fromkeys(want[:2]))
             raise self.fail(
-                tree, f"a sum of {have[0]} x {have[1]} in {have[2]}, the unit's is of {taken} in "
+                tree, f"a sum of {have[0]} x {have[1]} in {have[2]}, the unit's is of {of} in "
                 f"{gives}"
             )  # fmt: skip
 
@@ -162,7 +165,7 @@ def factors(tree: LoopTree, m: str, n: str) -> tuple[Load, Load]:
     """
     stage = tree.kernel.stages[_product_stage(tree)]
     x = stage.expr
-    multiplied = isinstance(x, Apply) and x.op in (Op.MUL, Op.DOT2)
+    multiplied = isinstance(x, Apply) and x.op in PRODUCTS
     loads = [_load(y) for y in x.args] if isinstance(x, Apply) and multiplied else []
     found = [y for y in loads if y is not None]
     if len(found) != 2:

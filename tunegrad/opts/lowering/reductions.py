@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from tunegrad.ir.dtypes import F32, F64
+from tunegrad.ir.dtypes import F32, F64, I32
 from tunegrad.ir.expr import Apply, Expr, Op
 from tunegrad.ir.index import ALWAYS
 from tunegrad.ir.kernel import Reduce, identity
@@ -31,6 +31,10 @@ from .tiles import Tiles
 from .values import Point, Values, fix, fix_valid, known
 
 __all__ = ["Reductions"]
+
+
+_WORDS = {(Op.DOT2, F32): Op.DOT2_ADD, (Op.DOT4, I32): Op.DOT4_ADD}
+"""Products of words, and the type of their sum, in one operation with it."""
 
 
 class Reductions(Partials):
@@ -209,8 +213,8 @@ class Reductions(Partials):
     def _fold_in(
         self, values: Values, s: Reduce, old: Known, p: Point, active: int | None
     ) -> Known:
-        """op(old, expr), as one FMA for a sum of products, or one DOT2_ADD for a sum of products of
-        pairs
+        """op(old, expr), as one FMA for a sum of products, or one DOT2_ADD or DOT4_ADD for one of
+        words.
         """
         x: Expr = s.expr
         if values.kept_here is not None:
@@ -221,11 +225,11 @@ class Reductions(Partials):
         if s.op is Op.ADD and s.dtype.is_float and isinstance(x, Apply) and x.op is Op.MUL:
             a, c = (values.emit(y, p, active) for y in x.args)
             return self.b.compute(Op.FMA, [a, c, old], [s.dtype] * 3, s.dtype)
-        if s.op is Op.ADD and s.dtype == F32 and isinstance(x, Apply) and x.op is Op.DOT2:
-            pairs = [values.emit(y, p, active) for y in x.args]
-            return self.b.compute(
-                Op.DOT2_ADD, [*pairs, old], [*(y.dtype for y in x.args), F32], F32
-            )
+        words = _WORDS.get((x.op, s.dtype)) if s.op is Op.ADD and isinstance(x, Apply) else None
+        if words is not None and isinstance(x, Apply):
+            both = [values.emit(y, p, active) for y in x.args]
+            types = [*(y.dtype for y in x.args), s.dtype]
+            return self.b.compute(words, [*both, old], types, s.dtype)
         return self.b.compute(s.op, [old, values.emit(x, p, active)], [s.dtype] * 2, s.dtype)
 
     def _combine(

@@ -6,7 +6,7 @@ Which sketch fits follows from the kernel:
            copies. Lanes along a contiguous shared axis, a register tile, cache blocks       tiles/
     dots   the same, lanes along the reduction: matrix-vector products, row sums             dots.py
     rows   several stages over a row: softmax, layer norm                                    rows.py
-    tile-product  a product of pairs in tile registers, where the target has some  tile_products.py
+    tile-product  a product of words in tile registers, where the target has some  tile_products.py
     attention  rows of results inside a kernel                                     attention.py
     items  every kernel of a target with work-items: groups of them                         items.py
 """

@@ -1,4 +1,4 @@
-"""Tile products: products of pairs in a thread's tile registers, as products and convolutions are.
+"""Tile products: products of words in a thread's tile registers, as products and convolutions are.
 
     for m0, n0 (on threads), m outermost or n:
       copy A, where it has padding or does not lie in rows
@@ -10,14 +10,13 @@
 
 m is what one factor follows alone, n what the other does, and where results lie side by side. A
 tile has as many rows as waste least of the axis, so that an image of 14 columns has tiles of 14. A
-constant B is packed when the model is loaded: words of pairs for neighbouring results lie side by
+constant B is packed when the model is loaded: words for neighbouring results lie side by
 side (Intel calls that VNNI layout), tile after tile in the order in which they are read. A
 reduction that tiles do not divide is padded with zeros, in copies of both operands.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product as combinations
 
@@ -70,22 +69,24 @@ def tile_product_of(kernel: Kernel, target: Target) -> TileProduct | None:
         return None
     stage = kernel.reduces[0]
     loads = _factors(stage)
-    unit = next((u for u in target.units if _takes(u, stage, loads)), None)
     found = {x.param: x for x in accesses(kernel, stage)}
-    if not isinstance(unit, TileUnit) or len(found) != 2:
+    if len({x.param for x in loads}) != 2 or len(found) != 2:
         return None
-    one, other = (found[x.param] for x in loads)
-    k = [a for a in stage.axes if a.extent >= unit.shape[2] and _both(a, one, other)]
-    k = [a for a in k if a.extent % unit.shape[2] == 0] or k
     shared = [a for a in kernel.axes if a.extent > 1]
-    for x, y in ((one, other), (other, one)):
+    for left, right in (loads, loads[::-1]):
+        unit = next((u for u in target.units if _takes(u, stage, left, right)), None)
+        if not isinstance(unit, TileUnit):
+            continue
+        x, y = found[left.param], found[right.param]
+        k = [a for a in stage.axes if a.extent >= unit.shape[2] and _both(a, x, y)]
+        k = [a for a in k if a.extent % unit.shape[2] == 0] or k
         m, n = (
             tuple(a for a in shared if z.depends(a.name) and not w.depends(a.name))
             for z, w in ((x, y), (y, x))
         )
         beside = any(output_stride(kernel, a.name) == 1 and a.extent >= _LEAST for a in n)
         if k and beside and any(a.extent >= _LEAST for a in m):
-            rest = tuple(a for a in shared if _both(a, one, other))
+            rest = tuple(a for a in shared if _both(a, x, y))
             depth = min(k, key=lambda a: (x.stride(a.name) != 1, -a.extent))
             return TileProduct(unit, x, y, m, n, rest, depth)
     return None
@@ -96,22 +97,21 @@ def _both(a: Axis, one: Access, other: Access) -> bool:
 
 
 def _factors(stage: Reduce) -> tuple[Load, ...]:
-    """The two loads of pairs that are multiplied and added; none where a stage does not do that, or
+    """The two loads of words that are multiplied and added; none where a stage does not do that, or
     a place depends on data.
     """
     x = stage.expr
-    if stage.op is not Op.ADD or not isinstance(x, Apply) or x.op is not Op.DOT2:
+    if stage.op is not Op.ADD or not isinstance(x, Apply) or x.op not in (Op.DOT2, Op.DOT4):
         return ()
     loads = tuple(y for y in x.args if isinstance(y, Load))
     direct = not any(True for y in loads for i in y.index for _ in i.elements())
     return loads if direct else ()
 
 
-def _takes(unit: object, stage: Reduce, loads: Sequence[Load]) -> bool:
-    if not isinstance(unit, TileUnit) or len({x.param for x in loads}) != 2:
+def _takes(unit: object, stage: Reduce, a: Load, b: Load) -> bool:
+    if not isinstance(unit, TileUnit) or stage.dtype.name != unit.dtypes[1]:
         return False
-    taken, gives = unit.dtypes
-    return stage.dtype.name == gives and all(x.dtype.name == taken for x in loads)
+    return (a.dtype.name, b.dtype.name) == unit.factors
 
 
 def sketch_tile_product(

@@ -1,0 +1,221 @@
+"""Sums of products of bytes run: compiled code gives the interpreter's bits at every width, by
+VNNI where this processor has it, and models give numpy's.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from quad_builders import CONVS, MATMULS, conv, dot_kernel, drawn, in_fours, matmul, memory
+
+import tunegrad as tg
+from tests.opencl_device import opencl_device
+from tunegrad.compiling.candidate import Payload, reference
+from tunegrad.devices import registry
+from tunegrad.devices.cpu.device import CpuDevice
+from tunegrad.devices.device import Device
+from tunegrad.devices.host.facts import host_target
+from tunegrad.devices.programs import Programs
+from tunegrad.devices.verifying.tolerance import compare
+from tunegrad.errors import DeviceError
+from tunegrad.frontend import Tensor
+from tunegrad.frontend.onnx.casts import CASTS
+from tunegrad.frontend.onnx.node import NodeView
+from tunegrad.frontend.onnx.products import PRODUCTS
+from tunegrad.ir.interpret_program import interpret, pack_buffers
+from tunegrad.ir.kernel import Kernel
+from tunegrad.ir.program import Program
+from tunegrad.ir.target import Target
+from tunegrad.opts import Schedule, Space
+from tunegrad.search import RandomChooser
+
+TARGET = host_target(1)
+PLAIN = replace(TARGET, features=tuple(f for f in TARGET.features if "vnni" not in f))
+KINDS = [("u8", "i8"), ("i8", "u8"), ("i8", "i8"), ("u8", "u8")]
+
+needs_vnni = pytest.mark.skipif(not TARGET.vnni, reason="this processor has no VNNI")
+
+
+def agree(kernel: Kernel, program: Program, target: Target, seed: int = 0) -> None:
+    """Compiled code on all threads and interpreter, bit by bit."""
+    arrays = {p.name: memory(p.dtype, p.size, seed) for p in kernel.params}
+    arrays[kernel.outputs[0].name][:] = 0
+    mine = pack_buffers(program, arrays)
+    theirs = {b.name: mine[b.name].copy() for b in program.params}
+    interpret(program, mine)
+    with Programs(CpuDevice(target)) as programs:
+        programs.run(programs.compile(program), theirs)
+    name = kernel.outputs[0].name
+    np.testing.assert_array_equal(theirs[name], mine[name])
+
+
+@pytest.mark.parametrize("target", [TARGET, PLAIN], ids=["this CPU", "without VNNI"])
+@pytest.mark.parametrize("lanes", [1, 2, 4, 8, 16])
+@pytest.mark.parametrize(("a", "b"), KINDS[:2])
+def test_every_width_gives_what_the_interpreter_does(
+    a: str, b: str, lanes: int, target: Target
+) -> None:
+    kernel = dot_kernel(matmul((3, 36), (36, 32), a, b))
+    text = f"tile(axis=b, size={lanes}) reorder(order=(a, b0, b1, ra)) vectorize(axis=b1)"
+    program = Space(kernel, target).lower(Schedule.parse(text if lanes > 1 else ""))
+    agree(kernel, program, target)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("seed", range(8))
+def test_random_schedules_agree_with_the_interpreter(seed: int, threads: int) -> None:
+    target = replace(TARGET, threads=threads)
+    for case in (matmul((29, 52), (52, 40), constant=True), conv(8, 20, 1, "i8", constant=True)):
+        for launch in in_fours(case).launches:
+            space = Space(launch.kernel, target)
+            schedule = space.sample(RandomChooser(random.Random(seed)))
+            agree(launch.kernel, space.lower(schedule), target, seed)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize(("a", "b"), KINDS)
+def test_models_give_numpys_sums(a: str, b: str, threads: int) -> None:
+    for left, right in MATMULS:
+        case = matmul(left, right, a, b)
+        weights = case.values["b"]
+        model = tg.compile(
+            lambda x, w=weights: x.cast("i32") @ Tensor.constant(w).cast("i32"),
+            Tensor(case.values["a"]), threads=threads, store=False,
+        )  # fmt: skip
+        wide = [case.values[n].astype(np.int64) for n in "ab"]
+        np.testing.assert_array_equal(model(case.values["a"]), wide[0] @ wide[1])
+
+
+@pytest.mark.parametrize(("a", "b"), KINDS)
+def test_convolutions_give_numpys_sums(a: str, b: str) -> None:
+    for channels, filters, stride in CONVS:
+        case = conv(channels, filters, stride, a, b)
+        image, taps = (case.values[n] for n in "ab")
+        weights = Tensor.constant(taps).cast("i32")
+        model = tg.compile(
+            lambda x, w=weights, s=stride: x.cast("i32").conv2d(w, stride=s, padding=1),
+            Tensor(image), threads=1, store=False,
+        )  # fmt: skip
+        padded = np.pad(image.astype(np.int64), ((0, 0), (0, 0), (1, 1), (1, 1)))
+        views = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(2, 3))
+        views = views[:, :, ::stride, ::stride]
+        np.testing.assert_array_equal(
+            model(image), np.einsum("ncyxhw,ochw->noyx", views, taps.astype(np.int64))
+        )
+
+
+@needs_vnni
+def test_sums_wrap_around_and_do_not_saturate() -> None:
+    """Terms of 255 * 127, and more than 2^31 in all."""
+    a, b = np.full((3, 70_000), 255, np.uint8), np.full((70_000, 32), 127, np.int8)
+    model = tg.compile(
+        lambda x: x.cast("i32") @ Tensor.constant(b).cast("i32"), Tensor(a), threads=1, store=False
+    )
+    assert "int8-dot" in model.report()[-1].kernel
+    want = np.int64(255 * 127 * 70_000).astype(np.int32)
+    np.testing.assert_array_equal(model(a), np.full((3, 32), want))
+
+
+def test_reference_of_verification_accepts_the_sums_and_finds_a_lost_byte() -> None:
+    kernel = dot_kernel(matmul((17, 64), (64, 48)))
+    device = CpuDevice(TARGET)
+    program = Space(kernel, TARGET).lower(Space(kernel, TARGET).defaults()[0])
+    arrays = {p.name: memory(p.dtype, p.size, 9) for p in kernel.params}
+    name = kernel.outputs[0].name
+    expected = reference(Payload(kernel, "", device), arrays)[name]
+    with Programs(device) as programs:
+        code = programs.compile(program)
+        programs.run(code, arrays)
+        assert compare(arrays[name], "i32", expected).first == -1
+        arrays[kernel.params[1].name].view(np.uint8).reshape(17, 64)[3, 7] ^= 1
+        programs.run(code, arrays)
+    assert compare(arrays[name], "i32", expected).first // 48 == 3
+
+
+def _device(name: str) -> Device:
+    if name == "opencl":
+        return opencl_device()
+    try:
+        return registry.open(name)
+    except DeviceError as error:
+        pytest.skip(str(error))
+
+
+@pytest.mark.parametrize("name", ["opencl", "cuda-host"])
+def test_languages_of_gpus_take_words_apart(name: str) -> None:
+    device = _device(name)
+    with Programs(device) as programs:
+        for a, b in KINDS[:2]:
+            for case in (matmul((17, 32), (32, 19), a, b), matmul((5, 7), (7, 3), a, b)):
+                for launch in in_fours(case).launches:
+                    space = Space(launch.kernel, device.target)
+                    program = space.lower(space.defaults()[0])
+                    mine = {p.name: memory(p.dtype, p.size, 4) for p in launch.kernel.params}
+                    mine = pack_buffers(program, mine)
+                    theirs = {name: array.copy() for name, array in mine.items()}
+                    interpret(program, mine)
+                    programs.run(programs.compile(program), theirs)
+                    out = launch.kernel.outputs[0].name
+                    np.testing.assert_array_equal(theirs[out], mine[out])
+
+
+X, W = drawn((5, 12), "u8", 1), drawn((12, 7), "i8", 2)
+
+
+def _onnx(op: str, *operands: np.ndarray | Tensor) -> Callable[[Tensor], Tensor]:
+    """A node of ONNX whose first operand is the model's input."""
+    made = [o if isinstance(o, Tensor) else Tensor.constant(o) for o in operands]
+    return lambda x: PRODUCTS[op](NodeView(op, "n", 21, {}, (x, *made)))
+
+
+ZEROS = {"of all": np.array(131, np.uint8), "of rows": np.arange(100, 105, dtype=np.uint8)}
+
+
+@pytest.mark.parametrize("zero", ZEROS)
+@pytest.mark.parametrize("weights", ["u8", "i8"])
+def test_zero_points_are_exact(zero: str, weights: str) -> None:
+    w = drawn((12, 7), weights, 2)
+    points = ZEROS[zero]
+    middle = np.array(128 if weights == "u8" else 0, w.dtype)
+    model = tg.compile(_onnx("MatMulInteger", w, points, middle), Tensor(X), threads=1, store=False)
+    assert sum("int8-dot" in row.kernel for row in model.report()) == TARGET.vnni
+    left = X.astype(np.int64) - (points[:, None] if points.ndim else points)
+    np.testing.assert_array_equal(model(X), left @ (w.astype(np.int64) - middle))
+
+
+def test_dynamically_quantised_products_are_exact() -> None:
+    """DynamicQuantizeLinear, then MatMulInteger with its zero point."""
+
+    def quantised(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        q, _, zero = CASTS["DynamicQuantizeLinear"](NodeView("", "n", 21, {}, (x,)))
+        operands = (q, Tensor.constant(W), zero)
+        product = PRODUCTS["MatMulInteger"](NodeView("MatMulInteger", "n", 21, {}, operands))
+        return q, zero, product
+
+    x = np.random.default_rng(0).standard_normal((5, 12)).astype(np.float32) + 0.5
+    model = tg.compile(quantised, Tensor(x), threads=1, store=False)
+    assert sum("int8-dot" in row.kernel for row in model.report()) == TARGET.vnni
+    q, zero, product = model(x)
+    assert zero > 0
+    np.testing.assert_array_equal(product, (q.astype(np.int64) - zero) @ W.astype(np.int64))
+
+
+@pytest.mark.parametrize("zero", [0, 113])
+def test_quantised_convolutions_are_padded_with_their_zero_point(zero: int) -> None:
+    image, taps = drawn((1, 8, 6, 5), "u8", 1), drawn((4, 8, 3, 3), "i8", 2)
+    made = [Tensor.constant(o) for o in (taps, np.array(zero, np.uint8))]
+    model = tg.compile(
+        lambda x: PRODUCTS["ConvInteger"](
+            NodeView("ConvInteger", "n", 21, {"pads": [1] * 4}, (x, *made))
+        ),
+        Tensor(image), threads=1, store=False,
+    )  # fmt: skip
+    assert sum("int8-dot" in row.kernel for row in model.report()) == TARGET.vnni
+    padded = np.pad(image.astype(np.int64) - zero, ((0, 0), (0, 0), (1, 1), (1, 1)))
+    views = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(2, 3))
+    want = np.einsum("ncyxhw,ochw->noyx", views, taps.astype(np.int64))
+    np.testing.assert_array_equal(model(image), want)
