@@ -284,7 +284,7 @@ def test_what_is_too_large_is_refused_before_it_is_compiled():
 def test_errors_name_the_thing_and_the_rule():
     with pytest.raises(CompileFailure, match=r"program broken for sm_80.*error"):
         build("nonsense", "broken", "sm_80")
-    with pytest.raises(DeviceError, match=r"'sm_12345' is not known.*valid: sm_80"):
+    with pytest.raises(DeviceError, match=r"'sm_12345' is not known.*valid: .*sm_80"):
         devices.open("null:sm_12345")
     with pytest.raises(DeviceError, match="does not compile for sm_35; valid: "):
         build("", "k", "sm_35")
