@@ -47,9 +47,10 @@ what it has is taken for 10.0 and later.
 """
 _UNIT_REGISTERS = 64 << 10
 """Registers of a unit, of every capability."""
-_L2_BYTES = 24
-"""What a unit gets of the last cache in a cycle where all units ask, about, where it is not known:
-its port takes 64.
+_L2_BYTES, _L2_UNKNOWN = {(8, 0): 32, (8, 6): 12, (8, 9): 12, (12, 0): 12, (12, 1): 12}, 24
+"""What a unit gets of the last cache in a cycle where all units ask, about; its port takes 64. The
+A100's gives 5,120 bytes a cycle (NVIDIA's white paper), two thirds of which are reckoned with; 12
+is what NVIDIA's forecaster of products knows of the others (docs/notebook/gpu-defaults.md).
 """
 _DOUBLES = {(8, 0): 64, (9, 0): 128, (10, 0): 128}
 """Multiply-adds of f64 by mma.sync; elsewhere they are emulated, one or two a cycle."""
@@ -60,14 +61,13 @@ _OWN = frozenset(((9, 0), (10, 0), (10, 3), (11, 0), (12, 0), (12, 1)))
 @dataclass(frozen=True, slots=True)
 class Chip:
     """What tells GPUs of one compute capability apart: units, bytes of the last cache, cycles and
-    bytes of memory a second, bytes of the last cache a cycle and unit.
+    bytes of memory a second.
     """
 
     units: int
     cache_bytes: int
     hertz: float
     memory_bytes_per_s: float
-    l2_bytes: int = _L2_BYTES
 
 
 def _units(capability: tuple[int, int]) -> tuple[MatrixUnit, ...]:
@@ -86,16 +86,15 @@ def _units(capability: tuple[int, int]) -> tuple[MatrixUnit, ...]:
 
 _TYPICAL = {
     "sm_75": Chip(40, 4 << 20, 1.59e9, 3.2e11),
-    "sm_80": Chip(108, 40 << 20, 1.41e9, 1.55e12, 32),
+    "sm_80": Chip(108, 40 << 20, 1.41e9, 1.55e12),
     "sm_86": Chip(72, 6 << 20, 1.695e9, 6e11),
-    "sm_89": Chip(142, 96 << 20, 2.52e9, 8.64e11, 16),
+    "sm_89": Chip(142, 96 << 20, 2.52e9, 8.64e11),
     "sm_90a": Chip(132, 50 << 20, 1.83e9, 3.35e12),
     "sm_100a": Chip(148, 126 << 20, 1.85e9, 8e12),
     "sm_120a": Chip(188, 128 << 20, 2.617e9, 1.79e12),
 }
-"""T4, A100 40 GB, A10, L40S, H100 SXM, B200 and RTX PRO 6000 Blackwell. The last cache of the A100
-gives 5,120 bytes a cycle (NVIDIA's white paper), two thirds of which are reckoned with; those of
-the others are not published. GeForce cards add products of halves in f32 at half the rate of these.
+"""T4, A100 40 GB, A10, L40S, H100 SXM, B200 and RTX PRO 6000 Blackwell. GeForce cards add products
+of halves in f32 at half the rate of these.
 """
 
 
@@ -141,7 +140,7 @@ def cuda_target(arch: str, chip: Chip) -> Target:
         units=units,
         copies_ahead=capability_of(arch) >= (8, 0),
         loads_matrices=capability_of(arch) >= (7, 5),
-        l2_bytes_per_cycle=chip.l2_bytes,
+        l2_bytes_per_cycle=_L2_BYTES.get(capability_of(arch), _L2_UNKNOWN),
         unit_items=limits.items,
         unit_registers=_UNIT_REGISTERS,
         unit_shared_bytes=limits.unit_shared << 10,
