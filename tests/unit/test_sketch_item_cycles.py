@@ -23,7 +23,8 @@ ARCHITECTURES = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_12
 
 
 def block(arch, m, n, k, batch=1):
-    return best_item_block(Problem(batch, m, n, k, 4, 4), typical(arch))
+    nbytes = 4 * batch * (m * k + k * n + m * n)
+    return best_item_block(Problem(batch, m, n, k, 4, 4), nbytes, typical(arch))
 
 
 def conv(channels, filters, size, stride=1):
@@ -66,7 +67,8 @@ def test_a_small_product_has_enough_groups_for_the_units(arch):
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 def test_every_block_fits(arch):
     target = typical(arch)
-    for shape in ((4096, 4096, 4096), (16, 4096, 4096), (7, 9, 5000), (1024, 16, 64), (3, 3, 3)):
+    assert block(arch, 3, 3, 3) is None
+    for shape in ((4096, 4096, 4096), (16, 4096, 4096), (7, 99, 5000), (1024, 16, 64)):
         b = block(arch, *shape)
         assert b.registers <= target.regs_per_item
         assert b.registers * b.items <= target.unit_registers

@@ -33,7 +33,6 @@ __all__ = [
     "Problem",
     "blocks_by_cycles",
     "cycles",
-    "memory_cycles",
     "paced",
     "resident",
 ]
@@ -125,13 +124,9 @@ def _fits(b: Block, p: Problem, unit: MatrixUnit, target: Target) -> bool:
 
 def cycles(b: Block, p: Problem, unit: MatrixUnit, target: Target) -> float:
     """What a kernel of such blocks takes, in cycles of a unit of the device."""
-    return max(_unit_cycles(b, p, unit, target), memory_cycles(p, target))
-
-
-def memory_cycles(p: Problem, target: Target) -> float:
-    """What memory takes to move every operand and result once; 0 where that is not known."""
-    nbytes = p.batch * ((p.m * p.k + p.k * p.n) * p.size + p.m * p.n * p.stored)
-    return nbytes / target.memory_bytes_per_cycle if target.memory_bytes_per_cycle else 0.0
+    memory = p.batch * ((p.m * p.k + p.k * p.n) * p.size + p.m * p.n * p.stored)
+    floor = memory / target.memory_bytes_per_cycle if target.memory_bytes_per_cycle else 0.0
+    return max(_unit_cycles(b, p, unit, target), floor)
 
 
 def _unit_cycles(b: Block, p: Problem, unit: MatrixUnit, target: Target) -> float:

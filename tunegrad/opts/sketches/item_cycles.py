@@ -20,7 +20,7 @@ from itertools import product
 
 from tunegrad.ir.target import Target
 
-from .cycles import BANK_BYTES, FEED, SPARE_REGISTERS, Pace, Problem, memory_cycles, paced
+from .cycles import BANK_BYTES, FEED, SPARE_REGISTERS, Pace, Problem, paced
 
 __all__ = ["ItemBlock", "best_item_block"]
 
@@ -59,9 +59,12 @@ class ItemBlock:
         return self.rows * self.tall, self.columns * self.wide
 
 
-def best_item_block(p: Problem, target: Target) -> ItemBlock | None:
+def best_item_block(p: Problem, nbytes: int, target: Target) -> ItemBlock | None:
     """The block of the fewest cycles that the target can run; None where the target does not say
-    what its units have. An item has several vectors of columns only in blocks that divide them.
+    what its units have, or the product has too few results for a group.
+
+    ``nbytes`` are those of all operands and results, once: the batch of a convolution shares its
+    filters. An item has several vectors of columns only in blocks that divide them.
     """
     if not (target.unit_items and target.unit_registers and target.memory_bytes_per_cycle):
         return None
@@ -71,11 +74,13 @@ def best_item_block(p: Problem, target: Target) -> ItemBlock | None:
         ItemBlock(r, c, t, w, d, s)
         for r, c, t, w, d, s in product(_EACH, _EACH, _TALL, _WIDE, _DEPTHS, slots)
         if t * w in _GROUP_ITEMS
+        and t <= -(-p.m // r)
+        and w <= -(-p.n // c)
         and (c <= vector or p.n % (c * w) == 0)
         and s <= max(1, -(-p.k // d))
     ]
     fitting = [b for b in found if _together(b, p, target)]
-    floor = memory_cycles(p, target)
+    floor = nbytes / target.memory_bytes_per_cycle
     timed = [(_cycles(b, p, target), b) for b in fitting]
 
     def cost(x: tuple[float, ItemBlock]) -> tuple[float, float, float]:

@@ -128,8 +128,9 @@ class _Gemm:
         size = max(param(x.param).dtype.itemsize for x in self.found)
         stored = max(param(s.param).dtype.itemsize for s in self.kernel.stores)
         problem = Problem(others, row.extent, lane.extent, terms, size, stored)
+        nbytes = self.kernel.unique_bytes
         key = (problem, self.target)
-        return once(self.kernel, key, lambda: best_item_block(problem, self.target))
+        return once(self.kernel, key, lambda: best_item_block(problem, nbytes, self.target))
 
     def _ahead(self, k: str, nbytes: int, best: ItemBlock | None) -> list[Action]:
         """Copies of later blocks, where they cost no work-item its time by default."""
