@@ -7,14 +7,14 @@ NVRTC is a library in a wheel; skips where it is missing.
 import pytest
 from kernel_corpus import NAMES, corpus_kernel
 
-from tests.gpu_hand import gemm
+from tests.gpu_hand import CONV, GROUPED, gemm, hgemm, image_kernel
 from tests.sass import instructions
 from tunegrad.devices.cuda.absent import absent
 from tunegrad.devices.cuda.architectures import typical
 from tunegrad.devices.cuda.nvrtc import build, version
 from tunegrad.devices.cuda.peak import products_text
 from tunegrad.errors import DeviceError, OutOfResources
-from tunegrad.opts import Space
+from tunegrad.opts import Schedule, Space
 
 ARCHITECTURES = ("sm_75", "sm_86", "sm_100a", "sm_120a")
 
@@ -75,3 +75,20 @@ def test_an_instruction_of_a_later_architecture_is_one_line():
     program = space.lower(space.defaults()[0])
     with pytest.raises(OutOfResources, match="tg_tf32_f32 needs sm_80, the target is sm_75"):
         device.lower(program)
+
+
+BY_HAND = {
+    "product": lambda: (gemm(1024, 1024, 1024), hgemm(4)),
+    "grouped": lambda: (gemm(3000, 1024, 1024), Schedule.parse(GROUPED)),
+    "convolution": lambda: (image_kernel(2, 64, 16), Schedule.parse(f"{CONV} epilogue(param=p0)")),
+}
+
+
+@pytest.mark.parametrize("arch", ["sm_86", "sm_100a", "sm_120a"])
+@pytest.mark.parametrize("name", BY_HAND)
+def test_schedules_by_hand_spill_nothing(name, arch):
+    kernel, schedule = BY_HAND[name]()
+    device = absent(arch)
+    lowered = device.lower(Space(kernel, device.target).lower(schedule))
+    found = build(lowered.text, lowered.entry, arch)
+    assert (found.warnings, found.spilled_bytes, found.stack_bytes) == ("", 0, 0)
