@@ -32,13 +32,16 @@ def compiled(arch, kernel):
     return found
 
 
+@pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("arch", ARCHITECTURES)
-def test_a_product_in_f32_loads_little_for_what_it_multiplies(arch, tmp_path):
-    """An item holds 8 x 8: 64 multiply-adds a term for 7 to 10 loads; 4 x 4 took 12 for as many."""
-    found = compiled(arch, gemm(4096, 4096, 4096, "f32"))
+def test_a_product_in_f32_loads_little_for_what_it_multiplies(arch, transposed, tmp_path):
+    """An item holds 8 x 8, and has four terms at a time: 256 multiply-adds for some 20 loads, most
+    of 16 bytes, where 4 x 4 took 48 to 56.
+    """
+    found = compiled(arch, gemm(4096, 4096, 4096, "f32", transposed=transposed))
     counted = instructions(found.image, tmp_path)
-    assert counted["FFMA"] % 64 == 0
-    assert counted["FFMA"] > 6 * counted["LDS"] > 0
+    assert counted["FFMA"] % 256 == 0
+    assert counted["FFMA"] > 9 * counted["LDS"] > 0
     assert counted["STG"] == 16  # of 16 bytes
     assert (counted["LDGSTS"] > 0) == (arch != "sm_75")
 

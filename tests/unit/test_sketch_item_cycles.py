@@ -115,3 +115,13 @@ def test_every_answer_of_the_sketch_is_legal(name):
 def test_a_random_schedule_of_the_sketch_computes_the_same(name):
     kernel = KERNELS[name]()
     agrees(kernel, Space(kernel, TARGET).sample(RandomChooser(random.Random(name))))
+
+
+@pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_90a"])
+@pytest.mark.parametrize("shape", [(3, 2599, 8), (4, 1441, 6), (9, 768, 5), (22, 768, 5)])
+def test_default_of_a_product_of_few_terms_is_free_of_races(shape, arch):
+    """That is not proved of copies that have fewer elements than a group has items."""
+    for transposed in (False, True):
+        kernel = gemm(*shape, "f32", transposed=transposed)
+        space = Space(kernel, typical(arch))
+        assert space.lower(space.defaults()[0]).local > 1

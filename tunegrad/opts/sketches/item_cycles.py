@@ -27,7 +27,7 @@ __all__ = ["ItemBlock", "best_item_block"]
 _SCHEDULERS = 4
 """Warps of which a unit starts an instruction in a cycle, on every architecture since 7.0."""
 _EACH, _WIDE, _TALL = (8, 4, 2, 1), (32, 16, 8, 4), (32, 16, 8, 4, 2, 1)
-_DEPTHS, _SLOTS = (32, 16, 8), (3, 2, 1)
+_DEPTHS, _SLOTS = (32, 16, 8, 4), (3, 2, 1)
 _GROUP_ITEMS = (64, 128, 256)
 
 
@@ -77,6 +77,9 @@ def best_item_block(p: Problem, nbytes: int, target: Target) -> ItemBlock | None
         and t <= -(-p.m // r)
         and w <= -(-p.n // c)
         and (c <= vector or p.n % (c * w) == 0)
+        and (d < p.k or d == _DEPTHS[-1])
+        and d * r >= w  # every item copies an element of each operand
+        and d * c >= t
         and s <= max(1, -(-p.k // d))
     ]
     fitting = [b for b in found if _together(b, p, target)]

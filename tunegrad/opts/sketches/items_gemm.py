@@ -79,7 +79,8 @@ class _Gemm:
         groups = [*(a.name for a in rest if a is not row), *(x for x in (across[0], along[0]) if x)]
         items = [x for x in (along[1], across[1], along[2]) if x]
         registers = [x for x in (across[2], along[3]) if x]
-        k, inner = self._steps(reduces, [*items, *registers], best)
+        held = prod(self.levels.extent(x) for x in (along[1], *registers))
+        k, inner = self._steps(reduces, [*items, *registers], best, held)
         # Registers run innermost wherever they stand; before the reductions, no step on the way
         # makes partial sums.
         outside = [*groups, *items, *registers, *([k] if k else [])]
@@ -91,20 +92,21 @@ class _Gemm:
         made += [Upcast(x) for x in (across[2], along[1]) if self.levels.extent(x) > 1]
         most = self.target.lanes(self.kernel.outputs[0].dtype.itemsize)
         made += item_lanes(self.ask, self.levels, along[3], most)
-        held = prod(self.levels.extent(x) for x in (along[1], *registers))
-        made += self._terms(inner, held)
+        made += self._terms(k, inner, held)
         block = [*inner, *items, *registers]
         staged, nbytes = self._shared(k, block)
         done = {s.param for s in staged}
         packed = self._packed(lane, [*groups, *([k] if k else []), *block], done)
         return (*made, *staged, *packed, *self._ahead(k, nbytes, best))
 
-    def _terms(self, inner: list[str], held: int) -> list[Action]:
-        """Neighbouring terms of a short sum in registers, ``held`` of which a work-item makes: one
-        load of 16 bytes has four of them.
+    def _terms(self, k: str, inner: list[str], held: int) -> list[Action]:
+        """Neighbouring terms in registers: those that a step has together, and those of a short
+        sum, ``held`` of which a work-item makes. One load of 16 bytes has four of them.
         """
         last = inner[-1]
         extent = self.levels.extent(last)
+        if k and len(inner) > 1 and axis_of(inner[-2]) == axis_of(last):
+            return [Unroll(last)]
         if axis_of(last) != last or extent >= self.target.warp or held * extent > MAX_COPIES:
             return []
         axis = next(a for a in self.kernel.reduces[0].axes if a.name == last)
@@ -205,7 +207,7 @@ class _Gemm:
         return max(1, lane), row
 
     def _steps(
-        self, reduces: list[Axis], around: list[str], wanted: ItemBlock | None
+        self, reduces: list[Axis], around: list[str], wanted: ItemBlock | None, held_sums: int
     ) -> tuple[str, list[str]]:
         """The loop over blocks of the longest reduce axis, and the loops inside one."""
         longest = max(reduces, key=lambda a: a.extent)
@@ -224,8 +226,17 @@ class _Gemm:
             most = 0
         best = max((n for n in sizes if n and n <= most and fits(n)), default=0)
         size = self.ask.pick("k.block", sizes, sizes.index(best))
-        outer, inner = self.levels.split(longest.name, (size,))
-        return (outer, [*rest, inner]) if inner else ("", [*rest, outer])
+        each = self._together(size, held_sums) if wanted and not rest else 1
+        outer, *inside = self.levels.split(longest.name, (size, each))
+        inner = [x for x in inside if x]
+        return (outer, [*rest, *inner]) if inner else ("", [*rest, outer])
+
+    def _together(self, size: int, held: int) -> int:
+        """Terms of a step that a work-item has at a time, whose loads the compiler joins where they
+        lie side by side.
+        """
+        options = [n for n in (1, 4) if n < size and size % n == 0 and held * n <= MAX_COPIES]
+        return self.ask.pick("terms.each", options, len(options) - 1) if len(options) > 1 else 1
 
     def _copied_bytes(self, x: Access, held: dict[str, int]) -> int:
         """Bytes of the copy of one operand, where ``held`` steps of each axis are inside a block.
