@@ -98,7 +98,9 @@ def blocks_by_cycles(
 ) -> list[Block]:
     """Blocks that the target can run, those first that take the fewest cycles by the model."""
     depth = unit.shape[2]
-    tiles = [t for t in product((1, 2, 4), (1, 2, 4, 8)) if t[0] * t[1] <= 32]
+    # what does not run ahead goes through registers, and 32 tiles spilled there
+    most = 32 if target.copies_ahead else 16
+    tiles = [t for t in product((1, 2, 4), (1, 2, 4, 8)) if t[0] * t[1] <= most]
     warps = [w for w in product((1, 2, 4), (1, 2, 4)) if w[0] * w[1] <= 8]
     depths = [d for d in (depth, 2 * depth, 4 * depth) if d <= max(depth, problem.k)]
     found = [Block(t, w, d, s) for t in tiles for w in warps for d in depths for s in slots]
