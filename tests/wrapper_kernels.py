@@ -93,9 +93,10 @@ def _conversions() -> Iterator[Case]:
     with np.errstate(over="ignore"):
         narrow = floats.astype(np.float16)
     yield _converts("tg_to_f16", "float", "unsigned short", floats, narrow.view(np.uint16))
-    brain = to_memory(floats, DTYPES["bf16"]).view(np.uint16)
-    yield _converts("tg_to_bf16", "float", "unsigned short", floats, brain)
-    yield _converts("tg_to_tf32", "float", "unsigned int", floats, _tf32(floats))
+    some = np.append(floats, np.uint32([0x7FC00000, 0x7F800001, 0xFFFFFFFF]).view(np.float32))
+    brain = np.append(to_memory(floats, DTYPES["bf16"]).view(np.uint16), np.uint16([0x7FC0] * 3))
+    yield _converts("tg_to_bf16", "float", "unsigned short", some, brain)
+    yield _converts("tg_tf32_f32", "float", "float", floats, _tf32(floats).view(np.float32))
 
 
 # ---- copies

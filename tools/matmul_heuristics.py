@@ -5,7 +5,8 @@
 For 20 products of halves: the time that nvidia-matmul-heuristics forecasts for the block and the
 split of k that the product has by default, over that of the best configuration it knows. It says
 nothing of our kernels, which nobody has timed: it says how good blocks of these sizes would be in
-theirs. Its configurations of 9.0 are of wgmma, which ours are not yet: ask it of sm_80.
+theirs. Of 9.0 and 10.0 its forecasts are of other instructions than ours: it has none for many of
+our blocks.
 
 The package is no dependency: pip install nvidia-matmul-heuristics
 """
@@ -17,17 +18,19 @@ import ctypes
 import importlib
 import sys
 from dataclasses import dataclass
+from math import prod
 from statistics import geometric_mean
 from typing import Any
 
 from tests.gpu_hand import gemm
 from tunegrad.devices.cuda.architectures import typical
+from tunegrad.ir.looptree import MatrixTile
 from tunegrad.ir.variants import parts_of, splits_k
 from tunegrad.opts import Space
 from tunegrad.opts.actions import Pipeline
 from tunegrad.planning.variants import expected
 
-__all__ = ["SHAPES", "main"]
+__all__ = ["SHAPES", "Chosen", "chosen", "main"]
 
 SHAPES = (
     (512, 512, 512), (1024, 1024, 1024), (2048, 2048, 2048), (4096, 4096, 4096),
@@ -38,7 +41,27 @@ SHAPES = (
 )  # fmt: skip
 """m, n, k: squares, few rows, long sums, and products that convolutions of ResNet-50 are."""
 
-_GPUS = {"sm_80": "A100_SXM_80GB", "sm_89": "L40S"}
+_GPUS = {
+    "sm_80": "A100_SXM_80GB", "sm_86": "A10_PCIE", "sm_89": "L40S", "sm_90a": "H100_SXM",
+    "sm_100a": "B200", "sm_120a": "RTX_PRO_6000",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Results of a group and of a warp, terms of a step, steps at a time, splits of k, the unit."""
+
+    block: tuple[int, int]
+    warp: tuple[int, int]
+    step: int
+    stages: int
+    split: int = 1
+    shape: tuple[int, int, int] = (16, 8, 16)
+
+    def __str__(self) -> str:
+        (m, n), (wm, wn) = self.block, self.warp
+        split = f", split {self.split}" if self.split > 1 else ""
+        return f"{m}x{n}, {wm}x{wn}, {self.step}, {self.stages}{split}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,23 +101,25 @@ def _row(api: Any, nmh: Any, arch: str, shape: tuple[int, int, int]) -> _Row:
     layout = nmh.NvMatmulHeuristicsMatmulLayout.NN_ROW_MAJOR
     problem = api.makeNvMatmulHeuristicsProblem(*shape, layout)
     (found,) = api.get(problem, 1, precision="HSS")
-    ours = _ours(nmh, arch, shape)
+    ours = chosen(arch, shape)
+    config = _config(nmh, ours)
     time = api.nvMatmulHeuristicsEstimateRuntime(  # what get() calls; its wrappers do not work
-        api.handle, b"HSS", int(api.target), ctypes.byref(problem), ctypes.byref(ours),
+        api.handle, b"HSS", int(api.target), ctypes.byref(problem), ctypes.byref(config),
         api.hardware_descriptor,
     )  # fmt: skip
     best = found["kernel"]
-    theirs = f"{best.cta_tile_m}x{best.cta_tile_n}, {best.warp_tile_m}x{best.warp_tile_n}"
-    theirs += f", {best.cta_tile_k}, {best.stages}"
-    theirs += f", split {best.split_k}" if best.split_k > 1 else ""
-    mine = f"{ours.cta[0]}x{ours.cta[1]}, {ours.warp[0]}x{ours.warp[1]}"
-    mine += f", {ours.cta[2]}, {ours.loadStages}"
-    mine += f", split {ours.splitK}" if ours.splitK > 1 else ""
-    return _Row(shape, mine, theirs, time / found["runtime"])
+    theirs = Chosen(
+        (best.cta_tile_m, best.cta_tile_n),
+        (best.warp_tile_m, best.warp_tile_n),
+        best.cta_tile_k,
+        best.stages,
+        best.split_k,
+    )
+    return _Row(shape, str(ours), str(theirs), time / found["runtime"])
 
 
-def _ours(nmh: Any, arch: str, shape: tuple[int, int, int]) -> Any:
-    """The configuration of the product as it runs by default, as their structure."""
+def chosen(arch: str, shape: tuple[int, int, int]) -> Chosen:
+    """How a product of halves runs by default on a typical GPU of an architecture."""
     target = typical(arch)
     variant = expected(gemm(*shape), target)
     kernel = parts_of(gemm(*shape), variant)[0]
@@ -102,31 +127,35 @@ def _ours(nmh: Any, arch: str, shape: tuple[int, int, int]) -> Any:
     (schedule,) = space.defaults()
     tree = space.tree(schedule)
     unit = tree.matrix
-    assert unit is not None  # every shape here is a product that a unit multiplies
-    config = nmh.NvMatmulHeuristicsInterface.nvmmhKernelConfiguration()
+    assert isinstance(unit, MatrixTile)  # every shape here is a product that a unit multiplies
     loops = tree.loops
 
     def covered(axis: str, kinds: tuple[str, ...]) -> int:
-        total = 1
-        for x in loops:
-            if axis in x.axes and x.kind.value in kinds:
-                total *= x.extent
-        return total
+        """Results, or terms, that loops of these kinds make together."""
+        return prod(x.extent for x in loops if axis in x.axes and x.kind.value in kinds)
 
     items, registers = ("local",), ("upcast", "unroll", "matrix")
     m, n = (a.name for a in kernel.axes[-2:])
-    block = [covered(a, items + registers) for a in (m, n)] + [covered("ra", registers)]
-    local = {x.name: x.extent for x in loops if x.kind.value == "local"}
-    rows, columns = unit.unit.rows, unit.unit.columns
-    warps_m = covered(m, items) // rows
-    warps_n = covered(n, items) // columns
-    assert local[unit.row] == rows
-    config.cta = tuple(block)
-    config.warp = (block[0] // warps_m, block[1] // warps_n, block[2])
-    config.instr = unit.unit.shape
-    config.splitK = int(variant.removeprefix("split_k")) if splits_k(variant) else 1
-    slots = next((a.slots for a in schedule.actions if isinstance(a, Pipeline)), 1)
-    config.loadStages = max(2, slots)
+    rows, columns = (covered(a, items + registers) for a in (m, n))
+    warps = covered(m, items) // unit.unit.rows, covered(n, items) // unit.unit.columns
+    return Chosen(
+        (rows, columns),
+        (rows // warps[0], columns // warps[1]),
+        covered("ra", registers),
+        next((a.slots for a in schedule.actions if isinstance(a, Pipeline)), 1),
+        int(variant.removeprefix("split_k")) if splits_k(variant) else 1,
+        unit.unit.shape,
+    )
+
+
+def _config(nmh: Any, ours: Chosen) -> Any:
+    """As their structure."""
+    config = nmh.NvMatmulHeuristicsInterface.nvmmhKernelConfiguration()
+    config.cta = (*ours.block, ours.step)
+    config.warp = (*ours.warp, ours.step)
+    config.instr = ours.shape
+    config.splitK = ours.split
+    config.loadStages = max(2, ours.stages)
     config.gridSwizzle = 8  # as theirs has it: their kernels walk the grid so
     config.ctaOrder = 0
     config.cluster = (1, 1)

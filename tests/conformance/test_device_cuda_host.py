@@ -13,3 +13,8 @@ class TestCudaHost(DeviceSuite):
     @pytest.fixture
     def opened(self):
         return cuda_host()
+
+    def test_products_of_every_unit_have_a_peak(self, opened, engine):
+        found = dict(engine.limits().products)
+        assert list(found) == [u.name for u in opened.target.units]
+        assert min(found.values()) > 0

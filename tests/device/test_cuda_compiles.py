@@ -87,7 +87,8 @@ def test_hand_written_programs_spill_nothing(arch):
 
 @pytest.mark.parametrize("dtype", [t for t in DTYPES.values() if t.is_int], ids=str)
 def test_operations_on_integers_compile_without_a_warning(dtype):
-    takes = [op for op in Op if result_type(op, [dtype] * op.arity) is not None]
+    results = ((op, result_type(op, [dtype] * op.arity)) for op in Op)
+    takes = [op for op, result in results if result is not None and not result.is_word]
     programs = {f"y.{op}": elementwise(op, dtype, 1, 96) for op in takes}
     found = built(absent(ARCHITECTURES[0]), together("operations", programs))
     assert (found.warnings, found.spilled_bytes, found.stack_bytes) == ("", 0, 0)
@@ -301,7 +302,7 @@ def test_what_is_too_large_is_refused_before_it_is_compiled():
 def test_errors_name_the_thing_and_the_rule():
     with pytest.raises(CompileFailure, match=r"program broken for sm_80.*error"):
         build("nonsense", "broken", "sm_80")
-    with pytest.raises(DeviceError, match=r"'sm_12345' is not known.*valid: sm_80"):
+    with pytest.raises(DeviceError, match=r"'sm_12345' is not known.*valid: .*sm_80"):
         devices.open("null:sm_12345")
     with pytest.raises(DeviceError, match="does not compile for sm_35; valid: "):
         build("", "k", "sm_35")

@@ -4,6 +4,8 @@ The threads of a block run in another order by each seed, and asynchronous copie
 as late as they may. Skips without a C++ compiler.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from kernel_corpus import NAMES, corpus_kernel
@@ -12,6 +14,7 @@ from test_opencl_schedules import random_schedule
 from tests.cuda_host import cuda_host
 from tests.gpu_hand import CONV_BLOCKS, F32_GEMM, gemm, image_kernel
 from tests.unit.test_tensorcore import PLAIN, STAGED
+from tunegrad.devices.cuda.architectures import typical
 from tunegrad.devices.programs import Programs
 from tunegrad.ir.dtypes import DTYPES
 from tunegrad.ir.interpret_program import interpret, pack_buffers
@@ -101,6 +104,17 @@ def test_cuda_host_convolves_in_blocks_by_hand(hosts):
 
 
 @pytest.mark.parametrize("transposed", [False, True])
+def test_cuda_host_multiplies_as_a_gpu_does_whose_copies_do_not_run_ahead(hosts, transposed):
+    """7.5: products of 16 x 8 x 8, fragments loaded by warps, nothing asynchronous."""
+    units = typical("sm_75").units
+    target = replace(hosts[0].target, units=units, copies_ahead=False)
+    kernel = gemm(64, 64, 64, transposed=transposed)
+    (schedule,) = Space(kernel, target).defaults()
+    assert units[0].name in schedule.text
+    check(hosts, kernel, target, schedule)
+
+
+@pytest.mark.parametrize("transposed", [False, True])
 def test_cuda_host_multiplies_bytes_by_matrix_units(hosts, transposed):
     kernel = gemm(64, 64, 128, "i8", "i32", transposed=transposed)
     check(hosts, kernel, hosts[0].target, Space(kernel, hosts[0].target).defaults()[0])
@@ -114,15 +128,15 @@ def test_cuda_host_multiplies_doubles_by_matrix_units(hosts):
     check(hosts, gemm(16, 8, 12, "f64", "f64"), hosts[0].target, Schedule.parse(text))
 
 
-@pytest.mark.parametrize("unit", [u.name for u in cuda_host().target.units])
+@pytest.mark.parametrize("unit", [*typical("sm_80").units, *typical("sm_75").units], ids=str)
 def test_every_item_of_a_unit_holds_what_its_map_says(hosts, unit):
     """One tile, whose elements are powers of two apart: each product shows in one result alone."""
-    unit = hosts[0].target.matrix_units[unit]
+    target = replace(hosts[0].target, units=(unit,))
     m, n, k = unit.shape
     taken, gives = unit.dtypes
     kernel = gemm(m, n, k, taken, gives)
     schedule = Schedule.parse(f"tensorcore(unit={unit}, m=a, n=b, k=ra)")
-    program = Space(kernel, hosts[0].target).lower(schedule)
+    program = Space(kernel, target).lower(schedule)
     compiled = hosts[0].compile(program)
     for row in range(m):
         for inner in range(k):

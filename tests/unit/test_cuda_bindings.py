@@ -291,8 +291,18 @@ def test_an_architecture_of_tomorrow_is_one_line(fake, monkeypatch):
     with pytest.raises(DeviceError) as error:
         devices.open("cuda")
     assert line(error).startswith(
-        "architecture 'sm_140' is not known to this version; valid: sm_75"
+        "architecture 'sm_140' is not known to this version of tunegrad; valid: sm_75"
     )
+    assert "a later version may know it; --device opencl runs on any GPU" in line(error)
+
+
+def test_a_later_member_of_a_known_family_runs_code_of_the_one_before_it(fake, monkeypatch):
+    attributes = fake._cuDeviceGetAttribute.__globals__["_ATTRIBUTES"]
+    for word, number in (("MAJOR", 12), ("MINOR", 7)):
+        monkeypatch.setitem(attributes, f"COMPUTE_CAPABILITY_{word}", (number, number))
+    target = devices.open("cuda").target
+    assert target.arch == "sm_121"
+    assert target.shared_bytes == 99 << 10
 
 
 def test_no_nvrtc_is_one_line(without):

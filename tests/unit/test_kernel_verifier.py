@@ -91,7 +91,7 @@ BROKEN: dict[str, tuple[Kernel, str]] = {
     ),
     "cast to a pair": (
         kernel(Cast(Cast(LOAD, BF16X2), F32)),
-        "pairs are made and taken apart by operations",
+        "words are made and taken apart by operations",
     ),
     "index as a pair": (
         kernel(store=Apply(Op.LOW, (IndexValue(A.index, BF16X2),), F32)),

@@ -52,6 +52,6 @@ def test_a_confined_process_may_ask():
 
 def test_a_core_multiplies_as_much_by_tiles_as_is_declared():
     """512 multiply-adds a cycle, next to two vectors of 16 lanes in f32."""
-    assert SERVER.rates.speedup("bf16x2") == AMX_BF16.fmas / (16 * 2)
+    assert SERVER.rates.speedup(AMX_BF16.name) == AMX_BF16.fmas / (16 * 2)
     assert replace(SERVER, units=()).multiplies_pairs
     assert replace(SERVER, features=("+amx-bf16", "+amx-tile")).multiplies_pairs

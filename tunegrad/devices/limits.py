@@ -14,7 +14,8 @@ class MachineLimits:
 
     Read counts the bytes read; triad (``a = b + s*c``) counts three arrays, without the
     write-allocate traffic of plain stores. DRAM arrays are dropped from all caches first; L2 arrays
-    are half an L2 per thread.
+    are half an L2 per thread. ``products`` are (matrix unit, operations a second) of the whole
+    device, of those that were measured.
     """
 
     fma_f32: tuple[tuple[int, float], ...]
@@ -22,6 +23,7 @@ class MachineLimits:
     triad_dram: tuple[tuple[int, float], ...]
     read_l2: tuple[tuple[int, float], ...]
     triad_l2: tuple[tuple[int, float], ...]
+    products: tuple[tuple[str, float], ...] = ()
 
     def flops(self, threads: int) -> float:
         """f32 FLOP/s of ``threads`` threads, interpolated in proportion between measured counts."""

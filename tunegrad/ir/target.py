@@ -21,12 +21,12 @@ __all__ = ["MatrixUnit", "Rates", "Target", "TileUnit"]
 class Rates:
     """What one core (or unit) of a device does in a second: a model to compare plans by.
 
-    ``flops`` are (dtype, operations a second) of a core, two in a fused multiply-add; a dtype that
-    is not named runs at the rate of f32. ``cache_bytes_per_s`` is that of the last cache, for all
-    cores together, and so is ``memory_bytes_per_s``. ``launch_s`` is what one kernel more costs. A
-    sum into one accumulator takes ``folds_per_s`` steps of ``fold_run`` neighbours each.
-    ``expensive_flops`` is what an exponential, a division or the like costs more than an addition,
-    in operations.
+    ``flops`` are (dtype or matrix unit, operations a second) of a core, two in a fused
+    multiply-add; what is not named runs at the rate of f32. ``cache_bytes_per_s`` is that of the
+    last cache, for all cores together, and so is ``memory_bytes_per_s``. ``launch_s`` is what one
+    kernel more costs. A sum into one accumulator takes ``folds_per_s`` steps of ``fold_run``
+    neighbours each. ``expensive_flops`` is what an exponential, a division or the like costs more
+    than an addition, in operations.
 
     The default is a device of which nothing was declared: all is free, so no plan is preferred to
     that of the rules.
@@ -45,10 +45,10 @@ class Rates:
         """f32 operations a second of one core; infinity where nothing was declared."""
         return dict(self.flops).get("f32", inf)
 
-    def speedup(self, dtype: str) -> float:
-        """How many times as fast as on f32 a core computes on ``dtype``."""
+    def speedup(self, name: str) -> float:
+        """How many times as fast as on f32 a core computes on a dtype, or by a matrix unit."""
         known = dict(self.flops)
-        return known[dtype] / self.f32_flops_per_s if dtype in known else 1.0
+        return known[name] / self.f32_flops_per_s if name in known else 1.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from .passes import Pass as Pass
     from .passes import lower as lower
     from .passes import run_passes as run_passes
+    from .product_rates import kernel_flops_per_s as kernel_flops_per_s
+    from .product_rates import product_rate as product_rate
     from .sketches import product_cycles as product_cycles
     from .space import Schedule as Schedule
     from .space import Space as Space
@@ -50,6 +52,7 @@ else:
             "choosing": "Chooser DefaultChooser SpaceDecision TraceChooser",
             "observers": "Seconds dump_to_folder dump_to_stream form_text verifying",
             "passes": "MAX_INSTRUCTIONS PASSES Context Form Observer Pass lower run_passes",
+            "product_rates": "kernel_flops_per_s product_rate",
             "sketches": "product_cycles",
             "space": "Schedule Space",
             "trace": "Trace TraceStep",

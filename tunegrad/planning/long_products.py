@@ -65,7 +65,7 @@ def _parts_s(parts: tuple[Kernel, ...], target: Target) -> float:
 
 
 def _kernel_s(kernel: Kernel, target: Target) -> float:
-    from tunegrad.opts import product_cycles
+    from tunegrad.opts import kernel_flops_per_s, product_cycles
 
     bytes_s = kernel.unique_bytes / target.bytes_per_s(kernel.unique_bytes)
     cycles = product_cycles(kernel, target) if target.cycles_per_s else None
@@ -73,7 +73,7 @@ def _kernel_s(kernel: Kernel, target: Target) -> float:
         return max(cycles / target.cycles_per_s, bytes_s)
     enough = _VECTORS * target.lanes(4) * target.warp
     cores = min(target.threads, max(1, kernel.points // enough))
-    return max(kernel.flops / target.flops_per_s(cores), bytes_s)
+    return max(kernel.flops / kernel_flops_per_s(kernel, target, cores), bytes_s)
 
 
 def _sides(kernel: Kernel) -> tuple[int, int]:

@@ -41,7 +41,7 @@ from tunegrad.ir.remembered import remembered
 from tunegrad.ir.target import Target
 from tunegrad.ir.tf32 import round_factors
 from tunegrad.ir.variants import parts_of, rewrite
-from tunegrad.opts.version import SPACE_VERSION
+from tunegrad.opts import SPACE_VERSION, kernel_flops_per_s
 from tunegrad.planning.attention import expected_attentions
 from tunegrad.planning.narrow import narrowed
 from tunegrad.planning.variants import expected, pick_variants
@@ -218,9 +218,10 @@ def expected_s(kernel: Kernel, target: Target, numerics: Numerics) -> float:
     """
     total = 0.0
     for part in expected_parts(kernel, target, numerics):
-        flops = part.flops + target.rates.expensive_flops * _expensive_ops(part)
+        dear = target.rates.expensive_flops * _expensive_ops(part)
+        flops_s = part.flops / kernel_flops_per_s(part, target) + dear / target.flops_per_s()
         bytes_s = part.unique_bytes / target.bytes_per_s(part.unique_bytes)
-        total += target.rates.launch_s + max(flops / target.flops_per_s(), bytes_s)
+        total += target.rates.launch_s + max(flops_s, bytes_s)
     return total
 
 

@@ -27,7 +27,7 @@ from tunegrad.ir.variants import (
     splits_of,
     variants_of,
 )
-from tunegrad.opts.version import SPACE_VERSION
+from tunegrad.opts import SPACE_VERSION, kernel_flops_per_s
 
 from .long_products import clearly_faster_split, faster_splits
 
@@ -114,7 +114,7 @@ def _one_pass_s(kernel: Kernel, target: Target) -> float:
     bytes_s = nbytes / target.bytes_per_s(nbytes)
     steps = kernel.points * sum(prod(a.extent for a in s.axes) for s in kernel.reduces)
     folds_s = steps / (target.rates.folds_per_s * min(width, run))
-    return max(bytes_s, folds_s, kernel.flops / target.flops_per_s(1)) / cores
+    return max(bytes_s, folds_s, kernel.flops / kernel_flops_per_s(kernel, target, 1)) / cores
 
 
 def _bytes(kernel: Kernel) -> int:
@@ -138,7 +138,7 @@ def _expected_s(kernel: Kernel, variant: str, target: Target) -> float:
         # copies that change the layout run at the memory's rate, which was half of the cache's
         moved = target.rates.memory_bytes_per_s
         rate = target.bytes_per_s(part.unique_bytes) if part.flops else moved
-        flops_s = part.flops / target.flops_per_s() * _crossing(part, target)
+        flops_s = part.flops / kernel_flops_per_s(part, target) * _crossing(part, target)
         total += max(flops_s, part.unique_bytes / rate)
     return total
 

@@ -5,13 +5,20 @@ from __future__ import annotations
 from tunegrad.ir import program as p
 from tunegrad.ir.index import Index
 from tunegrad.ir.program import Instr
+from tunegrad.ir.target import MatrixUnit
 
 from .c_memory import CMemory, fixed
 
-__all__ = ["CUnits"]
+__all__ = ["CUnits", "product_wrapper"]
 
 _PTX = {"i8": "s8", "i32": "s32"}
 """What wrappers of instructions call integers."""
+
+
+def product_wrapper(unit: MatrixUnit) -> str:
+    """The wrapper of a unit's instruction, without its prefix: ``mma_m16n8k32_s8_s32``."""
+    shape, *types = unit.name.split("_")
+    return "_".join(["mma", shape, *(_PTX.get(t, t) for t in types)])
 
 
 class CUnits(CMemory):
@@ -20,8 +27,7 @@ class CUnits(CMemory):
     def matrices(self, i: p.MatMul) -> None:
         """A product of a matrix unit: registers of operands in, sums in and out of an array."""
         d, word = self.dialect, f"m{i.ids[0]}"
-        shape, *types = i.unit.name.split("_")
-        call = self.wrapper("_".join(["mma", shape, *(_PTX.get(t, t) for t in types)]), i)
+        call = self.wrapper(product_wrapper(i.unit), i)
         stored = d.stored[self.types[i.a[0]].dtype.name]
         for name, values in (("a", i.a), ("b", i.b)):
             lanes = ([self.lane(v, k) for k in range(i.unit.packed)] for v in values)

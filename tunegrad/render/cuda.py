@@ -21,7 +21,7 @@ from tunegrad.ir.program import Program
 from .c_arithmetic import arithmetic_helpers, byte_helpers
 from .c_dialect import Dialect
 from .c_family import render_c
-from .cuda_wrappers import wrappers_text
+from .cuda_wrappers import CONVERSIONS, wrappers_text
 
 __all__ = ["CUDA", "render_cuda"]
 
@@ -79,27 +79,7 @@ def _helpers() -> dict[str, str]:
         "index_mod": _function(
             "INDEX", "index_mod", "INDEX a, INDEX b", "return a % b + (a % b < 0 ? b : 0);"
         ),
-        "from_f16": _on_device(
-            _function("float", "from_f16", f"{s} x",
-                      'float r; asm("cvt.f32.f16 %0, %1;" : "=f"(r) : "h"(x)); return r;')
-        ),
-        "to_f16": _on_device(
-            _function(s, "to_f16", "float x",
-                      f'{s} r; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(r) : "f"(x)); return r;')
-        ),
-        "from_bf16": _on_device(
-            _function("float", "from_bf16", f"{s} x", f"return {_bits(f'({u})x << 16')};")
-        ),
-        "to_bf16": _on_device(
-            _function(s, "to_bf16", "float x",
-                      f"const {u} b = __float_as_uint(x); "
-                      f"return x != x ? ({s})0x7fc0 : ({s})((b + 0x7fff + ((b >> 16) & 1)) >> 16);")
-        ),
-        "tf32_f32": _on_device(
-            _function("float", "tf32_f32", "float x",
-                      f'{u} r; asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(r) : "f"(x)); '
-                      f"return {_bits('r')};")
-        ),
+        **{name: wrappers_text([f"tg_{name}"]) for name in CONVERSIONS},
         "pair_bf16": _function(u, "pair_bf16", f"{s} a, {s} b", f"return ({u})a | ({u})b << 16;"),
         "pair_f32": _function(
             u, "pair_f32", "float a, float b",
@@ -120,11 +100,6 @@ def _helpers() -> dict[str, str]:
             made |= {f"{op}_{dtype}": _extreme(op, dtype) for op in ("max", "min")}
     made |= arithmetic_helpers(_VALUES, _function, _math)
     return made
-
-
-def _on_device(text: str) -> str:
-    """A helper of which the header for the CPU has a twin."""
-    return f"#ifndef TG_HOST\n{text}\n#endif"
 
 
 def _math(name: str, dtype: DType) -> str:

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-__all__ = ["WRAPPERS", "Wrapper", "wrappers_text"]
+__all__ = ["CONVERSIONS", "WRAPPERS", "Wrapper", "wrappers_text"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,22 +57,34 @@ def _pure(text: str, out: str, given: str) -> str:
     return f'asm("{text}" : {out} : {given});'
 
 
+_LETTERS = {"unsigned short": "h", "unsigned int": "r", "int": "r", "float": "f", "double": "d"}
+
+
 def _conversions() -> list[Wrapper]:
-    """Halves as their 16 bits: to the nearest, ties to even; tf32 ties away, as PTX has it."""
+    """Halves as their 16 bits: to the nearest, ties to even; tf32 ties away, as PTX has it.
+
+    bf16 by integers: cvt.rn.bf16.f32 (sm_80) rounds alike, and makes 0x7fff of a NaN, where every
+    other device of ours makes 0x7fc0 (PTX ISA, 9.7.9.22).
+    """
     s, u = "unsigned short", "unsigned int"
+    to_bf16 = (
+        f"const {u} b = __float_as_uint(x); "
+        f"return x != x ? ({s})0x7fc0 : ({s})((b + 0x7fff + ((b >> 16) & 1)) >> 16);"
+    )
     made = [
         _function(
             "tg_from_bf16", f"{s} x", f"return __uint_as_float(({u})x << 16);", 50, gives="float"
-        )
+        ),
+        _function("tg_to_bf16", "float x", to_bf16, 50, gives=s),
     ]
-    for name, gives, takes, code, out, given, sm in (
-        ("tg_from_f16", "float", s, "cvt.f32.f16", "f", "h", 53),
-        ("tg_to_f16", s, "float", "cvt.rn.f16.f32", "h", "f", 53),
-        ("tg_to_bf16", s, "float", "cvt.rn.bf16.f32", "h", "f", 80),
-        ("tg_to_tf32", u, "float", "cvt.rna.tf32.f32", "r", "f", 80),
+    for name, gives, takes, code, held, given, sm in (
+        ("tg_from_f16", "float", s, "cvt.f32.f16", "float", "h", 53),
+        ("tg_to_f16", s, "float", "cvt.rn.f16.f32", s, "f", 53),
+        ("tg_tf32_f32", "float", "float", "cvt.rna.tf32.f32", u, "f", 80),
     ):
-        convert = _pure(f"{code} %0, %1;", f'"={out}"(r)', f'"{given}"(x)')
-        body = f"{gives} r; {convert} return r;"
+        convert = _pure(f"{code} %0, %1;", f'"={_LETTERS[held]}"(r)', f'"{given}"(x)')
+        result = "r" if held == gives else "__uint_as_float(r)"
+        body = f"{held} r; {convert} return {result};"
         made.append(_function(name, f"{takes} x", body, sm, gives=gives))
     return made
 
@@ -123,7 +135,6 @@ _REGISTERS = {"f16": "unsigned int", "bf16": "unsigned int", "tf32": "unsigned i
               "s8": "unsigned int", "u8": "unsigned int", "f32": "float", "f64": "double",
               "s32": "int"}  # fmt: skip
 """What holds one or more elements of a type, operand or sum."""
-_LETTERS = {"unsigned int": "r", "int": "r", "float": "f", "double": "d"}
 
 _UNITS = (
     # m, n, k, operands, sums; registers of d, of a, of b
@@ -184,3 +195,6 @@ def _table() -> Mapping[str, Wrapper]:
 
 WRAPPERS = _table()
 """By name."""
+
+CONVERSIONS = tuple(w.name.removeprefix("tg_") for w in _conversions())
+"""Those between types of numbers, as a C dialect names its helpers."""

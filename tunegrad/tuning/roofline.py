@@ -1,5 +1,5 @@
-"""How near to the machine's limits a kernel runs: its arithmetic over the FMA peak, or its bytes
-over the bandwidth.
+"""How near to the machine's limits a kernel runs: its arithmetic over the peak of what computes it,
+or its bytes over the bandwidth.
 
 The arithmetic of a product with a padded operand is counted without the taps that fall on the
 padding, which a good kernel skips: a 3x3 convolution of 7x7 pixels has 18 % fewer.
@@ -18,6 +18,7 @@ from tunegrad.ir.expr import PRODUCTS, Apply, Cast, Expr, Load, Op
 from tunegrad.ir.index import Range, Valid
 from tunegrad.ir.kernel import Kernel, Reduce
 from tunegrad.ir.target import Target
+from tunegrad.opts import product_rate
 
 __all__ = ["Bounds", "Roofline", "needed_flops"]
 
@@ -26,7 +27,7 @@ _MAX_POINTS = 1 << 22
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Seconds that a kernel's arithmetic takes at the FMA peak, and its bytes at the bandwidth of
+    """Seconds that a kernel's arithmetic takes at its peak, and its bytes at the bandwidth of
     ``level``.
     """
 
@@ -64,19 +65,25 @@ class Roofline:
         """What all the target's threads read from memory."""
         return self.limits.bandwidth(self.target.threads)
 
+    def flops_per_s(self, kernel: Kernel) -> float:
+        """Peak of what computes a kernel: of a matrix unit as it was measured, of what was not as
+        much more than f32's as the target's rates say.
+        """
+        rate = product_rate(kernel, self.target)
+        measured = dict(self.limits.products).get(rate)
+        return measured or self.peak_flops_per_s * self.target.rates.speedup(rate)
+
     def bounds(self, kernel: Kernel) -> Bounds:
         """Both bounds of a kernel.
 
         Kernels whose buffers fit into the last-level cache are held to the second level's
         bandwidth, others to the memory's: a bound that is out of reach is better than one that is
-        passed. Sums of pairs have the peak that the target's rates give them.
+        passed.
         """
         in_cache = kernel.unique_bytes <= self.target.cached_bytes
         bandwidth = self.cache_bytes_per_s if in_cache else self.memory_bytes_per_s
         bytes_s = kernel.unique_bytes / (bandwidth or inf)
-        pairs = any(_multiplies_pairs(r) for r in kernel.reduces)
-        speedup = self.target.rates.speedup("bf16x2") if pairs else 1.0
-        flops_s = needed_flops(kernel) / (self.peak_flops_per_s * speedup)
+        flops_s = needed_flops(kernel) / self.flops_per_s(kernel)
         return Bounds(flops_s, bytes_s, "cache" if in_cache else "memory")
 
     def bound_s(self, kernel: Kernel) -> float:

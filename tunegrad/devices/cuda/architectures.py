@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from tunegrad.errors import DeviceError
 from tunegrad.ir.target import MatrixUnit, Rates, Target
 
-__all__ = ["Chip", "architecture", "cuda_target", "resident_groups", "typical"]
+__all__ = ["Chip", "architecture", "capability_of", "cuda_target", "resident_groups", "typical"]
 
 _WARP, _ITEMS, _REGISTERS = 32, 1024, 255
 _LAUNCH_S = 3e-6
@@ -35,7 +35,7 @@ class _Limits:
 
 
 _LIMITS = {
-    (7, 5): _Limits(64, 256, 64, 64, 1024), (8, 0): _Limits(64, 1024, 163, 164, 2048),
+    (7, 5): _Limits(64, 512, 64, 64, 1024), (8, 0): _Limits(64, 1024, 163, 164, 2048),
     (8, 6): _Limits(128, 512, 99, 100, 1536), (8, 7): _Limits(128, 1024, 163, 164, 1536),
     (8, 9): _Limits(128, 512, 99, 100, 1536), (9, 0): _Limits(128, 1024, 227, 228, 2048),
     (10, 0): _Limits(128, 1024, 227, 228, 2048), (10, 3): _Limits(128, 1024, 227, 228, 2048),
@@ -47,9 +47,10 @@ what it has is taken for 10.0 and later.
 """
 _UNIT_REGISTERS = 64 << 10
 """Registers of a unit, of every capability."""
-_L2_BYTES = 24
-"""What a unit gets of the last cache in a cycle where all units ask, about, where it is not known:
-its port takes 64.
+_L2_BYTES, _L2_UNKNOWN = {(8, 0): 32, (8, 6): 12, (8, 9): 12, (12, 0): 12, (12, 1): 12}, 24
+"""What a unit gets of the last cache in a cycle where all units ask, about; its port takes 64. The
+A100's gives 5,120 bytes a cycle (NVIDIA's white paper), two thirds of which are reckoned with; 12
+is what NVIDIA's forecaster of products knows of the others (docs/notebook/gpu-defaults.md).
 """
 _DOUBLES = {(8, 0): 64, (9, 0): 128, (10, 0): 128}
 """Multiply-adds of f64 by mma.sync; elsewhere they are emulated, one or two a cycle."""
@@ -60,21 +61,20 @@ _OWN = frozenset(((9, 0), (10, 0), (10, 3), (11, 0), (12, 0), (12, 1)))
 @dataclass(frozen=True, slots=True)
 class Chip:
     """What tells GPUs of one compute capability apart: units, bytes of the last cache, cycles and
-    bytes of memory a second, bytes of the last cache a cycle and unit.
+    bytes of memory a second.
     """
 
     units: int
     cache_bytes: int
     hertz: float
     memory_bytes_per_s: float
-    l2_bytes: int = _L2_BYTES
 
 
 def _units(capability: tuple[int, int]) -> tuple[MatrixUnit, ...]:
-    """What a GPU multiplies by one instruction, mma.sync: from compute capability 8.0 on."""
-    if capability < (8, 0):
-        return ()
+    """What a GPU multiplies by one instruction, mma.sync: 7.5 has the first for halves alone."""
     halves, doubles = _LIMITS[capability].halves, _DOUBLES.get(capability, 2)
+    if capability < (8, 0):
+        return (MatrixUnit((16, 8, 8), ("f16", "f32"), 2, halves),)
     return (
         MatrixUnit((16, 8, 16), ("f16", "f32"), 2, halves),
         MatrixUnit((16, 8, 16), ("bf16", "f32"), 2, halves),
@@ -85,20 +85,26 @@ def _units(capability: tuple[int, int]) -> tuple[MatrixUnit, ...]:
 
 
 _TYPICAL = {
-    "sm_80": Chip(108, 40 << 20, 1.41e9, 1.55e12, 32),
-    "sm_89": Chip(142, 96 << 20, 2.52e9, 8.64e11, 16),
+    "sm_75": Chip(40, 4 << 20, 1.59e9, 3.2e11),
+    "sm_80": Chip(108, 40 << 20, 1.41e9, 1.55e12),
+    "sm_86": Chip(72, 6 << 20, 1.695e9, 6e11),
+    "sm_89": Chip(142, 96 << 20, 2.52e9, 8.64e11),
     "sm_90a": Chip(132, 50 << 20, 1.83e9, 3.35e12),
+    "sm_100a": Chip(148, 126 << 20, 1.85e9, 8e12),
+    "sm_120a": Chip(188, 128 << 20, 2.617e9, 1.79e12),
 }
-"""A100 40 GB, L40S and H100 SXM. The last cache of the A100 gives 5,120 bytes a cycle (NVIDIA's
-white paper), two thirds of which are reckoned with; those of the others are not published.
+"""T4, A100 40 GB, A10, L40S, H100 SXM, B200 and RTX PRO 6000 Blackwell. GeForce cards add products
+of halves in f32 at half the rate of these.
 """
 
 
 def architecture(capability: tuple[int, int]) -> str:
-    """What the compiler calls it: ``sm_89``, ``sm_90a``. A later one than is known runs as the
-    latest known one of its family, else as itself.
+    """What the compiler calls it: ``sm_89``, ``sm_90a``. One that is not known here runs code for
+    the latest known one of its family before it (12.2: ``sm_121``); without such, it is called
+    itself.
     """
-    major, minor = capability
+    family = [c for c in _LIMITS if c[0] == capability[0] and c <= capability]
+    major, minor = max(family, default=capability)
     return f"sm_{major}{minor}{'a' if capability in _OWN else ''}"
 
 
@@ -108,9 +114,9 @@ def cuda_target(arch: str, chip: Chip) -> Target:
     Raises DeviceError for an architecture that is not known.
     """
     limits = _limits(arch)
-    flops = 2.0 * limits.fmas * chip.hertz
+    flops, units = 2.0 * limits.fmas * chip.hertz, _units(capability_of(arch))
     rates = Rates(
-        flops=(("f32", flops),),
+        flops=(("f32", flops), *((u.name, 2.0 * u.fmas * chip.hertz) for u in units)),
         cache_bytes_per_s=_CACHE * chip.memory_bytes_per_s,
         memory_bytes_per_s=chip.memory_bytes_per_s,
         launch_s=_LAUNCH_S,
@@ -130,10 +136,11 @@ def cuda_target(arch: str, chip: Chip) -> Target:
         max_local=_ITEMS,
         warp=_WARP,
         regs_per_item=_REGISTERS,
-        units=_units(_capability(arch)),
-        copies_ahead=_capability(arch) >= (8, 0),
-        loads_matrices=_capability(arch) >= (7, 5),
-        l2_bytes_per_cycle=chip.l2_bytes,
+        fmas_per_cycle=limits.fmas // 4,  # of vectors of 16 bytes
+        units=units,
+        copies_ahead=capability_of(arch) >= (8, 0),
+        loads_matrices=capability_of(arch) >= (7, 5),
+        l2_bytes_per_cycle=_L2_BYTES.get(capability_of(arch), _L2_UNKNOWN),
         unit_items=limits.items,
         unit_registers=_UNIT_REGISTERS,
         unit_shared_bytes=limits.unit_shared << 10,
@@ -168,7 +175,7 @@ def resident_groups(target: Target, items: int, registers: int, shared_bytes: in
     if not (target.unit_items and target.unit_registers and target.unit_shared_bytes):
         return 0
     warps = -(-items // target.warp)
-    capability = _capability(target.arch)
+    capability = capability_of(target.arch)
     taken = -(-max(1, registers) * target.warp // _REGISTERS_TOGETHER) * _REGISTERS_TOGETHER
     extra = _SHARED_EXTRA if capability >= (8, 0) else 0
     return min(
@@ -179,15 +186,18 @@ def resident_groups(target: Target, items: int, registers: int, shared_bytes: in
     )
 
 
-def _capability(arch: str) -> tuple[int, int]:
-    """(0, 0) for what is no architecture."""
+def capability_of(arch: str) -> tuple[int, int]:
+    """The compute capability that an architecture is named for; (0, 0) for what is none."""
     found = re.fullmatch(r"sm_(\d+)(\d)[af]?", arch)
     return (int(found[1]), int(found[2])) if found else (0, 0)
 
 
 def _limits(arch: str) -> _Limits:
-    limits = _LIMITS.get(_capability(arch))
+    limits = _LIMITS.get(capability_of(arch))
     if limits is None:
         valid = ", ".join(architecture(c) for c in _LIMITS)
-        raise DeviceError(f"architecture {arch!r} is not known to this version; valid: {valid}")
+        raise DeviceError(
+            f"architecture {arch!r} is not known to this version of tunegrad; valid: {valid}; "
+            "a later version may know it; --device opencl runs on any GPU that has OpenCL"
+        )
     return limits

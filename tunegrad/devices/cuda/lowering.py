@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tunegrad.devices.c_lowering import lowered_c
+from tunegrad.devices.cuda.architectures import capability_of
 from tunegrad.devices.job import Lowered
 from tunegrad.errors import OutOfResources
 from tunegrad.ir.pipelines import expand_pipelines
@@ -11,12 +12,15 @@ from tunegrad.ir.program_registers import carried_registers
 from tunegrad.ir.target import Target
 from tunegrad.render.c_family import launched_bytes
 from tunegrad.render.cuda import CUDA, render_cuda
+from tunegrad.render.cuda_wrappers import WRAPPERS
 
 __all__ = ["lower_cuda"]
 
 
 def lower_cuda(program: Program, target: Target) -> Lowered:
-    """Raises OutOfResources for a program that needs more than a group of the target has."""
+    """Raises OutOfResources for a program that needs more than a group of the target has, or an
+    instruction that it has not.
+    """
     if program.local > target.max_local:
         raise OutOfResources(
             f"program {program.name}: {program.local} work-items, groups of {target.arch} have up "
@@ -35,7 +39,21 @@ def lower_cuda(program: Program, target: Target) -> Lowered:
             f"program {program.name}: a loop carries {carried} registers, an item of "
             f"{program.local} has up to {most}"
         )
-    return lowered_c(program, render_cuda(program), launched_bytes(program, CUDA))
+    text = render_cuda(program)
+    _check_wrappers(program.name, text, target)
+    return lowered_c(program, text, launched_bytes(program, CUDA))
+
+
+def _check_wrappers(name: str, text: str, target: Target) -> None:
+    """Raises OutOfResources where a text has an instruction that came with a later architecture."""
+    major, minor = capability_of(target.arch)
+    if not major:  # the CPU has twins of all
+        return
+    for w in WRAPPERS.values():
+        if w.least_sm > 10 * major + minor and f" {w.name}(" in text:
+            raise OutOfResources(
+                f"program {name}: {w.name} needs sm_{w.least_sm}, the target is {target.arch}"
+            )
 
 
 def _registers(program: Program, target: Target) -> int:

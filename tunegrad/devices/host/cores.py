@@ -70,11 +70,10 @@ def _rates(target: Target, fmas: int) -> Rates:
     of them.
     """
     f32 = _FLOPS * (target.vector_bytes / 64)
-    tiles = max((u.fmas for u in target.units if u.dtypes[0] == "bf16x2"), default=0)
-    best = tiles / (target.lanes(4) * fmas) if tiles else 2.0 * target.bf16_dot
-    pairs = (("bf16x2", best * f32),) if best else ()
+    one = f32 / (target.lanes(4) * fmas)
+    pairs = (("bf16x2", 2.0 * f32),) if target.bf16_dot else ()
     return Rates(
-        flops=(*pairs, ("f32", f32)),
+        flops=(*((u.name, u.fmas * one) for u in target.units), *pairs, ("f32", f32)),
         cache_bytes_per_s=_CACHE_BYTES_PER_S,
         memory_bytes_per_s=_MEMORY_BYTES_PER_S,
         launch_s=_LAUNCH_S,

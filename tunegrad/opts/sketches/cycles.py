@@ -24,15 +24,26 @@ from itertools import product
 
 from tunegrad.ir.target import MatrixUnit, Target
 
-__all__ = ["Block", "Problem", "blocks_by_cycles", "cycles", "resident"]
+__all__ = [
+    "BANK_BYTES",
+    "FEED",
+    "SPARE_REGISTERS",
+    "Block",
+    "Pace",
+    "Problem",
+    "blocks_by_cycles",
+    "cycles",
+    "paced",
+    "resident",
+]
 
-_BANK_BYTES = 128
+BANK_BYTES = 128
 """What a unit reads of its shared memory in a cycle."""
 _LATENCY, _BARRIER = 500, 40
 """Cycles to memory, and of a barrier with what follows it, about."""
-_SPARE_REGISTERS = 40
+SPARE_REGISTERS = 40
 """Of a work-item, for addresses and loops: what ptxas takes besides sums and fragments."""
-_FEED = 8
+FEED = 8
 """Warps that keep a unit's four multipliers busy: one of two loads while the other multiplies."""
 
 
@@ -76,7 +87,7 @@ class Block:
         m, n = self.tiles
         wide = 2 if unit.dtypes[1] == "f64" else 1
         held = m * unit.highs * unit.steps + n * unit.steps
-        return wide * (m * n * unit.highs * unit.pair + held) + _SPARE_REGISTERS
+        return wide * (m * n * unit.highs * unit.pair + held) + SPARE_REGISTERS
 
     def shared_bytes(self, unit: MatrixUnit, size: int, spare: int = 0) -> int:
         return self.slots * self.depth * (sum(self.extents(unit)) * size + spare)
@@ -87,7 +98,9 @@ def blocks_by_cycles(
 ) -> list[Block]:
     """Blocks that the target can run, those first that take the fewest cycles by the model."""
     depth = unit.shape[2]
-    tiles = [t for t in product((1, 2, 4), (1, 2, 4, 8)) if t[0] * t[1] <= 32]
+    # what does not run ahead goes through registers, and 32 tiles spilled there
+    most = 32 if target.copies_ahead else 16
+    tiles = [t for t in product((1, 2, 4), (1, 2, 4, 8)) if t[0] * t[1] <= most]
     warps = [w for w in product((1, 2, 4), (1, 2, 4)) if w[0] * w[1] <= 8]
     depths = [d for d in (depth, 2 * depth, 4 * depth) if d <= max(depth, problem.k)]
     found = [Block(t, w, d, s) for t in tiles for w in warps for d in depths for s in slots]
@@ -122,24 +135,49 @@ def _unit_cycles(b: Block, p: Problem, unit: MatrixUnit, target: Target) -> floa
     """What the busiest unit takes where memory is fast enough."""
     rows, columns = b.extents(unit)
     groups = p.batch * -(-p.m // rows) * -(-p.n // columns)
-    blocks = -(-groups // target.threads)
-    together = min(blocks, max(1, resident(b, p, unit, target)))
-    steps = -(-p.k // b.depth)
-    busy = min(1.0, together * b.warps[0] * b.warps[1] / _FEED)
-    multiplied = rows * columns * b.depth / (unit.fmas or 1) / busy
+    steps, warps = -(-p.k // b.depth), b.warps[0] * b.warps[1]
     loaded = (b.tiles[0] * unit.shape[0] + b.tiles[1] * unit.shape[1]) * b.depth * p.size
-    read = b.warps[0] * b.warps[1] * loaded / _BANK_BYTES
+    read = warps * loaded / BANK_BYTES
     # one step alone is not staged: every warp loads what it multiplies
-    moved = (rows + columns) * b.depth * p.size if steps > 1 else read * _BANK_BYTES
-    arrives = moved / target.l2_bytes_per_cycle
-    if b.slots > 1:  # a step is awaited unless others are in flight or run meanwhile
-        step = max(multiplied, read, arrives, _LATENCY / ((b.slots - 1) * together))
+    moved = (rows + columns) * b.depth * p.size if steps > 1 else read * BANK_BYTES
+    pace = Pace(
+        multiplied=rows * columns * b.depth / (unit.fmas or 1),
+        read=read,
+        arrives=moved / target.l2_bytes_per_cycle,
+        stored=rows * columns * p.stored / target.l2_bytes_per_cycle,
+        fed=warps / FEED,
+    )
+    return paced(groups, steps, b.slots, resident(b, p, unit, target), pace, target)
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Cycles of a unit that one step of a group takes: products, reads of shared memory, what comes
+    from the last cache; and what the group writes at its end. ``fed``: how much of the multipliers
+    its warps keep busy.
+    """
+
+    multiplied: float
+    read: float
+    arrives: float
+    stored: float
+    fed: float
+
+
+def paced(
+    groups: int, steps: int, slots: int, fitting: int, pace: Pace, target: Target
+) -> float:  # fmt: skip
+    """What the busiest unit takes for its groups, of which ``fitting`` run at a time."""
+    blocks = -(-groups // target.threads)
+    together = min(blocks, max(1, fitting))
+    multiplied = pace.multiplied / min(1.0, together * pace.fed)
+    if slots > 1:  # a step is awaited unless others are in flight or run meanwhile
+        step = max(multiplied, pace.read, pace.arrives, _LATENCY / ((slots - 1) * together))
     else:
-        step = max(multiplied, read) + arrives + _LATENCY / together
+        step = max(multiplied, pace.read) + pace.arrives + _LATENCY / together
     step += _BARRIER / together
     turns = -(-blocks // together)
-    stored = rows * columns * p.stored / target.l2_bytes_per_cycle
-    return blocks * (steps * step + stored) + turns * 2 * _LATENCY
+    return blocks * (steps * step + pace.stored) + turns * 2 * _LATENCY
 
 
 def resident(b: Block, p: Problem, unit: MatrixUnit, target: Target, more: int = 0) -> int:

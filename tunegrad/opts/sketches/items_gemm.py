@@ -5,10 +5,13 @@
         for k0:
           copy operands to shared memory
           for k1:
-            row2 x lane2 accumulators, lane2 in a vector
+            row2 x lane2 accumulators, lane2 in vectors
 
-The block of a group is as large as leaves every unit of the device one, and the steps of the
-reduction between two barriers as many as shared memory holds.
+How large the block of a group is, and how many steps of the reduction stand between two barriers, a
+model of cycles says where the target tells what its units have (``item_cycles.py``): then an item
+may have several vectors, a block's width apart, so that neighbouring items read neighbouring ones.
+Else the block is as large as leaves every unit of the device one, of as many steps as shared memory
+holds.
 """
 
 from __future__ import annotations
@@ -20,10 +23,20 @@ from tunegrad.ir.index import Index
 from tunegrad.ir.kernel import Axis, Kernel, loads
 from tunegrad.ir.target import Target
 
-from ..actions import Action, Local, Pipeline, Reorder, Stage, Thread, Upcast
+from ..actions import Action, Local, Pipeline, Reorder, Stage, Thread, Unroll, Upcast
+from ..actions.kinds import MAX_COPIES
 from ..choosing import Recorder
-from .analysis import Access, accesses, can_be_packed, output_stride
+from .analysis import (
+    Access,
+    accesses,
+    can_be_packed,
+    contiguous_itemsize,
+    once,
+    output_stride,
+)
+from .cycles import Problem
 from .item_counts import GROUP_ITEMS, each_counts, item_counts, nearest
+from .item_cycles import ItemBlock, best_item_block
 from .tiling import Levels, axis_of, item_lanes
 
 __all__ = ["sketch_gemm"]
@@ -38,8 +51,8 @@ _WINDOWS = 64
 """Work-items of a group where nothing is shared (pooling): two warps."""
 
 _ROWS = 4
-"""Rows of a work-item's register tile: with 4 lanes 16 accumulators, which leave a GPU's registers
-to 8 groups a unit. 8 rows were slower on PoCL (15 against 16 GFLOP/s)."""
+"""Rows of a work-item's register tile where no model says how many: 8 rows were slower on PoCL (15
+against 16 GFLOP/s)."""
 
 
 def sketch_gemm(
@@ -68,11 +81,13 @@ class _Gemm:
         reuse = [a for a in rest if self._serves(lane, a)]
         rows = [*reuse[::-1], *(a for a in rest[::-1] if a not in reuse)]
         row = self.ask.pick("row", rows) if rows else None
-        along, across = self._blocks(lane, row, wide=row in reuse)
+        best = self._best(lane, row) if row in reuse else None
+        along, across = self._blocks(lane, row, best, wide=row in reuse)
         groups = [*(a.name for a in rest if a is not row), *(x for x in (across[0], along[0]) if x)]
-        items = [x for x in (across[1], along[1]) if x]
-        registers = [x for x in (across[2], along[2]) if x]
-        k, inner = self._steps(reduces, [*items, *registers])
+        items = [x for x in (along[1], across[1], along[2]) if x]
+        registers = [x for x in (across[2], along[3]) if x]
+        held = prod(self.levels.extent(x) for x in (along[1], *registers))
+        k, inner = self._steps(reduces, [*items, *registers], best, held)
         # Registers run innermost wherever they stand; before the reductions, no step on the way
         # makes partial sums.
         outside = [*groups, *items, *registers, *([k] if k else [])]
@@ -80,17 +95,53 @@ class _Gemm:
         made: list[Action] = list(self.levels.actions)
         made += [Reorder(order)] if len(order) > 1 else []
         made += [Thread(x) for x in groups if self.levels.extent(x) > 1]
-        made += [Local(x) for x in items if self.levels.extent(x) > 1]
-        made += [Upcast(across[2])] if self.levels.extent(across[2]) > 1 else []
+        made += [Local(x) for x in items if x != along[1] and self.levels.extent(x) > 1]
+        made += [Upcast(x) for x in (across[2], along[1]) if self.levels.extent(x) > 1]
         most = self.target.lanes(self.kernel.outputs[0].dtype.itemsize)
-        made += item_lanes(self.ask, self.levels, along[2], most)
+        made += item_lanes(self.ask, self.levels, along[3], most)
+        made += self._terms(k, inner, held)
         block = [*inner, *items, *registers]
         staged, nbytes = self._shared(k, block)
         done = {s.param for s in staged}
         packed = self._packed(lane, [*groups, *([k] if k else []), *block], done)
-        return (*made, *staged, *packed, *self._ahead(k, nbytes))
+        return (*made, *staged, *packed, *self._ahead(k, nbytes, best))
 
-    def _ahead(self, k: str, nbytes: int) -> list[Action]:
+    def _terms(self, k: str, inner: list[str], held: int) -> list[Action]:
+        """Neighbouring terms in registers: those that a step has together, and those of a short
+        sum, ``held`` of which a work-item makes. One load of 16 bytes has four of them.
+        """
+        last = inner[-1]
+        extent = self.levels.extent(last)
+        if k and len(inner) > 1 and axis_of(inner[-2]) == axis_of(last):
+            return [Unroll(last)]
+        if axis_of(last) != last or extent >= self.target.warp or held * extent > MAX_COPIES:
+            return []
+        axis = next(a for a in self.kernel.reduces[0].axes if a.name == last)
+        size = contiguous_itemsize(self.kernel, self.kernel.reduces[0], axis)
+        width = self.target.lanes(size) if size else 1
+        if width < 2 or extent % width:
+            return []
+        chosen = self.ask.pick("terms.unroll", [False, True], 1)
+        return [Unroll(last)] if chosen else []
+
+    def _best(self, lane: Axis, row: Axis | None) -> ItemBlock | None:
+        """What the model of cycles prefers for sums of 4 bytes; None where the target says too
+        little.
+        """
+        reduce = self.kernel.reduces[0]
+        if row is None or reduce.dtype.itemsize != 4:
+            return None
+        others = self.kernel.points // (lane.extent * row.extent)
+        terms = prod(a.extent for a in reduce.axes)
+        param = self.kernel.param
+        size = max(param(x.param).dtype.itemsize for x in self.found)
+        stored = max(param(s.param).dtype.itemsize for s in self.kernel.stores)
+        problem = Problem(others, row.extent, lane.extent, terms, size, stored)
+        nbytes = self.kernel.unique_bytes
+        key = (problem, self.target)
+        return once(self.kernel, key, lambda: best_item_block(problem, nbytes, self.target))
+
+    def _ahead(self, k: str, nbytes: int, best: ItemBlock | None) -> list[Action]:
         """Copies of later blocks, where they cost no work-item its time by default."""
         if not k or not nbytes:
             return []
@@ -100,34 +151,53 @@ class _Gemm:
         if most < 2 or covered != axis.extent:
             return []
         options = list(range(1, most + 1))
-        slots = self.ask.pick("slots", options, most - 1 if self.target.copies_ahead else 0)
+        wanted = min(most, best.slots) if best else most
+        slots = self.ask.pick("slots", options, wanted - 1 if self.target.copies_ahead else 0)
         return [Pipeline(k, slots)] if slots > 1 else []
 
     def _serves(self, lane: Axis, axis: Axis) -> bool:
         """Whether what a lane reads serves all of an axis."""
         return any(x.depends(lane.name) and not x.depends(axis.name) for x in self.found)
 
-    def _blocks(self, lane: Axis, row: Axis | None, *, wide: bool) -> tuple[list[str], list[str]]:
-        """Loops over work-groups, work-items and registers, of the lanes and of the rows."""
+    def _blocks(
+        self, lane: Axis, row: Axis | None, best: ItemBlock | None, *, wide: bool
+    ) -> tuple[list[str], list[str]]:
+        """Loops over work-groups, vectors of an item, work-items and lanes; and over work-groups,
+        work-items and registers of the rows.
+        """
         ask, target = self.ask, self.target
         lanes = target.lanes(self.kernel.reduces[0].dtype.itemsize)
         every, tall = each_counts(lane.extent), each_counts(row.extent) if row else [1]
         beside = all(x.stride(lane.name) == 1 for x in self.found)
-        each = ask.pick("lane.each", every, nearest(every, lanes if wide or beside else 1))
-        rows = ask.pick("row.each", tall, nearest(tall, _ROWS if wide else 1))
-        counts = item_counts(target, -(-lane.extent // each))
+        width = best.columns if best else lanes
+        each = ask.pick("lane.each", every, nearest(every, width if wide or beside else 1))
+        high = best.rows if best else _ROWS
+        rows = ask.pick("row.each", tall, nearest(tall, high if wide else 1))
+        counts = self._counts(-(-lane.extent // each), wide=wide)
         items = counts[nearest(counts, _SIDE if wide else _WINDOWS)]
         ranks = max(1, _WINDOWS // items)
-        if wide and row:
+        if best:
+            items, ranks = best.wide, best.tall
+        elif wide and row:
             ranks = min(2 * _SIDE, GROUP_ITEMS // items)
             items, ranks = self._spread((lane.extent, row.extent), (each, rows), (items, ranks))
         count = ask.pick("lane.items", counts, nearest(counts, items))
-        along = self.levels.split(lane.name, (count * each, each))
+        whole = lane.extent % (count * each) == 0
+        vector = lanes if best and each > lanes and whole else each
+        along = self.levels.split(lane.name, (count * each, count * vector, vector))
         if row is None:
             return along, ["", "", ""]
-        counts = item_counts(target, -(-row.extent // rows), self.levels.extent(along[1]))
+        counts = self._counts(-(-row.extent // rows), self.levels.extent(along[2]), wide=wide)
         high = ask.pick("row.items", counts, nearest(counts, ranks))
         return along, self.levels.split(row.name, (high * rows, rows))
+
+    def _counts(self, extent: int, taken: int = 1, *, wide: bool) -> list[int]:
+        """Counts of work-items for a loop. Those of a product on warps are all powers of two: what
+        is copied across others can not be proved free of races.
+        """
+        counts = item_counts(self.target, extent, taken)
+        whole = wide and self.target.warp > 1
+        return [n for n in counts if n <= extent] if whole else counts
 
     def _spread(
         self, extents: tuple[int, int], each: tuple[int, int], items: tuple[int, int]
@@ -143,7 +213,9 @@ class _Gemm:
             lane, row = (lane // 2, row) if lane > row else (lane, max(1, row // 2))
         return max(1, lane), row
 
-    def _steps(self, reduces: list[Axis], around: list[str]) -> tuple[str, list[str]]:
+    def _steps(
+        self, reduces: list[Axis], around: list[str], wanted: ItemBlock | None, held_sums: int
+    ) -> tuple[str, list[str]]:
         """The loop over blocks of the longest reduce axis, and the loops inside one."""
         longest = max(reduces, key=lambda a: a.extent)
         rest = [a.name for a in reduces if a is not longest]
@@ -155,10 +227,23 @@ class _Gemm:
             used = [x for x in self.found if not all(x.depends(a) for a in block)]
             return sum(self._copied_bytes(x, block) for x in used) <= self.target.shared_bytes
 
-        best = max((n for n in sizes if n and fits(n)), default=0)
+        shared = any(not all(x.depends(a) for a in held) for x in self.found)
+        most = wanted.depth if wanted else max(sizes)
+        if self.target.warp > 1 and not shared:  # nothing is copied
+            most = 0
+        best = max((n for n in sizes if n and n <= most and fits(n)), default=0)
         size = self.ask.pick("k.block", sizes, sizes.index(best))
-        outer, inner = self.levels.split(longest.name, (size,))
-        return (outer, [*rest, inner]) if inner else ("", [*rest, outer])
+        each = self._together(size, held_sums) if wanted and not rest else 1
+        outer, *inside = self.levels.split(longest.name, (size, each))
+        inner = [x for x in inside if x]
+        return (outer, [*rest, *inner]) if inner else ("", [*rest, outer])
+
+    def _together(self, size: int, held: int) -> int:
+        """Terms of a step that a work-item has at a time, whose loads the compiler joins where they
+        lie side by side.
+        """
+        options = [n for n in (1, 4) if n < size and size % n == 0 and held * n <= MAX_COPIES]
+        return self.ask.pick("terms.each", options, len(options) - 1) if len(options) > 1 else 1
 
     def _copied_bytes(self, x: Access, held: dict[str, int]) -> int:
         """Bytes of the copy of one operand, where ``held`` steps of each axis are inside a block.

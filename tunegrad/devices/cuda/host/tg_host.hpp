@@ -161,7 +161,6 @@ static inline float tg_from_f16(tg_u16 x) { return tg::from_f16(x); }
 static inline tg_u16 tg_to_f16(float x) { return tg::to_f16(x); }
 static inline float tg_from_bf16(tg_u16 x) { return tg::from_bf16(x); }
 static inline tg_u16 tg_to_bf16(float x) { return tg::to_bf16(x); }
-static inline tg_u32 tg_to_tf32(float x) { return tg::to_tf32(x); }
 static inline float tg_tf32_f32(float x) { return tg::bits<float>(tg::to_tf32(x)); }
 
 // ---- threads of a block, and of a warp

@@ -1,0 +1,34 @@
+"""At which of its target's rates a kernel computes: what bounds it, and what plans reckon with.
+
+    a product that a matrix unit takes     the unit's      m16n8k16_f16_f32, m16n16k16_bf16x2_f32
+    sums of products of bf16 pairs         bf16x2
+    all else                               f32
+
+A unit takes a product where the space has a schedule for that, as by default.
+"""
+
+from __future__ import annotations
+
+from tunegrad.ir.expr import Apply, Op
+from tunegrad.ir.kernel import Kernel
+from tunegrad.ir.target import Target
+
+__all__ = ["kernel_flops_per_s", "product_rate"]
+
+
+def product_rate(kernel: Kernel, target: Target) -> str:
+    """The name under which ``Rates.flops`` of a target may have a kernel's rate."""
+    from .sketches.items_tensor import product_of
+    from .sketches.tile_products import tile_product_of
+
+    if target.units and (found := product_of(kernel, target) or tile_product_of(kernel, target)):
+        return found.unit.name
+    pairs = any(isinstance(r.expr, Apply) and r.expr.op is Op.DOT2 for r in kernel.reduces)
+    return "bf16x2" if pairs else "f32"
+
+
+def kernel_flops_per_s(kernel: Kernel, target: Target, cores: int | None = None) -> float:
+    """Operations of a kernel that so many cores do in a second by the target's rates; all by
+    default.
+    """
+    return target.flops_per_s(cores) * target.rates.speedup(product_rate(kernel, target))
