@@ -29,12 +29,14 @@ from random import Random
 
 from benchmarks.hand_schedules import AVX512, FULL, GPU, SMALL
 from tests.kernel_corpus import NAMES, kernels_of
+from tunegrad.devices.cuda.architectures import typical
 from tunegrad.devices.host.cores import declared
 from tunegrad.errors import IllegalAction
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.program import Program
 from tunegrad.ir.target import Target
 from tunegrad.opts import Schedule, Space
+from tunegrad.render.cuda import render_cuda
 from tunegrad.render.llvm import render_llvm
 from tunegrad.render.opencl import render_opencl
 from tunegrad.search import RandomChooser
@@ -66,6 +68,7 @@ _TARGETS: dict[str, tuple[Target, Callable[[Program], str]]] = {
     "avx512": (AVX512, render_llvm),
     "sse": (_SSE, render_llvm),
     "gpu": (GPU, render_opencl),
+    "sm_90a": (typical("sm_90a"), render_cuda),
 }
 
 

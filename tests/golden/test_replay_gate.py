@@ -10,10 +10,10 @@ def test_code_of_every_case_is_what_the_repository_keeps() -> None:
     assert found == [], "where that is meant: python -m tools.process_replay gate --write"
 
 
-def test_the_gate_has_five_hundred_cases_on_three_targets_and_is_small() -> None:
+def test_the_gate_has_five_hundred_cases_on_four_targets_and_is_small() -> None:
     cases = read_gate()
     assert len({c.name for c in cases}) == len(cases) >= 500
-    assert {c.target for c in cases} == {"avx512", "sse", "gpu"}
+    assert {c.target for c in cases} == {"avx512", "sse", "gpu", "sm_90a"}
     assert all(c.program or c.illegal for c in cases)
     assert GATE.stat().st_size < 1 << 20
 
