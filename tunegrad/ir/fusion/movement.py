@@ -16,7 +16,7 @@ from typing import Any, cast
 from ..graph import GraphOp, Node
 from ..index import ALWAYS, Index, Range, Valid, as_index
 
-__all__ = ["reshape_groups", "source_index"]
+__all__ = ["interleaves", "reshape_groups", "source_index"]
 
 ZERO = as_index(0)
 
@@ -95,3 +95,32 @@ def _reshaped(
             result[d] = offset if last else offset % src[d]
             offset = offset if last else offset // src[d]
     return tuple(result)
+
+
+def interleaves(chain: Sequence[Node]) -> bool:
+    """Whether a dimension of the first of these views is made of parts of several dimensions of the
+    last.
+    """
+    parts = [[(d, s)] for d, s in enumerate(chain[-1].shape)]
+    for view in reversed(chain[:-1]):
+        if view.op is GraphOp.PERMUTE:
+            parts = [parts[d] for d in cast(tuple[int, ...], view.arg)]
+        elif view.op is GraphOp.RESHAPE:
+            left = [x for dim in parts for x in dim if x[1] != 1][::-1]
+            parts = [_taken(left, size) for size in view.shape]
+    return any(len({d for d, _ in dim}) > 1 for dim in parts)
+
+
+def _taken(left: list[tuple[int, int]], size: int) -> list[tuple[int, int]]:
+    """The next parts (dimension, extent) that make up ``size``, from the end of a list; what is
+    left of the last of them goes back.
+    """
+    found = []
+    while size > 1 and left:
+        d, extent = left.pop()
+        if extent > size:
+            left.append((d, extent // size))
+            extent = size
+        found.append((d, extent))
+        size = -(-size // extent)
+    return found

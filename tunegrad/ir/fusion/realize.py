@@ -24,7 +24,7 @@ from typing import Any, cast
 
 from ..expr import PRODUCTS, Op
 from ..graph import Fence, GraphOp, Node, converts_reads, narrows, topological
-from .movement import reshape_groups
+from .movement import interleaves, reshape_groups
 from .regions import Regions
 
 __all__ = ["EXPENSIVE", "MAX_OPS", "realized_nodes", "resolve", "target_of"]
@@ -165,6 +165,9 @@ class _Realizer:
         """Give ``n`` memory: below the views, widening casts and roundings to tf32 that end it, at
         the one with the fewest dimensions, not yet spread out.
 
+        Above the views where they interleave dimensions (pixels of a transposed convolution,
+        windows of an image): who stores splits its axes for that, who reads would divide indices.
+
         What it was spread out by is then cheap: it reads that memory.
         """
         chain, above = [n], list[Node]()
@@ -184,6 +187,8 @@ class _Realizer:
         best = max(k for k, d in enumerate(dims) if d == min(dims))
         while best > 0 and chain[best - 1].op is GraphOp.RESHAPE and dims[best - 1] == dims[best]:
             best -= 1
+        if dims[0] == dims[best] and interleaves(chain[: best + 1]):
+            best = 0
         self.realized.add(chain[best])
         self.covered.update(chain[: best + 1])
         for spread in reversed(above):
