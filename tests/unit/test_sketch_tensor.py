@@ -11,10 +11,11 @@ from tests.product_kernels import KERNELS
 from tests.unit.test_tensorcore import TARGET
 from tunegrad.ir.interpret_kernel import interpret as interpret_kernel
 from tunegrad.ir.interpret_program import interpret, pack_buffers
+from tunegrad.ir.looptree import LoopKind
 from tunegrad.ir.numeric import to_compute, to_memory
 from tunegrad.ir.program import CopyAsync, For, Pipeline, walk
 from tunegrad.ir.verify_program import verify_program
-from tunegrad.opts import Schedule, Space
+from tunegrad.opts import Schedule, Space, TraceChooser
 from tunegrad.search import RandomChooser
 
 
@@ -89,6 +90,31 @@ def test_long_product_has_blocks_of_warps_in_shared_memory():
     assert pipeline.slots >= 2
     assert all(isinstance(i, CopyAsync | For) for i in walk(pipeline.copies))
     assert Schedule.parse(schedule.text).text == schedule.text
+
+
+@pytest.mark.parametrize(("choice", "beneath"), [(1, 2), (2, 4), (3, 8)])
+def test_blocks_of_rows_may_stand_beneath_each_other(choice, beneath):
+    """The default's schedule but for the loop of rows: some of its blocks run inside that of
+    columns.
+    """
+    space = Space(gemm(4096, 4096, 64), TARGET)
+    plain = space.tree(space.defaults()[0])
+    schedule = space.sample(TraceChooser({"order": choice}))
+    tree = space.tree(schedule)
+    grid = [(x.name, x.extent) for x in tree.loops if x.kind is LoopKind.THREAD]
+    rows, columns = [x.extent for x in plain.loops if x.kind is LoopKind.THREAD]
+    assert [extent for _, extent in grid] == [rows // beneath, columns, beneath]
+    assert grid[0][0][0] == grid[2][0][0] != grid[1][0][0]
+    assert space.lower(schedule).threads == rows * columns
+
+
+@pytest.mark.parametrize("shape", [(256, 64, 64), (224, 72, 64)])
+def test_blocks_beneath_each_other_compute_the_same(shape):
+    kernel = gemm(*shape)
+    chosen = {"order": 1, "m.tiles": 0, "m.warps": 0, "n.tiles": 0, "n.warps": 0}
+    schedule = Space(kernel, TARGET).sample(TraceChooser(chosen))
+    assert schedule.text.count("thread(") == 3
+    agrees(kernel, schedule)
 
 
 def test_reductions_of_a_convolution_are_one_pipeline():

@@ -59,6 +59,9 @@ _TRANSPOSED_BYTES, _SPARE_BYTES = 2, 32
 _HALF_SECTOR = 8
 """Bytes that an item of a unit stores of a row, under which its four items fill half a sector."""
 
+_BENEATH = (2, 4, 8)
+"""Blocks of rows that may follow each other on the grid."""
+
 _SLOTS = (4, 3, 2)
 """Steps in shared memory at a time, where copies run ahead."""
 
@@ -220,7 +223,10 @@ class _Tensor:
         wide = self._count("n.tiles", n, columns, best.tiles[1])
         tall = self._count("m.warps", m, rows * high, best.warps[0])
         beside = self._count("n.warps", n, columns * wide, best.warps[1])
-        along = self.levels.split(m, (tall * high * rows, high * rows, rows))
+        beneath = self._beneath(m, tall * high * rows, n, beside * wide * columns)
+        blocks, *along = self.levels.split(
+            m, (beneath * tall * high * rows, tall * high * rows, high * rows, rows)
+        )
         across = self.levels.split(n, (beside * wide * columns, wide * columns, columns))
         sizes = [s for s in _multiples(depth) if p.k.extent % s == 0]
         size = ask.pick("k.block", sizes, sizes.index(best.depth))
@@ -228,7 +234,7 @@ class _Tensor:
         steps = self.levels.split(p.k.name, (size, depth))
         outer = self._one_loop(steps[0])
         groups = [a.name for a in (*p.both, *m_rest, *n_rest)]
-        groups += [x for x in (along[0], across[0]) if x]
+        groups += [x for x in (blocks, across[0], along[0]) if x]
         items = [x for x in (along[1], across[1]) if x]
         registers = [x for x in (along[2], across[2]) if x]
         inner = [steps[1]] if steps[1] else []
@@ -277,6 +283,14 @@ class _Tensor:
             counts.append(2 * counts[-1])
         counts = [n for n in counts if not fused or extent % (n * size) == 0]
         return self.ask.pick(what, counts, counts.index(wanted) if wanted in counts else 0)
+
+    def _beneath(self, m: str, rows: int, n: str, columns: int) -> int:
+        """How many blocks of rows follow each other before the next columns: near groups read the
+        same columns then, and fewer rows; by default all groups of a row follow each other.
+        """
+        high, wide = (self.levels.extent(x) // y for x, y in ((m, rows), (n, columns)))
+        counts = [1, *(c for c in _BENEATH if wide > 1 and c < high and high % c == 0)]
+        return self.ask.pick("order", counts, 0) if len(counts) > 1 else 1
 
     # loops
 
