@@ -76,7 +76,7 @@ def slow_winners(world: World) -> tuple[dict[str, str], dict[str, str]]:
 
     def seconds(use: KernelUse, text: str) -> float:
         made = models.of(work, {use.key: text}, stored=False)
-        return min(models.bench.latencies(made, 5))
+        return min(models.bench.latencies(made, 50))
 
     slow = {
         use.key: max(other_schedules(use, False, 8), key=lambda text, use=use: seconds(use, text))

@@ -21,16 +21,17 @@ __all__ = ["main"]
 
 def main() -> None:
     """The ``tunegrad`` command. Exits the process with one of the codes above."""
-    import signal
     import sys
 
     def stop(_signal: int, _frame: object) -> None:
         raise KeyboardInterrupt
 
-    for asked in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(asked) is not signal.SIG_IGN:  # nohup ignores SIGHUP
-            signal.signal(asked, stop)
     try:
+        import signal
+
+        for asked in (signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(asked) is not signal.SIG_IGN:  # nohup ignores SIGHUP
+                signal.signal(asked, stop)
         from tunegrad.cli.app import run
 
         code = run(sys.argv[1:])
