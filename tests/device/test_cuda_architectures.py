@@ -9,12 +9,13 @@ import pytest
 from kernel_corpus import NAMES, corpus_kernel
 
 from tests.gpu_hand import CONV, GROUPED, gemm, hgemm, image_kernel
+from tests.nvrtc_builds import built, clean_default, require_nvrtc
 from tests.sass import instructions
 from tunegrad.devices.cuda.absent import absent
 from tunegrad.devices.cuda.architectures import typical
-from tunegrad.devices.cuda.nvrtc import build, version
+from tunegrad.devices.cuda.nvrtc import build
 from tunegrad.devices.cuda.peak import products_text
-from tunegrad.errors import DeviceError, OutOfResources
+from tunegrad.errors import OutOfResources
 from tunegrad.frontend import Tensor
 from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import schedule as fuse
@@ -25,32 +26,19 @@ ARCHITECTURES = ("sm_75", "sm_86", "sm_100a", "sm_120a")
 
 @pytest.fixture(autouse=True, scope="module")
 def _nvrtc():
-    try:
-        version()
-    except DeviceError as error:
-        pytest.skip(str(error))
-
-
-def compiled(arch, kernel):
-    """The default schedule of a kernel, which spills nothing."""
-    device = absent(arch)
-    space = Space(kernel, device.target)
-    lowered = device.lower(space.lower(space.defaults()[0]))
-    found = build(lowered.text, lowered.entry, arch)
-    assert (found.warnings, found.spilled_bytes, found.stack_bytes) == ("", 0, 0)
-    return found
+    require_nvrtc()
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_default_schedules_compile_for_one_architecture_each(name):
-    compiled(ARCHITECTURES[NAMES.index(name) % len(ARCHITECTURES)], corpus_kernel(name))
+    clean_default(ARCHITECTURES[NAMES.index(name) % len(ARCHITECTURES)], corpus_kernel(name))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 @pytest.mark.parametrize("name", NAMES)
 def test_default_schedules_compile_for_every_architecture(name, arch):
-    compiled(arch, corpus_kernel(name))
+    clean_default(arch, corpus_kernel(name))
 
 
 UNITS = [(arch, u.name) for arch in ARCHITECTURES for u in typical(arch).units]
@@ -59,7 +47,7 @@ UNITS = [(arch, u.name) for arch in ARCHITECTURES for u in typical(arch).units]
 @pytest.mark.parametrize(("arch", "unit"), UNITS)
 def test_every_unit_that_is_offered_multiplies(arch, unit, tmp_path):
     _, taken, gives = unit.split("_")
-    found = compiled(arch, gemm(1024, 1024, 1024, taken, gives))
+    found = clean_default(arch, gemm(1024, 1024, 1024, taken, gives))
     counted = instructions(found.image, tmp_path)
     assert counted["HMMA"] + counted["IMMA"] + counted["DMMA"] > 0
 
@@ -93,8 +81,7 @@ BY_HAND = {
 def test_schedules_by_hand_spill_nothing(name, arch):
     kernel, schedule = BY_HAND[name]()
     device = absent(arch)
-    lowered = device.lower(Space(kernel, device.target).lower(schedule))
-    found = build(lowered.text, lowered.entry, arch)
+    found = built(device, Space(kernel, device.target).lower(schedule))
     assert (found.warnings, found.spilled_bytes, found.stack_bytes) == ("", 0, 0)
 
 
@@ -107,4 +94,4 @@ def test_copies_that_wait_leave_registers_for_what_a_warp_multiplies():
     w, b = (Tensor.constant(np.ones(s, np.float32)) for s in ((1024, 256), (1024,)))
     y = x @ w.cast("f16").cast("f32").transpose(0, 1) + b + r
     (launch,) = fuse(fold_constants((y.relu().cast("f16").node,))).launches
-    compiled("sm_75", launch.kernel)
+    clean_default("sm_75", launch.kernel)

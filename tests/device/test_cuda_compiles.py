@@ -18,12 +18,13 @@ from benchmarks.hand_schedules import row_sum as row_sums
 from benchmarks.hand_schedules import softmax
 from tests.banks import turns
 from tests.gpu_hand import CONV, CONV_BLOCKS, F32_GEMM, GROUPED, gemm, hgemm, image_kernel
+from tests.nvrtc_builds import built, require_nvrtc
 from tests.sass import instructions, listing
 from tunegrad import devices
 from tunegrad.devices.cuda.absent import absent
 from tunegrad.devices.cuda.architectures import resident_groups, typical
 from tunegrad.devices.cuda.cubin import KINDS, cubin_facts
-from tunegrad.devices.cuda.nvrtc import build, version
+from tunegrad.devices.cuda.nvrtc import build
 from tunegrad.devices.job import Geometry, KernelIO, Lowered
 from tunegrad.errors import CompileFailure, DeviceError, OutOfResources
 from tunegrad.frontend import Tensor
@@ -40,15 +41,7 @@ ARCHITECTURES = ("sm_80", "sm_89", "sm_90a")
 
 @pytest.fixture(autouse=True, scope="module")
 def _nvrtc():
-    try:
-        version()
-    except DeviceError as error:
-        pytest.skip(str(error))
-
-
-def built(device, program):
-    lowered = device.lower(program)
-    return build(lowered.text, lowered.entry, device.target.arch)
+    require_nvrtc()
 
 
 def check(arch, name, seeds):

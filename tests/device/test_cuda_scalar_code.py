@@ -6,30 +6,15 @@ import pytest
 
 from benchmarks.hand_schedules import row_sum
 from tests.gpu_hand import gemm
+from tests.nvrtc_builds import clean_default, require_nvrtc
 from tests.sass import instructions
-from tunegrad.devices.cuda.absent import absent
-from tunegrad.devices.cuda.nvrtc import build, version
-from tunegrad.errors import DeviceError
-from tunegrad.opts import Space
 
 ARCHITECTURES = ("sm_75", "sm_80", "sm_89", "sm_90a", "sm_120a")
 
 
 @pytest.fixture(autouse=True, scope="module")
 def _nvrtc():
-    try:
-        version()
-    except DeviceError as error:
-        pytest.skip(str(error))
-
-
-def compiled(arch, kernel):
-    device = absent(arch)
-    space = Space(kernel, device.target)
-    lowered = device.lower(space.lower(space.defaults()[0]))
-    found = build(lowered.text, lowered.entry, arch)
-    assert (found.warnings, found.spilled_bytes, found.stack_bytes) == ("", 0, 0)
-    return found
+    require_nvrtc()
 
 
 @pytest.mark.parametrize("transposed", [False, True])
@@ -38,7 +23,7 @@ def test_a_product_in_f32_loads_little_for_what_it_multiplies(arch, transposed, 
     """An item holds 8 x 8, and has four terms at a time: 256 multiply-adds for some 20 loads, most
     of 16 bytes, where 4 x 4 took 48 to 56.
     """
-    found = compiled(arch, gemm(4096, 4096, 4096, "f32", transposed=transposed))
+    found = clean_default(arch, gemm(4096, 4096, 4096, "f32", transposed=transposed))
     counted = instructions(found.image, tmp_path)
     assert counted["FFMA"] % 256 == 0
     assert counted["FFMA"] > 9 * counted["LDS"] > 0
@@ -49,6 +34,6 @@ def test_a_product_in_f32_loads_little_for_what_it_multiplies(arch, transposed, 
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 @pytest.mark.parametrize("columns", [4, 8, 16, 28])
 def test_short_rows_are_read_by_loads_of_16_bytes(columns, arch, tmp_path):
-    found = compiled(arch, row_sum(1 << 24, columns))
+    found = clean_default(arch, row_sum(1 << 24, columns))
     counted = instructions(found.image, tmp_path)
     assert (counted["LDG"], counted["FADD"]) == (columns // 4, columns)

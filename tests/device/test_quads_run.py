@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from quad_builders import CONVS, MATMULS, conv, dot_kernel, drawn, in_fours, matmul, memory
+from word_checks import runs_alike
 
 import tunegrad as tg
 from tests.opencl_device import opencl_device
@@ -27,8 +28,6 @@ from tunegrad.frontend.onnx.casts import CASTS
 from tunegrad.frontend.onnx.node import NodeView
 from tunegrad.frontend.onnx.products import PRODUCTS
 from tunegrad.ir.interpret_program import interpret, pack_buffers
-from tunegrad.ir.kernel import Kernel
-from tunegrad.ir.program import Program
 from tunegrad.ir.target import Target
 from tunegrad.opts import Schedule, Space
 from tunegrad.search import RandomChooser
@@ -40,19 +39,6 @@ KINDS = [("u8", "i8"), ("i8", "u8"), ("i8", "i8"), ("u8", "u8")]
 needs_vnni = pytest.mark.skipif(not TARGET.vnni, reason="this processor has no VNNI")
 
 
-def agree(kernel: Kernel, program: Program, target: Target, seed: int = 0) -> None:
-    """Compiled code on all threads and interpreter, bit by bit."""
-    arrays = {p.name: memory(p.dtype, p.size, seed) for p in kernel.params}
-    arrays[kernel.outputs[0].name][:] = 0
-    mine = pack_buffers(program, arrays)
-    theirs = {b.name: mine[b.name].copy() for b in program.params}
-    interpret(program, mine)
-    with Programs(CpuDevice(target)) as programs:
-        programs.run(programs.compile(program), theirs)
-    name = kernel.outputs[0].name
-    np.testing.assert_array_equal(theirs[name], mine[name])
-
-
 @pytest.mark.parametrize("target", [TARGET, PLAIN], ids=["this CPU", "without VNNI"])
 @pytest.mark.parametrize("lanes", [1, 2, 4, 8, 16])
 @pytest.mark.parametrize(("a", "b"), KINDS[:2])
@@ -62,7 +48,7 @@ def test_every_width_gives_what_the_interpreter_does(
     kernel = dot_kernel(matmul((3, 36), (36, 32), a, b))
     text = f"tile(axis=b, size={lanes}) reorder(order=(a, b0, b1, ra)) vectorize(axis=b1)"
     program = Space(kernel, target).lower(Schedule.parse(text if lanes > 1 else ""))
-    agree(kernel, program, target)
+    runs_alike(kernel, program, target, memory)
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -73,7 +59,7 @@ def test_random_schedules_agree_with_the_interpreter(seed: int, threads: int) ->
         for launch in in_fours(case).launches:
             space = Space(launch.kernel, target)
             schedule = space.sample(RandomChooser(random.Random(seed)))
-            agree(launch.kernel, space.lower(schedule), target, seed)
+            runs_alike(launch.kernel, space.lower(schedule), target, memory, seed)
 
 
 @pytest.mark.parametrize("threads", [1, 2])

@@ -11,14 +11,14 @@ from hand_programs import elementwise
 from tests.banks import turns
 from tests.cuda_host import cuda_host
 from tests.gpu_hand import gemm
+from tests.nvrtc_builds import require_nvrtc
 from tests.opencl_device import opencl_device
 from tests.sass import instructions, listing
 from tests.unit.test_tf32 import PLAIN, STAGED, nearest
 from tunegrad.devices import host_device
 from tunegrad.devices.cuda.absent import absent
-from tunegrad.devices.cuda.nvrtc import build, version
+from tunegrad.devices.cuda.nvrtc import build
 from tunegrad.devices.programs import Programs
-from tunegrad.errors import DeviceError
 from tunegrad.ir.dtypes import F32
 from tunegrad.ir.expr import Op
 from tunegrad.ir.interpret_program import interpret
@@ -76,10 +76,7 @@ def test_products_on_cuda_host_are_those_of_rounded_factors(order, text, transpo
 
 @pytest.fixture
 def _nvrtc():
-    try:
-        version()
-    except DeviceError as error:
-        pytest.skip(str(error))
+    require_nvrtc()
 
 
 @pytest.mark.usefixtures("_nvrtc")

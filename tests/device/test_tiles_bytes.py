@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from quad_builders import conv, dot_kernel, in_fours, matmul, memory
+from word_checks import runs_alike
 
 from tests.tile_kernels import SERVER
 from tunegrad.devices.cpu.device import OPT_LEVEL, CpuDevice
@@ -21,7 +22,6 @@ from tunegrad.devices.programs import Programs
 from tunegrad.errors import IllegalAction
 from tunegrad.ir.dtypes import buffer_dtype
 from tunegrad.ir.interpret_matrices import multiply_tiles
-from tunegrad.ir.interpret_program import interpret, pack_buffers
 from tunegrad.ir.numeric import bytes_of
 from tunegrad.ir.program import TileConfig, TileMul, walk
 from tunegrad.ir.verify_program import verify_program
@@ -63,14 +63,7 @@ def agree(kernel, schedule, target):
     """Compiled code on all threads and interpreter, bit by bit."""
     program = Space(kernel, target).lower(schedule)
     verify_program(program, target)
-    arrays = {p.name: memory(p.dtype, p.size, 0) for p in kernel.params}
-    mine = pack_buffers(program, arrays)
-    theirs = {b.name: mine[b.name].copy() for b in program.params}
-    interpret(program, mine)
-    with Programs(CpuDevice(target)) as programs:
-        programs.run(programs.compile(program), theirs)
-    name = kernel.outputs[0].name
-    np.testing.assert_array_equal(theirs[name], mine[name], err_msg=schedule.text)
+    runs_alike(kernel, program, target, memory)
     return program
 
 

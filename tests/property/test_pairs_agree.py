@@ -10,17 +10,13 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 from pair_builders import CONVS, MATMULS, Case, conv, matmul, memory, paired
+from word_checks import interpreted
 
-from tunegrad.errors import IllegalAction
 from tunegrad.ir.dtypes import BF16
 from tunegrad.ir.interpret_kernel import interpret as interpret_kernel
-from tunegrad.ir.interpret_program import interpret as interpret_program
-from tunegrad.ir.interpret_program import pack_buffers
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.numeric import to_compute
 from tunegrad.ir.target import Target
-from tunegrad.ir.verify_program import verify_program
-from tunegrad.opts import Space
 
 CPU = Target("cpu", "cpu", "x86-64", vector_bytes=16, registers=16, threads=3, l2_bytes=4096)
 CASES = [matmul(*shapes) for shapes in MATMULS] + [conv(*shape) for shape in CONVS]
@@ -42,24 +38,15 @@ def _kernels(case: Case) -> list[Kernel]:
 @pytest.mark.parametrize("case", CASES, ids=lambda c: str(c.output))
 def test_random_schedules_of_pairs_agree_with_their_kernels(case: Case, seed: int) -> None:
     for kernel in _kernels(case):
-        space = Space(kernel, CPU)
-        try:
-            made = space.sample(_Drawn(seed)) if seed else space.defaults()[0]
-            program = space.lower(made)
-        except IllegalAction:
+        ran = interpreted(kernel, CPU, seed, _Drawn(seed) if seed else None, memory)
+        if ran is None:
             continue
-        verify_program(program)
-        buffers = {p.name: memory(p.dtype, p.size, seed) for p in kernel.params}
-        buffers[kernel.outputs[0].name][:] = 0
-        buffers = pack_buffers(program, buffers)
-        ((name, want),) = interpret_kernel(
-            kernel, {n: b.copy() for n, b in buffers.items()}
-        ).items()
-        interpret_program(program, buffers)
+        text, before, after = ran
+        ((name, want),) = interpret_kernel(kernel, before).items()
         if kernel.param(name).dtype.is_pair:
-            np.testing.assert_array_equal(buffers[name], want, err_msg=made.text)
+            np.testing.assert_array_equal(after[name], want, err_msg=text)
         else:
-            np.testing.assert_allclose(buffers[name], want, rtol=1e-5, atol=1e-5, err_msg=made.text)
+            np.testing.assert_allclose(after[name], want, rtol=1e-5, atol=1e-5, err_msg=text)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: str(c.output))

@@ -5,21 +5,18 @@ import time
 
 import pytest
 
+from tests.nvrtc_builds import require_nvrtc
 from tunegrad.cli.app import run
 from tunegrad.config import resolve_settings
 from tunegrad.devices import Device, registry
 from tunegrad.devices.cuda.absent import AbsentGpu
-from tunegrad.devices.cuda.nvrtc import version
-from tunegrad.errors import CompileFailure, DeviceError
+from tunegrad.errors import CompileFailure
 from tunegrad.tune import compile_models
 
 
 @pytest.fixture(autouse=True)
 def _nvrtc():
-    try:
-        version()
-    except DeviceError as error:
-        pytest.skip(str(error))
+    require_nvrtc()
 
 
 def test_tune_compiles_all_kernels_and_stores_nothing(tmp_path, capsys):

@@ -1,22 +1,16 @@
 """Products by work-items: blocks by the model of cycles, and schedules that compute the same."""
 
-import random
-
-import numpy as np
 import pytest
 
 from tests.gpu_hand import gemm
+from tests.sketch_checks import agrees, check_answers, drawn_schedule
 from tunegrad.devices.cuda.architectures import typical
 from tunegrad.frontend import Tensor
 from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import schedule as fuse
-from tunegrad.ir.interpret_kernel import interpret as interpret_kernel
-from tunegrad.ir.interpret_program import interpret, pack_buffers
-from tunegrad.ir.verify_program import verify_program
 from tunegrad.opts import Space
 from tunegrad.opts.sketches.cycles import Problem
 from tunegrad.opts.sketches.item_cycles import best_item_block
-from tunegrad.search import RandomChooser
 
 TARGET = typical("sm_80")
 ARCHITECTURES = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_120a")
@@ -76,45 +70,22 @@ def test_every_block_fits(arch):
         assert b.slots == 1 or target.copies_ahead
 
 
-def agrees(kernel, schedule):
-    """Whether the program of a schedule computes what the kernel says."""
-    program = Space(kernel, TARGET).lower(schedule)
-    verify_program(program, TARGET)
-    rng = np.random.default_rng(0)
-    made = {
-        p.name: np.zeros(p.size, np.float32)
-        if p.role == "out"
-        else rng.standard_normal(p.size).astype(np.float32)
-        for p in kernel.params
-    }
-    want = interpret_kernel(kernel, made, as_float64=True)
-    done = pack_buffers(program, made)
-    interpret(program, done)
-    for p in kernel.outputs:
-        np.testing.assert_allclose(
-            done[p.name], want[p.name].reshape(-1), rtol=1e-4, atol=1e-4, err_msg=schedule.text
-        )
-
-
 @pytest.mark.parametrize("name", KERNELS)
 def test_default_schedule_computes_the_same(name):
     kernel = KERNELS[name]()
     (schedule,) = Space(kernel, TARGET).defaults()
-    agrees(kernel, schedule)
+    agrees(kernel, schedule, TARGET)
 
 
 @pytest.mark.parametrize("name", KERNELS)
 def test_every_answer_of_the_sketch_is_legal(name):
-    kernel = KERNELS[name]()
-    space = Space(kernel, TARGET)
-    for seed in range(40):
-        space.lower(space.sample(RandomChooser(random.Random(f"{name} {seed}"))))
+    check_answers(KERNELS[name](), TARGET, name)
 
 
 @pytest.mark.parametrize("name", KERNELS)
 def test_a_random_schedule_of_the_sketch_computes_the_same(name):
     kernel = KERNELS[name]()
-    agrees(kernel, Space(kernel, TARGET).sample(RandomChooser(random.Random(name))))
+    agrees(kernel, drawn_schedule(kernel, TARGET, name), TARGET)
 
 
 @pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_90a"])

@@ -1,42 +1,15 @@
 """Schedules for matrix units: what they are made for; they compute what the kernel says."""
 
-import random
-
-import numpy as np
 import pytest
 
 from tests.banks import turns
 from tests.gpu_hand import gemm, image_kernel
 from tests.product_kernels import KERNELS
+from tests.sketch_checks import agrees, check_answers, drawn_schedule
 from tests.unit.test_tensorcore import TARGET
-from tunegrad.ir.interpret_kernel import interpret as interpret_kernel
-from tunegrad.ir.interpret_program import interpret, pack_buffers
 from tunegrad.ir.looptree import LoopKind
-from tunegrad.ir.numeric import to_compute, to_memory
 from tunegrad.ir.program import CopyAsync, For, Pipeline, walk
-from tunegrad.ir.verify_program import verify_program
 from tunegrad.opts import Schedule, Space, TraceChooser
-from tunegrad.search import RandomChooser
-
-
-def agrees(kernel, schedule):
-    """Whether the program of a schedule computes what the kernel says."""
-    program = Space(kernel, TARGET).lower(schedule)
-    verify_program(program, TARGET)
-    rng = np.random.default_rng(0)
-    made = {
-        p.name: np.zeros(p.size, p.dtype.numpy)
-        if p.role == "out"
-        else to_memory(rng.standard_normal(p.size), p.dtype)
-        for p in kernel.params
-    }
-    want = interpret_kernel(kernel, made, as_float64=True)
-    done = pack_buffers(program, made)
-    interpret(program, done)
-    for p in kernel.outputs:
-        got = to_compute(done[p.name], p.dtype).astype(np.float64)
-        scale = 1e-2 if p.dtype.bits == 16 else 1e-4
-        np.testing.assert_allclose(got, want[p.name].reshape(-1), rtol=scale, atol=scale)
 
 
 @pytest.mark.parametrize("name", KERNELS)
@@ -44,22 +17,18 @@ def test_default_schedule_multiplies_by_the_unit(name):
     kernel = KERNELS[name]()
     (schedule,) = Space(kernel, TARGET).defaults()
     assert "tensorcore(" in schedule.text
-    agrees(kernel, schedule)
+    agrees(kernel, schedule, TARGET)
 
 
 @pytest.mark.parametrize("name", KERNELS)
 def test_every_answer_of_the_sketch_is_legal(name):
-    kernel = KERNELS[name]()
-    space = Space(kernel, TARGET)
-    for seed in range(40):
-        space.lower(space.sample(RandomChooser(random.Random(f"{name} {seed}"))))
+    check_answers(KERNELS[name](), TARGET, name)
 
 
 @pytest.mark.parametrize("name", KERNELS)
 def test_a_random_schedule_of_the_sketch_computes_the_same(name):
     kernel = KERNELS[name]()
-    space = Space(kernel, TARGET)
-    agrees(kernel, space.sample(RandomChooser(random.Random(name))))
+    agrees(kernel, drawn_schedule(kernel, TARGET, name), TARGET)
 
 
 @pytest.mark.parametrize(
@@ -114,7 +83,7 @@ def test_blocks_beneath_each_other_compute_the_same(shape):
     chosen = {"order": 1, "m.tiles": 0, "m.warps": 0, "n.tiles": 0, "n.warps": 0}
     schedule = Space(kernel, TARGET).sample(TraceChooser(chosen))
     assert schedule.text.count("thread(") == 3
-    agrees(kernel, schedule)
+    agrees(kernel, schedule, TARGET)
 
 
 def test_reductions_of_a_convolution_are_one_pipeline():

@@ -40,6 +40,7 @@ __all__ = [
     "U16",
     "U32",
     "U64",
+    "WORD_TYPES",
     "DType",
     "buffer_dtype",
     "dtype_of",
@@ -169,7 +170,7 @@ _WORDS = {
 
 _PARTS = {"bf16x2": BF16, "u8x4": U8, "i8x4": I8}
 
-_WORD_TYPES = {t.name: t for t in (BF16X2, U8X4, I8X4)}
+WORD_TYPES = {t.name: t for t in (BF16X2, U8X4, I8X4)}
 
 _SCALARS: dict[type, DType] = {bool: BOOL, int: I64, float: F32}
 
@@ -205,7 +206,7 @@ def buffer_dtype(name: str) -> DType:
 
     Raises DTypeError.
     """
-    return _WORD_TYPES.get(name) or dtype_of(name)
+    return WORD_TYPES.get(name) or dtype_of(name)
 
 
 def promote(a: DType, b: DType) -> DType:

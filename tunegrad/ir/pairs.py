@@ -19,8 +19,9 @@ from __future__ import annotations
 from . import graph as g
 from .dtypes import BF16, F32
 from .expr import Op
-from .graph import MOVEMENT, GraphOp, Node, topological
-from .words import dimension, in_words, is_known, sum_of_products, worded
+from .factors import is_known, rewritten, sum_of_products
+from .graph import MOVEMENT, GraphOp, Node
+from .words import dimension, in_words, worded
 
 __all__ = ["pair_dots"]
 
@@ -31,13 +32,8 @@ def pair_dots(outputs: tuple[Node, ...], *, inputs: bool = False) -> tuple[Node,
 
     ``inputs``: one factor may be an f32 input, which is rounded where its pairs are made.
     """
-    new: dict[Node, Node] = {}
     fixed: dict[Node, bool] = {}
-    for n in topological(outputs):
-        srcs = tuple(new[s] for s in n.srcs)
-        made = n if srcs == n.srcs else Node(n.op, srcs, n.arg, n.shape, n.dtype)
-        new[n] = _paired_sum(made, fixed, inputs) or made
-    return tuple(new[o] for o in outputs)
+    return rewritten(outputs, lambda n: _paired_sum(n, fixed, inputs))
 
 
 def _paired_sum(n: Node, fixed: dict[Node, bool], inputs: bool) -> Node | None:

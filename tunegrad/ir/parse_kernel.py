@@ -33,7 +33,7 @@ from math import prod
 
 from tunegrad.errors import KernelTextError, ShapeError, VerifyError
 
-from .dtypes import BF16X2, DTYPES, I8X4, U8X4, DType
+from .dtypes import DTYPES, WORD_TYPES, DType
 from .expr import Apply, Cast, Const, Expr, IndexValue, Inside, Load, Op, Value
 from .index import ALWAYS, Index, Valid
 from .kernel import Axis, Kernel, Param, Reduce, Role, Stage, Store, axis_name
@@ -65,7 +65,7 @@ _SHOWN = 300
 
 _ROLES: tuple[Role, ...] = ("in", "const", "out")
 _OPS = {op.value: op for op in Op}
-_TYPES = {**DTYPES, **{t.name: t for t in (BF16X2, U8X4, I8X4)}}
+_TYPES = {**DTYPES, **WORD_TYPES}
 _LITERAL = re.compile(r"(?:True|False|nan|-?inf|-?[0-9][0-9.e+-]{0,31}):")
 _CONDITION = re.compile(r"\((?:-?[0-9]+<=|never\)|always\))")
 

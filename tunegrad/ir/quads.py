@@ -26,12 +26,13 @@ from typing import cast
 from . import graph as g
 from .dtypes import I8, I32, U8, DType
 from .expr import Op
+from .factors import Moves, applied, chain, is_known, rewritten, sum_of_products
 from .folding import known_outputs
-from .graph import MOVEMENT, ConstData, GraphOp, Node, topological
+from .graph import ConstData, GraphOp, Node, topological
 from .numeric import Array
 from .repeats import Repeats
 from .target import Target
-from .words import Moves, applied, dimension, in_words, is_known, sum_of_products, worded
+from .words import dimension, in_words, worded
 
 __all__ = ["quad_dots"]
 
@@ -42,13 +43,8 @@ def quad_dots(outputs: tuple[Node, ...], target: Target) -> tuple[Node, ...]:
     """The same outputs with products of bytes summed in fours, as the target multiplies them; a
     graph without any keeps its nodes.
     """
-    new: dict[Node, Node] = {}
     known: dict[Node, bool] = {}
-    for n in topological(outputs):
-        srcs = tuple(new[s] for s in n.srcs)
-        made = n if srcs == n.srcs else Node(n.op, srcs, n.arg, n.shape, n.dtype)
-        new[n] = _sum_in_fours(made, known, target) or made
-    return tuple(new[o] for o in outputs)
+    return rewritten(outputs, lambda n: _sum_in_fours(n, known, target))
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,9 +105,9 @@ def _less(x: Node, by: Node, sums: Node) -> Node:
 
 def _factor(x: Node, known: dict[Node, bool]) -> _Factor | None:
     """A factor of bytes, widened and moved, less a zero point; or a constant that bytes hold."""
-    base, moves = _chain(x)
+    base, moves = chain(x)
     if base.op is GraphOp.CAST and base.srcs[0].dtype in _BYTES:
-        inner, before = _chain(base.srcs[0])
+        inner, before = chain(base.srcs[0])
         return _Factor(inner, before + moves)
     if is_known(base, known):
         return _constant(base, moves)
@@ -124,15 +120,6 @@ def _factor(x: Node, known: dict[Node, bool]) -> _Factor | None:
     if is_known(zero, known) and not _values(zero).any():
         return _Factor(of.base, of.moves + moves)
     return _Factor(of.base, of.moves + moves, zero, moves, base)
-
-
-def _chain(x: Node) -> tuple[Node, Moves]:
-    """What ``x`` is the movements of, and those."""
-    moves: list[Node] = []
-    while x.op in MOVEMENT:
-        moves.append(x)
-        x = x.srcs[0]
-    return x, tuple(reversed(moves))
 
 
 def _values(n: Node) -> Array:
@@ -199,7 +186,7 @@ def _fits(zero: Node, dtype: DType, known: dict[Node, bool]) -> bool:
     if is_known(zero, known):
         values = _values(zero)
         return bool(dtype.least <= values.min() and values.max() <= dtype.greatest)
-    of, _ = _chain(zero)
+    of, _ = chain(zero)
     return of.op is GraphOp.CAST and of.srcs[0].dtype == dtype
 
 

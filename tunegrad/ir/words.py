@@ -18,34 +18,10 @@ from tunegrad.errors import InternalError
 
 from . import graph as g
 from .expr import Op
+from .factors import Moves
 from .graph import GraphOp, Node, topological
 
-__all__ = ["Moves", "applied", "dimension", "in_words", "is_known", "sum_of_products", "worded"]
-
-Moves = tuple[Node, ...]
-"""Movements of a tensor, the last one last; what they are of is not looked at."""
-
-
-def sum_of_products(n: Node) -> tuple[Node, tuple[int, ...]] | None:
-    """The product that ``n`` is the sum of, and along which axes; None where it is no such sum."""
-    if n.op is not GraphOp.REDUCE or n.srcs[0].op is not GraphOp.MAP:
-        return None
-    op, axes = cast(tuple[Op, tuple[int, ...]], n.arg)
-    return (n.srcs[0], axes) if op is Op.ADD and n.srcs[0].arg is Op.MUL else None
-
-
-def is_known(n: Node, known: dict[Node, bool]) -> bool:
-    """Whether no input reaches ``n``; ``known`` keeps what was found."""
-    for m in topological((n,)) if n not in known else ():
-        known[m] = m.op is not GraphOp.INPUT and all(known[s] for s in m.srcs)
-    return known[n]
-
-
-def applied(x: Node, moves: Moves) -> Node:
-    """The movements of another tensor of the same shape, on ``x``."""
-    for m in moves:
-        x = Node(m.op, (x,), m.arg, m.shape, x.dtype)
-    return x
+__all__ = ["dimension", "in_words", "worded"]
 
 
 def dimension(base: Node, moves: Moves, axis: int, count: int) -> int | None:

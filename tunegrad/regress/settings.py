@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -24,10 +24,12 @@ from tunegrad.config import (
     DEFAULT_DEVICE,
     ModelDtype,
     Numerics,
+    TuneSettings,
     configs_dir,
     default_store,
     nearest,
     resolve_model,
+    resolve_settings,
 )
 from tunegrad.devices import check_name
 from tunegrad.errors import ConfigError, DeviceError
@@ -53,6 +55,18 @@ class SweepSettings:
     dtype: ModelDtype | None = None
     numerics: Numerics = "contract"
     peers: tuple[str, ...] = ()
+
+    def of(self, device: str, model: str, **more: Any) -> TuneSettings:
+        """One of its models on one of its devices, as a tune has it; ``more`` of its settings."""
+        return resolve_settings(
+            model,
+            device=device,
+            threads=self.threads,
+            store=self.store,
+            numerics=self.numerics,
+            dtype=self.dtype,
+            **more,
+        )
 
     def record(self) -> dict[str, object]:
         """What two sweeps have in common that are one, interrupted: as JSON."""

@@ -12,7 +12,7 @@ import msgspec
 
 from tunegrad import __version__
 from tunegrad.compiling.candidate import HOOKS
-from tunegrad.config import TuneSettings, labelled, resolve_settings
+from tunegrad.config import TuneSettings, labelled
 from tunegrad.db import Latency, Properties, Store
 from tunegrad.db.values import clean_text
 from tunegrad.devices import Hooks
@@ -74,7 +74,7 @@ def sweep(
             tell(f"going on with sweep {name}")
         try:
             for device, model in _targets(settings):
-                one = _settings_of(settings, device, model)
+                one = settings.of(device, model)
                 target = labelled(one.model.name, one.dtype), device
                 if target in known:
                     tell(f"{one.model.name} on {device}: measured already")
@@ -104,17 +104,6 @@ def _targets(settings: SweepSettings) -> Iterator[tuple[str, str]]:
     for device in settings.devices:
         for model in settings.models:
             yield device, model
-
-
-def _settings_of(settings: SweepSettings, device: str, model: str) -> TuneSettings:
-    return resolve_settings(
-        model,
-        device=device,
-        threads=settings.threads,
-        store=settings.store,
-        numerics=settings.numerics,
-        dtype=settings.dtype,
-    )
 
 
 def _timed(

@@ -63,9 +63,7 @@ class Runners:
                         self._all.append(self._make())
                         return self._all[-1]
                     self._changed.wait()
-            except (
-                BaseException
-            ):  # Ctrl-C, no memory: another may wait for what this one was told of
+            except BaseException:  # Ctrl-C, no memory: another may wait for what it was told of
                 self._changed.notify()
                 raise
             finally:

@@ -187,7 +187,7 @@ def _taken_back(
 def _again_said(work: Workload, samples: Pair, back: Mapping[str, Pair]) -> str:
     """What is said of a model, or of its kernels, whose defaults stand again."""
     said = slower(work.name, gain_interval(samples[1], samples[0]), "these stand again")
-    if said is not None:
+    if said is not None and all(proof is samples for proof in back.values()):
         return said
     names = {u.key: u.kernel.name for u in work.kernels}
     some = ", ".join(f"{names[k]} ({paired_gain(d, w) or 1.0:.2f}x)" for k, (w, d) in back.items())

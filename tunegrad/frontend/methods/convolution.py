@@ -209,7 +209,7 @@ class Convolution(Padding):
 
     def _stepped(
         self, rank: int, w: Tensor, b: Tensor | None, strides: tuple[int, ...], groups: int
-    ) -> Tensor:  # fmt: skip
+    ) -> Tensor:
         """A transposed convolution whose window is a multiple of its stride: the ``stride`` outputs
         between two elements are channels of one convolution, without a tap on a zero in between
         (Shi et al., "Is the deconvolution layer the same as a convolutional layer?", 2016).

@@ -84,7 +84,6 @@ class Image:
 
     load: Load
     dims: tuple[int, int, int]
-    shifts: tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +189,7 @@ def _joined(kernel: Kernel, r: Reduce, x: Expr, w: Load) -> Conv3x3 | None:
 def _roles(kernel: Kernel, r: Reduce, x: Load, w: Load) -> Conv3x3 | None:
     shared = {a.name: a.extent for a in kernel.axes}
     reduce = {a.name: a.extent for a in r.axes}
-    windows: list[tuple[int, str, str, int]] = []
+    windows: list[tuple[int, str, str]] = []
     channel = [(d, c) for d, i in enumerate(x.index) if (c := (i - i.const).key) in reduce]
     for d, i in enumerate(x.index):
         names = sorted(i.names())
@@ -198,10 +197,10 @@ def _roles(kernel: Kernel, r: Reduce, x: Load, w: Load) -> Conv3x3 | None:
             inside = [n for n in names if reduce.get(n) == 3]
             outside = [n for n in names if n in shared]
             if len(inside) == 1 and len(outside) == 1:
-                windows.append((d, outside[0], inside[0], i.const))
+                windows.append((d, outside[0], inside[0]))
     if len(windows) != 2 or len(channel) != 1:
         return None
-    (dy, rows, kr, sy), (dx, columns, ks, sx) = windows
+    (dy, rows, kr), (dx, columns, ks) = windows
     if rows == columns:
         return None
     ((dc, c),) = channel
@@ -221,7 +220,7 @@ def _roles(kernel: Kernel, r: Reduce, x: Load, w: Load) -> Conv3x3 | None:
     ):
         return None
     w_dims = (w_names.index(outputs[0]), w_names.index(c), w_names.index(kr), w_names.index(ks))
-    image = Image(x, (dy, dx, dc), (sy, sx))
+    image = Image(x, (dy, dx, dc))
     return Conv3x3(rows, columns, outputs[0], c, (kr, ks), x, (image,), w, w_dims)
 
 

@@ -164,9 +164,7 @@ class Pace:
     fed: float
 
 
-def paced(
-    groups: int, steps: int, slots: int, fitting: int, pace: Pace, target: Target
-) -> float:  # fmt: skip
+def paced(groups: int, steps: int, slots: int, fitting: int, pace: Pace, target: Target) -> float:
     """What the busiest unit takes for its groups, of which ``fitting`` run at a time."""
     blocks = -(-groups // target.threads)
     together = min(blocks, max(1, fitting))
