@@ -8,7 +8,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -42,11 +44,21 @@ def compiles(n: int) -> bool:
     return bool(np.allclose(model(a), aa, rtol=1e-4, atol=1e-2))
 
 
+@contextmanager
+def lent(of: Cores | Teams, *count: int) -> Iterator[Any]:
+    """What ``take`` gives, given back at the end."""
+    found = of.take(*count)
+    try:
+        yield found
+    finally:
+        of.give(found)
+
+
 # ---- cores
 
 
 def taken(cores: Cores, count: int, got: list[tuple[int, ...]], go_on: threading.Event) -> None:
-    with cores.lent(count) as mine:
+    with lent(cores, count) as mine:
         got.append(mine)
         go_on.wait(WAIT_S)
 
@@ -58,7 +70,7 @@ def test_cores_are_lent_to_one_borrower_at_a_time() -> None:
     def borrow(seed: int) -> None:
         rng = np.random.default_rng(seed)
         for _ in range(200):
-            with cores.lent(int(rng.integers(1, 5))) as mine:
+            with lent(cores, int(rng.integers(1, 5))) as mine:
                 for core in mine:
                     used[core] += 1
                     if used[core] != 1:
@@ -69,7 +81,7 @@ def test_cores_are_lent_to_one_borrower_at_a_time() -> None:
     with ThreadPoolExecutor(6) as pool:
         list(pool.map(borrow, range(6)))
     assert not faults
-    with cores.lent(9) as everything:
+    with lent(cores, 9) as everything:
         assert everything == (0, 1, 2, 3)
 
 
@@ -82,7 +94,7 @@ def test_who_wants_all_cores_is_not_passed_by_those_who_want_one() -> None:
     order: list[str] = []
 
     def ask(name: str, count: int) -> None:
-        with cores.lent(count):
+        with lent(cores, count):
             order.append(name)
 
     both = threading.Thread(target=ask, args=("both", 2))
@@ -106,22 +118,22 @@ def test_who_leaves_the_queue_keeps_nothing(monkeypatch: pytest.MonkeyPatch) -> 
     def interrupted(_: threading.Event) -> None:
         raise KeyboardInterrupt
 
-    with cores.lent(1):
+    with lent(cores, 1):
         monkeypatch.setattr(threading.Event, "wait", interrupted)
-        with pytest.raises(KeyboardInterrupt), cores.lent(2):
+        with pytest.raises(KeyboardInterrupt), lent(cores, 2):
             pass
         monkeypatch.undo()
         assert not cores._queue
-    with cores.lent(2) as everything:
+    with lent(cores, 2) as everything:
         assert everything == (0, 1)
 
 
 def test_teams_are_of_other_cores_and_kept() -> None:
     teams = Teams(1)
     teams._cores = Cores(range(2))
-    with teams.lent() as first, teams.lent() as second:
+    with lent(teams) as first, lent(teams) as second:
         assert first is not second
-    with teams.lent() as again:
+    with lent(teams) as again:
         assert again is first
     teams.close()
 

@@ -5,11 +5,11 @@ native threads.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from tunegrad.devices.host.buffers import GUARD, Buffer
 from tunegrad.devices.host.bulk import Bulk
 from tunegrad.devices.host.executable import Executable
-from tunegrad.devices.host.team import BufferTable, Launch, LaunchTable
+from tunegrad.devices.host.team import BufferTable, Launch, LaunchTable, Team
 from tunegrad.devices.host.teams import Teams
 from tunegrad.devices.host.tiles import require_tiles
 from tunegrad.errors import InternalError
@@ -36,6 +36,8 @@ __all__ = ["CpuEngine"]
 _ALIGN = 64
 """A cache line, and a vector of AVX-512."""
 
+
+T = TypeVar("T")
 
 _Nothing = ctypes.c_char * 0
 
@@ -98,16 +100,17 @@ class _Plan:
         self.launches[step].table.point(argument, memory.address)
 
     def run(self) -> None:
-        teams = self.teams
-        team = teams.take()
-        try:
-            team.run_plan(self.native)
-        finally:
-            teams.give(team)
+        self._on_a_team(lambda team: team.run_plan(self.native))
 
     def time(self, samples: int, each: bool = False) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        with self.teams.lent() as team:
-            return team.time_plan(self.native, samples, each=each)
+        return self._on_a_team(lambda team: team.time_plan(self.native, samples, each=each))
+
+    def _on_a_team(self, work: Callable[[Team], T]) -> T:
+        team = self.teams.take()
+        try:
+            return work(team)
+        finally:
+            self.teams.give(team)
 
 
 class CpuEngine:

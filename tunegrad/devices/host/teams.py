@@ -12,8 +12,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import cache
 
 from tunegrad.devices.host.team import Team
@@ -45,17 +44,10 @@ class Cores:
         self._free = list(self.all)
         self._queue: deque[_Place] = deque()
 
-    @contextmanager
-    def lent(self, count: int) -> Iterator[tuple[int, ...]]:
-        """What ``take`` gives, given back at the end."""
-        cores = self.take(count)
-        try:
-            yield cores
-        finally:
-            self.give(cores)
-
     def take(self, count: int) -> tuple[int, ...]:
-        """So many cores, all of them where there are no more; waits until they are free."""
+        """So many cores, all of them where there are no more; waits until they are free. They are
+        to be given back.
+        """
         count = min(count, len(self.all))
         with self._lock:
             if not self._queue and count <= len(self._free):
@@ -111,17 +103,8 @@ class Teams:
         """Callers that run at once; more wait."""
         return max(1, len(self._cores.all) // self.threads)
 
-    @contextmanager
-    def lent(self) -> Iterator[Team]:
-        """What ``take`` gives, given back at the end."""
-        team = self.take()
-        try:
-            yield team
-        finally:
-            self.give(team)
-
     def take(self) -> Team:
-        """A team that nobody else uses, on cores that nobody else uses."""
+        """A team that nobody else uses, on cores that nobody else uses; to be given back."""
         cores = self._cores.take(self.threads)
         return self._teams.get(cores) or self._made(cores)
 
