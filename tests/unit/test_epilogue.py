@@ -12,7 +12,7 @@ import pytest
 from tests.banks import turns
 from tests.gpu_hand import CONV, gemm, hgemm, image_kernel
 from tests.product_kernels import KERNELS, MORE, residual
-from tests.unit.test_sketch_tensor import agrees
+from tests.sketch_checks import agrees
 from tests.unit.test_tensorcore import PLAIN, TARGET
 from tunegrad.devices.cuda.architectures import typical
 from tunegrad.errors import IllegalAction
@@ -46,7 +46,7 @@ def test_results_are_what_the_kernel_says(name: str) -> None:
     kernel = (KERNELS | MORE)[name]()
     schedule = with_epilogue(kernel)
     lowered(kernel, schedule)
-    agrees(kernel, schedule)
+    agrees(kernel, schedule, TARGET)
 
 
 def test_rows_of_a_tile_past_the_last_one_are_not_stored() -> None:
@@ -58,13 +58,13 @@ def test_rows_of_a_tile_past_the_last_one_are_not_stored() -> None:
         "tensorcore(unit=m16n8k16_f16_f32, m=a1, n=b1, k=ra1) epilogue(param=p0)"
     )
     lowered(kernel, schedule)
-    agrees(kernel, schedule)
+    agrees(kernel, schedule, TARGET)
 
 
 def test_a_schedule_by_hand_of_an_image_has_one_too() -> None:
     kernel = image_kernel(2, 16, 8)
     out = kernel.outputs[0].name
-    agrees(kernel, Schedule.parse(f"{CONV} epilogue(param={out})"))
+    agrees(kernel, Schedule.parse(f"{CONV} epilogue(param={out})"), TARGET)
 
 
 def accesses(program: Program) -> dict[tuple[str, str], set[int]]:
