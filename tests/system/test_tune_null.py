@@ -46,6 +46,19 @@ def test_convolutions_in_16_bits_are_for_matrix_units():
     assert {r.resources.spilled_bytes for r in report.rows if r.resources} == {0}
 
 
+@pytest.mark.parametrize(
+    ("dtype", "numerics"), [("f16", "contract"), ("bf16", "contract"), ("f32", "tf32")]
+)
+def test_all_products_of_an_encoder_are_for_matrix_units(dtype, numerics):
+    """Those of its f32 input too, and that of what heads are joined to."""
+    (report,) = compile_models(
+        resolve_settings("encoder", device="null:sm_90a", dtype=dtype, numerics=numerics)
+    )
+    products = [r for r in report.rows if r.kernel.startswith("matmul")]
+    assert len(products) == 6
+    assert [r.kernel for r in products if "tensorcore(" not in r.actions] == []
+
+
 @pytest.mark.slow
 def test_resnet50_in_16_bits_compiles_with_all_but_its_first_convolution_on_matrix_units():
     start = time.monotonic()
@@ -75,9 +88,7 @@ def test_no_default_schedule_spills(model, dtype, numerics, arch):
     products = [r for r in report.rows if r.kernel.startswith(("conv", "matmul"))]
     others = {r.kernel for r in products if "tensorcore(" not in r.actions}
     assert len(products) > 3
-    # three channels; means, which stay f32, by halves
-    halves = {"matmul 32x1000x2048"} if dtype == "f16" else set()
-    assert others <= {"conv7x7s2 3->64 112x112 +relu"} | halves
+    assert others <= {"conv7x7s2 3->64 112x112 +relu"}, "three channels"
 
 
 def test_a_kernel_that_is_refused_is_a_row_and_the_exit_code(monkeypatch, capsys):

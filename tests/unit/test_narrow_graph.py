@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from pair_builders import DOT
 
+from tunegrad.devices.cuda.architectures import typical
 from tunegrad.errors import WeightsError
 from tunegrad.frontend import Model, Tensor
 from tunegrad.ir.dtypes import BF16, F16, F32, DType
@@ -76,6 +77,44 @@ SECOND = """kernel
 
 def test_weights_and_activations_are_narrow_and_sums_inputs_outputs_and_biases_f32() -> None:
     assert [x.kernel.text for x in plan(two_layers()).launches] == [FIRST, SECOND]
+
+
+def with_factors(*outputs: Tensor) -> LaunchPlan:
+    nodes = fold_constants(tuple(t.node for t in outputs))
+    made = narrowed(nodes, F16, factors=True)
+    verify_graph(made)
+    return schedule(fold_constants(made))
+
+
+def params(plan: LaunchPlan) -> list[list[str]]:
+    return [[str(p.dtype) for p in x.kernel.params] for x in plan.launches]
+
+
+def test_factors_of_a_matrix_unit_are_stored_narrow_where_it_multiplies_and_else_f32() -> None:
+    found = with_factors(X @ Tensor.constant(W), X + 1.0)
+    assert params(found) == [["f16", "f32"], ["f32", "f16", "f16"], ["f32", "f32"]]
+
+
+def test_what_is_computed_as_a_factor_is_stored_narrow_for_it() -> None:
+    means = X.reshape((8, 64, 1)).expand((8, 64, 9)).sum(2) / 9.0
+    assert params(with_factors(means @ Tensor.constant(W)))[-1] == ["f32", "f16", "f16"]
+
+
+@pytest.mark.parametrize(
+    "product",
+    [X[:1] @ Tensor.constant(W), X[:, :30] @ Tensor.constant(W[:30])],
+    ids=["one row", "no whole step"],
+)
+def test_factors_that_no_unit_takes_stay_f32(product: Tensor) -> None:
+    assert params(with_factors(product)) == [["f32", "f32", "f16"]]
+
+
+@pytest.mark.parametrize(("numerics", "kernels"), [("contract", 12), ("strict", 11)])
+def test_factors_are_stored_narrow_on_a_target_with_a_unit_unless_strict(
+    numerics: Literal["contract", "strict"], kernels: int
+) -> None:
+    nodes = prepared(nodes_of(MODELS["encoder"]), numerics, typical("sm_80"), "f16")
+    assert len(schedule(nodes).launches) == kernels
 
 
 @NARROW

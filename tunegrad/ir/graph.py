@@ -96,6 +96,9 @@ MOVEMENT = frozenset(
     )
 )
 
+VIEWS = (GraphOp.RESHAPE, GraphOp.PERMUTE, GraphOp.FLIP)
+"""Movements that neither repeat nor leave out an element."""
+
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class ConstData:

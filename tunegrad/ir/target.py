@@ -274,12 +274,11 @@ class Target:
     @property
     def multiplies_pairs(self) -> bool:
         """Whether products of bf16 pairs are worth making: one instruction adds them up."""
-        return self.bf16_dot or any(u.dtypes[0] == "bf16x2" for u in self.units)
+        return self.bf16_dot or self.multiplies("bf16x2")
 
-    @property
-    def multiplies_tf32(self) -> bool:
-        """Whether a matrix unit multiplies f32 that are rounded to 10 bits of a fraction."""
-        return any(u.dtypes[0] == "tf32" for u in self.units)
+    def multiplies(self, dtype: str) -> bool:
+        """Whether a matrix unit multiplies factors of ``dtype``; tf32 are rounded f32."""
+        return any(u.dtypes[0] == dtype for u in self.units)
 
     @property
     def bf16_dot(self) -> bool:

@@ -17,7 +17,7 @@ from . import graph as g
 from .dtypes import F32
 from .expr import Op
 from .factors import Moves, applied, chain, rewritten, sum_of_products
-from .graph import GraphOp, Node
+from .graph import VIEWS, GraphOp, Node
 
 __all__ = ["round_factors"]
 
@@ -41,10 +41,17 @@ def _rounded_sum(n: Node) -> Node | None:
     product, axes = found
     chains = [chain(x) for x in product.srcs]
     if not all(product.shape[a] % _STEP for a in axes) and all(_is_factor(*c) for c in chains):
-        # rounded before they are moved
-        factors = (applied(g.elementwise(Op.TF32, base), moves) for base, moves in chains)
+        factors = (_rounded(base, moves) for base, moves in chains)
         return g.reduce(Op.ADD, g.elementwise(Op.MUL, *factors), axes)
     return None
+
+
+def _rounded(base: Node, moves: Moves) -> Node:
+    """The factor, rounded before it is spread, after its views: which of those is stored is then
+    open, and who reads it rounds.
+    """
+    views = next((k for k, m in enumerate(moves) if m.op not in VIEWS), len(moves))
+    return applied(g.elementwise(Op.TF32, applied(base, moves[:views])), moves[views:])
 
 
 def _is_factor(base: Node, moves: Moves) -> bool:

@@ -20,6 +20,10 @@ constants with at most one extent above 1 (biases, scales of norms), which are a
 no bytes to speak of; statistics, which are results of sums and maxima that are no contraction and
 slide over nothing (a row's mean, its variance, a global average), and what is computed of these
 alone; and tensors that a fence writes by a schedule of its own.
+
+Where a matrix unit multiplies narrow factors, what a contraction would read in f32 (an input, a
+statistic, what is computed while it is read) is stored in 16 bits for that:
+``cast (fence (cast x f16)) f32``. Whatever else reads ``x`` reads f32.
 """
 
 from __future__ import annotations
@@ -32,17 +36,22 @@ from tunegrad.errors import WeightsError
 from tunegrad.ir import graph as g
 from tunegrad.ir.dtypes import F32, DType
 from tunegrad.ir.expr import Op
+from tunegrad.ir.factors import applied, chain, sum_of_products
 from tunegrad.ir.fusion import Draft, Fusion
 from tunegrad.ir.graph import MOVEMENT, ConstData, Fence, GraphOp, Node, topological
 from tunegrad.ir.numeric import to_compute, to_memory
 
 __all__ = ["narrowed"]
 
+_STEP = 16
+"""Terms that a matrix unit adds at a time, of 16 bits each."""
+
 _LARGEST = {"f16": 65504.0, "bf16": (2.0 - 2.0**-7) * 2.0**127}
 
 
-def narrowed(outputs: tuple[Node, ...], dtype: DType) -> tuple[Node, ...]:
-    """The same outputs with constants and stored tensors in ``dtype``, f16 or bf16.
+def narrowed(outputs: tuple[Node, ...], dtype: DType, *, factors: bool = False) -> tuple[Node, ...]:
+    """The same outputs with constants and stored tensors in ``dtype``, f16 or bf16; with
+    ``factors``, all that contractions multiply in whole steps of a matrix unit, too.
 
     ``outputs`` are folded (``ir.folding``), so that products of constants are rounded once. Shapes
     and dtypes of inputs and outputs stay. A graph without f32 tensors in memory keeps its nodes.
@@ -56,6 +65,8 @@ def narrowed(outputs: tuple[Node, ...], dtype: DType) -> tuple[Node, ...]:
     for n in topological(outputs):
         srcs = tuple(new[s] for s in n.srcs)
         made = n if srcs == n.srcs else Node(n.op, srcs, n.arg, n.shape, n.dtype)
+        if factors:
+            made = _with_narrow_factors(made, dtype)
         if n in kept or n.dtype != F32:
             new[n] = made
         elif n.op is GraphOp.CONST:
@@ -76,6 +87,27 @@ def _stored(drafts: list[Draft]) -> set[Node]:
     return {d.node for d in drafts} - statistics
 
 
+def _with_narrow_factors(n: Node, dtype: DType) -> Node:
+    """A contraction whose f32 factors are stored in ``dtype``; any other node is returned as it is,
+    and one that adds up no whole step of a unit, too.
+    """
+    found = sum_of_products(n)
+    if found is None or not all(map(_repeats, found[0].srcs)):
+        return n
+    product, axes = found
+    if all(product.shape[a] % _STEP for a in axes):
+        return n
+    return g.reduce(Op.ADD, g.elementwise(Op.MUL, *(_narrow(x, dtype) for x in product.srcs)), axes)
+
+
+def _narrow(x: Node, dtype: DType) -> Node:
+    """A factor, stored in ``dtype`` before it is moved."""
+    base, moves = chain(x)
+    if base.dtype != F32 or base.op is GraphOp.CONST or g.converts_reads(base):
+        return x
+    return applied(g.cast(g.contiguous(g.cast(base, dtype)), F32), moves)
+
+
 def _is_statistic(d: Draft, known: set[Node]) -> bool:
     """Whether a draft stores sums or maxima of whole rows, or what is computed of such alone."""
     reduces = [n for n in d.inlined if n.op is GraphOp.REDUCE]
@@ -89,12 +121,10 @@ def _is_statistic(d: Draft, known: set[Node]) -> bool:
 
 def _contracts(n: Node) -> bool:
     """Whether a reduction is a sum of products of two tensors of which one is read repeatedly."""
-    product = n.srcs[0]
-    if typed("tuple[Op, object]", n.arg)[0] is not Op.ADD or product.op is not GraphOp.MAP:
+    found = sum_of_products(n)
+    if found is None or found[0].srcs[0] is found[0].srcs[1]:
         return False
-    if product.arg is not Op.MUL or product.srcs[0] is product.srcs[1]:
-        return False
-    return any(_repeats(x) for x in product.srcs)
+    return any(map(_repeats, found[0].srcs))
 
 
 def _repeats(x: Node) -> bool:

@@ -96,9 +96,10 @@ def prepared(
 
     Constants are folded before they are narrowed, so that a product of them is rounded once. Pairs
     are made where the target multiplies them in one instruction, and the numerics allow them: what
-    is asked to be bf16 is multiplied so unless they are strict, its inputs too. Factors are rounded
-    to tf32 where the numerics say so and a matrix unit multiplies such. Fours of bytes are exact,
-    and made wherever the target multiplies them.
+    is asked to be bf16 is multiplied so unless they are strict, its inputs too. Where a matrix unit
+    multiplies ``dtype``, its factors are stored so unless they are strict. Factors are rounded to
+    tf32 where the numerics say so and a matrix unit multiplies such. Fours of bytes are exact, and
+    made wherever the target multiplies them.
 
     Raises WeightsError for a constant that does not fit ``dtype``.
     """
@@ -107,8 +108,9 @@ def prepared(
     if target.multiplies_bytes:
         outputs = quad_dots(outputs, target)
     if dtype != "f32":
-        outputs = narrowed(fold_constants(outputs), dtype_of(dtype))
-    if numerics == "tf32" and target.multiplies_tf32:
+        factors = numerics != "strict" and target.multiplies(dtype)
+        outputs = narrowed(fold_constants(outputs), dtype_of(dtype), factors=factors)
+    if numerics == "tf32" and target.multiplies("tf32"):
         outputs = round_factors(fold_constants(outputs))
     return fold_constants(pair_dots(outputs, inputs=dtype == "bf16") if paired else outputs)
 

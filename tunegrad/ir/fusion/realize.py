@@ -23,7 +23,7 @@ from math import prod
 from typing import Any, cast
 
 from ..expr import PRODUCTS, Op
-from ..graph import Fence, GraphOp, Node, converts_reads, narrows, topological
+from ..graph import VIEWS, Fence, GraphOp, Node, converts_reads, narrows, topological
 from .movement import interleaves, reshape_groups
 from .regions import Regions
 
@@ -59,7 +59,6 @@ can share the work.
 """
 
 FREE, ROW, BODY = 0, 1, 2
-_VIEWS = (GraphOp.RESHAPE, GraphOp.PERMUTE, GraphOp.FLIP)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +171,7 @@ class _Realizer:
         """
         chain, above = [n], list[Node]()
         while self.state(chain[0]) != _LEAF and (
-            chain[-1].op in (*_VIEWS, GraphOp.EXPAND, GraphOp.PAD) or converts_reads(chain[-1])
+            chain[-1].op in (*VIEWS, GraphOp.EXPAND, GraphOp.PAD) or converts_reads(chain[-1])
         ):
             below = chain[-1].srcs[0]
             if self.state(below) == _LEAF:
@@ -188,7 +187,7 @@ class _Realizer:
         while best > 0 and chain[best - 1].op is GraphOp.RESHAPE and dims[best - 1] == dims[best]:
             best -= 1
         if dims[0] == dims[best] and interleaves(chain[: best + 1]):
-            best = 0
+            best = next(k for k, c in enumerate(chain) if not converts_reads(c))
         self.realized.add(chain[best])
         self.covered.update(chain[: best + 1])
         for spread in reversed(above):
@@ -355,7 +354,7 @@ def _after(op: GraphOp, kind: int, plain: bool) -> int | None:
 
     ``plain``: no rows.
     """
-    if op in (GraphOp.MAP, GraphOp.CAST, GraphOp.SHRINK, *_VIEWS):
+    if op in (GraphOp.MAP, GraphOp.CAST, GraphOp.SHRINK, *VIEWS):
         return kind
     if plain or op not in (GraphOp.EXPAND, GraphOp.REDUCE):
         return None
