@@ -13,7 +13,7 @@ moment (Pareto 1.5).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -95,6 +95,13 @@ class World:
         rows.append(row(MODEL, "graph", *both))
         found = {(r.model, r.model_key): r for r in rows}
         return Night(f"night{number}", 86_400.0 * number, place_of(HERE), with_defaults(found))
+
+
+def busy(night: Night, others: float = 1.0) -> Night:
+    """A night in which others took CPUs that the model needed."""
+    state = (("lacking_cpus", others), ("others_cpus", others))
+    rows = {key: replace(row, state=(*row.state, *state)) for key, row in night.rows.items()}
+    return replace(night, rows=rows)
 
 
 def stored(path: Path, nights: list[Night]) -> Path:

@@ -53,6 +53,10 @@ def times(model: str, *failed: tuple[str, str]) -> ModelTimes:
     return ModelTimes(model, "graph", HERE, (SAMPLES, SAMPLES), (kernel,), sticks, failed)
 
 
+def busy_times(model: str) -> ModelTimes:
+    return replace(times(model), others_cpus=1.5, lacking_cpus=1.5)
+
+
 def said(capsys: pytest.CaptureFixture[str]) -> Any:
     """The one JSON document on stdout."""
     return json.loads(capsys.readouterr().out)
@@ -106,6 +110,22 @@ def test_model_that_is_measured_again_did_not_fail(
     capsys.readouterr()
     assert run([*words, "--json"]) == 0
     assert said(capsys)["failed"] == []
+
+
+def test_a_model_that_lacked_processors_is_said_and_stored_as_such(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:  # fmt: skip
+    script(monkeypatch, busy_times, times)
+    assert run([*words, "--json"]) == 0
+    out = capsys.readouterr()
+    assert "mlp on cpu: other processes used 1.5 CPUs meanwhile: it does not count" in out.err
+    (text,) = json.loads(out.out)["busy"]
+    assert text.startswith("while mlp on cpu was timed: other processes used 1.5 CPUs")
+    with open_store(tmp_path / "a.db") as store:
+        state = {row.model: dict(row.state) for row in store.latencies()}
+    assert (state["mlp"]["lacking_cpus"], state["mlp"]["others_cpus"]) == (1.5, 1.5)
+    assert state["encoder"]["lacking_cpus"] == 0.0
 
 
 def test_sweep_stores_how_often_a_kernel_is_launched(

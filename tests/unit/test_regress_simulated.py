@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from tests.simulated_nights import MODEL, World
+from tests.simulated_nights import MODEL, World, busy
 from tunegrad.regress.changes import LEARNING
 from tunegrad.regress.nights import Blessed, Night
 from tunegrad.regress.report import Finding
@@ -51,6 +51,36 @@ def test_one_bad_night_is_no_change() -> None:
     bad = World(nights=30, step=(20, 4, 1.5)).run(2)[20]
     assert not slower([*nights[:20], bad])
     assert not slower([*nights[:20], bad, *nights[21:]])
+
+
+def test_nights_in_which_others_took_the_processors_accuse_nobody() -> None:
+    nights = World(nights=33, step=(30, 4, 2.8)).run(1)
+    assert of(4) in slower(nights)
+    found = judged([*nights[:30], *map(busy, nights[30:])])
+    assert not found.findings
+    assert found.busy == (
+        f"while {MODEL} on cpu was timed: other processes used 1.0 CPUs, and this night does not "
+        "count for it",
+    )
+    (row,) = [r for r in found.rows if r.series == of(4)]
+    assert row.nights == 30
+    assert row.ms == pytest.approx(1e3 * nights[-1].rows[of(4), "key4"].seconds)
+
+
+def test_what_is_slower_stays_so_through_a_busy_night_and_nothing_is_found_twice() -> None:
+    nights = World(nights=37, step=(30, 4, 1.08)).run(1)
+    (found,) = slower([*nights[:36], busy(nights[36])]).values()
+    assert (found.since, found.nights) == ("night30", 6)
+    moved = World(nights=45, machine=(40, 1.15)).run(3)
+    said = next(n for n in range(41, 46) if judged(moved[:n]).findings)
+    assert not judged([*moved[:said], busy(moved[said])]).findings
+
+
+def test_a_first_night_that_is_busy_has_rows_and_no_level() -> None:
+    (night,) = World(nights=1, kernels=3).run(1)
+    found = judged([busy(night)])
+    assert len(found.rows) == len(judged([night]).rows) == 5
+    assert {(r.nights, r.noise) for r in found.rows} == {(0, None)}
 
 
 def test_a_change_of_the_machine_is_reported_as_such() -> None:

@@ -31,6 +31,7 @@ from tunegrad.errors import CandidateFailure, ConfigError
 from tunegrad.opts import SPACE_VERSION
 from tunegrad.planning.variants import picked
 from tunegrad.trial import Fingerprint, Properties, Trial
+from tunegrad.tuning.busy import cpu_use, lacking_cpus, others_cpus
 from tunegrad.tuning.choices import FAULTS
 from tunegrad.tuning.costs import Costs
 from tunegrad.tuning.interrupt import Interrupt
@@ -89,7 +90,8 @@ class KernelTimes:
 class ModelTimes:
     """What a sweep measured of a model on a device; ``whole`` are runs with winners and defaults in
     turns, ``yardsticks`` seconds by name and turn. ``failed`` are (kernel, why), ``state`` what the
-    device said of itself at the end.
+    device said of itself at the end, ``others_cpus`` how many CPUs other processes used meanwhile,
+    ``lacking_cpus`` how many of them the model lacked.
     """
 
     model: str
@@ -101,6 +103,8 @@ class ModelTimes:
     failed: tuple[tuple[str, str], ...]
     peers: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     state: Properties = ()
+    others_cpus: float = 0.0
+    lacking_cpus: float = 0.0
 
 
 def measure_model(
@@ -223,6 +227,7 @@ class _Timing:
         self, tuned: WholeModel, wanted: Mapping[str, str], failed: tuple[tuple[str, str], ...]
     ) -> ModelTimes:
         default = self._models.of(self.work, self._defaults)
+        used = cpu_use()
         lineups = [[tuned, default], list(self._yardsticks.values())]
         taken: list[list[list[tuple[float, ...]]]] = [[[] for _ in sides] for sides in lineups]
         with ExitStack() as stack:
@@ -236,6 +241,7 @@ class _Timing:
                         side.extend(more)
                 lost |= _beside(peers, count)
         whole = self.site.bench.paired(tuned, default, _PAIRED_S)
+        others = others_cpus(used, cpu_use())
         yardsticks = {
             name: (tuple(map(sum, seconds)), self._programs(model)[0])
             for (name, model), seconds in zip(self._yardsticks.items(), taken[1], strict=True)
@@ -250,6 +256,8 @@ class _Timing:
             (*failed, *((PEER + name, why) for name, why in lost.items())),
             {peer.name: tuple(peer.samples_s) for peer in peers},
             self.site.bench.state(),
+            others,
+            lacking_cpus(others, self.site.target.threads),
         )
 
     def _peers(self, stack: ExitStack) -> tuple[list[Peer], dict[str, str]]:

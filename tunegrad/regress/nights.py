@@ -39,6 +39,7 @@ __all__ = [
     "Place",
     "changed_clocks",
     "changed_fields",
+    "disturbed",
     "failures_of",
     "kernel_series",
     "nights_in",
@@ -52,6 +53,8 @@ __all__ = [
 SWEEP, FAILED, DONE, BLESS = "regress", "regress failed", "regress done", "regress bless"
 YARDSTICK, PEER = "yardstick ", "peer "
 DEFAULTS = "default schedules"
+LACKING = "lacking_cpus"
+"""Of a row's state: how many CPUs the model lacked while it was timed, as others used them."""
 
 Place = tuple[tuple[str, str], ...]
 """The fields of a fingerprint that stay when software is renewed: nights of one place compare."""
@@ -91,6 +94,10 @@ class Night:
     place: Place
     rows: Mapping[tuple[str, str], Latency] = field(default_factory=dict)
 
+    def of(self, model: str) -> list[Latency]:
+        """The rows of a model."""
+        return [row for (series, _), row in self.rows.items() if split_series(series)[0] == model]
+
 
 def place_of(fingerprint: Fingerprint) -> Place:
     """What of a machine stays when its software is renewed."""
@@ -104,6 +111,11 @@ def place_of(fingerprint: Fingerprint) -> Place:
 def kernel_series(model: str, name: str) -> str:
     """The name of the series of a kernel in a model."""
     return f"{model}{PART}{name}"
+
+
+def disturbed(rows: Sequence[Latency]) -> bool:
+    """Whether other processes took CPUs that a model needed while these rows of it were made."""
+    return any(float(dict(row.state).get(LACKING, 0.0)) > 0.0 for row in rows)
 
 
 def split_series(series: str) -> tuple[str, str]:

@@ -82,8 +82,8 @@ class Failed:
 class SweepReport:
     """One sweep: what it measured, what changed, what failed.
 
-    ``busy`` says how the machine was not quiet, before or after; empty where it was. ``revision``
-    is the source's. ``retuned`` are the models that were tuned again.
+    ``busy`` says how the machine was not quiet, before, after, or while a model was timed; empty
+    where it was. ``revision`` is the source's. ``retuned`` are the models that were tuned again.
     """
 
     sweep: str

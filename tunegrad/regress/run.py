@@ -77,7 +77,7 @@ def regress(
         rows=found.rows,
         findings=found.findings,
         failed=swept.failed,
-        busy=tuple(f"{when}: {text}" for when, text in said if text),
+        busy=(*(f"{when}: {text}" for when, text in said if text), *found.busy),
         retuned=tuned,
         interrupted=swept.interrupted,
     )

@@ -21,7 +21,17 @@ from tunegrad.tuning.conditions import machine_state, versions
 from tunegrad.tuning.interrupt import Interrupt
 
 from .measured import ModelTimes, measure_model
-from .nights import DONE, FAILED, PEER, SWEEP, YARDSTICK, failures_of, kernel_series, sweeps_of
+from .nights import (
+    DONE,
+    FAILED,
+    LACKING,
+    PEER,
+    SWEEP,
+    YARDSTICK,
+    failures_of,
+    kernel_series,
+    sweeps_of,
+)
 from .report import Failed
 from .settings import SweepSettings
 
@@ -129,6 +139,8 @@ def _said(
         yield f"not measured: {found}"
         return
     yield f"{len(found.kernels)} kernels, {turns} turns, {took_s:.1f} s"
+    if found.lacking_cpus:
+        yield f"other processes used {found.others_cpus:.1f} CPUs meanwhile: it does not count"
     for kernel, why in found.failed:
         yield f"kernel {kernel}: {why}"
 
@@ -152,8 +164,9 @@ def _note(store: Store, sweep: str, target: tuple[str, str], lost: Sequence[Fail
 def rows_of(found: ModelTimes, device: str, session: str, moment_s: float) -> list[Latency]:
     """The rows of a model: the whole of it last, so that it says that all are there."""
     common = versions(found.here)
-    seen = dict(machine_state(device=found.state))
-    state = tuple(sorted({**seen, **_clock(), "asked": device}.items()))
+    seen = dict(machine_state(others=found.others_cpus, device=found.state))
+    lacking = {LACKING: round(found.lacking_cpus, 2)}
+    state = tuple(sorted({**seen, **_clock(), **lacking, "asked": device}.items()))
 
     def row(
         series: str,

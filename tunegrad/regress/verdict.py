@@ -4,6 +4,7 @@
     night     what a night had in common is taken off the kernels, as much as each of them takes
               part in it (median polish, J. W. Tukey, "Exploratory Data Analysis", 1977, with a
               slope); off whole models what the yardsticks say
+    busy      nights in which others took CPUs that the model needed are left out
     watch     each series for itself (``changes``)
     machine   a yardstick that changed at the same night, and by more, explains a change: it is the
               machine's, and the level since counts
@@ -34,6 +35,7 @@ from .nights import (
     Night,
     changed_clocks,
     changed_fields,
+    disturbed,
     nights_of,
     split_series,
 )
@@ -53,11 +55,13 @@ _SIDES = ("tuned", "default")
 class Judged:
     """Rows and findings of one sweep. ``begun`` are the rows of the history with which a new level
     of a series began: changes and their ends, what the machine explains, what was accepted.
+    ``busy`` says for which models this night does not count, as others took CPUs that they needed.
     """
 
     rows: tuple[SeriesRow, ...]
     findings: tuple[Finding, ...]
     begun: tuple[Latency, ...] = ()
+    busy: tuple[str, ...] = ()
 
     @property
     def levels(self) -> list[_Level]:
@@ -78,18 +82,29 @@ def judge_nights(nights: Sequence[Night], blessed: Sequence[Blessed], sweep: str
     rows: list[SeriesRow] = []
     findings: list[Finding] = []
     begun: list[Latency] = []
+    busy: list[str] = []
     for night in [n for n in nights if n.sweep == sweep]:
         until = [n for n in nights if n.place == night.place and n.created_s <= night.created_s]
         findings += _moved(nights, night, until)
         for model in dict.fromkeys(split_series(series)[0] for series, _ in night.rows):
-            mine = [n for n in until if any(split_series(s)[0] == model for s, _ in n.rows)]
-            found = _Model(model, mine, blessed).judged()
+            mine = [n for n in until if (its := n.of(model)) and not disturbed(its)]
+            found = _Model(model, mine, blessed, night).judged()
             rows += found.rows
             findings += found.findings
             begun += found.begun
+            if disturbed(tonight := night.of(model)):
+                busy.append(_busy_text(model, tonight[0]))
     order = ("regression", "machine", "recovered", "improvement")
     findings.sort(key=lambda f: (order.index(f.kind), f.device, f.series))
-    return Judged(tuple(rows), tuple(findings), tuple(begun))
+    return Judged(tuple(rows), tuple(findings), tuple(begun), tuple(busy))
+
+
+def _busy_text(model: str, row: Latency) -> str:
+    others = float(dict(row.state)["others_cpus"])
+    return (
+        f"while {model} on {_asked(row)} was timed: other processes used {others:.1f} CPUs, and "
+        "this night does not count for it"
+    )
 
 
 def _moved(nights: Sequence[Night], night: Night, until: Sequence[Night]) -> list[Finding]:
@@ -152,8 +167,11 @@ def model_values(model: str, nights: Sequence[Night]) -> dict[tuple[_Key, str], 
 class _Model:
     """A model on one place, being judged."""
 
-    def __init__(self, model: str, nights: Sequence[Night], blessed: Sequence[Blessed]) -> None:
-        self._model, self._nights = model, nights
+    def __init__(
+        self, model: str, nights: Sequence[Night], blessed: Sequence[Blessed], night: Night
+    ) -> None:
+        self._model, self._nights, self._night = model, nights, night
+        self._tonight = len(nights) - 1 if nights and nights[-1] is night else None
         self._accepted = _levels(blessed, nights)
         raw = model_values(model, nights)
         self._yardsticks = {k: v for (k, _), v in raw.items() if is_yardstick(k)}
@@ -172,9 +190,7 @@ class _Model:
         machine = self._machine()
         rows: list[SeriesRow] = []
         findings: list[Finding] = [
-            self._finding("machine", key, c)
-            for key, c in machine
-            if c.found == len(self._nights) - 1
+            self._finding("machine", key, c) for key, c in machine if c.found == self._tonight
         ]
         begun = [(key, n) for key, c in machine for n in _levels_of(c)]
         for key, values in self._series.items():
@@ -184,11 +200,13 @@ class _Model:
             begun += [(key, n) for c in seen.changes for n in _levels_of(c)]
             begun += [(key, c.start) for c in moved]
             begun += [(key, n) for n in self._accepted.get(key, ()) if n > 0]
-            row = self._nights[-1].rows.get(key)
+            row = self._night.rows.get(key)
             if row is not None:
                 rows.append(_row(key, row, seen, len(at)))
-        for key, row in self._nights[-1].rows.items():
-            if split_series(key[0])[0] == self._model and _is_peer(key):
+        for key, row in self._night.rows.items():
+            if split_series(key[0])[0] == self._model and not (
+                key in self._series or is_yardstick(key)
+            ):
                 nights = sum(key in n.rows for n in self._nights)
                 rows.append(_row(key, row, Watched((), None, None), nights))
         levels = [row for key, n in begun if (row := self._nights[n].rows.get(key)) is not None]
@@ -235,14 +253,14 @@ class _Model:
 
     def _findings(self, key: _Key, seen: Watched, moved: Sequence[Change]) -> list[Finding]:
         """What is to be said of it tonight."""
-        tonight = len(self._nights) - 1
+        tonight = self._tonight
         found = [self._finding("machine", key, c) for c in moved if c.found == tonight]
         if seen.open is not None:
             found.append(self._finding("regression", key, seen.open))
         for c in seen.changes:
             if c.found == tonight and not c.slower:
                 found.append(self._finding("improvement", key, c))
-            if c.end is not None and c.end == tonight - 2:  # the night that could say so
+            if tonight is not None and c.end == tonight - 2:  # the night that could say so
                 found.append(self._finding("recovered", key, c))
         return found
 
@@ -347,10 +365,6 @@ def _placed(c: Change, at: Places) -> Change:
 def is_yardstick(key: _Key) -> bool:
     """Whether a series is of what never changes."""
     return split_series(key[0])[1].startswith(YARDSTICK)
-
-
-def _is_peer(key: _Key) -> bool:
-    return split_series(key[0])[1].startswith(PEER)
 
 
 def _row(key: _Key, row: Latency, seen: Watched, nights: int) -> SeriesRow:

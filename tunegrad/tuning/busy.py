@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import psutil
 
-__all__ = ["CpuUse", "busy_text", "cpu_use", "others_cpus", "probed"]
+__all__ = ["CpuUse", "busy_text", "cpu_use", "lacking_cpus", "others_cpus", "probed"]
 
 _PROBE_S = 0.2
 _SLACK = 0.25
@@ -64,11 +64,20 @@ def probed(
     return others_cpus(before, use())
 
 
+def lacking_cpus(others: float, threads: int, cpus: int | None = None) -> float:
+    """How many CPUs somebody who uses ``threads`` lacks where others use so many; 0 where there is
+    room for both.
+    """
+    cpus = len(os.sched_getaffinity(0)) if cpus is None else cpus
+    lacking = others + min(threads, cpus) - cpus
+    return lacking if lacking > _SLACK else 0.0
+
+
 def busy_text(others: float, threads: int, cpus: int | None = None) -> str:
     """What to say of a machine whose others use so many CPUs, to somebody who uses ``threads``;
     empty where there is room for both.
     """
     cpus = len(os.sched_getaffinity(0)) if cpus is None else cpus
-    if others + min(threads, cpus) <= cpus + _SLACK:
+    if not lacking_cpus(others, threads, cpus):
         return ""
     return f"other processes use {others:.1f} of the {cpus} CPUs"
