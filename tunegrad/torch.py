@@ -6,8 +6,8 @@
     load          kernels, with the winners of the store
 
 Parameters and buffers become constants of the program, which share the module's memory until
-kernels pack them. What can not be taken runs in PyTorch, and one warning says why. The backend's
-name is registered by an entry point, and by importing this module.
+kernels pack them. Tensors on a GPU stay there. What can not be taken runs in PyTorch, and one
+warning says why. The backend's name is registered by an entry point, and by importing this module.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from tunegrad.devices.dlpack import place_of
 from tunegrad.errors import (
     ConfigError,
     DeviceError,
@@ -45,6 +46,7 @@ from tunegrad.inference import LoadedModel, load
 __all__ = ["backend", "from_torch", "register"]
 
 _OPTIONS = ("device", "dtype", "numerics", "on_miss", "store", "threads")
+_ALIGN = 16
 _KEPT = 16
 """Programs of one graph: by shapes, and by the modules whose parameters it is called with."""
 
@@ -167,13 +169,24 @@ class _Program:
 
     ``constants``: places, tensors, their versions and places in memory when they were read.
     ``inputs``: places of what is passed. ``outputs``: the dtype of each, or its value where that
-    is no tensor.
+    is no tensor. ``shared``: inputs are read where they lie, and outputs stay there.
     """
 
     constants: tuple[tuple[int, Any, int, int], ...]
     model: LoadedModel | None
     inputs: tuple[int, ...]
     outputs: tuple[tuple[bool, Any], ...]
+    shared: bool = False
+
+    def run(self, model: LoadedModel, args: Sequence[Any]) -> tuple[Any, ...]:
+        given = [args[i] for i in self.inputs]
+        run = model.on_device if self.shared else model
+        found = run(*map(_lent if self.shared else array_of, given))
+        tensors = iter(found if isinstance(found, tuple) else (found,))
+        take = _taken if self.shared else tensor_of
+        return tuple(
+            take(next(tensors), value) if computed else value for computed, value in self.outputs
+        )
 
     def holds(self, args: Sequence[Any]) -> bool:
         """Whether the constants are the same tensors as then, and were not written to."""
@@ -212,12 +225,7 @@ class _Compiled:
                 self._programs.popitem(last=False)
         if program.model is None:
             return self._graph.forward(*args)
-        found = program.model(*(array_of(args[i]) for i in program.inputs))
-        arrays = iter(found if isinstance(found, tuple) else (found,))
-        return tuple(
-            tensor_of(next(arrays), value) if computed else value
-            for computed, value in program.outputs
-        )
+        return program.run(program.model, args)
 
     def _program(self, args: Sequence[Any]) -> _Program:
         """A program for these arguments.
@@ -250,22 +258,50 @@ class _Compiled:
     def _made(self, args: Sequence[Any], constants: Any) -> _Program:
         fixed = {i for i, *_ in constants}
         inputs = tuple(i for i, a in enumerate(args) if hasattr(a, "dtype") and i not in fixed)
-        for i in (*inputs, *fixed):
-            if args[i].device.type != "cpu":
-                raise ModelError(f"an input lies on {args[i].device}, not on the CPU")
+        given = [args[i] for i in (*inputs, *fixed)]
+        place = _place(given)
         specs = tuple(
             InputSpec(f"x{i}", tuple(args[i].shape), dtype_from(args[i].dtype)) for i in inputs
         )
         values = {
-            i: constant_of(t, self._names.get(id(t), f"constant{i}")) for i, t, *_ in constants
+            i: constant_of(t.cpu(), self._names.get(id(t), f"constant{i}"))
+            for i, t, *_ in constants
         }
         rest = {i: a for i, a in enumerate(args) if not hasattr(a, "dtype")}
         run = partial(_run, self._graph, {**rest, **values}, inputs)
         outputs = _kinds(run(*(Tensor.input(s.name, s.shape, s.dtype) for s in specs), every=True))
         if not any(computed for computed, _ in outputs):
             raise ModelError("it gives no tensor")
-        model = load(Model("graph", lambda: run, specs), **self._settings)
-        return _Program(constants, model, inputs, outputs)
+        model = load(Model("graph", lambda: run, specs), **{"device": place, **self._settings})
+        shared = model.place is not None and all(place_of(t) == model.place for t in given)
+        if not shared and place != "cpu":
+            raise DeviceError(
+                f"its tensors lie on {place}, and it is compiled for {self._settings['device']}; "
+                f'leave out "device", or say options={{"device": "{place}"}}'
+            )
+        return _Program(constants, model, inputs, outputs, shared)
+
+
+def _place(tensors: Sequence[Any]) -> str:
+    """The device that all of these lie on, by our name of it. Raises ModelError."""
+    devices = {str(t.device) for t in tensors}
+    if len(devices) > 1 or not all(t.device.type in ("cpu", "cuda") for t in tensors):
+        raise ModelError(
+            f"its tensors lie on {', '.join(sorted(devices))}; all must be on the CPU, or on one "
+            "NVIDIA GPU"
+        )
+    return devices.pop() if devices else "cpu"
+
+
+def _lent(tensor: Any) -> Any:
+    """A tensor as kernels read it where it lies: contiguous, at a multiple of 16 bytes."""
+    plain = tensor.detach().resolve_neg().contiguous()
+    return plain if plain.data_ptr() % _ALIGN == 0 else plain.clone()
+
+
+def _taken(tensor: Any, _: Any) -> Any:
+    """An output that stays on the device as a tensor of PyTorch, without a copy."""
+    return load_torch().from_dlpack(tensor)
 
 
 def _run(

@@ -102,16 +102,47 @@ def test_an_output_lives_as_long_as_anybody_holds_it(model):
     assert at in {x.memory.address for x in held}, "it is used again"
 
 
-def test_outputs_that_are_let_go_keep_the_graph(model, monkeypatch):
-    a, b = drawn()
-    model.on_device(a, b)
+def graphs_of(model, monkeypatch) -> list[int]:
+    """One entry for each graph that is made from now on."""
     made: list[int] = []
     driver = model._engine.driver
     graph = driver.graph
     monkeypatch.setattr(driver, "graph", lambda launches: made.append(1) or graph(launches))
+    return made
+
+
+def test_outputs_that_are_let_go_keep_the_graph(model, monkeypatch):
+    a, b = drawn()
+    model.on_device(a, b)
+    made = graphs_of(model, monkeypatch)
     for _ in range(5):
         model.on_device(a, b)
     assert not made
+
+
+def test_inputs_elsewhere_have_a_graph_when_they_come_again(model, monkeypatch):
+    _, b = drawn()
+    model.on_device(Seen(b[:6] @ b.T), Seen(b))
+    places = [_aligned(np.full((6, 32), k, np.float32)) for k in range(1, 21)]
+    made = graphs_of(model, monkeypatch)
+
+    def check(a: np.ndarray) -> None:
+        found = model.on_device(Seen(a), Seen(b)).numpy()
+        np.testing.assert_allclose(found, np.maximum(a @ b, 0), rtol=1e-5)
+
+    for a in places:
+        check(a)
+    assert not made, "each came once"
+    for _ in range(3):
+        for a in places[-2:]:
+            check(a)
+    assert len(made) == 2
+    for a in places[:16]:
+        check(a)
+    check(places[-1])
+    assert len(made) == 2, "graphs of long ago are let go"
+    check(places[-1])
+    assert len(made) == 3
 
 
 def test_a_capsule_that_nobody_took_is_given_back(model):

@@ -248,29 +248,6 @@ def test_defaults_of_a_model_that_its_winners_make_slower_stand_again(
 
 
 @pytest.mark.parametrize("world", [""], indirect=True)
-def test_defaults_of_kernels_that_lose_in_a_model_that_gains_stand_again(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """But not of kernels that were settled before."""
-    default, slow = slow_winners(world)
-    gains = ([1.0e-3] * 12, [1.1e-3] * 12)  # of the whole model, with winners and without
-    monkeypatch.setattr(world.models.bench, "paired", lambda *_: gains)
-    said: list[Event] = []
-    withdrawals = Withdrawals(world.store, here(), "s1", said.append)
-    first, *others = (use.key for use in world.work.kernels)
-    fresh = frozenset(others)
-    whole = measured_whole(world.work, world.models, withdrawals, Interrupt(), 60.0, fresh)
-    winners = {key: world.store.winner(key, here(), SPACE_VERSION) for key in (first, *others)}
-    expected = {first: slow[first], **{key: default[key] for key in others}}
-    assert {key: w and w.actions for key, w in winners.items()} == expected
-    (message,) = [e.message for e in said if isinstance(e, Warned)]
-    start = f"model {world.work.name}: default schedules that are faster in it stand again: "
-    assert message.startswith(start)
-    assert all(whole.weighed[k].default_s == whole.weighed[k].winner_s for k in others)
-    assert whole.weighed[first].winner_s > whole.weighed[first].default_s
-
-
-@pytest.mark.parametrize("world", [""], indirect=True)
 def test_what_was_settled_before_stays(world: World) -> None:
     """A session in which nobody won changes nothing, however slow its model is."""
     _, slow = slow_winners(world)

@@ -119,6 +119,15 @@ class LoadedModel:
         )
 
     @property
+    def place(self) -> tuple[int, int] | None:
+        """Where ``on_device`` takes and leaves tensors, as DLPack's type and number of a device;
+        None where it is not there.
+        """
+        from tunegrad.devices.dlpack import Sharing
+
+        return self._engine.place if isinstance(self._engine, Sharing) else None
+
+    @property
     def threads(self) -> int:
         """Native threads that it runs on, at most."""
         return self._engine.device.target.threads

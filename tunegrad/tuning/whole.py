@@ -91,9 +91,9 @@ def measured_whole(
     """The tuned model held to what it must compute, and timed next to its default schedules, in
     about ``left_s`` seconds.
 
-    That is stored. Of the kernels ``fresh`` (somebody won in this session, and no other model of it
-    runs them) defaults take the place of winners again: of all where the model is proved slower
-    than its defaults, else of each that is proved slower in it.
+    That is stored. Where the model is proved slower than its defaults, these take the place of the
+    winners again, of the kernels ``fresh``: somebody won in this session, and no other model of it
+    runs them.
     """
     paired_s = _INTERRUPTED_S if interrupt.requested else min(_PAIRED_S, _PAIRED_SHARE * left_s)
     sound, weighed, tell = Soundness(), dict[str, Weighed](), withdrawals.tell
@@ -113,10 +113,10 @@ def measured_whole(
         turn_s = RUNS * sum(map(median, samples))
         turns = max(1, min(PROOF_TURNS, int(paired_s / turn_s)))
         launches = _launches(work, *models.bench.profiled([default, tuned], turns))
-        losing = _losing(samples, launches, fresh)
-        back = _taken_back(models, tuned, default, losing)
+        back = _taken_back(models, tuned, default, samples, fresh)
         if back:
-            tell(Warned(_again_said(work, samples, {key: losing[key] for key in back})))
+            said = slower(work.name, gain_interval(samples[1], samples[0]), "these stand again")
+            tell(Warned(said or f"model {work.name}: default schedules stand again"))
             tuned = models.of(work)
             samples = models.bench.paired(tuned, default, paired_s)
         same = {key for key, text in tuned.actions.items() if default.actions[key] == text}
@@ -156,42 +156,24 @@ def slower(name: str, interval: Interval | None, what_then: str = _AGAIN) -> str
     )
 
 
-def _losing(samples: Pair, launches: Mapping[str, Pair], fresh: Set[str]) -> dict[str, Pair]:
-    """Of ``fresh``, the kernels whose winners are proved slower than their defaults, by the test
-    that every winner passes, with the samples that prove it: all of them with those of the whole
-    model where that is, else those that are slower in the model.
-    """
-    mine = [key for key in launches if key in fresh]
-    if decide(*samples).promoted:
-        return dict.fromkeys(mine, samples)
-    return {key: launches[key] for key in mine if decide(*launches[key]).promoted}
-
-
 def _taken_back(
-    models: Models, tuned: WholeModel, default: WholeModel, losing: Mapping[str, Pair]
+    models: Models, tuned: WholeModel, default: WholeModel, samples: Pair, fresh: Set[str]
 ) -> list[str]:
-    """Promote the default schedules of these kernels; those that had another winner."""
+    """Promote the default schedules of ``fresh`` kernels that had another winner, where the model
+    is proved slower with winners than without, by the test that every winner passes.
+    """
+    found, (slow, fast) = decide(*samples), samples
+    if not found.promoted:
+        return []
+    evidence = Evidence(found.test, found.p_value, tuple(slow), tuple(fast), cold=False)
     back = []
-    for key, samples in losing.items():
+    for key in sorted(fresh & tuned.actions.keys()):
         text = default.actions[key]
         rows = [] if tuned.actions[key] == text else _ran(models, key, text)
-        if not rows:
-            continue
-        found, (slow, fast) = decide(*samples), samples
-        evidence = Evidence(found.test, found.p_value, tuple(slow), tuple(fast), cold=False)
-        promote(models.store, rows[0], evidence)
-        back.append(key)
+        if rows:
+            promote(models.store, rows[0], evidence)
+            back.append(key)
     return back
-
-
-def _again_said(work: Workload, samples: Pair, back: Mapping[str, Pair]) -> str:
-    """What is said of a model, or of its kernels, whose defaults stand again."""
-    said = slower(work.name, gain_interval(samples[1], samples[0]), "these stand again")
-    if said is not None and all(proof is samples for proof in back.values()):
-        return said
-    names = {u.key: u.kernel.name for u in work.kernels}
-    some = ", ".join(f"{names[k]} ({paired_gain(d, w) or 1.0:.2f}x)" for k, (w, d) in back.items())
-    return f"model {work.name}: default schedules that are faster in it stand again: {some}"
 
 
 def _ran(models: Models, key: str, actions: str) -> list[Trial]:

@@ -14,6 +14,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Self
 
@@ -40,6 +41,8 @@ _SHARE = 0.9
 """Of the memory that is free when the device is opened: what this process takes at most. A
 candidate that wants more is out of resources before others on the device are.
 """
+_GRAPHS = 8
+"""Of a plan, by the addresses of what callers lend: a caller has a few outputs at once."""
 _IDLE_BYTES = 1 << 30
 """Of memory that was given back and is kept for the next of its size: the driver's own allocation
 waits for the device, each time.
@@ -324,23 +327,32 @@ class CudaEngine:
 
 
 class _Plan:
-    """Launches as one graph. Mutable: the graph is made when it is needed."""
+    """Launches as one graph, which has the addresses in it that it was made with: there is one for
+    each of the last few that callers lent.
+
+    Making a graph takes as long as many launches. So addresses that come for the first time are
+    launched one by one, unless they are the first of all, and get their graph when they come again.
+    """
 
     def __init__(self, engine: CudaEngine, launches: list[CudaLaunch]) -> None:
         self._engine, self._launches = engine, launches
-        self._graph: Graph | None = None
-        self._drop: Callable[[], None] | None = None
+        self._lent: dict[tuple[int, int], int] = {}
+        self._graphs: dict[tuple[int, ...], tuple[Graph, Callable[[], None]] | None] = {}
 
     def point(self, step: int, argument: int, memory: CudaMemory) -> None:
-        memories = self._launches[step].memories
-        if memories[argument].address != memory.address:
-            self._forget()
-        memories[argument] = memory
+        self._launches[step].memories[argument] = memory
+        self._lent[step, argument] = memory.address
 
     def run(self) -> None:
+        driver, at = self._engine.driver, tuple(self._lent.values())
         with self._engine.lock:
-            self._replay()
-            self._engine.driver.finish()
+            if self._launches and (not self._graphs or at in self._graphs):
+                driver.replay(self._graph())
+            else:
+                self._keep(at, None)
+                for launch in self._launches:
+                    driver.launch(*launch.parts)
+            driver.finish()
 
     def time(self, samples: int, each: bool = False) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """Runs are timed as graphs, launches of runs after them one by one."""
@@ -349,7 +361,8 @@ class _Plan:
         with engine.lock:
             if not self._launches:
                 return (), ()
-            runs = tuple(engine.between(self._replay) for _ in range(samples))
+            graph = self._graph()
+            runs = tuple(engine.between(partial(driver.replay, graph)) for _ in range(samples))
             for _ in range(samples if each else 0):
                 marks = [driver.event()]
                 for launch in self._launches:
@@ -361,14 +374,19 @@ class _Plan:
                     driver.forget(mark)
         return runs, tuple((parts / max(1, samples)).tolist()) if each else ()
 
-    def _replay(self) -> None:
-        if self._graph is None and self._launches:
-            self._graph = self._engine.driver.graph([x.parts for x in self._launches])
-            self._drop = _finally(self, self._engine, self._engine.driver.drop, self._graph)
-        if self._graph is not None:
-            self._engine.driver.replay(self._graph)
+    def _graph(self) -> Graph:
+        """The graph of the addresses now, which is made where there is none."""
+        at = tuple(self._lent.values())
+        known = self._graphs.get(at)
+        if known is None:
+            graph = self._engine.driver.graph([x.parts for x in self._launches])
+            known = graph, _finally(self, self._engine, self._engine.driver.drop, graph)
+            self._keep(at, known)
+        return known[0]
 
-    def _forget(self) -> None:
-        self._graph = None
-        if self._drop is not None:
-            self._drop()
+    def _keep(self, at: tuple[int, ...], graph: tuple[Graph, Callable[[], None]] | None) -> None:
+        self._graphs[at] = graph
+        if len(self._graphs) > _GRAPHS:
+            oldest = self._graphs.pop(next(iter(self._graphs)))
+            if oldest is not None:
+                oldest[1]()
