@@ -120,8 +120,8 @@ def test_a_model_that_lacked_processors_is_said_and_stored_as_such(
     assert run([*words, "--json"]) == 0
     out = capsys.readouterr()
     assert "mlp on cpu: other processes used 1.5 CPUs meanwhile: it does not count" in out.err
-    (text,) = json.loads(out.out)["busy"]
-    assert text.startswith("while mlp on cpu was timed: other processes used 1.5 CPUs")
+    (text,) = json.loads(out.out)["uncounted"]
+    assert text.startswith("mlp on cpu: other processes used 1.5 CPUs while it was timed")
     with open_store(tmp_path / "a.db") as store:
         state = {row.model: dict(row.state) for row in store.latencies()}
     assert (state["mlp"]["lacking_cpus"], state["mlp"]["others_cpus"]) == (1.5, 1.5)

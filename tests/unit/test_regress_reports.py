@@ -58,6 +58,14 @@ def test_text_says_what_got_slower_since_when_and_what_changed_with_it() -> None
     assert max(map(len, text.splitlines()[:4])) <= 80
 
 
+def test_models_that_were_not_judged_are_named_and_counted() -> None:
+    report = replace(REPORT, findings=(), failed=(), uncounted=("mlp on cpu: it was busy",))
+    text = sweep_text(report)
+    assert "this night does not count for mlp on cpu: it was busy" in text
+    assert text.splitlines()[-1].endswith("nothing slower; 1 models not judged")
+    assert "- this night does not count for mlp on cpu: it was busy" in markdown_text(report)
+
+
 def test_a_gain_has_its_interval_and_with_1_inside_is_no_difference() -> None:
     lines = sweep_text(REPORT).splitlines()
     assert lines[2].split()[4:7] == ["1.80x", "(1.70-1.90)", "30"]

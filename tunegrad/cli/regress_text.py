@@ -31,6 +31,7 @@ def sweep_text(report: SweepReport) -> str:
     blocks += [finding_text(f) for f in report.findings]
     blocks += [failed_text(f) for f in report.failed]
     blocks += [f"the machine was not quiet {b}" for b in report.busy]
+    blocks += [f"this night does not count for {u}" for u in report.uncounted]
     return "\n\n".join([*blocks, summary_text(report)])
 
 
@@ -43,6 +44,7 @@ def summary_text(report: SweepReport) -> str:
     said = [
         f"{slower} slower" if slower else "nothing slower",
         *([f"{len(report.failed)} failed"] if report.failed else []),
+        *([f"{len(report.uncounted)} models not judged"] if report.uncounted else []),
         *([f"tuned again: {', '.join(report.retuned)}"] if report.retuned else []),
         *(["interrupted; the same command goes on"] if report.interrupted else []),
     ]
@@ -82,6 +84,7 @@ def markdown_text(report: SweepReport) -> str:
         lines += [f"  - {x}" for x in f.changed]
     lines += [f"- **failed**: {failed_text(f).removeprefix('failed: ')}" for f in report.failed]
     lines += [f"- the machine was not quiet {b}" for b in report.busy]
+    lines += [f"- this night does not count for {u}" for u in report.uncounted]
     lines += ["", "| model | ms | default ms | gain (95 %) | nights | sees from |",
               "|---|---|---|---|---|---|"]  # fmt: skip
     for r in report.rows:

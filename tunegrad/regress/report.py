@@ -82,8 +82,9 @@ class Failed:
 class SweepReport:
     """One sweep: what it measured, what changed, what failed.
 
-    ``busy`` says how the machine was not quiet, before, after, or while a model was timed; empty
-    where it was. ``revision`` is the source's. ``retuned`` are the models that were tuned again.
+    ``busy`` says how the machine was not quiet, before or after; empty where it was. ``uncounted``
+    names the models that lacked processors while they were timed: their night is stored, and
+    decides nothing. ``revision`` is the source's. ``retuned`` are the models that were tuned again.
     """
 
     sweep: str
@@ -95,6 +96,7 @@ class SweepReport:
     findings: tuple[Finding, ...]
     failed: tuple[Failed, ...] = ()
     busy: tuple[str, ...] = ()
+    uncounted: tuple[str, ...] = ()
     retuned: tuple[str, ...] = ()
     interrupted: bool = False
 

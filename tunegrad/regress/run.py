@@ -77,7 +77,8 @@ def regress(
         rows=found.rows,
         findings=found.findings,
         failed=swept.failed,
-        busy=(*(f"{when}: {text}" for when, text in said if text), *found.busy),
+        busy=tuple(f"{when}: {text}" for when, text in said if text),
+        uncounted=found.uncounted,
         retuned=tuned,
         interrupted=swept.interrupted,
     )

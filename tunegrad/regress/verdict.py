@@ -55,13 +55,13 @@ _SIDES = ("tuned", "default")
 class Judged:
     """Rows and findings of one sweep. ``begun`` are the rows of the history with which a new level
     of a series began: changes and their ends, what the machine explains, what was accepted.
-    ``busy`` says for which models this night does not count, as others took CPUs that they needed.
+    ``uncounted`` says for which models this night does not count, and why.
     """
 
     rows: tuple[SeriesRow, ...]
     findings: tuple[Finding, ...]
     begun: tuple[Latency, ...] = ()
-    busy: tuple[str, ...] = ()
+    uncounted: tuple[str, ...] = ()
 
     @property
     def levels(self) -> list[_Level]:
@@ -82,7 +82,7 @@ def judge_nights(nights: Sequence[Night], blessed: Sequence[Blessed], sweep: str
     rows: list[SeriesRow] = []
     findings: list[Finding] = []
     begun: list[Latency] = []
-    busy: list[str] = []
+    uncounted: list[str] = []
     for night in [n for n in nights if n.sweep == sweep]:
         until = [n for n in nights if n.place == night.place and n.created_s <= night.created_s]
         findings += _moved(nights, night, until)
@@ -93,17 +93,17 @@ def judge_nights(nights: Sequence[Night], blessed: Sequence[Blessed], sweep: str
             findings += found.findings
             begun += found.begun
             if disturbed(tonight := night.of(model)):
-                busy.append(_busy_text(model, tonight[0]))
+                uncounted.append(_uncounted(model, tonight[0]))
     order = ("regression", "machine", "recovered", "improvement")
     findings.sort(key=lambda f: (order.index(f.kind), f.device, f.series))
-    return Judged(tuple(rows), tuple(findings), tuple(begun), tuple(busy))
+    return Judged(tuple(rows), tuple(findings), tuple(begun), tuple(uncounted))
 
 
-def _busy_text(model: str, row: Latency) -> str:
+def _uncounted(model: str, row: Latency) -> str:
     others = float(dict(row.state)["others_cpus"])
     return (
-        f"while {model} on {_asked(row)} was timed: other processes used {others:.1f} CPUs, and "
-        "this night does not count for it"
+        f"{model} on {_asked(row)}: other processes used {others:.1f} CPUs while it was timed, "
+        "some of which it needed"
     )
 
 
