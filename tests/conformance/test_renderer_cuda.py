@@ -16,7 +16,10 @@ class Cuda:
     target = GPU
 
     def __init__(self):
-        self.device = Programs(cuda_host(seed=1))
+        self.device = Programs(self.opened())
+
+    def opened(self):
+        return cuda_host(seed=1)
 
     def text(self, program):
         return render_cuda(program)

@@ -15,6 +15,8 @@ is told ``--fmad=false``. f16 and bf16 live in variables as their 16 bits.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tunegrad.ir.dtypes import DTYPES, DType
 from tunegrad.ir.program import Program
 
@@ -23,7 +25,7 @@ from .c_dialect import Dialect
 from .c_family import render_c
 from .cuda_wrappers import CONVERSIONS, wrappers_text
 
-__all__ = ["CUDA", "render_cuda"]
+__all__ = ["CUDA", "VECTORS", "exchanged", "render_cuda"]
 
 _REGISTER = "unsigned int"
 _VALUES = {
@@ -34,13 +36,14 @@ _VALUES = {
     "u8x4": "unsigned int", "i8x4": "unsigned int",
 }  # fmt: skip
 
-_PROLOGUE = """\
+VECTORS = "template <class T, int N> struct __align__(sizeof(T) * N) tg_vec { T at[N]; };"
+_PROLOGUE = f"""\
 #ifndef TG_HOST
 #define INFINITY __int_as_float(0x7f800000)
 #define NAN __int_as_float(0x7fffffff)
 #define TG_SHARED extern __shared__ __align__(1024) char tg_shared[]
 #endif
-template <class T, int N> struct __align__(sizeof(T) * N) tg_vec { T at[N]; };"""
+{VECTORS}"""
 
 
 def render_cuda(program: Program) -> str:
@@ -132,11 +135,15 @@ def _part(c: str, register: str, at: int) -> str:
 _NARROW = ("bool", *(_VALUES[name] for name in ("i8", "i16", "u8", "u16")))
 
 
-def _shuffle(c: str, value: str, across: int) -> str:
-    """Of 4 or 8 bytes; what is narrower goes as 32 bits."""
-    if c in _NARROW:
-        return f"({c})__shfl_xor_sync(0xffffffffu, (unsigned int){value}, {across})"
-    return f"__shfl_xor_sync(0xffffffffu, {value}, {across})"
+def exchanged(call: str) -> Callable[[str, str, int], str]:
+    """How a value of 4 or 8 bytes, and a bit, go into a call; what is narrower goes as 32 bits."""
+
+    def text(c: str, value: str, across: int) -> str:
+        if c in _NARROW:
+            return f"({c}){call.format(f'(unsigned int){value}', across)}"
+        return call.format(value, across)
+
+    return text
 
 
 CUDA = Dialect(
@@ -166,7 +173,7 @@ CUDA = Dialect(
     function=_math,
     prologue=_PROLOGUE,
     wrappers=wrappers_text,
-    shuffle=_shuffle,
+    shuffle=exchanged("__shfl_xor_sync(0xffffffffu, {}, {})"),
     register=_register,
     part=_part,
     declared_shared_bytes=48 << 10,

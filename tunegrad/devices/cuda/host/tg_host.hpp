@@ -198,6 +198,10 @@ TG_SHUFFLE(__shfl_up_sync, 1)
 TG_SHUFFLE(__shfl_down_sync, 2)
 TG_SHUFFLE(__shfl_xor_sync, 3)
 #undef TG_SHUFFLE
+// HIP's, among the 32 that meet here.
+template <class T> static inline T __shfl_xor(T value, int by) {
+  return __shfl_xor_sync(~0u, value, by);
+}
 
 // ---- atomics: threads take turns, so they are plain. One that may be waited for lets others run.
 
