@@ -176,6 +176,9 @@ class Target:
     and ``unit_shared_bytes`` (zero: what one group may have). All units together move
     ``memory_bytes_per_cycle`` from and to memory (zero: not known).
 
+    A kernel takes up to ``max_buffers`` buffers of up to ``max_buffer_bytes`` each, and runs in up
+    to ``max_groups`` groups (zero: any).
+
     ``rates`` compare plans and nothing else: no schedule, no text, no fingerprint and no key
     depends on them.
     """
@@ -206,6 +209,9 @@ class Target:
     unit_registers: int = 0
     unit_shared_bytes: int = 0
     memory_bytes_per_cycle: float = 0.0
+    max_buffers: int = 0
+    max_buffer_bytes: int = 0
+    max_groups: int = 0
     rates: Rates = Rates()
 
     # ---- what it can do

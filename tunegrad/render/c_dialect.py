@@ -12,7 +12,7 @@ from tunegrad.ir.dtypes import DType
 __all__ = ["Dialect"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
     """One language. The printer asks it for every word that is not plain C.
 
@@ -20,43 +20,50 @@ class Dialect:
 
     ``values`` and ``stored`` are the C types of a dtype as a value and in memory. ``widths`` are
     the lane counts that have a vector type; other lane counts, vectors past ``vector_bytes``, and
-    dtypes not in ``vector_dtypes`` become one variable a lane.
+    dtypes not in ``vector_dtypes`` become one variable a lane. A language without vectors leaves
+    them out, with all that makes or moves one.
     """
 
     name: str
     kernel: str
     """What stands before a kernel's name; ITEMS are the work-items of a group."""
     global_space: str
-    restrict: str
     shared_space: str
     group_id: str
     local_id: str
-    long_type: str
-    long_suffix: str
+    int_type: str = "int"
+    long_type: str = ""
+    long_suffix: str = ""
+    """Of indices: those of 32 bits, and those of 64 where the language has them."""
+    restrict: str = ""
+    truth: tuple[str, str] = ("0", "1")
+    """False and true."""
+    wraps: bool = False
+    """Whether numbers with a sign wrap around, as those without one do."""
     values: Mapping[str, str]
     stored: Mapping[str, str]
-    widths: tuple[int, ...]
-    vector_bytes: int
-    vector_dtypes: frozenset[str]
+    widths: tuple[int, ...] = ()
+    vector_bytes: int = 0
+    vector_dtypes: frozenset[str] = frozenset()
     helpers: Mapping[str, str]
     """Text of the helper functions by name; the printer adds those it used."""
     barrier: Callable[[bool], str]
     """The barrier statement; the argument says whether global memory must be ordered too."""
-    vector: Callable[[str, int], str]
+    vector: Callable[[str, int], str] = lambda *_: ""
     """(C type, lanes) to the vector type."""
-    lane: Callable[[str, int], str]
+    lane: Callable[[str, int], str] = lambda *_: ""
     """(vector, k) to its lane k."""
-    build: Callable[[str, int, list[str]], str]
+    build: Callable[[str, int, list[str]], str] = lambda *_: ""
     """(C type, lanes, lane expressions or one for all) to a vector expression."""
-    load: Callable[[str, int, str, str], str]
+    load: Callable[[str, int, str, str], str] = lambda *_: ""
     """(C type, lanes, buffer, offset) to a vector of neighbours; of aligned ones without
     ``unaligned``.
     """
-    store: Callable[[str, int, str, str, str], str]
+    store: Callable[[str, int, str, str, str], str] = lambda *_: ""
     """(C type, lanes, buffer, offset, value) to a statement that stores neighbours."""
-    wide: Callable[[str, str, str, str], str]
+    wide: Callable[[str, str, str, str], str] = lambda *_: ""
     """(space and qualifiers, vector type, buffer, offset) to neighbours that are aligned."""
-    vector_max: Callable[[str, str, str], str]
+    vector_max: Callable[[str, str, str], str] = lambda *_: ""
     """(``max`` or ``min``, a, b) to the larger or smaller of two float vectors, NaN if either
     is.
     """

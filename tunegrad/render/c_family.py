@@ -24,7 +24,7 @@ from .c_units import CUnits
 from .c_values import Names, word_of
 from .c_wide import Joined, joined
 
-__all__ = ["arguments", "kernel_name", "launched_bytes", "render_c"]
+__all__ = ["CPrinter", "arguments", "kernel_name", "launched_bytes", "render_c"]
 
 _ROUNDS = 4
 """Of a copy that are unrolled where each finds its place by divisions. Compilers unroll all of
@@ -63,11 +63,11 @@ def render_c(program: Program, dialect: Dialect) -> str:
 
     Raises InternalError for a barrier of a CPU team: a GPU has none.
     """
-    return _Printer(expand_pipelines(program), dialect).text()
+    return CPrinter(expand_pipelines(program), dialect).text()
 
 
-class _Printer(CUnits):
-    """Prints the whole, its blocks and loops."""
+class CPrinter(CUnits):
+    """Prints the whole, its blocks and loops. The program has no pipelines any more."""
 
     def __init__(self, program: Program, dialect: Dialect) -> None:
         super().__init__(program, dialect)
@@ -93,14 +93,19 @@ class _Printer(CUnits):
         self.line(f"const {self.index_type} group = ({self.index_type}){d.group_id};")
         self.line(f"const {self.index_type} item = ({self.index_type}){d.local_id};")
         self.line("(void)group; (void)item;")
-        self._block(self.program.body)
+        self.block(self.program.body)
         kernel = d.kernel.replace("ITEMS", str(self.program.local))
         head = f"{kernel} {kernel_name(self.program)}({', '.join(declared)})"
-        helpers = [d.helpers[name].replace("INDEX", self.index_type) for name in sorted(self.used)]
+        helpers = self.helpers()
         if d.wrappers is not None and self.wrapped:
             helpers.append(d.wrappers(self.wrapped))
         parts = [d.prologue] if d.prologue else []
         return "\n".join([*parts, *helpers, head, "{", *self.lines, "}", ""])
+
+    def helpers(self) -> list[str]:
+        """The texts of the helper functions that were used."""
+        texts = self.dialect.helpers
+        return [texts[name].replace("INDEX", self.index_type) for name in sorted(self.used)]
 
     def _scratch(self, a: Alloc) -> str:
         """The declaration of an array of the kernel's own; vectors fit shared ones."""
@@ -129,7 +134,7 @@ class _Printer(CUnits):
 
     # blocks
 
-    def _block(self, body: tuple[Instr, ...]) -> None:
+    def block(self, body: tuple[Instr, ...]) -> None:
         for i in joined(body, self.widths):
             match i:
                 case Joined():
@@ -153,7 +158,8 @@ class _Printer(CUnits):
                 case p.Await(batches):
                     self.line(f"{self.wrapper('cp_wait', i)}<{batches}>();")
                 case p.Register(name, t):
-                    self.line(f"{self.c_type(t)} {', '.join(self.parts(self.registers[name], t))};")
+                    names = self.parts(self.registers[name], t)
+                    self.line(self.variables(self.c_type(t), names))
                 case p.Write(name, value, t):
                     for left, right in zip(
                         self.parts(self.registers[name], t), self.names(value), strict=True
@@ -165,7 +171,7 @@ class _Printer(CUnits):
     def _nest(self, head: str, body: tuple[Instr, ...], tail: str = "}") -> None:
         self.line(head)
         self.depth += 1
-        self._block(body)
+        self.block(body)
         self.depth -= 1
         self.line(tail)
 
@@ -181,23 +187,27 @@ class _Printer(CUnits):
         if i.kind == "serial":
             if self.dialect.unroll and _copies_by_quotients(i):
                 self.line(self.dialect.unroll.format(_ROUNDS))
-            self._nest(f"for ({self.index_type} {v} = 0; {v} < {stop}; ++{v}) {{", i.body)
+            self._nest(self.loop(v, "0", stop), i.body)
             return
         who = self._share("item" if i.kind == "local" else "group", i)
         if i.count >= i.extent:
             sure = all(s.lo >= i.count for s in i.stops)
             self.line("{")
             self.depth += 1
-            self.line(f"const {self.index_type} {v} = {who};")
+            self.line(self.constant(self.index_type, v, who))
             if sure:
-                self._block(i.body)
+                self.block(i.body)
             else:
                 self._nest(f"if ({v} < {stop}) {{", i.body)
             self.depth -= 1
             self.line("}")
             return
         ends = [f"{stop} * {part} / {i.count}" for part in (f"({who})", f"({who} + 1)")]
-        self._nest(f"for ({self.index_type} {v} = {ends[0]}; {v} < {ends[1]}; ++{v}) {{", i.body)
+        self._nest(self.loop(v, *ends), i.body)
+
+    def loop(self, v: str, first: str, stop: str) -> str:
+        """The head of a loop."""
+        return f"for ({self.index_type} {v} = {first}; {v} < {stop}; ++{v}) {{"
 
     def _share(self, who: str, i: p.For) -> str:
         team = self.program.local if i.kind == "local" else self.program.threads
@@ -227,11 +237,12 @@ class _Printer(CUnits):
                 self.define(
                     id,
                     t,
-                    lambda k: f"{self.lane(mask, k)} ? {self.lane(yes, k)} : {self.lane(no, k)}",
+                    lambda k: self.choice(*(self.lane(x, k) for x in (mask, yes, no))),
                 )
             case p.Position(id, index, t, lane):
-                kind = self.dialect.values[t.dtype.name]
-                self.define(id, t, lambda k: f"({kind}){self.at.index(fixed(index, lane, k))}")
+                self.define(
+                    id, t, lambda k: self.cast(t.dtype, self.at.index(fixed(index, lane, k)))
+                )
             case p.Test(id, valid, lanes, lane):
                 self.define(
                     id, VType(BOOL, lanes),

@@ -9,7 +9,7 @@ from tunegrad.ir.dtypes import DType
 from tunegrad.ir.index import Atom, Element, FloorDiv, Index, Valid, Var
 from tunegrad.ir.program import Program, indices
 
-__all__ = ["IndexPrinter", "fits_32_bits"]
+__all__ = ["IndexPrinter", "fits_32_bits", "passes_32_bits"]
 
 _LIMIT = 1 << 31
 
@@ -23,7 +23,12 @@ def fits_32_bits(program: Program) -> bool:
         + [a.size for a in program.allocs]
         + [k.size for k in program.packs]
     )
-    return max(sizes, default=0) < _LIMIT and all(_magnitude(x) < _LIMIT for x in indices(program))
+    return max(sizes, default=0) < _LIMIT and not any(map(passes_32_bits, indices(program)))
+
+
+def passes_32_bits(index: Index) -> bool:
+    """Whether a part of an index can leave 32 bits."""
+    return _magnitude(index) >= _LIMIT
 
 
 def _magnitude(index: Index) -> int:
@@ -46,12 +51,20 @@ class IndexPrinter:
     calls.
     """
 
-    __slots__ = ("_buffers", "_dtypes", "_suffix", "names", "used")
+    __slots__ = ("_buffers", "_dtypes", "_suffix", "_truth", "names", "used")
 
     def __init__(
-        self, suffix: str, used: set[str], buffers: _Names, dtypes: Mapping[str, DType]
+        self,
+        suffix: str,
+        used: set[str],
+        buffers: _Names,
+        dtypes: Mapping[str, DType],
+        truth: tuple[str, str],
     ) -> None:
-        """``buffers`` gives a buffer's C name, ``dtypes`` what it holds."""
+        """``buffers`` gives a buffer's C name, ``dtypes`` what it holds; ``truth`` are the words
+        for false and true.
+        """
+        self._truth = truth
         self._buffers, self._dtypes = buffers, dtypes
         self.names: dict[str, str] = {}
         self._suffix = suffix
@@ -88,7 +101,7 @@ class IndexPrinter:
     def condition(self, valid: Valid) -> str:
         """A C condition."""
         if valid.never:
-            return "0"
+            return self._truth[False]
         tests: list[str] = []
         for r in valid:
             text = self.index(r.index)
@@ -96,7 +109,7 @@ class IndexPrinter:
                 tests.append(f"{text} >= {self.number(r.lo)}")
             if r.hi <= r.index.hi:
                 tests.append(f"{text} < {self.number(r.hi)}")
-        return " && ".join(tests) or "1"
+        return " && ".join(tests) or self._truth[True]
 
     def least(self, stops: tuple[Index, ...]) -> str:
         """The least of the stops."""

@@ -30,11 +30,11 @@ class CMemory(COperations):
     def __init__(self, program: Program, dialect: Dialect) -> None:
         super().__init__(dialect)
         narrow = fits_32_bits(program)
-        self.index_type = "int" if narrow else dialect.long_type
+        self.index_type = dialect.int_type if narrow else dialect.long_type
         self.buffers = Names("b_")
         dtypes = {b.name: b.dtype for b in program.params}
         suffix = "" if narrow else dialect.long_suffix
-        self.at = IndexPrinter(suffix, self.used, self.buffers, dtypes)
+        self.at = IndexPrinter(suffix, self.used, self.buffers, dtypes, dialect.truth)
         self.spaces: dict[str, str] = {}
         self.swizzled = {a.name: a for a in program.allocs if a.swizzled}
 

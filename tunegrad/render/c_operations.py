@@ -75,7 +75,7 @@ class COperations(CValues):
 
     def scalar(self, op: Op, args: list[str], dtype: DType, lanes: int = 1) -> str:
         """``op`` on scalars of ``dtype``, or on vectors of them."""
-        if wraps(op, dtype):
+        if wraps(op, dtype) and not self.dialect.wraps:
             return self._wrapped(op, args, dtype, lanes)
         if op in HELPED and not (op is Op.POW and dtype.is_float):
             self.used.add(f"{op}_{dtype}")
@@ -94,7 +94,7 @@ class COperations(CValues):
             case Op.RECIP:
                 return f"({self.literal(1.0, dtype)} / {args[0]})"
             case Op.WHERE:
-                return f"({args[0]} ? {args[1]} : {args[2]})"
+                return f"({self.choice(*args)})"
             case Op.ABS if dtype.is_float:
                 return f"{self.dialect.function('fabs', dtype)}({args[0]})"
             case Op.MAX | Op.MIN if dtype.is_bool:

@@ -85,26 +85,45 @@ class CValues:
     def is_vector(self, t: VType) -> bool:
         return t.lanes > 1 and self.dialect.is_vector(t.dtype, t.lanes)
 
+    # syntax, which is C's here
+
+    def constant(self, kind: str, name: str, text: str) -> str:
+        """The statement that names a value."""
+        return f"const {kind} {name} = {text};"
+
+    def variables(self, kind: str, names: list[str]) -> str:
+        """The statement that declares variables."""
+        return f"{kind} {', '.join(names)};"
+
+    def choice(self, condition: str, yes: str, no: str) -> str:
+        return f"{condition} ? {yes} : {no}"
+
+    def cast(self, dtype: DType, text: str) -> str:
+        """A value of another type, where the language has that conversion."""
+        return f"({self.dialect.values[dtype.name]}){text}"
+
+    # values
+
     def define(self, number: int, t: VType, lane: Callable[[int], str], whole: str = "") -> None:
         """Value ``number`` = ``whole`` where its type is a vector and ``whole`` is given, else lane
         by lane.
         """
         self.types[number] = t
-        kind = f"const {self.c_type(t)}"
+        kind = self.c_type(t)
         if self.is_vector(t):
             scalar = self.dialect.values[t.dtype.name]
             built = whole or self.dialect.build(scalar, t.lanes, [lane(k) for k in range(t.lanes)])
-            self.line(f"{kind} v{number} = {built};")
+            self.line(self.constant(kind, f"v{number}", built))
         else:
             for k, name in enumerate(self.parts(f"v{number}", t)):
-                self.line(f"{kind} {name} = {lane(k)};")
+                self.line(self.constant(kind, name, lane(k)))
 
     def splat(self, text: str, t: VType) -> str:
         return self.dialect.build(self.dialect.values[t.dtype.name], t.lanes, [text])
 
     def literal(self, value: float | int | bool, dtype: DType) -> str:
         if dtype.is_bool:
-            return "1" if value else "0"
+            return self.dialect.truth[bool(value)]
         if dtype.is_word:
             return f"{int(value) & 0xFFFFFFFF}u"
         if dtype.is_int:
@@ -137,7 +156,7 @@ class CValues:
         if to.is_int and source.is_float:
             self.used.add(f"{source}_to_{to}")
             return f"tg_{source}_to_{to}({text})"
-        return f"({self.dialect.values[to.name]}){text}"
+        return self.cast(to, text)
 
     def wrapper(self, name: str, i: Instr) -> str:
         """The function that does what ``i`` is, which the text then has."""
