@@ -80,7 +80,7 @@ def test_tint_refuses_a_barrier_that_not_all_reach():
 def test_naga_refuses_a_wrong_type():
     on = webgpu()
     wrong = render_wgsl(group_add()).replace("let v4_0: f32", "let v4_0: i32")
-    with pytest.raises(on.wgpu.GPUValidationError, match="v4_0"):
+    with pytest.raises(RuntimeError, match="v4_0"):
         on.compile(wrong)
 
 
