@@ -75,6 +75,18 @@ def test_a_step_up_leaves_a_convolution_of_joined_images() -> None:
     assert match_conv3x3(conv.kernel) is not None
 
 
+@pytest.mark.parametrize(("size", "padding", "more"), [(4, 1, 0), (3, 1, 1), (5, 2, 1)])
+def test_a_step_up_whose_border_is_cut_has_no_zeros_between(
+    size: int, padding: int, more: int
+) -> None:
+    x = Tensor.input("x", (1, 4, 5, 6))
+    up = x.conv_transpose2d(constant(4, 3, size, size), None, 2, padding, more)
+    conv, cut = schedule(fold_constants((up.relu().node,))).launches
+    assert [a.extent for a in conv.kernel.reduces[0].axes] == [4, -(-size // 2), -(-size // 2)]
+    assert not cut.kernel.reduces
+    assert divides(up.node) == []
+
+
 @pytest.mark.parametrize("make", [pixels, groups, parts_of_an_image, heads])
 def test_it_is_the_same(make: Callable[[], Tensor]) -> None:
     node = make().node

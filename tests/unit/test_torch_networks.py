@@ -65,6 +65,16 @@ CONVOLUTIONS = {
         ),
         [(2, 4, 3, 5), (4, 3, 4, 6), (3,)],
     ),
+    "transpose2d with its border cut": (
+        lambda T, F, x, w, b: (
+            F.conv_transpose2d(x, w, b, 2, 1),
+            F.conv_transpose2d(x, w, b, 2, 2, 1),
+            F.conv_transpose2d(x, w[:, :, :3, :], b, (2, 3), (0, 4), (1, 0)),
+            F.conv_transpose2d(x, w[:, :, :2, :1], b, 3, 0, (1, 2)),
+            F.conv_transpose2d(x, T.cat([w, w], 1), None, 3, 1, 2, groups=2),
+        ),
+        [(2, 4, 3, 5), (4, 3, 4, 6), (3,)],
+    ),
     "transpose3d": (
         lambda T, F, x, w, b: F.conv_transpose3d(x, w, b, 2, 1),
         [(1, 2, 3, 3, 2), (2, 2, 3, 3, 2), (2,)],

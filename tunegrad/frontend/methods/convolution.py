@@ -166,7 +166,7 @@ class Convolution(Padding):
         padding: Extent, output_padding: Extent, groups: int, dilation: Extent,
     ) -> Tensor:  # fmt: skip
         """A convolution of the input with zeros between its elements, and the mirrored weight;
-        without these zeros, where every output has as many taps.
+        without these zeros, where there are several outputs to an element.
         """
         op = f"conv_transpose{rank}d"
         w, b = lift(weight, op), optional(bias, op)
@@ -197,11 +197,17 @@ class Convolution(Padding):
                     f"dilation {spread}"
                 )
             ends.append((d * (k - 1) - p, d * (k - 1) - p + m))
-        steps = all(
-            k % s == 0 and d == 1 for k, d, s in zip(w.shape[2:], spread, strides, strict=True)
-        )
-        if steps and math.prod(strides) > 1 and not any((*more, *pads)):
-            return self._same()._stepped(rank, w, b, strides, groups)
+        rest = [-k % s for k, s in zip(w.shape[2:], strides, strict=True)]
+        reached = all(m <= p + r for m, p, r in zip(more, pads, rest, strict=True))
+        if math.prod(strides) > 1 and set(spread) == {1} and reached:
+            w = w.pad([n for r in reversed(rest) for n in (0, r)]) if any(rest) else w
+            y = self._same()._stepped(rank, w, b, strides, groups)
+            cuts = [(p, p + r - m) for p, r, m in zip(pads, rest, more, strict=True)]
+            if not any(map(any, cuts)):
+                return y
+            y = y.contiguous()  # the border is cut off what lies in memory
+            ends = [(lo, n - hi) for (lo, hi), n in zip(cuts, y.shape[2:], strict=True)]
+            return y.shrink([(0, n) for n in y.shape[:2]] + ends)
         flat = [n for pair in reversed(ends) for n in pair]
         x = _with_zeros_between(self._same(), strides)
         kernel = _mirrored(w, groups)
@@ -210,7 +216,8 @@ class Convolution(Padding):
     def _stepped(
         self, rank: int, w: Tensor, b: Tensor | None, strides: tuple[int, ...], groups: int
     ) -> Tensor:
-        """A transposed convolution whose window is a multiple of its stride: the ``stride`` outputs
+        """A transposed convolution whose window is a multiple of its stride, without padding: the
+        ``stride`` outputs
         between two elements are channels of one convolution, without a tap on a zero in between
         (Shi et al., "Is the deconvolution layer the same as a convolutional layer?", 2016).
 
