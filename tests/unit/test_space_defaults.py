@@ -213,3 +213,19 @@ def test_space_default_of_blocked_groups_holds_one_block_in_registers():
     text = Space(convolution(AVX512, groups=64), AVX512).defaults()[0].text
     assert "vectorize(axis=d)" in text
     assert "upcast(axis=a" not in text, "each block has inputs of its own"
+
+
+def test_space_default_has_no_lanes_or_rows_of_two_where_longer_ones_are_near():
+    """Outputs of a step up lie in pairs: 2 of 16 lanes would multiply."""
+    x, w = Tensor.input("x", (1, 128, 32, 32)), np.zeros((128, 64, 2, 2), np.float32)
+    up = x.conv_transpose2d(Tensor.constant(w), stride=2)
+    (launch,) = schedule((up.node,)).launches
+    short = {a.name for a in launch.kernel.axes if a.extent == 2}
+    space = Space(launch.kernel, AVX512)
+    tree = space.tree(space.defaults()[0])
+    tile = [*tree.shared_registers, *(x for x in tree.own(0) if x.kind.is_register)]
+    assert not short.intersection(a for x in tile for a in x.axes)
+    lane = tree.lane_loop(0)
+    assert lane is not None
+    assert lane.extent == 16
+    assert max(x.extent for x in tile if x is not lane) >= 4

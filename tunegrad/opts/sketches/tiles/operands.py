@@ -122,7 +122,8 @@ def _strip(others: list[Axis], lane: Axis, found: tuple[Access, ...]) -> Axis | 
 
 
 def _lane_axes(kernel: Kernel) -> list[Axis]:
-    """Axes for the lanes, first the one along which most of the traffic is contiguous.
+    """Axes for the lanes, first the one along which most of the traffic is contiguous; in sums,
+    one that is too short for lanes costs as much as a load that is not.
 
     Constants can be packed.
     """
@@ -130,7 +131,8 @@ def _lane_axes(kernel: Kernel) -> list[Axis]:
 
     def strided(a: Axis) -> int:
         lookups = [x for x in found if x.role != "const" and x.stride(a.name) not in (0, 1)]
-        return work * len(lookups) + (output_stride(kernel, a.name) != 1)
+        short = bool(kernel.reduces) and a.extent < 4
+        return work * (len(lookups) + short) + (output_stride(kernel, a.name) != 1)
 
     def rank(a: Axis) -> tuple[int, bool, int]:
         return strided(a), a.extent < 4, output_stride(kernel, a.name) or 1 << 40
@@ -139,10 +141,12 @@ def _lane_axes(kernel: Kernel) -> list[Axis]:
 
 
 def _row_axes(kernel: Kernel, lane: Axis) -> list[Axis]:
-    """Axes for the rows, first those that an operand of the lanes does not depend on."""
+    """Axes for the rows, first those that an operand of the lanes does not depend on, long ones
+    before those of two or three.
+    """
     candidates = [a for a in _shared(kernel) if a is not lane]
     of_lanes = [x for x in _loads(kernel) if x.depends(lane.name)]
     reuse = [a for a in candidates if any(not x.depends(a.name) for x in of_lanes)]
-    near = sorted(reuse, key=lambda a: output_stride(kernel, a.name) or 1 << 40)
+    near = sorted(reuse, key=lambda a: (a.extent < 4, output_stride(kernel, a.name) or 1 << 40))
     ranked = near or candidates[-1:]
     return [*ranked, *(a for a in candidates if a not in ranked)]
