@@ -275,8 +275,9 @@ class _Compiled:
         model = load(Model("graph", lambda: run, specs), **{"device": place, **self._settings})
         shared = model.place is not None and all(place_of(t) == model.place for t in given)
         if not shared and place != "cpu":
+            asked = self._settings.get("device", place)
             raise DeviceError(
-                f"its tensors lie on {place}, and it is compiled for {self._settings['device']}; "
+                f"its tensors lie on {place}, and it is compiled for {asked}; "
                 f'leave out "device", or say options={{"device": "{place}"}}'
             )
         return _Program(constants, model, inputs, outputs, shared)

@@ -139,6 +139,10 @@ def test_inputs_elsewhere_have_a_graph_when_they_come_again(model, monkeypatch):
     assert len(made) == 2
     for a in places[:16]:
         check(a)
+        check(places[-1])
+    assert len(made) == 2, "one that is used stays"
+    for a in places[:16]:
+        check(a)
     check(places[-1])
     assert len(made) == 2, "graphs of long ago are let go"
     check(places[-1])

@@ -381,10 +381,12 @@ class _Plan:
         if known is None:
             graph = self._engine.driver.graph([x.parts for x in self._launches])
             known = graph, _finally(self, self._engine, self._engine.driver.drop, graph)
-            self._keep(at, known)
+        self._keep(at, known)
         return known[0]
 
     def _keep(self, at: tuple[int, ...], graph: tuple[Graph, Callable[[], None]] | None) -> None:
+        """The latest; the one that was not used for longest gives way."""
+        self._graphs.pop(at, None)
         self._graphs[at] = graph
         if len(self._graphs) > _GRAPHS:
             oldest = self._graphs.pop(next(iter(self._graphs)))
