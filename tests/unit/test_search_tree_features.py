@@ -12,10 +12,13 @@ from tunegrad.opts import Schedule, Space
 from tunegrad.search import tree_features
 
 TARGET = Target("cpu", "cpu", "generic", vector_bytes=64, registers=32, threads=2)
+GPU = Target(
+    "opencl", "gpu", "generic", registers=64, threads=2, max_local=256, shared_bytes=1 << 15
+)
 
 
-def facts(name, text=None):
-    space = Space(corpus_kernel(name), TARGET)
+def facts(name, text=None, target=TARGET):
+    space = Space(corpus_kernel(name), target)
     schedule = space.defaults()[0] if text is None else Schedule.parse(text)
     return tree_features(space.tree(schedule))
 
@@ -53,3 +56,26 @@ def test_tree_features_see_threads_that_idle():
     found = facts("gemm_square", "tile(axis=a, size=6) thread(axis=a0, count=2)")
     assert found["threads"] == 2.0
     assert found["idle"] == pytest.approx(0.25)  # three tiles on two threads
+
+
+def test_tree_features_of_a_gpu_see_who_shares_a_sum():
+    """One work-item adds up a row, or 16 do: registers, trips and bytes are the same."""
+    one = facts("gemm_square", "thread(axis=a, count=0) thread(axis=b, count=0)", GPU)
+    shared = facts(
+        "gemm_square", "thread(axis=a, count=0) thread(axis=b, count=0) group(axis=ra)", GPU
+    )
+    assert {name for name in one if one[name] != shared[name]} == {"log_items"}
+    assert (one["log_items"], shared["log_items"]) == (1.0, math.log2(1 + 16))
+
+
+def test_tree_features_of_a_gpu_see_how_many_groups_there_are():
+    """16 x 16 results as 256 groups of one item, or as 16 groups of 16."""
+    text = "thread(axis=a, count=0) {}(axis=b{})"
+    many = facts("gemm_square", text.format("thread", ", count=0"), GPU)
+    few = facts("gemm_square", text.format("local", ""), GPU)
+    assert (many["log_groups"], few["log_groups"]) == (math.log2(1 + 256), math.log2(1 + 16))
+    assert few["log_items"] == math.log2(1 + 16)
+
+
+def test_tree_features_of_a_cpu_have_none_of_a_gpu():
+    assert facts("gemm", target=GPU).keys() - facts("gemm").keys() == {"log_items", "log_groups"}

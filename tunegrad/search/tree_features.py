@@ -7,6 +7,9 @@ take.
             # registers: 6 x 2 x 16v register tile, lanes, loads for each multiply-add, contiguous
             or strided v0 += p1[a, ra] * p2[b, ra]
 
+    for a0 in 8 on groups:           with work-items: how many groups there are, and items of one
+        for a1 in 64 local:
+
 The facts mean the same for every kernel, so that one model learns from all kernels of a device.
 They are of the stage that does most work, the others are only counted. Names and choice follow
 Zheng et al., "Ansor", OSDI 2020, appendix B.
@@ -64,7 +67,7 @@ class _Access:
 
 def tree_features(tree: LoopTree) -> Mapping[str, float]:
     """Named numbers of a schedule, most of them logarithms to base 2; the same names for every
-    kernel.
+    kernel of a target. Those of groups are there for targets with work-items.
     """
     kernel, target = tree.kernel, tree.target
     main = max(range(len(kernel.stages)), key=lambda i: _work(kernel, i))
@@ -125,7 +128,15 @@ def tree_features(tree: LoopTree) -> Mapping[str, float]:
         found[f"reduce{level}"] = float(loop.reduce) if loop is not None else -1.0
     for cache, nbytes in (("l1", target.l1_bytes), ("l2", target.l2_bytes)):
         found[f"log_missed_{cache}"] = _missed(accesses, serial, touched, nbytes)
-    return found
+    return found | _groups(tree) if target.has_work_items else found
+
+
+def _groups(tree: LoopTree) -> dict[str, float]:
+    """How the work is shared out on a GPU: a kernel of few groups leaves units idle, one of few
+    items a group leaves lanes idle.
+    """
+    groups = math.prod(x.extent for x in tree.loops if x.kind is LoopKind.THREAD)
+    return {"log_items": _log(tree.items), "log_groups": _log(groups)}
 
 
 def _touched(
