@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from tunegrad.devices import known
 from tunegrad.devices.dlpack import place_of
 from tunegrad.errors import (
     ConfigError,
@@ -286,7 +287,7 @@ class _Compiled:
 def _place(tensors: Sequence[Any]) -> str:
     """The device that all of these lie on, by our name of it. Raises ModelError."""
     devices = {str(t.device) for t in tensors}
-    if len(devices) > 1 or not all(t.device.type in ("cpu", "cuda") for t in tensors):
+    if len(devices) > 1 or not {d.partition(":")[0] for d in devices} <= set(known()):
         raise ModelError(
             f"its tensors lie on {', '.join(sorted(devices))}; all must be on the CPU, or on one "
             "NVIDIA GPU"

@@ -8,7 +8,7 @@ import pytest
 
 from tunegrad.db import open_store
 from tunegrad.errors import CandidateCrashed
-from tunegrad.regress import SweepReport, SweepSettings, peers, regress
+from tunegrad.regress import SweepReport, SweepSettings, measured, peers, regress
 from tunegrad.regress import run as running
 from tunegrad.regress.peers import Peer
 
@@ -21,6 +21,7 @@ def checkout(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, peer: str) -> SweepReport:
     monkeypatch.setattr(running, "busy", lambda: "")
+    monkeypatch.setattr(measured, "lacking_cpus", lambda *_: 0.0)
     store = tmp_path / "store.db"
     return regress(SweepSettings(("mlp",), store=store, turns=6, threads=1, peers=(peer,)))
 
