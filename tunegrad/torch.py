@@ -21,7 +21,7 @@ from functools import partial
 from typing import Any
 
 from tunegrad.devices import known
-from tunegrad.devices.dlpack import place_of
+from tunegrad.devices.dlpack import ALIGN, place_of
 from tunegrad.errors import (
     ConfigError,
     DeviceError,
@@ -47,7 +47,6 @@ from tunegrad.inference import LoadedModel, load
 __all__ = ["backend", "from_torch", "register"]
 
 _OPTIONS = ("device", "dtype", "numerics", "on_miss", "store", "threads")
-_ALIGN = 16
 _KEPT = 16
 """Programs of one graph: by shapes, and by the modules whose parameters it is called with."""
 
@@ -296,9 +295,9 @@ def _place(tensors: Sequence[Any]) -> str:
 
 
 def _lent(tensor: Any) -> Any:
-    """A tensor as kernels read it where it lies: contiguous, at a multiple of 16 bytes."""
+    """A tensor as kernels read it where it lies: contiguous, and aligned."""
     plain = tensor.detach().resolve_neg().contiguous()
-    return plain if plain.data_ptr() % _ALIGN == 0 else plain.clone()
+    return plain if plain.data_ptr() % ALIGN == 0 else plain.clone()
 
 
 def _taken(tensor: Any, _: Any) -> Any:

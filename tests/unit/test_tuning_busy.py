@@ -7,7 +7,16 @@ import time
 
 import pytest
 
-from tunegrad.tuning.busy import CpuUse, busy_text, cpu_use, others_cpus, probed
+from tunegrad.devices.cuda.architectures import typical
+from tunegrad.devices.host.facts import host_target
+from tunegrad.tuning.busy import (
+    CpuUse,
+    busy_text,
+    cpu_use,
+    lacking_cpus,
+    others_cpus,
+    probed,
+)
 
 
 def test_others_are_what_processors_did_beside_us() -> None:
@@ -39,6 +48,12 @@ def test_machine_is_busy_where_others_leave_too_few_cpus(
     others: float, threads: int, cpus: int, said: str
 ) -> None:
     assert busy_text(others, threads, cpus) == said
+
+
+def test_a_run_on_a_gpu_lacks_what_its_one_thread_lacks() -> None:
+    gpu, cpu = typical("sm_80"), host_target(4)
+    assert [lacking_cpus(2.0, t.host_threads, cpus=4) for t in (gpu, cpu)] == [0.0, 2.0]
+    assert lacking_cpus(4.0, gpu.host_threads, cpus=4) == 1.0
 
 
 def test_own_work_is_not_that_of_others() -> None:

@@ -21,13 +21,13 @@ from typing import Any, Protocol, runtime_checkable
 from tunegrad.errors import DeviceError, DTypeError, ShapeError
 from tunegrad.ir.dtypes import DTYPES, DType
 
-__all__ = ["DeviceTensor", "Imported", "Sharing", "imported", "place_of"]
+__all__ = ["ALIGN", "DeviceTensor", "Imported", "Sharing", "imported", "place_of"]
 
 _NAME, _USED = b"dltensor", b"used_dltensor"
 _CODES = {"f": 2, "i": 0, "u": 1}
 _BF16, _BOOL = (4, 16), (6, 8)
 _CPU = 1
-_ALIGN = 16
+ALIGN = 16
 """Bytes: kernels move as many at once."""
 
 
@@ -153,8 +153,8 @@ def imported(value: Any, engine: Sharing) -> Imported:
     if t.strides and not _contiguous(shape, tuple(t.strides[i] for i in range(t.ndim))):
         raise ShapeError(f"a tensor of shape {shape} is not contiguous: it must be, row by row")
     address = (t.data or 0) + t.byte_offset
-    if address % _ALIGN:
-        raise ShapeError(f"a tensor at {address:#x} is not at a multiple of {_ALIGN} bytes")
+    if address % ALIGN:
+        raise ShapeError(f"a tensor at {address:#x} is not at a multiple of {ALIGN} bytes")
     nbytes = math.prod(shape) * DTYPES[dtype].itemsize
     return Imported(engine.at(address, nbytes, owner), shape, dtype)
 

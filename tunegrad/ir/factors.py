@@ -1,5 +1,5 @@
-"""Sums of products in a graph, and what their factors are: what the rewrites to pairs, fours and
-tf32 share.
+"""Sums of products in a graph, and what their factors are: what the rewrites to pairs, fours, tf32
+and 16 bits share.
 
     sum over axes of left * right            left, right: movements of a tensor, the last one last
 """
@@ -9,10 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import cast
 
+from . import graph as g
 from .expr import Op
 from .graph import MOVEMENT, GraphOp, Node, topological
 
-__all__ = ["Moves", "applied", "chain", "is_known", "rewritten", "sum_of_products"]
+__all__ = [
+    "Moves",
+    "applied",
+    "chain",
+    "is_known",
+    "rewritten",
+    "sum_of_products",
+    "with_factors",
+]
 
 Moves = tuple[Node, ...]
 """Movements of a tensor, the last one last; what they are of is not looked at."""
@@ -38,6 +47,20 @@ def sum_of_products(n: Node) -> tuple[Node, tuple[int, ...]] | None:
     return (n.srcs[0], axes) if op is Op.ADD and n.srcs[0].arg is Op.MUL else None
 
 
+def with_factors(n: Node, step: int, change: Callable[[Node], Node | None]) -> Node | None:
+    """The sum of products ``n`` with other factors. None where it is no such sum, where no axis is
+    whole steps of ``step`` terms, as a matrix unit adds them, and where ``change`` gives none.
+    """
+    found = sum_of_products(n)
+    if found is None or all(found[0].shape[a] % step for a in found[1]):
+        return None
+    product, axes = found
+    factors = [f for f in map(change, product.srcs) if f is not None]
+    if len(factors) < len(product.srcs):
+        return None
+    return g.reduce(Op.ADD, g.elementwise(Op.MUL, *factors), axes)
+
+
 def chain(x: Node) -> tuple[Node, Moves]:
     """What ``x`` is the movements of, and those."""
     moves: list[Node] = []
@@ -56,6 +79,7 @@ def applied(x: Node, moves: Moves) -> Node:
 
 def is_known(n: Node, known: dict[Node, bool]) -> bool:
     """Whether no input reaches ``n``; ``known`` keeps what was found."""
-    for m in topological((n,)) if n not in known else ():
-        known[m] = m.op is not GraphOp.INPUT and all(known[s] for s in m.srcs)
+    if n not in known:
+        for m in (n,) if all(s in known for s in n.srcs) else topological((n,)):
+            known[m] = m.op is not GraphOp.INPUT and all(known[s] for s in m.srcs)
     return known[n]

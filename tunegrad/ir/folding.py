@@ -32,6 +32,7 @@ from . import graph as g
 from .dtypes import DType
 from .evaluate import evaluate
 from .expr import Op
+from .factors import is_known
 from .graph import MOVEMENT, GraphOp, Node, topological
 from .numeric import compute, convert
 from .repeats import Repeats
@@ -54,7 +55,7 @@ def fold_constants(outputs: tuple[Node, ...]) -> tuple[Node, ...]:
         srcs = tuple(new[s] for s in n.srcs)
         made = n if srcs == n.srcs else Node(n.op, srcs, n.arg, n.shape, n.dtype)
         made = _full_rules(made) or made
-        if _known(made, constant):
+        if is_known(made, constant):
             made = _narrow(made) or made
         new[n] = made = repeats.reduced_once(made)
         repeats.of(made)  # so that nobody asks far down
@@ -66,17 +67,8 @@ def known_outputs(outputs: tuple[Node, ...]) -> tuple[Node, ...]:
     """The same outputs, each that no input reaches as a constant: nothing has to run for it."""
     constant: dict[Node, bool] = {}
     for n in topological(outputs):
-        _known(n, constant)
+        is_known(n, constant)
     return tuple(_evaluated(o) if o.size and constant[o] else o for o in outputs)
-
-
-def _known(n: Node, constant: dict[Node, bool]) -> bool:
-    """Whether no input reaches ``n``; filled in for nodes whose sources are known."""
-    found = constant.get(n)
-    if found is None:
-        found = n.op is not GraphOp.INPUT and all(_known(s, constant) for s in n.srcs)
-        constant[n] = found
-    return found
 
 
 def _with_constants(outputs: tuple[Node, ...]) -> tuple[Node, ...]:

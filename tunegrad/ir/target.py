@@ -226,6 +226,11 @@ class Target:
         return self.max_local > 0
 
     @property
+    def host_threads(self) -> int:
+        """CPUs that a run keeps busy: the team's, and the one that waits for a GPU."""
+        return 1 if self.has_work_items else self.threads
+
+    @property
     def has_vector_registers(self) -> bool:
         """Whether one thread computes on whole vectors; with work-items, the lanes are those."""
         return not self.has_work_items

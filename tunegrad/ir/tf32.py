@@ -16,7 +16,7 @@ from __future__ import annotations
 from . import graph as g
 from .dtypes import F32
 from .expr import Op
-from .factors import Moves, applied, chain, rewritten, sum_of_products
+from .factors import applied, chain, rewritten, with_factors
 from .graph import VIEWS, GraphOp, Node
 
 __all__ = ["round_factors"]
@@ -35,26 +35,17 @@ def round_factors(outputs: tuple[Node, ...]) -> tuple[Node, ...]:
 
 def _rounded_sum(n: Node) -> Node | None:
     """The sum ``n`` of rounded factors; None where it is no contraction that a unit can do."""
-    found = sum_of_products(n) if n.dtype == F32 else None
-    if found is None:
-        return None
-    product, axes = found
-    chains = [chain(x) for x in product.srcs]
-    if not all(product.shape[a] % _STEP for a in axes) and all(_is_factor(*c) for c in chains):
-        factors = (_rounded(base, moves) for base, moves in chains)
-        return g.reduce(Op.ADD, g.elementwise(Op.MUL, *factors), axes)
-    return None
+    return with_factors(n, _STEP, _rounded) if n.dtype == F32 else None
 
 
-def _rounded(base: Node, moves: Moves) -> Node:
-    """The factor, rounded before it is spread, after its views: which of those is stored is then
-    open, and who reads it rounds.
+def _rounded(x: Node) -> Node | None:
+    """A factor of f32 elements of their own that are each multiplied several times, rounded before
+    it is spread, after its views: which of those is stored is then open, and who reads it rounds.
+    None of any other.
     """
+    base, moves = chain(x)
+    spread = any(m.op in (GraphOp.EXPAND, GraphOp.WINDOW) for m in moves)
+    if not spread or base.dtype != F32 or g.converts_reads(base):
+        return None
     views = next((k for k, m in enumerate(moves) if m.op not in VIEWS), len(moves))
     return applied(g.elementwise(Op.TF32, applied(base, moves[:views])), moves[views:])
-
-
-def _is_factor(base: Node, moves: Moves) -> bool:
-    """Whether elements are f32 of their own, and each is multiplied several times."""
-    spread = any(m.op in (GraphOp.EXPAND, GraphOp.WINDOW) for m in moves)
-    return spread and base.dtype == F32 and not g.converts_reads(base)

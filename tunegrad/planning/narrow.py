@@ -28,6 +28,7 @@ statistic, what is computed while it is read) is stored in 16 bits for that:
 
 from __future__ import annotations
 
+from functools import partial
 from typing import cast as typed
 
 import numpy as np
@@ -35,8 +36,7 @@ import numpy as np
 from tunegrad.errors import WeightsError
 from tunegrad.ir import graph as g
 from tunegrad.ir.dtypes import F32, DType
-from tunegrad.ir.expr import Op
-from tunegrad.ir.factors import applied, chain, sum_of_products
+from tunegrad.ir.factors import applied, chain, sum_of_products, with_factors
 from tunegrad.ir.fusion import Draft, Fusion
 from tunegrad.ir.graph import MOVEMENT, ConstData, Fence, GraphOp, Node, topological
 from tunegrad.ir.numeric import to_compute, to_memory
@@ -61,12 +61,13 @@ def narrowed(outputs: tuple[Node, ...], dtype: DType, *, factors: bool = False) 
     drafts = Fusion.of(outputs).drafts
     kept = {*outputs, *drafts.targets}
     stored = _stored(drafts.sorted()) - kept
+    narrow_factor = partial(_narrow_factor, dtype=dtype)
     new: dict[Node, Node] = {}
     for n in topological(outputs):
         srcs = tuple(new[s] for s in n.srcs)
         made = n if srcs == n.srcs else Node(n.op, srcs, n.arg, n.shape, n.dtype)
         if factors:
-            made = _with_narrow_factors(made, dtype)
+            made = with_factors(made, _STEP, narrow_factor) or made
         if n in kept or n.dtype != F32:
             new[n] = made
         elif n.op is GraphOp.CONST:
@@ -87,21 +88,12 @@ def _stored(drafts: list[Draft]) -> set[Node]:
     return {d.node for d in drafts} - statistics
 
 
-def _with_narrow_factors(n: Node, dtype: DType) -> Node:
-    """A contraction whose f32 factors are stored in ``dtype``; any other node is returned as it is,
-    and one that adds up no whole step of a unit, too.
+def _narrow_factor(x: Node, dtype: DType) -> Node | None:
+    """A factor that is read repeatedly, stored in ``dtype`` before it is moved; as it is where it
+    is narrow already. None of any other.
     """
-    found = sum_of_products(n)
-    if found is None or not all(map(_repeats, found[0].srcs)):
-        return n
-    product, axes = found
-    if all(product.shape[a] % _STEP for a in axes):
-        return n
-    return g.reduce(Op.ADD, g.elementwise(Op.MUL, *(_narrow(x, dtype) for x in product.srcs)), axes)
-
-
-def _narrow(x: Node, dtype: DType) -> Node:
-    """A factor, stored in ``dtype`` before it is moved."""
+    if not _repeats(x):
+        return None
     base, moves = chain(x)
     if base.dtype != F32 or base.op is GraphOp.CONST or g.converts_reads(base):
         return x

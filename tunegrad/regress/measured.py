@@ -257,7 +257,7 @@ class _Timing:
             {peer.name: tuple(peer.samples_s) for peer in peers},
             self.site.bench.state(),
             others,
-            lacking_cpus(others, self.site.target.threads),
+            lacking_cpus(others, self.site.target.host_threads),
         )
 
     def _peers(self, stack: ExitStack) -> tuple[list[Peer], dict[str, str]]:

@@ -115,7 +115,8 @@ def kernel_series(model: str, name: str) -> str:
 
 def disturbed(rows: Sequence[Latency]) -> bool:
     """Whether other processes took CPUs that a model needed while these rows of it were made."""
-    return any(float(dict(row.state).get(LACKING, 0.0)) > 0.0 for row in rows)
+    lacked = (dict(row.state).get(LACKING, 0.0) for row in rows)
+    return any(not isinstance(cpus, str) and cpus > 0.0 for cpus in lacked)
 
 
 def split_series(series: str) -> tuple[str, str]:

@@ -217,9 +217,9 @@ class Convolution(Padding):
         self, rank: int, w: Tensor, b: Tensor | None, strides: tuple[int, ...], groups: int
     ) -> Tensor:
         """A transposed convolution whose window is a multiple of its stride, without padding: the
-        ``stride`` outputs
-        between two elements are channels of one convolution, without a tap on a zero in between
-        (Shi et al., "Is the deconvolution layer the same as a convolutional layer?", 2016).
+        ``stride`` outputs between two elements are channels of one convolution, without a tap on a
+        zero in between (Shi et al., "Is the deconvolution layer the same as a convolutional
+        layer?", 2016).
 
             y[s*i + r] = sum over t of x[i - t] * w[r + s*t]
         """
