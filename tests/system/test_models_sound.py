@@ -13,6 +13,7 @@ import pytest
 from small_models import THREADS, Listener, bench_here, here, settings_of, workload_in
 
 from tunegrad.compiling.candidate import HOOKS, Payload
+from tunegrad.config import resolve_settings
 from tunegrad.db import Evidence, Store, open_store
 from tunegrad.devices import Candidate, CompiledCandidate, DeviceMeasurer
 from tunegrad.devices.cpu.device import CpuDevice
@@ -69,8 +70,9 @@ def promoted(store: Store, use: KernelUse, actions: str, program: str) -> None:
 
 def slow_winners(world: World) -> tuple[dict[str, str], dict[str, str]]:
     """By key, the default schedules, each with a row of its own; and the slowest of a few others,
-    which win.
+    which win. Of a model that takes long enough for the difference to show in one kernel.
     """
+    world.work = workload_of_spec(resolve_settings("mlp[batch=16]").model)
     models, work = world.models, world.work
     default = models.of(work, stored=False).actions
 
