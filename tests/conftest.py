@@ -37,10 +37,11 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
 settings.register_profile("tunegrad", suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("tunegrad")
 
-from tests import no_network, quarantine  # noqa: E402  # found by the path above
+from tests import fuzzing, no_network, quarantine  # noqa: E402  # found by the path above
 from tunegrad.devices.processes.isolated import preload  # noqa: E402
 
 no_network.refuse()
+fuzzing.fix_seed()
 preload(
     ["tunegrad.tuning.models.work"]
 )  # one process forks the workers of all tests, whichever needs the first one
@@ -79,6 +80,11 @@ def _bounded_memory() -> Iterator[None]:
     yield
     after = _peak_bytes()
     assert after <= max(before, MOST_MEMORY_BYTES), f"a process took {after >> 20} MiB"
+
+
+def pytest_report_header() -> str:
+    """Return the seed that repeats what the fuzzers of this run draw."""
+    return f"TUNEGRAD_FUZZ_SEED={fuzzing.seed()}"
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
