@@ -9,7 +9,7 @@ failing run can be repeated. The header of the test run prints the seed.
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import os
 import random
 import subprocess
@@ -23,7 +23,7 @@ _TIMES = "TUNEGRAD_FUZZ"
 
 def fix_seed() -> int:
     """Choose the seed of this run, and hand it to the processes that run its tests."""
-    os.environ.setdefault(_SEED, _commit() or f"{datetime.datetime.now(datetime.UTC):%Y%m%d}")
+    os.environ.setdefault(_SEED, _commit() or f"{dt.datetime.now(dt.UTC):%Y%m%d}")
     return seed()
 
 
