@@ -16,6 +16,7 @@ from small_models import THREADS, bench_here, here, workload_in
 from test_models_sound import other_schedules
 from test_variants_tune import convolutions, seconds, workload
 
+from tunegrad.config import resolve_settings
 from tunegrad.db import Store, open_store
 from tunegrad.devices.host.facts import host_target
 from tunegrad.errors import CandidateCrashed, CandidateFailure, WrongResult
@@ -23,11 +24,12 @@ from tunegrad.opts import SPACE_VERSION
 from tunegrad.trial import Measurement, Policy, Status, Trial
 from tunegrad.tuning.choices import Choice
 from tunegrad.tuning.models import LocalBench, Models
+from tunegrad.tuning.models import bench as bench_module
 from tunegrad.tuning.models.expected import Evaluation
 from tunegrad.tuning.race import race
 from tunegrad.tuning.schedules import Schedules, track_of
 from tunegrad.tuning.variants import choose_variants, rivals_of
-from tunegrad.tuning.workload import KernelUse, Workload, only
+from tunegrad.tuning.workload import KernelUse, Workload, only, workload_of_spec
 
 TARGET = host_target(THREADS)
 
@@ -62,9 +64,9 @@ def asked(bench: LocalBench, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     names: list[str] = []
     answer = bench._answer
 
-    def spy(function: Any, *arguments: object, limit_s: float) -> Any:
+    def spy(function: Any, *arguments: object, **limits: float) -> Any:
         names.append(function.__name__)
-        return answer(function, *arguments, limit_s=limit_s)
+        return answer(function, *arguments, **limits)
 
     monkeypatch.setattr(bench, "_answer", spy)
     return names
@@ -90,6 +92,23 @@ def test_parts_are_sent_once_and_again_to_a_fresh_worker(
         bench.renew()
         bench.latencies(model, 1)
         assert names == ["check", "put", "check", "put", "check", "runs"]
+
+
+def test_outputs_may_be_longer_than_all_else_that_a_worker_answers(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bench_module, "_REPLY_BYTES", 64 << 10)
+    file = tmp_path / "wide.toml"
+    file.write_text(
+        '[model]\nname = "wide"\nbuilder = "tunegrad.models.mlp:mlp"\n'
+        "[model.args]\nsizes = [4, 32768]\n",
+        encoding="utf-8",
+    )
+    work = workload_of_spec(resolve_settings(str(file), threads=THREADS).model)
+    with bench_here() as bench:
+        model = Models(store, TARGET, here(), bench).of(work)
+        assert model.output_bytes > 64 << 10
+        assert len(bench.latencies(model, 3)) == 3
 
 
 def test_each_kernel_of_a_model_runs_in_its_first_launch_alone(

@@ -90,9 +90,8 @@ class _Reply(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
 class Channel:
     """This process's end. Every call ends by ``end_s``, on the monotonic clock."""
 
-    def __init__(self, end: socket.socket, most_bytes: int) -> None:
+    def __init__(self, end: socket.socket) -> None:
         self._socket = end
-        self._most_bytes = most_bytes
 
     def quiet(self) -> bool:
         """Whether nothing has come, and the other side is there.
@@ -114,14 +113,16 @@ class Channel:
         except OSError as error:
             raise ChannelClosed from error
 
-    def receive(self, nonce: str, reply_type: Any, end_s: float) -> tuple[Kind, Any]:
-        """(kind, value) of the reply to ``nonce``.
+    def receive(
+        self, nonce: str, reply_type: Any, end_s: float, most_bytes: int
+    ) -> tuple[Kind, Any]:
+        """(kind, value) of the reply to ``nonce``, which has ``most_bytes`` at most.
 
         Raises ChannelClosed, Overdue, and ForgedReply for anything else.
         """
         (length,) = _LENGTH.unpack(self._read(_LENGTH.size, end_s))
-        if length > self._most_bytes:
-            raise ForgedReply(f"a reply of {length} bytes: at most {self._most_bytes}")
+        if length > most_bytes:
+            raise ForgedReply(f"a reply of {length} bytes: at most {most_bytes}")
         try:
             reply = msgspec.msgpack.decode(self._read(length, end_s), type=_Reply)
             if reply.nonce != nonce:

@@ -55,6 +55,8 @@ _CHANNEL = 3
 _LEAVING_S = 5.0
 """How long a process may take to be gone once it was killed, or has closed its channel."""
 _STARTS = 2
+_REPLY_BYTES = 1 << 20
+"""The most bytes of a reply, unless a call expects more."""
 _FRAMES, _MOST_TEXT = 3, 4000
 """Of what is told of a function that raised: frames of its traceback, and letters."""
 
@@ -110,7 +112,6 @@ class IsolatedWorker:
 
     ``init(*arguments)`` runs once in each process, with all rights and before the first call; it
     may keep state in its module. Arguments that are ``SharedMemory`` arrive as ``Mapped``.
-    ``reply_bytes`` bounds what one call gives back.
     """
 
     def __init__(
@@ -119,32 +120,35 @@ class IsolatedWorker:
         arguments: Sequence[object],
         start_s: float,
         confinement: Confinement | None = None,
-        reply_bytes: int = 1 << 20,
     ) -> None:
         preload({init.__module__} - {"__main__"})
         self._init = init
         self._arguments = tuple(arguments)
         self._start_s = start_s
         self._confinement = Confinement() if confinement is None else confinement
-        self._reply_bytes = reply_bytes
         self._running: _Running | None = None
         self.started = 0
 
     def call(
-        self, function: Callable[..., Any], *arguments: object, limit_s: float, reply_type: Any
+        self,
+        function: Callable[..., Any],
+        *arguments: object,
+        limit_s: float,
+        reply_type: Any,
+        reply_bytes: int = _REPLY_BYTES,
     ) -> Ending:
         """Run ``function`` in the worker, for ``limit_s`` seconds at most from when it was asked.
 
-        ``reply_type`` is what msgspec shall read the reply as: bounded, frozen data. ``Died`` also
-        stands for a function that raised, and for a reply that is none: who ran a candidate may
-        have been made to say anything. Left by an interrupt, the process is killed. Raises
-        InternalError where no worker starts.
+        ``reply_type`` is what msgspec shall read the reply as: bounded, frozen data, of
+        ``reply_bytes`` at most. ``Died`` also stands for a function that raised, and for a reply
+        that is none: a process that ran a candidate may have been made to say anything. Left by an
+        interrupt, the process is killed. Raises InternalError where no worker starts.
         """
         running = self._ready(function)
         nonce = secrets.token_hex(8)
         request = Packed(Request(nonce, function, arguments))
         try:
-            ending = running.ask(request, nonce, reply_type, limit_s)
+            ending = running.ask(request, nonce, reply_type, limit_s, reply_bytes)
         except BaseException:
             self.close()
             raise
@@ -193,10 +197,11 @@ class IsolatedWorker:
                 here.close()
                 return None
         self.started += 1
-        channel = Channel(here, self._reply_bytes)
+        channel = Channel(here)
         running = _Running(process, channel)
         try:
-            kind, found = channel.receive("", Protections, time.monotonic() + self._start_s)
+            end_s = time.monotonic() + self._start_s
+            kind, found = channel.receive("", Protections, end_s, _REPLY_BYTES)
         except (ChannelClosed, ForgedReply):
             running.end()
             return None
@@ -222,12 +227,14 @@ class _Running:
         self.process, self.channel = process, channel
         self.protections = Protections(False, 0, False, False, False, False)
 
-    def ask(self, request: Packed, nonce: str, reply_type: Any, limit_s: float) -> Ending:
+    def ask(
+        self, request: Packed, nonce: str, reply_type: Any, limit_s: float, reply_bytes: int
+    ) -> Ending:
         """One call; the process is gone unless it gave a value."""
         end_s = time.monotonic() + limit_s
         try:
             self.channel.send(request, end_s)
-            kind, found = self.channel.receive(nonce, reply_type, end_s)
+            kind, found = self.channel.receive(nonce, reply_type, end_s, reply_bytes)
         except Overdue:
             self.end()
             return TimedOut(limit_s)

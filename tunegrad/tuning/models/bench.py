@@ -66,8 +66,8 @@ _KEPT_PLANS = 32
 _MEMORY_BYTES = 3 * work.MOST_BYTES
 """Address space of the worker: models, parts of models to come, and what is on its way."""
 
-_REPLY_BYTES = 256 << 20
-"""Outputs of all models of one comparison, at most."""
+_REPLY_BYTES = 16 << 20
+"""The most bytes of a reply beside the outputs of its models, above all times."""
 
 
 class ModelBench(Protocol):
@@ -135,7 +135,6 @@ class LocalBench:
             (device,),
             limits.worker_start_s,
             confinement,
-            reply_bytes=_REPLY_BYTES,
         )
         self._code: OrderedDict[tuple[str, str], CompiledCandidate | str] = OrderedDict()
         self._plans: OrderedDict[int, tuple[LaunchPlan, str, bytes]] = OrderedDict()
@@ -274,7 +273,13 @@ class LocalBench:
     ) -> Answer:
         orders = [self._order(m) for m in models]
         for _ in range(4):
-            answer = self._answer(function, orders, *arguments, limit_s=limit_s)
+            answer = self._answer(
+                function,
+                orders,
+                *arguments,
+                limit_s=limit_s,
+                reply_bytes=_REPLY_BYTES + SETS * sum(m.output_bytes for m in models),
+            )
             if not answer.missing:
                 if answer.fault:
                     self.renew()
@@ -303,15 +308,28 @@ class LocalBench:
             if c.program_hash in missing
         }
         limit_s = _FIRST_S + sum(a.nbytes for a in arrays.values()) / _BYTES_PER_S
-        if fault := self._answer(work.put, plans, arrays, code, limit_s=limit_s).fault:
-            raise CompileFailure(fault)
+        sent = self._answer(
+            work.put, plans, arrays, code, limit_s=limit_s, reply_bytes=_REPLY_BYTES
+        )
+        if sent.fault:
+            raise CompileFailure(sent.fault)
 
     def _answer(
-        self, function: Callable[..., Answer], *arguments: object, limit_s: float
+        self,
+        function: Callable[..., Answer],
+        *arguments: object,
+        limit_s: float,
+        reply_bytes: int,
     ) -> Answer:
         try:
             with self._interrupt.breakable():
-                ending = self._worker.call(function, *arguments, limit_s=limit_s, reply_type=Answer)
+                ending = self._worker.call(
+                    function,
+                    *arguments,
+                    limit_s=limit_s,
+                    reply_type=Answer,
+                    reply_bytes=reply_bytes,
+                )
         except BaseException:
             self.renew()
             raise

@@ -41,3 +41,8 @@ class WholeModel:
     def constant_bytes(self) -> int:
         """Bytes of the constants of its plan."""
         return sum(b.nbytes for b in self.plan.buffers if b.role == "const")
+
+    @property
+    def output_bytes(self) -> int:
+        """Bytes of the outputs of its plan."""
+        return sum(self.plan.buffers[i].nbytes for i in self.plan.outputs)
