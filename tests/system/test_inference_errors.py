@@ -55,6 +55,7 @@ MODEL = mlp(sizes=(4, 3))
             "on_miss 'guess' is unknown; valid: default, nearest, error",
         ),
         ("mlp", {"threads": 0}, DeviceError, "threads 0 is not a positive whole number"),
+        ("mlp", {"threads": 1_000_000_000}, DeviceError, "threads 1000000000: at most 1024"),
         (
             "mlp",
             {"store": "/nowhere/t.db"},

@@ -419,6 +419,8 @@ def test_tune_does_not_make_the_place_of_a_named_store(install: Install, tmp_pat
         (["tune", "mlp", "--budget", "-5m"], "budget '-5m' is not a positive time"),
         (["tune", "mlp", "--searcher", "bean"], "searcher 'bean' is unknown, did you mean 'beam'?"),
         (["tune", "mlp", "--threads", "0"], "threads 0 is not a positive whole number"),
+        (["run", "mlp", "--threads", "1000000000"], "threads 1000000000: at most 1024"),
+        (["compare", "a.db", "missing.db"], "store a.db: there is no such file"),
         (
             ["tune", "mlp", "--store", "s.db", "--log", "no/such/dir/x.jsonl"],
             "log no/such/dir/x.jsonl: can not be writ",

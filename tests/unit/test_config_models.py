@@ -38,6 +38,11 @@ threads = 1
 """
 
 
+@pytest.fixture(autouse=True)
+def _trusted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TUNEGRAD_BUILDERS", "some")
+
+
 def write(tmp_path: Path, text: str, name: str = "toy.toml") -> str:
     path = tmp_path / name
     path.write_text(text, encoding="utf-8")
@@ -75,9 +80,8 @@ def test_file_is_read_in_full(tmp_path: Path) -> None:
 
 
 def test_file_may_declare_several_inputs(tmp_path: Path) -> None:
-    text = (
-        '[model]\nname="m"\nbuilder="a:b"\n[[input]]\nshape=[2]\n[[input]]\nshape=[]\ndtype="i64"\n'
-    )
+    inputs = '[[input]]\nshape=[2]\n[[input]]\nshape=[]\ndtype="i64"\n'
+    text = f'[model]\nname="m"\nbuilder="some:b"\n{inputs}'
     assert resolve_model(write(tmp_path, text)).inputs == (InputSpec((2,)), InputSpec((), "i64"))
 
 
@@ -138,6 +142,14 @@ BAD = {
         "[model]\n", "tune = 3\n[model]\n", 1
     ),
     "is not TOML": "[model\n",
+    "is not TOML: its brackets are nested too deeply": "a = " + "[" * 100_000,
+    "is over 1,048,576 bytes": "#" * (1 << 20) + "\n",
+    "model.builder = 'os:system' is code outside of tunegrad.models, some": GOOD.replace(
+        "some.place:make", "os:system"
+    ),
+    "model.builder = 'something:make' is code outside of": GOOD.replace(
+        "some.place:make", "something:make"
+    ),
     "model.alias = 'other' stands alone": '[model]\nalias = "other"\nbatch = 2\n',
     "model.alias = 'other' does not name a model file beside it": '[model]\nalias = "other"\n',
 }
@@ -166,6 +178,16 @@ def test_file_that_is_not_text_is_a_config_error(tmp_path: Path) -> None:
     path.write_bytes(b"\xff\xfe\x00\x01")
     with pytest.raises(ConfigError, match="is not TOML"):
         resolve_model(str(path))
+
+
+def test_text_that_a_builder_prints_goes_to_stderr(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "talkative_nets.py").write_text(
+        "print('imported')\ndef tiny():\n    print('built')\n", encoding="utf-8"
+    )
+    build_model(ModelSpec("m", "talkative_nets:tiny"), [str(tmp_path)])
+    assert capsys.readouterr() == ("", "imported\nbuilt\n")
 
 
 def test_dtype_names_are_those_of_the_forms() -> None:

@@ -151,6 +151,11 @@ def test_limit_of_another_type_names_the_file_and_the_key(
         resolve_settings(str(path), environ={})
 
 
+@pytest.fixture(autouse=True)
+def _trusted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TUNEGRAD_BUILDERS", "some")
+
+
 def two_files(tmp_path: Path, first: str, second: str) -> list[str]:
     found = []
     for name, tune in (("a", first), ("b", second)):

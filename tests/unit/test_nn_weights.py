@@ -62,6 +62,12 @@ def test_draw_follows_the_distribution():
     assert 1.19 < uniform.max() <= 1.2
 
 
+def test_weights_larger_than_the_machine_are_refused():
+    parameters = [ParameterSpec("small", (2,)), ParameterSpec("huge.w", (2**62, 2))]
+    with pytest.raises(WeightsError, match=r"huge\.w \[4611686018427387904, 2\] the largest"):
+        draw(parameters)
+
+
 def test_weights_come_in_the_order_of_the_parameters():
     assert list(check_weights(SPECS, dict(reversed(given().items())))) == [p.name for p in SPECS]
 

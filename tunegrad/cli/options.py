@@ -33,11 +33,11 @@ device_option = click.option(
 
 
 def _some_threads(_ctx: click.Context, _param: click.Parameter, value: int | None) -> int | None:
-    """Say it where there are more threads than CPUs: they take turns."""
+    """Warn where there are more threads than CPUs: they take turns."""
     if value is not None:
-        from tunegrad.config import usable_cpus
+        from tunegrad.config import MOST_THREADS, usable_cpus
 
-        if value > (cpus := usable_cpus()):
+        if MOST_THREADS >= value > (cpus := usable_cpus()):
             note(
                 f"warning: {value} threads on {cpus} CPU{'s' if cpus != 1 else ''} take turns: "
                 "kernels are slower than with fewer, and what is tuned is for so many threads only"

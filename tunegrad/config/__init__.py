@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .durations import parse_budget as parse_budget
     from .durations import parse_duration as parse_duration
     from .environment import DEFAULT_DEVICE as DEFAULT_DEVICE
+    from .environment import MOST_THREADS as MOST_THREADS
     from .environment import allowed_threads as allowed_threads
     from .environment import cache_dir as cache_dir
     from .environment import default_store as default_store
@@ -49,7 +50,9 @@ else:
     _HOMES = {
         "builders": "build_model import_builder",
         "durations": "parse_budget parse_duration",
-        "environment": "DEFAULT_DEVICE allowed_threads cache_dir default_store usable_cpus",
+        "environment": (
+            "DEFAULT_DEVICE MOST_THREADS allowed_threads cache_dir default_store usable_cpus"
+        ),
         "models": "config_names configs_dir resolve_model",
         "settings": (
             "DEFAULT_BUDGET_S check_dtype check_numerics check_searcher check_settings labelled "

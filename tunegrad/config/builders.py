@@ -1,4 +1,8 @@
-"""The function that makes a model: imported by its name, and called with the model's arguments."""
+"""The function that makes a model: imported by its name, and called with the model's arguments.
+
+A builder is code of the user's. Text that it prints goes to stderr, since stdout is the result of a
+command.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ import inspect
 import sys
 import traceback
 from collections.abc import Callable, Iterable
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +34,8 @@ def import_builder(spec: ModelSpec, search_path: Iterable[str] = ()) -> Callable
     extra = [entry for entry in search_path if entry not in sys.path]
     sys.path.extend(extra)
     try:
-        module = importlib.import_module(module_name)
+        with redirect_stdout(sys.stderr):
+            module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         if error.name == module_name or module_name.startswith(f"{error.name}."):
             raise ModelError(
@@ -73,7 +79,8 @@ def build_model(spec: ModelSpec, search_path: Iterable[str] = ()) -> Any:
             "[model.args] of a TOML file, or with --set NAME=VALUE"
         )
     try:
-        return builder(**arguments)
+        with redirect_stdout(sys.stderr):
+            return builder(**arguments)
     except UserError:
         raise
     except Exception as error:  # the user's own code may raise anything

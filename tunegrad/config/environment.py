@@ -3,6 +3,7 @@ are.
 
 ``TUNEGRAD_STORE``, ``XDG_DATA_HOME`` and ``HOME`` place the default store, ``XDG_CACHE_HOME`` and
 ``HOME`` the cache of compiled kernels, ``TUNEGRAD_THREADS`` caps the default number of threads.
+``TUNEGRAD_BUILDERS`` lists the packages whose functions model files may name.
 """
 
 from __future__ import annotations
@@ -13,7 +14,18 @@ from pathlib import Path
 
 from tunegrad.errors import ConfigError
 
-__all__ = ["DEFAULT_DEVICE", "allowed_threads", "cache_dir", "default_store", "usable_cpus"]
+__all__ = [
+    "DEFAULT_DEVICE",
+    "MOST_THREADS",
+    "allowed_threads",
+    "builder_packages",
+    "cache_dir",
+    "default_store",
+    "usable_cpus",
+]
+
+MOST_THREADS = 1024
+"""Threads of one device, at most: more than the CPUs of the largest machines with one memory."""
 
 DEFAULT_DEVICE = "cpu"
 """Which one is there everywhere."""
@@ -59,3 +71,14 @@ def allowed_threads(environ: Mapping[str, str] = os.environ) -> int:
     if not cap.isdecimal() or int(cap) < 1:
         raise ConfigError(f"TUNEGRAD_THREADS={cap!r} is not a positive whole number")
     return min(cpus, int(cap))
+
+
+def builder_packages(environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
+    """Return the packages whose functions a model file may name as its builder.
+
+    These are ``tunegrad.models`` and the names of ``$TUNEGRAD_BUILDERS``, separated by commas. A
+    model file is data, and may come from others: code that it names does not run unless its
+    package is listed.
+    """
+    listed = environ.get("TUNEGRAD_BUILDERS", "").split(",")
+    return ("tunegrad.models", *(name.strip() for name in listed if name.strip()))

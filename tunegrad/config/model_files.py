@@ -14,7 +14,8 @@
     searcher = "portfolio"
     patience = 500                               # and target_ms, max_trials, warm_start, dtype ...
 
-A file with ``[model] alias = "resnet50"`` alone is another name for that one.
+A file with ``[model] alias = "resnet50"`` alone is another name for that one. A file is data: its
+builder is a function of ``tunegrad.models``, or of a package that ``$TUNEGRAD_BUILDERS`` lists.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from typing import Any, Literal
 
 from tunegrad.errors import ConfigError
 
+from .environment import builder_packages
 from .tables import check_keys, convert_table, read_toml
 from .values import DtypeName, InputSpec, ModelSpec, Scalar, TuneDefaults
 
@@ -70,6 +72,7 @@ def load_model(path: Path, batch: int | None, *, allow_alias: bool) -> ModelSpec
         raise ConfigError(
             f"{path}: model.builder = {model.builder!r} is not of the form package.module:function"
         )
+    _check_package(model.builder, path)
     if model.batch < 1:
         raise ConfigError(f"{path}: model.batch = {model.batch} is not a positive whole number")
     return ModelSpec(
@@ -83,6 +86,18 @@ def load_model(path: Path, batch: int | None, *, allow_alias: bool) -> ModelSpec
         tune=convert_table(TuneDefaults, document.get("tune", {}), f"{path}: tune"),
         source=str(path),
     )
+
+
+def _check_package(builder: str, path: Path) -> None:
+    """Raise ConfigError unless a file may name this builder (see ``builder_packages``)."""
+    module = builder.partition(":")[0]
+    packages = builder_packages()
+    if not any(f"{module}.".startswith(f"{package}.") for package in packages):
+        raise ConfigError(
+            f"{path}: model.builder = {builder!r} is code outside of {', '.join(packages)}; if you "
+            f"trust this file, set TUNEGRAD_BUILDERS={module.partition('.')[0]}, or give {builder} "
+            "itself as the model"
+        )
 
 
 def _follow_alias(

@@ -11,7 +11,7 @@ from typing import Any, get_args
 from tunegrad.errors import ConfigError, ModelError
 
 from .durations import parse_budget
-from .environment import DEFAULT_DEVICE, allowed_threads, default_store
+from .environment import DEFAULT_DEVICE, MOST_THREADS, allowed_threads, default_store
 from .models import resolve_model
 from .tables import nearest
 from .values import ModelDtype, ModelSpec, Numerics, Searcher, TuneSettings
@@ -106,6 +106,8 @@ def check_settings(settings: TuneSettings) -> None:
             raise ConfigError(f"{name} {number!r} is not a whole number")
     if settings.threads < 1:
         raise ConfigError(f"threads {settings.threads} is not a positive whole number")
+    if settings.threads > MOST_THREADS:
+        raise ConfigError(f"threads {settings.threads}: at most {MOST_THREADS}")
     if settings.seed < 0:
         raise ConfigError(f"seed {settings.seed} is negative; valid: 0, 1, 2 ...")
     patience, target_ms, max_trials = settings.patience, settings.target_ms, settings.max_trials

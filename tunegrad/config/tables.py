@@ -15,14 +15,28 @@ __all__ = ["check_keys", "convert_table", "nearest", "read_toml"]
 T = TypeVar("T")
 
 
+_MOST_BYTES = 1 << 20
+"""The largest file of settings; those of people have some hundred bytes."""
+
+
 def read_toml(path: Path) -> dict[str, Any]:
-    """A file as a table. Raises ConfigError where it can not be read, or is not TOML."""
+    """Read a file of at most 1 MiB as a table.
+
+    Raises ConfigError where it can not be read, is larger, or is not TOML.
+    """
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        with path.open("rb") as file:
+            data = file.read(_MOST_BYTES + 1)
     except OSError as error:
         raise ConfigError(f"{path}: can not be read: {error.strerror}") from error
+    if len(data) > _MOST_BYTES:
+        raise ConfigError(f"{path}: is over {_MOST_BYTES:,} bytes, the most of a settings file")
+    try:
+        return tomllib.loads(data.decode("utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: is not TOML: {error}") from error
+    except RecursionError:
+        raise ConfigError(f"{path}: is not TOML: its brackets are nested too deeply") from None
 
 
 def convert_table(cls: type[T], table: object, place: str) -> T:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
 from tunegrad.config import DEFAULT_DEVICE as DEFAULT
+from tunegrad.config import MOST_THREADS
 from tunegrad.errors import DeviceError, NothingRunsError
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ def open(name: str, threads: int | None = None) -> Device:  # noqa: A001 - as gz
     """
     if threads is not None and (type(threads) is not int or threads < 1):
         raise DeviceError(f"threads {threads!r} is not a positive whole number")
+    if threads is not None and threads > MOST_THREADS:
+        raise DeviceError(f"threads {threads}: at most {MOST_THREADS}")
     check_name(name)
     family, _, part = name.partition(":")
     return _FAMILIES[family](part, threads)

@@ -7,8 +7,10 @@ parameters matter.
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import Literal
 
@@ -53,7 +55,19 @@ class ParameterSpec:
 
 
 def draw(parameters: Iterable[ParameterSpec], seed: int = 0) -> dict[str, Array]:
-    """Every parameter from its distribution; the same on every machine for one seed."""
+    """Draw every parameter from its distribution; one seed draws the same on every machine.
+
+    Raises WeightsError where the parameters need more memory than the machine has.
+    """
+    parameters = tuple(parameters)
+    sizes = {p: prod(p.shape) * p.dtype.bits // 8 for p in parameters}
+    machine_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if (needed := sum(sizes.values())) > machine_bytes:
+        largest = max(parameters, key=sizes.__getitem__)
+        raise WeightsError(
+            f"parameters of {needed:,} bytes, {largest.name} {list(largest.shape)} the largest: "
+            f"this machine has {machine_bytes:,} bytes of memory"
+        )
     return {p.name: _drawn(p, seed) for p in parameters}
 
 

@@ -92,6 +92,8 @@ def _side(name: str, store: Path) -> _Side:
     path = Path(name).expanduser()
     if path.is_file():
         return _of_store(name, path)
+    if path.suffix or len(path.parts) > 1:  # neither a sweep's id nor a revision has these
+        raise ConfigError(f"store {path}: there is no such file")
     nights = _nights(store)
     back = name.removeprefix("last").removeprefix("~") or "0"
     if name.startswith("last") and back.isdecimal():

@@ -37,7 +37,7 @@ from .roofline import Roofline
 from .searching import BATCH, Searching
 from .sites import open_site
 from .stages import Stages
-from .workload import Workload, work_key
+from .workload import Workload, not_a_number, work_key
 
 __all__ = ["SEARCH_POLICY", "run_session", "run_sessions", "search_policy"]
 
@@ -108,6 +108,8 @@ def run_sessions(
                 state=machine_state(others=others, device=site.bench.state()),
             )
         )
+        for text in not_a_number(workloads):
+            _warn(observers, text)
         with interrupt.breakable():
             roofline = Roofline(site.machine_limits(), site.target)
         account = Account(settings, policy, store, site.here, work_key(workloads), costs)

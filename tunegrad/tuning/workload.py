@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+import numpy as np
+
 from tunegrad import devices
 from tunegrad.config import ModelDtype, ModelSpec, Numerics, labelled
 from tunegrad.db import Store
@@ -30,6 +32,7 @@ __all__ = [
     "KernelUse",
     "Workload",
     "cut_as_stored",
+    "not_a_number",
     "only",
     "shared_kernels",
     "uses_of",
@@ -166,6 +169,21 @@ def workload_of(
         tuple(Argument(i.name, i.shape, i.dtype, bounds.get(i.name, 0)) for i in model.inputs),
         nodes if dtype != "f32" else (),
     )
+
+
+def not_a_number(workloads: Sequence[Workload]) -> list[str]:
+    """Return a warning for each model with weights that are NaN, since its outputs prove little."""
+    found = []
+    for workload in workloads:
+        constants = [b for b in workload.plan.buffers if b.data and b.data.array.dtype.kind == "f"]
+        names = [b.name for b in constants if b.data and np.isnan(b.data.array).any()]
+        if names:
+            more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+            found.append(
+                f"model {workload.name}: weights that are NaN in {', '.join(names[:3])}{more}: its "
+                "outputs are NaN too, so comparing them shows no fault"
+            )
+    return found
 
 
 def with_images(workload: Workload, images: Images) -> Workload:

@@ -17,6 +17,7 @@ import contextlib
 import logging
 import multiprocessing
 import os
+import resource
 import secrets
 import select
 import signal
@@ -42,7 +43,7 @@ from tunegrad.devices.processes.channel import (
 )
 from tunegrad.devices.processes.confine import Confinement, Protections, begin
 from tunegrad.devices.processes.ending import Died, Ending, Finished, TimedOut
-from tunegrad.errors import InternalError
+from tunegrad.errors import DeviceError, InternalError
 
 __all__ = ["IsolatedWorker", "fork_server", "no_start", "preload", "start_fork_server"]
 
@@ -54,6 +55,8 @@ that died.
 _CHANNEL = 3
 _LEAVING_S = 5.0
 """How long a process may take to be gone once it was killed, or has closed its channel."""
+_LEAST_FILES = 64
+"""Files that a process with workers must be able to open: twice what was seen to be enough."""
 _STARTS = 2
 _REPLY_BYTES = 1 << 20
 """The most bytes of a reply, unless a call expects more."""
@@ -81,7 +84,16 @@ def start_fork_server(modules: Iterable[str] = ()) -> None:
 
 
 def fork_server() -> ForkServerContext:
-    """What worker processes are started by."""
+    """Return what starts worker processes.
+
+    Raises DeviceError where this process may open too few files for them.
+    """
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if files < _LEAST_FILES:
+        raise DeviceError(
+            f"workers can not start: a process may open {files} files here (ulimit -n), and "
+            f"{_LEAST_FILES} are needed"
+        )
     context = multiprocessing.get_context("forkserver")
     _forget_a_main_without_file()
     context.set_forkserver_preload([*_preloaded])
@@ -89,7 +101,7 @@ def fork_server() -> ForkServerContext:
 
 
 def no_start(function: Callable[..., Any]) -> InternalError:
-    """What there is to say where no worker for ``function`` lives long enough to be asked."""
+    """Return the error of a worker for ``function`` that never lives long enough to be asked."""
     return InternalError(
         f"{function.__name__}: the workers die while they start, see their error output; each of "
         "them imports the script that was run, so a script may call this only under "
