@@ -108,7 +108,7 @@ def masked(valid: Valid, x: Expr) -> Expr:
     """where(inside(valid), x, 0), for an ``x`` whose loads are masked by ``valid`` already.
 
     A pad of a pad is one: where(inside(u), where(inside(v), x, 0), 0) -> where(inside(u & v), x,
-    0).
+    0). That 0 is the constant: a load is 0 outside ``u`` alone.
     """
     if valid.always or _vanishes(x):
         return x
@@ -119,6 +119,7 @@ def masked(valid: Valid, x: Expr) -> Expr:
         isinstance(x, Apply)
         and x.op is Op.WHERE
         and isinstance(x.args[0], Inside)
+        and isinstance(x.args[2], Const)
         and _vanishes(x.args[2])
     ):
         return masked(valid & x.args[0].valid, x.args[1])
