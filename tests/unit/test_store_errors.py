@@ -2,6 +2,7 @@
 half-made.
 """
 
+import contextlib
 import errno
 import os
 import re
@@ -174,6 +175,89 @@ def test_store_on_a_network_filesystem_is_read_but_not_written(tmp_path, kind):
     assert names(folder) == ["t.db"]
     with open_store(folder / "t.db", "read", mounts=mounts) as store:
         assert store.stats().trials == 0
+
+
+def test_store_with_two_names_is_read_but_not_written(tmp_path):
+    open_store(tmp_path / "t.db", "write").close()
+    (tmp_path / "other.db").hardlink_to(tmp_path / "t.db")
+    refused(tmp_path / "other.db", "write", r"the file has 2 names \(hard links\)")
+    open_store(tmp_path / "other.db").close()
+
+
+def test_store_that_is_a_mount_itself_is_read_but_not_written(tmp_path):
+    path = tmp_path / "t.db"
+    open_store(path, "write").close()
+    mounts = tmp_path / "mounts"
+    mounts.write_text(f"/dev/vda / ext4 rw 0 0\n/dev/vda {path} ext4 rw 0 0\n")
+    refused(path, "write", "the file itself is mounted there", mounts=mounts)
+    open_store(path, mounts=mounts).close()
+
+
+@pytest.mark.parametrize("mode", ["read", "write"])
+@pytest.mark.parametrize(
+    ("kind", "statements"),
+    [
+        (
+            "view",
+            (
+                "ALTER TABLE kernels RENAME TO k2",
+                (
+                    "CREATE VIEW kernels AS WITH RECURSIVE r(x) AS "
+                    "(SELECT 1 UNION ALL SELECT x + 1 FROM r) SELECT k2.* FROM k2, r"
+                ),
+            ),
+        ),
+        ("trigger", ("CREATE TRIGGER t AFTER INSERT ON kernels BEGIN DELETE FROM trials; END",)),
+        ("table", ("CREATE VIRTUAL TABLE words USING fts5(a)",)),
+    ],
+)
+def test_store_with_code_in_its_schema_is_refused(tmp_path, mode, kind, statements):
+    path = tmp_path / "t.db"
+    open_store(path, "write").close()
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        for statement in statements:
+            connection.execute(statement)
+        connection.commit()
+    refused(path, mode, f"{kind} '.*' does not belong to schema {SCHEMA_VERSION} of a store")
+
+
+def test_store_does_not_read_a_value_of_endless_length(tmp_path):
+    path = tmp_path / "t.db"
+    open_store(path, "write").close()
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute("INSERT INTO kernels VALUES (1, 'k', hex(zeroblob(20000000)), '')")
+        connection.commit()
+    with open_store(path) as store:
+        (problem,) = store.verify()
+    assert "string or blob too big" in str(problem)
+
+
+def test_store_keeps_an_index_and_a_table_of_its_user(tmp_path):
+    path = tmp_path / "t.db"
+    open_store(path, "write").close()
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE notes (text)")
+        connection.execute("CREATE INDEX mine ON trials (created_s)")
+        connection.execute("ANALYZE")
+        connection.commit()
+    for mode in ("read", "write"):
+        open_store(path, mode).close()
+
+
+@pytest.mark.parametrize("statement", [b"CREATE TABLE", b"CREATE INDEX", b"CREATE VIEW"])
+@pytest.mark.parametrize("offset", [7, 14, 16, 30])
+def test_store_with_a_damaged_byte_in_its_schema_is_one_error(tmp_path, statement, offset):
+    path = tmp_path / "t.db"
+    open_store(path, "write").close()
+    data = path.read_bytes()
+    for start in (m.start() for m in re.finditer(re.escape(statement), data)):
+        damaged = bytearray(data)
+        damaged[start + offset] = 0xBE
+        path.write_bytes(damaged)
+        with contextlib.suppress(StoreError), open_store(path) as store:
+            store.kernels()
+        with contextlib.suppress(StoreError):
+            open_store(path, "write").close()
 
 
 def test_store_filesystem_is_the_innermost_and_last_mount(tmp_path):

@@ -530,3 +530,26 @@ def test_import_of_ten_thousand_fuzzed_rows_takes_the_sound_ones_and_names_the_o
     tmp_path, monkeypatch
 ):
     check_fuzzed(tmp_path / "t.db", 99, 10_000, monkeypatch)
+
+
+class Endless(io.RawIOBase):
+    """A file without an end and without a line end after its first lines."""
+
+    def __init__(self, head: bytes) -> None:
+        self._head = head
+
+    def readline(self, size: int | None = -1) -> bytes:
+        head, _, self._head = self._head.partition(b"\n")
+        return head + b"\n" if head else bytes(size or 0)
+
+
+@pytest.mark.parametrize(
+    ("head", "message"),
+    [
+        (b"", "file zero: is no export of a store"),
+        ((json.dumps(rows()[0]) + "\n").encode(), "file zero: line 2 has more than"),
+    ],
+)
+def test_import_of_a_file_without_an_end_is_refused(head, message):
+    with pytest.raises(StoreError, match=message):
+        read_export(Endless(head), "zero")

@@ -15,11 +15,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sqlite3
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
-from tunegrad.db.migrations import APPLICATION_ID, SALVAGED, SCHEMA_VERSION, migrate
+from tunegrad.db.migrations import APPLICATION_ID, SALVAGED, SCHEMA_VERSION, STEPS, migrate
 from tunegrad.errors import StoreError
 
 __all__ = [
@@ -36,6 +38,9 @@ MINIMUM_SQLITE = (3, 28, 0)
 """Window functions with NULL-safe ranking and pushed-down filters."""
 
 _BUSY_S = 5.0
+_MOST_VALUE_BYTES = 32 << 20
+"""The longest value of a row. What tunegrad writes stays below a megabyte."""
+_VIRTUAL = re.compile(r"\s*CREATE\s+VIRTUAL\b", re.IGNORECASE)
 Trace = Callable[[str], None]
 
 
@@ -53,6 +58,7 @@ def connect_writer(path: Path, trace: Trace | None = None) -> sqlite3.Connection
     try:
         connection = _connect(path, "rwc")
         version = _identify(connection, path, may_be_new=True)
+        _check_schema(connection, path, version)
         if damage := damage_of(connection):
             raise StoreError(
                 f"store {path}: damaged ({damage}), so it is not written to; read it, or "
@@ -69,7 +75,7 @@ def connect_writer(path: Path, trace: Trace | None = None) -> sqlite3.Connection
         connection.execute("PRAGMA foreign_keys = ON")
     except BaseException as error:
         _abandon(connection, path, remove=not existed)
-        if isinstance(error, sqlite3.Error):
+        if isinstance(error, sqlite3.Error | UnicodeDecodeError):
             raise StoreError(f"store {path}: can not be opened for writing: {error}") from error
         raise
     connection.set_trace_callback(trace)
@@ -100,6 +106,7 @@ def connect_reader(path: Path, trace: Trace | None = None) -> sqlite3.Connection
             connection.close()
             connection = _copy_of_file(path)
             version = _identify(connection, path, may_be_new=False)
+        _check_schema(connection, path, version)
         if damage := damage_of(connection):
             raise DamagedStore(f"store {path}: damaged ({damage})")
         if version < SCHEMA_VERSION:
@@ -112,6 +119,8 @@ def connect_reader(path: Path, trace: Trace | None = None) -> sqlite3.Connection
             and error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_CORRUPT
         ):
             raise DamagedStore(f"store {path}: damaged ({error})") from error
+        if isinstance(error, UnicodeDecodeError):  # a message of SQLite's that quotes the file
+            raise DamagedStore(f"store {path}: damaged (its schema is not UTF-8)") from error
         if isinstance(error, sqlite3.Error):
             raise StoreError(f"store {path}: can not be read: {error}") from error
         raise
@@ -130,13 +139,15 @@ def connect_salvager(path: Path) -> sqlite3.Connection:
         # written.
         connection.execute("PRAGMA writable_schema = ON")
         version = _identify(connection, path, may_be_new=False)
+        with contextlib.suppress(DamagedStore):  # its views are not read
+            _check_schema(connection, path, version)
         connection.execute("SELECT id FROM trials WHERE id = 0")
         connection.execute("PRAGMA temp_store = MEMORY")
         for statement in SALVAGED[version]:
             connection.execute(statement)
     except BaseException as error:
         _abandon(connection, path, remove=False)
-        if isinstance(error, sqlite3.Error):
+        if isinstance(error, sqlite3.Error | UnicodeDecodeError):
             raise StoreError(f"store {path}: damaged beyond reading: {error}") from error
         raise
     return connection
@@ -166,6 +177,7 @@ def _connect(path: Path, mode: str) -> sqlite3.Connection:
     # A flipped bit can make text that is not UTF-8: such a row is reported by its reader, it does
     # not end the query.
     connection.text_factory = _lenient_text
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MOST_VALUE_BYTES)
     return connection
 
 
@@ -207,6 +219,38 @@ def _identify(connection: sqlite3.Connection, path: Path, *, may_be_new: bool) -
             "newest known; upgrade tunegrad"
         )
     return int(version)
+
+
+def _check_schema(connection: sqlite3.Connection, path: Path, version: int) -> None:
+    """Raise StoreError unless the tables are tables, and every view is one of the schema.
+
+    A file is data. A view, a trigger or a virtual table in place of a table is code, which may
+    never end. A view of the schema whose text has changed is damage.
+    """
+    expected = _schema(version)
+    names = {(kind, name) for kind, name, _ in expected}
+    found = connection.execute("SELECT type, name, sql FROM sqlite_master").fetchall()
+    for kind, name, text in found:
+        plain = kind == "index" or (kind == "table" and not _VIRTUAL.match(text or ""))
+        if not plain and (kind, name) not in names:
+            raise StoreError(
+                f"store {path}: {kind} {name!r} does not belong to schema {version} of a store; a "
+                "file may add tables and indexes only"
+            )
+    for kind, name, text in found:
+        if kind == "view" and (kind, name, text) not in expected:
+            raise DamagedStore(f"store {path}: damaged (view {name} has another text)")
+
+
+@cache
+def _schema(version: int) -> frozenset[tuple[str, str, str | None]]:
+    """Return type, name and SQL text of all that a store of this schema version has."""
+    fresh = sqlite3.connect(":memory:", isolation_level=None)
+    with contextlib.closing(fresh):
+        for statement in (s for step in STEPS[:version] for s in step):
+            fresh.execute(statement)
+        rows = fresh.execute("SELECT type, name, sql FROM sqlite_master")
+        return frozenset((kind, name, text) for kind, name, text in rows)
 
 
 def _migrated_copy(connection: sqlite3.Connection) -> sqlite3.Connection:

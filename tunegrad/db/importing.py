@@ -34,6 +34,8 @@ __all__ = ["MAX_ROWS", "Reading", "read_export"]
 _VERSIONS = (1, 2, 3, FORMAT_VERSION)
 MAX_REFUSALS = 100_000
 """Beyond this many bad rows a file is no export, and reading ends."""
+_MAX_SKIPPED = 64
+"""Pieces of ``MAX_LINE_BYTES`` that a line which is too long may have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,15 +91,23 @@ def _lines(file: BinaryIO, source: str) -> Iterator[tuple[int, bytes | None]]:
         if not line:
             return
         if len(line) > MAX_LINE_BYTES:
-            while line and not line.endswith(b"\n"):
-                line = file.readline(MAX_LINE_BYTES)
-            line = None
-        if line is None or line.strip():
+            yield count, None  # before the rest of it is read: a file may have no line end at all
+            _skip_line(file, line, f"file {source}: line {count}")
+        elif line.strip():
             yield count, line
     raise StoreError(
         f"file {source}: more than {MAX_ROWS} lines; split it by kernel with `store export "
         "--kernel`"
     )
+
+
+def _skip_line(file: BinaryIO, line: bytes, place: str) -> None:
+    """Read to the end of a line. Raises StoreError where that is too far away."""
+    for _ in range(_MAX_SKIPPED):
+        if not line or line.endswith(b"\n"):
+            return
+        line = file.readline(MAX_LINE_BYTES)
+    raise StoreError(f"{place} has more than {_MAX_SKIPPED * MAX_LINE_BYTES:,} bytes")
 
 
 def _header(first: tuple[int, bytes | None], source: str) -> tuple[int, dict[str, int]]:

@@ -98,6 +98,17 @@ def check_location(path: Path, *, write: bool, mounts: Path = MOUNTS) -> None:
             "and the write-ahead log "
             "do not hold; put a store that is written on a local disk"
         )
+    # The lock and the write-ahead log lie beside the file, so each of two names has its own.
+    if path.exists() and (links := path.stat().st_nlink) > 1:
+        raise StoreError(
+            f"store {path}: the file has {links} names (hard links), so another process may write "
+            "to it unseen; copy it, or remove the other names"
+        )
+    if path.exists() and mount.point == str(path):
+        raise StoreError(
+            f"store {path}: the file itself is mounted there, so another process may write to it "
+            "unseen; mount its directory"
+        )
     if path.exists() and not os.access(path, os.R_OK | os.W_OK):
         raise StoreError(
             f"store {path}: the file can not be written by this user; open it for reading, or "
