@@ -38,7 +38,7 @@ import json
 import re
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -99,11 +99,11 @@ def folder_of(out: Path, device: Device) -> Path:
 
 
 class Clock:
-    """The time of one command. ``over``: a row was left for the next one."""
+    """The time of one command, by ``now`` in seconds. ``over``: a row was left for the next one."""
 
-    def __init__(self, limit_s: float) -> None:
+    def __init__(self, limit_s: float, now: Callable[[], float] = time.monotonic) -> None:
         self.limit_s, self.over = limit_s, False
-        self._began_s, self._rows = time.monotonic(), 0
+        self._now, self._began_s, self._rows = now, now(), 0
 
     def allows(self, takes_s: float) -> bool:
         """Whether a row that takes so long may begin; the first one always does."""
@@ -114,7 +114,7 @@ class Clock:
     @property
     def passed_s(self) -> float:
         """Since the command began."""
-        return time.monotonic() - self._began_s
+        return self._now() - self._began_s
 
 
 def ran(steps: dict[str, Step], asked: Asked, clock: Clock) -> int:

@@ -19,7 +19,14 @@ from tunegrad.ir.target import Target
 from tunegrad.opts import DefaultChooser, Schedule, Space
 
 SSE = declared(replace(AVX512, arch="x86-64", vector_bytes=16, registers=16, threads=1))
-TARGETS = {"avx512": AVX512, "sse": SSE, "many": replace(AVX512, threads=64), "gpu": GPU}
+AVX2 = declared(replace(AVX512, arch="znver3", vector_bytes=32, registers=16))
+TARGETS = {
+    "avx512": AVX512,
+    "avx2": AVX2,
+    "sse": SSE,
+    "many": replace(AVX512, threads=64),
+    "gpu": GPU,
+}
 # Every kernel is a large one here: partial sums, streaming stores, prefetches.
 TARGETS["tiny caches"] = replace(AVX512, l1_bytes=1 << 10, l2_bytes=2 << 10, l3_bytes=4 << 10)
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .environment import MOST_THREADS as MOST_THREADS
     from .environment import allowed_threads as allowed_threads
     from .environment import cache_dir as cache_dir
+    from .environment import cpu_target as cpu_target
     from .environment import default_store as default_store
     from .environment import usable_cpus as usable_cpus
     from .models import config_names as config_names
@@ -51,7 +52,8 @@ else:
         "builders": "build_model import_builder",
         "durations": "parse_budget parse_duration",
         "environment": (
-            "DEFAULT_DEVICE MOST_THREADS allowed_threads cache_dir default_store usable_cpus"
+            "DEFAULT_DEVICE MOST_THREADS allowed_threads cache_dir cpu_target default_store "
+            "usable_cpus"
         ),
         "models": "config_names configs_dir resolve_model",
         "settings": (

@@ -4,6 +4,7 @@ are.
 ``TUNEGRAD_STORE``, ``XDG_DATA_HOME`` and ``HOME`` place the default store, ``XDG_CACHE_HOME`` and
 ``HOME`` the cache of compiled kernels, ``TUNEGRAD_THREADS`` caps the default number of threads.
 ``TUNEGRAD_BUILDERS`` lists the packages whose functions model files may name.
+``TUNEGRAD_CPU_TARGET`` names an older processor for which this machine's CPU compiles.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ __all__ = [
     "allowed_threads",
     "builder_packages",
     "cache_dir",
+    "cpu_target",
     "default_store",
     "usable_cpus",
 ]
@@ -55,6 +57,13 @@ def _xdg(environ: Mapping[str, str], variable: str, below_home: str) -> Path:
         return Path(place)
     home = environ.get("HOME")
     return (Path(home) if home else Path.home()) / below_home
+
+
+def cpu_target(environ: Mapping[str, str] = os.environ) -> str | None:
+    """``$TUNEGRAD_CPU_TARGET``: LLVM's name of the processor that this machine's CPU stands for;
+    None where it stands for itself. ``devices.host.masks`` has the valid names.
+    """
+    return environ.get("TUNEGRAD_CPU_TARGET") or None
 
 
 def usable_cpus() -> int:

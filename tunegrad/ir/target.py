@@ -314,6 +314,12 @@ class Target:
         """Elements of ``itemsize`` bytes in one vector register."""
         return max(1, self.vector_bytes // itemsize)
 
+    @property
+    def widest_lanes(self) -> int:
+        """Results of 4 bytes in the widest register: a vector, or one row of a tile register."""
+        tiles = (u.shape[1] for u in self.units if isinstance(u, TileUnit))
+        return max(self.lanes(4), *tiles, 1)
+
     def flops_per_s(self, cores: int | None = None) -> float:
         """f32 operations a second of so many cores, all by default."""
         return self.rates.f32_flops_per_s * (self.threads if cores is None else cores)

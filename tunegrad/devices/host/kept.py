@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from tunegrad.config import cache_dir
+from tunegrad.config import cache_dir, cpu_target
+from tunegrad.devices.host.masks import masked
 from tunegrad.ir.target import Target
 from tunegrad.object_cache import ObjectCache
 
@@ -45,7 +46,16 @@ class Host:
 
 @cache
 def host() -> Host:
-    """This machine, in LLVM's words."""
+    """This machine, in LLVM's words: as an older processor where the user named one.
+
+    Raises ConfigError for a processor that this machine can not stand for.
+    """
+    found, name = _asked(), cpu_target()
+    return replace(found, arch=name, features=masked(name, found.features)) if name else found
+
+
+def _asked() -> Host:
+    """LLVM's answer, from the cache where it is there."""
     key, kept = _key(), _cache()
     found = None if key is None else _read(kept.get(key))
     if found is None:

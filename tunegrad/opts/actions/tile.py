@@ -22,7 +22,7 @@ class Tile(Action):
 
     The loops of an axis are numbered outermost first, so deeper ones are renumbered. Only the
     outermost loop of an axis may be left with a tail. A size past the extent is for lanes: at most
-    twice the extent, or one vector of f32.
+    twice the extent, one vector of f32, or one row of a tile register.
 
     rewrite:  tile(axis=i, size=4)
         for i in N:               for i0 in ceil(N/4):
@@ -48,7 +48,7 @@ class Tile(Action):
             raise self.fail(tree, "the size must be at least 1")
         if self.size > 1 and loop.extent == 1:
             raise self.fail(tree, f"loop {loop.name} has one iteration: nothing depends on it")
-        if self.size > max(2 * loop.extent, tree.target.lanes(4)):
+        if self.size > max(2 * loop.extent, tree.target.widest_lanes):
             raise self.fail(
                 tree,
                 f"extent {loop.extent} of loop {loop.name} would more than double to {self.size}",
