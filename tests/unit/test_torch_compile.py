@@ -83,6 +83,28 @@ def test_weights_that_change_are_read_again(loads: list[Any]) -> None:
     assert len(loads) == 2  # what was written to is an input from then on
 
 
+def test_a_write_to_one_module_reaches_no_other_that_was_equal() -> None:
+    a, b, x = nn.LayerNorm(8), nn.LayerNorm(8), torch.randn(3, 8)
+    f, g = compiled(a), compiled(b)
+    with torch.no_grad():
+        f(x)
+        a.bias.add_(1)
+        a.weight.mul_(2)
+        close(f(x), a(x))
+        close(g(x), b(x))
+
+
+def test_a_buffer_that_was_equal_to_a_parameter_is_written_to() -> None:
+    module, x = nn.BatchNorm1d(4).eval(), torch.randn(3, 4)
+    f = compiled(module)
+    with torch.no_grad():
+        f(x)
+        module.running_mean.add_(1)
+        close(f(x), module(x))
+        module.running_var.mul_(2)
+        close(f(x), module(x))
+
+
 def test_a_checkpoint_that_is_loaded_later_is_seen() -> None:
     module, other, x = mlp(), mlp(), torch.randn(5, 4)
     f = compiled(module)

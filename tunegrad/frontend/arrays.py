@@ -74,10 +74,10 @@ def held(data: ArrayLike, dtype: DTypeLike | None = None) -> tuple[NDArray[np.ge
     fresh = memory is not array
     if not fresh and (memory.flags.writeable or not memory.flags.c_contiguous):
         memory, fresh = np.array(memory, order="C"), True
-    memory = np.ascontiguousarray(memory).reshape(array.shape)
-    if fresh:
+    memory = np.ascontiguousarray(memory)
+    if fresh:  # the view below is one of memory that is as little written to
         memory.flags.writeable = False
-    return memory, kind
+    return memory.reshape(array.shape), kind
 
 
 def representable(value: float | int | bool, dtype: DType, op: str) -> float | int | bool:

@@ -102,31 +102,56 @@ VIEWS = (GraphOp.RESHAPE, GraphOp.PERMUTE, GraphOp.FLIP)
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class ConstData:
-    """An array with identity by content: ``digest`` stands for the bytes in hashes and
-    comparisons.
+    """An array of a program: ``digest`` stands for its bytes in hashes and comparisons.
+
+    ``memory`` is the address of an array that others may still write to, such as the weights of a
+    module of PyTorch, and 0 of any other. Two such arrays are never one constant, whatever they
+    hold: a write to the one must not reach the other.
     """
 
     digest: str
     name: str
     array: NDArray[np.generic]
+    memory: int = 0
 
     def __hash__(self) -> int:
         return hash(self.digest)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, ConstData) and self.digest == other.digest
+        return (
+            isinstance(other, ConstData)
+            and self.digest == other.digest
+            and self.memory == other.memory
+        )
 
     @property
     def forgotten(self) -> ConstData:
         """The same without its elements: it still says which constant it is."""
-        return ConstData(self.digest, self.name, np.empty(0, self.array.dtype))
+        return ConstData(self.digest, self.name, np.empty(0, self.array.dtype), self.memory)
 
     @staticmethod
     def of(array: NDArray[np.generic], name: str = "") -> ConstData:
         a = np.ascontiguousarray(array).reshape(np.shape(array))
         hashed = hashlib.sha256(f"{a.dtype.str}{a.shape}".encode())
         hashed.update(a.reshape(-1).view(np.uint8).data)
-        return ConstData(hashed.hexdigest(), name, a)
+        return ConstData(hashed.hexdigest(), name, a, a.ctypes.data if _is_live(a) else 0)
+
+
+def _is_live(array: NDArray[np.generic]) -> bool:
+    """Return True for a read-only view of memory that others may write to."""
+    if array.flags.writeable:  # it was handed over
+        return False
+    base = array.base
+    while isinstance(base, np.ndarray):
+        if base.flags.writeable:
+            return True
+        base = base.base
+    if base is None:
+        return False
+    try:
+        return not memoryview(base).readonly
+    except TypeError:  # memory of another library
+        return True
 
 
 @dataclass(frozen=True, slots=True)
