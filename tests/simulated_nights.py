@@ -100,7 +100,10 @@ class World:
 def busy(night: Night, others: float = 1.0) -> Night:
     """A night in which others took CPUs that the model needed."""
     state = (("lacking_cpus", others), ("others_cpus", others))
-    rows = {key: replace(row, state=(*row.state, *state)) for key, row in night.rows.items()}
+    rows = {
+        key: replace(row, state=tuple(sorted((*row.state, *state))))
+        for key, row in night.rows.items()
+    }
     return replace(night, rows=rows)
 
 

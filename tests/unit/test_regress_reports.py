@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.simulated_nights import HERE, MODEL, World, stored
+from tests.simulated_nights import HERE, MODEL, World, busy, stored
 from tunegrad.cli.app import run
 from tunegrad.cli.regress_text import junit_text, markdown_text, sweep_text
 from tunegrad.db import Latency, merge_stores, open_store
@@ -210,6 +210,57 @@ def test_two_stores_compare_by_their_newest_sweeps(nights: Path, tmp_path: Path)
     found = compare(str(nights), str(other), tmp_path / "unused.db")
     assert {row.nights for row in found.rows} == {(1, 1)}
     assert compare("last~1", "last", nights).changed == ()
+
+
+def test_nights_that_do_not_count_are_said_and_state_no_difference(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    two = World(nights=2, kernels=3, everything=(1, 1.8)).run(3)
+    path = stored(tmp_path / "a.db", [busy(n) for n in two])
+    found = compare("last~1", "last", path)
+    assert not any(row.counts or row.different for row in found.rows)
+    assert {row.interval for row in found.rows} == {None}
+    assert found.uncounted == (f"A, model {MODEL}", f"B, model {MODEL}")
+    assert run(["compare", "last~1", "last", "--store", str(path)]) == 0
+    out = capsys.readouterr().out
+    assert f"A, model {MODEL}: a night does not count" in out
+    assert out.count("does not count") == 2 + len(found.rows)
+    quiet = compare("last~1", "last", stored(tmp_path / "b.db", two))
+    assert all(row.counts for row in quiet.rows)
+    assert not quiet.uncounted
+
+
+def test_a_night_that_does_not_count_is_left_out_beside_one_that_does(tmp_path: Path) -> None:
+    nights = World(nights=4, kernels=3, step=(2, 0, 1.8)).run(3)
+    path = stored(tmp_path / "a.db", [*nights[:3], busy(nights[3])])
+    found = compare("aaaa", "bbbb", path)
+    assert {row.nights for row in found.rows} == {(2, 1)}
+    assert found.uncounted == (f"B, model {MODEL}",)
+
+
+def test_yardsticks_that_disagree_are_in_the_interval(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Others took the memory of A alone: one yardstick was slow there, the other one and the model
+    were not.
+    """
+    first, second = World(nights=2, kernels=3).run(3)
+    rows = {
+        key: replace(r, samples_s=tuple(3.7 * s for s in r.samples_s))
+        if key[0].endswith("yardstick stream")
+        else r
+        for key, r in first.rows.items()
+    }
+    path = stored(tmp_path / "a.db", [replace(first, rows=rows), second])
+    found = compare("last~1", "last", path)
+    assert not any(row.different for row in found.rows)
+    moved = {m.yardstick: m.ratio for m in found.yardsticks}
+    assert moved["stream"] < 0.4
+    assert moved["product"] == pytest.approx(1.0, abs=0.2)
+    assert run(["compare", "last~1", "last", "--store", str(path)]) == 0
+    out = capsys.readouterr().out
+    assert "B/A is how many times as long B takes as A, freed of what the machine did" in out
+    assert f"yardstick stream of {MODEL}: {moved['stream']:.3f}x" in out
 
 
 def tuned(path: Path, seconds: float, *models: str, session: str = "t1", at_s: float = 1.0) -> None:

@@ -12,7 +12,15 @@ from tunegrad.cli.tables import UNKNOWN, duration, gain_cell, ms, table
 
 if TYPE_CHECKING:
     from tunegrad.paired import Interval
-    from tunegrad.regress import Accepted, CompareReport, Failed, Finding, SeriesRow, SweepReport
+    from tunegrad.regress import (
+        Accepted,
+        CompareReport,
+        CompareRow,
+        Failed,
+        Finding,
+        SeriesRow,
+        SweepReport,
+    )
 
 __all__ = ["accepted_text", "compare_text", "junit_text", "markdown_text", "sweep_text"]
 
@@ -134,14 +142,28 @@ def compare_text(report: CompareReport) -> str:
             _cut(r.series),
             ms(r.a_ms),
             ms(r.b_ms),
-            f"{r.ratio:.3f}x",
+            f"{r.ratio:.3f}x" if r.counts else UNKNOWN,
             _interval(r.interval),
-            "" if r.different else "no difference",
+            _difference(r),
         )
         for r in report.rows
     ]
     header = ("series", "A ms", "B ms", "B/A", "95 %", "")
     blocks = [f"A  {report.a}\nB  {report.b}", table(header, rows, left=("series", ""))]
+    blocks += [
+        f"{x}: a night does not count, since other processes took CPUs that it needed; tunegrad "
+        "regress on a quiet machine makes another"
+        for x in report.uncounted
+    ]
+    if report.yardsticks:
+        blocks.append(
+            "B/A is how many times as long B takes as A, freed of what the machine did: B ms over "
+            "A ms, over what the yardsticks moved by"
+        )
+    blocks += [
+        f"yardstick {m.yardstick} of {m.model}: {m.ratio:.3f}x ({_interval(m.interval)})"
+        for m in report.yardsticks
+    ]
     blocks += [f"differs: {x}" for x in report.changed]
     blocks += [f"only in A: {x}" for x in report.only_a] + [
         f"only in B: {x}" for x in report.only_b
@@ -153,6 +175,12 @@ def compare_text(report: CompareReport) -> str:
         )
     said = "turns and nights" if report.noise else "turns alone; more nights would say more"
     return "\n\n".join([*blocks, f"intervals hold the scatter of {said}"])
+
+
+def _difference(row: CompareRow) -> str:
+    if not row.counts:
+        return "does not count"
+    return "" if row.different else "no difference"
 
 
 def _series_table(rows: Sequence[SeriesRow]) -> str:

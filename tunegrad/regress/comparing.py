@@ -4,7 +4,13 @@
 
 A level is the median over a side's nights. Where the history has enough nights to say how they
 scatter, that scatter is in the interval; else it is of the turns within the runs alone, and the
-report says so.
+report says so. Then the yardsticks' own scatter is in it as well: each of them says how far the
+machine moved, within an interval, and the machine moved somewhere between the least and the most of
+these.
+
+A model's night in which other processes took CPUs that it needed does not count, here as in a
+sweep. It is left out of a side that has others. Where a side has none that counts, the times are
+shown and no difference is stated.
 
 A store without a sweep stands for what its tune sessions measured in the end: whole models, by
 their names, since winners decide on the kernels. There are no yardsticks then.
@@ -14,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import exp, sqrt
+from math import exp, log, sqrt
 from pathlib import Path
 
 import numpy as np
@@ -26,15 +32,17 @@ from tunegrad.paired import Interval, unpaired_interval
 from .changes import LEARNING, Values, scatter
 from .nights import (
     DEFAULTS,
+    YARDSTICK,
     Night,
     changed_clocks,
     changed_fields,
+    disturbed,
     nights_of,
     place_of,
     split_series,
     with_defaults,
 )
-from .report import CompareReport, CompareRow
+from .report import CompareReport, CompareRow, Moved
 from .verdict import is_yardstick
 
 __all__ = ["compare"]
@@ -71,7 +79,11 @@ def compare(a: str, b: str, store: Path) -> CompareReport:
     both = [key for key in rows_a if key in rows_b and not is_yardstick(key)]
     history = one.history + (() if one.history == two.history else two.history)
     noise = _noise(history)
-    rows = [_row(key, one.nights, two.nights, noise) for key in both]
+    models = sorted({split_series(series)[0] for series, _ in both})
+    moved = {model: _moved(model, one.nights, two.nights) for model in models}
+    rows = [
+        _row(key, one.nights, two.nights, noise, moved[split_series(key[0])[0]]) for key in both
+    ]
     changed = (
         *changed_fields(_wholes(one.nights[-1:]), _wholes(two.nights[:1])),
         *changed_clocks(_wholes(one.nights), _wholes(two.nights)),
@@ -85,6 +97,13 @@ def compare(a: str, b: str, store: Path) -> CompareReport:
         tuple(series for series, _ in rows_b.keys() - rows_a.keys()),
         noise=any(key in noise for key in both),
         tuned=tuned,
+        yardsticks=tuple(m for model in models for m in moved[model]),
+        uncounted=tuple(
+            f"{side}, model {model}"
+            for side, nights in (("A", one.nights), ("B", two.nights))
+            for model in models
+            if any(disturbed(n.of(model)) for n in nights)
+        ),
     )
 
 
@@ -179,29 +198,77 @@ def _latest(nights: Sequence[Night]) -> dict[_Key, Latency]:
 
 
 def _row(
-    key: _Key, a: Sequence[Night], b: Sequence[Night], noise: Mapping[_Key, float]
+    key: _Key,
+    a: Sequence[Night],
+    b: Sequence[Night],
+    noise: Mapping[_Key, float],
+    moved: Sequence[Moved],
 ) -> CompareRow:
-    mine, theirs = ([_relative(n, key) for n in side if key in n.rows] for side in (a, b))
+    model = split_series(key[0])[0]
+    sides = [[n for n in side if key in n.rows] for side in (a, b)]
+    counted = [[n for n in side if not disturbed(n.of(model))] for side in sides]
+    counts = all(counted)
+    mine, theirs = ([_relative(n, key) for n in side] for side in (counted if counts else sides))
     medians = [np.array([np.median(x) for x in side]) for side in (mine, theirs)]
-    moved = float(np.median(medians[1]) - np.median(medians[0]))
+    apart = float(np.median(medians[1]) - np.median(medians[0]))
+    a_s, b_s = (
+        float(np.median([n.rows[key].seconds for n in side]))
+        for side in (counted if counts else sides)
+    )
     return CompareRow(
         series=key[0],
         key=key[1],
-        a_ms=1e3 * float(np.median([n.rows[key].seconds for n in a if key in n.rows])),
-        b_ms=1e3 * float(np.median([n.rows[key].seconds for n in b if key in n.rows])),
-        ratio=exp(moved),
-        interval=_interval(mine, theirs, moved, noise.get(key)),
+        a_ms=1e3 * a_s,
+        b_ms=1e3 * b_s,
+        ratio=exp(apart),
+        interval=_interval(mine, theirs, apart, noise.get(key), moved) if counts else None,
         nights=(len(mine), len(theirs)),
+        counts=counts,
     )
 
 
 def _interval(
-    a: Sequence[Values], b: Sequence[Values], moved: float, noise: float | None
+    a: Sequence[Values],
+    b: Sequence[Values],
+    apart: float,
+    noise: float | None,
+    moved: Sequence[Moved],
 ) -> Interval | None:
     if noise is not None:
         error = _Z * noise * sqrt(1.0 / len(a) + 1.0 / len(b))
-        return exp(moved - error), exp(moved + error)
-    return unpaired_interval(*(np.exp(np.concatenate(x)).tolist() for x in (a, b)))
+        return exp(apart - error), exp(apart + error)
+    found = unpaired_interval(*(np.exp(np.concatenate(x)).tolist() for x in (a, b)))
+    if found is None or not moved:
+        return found
+    taken = exp(float(np.mean([log(m.ratio) for m in moved])))
+    least = min(m.interval[0] if m.interval else m.ratio for m in moved)
+    most = max(m.interval[1] if m.interval else m.ratio for m in moved)
+    return found[0] * taken / most, found[1] * taken / least
+
+
+def _moved(model: str, a: Sequence[Night], b: Sequence[Night]) -> tuple[Moved, ...]:
+    """How many times as long each yardstick of a model took in B as in A; of those that both
+    have.
+    """
+    samples: list[dict[str, list[float]]] = []
+    for side in (a, b):
+        found: dict[str, list[float]] = {}
+        for night in side:
+            for key, row in night.rows.items():
+                of, name = split_series(key[0])
+                if of == model and is_yardstick(key):
+                    found.setdefault(name.removeprefix(YARDSTICK), []).extend(row.samples_s)
+        samples.append(found)
+    mine, theirs = samples
+    return tuple(
+        Moved(
+            model,
+            name,
+            float(np.median(theirs[name]) / np.median(mine[name])),
+            unpaired_interval(mine[name], theirs[name]),
+        )
+        for name in sorted(mine.keys() & theirs.keys())
+    )
 
 
 def _relative(night: Night, key: _Key) -> Values:
@@ -232,6 +299,6 @@ def _noise(history: Sequence[Night]) -> dict[_Key, float]:
     found: dict[_Key, list[float]] = {}
     for night in history:
         for key in night.rows:
-            if not is_yardstick(key):
+            if not is_yardstick(key) and not disturbed(night.of(split_series(key[0])[0])):
                 found.setdefault(key, []).append(float(np.median(_relative(night, key))))
     return {k: scatter(np.array(v)) for k, v in found.items() if len(v) >= LEARNING}

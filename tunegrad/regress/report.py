@@ -13,6 +13,7 @@ __all__ = [
     "CompareRow",
     "Failed",
     "Finding",
+    "Moved",
     "SeriesRow",
     "SweepReport",
 ]
@@ -120,7 +121,9 @@ class CompareRow:
     """A series in two runs. ``ratio`` is B's time over A's, freed of what both machines' yardsticks
     say; ``interval`` is where it lies, at 95 %, None below six samples.
 
-    ``different`` is False where 1.0 is inside. ``nights`` are the runs of each side.
+    ``different`` is False where 1.0 is inside. ``nights`` are the runs of each side. ``counts`` is
+    False where others took processors that a side needed, in all of its runs: then there is no
+    interval, and the ratio says nothing.
     """
 
     series: str
@@ -130,6 +133,7 @@ class CompareRow:
     ratio: float
     interval: Interval | None
     nights: tuple[int, int]
+    counts: bool = True
 
     @property
     def different(self) -> bool:
@@ -138,11 +142,25 @@ class CompareRow:
 
 
 @dataclass(frozen=True, slots=True)
+class Moved:
+    """How many times as long a yardstick of a model took in B as in A.
+
+    ``interval`` is where that lies, at 95 %, None below six samples.
+    """
+
+    model: str
+    yardstick: str
+    ratio: float
+    interval: Interval | None
+
+
+@dataclass(frozen=True, slots=True)
 class CompareReport:
     """Two runs side by side; ``changed`` are the fields that differ between them.
 
     ``noise`` says whether the scatter between nights is in the intervals; ``tuned`` that whole
-    models are compared, as tune sessions measured them, without yardsticks.
+    models are compared, as tune sessions measured them, without yardsticks. ``uncounted`` are the
+    sides and models of which a night does not count.
     """
 
     a: str
@@ -153,3 +171,5 @@ class CompareReport:
     only_b: tuple[str, ...] = ()
     noise: bool = False
     tuned: bool = False
+    yardsticks: tuple[Moved, ...] = ()
+    uncounted: tuple[str, ...] = ()
