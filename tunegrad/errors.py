@@ -132,7 +132,9 @@ class CandidateFailure(TunegradError):
 
 
 class CompileFailure(CandidateFailure):
-    """The compiler refused the candidate; the message carries the compiler's text."""
+    """The compiler refused the candidate; the message carries the compiler's text, and the numbered
+    lines of the source that it is about.
+    """
 
 
 class CandidateCrashed(CandidateFailure):

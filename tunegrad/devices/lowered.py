@@ -4,6 +4,7 @@ whose code was compiled before.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -13,7 +14,12 @@ from tunegrad.ir.pack import Pack
 if TYPE_CHECKING:
     from tunegrad.ir.program import Program
 
-__all__ = ["Geometry", "KernelIO", "Lowered", "Parameter", "io_of", "unread"]
+_NUMBERED = re.compile(r"[:(](\d+)[:)]")
+_WHOLE, _NEAR, _MOST_LINES = 24, 2, 60
+"""Lines of a text that is short enough to be shown whole; those on each side of one that is named;
+and the most that are shown."""
+
+__all__ = ["Geometry", "KernelIO", "Lowered", "Parameter", "io_of", "unread", "with_source"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,3 +110,22 @@ class Lowered:
     io: KernelIO
     scratch_bytes: tuple[int, ...] = ()
     geometry: Geometry = Geometry()
+
+
+def with_source(words: str, text: str) -> str:
+    """A compiler's message, and the numbered lines of ``text`` that it is about.
+
+    Those are the lines that the message gives the numbers of, or quotes, with their neighbours. Of
+    a message that does neither, the first lines are shown.
+    """
+    lines = text.splitlines()
+    named = {int(n) - 1 for n in _NUMBERED.findall(words)}
+    quoted = {line.strip() for line in words.splitlines() if len(line.strip()) > _WHOLE // 2}
+    named |= {at for at, line in enumerate(lines) if line.strip() in quoted}
+    shown = {at + by for at in named for by in range(-_NEAR, _NEAR + 1)} & set(range(len(lines)))
+    if not shown or len(lines) <= _WHOLE:
+        shown = set(range(min(len(lines), _WHOLE)))
+    some = sorted(shown)[:_MOST_LINES]
+    width = len(str(len(lines)))
+    parts = [f"{at + 1:{width}} | {lines[at][:200]}" for at in some]
+    return "\n".join([words, f"source, {len(some)} of {len(lines)} lines:", *parts])

@@ -15,6 +15,7 @@ from typing import Any
 from tunegrad.devices.cuda.architectures import resident_groups
 from tunegrad.devices.device import Inspection
 from tunegrad.devices.job import Lowered
+from tunegrad.devices.lowered import with_source
 from tunegrad.errors import CompileFailure, DeviceError
 from tunegrad.ir.target import Target
 from tunegrad.reports import KernelResources
@@ -73,7 +74,8 @@ def build(text: str, entry: str, arch: str) -> Built:
         (code,) = api.nvrtcCompileProgram(program, len(options), options)
         log = _read(api, program, api.nvrtcGetProgramLogSize, api.nvrtcGetProgramLog).decode()
         if code != api.nvrtcResult.NVRTC_SUCCESS:
-            raise CompileFailure(f"program {entry} for {arch}: {log.strip()[:_MAX_MESSAGE]}")
+            words = f"program {entry} for {arch}: {log.strip()[:_MAX_MESSAGE]}"
+            raise CompileFailure(with_source(words, text))
         image = _read(api, program, api.nvrtcGetCUBINSize, api.nvrtcGetCUBIN, whole=True)
     finally:
         api.nvrtcDestroyProgram(program)

@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 import llvmlite.binding as llvm
 
+from tunegrad.devices.lowered import with_source
 from tunegrad.errors import CompileFailure
 from tunegrad.ir.target import Target
 
@@ -76,9 +77,9 @@ def compile_llvm(
     ``watch`` is told when each stage is over. ``killable``: LLVM may end this process where memory
     runs out.
 
-    Raises CompileFailure with LLVM's text when the module does not parse, breaks an IR rule, or can
-    not be selected; MemoryError when the system would not give the memory that compiling may take,
-    unless ``killable``.
+    Raises CompileFailure when the module does not parse, breaks an IR rule, or can not be selected,
+    with LLVM's text and the numbered lines that it is about; MemoryError when the system would not
+    give the memory that compiling may take, unless ``killable``.
     """
     if not killable:
         _need_memory(_ROOM_BYTES + _ROOM_PER_BYTE[opt_level] * len(text))
@@ -87,7 +88,8 @@ def compile_llvm(
         with _code_generation(opt_level):
             image = bytes(machine.emit_object(module))
     except RuntimeError as error:
-        raise CompileFailure(_message("emit", error)) from error
+        module.close()
+        raise CompileFailure(_message("emit", error, text)) from error
     watch("emit")
     return image
 
@@ -112,13 +114,16 @@ def _optimised(
 ) -> tuple[Any, Any]:
     machine = _machine(target.arch, ",".join(target.features), opt_level)
     context = llvm.create_context()
+    module = None
     try:
         module = llvm.parse_assembly(text, context)
         module.triple = machine.triple
         module.data_layout = str(machine.target_data)
         module.verify()
     except RuntimeError as error:
-        raise CompileFailure(_message("parse", error)) from error
+        if module is not None:
+            module.close()  # the error's frames may be collected in any order, its context first
+        raise CompileFailure(_message("parse", error, text)) from error
     watch("parse")
     if opt_level == 1:
         passes, builder = _light(machine)
@@ -213,11 +218,11 @@ def _initialise() -> None:
     llvm.initialize_native_asmparser()
 
 
-def _message(stage: str, error: Exception) -> str:
+def _message(stage: str, error: Exception, source: str) -> str:
     text = str(error).strip()
     if len(text) > _MAX_MESSAGE:
         text = f"{text[:_MAX_MESSAGE]} ... ({len(text)} characters)"
-    return f"LLVM could not {stage} the candidate: {text}"
+    return with_source(f"LLVM could not {stage} the candidate: {text}", source)
 
 
 def _disassemble(image: bytes) -> str:

@@ -19,6 +19,7 @@ from tunegrad.devices.c_lowering import lowered_c
 from tunegrad.devices.host.facts import fingerprint as host_fingerprint
 from tunegrad.devices.host.facts import host_target
 from tunegrad.devices.job import Lowered
+from tunegrad.devices.lowered import with_source
 from tunegrad.devices.opencl.apart import compile_apart
 from tunegrad.devices.opencl.rates import declared
 from tunegrad.devices.processes.confinement import Confinement
@@ -120,8 +121,8 @@ class OpenClDevice:
                 )
             (binary,) = built.get_info(cl.program_info.BINARIES)
         except cl.Error as error:
-            text = str(error)[:_MAX_MESSAGE]
-            raise CompileFailure(f"program {lowered.entry} on {self.name}: {text}") from error
+            words = f"program {lowered.entry} on {self.name}: {str(error)[:_MAX_MESSAGE]}"
+            raise CompileFailure(with_source(words, lowered.text)) from error
         image: bytes = binary
         return image
 

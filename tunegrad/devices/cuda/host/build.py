@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tunegrad.config import cache_dir
+from tunegrad.devices.lowered import with_source
 from tunegrad.errors import CandidateCrashed, CompileFailure, DeviceError
 
 __all__ = ["build", "checked", "compiler", "runtime_library"]
@@ -77,14 +78,16 @@ def build(text: str, entry: str) -> bytes:
     """
     with tempfile.TemporaryDirectory(prefix="tunegrad-") as folder:
         guards = _guards() if "__shared__" in text else ()
+        whole = _whole(text, entry)
         try:
-            done = _compile(_whole(text, entry), Path(folder), guards)
+            done = _compile(whole, Path(folder), guards)
         except subprocess.TimeoutExpired as error:
             raise CompileFailure(
                 f"program {entry} for this CPU: over {_SECONDS:g} s of compiling"
             ) from error
         if done.returncode:
             words = f"program {entry} for this CPU: {done.stderr.strip()[:_MAX_MESSAGE]}"
+            words = with_source(words, whole)
             crashed = done.returncode == _ICE or done.returncode < 0
             raise CandidateCrashed(words) if crashed else CompileFailure(words)
         image = (Path(folder) / "image.so").read_bytes()
