@@ -140,6 +140,11 @@ class Measurement:
         return self.status is not Status.CRASHED or self.attempts > 1
 
     @property
+    def uncompiled(self) -> bool:
+        """Whether the time of its compiling was over: nothing is known of the candidate."""
+        return self.status is Status.TIMED_OUT and not self.timing_s and self.compile_s > 0
+
+    @property
     def ran(self) -> bool:
         """Whether it has a time: it is OK, and its median is finite."""
         return self.status is Status.OK and self.seconds < float("inf")

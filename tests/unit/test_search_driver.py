@@ -21,7 +21,15 @@ from search_surface import (
 from tunegrad.db import MemoryStore, open_store
 from tunegrad.errors import IllegalAction, StoreError
 from tunegrad.events import CandidateMeasured, KernelFinished, KernelStarted, Warned
-from tunegrad.search import BeamSearcher, KernelSearch, RandomSearcher, SearchTask, Winner
+from tunegrad.search import (
+    BeamSearcher,
+    KernelSearch,
+    Measured,
+    Proposal,
+    RandomSearcher,
+    SearchTask,
+    Winner,
+)
 from tunegrad.trial import Fingerprint, Measurement, Policy, Status
 
 SPACE, SURFACE = separable(Random(1), decisions=4, options=4)
@@ -148,6 +156,18 @@ def test_search_survives_a_default_that_fails(store):
     steps(found, 10)
     assert found.default_s == math.inf
     assert found.winner.trial.measurement.status is Status.OK
+
+
+def test_search_measures_a_default_again_that_could_not_be_compiled_in_time(store):
+    late = Measurement(Status.TIMED_OUT, error="compiling: over 3 s", compile_s=3.0)
+    default = SPACE.defaults()[0]
+    task, log = SearchTask.of(K), trial_log(store, session="s0")
+    log.record(task.key, task.text, SPACE.version, Proposal(default, "default"), Measured("", late))
+    found, measurer = search(store, session="s1")
+    assert default.text not in found.texts
+    found.measure_defaults()
+    assert ("k", default.text) in measurer.calls
+    assert found.default_s < math.inf
 
 
 def test_search_without_a_legal_default_starts_from_the_unscheduled_kernel(store):

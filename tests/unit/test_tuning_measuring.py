@@ -12,11 +12,12 @@ from tunegrad.devices import (
     CompiledCandidate,
     Geometry,
     KernelIO,
+    Limits,
     Outcome,
     host_device,
     usable_cores,
 )
-from tunegrad.opts import Schedule
+from tunegrad.opts import Schedule, Space
 from tunegrad.trial import Measurement, Policy, Status
 from tunegrad.tuning.costs import Costs
 from tunegrad.tuning.measuring import CandidateMeasurer
@@ -75,3 +76,59 @@ def test_measuring_charges_what_the_workers_did_and_the_rest_as_waiting() -> Non
     assert seconds["verifying"] == pytest.approx(0.25 + 0.25 + 0.75)
     assert seconds["waiting"] == pytest.approx(4.0 - 3.5 / busy + 0.75)
     assert sum(seconds.values()) == pytest.approx(device.now_s)
+
+
+class SlowCompiler(Device):
+    """Its compiler needs 40 seconds for anything. ``asked``: what was compiled in which time."""
+
+    limits = Limits(compile_s=3.0)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[tuple[list[str], float]] = []
+
+    def begin_compile(
+        self,
+        candidates: Sequence[Candidate],
+        known: Collection[str],
+        limit_s: float | None = None,
+    ) -> SlowCompiler:
+        limit_s = limit_s or self.limits.compile_s
+        self.asked.append(([str(c.payload.actions) for c in candidates], limit_s))  # type: ignore[attr-defined]  # a Payload
+        return self
+
+    def compile(
+        self, candidates: Sequence[Candidate], known: Collection[str], limit_s: float | None = None
+    ) -> list[CompiledCandidate | Outcome]:
+        return self.begin_compile(candidates, known, limit_s).wait()
+
+    def wait(self) -> list[CompiledCandidate | Outcome]:
+        texts, limit_s = self.asked[-1]
+        late = Outcome("", Measurement(Status.TIMED_OUT, error="late", compile_s=limit_s))
+        code = [
+            CompiledCandidate(b"x", "k", KernelIO(()), (), Geometry(), f"h{t}", 0.5, 40.0)
+            for t in texts
+        ]
+        return [late] * len(texts) if limit_s < 40.0 else [*code]
+
+    def refer(self, kernels: object) -> None:
+        pass
+
+
+@pytest.mark.parametrize("primed", [False, True])
+def test_defaults_that_could_not_be_compiled_in_time_are_given_more_and_nothing_else_is(
+    primed: bool,
+) -> None:
+    device = SlowCompiler()
+    measurer = CandidateMeasurer(device, Policy(), costs=Costs(device.clock))  # type: ignore[arg-type]  # what it asks of a device
+    kind = kernel("k")
+    default = Space(kind, device.device.target).defaults()[0]
+    other = Schedule.parse("tile(axis=i, size=4) tile(axis=i0, size=2)")
+    if primed:
+        measurer.prime([(kind, default), (kind, other)])
+    found = list(measurer.measure(kind, [default, other], float("inf"), ()))
+    assert [m is not None and m.measurement.status for m in found] == [
+        Status.OK,
+        Status.TIMED_OUT,
+    ]
+    assert device.asked[:2] == [([default.text, other.text], 3.0), ([default.text], 60.0)]

@@ -58,7 +58,8 @@ class Search:
         )
 
     def finalists(self, count: int) -> list[Trial]:
-        return sorted(self.trials, key=lambda t: t.measurement.seconds)[:count]
+        ran = [t for t in self.trials if t.measurement.ran]
+        return sorted(ran, key=lambda t: t.measurement.seconds)[:count]
 
 
 def trial(actions: str, seconds: float, cache: Cache = "warm", name: str = "k") -> Trial:
@@ -236,14 +237,14 @@ def test_winner_that_was_timed_otherwise_stands_as_it_is_timed_now() -> None:
     """Its 0.5 was with warm caches; with cold constants it takes longer than B, which still has to
     be proved faster.
     """
-    race = one({A: 0.5}, Machine({DEFAULT: 2.0, A: 1.0, B: 1.0}))
-    race.run()
+    race = one({DEFAULT: 0.6, A: 0.5}, Machine({DEFAULT: 2.0, A: 1.0, B: 1.0}))
+    assert race.run() == [DEFAULT, A]
     race.searches[0].trials[:] = [
         trial(t, s, "constants") for t, s in {DEFAULT: 2.0, A: 1.1, B: 1.0}.items()
     ]
     for t in race.searches[0].trials:
         race.store.add(t)
-    assert race.run() == [A, A]
+    assert race.run() == [DEFAULT, A, A]
     assert race.store.promotions(key_of("k"), HERE)[-1][0].policy.cache == "constants"
 
 
@@ -299,6 +300,31 @@ def test_second_session_with_nothing_new_changes_nothing() -> None:
     race.searches[0] = replace(race.searches[0], statuses={})
     assert race.run() == [DEFAULT, A]
     assert len(race.machine.made) == before
+
+
+def test_a_kernel_none_of_whose_defaults_ran_promotes_nothing_and_says_why() -> None:
+    """Neither the slowest candidate nor the fastest: none of them met a default."""
+    late = replace(
+        trial(DEFAULT, 0.0),
+        measurement=Measurement(Status.TIMED_OUT, error="compiling: over 60 s", compile_s=60.0),
+    )
+    race = one({A: 1.0, B: 2.0}, Machine({A: 1.0, B: 2.0}))
+    race.searches[0].trials.append(late)
+    race.searches[0] = replace(race.searches[0])
+    assert race.run() == []
+    (said,) = [e.message for e in race.events if isinstance(e, Warned)]
+    assert said == (
+        "kernel k: nothing is promoted, since none of its default schedules ran "
+        "(timed_out, compiling: over 60 s)"
+    )
+
+
+def test_a_default_that_runs_later_meets_what_stood_before_it() -> None:
+    race = one({A: 1.0, B: 2.0}, Machine({DEFAULT: 1.5, A: 1.0, B: 2.0}))
+    assert race.run() == []
+    race.searches[0].trials.append(trial(DEFAULT, 1.5))
+    race.store.add(trial(DEFAULT, 1.5))
+    assert race.run() == [DEFAULT, A]
 
 
 def test_nothing_that_ran_promotes_nothing() -> None:

@@ -133,23 +133,33 @@ class DeviceMeasurer:
         self._used = 0
 
     def begin_compile(
-        self, candidates: Sequence[Candidate], known: Iterable[str] = ()
+        self,
+        candidates: Sequence[Candidate],
+        known: Iterable[str] = (),
+        limit_s: float | None = None,
     ) -> Compiling:
         """Begin to lower and compile a batch on all cores, after what is under way.
+
+        Each candidate has ``limit_s`` seconds, ``limits.compile_s`` where none is given.
 
         Programs whose hash is in ``known`` are lowered and not compiled: their ``image`` is empty.
         """
         self.wait_idle()
         seen = frozenset(known)
         calls = [(c, self.device, self.hooks.lower, self.limits, seen) for c in candidates]
-        started = self._compilers.start(worker.compile_candidate, calls, self.limits.compile_s)
+        started = self._compilers.start(
+            worker.compile_candidate, calls, limit_s or self.limits.compile_s
+        )
         return Compiling(started, self._compilers)
 
     def compile(
-        self, candidates: Sequence[Candidate], known: Iterable[str] = ()
+        self,
+        candidates: Sequence[Candidate],
+        known: Iterable[str] = (),
+        limit_s: float | None = None,
     ) -> list[CompiledCandidate | Outcome]:
         """Lower and compile a batch as ``begin_compile`` does, and wait for it."""
-        return self.begin_compile(candidates, known).wait()
+        return self.begin_compile(candidates, known, limit_s).wait()
 
     def begin(
         self, function: Callable[..., Any], calls: Sequence[Sequence[object]], limit_s: float

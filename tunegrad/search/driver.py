@@ -50,8 +50,9 @@ class KernelSearch:
     Mutable; everything it decided can be had again from its rows and its seed.
 
     Stored trials of other sessions are told to the searcher first. No stored trial is measured
-    again. ``best`` is the fastest schedule that came to light so far, with its decisions where they
-    are known; ``told`` are the texts of all that came to light: of what a resumed session measured,
+    again, but for a default that could not be compiled in time: what wins has to meet one.
+    ``best`` is the fastest schedule that came to light so far, with its decisions where they are
+    known; ``told`` are the texts of all that came to light: of what a resumed session measured,
     only what was asked for again.
     """
 
@@ -76,7 +77,12 @@ class KernelSearch:
         self._observe, self._peak, self._seeds = observe, peak_flops_per_s, seeds
         self.defaults = self._defaults()
         self._tally = _Tally()
-        self._known: dict[str, Trial] = {t.actions: t for t in log.stored(task.key, space.version)}
+        defaults = {s.text for s in self.defaults}
+        self._known: dict[str, Trial] = {
+            t.actions: t
+            for t in log.stored(task.key, space.version)
+            if not (t.measurement.uncompiled and t.actions in defaults)
+        }
         self._programs = {t.program_hash: None for t in self._known.values() if t.program_hash}
         self._best: Trial | None = None
         self.best: Schedule | None = None

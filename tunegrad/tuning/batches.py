@@ -18,8 +18,9 @@ __all__ = ["Batch", "BatchMaker", "Making"]
 
 @dataclass(frozen=True, slots=True)
 class Making:
-    """The code of a batch: what is ready by text, and what compiles."""
+    """The code of a batch of a kernel: what is ready by text, and what compiles."""
 
+    kernel: Kernel
     ready: dict[str, CompiledCandidate | Outcome]
     fresh: list[Schedule]
     compiling: Compiling

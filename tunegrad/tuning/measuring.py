@@ -30,7 +30,7 @@ from tunegrad.devices import (
     usable_cores,
 )
 from tunegrad.ir.kernel import Kernel
-from tunegrad.opts import Schedule
+from tunegrad.opts import Schedule, Space
 from tunegrad.search import Measured, Measurer
 from tunegrad.trial import Measurement, Policy, Properties
 
@@ -43,6 +43,9 @@ __all__ = ["CandidateMeasurer", "SessionMeasurer"]
 
 _TIMEOUT_S = 0.5
 _TIMEOUT_FACTOR = 50.0
+
+_PATIENT = 20.0
+"""Of a second compile of a default: a driver's first compile may take half a minute."""
 
 _KEPT = 512
 """Fast candidates whose code is kept for races."""
@@ -177,13 +180,15 @@ class CandidateMeasurer:
             under_way = self.device.begin_compile(
                 [self._candidate(kernel, s) for s in fresh], known
             )
-        return Making(ready, fresh, under_way)
+        return Making(kernel, ready, fresh, under_way)
 
     def made(self, making: Making) -> dict[str, CompiledCandidate | Outcome]:
         """The code of a batch by text, waited for."""
         with self._costs.part("waiting") as window, self._interrupt.breakable():
             made = making.compiling.wait()
         self._charge_compiling(window, made)
+        candidates = [self._candidate(making.kernel, s) for s in making.fresh]
+        made = self._defaults_again(candidates, made)
         return making.ready | {s.text: code for s, code in zip(making.fresh, made, strict=True)}
 
     def timed(
@@ -222,7 +227,29 @@ class CandidateMeasurer:
         with self._costs.part("waiting") as window, self._interrupt.breakable():
             made = self.device.compile(candidates, known)
         self._charge_compiling(window, made)
-        return made
+        return self._defaults_again(candidates, made)
+
+    def _defaults_again(
+        self, candidates: Sequence[Candidate], made: Sequence[CompiledCandidate | Outcome]
+    ) -> list[CompiledCandidate | Outcome]:
+        """The same, with the defaults that could not be compiled in time compiled once more, in
+        ``_PATIENT`` times as much: nothing can win that did not meet a default.
+        """
+        found = list(made)
+        late = [
+            at
+            for at, (c, code) in enumerate(zip(candidates, made, strict=True))
+            if isinstance(code, Outcome) and code.measurement.uncompiled and _is_default(c)
+        ]
+        if late:
+            calls = [candidates[at] for at in late]
+            limit_s = _PATIENT * self.device.limits.compile_s
+            with self._costs.part("waiting") as window, self._interrupt.breakable():
+                again = self.device.compile(calls, (), limit_s)
+            self._charge_compiling(window, again)
+            for at, code in zip(late, again, strict=True):
+                found[at] = code
+        return found
 
     def _charge_compiling(
         self, window: Window, made: Sequence[CompiledCandidate | Outcome]
@@ -252,6 +279,15 @@ class CandidateMeasurer:
     def _limited(self, best_s: float) -> Policy:
         limit_s = min(self.policy.timeout_s, max(_TIMEOUT_S, _TIMEOUT_FACTOR * best_s))
         return replace(self.policy, timeout_s=limit_s)
+
+
+def _is_default(candidate: Candidate) -> bool:
+    """Whether it has the schedule of a default of its kernel."""
+    payload = candidate.payload
+    if not isinstance(payload, Payload):
+        return False
+    defaults = Space(payload.kernel, payload.device.target).defaults()
+    return payload.actions in {s.text for s in defaults}
 
 
 def _actions(candidate: Candidate) -> str:

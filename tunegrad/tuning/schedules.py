@@ -1,7 +1,7 @@
 """The schedules of a session's kernels, raced: in whole models, launch by launch.
 
     stands  the promoted schedule of a kernel, at first its default: its row is promoted without a
-            contest
+            contest. Where no default ran nothing stands, and nothing is promoted
     others  those of different programs within 1.25 of the fastest of the search, the fastest first;
             the more, the
             more of the model the kernel takes
@@ -134,8 +134,8 @@ class Schedules:
     # ---- who is raced
 
     def _field(self, search: KernelSearch) -> _Field | None:
-        """Who meets whom; None where nothing ran, and where nothing new could take the place of
-        what stands.
+        """Who meets whom; None where nothing ran, where no default did and nothing stands, and
+        where nothing new could take the place of what stands.
         """
         ranked = search.finalists(1 << 30)
         if not ranked:
@@ -146,7 +146,10 @@ class Schedules:
         held = [t for t in known if t.policy.cache == ranked[0].policy.cache]
         default = next((t for s in search.defaults for t in ranked if t.actions == s.text), None)
         before = next((t for t in ranked if known and t.actions == known[-1].actions), None)
-        stands = held[-1] if held else before or default or ranked[-1]
+        stands = held[-1] if held else before or default
+        if stands is None:  # what met no default is no winner
+            self.observe(Warned(f"kernel {search.task.name}: {_unmet(search)}"))
+            return None
         # Slower ones were not verified on every input set.
         fastest = next((t for t in ranked if not imported(t)), ranked[0])
         contending_s = CONTENDING * fastest.measurement.seconds
@@ -239,6 +242,14 @@ def _model(models: Models, work: Workload, lineup: Mapping[str, Trial]) -> Whole
         return models.of_trials(work, lineup)
     except CandidateFailure:
         return None
+
+
+def _unmet(search: KernelSearch) -> str:
+    """Why nothing of a kernel is promoted: its defaults, and what came of them."""
+    texts = {s.text for s in search.defaults}
+    rows = [t.measurement for t in search.trials if t.actions in texts]
+    why = "; ".join(dict.fromkeys(f"{m.status}, {m.error}" for m in rows)) or "not measured"
+    return f"nothing is promoted, since none of its default schedules ran ({why})"
 
 
 def _cold(field: _Field) -> bool:
