@@ -4,13 +4,16 @@ map one file share them.
     8 bytes    how long the header is
     header     JSON: dtype, shape and place of each array, and a text of the writer's; blanks
     arrays     each at a multiple of 64 bytes; what is between two of them is an array, too
+    digest     the last array, of 32 bytes: SHA-256 of all bytes before it
 
-That is the format of safetensors, and any file of it can be read.
+That is the format of safetensors, and any file of it can be read. Only files that were written here
+have a digest.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,7 +23,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["MappedFileError", "UnknownKindError", "map_arrays", "write_arrays"]
+__all__ = ["MappedFileError", "UnknownKindError", "check_digest", "map_arrays", "write_arrays"]
 
 Array = NDArray[Any]
 
@@ -34,6 +37,8 @@ _DTYPES = {
 _NAMES = {np.dtype(name): kind for kind, name in _DTYPES.items() if kind != "BF16"}
 _ALIGN = 64
 _LONGEST_HEADER = 100 << 20
+_DIGEST = "__sha256__"
+_DIGEST_BYTES = 32
 
 
 class MappedFileError(Exception):
@@ -74,19 +79,37 @@ def write_arrays(path: Path, arrays: Mapping[str, Array], about: Mapping[str, st
             }  # fmt: skip
             at += rest
             parts.append(bytes(rest))
+    header[_DIGEST] = {
+        "dtype": "U8", "shape": [_DIGEST_BYTES], "data_offsets": [at, at + _DIGEST_BYTES]
+    }  # fmt: skip
     text = msgspec.json.encode(header)
     text += b" " * (-(8 + len(text)) % _ALIGN)
     fresh = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
+        digest = hashlib.sha256()
         with fresh.open("wb") as file:
-            file.write(len(text).to_bytes(8, "little"))
-            file.write(text)
-            file.writelines(parts)
+            for part in (len(text).to_bytes(8, "little"), text, *parts):
+                digest.update(part)
+                file.write(part)
+            file.write(digest.digest())
         fresh.replace(path)
     except BaseException:
         with contextlib.suppress(OSError):
             fresh.unlink()
         raise
+
+
+def check_digest(path: Path) -> None:
+    """Raise MappedFileError unless a file of ``write_arrays`` is as it was written.
+
+    Every byte is read, at about 1.5 GB/s of one core.
+    """
+    size = path.stat().st_size
+    if size <= _DIGEST_BYTES:
+        raise MappedFileError("it is cut off")
+    whole = np.memmap(path, np.uint8, "r")
+    if hashlib.sha256(whole[:-_DIGEST_BYTES].data).digest() != whole[-_DIGEST_BYTES:].tobytes():
+        raise MappedFileError("it is damaged: its bytes are not what was written")
 
 
 def map_arrays(path: Path) -> tuple[dict[str, Array], dict[str, str], dict[str, str]]:
@@ -113,7 +136,7 @@ def map_arrays(path: Path) -> tuple[dict[str, Array], dict[str, str], dict[str, 
     arrays = {
         name: _array(name, e, whole)
         for name, e in entries.items()
-        if not name.startswith("__pad__")
+        if not name.startswith("__pad__") and name != _DIGEST
     }
     return arrays, about, {name: entries[name].dtype for name in arrays}
 
