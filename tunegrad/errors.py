@@ -5,8 +5,9 @@
     │   ├── ConfigError         a key, value or file of the settings
     │   ├── ModelError          an unknown model, or one that can not be built
     │   │   └── ModelCodeError  the user's own code raised while a model was built
-    │   ├── ShapeError          shapes or axes that do not fit (also a ValueError)
-    │   ├── DTypeError          dtypes that do not fit (also a TypeError)
+    │   ├── ShapeError          shapes that do not fit (also a ValueError and a RuntimeError)
+    │   │   └── AxisError       an axis or an index that is not there (also an IndexError)
+    │   ├── DTypeError          dtypes that do not fit (also a TypeError and a RuntimeError)
     │   ├── WeightsError        missing, extra or misshapen weights
     │   ├── DeviceError         an unknown or absent device, a missing extra
     │   │   └── NothingRunsError  a device that only compiles
@@ -30,6 +31,7 @@ A message names the thing, the value, the rule and the place. Nothing matches on
 from __future__ import annotations
 
 __all__ = [
+    "AxisError",
     "CandidateCrashed",
     "CandidateFailure",
     "CandidateTimeout",
@@ -84,12 +86,22 @@ class ModelCodeError(ModelError):
         self.frames = frames
 
 
-class ShapeError(UserError, ValueError):
-    """Shapes, axes or index ranges that do not fit the operation."""
+class ShapeError(UserError, ValueError, RuntimeError):
+    """Shapes or arguments that do not fit the operation.
+
+    It is what PyTorch raises as RuntimeError and numpy as ValueError.
+    """
 
 
-class DTypeError(UserError, TypeError):
-    """Dtypes that do not fit the operation."""
+class AxisError(ShapeError, IndexError):
+    """An axis or an index that the shape does not have; PyTorch and numpy raise IndexError."""
+
+
+class DTypeError(UserError, TypeError, RuntimeError):
+    """Dtypes that do not fit the operation.
+
+    It is what PyTorch raises as RuntimeError and numpy as TypeError.
+    """
 
 
 class WeightsError(UserError):

@@ -49,7 +49,9 @@ BAD_SHAPES = {
         lambda: t(2, 3).sum((1, -1)),
         "sum: axes (1, -1) name one dimension of shape (2, 3) twice",
     ),
-    "mean of scalar": (lambda: t().mean(0), "mean: axis 0 is not in shape () (it has no axes)"),
+    "mean of scalar": (lambda: t().mean(1), "mean: axis 1 is not in shape (1,) (valid: -1 to 0)"),
+    "cumsum of scalar": (lambda: t().cumsum(1), "cumsum: axis 1 is not in shape (1,)"),
+    "clamp": (lambda: t(8).clamp(), "clamp: (8,) has neither a least nor a greatest value"),
     "max of nothing": (lambda: t(2, 0).max(1), "max: shape (2, 0) has no elements along axes (1,)"),
     "var axis": (lambda: t(2).var(-2), "var: axis -2 is not in shape (2,)"),
     "axis type": (lambda: t(2, 3).sum("rows"), "sum: axis is 'rows', it must be an integer"),
@@ -162,7 +164,10 @@ BAD_SHAPES = {
         lambda: t(2, 3).pad(((1, 1),)),
         "pad: 1 pairs of widths for the 2 dimensions of (2, 3)",
     ),
-    "pad negative": (lambda: t(3).pad(((-1, 0),)), "pad: a width is -1, it must be at least 0"),
+    "pad negative": (
+        lambda: t(3).pad(((1, -4),)),
+        "pad: widths [(1, -4)] cut more away than (3,) has",
+    ),
     "pad pair": (
         lambda: t(3).pad((1,)),
         "pad: width 1 of shape (3,) must be a pair (before, after)",

@@ -11,7 +11,7 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ParamSpec
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -30,14 +30,15 @@ if TYPE_CHECKING:
     from .tensor import Tensor
 
 __all__ = [
-    "NOTHING", "Bindings", "Count", "Handle", "TensorLike", "apply", "beside", "floating", "floats",
-    "joined", "lift", "optional", "where",
+    "NOTHING", "Bindings", "Count", "Handle", "TensorLike", "along", "apply", "beside", "floating",
+    "floats", "joined", "lift", "optional", "where",
 ]  # fmt: skip
 
 Bindings = Mapping[str, NDArray[np.generic]]
 NOTHING: Bindings = MappingProxyType({})
 
 P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class Count(int):
@@ -152,6 +153,24 @@ def floating(method: Callable[P, Tensor]) -> Callable[P, Tensor]:
             return method(*args, **kwargs)
         widened: Any = (first._wide(), *args[1:])
         return method(*widened, **kwargs)._as(first.float_type)
+
+    return wrapped
+
+
+def along(method: Callable[P, T]) -> Callable[P, T]:
+    """A method along one dimension, of which a scalar is a row of one element (0 and -1)."""
+
+    @functools.wraps(method)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> T:
+        first: Any = args[0]
+        if first.shape:
+            return method(*args, **kwargs)
+        row: Any = (first.reshape(1), *args[1:])
+        found: Any = method(*row, **kwargs)
+        if isinstance(found, Handle):
+            return found._same().reshape(())  # type: ignore[return-value]  # T is a Tensor
+        parts: Any = (t.reshape(()) for t in found)
+        return type(found)(*parts)  # type: ignore[no-any-return]
 
     return wrapped
 

@@ -18,7 +18,7 @@ from typing import Literal, cast
 
 import numpy as np
 
-from tunegrad.errors import DTypeError, ShapeError
+from tunegrad.errors import AxisError, DTypeError, ShapeError
 from tunegrad.ir import graph
 from tunegrad.ir.dtypes import BOOL, I32, I64
 from tunegrad.ir.expr import Op
@@ -263,7 +263,7 @@ def _checked(op: str, indices: Node, extent: int) -> Node:
         low, high = int(values.min()), int(values.max())
         if low < -extent or high >= extent:
             bad = low if low < -extent else high
-            raise ShapeError(f"{op}: index {bad} is out of range for an extent of {extent}")
+            raise AxisError(f"{op}: index {bad} is out of range for an extent of {extent}")
     return indices
 
 

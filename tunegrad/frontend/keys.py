@@ -1,7 +1,7 @@
 """``x[key]``: numpy's rules for keys of integers, slices, None, an Ellipsis, masks that are known,
 and arrays or tensors of positions.
 
-    x[:, [2, 0, 1]]           positions that are known, read by their constants
+    x[:, [2, 0, 1]]           positions that are known, read by their constants; so x[0, (2, 0)]
     x[rows, :, columns]       positions of several dimensions, which broadcast
     x[0, :, [1, 2]]           integers go first, as in PyTorch (numpy counts them with the arrays)
     x[mask]                   the positions where a known mask holds
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from tunegrad.errors import DTypeError, ShapeError
+from tunegrad.errors import AxisError, DTypeError, ShapeError
 from tunegrad.ir import graph
 from tunegrad.ir.dtypes import I64
 from tunegrad.ir.graph import ConstData, GraphOp
@@ -34,11 +34,11 @@ def item(x: Tensor, key: object) -> Tensor:
     """``x[key]``.
 
     Raises:
-        ShapeError: too many indices, or one out of range.
+        AxisError: too many indices, or one out of range.
         DTypeError: an index of another kind, or a mask whose values are not known yet.
     """
     items = list(key) if isinstance(key, tuple) else [key]
-    if not any(isinstance(i, list | np.ndarray | Handle) for i in items):
+    if not any(isinstance(i, list | tuple | range | np.ndarray | Handle) for i in items):
         return x._with(movement.index(x.node, key))
     listed = _spelled_out(x, [_listed(i, x) for i in items])
     plain = tuple(slice(None) if isinstance(i, np.ndarray | Handle) else i for i in listed)
@@ -67,12 +67,12 @@ def _position(i: object) -> Handle | None:
 def _counted(positions: Positions, x: Tensor, at: int) -> Positions:
     """Positions counted from the front.
 
-    Raises ShapeError for one out of range.
+    Raises AxisError for one out of range.
     """
     extent = x.shape[at]
     if positions.size and not (-extent <= positions.min() and positions.max() < extent):
         bad = positions.min() if positions.min() < -extent else positions.max()
-        raise ShapeError(
+        raise AxisError(
             f"getitem: index {bad} is out of range for extent {extent} of dimension {at} of "
             f"{x.shape}"
         )
@@ -83,7 +83,7 @@ def _listed(key: object, x: Tensor) -> object:
     """Arrays of positions or masks; tensors stay, but masks must be known."""
     if isinstance(key, Handle):
         return _known_mask(key, x) if key.dtype.is_bool else _whole(key, x)
-    if not isinstance(key, list | np.ndarray):
+    if not isinstance(key, list | tuple | range | np.ndarray):
         return key
     array = np.asarray(key)
     if array.size == 0 and array.dtype.kind == "f":
@@ -116,7 +116,7 @@ def _spelled_out(x: Tensor, items: list[object]) -> list[object]:
     """One item for each dimension: masks as positions, the Ellipsis as slices."""
     used = sum(_width(i) for i in items if i is not Ellipsis)
     if used > x.ndim:
-        raise ShapeError(f"getitem: {used} indices for the {x.ndim} dimensions of shape {x.shape}")
+        raise AxisError(f"getitem: {used} indices for the {x.ndim} dimensions of shape {x.shape}")
     dots = [n for n, i in enumerate(items) if i is Ellipsis]
     if len(dots) > 1:
         raise ShapeError(f"getitem: more than one ... in an index of shape {x.shape}")

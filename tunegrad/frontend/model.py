@@ -29,6 +29,7 @@ from tunegrad.ir.dtypes import F32, DType, dtype_of
 from tunegrad.ir.graph import GraphOp, Node
 
 from .nn import Module
+from .random import no_draws
 from .rewrite import substitute
 from .tensor import Tensor, joined
 from .weights import Array, ParameterSpec, Weights, check_weights, load_weights
@@ -105,7 +106,8 @@ class Model:
         arrays = check_weights(self.parameters, weights, self.name)
         if isinstance(function, Module) and self.parameters:  # others hold their weights already
             function.load(arrays)
-        result = function(*(Tensor.input(i.name, i.shape, i.dtype) for i in self.inputs))
+        with no_draws(self.name):
+            result = function(*(Tensor.input(i.name, i.shape, i.dtype) for i in self.inputs))
         return _closed(self, _outputs(self.name, result))
 
     def weights(

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from tunegrad.errors import DTypeError, ShapeError
+from tunegrad.errors import AxisError, DTypeError, ShapeError
 from tunegrad.ir import graph
 from tunegrad.ir.dtypes import BOOL, promote
 from tunegrad.ir.graph import Node
@@ -60,25 +60,28 @@ def axis_of(op: str, axis: object, shape: tuple[int, ...], rank: int | None = No
     """An axis counted from the front; ``rank`` where it is not that of ``shape``.
 
     Raises:
-        ShapeError: the shape has no such axis.
+        AxisError: the shape has no such axis.
     """
     n = len(shape) if rank is None else rank
     number = integer(op, "axis", axis)
     if not -n <= number < n:
         valid = f"valid: {-n} to {n - 1}" if n else "it has no axes"
-        raise ShapeError(f"{op}: axis {number} is not in shape {shape} ({valid})")
+        raise AxisError(f"{op}: axis {number} is not in shape {shape} ({valid})")
     return number % n
 
 
 def axes_of(op: str, axis: Axes, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Axes counted from the front, in the order given; None is all of them."""
+    """Axes counted from the front, in the order given; None is all of them.
+
+    A scalar has none: 0 and -1, which PyTorch takes there, are left out.
+    """
     if axis is None:
         return tuple(range(len(shape)))
     listed = axis if isinstance(axis, Sequence) and not isinstance(axis, str) else (axis,)
-    found = tuple(axis_of(op, a, shape) for a in listed)
+    found = tuple(axis_of(op, a, shape or (1,)) for a in listed)
     if len(set(found)) != len(found):
         raise ShapeError(f"{op}: axes {tuple(listed)} name one dimension of shape {shape} twice")
-    return found
+    return found if shape else ()
 
 
 def reshape(x: Node, shape: Sequence[int]) -> Node:
@@ -111,6 +114,9 @@ def permute(x: Node, order: Sequence[int]) -> Node:
 def swap(x: Node, a: int, b: int) -> Node:
     """Two dimensions exchanged."""
     order = list(range(len(x.shape)))
+    if not order:
+        axis_of("transpose", a, (1,)), axis_of("transpose", b, (1,))
+        return x
     i, j = axis_of("transpose", a, x.shape), axis_of("transpose", b, x.shape)
     order[i], order[j] = order[j], order[i]
     return graph.permute(x, tuple(order))
@@ -245,7 +251,7 @@ def index(x: Node, key: object) -> Node:
     """Basic indexing as in numpy: integers, slices with any step, None and an Ellipsis.
 
     Raises:
-        ShapeError: too many indices, or one out of range.
+        AxisError: too many indices, or one out of range.
         DTypeError: an index of another kind.
     """
     keys = _full_key(x, key)
@@ -282,7 +288,7 @@ def _position(item: Whole, extent: int, dim: int, shape: tuple[int, ...]) -> int
     """A position along one dimension, counted from the front."""
     at = int(item)
     if not -extent <= at < extent:
-        raise ShapeError(
+        raise AxisError(
             f"getitem: index {at} is out of range for extent {extent} of dimension {dim} of {shape}"
         )
     return at % extent
@@ -310,7 +316,7 @@ def _full_key(x: Node, key: object) -> list[Whole | slice | None]:
     used = sum(item is not None and item is not Ellipsis for item in items)
     missing = len(x.shape) - used
     if missing < 0:
-        raise ShapeError(
+        raise AxisError(
             f"getitem: {used} indices for the {len(x.shape)} dimensions of shape {x.shape}"
         )
     at = dots[0] if dots else len(items)

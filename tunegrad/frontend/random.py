@@ -7,7 +7,10 @@ before it (the output function of SplitMix64, Steele, Lea and Flood 2014).
     z ^ z >> 31                                       64 random bits
 
 Integer arithmetic only, so that the bits are the same on every device. ``start`` is a bound input:
-another seed is no other kernel. A draw inside a compiled function is drawn once, as it is built.
+another seed is no other kernel.
+
+A compiled function must not draw: its draws would be made once, and be the same in every call. That
+is a ModelError, which says what to do. What was drawn outside may be used inside.
 """
 
 from __future__ import annotations
@@ -15,12 +18,14 @@ from __future__ import annotations
 import math
 import secrets
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
 
-from tunegrad.errors import DTypeError, ShapeError
+from tunegrad.errors import DTypeError, ModelError, ShapeError
 from tunegrad.ir import graph
 from tunegrad.ir.dtypes import F32, I64, U64, dtype_of
 
@@ -30,13 +35,26 @@ from .handle import Handle, TensorLike, lift
 from .tensor import Tensor
 
 __all__ = [
-    "Generator", "bernoulli", "manual_seed", "multinomial", "normal", "rand", "rand_like",
-    "randint", "randn", "randn_like", "randperm", "seed", "uniform",
+    "Generator", "bernoulli", "manual_seed", "multinomial", "normal", "rand",
+    "rand_like", "randint", "randn", "randn_like", "randperm", "seed", "uniform",
 ]  # fmt: skip
 
 _GAMMA = 0x9E3779B97F4A7C15
 _MIX = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
 _WORD = (1 << 64) - 1
+
+
+_BUILT: ContextVar[str] = ContextVar("model under construction", default="")
+
+
+@contextmanager
+def no_draws(model: str) -> Iterator[None]:
+    """Refuse draws while the function of a model builds its graph."""
+    token = _BUILT.set(model)
+    try:
+        yield
+    finally:
+        _BUILT.reset(token)
 
 
 def _mixed(z: int) -> int:
@@ -63,7 +81,15 @@ class Generator:
         return self.seed
 
     def bits(self, count: int) -> Tensor:
-        """The next ``count`` numbers of 64 random bits, u64."""
+        """The next ``count`` numbers of 64 random bits, u64.
+
+        Raises ModelError inside of a function that is compiled.
+        """
+        if model := _BUILT.get():
+            raise ModelError(
+                f"model {model} draws random numbers (rand, randn ...) as it is compiled: they "
+                "would be the same in every call; draw them outside, and pass them as an input"
+            )
         with self.lock:
             first, self.drawn = self.drawn, self.drawn + count
         start = (_mixed(self.seed & _WORD) + (first + 1) * _GAMMA) & _WORD

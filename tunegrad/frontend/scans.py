@@ -44,8 +44,6 @@ def cumulative(kind: Fold, x: Node, axis: int) -> Node:
         work = result = U64 if x.dtype == U64 else I64
     elif x.dtype.is_bool:
         work = I32
-    if not x.shape:
-        return graph.cast(x, result)
     at = axis_of(f"cum{kind}", axis, x.shape)
     last = len(x.shape) - 1
     order = (*(d for d in range(last + 1) if d != at), at)
@@ -64,8 +62,6 @@ def cumulative_extremum(kind: Literal["max", "min"], x: Node, axis: int) -> tupl
     ``torch.cummax``.
     """
     values = cumulative(kind, x, axis)
-    if not x.shape:
-        return values, graph.full(0, (), I64)
     at = axis_of(f"cum{kind}", axis, x.shape)
     new = compare("eq", x, values)
     if x.dtype.is_float:

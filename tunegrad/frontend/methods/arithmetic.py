@@ -115,11 +115,15 @@ class Arithmetic(Operators):
         return select(self != self, y, select(y != y, self, self.minimum(y)))
 
     def hypot(self, other: TensorLike) -> Tensor:
-        """``sqrt(self**2 + other**2)``, without overflow on the way."""
+        """``sqrt(self**2 + other**2)``, without overflow on the way; inf where one is, even beside
+        NaN (C99, F.10.4.3).
+        """
         kind, (x, y) = floats("hypot", self, other)
         large, small = x.abs().maximum(y.abs()), x.abs().minimum(y.abs())
-        ratio = select((large == 0) | (large == math.inf), 0.0, small / large)
-        return (large * (ratio * ratio + 1).sqrt())._as(kind)
+        ratio = select(large == 0, 0.0, small / large)
+        size = large * (ratio * ratio + 1).sqrt()
+        infinite = (x.abs() == math.inf) | (y.abs() == math.inf)
+        return select(infinite, math.inf, size)._as(kind)
 
     def copysign(self, other: TensorLike) -> Tensor:
         """The size of self with the sign of ``other``."""
@@ -167,7 +171,12 @@ class Arithmetic(Operators):
         return select(lift(mask, "masked_fill"), value, self)._as(self.dtype)
 
     def clamp(self, min: TensorLike | None = None, max: TensorLike | None = None) -> Tensor:
-        """At least ``min`` and at most ``max``; None is no bound."""
+        """At least ``min`` and at most ``max``; None is no bound.
+
+        Raises ShapeError without any bound.
+        """
+        if min is None and max is None:
+            raise ShapeError(f"clamp: {self.shape} has neither a least nor a greatest value")
         bounded = self._same() if min is None else self.maximum(min)
         return bounded if max is None else bounded.minimum(max)
 

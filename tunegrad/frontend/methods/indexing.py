@@ -52,7 +52,10 @@ class Indexing(Movement):
         """``out[i, j] = self[index[i, j], j]`` for dimension 0 of two; ``index`` is no longer than
         self along the other dimensions.
         """
-        return apply("gather", lambda x, i: indexing.gather(x, i, dim), self, lift(index, "gather"))
+        i = lift(index, "gather")
+        if not self.shape:
+            return self.reshape(1).gather(dim, i.reshape(-1)).reshape(i.shape)
+        return apply("gather", lambda x, n: indexing.gather(x, n, dim), self, i)
 
     def take_along_dim(self, indices: TensorLike, dim: int | None = None) -> Tensor:
         """``gather`` with the other dimensions of both broadcast; of all in one row without a
@@ -68,6 +71,8 @@ class Indexing(Movement):
         i = lift(index, "index_select")
         if i.ndim > 1:
             raise ShapeError(f"index_select: index {i.shape} for {self.shape} must be a vector")
+        if not self.shape:
+            return self.reshape(1).index_select(dim, i).reshape(())
         return apply("index_select", lambda x, n: indexing.take(x, n, dim), self, i.reshape(-1))
 
     def take(self, index: TensorLike, dim: int | None = None) -> Tensor:
@@ -116,6 +121,9 @@ class Indexing(Movement):
         s = lift(src, op)
         if not isinstance(src, Handle) and not s.shape:
             s = s.cast(self.dtype).expand(i.shape)
+        if not self.shape:
+            row = self.reshape(1)._scattered(op, dim, i.reshape(-1), s.reshape(-1), mode)
+            return row.reshape(())
         at = axis_of(op, dim, self.shape)
         if s.ndim == i.ndim:  # a source may be longer than the index
             limits = [(0, min(a, b)) for a, b in zip(i.shape, s.shape, strict=True)]
@@ -135,6 +143,8 @@ class Indexing(Movement):
 
     def index_fill(self, dim: int, index: TensorLike, value: Scalar) -> Tensor:
         """``value`` in the slices at the positions of a vector."""
+        if not self.shape:
+            return self.reshape(1).index_fill(dim, index, value).reshape(())
         at = axis_of("index_fill", dim, self.shape)
         i = lift(index, "index_fill")
         shape = [i.shape[0] if a == at else s for a, s in enumerate(self.shape)]
@@ -142,4 +152,6 @@ class Indexing(Movement):
 
     def _by_rows(self, dim: int, index: TensorLike, s: Tensor, mode: indexing.Mode) -> Tensor:
         i = lift(index, "index")
+        if not self.shape:
+            return self.reshape(1)._by_rows(dim, i.reshape(-1), s.reshape(-1), mode).reshape(())
         return apply("index", lambda x, n, v: indexing.put(x, n, v, dim, mode), self, i, s)

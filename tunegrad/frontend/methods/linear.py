@@ -250,7 +250,8 @@ def attention(
 
     ``attn_mask``: bool, true where a query may look, or numbers that are added to the scores.
     ``is_causal``: query i looks at keys 0 to i. ``scale``: 1 / sqrt(E) unless given.
-    ``enable_gqa``: heads (dimension -3) of key and value are repeated to those of the query.
+    ``enable_gqa``: heads (dimension -3) of key and value are repeated to those of the query. A
+    query from which a mask hides all keys gives zeros.
 
     Raises ShapeError for shapes that do not fit, or both a mask and ``is_causal``.
     """
@@ -279,4 +280,5 @@ def attention(
         scores = select(mask, scores, -math.inf)
     elif mask is not None:
         scores = scores + mask.cast(wide)
-    return (scores.softmax(-1) @ v.cast(wide))._as(kind)
+    weights = scores.softmax(-1) if attn_mask is None else scores.masked_softmax()
+    return (weights @ v.cast(wide))._as(kind)

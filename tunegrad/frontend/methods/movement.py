@@ -7,7 +7,7 @@ from itertools import pairwise
 from math import prod
 from typing import TYPE_CHECKING
 
-from tunegrad.errors import ShapeError
+from tunegrad.errors import AxisError, ShapeError
 from tunegrad.ir import graph
 from tunegrad.ir.layout import Layout
 
@@ -54,7 +54,7 @@ class Movement(Trigonometry):
     def flatten(self, start_dim: int = 0, end_dim: int = -1) -> Tensor:
         """Dimensions from ``start_dim`` to ``end_dim`` as one."""
         if not self.shape:
-            return self.reshape(1)
+            return self.reshape(1).flatten(start_dim, end_dim)
         first = axis_of("flatten", start_dim, self.shape)
         last = axis_of("flatten", end_dim, self.shape)
         if last < first:
@@ -166,7 +166,7 @@ class Movement(Trigonometry):
         """Turned by ``k`` quarter turns in the plane of two dimensions, from the first towards the
         second.
         """
-        a, b = axes_of("rot90", dims, self.shape)
+        a, b = (axis_of("rot90", d, self.shape) for d in dims)
         turns = integer("rot90", "k", k) % 4
         if turns % 2 == 0:
             return self.flip(a, b) if turns else self._same()
@@ -177,8 +177,9 @@ class Movement(Trigonometry):
         """Elements moved on by ``shifts`` along ``dims``, those at the end to the beginning; of all
         elements in one row, where no dimension is named.
         """
-        if dims is None:
-            return self.ravel().roll(shifts, 0).reshape(self.shape)
+        if dims is None or not self.shape:
+            along = 0 if dims is None else dims
+            return self.ravel().roll(shifts, along).reshape(self.shape)
         by = tuple(shifts) if isinstance(shifts, Sequence) else (shifts,)
         axes = [axis_of("roll", a, self.shape) for a in ([dims] if isinstance(dims, int) else dims)]
         if len(by) != len(axes):
@@ -224,8 +225,8 @@ class Movement(Trigonometry):
 
     def repeat_interleave(self, repeats: int, dim: int | None = None) -> Tensor:
         """Each element ``repeats`` times along ``dim``; of all in one row, where it is None."""
-        if dim is None:
-            return self.ravel().repeat_interleave(repeats, 0)
+        if dim is None or not self.shape:
+            return self.ravel().repeat_interleave(repeats, 0 if dim is None else dim)
         at = axis_of("repeat_interleave", dim, self.shape)
         count = integer("repeat_interleave", "repeats", repeats, 0)
         spread = self.unsqueeze(at + 1)
@@ -243,7 +244,7 @@ class Movement(Trigonometry):
         first = first + extent if first < 0 else first
         count = integer("narrow", "length", length, 0)
         if not 0 <= first <= first + count <= extent:
-            raise ShapeError(
+            raise AxisError(
                 f"narrow: {count} elements from {start} are not in extent {extent} of dimension "
                 f"{at} of {self.shape}"
             )

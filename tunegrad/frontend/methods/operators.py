@@ -6,7 +6,7 @@ import functools
 from typing import TYPE_CHECKING
 
 from tunegrad.ir import graph
-from tunegrad.ir.dtypes import dtype_of
+from tunegrad.ir.dtypes import I8, I16, I32, I64, U8, U16, U32, dtype_of
 from tunegrad.ir.expr import Op
 
 from .. import elementwise as ew
@@ -38,6 +38,10 @@ def shifted(op: Op, a: TensorLike, b: TensorLike) -> Tensor:
 def compare(name: str, a: TensorLike, b: TensorLike) -> Tensor:
     """A comparison of two, by its short name."""
     return apply(name, functools.partial(ew.compare, name), a, b)
+
+
+_VIA = {I8: I32, U8: I32, I16: I32, U16: I32, U32: I64}
+"""What floats become on their way to a type, so that they wrap around."""
 
 
 class Operators(Handle):
@@ -150,8 +154,16 @@ class Operators(Handle):
         return self._with(ew.unary(Op.ABS, self.node))
 
     def cast(self, dtype: DTypeLike) -> Tensor:
-        """Converted; float to int truncates, anything to bool is ``!= 0``."""
-        return self._with(graph.cast(self.node, dtype_of(dtype)))
+        """Converted; float to int truncates, anything to bool is ``!= 0``.
+
+        Floats beyond an integer of 8 or 16 bits or a u32 wrap around, as PyTorch's do: 300.7 as u8
+        is 44. From a magnitude of 2^31 on (u32: 2^63), where C and PyTorch define nothing, i32's or
+        i64's nearest number wraps. i32, i64 and u64 give their nearest number. NaN is 0.
+        """
+        kind, node = dtype_of(dtype), self.node
+        if node.dtype.is_float and kind.is_int:
+            node = graph.cast(node, _VIA.get(kind, kind))
+        return self._with(graph.cast(node, kind))
 
     astype = cast
 

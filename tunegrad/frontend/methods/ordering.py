@@ -13,11 +13,10 @@ import numpy as np
 
 from tunegrad.errors import ShapeError
 from tunegrad.ir import graph
-from tunegrad.ir.dtypes import I64
 
 from .. import scans, sorting
 from ..arrays import DTypeLike
-from ..handle import Handle, TensorLike, floating, lift
+from ..handle import Handle, TensorLike, along, floating, lift
 from ..handle import where as select
 from ..movement import axis_of, integer
 from .reduction import Reduction
@@ -40,26 +39,31 @@ class Ordering(Reduction):
 
     __slots__ = ()
 
+    @along
     def cumsum(self, dim: int, *, dtype: DTypeLike | None = None) -> Tensor:
         """The sum of all elements up to each one along ``dim``; of integers and bools i64."""
         x = self._same() if dtype is None else self.cast(dtype)
         found = x._with(scans.cumulative("sum", x.node, dim))
         return found if dtype is None else found.cast(dtype)
 
+    @along
     def cumprod(self, dim: int, *, dtype: DTypeLike | None = None) -> Tensor:
         """The product of all elements up to each one along ``dim``; of integers and bools i64."""
         x = self._same() if dtype is None else self.cast(dtype)
         found = x._with(scans.cumulative("prod", x.node, dim))
         return found if dtype is None else found.cast(dtype)
 
+    @along
     def cummax(self, dim: int) -> Found:
         """The largest up to each element along ``dim``, and the last place of it."""
         return Found(*map(self._with, scans.cumulative_extremum("max", self.node, dim)))
 
+    @along
     def cummin(self, dim: int) -> Found:
         """The smallest up to each element along ``dim``, and the last place of it."""
         return Found(*map(self._with, scans.cumulative_extremum("min", self.node, dim)))
 
+    @along
     @floating
     def logcumsumexp(self, dim: int) -> Tensor:
         """``log(cumsum(exp(self)))``, shifted by the maximum of all."""
@@ -68,11 +72,13 @@ class Ordering(Reduction):
         shift = select(top.isfinite(), top, 0.0)
         return (self - shift).exp().cumsum(at).log() + shift
 
+    @along
     def sort(self, dim: int = -1, descending: bool = False, stable: bool = True) -> Found:
         """The elements in order along ``dim``, and their places."""
         del stable
         return Found(*map(self._with, sorting.sort(self.node, dim, descending)))
 
+    @along
     def argsort(self, dim: int = -1, descending: bool = False, stable: bool = True) -> Tensor:
         """The places of the elements in order along ``dim``."""
         del stable
@@ -82,22 +88,22 @@ class Ordering(Reduction):
         """The elements in order along the first dimension."""
         return self.sort(0).values
 
+    @along
     def topk(self, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Found:
         """The ``k`` largest or smallest along ``dim`` in order, and their places."""
         del sorted
         return Found(*map(self._with, sorting.topk(self.node, k, dim, largest)))
 
+    @along
     def kthvalue(self, k: int, dim: int = -1, keepdim: bool = False) -> Found:
         """The k-th smallest along ``dim``, counted from 1, and its place."""
-        at = axis_of("kthvalue", dim, self.shape or (1,))
-        extent = self.shape[at] if self.shape else 1
+        at = axis_of("kthvalue", dim, self.shape)
+        extent = self.shape[at]
         if not 1 <= integer("kthvalue", "k", k) <= extent:
             raise ShapeError(f"kthvalue: k={k} is not one of {extent} elements of {self.shape}")
         return self._nth(k - 1, at, keepdim)
 
     def _nth(self, n: int, at: int, keepdim: bool) -> Found:
-        if not self.shape:
-            return Found(self._same(), self._with(graph.full(0, (), I64)))
         found = (t.narrow(at, n, 1) for t in self.sort(at))
         return Found(*(t if keepdim else t.squeeze(at) for t in found))
 
@@ -105,13 +111,15 @@ class Ordering(Reduction):
         """The middle element, the smaller of two, NaN where one is; with its place along ``dim``,
         where that is given.
         """
-        x = self.ravel() if dim is None else self._same()
-        at = axis_of("median", -1 if dim is None else dim, x.shape or (1,))
-        extent = x.shape[at] if x.shape else 1
+        x = self.ravel() if dim is None or not self.shape else self._same()
+        at = axis_of("median", -1 if dim is None else dim, x.shape)
+        extent = x.shape[at]
         if not extent:
             raise ShapeError(f"median: shape {self.shape} has no elements")
         values, places = x._nth((extent - 1) // 2, at, keepdim)
-        if x.dtype.is_float and x.shape:
+        if not self.shape:
+            values, places = values.reshape(()), places.reshape(())
+        elif x.dtype.is_float:
             unknown = x.isnan()
             any_nan = unknown.any(at, keepdim)
             values = select(any_nan, math.nan, values)._as(self.dtype)
@@ -133,7 +141,7 @@ class Ordering(Reduction):
         parts = np.atleast_1d(np.asarray(q, np.float64))
         if parts.ndim != 1 or not ((parts >= 0) & (parts <= 1)).all():
             raise ShapeError(f"quantile: q={q!r} must lie from 0 to 1")
-        x = self.ravel() if dim is None else self._same()
+        x = self.ravel() if dim is None or not self.shape else self._same()
         at = axis_of("quantile", -1 if dim is None else dim, x.shape)
         ordered = x.sort(at).values.movedim(at, 0)
         place = parts * (x.shape[at] - 1)
@@ -149,7 +157,8 @@ class Ordering(Reduction):
         any_nan = x.isnan().any(at)
         found = select(any_nan, math.nan, found)._as(self.dtype)
         if keepdim:
-            found = found.reshape(-1, *(1,) * self.ndim) if dim is None else found.unsqueeze(at + 1)
+            rows = dim is None or not self.shape
+            found = found.reshape(-1, *(1,) * self.ndim) if rows else found.unsqueeze(at + 1)
         return found.squeeze(0) if np.ndim(q) == 0 else found
 
     def searchsorted(self, values: TensorLike, *, right: bool = False) -> Tensor:

@@ -35,7 +35,7 @@ class Padding(Linear):
         """Elements before and after each dimension.
 
         ``pad``: one pair for each dimension, or a flat list of numbers as PyTorch has it: before
-        and after the last dimension, then the one before it, and so on; negative ones cut away.
+        and after the last dimension, then the one before it, and so on. Negative ones cut away.
         ``mode``: ``"constant"`` puts ``value`` there (zero unless given), ``"reflect"`` mirrors at
         the edge element, ``"replicate"`` repeats it, ``"circular"`` goes on at the other end.
 
@@ -72,7 +72,7 @@ class Padding(Linear):
                 raise ShapeError(
                     f"pad: width {width!r} of shape {self.shape} must be a pair (before, after)"
                 )
-            a, b = (integer("pad", "a width", w, 0) for w in width)
+            a, b = (integer("pad", "a width", w) for w in width)
             pairs.append((a, b))
         if len(pairs) != self.ndim:
             raise ShapeError(
@@ -84,6 +84,8 @@ class Padding(Linear):
         x = self.node
         if any(a < 0 or b < 0 for a, b in pairs):
             limits = [(-min(a, 0), s + min(b, 0)) for s, (a, b) in zip(x.shape, pairs, strict=True)]
+            if any(begin > end for begin, end in limits):
+                raise ShapeError(f"pad: widths {pairs} cut more away than {x.shape} has")
             x = graph.shrink(x, tuple(limits))
         return self._with(movement.pad(x, [(max(a, 0), max(b, 0)) for a, b in pairs], value))
 

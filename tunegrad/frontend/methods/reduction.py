@@ -19,7 +19,7 @@ from tunegrad.ir.expr import Op
 
 from .. import reduction, sorting
 from ..arrays import DTypeLike
-from ..handle import Handle, TensorLike, floating
+from ..handle import Handle, TensorLike, along, floating
 from ..handle import where as select
 from ..movement import Axes, axes_of, axis_of
 from ..reduction import accumulator
@@ -237,6 +237,7 @@ class Reduction(Indexing):
         """How many over ``dim`` are other than zero, i64."""
         return self.cast("bool").sum(dim)
 
+    @along
     @floating
     def softmax(self, dim: int | None = -1, dtype: DTypeLike | None = None) -> Tensor:
         """exp(self) over its sum along ``dim``, shifted so that nothing overflows."""
@@ -248,6 +249,16 @@ class Reduction(Indexing):
         powers = (self - self.amax(at, True)).exp()
         return powers * powers.sum(at, True).reciprocal()
 
+    def masked_softmax(self) -> Tensor:
+        """softmax of floats along the last dimension, zeros in a row of -inf alone: attention's."""
+        if 0 in self.shape:
+            return self._same()
+        least, tiny = _BOUNDS[self.dtype.name]
+        powers = (self - self.amax(-1, True).maximum(least)).exp()
+        # a sum is at least 1 where an element is a number
+        return powers * powers.sum(-1, True).maximum(tiny).reciprocal()
+
+    @along
     @floating
     def log_softmax(self, dim: int | None = -1, dtype: DTypeLike | None = None) -> Tensor:
         """The logarithm of softmax, computed without it."""
@@ -268,10 +279,12 @@ class Reduction(Indexing):
         x = self._wide()
         return (x / x.norm(p, dim, True).clamp(eps))._as(self.float_type)
 
+    @along
     def argmax(self, dim: int | None = None, keepdim: bool = False) -> Tensor:
         """The first place of the largest along ``dim``, i64; in the row of all without one."""
         return self._arg("max", dim, keepdim)
 
+    @along
     def argmin(self, dim: int | None = None, keepdim: bool = False) -> Tensor:
         """The first place of the smallest along ``dim``, i64; in the row of all without one."""
         return self._arg("min", dim, keepdim)
@@ -286,6 +299,10 @@ class Reduction(Indexing):
         one.
         """
         return self._arg(name, dim, keepdim)
+
+
+_BOUNDS = {"f32": (-3.4028234663852886e38, 2.0**-100), "f64": (-1.7976931348623157e308, 2.0**-900)}
+"""The least finite number, and one below any sum of powers that has a largest one."""
 
 
 def _count(x: Handle, axes: tuple[int, ...]) -> int:

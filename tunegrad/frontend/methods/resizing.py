@@ -50,6 +50,9 @@ class Resizing(Pooling):
         ``align_corners``: the outermost elements stay at the edges; otherwise elements are areas of
         equal size.
 
+        Integers stay; linear and cubic interpolation of them is computed in f32, rounded and kept
+        within the type (PyTorch's, of u8 alone, has fixed-point weights: one more or less).
+
         Raises ShapeError for a mode that does not fit the dimensions, or neither or both of size
         and factor.
         """
@@ -80,7 +83,9 @@ class Resizing(Pooling):
         x = self._same() if mode.startswith("nearest") else self._wide()
         for i, (new, factor) in enumerate(zip(sizes, factors, strict=True)):
             x = _resized(x, i + 2, new, factor, mode, bool(align_corners))
-        return x._as(self.dtype if mode.startswith("nearest") else self.float_type)
+        if self.dtype.is_int and not mode.startswith("nearest"):
+            x = x.round().clamp(float(self.dtype.least), float(self.dtype.greatest))
+        return x._as(self.dtype)
 
     def grid_sample(
         self,
@@ -167,9 +172,11 @@ def _resized(
     x: Tensor, at: int, new: int, factor: float | None, mode: str, corners: bool
 ) -> Tensor:
     old = x.shape[at]
-    if new == old and factor in (None, 1.0):
+    if new == old and (factor in (None, 1.0) or mode not in ("nearest-exact", "bicubic")):
         return x
     if mode.startswith("nearest"):
+        if mode == "nearest" and new == 2 * old:  # whatever the factor: PyTorch's nearest_idx
+            return x.repeat_interleave(2, at)
         if new % old == 0 and factor in (None, new / old):
             return x.repeat_interleave(new // old, at)
         shift = 0.5 if mode == "nearest-exact" else 0.0

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from ..expr import Apply, Expr, IndexValue, Inside, Load, Op, Value, rebuilder
+from ..expr import Apply, Const, Expr, IndexValue, Inside, Load, Op, Value, rebuilder
 from ..index import Index
 from ..kernel import Axis, Kernel, Reduce, Stage
 from .axes import distinct_leaves
@@ -88,10 +88,13 @@ def _factors(x: Expr) -> list[tuple[Op, Expr]]:
 
 
 def _is_constant(x: Expr) -> bool:
-    """Whether an expression is made of results that are one value for each point, and of them
-    alone.
+    """Whether an expression is made of results that are one value for each point, and numbers
+    beside them.
     """
-    return all(isinstance(y, Value) and not y.index for y in distinct_leaves(x))
+    leaves = tuple(distinct_leaves(x))
+    return any(isinstance(y, Value) for y in leaves) and all(
+        isinstance(y, Const) or (isinstance(y, Value) and not y.index) for y in leaves
+    )
 
 
 def _multiplied(x: Expr, later: Mapping[str, list[tuple[Op, Expr]]]) -> Expr:
