@@ -19,7 +19,7 @@ import tunegrad as tg  # noqa: E402
 from tests.onnx_backend import outcome  # noqa: E402
 from tunegrad.errors import ModelError, UserError  # noqa: E402
 from tunegrad.frontend.onnx import model  # noqa: E402
-from tunegrad.frontend.onnx.building import missing_operators  # noqa: E402
+from tunegrad.frontend.onnx.structure import missing_operators  # noqa: E402
 
 RNG = np.random.default_rng(0)
 
@@ -90,7 +90,7 @@ def test_a_file_is_tuned_like_any_model(tmp_path: Path) -> None:
 def test_dimensions_without_an_extent_are_listed(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"dimensions without an extent: batch; give each one"):
         tg.load(str(network(tmp_path)), store=False)
-    with pytest.raises(ModelError, match="has no dimension rows to give an extent to"):
+    with pytest.raises(ModelError, match="has no dimension or input rows to give"):
         tg.load(f"{network(tmp_path)}[batch=1,rows=2]", store=False)
     with pytest.raises(ModelError, match="dimension batch = 'x' is not a positive whole number"):
         model(str(network(tmp_path)), batch="x")  # type: ignore[arg-type]
@@ -160,7 +160,7 @@ def test_a_damaged_attribute_is_one_line(tmp_path: Path) -> None:
     node.attribute[0].type = onnx.AttributeProto.STRING
     node.attribute[0].s = b"\xff\xfe"
     path = saved(tmp_path / "m.onnx", [node], {"x": [2]}, ["y"], {})
-    with pytest.raises(ModelError, match=r"node n \(Elu\): an attribute is damaged"):
+    with pytest.raises(ModelError, match=r"node n \(Elu\): .* attribute alpha"):
         tg.load(str(path), store=False)
 
 

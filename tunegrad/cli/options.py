@@ -92,7 +92,8 @@ set_option = click.option(
     "arguments",
     multiple=True,
     metavar="NAME=VALUE",
-    help="An argument of the model's builder, as in image=128; several times for several.",
+    help="An argument of the model, as in image=128; of an ONNX file an extent, a shape or a value "
+    "of an input (n=8, x.1=8, x=1x3x8, rate=16000); several times for several.",
 )
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from dataclasses import replace
 from pathlib import Path
 
 from tunegrad.errors import ConfigError, ModelError
 
-from .model_files import is_builder, load_model
+from .model_files import ONNX_BUILDER, is_builder, load_model
 from .tables import nearest
 from .values import ModelSpec, Scalar
 
@@ -36,15 +37,22 @@ def config_names() -> tuple[str, ...]:
 def resolve_model(text: str) -> ModelSpec:
     """The model that ``text`` means: a name in ``configs/``, a path to a TOML file, or
     ``package.module:function``, and after it the batch and arguments of the builder that are not
-    the file's: ``resnet18[batch=8,image=128]``.
+    the file's: ``resnet18[batch=8,image=128]``. Of an ONNX file they are extents, shapes and values
+    of inputs, under any name: ``model.onnx["a, b"=8,x.1=3]``.
 
     Raises ModelError for an unknown name or file, ConfigError for a file, or an argument, that
     breaks a rule.
     """
     base, bracket, said = text.removesuffix("]").partition("[")
+    if ".onnx[" in text and text.endswith("]"):  # its folders may have brackets in their names
+        base, bracket, said = text[:-1].rpartition(".onnx[")
+        base = f"{base}.onnx"
     if not (bracket and text.endswith("]")):
         return _resolved(text, None)
-    given = {name: _argument_value(text, name, value) for name, value in _arguments(text, said)}
+    free = base.endswith(".onnx")
+    given = {
+        name: _argument_value(text, name, value) for name, value in _arguments(text, said, free)
+    }
     batch = given.pop("batch", None)
     if batch is not None and (isinstance(batch, bool) or not isinstance(batch, int) or batch < 1):
         raise ConfigError(f"model {text!r}: batch = {batch!r} is not a positive whole number")
@@ -57,22 +65,35 @@ def resolve_model(text: str) -> ModelSpec:
     )
 
 
-def _arguments(text: str, said: str) -> list[tuple[str, str]]:
-    """``NAME=VALUE`` of each argument: what is between commas outside of brackets."""
-    parts, depth = [""], 0
+def _arguments(text: str, said: str, free: bool) -> list[tuple[str, str]]:
+    """``NAME=VALUE`` of each argument: what is between commas outside of brackets and quotes.
+
+    Of a ``free`` one the name is anything, in quotes where it has a comma, an equals sign or a
+    bracket; else it is an identifier.
+    """
+    parts, depth, quote = [""], 0, ""
     for c in said:
-        depth += (c == "[") - (c == "]")
-        if c == "," and not depth:
+        begins = not parts[-1].strip() or parts[-1].rstrip().endswith("=")
+        if c == quote or (c in "\"'" and not quote and begins):
+            quote = "" if quote else c
+        depth += 0 if quote else (c == "[") - (c == "]")
+        if c == "," and not depth and not quote:
             parts.append("")
         else:
             parts[-1] += c
-    pairs = []
-    for part in parts:
-        name, _, value = map(str.strip, part.partition("="))
-        if not (name.isidentifier() and value):
-            raise ConfigError(f"model {text!r}: {part!r} is not of the form NAME=VALUE")
-        pairs.append((name, value))
-    return pairs
+    return [_argument(text, part.strip(), free) for part in parts]
+
+
+def _argument(text: str, part: str, free: bool) -> tuple[str, str]:
+    quoted = re.fullmatch(r"""(["'])(.*)\1\s*=(.*)""", part) if free else None
+    if quoted is not None:
+        name, value = quoted[2], quoted[3]
+    else:
+        name, _, value = part.partition("=")
+    name, value = name.strip(), value.strip()
+    if not (value and (name.isidentifier() or (free and name))):
+        raise ConfigError(f"model {text!r}: {part!r} is not of the form NAME=VALUE")
+    return name, value
 
 
 def _argument_value(text: str, name: str, value: str) -> Scalar | tuple[Scalar, ...]:
@@ -115,4 +136,4 @@ def _onnx_model(text: str, batch: int | None) -> ModelSpec:
         raise ModelError(f"model {text!r}: there is no such file")
     dims = () if batch is None else (("batch", batch),)
     args = (*dims, ("path", str(path)))
-    return ModelSpec(path.stem, "tunegrad.frontend.onnx:model", args=args, source=str(path))
+    return ModelSpec(path.stem, ONNX_BUILDER, args=args, source=str(path))

@@ -29,10 +29,11 @@ from tunegrad.ir.dtypes import BF16, DType
 from ..arrays import bf16_values
 from ..model import InputSpec, Model
 from ..tensor import Tensor
-from .building import evaluated, missing_operators, opset_of
+from .building import evaluated
 from .codes import Coded, array_of, codes_of, kind_of_array
-from .importer import dtype_of_onnx
+from .inputs import dtype_of_onnx
 from .node import NotKnownError, TensorList, Value
+from .structure import check_structure, missing_operators
 
 __all__ = ["TunegradBackend", "TunegradRep"]
 
@@ -263,7 +264,7 @@ class TunegradBackend(Backend):
 
     @classmethod
     def _rep(cls, model: Any, device: str, threads: int | None, store: Any) -> TunegradRep:
-        opset_of(model, model.graph.name or "model")
+        check_structure(model, model.graph.name or "model")
         return TunegradRep(model, _device(device), threads, store)
 
     @classmethod

@@ -11,7 +11,7 @@ reads them, so that kernels say which nodes they come from.
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,8 +24,9 @@ from .control import CONTROL
 from .node import Body, Held, Known, NodeError, NodeView, TensorList, Value, settled, within
 from .operators import OPERATORS
 from .sequences import SEQUENCES
+from .structure import check_axes, check_structure, nodes_of, operator_of
 
-__all__ = ["evaluated", "missing_operators", "opset_of"]
+__all__ = ["evaluated"]
 
 _FOLDED_BYTES = 1 << 30
 """What is known when a model is loaded is computed then, up to arrays of this size."""
@@ -33,46 +34,6 @@ _UNROLLED_NODES = 20_000
 """Nodes of all bodies of a model, once for each step that they take."""
 _OWN = frozenset(["Constant", "Shape", "Size", *CONTROL, *SEQUENCES]) - {"Identity"}
 """What is not computed by onnx's reference, though all operands are known."""
-_FOLDED = frozenset(
-    ["BlackmanWindow", "Constant", "EyeLike", "HammingWindow", "HannWindow", "MelWeightMatrix",
-     "NonMaxSuppression", "NonZero", "Range", "RegexFullMatch", "StringConcat", "StringNormalizer",
-     "StringSplit", "Unique"]
-)  # fmt: skip
-"""What is there only of operands that are known when a model is loaded."""
-
-
-def missing_operators(graph: Any) -> tuple[str, ...]:
-    """Operators of a graph, and of the graphs inside its nodes, that are not there; sorted."""
-    names = {
-        f"{n.domain}.{n.op_type}" if n.domain not in ("", "ai.onnx") else n.op_type
-        for n in _nodes(graph)
-    }
-    return tuple(sorted(names - OPERATORS.keys() - _FOLDED))
-
-
-def _nodes(graph: Any) -> Iterator[Any]:
-    """The nodes of a graph, and of the graphs inside them."""
-    for node in graph.node:
-        yield node
-        for attribute in node.attribute:
-            if attribute.HasField("g"):
-                yield from _nodes(attribute.g)
-
-
-def opset_of(proto: Any, name: str) -> int:
-    """The opset of a model.
-
-    Raises ModelError where it is too old, or where operators are not there, naming all of them.
-    """
-    opset = max((o.version for o in proto.opset_import if o.domain in ("", "ai.onnx")), default=0)
-    if opset < 7:
-        raise ModelError(f"model {name}: opset {opset}; 7 and later are there")
-    missing = missing_operators(proto.graph)
-    if missing:
-        raise ModelError(
-            f"model {name}: {len(missing)} operators are not there: {', '.join(missing)}"
-        )
-    return int(opset)
 
 
 @dataclass(slots=True)
@@ -99,7 +60,7 @@ def evaluated(proto: Any, name: str, values: Mapping[str, Value]) -> list[Value]
 
     What depends on no tensor is an array. Raises ModelError, naming the model and the node.
     """
-    build = _Building(opset_of(proto, name))
+    build = _Building(check_structure(proto, name))
     try:
         return _outputs(build, proto.graph, ChainMap[str, Value]({"": None}), values)
     except ModelError as error:
@@ -115,7 +76,9 @@ def _outputs(
     for node in proto.node:
         unmade = next((i for i in node.input if i not in values), None)
         if unmade is not None:
-            raise ModelError(f"node {_called(node)} reads '{unmade}', which nobody makes")
+            raise ModelError(
+                f"node {_called(node)} reads '{unmade}', which no node before it makes"
+            )
         taken = [values[i] for i in node.input]
         while taken and taken[-1] is None:
             taken.pop()
@@ -131,7 +94,9 @@ def _outputs(
 def _read(build: _Building, proto: Any) -> _Graph:
     found = build.read.get(id(proto))
     if found is None:  # it holds the graph, so that its identity stays its own
-        needed = {i for node in _nodes(proto) for i in node.input} | {o.name for o in proto.output}
+        needed = {i for node in nodes_of(proto) for i in node.input} | {
+            o.name for o in proto.output
+        }
         constants = {t.name: _array(t) for t in proto.initializer}
         found = build.read[id(proto)] = _Graph(proto, constants, frozenset(needed))
     return found
@@ -193,18 +158,10 @@ def _made(
     build: _Building, node: Any, scope: ChainMap[str, Value], taken: list[Value], outputs: int
 ) -> Sequence[Value]:
     """What a node makes: computed now where all that it reads is known."""
-    place = f"node {_called(node)} ({node.op_type})"
-    if node.op_type not in OPERATORS:
+    place, op = f"node {_called(node)} ({node.op_type})", operator_of(node)
+    if op not in OPERATORS:
         taken = [settled(v) for v in taken]
     attributes = _attributes(build, place, node, scope)
-    known = [v for v in taken if isinstance(v, np.ndarray)]
-    if len(known) == sum(v is not None for v in taken):
-        if sum(v.nbytes for v in known) + _made_bytes(node.op_type, known) > _FOLDED_BYTES:
-            raise NodeError(f"{place}: what is known of it takes over 1 GiB")
-        if known and node.op_type not in _OWN:
-            folded = _folded(node, build.opset, taken)
-            if folded is not None:
-                return folded
     view = NodeView(
         node.op_type,
         _called(node),
@@ -215,12 +172,21 @@ def _made(
         _labels(node),
         build.held,
     )
-    if node.op_type == "Constant":
+    check_axes(view)
+    known = [v for v in taken if isinstance(v, np.ndarray)]
+    if len(known) == sum(v is not None for v in taken):
+        if sum(v.nbytes for v in known) + _made_bytes(node.op_type, known) > _FOLDED_BYTES:
+            raise NodeError(f"{place}: what is known of it takes over 1 GiB")
+        if known and op not in _OWN and op == node.op_type:
+            folded = _folded(node, build.opset, taken)
+            if folded is not None:
+                return folded
+    if op == "Constant":
         return (_constant(view),)
-    if node.op_type not in OPERATORS:
+    if op not in OPERATORS:
         raise view.not_known("what it makes", *taken)
     try:
-        made = called(OPERATORS[node.op_type], view)
+        made = called(OPERATORS[op], view)
     except NodeError:
         raise
     except _FAULTS as error:

@@ -96,6 +96,8 @@ def _dropout(n: NodeView) -> tuple[Any, ...]:
 
 def _lp_norm(n: NodeView) -> Tensor:
     x, axis = n(0), (n.get("axis", -1),)
+    if n.get("p", 2) not in (1, 2):
+        raise n.error(f"p = {n.get('p')}; 1 and 2 are there")
     norm = x.abs().sum(axis, True) if n.get("p", 2) == 1 else x.square().sum(axis, True).sqrt()
     return where(norm.eq(0), norm * 0, x / norm)
 

@@ -105,6 +105,8 @@ def _places(n: NodeView, axis: _Axis, how: str) -> Known:
         return axis.start * (old - 1) + inside
     if how == "pytorch_half_pixel" and axis.new == 1:
         return i * 0
+    if how == "tf_half_pixel_for_nn":
+        return (i + 0.5) / axis.factor
     at = (i + 0.5) / axis.factor - 0.5
     if how == "half_pixel_symmetric":
         at = at + old / 2 * (1 - axis.new / (old * axis.factor))

@@ -7,8 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from tunegrad.ir.dtypes import DType
+
 from ..functions import cat, where
 from ..tensor import Tensor
+from .casts import type_of
 from .node import NodeView
 
 __all__ = ["SHAPES"]
@@ -159,6 +162,17 @@ def _constant_of_shape(n: NodeView) -> np.ndarray[Any, Any]:
     return np.full(n.ints(0) or [], np.asarray(value).reshape(-1)[0])
 
 
+def _eye_like(n: NodeView) -> Tensor:
+    """EyeLike: of an operand it takes the shape, and the dtype where no attribute says one."""
+    x = n(0)
+    if x.ndim != 2:
+        raise n.error(f"of shape {x.shape}; a matrix is there")
+    dtype = x.dtype if n.get("dtype") is None else type_of(n, n.get("dtype"))
+    if not isinstance(dtype, DType):
+        raise n.error(f"dtype {dtype.name} is not there")
+    return Tensor(np.eye(x.shape[0], x.shape[1], n.get("k", 0))).cast(dtype)
+
+
 def _trilu(n: NodeView) -> Tensor:
     k = n.ints(1)
     diagonal = k[0] if k else 0
@@ -171,6 +185,7 @@ SHAPES: dict[str, Callable[[NodeView], Any]] = {
     "ConstantOfShape": _constant_of_shape,
     "DepthToSpace": _depth_to_space,
     "Expand": _expand,
+    "EyeLike": _eye_like,
     "Flatten": _flatten,
     "Gather": _gather,
     "GatherElements": _gather_elements,
