@@ -55,6 +55,8 @@ def kernels(unit, target=TILED):
         matmul((33, 160), (160, 40), a, b),
         matmul((17, 100), (100, 20), a, b, constant=True),
         conv(64, 32, 1, a, b, constant=True),
+        matmul((14, 64), (64, 7), a, b),
+        matmul((51, 200), (200, 9), a, b),
     ]
     return [in_fours(case, target).launches[-1].kernel for case in cases]
 
@@ -88,7 +90,7 @@ def test_default_schedules_agree_with_the_interpreter(unit, threads):
 
 
 @every_unit
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(6))
 def test_random_schedules_agree_with_the_interpreter(unit, seed):
     target = replace(TILED, threads=1 + seed % 2)
     kernel = kernels(unit, target)[seed]

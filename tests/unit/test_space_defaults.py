@@ -12,11 +12,13 @@ from kernel_corpus import NAMES, kernels_of
 
 from benchmarks.hand_schedules import AVX512, FULL, GPU, gemm
 from tunegrad.devices.host.cores import declared
+from tunegrad.devices.host.tiles import AMX_BF16, AMX_INT8
 from tunegrad.frontend import Tensor
 from tunegrad.ir.fusion import blocked, schedule
 from tunegrad.ir.kernel import Kernel
-from tunegrad.ir.target import Target
+from tunegrad.ir.target import MatrixUnit, Target
 from tunegrad.opts import DefaultChooser, Schedule, Space
+from tunegrad.planning.plan import prepared
 
 SSE = declared(replace(AVX512, arch="x86-64", vector_bytes=16, registers=16, threads=1))
 AVX2 = declared(replace(AVX512, arch="znver3", vector_bytes=32, registers=16))
@@ -108,6 +110,54 @@ def test_space_default_is_legal_for_constants_of_any_size(name: str, target: Tar
         space = Space(launch.kernel, target)
         for found in space.defaults():
             space.lower(found)
+
+
+def factors(a: tuple[int, ...], b: tuple[int, ...], dtype: str) -> tuple[Tensor, Tensor]:
+    """Inputs of a product, widened to what it is summed in."""
+    wide = "i32" if "8" in dtype else "f32"
+    return Tensor.input("x", a, dtype).cast(wide), Tensor.input("w", b, dtype).cast(wide)
+
+
+def one_row(columns: int, filters: int, stride: int, dtype: str) -> Tensor:
+    x, w = factors((2, 100, 1, columns), (filters, 100, 3, 3), dtype)
+    return x.conv2d(w, stride=stride, padding=1)
+
+
+def product(m: int, k: int, n: int, dtype: str) -> Tensor:
+    x, w = factors((m, k), (k, n), dtype)
+    return x @ w
+
+
+TILES = declared(replace(AVX512, units=(AMX_BF16, *AMX_INT8)))
+UNEVEN = {
+    "rows of B past the end of n": (TILES, product(16, 31, 5, "bf16")),
+    "five columns in tiles of sixteen, beside vectors of four": (
+        replace(TILES, vector_bytes=16), product(16, 64, 5, "i8")
+    ),
+    "tiles of two heights": (TILES, product(51, 100, 9, "bf16")),
+    "a window over one row, which is no dimension": (
+        replace(SSE, threads=16), one_row(8, 16, 1, "f32")
+    ),
+    "a window over one row, in steps of two": (replace(AVX2, threads=1), one_row(4, 7, 2, "i8")),
+    "a copy by eighty work-items": (GPU, product(64, 5, 17, "f32")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", UNEVEN)
+def test_space_default_is_legal_where_sizes_are_uneven(name: str) -> None:
+    target, made = UNEVEN[name]
+    for launch in schedule(prepared((made.node,), "bf16-dot", target)).launches:
+        space = Space(launch.kernel, target)
+        space.lower(space.defaults()[0])
+
+
+def test_space_default_for_a_matrix_unit_splits_the_axis_that_it_can_be_padded_to() -> None:
+    """Of two axes that are not fused, the last has a quarter of the unit's columns."""
+    target = replace(GPU, units=(MatrixUnit((16, 8, 16), ("f32", "f32")),))
+    x, w = factors((1, 64, 9, 4), (14, 64, 3, 3), "f32")
+    (launch,) = schedule((x.conv2d(w, stride=2, padding=1).node,)).launches
+    space = Space(launch.kernel, target)
+    space.lower(space.defaults()[0])
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -69,7 +69,24 @@ def _below(index: Index, limit: int, facts: Facts, depth: int) -> bool:
             if cancels and _below(index + fact * (c // -k), limit, facts, depth - 1):
                 return True
     quotients = [(a, c) for a, c in index.terms if c > 0 and isinstance(a, FloorDiv)]
-    return any(_quotient_below(index, a, c, limit, facts, depth) for a, c in quotients)
+    return any(
+        _quotient_below(index, a, c, limit, facts, depth)
+        or _coarser_below(index, a, c, limit, facts, depth)
+        for a, c in quotients
+    )
+
+
+def _coarser_below(
+    index: Index, atom: FloorDiv, c: int, limit: int, facts: Facts, depth: int
+) -> bool:  # fmt: skip
+    """n // d <= k * (n // (k*d)) + k - 1, of which a fact may say more"""
+    for known in {a for fact in facts for a, _ in fact.terms if isinstance(a, FloorDiv)}:
+        k = known.den // atom.den
+        if k > 1 and known.num == atom.num and known.den == k * atom.den:
+            coarse = index + Index(((atom, -c),), 0) + Index(((known, c * k),), c * (k - 1))
+            if _below(coarse, limit, facts, depth - 1):
+                return True
+    return False
 
 
 def _quotient_below(

@@ -14,6 +14,7 @@ the end of m has fewer rows. What the lanes of a tile read past the end of n is 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import product
@@ -68,6 +69,8 @@ class Tiles:
     rows: list[int] = field(init=False)
     """Of every register, 0 for one that nobody has used yet."""
     turn: int = 0
+    held: Counter[int] = field(init=False, default_factory=Counter)
+    """By rows, how many tiles of operands are in registers at once, at most."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.tree.matrix, TileLoops):
@@ -85,6 +88,7 @@ class Tiles:
         self.sums = {}
         for p in self._tiles():
             self.sums[p] = self._take(self._height(p), frozenset(self.sums.values()))
+        self.held = self._held()
 
     # what the region calls
 
@@ -163,6 +167,18 @@ class Tiles:
         found.sort(key=lambda p: self._of(first, p))
         return found
 
+    def _held(self) -> Counter[int]:
+        """One operand leaves its register before the next is read; all tiles of the other stay."""
+        rows = {self._of(self.loops.m, p): self._height(p) for p in self.sums}
+        columns = {self._of(self.loops.n, p) for p in self.sums}
+        if len(rows) >= len(columns):
+            found = Counter(set(rows.values()))
+            found[self.loops.unit.shape[2]] += len(columns)
+        else:
+            found = Counter(rows.values())
+            found[self.loops.unit.shape[2]] += 1
+        return found
+
     def _of(self, side: str, p: Point) -> Point:
         """The part of a point that an operand depends on: tiles with the same one share its own."""
         return tuple(x for x in p if x[0] in self.reads[side])
@@ -196,13 +212,18 @@ class Tiles:
         return at * self._tile_size
 
     def _take(self, rows: int, taken: frozenset[int]) -> int:
-        """A register of so many rows that is not taken: the one that was used longest ago."""
+        """A register of so many rows that is not taken: the one that was used longest ago, but none
+        that tiles of other heights wait for.
+        """
         count = len(self.rows)
         turns = [(self.turn + i) % count for i in range(count)]
         free = [t for t in turns if t not in taken]
-        found = next((t for t in free if self.rows[t] == 0), None)
-        if found is None:
-            found = next((t for t in free if self.rows[t] == rows), None)
+        mine = Counter(self.rows[t] for t in range(count) if t not in self.sums.values())
+        waiting = sum(max(0, n - mine[high]) for high, n in self.held.items() if high != rows)
+        fresh = [t for t in free if self.rows[t] == 0]
+        used = [t for t in free if self.rows[t] == rows]
+        order = (*fresh, *used) if len(fresh) > waiting else (*used, *fresh)
+        found = next(iter(order), None)
         if found is None:
             raise IllegalAction(f"{self.loops.unit}: {count} registers do not hold the tiles")
         self.rows[found] = rows

@@ -40,6 +40,7 @@ class Access:
     masked: bool
     nbytes: int
     indirect: bool = False
+    boxed: bool = True
     _by_axis: dict[str, int | None] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -110,7 +111,10 @@ def _accesses(kernel: Kernel, stage: Stage) -> tuple[Access, ...]:
             strides = tuple((n, offset.coefficient(n)) for n in names)
             indirect = any(True for _ in offset.elements())
             masked = not x.valid.always
-            found.append(Access(x.param, param.role, strides, masked, param.nbytes, indirect))
+            boxed = all(any(d.terms == r.index.terms for d in x.index) for r in x.valid)
+            found.append(
+                Access(x.param, param.role, strides, masked, param.nbytes, indirect, boxed)
+            )
     return tuple(found)
 
 

@@ -273,7 +273,7 @@ class _Gemm:
                 continue
             reused = any(not x.depends(axis_of(n)) for n in block)
             if self.ask.pick(f"stage.{x.param}", [False, True], int(reused)):
-                made.append(Stage(x.param, k, () if x.masked else layout))
+                made.append(Stage(x.param, k, () if x.masked and x.boxed else layout))
                 left -= nbytes
         return made, self.target.shared_bytes - left
 

@@ -324,7 +324,8 @@ class _Tensor:
         extent = prod(a.extent for a in together)
         whole = len(together) > 1 and extent % size == 0
         if not (whole and self.ask.pick(f"{what}.fuse", [True, False])):
-            longest = max(axes, key=lambda a: (a.extent >= size, a is last, a.extent))
+            # Below half of the unit a loop can not be padded to it.
+            longest = max(axes, key=lambda a: (min(2, 2 * a.extent // size), a is last, a.extent))
             return longest.name, [a for a in axes if a is not longest]
         return self._fuse([a.name for a in together], fused), [a for a in axes if a not in together]
 

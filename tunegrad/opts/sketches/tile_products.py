@@ -233,11 +233,14 @@ class _Sketch:
     # operands
 
     def _needs_copy(self, x: Access) -> bool:
-        """Whether an operand does not lie as tiles read it."""
-        side = self.found.k if x is self.found.a else None
-        n = next(a for a in self.found.n if output_stride(self.kernel, a.name) == 1)
-        along = side or n
-        return self.found.padded or x.masked or x.stride(along.name) != 1
+        """Whether an operand does not lie as tiles read it: rows of B past the end of n are not
+        there.
+        """
+        p = self.found
+        n = next(a for a in p.n if output_stride(self.kernel, a.name) == 1)
+        tail = x is p.b and n.extent % p.unit.shape[1] > 0
+        along = p.k if x is p.a else n
+        return p.padded or x.masked or tail or x.stride(along.name) != 1
 
     def _staged(
         self, x: Access, outer: list[str], inner: list[str], tile: list[str], around: list[str]
@@ -253,7 +256,7 @@ class _Sketch:
         at = ask.pick(name, places, places.index(best) if needed else 0)
         if at == "none":
             return []
-        box = x.masked and x is self.found.a and x.stride(self.found.k.name) == 1
+        box = x.masked and x.boxed and x is self.found.a and x.stride(self.found.k.name) == 1
         inside = outer[outer.index(at) + 1 :] if at else outer
         layout = () if box else self._used(x, [*inside, *self._reads(inner), *tile])
         return [Stage(x.param, at, layout)]

@@ -41,7 +41,7 @@ def _places(o: Operands, x: Access, order: list[str]) -> list[str]:
     """Where a copy may stand, and how it lies: by all its loops, by rows, or as a box."""
     if x.role == "const":
         return ["none", "load:loops"] if can_be_packed(o.kernel, o.reduces, x) else ["none"]
-    form = "box" if x.masked else "loops"
+    form = "box" if x.masked and x.boxed else "loops"
     outside = [""] if 2 * x.nbytes <= MAX_SCRATCH_BYTES else []  # tails pad a copy
     found = ["none", *(f"{at}:{form}" for at in (*outside, *order[:-1]))]
     if not x.masked and not x.depends(o.lane.name):

@@ -1,0 +1,70 @@
+"""Defaults of random products are legal on CPUs of 4, 8 and 16 lanes, with each set of instructions
+for narrow factors.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from benchmarks.hand_schedules import AVX512
+from tunegrad.devices.host.cores import declared
+from tunegrad.devices.host.tiles import AMX_BF16, AMX_INT8
+from tunegrad.frontend import Tensor
+from tunegrad.ir.fusion import schedule
+from tunegrad.ir.target import Target
+from tunegrad.opts import Space
+from tunegrad.planning.plan import prepared
+
+_VNNI, _PAIRS = ("+avx512f", "+avx512vl", "+avx512vnni"), ("+avx512f", "+avx512vl", "+avx512bf16")
+_NARROW = {
+    "none": {},
+    "bytes": {"features": _VNNI},
+    "avxvnni": {"features": ("+avxvnni",)},
+    "pairs": {"features": _PAIRS},
+    "byte tiles": {"units": AMX_INT8},
+    "pair tiles": {"units": (AMX_BF16,)},
+    "everything": {"features": (*_VNNI, *_PAIRS[2:]), "units": (AMX_BF16, *AMX_INT8)},
+}
+
+targets = st.builds(
+    lambda vector, narrow, threads: declared(
+        replace(
+            AVX512, vector_bytes=vector, registers=32 if vector == 64 else 16, threads=threads,
+            **_NARROW[narrow],
+        )
+    ),
+    st.sampled_from([16, 32, 64]), st.sampled_from(sorted(_NARROW)), st.sampled_from([1, 2, 16]),
+)  # fmt: skip
+extents = st.one_of(st.integers(1, 9), st.sampled_from([14, 16, 17, 31, 33, 40, 64, 100, 160]))
+
+
+@st.composite
+def products(draw: st.DrawFn) -> Tensor:
+    """A product or a padded convolution of bytes, of bf16 or of f32."""
+    left, right = draw(
+        st.sampled_from([("u8", "i8"), ("i8", "i8"), ("bf16", "bf16"), ("f32",) * 2])
+    )
+    wide = "i32" if "8" in left else "f32"
+    m, n, k = draw(extents), draw(extents), draw(extents)
+    if draw(st.booleans()):
+        lead = draw(st.sampled_from([(), (1,), (3,)]))
+        a, b = Tensor.input("a", (*lead, m, k), left), Tensor.input("b", (k, n), right)
+        return a.cast(wide) @ b.cast(wide)
+    size, window = draw(st.integers(1, 9)), draw(st.sampled_from([1, 3]))
+    image = Tensor.input("a", (draw(st.integers(1, 2)), k, size, min(m, 17)), left)
+    taps = Tensor.input("b", (n, k, window, window), right)
+    return image.cast(wide).conv2d(
+        taps.cast(wide), stride=draw(st.integers(1, 2)), padding=window // 2
+    )
+
+
+@settings(max_examples=100, deadline=None)
+@given(products(), targets)
+def test_defaults_of_products_are_legal(product: Tensor, target: Target) -> None:
+    for launch in schedule(prepared((product.node,), "bf16-dot", target)).launches:
+        space = Space(launch.kernel, target)
+        for found in space.defaults():
+            space.lower(found)
