@@ -178,7 +178,9 @@ def run_schedule(s: LaunchPlan, inputs: dict[str, Array]) -> list[Array]:
     for launch in s.launches:
         params = dict(zip((p.name for p in launch.kernel.params), launch.args, strict=True))
         reads = {
-            p.name: held(s, memory, params[p.name]) for p in launch.kernel.params if p.role != "out"
+            p.name: held(s, memory, params[p.name]).view(p.dtype.numpy)
+            for p in launch.kernel.params
+            if p.role != "out"
         }
         for name, flat in interpret(launch.kernel, reads).items():
             memory[params[name]] = flat

@@ -145,7 +145,7 @@ def _masked_expressions(u: Valid, v: Valid, rng: random.Random) -> Iterator[Expr
         made.append(Apply(Op.WHERE, (Inside(v), a, b), F32))
         made.append(Apply(Op.WHERE, (Apply(Op.LT, (a, b), BOOL), a, b), F32))
     yield from made[len(atoms) :]
-    for _ in range(120):
+    for _ in range(80):
         a, b, c = rng.choice(made), rng.choice(made), rng.choice(atoms)
         w = rng.choice(MASKS[:-1])
         inner = Apply(Op.WHERE, (Inside(w), a, b), F32)
@@ -159,7 +159,7 @@ def _masked_expressions(u: Valid, v: Valid, rng: random.Random) -> Iterator[Expr
 def masked(rng: random.Random) -> None:
     """masked(u, x) is where(inside(u), x, 0), for an x whose loads are masked by u."""
     for u in MASKS:
-        for v in rng.sample(MASKS[:-1], 3):
+        for v in rng.sample(MASKS[:-1], 1):
             drawn = list(_masked_expressions(u, v, rng))
             made = values(simplify.masked(u, x) for x in drawn)
             for x, plain, found in zip(drawn, values(drawn), made, strict=True):
@@ -168,3 +168,86 @@ def masked(rng: random.Random) -> None:
 
 
 LAWS: dict[str, Law] = {"masked": masked}
+
+
+CONSTANTS = (
+    0.0,
+    -0.0,
+    1.0,
+    -1.0,
+    2.0,
+    -0.5,
+    3.0,
+    13421773 / 2**27,
+    2.0**-101,
+    2.0**120,
+    np.inf,
+    np.nan,
+)
+
+
+def _operands(dtype: DType, name: str) -> list[Expr]:
+    """A load, constants that rules look for, and conditions."""
+    if dtype.is_bool:
+        conditions = [Inside(MASKS[0]), Inside(MASKS[3]), Inside(MASKS[4])]
+        return [load(name, BOOL), Const(True, BOOL), Const(False, BOOL), *conditions]
+    if dtype.is_int:
+        return [load(name, dtype), *(Const(v, dtype) for v in (0, 1, 2, 7))]
+    return [load(name, dtype), *(Const(v, dtype) for v in CONSTANTS)]
+
+
+def computed(rng: random.Random) -> None:
+    """apply_op(op, args) is Apply(op, args): what it leaves out or folds changes no bit."""
+    drawn: list[Apply] = []
+    for dtype in COMPUTED:
+        x, y = _operands(dtype, "x"), _operands(dtype, "y")
+        if dtype.is_bool:
+            drawn += [Apply(op, p, BOOL) for op in (Op.AND, Op.OR, Op.XOR) for p in product(x, y)]
+            drawn += [Apply(Op.NOT, (a,), BOOL) for a in x]
+        else:
+            for op in FLOAT_BINARY if dtype.is_float else INT_BINARY:
+                if dtype.is_int and op is Op.POW:
+                    continue
+                drawn += [Apply(op, p, _computed(op, dtype)) for p in product(x, y)]
+        for c in _operands(BOOL, "x"):
+            drawn += [Apply(Op.WHERE, (c, a, b), dtype) for a in x for b in (*x[:4], y[0])]
+    equal("apply_op", [(x, simplify.apply_op(x.op, x.args, x.dtype)) for x in drawn])
+
+
+def cast(rng: random.Random) -> None:
+    """cast_to(x, t) is the cast of x; a constant is rounded, and f16 -> f32 -> f16 is the same."""
+    types = (F32, F64, F16, BF16, I8, I32, I64, U8, U32, BOOL)
+    pairs: list[tuple[Expr, Expr]] = []
+    for dtype in types:
+        inner: list[Expr] = [load("x", dtype)]
+        if not dtype.is_half:
+            numbers = (
+                (True, False) if dtype.is_bool else CONSTANTS if dtype.is_float else (0, 1, 99)
+            )
+            inner += [Const(v, dtype) for v in numbers]
+            inner += [Cast(load("x", t), dtype) for t in (F16, BF16, F32, I32)]
+        for x, to in product(inner, types):
+            want = x if x.dtype == to else Cast(x, to)
+            if to.is_half and x.dtype not in (F32, to):
+                want = Cast(Cast(x, F32), to)
+            pairs.append((_seen(want), _seen(simplify.cast_to(x, to))))
+    equal("cast_to", pairs)
+
+
+def _seen(x: Expr) -> Expr:
+    """What is stored, as numbers that can be compared."""
+    return Cast(x, F32) if x.dtype.is_half else x
+
+
+def index_values(rng: random.Random) -> None:
+    """index_value(i, t) is i as a number of t, and inside(v) whether v holds."""
+    for index in (PLACE.index, PLACE.index * 0 + 5, PLACE.index * -3 + 1):
+        for dtype in (F32, I32, I64, F64):
+            want = IndexValue(index, dtype)
+            equal("index_value", [(want, simplify.index_value(index, dtype))])
+    for u in (*MASKS, ALWAYS):
+        (found,) = values([simplify.inside(u)])
+        assert (found == holds(u)).all(), f"inside({u})"
+
+
+LAWS |= {"computed": computed, "cast": cast, "index values": index_values}

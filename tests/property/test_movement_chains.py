@@ -7,9 +7,14 @@ import random
 import numpy as np
 import pytest
 
+from tests import fuzzing
 from tests.compiled_graphs import Case, CompiledKernels, check_cases
-from tests.graph_fuzzer import movement_chain
+from tests.graph_builders import run_schedule
+from tests.graph_fuzzer import factorization, movement_chain
+from tunegrad.ir import graph as g
+from tunegrad.ir.dtypes import I32
 from tunegrad.ir.evaluate import evaluate
+from tunegrad.ir.expr import Op
 from tunegrad.ir.fusion import schedule
 from tunegrad.ir.fusion.axes import uses
 from tunegrad.ir.graph import GraphOp, Node, topological
@@ -39,6 +44,42 @@ def test_movement_chain_of_eight_agrees_with_numpy_twenty_thousand_times() -> No
     assert len(code.programs) > 10_000
 
 
+def there_and_back(rng: random.Random, views: int, *, mapped: bool) -> tuple[Node, Node]:
+    """An input under so many reshapes and permutations and their inverses, eight operations for
+    four; negated twice on the way where ``mapped``.
+    """
+    size = rng.choice((12, 16, 24, 30, 36, 60))
+    x = y = g.graph_input("x", factorization(rng, size), I32)
+    back: list[tuple[GraphOp, tuple[int, ...]]] = []
+    for k in range(views):
+        if k % 2 == 0:
+            back.append((GraphOp.RESHAPE, y.shape))
+            y = g.reshape(y, factorization(rng, size))
+        else:
+            order = tuple(rng.sample(range(len(y.shape)), len(y.shape)))
+            back.append((GraphOp.PERMUTE, tuple(order.index(d) for d in range(len(order)))))
+            y = g.permute(y, order)
+    for k, (op, arg) in enumerate(reversed(back)):
+        if mapped and k in (0, views // 2):
+            y = g.elementwise(Op.NEG, y)
+        y = g.reshape(y, arg) if op is GraphOp.RESHAPE else g.permute(y, arg)
+    return y, x
+
+
+@pytest.mark.parametrize("mapped", [False, True], ids=["views", "maps between"])
+def test_views_and_their_inverses_leave_no_division(mapped: bool) -> None:
+    for case in range(fuzzing.count(750)):
+        rng = fuzzing.rng("there and back", case)
+        out, x = there_and_back(rng, rng.choice((2, 4, 4, 6)), mapped=mapped)
+        (launch,) = schedule((out,)).launches
+        for param, index in uses(launch.kernel):
+            address = launch.kernel.param(param).layout.offset(index)
+            assert not address.divisions(), (out.shape, x.shape, address)
+        values = np.arange(x.size, dtype=np.int32).reshape(x.shape)
+        (found,) = run_schedule(schedule((out,)), {"x": values})
+        np.testing.assert_array_equal(found, values)
+
+
 def is_run(out: Node, x: Node) -> bool:
     """Whether a chain gives neighbouring elements of its input in their order."""
     places = np.arange(1, x.size + 1).reshape(x.shape).astype(x.dtype.numpy)
@@ -49,7 +90,7 @@ def is_run(out: Node, x: Node) -> bool:
 def test_movement_chain_that_gives_a_run_of_its_input_is_one_linear_index() -> None:
     runs = 0
     for seed in range(6_000):
-        out, _ = movement_chain(random.Random(seed), 8)
+        out, _ = movement_chain(random.Random(seed), 1 + seed % 8)
         inputs = [n for n in topological((out,)) if n.op is GraphOp.INPUT]
         if len(inputs) != 1 or not out.size or not is_run(out, inputs[0]):
             continue

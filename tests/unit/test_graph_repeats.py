@@ -6,14 +6,16 @@ import random
 
 import numpy as np
 
+from tests import fuzzing
 from tests.graph_builders import Array, add, matmul, run_schedule, tensor, weight
 from tests.graph_fuzzer import random_graph
 from tunegrad.ir import graph as g
-from tunegrad.ir.dtypes import F32
+from tunegrad.ir.dtypes import F32, I32
 from tunegrad.ir.evaluate import evaluate
 from tunegrad.ir.expr import Op
 from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import LaunchPlan, schedule
+from tunegrad.ir.fusion.drafts import Drafts
 from tunegrad.ir.graph import GraphOp, Node
 from tunegrad.ir.repeats import Repeats
 
@@ -95,3 +97,23 @@ def test_no_reduction_of_a_random_graph_stores_a_number_twice() -> None:
             found += n.op is GraphOp.REDUCE
             assert n.op is not GraphOp.REDUCE or not repeats.of(n), seed
     assert found > 50
+
+
+def test_no_intermediate_of_a_random_graph_stores_a_number_twice() -> None:
+    stored = 0
+    for case in range(fuzzing.count(300)):
+        outputs = fold_constants(random_graph(fuzzing.rng("stored once", case), 12))
+        drafts = Drafts.of(outputs)
+        repeats = Repeats()
+        for n in drafts.order:
+            repeats.of(n)
+        for n in drafts.drafts.keys() - drafts.fixed:
+            stored += 1
+            assert not repeats.of(n), (case, n)
+    assert stored > 60
+
+
+def test_computed_positions_that_repeat_are_stored_once() -> None:
+    at = g.elementwise(Op.MUL, g.graph_input("i", (1, 8), I32), g.full(2, (1, 8), I32))
+    plan = schedule((g.gather(tensor("x", 24, 8), g.expand(at, (16, 8)), 0),))
+    assert [b.shape for b in plan.buffers if b.role == "temp"] == [(1, 8)]

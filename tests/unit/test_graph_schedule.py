@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tests import fuzzing
 from tests.graph_builders import (
     Array,
     add,
@@ -20,6 +21,7 @@ from tests.graph_builders import (
     tensor,
     weight,
 )
+from tests.graph_fuzzer import random_graph
 from tunegrad.errors import ShapeError, VerifyError
 from tunegrad.ir import graph as g
 from tunegrad.ir.dtypes import F32, I32, I64
@@ -230,3 +232,16 @@ def test_graph_schedule_verifier_refuses_wrong_buffers() -> None:
         replace(plan, launches=(replace(first, args=(out, a)), plan.launches[1])).verify()
     with pytest.raises(VerifyError, match="is a different buffer from all"):
         replace(plan, launches=(replace(first, args=(out, out, b)), plan.launches[1])).verify()
+
+
+def test_graph_schedule_verifier_refuses_a_kernel_that_nobody_reads() -> None:
+    plan = plan_of_two()
+    again = replace(plan.buffers[plan.launches[0].args[0]], id=len(plan.buffers), name="again")
+    unread = replace(plan.launches[0], args=(again.id, *plan.launches[0].args[1:]))
+    with pytest.raises(VerifyError, match="no later launch reads what it writes"):
+        replace(plan, buffers=(*plan.buffers, again), launches=(unread, *plan.launches)).verify()
+
+
+def test_graph_schedule_has_no_kernel_that_nobody_reads() -> None:
+    for case in range(fuzzing.count(240)):
+        schedule(random_graph(fuzzing.rng("all are read", case), 12)).verify()

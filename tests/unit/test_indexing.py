@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tests.graph_builders import run_schedule
 from tests.schedule_fuzzer import TWO
 from tunegrad.devices.cuda.absent import absent
 from tunegrad.devices.job import io_of
@@ -17,6 +18,7 @@ from tunegrad.ir.dtypes import F32, I32, I64
 from tunegrad.ir.evaluate import evaluate
 from tunegrad.ir.expr import Load
 from tunegrad.ir.fusion import schedule
+from tunegrad.ir.fusion.axes import all_indices
 from tunegrad.ir.index import ALWAYS, Element, element, var
 from tunegrad.ir.interpret_kernel import interpret
 from tunegrad.ir.kernel import Axis, Kernel, Param, Store
@@ -104,22 +106,42 @@ def test_computed_indices_are_written_first():
     assert "p1[p2[6*a+b]@9, b]" in after.text
 
 
-def test_positions_and_constants_are_indices():
-    for index in (g.iota((4, 6), 0), g.full(2, (4, 6), I64)):
-        x = np.random.default_rng(0).standard_normal((9, 6)).astype(np.float32)
-        node = g.gather(X, index, 0)
-        (want,) = evaluate((node,), {"x": x})
-        plan = schedule((node,))
-        made = {}
-        for launch in plan.launches:
-            arrays = {
-                p.name: made[b] if b in made else x.reshape(-1)
-                for p, b in zip(launch.kernel.params, launch.args, strict=True)
-                if p.role != "out"
-            }
-            (found,) = interpret(launch.kernel, arrays).values()
-            made[launch.args[0]] = found
-        np.testing.assert_array_equal(made[plan.outputs[0]].reshape(4, 6), want)
+@pytest.mark.parametrize(
+    "index",
+    [
+        g.iota((4, 6), 0),
+        g.elementwise(g.Op.ADD, g.iota((4, 6), 0, I64), g.full(2, (4, 6), I64)),
+        g.elementwise(g.Op.SUB, g.iota((4, 6), 0, I64), g.full(4, (4, 6), I64)),
+        g.elementwise(g.Op.MUL, g.iota((4, 6), 0, I64), g.full(2, (4, 6), I64)),
+        g.flip(g.cast(g.iota((4, 6), 0, I64), I32), (0,)),
+        g.full(-2, (4, 6), I64),
+    ],
+    ids=["positions", "from two on", "the last four", "every second", "backwards", "one row"],
+)
+def test_positions_are_an_index_of_one_kernel(index):
+    node = g.gather(X, index, 0)
+    (kernel,) = kernels(node)
+    assert not any(True for i in all_indices(kernel) for _ in i.elements())
+    x = np.arange(54, dtype=np.float32).reshape(9, 6)
+    (found,) = run_schedule(schedule((node,)), {"x": x})
+    np.testing.assert_array_equal(found, evaluate((node,), {"x": x})[0])
+
+
+@pytest.mark.parametrize("first", [0, -12, 3], ids=["above", "below", "from three on"])
+def test_positions_beyond_an_extent_are_its_ends(first):
+    index = g.elementwise(g.Op.ADD, g.iota((12, 6), 0, I64), g.full(first, (12, 6), I64))
+    node = g.gather(X, index, 0)
+    x = np.arange(54, dtype=np.float32).reshape(9, 6)
+    (found,) = run_schedule(schedule((node,)), {"x": x})
+    np.testing.assert_array_equal(found, evaluate((node,), {"x": x})[0])
+
+
+def test_an_index_that_decides_nothing_is_not_computed():
+    row, y = g.graph_input("row", (1, 8), F32), g.graph_input("y", (4, 8), F32)
+    places = g.cast(g.elementwise(g.Op.LT, g.full(0, (4, 8), F32), y), I64)
+    plan = schedule((g.gather(row, places, 0),))
+    (launch,) = plan.launches
+    assert [plan.buffers[i].name for i in launch.args] == ["out0", "row"]
 
 
 def test_gathered_sums_are_not_computed_again():

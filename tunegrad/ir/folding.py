@@ -170,7 +170,7 @@ def _full_rules(n: Node) -> Node | None:
         return g.full(array.item(), n.shape, n.dtype)
     if n.op is GraphOp.REDUCE:
         return _reduced_full(n, value)
-    if n.op is GraphOp.PAD and value != 0:
+    if n.op is GraphOp.PAD and (value != 0 or str(value) == "-0.0"):
         return None
     return g.full(value, n.shape, n.dtype) if n.op in MOVEMENT else None
 

@@ -137,5 +137,6 @@ class Layout:
 
     def _digit(self, p: Part) -> str:
         if p.step == 1:
-            return f"{p.dim}" if p.extent <= self.shape[p.dim] else f"{p.dim}:{p.extent}"
+            whole = 0 <= p.dim < len(self.shape) and p.extent <= self.shape[p.dim]
+            return f"{p.dim}" if whole else f"{p.dim}:{p.extent}"
         return f"{p.dim}/{p.step}:{p.extent}"

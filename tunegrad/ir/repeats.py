@@ -1,19 +1,44 @@
-"""Reductions of what repeats itself, computed once: broadcasts go after them.
+"""What repeats itself, computed once and stored once: broadcasts go after it.
 
 reduce(expand(x))                 -->    expand(reduce(x)), along dimensions that stay
 reduce(exp(expand(x)) * expand(y))       the same where both repeat: what is reduced is cut to
                                          one of its copies
+exp(expand(x)), stored            -->    expand(exp(x)), the smaller one stored
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Set
 from typing import Any
 from typing import cast as typed
 
 from . import graph as g
 from .graph import GraphOp, Node
 
-__all__ = ["Repeats"]
+__all__ = ["Repeats", "stored_once"]
+
+
+def stored_once(
+    outputs: tuple[Node, ...], order: Iterable[Node], stored: Set[Node]
+) -> tuple[Node, ...]:
+    """The same outputs, each node of ``stored`` that repeats itself as one copy, spread out again
+    by who reads it; the same nodes where none does. ``order`` is topological.
+    """
+    repeats, new = Repeats(), dict[Node, Node]()
+    memory: set[Node] = set()
+    for n in order:
+        srcs = tuple(new[s] for s in n.srcs)
+        made = n if srcs == n.srcs else Node(n.op, srcs, n.arg, n.shape, n.dtype)
+        dims = repeats.of(made)
+        if n in stored:
+            if dims and made.size:
+                small = repeats.one(made, dims, memory)
+                made = g.expand(small, n.shape)
+                repeats.of(small)
+            memory.add(made)
+            repeats.of(made)
+        new[n] = made
+    return tuple(new[o] for o in outputs)
 
 
 class Repeats:
@@ -35,6 +60,27 @@ class Repeats:
             return n
         one = g.shrink(src, tuple((0, 1 if d in twice else s) for d, s in enumerate(src.shape)))
         return g.expand(g.reduce(op, one, axes), n.shape)
+
+    def one(self, n: Node, dims: frozenset[int], memory: Set[Node]) -> Node:
+        """One of the copies of ``n`` along ``dims``, computed of one copy of each source; of those
+        in ``memory`` a part.
+        """
+        dims &= self.of(n)
+        shape = tuple(1 if d in dims else s for d, s in enumerate(n.shape))
+        made: Node | None = None
+        if not dims:
+            return n
+        if n.op in (GraphOp.FULL, GraphOp.IOTA):
+            made = Node(n.op, (), n.arg, shape, n.dtype)
+        elif n not in memory and n.op in (GraphOp.MAP, GraphOp.CAST):
+            srcs = tuple(self.one(s, dims, memory) for s in n.srcs)
+            made = Node(n.op, srcs, n.arg, shape, n.dtype)
+        elif n.op is GraphOp.EXPAND:
+            made = g.expand(self.one(n.srcs[0], dims, memory), shape)
+        if made is None:
+            made = g.shrink(n, tuple((0, s) for s in shape))
+        self.of(made)
+        return made
 
     def of(self, n: Node) -> frozenset[int]:
         """The dimensions of several positions along which all of its elements are equal."""

@@ -19,8 +19,8 @@ from ..graph import MOVEMENT, GraphOp, Node
 from ..index import ALWAYS, Index, Valid, as_index, element
 from ..kernel import Axis, Kernel, Param, Reduce, Stage, Store, identity
 from .attention import is_attention, rows_divided, sums_divided_last
-from .axes import distinct_leaves, split_axes
-from .movement import source_index
+from .axes import all_indices, distinct_leaves, split_axes, uses
+from .movement import Place, source_index
 from .simplify import apply_op, as_compute, cast_to, index_value, literal, masked
 
 __all__ = ["CutError", "Draft", "draft_kernel"]
@@ -60,7 +60,7 @@ def draft_kernel(root: Node, buffers: set[Node], *, rows: bool = False) -> Draft
     b = _Builder(root, buffers, rows)
     axes = tuple(Axis(f"o{d}", s) for d, s in enumerate(root.shape) if s != 1)
     index = tuple(ZERO if s == 1 else Axis(f"o{d}", s).index for d, s in enumerate(root.shape))
-    expr = cast_to(b.emit(root, index, ALWAYS), root.dtype)
+    expr = cast_to(b.emit(root, Place(index, root.shape), ALWAYS), root.dtype)
     store = Store("out", index, expr)
     params = (Param.dense("out", root.dtype, root.shape, "out"), *b.params.values())
     whole, reads = _factors_apart(Kernel(params, axes, (*b.reduces, store)), b.reads)
@@ -71,7 +71,11 @@ def draft_kernel(root: Node, buffers: set[Node], *, rows: bool = False) -> Draft
             raise CutError(b.stage_nodes[kernel.reduces[0].name])
     else:
         divided = _divide_axes(kernel, b.stage_nodes)
-    return Draft(root, divided, reads, tuple(b.inlined.values()))
+    used = {name for name, _ in uses(divided)}
+    used |= {e.buffer for i in all_indices(divided) for e in i.elements()}
+    params = tuple(p for p in divided.params if p.name in used)
+    reads = {name: node for name, node in reads.items() if name in used}
+    return Draft(root, replace(divided, params=params), reads, tuple(b.inlined.values()))
 
 
 class _Builder:
@@ -87,8 +91,8 @@ class _Builder:
         self.memo: dict[tuple[int, tuple[Index, ...], Valid], Expr] = {}
         self.depth = 0
 
-    def emit(self, node: Node, index: tuple[Index, ...], valid: Valid) -> Expr:
-        """The element of ``node`` at ``index``, in its compute type (or as loaded); zero where a
+    def emit(self, node: Node, place: Place, valid: Valid) -> Expr:
+        """The element of ``node`` at a place, in its compute type (or as loaded); zero where a
         PAD says so.
         """
         pads: list[Valid] = []
@@ -100,20 +104,21 @@ class _Builder:
                 continue
             if node.op is GraphOp.GATHER:
                 self.inlined.setdefault(id(node), node)
-                index = self._gathered(node, index)
+                index = self._gathered(node, place.index)
                 node = node.srcs[0]
+                place = Place(index, node.shape)
                 continue
             if node.op not in MOVEMENT:
                 break
             self.inlined.setdefault(id(node), node)
-            index, condition = source_index(node, index)
+            place, condition = place.below(node)
             node = node.srcs[0]
             if condition.never:
                 return literal(0, node.dtype)
             if not condition.always:
                 valid = valid & condition
                 pads.append(condition)
-        expr = literal(0, node.dtype) if valid.never else self._element(node, index, valid)
+        expr = literal(0, node.dtype) if valid.never else self._element(node, place, valid)
         for condition in reversed(pads):
             expr = masked(condition, expr)
         return expr
@@ -123,18 +128,19 @@ class _Builder:
             return True
         return node in self.buffers and node is not self.root
 
-    def _element(self, node: Node, index: tuple[Index, ...], valid: Valid) -> Expr:
-        key = (id(node), index, valid)
+    def _element(self, node: Node, place: Place, valid: Valid) -> Expr:
+        key = (id(node), place.index, valid)
         found = self.memo.get(key)
         if found is None:
             if self.depth >= MAX_NESTED and node.srcs and not self._is_buffer(node):
                 raise CutError(node)
             self.depth += 1
-            found = self.memo[key] = self._compute(node, index, valid)
+            found = self.memo[key] = self._compute(node, place, valid)
             self.depth -= 1
         return found
 
-    def _compute(self, node: Node, index: tuple[Index, ...], valid: Valid) -> Expr:
+    def _compute(self, node: Node, place: Place, valid: Valid) -> Expr:
+        index = place.index
         if self._is_buffer(node):
             return self._load(node, index, valid)
         self.inlined.setdefault(id(node), node)
@@ -144,19 +150,29 @@ class _Builder:
         if op is GraphOp.IOTA:
             return as_compute(cast_to(index_value(index[arg], node.dtype.compute), node.dtype))
         if op is GraphOp.CAST:
-            return as_compute(cast_to(as_compute(self.emit(node.srcs[0], index, valid)), arg))
+            return as_compute(cast_to(as_compute(self.emit(node.srcs[0], place, valid)), arg))
         if op is GraphOp.MAP:
-            args = tuple(as_compute(self.emit(s, index, valid)) for s in node.srcs)
+            args = tuple(as_compute(self.emit(s, place, valid)) for s in node.srcs)
             return apply_op(arg, args, node.dtype.compute)
-        return self._reduce(node, index, valid)
+        return self._reduce(node, place, valid)
 
     def _gathered(self, node: Node, index: tuple[Index, ...]) -> tuple[Index, ...]:
-        """Where a GATHER reads its first source: along its dimension, at an element of a buffer.
+        """Where a GATHER reads its first source: along its dimension, at positions that are an
+        index themselves, or at an element of a buffer.
 
         Raises CutError where its index is in no buffer yet.
         """
         x, base = node.srcs
         dim, at = cast(int, node.arg), index
+        if x.shape[dim] == 1:
+            return (*index[:dim], ZERO, *index[dim + 1 :])
+        passed: list[Node] = []
+        position = _position(base, index, passed)
+        if position is not None and -x.shape[dim] <= position.lo and position.hi < 0:
+            position = position + x.shape[dim]
+        if position is not None and position.lo >= 0 and position.hi < x.shape[dim]:
+            self.inlined.update((id(n), n) for n in passed)
+            return (*index[:dim], position, *index[dim + 1 :])
         while not self._is_buffer(base):
             if base.op is GraphOp.CONTIGUOUS:
                 base = base.srcs[0]
@@ -186,14 +202,15 @@ class _Builder:
             self.reads[param.name] = node
         return param
 
-    def _reduce(self, node: Node, index: tuple[Index, ...], valid: Valid) -> Expr:
+    def _reduce(self, node: Node, place: Place, valid: Valid) -> Expr:
+        index = place.index
         op, dims = cast(tuple[Op, tuple[int, ...]], node.arg)
         src, acc = node.srcs[0], node.dtype.compute
         wide = [d for d in dims if src.shape[d] != 1]
         if any(src.shape[d] == 0 for d in wide):
             return Const(identity(op, acc), acc)
         if not wide:
-            return as_compute(self.emit(src, index, valid))
+            return as_compute(self.emit(src, place, valid))
         inner = [d for d, i in enumerate(index) if any(not n.startswith("o") for n in i.names())]
         if not valid.always or (inner and not self.rows):
             raise CutError(node)
@@ -205,7 +222,7 @@ class _Builder:
         at = list(index)
         for axis, d in zip(axes, wide, strict=True):
             at[d] = axis.index
-        expr = as_compute(self.emit(src, tuple(at), ALWAYS))
+        expr = as_compute(self.emit(src, Place(tuple(at), src.shape), ALWAYS))
         self.reduces.append(Reduce(f"v{number}", op, axes, cast_to(expr, acc), acc))
         return Value(f"v{number}", acc)
 
@@ -222,11 +239,41 @@ class _Builder:
             self.stage_nodes[name] = node
             axes = {d: Axis(f"r{number}_{d}", src.shape[d]) for d in (*inner, *wide)}
             at = tuple(axes[d].index if d in axes else i for d, i in enumerate(index))
-            expr = cast_to(as_compute(self.emit(src, at, ALWAYS)), acc)
+            expr = cast_to(as_compute(self.emit(src, Place(at, src.shape), ALWAYS)), acc)
             row = Reduce(name, op, tuple(axes.values()), expr, acc, len(inner))
             self.made[key] = row
             self.reduces.append(row)
         return Value(row.name, acc, tuple(index[d] for d in inner))
+
+
+def _position(n: Node, at: tuple[Index, ...], passed: list[Node]) -> Index | None:
+    """The integer that ``n`` is at an index, as an index; None where it depends on memory.
+
+    ``passed`` is given the nodes that it is computed by. No value leaves the range of its type.
+    """
+    if not n.dtype.is_int:
+        return None
+    op, arg = n.op, cast(Any, n.arg)
+    found: Index | None = None
+    if op is GraphOp.FULL:
+        found = as_index(arg[2])
+    elif op is GraphOp.IOTA:
+        found = at[arg]
+    elif op is GraphOp.CONTIGUOUS or op is GraphOp.CAST:
+        found = _position(n.srcs[0], at, passed)
+    elif op in MOVEMENT and op is not GraphOp.PAD:
+        found = _position(n.srcs[0], source_index(n, at)[0], passed)
+    elif op is GraphOp.MAP and arg in (Op.ADD, Op.SUB, Op.MUL):
+        a, b = (_position(s, at, passed) for s in n.srcs)
+        if a is not None and b is not None:
+            if arg is not Op.MUL:
+                found = a + b if arg is Op.ADD else a - b
+            elif a.is_const or b.is_const:
+                found = a * b.const if b.is_const else b * a.const
+    if found is None or found.lo < n.dtype.least or found.hi > n.dtype.greatest:
+        return None
+    passed.append(n)
+    return found
 
 
 def _factors_apart(kernel: Kernel, reads: dict[str, Node]) -> tuple[Kernel, dict[str, Node]]:

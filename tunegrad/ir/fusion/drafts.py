@@ -19,11 +19,15 @@ from dataclasses import dataclass, field
 
 from ..expr import Apply, Cast, Expr
 from ..graph import GraphOp, Node
+from ..repeats import stored_once
 from .build import CutError, Draft, draft_kernel
 from .realize import MAX_OPS, realized_nodes, target_of
 from .scores import scores_of
 
 __all__ = ["Drafts"]
+
+_ROUNDS = 4
+"""How often a graph is cut at most: where what repeats is stored once, it may be cut otherwise."""
 
 _MAX_TREE = 4 * MAX_OPS
 """Operations of a kernel's expressions as trees, above which a toggle is void: no compiler
@@ -51,16 +55,21 @@ class Drafts:
 
     @staticmethod
     def of(outputs: tuple[Node, ...]) -> Drafts:
-        """The graph as the rules cut it."""
+        """The graph as the rules cut it; no intermediate stores copies of what repeats itself."""
         targets = tuple(target_of(o) for o in outputs)
-        order, realized = realized_nodes(targets)
-        fences = {
-            n if n.arg is not None else n.srcs[0] for n in order if n.op is GraphOp.CONTIGUOUS
-        }
-        made = _Cutting(targets, {n for n in realized if n.srcs}, {}, frozenset())
-        made.run()
+        for left in reversed(range(_ROUNDS)):
+            order, realized = realized_nodes(targets)
+            fences = {
+                n if n.arg is not None else n.srcs[0] for n in order if n.op is GraphOp.CONTIGUOUS
+            }
+            made = _Cutting(targets, {n for n in realized if n.srcs}, {}, frozenset())
+            made.run()
+            fixed = frozenset((*targets, *fences))
+            once = stored_once(targets, order, made.done.keys() - fixed)
+            if once == targets or not left:
+                break
+            targets = once
         place = {n: i for i, n in enumerate(order)}
-        fixed = frozenset((*targets, *fences))
         return Drafts(tuple(order), targets, fixed, frozenset(made.buffers), made.done, place)
 
     def sorted(self) -> list[Draft]:

@@ -11,12 +11,13 @@ RESHAPE         row-major offset, then // and %, dimension group by dimension gr
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, cast
 
 from ..graph import GraphOp, Node
 from ..index import ALWAYS, Index, Range, Valid, as_index
 
-__all__ = ["interleaves", "reshape_groups", "source_index"]
+__all__ = ["Place", "interleaves", "reshape_groups", "source_index"]
 
 ZERO = as_index(0)
 
@@ -29,10 +30,7 @@ def source_index(node: Node, index: tuple[Index, ...]) -> tuple[tuple[Index, ...
     if op is GraphOp.EXPAND:
         return tuple(ZERO if s == 1 else i for i, s in zip(index, src.shape, strict=True)), ALWAYS
     if op is GraphOp.PERMUTE:
-        moved = [ZERO] * len(index)
-        for d, o in enumerate(arg):
-            moved[o] = index[d]
-        return tuple(moved), ALWAYS
+        return _permuted(index, arg), ALWAYS
     if op is GraphOp.SHRINK:
         return tuple(i + begin for i, (begin, _) in zip(index, arg, strict=True)), ALWAYS
     if op is GraphOp.FLIP:
@@ -46,6 +44,37 @@ def source_index(node: Node, index: tuple[Index, ...]) -> tuple[tuple[Index, ...
     moved = [i - lo for i, (lo, _) in zip(index, arg, strict=True)]
     limits = (Range(i, 0, s) for i, s, w in zip(moved, src.shape, arg, strict=True) if w != (0, 0))
     return tuple(moved), Valid(limits)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """An element of a node: its index, and the views that lead there from an index above.
+
+    A view and its inverse cancel, also where elementwise work is between them: the index is the one
+    above both, whatever divisions the first one has made of it.
+    """
+
+    index: tuple[Index, ...]
+    shape: tuple[int, ...]
+    op: GraphOp | None = None
+    order: tuple[int, ...] = ()
+    """Of a PERMUTE: dimension ``d`` of ``above`` is dimension ``order[d]`` here."""
+    above: Place | None = None
+
+    def below(self, node: Node) -> tuple[Place, Valid]:
+        """The place in the source of a movement node, and where it reads anything."""
+        op, shape = node.op, node.srcs[0].shape
+        start, order = self, cast(tuple[int, ...], node.arg) if op is GraphOp.PERMUTE else ()
+        if op in (GraphOp.RESHAPE, GraphOp.PERMUTE) and self.op is op and self.above is not None:
+            start, order = self.above, tuple(order[d] for d in self.order) if order else ()
+            if order == tuple(range(len(order))) and start.shape == shape:
+                return start, ALWAYS
+        if op is GraphOp.RESHAPE:
+            return Place(_reshaped(start.index, start.shape, shape), shape, op, (), start), ALWAYS
+        if op is GraphOp.PERMUTE:
+            return Place(_permuted(start.index, order), shape, op, order, start), ALWAYS
+        index, valid = source_index(node, self.index)
+        return Place(index, shape), valid
 
 
 def reshape_groups(a: Sequence[int], b: Sequence[int]) -> list[tuple[list[int], list[int]]]:
@@ -74,6 +103,13 @@ def reshape_groups(a: Sequence[int], b: Sequence[int]) -> list[tuple[list[int], 
                 j += 1
         groups.append((ga, gb))
     return groups
+
+
+def _permuted(index: tuple[Index, ...], order: tuple[int, ...]) -> tuple[Index, ...]:
+    moved = [ZERO] * len(index)
+    for d, o in enumerate(order):
+        moved[o] = index[d]
+    return tuple(moved)
 
 
 def _reshaped(

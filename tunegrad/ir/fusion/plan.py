@@ -135,8 +135,8 @@ class LaunchPlan:
         return LaunchPlan(buffers, (alone,), places["input"], places["output"])
 
     def verify(self) -> None:
-        """Raise VerifyError unless every launch reads what was written before and fits its
-        buffers.
+        """Raise VerifyError unless every launch reads what was written before, fits its buffers,
+        and writes an output or what a later one reads.
         """
         written = {b.id for b in self.buffers if b.role in ("input", "const") or not b.layout.size}
         for i, b in enumerate(self.buffers):
@@ -155,6 +155,16 @@ class LaunchPlan:
                 raise VerifyError(
                     f"schedule: output {self.buffers[i]} is not written by any launch"
                 )
+        self._verify_read()
+
+    def _verify_read(self) -> None:
+        needed = {self.memory(i) for i in self.outputs}
+        for launch in reversed(self.launches):
+            roles = zip(launch.kernel.params, launch.args, strict=True)
+            made = {i for p, i in roles if p.role == "out"}
+            if made.isdisjoint(needed):
+                raise VerifyError(f"schedule: {launch}: no later launch reads what it writes")
+            needed |= {self.memory(i) for i in launch.args} - made
 
     def _verify_view(self, b: Buffer, base: int) -> None:
         whole = self.buffers[base] if 0 <= base < len(self.buffers) else None

@@ -84,7 +84,7 @@ def cast_to(x: Expr, dtype: DType) -> Expr:
         return x
     if isinstance(x, Const) and not dtype.is_half:
         return literal(x.value, dtype)
-    if isinstance(x, Cast) and x.x.dtype == dtype and dtype.is_half:
+    if isinstance(x, Cast) and x.dtype == F32 and x.x.dtype == dtype and dtype.is_half:
         return x.x
     return Cast(cast_to(x, F32) if dtype.is_half else x, dtype)
 

@@ -1,0 +1,349 @@
+"""Faults planted in rewrites: conditions dropped, masks swapped, offsets and identities wrong.
+
+Each is a change of the text of one function, and names the law that has to see it. ``planted``
+gives the function the code of the changed text, so that everybody who has imported it runs that.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import CodeType, FunctionType
+
+__all__ = ["FAULTS", "Fault", "planted"]
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A change of a function: ``old`` stands in its text exactly once.
+
+    ``function`` is "module:name" below ``tunegrad.ir``; ``law`` is the law that sees the fault.
+    """
+
+    name: str
+    function: str
+    old: str
+    new: str
+    law: str
+
+
+def _function(fault: Fault) -> FunctionType:
+    module, _, path = fault.function.partition(":")
+    found: object = importlib.import_module(f"tunegrad.ir.{module}")
+    for part in path.split("."):
+        found = inspect.getattr_static(found, part)
+        found = found.fget if isinstance(found, property) else found
+    found = found.__func__ if isinstance(found, staticmethod) else found
+    assert isinstance(found, FunctionType), fault
+    return found
+
+
+def _changed(function: FunctionType, fault: Fault) -> CodeType:
+    text = textwrap.dedent(inspect.getsource(function))
+    assert text.count(fault.old) == 1, f"{fault.name}: {text.count(fault.old)} places to change"
+    text = "from __future__ import annotations\n" + text.replace(fault.old, fault.new)
+    made: dict[str, object] = dict(function.__globals__)
+    exec(compile(text, f"<{fault.name}>", "exec"), made)  # noqa: S102  # the repository's own text
+    planted = made[function.__name__]
+    planted = planted.fget if isinstance(planted, property) else planted
+    planted = planted.__func__ if isinstance(planted, staticmethod) else planted
+    assert isinstance(planted, FunctionType)
+    return planted.__code__
+
+
+@contextmanager
+def planted(fault: Fault) -> Iterator[None]:
+    """The rewrite with its fault."""
+    function = _function(fault)
+    code = function.__code__
+    function.__code__ = _changed(function, fault)
+    try:
+        yield
+    finally:
+        function.__code__ = code
+
+
+FAULTS = (
+    # mask algebra
+    Fault("a masked load counts as the constant 0 of a pad", "fusion.simplify:masked",
+          "and isinstance(x.args[2], Const)\n", "\n", "masked"),
+    Fault("a pad of a pad is anything but 0 outside", "fusion.simplify:masked",
+          "and _vanishes(x.args[2])", "", "masked"),
+    Fault("a pad of a pad is where its inner mask holds", "fusion.simplify:masked",
+          "masked(valid & x.args[0].valid, x.args[1])", "masked(x.args[0].valid, x.args[1])",
+          "masked"),
+    Fault("a pad of a pad is where its outer mask holds", "fusion.simplify:masked",
+          "masked(valid & x.args[0].valid, x.args[1])", "masked(valid, x.args[1])", "masked"),
+    Fault("a condition of values is one of places", "fusion.simplify:masked",
+          "and isinstance(x.args[0], Inside)\n", "\n", "masked"),
+    Fault("a pad that is nowhere inside is everywhere", "fusion.simplify:masked",
+          "return zero", "return x", "masked"),
+    Fault("a pad takes its sides in the other order", "fusion.simplify:masked",
+          "_where(inside(valid), x, zero)", "_where(inside(valid), zero, x)", "masked"),
+    Fault("-0.0 is 0", "fusion.simplify:_vanishes",
+          'return x.value == 0 and not str(x.value).startswith("-")', "return x.value == 0",
+          "masked"),
+    Fault("what is computed of positions vanishes", "fusion.simplify:_vanishes",
+          "if not isinstance(x, Apply):\n        return False",
+          "if not isinstance(x, Apply):\n        return True", "masked"),
+    Fault("a sum vanishes where one term does", "fusion.simplify:_vanishes",
+          "return _vanishes(x.args[0]) and _vanishes(x.args[1])",
+          "return _vanishes(x.args[0]) or _vanishes(x.args[1])", "masked"),
+    Fault("a product with any number vanishes", "fusion.simplify:_vanishes",
+          "(_vanishes(a) and (_vanishes(b) or _positive(b)))", "_vanishes(a)", "masked"),
+    Fault("a choice vanishes where its first side does", "fusion.simplify:_vanishes",
+          "_vanishes(x.args[1]) and _vanishes(x.args[2])", "_vanishes(x.args[1])", "masked"),
+    Fault("a product with a negative number is +0", "fusion.simplify:_positive",
+          "x.value > 0 and isfinite(x.value)", "isfinite(x.value)", "masked"),
+    Fault("conditions that both hold are either", "fusion.simplify:apply_op",
+          "inside(args[0].valid & args[1].valid)", "inside(args[0].valid)", "computed"),
+    Fault("or of conditions is and", "fusion.simplify:apply_op",
+          "op is Op.AND and isinstance(args[0], Inside)", "isinstance(args[0], Inside)",
+          "computed"),
+    Fault("a condition that never holds always does", "fusion.simplify:inside",
+          "Const(not valid.never, BOOL)", "Const(True, BOOL)", "index values"),
+    # arithmetic of expressions
+    Fault("a sum with 1 is its other term", "fusion.simplify:apply_op",
+          "op is Op.MUL and any", "op in (Op.MUL, Op.ADD) and any", "computed"),
+    Fault("x * 1 is 1", "fusion.simplify:apply_op",
+          "return args[1] if _is(args[0], 1) else args[0]",
+          "return args[0] if _is(args[0], 1) else args[1]", "computed"),
+    Fault("true and x is true", "fusion.simplify:apply_op",
+          "return args[1] if _is(args[0], True) else args[0]",
+          "return args[0] if _is(args[0], True) else args[1]", "computed"),
+    Fault("a number that no power of two is divides by its reciprocal", "fusion.simplify:_divided",
+          "and abs(frexp(value)[0]) == 0.5", "", "computed"),
+    Fault("division by -1 is none", "fusion.simplify:_divided",
+          "value == 1.0", "abs(value) == 1.0", "computed"),
+    Fault("a choice of a false constant is its first side", "fusion.simplify:_where",
+          "return a if c.value else b", "return a", "computed"),
+    Fault("a choice of true and anything is its condition", "fusion.simplify:_where",
+          "and _is(b, False)", "", "computed"),
+    Fault("a rounding to 16 bits of what was cut to integers is none", "fusion.simplify:cast_to",
+          "and x.dtype == F32", "", "cast"),
+    Fault("a rounding to 16 bits of another 16 bits is none", "fusion.simplify:cast_to",
+          "and x.x.dtype == dtype and", "and", "cast"),
+    # index algebra
+    Fault("a quotient keeps the constant's remainder", "index.sums:_floordiv",
+          "_floordiv(Index(rest, n.const % d), d)", "_floordiv(Index(rest, 0), d)", "sums"),
+    Fault("a remainder drops the constant", "index.sums:_mod",
+          "_mod(Index(rest, n.const % d), d)", "_mod(Index(rest, 0), d)", "sums"),
+    Fault("a quotient of one bound is that of all", "index.sums:_floordiv",
+          "if n.lo // d == n.hi // d:", "if n.lo // d == (n.hi - 1) // d:", "sums"),
+    Fault("a remainder forgets which multiple it is of", "index.sums:_mod",
+          "return n - n.lo // d * d", "return n", "sums"),
+    Fault("digits below may reach the next", "index.sums:_split",
+          "low.hi < g", "low.hi <= g", "sums"),
+    Fault("digits below may be negative", "index.sums:_split",
+          "low.lo >= 0 and", "", "sums"),
+    Fault("a modulus goes into one that does not divide it", "index.sums:_mod",
+          "a.den % d == 0", "a.den > d", "sums"),
+    Fault("a quotient of a modulus that does not divide it", "index.sums:_floordiv",
+          "and atom.den % d == 0", "", "sums"),
+    Fault("quotients of quotients add their divisors", "index.sums:_floordiv",
+          "atom.den * d)", "atom.den + d)", "sums"),
+    Fault("a modulus is joined with a quotient of another factor", "index.sums:_rejoin",
+          "sums.get(atom, 0) != c * mod.den * k", "atom not in sums", "sums"),
+    Fault("a modulus is joined with a quotient of another sum", "index.sums:_rejoin_other",
+          "if apart.const % mod.den == 0 and all(x % mod.den == 0 for _, x in apart.terms):",
+          "if True:", "sums"),
+    Fault("a modulus is joined whatever stands before its quotient", "index.sums:_rejoin_other",
+          "and atom.den == mod.den and k == c * mod.den", "and atom.den == mod.den", "sums"),
+    Fault("bounds forget the sign of a coefficient", "index.sums:Index._bound",
+          "lo += c * atom.hi", "lo += c * atom.lo", "sums"),
+    Fault("substitution leaves constants out", "index.sums:Index.substitute",
+          "const += c * new.const", "const += new.const", "substitution"),
+    Fault("a point moves by one", "index.sums:Index.at",
+          "const += c * value", "const += value", "substitution"),
+    Fault("a renamed buffer is read at the old place", "index.sums:_element",
+          "element(buffer, num, like.size, like.den)", "element(buffer, num, like.size, like.size)",
+          "substitution"),
+    # conditions
+    Fault("a range that is divided rounds its end down", "index.conditions:_plain",
+          "-(-lo // c), -(-hi // c)", "-(-lo // c), hi // c", "conditions"),
+    Fault("a range that is divided rounds its begin down", "index.conditions:_plain",
+          "-(-lo // c), -(-hi // c)", "lo // c, -(-hi // c)", "conditions"),
+    Fault("a negative range keeps its ends", "index.conditions:_plain",
+          "1 - hi, 1 - lo", "-hi, -lo", "conditions"),
+    Fault("a range of a quotient ends a step early", "index.conditions:_plain",
+          "lo * atom.den, hi * atom.den", "lo * atom.den, (hi - 1) * atom.den + 1", "conditions"),
+    Fault("of two ranges the wider one counts", "index.conditions:Valid.__init__",
+          "max(r.lo, old.lo), min(r.hi, old.hi)", "min(r.lo, old.lo), max(r.hi, old.hi)",
+          "conditions"),
+    Fault("a range holds at its end", "index.conditions:Range.always",
+          "self.index.hi < self.hi", "self.index.hi <= self.hi", "conditions"),
+    Fault("a refuted range is dropped", "index.conditions:Valid.__init__",
+          "never = never or any(r.never for r in merged.values())",
+          "merged = {i: r for i, r in merged.items() if not r.never}", "conditions"),
+    Fault("of two conditions the first counts", "index.conditions:Valid.__and__",
+          "return Valid(self.ranges + other.ranges)", "return Valid(self.ranges)", "conditions"),
+    # movement
+    Fault("padding moves by its end", "fusion.movement:source_index",
+          "moved = [i - lo for i, (lo, _) in zip(index, arg, strict=True)]",
+          "moved = [i - hi for i, (_, hi) in zip(index, arg, strict=True)]", "movements"),
+    Fault("padding at an end alone has no mask", "fusion.movement:source_index",
+          "if w != (0, 0)", "if w[0]", "movements"),
+    Fault("a flip begins past the end", "fusion.movement:source_index",
+          "src.shape[d] - 1 - i", "src.shape[d] - i", "movements"),
+    Fault("a window's stride is its dilation", "fusion.movement:source_index",
+          "i * stride + k * dilation", "i * dilation + k * stride", "movements"),
+    Fault("a permutation is its inverse", "fusion.movement:source_index",
+          "moved[o] = index[d]", "moved[d] = index[o]", "movements"),
+    Fault("a shrink begins one later", "fusion.movement:source_index",
+          "i + begin for i, (begin, _)", "i + begin + (begin > 0) for i, (begin, _)", "movements"),
+    Fault("a reshape takes its strides from the other end", "fusion.movement:_reshaped",
+          "offset, stride = ZERO, 1\n        for d in reversed(outer):",
+          "offset, stride = ZERO, 1\n        for d in outer:", "movements"),
+    # proofs
+    Fault("a fact is added whatever its sign", "prove:_below",
+          "c * k < 0 and c % k == 0", "c % k == 0", "proofs"),
+    Fault("what holds up to an end holds at it", "prove:condition_facts",
+          "r.hi - 1 - r.index", "r.hi - 2 - r.index", "proofs"),
+    Fault("a loop's variable stays two below its stop", "prove:stop_facts",
+          "gap = stop - var - 1", "gap = stop - var - 2", "proofs"),
+    # layouts
+    Fault("digits of a layout may leave a gap", "layout:Layout.verify",
+          "p.step != step or", "", "layouts"),
+    Fault("a digit keeps what is above it", "layout:Layout.digit",
+          "digit = digit // part.step", "digit = digit // 1", "layouts"),
+    Fault("a layout's strides forget padding", "layout:Layout.offset",
+          "stride *= p.extent", "stride *= min(p.extent, self.shape[p.dim])", "layouts"),
+    # axes, parts and variants of kernels
+    Fault("merged axes are read in the other order", "fusion.merge:_merged",
+          "both.index // inner.extent, both.index % inner.extent",
+          "both.index % outer.extent, both.index // outer.extent", "merged"),
+    Fault("a merged dimension has the extent of one", "fusion.merge:_merge_dims",
+          "shape[d] * shape[d + 1], *shape[d + 2 :]", "shape[d], *shape[d + 2 :]", "merged"),
+    Fault("a merged load keeps its old condition", "fusion.axes:rewritten",
+          "x.dtype, x.valid.substitute(env))", "x.dtype, x.valid)", "divided"),
+    Fault("positions keep their old axes", "fusion.axes:rewritten",
+          "IndexValue(x.index.substitute(env), x.dtype)", "x", "divided"),
+    Fault("an axis is split where its extent has no such divisor", "fusion.axes:_division",
+          "and axis.extent % by == 0", "", "divided"),
+    Fault("rewriting keeps a condition's old axes", "fusion.axes:rewritten",
+          "valid = index_of(s.param, s.index), s.valid.substitute(env)",
+          "valid = index_of(s.param, s.index), s.valid", "divided"),
+    Fault("a part is read from its first row on as before", "fusion.views:_View.access",
+          "index[self.dim] - self.first", "index[self.dim]", "parts"),
+    Fault("a part begins at its first row, wherever that is", "fusion.views:_view",
+          "begin = first // step * step", "begin = first", "parts"),
+    Fault("a part ends before its last row", "fusion.views:_view",
+          "end = last + 1 if", "end = last if", "parts"),
+    Fault("a layout's digits are read backwards", "fusion.normalize:_in_storage_order",
+          "parts = digits[p.name] = tuple(part for part in p.layout.parts if part.extent != 1)",
+          "parts = digits[p.name] = tuple(p for p in p.layout.parts if p.extent != 1)[::-1]",
+          "canonical"),
+    Fault("a padded layout counts as a dense one", "fusion.normalize:_in_storage_order",
+          "if p.layout.size != prod(p.shape):", "if False:", "canonical"),
+    Fault("a split reduction drops what is in no chunk", "variants.split:finish_of",
+          "if rest.extent:", "if False:", "splits"),
+    Fault("chunks of a split overlap", "variants.split:partial_of",
+          "(chunk.index * rows + row.index) * lanes + lane.index",
+          "(chunk.index * (rows - 1) + row.index) * lanes + lane.index", "splits"),
+    Fault("the rest of a split begins one late", "variants.split:finish_of",
+          "at = as_index(parts * rows) + rest.index", "at = as_index(parts) + rest.index",
+          "splits"),
+    Fault("Winograd's tiles at an end are whole", "variants.winograd:_finish",
+          "kept = Valid(Range(env[a], 0, extents[a]) for a in (conv.rows, conv.columns))",
+          "kept = Valid(Range(env[a], 0, extents[a]) for a in (conv.rows,))", "convolutions"),
+    Fault("Winograd's image is not padded", "variants.winograd:_transform",
+          "bounds = (Range(index[d], 0, shape[d]) for d in images[x].dims[:2])",
+          "bounds = (Range(index[d], 0, shape[d]) for d in images[x].dims[:1])", "convolutions"),
+    Fault("Winograd's window starts one late", "variants.winograd:_transform",
+          "as_index(i), as_index(j))\n        env", "as_index(j), as_index(i))\n        env",
+          "convolutions"),
+    Fault("channels go last in the store alone", "variants.channels_last:_parts",
+          "return replace(e, index=_last(e.index, channel))", "return e", "convolutions"),
+    Fault("gathered windows lose their mask", "variants.im2col:_parts",
+          '(Store("gathered", index, x),)',
+          '(Store("gathered", index, replace(x, valid=type(x.valid)())),)', "convolutions"),
+    # graphs
+    Fault("any number times anything is it", "folding:_map_rules",
+          "op is Op.MUL and 1 in values and not n.dtype.is_half",
+          "op in (Op.MUL, Op.MAX) and 1 in values and not n.dtype.is_half", "folding of maps"),
+    Fault("x + 0 of floats is x", "folding:_map_rules",
+          '(n.dtype.is_int or str(values[i]) == "-0.0")', "True", "folding of maps"),
+    Fault("x - -0.0 is x", "folding:_map_rules",
+          'and values[1] == 0 and str(values[1]) != "-0.0"', "and values[1] == 0",
+          "folding of maps"),
+    Fault("0 - x is x", "folding:_map_rules",
+          'op is Op.SUB and values[1] == 0 and str(values[1]) != "-0.0":\n        return n.srcs[0]',
+          "op is Op.SUB and 0 in values:\n        return n.srcs[1 - values.index(0)]",
+          "folding of maps"),
+    Fault("1 / x is x", "folding:_map_rules",
+          "op is Op.DIV and values[1] == 1:\n        return n.srcs[0]",
+          "op is Op.DIV and 1 in values:\n        return n.srcs[1 - values.index(1)]",
+          "folding of maps"),
+    Fault("a false condition chooses its first side", "folding:_map_rules",
+          "return n.srcs[1] if values[0] else n.srcs[2]", "return n.srcs[1]", "folding of maps"),
+    Fault("padding is the number that is padded", "folding:_full_rules",
+          'n.op is GraphOp.PAD and (value != 0 or str(value) == "-0.0")', "False",
+          "folding of shapes"),
+    Fault("-0.0 is padded with itself", "folding:_full_rules",
+          'and (value != 0 or str(value) == "-0.0")', "and value != 0", "folding of shapes"),
+    Fault("a sum of a number is the number", "folding:_reduced_full",
+          "total = value * count", "total = value", "folding of shapes"),
+    Fault("sums that wrap around are folded", "folding:_reduced_full",
+          "inside = n.dtype.least <= total <= n.dtype.greatest", "inside = True",
+          "folding of shapes"),
+    Fault("sums that round are folded", "folding:_reduced_full",
+          "and float(value).is_integer()", "", "folding of shapes"),
+    Fault("an operation on copies is on the first extents alone", "folding:_narrow",
+          "max(extents) for extents in zip(*below, strict=True)",
+          "min(extents) for extents in zip(*below, strict=True)", "folding of parts"),
+    Fault("positions repeat along their own dimension", "repeats:Repeats._dims",
+          "return every - {typed(int, n.arg)}", "return every", "repeated"),
+    Fault("a sum of two repeats where either does", "repeats:Repeats._dims",
+          "every.intersection(*map(self.of, n.srcs))",
+          "frozenset().union(*map(self.of, n.srcs))", "repeated"),
+    Fault("padding repeats what it pads", "repeats:Repeats._dims",
+          "return below - {d for d in every if n.srcs[0].shape[d] != n.shape[d]}",
+          "return below", "repeated"),
+    Fault("a permutation repeats where its source does", "repeats:Repeats._dims",
+          "return frozenset(d for d, s in enumerate(typed(tuple[int, ...], n.arg)) if s in below)",
+          "return below", "repeated"),
+    Fault("what is summed counts once where it repeats", "repeats:Repeats.reduced_once",
+          "twice = self.of(src) - set(axes)", "twice = self.of(src)", "repeated"),
+    Fault("a dimension in words may be flipped", "words:_after",
+          "(m.op is GraphOp.FLIP and at in arg)", "False", "quads"),
+    Fault("a dimension in words may be padded", "words:_after",
+          "(m.op in whole and arg[at] != whole[m.op])", "False", "quads"),
+    Fault("a dimension in words may be cut anywhere", "words:_reshaped",
+          "and (extent == before[at] or part)", "", "quads"),
+    Fault("a split dimension's parts need not be whole words", "words:_reshaped",
+          "part = extent % count == 0 and before[at] % extent == 0",
+          "part = before[at] % extent == 0", "quads"),
+    Fault("an f32 input is rounded unasked", "pairs:_paired_sum",
+          "len(operands) < 2 or len(wide) > inputs", "len(operands) < 2", "pairs"),
+    Fault("a rounded factor loses a movement", "tf32:_rounded",
+          "moves[views:])", "moves[views + 1 :])", "tf32"),
+    Fault("a zero point is taken off once, not once a term", "quads:_sum_in_fours",
+          "total = g.elementwise(Op.ADD, zero, total)", "total = zero", "quads"),
+    Fault("a factor that is moved keeps its zero", "quads:_shifted",
+          "g.elementwise(Op.XOR, x, g.full(128, x.shape, U8))", "x", "quads"),
+    Fault("what is padded before it moves is moved after", "quads:_shifted",
+          "front = a.moves[: _pads(a.moves)]", "front = ()", "quads"),
+    Fault("a zero point that bytes do not hold is padded with itself", "quads:_sum_in_fours",
+          "_padded(a, shift) if _fits(a.zero, a.base.dtype, known) else None",
+          "_padded(a, shift)", "quads"),
+    Fault("words of one part stand for the next", "fusion.words:_is_copy",
+          "whole and lies == [at + i for i in range(count)]", "whole", "pairs"),
+    Fault("a reduction under padding is computed of masked terms", "fusion.build:_Builder._reduce",
+          "if not valid.always or (inner and not self.rows):",
+          "if inner and not self.rows:", "drafted"),
+    Fault("an element is kept for other places", "fusion.build:_Builder._element",
+          "key = (id(node), index, valid)", "key = (id(node), index)", "drafted"),
+    Fault("a load under padding reads without its mask", "fusion.build:_Builder._load",
+          "index, node.dtype, valid)", "index, node.dtype)", "drafted"),
+    Fault("padding masks what is below it alone", "fusion.build:_Builder.emit",
+          "valid = valid & condition", "valid = condition", "drafted"),
+    Fault("a gather reads its index at the wrong row", "fusion.build:_Builder._gathered",
+          "offset = offset * extent + i", "offset = offset + i", "drafted"),
+    Fault("a cast to 16 bits rounds nothing", "fusion.build:_Builder._compute",
+          "as_compute(cast_to(as_compute(self.emit(node.srcs[0], index, valid)), arg))",
+          "as_compute(self.emit(node.srcs[0], index, valid))", "drafted"),
+)  # fmt: skip

@@ -1,0 +1,431 @@
+"""The laws of rewrites of graphs: folding, repeats, products in words, and kernels drafted of them.
+
+Graphs are evaluated before and after, on small integers and on the numbers at which rules differ.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from itertools import product
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tests.graph_builders import run_schedule
+from tests.graph_fuzzer import moved, random_graph, random_inputs
+from tests.rewrite_laws import CONSTANTS, FLOAT_BINARY, INT_BINARY, memory, same
+from tunegrad.frontend.arrays import bf16_bits
+from tunegrad.ir import graph as g
+from tunegrad.ir.dtypes import BF16, BOOL, F16, F32, F64, I8, I32, I64, U8, DType
+from tunegrad.ir.evaluate import evaluate
+from tunegrad.ir.expr import Op
+from tunegrad.ir.folding import fold_constants
+from tunegrad.ir.fusion import Fusion, schedule
+from tunegrad.ir.fusion.build import CutError, Draft, draft_kernel
+from tunegrad.ir.fusion.movement import reshape_groups
+from tunegrad.ir.fusion.words import without_copies
+from tunegrad.ir.graph import GraphOp, Node, topological
+from tunegrad.ir.interpret_kernel import interpret
+from tunegrad.ir.pairs import pair_dots
+from tunegrad.ir.quads import quad_dots
+from tunegrad.ir.repeats import Repeats
+from tunegrad.ir.target import Target
+from tunegrad.ir.tf32 import round_factors
+
+__all__ = ["GRAPH_LAWS"]
+
+Array = NDArray[np.generic]
+Law = Callable[[random.Random], None]
+VNNI = Target("cpu", "cpu", "znver4", ("+avx512f", "+avx512vl", "+avx512vnni"), vector_bytes=64)
+
+
+def kept(rule: str, before: Node, after: Node, inputs: dict[str, Array]) -> None:
+    """Assert that a node keeps its shape, its dtype and every bit."""
+    assert (after.shape, after.dtype) == (before.shape, before.dtype), f"{rule}: {before} {after}"
+    want, found = evaluate((before, after), inputs)
+    assert same(want, found), f"{rule}: {before} is {want}, and {found} after it"
+
+
+def _full_of(dtype: DType) -> list[float | int | bool]:
+    if dtype.is_bool:
+        return [True, False]
+    return [0, 1, 2, 3, 7] if dtype.is_int else list(CONSTANTS)
+
+
+def folding_of_maps(rng: random.Random) -> None:
+    """Operations with a constant keep every bit: x * 1, x / 1, x - 0, x + -0.0, a chosen side."""
+    dtypes = (F32, F64, F16, BF16, I32, I64, U8, BOOL)
+    drawn: list[tuple[Node, dict[str, Array]]] = []
+    for dtype in dtypes:
+        x = g.graph_input("x", (16,), dtype)
+        given = {"x": memory("x", dtype), "c": memory("x", BOOL)}
+        fulls = [g.full(v, (16,), dtype) for v in _full_of(dtype)]
+        ops = (Op.AND, Op.OR, Op.XOR) if dtype.is_bool else INT_BINARY
+        for op in FLOAT_BINARY if dtype.is_float else ops:
+            for f in fulls:
+                drawn += [(g.elementwise(op, *pair), given) for pair in ((x, f), (f, x))]
+            drawn += [(g.elementwise(op, a, b), given) for a, b in product(fulls, fulls[:3])]
+        for c, f in product((g.full(True, (16,), BOOL), g.full(False, (16,), BOOL)), fulls[:2]):
+            drawn += [(g.elementwise(Op.WHERE, c, *pair), given) for pair in ((x, f), (f, x))]
+        for to in dtypes:
+            drawn += [(g.cast(f, to), given) for f in fulls]
+    for node, given in drawn:
+        if node.arg is Op.POW and node.dtype.is_int:
+            continue
+        kept("folding", node, fold_constants((node,))[0], given)
+
+
+def folding_of_shapes(rng: random.Random) -> None:
+    """Movements, pads and reductions of one number are that number where they give it."""
+    for dtype, value in product((F32, I32, U8, BOOL), (0, 1, -1, 3, 500, 0.1, 1 << 29, -0.0)):
+        whole = value == int(value) and not str(value).startswith("-0")
+        if dtype.is_bool and value not in (0, 1):
+            continue
+        if dtype.is_int and not (whole and dtype.least <= value <= dtype.greatest):
+            continue
+        made = bool(value) if dtype.is_bool else int(value) if dtype.is_int else float(value)
+        x = g.full(made, (2, 3, 5), dtype)
+        nodes = [moved(rng, x) for _ in range(6)]
+        nodes += [g.pad(x, ((0, 0), (1, 0), (0, 2)))]
+        ops = (Op.MAX, Op.MIN) if dtype.is_bool else (Op.ADD, Op.MAX, Op.MIN)
+        nodes += [g.reduce(op, x, axes) for op in ops for axes in ((0,), (0, 2), (0, 1, 2))]
+        for node in nodes:
+            found = fold_constants((node,))[0]
+            if node.op is GraphOp.REDUCE and dtype.is_float and found.op is GraphOp.FULL:
+                op, axes = node.arg
+                terms = prod(x.shape[a] for a in axes) if op is Op.ADD else 1
+                sums = np.float64(np.float32(made)) * np.arange(1, terms + 1)
+                assert (sums.astype(np.float32) == sums).all(), f"folding: sums of {value} round"
+            kept("folding", node, found, {})
+
+
+def folding_of_parts(rng: random.Random) -> None:
+    """A graph with constant parts is itself when they are computed before."""
+    for seed in range(60):
+        drawn = random.Random(rng.random())
+        outputs = random_graph(drawn, 10, (I32, F32))
+        inputs = random_inputs(seed, outputs)
+        names = [n for n in inputs if drawn.random() < 0.7]
+        made = _with_constants(outputs, {n: inputs[n] for n in names})
+        for a, b in zip(outputs, fold_constants(made), strict=True):
+            (want,), (found,) = evaluate((a,), inputs), evaluate((b,), inputs)
+            assert (a.shape, a.dtype) == (b.shape, b.dtype)
+            if a.dtype.is_float:
+                np.testing.assert_allclose(found, want, rtol=1e-4, atol=1e-4)
+            else:
+                assert same(found, want) or _rounds(a), f"folding: {a}"
+
+
+def _with_constants(outputs: tuple[Node, ...], known: dict[str, Array]) -> tuple[Node, ...]:
+    new: dict[Node, Node] = {}
+    for n in topological(outputs):
+        if n.op is GraphOp.INPUT and n.arg in known:
+            new[n] = g.const(np.ascontiguousarray(known[n.arg]), n.dtype, str(n.arg))
+        else:
+            new[n] = Node(n.op, tuple(new[s] for s in n.srcs), n.arg, n.shape, n.dtype)
+    return tuple(new[o] for o in outputs)
+
+
+def _rounds(output: Node) -> bool:
+    """Whether sums of floats, which depend on their order, decide on integers or conditions."""
+    return any(n.op is GraphOp.REDUCE and n.dtype.is_float for n in topological((output,)))
+
+
+def repeated(rng: random.Random) -> None:
+    """Along a dimension that a node repeats, all of its elements are equal; a sum of one copy,
+    spread out, is the sum.
+    """
+    for seed in range(220):
+        drawn = random.Random(rng.random())
+        outputs = random_graph(drawn, 9, (I32,))
+        x = outputs[0]
+        if drawn.random() < 0.7 and x.shape:
+            shape = (*x.shape, drawn.choice((2, 3)))
+            x = g.expand(g.reshape(x, (*x.shape, 1)), shape)
+            for _ in range(drawn.randrange(5)):
+                x = moved(drawn, x)
+        order = topological((x,))
+        inputs = random_inputs(seed, (x,))
+        repeats = Repeats()
+        for n in order:
+            dims = repeats.of(n)
+            if not dims or not n.size:
+                continue
+            (values,) = evaluate((n,), inputs)
+            for d in dims:
+                first = np.take(values, [0], axis=d)
+                assert same(np.broadcast_to(first, values.shape), values), f"{n} along {d}"
+        if not x.shape or not x.size or x.dtype.is_bool:
+            continue
+        axes = tuple(d for d in range(len(x.shape)) if drawn.random() < 0.5) or (0,)
+        total = g.reduce(drawn.choice((Op.ADD, Op.MAX)), x, axes)
+        repeats.of(total)
+        made = repeats.reduced_once(total)
+        if not x.dtype.is_float:
+            kept("reduced once", total, made, inputs)
+
+
+def _base(rng: random.Random, name: str, shape: tuple[int, ...], dtype: DType) -> Node:
+    if name == "b" and rng.random() < 0.5:
+        return g.const(small(rng, shape, dtype), dtype, name)
+    return g.graph_input(name, shape, dtype)
+
+
+def small(rng: random.Random, shape: tuple[int, ...], dtype: DType) -> Array:
+    """Small integers, which every type holds, and whose products and sums are exact."""
+    numbers = np.random.default_rng(rng.randrange(1 << 30)).integers(-9, 10, shape)
+    if dtype in (I32, F32):
+        numbers *= 31  # of more digits than a bf16 has
+    if dtype == U8:
+        return np.asarray(abs(numbers).astype(np.uint8))
+    return bf16_bits(numbers.astype(np.float32)) if dtype == BF16 else numbers.astype(dtype.numpy)
+
+
+def _padded(rng: random.Random, x: Node) -> Node:
+    at = rng.randrange(len(x.shape))
+    return g.pad(
+        x, tuple((rng.choice((0, 1)), 1) if d == at else (0, 0) for d in range(len(x.shape)))
+    )
+
+
+def _split(rng: random.Random, x: Node) -> Node:
+    """One dimension as two."""
+    ways = [(d, k) for d, s in enumerate(x.shape) for k in range(2, s) if s % k == 0]
+    if not ways:
+        return x
+    d, k = rng.choice(ways)
+    return g.reshape(x, (*x.shape[:d], x.shape[d] // k, k, *x.shape[d + 1 :]))
+
+
+def product_of(
+    rng: random.Random, kinds: tuple[DType, DType], wide: DType, zero: bool = False
+) -> tuple[Node, dict[str, Array]]:
+    """A sum of products of two tensors of those types, moved and spread, and their values.
+
+    ``zero``: zero points are taken off.
+    """
+    inputs: dict[str, Array] = {}
+
+    def factor(name: str, shape: tuple[int, ...], dtype: DType) -> Node:
+        x = _base(rng, name, shape, dtype)
+        if x.op is GraphOp.INPUT:
+            inputs[name] = small(rng, shape, dtype)
+        moves = rng.choice((0, 0, 1, 2, 3))
+        cast_at = rng.randrange(moves + 1)
+        for k in range(moves + 1):
+            if k == cast_at:
+                x = g.cast(x, wide)
+                if zero and rng.random() < 0.5:
+                    x = g.elementwise(Op.SUB, x, g.full(rng.choice((3, -5, 200)), x.shape, wide))
+            if k < moves:
+                x = rng.choice((moved, _padded, _split, _split))(rng, x)
+        return x
+
+    extents = (2, 3, 4, 6, 8, 12)
+    shape = tuple(rng.choice(extents) for _ in range(rng.randint(1, 3)))
+    a = factor("a", shape, kinds[0])
+    shape, n = a.shape, rng.choice((2, 3, 8))
+    whole = (*shape, n)
+    left = g.expand(g.reshape(a, (*shape, 1)), whole)
+    shared = [d for d in range(len(shape)) if rng.random() < 0.8] or [len(shape) - 1]
+    other = (*(s if d in shared else 1 for d, s in enumerate(shape)), n)
+    b = factor("b", other if rng.random() < 0.5 else tuple(s for s in other if s > 1), kinds[1])
+    if b.size != prod(other):
+        inputs["c"] = small(rng, other, kinds[1])
+        b = g.cast(g.graph_input("c", other, kinds[1]), wide)
+    right = g.expand(g.reshape(b, other), whole)
+    axes = tuple(rng.sample(shared, rng.randint(1, len(shared))))
+    total = g.reduce(Op.ADD, g.elementwise(Op.MUL, left, right), tuple(sorted(axes)))
+    return total, {k: v for k, v in inputs.items() if k in {n.arg for n in topological((total,))}}
+
+
+def _products(
+    rng: random.Random, rule: str, count: int, draw: Callable[[], tuple[Node, dict[str, Array]]],
+    rewrite: Callable[[Node], Node], *, planned: bool = False,
+) -> None:  # fmt: skip
+    changed = 0
+    for _ in range(count):
+        before, inputs = draw()
+        if not before.size or not before.srcs[0].size:
+            continue
+        after = rewrite(before)
+        changed += after is not before
+        kept(rule, before, after, inputs)
+        if planned and after is not before:
+            (want,) = evaluate((before,), inputs)
+            plan = Fusion.of((after,)).every_launch()
+            for made in (plan, without_copies(plan)):
+                (found,) = run_schedule(made, inputs)
+                assert (found == want).all(), f"{rule}: {before}"
+    assert changed >= count // 50, f"{rule}: {changed} of {count} products are rewritten"
+
+
+def pairs(rng: random.Random) -> None:
+    """A sum of products of bf16 in pairs is the sum, also where its words lie in memory already."""
+    _products(
+        rng, "pairs", 200, lambda: product_of(rng, (rng.choice((BF16, BF16, F32)), BF16), F32),
+        lambda n: pair_dots((n,))[0], planned=True,
+    )  # fmt: skip
+
+
+def quads(rng: random.Random) -> None:
+    """A sum of products of bytes in fours, with zero points, is the sum."""
+    kinds = ((U8, I8), (I8, I8), (I8, U8), (U8, U8))
+    _products(
+        rng, "quads", 600, lambda: product_of(rng, rng.choice(kinds), I32, zero=True),
+        lambda n: quad_dots((n,), VNNI)[0],
+    )  # fmt: skip
+
+
+def tf32(rng: random.Random) -> None:
+    """A sum of products of numbers that tf32 holds is the sum."""
+    _products(
+        rng, "tf32", 200, lambda: product_of(rng, (F32, F32), F32),
+        lambda n: round_factors((n,))[0],
+    )  # fmt: skip
+
+
+def _joined(rng: random.Random, x: Node) -> Node:
+    """``x`` beside what is computed of it, as ``cat`` joins them."""
+    d, op = rng.randrange(len(x.shape)), rng.choice((Op.NEG, Op.ABS))
+    extent = x.shape[d]
+    y = x if x.dtype.is_bool else g.elementwise(op, x)
+    before = tuple((0, extent if i == d else 0) for i in range(len(x.shape)))
+    after = tuple((extent if i == d else 0, 0) for i in range(len(x.shape)))
+    mask = g.pad(g.full(True, x.shape, BOOL), after)
+    return g.elementwise(Op.WHERE, mask, g.pad(y, after), g.pad(x, before))
+
+
+def _cut(rng: random.Random, x: Node) -> Node:
+    """``x`` cut short, beside ``x`` cut shorter and padded: one place under two masks."""
+    d = rng.randrange(len(x.shape))
+    if x.shape[d] < 3 or x.dtype.is_bool:
+        return x
+    y = g.elementwise(Op.NEG, x)
+
+    def whole(end: int) -> tuple[tuple[int, int], ...]:
+        return tuple((0, end if i == d else s) for i, s in enumerate(x.shape))
+
+    width = tuple((0, 1 if i == d else 0) for i in range(len(x.shape)))
+    short = g.pad(g.shrink(y, whole(x.shape[d] - 2)), width)
+    return g.elementwise(Op.SUB, short, g.shrink(y, whole(x.shape[d] - 1)))
+
+
+def _looked_up(rng: random.Random, x: Node) -> Node:
+    """Elements of ``x`` at positions that an input of as many dimensions gives."""
+    d = rng.randrange(len(x.shape))
+    shape = tuple(3 if i == d else s for i, s in enumerate(x.shape))
+    return g.gather(x, g.graph_input(f"at{'x'.join(map(str, shape))}", shape, I32), d)
+
+
+def _thirds(x: Node) -> Node:
+    """What needs more digits than 16 bits have, rounded to those."""
+    third = g.elementwise(Op.MUL, g.cast(x, F32), g.full(1 / 3, x.shape, F32))
+    return g.cast(g.cast(third, F16), F32)
+
+
+def _cut_by_need(root: Node) -> list[Draft]:
+    """Kernels of a graph in which a node has memory only where no kernel is legal without."""
+    buffers, made, wanted = set[Node](), dict[Node, Draft](), [root]
+    while wanted:
+        n = wanted.pop()
+        if n in made or not n.srcs:
+            continue
+        try:
+            made[n] = draft_kernel(n, buffers)
+        except CutError as e:
+            again, needed = e.node in buffers, e.node
+        else:
+            wanted += made[n].reads.values()
+            continue
+        assert not again, f"{needed} has memory"
+        buffers.add(needed)
+        wanted.append(n)
+    return list(made.values())
+
+
+def drafted(rng: random.Random) -> None:
+    """Each kernel drafted of a graph computes its node."""
+    for seed in range(90):
+        drawn = random.Random(rng.random())
+        outputs = random_graph(drawn, 7, (I32,))
+        made = [o for o in outputs if o.shape and 0 < o.size < 200][:1]
+        for change in drawn.sample((_joined, _cut, _looked_up, moved, moved, moved, moved), 3):
+            made = [change(drawn, o) for o in made if o.shape and o.size]
+        if drawn.random() < 0.2:
+            made = [_thirds(o) for o in made]
+        targets = tuple(o for o in (outputs[0], *made) if o.size)
+        inputs = random_inputs(seed, targets)
+        drafts = [d for t in targets for d in _cut_by_need(t)]
+        for d in drafts:
+            read = evaluate((d.node, *d.reads.values()), inputs)
+            given = {
+                name: np.ascontiguousarray(a).reshape(-1)
+                for name, a in zip(d.reads, read[1:], strict=True)
+            }
+            found = interpret(d.kernel, given)["out"].reshape(d.node.shape)
+            if _rounds(d.node):
+                close(found, read[0])
+            else:
+                assert same(found, read[0]), f"draft of {d.node}: {d.kernel}"
+
+
+def close(found: Array, want: Array) -> None:
+    np.testing.assert_allclose(found.astype(np.float64), want.astype(np.float64), 1e-4, 1e-4)
+
+
+def planned(rng: random.Random) -> None:
+    """A plan computes what its graph means; it reads nothing that it has not written."""
+    for seed in range(60):
+        drawn = random.Random(rng.random())
+        outputs = random_graph(drawn, 10, (I32,))
+        inputs = random_inputs(seed, outputs)
+        plan = schedule(outputs)
+        plan.verify()
+        want, found = evaluate(outputs, inputs), run_schedule(plan, inputs)
+        for o, a, b in zip(outputs, want, found, strict=True):
+            if o.dtype.is_float or _rounds(o):
+                close(b, a)
+            else:
+                assert same(a, b), f"plan of {o}"
+
+
+def groups(rng: random.Random) -> None:
+    """Dimensions of two shapes of one size come in groups of equal products, none of which comes
+    apart.
+    """
+    for _ in range(400):
+        size = rng.choice((1, 6, 12, 24, 36, 60, 0))
+        a, b = _shape(rng, size), _shape(rng, size)
+        found = reshape_groups(a, b)
+        for x, y in found:
+            assert prod(a[d] for d in x) == prod(b[d] for d in y)
+        if not size:
+            continue
+        assert [d for x, _ in found for d in x] == [d for d, s in enumerate(a) if s != 1]
+        assert [d for _, y in found for d in y] == [d for d, s in enumerate(b) if s != 1]
+        for x, y in found:
+            inner = {prod(a[d] for d in x[:k]) for k in range(1, len(x))}
+            assert inner.isdisjoint(prod(b[d] for d in y[:k]) for k in range(1, len(y)))
+
+
+def _shape(rng: random.Random, size: int) -> tuple[int, ...]:
+    dims: list[int] = []
+    if not size:
+        return (*(rng.choice((1, 2, 3)) for _ in range(rng.randrange(3))), 0)
+    while size > 1:
+        d = rng.choice([d for d in range(2, size + 1) if size % d == 0])
+        dims.append(d)
+        size //= d
+    dims += [1] * rng.randrange(2)
+    rng.shuffle(dims)
+    return tuple(dims)
+
+
+GRAPH_LAWS: dict[str, Law] = {
+    "folding of maps": folding_of_maps, "folding of shapes": folding_of_shapes,
+    "folding of parts": folding_of_parts, "repeated": repeated, "pairs": pairs, "quads": quads,
+    "tf32": tf32, "drafted": drafted, "planned": planned, "groups": groups,
+}  # fmt: skip

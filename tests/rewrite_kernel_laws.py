@@ -1,0 +1,322 @@
+"""The laws of rewrites of kernels: axes, parameters, layouts and variants, on drawn kernels of
+integers, which the interpreter runs before and after.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tests.graph_builders import run_schedule
+from tunegrad.frontend import Tensor
+from tunegrad.ir.dtypes import I32
+from tunegrad.ir.expr import Apply, Const, Expr, IndexValue, Inside, Load, Op, Value
+from tunegrad.ir.folding import fold_constants
+from tunegrad.ir.fusion import schedule
+from tunegrad.ir.fusion.axes import split_axes
+from tunegrad.ir.fusion.merge import merge_axes
+from tunegrad.ir.fusion.normalize import normalized
+from tunegrad.ir.fusion.views import viewed
+from tunegrad.ir.index import ALWAYS, Index, Range, Valid, as_index
+from tunegrad.ir.interpret_kernel import interpret
+from tunegrad.ir.kernel import Axis, Kernel, Param, Reduce, Store
+from tunegrad.ir.layout import Layout, Part
+from tunegrad.ir.variants import Split, rewrite, split, split_k, splits_of_k, variants_of
+from tunegrad.ir.verify_kernel import verify_kernel
+
+__all__ = ["KERNEL_LAWS"]
+
+Array = NDArray[np.generic]
+Law = Callable[[random.Random], None]
+
+EXTENTS = (2, 3, 4, 5, 6)
+
+
+def _numbers(size: int) -> Array:
+    return (np.arange(size, dtype=np.int64) * 37 % 61 - 30).astype(np.int32)
+
+
+def _indexed(rng: random.Random, axes: list[Axis]) -> tuple[tuple[Index, ...], tuple[int, ...]]:
+    """An index of a parameter over some axes, and the shape that it stays inside of."""
+    index: list[Index] = []
+    left = rng.sample(axes, len(axes)) if rng.random() < 0.3 else list(axes)
+    while left:
+        a = left.pop(0)
+        pick = rng.random()
+        if pick < 0.4 or not left:
+            index.append(a.index)
+        elif pick < 0.6:
+            b = left.pop(0)
+            index.append(a.index * b.extent + b.index)
+        elif pick < 0.75:
+            b, by = left.pop(0), rng.choice((2, 3))
+            flat = a.index * b.extent + b.index
+            index += [flat // by, flat % by]
+        elif pick < 0.9:
+            d = rng.choice((2, 3))
+            index += [a.index // d, a.index % d]
+        else:
+            index.append(a.index * rng.choice((1, 2)) + rng.choice((0, 1, 3)))
+    if rng.random() < 0.3:
+        index.insert(rng.randrange(len(index) + 1), as_index(rng.choice((0, 2))))
+    more = [rng.choice((0, 0, 0, 1, 2)) for _ in index]
+    return tuple(index), tuple(i.hi + 1 + m for i, m in zip(index, more, strict=True))
+
+
+def _mask(rng: random.Random, axes: list[Axis]) -> Valid:
+    if rng.random() < 0.7:
+        return ALWAYS
+    a, b = rng.choice(axes), rng.choice(axes)
+    index = a.index if rng.random() < 0.5 or a is b else a.index * b.extent + b.index
+    lo = rng.randrange(index.hi + 1)
+    return Valid((Range(index, lo, lo + rng.randint(1, index.hi + 1)),))
+
+
+def drawn_kernel(rng: random.Random) -> tuple[Kernel, dict[str, Array]]:
+    """A kernel of integers: loads at drawn indices under masks, sums, a store of every point."""
+    axes = [Axis(n, rng.choice(EXTENTS)) for n in "abc"[: rng.randint(1, 3)]]
+    own = [Axis(f"r{i}", rng.choice((*EXTENTS, 7, 9))) for i in range(rng.choice((0, 1, 2)))]
+    params: list[Param] = []
+    at = {}
+
+    def load(over: list[Axis]) -> Expr:
+        used = rng.sample(over, rng.randint(1, len(over)))
+        used.sort(key=over.index)
+        known = [n for n, (names, _) in at.items() if names == used]
+        if known and rng.random() < 0.6:
+            name = known[0]
+            index = at[name][1]
+        else:
+            index, shape = _indexed(rng, used)
+            name = f"p{len(params)}"
+            params.append(Param.dense(name, I32, shape, "in"))
+            at[name] = (used, index)
+        return Load(name, index, I32, _mask(rng, used))
+
+    def expr(over: list[Axis]) -> Expr:
+        x = load(over)
+        for _ in range(rng.randrange(3)):
+            pick = rng.random()
+            if pick < 0.4:
+                x = Apply(rng.choice((Op.ADD, Op.MUL, Op.SUB)), (x, load(over)), I32)
+            elif pick < 0.6:
+                x = Apply(Op.WHERE, (Inside(_mask(rng, over)), x, load(over)), I32)
+            elif pick < 0.9:
+                x = Apply(Op.ADD, (x, IndexValue(rng.choice(over).index, I32)), I32)
+            else:
+                x = Apply(Op.MUL, (x, Const(3, I32)), I32)
+        return x
+
+    stages: list[Reduce | Store] = []
+    body = expr(axes)
+    if own:
+        stages.append(Reduce("v0", rng.choice((Op.ADD, Op.MAX)), tuple(own), expr(axes + own), I32))
+        body = Apply(Op.ADD, (Value("v0", I32), body), I32)
+    index: tuple[Index, ...] = tuple(a.index for a in axes)
+    shape = tuple(a.extent for a in axes)
+    if len(axes) > 1 and rng.random() < 0.3:
+        index = (axes[0].index * shape[1] + axes[1].index, *index[2:])
+        shape = (shape[0] * shape[1], *shape[2:])
+    valid = ALWAYS
+    if rng.random() < 0.3 and shape[0] > 2:
+        shape = (shape[0] - 1, *shape[1:])
+        valid = Valid((Range(index[0], 0, shape[0]),))
+    stages.append(Store("out", index, body, (), valid))
+    kernel = Kernel((Param.dense("out", I32, shape, "out"), *params), tuple(axes), tuple(stages))
+    return kernel, {p.name: _numbers(p.size) for p in params}
+
+
+def neighbours(rng: random.Random) -> tuple[Kernel, dict[str, Array]]:
+    """A kernel whose loads read two axes side by side, or nearly so."""
+    a, b = Axis("a", rng.choice(EXTENTS)), Axis("b", rng.choice(EXTENTS))
+    params, terms = [Param.dense("out", I32, (a.extent, b.extent), "out")], list[Expr]()
+    for n in range(rng.randint(1, 2)):
+        apart = rng.choice((0, 0, 0, 1))
+        c, wide = rng.choice((1, 1, 2)), b.extent + apart
+        index = rng.choice(((a.index, b.index), ((a.index * wide + b.index) * c,), (b.index,)))
+        shape = (a.extent, wide) if len(index) == 2 else (index[0].hi + 1,)
+        valid = ALWAYS
+        if rng.random() < 0.2:
+            valid = Valid((Range(rng.choice((a, b)).index, 0, 1),))
+        params.append(Param.dense(f"p{n}", I32, shape, "in"))
+        terms.append(Load(f"p{n}", index, I32, valid))
+    total = terms[0] if len(terms) == 1 else Apply(Op.ADD, (terms[0], terms[1]), I32)
+    kernel = Kernel(tuple(params), (a, b), (Store("out", (a.index, b.index), total),))
+    return kernel, {p.name: _numbers(p.size) for p in params[1:]}
+
+
+def _plain(kernel: Kernel, memory: dict[str, Array]) -> Array:
+    (found,) = interpret(kernel, memory).values()
+    return found
+
+
+def _rewritten(rng: random.Random, rule: str, rewrite: Callable[[Kernel], Kernel]) -> None:
+    changed = 0
+    for case in range(400):
+        kernel, memory = drawn_kernel(rng) if case % 2 else neighbours(rng)
+        made = rewrite(kernel)
+        verify_kernel(made)
+        changed += made != kernel
+        found = _plain(made, {p.name: memory[p.name] for p in made.params if p.role != "out"})
+        assert (found == _plain(kernel, memory)).all(), f"{rule}: {kernel}\nis not {made}"
+    assert changed > 10, f"{rule} changed {changed} kernels"
+
+
+def merged(rng: random.Random) -> None:
+    """Neighbouring axes as one: every element stays the same."""
+    _rewritten(rng, "merge_axes", merge_axes)
+
+
+def divided(rng: random.Random) -> None:
+    """An axis that is read by its digits as two: every element stays the same, no digit is left."""
+    _rewritten(rng, "split_axes", split_axes)
+
+
+def parts(rng: random.Random) -> None:
+    """A part of a parameter from some byte on, read at what is left of the index."""
+    changed = 0
+    for _ in range(200):
+        kernel, memory = drawn_kernel(rng)
+        step = rng.choice((4, 16, 64))
+        made, starts = viewed(kernel, step)
+        verify_kernel(made)
+        changed += bool(starts)
+        given = {}
+        for p in made.params:
+            if p.role != "out":
+                start = starts.get(p.name, 0)
+                assert start % step == 0, f"view of {p.name} from byte {start} on"
+                given[p.name] = memory[p.name][start // 4 :][: p.size]
+        assert (_plain(made, given) == _plain(kernel, memory)).all(), f"{kernel}\nis not {made}"
+    assert changed > 20
+
+
+def _layout(rng: random.Random, shape: tuple[int, ...]) -> Layout:
+    parts: list[Part] = []
+    for d, extent in enumerate(shape):
+        low = rng.choice([k for k in (1, 1, 2, 3) if extent % k == 0])
+        if low == 1:
+            parts.append(Part(d, 1, extent + rng.choice((0, 0, 0, 0, 0, 1))))
+        else:
+            parts += [Part(d, low, extent // low), Part(d, 1, low)]
+    rng.shuffle(parts)
+    return Layout(shape, tuple(parts))
+
+
+def canonical(rng: random.Random) -> None:
+    """The canonical kernel over memory in its layouts: every element stays at its place."""
+    for _ in range(150):
+        kernel, memory = drawn_kernel(rng)
+        shapes = {p.name: p.shape for p in kernel.params}
+        at = {n: _layout(rng, shape) for n, shape in shapes.items() if rng.random() < 0.5}
+        step = rng.choice((4, 64))
+        made, places = normalized(kernel, at, step)
+        verify_kernel(made)
+        packed = {n: at[n].pack(a.reshape(shapes[n])) if n in at else a for n, a in memory.items()}
+        given = {}
+        for p, (name, start) in zip(made.params, places, strict=True):
+            assert start % step == 0
+            if p.role != "out":
+                given[p.name] = packed[name][start // 4 :][: p.size]
+        want = _plain(kernel, memory)
+        if "out" in at:
+            want = at["out"].pack(want.reshape(shapes["out"]))
+        assert (_plain(made, given) == want).all(), f"{kernel}\nis not {made}"
+
+
+def _whole(rng: random.Random, shape: tuple[int, ...], step: int = 1) -> Array:
+    numbers = np.random.default_rng(rng.randrange(1 << 30)).integers(-3, 4, shape)
+    return (numbers * step).astype(np.float32)
+
+
+def convolutions(rng: random.Random) -> None:
+    """Every variant of a convolution of small integers gives the same integers: Winograd's with
+    weights of which all transforms are whole.
+    """
+    found: set[str] = set()
+    for case in range(28):
+        channels, outputs = rng.choice((2, 3, 8, 9)), rng.choice((2, 5, 16))
+        size, batch = (rng.randint(3, 9), rng.randint(3, 9)), rng.randint(1, 2)
+        taps, stride = rng.choice((((3, 3), 1), ((3, 3), 1), ((3, 3), 2), ((1, 3), 1), ((2, 2), 1)))
+        channels = 3 if case % 4 == 0 else channels
+        image, weights = _whole(rng, (batch, channels, *size)), _whole(
+            rng, (outputs, channels, *taps), 576
+        )  # fmt: skip
+        inputs: dict[str, Array] = {"x": image}
+        last = rng.random() < 0.3
+        x = Tensor.input("x", image.shape)
+        if last:
+            inputs["x"] = np.ascontiguousarray(image.transpose(0, 2, 3, 1))
+            x = Tensor.input("x", inputs["x"].shape).permute(0, 3, 1, 2)
+        y = x.conv2d(Tensor.constant(weights), stride=stride, padding=rng.randrange(3))
+        if rng.random() < 0.5:
+            y = (y + Tensor.constant(_whole(rng, (outputs, 1, 1), 576))).relu()
+        if rng.random() < 0.3:
+            inputs["r"] = _whole(rng, y.shape, 576)
+            y = y + Tensor.input("r", y.shape)
+        if last:
+            y = y.permute(0, 2, 3, 1)
+        plan = schedule(fold_constants((y.node,)))
+        if len(plan.launches) != 1:
+            continue
+        (want,) = run_schedule(plan, inputs)
+        kernel = plan.launches[0].kernel
+        for variant in variants_of(kernel)[1:]:
+            made = rewrite(plan, {kernel.key: variant})
+            made.verify()
+            for launch in made.launches:
+                verify_kernel(launch.kernel)
+            (got,) = run_schedule(made, inputs)
+            assert (got == want).all(), f"{variant} of {kernel}"
+            found.add(variant)
+    assert {"winograd2", "winograd4", "channels_last", "im2col"} <= found, found
+
+
+def _ran(made: Split, memory: list[Array]) -> Array:
+    reads = {p.name: memory[i] for p, i in zip(made.partial.params[1:], made.reads, strict=True)}
+    (t,) = interpret(made.partial, reads).values()
+    given = {
+        p.name: t if i is None else memory[i]
+        for p, i in zip(made.finish.params, made.finish_args, strict=True)
+        if p.role != "out"
+    }
+    return _plain(made.finish, given)
+
+
+def splits(rng: random.Random) -> None:
+    """Both halves of a split reduction fold what the whole one does."""
+    halves = 0
+    for _ in range(250):
+        kernel, memory = drawn_kernel(rng)
+        if not kernel.reduces:
+            continue
+        made = split(kernel, rng.randint(1, 5), rng.choice((1, 1, 2, 3)))
+        assert made is not None
+        verify_kernel(made.partial)
+        verify_kernel(made.finish)
+        listed = [memory.get(p.name, np.zeros(0, np.int32)) for p in kernel.params]
+        assert (_ran(made, listed) == _plain(kernel, memory)).all(), f"split of {kernel}"
+        halves += 1
+    assert halves > 30
+    for parts in (2, 4):
+        m, n, k = rng.choice((2, 3)), rng.choice((2, 5)), 1024
+        a, b = _whole(rng, (m, k)), _whole(rng, (k, n))
+        y = Tensor.input("a", a.shape) @ Tensor.input("b", b.shape) + 1
+        plan = schedule((y.node,))
+        kernel = plan.launches[0].kernel
+        assert parts in splits_of_k(kernel)
+        listed = [
+            np.zeros(0) if p.role == "out" else {(m, k): a, (k, n): b}[p.shape].reshape(-1)
+            for p in kernel.params
+        ]
+        found = _ran(split_k(kernel, parts), listed)
+        assert (found.reshape(m, n) == a @ b + 1).all(), f"split_k of {kernel}"
+
+
+KERNEL_LAWS: dict[str, Law] = {
+    "merged": merged, "divided": divided, "parts": parts, "canonical": canonical,
+    "convolutions": convolutions, "splits": splits,
+}  # fmt: skip
