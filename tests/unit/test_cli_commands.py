@@ -196,6 +196,24 @@ def test_tune_says_when_it_was_nearly_done_and_where_its_time_went(
     assert (data["near_s"], data["costs"]) == (17.25, costs)
 
 
+@pytest.mark.parametrize(
+    ("budget_s", "lines"),
+    [
+        (30.0, ["31.0 s over its budget of 0:30: start-up 13.1 s went before the search"]),
+        (58.5, []),
+    ],
+)
+def test_tune_says_that_it_took_longer_than_its_budget(
+    budget_s: float, lines: list[str], install: Install, capsys: pytest.CaptureFixture[str]
+) -> None:
+    costs = {"start-up": 13.1, "plans": 0.2, "finals": 30.0}
+    late = replace(report(), budget_s=budget_s, costs=costs)
+    install("tunegrad.tune", tune_models=Tuner(late))
+    assert run(["tune", "mlp", "--store", "tuned.db"]) == 0
+    found = capsys.readouterr().out.splitlines()
+    assert [line for line in found if "over its budget" in line] == lines
+
+
 def test_tune_says_that_it_stopped_early_and_what_that_saved(
     install: Install, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -203,6 +203,9 @@ def _outputs(report: TuneReport) -> list[str]:
     return [*lines, f"wrong outputs: {report.mismatch}"] if report.mismatch else lines
 
 
+_LEAST_OVER_S, _SHARE_OVER = 3.0, 0.05
+"""A command may take this much longer than its budget, the larger of both (decision 0055)."""
+
 _STOPPED = {
     "gain": "less than 1 % more was expected",
     "patience": "the last candidates brought less than 1 %",
@@ -236,6 +239,7 @@ def _session(report: TuneReport) -> list[str]:
         lines.append(
             f"stopped early, {why}: {duration(report.saved_s)} of {duration(report.budget_s)} saved"
         )
+    lines += _over_budget(report)
     lines += busy_lines(report.busy)
     if report.costs:
         parts = sorted(report.costs.items(), key=lambda part: -part[1])
@@ -244,6 +248,22 @@ def _session(report: TuneReport) -> list[str]:
         )
         lines.append(f"{report.seconds:.1f} s went into: {shown}")
     return lines
+
+
+def _over_budget(report: TuneReport) -> list[str]:
+    """Return a line for a command that took longer than its budget, and the parts before the
+    search.
+    """
+    over_s = report.seconds - report.budget_s
+    if not report.budget_s or over_s <= max(_LEAST_OVER_S, _SHARE_OVER * report.budget_s):
+        return []
+    before = ", ".join(
+        f"{name} {seconds:.1f} s"
+        for name in ("start-up", "model", "plans")
+        if (seconds := report.costs.get(name, 0.0)) >= 1.0
+    )
+    why = f": {before} went before the search" if before else ""
+    return [f"{over_s:.1f} s over its budget of {duration(report.budget_s)}{why}"]
 
 
 def busy_lines(busy: str) -> list[str]:
