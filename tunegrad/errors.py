@@ -23,6 +23,7 @@
     │   └── WrongResult         it disagrees with the reference, or wrote outside its buffers
     ├── DeviceFault             a kernel ended the device's work in this process
     └── InternalError           a broken invariant of tunegrad itself: a bug, with full context
+        ├── MismatchError       a model of PyTorch gives other results than in PyTorch
         └── VerifyError         a form of a program breaks the rules of its form
 
 A message names the thing, the value, the rule and the place. Nothing matches on message text.
@@ -43,6 +44,7 @@ __all__ = [
     "IllegalAction",
     "InternalError",
     "KernelTextError",
+    "MismatchError",
     "MissError",
     "ModelCodeError",
     "ModelError",
@@ -174,6 +176,10 @@ class DeviceFault(TunegradError):
 
 class InternalError(TunegradError):
     """A broken invariant of tunegrad itself."""
+
+
+class MismatchError(InternalError):
+    """A model of PyTorch gives other results than in PyTorch, by more than rounding."""
 
 
 class VerifyError(InternalError):

@@ -4,6 +4,7 @@
     aot_autograd  each as a graph of ATen operators without writes in place
     run_graph     that one as a graph of tensors, when it is first called with these shapes
     load          kernels, with the winners of the store
+    first call    its results beside those of the graph in PyTorch
 
 Parameters and buffers become constants of the program, which share the module's memory until
 kernels pack them. Tensors on a GPU stay there. What can not be taken runs in PyTorch, and one
@@ -14,10 +15,10 @@ from __future__ import annotations
 
 import logging
 import re
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from operator import attrgetter, is_, itemgetter
 from typing import Any
 
 from tunegrad.devices import known
@@ -25,6 +26,7 @@ from tunegrad.devices.dlpack import ALIGN, place_of
 from tunegrad.errors import (
     ConfigError,
     DeviceError,
+    MismatchError,
     MissError,
     ModelError,
     StoreError,
@@ -33,6 +35,7 @@ from tunegrad.errors import (
 from tunegrad.frontend import InputSpec, Model, Tensor
 from tunegrad.frontend.torch import from_torch
 from tunegrad.frontend.torch.aten import TABLE
+from tunegrad.frontend.torch.checking import CHECKS, Call, fault_of
 from tunegrad.frontend.torch.graph import missing_operators, run_graph
 from tunegrad.frontend.torch.values import (
     array_of,
@@ -46,9 +49,15 @@ from tunegrad.inference import LoadedModel, load
 
 __all__ = ["backend", "from_torch", "register"]
 
-_OPTIONS = ("device", "dtype", "numerics", "on_miss", "store", "threads")
+_OPTIONS = ("check", "device", "dtype", "numerics", "on_miss", "store", "threads")
+_MODES = (
+    "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs",
+)  # fmt: skip
 _KEPT = 16
 """Programs of one graph: by shapes, and by the modules whose parameters it is called with."""
+
+_UNITS = {"f16": 2.0**-11, "bf16": 2.0**-8, "bf16-dot": 0.0, "tf32": 2.0**-11}
+"""One rounding of a dtype, or of numerics, that an option asks for."""
 
 _log = logging.getLogger(__name__)
 _QUIET: dict[str, Any] = {"store": None, "on_miss": "default"}
@@ -63,7 +72,11 @@ def backend(
 ) -> Callable[..., Any]:
     """What ``torch.compile`` calls for each graph.
 
-    ``options`` are those of ``tg.load``: store, on_miss, threads, device, numerics, dtype.
+    ``options`` are those of ``tg.load``: store, on_miss, threads, device, numerics, dtype; and
+    ``check``: the first call of each program is compared with the graph in PyTorch. ``"error"``
+    (the default) raises MismatchError where they differ by more than rounding, ``"warn"`` gives
+    PyTorch's results from then on, False does not compare. ``mode`` changes nothing: a call never
+    searches, and what ``tunegrad tune`` has found is used in any mode.
 
     Raises:
         ConfigError: an option, or a mode, that is not there.
@@ -115,15 +128,22 @@ def register() -> None:
 
 
 def _settings(options: Mapping[str, Any] | None, mode: str | None) -> dict[str, Any]:
-    if mode not in (None, "default"):
-        raise ConfigError(f"torch.compile: mode {mode!r} is not there; valid: 'default'")
+    if mode is not None and mode not in _MODES:
+        raise ConfigError(
+            f"torch.compile: mode {mode!r} is not there; valid: {', '.join(map(repr, _MODES))}"
+        )
     given = dict(options or {})
     wrong = [name for name in given if name not in _OPTIONS]
     if wrong:
         raise ConfigError(
             f"torch.compile: options {', '.join(wrong)} are unknown; valid: {', '.join(_OPTIONS)}"
         )
-    return {**_QUIET, **given}
+    check = given.get("check", "error")
+    if not any(check is c or (isinstance(check, str) and check == c) for c in CHECKS):
+        raise ConfigError(
+            f"torch.compile: check {check!r} is not there; valid: {', '.join(map(repr, CHECKS))}"
+        )
+    return {**_QUIET, "check": "error", **given}
 
 
 def _decompositions() -> dict[Any, Any]:
@@ -163,115 +183,176 @@ def _is_static(value: Any) -> bool:
     )
 
 
-@dataclass(slots=True)
-class _Program:
-    """A loaded model for one set of constants; None where the graph runs in PyTorch.
+@dataclass(frozen=True, slots=True)
+class _Output:
+    """An output of a graph: computed, or a value that is known.
 
-    ``constants``: places, tensors, their versions and places in memory when they were read.
-    ``inputs``: places of what is passed. ``outputs``: the dtype of each, or its value where that
-    is no tensor. ``shared``: inputs are read where they lie, and outputs stay there.
+    ``order`` are its dimensions as the program's output has them, and ``strides`` those of PyTorch,
+    in elements; both None where it is contiguous.
     """
 
-    constants: tuple[tuple[int, Any, int, int], ...]
-    model: LoadedModel | None
-    inputs: tuple[int, ...]
-    outputs: tuple[tuple[bool, Any], ...]
-    shared: bool = False
+    computed: bool
+    value: Any
+    order: tuple[int, ...] | None = None
+    shape: tuple[int, ...] = ()
+    strides: tuple[int, ...] | None = None
 
-    def run(self, model: LoadedModel, args: Sequence[Any]) -> tuple[Any, ...]:
-        given = [args[i] for i in self.inputs]
-        run = model.on_device if self.shared else model
-        found = run(*map(_lent if self.shared else array_of, given))
-        tensors = iter(found if isinstance(found, tuple) else (found,))
-        take = _taken if self.shared else tensor_of
-        return tuple(
-            take(next(tensors), value) if computed else value for computed, value in self.outputs
-        )
 
-    def holds(self, args: Sequence[Any]) -> bool:
-        """Whether the constants are the same tensors as then, and were not written to."""
-        return all(
-            args[i] is t and t.data_ptr() == place and _version(t) == version
-            for i, t, version, place in self.constants
+class _Program:
+    """A loaded model for one set of constants and shapes; no model where it runs in PyTorch.
+
+    ``constants``: places of arguments that are part of the program. ``inputs``: places of tensors
+    that are passed. Everything else is a number, and has to be the same.
+    """
+
+    def __init__(
+        self,
+        args: Sequence[Any],
+        constants: Sequence[int],
+        model: LoadedModel | None = None,
+        outputs: Sequence[_Output] = (),
+        shared: bool = False,
+    ) -> None:
+        self.model, self.shared = model, shared
+        self.constants = tuple(constants)
+        self._outputs = tuple(outputs)
+        tensors = [i for i, a in enumerate(args) if hasattr(a, "dtype")]
+        self.inputs = tuple(i for i in tensors if i not in set(constants))
+        self._pick = _picker(self.constants)
+        self._given = _picker(self.inputs)
+        self._rest = _picker([i for i, a in enumerate(args) if not hasattr(a, "dtype")])
+        self._held = self._pick(args)
+        self._versions, self._memory = _written(self._held)
+        self._shapes = list(map(_SHAPE, self._given(args)))
+        self._numbers = self._rest(args)
+
+    def fits(self, args: Sequence[Any]) -> bool:
+        """Return True for the same constants, which were not written to, and the same shapes."""
+        held = self._pick(args)
+        return (
+            all(map(is_, held, self._held))
+            and _written(held) == (self._versions, self._memory)
+            and list(map(_SHAPE, self._given(args))) == self._shapes
+            and self._rest(args) == self._numbers
         )
 
     def moved(self, args: Sequence[Any]) -> set[int]:
         """Places of constants that are the same tensors, with other values."""
+        before = zip(self.constants, self._held, self._versions, self._memory, strict=True)
         return {
             i
-            for i, t, version, place in self.constants
-            if args[i] is t and (t.data_ptr() != place or _version(t) != version)
+            for i, t, version, place in before
+            if args[i] is t and _written((t,)) != ([version], [place])
         }
+
+    def run(self, model: LoadedModel, args: Sequence[Any]) -> tuple[Any, ...]:
+        given = self._given(args)
+        run, lend = (model.on_device, _lent) if self.shared else (model, array_of)
+        found = run(*map(lend, given))
+        tensors = iter(found if isinstance(found, tuple) else (found,))
+        take = _taken if self.shared else tensor_of
+        outputs = []
+        for o in self._outputs:
+            value = o.value
+            if o.computed:
+                value = take(next(tensors), o.value)
+                if o.strides is not None:
+                    value = value.as_strided(o.shape, o.strides)
+            outputs.append(value)
+        return tuple(outputs)
 
 
 class _Compiled:
     """One graph: programs by the shapes of its inputs, made when they are needed."""
 
     def __init__(self, graph: Any, names: Mapping[int, str], settings: Mapping[str, Any]) -> None:
-        self._graph, self._names, self._settings = graph, names, settings
-        self._programs: OrderedDict[tuple[Any, ...], list[_Program]] = OrderedDict()
+        self._graph, self._names = graph, names
+        self._check = settings["check"]
+        self._settings = {k: v for k, v in settings.items() if k != "check"}
+        self._programs: list[_Program] = []
         self._written: set[int] = set()
         self._warned = False
 
     def __call__(self, *args: Any) -> Any:
-        key = tuple(_key(a) for a in args)
-        programs = self._programs.setdefault(key, [])
-        program = next((p for p in programs if p.holds(args)), None)
-        if program is None:
-            program = self._program(args)
-            programs.insert(0, program)
-            del programs[_KEPT:]
-            while len(self._programs) > _KEPT:
-                self._programs.popitem(last=False)
+        for program in self._programs:
+            if program.fits(args):
+                break
+        else:
+            return self._first_call(args)
         if program.model is None:
             return self._graph.forward(*args)
         return program.run(program.model, args)
+
+    def _first_call(self, args: Sequence[Any]) -> Any:
+        """Make a program for these arguments, and compare what it gives with PyTorch."""
+        program = self._program(args)
+        self._programs = [program, *self._programs][:_KEPT]
+        if program.model is None:
+            return self._graph.forward(*args)
+        found = program.run(program.model, args)
+        if not self._check:
+            return found
+        want = self._graph.forward(*args)
+        settings = {"device": _place([a for a in args if hasattr(a, "dtype")]), **self._settings}
+        unit = max(_UNITS.get(str(settings.get(k)), 0.0) for k in ("dtype", "numerics"))
+        call = Call(self._graph, args, frozenset(program.constants), unit)
+        fault = fault_of(call, found, want, lambda m, arrays: load(m, **settings)(*arrays))
+        if not fault:
+            return found
+        program.model = None
+        if self._check == "error":
+            raise MismatchError(
+                f"torch.compile: this graph gives other results than PyTorch: {fault}"
+            )
+        _log.warning("torch.compile: this graph runs in PyTorch, since ours differs: %s", fault)
+        return want
 
     def _program(self, args: Sequence[Any]) -> _Program:
         """A program for these arguments.
 
         A parameter that was written to since it was a constant is an input from now on.
         """
-        for programs in self._programs.values():
-            for old in programs:
-                self._written |= old.moved(args)
-            programs[:] = [p for p in programs if not p.moved(args)]
+        for old in self._programs:
+            self._written |= old.moved(args)
+        self._programs = [p for p in self._programs if not p.moved(args)]
         static = [
             i
             for i, a in enumerate(args)
             if hasattr(a, "dtype") and _is_static(a) and _is_counted(a) and i not in self._written
         ]
-        constants = tuple((i, args[i], _version(args[i]), args[i].data_ptr()) for i in static)
         try:
-            return self._made(args, constants)
+            return self._made(args, static)
         except (ConfigError, DeviceError, MissError, StoreError):
             raise  # the options are wrong
         except TunegradError as error:
             self._warn(error)
-            return _Program(constants, None, (), ())
+            return _Program(args, static)
 
     def _warn(self, error: TunegradError) -> None:
         if not self._warned:
             _log.warning("torch.compile: this graph runs in PyTorch: %s", error)
         self._warned = True
 
-    def _made(self, args: Sequence[Any], constants: Any) -> _Program:
-        fixed = {i for i, *_ in constants}
+    def _made(self, args: Sequence[Any], static: Sequence[int]) -> _Program:
+        fixed = set(static)
         inputs = tuple(i for i, a in enumerate(args) if hasattr(a, "dtype") and i not in fixed)
-        given = [args[i] for i in (*inputs, *fixed)]
+        given = [args[i] for i in (*inputs, *static)]
         place = _place(given)
         specs = tuple(
             InputSpec(f"x{i}", tuple(args[i].shape), dtype_from(args[i].dtype)) for i in inputs
         )
         values = {
-            i: constant_of(t.cpu(), self._names.get(id(t), f"constant{i}"))
-            for i, t, *_ in constants
+            i: constant_of(args[i].cpu(), self._names.get(id(args[i]), f"constant{i}"))
+            for i in static
         }
         rest = {i: a for i, a in enumerate(args) if not hasattr(a, "dtype")}
-        run = partial(_run, self._graph, {**rest, **values}, inputs)
-        outputs = _kinds(run(*(Tensor.input(s.name, s.shape, s.dtype) for s in specs), every=True))
-        if not any(computed for computed, _ in outputs):
+        every = partial(_every, self._graph, {**rest, **values}, inputs)
+        outputs = _outputs(
+            self._graph, every(*(Tensor.input(s.name, s.shape, s.dtype) for s in specs))
+        )
+        if not any(o.computed for o in outputs):
             raise ModelError("it gives no tensor")
+        run = partial(_run, every, outputs)
         model = load(Model("graph", lambda: run, specs), **{"device": place, **self._settings})
         shared = model.place is not None and all(place_of(t) == model.place for t in given)
         if not shared and place != "cpu":
@@ -280,7 +361,23 @@ class _Compiled:
                 f"its tensors lie on {place}, and it is compiled for {asked}; "
                 f'leave out "device", or say options={{"device": "{place}"}}'
             )
-        return _Program(constants, model, inputs, outputs, shared)
+        return _Program(args, static, model, outputs, shared)
+
+
+_SHAPE = attrgetter("shape")
+_VERSION = attrgetter("_version")
+
+
+def _picker(places: Sequence[int]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
+    """A function that takes the arguments at these places."""
+    if len(places) > 1:
+        return itemgetter(*places)
+    return lambda args: tuple(args[i] for i in places)
+
+
+def _written(tensors: Sequence[Any]) -> tuple[list[int], list[int]]:
+    """How often each tensor was written to, and where it lies."""
+    return list(map(_VERSION, tensors)), [t.data_ptr() for t in tensors]
 
 
 def _place(tensors: Sequence[Any]) -> str:
@@ -305,34 +402,66 @@ def _taken(tensor: Any, _: Any) -> Any:
     return load_torch().from_dlpack(tensor)
 
 
-def _run(
-    graph: Any, known: Mapping[int, Any], places: Sequence[int], *given: Tensor, every: bool = False
-) -> tuple[Any, ...]:
-    """The graph's outputs: the tensors, or all."""
+def _every(
+    graph: Any, known: Mapping[int, Any], places: Sequence[int], *given: Tensor
+) -> Sequence[Any]:
+    """The graph's outputs, whatever they are."""
     values = {**known, **dict(zip(places, given, strict=True))}
-    found = run_graph(graph, [values[i] for i in range(len(values))])
-    return tuple(v for v in found if every or isinstance(v, Tensor))
+    found: Sequence[Any] = run_graph(graph, [values[i] for i in range(len(values))])
+    return found
 
 
-def _kinds(outputs: Sequence[Any]) -> tuple[tuple[bool, Any], ...]:
+def _run(every: Any, outputs: Sequence[_Output], *given: Tensor) -> tuple[Tensor, ...]:
+    """The tensors among the graph's outputs, contiguous in the order of PyTorch's strides."""
     return tuple(
-        (True, torch_dtype(v.dtype)) if isinstance(v, Tensor) else (False, v) for v in outputs
+        v if o.order is None else v.permute(*o.order)
+        for v, o in zip(every(*given), outputs, strict=True)
+        if o.computed
     )
 
 
-def _key(value: Any) -> Any:
-    """What a program depends on: the shape of a tensor, the value of a number."""
-    return tuple(value.shape) if hasattr(value, "dtype") else value
+def _outputs(graph: Any, found: Sequence[Any]) -> tuple[_Output, ...]:
+    """What the graph gives, with the strides that PyTorch says it has."""
+    (end,) = (n for n in graph.graph.nodes if n.op == "output")
+    return tuple(
+        _strided(v, getattr(n, "meta", {}).get("val"))
+        if isinstance(v, Tensor)
+        else _Output(False, v)
+        for v, n in zip(found, end.args[0], strict=True)
+    )
+
+
+def _strided(tensor: Tensor, said: Any) -> _Output:
+    """An output with PyTorch's strides.
+
+    It is contiguous where these leave gaps or repeat elements: what is so in PyTorch is a view, and
+    views are made outside of the graph.
+    """
+    plain = _Output(True, torch_dtype(tensor.dtype))
+    if not hasattr(said, "stride") or 0 in tensor.shape:
+        return plain
+    told = [s if isinstance(s, int) else s.node.hint for s in said.stride()]
+    if None in told or len(told) != tensor.ndim:
+        return plain
+    dims = [d for d in range(tensor.ndim) if tensor.shape[d] > 1]
+    dims.sort(key=lambda d: -told[d])
+    strides, step = [1] * tensor.ndim, 1
+    for d in reversed(dims):
+        strides[d], step = step, step * tensor.shape[d]
+    symbolic = not all(isinstance(s, int) for s in said.stride())
+    if not symbolic:
+        if any(told[d] != strides[d] for d in dims):
+            return plain
+        strides = told
+    if dims == sorted(dims):
+        return plain
+    order = (*(d for d in range(tensor.ndim) if d not in dims), *dims)
+    return _Output(True, plain.value, order, tensor.shape, tuple(strides))
 
 
 def _is_counted(tensor: Any) -> bool:
     """Whether PyTorch counts what is written to it; not where it was made in inference mode."""
     return not tensor.is_inference()
-
-
-def _version(tensor: Any) -> int:
-    """How often it was written to."""
-    return int(tensor._version)  # noqa: SLF001 - its public name
 
 
 register()

@@ -308,6 +308,63 @@ def test_types_of_elements(dtype: Any) -> None:
             torch.testing.assert_close(got, want)
 
 
+def test_outputs_have_the_strides_of_pytorch() -> None:
+    x = torch.randn(2, 3, 4, 5)
+    image = x.to(memory_format=torch.channels_last)
+    cases = [
+        (lambda v: v.t() * 2, torch.randn(3, 5)),
+        (lambda v: v.permute(2, 0, 3, 1) + 1, x),
+        (lambda v: (v + 1).sum(1, keepdim=True), image),
+        (torch.relu, image),
+        (lambda v: v.permute(0, 2, 3, 1).expand(2, 4, 5, 3) * 2, image),
+        (torch.relu, image[:0]),
+        (lambda v: v.transpose(0, 1).to(torch.float64), torch.randn(1, 4)),
+    ]
+    for function, given in cases:
+        torch._dynamo.reset()
+        with torch.no_grad():
+            got, want = compiled(function)(given), function(given)
+        close(got, want)
+        assert [s for s, n in zip(got.stride(), got.shape, strict=True) if n > 1] == [
+            s for s, n in zip(want.stride(), want.shape, strict=True) if n > 1
+        ]
+
+
+def test_a_channels_last_network_gives_channels_last() -> None:
+    conv = nn.Conv2d(3, 8, 3).eval().to(memory_format=torch.channels_last)
+    f = compiled(conv)
+    with torch.no_grad():
+        for batch in (2, 3, 5):
+            image = torch.randn(batch, 3, 9, 9).to(memory_format=torch.channels_last)
+            got, want = f(image), conv(image)
+            assert got.is_contiguous(memory_format=torch.channels_last)
+            close(got.permute(0, 2, 3, 1).view(-1, 8), want.permute(0, 2, 3, 1).view(-1, 8))
+
+
+def test_layers_in_train_mode_do_as_in_pytorch(caplog: pytest.LogCaptureFixture) -> None:
+    norm, x = nn.BatchNorm1d(4), torch.randn(6, 4)
+    other = nn.BatchNorm1d(4)
+    with torch.no_grad(), caplog.at_level(logging.WARNING, logger="tunegrad.torch"):
+        close(compiled(norm)(x), other(x))
+        close(norm.running_mean, other.running_mean)
+        close(norm.running_var, other.running_var)
+        assert not caplog.records
+        f = compiled(nn.Dropout(0.5))
+        torch.manual_seed(1)
+        got = f(x)
+        torch.manual_seed(1)
+        close(got, nn.Dropout(0.5)(x))
+    assert len(caplog.records) == 1
+
+
+def test_modes_of_torch_compile_are_taken() -> None:
+    module, x = mlp(), torch.randn(5, 4)
+    for mode in ("default", "reduce-overhead", "max-autotune"):
+        torch._dynamo.reset()
+        with torch.no_grad():
+            close(torch.compile(module, backend="tunegrad", mode=mode)(x), module(x))
+
+
 def test_inputs_that_are_not_contiguous() -> None:
     x = torch.randn(4, 6).t()[::2]
     with torch.no_grad():
@@ -378,10 +435,10 @@ def test_a_recurrent_layer_is_taken_where_dynamo_takes_it(
 
 
 def test_options_are_checked() -> None:
-    with pytest.raises(ConfigError, match="options budget are unknown; valid: device"):
+    with pytest.raises(ConfigError, match="options budget are unknown; valid: check"):
         backends.backend(None, [], options={"budget": 3})
-    with pytest.raises(ConfigError, match="mode 'max-autotune' is not there"):
-        backends.backend(None, [], mode="max-autotune")
+    with pytest.raises(ConfigError, match="mode 'fastest' is not there"):
+        backends.backend(None, [], mode="fastest")
 
 
 def test_the_name_is_registered() -> None:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from numpy.typing import ArrayLike
 
@@ -53,10 +53,28 @@ class InputSpec:
         object.__setattr__(self, "dtype", dtype_of(self.dtype))
 
 
+class FirstCall(Protocol):
+    """The comparison of a loaded model's first call with the library that the model comes from."""
+
+    def prepared(
+        self, given: Weights | None, unit: float, run: Callable[[Model, Sequence[Any]], Any]
+    ) -> Callable[[Sequence[Array], tuple[Array, ...]], tuple[Array, ...] | None]:
+        """Return a function that takes the inputs and outputs of the first call.
+
+        ``given`` are weights other than the model's own, ``unit`` is one rounding of what values
+        are rounded to on the way (0.0: their own dtypes), and ``run`` runs a model on arrays with
+        the same settings.
+
+        The function returns None where the outputs are right, and the right ones where they are
+        not and the user wants these. It raises MismatchError where the user wants that.
+        """
+
+
 @dataclass(frozen=True, slots=True)
 class Model:
     """``make()`` gives a fresh Module, or a plain function of tensors; ``parameters`` are the
-    module's, and ``own`` their values where the model brings them along.
+    module's, and ``own`` their values where the model brings them along. ``first_call`` compares
+    the first call of a loaded model with where the model comes from.
     """
 
     name: str
@@ -64,6 +82,7 @@ class Model:
     inputs: tuple[InputSpec, ...]
     parameters: tuple[ParameterSpec, ...] = ()
     own: Weights | None = field(default=None, compare=False, repr=False)
+    first_call: FirstCall | None = field(default=None, compare=False, repr=False)
 
     @staticmethod
     def of(name: str, make: Callable[[], Function], inputs: Sequence[InputSpec]) -> Model:

@@ -45,6 +45,9 @@ StorePath = str | os.PathLike[str] | Literal[False] | None
 
 _log = logging.getLogger(__name__)
 
+_UNITS = {"f16": 2.0**-11, "bf16": 2.0**-8, "tf32": 2.0**-11}
+"""One rounding of a dtype, or of numerics, that values are rounded to on the way."""
+
 
 def load(
     model: str | Model | Example,
@@ -189,9 +192,18 @@ def _load(
         read = "" if stored is None else _store_name(store)
     arguments = [Argument(i.name, i.shape, i.dtype) for i in model.inputs]
     again = partial(_again, make, found.toggles, found.variants, found.images, target)
-    return LoadedModel(
+    loaded = LoadedModel(
         labelled(model.name, dtype), arguments, found.plan, chosen, engine, read, dtype, again
     )
+    if model.first_call is not None:
+        given = None if weights is None else model.weights(weights, seed)
+        unit = max(_UNITS.get(dtype, 0.0), _UNITS.get(numerics, 0.0))
+
+        def run(part: Model, arrays: Sequence[ArrayLike]) -> object:
+            return _load(part, device, threads, store, on_miss, None, 0, numerics, dtype)(*arrays)
+
+        loaded.compare_first_call(model.first_call.prepared(given, unit, run))
+    return loaded
 
 
 def _again(

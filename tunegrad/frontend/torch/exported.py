@@ -6,15 +6,16 @@ import sys
 import warnings
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
-from tunegrad.errors import ModelError, TunegradError
+from tunegrad.errors import ConfigError, ModelError, TunegradError
 
 from ..model import InputSpec, Model
 from ..nn.module import Module, Parameter
 from ..tensor import Tensor
 from ..weights import Array, ParameterSpec
 from .aten import TABLE
+from .checking import CHECKS, FirstCall
 from .graph import missing_operators, run_graph
 from .values import constant_of, dtype_from, load_torch, shared
 
@@ -23,6 +24,9 @@ __all__ = ["from_torch", "is_module"]
 _SHOWN = 300
 """Letters of PyTorch's own errors."""
 
+_NAMED = 3
+"""Layers that an error names."""
+
 
 def is_module(value: object) -> bool:
     """Whether it is a ``torch.nn.Module``; PyTorch is not imported for that."""
@@ -30,7 +34,10 @@ def is_module(value: object) -> bool:
     return torch is not None and isinstance(value, torch.nn.Module)
 
 
-def from_torch(module: Any, *examples: Any, **example_kwargs: Any) -> Model:
+def from_torch(
+    module: Any, *examples: Any, check: Literal["error", "warn", False] = "error",
+    **example_kwargs: Any,
+) -> Model:  # fmt: skip
     """The Model of a ``torch.nn.Module`` in inference, for inputs like these examples.
 
     Examples are tensors of PyTorch, arrays, or nests of them; each tensor is an input of the Model.
@@ -38,17 +45,27 @@ def from_torch(module: Any, *examples: Any, **example_kwargs: Any) -> Model:
     in the module and its values, which are shared, not copied; ``tg.load(model, weights=...)``
     takes others. Outputs come flat.
 
+    The first call of the loaded model is compared with PyTorch: where they differ by more than
+    rounding, ``check="error"`` raises MismatchError, ``"warn"`` gives PyTorch's results, and False
+    does not compare.
+
     Raises:
-        ModelError: no PyTorch, no module or no examples; a module that ``torch.export`` can not
-            take, or that writes to its buffers or inputs; operators that are not there, all of them
-            in one line.
+        ModelError: no PyTorch, no module or no examples; a module in train mode whose layers draw
+            random numbers or write statistics; one that ``torch.export`` can not take, or that
+            writes to its buffers or inputs; operators that are not there, all of them in one line.
+        ConfigError: another ``check``.
     """
     torch = load_torch()
+    if not any(check is c or (isinstance(check, str) and check == c) for c in CHECKS):
+        raise ConfigError(
+            f"from_torch: check {check!r} is not there; valid: {', '.join(map(repr, CHECKS))}"
+        )
     if not isinstance(module, torch.nn.Module):
         raise ModelError(f"from_torch takes a torch.nn.Module, not a {type(module).__name__}")
     name = type(module).__name__
     if not examples and not example_kwargs:
         raise ModelError(f"from_torch: module {name} needs an example of each input")
+    _refuse_training(torch, module, name)
     program = _program(torch, module, name, examples, example_kwargs)
     missing = missing_operators(program.graph)
     if missing:
@@ -58,7 +75,8 @@ def from_torch(module: Any, *examples: Any, **example_kwargs: Any) -> Model:
     graph = _Graph(name, program)
     inputs = tuple(graph.inputs.values())
     parameters = tuple(p.spec for p in graph.places.values())
-    model = Model(name, partial(_fresh, name, program), inputs, parameters, graph.own)
+    first = FirstCall(program, graph.sources, check) if check else None
+    model = Model(name, partial(_fresh, name, program), inputs, parameters, graph.own, first)
     try:
         model.build(graph.own)
     except TunegradError as error:
@@ -70,17 +88,32 @@ def _fresh(name: str, program: Any) -> Module:
     return _Graph(name, program)
 
 
-def _program(torch: Any, module: Any, name: str, examples: Any, named: Any) -> Any:
-    """The exported program in ATen operators, those of the table as they are.
+def _refuse_training(torch: Any, module: Any, name: str) -> None:
+    """Raise ModelError for layers that do something else in train mode than a model can."""
+    nn = torch.nn
+    found = []
+    for path, m in module.named_modules():
+        if not m.training:
+            continue
+        random = isinstance(m, nn.modules.dropout._DropoutNd) and m.p
+        random = random or (isinstance(m, nn.RNNBase | nn.MultiheadAttention) and m.dropout)
+        written = isinstance(m, nn.modules.batchnorm._NormBase) and m.track_running_stats
+        if random or written:
+            does = "draws random numbers" if random else "writes its running statistics"
+            found.append(f"{path or 'it'} ({type(m).__name__}) {does}")
+    if found:
+        more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+        raise ModelError(
+            f"module {name} is in train mode: {'; '.join(found[:_NAMED])}{more}; call its eval() "
+            "for inference"
+        )
 
-    Training flags are put back.
-    """
-    training = [m for m in module.modules() if m.training]
+
+def _program(torch: Any, module: Any, name: str, examples: Any, named: Any) -> Any:
+    """The exported program in ATen operators, those of the table as they are."""
     seen = {id(t) for t in (*module.parameters(), *module.buffers())}
     args, kwargs = _tensors(torch, examples, seen), _tensors(torch, named, seen)
     try:
-        for m in training:
-            m.training = False
         with torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of PyTorch's own parts among themselves
             exported = torch.export.export(module, tuple(args), kwargs, strict=False)
@@ -92,9 +125,6 @@ def _program(torch: Any, module: Any, name: str, examples: Any, named: Any) -> A
     except Exception as error:
         text = " ".join(str(error).split())
         raise ModelError(f"module {name}: torch.export: {text[:_SHOWN]}") from error
-    finally:
-        for m in training:
-            m.training = True
 
 
 def _tensors(torch: Any, value: Any, seen: set[int]) -> Any:
@@ -129,10 +159,10 @@ class _Graph(Module):
         self.places: dict[str, Parameter] = {}
         self.own: dict[str, Array] = {}
         self.inputs: dict[str, InputSpec] = {}
-        self._sources: list[tuple[str, Any]] = []
+        self.sources: list[tuple[str, Any]] = []
         nodes = [n for n in program.graph.nodes if n.op == "placeholder"]
         for node, spec in zip(nodes, signature.input_specs, strict=True):
-            self._sources.append(self._source(node, spec))
+            self.sources.append(self._source(node, spec))
         changed = [s.target for s in signature.output_specs if "MUTATION" in s.kind.name]
         if changed:
             raise ModelError(
@@ -177,7 +207,7 @@ class _Graph(Module):
     def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
         """The outputs that the user's module returns, flat."""
         given = dict(zip(self.inputs, inputs, strict=True))
-        values = [self._value(kind, what, given) for kind, what in self._sources]
+        values = [self._value(kind, what, given) for kind, what in self.sources]
         found = run_graph(self._program.graph_module, values)
         specs = self._signature.output_specs
         outputs = [v for v, s in zip(found, specs, strict=True) if s.kind.name == "USER_OUTPUT"]

@@ -28,6 +28,7 @@ _NAMES = {
 }  # fmt: skip
 
 
+@functools.cache
 def load_torch() -> Any:
     """PyTorch.
 
@@ -72,12 +73,12 @@ def torch_dtype(ours: DType) -> Any:
 
 def array_of(tensor: Any) -> NDArray[np.generic]:
     """The memory of a tensor on the CPU as an array."""
-    torch = load_torch()
-    plain = tensor.detach()
-    if plain.dtype is torch.bfloat16:
-        plain = plain.view(torch.int16)
-        return plain.numpy().view(np.uint16)  # type: ignore[no-any-return]
-    return plain.resolve_neg().numpy()  # type: ignore[no-any-return]
+    if tensor.dtype is load_torch().bfloat16:
+        return array_of(tensor.detach().view(load_torch().int16)).view(np.uint16)
+    try:
+        return tensor.numpy()  # type: ignore[no-any-return]
+    except RuntimeError:  # it needs gradients, or is a negative view
+        return tensor.detach().resolve_neg().numpy()  # type: ignore[no-any-return]
 
 
 def tensor_of(array: NDArray[np.generic], dtype: Any) -> Any:

@@ -84,6 +84,21 @@ def _of_this_batch(
     return (scaled if bias is None else scaled + bias.reshape(shape)), None, None
 
 
+def _with_new_statistics(
+    x: Tensor, weight: Optional, bias: Optional, mean: Tensor, var: Tensor, training: bool,
+    momentum: float, eps: float,
+) -> tuple[Tensor | None, ...]:  # fmt: skip
+    """Batch normalisation, and the running statistics after it."""
+    if not training:
+        return _batch_norm(x, weight, bias, mean, var, False, momentum, eps), None, None, mean, var
+    over = (0, *range(2, x.ndim))
+    wide = x.cast(x.dtype.compute)
+    normal, _, _ = _of_this_batch(x, weight, bias, True, momentum, eps)
+    new_mean = mean * (1 - momentum) + wide.mean(over).cast(mean.dtype) * momentum
+    new_var = var * (1 - momentum) + wide.var(over, True).cast(var.dtype) * momentum
+    return normal, None, None, new_mean, new_var
+
+
 def _group_norm(
     x: Tensor, groups: int, weight: Optional = None, bias: Optional = None, eps: float = 1e-5,
     cudnn_enabled: bool = True,
@@ -186,6 +201,7 @@ TABLE: dict[str, Operator] = {
     **entries(_native_batch_norm, "_native_batch_norm_legit_no_training.default"),
     **entries(_native_batch_norm_training, "native_batch_norm.default"),
     **entries(_of_this_batch, "_native_batch_norm_legit.no_stats"),
+    **entries(_with_new_statistics, "_native_batch_norm_legit_functional.default"),
     **entries(_group_norm, "group_norm.default"),
     **entries(_native_group_norm, "native_group_norm.default"),
     **{f"max_pool{n}d.default": _max_pool(n, False) for n in _RANKS},
