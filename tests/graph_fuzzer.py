@@ -8,6 +8,7 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
+from tunegrad.frontend import movement
 from tunegrad.ir import graph as g
 from tunegrad.ir.dtypes import BF16, BOOL, F32, I32, I64, DType
 from tunegrad.ir.expr import Op
@@ -35,10 +36,18 @@ def factorization(rng: random.Random, n: int) -> tuple[int, ...]:
     return tuple(dims)
 
 
-def moved(rng: random.Random, x: Node) -> Node:
-    """``x`` under one random movement operation (or ``x`` where that would be too large)."""
-    kind = rng.choice(("reshape", "expand", "permute", "pad", "shrink", "flip", "window"))
+MOVES = ("reshape", "expand", "permute", "pad", "shrink", "flip", "window")
+
+
+def moved(rng: random.Random, x: Node, joins: bool = True) -> Node:
+    """``x`` under one random movement operation (or ``x`` where that would be too large).
+
+    ``joins``: one of them is ``cat``, which is a choice between padded parts.
+    """
+    kind = rng.choice((*MOVES, "cat") if joins else MOVES)
     rank = len(x.shape)
+    if kind == "cat":
+        return _joined(rng, x) if rank else x
     if kind == "reshape" and x.size:
         return g.reshape(x, factorization(rng, x.size))
     if kind == "expand":
@@ -68,7 +77,23 @@ def moved(rng: random.Random, x: Node) -> Node:
     return x
 
 
-def movement_chain(rng: random.Random, length: int) -> tuple[Node, Array]:
+def _joined(rng: random.Random, x: Node) -> Node:
+    """``x`` beside what is like it: itself turned or cut, or one number."""
+    d = rng.randrange(len(x.shape))
+    limits = tuple((0, s - (i == d and s > 1)) for i, s in enumerate(x.shape))
+    one = rng.random() < 0.5
+    others = [
+        g.flip(x, (d,)),
+        g.shrink(x, limits),
+        g.full(one if x.dtype.is_bool else 1, x.shape, x.dtype),
+    ]
+    parts = [x, *rng.sample(others, rng.choice((1, 1, 2)))]
+    rng.shuffle(parts)
+    y = movement.cat(parts, d)
+    return y if y.size <= MAX_SIZE else x
+
+
+def movement_chain(rng: random.Random, length: int, joins: bool = False) -> tuple[Node, Array]:
     """An i32 input under ``length`` movement operations that each move something, and distinct
     values for it; under fewer where a tensor of one or no elements has no more.
     """
@@ -76,7 +101,7 @@ def movement_chain(rng: random.Random, length: int) -> tuple[Node, Array]:
     x = g.graph_input("x", shape, I32)
     values = np.arange(1, x.size + 1, dtype=np.int32).reshape(shape)
     for _ in range(length):
-        x = next((y for y in (moved(rng, x) for _ in range(20)) if y is not x), x)
+        x = next((y for y in (moved(rng, x, joins) for _ in range(20)) if y is not x), x)
     return x, values
 
 

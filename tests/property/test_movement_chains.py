@@ -20,15 +20,21 @@ from tunegrad.ir.fusion.axes import uses
 from tunegrad.ir.graph import GraphOp, Node, topological
 
 
-def check_chains(seeds: range, code: CompiledKernels) -> None:
+def check_chains(seeds: range, code: CompiledKernels, joins: bool = False) -> None:
     for first in range(seeds.start, seeds.stop, 100):
-        drawn = [movement_chain(random.Random(s), 8) for s in range(first, first + 100)]
+        drawn = [movement_chain(random.Random(s), 8, joins) for s in range(first, first + 100)]
         cases = [Case((out,), {"x": values}) for out, values in drawn]
-        assert check_cases(cases, code) == sum(bool(out.size) for out, _ in drawn)
+        launches = check_cases(cases, code)
+        assert joins or launches == sum(bool(out.size) for out, _ in drawn)
 
 
 def test_movement_chain_of_eight_is_one_kernel_that_agrees_with_numpy() -> None:
     check_chains(range(1_000), CompiledKernels(1))
+
+
+def test_movement_chain_with_joined_parts_agrees_with_numpy() -> None:
+    first = fuzzing.seed() % 1_000_000
+    check_chains(range(first, first + 100 * fuzzing.count(3)), CompiledKernels(1), joins=True)
 
 
 def test_movement_chain_of_no_elements_launches_nothing() -> None:

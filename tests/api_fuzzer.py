@@ -1,0 +1,594 @@
+"""Random programs over the whole Tensor API, compiled, against PyTorch, and against numpy where
+there is no PyTorch.
+
+    python -m tests.api_fuzzer 2000        so many programs of the run's seed, counts at the end
+    python -m tests.api_fuzzer 500 7       of seed 7
+
+A program is lines of PyTorch's API (``api_operations``), each of which reads inputs and earlier
+results. It is drawn with tunegrad alone, so the same seed draws the same program everywhere. What
+fails is cut down to a few lines and printed as a test.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import tunegrad
+from tests import fuzzing
+from tests.api_operations import FAMILIES, OPERATIONS, Unfit
+from tests.compiled_graphs import TARGET, CompiledKernels
+from tunegrad.frontend import Tensor
+from tunegrad.frontend.arrays import bf16_values
+from tunegrad.ir.evaluate import evaluate
+from tunegrad.ir.folding import known_outputs
+from tunegrad.ir.fusion import Fusion
+from tunegrad.planning.plan import prepared
+
+__all__ = [
+    "Draw", "Program", "Step", "Value", "agrees", "check_programs", "drawn", "failures", "never",
+    "shrunk",
+]  # fmt: skip
+
+Array = NDArray[Any]
+LIMIT = 400
+"""Elements of a value."""
+CATEGORY = {"f": "float", "i": "int", "u": "int", "b": "bool"}
+FLOATS = ("float32",) * 6 + ("float64", "float16", "bfloat16")
+INTS = ("int64", "int64", "int32", "int32", "int16", "int8", "uint8")
+SHORT = {"float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64"}
+CLOSE = {"f32": 3e-5, "f64": 3e-5, "f16": 1e-2, "bf16": 8e-2}
+"""How far results may be, relative to the largest number of the program; f64 may come from f32."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A line: the name of its result, the operation that it counts as, and its text."""
+
+    name: str
+    op: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """Inputs by name (values and dtype), lines in order, and the results that it returns."""
+
+    inputs: dict[str, tuple[Array, str]]
+    steps: tuple[Step, ...]
+    outputs: tuple[str, ...]
+
+    def run(self, torch_like: Any, functional: Any, values: dict[str, Any]) -> list[Any]:
+        """Its outputs under a namespace of PyTorch's names."""
+        names = {**values, "T": torch_like, "F": functional}
+        for s in self.steps:
+            names[s.name] = eval(s.text, names)  # noqa: S307  # our own lines
+        return [names[o] for o in self.outputs]
+
+    def tensors(self) -> list[Tensor]:
+        """Its outputs as graphs."""
+        given = {n: Tensor(a, dtype_name(d)) for n, (a, d) in self.inputs.items()}
+        return self.run(tunegrad, tunegrad.nn.functional, given)
+
+    def used(self) -> Program:
+        """Without the lines and inputs that no output needs."""
+        needed, kept = set(self.outputs), list[Step]()
+        for s in reversed(self.steps):
+            if s.name in needed:
+                kept.append(s)
+                needed |= reads(s)
+        inputs = {n: v for n, v in self.inputs.items() if n in needed}
+        return Program(inputs, tuple(reversed(kept)), self.outputs)
+
+    def text(self) -> str:
+        """The program as a test that can be pasted beside the fuzzer's."""
+        lines = ["def test_program_agrees() -> None:", "    inputs = {"]
+        for name, (array, kind) in self.inputs.items():
+            flat = f"np.array({array.reshape(-1).tolist()}, np.{array.dtype})"
+            lines.append(f"        {name!r}: ({flat}.reshape{array.shape}, {kind!r}),")
+        lines += ["    }", "    steps = ("]
+        lines += [f"        Step({s.name!r}, {s.op!r}, {s.text!r})," for s in self.steps]
+        lines += ["    )", f"    assert agrees(Program(inputs, steps, {self.outputs!r})) == ''"]
+        return "\n".join(lines)
+
+
+def reads(step: Step) -> set[str]:
+    """The names of the values that a line reads."""
+    return set(re.findall(r"\bv\d+\b", step.text))
+
+
+def dtype_name(kind: str) -> str:
+    """tunegrad's name of a dtype."""
+    return SHORT.get(kind, kind.replace("uint", "u").replace("int", "i"))
+
+
+# ---- drawing
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A value that a line may read: its name is its text."""
+
+    name: str
+    op: str
+    array: Array
+    dtype: str
+    exact: bool
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.array.shape
+
+    @property
+    def size(self) -> int:
+        return self.array.size
+
+    @property
+    def category(self) -> str:
+        return "float" if self.dtype == "bfloat16" else CATEGORY[np.dtype(self.dtype).kind]
+
+    def numbers(self) -> Array:
+        return bf16_values(self.array) if self.dtype == "bfloat16" else self.array
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __format__(self, spec: str) -> str:
+        return self.name
+
+
+@dataclass
+class Draw:
+    """Values that are there so far, and the choices of one program."""
+
+    rng: random.Random
+    values: list[Value] = field(default_factory=list)
+    inputs: dict[str, tuple[Array, str]] = field(default_factory=dict)
+    count: int = 0
+
+    def chance(self, p: float) -> bool:
+        return self.rng.random() < p
+
+    def choice(self, options: Sequence[Any]) -> Any:
+        return self.rng.choice(options)
+
+    def shuffled(self, items: Iterable[Any]) -> tuple[Any, ...]:
+        listed = list(items)
+        self.rng.shuffle(listed)
+        return tuple(listed)
+
+    def name(self) -> str:
+        self.count += 1
+        return f"v{self.count - 1}"
+
+    def fresh(
+        self, shape: tuple[int, ...], kind: str, dtype: str | None = None, below: int = 0
+    ) -> Value:
+        """A new input of exact numbers; ``below``: positions from 0, counted from the front."""
+        if dtype is None:
+            dtype = self.choice(FLOATS if kind == "float" else INTS if kind == "int" else ("bool",))
+        rng = np.random.default_rng(self.rng.randrange(1 << 32))
+        if below:
+            dtype, array = "int64", rng.integers(0, below, shape)
+        elif kind == "bool":
+            array = rng.random(shape) < 0.6
+        elif kind == "int":
+            array = rng.integers(0 if dtype == "uint8" else -5, 6, shape).astype(dtype)
+        else:
+            array = rng.integers(-8, 9, shape) / 4
+            wide = array.astype(np.float32)
+            array = (
+                (wide.view(np.uint32) >> 16).astype(np.uint16)
+                if dtype == "bfloat16"
+                else array.astype(dtype)
+            )
+        array = np.asarray(array)
+        value = Value(self.name(), "input", array, dtype, True)
+        self.inputs[value.name] = array, dtype
+        self.values.append(value)
+        return value
+
+    def pick(
+        self, *kinds: str, exact: bool = False, some: bool = False, ranked: bool = False,
+        rank: tuple[int, ...] = (), limit: int = LIMIT, small: bool = False, finite: bool = True,
+        full: bool = False,
+    ) -> Value:  # fmt: skip
+        """A value, rather a late one, of these categories.
+
+        ``some``: it has elements. ``ranked``: it has dimensions. ``small``: numbers that any type
+        holds. ``full``: not of 16 bits, for what divides by small differences.
+        """
+        fits = [
+            v
+            for v in self.values
+            if v.category in kinds
+            and (not exact or v.exact)
+            and (v.size or not some)
+            and (v.shape or not ranked)
+            and (not rank or len(v.shape) in rank)
+            and v.size <= limit
+            and (not small or not v.size or 0 <= v.numbers().min() <= v.numbers().max() < 100)
+            and (not finite or v.category != "float" or np.isfinite(v.numbers()).all())
+            and (not full or "16" not in v.dtype)
+        ]
+        made = [v for v in fits if v.op != "input"]
+        if made and self.chance(0.8):
+            return made[max(self.rng.randrange(len(made)), self.rng.randrange(len(made)))]
+        if fits and self.chance(0.7):
+            return self.choice(fits)
+        wanted = rank or ((1, 2, 2, 3, 3, 4) if ranked else (0, 1, 2, 2, 3, 3, 4))
+        shape = self.shape(self.choice(wanted), empty=not some and self.chance(0.06))
+        dtype = self.choice(("float32", "float64")) if full else None
+        kind = self.choice([k for k in kinds if not (small and k == "float")] or ["float"])
+        if prod(shape) > limit or (small and kind != "bool"):
+            if not fits:
+                raise Unfit
+            return self.choice(fits)
+        return self.fresh(shape, kind, dtype)
+
+    def shape(self, rank: int, empty: bool = False) -> tuple[int, ...]:
+        extents = [self.choice((1, 2, 3, 3, 4, 5, 7, 9)) for _ in range(rank)]
+        if rank and self.chance(0.1):  # longer than a block of a scan, and no power of two
+            extents = [1] * rank
+            extents[self.rng.randrange(rank)] = self.choice((33, 40, 70, 130))
+        if empty and rank:
+            extents[self.rng.randrange(rank)] = 0
+        return tuple(extents)
+
+    def beside(
+        self, x: Value, *kinds: str, exact: bool = False, also: Value | None = None
+    ) -> Value:
+        """A value that broadcasts with ``x`` (and another) to no more than ``LIMIT`` elements."""
+
+        def fits(v: Value) -> bool:
+            try:
+                shape = np.broadcast_shapes(x.shape, v.shape, also.shape if also else ())
+            except ValueError:
+                return False
+            finite = v.category != "float" or np.isfinite(v.numbers()).all()
+            return bool(prod(shape) <= LIMIT and finite and (v.exact or not exact))
+
+        found = [v for v in self.values if v.category in kinds and fits(v) and v is not x]
+        if found and self.chance(0.7):
+            return self.choice(found)
+        shape = [1 if self.chance(0.3) else s for s in x.shape]
+        kind = x.category if x.category in kinds and self.chance(0.7) else self.choice(kinds)
+        cut = self.rng.randint(0, len(shape)) if self.chance(0.3) else 0
+        return self.fresh(tuple(shape[cut:]), kind)
+
+    def axis(self, x: Value) -> int:
+        return self.rng.randrange(-max(1, len(x.shape)), max(1, len(x.shape)))
+
+    def factors(self, n: int, rank: int) -> tuple[int, ...]:
+        """A shape of ``n`` elements and so many dimensions."""
+        shape, p = [1] * rank, 2
+        while n > 1:
+            while n % p:
+                p += 1
+            shape[self.rng.randrange(rank)] *= p
+            n //= p
+        return tuple(shape)
+
+    def fit(self, rank: int, *kinds: str, full: bool = False) -> tuple[str, tuple[int, ...]]:
+        """A value of so many dimensions, reshaped where it has others."""
+        x = self.pick(*kinds, some=True, limit=200, full=full)
+        if len(x.shape) == rank and self.chance(0.7):
+            return x.name, x.shape
+        shape = self.factors(x.size, rank)
+        return f"{x}.reshape{shape}", shape
+
+    def dtype_of(self, text: str) -> str:
+        """The dtype of the value that a text begins with."""
+        name = text.split(".", maxsplit=1)[0]
+        return next(v.dtype for v in self.values if v.name == name)
+
+    def like(self, x: Value, axis: int | None) -> str:
+        """A value that joins with ``x``: of its shape but along ``axis``."""
+
+        def fits(v: Value) -> bool:
+            return len(v.shape) == len(x.shape) and all(
+                a == b or i == axis for i, (a, b) in enumerate(zip(v.shape, x.shape, strict=True))
+            )
+
+        found = [v for v in self.values if fits(v) and v.size < 150]
+        if found and self.chance(0.5):
+            return str(self.choice(found))
+        if self.chance(0.3):
+            return self.choice([f"T.ones_like({x})", f"T.zeros_like({x})", f"{x}.flip(0)"])
+        shape = tuple(self.rng.randint(1, 3) if i == axis else s for i, s in enumerate(x.shape))
+        return str(self.fresh(shape, x.category, x.dtype if self.chance(0.8) else None))
+
+
+FAMILY = {n: f for f, operations in FAMILIES.items() for n in operations} | {"input": "input"}
+
+
+def _by_family(counts: Counter[tuple[str, str]]) -> Counter[tuple[str, str]]:
+    between = Counter[tuple[str, str]]()
+    for (a, b), times in counts.items():
+        between[FAMILY[a], FAMILY[b]] += times
+    return between
+
+
+_KEEPS_BITS = {n for f in ("shapes", "slices", "joins", "positions") for n in FAMILIES[f]}
+_KEEPS_BITS -= {"scatter_add", "index_add"}
+
+
+def drawn(rng: random.Random, length: int, counts: Counter[tuple[str, str]]) -> Program:
+    """A program of so many lines; of several candidates for a line, the pair of operations (who
+    made what it reads, and its own) that ``counts`` has least.
+
+    Raises AssertionError where tunegrad refuses a line, which PyTorch would take.
+    """
+    d, steps = Draw(rng), list[Step]()
+    names, totals, families = list(OPERATIONS), Counter[str](), _by_family(counts)
+    for (_, op), times in counts.items():
+        totals[op] += times
+    for _ in range(rng.randint(1, 2)):
+        d.fresh(d.shape(rng.choice((0, 1, 2, 2, 3, 4)), empty=rng.random() < 0.05), "float")
+    attempts = 0
+    while len(steps) < length and attempts < 40 * length:
+        attempts += 1
+        best: tuple[tuple[int, int, int], str, str, Draw] | None = None
+        for op in rng.sample(names, 4):
+            trial = replace(d, values=list(d.values), inputs=dict(d.inputs))
+            try:
+                text = OPERATIONS[op](trial)
+            except Unfit:
+                continue
+            made = {v.name: v.op for v in trial.values}
+            read = reads(Step("", op, text))
+            between = min(families[FAMILY[made[n]], FAMILY[op]] for n in read)
+            rank = min(counts[made[n], op] for n in read), between, totals[op]
+            if best is None or rank < best[0]:
+                best = rank, op, text, trial
+        if best is None:
+            continue
+        _, op, text, trial = best
+        step = Step(trial.name(), op, text)
+        value = _computed(trial, step)
+        if value is None:
+            continue
+        trial.values.append(value)
+        made = {v.name: v.op for v in trial.values}
+        counts.update((made[n], op) for n in reads(step))
+        d = trial
+        steps.append(step)
+    read = {n for s in steps for n in reads(s)}
+    ends = [s.name for s in steps if s.name not in read]
+    return Program(d.inputs, tuple(steps), tuple(ends)).used()
+
+
+def _computed(d: Draw, step: Step) -> Value | None:
+    """The value of a line by numpy; None where it is too large or too wild to go on with."""
+    sources = [v for v in d.values if v.name in reads(step)]
+    inputs = {v.name: (v.array, v.dtype) for v in sources}
+    program = Program(inputs, (step,), (step.name,))
+    try:
+        (tensor,) = program.tensors()
+    except Exception as error:
+        raise AssertionError(f"{error!r} of\n{program.text()}") from error
+    if tensor.size > LIMIT:
+        return None
+    (array,) = evaluate((tensor.node,), tensor.bindings)
+    kinds = {v: k for k, v in SHORT.items()}
+    name = tensor.dtype.name
+    dtype = kinds.get(
+        name, name if name == "bool" else name.replace("u", "uint").replace("i", "int")
+    )
+    dtype = dtype.replace("uintnt", "uint")
+    numbers = bf16_values(array) if dtype == "bfloat16" else array
+    exact = all(v.exact for v in sources)
+    if tensor.dtype.is_float:
+        if not np.isfinite(numbers).all() or np.abs(numbers, dtype=np.float64).max(initial=0) > 1e3:
+            return None
+        moved = step.op in _KEEPS_BITS and step.op != "pad"
+        wide = np.asarray(numbers, np.float64)
+        quarters = tensor.dtype.bits >= 32 and bool((wide * 64 == np.floor(wide * 64)).all())
+        exact = exact and (moved or quarters)
+    elif numbers.size and np.abs(numbers.astype(np.float64)).max() > 2**40:
+        return None
+    return Value(step.name, step.op, array, dtype, exact)
+
+
+# ---- comparing
+
+
+def torch_values(program: Program, wide: bool = False) -> list[Any]:
+    """What PyTorch says; ``wide`` with f64 in the place of f32."""
+    import torch
+
+    given = {}
+    for name, (array, kind) in program.inputs.items():
+        t = torch.from_numpy(array.copy())
+        t = t.view(torch.bfloat16) if kind == "bfloat16" else t
+        given[name] = t.double() if wide and kind == "float32" else t
+    if wide:
+        steps = [replace(s, text=s.text.replace("T.float32", "T.float64")) for s in program.steps]
+        program = replace(program, steps=tuple(steps))
+    with torch.inference_mode():
+        return program.run(torch, torch.nn.functional, given)
+
+
+def planned(tensors: Sequence[Tensor]) -> Any:
+    """The plan of a compiled function."""
+    nodes = known_outputs(prepared(tuple(t.node for t in tensors), "contract", TARGET))
+    return Fusion.of(nodes, view_bytes=TARGET.view_bytes).schedule()
+
+
+def has_torch() -> bool:
+    try:
+        import torch  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+def differences(program: Program, tensors: Sequence[Tensor], found: Sequence[Array]) -> str:
+    """How the compiled outputs differ from PyTorch's, or from numpy's; '' where they agree."""
+    bindings = {k: v for t in tensors for k, v in t.bindings.items()}
+    meant = evaluate(tuple(t.node for t in tensors), bindings)
+    kinds = {d for _, d in program.inputs.values()} | {t.dtype.name for t in tensors}
+    kinds |= set(re.findall(r"float16|bfloat16", " ".join(s.text for s in program.steps)))
+    close = max(CLOSE.get(SHORT.get(k, k), 0.0) for k in (*kinds, "f32"))
+    wanted: list[Any] = [None] * len(tensors)
+    wide: list[Any] = [None] * len(tensors)
+    if has_torch():
+        try:
+            wanted, wide = torch_values(program), torch_values(program, wide=True)
+        except (RuntimeError, IndexError, ValueError, TypeError) as error:
+            return f"PyTorch refuses: {error}"
+    for name, t, got, own, want, far in zip(
+        program.outputs, tensors, found, meant, wanted, wide, strict=True
+    ):
+        rows = [_numbers(got, t.dtype.name), _numbers(own, t.dtype.name)]
+        slack = 0.0
+        if want is not None:
+            kind = str(want.dtype).removeprefix("torch.")
+            if dtype_name(kind) != t.dtype.name or tuple(want.shape) != t.shape:
+                return f"{name} is {t.dtype}{t.shape}, PyTorch has {kind}{tuple(want.shape)}"
+            rows.append(want.double().numpy() if t.dtype.is_float else want.numpy())
+            if t.dtype.is_float:
+                gap = np.abs(rows[2] - far.double().numpy())
+                slack = 16 * float(np.nan_to_num(gap).max(initial=0))
+        for other, who in zip(rows[1:], ("numpy", "PyTorch"), strict=False):
+            if not t.dtype.is_float:
+                if not np.array_equal(rows[0], other):
+                    return f"{name} differs from {who}: {rows[0]!r} and {other!r}"
+                continue
+            scale = max(1.0, float(np.abs(np.nan_to_num(other)).max(initial=0)))
+            allowed = close * scale + slack
+            if not np.allclose(rows[0], other, 0, allowed, equal_nan=True):
+                gap = float(np.nanmax(np.abs(rows[0] - other)))
+                return f"{name} differs from {who} by {gap}, allowed {allowed}"
+    return ""
+
+
+def _numbers(array: Array, kind: str) -> Array:
+    wide = bf16_values(array) if kind == "bf16" else array
+    return wide.astype(np.float64) if wide.dtype.kind == "f" else wide
+
+
+def agrees(program: Program) -> str:
+    """How a program, compiled by itself, differs from what it means; '' where it does not."""
+    try:
+        tensors = program.tensors()
+        plan, code = planned(tensors), CompiledKernels(1)
+        code.add([x.kernel for x in plan.launches])
+        inputs = {k: v for t in tensors for k, v in t.bindings.items()}
+        return differences(program, tensors, code.run(plan, inputs))
+    except Exception as error:  # noqa: BLE001  # whatever it is, the program failed
+        return f"raises {error!r}"
+
+
+def failures(programs: Sequence[Program], code: CompiledKernels) -> dict[int, str]:
+    """How those of many programs differ that do; their kernels are compiled together."""
+    made = [p.tensors() for p in programs]
+    plans = [planned(ts) for ts in made]
+    code.add([x.kernel for p in plans for x in p.launches])
+    wrong = {}
+    for at, (program, tensors, plan) in enumerate(zip(programs, made, plans, strict=True)):
+        inputs = {k: v for t in tensors for k, v in t.bindings.items()}
+        if said := differences(program, tensors, code.run(plan, inputs)):
+            wrong[at] = said
+    return wrong
+
+
+def shrunk(program: Program, fails: Callable[[Program], bool]) -> Program:
+    """A smaller program that fails as well: one output, then values in place of lines."""
+    smaller = True
+    while smaller:
+        tried = [replace(program, outputs=(s.name,)).used() for s in program.steps]
+        tried += [_cut(program, s) for s in reversed(program.steps)]
+        size = len(program.steps), len(program.outputs)
+        found = (p for p in tried if (len(p.steps), len(p.outputs)) < size and p.steps and fails(p))
+        best = next(found, None)
+        smaller = best is not None
+        program = best or program
+    return program
+
+
+def _cut(program: Program, at: Step) -> Program:
+    """The result of a line as an input."""
+    (tensor,) = replace(program, outputs=(at.name,)).used().tensors()
+    (array,) = evaluate((tensor.node,), tensor.bindings)
+    name = tensor.dtype.name
+    kinds = {v: k for k, v in SHORT.items()}
+    dtype = kinds.get(name, str(array.dtype))
+    steps = tuple(s for s in program.steps if s is not at)
+    inputs = {**program.inputs, at.name: (array, dtype)}
+    outputs = tuple(o for o in program.outputs if o != at.name)
+    return Program(inputs, steps, outputs).used()
+
+
+def check_programs(
+    fuzzer: str, count: int, code: CompiledKernels | None = None
+) -> Counter[tuple[str, str]]:
+    """Draw, compile and compare so many programs: how often each operation read what another made.
+
+    Raises AssertionError with a small failing test.
+    """
+    code = code or CompiledKernels(1)
+    counts: Counter[tuple[str, str]] = Counter()
+    for first in range(0, count, 50):
+        programs = []
+        for case in range(first, min(count, first + 50)):
+            rng = fuzzing.rng(fuzzer, case)
+            programs.append(drawn(rng, rng.randint(2, 9), counts))
+        for at, said in failures(programs, code).items():
+            small = shrunk(programs[at], lambda p: bool(agrees(p)))
+            raise AssertionError(f"program {first + at}: {said}\n{agrees(small)}\n{small.text()}")
+    return counts
+
+
+def never(counts: Counter[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Pairs of operations that were never drawn together."""
+    return [(a, b) for a in OPERATIONS for b in OPERATIONS if not counts[a, b]]
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Draw many programs, report every one that fails, and what was drawn together."""
+    count = int(arguments[0]) if arguments else 200
+    seed = int(arguments[1]) if len(arguments) > 1 else fuzzing.fix_seed()
+    counts: Counter[tuple[str, str]] = Counter()
+    wrong: Counter[str] = Counter()
+    for first in range(0, count, 50):
+        programs = []
+        for case in range(first, min(count, first + 50)):
+            rng = random.Random(f"{seed} api {case}")
+            try:
+                programs.append(drawn(rng, rng.randint(2, 9), counts))
+            except AssertionError as error:
+                _say(f"--- program {case}: refused\n{error}")
+                wrong["refused"] += 1
+        for at, said in failures(programs, CompiledKernels(1)).items():
+            small = shrunk(programs[at], lambda p: bool(agrees(p)))
+            key = " ".join(s.op for s in small.steps)
+            wrong[key] += 1
+            if wrong[key] < 3:
+                _say(f"--- program {first + at}: {said}\n{agrees(small)}\n{small.text()}")
+    missing = never(counts)
+    _say(f"seed {seed}: {count} programs, {sum(counts.values())} reads, {len(wrong)} kinds wrong")
+    _say(f"{len(OPERATIONS) ** 2 - len(missing)} of {len(OPERATIONS) ** 2} pairs drawn")
+    between = _by_family(counts)
+    _say("reads     " + "".join(f"{f[:9]:>10}" for f in FAMILIES))
+    for a in ("input", *FAMILIES):
+        _say(f"{a[:10]:10}" + "".join(f"{between[a, b]:10}" for b in FAMILIES))
+    _say(f"wrong: {dict(wrong)}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

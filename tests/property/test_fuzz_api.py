@@ -1,0 +1,91 @@
+"""Random programs over the whole Tensor API, compiled, against PyTorch and numpy."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from functools import partial
+
+import numpy as np
+import pytest
+
+import tunegrad as tg
+from tests import api_fuzzer, fuzzing
+from tests.api_fuzzer import Program, Step, agrees, check_programs, drawn, never, shrunk
+from tests.api_operations import FAMILIES, OPERATIONS
+from tests.compiled_graphs import CompiledKernels
+
+
+def test_programs_mean_what_they_mean_in_pytorch() -> None:
+    count = fuzzing.count(60)
+    counts = check_programs("api", count)
+    assert len(never(counts)) < len(OPERATIONS) ** 2 - 3 * count
+
+
+def test_every_operation_is_drawn_and_every_family_reads_what_any_family_made() -> None:
+    counts: Counter[tuple[str, str]] = Counter()
+    for case in range(250):
+        drawn(fuzzing.rng("api pairs", case), 9, counts)
+    assert {op for _, op in counts} == OPERATIONS.keys()
+    between = {(api_fuzzer.FAMILY[a], api_fuzzer.FAMILY[b]) for a, b in counts}
+    assert {(a, b) for a in FAMILIES for b in FAMILIES} <= between
+
+
+def test_programs_agree_as_compiled_functions_and_as_they_are_computed_eagerly() -> None:
+    for case in range(fuzzing.count(4)):
+        rng = fuzzing.rng("api doors", case)
+        program = drawn(rng, 5, Counter())
+        tensors = program.tensors()
+        eager = [np.asarray(t.numpy()) for t in tensors]
+        assert api_fuzzer.differences(program, tensors, eager) == "", program.text()
+        names = list(program.inputs)
+        given = [tg.Tensor(a, api_fuzzer.dtype_name(d)) for a, d in program.inputs.values()]
+        compiled = tg.compile(partial(_run, program, names), *given)(*(t.numpy() for t in given))
+        outputs = compiled if isinstance(compiled, list | tuple) else [compiled]
+        found = [np.asarray(o) for o in outputs]
+        assert api_fuzzer.differences(program, tensors, found) == "", program.text()
+
+
+def _run(program: Program, names: list[str], *values: tg.Tensor) -> list[tg.Tensor]:
+    given = dict(zip(names, values, strict=True))
+    return program.run(tg, tg.nn.functional, given)
+
+
+def test_same_seed_draws_the_same_program() -> None:
+    first, again = (drawn(random.Random("a seed"), 8, Counter()) for _ in range(2))
+    assert first.text() == again.text()
+
+
+def test_failing_program_is_cut_down_and_printed_as_a_test(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    program = Program(
+        {"v0": (x, "float32")},
+        (
+            Step("v1", "scalar", "(v0 * 3)"),
+            Step("v2", "flip", "v1.flip([1])"),
+            Step("v3", "sum", "v2.sum(1)"),
+            Step("v4", "neg", "v0.neg()"),
+        ),
+        ("v3", "v4"),
+    )
+    assert agrees(program) == ""
+    run = CompiledKernels.run
+
+    def wrong(code: CompiledKernels, plan: object, inputs: object) -> object:
+        """A compiler that forgets flips."""
+        found = run(code, plan, inputs)  # type: ignore[arg-type]
+        return [v + 1 for v in found] if "flip" in stepped[0].text() else found
+
+    stepped = [program]
+    monkeypatch.setattr(CompiledKernels, "run", wrong)
+
+    def fails(p: Program) -> bool:
+        stepped[0] = p
+        return bool(agrees(p))
+
+    small = shrunk(program, fails)
+    assert [s.op for s in small.steps] == ["flip"]
+    names = {"np": np, "Program": Program, "Step": Step, "agrees": agrees}
+    monkeypatch.undo()
+    exec(small.text(), names)  # noqa: S102  # what the fuzzer prints has to run
+    names["test_program_agrees"]()  # type: ignore[operator]
