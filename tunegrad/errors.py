@@ -7,6 +7,7 @@
     │   │   └── ModelCodeError  the user's own code raised while a model was built
     │   ├── ShapeError          shapes that do not fit (also a ValueError and a RuntimeError)
     │   │   └── AxisError       an axis or an index that is not there (also an IndexError)
+    │   │       └── IndexOutOfRange  a position beyond its dimension
     │   ├── DTypeError          dtypes that do not fit (also a TypeError and a RuntimeError)
     │   ├── WeightsError        missing, extra or misshapen weights
     │   ├── DeviceError         an unknown or absent device, a missing extra
@@ -42,6 +43,7 @@ __all__ = [
     "DeviceError",
     "DeviceFault",
     "IllegalAction",
+    "IndexOutOfRange",
     "InternalError",
     "KernelTextError",
     "MismatchError",
@@ -97,6 +99,10 @@ class ShapeError(UserError, ValueError, RuntimeError):
 
 class AxisError(ShapeError, IndexError):
     """An axis or an index that the shape does not have; PyTorch and numpy raise IndexError."""
+
+
+class IndexOutOfRange(AxisError):
+    """A position that is beyond the dimension it points into."""
 
 
 class DTypeError(UserError, TypeError, RuntimeError):

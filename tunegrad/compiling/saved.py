@@ -24,13 +24,14 @@ from numpy.typing import NDArray
 from tunegrad.config import ModelDtype
 from tunegrad.devices import Device
 from tunegrad.errors import ModelError, UserError, VerifyError
-from tunegrad.ir.dtypes import buffer_dtype
+from tunegrad.ir.dtypes import U32, U64, buffer_dtype
 from tunegrad.ir.fusion import Buffer, BufferRole, Launch, LaunchPlan
-from tunegrad.ir.graph import ConstData
+from tunegrad.ir.graph import Bounds, ConstData
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.layout import Layout, Part
 from tunegrad.ir.pack import Pack
 from tunegrad.ir.parse_kernel import parse_kernel
+from tunegrad.ir.ranges import Guard
 from tunegrad.reports import Outcome
 from tunegrad.runtime import Argument, Constants
 from tunegrad.runtime.mapped import MappedFileError, check_digest, map_arrays, write_arrays
@@ -69,6 +70,7 @@ class SavedModel:
     """What a file holds. ``plan`` has no elements of constants.
 
     ``constants`` are (buffer id, pack or None, array): what ``Constants.give`` takes.
+    ``guards`` are of the last outputs.
     """
 
     name: str
@@ -79,6 +81,7 @@ class SavedModel:
     plan: LaunchPlan
     kernels: Mapping[str, SavedKernel]
     constants: tuple[tuple[int, Pack | None, Array], ...]
+    guards: tuple[Guard, ...] = ()
 
 
 class _Input(msgspec.Struct):
@@ -120,6 +123,13 @@ class _Constant(msgspec.Struct):
     pack: str
 
 
+class _Guard(msgspec.Struct):
+    op: str
+    low: int
+    high: int
+    signed: bool
+
+
 class _Model(msgspec.Struct):
     version: int
     name: str
@@ -133,6 +143,7 @@ class _Model(msgspec.Struct):
     launches: list[_Launch]
     starts: list[int]
     ends: list[int]
+    guards: list[_Guard]
     kernels: dict[str, _Kernel]
     constants: list[_Constant]
 
@@ -165,7 +176,9 @@ def save_model(path: Path, model: SavedModel, device: Device) -> None:
         [_Input(i.name, [*i.shape], i.dtype.name) for i in model.inputs],
         [_saved_buffer(b) for b in plan.buffers],
         [_Launch(x.kernel.key, [*x.args], x.name, [*x.origin]) for x in plan.launches],
-        [*plan.inputs], [*plan.outputs], kernels, places,
+        [*plan.inputs], [*plan.outputs],
+        [_Guard(x.bounds.op, x.bounds.low, x.bounds.high, x.signed) for x in model.guards],
+        kernels, places,
     )  # fmt: skip
     try:
         write_arrays(path, arrays, {"tunegrad": msgspec.json.encode(head).decode()})
@@ -243,7 +256,13 @@ def _model(head: _Model, arrays: Mapping[str, Array]) -> SavedModel:
         raise ValueError(f"dtype {head.dtype}")
     inputs = tuple(Argument(i.name, tuple(i.shape), buffer_dtype(i.dtype)) for i in head.inputs)
     dtype: ModelDtype = head.dtype  # type: ignore[assignment]  # looked up above
-    return SavedModel(head.name, dtype, inputs, head.device, head.threads, plan, kernels, constants)
+    guards = tuple(Guard(Bounds(x.op, x.low, x.high), x.signed) for x in head.guards)
+    for i in plan.outputs[len(plan.outputs) - len(guards) :]:
+        if buffers[i].dtype not in (U32, U64) or buffers[i].shape:
+            raise ValueError(f"{buffers[i]} is no guard")
+    return SavedModel(
+        head.name, dtype, inputs, head.device, head.threads, plan, kernels, constants, guards
+    )
 
 
 def _buffer(number: int, b: _Buffer) -> Buffer:

@@ -2,8 +2,10 @@
 
 Reading is one graph operation, GATHER, which fusion turns into an index of the kernel that reads:
 an embedding reads the rows that it needs, and an index of several dimensions is one load. Indices
-are integers of any width. Negative ones count from the end; beyond either end they are the first or
-the last one, so that no kernel reads beside a tensor. Constants are checked when the graph is made.
+are integers of any width. Negative ones count from the end. One out of range is an error: of
+constants when the graph is made, of others when it runs (``ir.ranges``). With ``beyond="clip"`` it
+is the first or the last position, with ``"wrap"`` it counts on from the other end, and nothing is
+checked.
 
 Writing is a reduction: each element of the result folds what is written to it. So it is
 deterministic on every device, and takes (elements written to) x (indices) steps. Many slices that
@@ -12,39 +14,102 @@ one row of indices puts somewhere are sorted first, and take that many steps for
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from math import prod
-from typing import Literal, cast
+from typing import Literal, cast, get_args
 
-import numpy as np
-
-from tunegrad.errors import AxisError, DTypeError, ShapeError
+from tunegrad.errors import DTypeError, ShapeError
 from tunegrad.ir import graph
 from tunegrad.ir.dtypes import BOOL, I32, I64
+from tunegrad.ir.evaluate import evaluate
 from tunegrad.ir.expr import Op
-from tunegrad.ir.graph import ConstData, GraphOp, Node
+from tunegrad.ir.graph import Bounds, GraphOp, Node
 from tunegrad.ir.kernel import identity
+from tunegrad.ir.ranges import interval
 
 from .elementwise import binary, broadcast, broadcast_shapes, compare, constant, where
 from .movement import axis_of
 from .sorting import argsort
 
-__all__ = ["Mode", "embedding", "gather", "index", "put", "scatter", "take", "take_along"]
+__all__ = [
+    "Beyond",
+    "Mode",
+    "embedding",
+    "gather",
+    "index",
+    "only_where",
+    "put",
+    "scatter",
+    "take",
+    "take_along",
+    "within",
+]
 
+Beyond = Literal["raise", "clip", "wrap"]
 Mode = Literal["set", "add", "mul", "max", "min"]
 _SORTED, _FEATURES = 1 << 26, 8
 """Steps, and elements of a slice, from which on slices are sorted before they are folded."""
 _FOLDS = {"add": Op.ADD, "mul": Op.MUL, "max": Op.MAX, "min": Op.MIN}
 
 
-def gather(x: Node, indices: Node, axis: int) -> Node:
+_condition: ContextVar[Node | None] = ContextVar("condition", default=None)
+
+
+@contextmanager
+def only_where(condition: Node) -> Iterator[None]:
+    """Indices of what is made inside are held to be in range where a truth of shape () holds: both
+    branches of a condition are computed, and one of them is read.
+    """
+    outer = _condition.get()
+    both = condition if outer is None else graph.elementwise(Op.AND, outer, condition)
+    token = _condition.set(both)
+    try:
+        yield
+    finally:
+        _condition.reset(token)
+
+
+def within(op: str, indices: Node, low: int, high: int) -> Node:
+    """The indices, held to ``low <= index < high``.
+
+    Raises:
+        IndexOutOfRange: constants that are not.
+        DTypeError: indices that are no integers.
+    """
+    if not indices.dtype.is_int:
+        raise DTypeError(f"{op}: indices are integers, not {indices.dtype}")
+    if not indices.size:
+        return indices
+    if indices.op is GraphOp.EXPAND:
+        return graph.expand(within(op, indices.srcs[0], low, high), indices.shape)
+    if indices.op is GraphOp.RESHAPE:
+        return graph.reshape(within(op, indices.srcs[0], low, high), indices.shape)
+    bounds, when = Bounds(op, low, high), _condition.get()
+    least, greatest = interval(indices)
+    if low <= least and greatest < high:
+        return indices
+    if when is None and _is_constant(indices):
+        evaluate((graph.within(indices, bounds),))
+        return indices
+    return graph.within(indices, bounds, when)
+
+
+def _is_constant(n: Node) -> bool:
+    while n.srcs and n.op in graph.MOVEMENT:
+        n = n.srcs[0]
+    return n.op in (GraphOp.CONST, GraphOp.FULL)
+
+
+def gather(x: Node, indices: Node, axis: int, beyond: Beyond = "raise") -> Node:
     """``out[i, j] = x[indices[i, j], j]`` for axis 0 of two, as ``torch.gather``.
 
     ``indices`` has the rank of ``x`` and is no longer than it along the other axes.
 
     Raises:
-        ShapeError: no such axis, ranks that differ, an index that is longer, a constant one that is
-            out of range.
+        ShapeError: no such axis, ranks that differ, an index that is longer.
+        IndexOutOfRange: constants out of range.
         DTypeError: indices that are no integers.
     """
     at = axis_of("gather", axis, x.shape)
@@ -56,10 +121,10 @@ def gather(x: Node, indices: Node, axis: int) -> Node:
         (0, extent if d == at else n)
         for d, (extent, n) in enumerate(zip(x.shape, indices.shape, strict=True))
     )
-    return _gathered("gather", graph.shrink(x, limits), indices, at)
+    return _gathered("gather", graph.shrink(x, limits), indices, at, beyond)
 
 
-def take_along(x: Node, indices: Node, axis: int) -> Node:
+def take_along(x: Node, indices: Node, axis: int, beyond: Beyond = "raise") -> Node:
     """``gather`` with the other axes of both broadcast, as ``numpy.take_along_axis``."""
     at = axis_of("take_along", axis, x.shape)
     if len(indices.shape) != len(x.shape):
@@ -67,17 +132,19 @@ def take_along(x: Node, indices: Node, axis: int) -> Node:
     rest = [s[:at] + s[at + 1 :] for s in (x.shape, indices.shape)]
     common = broadcast_shapes("take_along", *rest)
     whole = [(*common[:at], n.shape[at], *common[at:]) for n in (x, indices)]
-    return _gathered("take_along", broadcast(x, whole[0]), broadcast(indices, whole[1]), at)
+    wide, places = broadcast(x, whole[0]), broadcast(indices, whole[1])
+    return _gathered("take_along", wide, places, at, beyond)
 
 
-def take(x: Node, indices: Node, axis: int) -> Node:
+def take(x: Node, indices: Node, axis: int, beyond: Beyond = "raise") -> Node:
     """``x`` at ``indices`` of any shape along one axis, in whose place theirs stand, as
     ``index_select`` and ``numpy.take``.
     """
     at = axis_of("take", axis, x.shape)
     count = prod(indices.shape)
     row = graph.reshape(indices, (count, *(1 for _ in x.shape[at + 1 :])))
-    picked = _gathered("take", x, broadcast(row, (*x.shape[:at], count, *x.shape[at + 1 :])), at)
+    places = broadcast(row, (*x.shape[:at], count, *x.shape[at + 1 :]))
+    picked = _gathered("take", x, places, at, beyond)
     return graph.reshape(picked, (*x.shape[:at], *indices.shape, *x.shape[at + 1 :]))
 
 
@@ -114,7 +181,7 @@ def index(x: Node, indices: Sequence[Node | None]) -> Node:
             continue
         extents = (count, 1, *moved.shape[2:])
         column = graph.reshape(flat, (count, *(1 for _ in extents[1:])))
-        picked = _gathered("index", moved, broadcast(column, extents), 1)
+        picked = _gathered("index", moved, broadcast(column, extents), 1, "raise")
         moved = graph.reshape(picked, (count, *moved.shape[2:]))
     found = graph.reshape(moved, (*shape, *tail))
     together = given == list(range(given[0], given[-1] + 1))
@@ -132,10 +199,10 @@ def scatter(x: Node, indices: Node, source: Node, axis: int, mode: Mode = "set")
 
     ``set``: of several, the last one in the source's order stays; the others fold ``x`` and what is
     written. ``source`` and ``indices`` have one shape, no longer than ``x`` along the other axes.
-    What is written out of range goes to the first or the last place, as it is read.
 
     Raises:
         ShapeError: shapes that do not fit.
+        IndexOutOfRange: constants out of range.
         DTypeError: a source of another dtype, indices that are no integers, or a mode that the
             dtype does not have.
     """
@@ -151,10 +218,10 @@ def scatter(x: Node, indices: Node, source: Node, axis: int, mode: Mode = "set")
         raise DTypeError(f"scatter: source of {source.dtype} into {x.dtype}; cast one")
     if x.dtype.is_bool and mode in ("add", "mul"):
         raise DTypeError(f"scatter: {mode} is not defined for bool")
-    wrapped = _checked("scatter", indices, x.shape[at])
+    held = within("scatter", indices, -x.shape[at], x.shape[at])
     if 0 in indices.shape:
         return x
-    spread = _spread(x, wrapped, at)
+    spread = _spread(x, held, at)
     if mode == "set":
         return _set(x, source, spread, at)
     op = _FOLDS[mode]
@@ -188,7 +255,7 @@ def put(x: Node, indices: Node, source: Node, axis: int, mode: Mode = "set") -> 
         return _put_sorted(x, indices, source, at, _FOLDS[mode])
     if mode != "set" or source.dtype != x.dtype or not count:
         return scatter(x, broadcast(graph.reshape(indices, line), wanted), source, at, mode)
-    _checked("put", indices, x.shape[at])
+    indices = within("put", indices, -x.shape[at], x.shape[at])
     places = graph.full(0, (x.shape[at],), I32)  # for their shape
     spread = _spread(places, indices, 0)
     last = graph.reduce(Op.MAX, where(spread, graph.iota(spread.shape, 1, I32), -1), (1,))
@@ -206,13 +273,13 @@ def _put_sorted(x: Node, indices: Node, source: Node, at: int, op: Op) -> Node:
     """
     kind = I32 if x.dtype.is_bool else x.dtype.compute
     (count,), extent = indices.shape, x.shape[at]
-    _checked("put", indices, extent)
+    indices = within("put", indices, -extent, extent)
     order = (at, *(d for d in range(len(x.shape)) if d != at))
     rows, given = (graph.permute(graph.cast(n, kind), order) for n in (x, source))
     held = graph.contiguous(_clamped(indices, extent))
     sequence = argsort(held, 0)
     places = graph.contiguous(graph.gather(held, sequence, 0))
-    total = graph.contiguous(take(given, sequence, 0))
+    total = graph.contiguous(take(given, sequence, 0, "clip"))
     start, step = identity(op, kind), 1
     while step < count:
         widths = ((step, 0), *((0, 0) for _ in given.shape[1:]))
@@ -233,7 +300,7 @@ def _put_sorted(x: Node, indices: Node, source: Node, at: int, op: Op) -> Node:
     written = compare("eq", graph.gather(places, last, 0), graph.iota((extent,), 0, I64))
     some = graph.elementwise(Op.AND, written, compare("le", 0, last))
     wide = broadcast(graph.reshape(some, _column(extent, rows)), rows.shape)
-    found = graph.elementwise(op, rows, where(wide, take(total, last, 0), start))
+    found = graph.elementwise(op, rows, where(wide, take(total, last, 0, "clip"), start))
     back = tuple(order.index(d) for d in range(len(order)))
     return graph.cast(graph.permute(found, back), x.dtype)
 
@@ -242,29 +309,15 @@ def _column(count: int, like: Node) -> tuple[int, ...]:
     return (count, *(1 for _ in like.shape[1:]))
 
 
-def _gathered(op: str, x: Node, indices: Node, axis: int) -> Node:
-    _checked(op, indices, x.shape[axis])
+def _gathered(op: str, x: Node, indices: Node, axis: int, beyond: Beyond) -> Node:
+    if beyond not in get_args(Beyond):
+        raise ShapeError(f"{op}: mode {beyond!r}; valid: {', '.join(get_args(Beyond))}")
+    extent = x.shape[axis]
+    if beyond == "raise":
+        return graph.gather(x, within(op, indices, -extent, extent), axis)
+    if beyond == "wrap" and extent and extent <= indices.dtype.greatest:
+        indices = binary(Op.MOD, indices, extent)
     return graph.gather(x, indices, axis)
-
-
-def _checked(op: str, indices: Node, extent: int) -> Node:
-    """The indices. Raises where they are no integers, or constants out of range."""
-    if not indices.dtype.is_int:
-        raise DTypeError(f"{op}: indices are integers, not {indices.dtype}")
-    base = indices
-    while base.srcs and base.op in graph.MOVEMENT and base.op is not GraphOp.PAD:
-        base = base.srcs[0]
-    values: np.ndarray[tuple[int, ...], np.dtype[np.generic]] | None = None
-    if base.op is GraphOp.CONST:
-        values = cast(ConstData, base.arg).array
-    elif base.op is GraphOp.FULL:
-        values = np.asarray(cast(tuple[str, str, int], base.arg)[2])
-    if values is not None and values.size and indices.size:
-        low, high = int(values.min()), int(values.max())
-        if low < -extent or high >= extent:
-            bad = low if low < -extent else high
-            raise AxisError(f"{op}: index {bad} is out of range for an extent of {extent}")
-    return indices
 
 
 def _spread(x: Node, indices: Node, at: int) -> Node:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from tunegrad.errors import AxisError, DTypeError, ShapeError
+from tunegrad.errors import AxisError, DTypeError, IndexOutOfRange, ShapeError
 from tunegrad.ir import graph
 from tunegrad.ir.dtypes import I64
 from tunegrad.ir.graph import ConstData, GraphOp
@@ -67,12 +67,12 @@ def _position(i: object) -> Handle | None:
 def _counted(positions: Positions, x: Tensor, at: int) -> Positions:
     """Positions counted from the front.
 
-    Raises AxisError for one out of range.
+    Raises IndexOutOfRange for one that is.
     """
     extent = x.shape[at]
     if positions.size and not (-extent <= positions.min() and positions.max() < extent):
         bad = positions.min() if positions.min() < -extent else positions.max()
-        raise AxisError(
+        raise IndexOutOfRange(
             f"getitem: index {bad} is out of range for extent {extent} of dimension {at} of "
             f"{x.shape}"
         )

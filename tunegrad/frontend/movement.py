@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from tunegrad.errors import AxisError, DTypeError, ShapeError
+from tunegrad.errors import AxisError, DTypeError, IndexOutOfRange, ShapeError
 from tunegrad.ir import graph
 from tunegrad.ir.dtypes import BOOL, promote
 from tunegrad.ir.graph import Node
@@ -288,7 +288,7 @@ def _position(item: Whole, extent: int, dim: int, shape: tuple[int, ...]) -> int
     """A position along one dimension, counted from the front."""
     at = int(item)
     if not -extent <= at < extent:
-        raise AxisError(
+        raise IndexOutOfRange(
             f"getitem: index {at} is out of range for extent {extent} of dimension {dim} of {shape}"
         )
     return at % extent

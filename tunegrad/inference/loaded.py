@@ -21,6 +21,7 @@ from tunegrad.ir import fusion
 from tunegrad.ir.evaluate import evaluate
 from tunegrad.ir.graph import Node
 from tunegrad.ir.numeric import to_compute
+from tunegrad.ir.ranges import Guard
 from tunegrad.runtime import Argument, Code, Constants, Runner, Runners, Signature
 from tunegrad.runtime.plan import needed_bytes
 
@@ -56,6 +57,7 @@ class LoadedModel:
         dtype: ModelDtype = "f32",
         planned: Callable[[], fusion.LaunchPlan] | None = None,
         constants: Constants | None = None,
+        guards: Sequence[Guard] = (),
     ) -> None:
         self.name, self.dtype = name, dtype
         self.inputs = tuple(inputs)
@@ -66,9 +68,10 @@ class LoadedModel:
         self._store = store
         self._constants = constants or Constants(engine, untouched=True)
         codes = {key: code for key, (_, code) in chosen.items()}
-        first = _bound(name, plan, codes, engine, self._constants)
+        self._guards = tuple(guards)
+        first = _bound(name, plan, codes, engine, self._constants, guards)
         self._plan = plan if planned is None else plan.forgotten  # kernels read what was packed
-        more = partial(_bound, name, self._plan, codes, engine, self._constants)
+        more = partial(_bound, name, self._plan, codes, engine, self._constants, guards)
         self._runners = Runners(first, more, engine.at_once)
         self._runner = self._runners.first
         self._default: Runner | None = None
@@ -87,7 +90,8 @@ class LoadedModel:
 
         One output comes as an array, several as a tuple, in fresh memory.
 
-        Raises ShapeError or DTypeError, naming the input, what was given and what is valid.
+        Raises ShapeError or DTypeError, naming the input, what was given and what is valid;
+        IndexOutOfRange where the model reads or writes beyond a dimension.
         """
         given = self._signature.check(positional, named)
         outputs = self._runners.run(given)
@@ -193,7 +197,7 @@ class LoadedModel:
         constants = taken_constants(self._plan, kernels, self._constants)
         saved = SavedModel(
             self.name, self.dtype, self.inputs, engine.device.name, self.threads, self._plan,
-            kernels, constants,
+            kernels, constants, self._guards,
         )  # fmt: skip
         save_model(Path(path), saved, engine.device)
 
@@ -282,7 +286,9 @@ class LoadedModel:
                 for key, (c, code) in self._chosen.items()
             }
             plan = self._plan if self._planned is None else self._planned()
-            self._default = _bound(self.name, plan, codes, self._engine, self._constants)
+            self._default = _bound(
+                self.name, plan, codes, self._engine, self._constants, self._guards
+            )
         return self._default
 
     def _drawn(self, seed: int) -> dict[str, Array]:
@@ -290,8 +296,11 @@ class LoadedModel:
         from tunegrad.devices.verifying.inputs import draw
 
         rng = np.random.default_rng(seed)
+        bounds = {self._plan.buffers[at].name: n for at, n in self._plan.indexed().items()}
         flat = {
-            a.name: draw(Parameter(a.name, a.dtype.name, prod(a.shape), "in"), rng)
+            a.name: draw(
+                Parameter(a.name, a.dtype.name, prod(a.shape), "in", bounds.get(a.name, 0)), rng
+            )
             for a in self.inputs
         }
         return {a.name: flat[a.name].reshape(a.shape) for a in self.inputs}
@@ -303,10 +312,11 @@ def _bound(
     codes: Mapping[str, Code],
     engine: Engine,
     constants: Constants,
+    guards: Sequence[Guard],
 ) -> Runner:
     """A plan with its memory. Raises DeviceError, which says what it takes, where there is none."""
     try:
-        return Runner(plan, codes, engine, constants)
+        return Runner(plan, codes, engine, constants, guards)
     except MemoryError as error:
         weights, rest = (f"{n / 1e6:.1f}" for n in needed_bytes(plan))
         raise DeviceError(

@@ -33,6 +33,7 @@ from tunegrad.inference.process import engine_of, process_compiler
 from tunegrad.ir import fusion
 from tunegrad.ir.folding import known_outputs
 from tunegrad.ir.graph import Node
+from tunegrad.ir.ranges import Guard, guarded
 from tunegrad.ir.target import Target
 from tunegrad.planning.plan import plan_launches, planned_as, prepared
 from tunegrad.runtime import Argument
@@ -183,7 +184,8 @@ def _load(
     ) as stored:  # before the weights are read: what can not be opened costs no time
         here, target = opened.fingerprint(numerics), opened.target
         make = partial(_prepared, model, weights, seed, numerics, target, dtype)
-        found = plan_launches(make(), target, here, stored, numerics)
+        outputs, guards = make()
+        found = plan_launches(outputs, target, here, stored, numerics)
         engine = engine_of(opened)
         chosen = {
             key: compiled_choice(kernel, engine, here, stored, on_miss, process_compiler())
@@ -193,8 +195,9 @@ def _load(
     arguments = [Argument(i.name, i.shape, i.dtype) for i in model.inputs]
     again = partial(_again, make, found.toggles, found.variants, found.images, target)
     loaded = LoadedModel(
-        labelled(model.name, dtype), arguments, found.plan, chosen, engine, read, dtype, again
-    )
+        labelled(model.name, dtype), arguments, found.plan, chosen, engine, read, dtype, again,
+        guards=guards,
+    )  # fmt: skip
     if model.first_call is not None:
         given = None if weights is None else model.weights(weights, seed)
         unit = max(_UNITS.get(dtype, 0.0), _UNITS.get(numerics, 0.0))
@@ -207,13 +210,13 @@ def _load(
 
 
 def _again(
-    make: Callable[[], tuple[Node, ...]],
+    make: Callable[[], tuple[tuple[Node, ...], tuple[Guard, ...]]],
     toggles: frozenset[int],
     variants: Mapping[str, str],
     images: fusion.Images,
     target: Target,
 ) -> fusion.LaunchPlan:
-    return planned_as(make(), toggles, variants, images, target)
+    return planned_as(make()[0], toggles, variants, images, target)
 
 
 def _prepared(
@@ -223,9 +226,10 @@ def _prepared(
     numerics: Numerics,
     target: Target,
     dtype: ModelDtype,
-) -> tuple[Node, ...]:
-    outputs = model.build(model.weights(weights, seed))
-    return known_outputs(prepared(tuple(t.node for t in outputs), numerics, target, dtype))
+) -> tuple[tuple[Node, ...], tuple[Guard, ...]]:
+    built = model.build(model.weights(weights, seed))
+    outputs, guards = guarded(tuple(t.node for t in built))
+    return known_outputs(prepared(outputs, numerics, target, dtype)), guards
 
 
 def _warn_of_misses(model: LoadedModel, store: str) -> None:

@@ -19,6 +19,7 @@ from tunegrad.ir import graph
 from tunegrad.ir.evaluate import evaluate
 from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.graph import GraphOp, Node
+from tunegrad.ir.ranges import guarded
 from tunegrad.planning.plan import plan_launches, prepared
 from tunegrad.runtime import Runner
 
@@ -82,9 +83,11 @@ def _plan_bytes() -> int:
 def _default_plan(nodes: tuple[Node, ...]) -> Runner:
     engine = engine_of(devices.host_device(allowed_threads()))
     here, target = engine.device.fingerprint(), engine.device.target
-    plan = plan_launches(prepared(nodes, "contract", target), target, here, None, "contract").plan
+    outputs, guards = guarded(nodes)
+    ready = prepared(outputs, "contract", target)
+    plan = plan_launches(ready, target, here, None, "contract").plan
     codes = {
         key: compiled_choice(kernel, engine, here, None, "default", process_compiler())[1]
         for key, (kernel, _) in plan.kernels().items()
     }
-    return Runner(plan, codes, engine)
+    return Runner(plan, codes, engine, guards=guards)

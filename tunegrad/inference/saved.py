@@ -56,5 +56,5 @@ def opened_model(
         chosen[key] = choice, code_of(lowered, loaded)
     return LoadedModel(
         saved.name, saved.inputs, saved.plan, chosen, engine, str(path), saved.dtype,
-        constants=constants,
+        constants=constants, guards=saved.guards,
     )  # fmt: skip

@@ -19,7 +19,7 @@ from tunegrad.errors import InternalError, ShapeError
 
 from .dtypes import DType
 from .expr import PRODUCTS, Op
-from .graph import ConstData, GraphOp, Node, topological
+from .graph import Bounds, ConstData, GraphOp, Node, topological
 from .kernel import identity
 from .numeric import FOLDS, Array, bytes_of, compute, convert, to_compute, to_memory
 
@@ -31,7 +31,8 @@ def evaluate(
 ) -> tuple[Array, ...]:
     """The outputs' values as arrays in memory form (bf16 as uint16), for ``inputs`` by name.
 
-    Raises ShapeError when an input is missing or has another shape.
+    Raises ShapeError when an input is missing or has another shape, IndexOutOfRange where indices
+    are not within the bounds that the graph asks for.
     """
     values: dict[int, Array] = {}
     order = topological(outputs)
@@ -100,6 +101,8 @@ def _value(
         return _rounded(compute(typed(Op, arg), *srcs), node.dtype)
     if op is GraphOp.GATHER:
         return _gathered(srcs[0], srcs[1], typed(int, arg))
+    if op is GraphOp.WITHIN:
+        return _within(srcs, typed(Bounds, arg))
     if op is GraphOp.CAST:
         return convert(srcs[0], typed(DType, arg))
     if op is GraphOp.REDUCE:
@@ -184,6 +187,16 @@ def _gathered(x: Array, index: Array, dim: int) -> Array:
         signed = index.astype(np.int64)
         at = np.clip(np.where(signed < 0, signed + extent, signed), 0, extent - 1)
     return np.take_along_axis(x, at, dim)
+
+
+def _within(srcs: list[Array], bounds: Bounds) -> Array:
+    """The indices. Raises IndexOutOfRange."""
+    index, *when = srcs
+    if index.size and all(w.item() for w in when):
+        for bad in (int(index.min()), int(index.max())):
+            if not bounds.low <= bad < bounds.high:
+                raise bounds.fault(bad)
+    return index
 
 
 def _moved(node: Node, x: Array) -> Array:

@@ -15,6 +15,8 @@ for ``PAD``, a condition).
     GATHER(dim)            out[.., i, ..] = in[.., index[.., i, ..], ..]: the first source, along
                            ``dim`` at the elements of the second; negative ones count from the end,
                            beyond either end they are the first or the last
+    WITHIN(bounds)         indices as they are; an error where one of them is out of bounds, and the
+                           second source, a truth, holds if it is there
     CONTIGUOUS             a fence: this tensor exists in memory; with a Fence, in its layout and by
                            its schedule
 """
@@ -30,13 +32,14 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from tunegrad.errors import DTypeError, ShapeError
+from tunegrad.errors import DTypeError, IndexOutOfRange, ShapeError
 
 from .dtypes import BF16, BF16X2, BOOL, F32, I8, I8X4, I32, I64, U8, U8X4, DType
 from .expr import Op
 from .layout import Layout
 
 __all__ = [
+    "Bounds",
     "ConstData",
     "Fence",
     "GraphOp",
@@ -60,6 +63,7 @@ __all__ = [
     "shrink",
     "topological",
     "window",
+    "within",
 ]
 
 
@@ -81,6 +85,7 @@ class GraphOp(StrEnum):
     FLIP = "flip"
     WINDOW = "window"
     GATHER = "gather"
+    WITHIN = "within"
     CONTIGUOUS = "contiguous"
 
 
@@ -152,6 +157,29 @@ def _is_live(array: NDArray[np.generic]) -> bool:
         return not memoryview(base).readonly
     except TypeError:  # memory of another library
         return True
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What a WITHIN node asks of indices: ``low <= index < high``, for operation ``op``.
+
+    ``low`` is ``-high`` where negative indices count from the end.
+    """
+
+    op: str
+    low: int
+    high: int
+
+    def __str__(self) -> str:
+        return f"{self.op} {self.low}:{self.high}"
+
+    def fault(self, index: int) -> IndexOutOfRange:
+        """The error that an index out of bounds is."""
+        negative = -self.high <= index < self.low
+        return IndexOutOfRange(
+            f"{self.op}: index {index} is out of range for an extent of {self.high}"
+            + ("; it can not be negative" if negative else "")
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -431,6 +459,20 @@ def gather(x: Node, index: Node, dim: int) -> Node:
     if index.size and not x.shape[dim]:
         raise ShapeError(f"gather: dimension {dim} of {x.shape} has no elements to read")
     return Node(GraphOp.GATHER, (x, index), dim, index.shape, x.dtype)
+
+
+def within(x: Node, bounds: Bounds, when: Node | None = None) -> Node:
+    """``x``, whose elements are ``bounds.low <= index < bounds.high`` or an error when it runs.
+
+    ``when``: a truth of shape (), without which they may be anything. Raises ShapeError and
+    DTypeError.
+    """
+    if not x.dtype.is_int:
+        raise DTypeError(f"{bounds.op}: indices are integers, not {x.dtype}")
+    if when is not None and (when.shape or not when.dtype.is_bool):
+        raise ShapeError(f"{bounds.op}: a condition of {when.dtype}{list(when.shape)} is no truth")
+    srcs = (x,) if when is None else (x, when)
+    return Node(GraphOp.WITHIN, srcs, bounds, x.shape, x.dtype)
 
 
 def contiguous(x: Node, layout: tuple[int, ...] | Layout | None = None, schedule: str = "") -> Node:

@@ -61,6 +61,8 @@ def _after(n: Node) -> tuple[str, ...]:
         return (f"axes={_tuple(arg[1])}",)
     if n.op is GraphOp.PERMUTE:
         return (f"order={_tuple(arg)}",)
+    if n.op is GraphOp.WITHIN:
+        return (str(arg),)
     if n.op is GraphOp.CONTIGUOUS:
         return () if arg is None else (str(arg),)
     if n.op is GraphOp.FLIP:

@@ -52,7 +52,7 @@ def _is_argument(op: GraphOp, arg: object) -> bool:
         return isinstance(arg, tuple) and len(arg) == 3
     kinds = {
         GraphOp.INPUT: str, GraphOp.CONST: ConstData, GraphOp.IOTA: int,
-        GraphOp.GATHER: int, GraphOp.MAP: Op,
+        GraphOp.GATHER: int, GraphOp.WITHIN: g.Bounds, GraphOp.MAP: Op,
         GraphOp.CAST: DType,
         GraphOp.RESHAPE: type(None), GraphOp.EXPAND: type(None), GraphOp.CONTIGUOUS: g.Fence | None,
     }  # fmt: skip
@@ -131,6 +131,9 @@ def _inferred(n: Node) -> tuple[tuple[int, ...], DType]:
         made = g.window(x, *arg)
     elif op is GraphOp.GATHER and len(n.srcs) == 2:
         made = g.gather(x, n.srcs[1], arg)
+        return made.shape, made.dtype
+    elif op is GraphOp.WITHIN and len(n.srcs) in (1, 2):
+        made = g.within(x, arg, *n.srcs[1:])
         return made.shape, made.dtype
     else:
         fence = cast(g.Fence | None, arg)

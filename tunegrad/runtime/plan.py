@@ -4,6 +4,7 @@
     inputs    the caller's memory where it is fit, else a copy    outputs    fresh memory every run
     launches  bound once; a run points them at its inputs and outputs
     constant outputs  known when it is bound; a run copies them to fresh memory
+    guards   the last outputs, in memory of the plan's own: a run reads them and gives none of them
 
 The device comes in as an ``Engine``: it gives memory and runs a list of launches; nothing else is
 known of it. Where kernels can not use memory of this process, inputs and outputs are copied to and
@@ -12,7 +13,7 @@ from memory of the plan's own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
 
@@ -22,6 +23,7 @@ from numpy.typing import NDArray
 from tunegrad.errors import InternalError
 from tunegrad.forks import ForkSafeLock
 from tunegrad.ir.fusion import Buffer, Launch, LaunchPlan
+from tunegrad.ir.ranges import Guard
 
 from .constants import Constants
 from .engine import Code, Engine, Placed, Sharing
@@ -58,7 +60,8 @@ def needed_bytes(schedule: LaunchPlan) -> tuple[int, int]:
 class Runner:
     """Runs a schedule.
 
-    Calls from several threads wait for each other. ``codes`` are by kernel key.
+    Calls from several threads wait for each other. ``codes`` are by kernel key. The last outputs
+    are what ``guards`` are held to: ``run`` and ``run_on_device`` raise IndexOutOfRange by them.
     """
 
     def __init__(
@@ -67,6 +70,7 @@ class Runner:
         codes: Mapping[str, Code],
         engine: Engine,
         constants: Constants | None = None,
+        guards: Sequence[Guard] = (),
     ) -> None:
         self.schedule = schedule
         self._engine = engine
@@ -84,9 +88,13 @@ class Runner:
         self._bind()
         self._known = {b.id: self._constant(b) for b in outputs if b.role == "const"}
         self.schedule = schedule.forgotten
-        self._outputs = tuple(self.schedule.buffers[i] for i in schedule.outputs)
+        every = tuple(self.schedule.buffers[i] for i in schedule.outputs)
+        self._outputs = every[: len(every) - len(guards)]
+        self._guards = tuple(zip(guards, every[len(self._outputs) :], strict=True))
         self._written = tuple(b for b in self._outputs if b.role != "const")
         self._distinct = tuple({b.id: b for b in self._outputs}.values())
+        for _, b in self._guards:
+            self._point(b.id, self._memory(b))
         self._fresh = tuple((b.id, b.shape, b.dtype.numpy) for b in self._distinct)
 
     @property
@@ -122,7 +130,8 @@ class Runner:
     def run(self, arrays: Mapping[str, Array]) -> tuple[Array, ...]:
         """The outputs, in memory that nobody else has.
 
-        ``arrays``: the inputs by name, of the right shape and dtype.
+        ``arrays``: the inputs by name, of the right shape and dtype. Raises IndexOutOfRange where a
+        guard says so.
         """
         engine = self._engine
         fresh = {i: engine.fresh(shape, dtype) for i, shape, dtype in self._fresh}
@@ -132,6 +141,7 @@ class Runner:
             own = [b for b in self._distinct if not self._lend(b, fresh[b.id])]
             if self._codes:
                 self._plan.run()
+            self._check()
             for b in own:
                 fresh[b.id][...] = self._content(b)
         if len(self._distinct) == len(self._outputs):
@@ -145,7 +155,7 @@ class Runner:
         self, given: Mapping[str, Array | Placed], engine: Sharing
     ) -> tuple[Any, ...]:
         """The outputs as memory of the device that nobody else has; inputs that lie there are used
-        where they lie, others are copied to it.
+        where they lie, others are copied to it. Raises IndexOutOfRange where a guard says so.
         """
         fresh = {b.id: self._engine.allocate(b.nbytes, touched=False) for b in self._outputs}
         for i, values in self._known.items():
@@ -161,6 +171,7 @@ class Runner:
                 self._point(b.id, engine.alias(memory))
             if self._codes:
                 self._plan.run()
+            self._check()
         return tuple(fresh[b.id] for b in self._outputs)
 
     def run_poisoned(self, arrays: Mapping[str, Array]) -> tuple[Array, ...]:
@@ -212,6 +223,11 @@ class Runner:
                 return self._plan.time(samples)[0]
 
         return seconds
+
+    def _check(self) -> None:
+        """Raise IndexOutOfRange where the run that ended met an index out of range."""
+        for guard, b in self._guards:
+            guard.check(self._memory(b).read(b.dtype.name)[0])
 
     def _first(self, b: Buffer) -> int:
         return next(i for i, x in enumerate(self._outputs) if x is b)

@@ -21,6 +21,7 @@ from tunegrad.ir.fusion import Fusion, Images, LaunchPlan
 from tunegrad.ir.graph import Node
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.keys import key_of
+from tunegrad.ir.ranges import guarded
 from tunegrad.ir.target import Target
 from tunegrad.ir.variants import rewrite
 from tunegrad.planning.plan import prepared, stored_images, stored_toggles
@@ -154,7 +155,7 @@ def workload_of(
     Raises WeightsError for weights that do not fit it.
     """
     outputs = model.build(model.weights(None, seed))
-    nodes = tuple(t.node for t in outputs)
+    nodes, _ = guarded(tuple(t.node for t in outputs))  # as a loaded model computes them
     target = target or devices.host_device().target
     graph = known_outputs(prepared(nodes, numerics, target, dtype))
     fusion = Fusion.of(graph, view_bytes=target.view_bytes)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Literal
 from tunegrad.errors import DTypeError, ShapeError
 from tunegrad.ir import graph
 
-from ..handle import Handle, TensorLike, floating, lift
+from .. import indexing
+from ..handle import Handle, TensorLike, apply, floating, lift
 from ..handle import where as select
 from ..movement import axis_of, integer
 from .ordering import Ordering
@@ -159,7 +160,8 @@ class Activation(Ordering):
     def one_hot(self, num_classes: int) -> Tensor:
         """i64 ones at the positions that it holds, along a new last dimension.
 
-        Raises DTypeError for positions that are no integers.
+        Raises DTypeError for positions that are no integers, IndexOutOfRange for those that are not
+        from 0 to ``num_classes`` - 1.
         """
         if not self.dtype.is_int:
             raise DTypeError(
@@ -167,4 +169,5 @@ class Activation(Ordering):
             )
         count = integer("one_hot", "num_classes", num_classes, 0)
         positions = Handle.of(graph.iota((count,), 0, self.dtype))
-        return (self.unsqueeze(-1) == positions).cast("i64")
+        held = apply("one_hot", lambda n: indexing.within("one_hot", n, 0, count), self)
+        return (held.unsqueeze(-1) == positions).cast("i64")

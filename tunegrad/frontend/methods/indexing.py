@@ -1,7 +1,9 @@
 """Reading and writing by position: keys, gather and its kin, scatter.
 
-Positions are integers of any width; negative ones count from the end. Writing gives a new tensor:
-tensors do not change.
+Positions are integers of any width; negative ones count from the end. One out of range is an error
+when the result is computed, or at once where it is known. Where there is a ``mode``, ``"clip"``
+makes it the first or last position, and ``"wrap"`` counts on from the other end. Writing gives a
+new tensor: tensors do not change.
 """
 
 from __future__ import annotations
@@ -48,40 +50,47 @@ class Indexing(Movement):
     def __iter__(self) -> Iterator[Tensor]:
         return (self[i] for i in range(len(self)))
 
-    def gather(self, dim: int, index: TensorLike) -> Tensor:
+    def gather(self, dim: int, index: TensorLike, *, mode: indexing.Beyond = "raise") -> Tensor:
         """``out[i, j] = self[index[i, j], j]`` for dimension 0 of two; ``index`` is no longer than
         self along the other dimensions.
         """
         i = lift(index, "gather")
         if not self.shape:
-            return self.reshape(1).gather(dim, i.reshape(-1)).reshape(i.shape)
-        return apply("gather", lambda x, n: indexing.gather(x, n, dim), self, i)
+            return self.reshape(1).gather(dim, i.reshape(-1), mode=mode).reshape(i.shape)
+        return apply("gather", lambda x, n: indexing.gather(x, n, dim, mode), self, i)
 
-    def take_along_dim(self, indices: TensorLike, dim: int | None = None) -> Tensor:
+    def take_along_dim(
+        self, indices: TensorLike, dim: int | None = None, *, mode: indexing.Beyond = "raise"
+    ) -> Tensor:
         """``gather`` with the other dimensions of both broadcast; of all in one row without a
         dimension.
         """
         i = lift(indices, "take_along_dim")
         if dim is None:
-            return self.ravel().take_along_dim(i.ravel(), 0)
-        return apply("take_along_dim", lambda x, n: indexing.take_along(x, n, dim), self, i)
+            return self.ravel().take_along_dim(i.ravel(), 0, mode=mode)
+        return apply("take_along_dim", lambda x, n: indexing.take_along(x, n, dim, mode), self, i)
 
-    def index_select(self, dim: int, index: TensorLike) -> Tensor:
+    def index_select(
+        self, dim: int, index: TensorLike, *, mode: indexing.Beyond = "raise"
+    ) -> Tensor:
         """The slices at the positions of a vector along ``dim``."""
         i = lift(index, "index_select")
         if i.ndim > 1:
             raise ShapeError(f"index_select: index {i.shape} for {self.shape} must be a vector")
         if not self.shape:
-            return self.reshape(1).index_select(dim, i).reshape(())
-        return apply("index_select", lambda x, n: indexing.take(x, n, dim), self, i.reshape(-1))
+            return self.reshape(1).index_select(dim, i, mode=mode).reshape(())
+        row = i.reshape(-1)
+        return apply("index_select", lambda x, n: indexing.take(x, n, dim, mode), self, row)
 
-    def take(self, index: TensorLike, dim: int | None = None) -> Tensor:
+    def take(
+        self, index: TensorLike, dim: int | None = None, *, mode: indexing.Beyond = "raise"
+    ) -> Tensor:
         """Elements at positions in the row of all; along ``dim``, where that is given, as numpy's.
 
         The result has the shape of ``index`` there.
         """
         x, at = (self.ravel(), 0) if dim is None else (self._same(), dim)
-        return apply("take", lambda n, i: indexing.take(n, i, at), x, lift(index, "take"))
+        return apply("take", lambda n, i: indexing.take(n, i, at, mode), x, lift(index, "take"))
 
     def scatter(
         self, dim: int, index: TensorLike, src: TensorLike | None = None,
@@ -149,6 +158,10 @@ class Indexing(Movement):
         i = lift(index, "index_fill")
         shape = [i.shape[0] if a == at else s for a, s in enumerate(self.shape)]
         return self._by_rows(dim, i, lift(value, "").cast(self.dtype).expand(shape), "set")
+
+    def _within(self, op: str, low: int, high: int) -> Tensor:
+        """These positions, held to ``low <= position < high``."""
+        return apply(op, lambda n: indexing.within(op, n, low, high), self)
 
     def _by_rows(self, dim: int, index: TensorLike, s: Tensor, mode: indexing.Mode) -> Tensor:
         i = lift(index, "index")

@@ -129,7 +129,7 @@ class Resizing(Pooling):
             inside = (tx >= 0) & (tx < w) & (ty >= 0) & (ty < h)
             index = ty.clamp(0, h - 1).cast("i32") * w + tx.clamp(0, w - 1).cast("i32")
             spread = index.reshape(n, 1, count).expand(n, c, count)
-            value = pixels.gather(2, spread).reshape(n, c, *at.shape[1:3])
+            value = pixels.gather(2, spread, mode="clip").reshape(n, c, *at.shape[1:3])
             value = select(inside.unsqueeze(1), value, 0.0)
             value = value if weight is None else value * weight.unsqueeze(1)
             total = value if total is None else total + value

@@ -1,7 +1,8 @@
 """Control flow: branches, and loops that are unrolled.
 
     If, its condition known       -->  the branch that is taken
-    If, of the model's inputs     -->  both branches, and where(condition, a, b) of each output
+    If, of the model's inputs     -->  both branches, and where(condition, a, b) of each output;
+                                       positions out of range are an error in the one that is taken
     Loop, Scan                    -->  the body once for each step, and its scanned outputs stacked
 
 A graph of constant shapes has no other loop: the number of steps has to be known when it is built.
@@ -16,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..functions import stack, where
+from ..indexing import only_where
 from ..tensor import Tensor
 from .codes import Coded
 from .node import Function, Known, NodeView, TensorList, Value, settled
@@ -38,7 +40,11 @@ def _if(n: NodeView) -> tuple[Value, ...]:
     condition = settled(n.at(0))
     if not isinstance(condition, Tensor):
         return tuple(n.body("then_branch" if _true(n, condition) else "else_branch")())
-    both = n.body("then_branch")(), n.body("else_branch")()
+    truth = condition.cast("bool").reshape(())
+    with only_where(truth.node):
+        then = n.body("then_branch")()
+    with only_where(truth.logical_not().node):
+        both = then, n.body("else_branch")()
     return tuple(_either(n, condition, i, a, b) for i, (a, b) in enumerate(zip(*both, strict=True)))
 
 

@@ -34,7 +34,7 @@ def _read(x: Tensor, places: Sequence[Tensor], padding: str, corners: bool) -> T
     assert index is not None
     count = math.prod(out)
     spread = index.reshape(x.shape[0], 1, count).expand(x.shape[0], x.shape[1], count)
-    found = x.reshape(*x.shape[:2], -1).gather(2, spread).reshape(*x.shape[:2], *out)
+    found = x.reshape(*x.shape[:2], -1).gather(2, spread, mode="clip").reshape(*x.shape[:2], *out)
     return found if inside is None else where(inside.unsqueeze(1), found, 0.0)
 
 

@@ -37,18 +37,18 @@ def _scatter_nd(n: NodeView) -> Tensor:
     """ScatterND: slices written along the first dimensions, which are one for it."""
     x, index, source, mode = n(0), n(1), n(2), _fold(n)
     depth, count = index.shape[-1], prod(index.shape[:-1])
-    row = _row(index.cast("i64"), x.shape[:depth]).reshape(count)
+    row = _row(n.op, index.cast("i64"), x.shape[:depth]).reshape(count)
     rest = x.shape[depth:]
     flat, slices = x.reshape(prod(x.shape[:depth]), *rest), source.reshape(count, *rest)
     found = apply(n.op, lambda a, i, s: indexing.put(a, i, s, 0, mode), flat, row, slices)
     return found.reshape(*x.shape)
 
 
-def _row(index: Tensor, extents: tuple[int, ...]) -> Tensor:
+def _row(op: str, index: Tensor, extents: tuple[int, ...]) -> Tensor:
     """Places of several dimensions as those in one row."""
     row: Tensor | None = None
     for d, extent in enumerate(extents):
-        at = index[..., d]
+        at = index[..., d]._within(op, -extent, extent)
         at = where(at < 0, at + extent, at)
         row = at if row is None else row * extent + at
     assert row is not None

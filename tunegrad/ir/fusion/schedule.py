@@ -19,6 +19,7 @@ from tunegrad.errors import ShapeError
 from ..graph import ConstData, Fence, GraphOp, Node
 from ..kernel import Kernel, Param
 from ..layout import Layout
+from ..ranges import unchecked
 from .axes import all_indices
 from .build import Draft
 from .drafts import Drafts
@@ -79,13 +80,16 @@ class Fusion:
         images: Images = LAST,
         view_bytes: int = VIEW_BYTES,
     ) -> Fusion:
-        """The graph as the rules cut it; arguments and errors as in ``schedule``."""
+        """The graph as the rules cut it; arguments and errors as in ``schedule``.
+
+        WITHIN nodes are left out: ``ir.ranges.guarded`` makes outputs of them.
+        """
         names = names or tuple(f"out{i}" for i in range(len(outputs)))
         if len(names) != len(outputs):
             raise ShapeError(
                 f"schedule: {len(outputs)} outputs need as many names, got {len(names)}"
             )
-        return Fusion(Drafts.of(outputs), names, images, view_bytes)
+        return Fusion(Drafts.of(unchecked(outputs)), names, images, view_bytes)
 
     def toggled(self, toggles: Set[int]) -> Fusion:
         """The same graph, cut otherwise at these nodes."""

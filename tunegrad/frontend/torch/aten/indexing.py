@@ -21,12 +21,27 @@ def _embedding(
     sparse: bool = False,
 ) -> Tensor:  # fmt: skip
     del padding_idx, scale_grad_by_freq, sparse
-    return embedding(indices, weight)
+    return embedding(indices._within("embedding", 0, weight.shape[0]), weight)
 
 
 def _gather(x: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor:
     del sparse_grad
-    return x.gather(dim, index)
+    return x.gather(dim, _positive("gather", x, dim, index))
+
+
+def _positive(op: str, x: Tensor, dim: int, index: Tensor) -> Tensor:
+    """An index of an operator for which negative positions are an error."""
+    return index._within(op, 0, x.shape[dim]) if x.ndim else index
+
+
+def _by_positive(name: str) -> Operator:
+    """A method of a tensor, a dimension, such an index and more."""
+    method = getattr(Tensor, name)
+
+    def operator(x: Tensor, dim: int, index: Tensor, *rest: Any, **options: Any) -> Any:
+        return method(x, dim, _positive(name, x, dim, index), *rest, **options)
+
+    return operator
 
 
 def _index(x: Tensor, indices: Indices) -> Tensor:
@@ -52,7 +67,9 @@ def _index_put(x: Tensor, indices: Indices, values: Tensor, accumulate: bool = F
     at, shape = dims[0], broadcast_shapes(*(i.shape for _, i in known))
     row: Any = 0
     for d, i in known:
-        row = row * x.shape[d] + where(i < 0, i + x.shape[d], i)
+        extent = x.shape[d]
+        i = i._within("index_put", -extent, extent)
+        row = row * extent + where(i < 0, i + extent, i)
     before, after = x.shape[:at], x.shape[at + len(dims) :]
     extents = x.shape[at : at + len(dims)]
     flat = x.reshape((*before, math.prod(extents), *after))
@@ -64,16 +81,22 @@ def _index_put(x: Tensor, indices: Indices, values: Tensor, accumulate: bool = F
 
 
 def _scatter(x: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
-    return x.scatter(dim, index, src)
+    return x.scatter(dim, _positive("scatter", x, dim, index), src)
 
 
 def _scatter_value(x: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
-    return x.scatter(dim, index, value=value)
+    return x.scatter(dim, _positive("scatter", x, dim, index), value=value)
 
 
 TABLE: dict[str, Operator] = {
-    **methods("index_select scatter_add index_add index_copy"),
-    **methods("scatter_reduce", "two"),
+    **{
+        f"{name}.{overload}": _by_positive(name)
+        for overload, names in (
+            ("default", "index_select scatter_add index_add index_copy"),
+            ("two", "scatter_reduce"),
+        )
+        for name in names.split()
+    },
     **methods("index_fill", "int_Scalar"),
     **entries(_embedding, "embedding.default"),
     **entries(_gather, "gather.default"),
