@@ -171,8 +171,8 @@ def _reduced(rng: random.Random, x: Node) -> Node:
     return y
 
 
-def _gathered(rng: random.Random, x: Node, y: Node) -> Node:
-    """``x`` at positions that ``y`` gives, out of range ones too."""
+def _gathered(rng: random.Random, x: Node, y: Node, *, held: bool = False) -> Node:
+    """``x`` at positions that ``y`` gives, out of range ones too: an error if ``held``."""
     d = rng.randrange(len(x.shape))
     count = rng.choice((1, 2, 3, x.shape[d]))
     shape = (*x.shape[:d], count, *x.shape[d + 1 :])
@@ -181,14 +181,21 @@ def _gathered(rng: random.Random, x: Node, y: Node) -> Node:
         return x
     if fitted.dtype.is_float:  # rounded values would be other places
         fitted = g.iota(shape, rng.randrange(len(shape)), I32)
-    return g.gather(x, _cast(fitted, rng.choice((I32, I64))), d)
+    index = _cast(fitted, rng.choice((I32, I64)))
+    if held:
+        n = x.shape[d]
+        bounds = g.Bounds("gather", rng.choice((-n, 0)), n)
+        some = g.reshape(g.shrink(x, tuple((0, 1) for _ in x.shape)), ()) if x.size else None
+        conditional = some is not None and rng.random() < 0.2
+        index = g.within(index, bounds, _cast(some, BOOL) if some and conditional else None)
+    return g.gather(x, index, d)
 
 
 def random_graph(
-    rng: random.Random, size: int, dtypes: tuple[DType, ...] = (F32,)
+    rng: random.Random, size: int, dtypes: tuple[DType, ...] = (F32,), *, held: bool = False
 ) -> tuple[Node, ...]:
     """One to three outputs over a pool of ``size`` random operations on up to three inputs a,
-    b, c.
+    b, c. ``held``: more of them are gathers, whose positions are held to be in range.
     """
     pool: list[Node] = []
     for name in "abc":
@@ -208,8 +215,8 @@ def random_graph(
             y = _reduced(rng, x)
         elif pick < 0.7:
             y = g.contiguous(x)
-        elif pick < 0.72 and x.shape:
-            y = _gathered(rng, x, rng.choice(pool[-8:]))
+        elif pick < (0.9 if held else 0.72) and x.shape:
+            y = _gathered(rng, x, rng.choice(pool[-8:]), held=held)
         elif pick < 0.75:
             y = _cast(x, rng.choice((*dtypes, F32, I32, BOOL)))
         else:
