@@ -257,10 +257,13 @@ def _loop_extents(
     """The loops that index a copy, outermost first, with their extents, which one is crossed, the
     strides, and the bytes of rows that are swizzled.
 
-    None is crossed: -1.
+    None is crossed: -1. A layout may name loops along which nothing changes: of one step, or whose
+    part of an axis vanishes from the index (``b % 32`` of an axis that is tiled by 96).
     """
     loops = {x.name: x.extent for x in tree.loops}
-    layout = tuple([n for n in staged.layout if loops.get(n) != 1]) or reads.needed
+    used = reads.valid.names().union(*[i.names() for i in reads.index])
+    same = {n for n, extent in loops.items() if extent == 1 or n not in used}
+    layout = tuple([n for n in staged.layout if n not in same]) or reads.needed
     if set(layout) != set(reads.needed) or len(set(layout)) != len(layout):
         raise IllegalAction(
             f"stage(param={staged.param}, at={staged.at}): layout ({', '.join(layout)}) must "
@@ -329,6 +332,8 @@ def _by_loops(tree: LoopTree, staged: Staged, reads: _Reads) -> StagedCopy:
     extents, crossed, strides, swizzled = _loop_extents(tree, staged, reads)
     buffer, load = staged.buffer, reads.load
     rename = {n: var(f"{buffer}.{n}", extent) for n, extent in extents.items()}
+    # what the copy holds is the same at every step of its other loops, and there at the first
+    steps = {x.name: as_index(0) for x in tree.inside(staged.at) if x.name not in extents}
     source, offset, known = _source(tree, staged, reads)
     valid = reads.valid & tails(tree, set().union(*(i.names() for i in load.index)))
     if known is not None:
@@ -340,8 +345,8 @@ def _by_loops(tree: LoopTree, staged: Staged, reads: _Reads) -> StagedCopy:
     return StagedCopy(
         staged, load, reads.stage, load.dtype,
         tuple((f"{buffer}.{n}", extent) for n, extent in extents.items()),
-        offset.substitute(rename), valid.substitute(rename), read, space, strides, crossed >= 0,
-        swizzled, source,
+        offset.substitute(rename), valid.substitute({**steps, **rename}), read, space, strides,
+        crossed >= 0, swizzled, source,
     )  # fmt: skip
 
 
