@@ -18,9 +18,19 @@ _SHOWN = 90
 
 
 def _operators() -> str:
-    names = " ".join(f"`{n}`" for n in sorted(OPERATORS))
-    lines = wrap(names, 100, break_long_words=False, break_on_hyphens=False)
-    return "\n".join([f"{len(OPERATORS)} operators:", *lines])
+    domain = "com.microsoft."
+    own = sorted(n for n in OPERATORS if "." not in n)
+    theirs = sorted(n.removeprefix(domain) for n in OPERATORS if n.startswith(domain))
+    return (
+        f"{len(own)} operators:\n{_listed(own)}\n\n"
+        f"And {len(theirs)} of com.microsoft, which ONNX Runtime's optimiser and quantiser write:\n"
+        f"{_listed(theirs)}"
+    )
+
+
+def _listed(names: Sequence[str]) -> str:
+    ticked = " ".join(f"`{n}`" for n in names)
+    return "\n".join(wrap(ticked, 100, break_long_words=False, break_on_hyphens=False))
 
 
 def _cases() -> str:

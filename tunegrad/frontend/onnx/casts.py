@@ -15,7 +15,7 @@ from .bits import bits_of, of_bits
 from .codes import KINDS, Coded, Kind, codes_of, decoded, encoded, kind_of_array
 from .node import Function, NodeView, Value
 
-__all__ = ["CASTS", "called", "type_of"]
+__all__ = ["CASTS", "called", "dynamically", "type_of"]
 
 
 def type_of(n: NodeView, to: int) -> DType | Kind:
@@ -118,9 +118,10 @@ def _along(n: NodeView, place: int, dtype: DType | None = None) -> Tensor:
     return value.reshape(*(1,) * axis, -1, *(1,) * (len(shape) - axis - 1))
 
 
-def _dynamic(n: NodeView) -> tuple[Tensor, Tensor, Tensor]:
-    """DynamicQuantizeLinear: to u8, by the range of what is there."""
-    x = n(0)
+def dynamically(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """DynamicQuantizeLinear: steps in u8, their scale and zero point, by the range of what is
+    there.
+    """
     low, high = x.amin().minimum(0.0), x.amax().maximum(0.0)
     scale = (high - low) / 255.0
     zero = (low.neg() / scale).clamp(0.0, 255.0).round()
@@ -133,7 +134,7 @@ CASTS: dict[str, Callable[[NodeView], Any]] = {
     "Cast": _cast,
     "CastLike": _cast,
     "DequantizeLinear": _dequantized,
-    "DynamicQuantizeLinear": _dynamic,
+    "DynamicQuantizeLinear": lambda n: dynamically(n(0)),
     "QuantizeLinear": _quantized,
 }
 

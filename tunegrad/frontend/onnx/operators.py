@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .attention import ATTENTION
 from .casts import CASTS
+from .contrib import CONTRIB
 from .control import CONTROL
 from .convolutions import CONVOLUTIONS
 from .elementwise import ELEMENTWISE
@@ -26,5 +27,5 @@ __all__ = ["OPERATORS"]
 OPERATORS: dict[str, Function] = {
     **ELEMENTWISE, **CASTS, **SHAPES, **SCATTERING, **PRODUCTS, **CONVOLUTIONS, **NORMS,
     **POOLS, **GRAMS, **REDUCTIONS, **ATTENTION, **RECURRENCE, **RESIZING, **SAMPLING, **SIGNALS,
-    **CONTROL, **SEQUENCES,
+    **CONTROL, **SEQUENCES, **CONTRIB,
 }  # fmt: skip

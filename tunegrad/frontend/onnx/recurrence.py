@@ -12,7 +12,7 @@ from ..functions import stack, where
 from ..tensor import Tensor
 from .node import NodeView
 
-__all__ = ["RECURRENCE"]
+__all__ = ["RECURRENCE", "recurrent"]
 
 _WAYS = {"forward": (1,), "reverse": (-1,), "bidirectional": (1, -1)}
 _GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
@@ -35,10 +35,12 @@ class _Layer:
     bias: Tensor
     curves: list[_Curve]
     peep: list[Tensor] | None
+    seen: _Curve
 
     def step(self, given: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
         """The state after one step, whose product with the input's weights is ``given``."""
         r, rb, (f, *others) = self.r, self.bias, self.curves
+        kept, h = h, self.seen(h)
         if self.n.op == "RNN":
             return f(self.clipped(given + h @ r.mT + rb)), c
         if self.n.op == "LSTM":
@@ -51,7 +53,7 @@ class _Layer:
             g = others[0](self.clipped(g + e * (h @ rg.mT + bg)))
         else:
             g = others[0](self.clipped(g + (e * h) @ rg.mT + bg))
-        return (1 - z) * g + z * h, c
+        return (1 - z) * g + z * kept, c
 
     def _lstm(self, gates: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
         f, g, k = self.curves
@@ -70,12 +72,12 @@ class _Layer:
         return x if limit is None else x.clamp(-limit, limit)
 
 
-def _layer(n: NodeView, i: int) -> _Layer:
+def _layer(n: NodeView, i: int, seen: _Curve) -> _Layer:
     r, both, peep = n(2)[i], n.tensor(3), n.tensor(7)
     rows = _GATES[n.op] * r.shape[-1]
     bias = Tensor(np.zeros(rows), r.dtype) if both is None else both[i][rows:]
     gates = list(peep[i].chunk(3, 0)) if peep is not None else None
-    return _Layer(n, r, bias, _curves(n, i), gates)
+    return _Layer(n, r, bias, _curves(n, i), gates, seen)
 
 
 def _curves(n: NodeView, i: int) -> list[_Curve]:
@@ -110,12 +112,14 @@ def _curve(name: str, a: float, b: float) -> _Curve:
     return given[name]
 
 
-def _recurrent(n: NodeView) -> tuple[Tensor, ...]:
-    """LSTM, GRU and RNN: steps one after the other, forwards, backwards or both."""
+def recurrent(n: NodeView, seen: _Curve = lambda x: x) -> tuple[Tensor, ...]:
+    """LSTM, GRU and RNN: steps one after the other, forwards, backwards or both; ``seen`` is what a
+    product with weights sees of inputs and states.
+    """
     x, ways, lengths = n(0), _WAYS[n.get("direction", "forward")], n.tensor(4)
     late = bool(n.get("layout", 0))
     x = x.transpose(0, 1) if late else x
-    found = [_one_way(n, _turned(x, way, lengths), i, lengths) for i, way in enumerate(ways)]
+    found = [_one_way(n, _turned(x, way, lengths), i, lengths, seen) for i, way in enumerate(ways)]
     kept = [_turned(y, way, lengths) for (y, _, _), way in zip(found, ways, strict=True)]
     y, h = stack(kept, 1), stack([h for _, h, _ in found], 0)
     if late:
@@ -138,15 +142,15 @@ def _turned(x: Tensor, way: int, lengths: Tensor | None) -> Tensor:
 
 
 def _one_way(
-    n: NodeView, x: Tensor, i: int, lengths: Tensor | None
+    n: NodeView, x: Tensor, i: int, lengths: Tensor | None, seen: _Curve
 ) -> tuple[Tensor, Tensor, Tensor]:
-    w, layer, both = n(1)[i], _layer(n, i), n.tensor(3)
+    w, layer, both = n(1)[i], _layer(n, i, seen), n.tensor(3)
     late = bool(n.get("layout", 0))
     zero = Tensor(np.zeros((x.shape[1], layer.r.shape[-1])), x.dtype)
     first, cell = n.tensor(5), n.tensor(6)
     h = zero if first is None else (first.transpose(0, 1) if late else first)[i]
     c = zero if cell is None else (cell.transpose(0, 1) if late else cell)[i]
-    inputs = x @ w.mT
+    inputs = seen(x) @ w.mT
     inputs = inputs if both is None else inputs + both[i][: w.shape[0]]
     steps = []
     for t in range(x.shape[0]):
@@ -162,7 +166,7 @@ def _one_way(
 
 
 RECURRENCE: dict[str, Callable[[NodeView], Any]] = {
-    "GRU": _recurrent,
-    "LSTM": _recurrent,
-    "RNN": _recurrent,
+    "GRU": recurrent,
+    "LSTM": recurrent,
+    "RNN": recurrent,
 }

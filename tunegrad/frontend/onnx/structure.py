@@ -154,8 +154,8 @@ def _check_attributes(node: Any, place: str) -> None:
                 raise ModelError(f"{place}: {a.name} = {value} must be at least 1")
 
 
-_OF_RUNTIME = ("SimplifiedLayerNormalization",)
-"""What ONNX Runtime writes as an operator of ONNX's own, which has no schema there."""
+_OF_RUNTIME = ("LayerNormalization", "SimplifiedLayerNormalization")
+"""What ONNX Runtime writes as operators of ONNX's own, in opsets that do not have them."""
 
 _POSITIVE = frozenset(
     ["blocksize", "dilations", "group", "kernel_shape", "num_groups", "num_outputs",
