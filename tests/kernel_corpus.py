@@ -19,7 +19,7 @@ from tunegrad.ir.index import Range, Valid
 from tunegrad.ir.kernel import Axis, Kernel, Param, Reduce, Store
 from tunegrad.ir.variants import parts_of
 
-__all__ = ["NAMES", "corpus_kernel", "kernels_of"]
+__all__ = ["GRAPHS", "NAMES", "corpus_kernel", "graph_of", "kernels_of"]
 
 
 def _x(*shape: int, dtype: str = "f32") -> Tensor:
@@ -206,7 +206,13 @@ _KERNELS: dict[str, Callable[[], Kernel]] = {
     "attention_one_query": lambda: _attention((2, 1, 8), (2, 21, 8), (2, 21, 3)),
 }
 
-NAMES = (*_MAKERS, *_KERNELS)
+GRAPHS = tuple(_MAKERS)
+NAMES = (*GRAPHS, *_KERNELS)
+
+
+def graph_of(name: str) -> tuple[Node, ...]:
+    """The graph of a corpus entry, one of ``GRAPHS``."""
+    return fold_constants((_MAKERS[name]().node,))
 
 
 @cache
@@ -214,8 +220,7 @@ def kernels_of(name: str) -> tuple[Kernel, ...]:
     """Every kernel of a corpus entry."""
     if name in _KERNELS:
         return (_KERNELS[name](),)
-    nodes = fold_constants((_MAKERS[name]().node,))
-    return tuple(launch.kernel for launch in schedule(tuple(nodes)).launches)
+    return tuple(launch.kernel for launch in schedule(graph_of(name)).launches)
 
 
 def corpus_kernel(name: str) -> Kernel:

@@ -25,7 +25,8 @@
     ├── DeviceFault             a kernel ended the device's work in this process
     └── InternalError           a broken invariant of tunegrad itself: a bug, with full context
         ├── MismatchError       a model of PyTorch gives other results than in PyTorch
-        └── VerifyError         a form of a program breaks the rules of its form
+        ├── VerifyError         a form of a program breaks the rules of its form
+        └── WrongPlan           a plan does not compute the graph that it is of
 
 A message names the thing, the value, the rule and the place. Nothing matches on message text.
 """
@@ -58,6 +59,7 @@ __all__ = [
     "UserError",
     "VerifyError",
     "WeightsError",
+    "WrongPlan",
     "WrongResult",
 ]
 
@@ -190,3 +192,7 @@ class MismatchError(InternalError):
 
 class VerifyError(InternalError):
     """A graph, kernel, loop tree or program breaks the rules of its form."""
+
+
+class WrongPlan(InternalError):
+    """A plan does not compute the graph that it is of: it is not run."""

@@ -40,6 +40,7 @@ from tunegrad.ir.quads import quad_dots
 from tunegrad.ir.remembered import remembered
 from tunegrad.ir.target import Target
 from tunegrad.ir.tf32 import round_factors
+from tunegrad.ir.validate import validated
 from tunegrad.ir.variants import parts_of, rewrite
 from tunegrad.opts import SPACE_VERSION, kernel_flops_per_s
 from tunegrad.planning.attention import expected_attentions
@@ -122,14 +123,17 @@ def plan_launches(
     store: Store | None,
     numerics: Numerics,
 ) -> Planned:
-    """The schedule of a prepared graph with all that the store has decided; reads only."""
+    """The schedule of a prepared graph with all that the store has decided; reads only.
+
+    Raises WrongPlan for one that does not compute that graph.
+    """
     fusion = Fusion.of(outputs, view_bytes=target.view_bytes)
     fusion = fusion.storing(stored_images(fusion, here, store))
     toggles = stored_toggles(fusion, here, store, target)
     plan, variants = pick_variants(
         fusion.toggled(toggles).schedule(), target, here, store, numerics
     )
-    return Planned(plan, toggles, variants, fusion.images)
+    return Planned(validated(plan, outputs), toggles, variants, fusion.images)
 
 
 def planned_as(
@@ -141,7 +145,7 @@ def planned_as(
 ) -> LaunchPlan:
     """The plan of a prepared graph by decisions that are known, as ``plan_launches`` names them."""
     fusion = Fusion.of(outputs, images=images, view_bytes=target.view_bytes)
-    return rewrite(fusion.toggled(toggles).schedule(), variants)
+    return validated(rewrite(fusion.toggled(toggles).schedule(), variants), outputs)
 
 
 def stored_toggles(

@@ -23,6 +23,7 @@ from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.keys import key_of
 from tunegrad.ir.ranges import guarded
 from tunegrad.ir.target import Target
+from tunegrad.ir.validate import validated
 from tunegrad.ir.variants import rewrite
 from tunegrad.planning.plan import prepared, stored_images, stored_toggles
 from tunegrad.runtime import Argument
@@ -159,7 +160,7 @@ def workload_of(
     target = target or devices.host_device().target
     graph = known_outputs(prepared(nodes, numerics, target, dtype))
     fusion = Fusion.of(graph, view_bytes=target.view_bytes)
-    plan = fusion.schedule()
+    plan = validated(fusion.schedule(), fusion.drafts.targets)
     bounds = {plan.buffers[at].name: bound for at, bound in plan.indexed().items()}
     return Workload(
         labelled(name, dtype),
@@ -217,7 +218,11 @@ def with_variants(workload: Workload, picks: Mapping[str, str]) -> Workload:
 
 
 def with_plan(workload: Workload, plan: LaunchPlan) -> Workload:
-    """The work of another plan of the same graph."""
+    """The work of another plan of the same graph, which is validated.
+
+    Raises WrongPlan.
+    """
+    plan = validated(plan, workload.graph or None)
     return replace(workload, plan=plan, kernels=uses_of(plan.kernels()))
 
 

@@ -7,7 +7,7 @@ from .attention import is_attention
 from .build import Draft
 from .layouts import LAST, ROWS, Images, blocked
 from .origins import layers_of
-from .plan import Buffer, BufferRole, Launch, LaunchPlan
+from .plan import Buffer, BufferRole, Combined, Launch, LaunchPlan
 from .realize import EXPENSIVE
 from .schedule import Fusion, schedule
 
@@ -20,6 +20,7 @@ __all__ = [
     "Alternatives",
     "Buffer",
     "BufferRole",
+    "Combined",
     "Draft",
     "Edge",
     "Fusion",

@@ -12,18 +12,18 @@ buffer 7 f32[512] view gates+10240 of 3 from byte 10240
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 from tunegrad.errors import VerifyError
 
 from ..dtypes import DType
-from ..graph import ConstData
+from ..graph import ConstData, Node
 from ..kernel import Kernel, Param
 from ..layout import Layout
 from .axes import all_indices, compared
 
-__all__ = ["Buffer", "BufferRole", "Launch", "LaunchPlan"]
+__all__ = ["Buffer", "BufferRole", "Combined", "Launch", "LaunchPlan"]
 
 BufferRole = Literal["input", "const", "temp", "output", "view"]
 
@@ -31,11 +31,44 @@ _ENDS: tuple[BufferRole, ...] = ("input", "output")
 
 
 @dataclass(frozen=True, slots=True)
+class Combined:
+    """What a constant of ``shape`` (rows, channels, outputs) is made of: each row of ``matrix``
+    times the window of weights of a channel and an output.
+
+    Elements of the weights are found by ``layout``, in what ``memory`` places; ``dims`` are their
+    dimensions of outputs, channels, and the window's rows and columns.
+    """
+
+    node: Node
+    matrix: tuple[tuple[float, ...], ...]
+    shape: tuple[int, int, int]
+    dims: tuple[int, int, int, int]
+    layout: Layout
+    memory: Layout
+
+    @property
+    def text(self) -> str:
+        """All but which weights these are."""
+        return f"{self.matrix} {self.shape} {self.dims} {self.layout} {self.memory}"
+
+    def index(self, channel: Any, output: Any, place: int) -> tuple[Any, ...]:
+        """The weights of a channel and an output (integers or arrays) at a place of the window."""
+        width = self.layout.shape[self.dims[3]]
+        found: list[Any] = [0] * len(self.layout.shape)
+        at = output, channel, place // width, place % width
+        for d, i in zip(self.dims, at, strict=True):
+            found[d] = i
+        return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
 class Buffer:
     """A piece of memory: its logical shape and where each element lives.
 
     ``data`` is the array of a constant. A view is the memory of buffer ``base`` from byte ``start``
-    on, which kernels read and nobody writes.
+    on, which kernels read and nobody writes. ``node`` is what it stands for in the graph, by which
+    plans are validated: nothing for views, for what a variant keeps between its kernels, and where
+    no graph is left.
     """
 
     id: int
@@ -47,6 +80,12 @@ class Buffer:
     data: ConstData | None = None
     base: int | None = None
     start: int = 0
+    node: Node | Combined | None = field(default=None, compare=False, repr=False)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Without its node: what goes to another process was validated here."""
+        parts = self.id, self.dtype, self.shape, self.layout, self.role, self.name
+        return Buffer, (*parts, self.data, self.base, self.start)
 
     @property
     def nbytes(self) -> int:
@@ -101,7 +140,7 @@ class LaunchPlan:
     @property
     def forgotten(self) -> LaunchPlan:
         """The same without the elements of constants, for who has them elsewhere."""
-        kept = (replace(b, data=b.data and b.data.forgotten) for b in self.buffers)
+        kept = (replace(b, data=b.data and b.data.forgotten, node=None) for b in self.buffers)
         return replace(self, buffers=tuple(kept))
 
     def indexed(self) -> dict[int, int]:

@@ -215,7 +215,8 @@ class _Assembler:
 
     def _buffer(self, n: Node, role: BufferRole, name: str, data: ConstData | None = None) -> int:
         layout = self.layouts.get(n, None) or Layout.row_major(n.shape)
-        self.buffers.append(Buffer(len(self.buffers), n.dtype, n.shape, layout, role, name, data))
+        place = len(self.buffers)
+        self.buffers.append(Buffer(place, n.dtype, n.shape, layout, role, name, data, node=n))
         return self.buffers[-1].id
 
     def _launch(self, d: Draft) -> Launch:

@@ -23,8 +23,8 @@ import numpy as np
 from tunegrad.errors import InternalError
 
 from ..dtypes import F32
-from ..fusion import Buffer, Launch, LaunchPlan
-from ..graph import ConstData
+from ..fusion import Buffer, Combined, Launch, LaunchPlan
+from ..graph import ConstData, Node
 from ..kernel import Kernel
 from ..layout import Layout
 from ..remembered import remembered
@@ -286,9 +286,14 @@ class _Rewriting:
             data = ConstData(digest, f"U of {name}", np.ascontiguousarray(values))
             _weights[key] = data
         place, shape = len(self.buffers), data.array.shape
-        self.buffers.append(
-            Buffer(place, F32, shape, Layout.row_major(shape), "const", data.name, data)
+        node = weights.node
+        combined = (
+            Combined(node, made.matrix, shape, made.conv.w_dims, layout, weights.layout)
+            if isinstance(node, Node)
+            else None
         )
+        row = Layout.row_major(shape)
+        self.buffers.append(Buffer(place, F32, shape, row, "const", data.name, data, node=combined))
         return place
 
 

@@ -125,6 +125,12 @@ class Winograd:
     finish_args: tuple[str, ...]
     conv: Conv3x3
 
+    @property
+    def matrix(self) -> tuple[tuple[float, ...], ...]:
+        """What a window of weights, row-major, is multiplied by."""
+        g = np.asarray(_G[self.tile])
+        return tuple(tuple(row) for row in np.kron(g, g).tolist())
+
     def weights(self, w: NDArray[np.float32]) -> NDArray[np.float32]:
         """U of shape ((m+2)^2, channels, outputs), from the kernel's weight array of its logical
         shape.
@@ -132,8 +138,7 @@ class Winograd:
         Computed in f64, a few channels at a time: what is wide stays in a core's cache.
         """
         o, c, r, s = self.conv.w_dims
-        g = np.asarray(_G[self.tile])
-        both, rows = np.kron(g, g), np.transpose(w, (c, r, s, o))
+        both, rows = np.asarray(self.matrix), np.transpose(w, (c, r, s, o))
         u = np.empty((len(both), rows.shape[0], rows.shape[3]), np.float32)
         for first in range(0, len(rows), _CHANNELS):
             part = slice(first, first + _CHANNELS)

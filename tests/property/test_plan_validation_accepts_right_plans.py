@@ -1,0 +1,56 @@
+"""Plans of the rules, of every variant, form of images and toggle are validated against their
+graphs: none is refused, none is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests import fuzzing
+from tests.graph_fuzzer import random_graph
+from tests.kernel_corpus import GRAPHS, graph_of
+from tunegrad.ir.dtypes import BF16, BOOL, F16, F32, F64, I8, I32, I64, U8, U32
+from tunegrad.ir.folding import fold_constants
+from tunegrad.ir.fusion import LAST, ROWS, Fusion, LaunchPlan, blocked, schedule
+from tunegrad.ir.validate import validation
+from tunegrad.ir.variants import rewrite, variants_of
+
+DTYPES = ((F32,), (F32, I32), (F32, BF16, F16), (F32, I32, BOOL, U8, I64), (F64, I8, U32))
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_known(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No run of before says what is right."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+
+def _plans(fusion: Fusion) -> Iterator[LaunchPlan]:
+    for images in (LAST, ROWS, blocked(4)):
+        plan = fusion.storing(images).schedule()
+        yield plan
+        for key, (k, _) in plan.kernels().items():
+            for variant in variants_of(k)[1:]:
+                yield rewrite(plan, {key: variant})
+    places = [*range(len(fusion.drafts.order)), *fusion.drafts.attentions()]
+    for place in places:
+        yield fusion.toggled({place}).schedule()
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_every_plan_of_the_corpus_is_validated(name: str) -> None:
+    fusion = Fusion.of(graph_of(name))
+    for plan in _plans(fusion):
+        found = validation(plan, fusion.drafts.targets)
+        assert found.buffers
+        assert not found.left_out
+
+
+def test_random_graphs_are_validated() -> None:
+    for case in range(fuzzing.count(150)):
+        rng = fuzzing.rng("plan validation", case)
+        outputs = random_graph(rng, rng.choice((4, 8, 15, 25)), rng.choice(DTYPES))
+        for graph in (outputs, fold_constants(outputs)):
+            assert not validation(schedule(graph)).left_out

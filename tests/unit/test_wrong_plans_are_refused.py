@@ -1,0 +1,264 @@
+"""A plan that does not compute its graph is refused when it is validated, whatever is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import tunegrad as tg
+from tunegrad.errors import WrongPlan
+from tunegrad.frontend import Tensor
+from tunegrad.ir.dtypes import F32
+from tunegrad.ir.expr import Apply, Const, Expr, Load, Op, rebuild
+from tunegrad.ir.folding import fold_constants
+from tunegrad.ir.fusion import Buffer, Combined, LaunchPlan, schedule
+from tunegrad.ir.graph import const
+from tunegrad.ir.index import ALWAYS, Range, Valid
+from tunegrad.ir.kernel import Axis, Kernel, Reduce, Stage, Store
+from tunegrad.ir.layout import Layout
+from tunegrad.ir.validate import validated
+from tunegrad.ir.variants import rewrite, variants_of
+
+
+def _x(*shape: int, dtype: str = "f32", name: str = "x") -> Tensor:
+    return Tensor.input(name, shape, dtype)
+
+
+def _w(*shape: int) -> Tensor:
+    rng = np.random.default_rng(sum(shape))
+    return Tensor.constant(rng.standard_normal(shape).astype(np.float32))
+
+
+def _plan(y: Tensor, variant: str = "") -> LaunchPlan:
+    plan = schedule(fold_constants((y.node,)))
+    picks = {key: variant for key, (k, _) in plan.kernels().items() if variant in variants_of(k)}
+    assert picks or not variant, "no kernel has the variant"
+    return rewrite(plan, picks)
+
+
+def _conv(variant: str = "") -> LaunchPlan:
+    return _plan((_x(1, 4, 6, 6).conv2d(_w(5, 4, 3, 3), _w(5), padding=1) * 1.5).relu(), variant)
+
+
+def _norm() -> LaunchPlan:
+    return _plan(_x(4, 33).layer_norm(_w(33), _w(33)))
+
+
+def _kernels(plan: LaunchPlan, f: Callable[[Kernel], Kernel]) -> LaunchPlan:
+    launches = tuple(replace(x, kernel=f(x.kernel)) for x in plan.launches)
+    return replace(plan, launches=launches)
+
+
+def _stages(plan: LaunchPlan, f: Callable[[Stage], Stage]) -> LaunchPlan:
+    return _kernels(plan, lambda k: replace(k, stages=tuple(map(f, k.stages))))
+
+
+def _leaves(plan: LaunchPlan, f: Callable[[Expr], Expr]) -> LaunchPlan:
+    return _stages(plan, lambda s: replace(s, expr=rebuild(s.expr, f)))
+
+
+def _loads(plan: LaunchPlan, f: Callable[[Load], Expr]) -> LaunchPlan:
+    return _leaves(plan, lambda x: f(x) if isinstance(x, Load) else x)
+
+
+def _applied(plan: LaunchPlan, op: Op, f: Callable[[Apply], Expr]) -> LaunchPlan:
+    def changed(x: Expr) -> Expr:
+        if not isinstance(x, Apply):
+            return x
+        y = Apply(x.op, tuple(map(changed, x.args)), x.dtype)
+        return f(y) if y.op is op else y
+
+    return _stages(plan, lambda s: replace(s, expr=changed(s.expr)))
+
+
+def _narrowed(v: Valid) -> Valid:
+    """A condition whose first range ends one earlier."""
+    return Valid(Range(r.index, r.lo, r.hi - (i == 0)) for i, r in enumerate(v.ranges))
+
+
+def _shorter(s: Stage) -> Stage:
+    """A reduction without its last term."""
+    if not isinstance(s, Reduce):
+        return s
+    last = s.axes[-1]
+    env = {last.name: Axis(last.name, last.extent - 1).index}
+
+    def leaf(x: Expr) -> Expr:
+        if not isinstance(x, Load):
+            return x
+        at = tuple(i.substitute(env) for i in x.index)
+        return Load(x.param, at, x.dtype, x.valid.substitute(env))
+
+    axes = (*s.axes[:-1], Axis(last.name, last.extent - 1))
+    return replace(s, axes=axes, expr=rebuild(s.expr, leaf))
+
+
+def _shifted(x: Load) -> Load:
+    """A load that reads the neighbour along its last dimension, the last one none."""
+    end = x.index[-1].hi
+    at = (*x.index[:-1], x.index[-1] + 1)
+    return Load(x.param, at, x.dtype, x.valid & Valid((Range(at[-1], 0, end + 1),)))
+
+
+def _relaid(plan: LaunchPlan) -> LaunchPlan:
+    """A temporary whose dimensions lie the other way around than its kernels have them."""
+
+    def other(layout: Layout) -> Layout:
+        return Layout.permuted(layout.shape, tuple(reversed(range(len(layout.shape)))))
+
+    first = next(b for b in plan.buffers if b.role == "temp")
+    changed = replace(first, layout=other(first.layout))
+    return replace(plan, buffers=tuple(changed if b is first else b for b in plan.buffers))
+
+
+def _exchanged(plan: LaunchPlan) -> LaunchPlan:
+    launch = plan.launches[-1]
+    out, a, b = launch.args
+    return replace(plan, launches=(*plan.launches[:-1], replace(launch, args=(out, b, a))))
+
+
+def _viewed(plan: LaunchPlan) -> LaunchPlan:
+    assert any(b.base is not None for b in plan.buffers)
+    return replace(
+        plan,
+        buffers=tuple(b if b.base is None else replace(b, start=b.start + 4) for b in plan.buffers),
+    )
+
+
+def _combined(plan: LaunchPlan) -> LaunchPlan:
+    """Winograd's weights with another element of a matrix."""
+
+    def changed(b: Buffer) -> Buffer:
+        made = b.node
+        if not isinstance(made, Combined):
+            return b
+        rows = [list(row) for row in made.matrix]
+        rows[-1][-1] += 0.25
+        return replace(b, node=replace(made, matrix=tuple(map(tuple, rows))))
+
+    return replace(plan, buffers=tuple(map(changed, plan.buffers)))
+
+
+def _one_store_less(k: Kernel) -> Kernel:
+    return replace(k, stages=k.stages[:-1]) if len(k.stores) > 1 and not k.reduces else k
+
+
+def _epsilon(x: Expr) -> Expr:
+    small = isinstance(x, Const) and isinstance(x.value, float) and 0 < x.value < 1e-3
+    return Const(x.value * 2, x.dtype) if small and isinstance(x, Const) else x
+
+
+def _next_float(x: Expr) -> Expr:
+    if not isinstance(x, Const) or x.value != 1.5:
+        return x
+    return Const(float(np.nextafter(np.float32(1.5), np.float32(2))), F32)
+
+
+def _moved_store(s: Stage) -> Stage:
+    if not isinstance(s, Store):
+        return s
+    return replace(s, index=tuple(reversed(s.index)))
+
+
+def _product(variant: str = "") -> LaunchPlan:
+    return _plan((_x(8, 1024) @ _x(1024, 8, name="y")), variant)
+
+
+FAULTS: dict[str, tuple[Callable[[], LaunchPlan], Callable[[LaunchPlan], LaunchPlan]]] = {
+    "a mask is gone": (_conv, lambda p: _loads(p, lambda x: replace(x, valid=ALWAYS))),
+    "a mask ends early": (
+        _conv,
+        lambda p: _loads(p, lambda x: replace(x, valid=_narrowed(x.valid))),
+    ),
+    "an element further": (_conv, lambda p: _loads(p, _shifted)),
+    "the last term is gone": (_conv, lambda p: _stages(p, _shorter)),
+    "the last term of a long sum is gone": (_product, lambda p: _stages(p, _shorter)),
+    "the last term of a norm is gone": (_norm, lambda p: _stages(p, _shorter)),
+    "another epsilon": (_norm, lambda p: _leaves(p, _epsilon)),
+    "the next float": (_conv, lambda p: _leaves(p, _next_float)),
+    "no bias": (_conv, lambda p: _applied(p, Op.ADD, lambda x: x.args[0])),
+    "minus for plus": (
+        _conv,
+        lambda p: _applied(p, Op.ADD, lambda x: Apply(Op.SUB, x.args, x.dtype)),
+    ),
+    "the other extremum": (
+        _conv,
+        lambda p: _applied(p, Op.MAX, lambda x: Apply(Op.MIN, x.args, x.dtype)),
+    ),
+    "no relu": (_conv, lambda p: _applied(p, Op.MAX, lambda x: x.args[0])),
+    "the square root of something else": (
+        _norm,
+        lambda p: _applied(p, Op.SQRT, lambda x: Apply(Op.TANH, x.args, x.dtype)),
+    ),
+    "factors exchanged": (lambda: _plan(_x(8, 8) @ _x(8, 8, name="y")), _exchanged),
+    "another layout": (
+        lambda: _plan(_x(1, 4, 6, 6).conv2d(_w(4, 4, 3, 3)).relu().softmax(1)),
+        _relaid,
+    ),
+    "a store transposed": (
+        lambda: _plan(_x(8, 8) @ _x(8, 8, name="y")),
+        lambda p: _stages(p, _moved_store),
+    ),
+    "a view begins late": (lambda: _plan(_x(3, 64)[1] * 2.0), _viewed),
+    "Winograd's weights": (lambda: _conv("winograd2"), _combined),
+    "a tile's corner is not written": (
+        lambda: _conv("winograd2"),
+        lambda p: _kernels(p, _one_store_less),
+    ),
+    "Winograd's tile is another": (
+        lambda: _conv("winograd4"),
+        lambda p: _applied(p, Op.SUB, lambda x: Apply(Op.ADD, x.args, x.dtype)),
+    ),
+    "a part of a split sum is short": (
+        lambda: _product("split_k2"),
+        lambda p: _stages(p, _shorter),
+    ),
+    "a part of a cat is gone": (
+        lambda: _plan(tg.cat([_x(2, 3), _x(2, 4, name="y")], 1) * 2.0),
+        lambda p: _applied(p, Op.WHERE, lambda x: x.args[2]),
+    ),
+    "a comparison the other way": (
+        lambda: _plan(_x(35).where(_x(35) < _x(35, name="y"), 0.0)),
+        lambda p: _applied(p, Op.LT, lambda x: Apply(Op.LT, x.args[::-1], x.dtype)),
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_wrong_plan_is_refused(fault: str) -> None:
+    make, break_ = FAULTS[fault]
+    plan = validated(make())
+    broken = break_(plan)
+    assert str(broken) != str(plan) or broken.buffers != plan.buffers or "weights" in fault
+    with pytest.raises(WrongPlan):
+        validated(broken)
+
+
+def test_the_message_names_the_launch_the_element_and_both_sides() -> None:
+    plan = _stages(_conv(), _shorter)
+    with pytest.raises(WrongPlan, match=r"launch conv3x3.*element \[0, \d, \d, \d\]") as caught:
+        validated(plan)
+    text = str(caught.value)
+    assert "kernel: max(" in text
+    assert "graph, its last nodes:" in text
+    assert "v0 = add over" in text
+
+
+def test_an_output_of_another_tensor_is_refused() -> None:
+    x = _x(4)
+    plan = schedule(((x + 1.0).node,))
+    with pytest.raises(WrongPlan, match="output"):
+        validated(plan, ((x + 2.0).node,))
+
+
+def test_a_constant_of_other_values_is_refused() -> None:
+    plan = _conv()
+    swapped = tuple(
+        replace(b, node=const(np.ones(b.shape, np.float32), F32)) if b.role == "const" else b
+        for b in plan.buffers
+    )
+    with pytest.raises(WrongPlan, match="another tensor"):
+        validated(replace(plan, buffers=swapped))

@@ -1,0 +1,26 @@
+"""Plans are validated against the graphs that they are of, when they are made.
+
+    graph  --rules, cuts, layouts, variants-->  plan          every buffer that stands for a node:
+                                                              its kernels compute that node
+
+Both sides are worked out at drawn elements, in numbers in which no rounding hides a term
+(``numbers``). What was validated once is known: in this process by the buffer's node and its
+launches, on disk by their text, so equal layers cost one, and a second process none.
+"""
+
+from __future__ import annotations
+
+from .graphs import Unvalidated
+from .known import Validation, validated, validation
+from .plans import VERSION, Group, groups_of, validate_group
+
+__all__ = [
+    "VERSION",
+    "Group",
+    "Unvalidated",
+    "Validation",
+    "groups_of",
+    "validate_group",
+    "validated",
+    "validation",
+]

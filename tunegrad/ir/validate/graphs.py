@@ -1,0 +1,215 @@
+"""What a node of a graph is at some of its elements: worked out from those of other nodes that it
+needs, none of which is ever made whole.
+
+Element positions are one integer array for each dimension, all of one number of dimensions
+(``depth``): the first is that of the samples, each reduction on the way adds its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+from typing import Any
+from typing import cast as typed
+
+import numpy as np
+
+from ..dtypes import I64, DType
+from ..expr import Const, Op
+from ..graph import GraphOp, Node
+from ..kernel import identity
+from ..numeric import Array, convert
+from .numbers import Number, Numbers, deep, zero
+
+__all__ = ["MOST_TERMS", "GraphValues", "Unvalidated", "flat_position", "is_leaf", "position_value"]
+
+MOST_TERMS = 1 << 22
+"""Elements of one array, at most."""
+
+At = tuple[Array, ...]
+
+
+class Unvalidated(Exception):
+    """A launch that can not be validated; the text says what stands in the way."""
+
+
+def flat_position(at: At, shape: tuple[int, ...]) -> Array:
+    """Row-major positions of elements."""
+    total: Any = np.zeros((1,) * (at[0].ndim if at else 1), np.int64)
+    for i, extent in zip(at, shape, strict=True):
+        total = total * extent + i
+    return np.asarray(total)
+
+
+def is_leaf(n: Node) -> bool:
+    """Whether a node is a tensor of which nothing is known."""
+    return n.op in (GraphOp.INPUT, GraphOp.CONST)
+
+
+def position_value(numbers: Numbers, at: Array, dtype: DType) -> Number:
+    """Positions as numbers; a literal where there is only one."""
+    if at.size and (at == at.flat[0]).all():
+        return numbers.cast(Const(int(at.flat[0]), I64), I64, dtype)
+    return numbers.cast(at, I64, dtype)
+
+
+class GraphValues:
+    """Nodes of a graph in terms of those that ``held`` gives a value for."""
+
+    def __init__(self, numbers: Numbers, held: Callable[[Node, At, int], Number | None]) -> None:
+        self.numbers, self.held = numbers, held
+        self._known: dict[tuple[object, ...], tuple[Number, At]] = {}
+        self._arrays: dict[tuple[object, ...], Array] = {}
+
+    def _one(self, x: Array) -> Array:
+        """The array of these values that was met first: places are told apart by their arrays."""
+        if x.size > 1 << 12:
+            return x
+        return self._arrays.setdefault((x.shape, x.tobytes()), x)
+
+    def root(self, n: Node, at: At) -> Number:
+        """A node that has memory, by what it is of."""
+        at = tuple(map(self._one, at))
+        return self.at(n, at, 1) if is_leaf(n) else self._made(n, at, 1)
+
+    def at(self, n: Node, at: At, depth: int) -> Number:
+        """The elements of a node, in its compute type."""
+        key = id(n), depth, *map(id, at)
+        found = self._known.get(key)
+        if found is None:
+            value = self.held(n, at, depth)
+            if value is None:
+                value = self._made(n, at, depth)
+            found = self._known[key] = value, at  # holding the arrays keeps their ids
+        return found[0]
+
+    def _made(self, n: Node, at: At, depth: int) -> Number:
+        op, arg, dtype = n.op, typed(Any, n.arg), n.dtype.compute
+        if op is GraphOp.FULL:
+            return Const(convert(np.asarray(arg[2]), n.dtype).item(), dtype)
+        if op is GraphOp.IOTA:
+            return position_value(self.numbers, at[arg], dtype)
+        if op is GraphOp.CAST:
+            return self.numbers.cast(self.at(n.srcs[0], at, depth), n.srcs[0].dtype, n.dtype)
+        if op is GraphOp.MAP:
+            args = [self.at(s, at, depth) for s in n.srcs]
+            return self.numbers.apply(arg, args, [s.dtype.compute for s in n.srcs], dtype, depth)
+        if op is GraphOp.REDUCE:
+            return self._folded(n, at, depth)
+        if op is GraphOp.GATHER:
+            return self._gathered(n, at, depth)
+        if op is GraphOp.CONTIGUOUS:
+            return self.at(n.srcs[0], at, depth)
+        if op is GraphOp.PAD:
+            return self._padded(n, at, depth)
+        return self.at(n.srcs[0], tuple(map(self._one, _moved(n, at, depth))), depth)
+
+    def _folded(self, n: Node, at: At, depth: int) -> Number:
+        op, dims = typed(tuple[Op, tuple[int, ...]], n.arg)
+        src, acc = n.srcs[0], n.dtype.compute
+        wide = [d for d in dims if src.shape[d] != 1]
+        if any(src.shape[d] == 0 for d in wide):
+            return Const(identity(op, acc), acc)
+        if not wide:
+            return self.at(src, at, depth)
+        extents = tuple(src.shape[d] for d in wide)
+        within = depth + len(wide)
+        inner = [deep(i, within) for i in at]
+        for place, d in enumerate(wide):
+            shape = [1] * within
+            shape[depth + place] = src.shape[d]
+            inner[d] = np.arange(src.shape[d], dtype=np.int64).reshape(shape)
+        _check_size(tuple(inner))
+        x = self.at(src, tuple(map(self._one, inner)), within)
+        return self.numbers.fold(op, x, acc, extents, depth)
+
+    def _gathered(self, n: Node, at: At, depth: int) -> Number:
+        x, index = n.srcs
+        dim = typed(int, n.arg)
+        chosen = self.numbers.array(self.at(index, at, depth), index.dtype, depth)
+        here = self._one(clamped(chosen, x.shape[dim]))
+        return self.at(x, (*at[:dim], here, *at[dim + 1 :]), depth)
+
+    def _padded(self, n: Node, at: At, depth: int) -> Number:
+        src = n.srcs[0]
+        if not src.size:
+            return zero(src.dtype)
+        inside: Any = True
+        moved = []
+        for i, (lo, hi), extent in zip(at, typed(Any, n.arg), src.shape, strict=True):
+            j = i - lo
+            if lo or hi:
+                inside = inside & (j >= 0) & (j < extent)
+                j = np.clip(j, 0, extent - 1)
+            moved.append(self._one(j))
+        x = self.at(src, tuple(moved), depth)
+        if np.all(inside):
+            return x
+        if not np.any(inside):
+            return zero(src.dtype)
+        dtype = src.dtype.compute
+        arrays = (self.numbers.array(v, dtype, depth) for v in (x, zero(src.dtype)))
+        return np.where(inside, *arrays)
+
+
+def _check_size(at: At) -> None:
+    size = prod(np.broadcast_shapes(*(i.shape for i in at)))
+    if size > MOST_TERMS:
+        raise Unvalidated(f"{size} terms of reductions in one another")
+
+
+def clamped(index: Array, extent: int) -> Array:
+    """Integers as indices: negative ones count from the end, beyond either end is the first or the
+    last.
+    """
+    if index.dtype.kind == "u":
+        return np.minimum(index, np.uint64(extent - 1)).astype(np.int64)
+    signed = index.astype(np.int64)
+    return np.clip(np.where(signed < 0, signed + extent, signed), 0, extent - 1)
+
+
+def _moved(n: Node, at: At, depth: int) -> At:
+    """The element of the source that a movement reads."""
+    op, arg, src = n.op, typed(Any, n.arg), n.srcs[0]
+    none = np.zeros((1,) * depth, np.int64)
+    if op is GraphOp.RESHAPE:
+        return _reshaped(at, n.shape, src.shape, none)
+    if op is GraphOp.EXPAND:
+        return tuple(none if s == 1 else i for i, s in zip(at, src.shape, strict=True))
+    if op is GraphOp.PERMUTE:
+        moved = [none] * len(at)
+        for d, o in enumerate(arg):
+            moved[o] = at[d]
+        return tuple(moved)
+    if op is GraphOp.SHRINK:
+        return tuple(i + begin if begin else i for i, (begin, _) in zip(at, arg, strict=True))
+    if op is GraphOp.FLIP:
+        return tuple(src.shape[d] - 1 - i if d in arg else i for d, i in enumerate(at))
+    if op is GraphOp.WINDOW:
+        dim, _, stride, dilation = arg
+        *rest, k = at
+        return tuple(i * stride + k * dilation if d == dim else i for d, i in enumerate(rest))
+    raise Unvalidated(f"graph operation {op}")
+
+
+def _reshaped(at: At, shape: tuple[int, ...], src: tuple[int, ...], none: Array) -> At:
+    """Positions of equal row-major order; dimensions that make up others are taken apart only with
+    those.
+    """
+    found = [none] * len(src)
+    outer = [d for d in range(len(shape)) if shape[d] != 1]
+    inner = [d for d in range(len(src)) if src[d] != 1]
+    while outer or inner:
+        here, there = [outer.pop()], [inner.pop()]
+        while (a := prod(shape[d] for d in here)) != (b := prod(src[d] for d in there)):
+            if a < b:
+                here.append(outer.pop())
+            else:
+                there.append(inner.pop())
+        offset: Any = none
+        for d in reversed(here):
+            offset = offset * shape[d] + at[d]
+        for d in there[:-1]:
+            found[d], offset = offset % src[d], offset // src[d]
+        found[there[-1]] = offset
+    return tuple(found)

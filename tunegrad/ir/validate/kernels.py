@@ -1,0 +1,246 @@
+"""What the kernels of a plan write to memory at some places, worked out from what they read there.
+
+A place that a launch writes is turned into the point of its axes that writes it: an offset is a sum
+of axes with strides, each a digit of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from tunegrad.errors import WrongPlan
+
+from ..expr import Apply, Cast, Const, Expr, IndexValue, Load, Value
+from ..index import Element, FloorDiv, Index, Valid, Var
+from ..kernel import Kernel, Param, Reduce, Store
+from ..layout import Layout
+from ..numeric import Array
+from .graphs import MOST_TERMS, Unvalidated, position_value
+from .numbers import Number, Numbers, deep, zero
+
+__all__ = ["Env", "KernelValues", "memory_of", "points_of", "position_of"]
+
+Env = Mapping[str, Array]
+
+Reads = Callable[[str, Array, Param, int], Number]
+"""The elements of a parameter at offsets of its memory."""
+
+
+@dataclass(slots=True)
+class _Scope:
+    """Axes in some dimensions, and what is known there."""
+
+    env: dict[str, Array]
+    depth: int
+    outer: dict[str, Array]
+    known: dict[int, Number]
+    indices: dict[Index, Array]
+
+
+class KernelValues:
+    """One kernel at some points of its shared axes, and of a store's own."""
+
+    def __init__(self, k: Kernel, numbers: Numbers, reads: Reads, env: Env, depth: int) -> None:
+        self.kernel, self.numbers, self.reads = k, numbers, reads
+        self.params = {p.name: p for p in k.params}
+        self.folds = {r.name: r for r in k.reduces}
+        self.shared = {a.name: env[a.name] for a in k.axes}
+        self.depth = depth
+        self.values: dict[tuple[object, ...], Number] = {}
+        self.scope = _Scope(dict(env), depth, self.shared, {}, {})
+
+    def stored(self, s: Store) -> Number:
+        """What a store writes, in the compute type of its parameter."""
+        return self.value(s.expr, self.scope)
+
+    def value(self, x: Expr, scope: _Scope) -> Number:
+        """An expression, in its compute type."""
+        found = scope.known.get(id(x))
+        if found is None:
+            found = scope.known[id(x)] = self._value(x, scope)
+        return found
+
+    def _value(self, x: Expr, scope: _Scope) -> Number:
+        if isinstance(x, Const):
+            return x
+        if isinstance(x, Load):
+            return self._load(x, scope)
+        if isinstance(x, Value):
+            return self._folded(x, scope)
+        if isinstance(x, Apply):
+            args = [self.value(a, scope) for a in x.args]
+            dtypes = [a.dtype.compute for a in x.args]
+            return self.numbers.apply(x.op, args, dtypes, x.dtype.compute, scope.depth)
+        if isinstance(x, Cast):
+            inner = self.value(x.x, scope)
+            return self.numbers.cast(inner, x.x.dtype, x.dtype)
+        if isinstance(x, IndexValue):
+            return position_value(self.numbers, self.index(x.index, scope), x.dtype.compute)
+        return np.asarray(self.holds(x.valid, scope))
+
+    def index(self, index: Index, scope: _Scope) -> Array:
+        """An index at the axes' values."""
+        found = scope.indices.get(index)
+        if found is not None:
+            return found
+        total: Any = np.full((1,) * scope.depth, index.const, np.int64)
+        for atom, c in index.terms:
+            if isinstance(atom, Var):
+                part: Any = scope.env[atom.name]
+            elif isinstance(atom, FloorDiv):
+                part = self.index(atom.num, scope) // atom.den
+            elif isinstance(atom, Element):
+                part = self._element(atom, scope)
+            else:
+                part = self.index(atom.num, scope) % atom.den
+            total = total + part * c
+        scope.indices[index] = total
+        return np.asarray(total)
+
+    def _element(self, e: Element, scope: _Scope) -> Array:
+        at = self.index(e.num, scope)
+        at = np.where((at >= 0) & (at < e.size), at, 0)
+        p = self.params[e.buffer]
+        index = self.numbers.array(self.reads(p.name, at, p, scope.depth), p.dtype, scope.depth)
+        if index.dtype.kind == "u":
+            return np.minimum(index, np.uint64(e.hi)).astype(np.int64)
+        found = index.astype(np.int64)
+        return np.clip(np.where(found < 0, found + e.den, found), 0, e.hi)
+
+    def holds(self, valid: Valid, scope: _Scope) -> Any:
+        """Where a condition holds."""
+        result: Any = np.full((1,) * scope.depth, not valid.never)
+        for r in valid.ranges:
+            i = self.index(r.index, scope)
+            result = result & (i >= r.lo) & (i < r.hi)
+        return result
+
+    def _load(self, x: Load, scope: _Scope) -> Number:
+        p = self.params[x.param]
+        at = tuple(self.index(i, scope) for i in x.index)
+        inside: Any = None if x.valid.always else self.holds(x.valid, scope)
+        if inside is not None and not np.any(inside):
+            return zero(x.dtype)
+        for d, (i, extent) in enumerate(zip(at, p.shape, strict=True)):
+            out: Any = (i < 0) | (i >= extent)
+            if np.any(out if inside is None else out & inside):
+                raise WrongPlan(
+                    f"{x} reads outside of dimension {d} of {p.name}, which has {extent} elements"
+                )
+        if inside is None or np.all(inside):
+            return self.reads(p.name, memory_of(at, p.layout, scope.depth), p, scope.depth)
+        safe = tuple(np.clip(i, 0, extent - 1) for i, extent in zip(at, p.shape, strict=True))
+        found = self.reads(p.name, memory_of(safe, p.layout, scope.depth), p, scope.depth)
+        dtype = x.dtype.compute
+        return np.where(
+            inside,
+            self.numbers.array(found, dtype, scope.depth),
+            self.numbers.array(zero(x.dtype), dtype, scope.depth),
+        )
+
+    def _folded(self, x: Value, scope: _Scope) -> Number:
+        r = self.folds[x.stage]
+        if not r.rows:
+            key: tuple[object, ...] = (r.name,)
+            if key not in self.values:
+                self.values[key] = self._fold(r, self.shared, self.depth)
+            found = self.values[key]
+            return found if isinstance(found, Const) else np.asarray(deep(found, scope.depth))
+        row = [self.index(i, scope) for i in x.index]
+        key = (r.name, scope.depth, *((i.shape, i.tobytes()) for i in row))
+        if key not in self.values:
+            env = {n: deep(v, scope.depth) for n, v in self.shared.items()}
+            env |= {a.name: i for a, i in zip(r.row, row, strict=True)}
+            self.values[key] = self._fold(r, env, scope.depth)
+        return self.values[key]
+
+    def _fold(self, r: Reduce, env: Env, depth: int) -> Number:
+        within = depth + len(r.folds)
+        inner = {n: deep(v, within) for n, v in env.items()}
+        for place, a in enumerate(r.folds):
+            shape = [1] * within
+            shape[depth + place] = a.extent
+            inner[a.name] = np.arange(a.extent, dtype=np.int64).reshape(shape)
+        shapes = np.broadcast_shapes(*(v.shape for v in inner.values()))
+        if prod(shapes) > MOST_TERMS:
+            raise Unvalidated(f"{prod(shapes)} terms of reductions in one another")
+        x = self.value(r.expr, _Scope(inner, within, self.shared, {}, {}))
+        return self.numbers.fold(r.op, x, r.dtype, tuple(a.extent for a in r.folds), depth)
+
+
+def memory_of(at: tuple[Array, ...], layout: Layout, depth: int) -> Array:
+    """Offsets in memory of elements of a tensor."""
+    total: Any = np.zeros((1,) * depth, np.int64)
+    for p in layout.parts:
+        digit = at[p.dim] // p.step if p.step > 1 else at[p.dim]
+        if p.step * p.extent < layout.shape[p.dim]:
+            digit = digit % p.extent
+        total = total * p.extent + digit
+    return np.asarray(total)
+
+
+def position_of(offset: Array, layout: Layout) -> Array:
+    """Row-major positions of the elements that are at offsets in memory; what no element has is
+    past them all.
+    """
+    if layout.is_row_major:
+        return offset
+    at: list[Any] = [0] * len(layout.shape)
+    rest = offset
+    for p in reversed(layout.parts):
+        at[p.dim] = at[p.dim] + rest % p.extent * p.step
+        rest = rest // p.extent
+    gap: Any = False
+    total: Any = 0
+    for i, extent in zip(at, layout.shape, strict=True):
+        gap = gap | (i >= extent)
+        total = total * extent + i
+    return np.where(gap, offset + (1 << 48), total)
+
+
+def _strides(param: Param, store: Store) -> tuple[int, tuple[tuple[str, int, int], ...]]:
+    """A store's offset as a constant, and (axis, stride, extent), the largest stride first.
+
+    Raises Unvalidated where it is no such sum, or its axes are not digits of it.
+    """
+    offset = param.layout.offset(store.index)
+    terms: list[tuple[str, int, int]] = []
+    for atom, c in offset.terms:
+        if not isinstance(atom, Var) or c < 0:
+            raise Unvalidated(f"a store at {offset}")
+        terms.append((atom.name, c, atom.hi + 1))
+    terms.sort(key=lambda t: -t[1])
+    reach = 0
+    for _, c, extent in reversed(terms):
+        if c <= reach:
+            raise Unvalidated(f"a store at {offset}, whose axes overlap")
+        reach += c * (extent - 1)
+    return offset.const, tuple(terms)
+
+
+def points_of(k: Kernel, store: Store, offset: Array) -> tuple[dict[str, Array], Array]:
+    """The point of the axes at which a store writes each of some offsets, and whether it does."""
+    const, terms = _strides(k.param(store.param), store)
+    rest: Any = offset - const
+    inside: Any = rest >= 0
+    rest = np.where(inside, rest, 0)
+    env: dict[str, Array] = {}
+    for name, c, extent in terms:
+        digit = np.minimum(rest // c, extent - 1)
+        env[name] = digit
+        rest = rest - digit * c
+    inside = inside & (rest == 0)
+    for a in (*k.axes, *store.axes):
+        if a.name not in env:
+            if a.extent > 1:
+                raise WrongPlan(f"a store to {store.param} does not depend on axis {a.name}")
+            env[a.name] = np.zeros((1,) * offset.ndim, np.int64)
+    for r in store.valid.ranges:
+        i = np.asarray(r.index.evaluate(env))  # type: ignore[arg-type]
+        inside = inside & (i >= r.lo) & (i < r.hi)
+    return env, np.asarray(inside & (not store.valid.never))

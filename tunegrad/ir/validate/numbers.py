@@ -1,0 +1,341 @@
+"""The numbers that plans are validated in: floats are elements of a prime field, all else is exact.
+
+    add, sub, mul, neg, fma, dot2   in the field of P = 2^31 - 1 elements
+    div, recip                      multiplication by an inverse; what is divided by 0 is 0
+    a literal                       m * 2^e is that element, so products of literals are theirs
+    max, min, lt, abs               by an order of the field's elements, another one for each sample
+    exp, log, sqrt, tanh, ...       hashes of their arguments, right at small integers
+    casts between floats, tf32      nothing: roundings are not validated
+    integers, bools, words          what they are
+
+So a sum in another order, a product of parts, a tile of Winograd's are equal bit by bit, and a term
+that is missing, or read elsewhere, makes another number. Two different polynomials of degree d are
+equal at a random point with a probability of d / P at most (Schwartz and Zippel).
+
+An order is ``symmetric(scale * x)`` with a random ``scale``: max is associative, commutative and
+idempotent in it, and ``min(a, b) = -max(-a, -b)``. A literal has a random place in it, so that a
+clamp hides no sample's value from all others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from math import isfinite, isnan
+from typing import Any
+
+import numpy as np
+
+from ..dtypes import F32, DType
+from ..expr import Const, Op
+from ..numeric import FOLDS, Array, compute, convert
+
+__all__ = ["Number", "Numbers", "P", "deep", "embedded", "leaf"]
+
+P = (1 << 31) - 1
+_HALF = P >> 1
+_U = np.uint64
+_P = _U(P)
+
+Number = Array | Const
+"""Values of one dtype: a literal, or an array of as many dimensions as there are axes."""
+
+
+def deep(x: Any, depth: int) -> Any:
+    """An array with dimensions of 1 after its own."""
+    return x.reshape(x.shape + (1,) * (depth - x.ndim)) if x.ndim < depth else x
+
+
+def _reduced(x: Array) -> Array:
+    """Numbers below 2^62 modulo P."""
+    x = (x & _P) + (x >> _U(31))
+    x = (x & _P) + (x >> _U(31))
+    return np.where(x >= _P, x - _P, x)
+
+
+def _add(a: Array, b: Array) -> Array:
+    return _reduced(a + b)
+
+
+def _neg(a: Array) -> Array:
+    return _reduced(_U(2 * P) - a)
+
+
+def _sub(a: Array, b: Array) -> Array:
+    return _reduced(a + (_U(2 * P) - b))
+
+
+def _mul(a: Array, b: Array) -> Array:
+    return _reduced(a * b)
+
+
+def _power(a: Array, e: int) -> Array:
+    found = np.ones_like(a)
+    while e:
+        if e & 1:
+            found = _mul(found, a)
+        a, e = _mul(a, a), e >> 1
+    return found
+
+
+def _inverse(a: Array) -> Array:
+    return _power(a, P - 2)
+
+
+def _symmetric(x: Array) -> Array:
+    """Elements of the field as integers around 0."""
+    y = x.astype(np.int64)
+    return np.where(y > _HALF, y - P, y)
+
+
+def _mixed(x: Array) -> Array:
+    """Bits of a number spread over the upper half of 64."""
+    with np.errstate(over="ignore"):
+        x = x * _U(0x9E3779B97F4A7C15)
+        x = x ^ (x >> _U(32))
+        x = x * _U(0xD6E8FEB86659FD93)
+        x = x ^ (x >> _U(29))
+        return np.asarray(x * _U(0xC2B2AE3D27D4EB4F))
+
+
+def _hashed(seed: int, *args: Array) -> Array:
+    total = _U((seed * 0x9E3779B97F4A7C15 + 0x1234567) & (2**64 - 1))
+    with np.errstate(over="ignore"):
+        x: Any = total
+        for a in args:
+            x = _mixed(a + (x ^ (x >> _U(31))))
+    return np.asarray(x)
+
+
+@cache
+def embedded(value: float) -> int:
+    """The element that a finite literal is."""
+    num, den = value.as_integer_ratio()
+    return num % P * pow(den, -1, P) % P
+
+
+@cache
+def _op_seed(op: Op) -> int:
+    return int.from_bytes(str(op).encode()[:7], "big")
+
+
+def leaf(seed: int, at: Array, dtype: DType) -> Array:
+    """What a tensor holds at elements ``at``: any numbers, of integers mostly small ones."""
+    h = _hashed(seed + 1, at.astype(np.uint64))
+    if dtype.is_float:
+        return _reduced(h >> _U(33))
+    if dtype.is_pair:
+        high = _reduced((h & _U(0xFFFFFFFF)) >> _U(1))
+        return np.asarray(_reduced(h >> _U(33)) | (high << _U(31)))
+    if dtype.is_bool:
+        return np.asarray(h >> _U(63), np.bool_)
+    if dtype.is_quad:
+        return (h >> _U(32)).astype(np.uint32).view(dtype.numpy)
+    return _integers(h, dtype)
+
+
+def _integers(h: Array, dtype: DType) -> Array:
+    """Integers of all sizes: below 4, 16, 128, any; a quarter of them negative."""
+    size = (h & _U(3)).astype(np.int64)
+    bits = np.array([2, 4, 7, dtype.bits - 2])[size]
+    span = np.int64(1) << np.minimum(bits, 62)
+    x = (h >> _U(2)).astype(np.int64) % span
+    if dtype.signed:
+        x = x - (span >> 2)
+    return np.asarray(x.astype(dtype.numpy))
+
+
+_SMALL = 64
+
+
+@cache
+def _at_integers(op: Op, dtype: DType) -> tuple[Array, Array]:
+    """What a function is at small integers, and where that is a number."""
+    x = np.arange(-_SMALL, _SMALL + 1).astype(dtype.numpy)
+    y = compute(op, x).astype(np.float64)
+    known = np.isfinite(y)
+    return np.array(
+        [embedded(v) if ok else 0 for v, ok in zip(y.tolist(), known, strict=True)], np.uint64
+    ), known
+
+
+class Numbers:
+    """Arithmetic for some samples: dimension 0 of every array is theirs, or 1."""
+
+    def __init__(self, scale: Array) -> None:
+        """``scale``: one element of the field, not 0, for each sample."""
+        self.scale = scale
+        self.unscale = _inverse(scale)
+
+    @staticmethod
+    def drawn(samples: int, seed: int) -> Numbers:
+        """Orders for so many samples."""
+        return Numbers(_hashed(seed, np.arange(samples, dtype=np.uint64)) % (_P - _U(1)) + _U(1))
+
+    def of(self, chosen: Array) -> Numbers:
+        """Those of some of the samples."""
+        return Numbers(self.scale[chosen])
+
+    def array(self, x: Number, dtype: DType, depth: int) -> Array:
+        """A literal as an array; an array as it is."""
+        if not isinstance(x, Const):
+            return np.asarray(deep(x, depth))
+        one = (1,) * depth
+        if dtype.is_float:
+            value = float(x.value)
+            if isnan(value):
+                return np.full(one, 1234567891, np.uint64)
+            if not isfinite(value):
+                top = _mul(np.full(1, _HALF, np.uint64), self.unscale)
+                return np.asarray(deep(top if value > 0 else _neg(top), depth))
+            return np.full(one, embedded(value), np.uint64)
+        if dtype.is_pair:
+            low, high = (
+                embedded(float(compute(half, np.asarray(x.value, np.uint32))))
+                for half in (Op.LOW, Op.HIGH)
+            )
+            return np.full(one, low | high << 31, np.uint64)
+        return np.full(one, x.value, dtype.numpy)
+
+    def key(self, x: Array) -> Array:
+        """Where elements of the field are in the order."""
+        return _symmetric(_mul(x, deep(self.scale, x.ndim)))
+
+    def _of_key(self, y: Array) -> Array:
+        x = np.where(y < 0, y + P, y).astype(np.uint64)
+        return _mul(x, deep(self.unscale, x.ndim))
+
+    def apply(
+        self, op: Op, args: Sequence[Number], dtypes: Sequence[DType], dtype: DType, depth: int
+    ) -> Number:
+        """An operation on values of compute types, with a result of compute type ``dtype``."""
+        if all(isinstance(a, Const) for a in args):
+            known = [np.asarray(a.value, t.numpy) for a, t in zip(args, dtypes, strict=True)]  # type: ignore[union-attr]
+            return Const(compute(op, *known).astype(dtype.numpy).item(), dtype)
+        xs = [self.array(a, t, depth) for a, t in zip(args, dtypes, strict=True)]
+        if op is Op.WHERE:
+            if xs[0].all() or not xs[0].any():
+                return args[1] if xs[0].all() else args[2]
+            return np.where(xs[0], xs[1], xs[2])
+        if not dtypes[0].is_float and not dtypes[0].is_pair:
+            return compute(op, *xs).astype(dtype.numpy, copy=False)
+        return self._real(op, xs, dtype)
+
+    def _real(self, op: Op, xs: list[Array], dtype: DType) -> Array:
+        a, b = xs[0], xs[-1] if len(xs) == 1 else xs[1]
+        if op is Op.ADD:
+            return _add(a, b)
+        if op is Op.SUB:
+            return _sub(a, b)
+        if op is Op.MUL:
+            return _mul(a, b)
+        if op is Op.NEG:
+            return _neg(a)
+        if op is Op.FMA:
+            return _reduced(_mul(a, b) + xs[2])
+        if op is Op.DIV:
+            return _mul(a, _inverse(b))
+        if op is Op.RECIP:
+            return _inverse(a)
+        if op is Op.TF32:
+            return a
+        if op in (Op.MAX, Op.MIN):
+            pick = np.maximum if op is Op.MAX else np.minimum
+            return self._of_key(pick(self.key(a), self.key(b)))
+        if op is Op.ABS:
+            return self._of_key(np.abs(self.key(a)))
+        if op.compares:
+            return self._compared(op, a, b)
+        if op is Op.PAIR:
+            return np.asarray(_reduced(a) | (_reduced(b) << _U(31)))
+        if op is Op.LOW:
+            return np.asarray(a & _P)
+        if op is Op.HIGH:
+            return a >> _U(31)
+        if op in (Op.DOT2, Op.DOT2_ADD):
+            total = _mul(a & _P, b & _P) + _mul(a >> _U(31), b >> _U(31))
+            return _reduced(total + xs[2] if op is Op.DOT2_ADD else total)
+        found = _reduced(_hashed(_op_seed(op), *(_reduced(x) for x in xs)) >> _U(33))
+        if len(xs) == 1:
+            x = _symmetric(_reduced(a))
+            near = np.abs(x) <= _SMALL
+            if near.any():
+                at = np.where(near, x, 0) + _SMALL
+                values, known = _at_integers(op, dtype)
+                found = np.where(near & known[at], values[at], found)
+        return found
+
+    def _compared(self, op: Op, a: Array, b: Array) -> Array:
+        if op is Op.LT:
+            return np.asarray(self.key(a) < self.key(b))
+        a, b = _reduced(a), _reduced(b)
+        alike = _hashed(3, np.minimum(a, b), np.maximum(a, b)) >> _U(62) == 0
+        same = (a == b) | alike  # of four numbers two are equal, or no test of it would hold
+        return np.asarray(same if op is Op.EQ else ~same)
+
+    def cast(self, x: Number, source: DType, dtype: DType) -> Number:
+        """A value converted from one compute or stored type to another."""
+        if isinstance(x, Const):
+            value = convert(np.asarray(x.value, source.compute.numpy), dtype).item()
+            return Const(value, dtype.compute)
+        if source.is_float:
+            if dtype.is_float:
+                return x
+            x = _reduced(x)
+            if dtype.is_bool:
+                return np.asarray(x != 0)
+            y = _symmetric(x)
+            small = np.abs(y) < 1 << 20
+            some = _integers(_hashed(5, x), dtype)
+            return np.where(small, y.astype(dtype.numpy), some)
+        if dtype.is_float:
+            if source.is_bool:
+                return x.astype(np.uint64)
+            if not source.signed:
+                return x.astype(np.uint64) % _P
+            return (x.astype(np.int64) % P).astype(np.uint64)
+        return convert(x, dtype)
+
+    def fold(self, op: Op, x: Number, dtype: DType, extents: tuple[int, ...], depth: int) -> Array:
+        """``x``, whose last dimensions have these extents, or 1 where it repeats, folded over them.
+
+        ``depth``: dimensions that are left.
+        """
+        whole = depth + len(extents)
+        y = self.array(x, dtype, whole)
+        axes = tuple(range(depth, whole))
+        times = 1
+        for axis, extent in zip(axes, extents, strict=True):
+            times *= extent if y.shape[axis] == 1 else 1
+        if not dtype.is_float:
+            shape = (*y.shape[:depth], *extents)
+            return np.asarray(
+                FOLDS[op].reduce(np.broadcast_to(y, shape), axis=axes, dtype=dtype.numpy)
+            )
+        if op is Op.ADD:
+            total = np.asarray(y.sum(axis=axes, dtype=np.uint64)) % _P
+            return _mul(total, np.asarray(_U(times % P))) if times > 1 else total
+        if op is Op.MUL:
+            flat = y.reshape(*y.shape[:depth], -1)
+            while flat.shape[-1] > 1:
+                half = flat.shape[-1] // 2
+                rest = flat[..., 2 * half :]
+                flat = _mul(flat[..., :half], flat[..., half : 2 * half])
+                flat = np.concatenate((flat, rest), axis=-1)
+            return _power(flat[..., 0], times)
+        key = self.key(y)
+        return self._of_key(key.max(axis=axes) if op is Op.MAX else key.min(axis=axes))
+
+    def same(self, a: Number, b: Number, dtype: DType) -> Array:
+        """Where two values of a compute type are equal, by sample."""
+        x, y = self.array(a, dtype, 1), self.array(b, dtype, 1)
+        if dtype.is_float:
+            x, y = _reduced(x), _reduced(y)
+        return np.broadcast_to(x == y, self.scale.shape)
+
+
+def zero(dtype: DType) -> Const:
+    """The zero of a type."""
+    compute_type = dtype.compute
+    value = False if dtype.is_bool else 0.0 if compute_type.is_float else 0
+    return Const(value, compute_type if not dtype.is_half else F32)

@@ -1,0 +1,449 @@
+"""Whether the kernels of a plan compute the graph that it is of, buffer by buffer.
+
+Every buffer that stands for a node is written by one launch, or by the launches of a variant with
+buffers of their own in between. Both sides are worked out at drawn elements of it, in terms of the
+other nodes that have memory: the graph by its nodes, the plan by its kernels, layouts and views.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from math import prod
+from typing import Any, cast
+
+import numpy as np
+
+from tunegrad.errors import WrongPlan
+
+from ..dtypes import DType
+from ..expr import Op
+from ..fusion.plan import Buffer, Combined, Launch, LaunchPlan
+from ..graph import ConstData, GraphOp, Node
+from ..kernel import Param, Store
+from ..numeric import Array
+from .graphs import At, GraphValues, Unvalidated, flat_position, is_leaf
+from .kernels import KernelValues, memory_of, points_of, position_of
+from .numbers import Number, Numbers, P, deep, leaf
+from .samples import borders, sampled
+
+__all__ = ["VERSION", "Group", "groups_of", "validate_group"]
+
+VERSION = 1
+"""Of what is validated, and how: what was found before by another is not asked."""
+
+_TERMS = 1 << 16
+_MOST, _LEAST, _POINTS = 128, 2, 4
+"""Terms of all samples of a buffer, about; samples; points of a variant's last kernel."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """What writes one buffer that stands for a node: its launch, and those that write what it reads
+    and no node stands for.
+    """
+
+    plan: LaunchPlan
+    out: int
+    launches: tuple[Launch, ...]
+    held: Mapping[Node, int] = field(repr=False)
+    """The nodes that these launches read from memory, by what tells them apart."""
+
+    @property
+    def node(self) -> Node:
+        """What the buffer is."""
+        return cast(Node, self.plan.buffers[self.out].node)
+
+    @property
+    def launch(self) -> Launch:
+        """The one that writes the buffer."""
+        return self.launches[0]
+
+    @property
+    def key(self) -> Hashable:
+        """What tells it apart from others of the same node, without its text."""
+        launches = tuple((x.kernel.text, x.args) for x in self.launches)
+        numbers = sorted(
+            {self.plan.memory(i) for x in self.launches for i in x.args}
+            | {i for x in self.launches for i in x.args}
+        )
+        return launches, tuple(
+            (i, b.dtype.name, b.layout, None if b.node is self.node else b.node, b.base, b.start)
+            for i in numbers
+            for b in (self.plan.buffers[i],)
+        )
+
+    def cone(self) -> list[Node]:
+        """The nodes behind the buffer down to those that have memory, sources first."""
+        order: list[Node] = []
+        seen: set[int] = set()
+        stack = [(self.node, False)]
+        while stack:
+            n, done = stack.pop()
+            if done:
+                order.append(n)
+            elif id(n) not in seen:
+                seen.add(id(n))
+                stack.append((n, True))
+                if n is self.node or n not in self.held:  # a copy reads the node that it writes
+                    stack.extend((s, False) for s in reversed(n.srcs))
+        return order
+
+    def text(self, cone: list[Node]) -> str:
+        """All that the result depends on; equal layers of a model have one text."""
+        places = {n: i for i, n in enumerate(cone)}
+        lines = [f"{VERSION}"]
+        for n in cone:
+            if n in self.held and n is not self.node:
+                lines.append(f"held {n.shape} {n.dtype}")
+                continue
+            arg = "" if isinstance(n.arg, ConstData) or n.op is GraphOp.INPUT else n.arg
+            srcs = [places[s] for s in n.srcs]
+            lines.append(f"{n.op} {srcs} {arg} {n.shape} {n.dtype}")
+        numbers: dict[int, int] = {}
+        for launch in self.launches:
+            args = [numbers.setdefault(i, len(numbers)) for i in launch.args]
+            lines.append(f"launch {args} {launch.kernel.key}")
+        for i in list(numbers):
+            base = self.plan.memory(i)
+            if base != i:
+                numbers.setdefault(base, len(numbers))
+        for i, number in numbers.items():
+            b = self.plan.buffers[i]
+            what: object = places.get(b.node) if isinstance(b.node, Node) else b.node
+            if isinstance(b.node, Node) and what is None:
+                what = places[b.node] = len(places)
+            if isinstance(b.node, Combined):
+                what = places.setdefault(b.node.node, len(places)), b.node.text
+            base = -1 if b.base is None else numbers[b.base]
+            lines.append(f"{number} {b.dtype} {b.shape} {b.layout} {what} {base} {b.start}")
+        return "\n".join(lines)
+
+
+def groups_of(plan: LaunchPlan) -> Iterator[Group]:
+    """The buffers of a plan that stand for nodes, with what writes them.
+
+    Raises WrongPlan for an input or a constant that stands for another one.
+    """
+    writers = {i: x for x in plan.launches for i in _written(x)}
+    for b in plan.buffers:
+        if isinstance(b.node, Node):
+            _check_leaf(b)
+    for out, launch in writers.items():
+        if not isinstance(plan.buffers[out].node, Node):
+            continue
+        found, stack = [launch], [launch]
+        while stack:
+            for i in stack.pop().args:
+                i = plan.memory(i)
+                if i in writers and plan.buffers[i].node is None and writers[i] not in found:
+                    found.append(writers[i])
+                    stack.append(writers[i])
+        yield Group(plan, out, tuple(found), _read_by(plan, found, out))
+
+
+def _read_by(plan: LaunchPlan, launches: list[Launch], out: int) -> dict[Node, int]:
+    """The nodes that launches read from memory, numbered in order."""
+    found: dict[Node, int] = {}
+    for i in (i for x in launches for i in x.args if i != out):
+        b = plan.buffers[plan.memory(i)]
+        n = b.node.node if isinstance(b.node, Combined) else b.node
+        if n is not None:
+            found.setdefault(n, len(found))
+    return found
+
+
+def _written(launch: Launch) -> Iterator[int]:
+    for p, i in zip(launch.kernel.params, launch.args, strict=True):
+        if p.role == "out":
+            yield i
+
+
+def _check_leaf(b: Buffer) -> None:
+    n = cast(Node, b.node)
+    fits = n.shape == b.shape and n.dtype == b.dtype
+    if b.role == "input":
+        fits = fits and n.op is GraphOp.INPUT and n.arg == b.name
+    elif b.role == "const":
+        fits = fits and n.op is GraphOp.CONST and n.arg == b.data
+    if not fits:
+        raise WrongPlan(f"plan: {b} stands for {n}, which is another tensor")
+
+
+def _terms(cone: list[Node], held: Mapping[Node, int], root: Node) -> int:
+    """Terms of reductions in one another behind one element."""
+    known: dict[Node, int] = {}
+    for n in cone:
+        if n in held and n is not root:
+            known[n] = 1
+            continue
+        most = max((known[s] for s in n.srcs), default=1)
+        if n.op is GraphOp.REDUCE:
+            most *= max(1, prod(n.srcs[0].shape[d] for d in cast(Any, n.arg)[1]))
+        known[n] = most
+    return known[root]
+
+
+def validate_group(group: Group, cone: list[Node]) -> None:
+    """Raise WrongPlan unless what is written is what the graph says, at every drawn element.
+
+    Raises Unvalidated for what can not be worked out.
+    """
+    terms = _terms(cone, group.held, group.node)
+    samples = min(_MOST, max(_LEAST, _TERMS // terms))
+    seed = int.from_bytes(hashlib.sha256(group.launch.kernel.key.encode()).digest()[:4], "big")
+    known = borders(cone)
+    if len(group.launches) == 1:
+        at = sampled(group.node.shape, samples, known, seed)
+        work = _Comparison(group, tuple(at), _drawn(at, seed))
+        work.by_element()
+        return
+    at = sampled(group.node.shape, _MOST, known, seed)
+    _Comparison(group, tuple(at), _drawn(at, seed)).written()
+    k = group.launch.kernel
+    at = sampled(tuple(a.extent for a in k.axes), min(samples, _POINTS), (), seed)
+    work = _Comparison(group, (), _drawn(at, seed))
+    work.by_point({a.name: i for a, i in zip(k.axes, at, strict=True)})
+
+
+def _drawn(at: list[Array], seed: int) -> Numbers:
+    return Numbers.drawn(len(at[0]) if at else 1, seed)
+
+
+class _Comparison:
+    """Both sides of one group at some elements."""
+
+    def __init__(self, group: Group, at: At, numbers: Numbers) -> None:
+        self.group, self.at, self.numbers = group, at, numbers
+        self.buffer = group.plan.buffers[group.out]
+        self.writers = {i: x for x in group.launches for i in _written(x)}
+        launch = group.launch
+        pairs = zip(launch.kernel.params, launch.args, strict=True)
+        param = next(p for p, i in pairs if i == group.out)
+        self.stores = [s for s in launch.kernel.stores if s.param == param.name]
+        self.runs: dict[tuple[object, ...], KernelValues] = {}
+        self.dtype = group.node.dtype.compute
+
+    def by_element(self) -> None:
+        """Compare at elements of the tensor."""
+        wanted = self._wanted(self.numbers, self.at)
+        left, offsets = self._left(), self._offsets()
+        for s in self.stores:
+            env, writes = points_of(self.group.launch.kernel, s, offsets)
+            chosen = np.flatnonzero(writes & left)
+            left &= ~writes
+            if len(chosen):
+                numbers = self.numbers.of(chosen)
+                env = {n: v[chosen] if len(v) > 1 else v for n, v in env.items()}
+                self._compare(s, numbers, env, wanted[chosen], chosen)
+        self._check_all(left)
+
+    def written(self) -> None:
+        """Check that stores write the elements."""
+        left, offsets = self._left(), self._offsets()
+        for s in self.stores:
+            left &= ~points_of(self.group.launch.kernel, s, offsets)[1]
+        self._check_all(left)
+
+    def by_point(self, env: dict[str, Array]) -> None:
+        """Compare what each store writes at points of the shared axes; with all stores at the same
+        ones, what they have in common is worked out once.
+        """
+        k, launch = self.group.launch.kernel, self.group.launch
+        places = []
+        for s in self.stores:
+            if s.axes:
+                raise Unvalidated("a store with axes of its own, of a variant")
+            run = self._kernel(launch, self.numbers, env, 1)
+            inside = np.broadcast_to(run.holds(s.valid, run.scope), self.numbers.scale.shape)
+            at = tuple(run.index(i, run.scope) for i in s.index)
+            offsets = memory_of(at, k.param(s.param).layout, 1)
+            places.append((s, inside, np.broadcast_to(offsets, inside.shape)))
+        chosen = np.concatenate([np.flatnonzero(inside) for _, inside, _ in places])
+        if not len(chosen):
+            return
+        offset = np.concatenate([o[inside] for _, inside, o in places])
+        position = position_of(offset, self.buffer.layout)
+        shape = self.group.node.shape
+        if (position >= prod(shape)).any():
+            raise WrongPlan(f"plan: {launch} writes outside of {self.buffer}")
+        self.at = tuple(np.unravel_index(position, shape)) if shape else ()
+        wanted = self._wanted(self.numbers.of(chosen), self.at)
+        first = 0
+        for s, inside, _ in places:
+            count = int(inside.sum())
+            if count:
+                part = np.arange(first, first + count)
+                found = self._kernel(launch, self.numbers, env, 1).stored(s)
+                whole = np.broadcast_to(
+                    self.numbers.array(found, self.dtype, 1), self.numbers.scale.shape
+                )
+                numbers = self.numbers.of(np.flatnonzero(inside))
+                self._check(s, numbers.same(whole[inside], wanted[part], self.dtype), part)
+            first += count
+
+    def _left(self) -> Array:
+        return np.ones(len(self.numbers.scale), np.bool_)
+
+    def _offsets(self) -> Array:
+        return np.broadcast_to(memory_of(self.at, self.buffer.layout, 1), self.numbers.scale.shape)
+
+    def _wanted(self, numbers: Numbers, at: At) -> Array:
+        found = GraphValues(numbers, self._held).root(self.group.node, at)
+        return np.broadcast_to(numbers.array(found, self.dtype, 1), numbers.scale.shape)
+
+    def _compare(
+        self, s: Store, numbers: Numbers, env: dict[str, Array], wanted: Array, chosen: Array
+    ) -> None:
+        found = self._kernel(self.group.launch, numbers, env, 1).stored(s)
+        self._check(s, numbers.same(found, wanted, self.dtype), chosen)
+
+    def _check(self, s: Store, same: Array, chosen: Array) -> None:
+        if not same.all():
+            self._refuse(chosen[np.flatnonzero(~same)[0]], str(s.expr), int(same.sum()), len(same))
+
+    def _check_all(self, left: Array) -> None:
+        if left.any():
+            at = np.flatnonzero(left)[0]
+            self._refuse(at, "nothing: no store writes it", int((~left).sum()), len(left))
+
+    def _kernel(self, launch: Launch, numbers: Numbers, env: Any, depth: int) -> KernelValues:
+        args = {p.name: i for p, i in zip(launch.kernel.params, launch.args, strict=True)}
+
+        key: tuple[object, ...] = ()
+        if sum(v.size for v in env.values()) <= 1 << 16:
+            key = id(launch), id(numbers), depth
+            key += tuple((n, v.shape, v.tobytes()) for n, v in env.items())
+            if key in self.runs:
+                return self.runs[key]
+
+        def reads(name: str, offset: Array, p: Param, depth: int) -> Number:
+            return self._read(args[name], p.dtype, offset, numbers, depth)
+
+        run = KernelValues(launch.kernel, numbers, reads, env, depth)
+        if key:
+            self.runs[key] = run
+        return run
+
+    def _read(
+        self, buffer: int, dtype: DType, offset: Array, numbers: Numbers, depth: int
+    ) -> Number:
+        """Elements of memory as values of ``dtype``."""
+        b = self.group.plan.buffers[buffer]
+        if b.base is not None:
+            base = self.group.plan.buffers[b.base]
+            offset = offset + b.start // b.dtype.itemsize
+            b = (
+                base
+                if base.dtype == b.dtype
+                else Buffer(base.id, b.dtype, (), base.layout, base.role, base.name, node=base.node)
+            )
+            if base.dtype != b.dtype:
+                return self._words(base.id, b.dtype, offset, numbers, depth)
+        if dtype != b.dtype:
+            return self._words(b.id, dtype, offset, numbers, depth)
+        if isinstance(b.node, Node):
+            return self._leaf(b.node, position_of(offset, b.layout))
+        if isinstance(b.node, Combined):
+            return self._combined(b.node, offset, depth)
+        return self._written(b.id, offset, numbers, depth)
+
+    def _words(
+        self, buffer: int, dtype: DType, offset: Array, numbers: Numbers, depth: int
+    ) -> Number:
+        """Neighbours in memory as words."""
+        part = self.group.plan.buffers[buffer].dtype
+        if dtype.of != part:
+            raise WrongPlan(f"plan: {self.group.plan.buffers[buffer]} is read as {dtype}")
+        count = dtype.itemsize // part.itemsize
+        parts = [self._read(buffer, part, offset * count + i, numbers, depth) for i in range(count)]
+        op = Op.PAIR if dtype.is_pair else Op.QUAD
+        return numbers.apply(op, parts, [part.compute] * count, dtype, depth)
+
+    def _written(self, buffer: int, offset: Array, numbers: Numbers, depth: int) -> Number:
+        """What the launches of a variant leave in a buffer of theirs."""
+        launch = self.writers.get(buffer)
+        if launch is None:
+            raise WrongPlan(f"plan: nothing writes {self.group.plan.buffers[buffer]}")
+        param = next(
+            p for p, i in zip(launch.kernel.params, launch.args, strict=True) if i == buffer
+        )
+        dtype = param.dtype.compute
+        total: Any = None
+        left: Any = np.ones((1,) * depth, np.bool_)
+        for s in launch.kernel.stores:
+            if s.param != param.name:
+                continue
+            env, writes = points_of(launch.kernel, s, offset)
+            if not writes.any():
+                continue
+            found = self._kernel(launch, numbers, env, depth).stored(s)
+            left = left & ~writes
+            if writes.all():
+                return found
+            value = numbers.array(found, dtype, depth)
+            total = value if total is None else np.where(writes, value, total)
+        if total is None or left.any():
+            raise WrongPlan(
+                f"plan: {launch} does not write all of {self.group.plan.buffers[buffer]} that is "
+                f"read"
+            )
+        return cast(Number, total)
+
+    def _held(self, n: Node, at: At, depth: int) -> Number | None:
+        if not is_leaf(n) and n not in self.group.held:
+            return None
+        position = flat_position(at, n.shape)
+        return self._leaf(n, deep(position, depth))
+
+    def _leaf(self, n: Node, position: Array) -> Array:
+        seed = self.group.held.get(n)
+        if seed is None:  # a leaf that the plan does not read
+            seed = -1 - id(n) % (1 << 32)
+        return leaf(seed + 2, position, n.dtype)
+
+    def _combined(self, made: Combined, offset: Array, depth: int) -> Array:
+        """Transformed weights, from the weights."""
+        _, channels, outputs = made.shape
+        at = offset // (channels * outputs), offset // outputs % channels, offset % outputs
+        rows = _elements(made.matrix)
+        total: Any = np.uint64(0)
+        count = len(made.matrix[0])
+        for q in range(count):
+            row = rows[at[0], q]
+            if not row.any():
+                continue
+            memory = memory_of(made.index(at[1], at[2], q), made.layout, depth)
+            w = self._leaf(made.node, position_of(memory, made.memory))
+            total = total + row * w % np.uint64(P)
+        return np.asarray(total % np.uint64(P))
+
+    def _refuse(self, sample: int, expr: str, right: int, many: int) -> None:
+        at = [int(i[sample]) for i in self.at]
+        launch = self.group.launch
+        cone = self.group.cone()
+        shown = ", ".join(f"{n.op} {n.arg if n.srcs else ''}{list(n.shape)}" for n in cone[-8:])
+        raise WrongPlan(
+            f"plan: launch {launch.name}: element {at} of {self.buffer} is not what the graph "
+            f"says (of {many} that were compared here, {right} are right)\n"
+            f"  kernel: {expr:.2000}\n  graph, its last nodes: {shown:.2000}\n"
+            + "\n".join(f"  {line}" for x in self.group.launches for line in _lines(x))
+        )
+
+
+def _lines(launch: Launch) -> list[str]:
+    return [str(launch), *(f"  {line}" for line in str(launch.kernel).splitlines())]
+
+
+@cache
+def _elements(matrix: tuple[tuple[float, ...], ...]) -> Array:
+    """Small fractions as elements of the field."""
+    from fractions import Fraction
+
+    def element(x: float) -> int:
+        near = Fraction(x).limit_denominator(1000)
+        return near.numerator % P * pow(near.denominator, -1, P) % P
+
+    return np.array([[element(x) for x in row] for row in matrix], np.uint64)
