@@ -1,0 +1,39 @@
+"""Arrays of a mapped file: a part of one costs the pages of that part."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from tunegrad.runtime.mapped import map_arrays, write_arrays
+
+
+def read_bytes() -> int:
+    """Bytes that this process has asked the system for by reading files."""
+    text = Path("/proc/self/io").read_text(encoding="ascii")
+    return int(next(line for line in text.splitlines() if line.startswith("rchar")).split()[1])
+
+
+def resident_bytes(path: Path) -> int:
+    """Bytes of a mapped file that this process has touched."""
+    found, ours = 0, False
+    for line in Path("/proc/self/smaps").read_text(encoding="utf-8").splitlines():
+        if "-" in line.split(" ", 1)[0] and not line.split(" ", 1)[0].endswith(":"):
+            ours = line.endswith(str(path))
+        elif ours and line.startswith("Rss:"):
+            found += int(line.split()[1]) << 10
+    return found
+
+
+def test_mapped_slice_reads_its_own_bytes_alone(tmp_path):
+    path = tmp_path / "w.safetensors"
+    large = np.arange(8 << 20, dtype=np.float32)
+    write_arrays(path, {"large": large, "small": np.arange(6, dtype=np.int64)}, {})
+    before = read_bytes()
+    arrays, _, _ = map_arrays(path)
+    part = arrays["large"][4 << 20 : (4 << 20) + 256].sum()
+    assert part == large[4 << 20 : (4 << 20) + 256].sum()
+    assert arrays["small"].sum() == 15
+    assert read_bytes() - before < 256 << 10, "the header alone is read"
+    assert 0 < resident_bytes(path) < 8 << 20, "a slice touches its pages, and some beside them"
