@@ -35,7 +35,6 @@ from tunegrad.ir.expr import Op
 from tunegrad.ir.target import Target
 from tunegrad.render.math import library
 from tunegrad.render.math_body import vector_type
-from tunegrad.render.math_f32 import SIN_LIMIT
 
 Array = NDArray[np.float32]
 Wide = NDArray[np.float64]
@@ -64,7 +63,8 @@ CASES = (
     Case(Op.LOG, np.log, "all"),
     Case(Op.TANH, np.tanh, "all"),
     Case(Op.ERF, special.erf, "all"),
-    Case(Op.SIN, np.sin, "magnitude below 2^27, else NaN", SIN_LIMIT),
+    Case(Op.SIN, np.sin, "all"),
+    Case(Op.COS, np.cos, "all"),
     Case(Op.POW, np.power, "all pairs"),
 )
 

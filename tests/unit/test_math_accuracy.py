@@ -21,7 +21,7 @@ from tunegrad.render import math_coefficients
 
 _LIBRARY = {
     Op.EXP: np.exp, Op.LOG: np.log, Op.TANH: np.tanh, Op.ERF: special.erf, Op.SIN: np.sin,
-    Op.POW: np.power,
+    Op.COS: np.cos, Op.POW: np.power,
 }  # fmt: skip
 
 

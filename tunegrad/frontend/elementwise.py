@@ -228,7 +228,7 @@ def invert(x: Node) -> Node:
 
 
 def float_function(op: Op, x: Node) -> Node:
-    """EXP, LOG, SQRT, TANH, ERF, SIN or RECIP; integers and bools become f32 first."""
+    """EXP, LOG, SQRT, TANH, ERF, SIN, COS or RECIP; integers and bools become f32 first."""
     kind = x.dtype if x.dtype.is_float else F32
     return _apply(op, str(op), (x,), kind)
 

@@ -66,6 +66,7 @@ class Op(StrEnum):
     TANH = "tanh"
     ERF = "erf"
     SIN = "sin"
+    COS = "cos"
     ABS = "abs"
     FLOOR = "floor"
     NOT = "not"
@@ -109,8 +110,8 @@ class Op(StrEnum):
 
 _ARITY = {
     **dict.fromkeys(
-        (Op.NEG, Op.EXP, Op.LOG, Op.SQRT, Op.RECIP, Op.TANH, Op.ERF, Op.SIN, Op.ABS, Op.FLOOR,
-         Op.NOT, Op.LOW, Op.HIGH, Op.TF32), 1,
+        (Op.NEG, Op.EXP, Op.LOG, Op.SQRT, Op.RECIP, Op.TANH, Op.ERF, Op.SIN, Op.COS, Op.ABS,
+         Op.FLOOR, Op.NOT, Op.LOW, Op.HIGH, Op.TF32), 1,
     ),
     **dict.fromkeys((Op.WHERE, Op.FMA, Op.DOT2_ADD, Op.DOT4_ADD), 3),
     Op.QUAD: 4,

@@ -49,6 +49,7 @@ _EITHER: dict[Op, Callable[..., Value]] = {
     Op.SQRT: np.sqrt,
     Op.TANH: np.tanh,
     Op.SIN: np.sin,
+    Op.COS: np.cos,
     Op.ABS: operator.abs,
     Op.FLOOR: np.floor,
     Op.MAX: np.maximum,

@@ -16,7 +16,9 @@ _INFIX = {
     Op.ADD: "+", Op.SUB: "-", Op.MUL: "*", Op.DIV: "/", Op.LT: "<", Op.EQ: "==", Op.NE: "!=",
     Op.AND: "&", Op.OR: "|", Op.XOR: "^",
 }  # fmt: skip
-_CALLS = frozenset((Op.EXP, Op.LOG, Op.SQRT, Op.TANH, Op.ERF, Op.SIN, Op.FLOOR, Op.POW, Op.FMA))
+_CALLS = frozenset(
+    (Op.EXP, Op.LOG, Op.SQRT, Op.TANH, Op.ERF, Op.SIN, Op.COS, Op.FLOOR, Op.POW, Op.FMA)
+)
 _HELPERS = frozenset((Op.PAIR, Op.LOW, Op.HIGH, Op.DOT2, Op.DOT2_ADD, Op.TF32, Op.QUAD))
 _DOTS = (Op.DOT4, Op.DOT4_ADD)
 _LANEWISE = _HELPERS | {*_DOTS, Op.LT, Op.EQ, Op.NE, Op.WHERE, Op.NOT, Op.FLOORDIV, Op.MOD}

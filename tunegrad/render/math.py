@@ -1,11 +1,11 @@
 """Elementary functions as text: definitions in LLVM IR that a renderer appends to its module and
 calls.
 
-f32 is vector code without any call. f64, which only the reference uses, is one call of the C
-library for each lane. With AVX-512, exp and erf have bodies of sixteen lanes of their own; other
-lane counts go through those, so that an element is the same bits wherever a schedule computes it.
-Lanes are independent, no rounding mode but the default is supported, and floating-point exception
-flags mean nothing.
+f32 is vector code without any call; sin and cos have one branch, for sizes that are rare. f64,
+which only the reference uses, is one call of the C library for each lane. With AVX-512, exp and erf
+have bodies of sixteen lanes of their own; other lane counts go through those, so that an element is
+the same bits wherever a schedule computes it. Lanes are independent, no rounding mode but the
+default is supported, and floating-point exception flags mean nothing.
 
 Every function is ``internal alwaysinline``: a pass pipeline without an always-inliner leaves them
 as calls of local functions, whose vectors then pass through memory.
@@ -27,7 +27,7 @@ from .math_body import Body, Scalar, Val, vector_type
 
 __all__ = ["FUNCTIONS", "Definition", "declarations", "definition", "definitions", "library"]
 
-FUNCTIONS = frozenset((Op.EXP, Op.LOG, Op.TANH, Op.ERF, Op.SIN, Op.POW))
+FUNCTIONS = frozenset((Op.EXP, Op.LOG, Op.TANH, Op.ERF, Op.SIN, Op.COS, Op.POW))
 """The operations that have a definition here."""
 
 _UNARY: dict[Op, Callable[[Body, Val], Val]] = {
@@ -36,6 +36,7 @@ _UNARY: dict[Op, Callable[[Body, Val], Val]] = {
     Op.TANH: math_f32.tanh,
     Op.ERF: math_f32.erf,
     Op.SIN: math_f32.sin,
+    Op.COS: math_f32.cos,
 }
 
 _AVX512: dict[Op, Callable[[Body, Val], Val]] = {Op.EXP: math_avx512.exp, Op.ERF: math_avx512.erf}

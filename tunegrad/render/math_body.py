@@ -10,7 +10,7 @@ name.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -50,8 +50,10 @@ class Body:
     def div(self, a: float | Val, b: Val) -> Val:
         return self._emit(f"fdiv {self._type(b)} {self._operand(a, b).text}, {b.text}", b.scalar)
 
-    def bits(self, op: Literal["and", "or", "xor", "shl", "ashr"], a: Val, b: Val | int) -> Val:
-        """A bitwise operation on integers or booleans."""
+    def bits(
+        self, op: Literal["and", "or", "xor", "shl", "ashr", "lshr", "mul"], a: Val, b: Val | int
+    ) -> Val:
+        """A bitwise operation on integers or booleans, or a product that wraps around."""
         return self._emit(f"{op} {self._type(a)} {a.text}, {self._operand(b, a).text}", a.scalar)
 
     def fma(self, a: Val, b: Val | float, c: Val | float) -> Val:
@@ -73,14 +75,18 @@ class Body:
         return total
 
     def compare(
-        self, relation: Literal["oeq", "one", "olt", "ogt", "oge", "uno"], a: Val, b: Val | float
+        self,
+        relation: Literal["oeq", "one", "olt", "ogt", "oge", "uno", "slt"],
+        a: Val,
+        b: Val | float,
     ) -> Val:
-        """A comparison of floats.
+        """A comparison of floats, with ``slt`` of integers.
 
         All but ``uno`` are false where either is NaN; ``uno`` is true just there.
         """
+        kind = "icmp" if relation == "slt" else "fcmp"
         return self._emit(
-            f"fcmp {relation} {self._type(a)} {a.text}, {self._operand(b, a).text}", "i1"
+            f"{kind} {relation} {self._type(a)} {a.text}, {self._operand(b, a).text}", "i1"
         )
 
     def where(
@@ -104,9 +110,27 @@ class Body:
         return self.where(self.compare("olt", x, low), low, x)
 
     def cast(
-        self, op: Literal["bitcast", "fpext", "fptrunc", "sitofp", "trunc"], x: Val, to: Scalar
+        self,
+        op: Literal["bitcast", "fpext", "fptrunc", "sitofp", "trunc", "zext"],
+        x: Val,
+        to: Scalar,
     ) -> Val:
         return self._emit(f"{op} {self._type(x)} {x.text} to {vector_type(to, self.lanes)}", to)
+
+    def rarely(self, condition: Val, otherwise: Callable[[], Val], result: Val) -> Val:
+        """``result``, but where ``condition`` holds what ``otherwise`` computes: by a branch that
+        is taken where it holds in one lane, so all others pay a test.
+        """
+        some = condition.text
+        if self.lanes > 1:
+            kind = self._type(condition)
+            name = f"llvm.vector.reduce.or.v{self.lanes}i1"
+            self.declared.add(f"declare i1 @{name}({kind})")
+            some = self._emit(f"call i1 @{name}({kind} {some})", "i1").text
+        self.lines += [f"  br i1 {some}, label %rare, label %usual", "rare:"]
+        mixed = self.where(condition, otherwise(), result)
+        self.lines += [f"  ret {self._type(mixed)} {mixed.text}", "usual:"]
+        return result
 
     def lane(self, x: Val, index: int) -> Val:
         """One lane, as a scalar."""

@@ -1,4 +1,4 @@
-"""The elementary functions in f32, as straight-line vector code.
+"""The elementary functions in f32, as vector code without calls, straight but for a rare branch.
 
 Errors and special values: docs/NUMERICS.md.
 
@@ -28,16 +28,19 @@ from .math_coefficients import (
     TANH_SPLIT,
 )
 
-__all__ = ["SIN_LIMIT", "erf", "exp", "log", "power", "sin", "tanh"]
+__all__ = ["FAR", "cos", "erf", "exp", "log", "power", "sin", "tanh"]
 
-SIN_LIMIT = float(1 << 27)
-"""sin gives NaN from here on: f32 values lie 16 apart, and the reduction has used up the digits
-of f64.
-"""
+FAR = float(1 << 25)
+"""From here on sin and cos are reduced by the digits of 1 / pi: those of f64 are used up."""
 
 _MAGIC = 1.5 * 2**23
 _MAGIC_F64 = 1.5 * 2**52
 _SIGN = -(1 << 31)
+
+# The binary digits of 1 / pi, 32 a word.
+_INVERSE_PI = (
+    0x517CC1B7, 0x27220A94, 0xFE13ABE8, 0xFA9A6EE0, 0x6DB14ACC, 0x9E21C820, 0xFF28B1D5, 0xEF5DE2B0,
+)  # fmt: skip
 
 # ln(2) in two parts: the upper has 16 bits, so that its product with an exponent is exact even
 # without FMA.
@@ -114,21 +117,77 @@ def erf(b: Body, x: Val) -> Val:
 
 
 def sin(b: Body, x: Val) -> Val:
-    """sin(x) = (-1)^n sin(x - n pi).
+    """sin(x) = (-1)^n sin(x - n pi)."""
+    return _turned(b, x, 0)
 
-    The reduction is in f64 and exact up to SIN_LIMIT; NaN beyond.
+
+def cos(b: Body, x: Val) -> Val:
+    """cos(x) = -(-1)^n sin(x - (n + 1/2) pi)."""
+    return _turned(b, x, 1)
+
+
+def _turned(b: Body, x: Val, quarters: int) -> Val:
+    """sin(x + quarters * pi / 2), for 0 and 1 of them.
+
+    The reduction is in f64 and exact below FAR; beyond, it is by the digits of 1 / pi.
     """
     size, sign = _magnitude(b, x)
     wide = b.cast("fpext", size, "double")
-    k = b.fma(wide, 1 / math.pi, _MAGIC_F64)
-    n = b.sub(k, _MAGIC_F64)
+    if quarters:
+        k = b.add(b.fma(wide, 1 / math.pi, -0.5), _MAGIC_F64)
+        n = b.add(b.sub(k, _MAGIC_F64), 0.5)
+    else:
+        k = b.fma(wide, 1 / math.pi, _MAGIC_F64)
+        n = b.sub(k, _MAGIC_F64)
     rest = b.fma(n, -_PI_3, b.fma(n, -_PI_2, b.fma(n, -_PI_1, wide)))
+    odd = b.cast("trunc", b.cast("bitcast", k, "i64"), "i32")
+    odd = b.bits("xor", odd, 1) if quarters else odd
+    signed = b.literal(0, "i32") if quarters else sign
+    value = _sine(b, rest, odd, signed)
+    return b.rarely(b.compare("oge", size, FAR), lambda: _far(b, size, signed, quarters), value)
+
+
+def _sine(b: Body, rest: Val, odd: Val, sign: Val) -> Val:
+    """sin of an angle of at most pi / 2, negated where the lowest bit of ``odd`` is set, and by a
+    sign bit.
+    """
     r = b.cast("fptrunc", rest, "float")
     square = b.mul(r, r)
     value = b.fma(b.mul(r, square), b.polynomial(square, SIN), r)
-    odd = b.bits("shl", b.cast("trunc", b.cast("bitcast", k, "i64"), "i32"), 31)
-    flipped = b.bits("xor", b.bits("xor", b.cast("bitcast", value, "i32"), odd), sign)
-    return b.where(b.compare("olt", size, SIN_LIMIT), b.cast("bitcast", flipped, "float"), math.nan)
+    flipped = b.bits("xor", b.cast("bitcast", value, "i32"), b.bits("shl", odd, 31))
+    return b.cast("bitcast", b.bits("xor", flipped, sign), "float")
+
+
+def _far(b: Body, size: Val, sign: Val, quarters: int) -> Val:
+    """As ``_turned``, for sizes from FAR on (M. Payne, R. Hanek, "Radian reduction for
+    trigonometric functions", 1983).
+
+    size is m 2^e, m whole. Of 1 / pi only the 96 binary digits that follow 2^-e, and the last one
+    before, are read: those above make even multiples of pi, those below less than 2^-70.
+    """
+    raw = b.cast("bitcast", size, "i32")
+    m = b.cast("zext", b.bits("or", b.bits("and", raw, 0x7FFFFF), 0x800000), "i64")
+    at = b.sub(b.bits("lshr", raw, 23), 151)  # digits in front of the first one that is read
+    words = [b.literal(w, "i64") for w in _INVERSE_PI]
+    second, third, fourth = (b.compare("slt", at, 32 * i) for i in (1, 2, 3))
+
+    def word(i: int) -> Val:
+        """Word ``i`` of those that are read."""
+        later = b.where(fourth, words[i + 2], words[i + 3])
+        return b.where(second, words[i], b.where(third, words[i + 1], later))
+
+    parts = [word(i) for i in range(4)]
+    shift = b.cast("zext", b.bits("and", at, 31), "i64")
+    back = b.sub(b.literal(32, "i64"), shift)
+    pairs = [b.bits("or", b.bits("shl", parts[i], 32), parts[i + 1]) for i in range(3)]
+    moved = [b.bits("and", b.bits("lshr", p, back), 0xFFFFFFFF) for p in pairs]
+    upper = b.bits("or", b.bits("shl", moved[0], 32), moved[1])
+    turns = b.add(b.bits("mul", m, upper), b.bits("lshr", b.bits("mul", m, moved[2]), 32))
+    turns = b.add(turns, quarters << 62)  # of pi, 63 binary digits behind the point
+    odd = b.bits("lshr", b.add(turns, 1 << 62), 63)
+    rest = b.cast("sitofp", b.sub(turns, b.bits("shl", odd, 63)), "double")
+    value = _sine(b, b.mul(rest, math.pi * 2.0**-63), b.cast("trunc", odd, "i32"), sign)
+    return b.where(b.compare("olt", size, math.inf), value, math.nan)
 
 
 def power(b: Body, x: Val, y: Val) -> Val:

@@ -6,6 +6,7 @@ Sorting is stable, and NaN comes after all numbers.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -66,11 +67,13 @@ class Ordering(Reduction):
     @along
     @floating
     def logcumsumexp(self, dim: int) -> Tensor:
-        """``log(cumsum(exp(self)))``, shifted by the maximum of all."""
+        """``log(cumsum(exp(self)))``, each sum shifted by the largest of its own elements.
+
+        A block of 16 elements is a triangle of logsumexp; what the blocks before one sum up to,
+        which is a shorter row of the same kind, is added by ``logaddexp``.
+        """
         at = axis_of("logcumsumexp", dim, self.shape)
-        top = self.amax(at, True)
-        shift = select(top.isfinite(), top, 0.0)
-        return (self - shift).exp().cumsum(at).log() + shift
+        return _log_scan(self.movedim(at, -1)).movedim(-1, at) if self.size else self._same()
 
     @along
     def sort(self, dim: int = -1, descending: bool = False, stable: bool = True) -> Found:
@@ -201,3 +204,21 @@ class Ordering(Reduction):
             return c / c
         size = c.diagonal().sqrt()
         return (c / size.unsqueeze(0) / size.unsqueeze(1)).clamp(-1, 1)._as(self.float_type)
+
+
+_BLOCK = 16
+
+
+def _log_scan(x: Tensor) -> Tensor:
+    """The logarithm of the sum of all powers up to each one, along the last dimension."""
+    *rows, n = x.shape
+    if n <= _BLOCK:
+        square = x.unsqueeze(-2).expand(*rows, n, n)
+        place = (Handle.of(graph.iota((n, n), axis)) for axis in (0, 1))
+        return select(operator.ge(*place), square, -math.inf).logsumexp(-1)
+    count = -(-n // _BLOCK)
+    padded = x.pad([(0, 0)] * len(rows) + [(0, count * _BLOCK - n)], -math.inf)
+    blocks = _log_scan(padded.reshape(*rows, count, _BLOCK)).contiguous()
+    before = _log_scan(blocks[..., -1])[..., :-1]
+    shifted = before.pad([(0, 0)] * len(rows) + [(1, 0)], -math.inf).unsqueeze(-1)
+    return blocks.logaddexp(shifted).reshape(*rows, count * _BLOCK)[..., :n]

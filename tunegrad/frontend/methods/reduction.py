@@ -138,7 +138,7 @@ class Reduction(Indexing):
         correction: float | None = None,
     ) -> Tensor:
         """The variance over ``dim``, in two passes: squared distances from the mean over ``count -
-        correction``.
+        correction``, corrected for how far the mean was rounded (Chan, Golub and LeVeque 1983).
 
         ``correction`` is 1, the sample's, or 0, the population's (numpy's default), where
         ``unbiased`` is false.
@@ -146,9 +146,14 @@ class Reduction(Indexing):
         axes = axes_of("var", dim, self.shape)
         x = self._wide()
         distance = x - x.mean(axes, True)
+        rest = distance.mean(axes, True)  # for numbers around 1e7, the mean's rounding is large
+        variance = ((distance * distance).mean(axes, True) - rest * rest).clamp(0)
+        count = _count(self, axes)
         less = float(unbiased) if correction is None else float(correction)
-        rest = max(0.0, float(_count(x, axes) - less))
-        return ((distance * distance).sum(axes, keepdim) / rest)._as(self.float_type)
+        freedom = count - less
+        scale = math.inf if freedom <= 0 else count / freedom
+        found = variance if keepdim else variance.squeeze(axes)
+        return (found * (scale if count else math.nan))._as(self.float_type)
 
     def std(
         self,

@@ -22,10 +22,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Trigonometry"]
 
-_QUARTER = {"f32": (1.57079637050628662109375, -4.37113900018624283e-8),
-            "f64": (math.pi / 2, 6.123233995736766e-17)}  # fmt: skip
-"""A quarter turn as the nearest float, and what that lacks."""
-
 
 class Trigonometry(Comparison):
     """``cos``, ``atan2``, ``sinh`` and the like."""
@@ -36,17 +32,9 @@ class Trigonometry(Comparison):
         """The sine of radians."""
         return self._with(ew.float_function(Op.SIN, self.node))
 
-    @floating
     def cos(self) -> Tensor:
-        """The cosine of radians: the sine a quarter turn on, with the rounding of that sum made
-        good.
-        """
-        high, low = _QUARTER[self.dtype.name]
-        x = self.abs()
-        turned = x + high
-        rest = (x - (turned - high)) + (high - (turned - (turned - high))) + low
-        half = (turned * 0.5).sin()
-        return turned.sin() + rest * (1 - 2 * half * half)
+        """The cosine of radians."""
+        return self._with(ew.float_function(Op.COS, self.node))
 
     @floating
     def tan(self) -> Tensor:

@@ -38,6 +38,7 @@ EXPENSIVE = frozenset(
         Op.TANH,
         Op.ERF,
         Op.SIN,
+        Op.COS,
         Op.DIV,
         Op.FLOORDIV,
         Op.MOD,
