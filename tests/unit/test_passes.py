@@ -10,6 +10,7 @@ from random import Random
 import pytest
 
 from benchmarks.hand_schedules import AVX512, GPU
+from tests.hand_programs import row_sum
 from tests.kernel_corpus import NAMES, corpus_kernel, kernels_of
 from tunegrad.compiling.artifact import build
 from tunegrad.devices import Lowered
@@ -93,6 +94,17 @@ def test_passes_verify_drawn_schedules_to_their_text(device: str) -> None:
     spaces = [Space(k, DEVICES[device].target) for name in NAMES[::6] for k in kernels_of(name)]
     drawn = [(space.kernel, s) for space in spaces for s in _drawn(space)]
     assert sum(_verified(kernel, s, device) for kernel, s in drawn) > len(drawn) / 2
+
+
+def test_passes_refuse_an_access_that_is_not_proved_in_bounds() -> None:
+    program = row_sum()
+    observe = verifying(GPU)
+    observe("races", program, program)
+    (x,) = (b for b in program.params if b.name == "x")
+    short = replace(x, size=x.size - 1)
+    params = tuple(short if b is x else b for b in program.params)
+    with pytest.raises(VerifyError, match="not proved to stay inside its buffer"):
+        observe("races", program, replace(program, params=params))
 
 
 def test_passes_a_broken_form_is_named_where_it_is_made() -> None:

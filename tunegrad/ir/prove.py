@@ -11,7 +11,7 @@ not be proved so is unknown, never wrong.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from .index import FloorDiv, Index, Valid
 
@@ -23,11 +23,28 @@ _DEPTH = 3
 
 
 def condition_facts(valid: Valid) -> Facts:
-    """What holds where ``valid`` does."""
+    """What holds where ``valid`` does.
+
+    ``16*a + b >= 32`` with ``b < 16`` also gives ``a >= 2``.
+    """
     facts: list[Index] = []
     for r in valid:
-        facts += (r.index - r.lo, r.hi - 1 - r.index)
+        for fact in (r.index - r.lo, r.hi - 1 - r.index):
+            facts.append(fact)
+            if len(fact.terms) > 1:
+                facts += _whole(fact)
     return tuple(facts)
+
+
+def _whole(fact: Index) -> Iterator[Index]:
+    """Bounds of single atoms, rounded to integers, that a fact gives and their own do not."""
+    for atom, c in fact.terms:
+        x = Index(((atom, 1),), 0)
+        most = (fact - x * c).hi
+        if c > 1 and -(most // c) > atom.lo:
+            yield x + most // c
+        elif c < -1 and most // -c < atom.hi:
+            yield most // -c - x
 
 
 def stop_facts(var: Index, stops: Iterable[Index]) -> Facts:
@@ -68,10 +85,12 @@ def _below(index: Index, limit: int, facts: Facts, depth: int) -> bool:
             cancels = c * k < 0 and c % k == 0
             if cancels and _below(index + fact * (c // -k), limit, facts, depth - 1):
                 return True
-    quotients = [(a, c) for a, c in index.terms if c > 0 and isinstance(a, FloorDiv)]
+    quotients = [(a, c) for a, c in index.terms if isinstance(a, FloorDiv)]
     return any(
         _quotient_below(index, a, c, limit, facts, depth)
         or _coarser_below(index, a, c, limit, facts, depth)
+        if c > 0
+        else _quotient_above(index, a, c, limit, facts, depth)
         for a, c in quotients
     )
 
@@ -100,4 +119,19 @@ def _quotient_below(
     most = (limit - 1 - rest.hi) // c
     return _below(atom.num, (most + 1) * atom.den, facts, depth - 1) or _below(
         rest * atom.den + atom.num * c, limit * atom.den, facts, depth - 1
+    )
+
+
+def _quotient_above(
+    index: Index, atom: FloorDiv, c: int, limit: int, facts: Facts, depth: int
+) -> bool:  # fmt: skip
+    """x + c * (n // d) < limit,  c < 0
+
+    where n >= d * q, and x + c * q < limit whatever x is; or where d * x + c * (n - d + 1) < d *
+    limit.
+    """
+    rest = index - Index(((atom, c),), 0)
+    least = -((limit - 1 - rest.hi) // -c)
+    return _below(-atom.num, 1 - least * atom.den, facts, depth - 1) or _below(
+        rest * atom.den + (atom.num - atom.den + 1) * c, limit * atom.den, facts, depth - 1
     )

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TextIO
 
+from tunegrad.errors import VerifyError
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.looptree import LoopTree
 from tunegrad.ir.program import Program
@@ -20,6 +21,7 @@ from tunegrad.ir.target import Target
 from tunegrad.ir.verify_kernel import verify_kernel
 from tunegrad.ir.verify_looptree import verify_looptree
 from tunegrad.ir.verify_program import verify_program
+from tunegrad.ir.verify_rules import describe
 
 from .passes import PASSES, Form, Observer
 
@@ -62,7 +64,8 @@ def verifying(target: Target) -> Observer:
     """Checks every form by the rules of its kind. Raises VerifyError, which names the rule.
 
     A program is checked when ``races`` has let it pass: an action list whose race is refused there
-    is illegal, and no fault of lowering. Text is the compiler's to check.
+    is illegal, and no fault of lowering. An access that is not proved to be in bounds is refused as
+    well. Text is the compiler's to check.
     """
 
     def observe(name: str, before: Form, after: Form) -> None:
@@ -71,7 +74,12 @@ def verifying(target: Target) -> Observer:
         if isinstance(after, LoopTree):
             verify_looptree(after)
         elif isinstance(after, Program) and name != "lower":
-            verify_program(after, target)
+            unproved = verify_program(after, target)
+            if unproved:
+                raise VerifyError(
+                    f"program {after.name}: `{describe(unproved[0])}`: not proved to stay inside "
+                    f"its buffer, one of {len(unproved)}"
+                )
 
     return observe
 

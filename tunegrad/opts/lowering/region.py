@@ -25,7 +25,7 @@ from .epilogue import slice_alloc, store_by_slices
 from .interior import interior
 from .reductions import Reductions
 from .shape import AxisShape
-from .stage_loops import Limits
+from .stage_loops import NOTHING, Limits
 
 __all__ = ["Region"]
 
@@ -57,12 +57,13 @@ class Region(Reductions):
             self._split(self._splits(), {})
             return
 
-        def assuming() -> None:
-            self.assumed = conditions
+        def knowing(assumed: frozenset[str], refuted: frozenset[str]) -> None:
+            self.assumed, self.refuted = assumed, refuted
             self._split(self._splits(), {})
-            self.assumed = frozenset()
+            self.assumed = self.refuted = NOTHING
 
-        self.branch(inside, assuming, lambda: self._split(self._splits(), {}))
+        only = conditions.intersection(r.key for r in inside if len(inside.ranges) == 1)
+        self.branch(inside, lambda: knowing(conditions, NOTHING), lambda: knowing(NOTHING, only))
 
     def _splits(self) -> list[AxisShape]:
         """The split axes whose finest serial loop is outside the region, so a branch here tells

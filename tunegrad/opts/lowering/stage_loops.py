@@ -22,8 +22,9 @@ from .over import Over
 from .shape import AxisShape, loop_stops
 from .values import Point, Result, Values
 
-__all__ = ["Blocks", "Env", "Limits", "StageLoops", "Where"]
+__all__ = ["NOTHING", "Blocks", "Env", "Limits", "StageLoops", "Where"]
 
+NOTHING: frozenset[str] = frozenset()
 Limits = dict[str, int]
 Env = dict[str, Index]
 
@@ -64,8 +65,9 @@ class StageLoops:
         self.over = Over(tree)
         self.allocs: list[Alloc] = []
         self.results: dict[tuple[str, Point], Result] = {}
-        self.assumed: frozenset[str] = frozenset()
-        self.together: dict[frozenset[str], Values] = {}
+        self.assumed = self.refuted = NOTHING
+        """Conditions that are known to hold here, and to hold nowhere here."""
+        self.together: dict[tuple[frozenset[str], frozenset[str]], Values] = {}
 
     def step(self, loop: Loop) -> int:
         return self.tree.axis_index(loop.axes[0]).coefficient(loop.name) or 0
@@ -120,9 +122,10 @@ class StageLoops:
         )
         if alone:
             return self.new_values(i, env)
-        found = self.together.get(self.assumed)
+        known = self.assumed, self.refuted
+        found = self.together.get(known)
         if found is None:
-            found = self.together[self.assumed] = self.new_values(i, env)
+            found = self.together[known] = self.new_values(i, env)
         found.results = self.results
         return found
 
@@ -133,7 +136,8 @@ class StageLoops:
 
     def values_knowing(self, i: int, env: Env, assumed: frozenset[str]) -> Values:
         """The values of a stage where conditions are known to hold, without results."""
-        return Values(self.tree, self.b, self.plans, self.shapes, i, env, assumed, self.over)
+        known = assumed, self.refuted
+        return Values(self.tree, self.b, self.plans, self.shapes, i, env, known, self.over)
 
     def serial(self, i: int) -> list[Loop]:
         return [x for x in self.tree.own(i) if x.kind is LoopKind.SERIAL]

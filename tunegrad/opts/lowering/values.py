@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from tunegrad.errors import InternalError
 from tunegrad.ir.dtypes import BF16, BOOL, DType
 from tunegrad.ir.expr import Apply, Cast, Const, Expr, IndexValue, Inside, Load, Op, Value
-from tunegrad.ir.index import ALWAYS, Index, Range, Valid, as_index, var
+from tunegrad.ir.index import ALWAYS, NEVER, Index, Range, Valid, as_index, var
 from tunegrad.ir.kernel import own_axes
 from tunegrad.ir.looptree import LoopTree
 
@@ -45,7 +45,7 @@ class Values:
         shapes: dict[str, AxisShape],
         stage: int,
         env: dict[str, Index],
-        assumed: frozenset[str],
+        known: tuple[frozenset[str], frozenset[str]],
         over: Over,
     ) -> None:
         self.tree, self.builder, self.plans, self.shapes, self.stage, self.env = (
@@ -56,7 +56,8 @@ class Values:
             stage,
             env,
         )
-        self.assumed, self._over = assumed, over
+        self.assumed, self.refuted = known
+        self._over = over
         # stages without axes of their own run at the same points: they share what they compute
         alone = tree.kernel.stages[stage].axes or any(s == stage for s, _ in plans)
         self.scope = stage if alone else -1
@@ -113,11 +114,13 @@ class Values:
 
     def needed(self, valid: Valid) -> Valid:
         """A condition over axes as one over loops, less what a branch around already made sure
-        of.
+        of; never, where one around made sure that it does not hold.
         """
         return self.unassumed(self._over.condition(valid))
 
     def unassumed(self, valid: Valid) -> Valid:
+        if any(r.key in self.refuted for r in valid):
+            return NEVER
         if not self.assumed or not valid.ranges:
             return valid
         return Valid(r for r in valid if r.key not in self.assumed)
