@@ -4,6 +4,9 @@ interpreter.
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -185,3 +188,21 @@ def run_schedule(s: LaunchPlan, inputs: dict[str, Array]) -> list[Array]:
         for name, flat in interpret(launch.kernel, reads).items():
             memory[params[name]] = flat
     return [s.buffers[i].layout.unpack(memory[i]) for i in s.outputs]
+
+
+def calls_of(function: Callable[[], object]) -> int:
+    """How many functions, Python's and C's, are called while it runs: the same in every run, on a
+    busy machine too.
+    """
+    count = 0
+
+    def on_event(frame: object, event: str, arg: object) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(on_event)
+    try:
+        function()
+    finally:
+        sys.setprofile(None)
+    return count

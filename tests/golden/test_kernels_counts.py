@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import pytest
@@ -11,6 +11,7 @@ import pytest
 from tests.graph_builders import (
     add,
     along,
+    calls_of,
     conv,
     conv_bn,
     encoder_layer,
@@ -235,24 +236,6 @@ def long_chain(steps: int, salt: float) -> Node:
     return y
 
 
-def calls_of(function: Callable[[], object]) -> int:
-    """How many functions, Python's and C's, are called while it runs: the same in every run, on a
-    busy machine too.
-    """
-    count = 0
-
-    def on_event(frame: object, event: str, arg: object) -> None:
-        nonlocal count
-        count += event in ("call", "c_call")
-
-    sys.setprofile(on_event)
-    try:
-        function()
-    finally:
-        sys.setprofile(None)
-    return count
-
-
 def test_kernels_of_ten_times_the_nodes_take_ten_times_the_work() -> None:
     schedule((long_chain(300, 0.25),))  # what is remembered from the first call on is not counted
     short, long = long_chain(300, 2.0), long_chain(3_000, 4.0)
@@ -263,3 +246,20 @@ def test_kernels_of_ten_times_the_nodes_take_ten_times_the_work() -> None:
     assert few > 10_000
     assert many < 11.5 * few  # a quadratic scheduler calls a hundred times as often
     assert len(plans[1].launches) <= 10 * len(plans[0].launches) + 1
+
+
+def blocks(count: int, salt: float) -> Node:
+    """So many blocks of attention, about a hundred nodes each, no node another chain's."""
+    x = tensor("x", 8, 16)
+    for i in range(count):
+        x = encoder_layer(scale(x, salt + i / 1024), 2, 32)
+    return x
+
+
+def test_kernels_of_ten_thousand_nodes_of_attention_take_ten_times_the_work_of_a_thousand() -> None:
+    schedule((blocks(2, 9.0),))
+    short, long = blocks(10, 1.0), blocks(100, 3.0)
+    assert len(g.topological((long,))) > 10_000
+    few, many = (calls_of(partial(schedule, (y,))) for y in (short, long))
+    assert few > 100_000
+    assert many < 10.5 * few

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import tunegrad as tg
+from tests.graph_builders import calls_of
 from tunegrad import inference
 from tunegrad.compiling import artifact, written
 from tunegrad.compiling.artifact import Compiler, object_key
@@ -24,10 +25,11 @@ from tunegrad.devices.cpu import device as cpu
 from tunegrad.inference import realizing
 from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import schedule
+from tunegrad.ir.graph import Node
 from tunegrad.ir.kernel import Kernel
 from tunegrad.models import mlp
 from tunegrad.opts import Schedule
-from tunegrad.runtime import ObjectCache
+from tunegrad.runtime import ObjectCache, Runner
 
 MODEL = mlp(sizes=(16, 8, 8, 8))
 DEVICE = host_device(1)
@@ -181,6 +183,25 @@ def test_equal_graphs_share_a_plan_whatever_the_values() -> None:
     for value in range(2, 6):
         run(float(value))
     assert (len(realizing._plans), inference.process_compiler().counts.lowered) == (plans, lowered)
+
+
+def test_an_equal_graph_is_not_scheduled_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = realizing._plan_of
+    calls: list[int] = []
+
+    def counted(nodes: tuple[Node, ...]) -> Runner:
+        found: list[Runner] = []
+        calls.append(calls_of(lambda: found.append(made(nodes))))
+        return found[0]
+
+    monkeypatch.setattr(realizing, "_plan_of", counted)
+    for value in (1.0, 2.0):
+        x, w = (tg.Tensor(np.full((7, 7), value, np.float32)) for _ in range(2))
+        for _ in range(12):
+            x = ((x @ w) * 0.5 + 1).relu().softmax(-1)
+        x.numpy()
+    first, second = calls
+    assert second < 0.05 * first
 
 
 def test_other_shapes_get_another_plan() -> None:

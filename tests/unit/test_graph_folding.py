@@ -145,3 +145,17 @@ def test_graph_folding_of_fulls_stays_a_full() -> None:
 def test_graph_folding_keeps_what_is_not_exact() -> None:
     assert folded(g.pad(g.full(2, (2,), F32), ((1, 1),))).op is GraphOp.PAD
     assert folded(g.reduce(Op.ADD, g.full(0.1, (9,), F32), (0,))).op is GraphOp.REDUCE
+
+
+@pytest.mark.parametrize("dtype", [I32, F32, BOOL], ids=str)
+def test_graph_folding_multiplies_by_zero_where_that_is_exact(dtype: DType) -> None:
+    x = g.graph_input("x", (4,), dtype)
+    op = Op.AND if dtype.is_bool else Op.MUL
+    zero = g.full(False if dtype.is_bool else 0, (4,), dtype)
+    for made in (g.elementwise(op, x, zero), g.elementwise(op, zero, x)):
+        assert ops(folded(made)) == (ops(made) if dtype.is_float else ["full"])
+
+
+def test_graph_folding_pads_a_negative_zero_with_a_positive_one() -> None:
+    x = g.pad(g.full(-0.0, (2,), F32), ((1, 1),))
+    np.testing.assert_array_equal(np.signbit(evaluate((folded(x),))[0]), [0, 1, 1, 0])

@@ -13,6 +13,7 @@ numpy folds them):
                                            -> FULL 0
     x * 1, x / 1, x - 0   -> x             x + -0.0 -> x; x + 0 -> x for integers only (-0.0 + 0.0
                                            is 0.0)
+    x * 0, x & 0          -> 0             of integers and truths only (0 * inf is NaN)
     where(FULL, a, b)     -> a or b
     reduce(FULL)          -> FULL          max and min; sums where every partial sum is exact
     reduce(expand(x))     -> expand(reduce(x))    along dimensions that stay (``repeats``)
@@ -185,6 +186,8 @@ def _map_rules(n: Node) -> Node | None:
         return g.full(convert(compute(op, *arrays), n.dtype).item(), n.shape, n.dtype)
     if op is Op.WHERE and values[0] is not None:
         return n.srcs[1] if values[0] else n.srcs[2]
+    if op in (Op.MUL, Op.AND) and 0 in values and not n.dtype.is_float:
+        return g.full(False if n.dtype.is_bool else 0, n.shape, n.dtype)
     if op is Op.MUL and 1 in values and not n.dtype.is_half:
         return n.srcs[1 - values.index(1)]
     if op is Op.DIV and values[1] == 1:
