@@ -34,16 +34,16 @@ from tunegrad.errors import (
 )
 from tunegrad.frontend import InputSpec, Model, Tensor
 from tunegrad.frontend.torch import from_torch
-from tunegrad.frontend.torch.aten import TABLE
+from tunegrad.frontend.torch.aten import TABLE, Complex
 from tunegrad.frontend.torch.checking import CHECKS, Call, fault_of
 from tunegrad.frontend.torch.graph import missing_operators, run_graph
 from tunegrad.frontend.torch.values import (
     array_of,
-    constant_of,
     dtype_from,
     load_torch,
     tensor_of,
     torch_dtype,
+    value_of,
 )
 from tunegrad.inference import LoadedModel, load
 
@@ -338,15 +338,13 @@ class _Compiled:
         inputs = tuple(i for i, a in enumerate(args) if hasattr(a, "dtype") and i not in fixed)
         given = [args[i] for i in (*inputs, *static)]
         place = _place(given)
-        specs = tuple(
-            InputSpec(f"x{i}", tuple(args[i].shape), dtype_from(args[i].dtype)) for i in inputs
-        )
+        specs = tuple(_spec(f"x{i}", args[i]) for i in inputs)
         values = {
-            i: constant_of(args[i].cpu(), self._names.get(id(args[i]), f"constant{i}"))
-            for i in static
+            i: value_of(args[i].cpu(), self._names.get(id(args[i]), f"constant{i}")) for i in static
         }
         rest = {i: a for i, a in enumerate(args) if not hasattr(a, "dtype")}
-        every = partial(_every, self._graph, {**rest, **values}, inputs)
+        pairs = frozenset(i for i in inputs if args[i].is_complex())
+        every = partial(_every, self._graph, {**rest, **values}, inputs, pairs)
         outputs = _outputs(
             self._graph, every(*(Tensor.input(s.name, s.shape, s.dtype) for s in specs))
         )
@@ -364,6 +362,7 @@ class _Compiled:
         return _Program(args, static, model, outputs, shared)
 
 
+_COMPLEX = {"f32": "complex64", "f64": "complex128"}
 _SHAPE = attrgetter("shape")
 _VERSION = attrgetter("_version")
 
@@ -402,29 +401,46 @@ def _taken(tensor: Any, _: Any) -> Any:
     return load_torch().from_dlpack(tensor)
 
 
+def _spec(name: str, tensor: Any) -> InputSpec:
+    """An input; complex numbers are pairs along a last dimension."""
+    if tensor.is_complex():
+        return InputSpec(name, (*tensor.shape, 2), dtype_from(tensor.real.dtype))
+    return InputSpec(name, tuple(tensor.shape), dtype_from(tensor.dtype))
+
+
 def _every(
-    graph: Any, known: Mapping[int, Any], places: Sequence[int], *given: Tensor
+    graph: Any,
+    known: Mapping[int, Any],
+    places: Sequence[int],
+    pairs: frozenset[int],
+    *given: Tensor,
 ) -> Sequence[Any]:
-    """The graph's outputs, whatever they are."""
-    values = {**known, **dict(zip(places, given, strict=True))}
+    """The graph's outputs, whatever they are. ``pairs``: inputs that are complex numbers."""
+    passed = {
+        i: Complex.of_pairs(t) if i in pairs else t for i, t in zip(places, given, strict=True)
+    }
+    values = {**known, **passed}
     found: Sequence[Any] = run_graph(graph, [values[i] for i in range(len(values))])
     return found
 
 
 def _run(every: Any, outputs: Sequence[_Output], *given: Tensor) -> tuple[Tensor, ...]:
     """The tensors among the graph's outputs, contiguous in the order of PyTorch's strides."""
-    return tuple(
-        v if o.order is None else v.permute(*o.order)
+    tensors = (
+        (v.pairs() if isinstance(v, Complex) else v, o)
         for v, o in zip(every(*given), outputs, strict=True)
         if o.computed
     )
+    return tuple(v if o.order is None else v.permute(*o.order) for v, o in tensors)
 
 
 def _outputs(graph: Any, found: Sequence[Any]) -> tuple[_Output, ...]:
     """What the graph gives, with the strides that PyTorch says it has."""
     (end,) = (n for n in graph.graph.nodes if n.op == "output")
     return tuple(
-        _strided(v, getattr(n, "meta", {}).get("val"))
+        _Output(True, getattr(load_torch(), _COMPLEX[v.real.dtype.name]))
+        if isinstance(v, Complex)
+        else _strided(v, getattr(n, "meta", {}).get("val"))
         if isinstance(v, Tensor)
         else _Output(False, v)
         for v, n in zip(found, end.args[0], strict=True)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tunegrad.errors import ConfigError
+from tunegrad.frontend.torch.values import constant_of
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 nn = torch.nn
@@ -68,7 +69,7 @@ def test_a_module_runs_as_one_program_with_its_parameters_as_constants(loads: li
 
 def test_constants_share_the_memory_of_the_module() -> None:
     weight = nn.Parameter(torch.randn(4, 4))
-    tensor = backends.constant_of(weight, "w")
+    tensor = constant_of(weight, "w")
     assert np.shares_memory(tensor.node.arg.array, weight.detach().numpy())
 
 

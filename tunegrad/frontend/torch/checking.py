@@ -68,6 +68,7 @@ def fault_of(call: Call, got: Sequence[Any], want: Sequence[Any], run: Run) -> s
 
     ``want`` is what the graph gives in PyTorch. Outputs that are no tensors are not compared.
     """
+    got, want = (_as_pairs(values) for values in (got, want))
     said = _compared(call, got, want)
     if not said or _amplified(call, got, want):
         return ""
@@ -171,6 +172,15 @@ def _outputs(graph: Any, values: Any, places: Sequence[int], *given: Tensor) -> 
     return tuple(v for v in found if isinstance(v, Tensor))
 
 
+def _as_pairs(values: Sequence[Any]) -> list[Any]:
+    """Complex numbers as pairs of real ones."""
+    torch = load_torch()
+    return [
+        torch.view_as_real(v.resolve_conj()) if hasattr(v, "dtype") and v.is_complex() else v
+        for v in values
+    ]
+
+
 # ---- comparing
 
 
@@ -258,7 +268,7 @@ def _amplified(call: Call, got: Sequence[Any], want: Sequence[Any]) -> bool:
     """
     torch = load_torch()
     floats = [w for w in want if hasattr(w, "dtype") and w.dtype.is_floating_point]
-    truth = _interpreted(call.graph, call.args, torch.float64) if floats else want
+    truth = _as_pairs(_interpreted(call.graph, call.args, torch.float64)) if floats else want
     nudged: list[Sequence[Any]] = []
     for place, (g, w, t) in enumerate(zip(got, want, truth, strict=True)):
         if not hasattr(w, "dtype"):
@@ -273,7 +283,7 @@ def _amplified(call: Call, got: Sequence[Any], want: Sequence[Any]) -> bool:
             far = own.max() if own.numel() else 0.0
             bad &= _bad(g, t.to(w.dtype), _APART * far + allowed)
         if bool(bad.any()):
-            nudged = nudged or [_nudged(call, i) for i in range(_NUDGES)]
+            nudged = nudged or [_as_pairs(_nudged(call, i)) for i in range(_NUDGES)]
             others = [other[place] for other in nudged]
             if w.dtype.is_floating_point:
                 far = torch.stack([(o.double() - w.double()).abs() for o in others]).amax(0)

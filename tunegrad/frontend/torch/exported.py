@@ -17,7 +17,7 @@ from ..weights import Array, ParameterSpec
 from .aten import TABLE
 from .checking import CHECKS, FirstCall
 from .graph import missing_operators, run_graph
-from .values import constant_of, dtype_from, load_torch, shared
+from .values import dtype_from, load_torch, shared, value_of
 
 __all__ = ["from_torch", "is_module"]
 
@@ -184,6 +184,7 @@ class _Graph(Module):
         if tensor is None:
             return "value", None
         own = kind == "PARAMETER" or (kind == "BUFFER" and spec.persistent)
+        own = own and not tensor.is_complex()
         if not own or spec.target.endswith("num_batches_tracked"):
             return ("value", None) if not node.users else ("constant", (tensor, spec.target))
         if spec.target not in self.places:
@@ -219,5 +220,5 @@ class _Graph(Module):
         if kind == "parameter":
             return self.places[what].tensor
         if kind == "constant":
-            return constant_of(*what)
+            return value_of(*what)
         return what

@@ -14,8 +14,9 @@ from typing import Any
 from tunegrad.errors import ModelError
 
 from ..tensor import Tensor
-from .aten import TABLE
-from .values import constant_of, dtype_from, load_torch
+from .aten import COMPLEX, TABLE, Complex, lifted
+from .aten.movement import strided
+from .values import dtype_from, load_torch, value_of
 
 __all__ = ["missing_operators", "name_of", "run_graph"]
 
@@ -90,8 +91,8 @@ def _function(node: Any) -> Callable[..., Any] | None:
         return _nothing
     if name in _SIZES:
         return _SIZES[name]
-    if name.startswith("aten."):
-        return TABLE.get(name.removeprefix("aten."))
+    if name.startswith(("aten.", "prims.")):
+        return strided if name == _STRIDED else TABLE.get(name.removeprefix("aten."))
     home = getattr(target, "__module__", "")
     if home in ("_operator", "operator", "math", "builtins") or target is operator.getitem:
         return target  # type: ignore[no-any-return]  # sizes are numbers, results are tuples
@@ -110,11 +111,37 @@ def _called(node: Any, values: Mapping[Any, Any]) -> Any:
         raise ModelError(f"{name_of(node.target)} is not there")
     args = [_mapped(a, values) for a in node.args]
     kwargs = {k: _mapped(a, values) for k, a in node.kwargs.items() if k not in _DROPPED}
+    if name_of(node.target) == _STRIDED:
+        args = _with_memory(node.args[0].meta.get("val"), *args)
+    elif any(_is_complex(a) for a in args) and function is not operator.getitem:
+        name = name_of(node.target).removeprefix("aten.")
+        function = COMPLEX.get(name) or lifted(function, name)
     try:
         result = function(*args, **kwargs)
     except TypeError as error:  # an argument of the schema that the table does not take
         raise ModelError(f"{name_of(node.target)}: {error}") from error
     return _as_said(node, result, node.meta.get("val"))
+
+
+_STRIDED = "aten.as_strided.default"
+
+
+def _with_memory(
+    said: Any, x: Tensor, size: Sequence[int], stride: Sequence[int], offset: int | None = None
+) -> list[Any]:
+    """The arguments of ``strided``: where PyTorch says that the elements of ``x`` lie."""
+    if said is None:
+        raise ModelError(f"{_STRIDED}: where the elements of its input lie is not known")
+    held, first = [*said.stride()], said.storage_offset()
+    if not all(isinstance(n, int) for n in (*held, first, *size, *stride)):
+        raise ModelError(f"{_STRIDED}: strides that are not known before the call are not there")
+    return [x, held, size, stride, 0 if offset is None else offset - first]
+
+
+def _is_complex(value: Any) -> bool:
+    if isinstance(value, list | tuple):
+        return any(map(_is_complex, value))
+    return isinstance(value, Complex | complex)
 
 
 def _as_said(node: Any, result: Any, said: Any) -> Any:
@@ -145,12 +172,10 @@ def _mapped(value: Any, values: Mapping[Any, Any]) -> Any:
         return dtype_from(value)
     if isinstance(value, list | tuple):
         return [_mapped(v, values) for v in value]
-    if isinstance(value, complex):
-        raise ModelError(f"the complex number {value} is not there")
     return value
 
 
-def _attribute(module: Any, path: str, attributes: Mapping[str, Any] | None) -> Tensor:
+def _attribute(module: Any, path: str, attributes: Mapping[str, Any] | None) -> Tensor | Complex:
     if attributes is not None and path in attributes:
         tensor = attributes[path]
     else:
@@ -159,4 +184,4 @@ def _attribute(module: Any, path: str, attributes: Mapping[str, Any] | None) -> 
             tensor = getattr(tensor, part)
     if not hasattr(tensor, "dtype"):
         raise ModelError(f"attribute {path} of the graph is a {type(tensor).__name__}")
-    return constant_of(tensor, path)
+    return value_of(tensor, path)

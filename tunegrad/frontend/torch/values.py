@@ -16,9 +16,11 @@ from tunegrad.errors import DTypeError, ModelError
 from tunegrad.ir.dtypes import DType, dtype_of
 
 from ..tensor import Tensor
+from .aten import Complex
 
 __all__ = [
     "array_of", "constant_of", "dtype_from", "load_torch", "shared", "tensor_of", "torch_dtype",
+    "value_of",
 ]  # fmt: skip
 
 _NAMES = {
@@ -72,9 +74,11 @@ def torch_dtype(ours: DType) -> Any:
 
 
 def array_of(tensor: Any) -> NDArray[np.generic]:
-    """The memory of a tensor on the CPU as an array."""
+    """The memory of a tensor on the CPU as an array; complex numbers as pairs."""
     if tensor.dtype is load_torch().bfloat16:
         return array_of(tensor.detach().view(load_torch().int16)).view(np.uint16)
+    if tensor.is_complex():
+        return array_of(load_torch().view_as_real(tensor.detach().resolve_conj()))
     try:
         return tensor.numpy()  # type: ignore[no-any-return]
     except RuntimeError:  # it needs gradients, or is a negative view
@@ -86,7 +90,8 @@ def tensor_of(array: NDArray[np.generic], dtype: Any) -> Any:
     torch = load_torch()
     if dtype is torch.bfloat16:
         return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
-    return torch.from_numpy(array)
+    found = torch.from_numpy(array)
+    return torch.view_as_complex(found) if dtype.is_complex else found
 
 
 def constant_of(tensor: Any, name: str = "") -> Tensor:
@@ -97,6 +102,18 @@ def constant_of(tensor: Any, name: str = "") -> Tensor:
     """
     kind = dtype_from(tensor.dtype)
     return Tensor.constant(shared(tensor), kind, name)
+
+
+def value_of(tensor: Any, name: str = "") -> Tensor | Complex:
+    """A tensor of PyTorch as a constant, or as two where its numbers are complex.
+
+    Raises:
+        DTypeError: as ``constant_of``.
+    """
+    if not tensor.is_complex():
+        return constant_of(tensor, name)
+    plain = tensor.detach().resolve_conj()
+    return Complex(constant_of(plain.real, name), constant_of(plain.imag, name))
 
 
 def shared(tensor: Any) -> NDArray[np.generic]:

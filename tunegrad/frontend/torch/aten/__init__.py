@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
-from . import contraction, creation, elementwise, indexing, movement, normalisation, reduction
+from . import (
+    complexes,
+    contraction,
+    creation,
+    elementwise,
+    encoder,
+    indexing,
+    movement,
+    normalisation,
+    reduction,
+    sampling,
+)
+from .complexes import COMPLEX, Complex, lifted
 from .table import Operator
 
-__all__ = ["FAMILIES", "TABLE", "Operator"]
+__all__ = ["COMPLEX", "FAMILIES", "TABLE", "Complex", "Operator", "lifted"]
 
 FAMILIES: dict[str, dict[str, Operator]] = {
     "elementwise": elementwise.TABLE,
@@ -15,6 +27,9 @@ FAMILIES: dict[str, dict[str, Operator]] = {
     "reductions and scans": reduction.TABLE,
     "products, convolutions, attention, recurrent layers": contraction.TABLE,
     "normalisation, pooling, resizing": normalisation.TABLE,
+    "sampling": sampling.TABLE,
+    "encoder layers": encoder.TABLE,
+    "complex numbers": complexes.TABLE,
 }
 TABLE: dict[str, Operator] = {
     name: operator for family in FAMILIES.values() for name, operator in family.items()

@@ -142,6 +142,26 @@ def _one_layer(
     return (y.flip(0) if reverse else y), h, c, None
 
 
+def _cdist(x1: Tensor, x2: Tensor, p: float, compute_mode: int | None = None) -> Tensor:
+    del compute_mode
+    return x1.cdist(x2, p)
+
+
+def _trilinear(
+    i1: Tensor, i2: Tensor, i3: Tensor, expand1: Sequence[int], expand2: Sequence[int],
+    expand3: Sequence[int], sumdim: Sequence[int], unroll_dim: int = 1,
+) -> Tensor:  # fmt: skip
+    """A sum of products of three tensors, each with dimensions of extent one put in."""
+    del unroll_dim
+    product: Tensor | None = None
+    for x, places in ((i1, expand1), (i2, expand2), (i3, expand3)):
+        for at in sorted(places):
+            x = x.unsqueeze(at)
+        product = x if product is None else product * x
+    assert product is not None
+    return product.sum(tuple(sumdim)) if sumdim else product
+
+
 _LSTM = 2
 """PyTorch's number for it."""
 
@@ -155,6 +175,8 @@ TABLE: dict[str, Operator] = {
         _transposed, "conv_transpose1d.default", "conv_transpose2d.input", "conv_transpose3d.input"
     ),
     **entries(_attention, "scaled_dot_product_attention.default"),
+    **entries(_cdist, "_cdist_forward.default"),
+    **entries(_trilinear, "_trilinear.default"),
     **entries(_flash_for_cpu, "_scaled_dot_product_flash_attention_for_cpu.default"),
     **entries(_recurrent("lstm"), "lstm.input"),
     **entries(_one_layer, "mkldnn_rnn_layer.default"),

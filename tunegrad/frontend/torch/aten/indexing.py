@@ -6,8 +6,10 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from ...creation import arange
 from ...functional import embedding
 from ...functions import broadcast_shapes, where
+from ...handle import lift
 from ...tensor import Tensor
 from .table import Operator, entries, methods, unsupported
 
@@ -88,6 +90,63 @@ def _scatter_value(x: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     return x.scatter(dim, _positive("scatter", x, dim, index), value=value)
 
 
+def _bags(
+    weight: Tensor, indices: Tensor, offsets: Tensor, scale_grad_by_freq: bool = False,
+    mode: int = 0, sparse: bool = False, per_sample_weights: Tensor | None = None,
+    include_last_offset: bool = False, padding_idx: int = -1,
+) -> tuple[Tensor, None, None, None]:  # fmt: skip
+    """Rows of a table, summed, averaged or their maximum for each bag.
+
+    ``offsets`` say where bags begin. The other results are for the backward pass.
+    """
+    del scale_grad_by_freq, sparse
+    count = offsets.size - int(include_last_offset)
+    bag = offsets.narrow(0, 0, count).searchsorted(arange(indices.size), right=True) - 1
+    rows = embedding(indices, weight)
+    inside = bag.unsqueeze(0) == arange(count).unsqueeze(1)
+    if include_last_offset:
+        inside = inside & (arange(indices.size) < offsets[count])
+    if padding_idx >= 0:
+        inside = inside & (indices != padding_idx)
+    if mode == _MAX:
+        shown = where(inside.unsqueeze(-1), rows.unsqueeze(0), -math.inf).amax(1)
+        return where(inside.any(1).unsqueeze(1), shown, 0.0).cast(weight.dtype), None, None, None
+    share = inside.cast(weight.dtype)
+    if per_sample_weights is not None:
+        share = share * per_sample_weights
+    total = share @ rows
+    if mode == _MEAN:
+        total = total / inside.cast(weight.dtype).sum(1).clamp(1).unsqueeze(1)
+    return total.cast(weight.dtype), None, None, None
+
+
+_MEAN, _MAX = 1, 2
+"""PyTorch's numbers of the ways to join a bag."""
+
+
+def _searchsorted(
+    rows: Tensor, values: Any, *, out_int32: bool = False, right: bool = False,
+    side: str | None = None, sorter: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    del out_int32
+    ordered = rows if sorter is None else rows.gather(-1, sorter)
+    return ordered.searchsorted(values, right=right or side == "right")
+
+
+def _bucketize(
+    values: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False
+) -> Tensor:
+    del out_int32
+    return boundaries.searchsorted(values, right=right)
+
+
+def _isin(elements: Any, test: Any, *, assume_unique: bool = False, invert: bool = False) -> Tensor:
+    del assume_unique
+    known = lift(test, "isin").reshape((-1,))
+    found = (lift(elements, "isin").unsqueeze(-1) == known).any(-1)
+    return ~found if invert else found
+
+
 TABLE: dict[str, Operator] = {
     **{
         f"{name}.{overload}": _by_positive(name)
@@ -97,6 +156,11 @@ TABLE: dict[str, Operator] = {
         )
         for name in names.split()
     },
+    **methods("take kthvalue"),
+    **entries(_bags, "_embedding_bag.default", "_embedding_bag_forward_only.default"),
+    **entries(_searchsorted, "searchsorted.Tensor", "searchsorted.Scalar"),
+    **entries(_bucketize, "bucketize.Tensor", "bucketize.Scalar"),
+    **entries(_isin, "isin.Tensor_Tensor", "isin.Tensor_Scalar", "isin.Scalar_Tensor"),
     **methods("index_fill", "int_Scalar"),
     **entries(_embedding, "embedding.default"),
     **entries(_gather, "gather.default"),

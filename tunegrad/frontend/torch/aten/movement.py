@@ -7,12 +7,13 @@ from typing import Any
 
 from tunegrad.ir.dtypes import DType
 
-from ...functions import cat, stack
+from ...creation import arange
+from ...functions import cat, stack, where
 from ...handle import lift
 from ...tensor import Tensor
 from .table import Operator, entries, methods, unsupported
 
-__all__ = ["TABLE", "span"]
+__all__ = ["TABLE", "span", "strided"]
 
 
 def _same(x: Tensor, *_: Any, **options: Any) -> Tensor:
@@ -142,6 +143,48 @@ def _split(x: Tensor, size: Any, dim: int = 0) -> tuple[Tensor, ...]:
     return x.split(list(size) if isinstance(size, list | tuple) else size, dim)
 
 
+def strided(
+    x: Tensor, held: Sequence[int], size: Sequence[int], stride: Sequence[int], offset: int
+) -> Tensor:
+    """A tensor whose memory has the strides ``held``, read with others from ``offset`` on.
+
+    A permutation where it is one; otherwise elements are gathered by their computed positions.
+
+    Raises:
+        ModelError: memory with gaps, or elements that lie there more than once.
+    """
+    dims = sorted((d for d in range(x.ndim) if x.shape[d] != 1), key=lambda d: -held[d])
+    step = 1
+    for d in reversed(dims):
+        if held[d] != step:
+            raise unsupported("as_strided", f"memory of strides {tuple(held)} and shape {x.shape}")
+        step *= x.shape[d]
+    alone = [d for d in range(x.ndim) if x.shape[d] == 1]
+    flat = x.permute(*alone, *dims).reshape((x.size,))
+    wide = [d for d in range(len(size)) if size[d] != 1 and stride[d]]
+    order, step = sorted(wide, key=lambda d: -stride[d]), 1
+    dense = offset == 0
+    for d in reversed(order):
+        dense, step = dense and stride[d] == step, step * size[d]
+    if dense and step == x.size:
+        made = flat.reshape(tuple(size[d] for d in order))
+        made = made.permute(*(order.index(d) for d in wide)) if wide else made
+        kept = tuple(n if n == 1 or stride[d] else 1 for d, n in enumerate(size))
+        return made.reshape(kept).expand(*size)
+    at: Any = offset
+    for d, (n, s) in enumerate(zip(size, stride, strict=True)):
+        at = arange(n).reshape((n, *(1,) * (len(size) - d - 1))) * s + at
+    return flat[at] if isinstance(at, Tensor) else flat[at].reshape(tuple(size))
+
+
+def _masked_scatter(x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
+    """The elements of ``source``, one after another, where the mask is true."""
+    chosen = mask.expand(*x.shape).reshape((-1,))
+    place = (chosen.cast("i64").cumsum(0) - 1).clamp(0, max(0, source.size - 1))
+    taken = source.reshape((-1,))[place].cast(x.dtype)
+    return where(chosen, taken, x.reshape((-1,))).reshape(x.shape)
+
+
 _VIEWS = (
     "view.default", "_unsafe_view.default", "reshape.default", "view_copy.default",
     "_reshape_alias.default",
@@ -158,7 +201,8 @@ TABLE: dict[str, Operator] = {
         "lift_fresh.default", "contiguous.default", "_to_copy.default",
         "to.dtype_layout", "alias_copy.default", "detach_copy.default",
     ),
-    **entries(_to, "to.dtype"),
+    **entries(_to, "to.dtype", "prims.convert_element_type.default"),
+    **entries(_masked_scatter, "masked_scatter.default"),
     **entries(_to_device, "to.device"),
     **entries(_dropout, "dropout.default"),
     **entries(_expand, "expand.default"),

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from itertools import product
 from typing import Any, cast
 
+from ...functions import stack
 from ...tensor import Tensor
 from .table import Operator, entries, unsupported
 
@@ -149,6 +152,37 @@ def _adaptive(kind: str, rank: int) -> Operator:
     return pool
 
 
+def _adaptive_max(rank: int) -> Operator:
+    """The largest of each window, and its place in the image."""
+
+    def pool(x: Tensor, output_size: Sequence[int]) -> tuple[Tensor, Tensor]:
+        extents, sizes = x.shape[-rank:], tuple(output_size)
+        values: Tensor = getattr(x, f"adaptive_max_pool{rank}d")(sizes)
+        found = []
+        for cell in product(*map(range, sizes)):
+            bounds = [
+                (i * n // new, -((-(i + 1) * n) // new))
+                for i, n, new in zip(cell, extents, sizes, strict=True)
+            ]
+            window = x[(..., *(slice(a, b) for a, b in bounds))]
+            flat = window.reshape((*window.shape[:-rank], -1)).argmax(-1)
+            place: Any = 0
+            rest = flat
+            for d, (first, last) in enumerate(bounds):
+                below = math.prod(b - a for a, b in bounds[d + 1 :])
+                place = place * extents[d] + rest // below % (last - first) + first
+            found.append(place)
+        return values, stack(found, -1).reshape(values.shape)
+
+    return pool
+
+
+def _weight_norm(v: Tensor, g: Tensor, dim: int = 0) -> tuple[Tensor, Tensor]:
+    """The weight of a direction and a length, and the length of the direction."""
+    norm = v.norm(2, tuple(d for d in range(v.ndim) if d != dim % v.ndim), True)
+    return v * (g / norm), norm
+
+
 def _resize(x: Tensor, mode: Any, size: Any, scales: Any, corners: bool | None) -> Tensor:
     """Where a scale is given, positions are computed by it, not by the ratio of the sizes."""
     known = [s for s in scales or () if s is not None]
@@ -208,6 +242,8 @@ TABLE: dict[str, Operator] = {
     **{f"max_pool{n}d_with_indices.default": _max_pool(n, True) for n in _RANKS},
     **{f"avg_pool{n}d.default": _avg_pool(n) for n in _RANKS},
     **{f"adaptive_avg_pool{n}d.default": _adaptive("avg", n) for n in _RANKS},
+    **{f"adaptive_max_pool{n}d.default": _adaptive_max(n) for n in _RANKS},
+    **entries(_weight_norm, "_weight_norm_interface.default"),
     **{f"_adaptive_avg_pool{n}d.default": _adaptive("avg", n) for n in (2, 3)},
     **{f"upsample_nearest{n}d.default": _nearest for n in _RANKS},
     **{f"upsample_nearest{n}d.vec": _nearest_vec for n in _RANKS},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -114,6 +115,17 @@ def _topk(x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool =
     return x.topk(k, dim, largest, sorted)
 
 
+def _safe_softmax(x: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
+    """Softmax; a row of nothing but minus infinity becomes 0."""
+    nothing = (x == -math.inf).all(dim, True)
+    return x.softmax(dim, dtype).masked_fill(nothing, 0.0)
+
+
+def _median(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
+    found = x.median() if dim is None else x.median(dim, keepdim)
+    return found if dim is None else tuple(found)
+
+
 def _norm(
     x: Tensor, ord: float = 2, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None
 ) -> Tensor:
@@ -145,6 +157,8 @@ TABLE: dict[str, Operator] = {
     **entries(_softmax("log_softmax"), "_log_softmax.default"),
     **entries(_softmax_int("softmax"), "softmax.int"),
     **entries(_softmax_int("log_softmax"), "log_softmax.int"),
+    **entries(_safe_softmax, "_safe_softmax.default"),
+    **entries(_median, "median.default", "median.dim"),
     **entries(_scan("cumsum"), "cumsum.default"),
     **entries(_scan("cumprod"), "cumprod.default"),
     **methods("cummax cummin logcumsumexp"),

@@ -1,0 +1,874 @@
+"""Modules that people write, drawn: layers, joins, views, writes in place, buffers, odd dtypes.
+
+A program is a list of steps on the values before them. Each is drawn while the program runs in
+PyTorch, so that its shapes fit. A failing one is cut down: to one output, then to the fewest steps,
+others of which become inputs with the values they had.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import random
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812 - its usual name
+
+import tunegrad as tg
+
+__all__ = ["OPERATIONS", "Case", "Program", "case_of", "differs", "draw", "pairs_of", "shrunk"]
+
+_MOST = 4096
+"""Elements of a value."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One operation: places of the values that it takes, and its drawn arguments."""
+
+    name: str
+    inputs: tuple[int, ...]
+    args: tuple[Any, ...] = ()
+
+    def __str__(self) -> str:
+        given = ", ".join([*(f"v{i}" for i in self.inputs), *map(repr, self.args)])
+        return f"{self.name}({given})"
+
+
+@dataclass(frozen=True)
+class Program:
+    """``count`` inputs, then a value for each step; ``outputs`` are places of values."""
+
+    count: int
+    steps: tuple[Step, ...]
+    outputs: tuple[int, ...]
+
+    def __str__(self) -> str:
+        lines = [f"v{self.count + i} = {s}" for i, s in enumerate(self.steps)]
+        return "\n".join([*lines, f"return {', '.join(f'v{i}' for i in self.outputs)}"])
+
+
+@dataclass(frozen=True)
+class Case:
+    """A program and tensors to call it with."""
+
+    program: Program
+    inputs: tuple[Tensor, ...]
+
+    @property
+    def writes(self) -> bool:
+        """Return True where it writes to inputs or buffers."""
+        return any(s.name in _WRITING for s in self.program.steps)
+
+    def __str__(self) -> str:
+        told = [
+            f"v{i}: {t.dtype} {tuple(t.shape)} strides {t.stride()}"
+            for i, t in enumerate(self.inputs)
+        ]
+        return "\n".join([*told, str(self.program)])
+
+
+class Drawn(nn.Module):
+    """A program as a module: the layers of its steps are its own."""
+
+    def __init__(self, program: Program) -> None:
+        super().__init__()
+        self.program = program
+        for i, step in enumerate(program.steps):
+            make = _LAYERS.get(step.name)
+            if make is not None:
+                with torch.random.fork_rng():
+                    torch.manual_seed(len(str(step)))
+                    self.add_module(f"step{i}", _settled(make(*step.args)))
+            if step.name == "buffer":
+                self.register_buffer(f"held{i}", torch.full(step.args[0], 0.5))
+
+    def forward(self, *inputs: Tensor) -> Any:
+        values: list[Any] = list(inputs)
+        for i, step in enumerate(self.program.steps):
+            given = [values[k] for k in step.inputs]
+            if step.name in _LAYERS:
+                layer = getattr(self, f"step{i}")
+                found = layer(*given)
+                values.append(found[0] if isinstance(found, tuple) else found)
+            elif step.name == "buffer":
+                held = getattr(self, f"held{i}")
+                held.mul_(0.5).add_(given[0])
+                values.append(held + given[0])
+            else:
+                values.append(OPERATIONS[step.name].run(*given, *step.args))
+        return tuple(values[i] for i in self.program.outputs)
+
+
+def _settled(layer: nn.Module) -> nn.Module:
+    """In eval mode, with statistics other than 0 and 1, and weights other than 1 and 0."""
+    layer.eval()
+    for m in layer.modules():
+        for name, t in (*m.named_buffers(recurse=False), *m.named_parameters(recurse=False)):
+            if name == "running_var":
+                t.data.uniform_(0.5, 2)
+            elif t.dtype.is_floating_point and t.ndim < 2:
+                t.data.uniform_(-0.5, 0.5).add_(0.6 if name == "weight" else 0)
+    return layer
+
+
+# ---- operations
+
+
+@dataclass(frozen=True)
+class Operation:
+    """``draw`` gives arguments for these values, or None where it does not fit."""
+
+    run: Callable[..., Any]
+    draw: Callable[..., tuple[Any, ...] | None]
+    arity: int = 1
+
+
+OPERATIONS: dict[str, Operation] = {}
+_LAYERS: dict[str, Callable[..., nn.Module]] = {}
+_WRITING = frozenset(["write_input", "buffer"])
+Rng = random.Random
+
+
+def _add(name: str, run: Any, draw: Any = None, arity: int = 1) -> None:
+    OPERATIONS[name] = Operation(run, draw or (lambda r, *xs: ()), arity)
+
+
+def _layer(name: str, make: Any, draw: Any, arity: int = 1) -> None:
+    OPERATIONS[name] = Operation(make, draw, arity)
+    _LAYERS[name] = make
+
+
+def _float(x: Tensor) -> bool:
+    return x.dtype is torch.float32
+
+
+def _floats(draw: Any = None, rank: int = 0) -> Any:
+    """Only for f32 values of this rank at least."""
+
+    def fits(r: Rng, *xs: Tensor) -> Any:
+        if not all(_float(x) and x.ndim >= rank for x in xs):
+            return None
+        return () if draw is None else draw(r, *xs)
+
+    return fits
+
+
+def _dim(r: Rng, x: Tensor) -> int:
+    return r.randrange(-x.ndim, x.ndim) if x.ndim else 0
+
+
+def _with_dim(draw: Any = None, floats: bool = False, filled: bool = False) -> Any:
+    def fits(r: Rng, x: Tensor) -> Any:
+        if not x.ndim or (floats and not _float(x)):
+            return None
+        d = _dim(r, x)
+        if filled and not x.shape[d]:
+            return None
+        return (d, *(() if draw is None else draw(r, x, d)))
+
+    return fits
+
+
+for _name, _f in {
+    "relu": F.relu, "gelu": F.gelu, "silu": F.silu, "tanh": torch.tanh, "sigmoid": torch.sigmoid,
+    "abs": torch.abs, "neg": torch.neg, "leaky_relu": F.leaky_relu, "elu": F.elu,
+    "hardswish": F.hardswish, "softplus": F.softplus, "erf": torch.erf, "sin": torch.sin,
+    "square": torch.square, "relu6": F.relu6, "mish": F.mish, "hardtanh": F.hardtanh,
+    "exp": lambda x: x.clamp(-5, 5).exp(), "sqrt": lambda x: x.abs().sqrt(),
+    "log": lambda x: (x.abs() + 0.5).log(), "reciprocal": lambda x: 1 / (x.abs() + 0.5),
+}.items():  # fmt: skip
+    _add(_name, _f, _floats())
+
+for _name, _f in {
+    "add": torch.add, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b,
+    "maximum": torch.maximum, "minimum": torch.minimum,
+    "div": lambda a, b: a / (b.abs() + 0.5), "residual": lambda a, b: a + 0.5 * b,
+    "where": lambda a, b: torch.where(a > b, a, b * 2), "gate": lambda a, b: a * b.sigmoid(),
+}.items():  # fmt: skip
+    _add(
+        _name, _f,
+        lambda r, a, b: () if _float(a) and b.dtype in (torch.float32, torch.int64) and _joins(a, b) else None,
+        2,
+    )  # fmt: skip
+
+
+def _joins(a: Tensor, b: Tensor) -> bool:
+    try:
+        return math.prod(torch.broadcast_shapes(a.shape, b.shape)) <= _MOST
+    except RuntimeError:
+        return False
+
+
+_add("add_number", lambda x, n: x + n, _floats(lambda r, x: (r.choice([1, -2, 0.5]),)))
+_add("compare", lambda x, n: (x > n).float(), _floats(lambda r, x: (r.choice([0, 0.5]),)))
+_add(
+    "masked_fill",
+    lambda x, n: x.masked_fill(x > 0.3, n),
+    _floats(lambda r, x: (r.choice([0, -1.5]),)),
+)
+_add("clamp", lambda x, a, b: x.clamp(a, b), _floats(lambda r, x: (r.choice([None, -0.5]), 0.7)))
+
+for _name in ("sum", "mean", "amax", "amin", "var", "std", "logsumexp", "prod", "norm"):
+
+    def _reduced(x: Tensor, d: int, keep: bool, name: str = _name) -> Tensor:
+        found: Tensor = getattr(torch, name)(x, dim=d, keepdim=keep)
+        return found
+
+    _add(_name, _reduced, _with_dim(lambda r, x, d: (r.random() < 0.5,), True, True))
+for _name in ("softmax", "log_softmax", "cumsum", "logcumsumexp"):
+    _add(_name, getattr(torch, _name), _with_dim(None, True, True))
+_add(
+    "sort",
+    lambda x, d, down: x.sort(d, down).values,
+    _with_dim(lambda r, x, d: (r.random() < 0.5,), True, True),
+)
+_add(
+    "topk",
+    lambda x, d, k: x.topk(k, d).values,
+    _with_dim(lambda r, x, d: (r.randint(1, x.shape[d]),), True, True),
+)
+_add("argmax", lambda x, d: x.argmax(d), _with_dim(None, True, True))
+_add("any", lambda x, d: (x > 0).any(d).float(), _with_dim(None, True))
+
+
+def _factors(r: Rng, x: Tensor) -> Any:
+    if not x.numel():
+        return None
+    rest, found = x.numel(), []
+    while rest > 1 and len(found) < 4:
+        divisors = [d for d in range(1, rest + 1) if rest % d == 0]
+        found.append(r.choice(divisors))
+        rest //= found[-1]
+    shape = [*found, rest] if rest > 1 or not found else found
+    r.shuffle(shape)
+    return (tuple(shape),)
+
+
+def _order(r: Rng, x: Tensor) -> Any:
+    order = [*range(x.ndim)]
+    r.shuffle(order)
+    return (tuple(order),)
+
+
+def _sliced(x: Tensor, d: int, first: int, last: int, step: int) -> Tensor:
+    index: list[Any] = [slice(None)] * x.ndim
+    index[d] = slice(first, last, step)
+    return x[tuple(index)]
+
+
+def _slice_of(r: Rng, x: Tensor, d: int) -> Any:
+    n = x.shape[d]
+    return r.randint(-n, n), r.randint(0, n + 1), r.choice([1, 1, 2, 3])
+
+
+_add("reshape", lambda x, s: x.reshape(s), _factors)
+_add("permute", lambda x, o: x.permute(o), _order)
+_add("transpose", lambda x: x.transpose(-1, -2), lambda r, x: () if x.ndim > 1 else None)
+_add("flip", lambda x, d: x.flip(d), _with_dim())
+_add("roll", lambda x, d, n: x.roll(n, d), _with_dim(lambda r, x, d: (r.randint(-3, 3),)))
+_add("slice", _sliced, _with_dim(_slice_of))
+_add(
+    "select",
+    lambda x, d, i: x.select(d, i),
+    _with_dim(lambda r, x, d: (r.randrange(-x.shape[d], x.shape[d]),), filled=True),
+)
+_add(
+    "unsqueeze",
+    lambda x, d: x.unsqueeze(d),
+    lambda r, x: (r.randint(-x.ndim - 1, x.ndim),) if x.ndim < 5 else None,
+)
+_add("squeeze", lambda x: x.squeeze())
+_add(
+    "expand",
+    lambda x, n: x.unsqueeze(0).expand(n, *x.shape),
+    lambda r, x: (r.randint(1, 3),) if x.ndim < 5 else None,
+)
+_add(
+    "repeat",
+    lambda x, d, n: x.repeat_interleave(n, d),
+    _with_dim(lambda r, x, d: (r.randint(1, 3),)),
+)
+_add(
+    "tile",
+    lambda x, n: x.repeat(n, *(1,) * (x.ndim - 1)),
+    lambda r, x: (r.randint(1, 2),) if x.ndim else None,
+)
+_add("contiguous", torch.Tensor.contiguous)
+_add(
+    "channels_last",
+    lambda x: x.contiguous(memory_format=torch.channels_last),
+    lambda r, x: () if x.ndim == 4 else None,
+)
+_add("chunk", lambda x, d, n: x.chunk(n, d)[-1], _with_dim(lambda r, x, d: (r.randint(1, 3),)))
+_add(
+    "windows",
+    lambda x, d, n, s: x.unfold(d, n, s),
+    _with_dim(lambda r, x, d: (r.randint(1, x.shape[d]), r.randint(1, 2)), filled=True),
+)
+_add(
+    "diagonal",
+    lambda x, k: x.diagonal(k, -2, -1),
+    lambda r, x: (r.randint(-1, 1),) if x.ndim > 1 else None,
+)
+_add("tril", lambda x, k: x.tril(k), lambda r, x: (r.randint(-1, 1),) if x.ndim > 1 else None)
+_add("triu", lambda x, k: x.triu(k), lambda r, x: (r.randint(-1, 1),) if x.ndim > 1 else None)
+_add(
+    "pixel_shuffle",
+    lambda x: F.pixel_shuffle(x, 2),
+    lambda r, x: () if x.ndim == 4 and x.shape[1] % 4 == 0 and x.numel() else None,
+)
+_add(
+    "pad",
+    lambda x, p, v: F.pad(x, p, value=v),
+    lambda r, x: (
+        (
+            tuple(r.randint(-1, 2) for _ in range(2 * r.randint(1, x.ndim))),
+            r.choice([0.0, 0.0, 1.5]),
+        )
+        if x.ndim
+        else None
+    ),
+)
+_add(
+    "pad_edges",
+    F.pad,
+    _floats(
+        lambda r, x: (
+            (
+                tuple(r.randint(0, 2) for _ in range(4)),
+                r.choice(["reflect", "replicate", "circular"]),
+            )
+            if x.ndim == 4 and min(x.shape) > 2
+            else None
+        )
+    ),
+)
+
+
+def _cat_dim(r: Rng, a: Tensor, b: Tensor) -> Any:
+    if a.dtype != b.dtype or a.ndim != b.ndim or not a.ndim:
+        return None
+    odd = [d for d in range(a.ndim) if a.shape[d] != b.shape[d]]
+    if len(odd) > 1:
+        return None
+    return (odd[0] if odd else _dim(r, a),)
+
+
+_add("cat", lambda a, b, d: torch.cat([a, b], d), _cat_dim, 2)
+_add("cat_ones", lambda x, d: torch.cat([x, torch.ones_like(x)], d), _with_dim())
+_add("cat_zeros", lambda x, d: torch.cat([torch.zeros_like(x), x, x + 1], d), _with_dim(None, True))
+_add(
+    "stack",
+    lambda a, b, d: torch.stack([a, b], d),
+    lambda r, a, b: (
+        (r.randint(0, a.ndim),)
+        if a.shape == b.shape and a.dtype == b.dtype and a.ndim < 5
+        else None
+    ),
+    2,
+)
+
+
+def _positions(r: Rng, x: Tensor, d: int) -> Any:
+    return (tuple(r.randrange(x.shape[d]) for _ in range(r.randint(1, 5))),)
+
+
+_add(
+    "index_select",
+    lambda x, d, p: x.index_select(d, torch.tensor(p)),
+    _with_dim(_positions, filled=True),
+)
+_add("gather", lambda x, d: x.gather(d, x.argsort(d)), _with_dim(None, True, True))
+_add(
+    "scatter_add",
+    lambda x, d, p: x.index_add(d, torch.tensor(p), x.narrow(d, 0, 1).repeat_interleave(len(p), d)),
+    _with_dim(_positions, True, True),
+)
+_add("by_mask", lambda x: x[..., :1] * (x > 0), _floats(None, 1))
+_add(
+    "matmul",
+    lambda a, b: a @ b,
+    lambda r, a, b: (
+        ()
+        if _float(a)
+        and _float(b)
+        and a.ndim > 1 < b.ndim
+        and a.shape[-1] == b.shape[-2]
+        and _joins(a[..., 0, 0], b[..., 0, 0])
+        else None
+    ),
+    2,
+)
+_add("self_matmul", lambda x: x @ x.transpose(-1, -2), _floats(None, 2))
+_add(
+    "attention",
+    lambda x, c: F.scaled_dot_product_attention(x, x * 0.5, x + 1, is_causal=c),
+    _floats(lambda r, x: (r.random() < 0.5,) if x.ndim > 2 and x.numel() else None),
+)
+_add(
+    "masked_attention",
+    lambda x: F.scaled_dot_product_attention(
+        x, x, x, attn_mask=(x[..., :1] > -0.5).transpose(-1, -2)
+    ),
+    _floats(lambda r, x: () if x.ndim > 2 and x.numel() else None),
+)
+
+
+def _pool(r: Rng, x: Tensor) -> Any:
+    if x.ndim != 4 or min(x.shape[2:]) < 2 or not x.numel():
+        return None
+    return r.randint(1, 2), r.randint(1, 2), r.randint(0, 1), r.random() < 0.5
+
+
+_add("max_pool2d", lambda x, k, s, p, c: F.max_pool2d(x, k + p, s, p, ceil_mode=c), _floats(_pool))
+_add(
+    "avg_pool2d",
+    lambda x, k, s, p, c: F.avg_pool2d(x, k + p, s, p, count_include_pad=c),
+    _floats(_pool),
+)
+_image = _floats(
+    lambda r, x: (r.randint(1, 4), r.randint(1, 4)) if x.ndim == 4 and x.numel() else None
+)
+_add("adaptive_avg_pool2d", lambda x, h, w: F.adaptive_avg_pool2d(x, (h, w)), _image)
+_add("global_pool", lambda x, h, w: F.adaptive_avg_pool2d(x, 1), _image)
+_add("adaptive_max_pool2d", lambda x, h, w: F.adaptive_max_pool2d(x, (h, w)), _image)
+_add("resize_nearest", lambda x, h, w: F.interpolate(x, (h * 2, w + 1)), _image)
+_add(
+    "resize_bilinear",
+    lambda x, h, w: F.interpolate(x, (h * 2, w + 1), mode="bilinear", align_corners=h > w),
+    _image,
+)
+_add(
+    "resize_smooth",
+    lambda x, h, w: F.interpolate(x, (h + 1, w), mode="bilinear", antialias=True),
+    _image,
+)
+_add(
+    "grid_sample",
+    lambda x, h, w: F.grid_sample(
+        x,
+        torch.linspace(-1.2, 1.1, 2 * h * w * x.shape[0]).reshape(x.shape[0], h, w, 2),
+        align_corners=False,
+    ),
+    _image,
+)
+_add("normalize", lambda x: F.normalize(x, dim=-1), _floats(None, 1))
+_add(
+    "glu",
+    lambda x: F.glu(x, -1),
+    _floats(lambda r, x: () if x.ndim and x.shape[-1] and x.shape[-1] % 2 == 0 else None),
+)
+
+_layer(
+    "linear",
+    nn.Linear,
+    _floats(
+        lambda r, x: (x.shape[-1], r.randint(1, 9), r.random() < 0.7) if x.shape[-1] else None, 1
+    ),
+)
+_layer(
+    "layer_norm", nn.LayerNorm, _floats(lambda r, x: (x.shape[-1],) if x.shape[-1] > 1 else None, 1)
+)
+_layer(
+    "rms_norm", nn.RMSNorm, _floats(lambda r, x: (x.shape[-1], 1e-5) if x.shape[-1] else None, 1)
+)
+_layer(
+    "prelu", nn.PReLU, _floats(lambda r, x: (x.shape[1],) if x.ndim > 1 and x.shape[1] else None)
+)
+
+
+def _group_norm(r: Rng, x: Tensor) -> Any:
+    if x.ndim < 3 or not x.numel() or math.prod(x.shape[2:]) < 2:
+        return None
+    return r.choice([g for g in (1, 2, 3, 4) if x.shape[1] % g == 0]), x.shape[1]
+
+
+_layer("group_norm", nn.GroupNorm, _floats(_group_norm))
+_layer(
+    "batch_norm2d",
+    nn.BatchNorm2d,
+    _floats(lambda r, x: (x.shape[1],) if x.ndim == 4 and x.shape[1] else None),
+)
+_layer(
+    "instance_norm2d",
+    nn.InstanceNorm2d,
+    _floats(
+        lambda r, x: (
+            (x.shape[1],) if x.ndim == 4 and x.numel() and math.prod(x.shape[2:]) > 1 else None
+        )
+    ),
+)
+
+
+def _conv2d(r: Rng, x: Tensor) -> Any:
+    if x.ndim != 4 or not x.numel():
+        return None
+    c, kernel, pad, dilation = x.shape[1], r.randint(1, 3), r.randint(0, 2), r.randint(1, 2)
+    if min(x.shape[2:]) + 2 * pad < dilation * (kernel - 1) + 1:
+        return None
+    groups = r.choice([1, 1, c])
+    mode = r.choice(["zeros", "zeros", "zeros", "reflect", "circular"])
+    if mode != "zeros" and pad >= min(x.shape[2:]):
+        return None
+    return (
+        c,
+        groups * r.randint(1, 4),
+        kernel,
+        r.randint(1, 2),
+        pad,
+        dilation,
+        groups,
+        r.random() < 0.7,
+        mode,
+    )
+
+
+_layer("conv2d", nn.Conv2d, _floats(_conv2d))
+_layer(
+    "conv1d",
+    nn.Conv1d,
+    _floats(
+        lambda r, x: (
+            (x.shape[1], r.randint(1, 6), 3, r.randint(1, 2), 1)
+            if x.ndim == 3 and x.numel()
+            else None
+        )
+    ),
+)
+_layer(
+    "conv_transpose2d",
+    nn.ConvTranspose2d,
+    _floats(
+        lambda r, x: (
+            (x.shape[1], r.randint(1, 3), r.randint(2, 3), r.randint(1, 2))
+            if x.ndim == 4 and x.numel()
+            else None
+        )
+    ),
+)
+_layer(
+    "encoder_layer",
+    lambda d, n, f: nn.TransformerEncoderLayer(d, n, 8, norm_first=f, batch_first=True),
+    _floats(
+        lambda r, x: (
+            (x.shape[2], r.choice([n for n in (1, 2, 4) if x.shape[2] % n == 0]), r.random() < 0.5)
+            if x.ndim == 3 and x.numel()
+            else None
+        )
+    ),
+)
+_layer(
+    "embedding",
+    lambda n: nn.Embedding(_MOST, n),
+    lambda r, x: (
+        (r.randint(1, 5),)
+        if x.dtype is torch.int64
+        and x.ndim < 3
+        and (not x.numel() or 0 <= x.min() <= x.max() < _MOST)
+        else None
+    ),
+)
+
+_add("to_double", lambda x: (x.double() * 1.5).float(), _floats())
+_add("to_half", lambda x: (x.clamp(-99, 99).half() * 2 + 1).float(), _floats())
+_add("to_bfloat16", lambda x: (x.bfloat16() * 2).float(), _floats())
+_add("to_int", lambda x: (x.clamp(-9, 9) * 4).int().float(), _floats())
+_add("to_byte", lambda x: (x.sigmoid() * 200).byte().float(), _floats())
+_add(
+    "int_math", lambda x: (x * 3 + 1) % 5 // 2, lambda r, x: () if x.dtype is torch.int64 else None
+)
+_add("float", lambda x: x.float(), lambda r, x: () if x.dtype is not torch.float32 else None)
+
+
+def _set_first(x: Tensor, v: float) -> Tensor:
+    y = x.clone()
+    y[..., 0] = v
+    return y
+
+
+def _add_to_part(x: Tensor) -> Tensor:
+    y = x.clone()
+    y[..., 1:] += y[..., :-1] * 2
+    return y
+
+
+def _write_view(x: Tensor) -> Tensor:
+    y = x * 1.0
+    y.transpose(0, -1)[0].mul_(3)
+    return y
+
+
+def _write_input(x: Tensor) -> Tensor:
+    x.mul_(0.5).add_(1)
+    return x * 2
+
+
+_inner = _floats(lambda r, x: () if x.ndim and x.shape[-1] > 1 else None)
+_add(
+    "set_first",
+    _set_first,
+    _floats(lambda r, x: (r.choice([0.0, 2.5]),) if x.ndim and x.shape[-1] else None),
+)
+_add("add_to_part", _add_to_part, _inner)
+_add("write_view", _write_view, _floats(lambda r, x: () if x.ndim and x.shape[-1] else None))
+_add("relu_", lambda x: (x * 1.0).relu_(), _floats())
+_add("set_mask", lambda x: x.clone().masked_fill_(x < 0, 0.25), _floats())
+_add("write_input", _write_input, _floats())
+_add("buffer", None, _floats(lambda r, x: (tuple(x.shape),)))
+
+
+# ---- drawing
+
+
+_SHAPES = [
+    (2, 4, 6, 5), (1, 3, 8, 8), (1, 4, 1, 6), (2, 8, 3, 3), (2, 4, 4, 4), (2, 5, 8), (1, 6, 4),
+    (3, 8), (7,), (),
+]  # fmt: skip
+
+
+def _input(r: Rng, seed: int) -> Tensor:
+    shape = list(r.choice(_SHAPES))
+    if shape and r.random() < 0.06:
+        shape[r.randrange(len(shape))] = 0
+    drawn = torch.Generator().manual_seed(seed)
+    if r.random() < 0.12:
+        return torch.randint(0, 9, shape, generator=drawn)
+    kind = r.random()
+    if kind < 0.2 and len(shape) > 1:  # a transposed one
+        return torch.randn(*shape[::-1], generator=drawn).permute(*range(len(shape))[::-1])
+    if kind < 0.3 and shape:  # every second element of a larger one
+        return torch.randn(*shape[:-1], 2 * shape[-1], generator=drawn)[..., ::2]
+    x = torch.randn(shape, generator=drawn)
+    if kind < 0.5 and len(shape) == 4:
+        x = x.to(memory_format=torch.channels_last)
+    return x
+
+
+def draw(rng: Rng, most: int = 9) -> Case:
+    """A program of up to ``most`` steps that runs in PyTorch, with finite values throughout."""
+    count = rng.randint(1, 2)
+    inputs = tuple(_input(rng, rng.randrange(1 << 30)) for _ in range(count))
+    values: list[Tensor] = [t.clone() for t in inputs]
+    steps: list[Step] = []
+    wanted, names = rng.randint(1, most), list(OPERATIONS)
+    for _ in range(40 * most):
+        if len(steps) == wanted:
+            break
+        name = rng.choice(names)
+        operation = OPERATIONS[name]
+        if name == "write_input" and len(values) > count:  # before anything has read it
+            continue
+        recent = [len(values) - 1] * 3 + [*range(len(values))]
+        for _ in range(4):
+            places = tuple(rng.choice(recent) for _ in range(operation.arity))
+            args = operation.draw(rng, *(values[i] for i in places))
+            if args is not None:
+                break
+        else:
+            continue
+        if name == "write_input" and places[0] >= count:
+            continue
+        step = Step(name, places, args)
+        found = _ran(step, [values[i] for i in places])
+        if found is not None:
+            steps.append(step)
+            values.append(found)
+    read = {i for s in steps for i in s.inputs}
+    ends = [count + i for i in range(len(steps)) if count + i not in read] or [0]
+    if rng.random() < 0.3 and len(steps) > 2:
+        ends.append(rng.randrange(count, count + len(steps)))
+    return Case(Program(count, tuple(steps), tuple(dict.fromkeys(ends))), inputs)
+
+
+def _ran(step: Step, given: Sequence[Tensor]) -> Tensor | None:
+    """The value of a step; None where it does not fit after all."""
+    alone = Program(len(given), (replace(step, inputs=tuple(range(len(given)))),), (len(given),))
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            (found,) = Drawn(alone)(*given)
+        except (RuntimeError, ValueError, IndexError, AssertionError):
+            return None
+    fits = (
+        isinstance(found, Tensor)
+        and found.numel() <= _MOST
+        and bool(found.float().isfinite().all())
+    )
+    return found if fits and float(found.float().abs().sum()) < 1e7 else None
+
+
+# ---- comparing
+
+
+def _copied(case: Case) -> list[Tensor]:
+    """The inputs in memory of their own, with the strides that they have."""
+    return [
+        torch.empty_like(t, memory_format=torch.preserve_format).copy_(t)
+        if t.is_contiguous()
+        else copy.deepcopy(t)
+        for t in case.inputs
+    ]
+
+
+def _far(got: Tensor, want: Tensor) -> str:
+    if got.dtype != want.dtype or got.shape != want.shape:
+        return f"{got.dtype} {tuple(got.shape)} for {want.dtype} {tuple(want.shape)}"
+    if not want.dtype.is_floating_point:
+        return "" if torch.equal(got, want) else f"{int((got != want).sum())} integers differ"
+    size = want.abs()
+    allowed = 2e-3 * (size + (size.square().mean().sqrt() if size.numel() else 0)) + 1e-5
+    off = (got - want).abs()
+    bad = ~(off <= allowed)
+    return (
+        f"{int(bad.sum())} of {bad.numel()} elements, by {float(off.max())}"
+        if bool(bad.any())
+        else ""
+    )
+
+
+def differs(case: Case, door: str) -> str:
+    """How a program's results through a door differ from PyTorch's, in words; '' where they do not.
+
+    Doors are ``compile``, twice on other values, and ``from_torch``. An error is a difference.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return _compile(case) if door == "compile" else _from_torch(case)
+        except Exception as error:  # noqa: BLE001 - any error is a finding
+            return f"{type(error).__name__}: {error}"
+
+
+def _compile(case: Case) -> str:
+    torch._dynamo.reset()
+    mine, theirs = Drawn(case.program), Drawn(case.program)
+    options = {"store": False, "threads": 1}
+    f = torch.compile(mine, backend="tunegrad", options=options)
+    for turn in range(2):
+        ours, plain = _copied(case), _copied(case)
+        for t in (*ours, *plain):
+            if turn and t.dtype.is_floating_point:
+                t.mul_(0.75)
+        with torch.inference_mode():
+            got, want = f(*ours), theirs(*plain)
+        pairs = [*zip(got, want, strict=True), *zip(ours, plain, strict=True)]
+        pairs += [*zip(mine.buffers(), theirs.buffers(), strict=True)]
+        for place, (a, b) in enumerate(pairs):
+            said = _far(a, b)
+            if said:
+                return f"call {turn + 1}, value {place}: {said}"
+            if place < len(got) and _strides(a) != _strides(b) and _is_dense(b):
+                return (
+                    f"output {place}: strides {a.stride()} for {b.stride()}, shape {tuple(b.shape)}"
+                )
+    return ""
+
+
+def _strides(t: Tensor) -> list[int]:
+    return [s for s, n in zip(t.stride(), t.shape, strict=True) if n > 1] if t.numel() else []
+
+
+def _is_dense(t: Tensor) -> bool:
+    span = sum(s * (n - 1) for s, n in zip(t.stride(), t.shape, strict=True)) + 1
+    return t.numel() == 0 or span == t.numel()
+
+
+def _from_torch(case: Case) -> str:
+    module = Drawn(case.program).eval()
+    with torch.no_grad():
+        want = module(*_copied(case))
+    loaded = tg.load(tg.from_torch(module, *_copied(case)), store=False, threads=1)
+    found = loaded(*(t.numpy() for t in _copied(case)))
+    got = [torch.from_numpy(a) for a in (found if isinstance(found, tuple) else (found,))]
+    for place, (a, b) in enumerate(zip(got, want, strict=True)):
+        said = _far(a, b)
+        if said:
+            return f"output {place}: {said}"
+    return ""
+
+
+# ---- cutting down
+
+
+def shrunk(case: Case, fails: Callable[[Case], bool]) -> Case:
+    """The smallest case that fails of those that leave out outputs and steps one by one."""
+    again = True
+    while again:
+        again = False
+        for smaller in _smaller(case):
+            if fails(smaller):
+                case, again = smaller, True
+                break
+    return case
+
+
+def _smaller(case: Case) -> Iterator[Case]:
+    program = case.program
+    if len(program.outputs) > 1:
+        for out in program.outputs:
+            yield _pruned(case, replace(program, outputs=(out,)))
+    for out in range(program.count, program.count + len(program.steps)):
+        if (out,) != program.outputs and out < max(program.outputs):
+            yield _pruned(case, replace(program, outputs=(out,)))
+    if len(program.steps) > 1:
+        for i in range(len(program.steps)):
+            yield from _without(case, i)
+
+
+def _pruned(case: Case, program: Program) -> Case:
+    """Without steps and inputs that no output needs."""
+    needed = set(program.outputs)
+    for i in reversed(range(len(program.steps))):
+        if program.count + i in needed:
+            needed |= set(program.steps[i].inputs)
+    inputs = [i for i in range(program.count) if i in needed]
+    steps = [i for i in range(len(program.steps)) if program.count + i in needed]
+    place = {old: new for new, old in enumerate([*inputs, *(program.count + i for i in steps)])}
+    kept = tuple(
+        replace(program.steps[i], inputs=tuple(place[k] for k in program.steps[i].inputs))
+        for i in steps
+    )
+    made = Program(len(inputs), kept, tuple(place[o] for o in program.outputs))
+    return Case(made, tuple(case.inputs[i] for i in inputs))
+
+
+def _without(case: Case, step: int) -> Iterator[Case]:
+    """The case with the value of a step as one more input."""
+    program = case.program
+    at = program.count + step
+    if (at,) == program.outputs:
+        return
+    with torch.no_grad():
+        (value,) = Drawn(replace(program, outputs=(at,)))(*_copied(case))
+    place = {i: i for i in range(program.count)} | {at: program.count}
+    steps = []
+    for i, s in enumerate(program.steps):
+        if i != step:
+            steps.append(replace(s, inputs=tuple(place[k] for k in s.inputs)))
+            place[program.count + i] = program.count + len(steps)
+    made = Program(program.count + 1, tuple(steps), tuple(place[o] for o in program.outputs))
+    yield _pruned(Case(made, (*case.inputs, value.detach().clone())), made)
+
+
+# ---- what was drawn together
+
+
+def pairs_of(program: Program) -> Counter[tuple[str, str]]:
+    """How often an operation reads what another one made; an input is ``input``."""
+    names = ["input"] * program.count + [s.name for s in program.steps]
+    return Counter((names[i], s.name) for s in program.steps for i in s.inputs)
+
+
+def case_of(rng: Rng) -> Case:
+    """A case to be run: drawn again where no step fits."""
+    while True:
+        case = draw(rng)
+        if case.program.steps:
+            return case

@@ -1,0 +1,192 @@
+"""Networks that PyTorch writes with operators of its own: taken whole, and right, on both ways in."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tunegrad as tg
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+nn, F = torch.nn, torch.nn.functional
+pytest.importorskip("tunegrad.torch")
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> Iterator[None]:
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+class Of(nn.Module):
+    def __init__(self, function: Any) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *args: Any) -> Any:
+        return self.function(*args)
+
+
+def randn(*shape: int, seed: int = 0) -> Any:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def image(*shape: int) -> Any:
+    return randn(*shape).to(memory_format=torch.channels_last)
+
+
+def encoder(**more: Any) -> Any:
+    torch.manual_seed(1)
+    return nn.TransformerEncoderLayer(16, 4, 32, batch_first=True, **more).eval()
+
+
+def bag(**more: Any) -> Any:
+    torch.manual_seed(1)
+    return nn.EmbeddingBag(10, 4, **more)
+
+
+def pooled() -> Any:
+    torch.manual_seed(1)
+    layers = [nn.Conv2d(3, 8, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 4)]
+    return nn.Sequential(*layers).eval().to(memory_format=torch.channels_last)
+
+
+ENCODER, BAG = encoder(), bag(mode="sum")
+IDS = torch.tensor([1, 2, 4, 5, 4, 3, 2, 9])
+OFFSETS = torch.tensor([0, 3, 3, 6])
+GRID = randn(2, 5, 7, 2, seed=3) * 1.3
+HIDDEN = torch.zeros(2, 5, dtype=torch.bool)
+HIDDEN[1, 3:] = True
+
+
+def _grid(**more: Any) -> Any:
+    return Of(lambda x, g: F.grid_sample(x, g, **more))
+
+
+def _rope(x: Any) -> Any:
+    angles = torch.outer(torch.arange(5.0), torch.arange(8.0) / 8)
+    turns = torch.polar(torch.ones_like(angles), angles)
+    pairs = torch.view_as_complex(x.reshape(2, 5, 8, 2))
+    return torch.view_as_real(pairs * turns.unsqueeze(0)).flatten(2)
+
+
+class Turned(nn.Module):
+    """Rotary positions, as Meta's Llama has them: a complex buffer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        angles = torch.outer(torch.arange(5.0), torch.arange(8.0) / 8)
+        self.register_buffer("turns", torch.polar(torch.ones_like(angles), angles))
+
+    def forward(self, x: Any) -> Any:
+        pairs = torch.view_as_complex(x.float().reshape(2, 5, 8, 2))
+        return torch.view_as_real((pairs * self.turns[None]).transpose(0, 1)).flatten(2), (
+            pairs.conj() / 2 - 1
+        ).abs()
+
+
+CASES: dict[str, tuple[Any, tuple[Any, ...]]] = {
+    "channels_last global pool": (pooled(), (image(2, 3, 12, 12),)),
+    "channels_last mean": (Of(lambda x: x.mean((2, 3), keepdim=True) * x), (image(2, 3, 4, 5),)),
+    "encoder layer": (encoder(), (randn(2, 5, 16),)),
+    "encoder layer, norm first, gelu": (encoder(norm_first=True, activation="gelu"), (randn(2, 5, 16),)),
+    "encoder layer, causal": (Of(ENCODER), (randn(2, 5, 16), nn.Transformer.generate_square_subsequent_mask(5))),
+    "encoder layer, padding": (Of(lambda x, m: ENCODER(x, src_key_padding_mask=m)), (randn(2, 5, 16), HIDDEN)),
+    "attention layer": (nn.MultiheadAttention(16, 4, batch_first=True).eval(), (randn(2, 5, 16),) * 3),
+    "adaptive_max_pool1d": (Of(lambda x: F.adaptive_max_pool1d(x, 3, return_indices=True)), (randn(2, 3, 7),)),
+    "adaptive_max_pool2d": (Of(lambda x: F.adaptive_max_pool2d(x, (3, 2), return_indices=True)), (randn(2, 3, 7, 5),)),
+    "adaptive_max_pool3d": (Of(lambda x: F.adaptive_max_pool3d(x, 2)), (randn(1, 2, 4, 5, 3),)),
+    **{
+        f"grid_sample {mode} {padding} {corners}": (_grid(mode=mode, padding_mode=padding, align_corners=corners), (randn(2, 3, 4, 6), GRID))
+        for mode in ("bilinear", "nearest", "bicubic")
+        for padding in ("zeros", "border", "reflection")
+        for corners in (False, True)
+    },
+    "grid_sample 3d": (_grid(align_corners=False), (randn(2, 3, 4, 5, 6), randn(2, 3, 4, 2, 3, seed=2))),
+    "affine_grid": (Of(lambda t: F.affine_grid(t, (2, 3, 4, 5), align_corners=False)), (randn(2, 2, 3),)),
+    **{
+        f"interpolate {mode} antialias {more}": (Of(lambda x, mode=mode, more=more: F.interpolate(x, mode=mode, antialias=True, **more)), (randn(2, 3, 9, 12),))
+        for mode in ("bilinear", "bicubic")
+        for more in ({"size": (5, 4)}, {"size": (13, 20)}, {"scale_factor": 0.4}, {"size": 5, "align_corners": True})
+    },
+    "searchsorted": (Of(torch.searchsorted), (randn(3, 6).sort(-1).values, randn(3, 4, seed=1))),
+    "searchsorted right": (Of(lambda r, v: torch.searchsorted(r, v, side="right", out_int32=True)), (torch.arange(5.0), torch.tensor([0.5, 2, 9, -1]))),
+    "bucketize": (Of(lambda v, r: torch.bucketize(v, r, right=True)), (torch.tensor([0.5, 2, 9, -1]), torch.arange(5.0))),
+    "cdist": (Of(torch.cdist), (randn(2, 5, 3), randn(2, 4, 3, seed=1))),
+    "cdist of p 1": (Of(lambda a, b: torch.cdist(a, b, p=1.0)), (randn(5, 3), randn(4, 3, seed=1))),
+    "EmbeddingBag": (bag(mode="sum"), (IDS, OFFSETS)),
+    "EmbeddingBag mean": (bag(mode="mean", padding_idx=4), (IDS, OFFSETS)),
+    "EmbeddingBag max": (bag(mode="max"), (IDS, OFFSETS)),
+    "EmbeddingBag of rows": (bag(mode="mean"), (IDS.reshape(2, 4),)),
+    "EmbeddingBag weighted": (Of(lambda i, o, w: BAG(i, o, per_sample_weights=w)), (IDS, OFFSETS, randn(8))),
+    "EmbeddingBag last offset": (bag(mode="sum", include_last_offset=True), (IDS, torch.tensor([0, 3, 3, 8]))),
+    "Bilinear": (nn.Bilinear(4, 3, 5), (randn(2, 4), randn(2, 3))),
+    "isin": (Of(lambda a, b: torch.isin(a, b, invert=True)), (IDS, OFFSETS)),
+    "median": (Of(lambda x: (x.median(), x.median(1), x.kthvalue(2, 1))), (randn(3, 5),)),
+    "masked_scatter": (Of(lambda x, m, s: x.masked_scatter(m, s)), (randn(2, 5, 3), HIDDEN.unsqueeze(-1), randn(8, 3))),
+    "weight_norm": (nn.utils.parametrizations.weight_norm(nn.Linear(4, 3)), (randn(2, 4),)),
+    "rotary positions as complex numbers": (Of(_rope), (randn(2, 5, 16),)),
+    "rotary positions from a complex buffer": (Turned(), (randn(2, 5, 16),)),
+    "a scalar of complex numbers": (Of(lambda x: torch.view_as_real(torch.view_as_complex(x) * 1j + 2)), (randn(3, 2),)),
+}  # fmt: skip
+
+
+def flat(value: Any) -> list[Any]:
+    return [t for v in value for t in flat(v)] if isinstance(value, list | tuple) else [value]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_torch_compile_takes_it_whole(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    module, args = CASES[name]
+    f = torch.compile(module, backend="tunegrad", options={"store": False, "threads": 1})
+    with torch.inference_mode(), caplog.at_level(logging.WARNING, logger="tunegrad"):
+        got, want = f(*args), module(*args)
+    for a, b in zip(flat(got), flat(want), strict=True):
+        torch.testing.assert_close(a, b, atol=2e-5, rtol=1e-5)
+    assert not [r.getMessage() for r in caplog.records]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_from_torch_takes_it(name: str) -> None:
+    module, args = CASES[name]
+    loaded = tg.load(tg.from_torch(module.eval(), *args), store=False, threads=1)
+    distinct = [a.numpy() for a in args]
+    with torch.no_grad():
+        want = flat(module(*args))
+    for a, b in zip(flat(loaded(*distinct)), want, strict=True):
+        np.testing.assert_allclose(a, b.numpy(), atol=2e-5, rtol=1e-5)
+
+
+def test_a_float_that_changes_makes_no_new_program(caplog: pytest.LogCaptureFixture) -> None:
+    x, made = randn(3, 4), []
+    backends = pytest.importorskip("tunegrad.torch")
+    f = torch.compile(lambda v, t: v * t + t**2, backend="tunegrad", options={"store": False})
+    with (
+        torch.inference_mode(),
+        caplog.at_level(logging.WARNING, logger="tunegrad"),
+        pytest.MonkeyPatch.context() as m,
+    ):
+        original = backends.load
+        m.setattr(backends, "load", lambda *a, **k: (made.append(1), original(*a, **k))[1])
+        for t in (0.1, 0.2, 0.3, 0.4, 0.5):
+            torch.testing.assert_close(f(x, t), x * t + t**2)
+    assert len(made) == 2  # one for 0.1 alone
+    assert not caplog.records
+
+
+def test_complex_inputs_and_outputs_of_torch_compile(caplog: pytest.LogCaptureFixture) -> None:
+    x = torch.complex(randn(3, 4), randn(3, 4, seed=1))
+    for given in (x, x.t(), x.conj()):
+        torch._dynamo.reset()
+        f = torch.compile(
+            lambda v: (v * (1 + 2j), v.abs()), backend="tunegrad", options={"store": False}
+        )
+        with torch.inference_mode(), caplog.at_level(logging.WARNING, logger="tunegrad"):
+            for a, b in zip(f(given), (given * (1 + 2j), given.abs()), strict=True):
+                torch.testing.assert_close(a, b)
+    assert not caplog.records
