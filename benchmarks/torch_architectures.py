@@ -1,0 +1,241 @@
+"""Architectures of timm and transformers: ``torch.compile``, ``from_torch``, files of ONNX.
+
+    python benchmarks/torch_architectures.py [--only resnet18,t5] [--doors compile,from_torch,onnx]
+
+Weights are drawn, nothing is downloaded. Images are small, configurations tiny: the kinds of
+operators are those of the full models. One line of JSON each: the door, the memory format, how far
+the outputs are from PyTorch's relatively, what was left to PyTorch, and the seconds of it all.
+
+timm imports torchvision for its data pipelines, which are not needed here. Where torchvision is not
+installed, an empty module stands for it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.machinery
+import importlib.util
+import json
+import logging
+import sys
+import tempfile
+import time
+import types
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+
+import tunegrad as tg
+import tunegrad.torch
+
+IMAGES: dict[str, dict[str, Any]] = {
+    "resnet18": {}, "resnext26ts": {}, "seresnext26t_32x4d": {}, "regnetx_002": {},
+    "regnety_002": {}, "densenet121": {}, "mobilenetv3_small_050": {}, "efficientnet_lite0": {},
+    "ghostnet_050": {}, "mnasnet_small": {}, "lcnet_035": {}, "repvgg_a0": {},
+    "convnext_atto": {}, "edgenext_xx_small": {}, "mobilevit_xxs": {},
+    "vit_tiny_patch16_224": {"img_size": 64}, "deit_tiny_patch16_224": {"img_size": 64},
+    "mixer_s32_224": {"img_size": 64}, "swin_tiny_patch4_window7_224": {"img_size": 56},
+    "pvt_v2_b0": {},
+}  # fmt: skip
+"""timm's names, and what they are built with."""
+
+_CONFIGS: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "bert": ("BertConfig", "BertModel", {"intermediate_size": 64}),
+    "distilbert": ("DistilBertConfig", "DistilBertModel", {"dim": 32, "n_heads": 4, "n_layers": 2, "hidden_dim": 64}),
+    "roberta": ("RobertaConfig", "RobertaModel", {"intermediate_size": 64}),
+    "electra": ("ElectraConfig", "ElectraModel", {"intermediate_size": 64, "embedding_size": 16}),
+    "albert": ("AlbertConfig", "AlbertModel", {"intermediate_size": 64, "embedding_size": 16}),
+    "mpnet": ("MPNetConfig", "MPNetModel", {"intermediate_size": 64}),
+    "t5": ("T5Config", "T5EncoderModel", {"d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4}),
+    "gpt2": ("GPT2Config", "GPT2LMHeadModel", {"n_embd": 32, "n_layer": 2, "n_head": 4}),
+    "gpt_neox": ("GPTNeoXConfig", "GPTNeoXForCausalLM", {"intermediate_size": 64}),
+    "opt": ("OPTConfig", "OPTForCausalLM", {"ffn_dim": 64, "word_embed_proj_dim": 32}),
+    "llama": ("LlamaConfig", "LlamaForCausalLM", {"intermediate_size": 64, "num_key_value_heads": 2}),
+    "mistral": ("MistralConfig", "MistralForCausalLM", {"intermediate_size": 64, "num_key_value_heads": 2}),
+    "qwen2": ("Qwen2Config", "Qwen2ForCausalLM", {"intermediate_size": 64, "num_key_value_heads": 2}),
+    "gemma": ("GemmaConfig", "GemmaForCausalLM", {"intermediate_size": 64, "num_key_value_heads": 2, "head_dim": 8}),
+    "phi": ("PhiConfig", "PhiForCausalLM", {"intermediate_size": 64}),
+}  # fmt: skip
+"""transformers' configurations and classes; four heads, 32 wide, two deep, 100 words."""
+
+_TINY = {
+    "vocab_size": 100, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "max_position_embeddings": 64, "use_cache": False,
+}  # fmt: skip
+
+Case = tuple[torch.nn.Module, tuple[torch.Tensor, ...]]
+
+
+class _First(torch.nn.Module):
+    """A language model as a function of ids, which gives its first output."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = self.model(input_ids=ids, return_dict=False)[0]
+        return found
+
+
+def image(name: str, options: dict[str, Any], last: bool) -> Case:
+    """A model of timm and a batch of two images; ``last``: both in channels_last."""
+    import timm
+
+    torch.manual_seed(0)
+    module = timm.create_model(name, num_classes=10, **options).eval()
+    x = torch.randn(2, 3, *[options.get("img_size", 64)] * 2)
+    if last:
+        module, x = (
+            module.to(memory_format=torch.channels_last),
+            x.to(memory_format=torch.channels_last),
+        )
+    return module, (x,)
+
+
+def language(name: str) -> Case:
+    """A tiny model of transformers, and nine ids of two texts."""
+    import transformers
+
+    config, model, options = _CONFIGS[name]
+    torch.manual_seed(0)
+    made = getattr(transformers, config)(**{**_TINY, **options})
+    module = getattr(transformers, model)(made).eval()
+    return _First(module), (torch.randint(3, 99, (2, 9)),)
+
+
+def compiled(module: torch.nn.Module, args: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """By ``torch.compile``."""
+    torch.compiler.reset()
+    f = torch.compile(module, backend="tunegrad", options={"store": False})
+    return _flat(f(*args))
+
+
+def exported(module: torch.nn.Module, args: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """By ``from_torch``."""
+    return _arrays(tg.load(tg.from_torch(module, *args), store=False), args)
+
+
+def by_file(module: torch.nn.Module, args: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """By PyTorch's export to ONNX."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.onnx"
+        torch.onnx.export(module, tuple(args), str(path), verbose=False)
+        return _arrays(tg.load(str(path), store=False), args)
+
+
+DOORS: dict[str, Callable[..., list[torch.Tensor]]] = {
+    "compile": compiled, "from_torch": exported, "onnx": by_file,
+}  # fmt: skip
+
+
+def _flat(value: Any) -> list[torch.Tensor]:
+    return [t for v in value for t in _flat(v)] if isinstance(value, list | tuple) else [value]
+
+
+def _arrays(loaded: Any, args: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    found = loaded(*(a.numpy() for a in args))
+    return [torch.from_numpy(a) for a in (found if isinstance(found, tuple) else (found,))]
+
+
+class _Said(logging.Handler):
+    """Keeps what was left to PyTorch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(record.getMessage())
+
+
+def cases(only: Sequence[str]) -> Iterator[tuple[str, str, Callable[[], Case]]]:
+    """Name, memory format, and what makes the case."""
+    for name, options in IMAGES.items():
+        for last in (False, True):
+            if not only or name in only:
+                form = "channels_last" if last else "plain"
+                yield name, form, lambda n=name, o=options, c=last: image(n, o, c)  # type: ignore[misc]
+    for name in _CONFIGS:
+        if not only or name in only:
+            yield name, "plain", lambda n=name: language(n)  # type: ignore[misc]
+
+
+def run(make: Callable[[], Case], door: str, said: _Said) -> dict[str, Any]:
+    """One case through one door."""
+    module, args = make()
+    said.lines.clear()
+    start = time.perf_counter()
+    with torch.inference_mode(door == "compile"), torch.no_grad():
+        want = _flat(module(*args))
+        try:
+            got = DOORS[door](module, args)
+        except Exception as error:  # noqa: BLE001 - the row says so
+            return {"error": f"{type(error).__name__}: {error}"[:300]}
+    far = max(
+        float((g - w).abs().max() / w.abs().max().clamp(1e-9))
+        for g, w in zip(got, want, strict=True)
+    )
+    left = [line[:200] for line in said.lines if "runs in PyTorch" in line]
+    return {
+        "far": float(f"{far:.2g}"),
+        "left": left,
+        "seconds": round(time.perf_counter() - start, 1),
+    }
+
+
+def _stand_in() -> None:
+    """An empty torchvision, where there is none."""
+    if importlib.util.find_spec("torchvision") is not None:
+        return
+
+    class Empty(types.ModuleType):
+        __path__: ClassVar[list[str]] = []
+
+        def __getattr__(self, name: str) -> Any:
+            if name.startswith("__"):
+                raise AttributeError(name)
+            return type(
+                name,
+                (),
+                {"BILINEAR": 2, "BICUBIC": 3, "NEAREST": 0, "LANCZOS": 1, "HAMMING": 5, "BOX": 4},
+            )
+
+    for name in (
+        "",
+        ".transforms",
+        ".transforms.functional",
+        ".datasets",
+        ".datasets.folder",
+        ".ops",
+        ".ops.misc",
+    ):
+        module = Empty(f"torchvision{name}")
+        module.__spec__ = importlib.machinery.ModuleSpec(module.__name__, None)
+        sys.modules[module.__name__] = module
+
+
+def main() -> None:
+    """Run what the arguments name, a line of JSON each."""
+    parser = argparse.ArgumentParser(description="Architectures through every door.")
+    parser.add_argument("--only", default="", help="names, with commas between them")
+    parser.add_argument("--doors", default=",".join(DOORS))
+    given = parser.parse_args()
+    _stand_in()
+    warnings.simplefilter("ignore")
+    said = _Said()
+    log = logging.getLogger("tunegrad.torch")
+    log.addHandler(said)
+    log.propagate = False
+    only = [n for n in given.only.split(",") if n]
+    for door in given.doors.split(","):
+        for name, form, make in cases(only):
+            row = {"name": name, "form": form, "door": door, **run(make, door, said)}
+            print(json.dumps(row), flush=True)
+
+
+if __name__ == "__main__":
+    main()
