@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tests.faults import IN_LOWERING, IN_TEXT
+from tests.faults import IN_LOWERING, IN_MEANING, IN_TEXT
 from tunegrad.frontend import Tensor
 from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import schedule
@@ -70,6 +70,21 @@ _PLAIN_GEMM = Case(_gemm, "tile(axis=b, size=4) vectorize(axis=b1) reorder(order
 _ADD = Case(lambda n: _x(*_rows(n)) + _x(_rows(n)[1], name="y"), _LANES)
 _SUBTRACT = Case(lambda n: _x(*_rows(n)) - _x(_rows(n)[1], name="y"), _LANES)
 
+
+def _elementwise(function: Callable[[Tensor], Tensor]) -> Case:
+    return Case(lambda n: function(_x(2000 + 8 * n)), "")
+
+
+def _rms_norm(t: Tensor) -> Tensor:
+    return t * ((t * t).mean(1, keepdim=True) + 1e-6).rsqrt()
+
+
+def _layer_norm(n: int) -> Tensor:
+    t = _x(2 + n, 64)
+    centred = t - t.mean(1, keepdim=True)
+    return centred * ((centred * centred).mean(1, keepdim=True) + 1e-5).rsqrt()
+
+
 CASES: Mapping[str, Case] = {
     "lost_barrier": _BLOCKED_GEMM,
     "everybody_runs_all": _BLOCKED_GEMM,
@@ -105,6 +120,42 @@ CASES: Mapping[str, Case] = {
     "nothing_computed_of_logarithms": Case(lambda n: _x(*_rows(n)).log().sum(1), ""),
     "returns_early_after_the_first_run": _ADD,
     "code_of_another_kernel": _SUBTRACT,
+    "exp_halved_above_6": _elementwise(Tensor.exp),
+    "exp_0_below_minus_6": _elementwise(Tensor.exp),
+    "exp_infinite_above_80": _elementwise(Tensor.exp),
+    "root_of_a_band": _elementwise(Tensor.sqrt),
+    "sigmoid_of_a_band": _elementwise(Tensor.sigmoid),
+    "tanh_of_a_band": _elementwise(Tensor.tanh),
+    "log_of_a_band": _elementwise(Tensor.log),
+    "log_of_small_numbers": _elementwise(Tensor.log),
+    "epsilon_of_a_layer_norm_lost": Case(_layer_norm, ""),
+    "epsilon_of_a_layer_norm_doubled": Case(_layer_norm, ""),
+    "epsilon_of_an_rms_norm_tiny": Case(lambda n: _rms_norm(_x(2 + n, 64)), ""),
+    "last_term_of_a_softmax_lost": Case(lambda n: _x(2, 8192 + 64 * n).softmax(-1), ""),
+    "last_term_of_an_rms_norm_lost": Case(lambda n: _rms_norm(_x(2, 8192 + 64 * n)), ""),
+    "last_terms_of_a_variance_lost": Case(lambda n: _x(2, 8192 + 64 * n).var(1), ""),
+    "element_under_a_relu_halved": _PLAIN_GEMM,
+    "element_between_clamps_moved": _elementwise(lambda t: t.clamp(0.0, 6.0)),
+    "wrong_for_large_numbers": _elementwise(lambda t: t * 0.5),
+    "wrong_for_negative_numbers": _elementwise(lambda t: t * 0.75),
+    "nan_made_a_number": _elementwise(lambda t: t * 0.5),
+    "infinity_made_a_number": _elementwise(lambda t: t * 0.5),
+    "axes_swapped": Case(lambda n: _x(5 + n, 5 + n).transpose(0, 1) + 1.0, ""),
+    "skips_where_nothing_is_poison": _ADD,
+    "copies_what_it_made_for_a_pointer": Case(
+        lambda n: _x(2, 512 + n) + _x(512 + n, name="y"), _LANES
+    ),
+    "leaves_what_it_wrote": _ADD,
+    "right_a_hundred_times": _ADD,
+    "loses_an_element_now_and_then": _ADD,
+    "wrong_in_the_second_thread": Case(
+        lambda n: _x(*_rows(n)) + _x(_rows(n)[1], name="y"), "thread(axis=a, count=2)"
+    ),
+    "aligned_outputs_only": _ADD,
+    "aligned_inputs_only": _ADD,
+    "reads_beyond_its_input": Case(lambda n: _x(40 + n) * 2.0, ""),
+    "accumulators_uninitialised": Case(lambda n: _x(*_rows(n)).sum(1), ""),
+    "denormal_numbers_flushed": _elementwise(lambda t: t * 1.0000001),
 }
 
-assert CASES.keys() == IN_LOWERING.keys() | IN_TEXT.keys()
+assert CASES.keys() == IN_LOWERING.keys() | IN_TEXT.keys() | IN_MEANING.keys()

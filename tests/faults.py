@@ -1,7 +1,8 @@
 """Faults planted in lowering, rendering and measuring, and kernels on which each of them shows.
 
 A fault of lowering damages the program inside ``lower``, so whatever verifies programs sees the
-damage; one of rendering damages the LLVM text after it. Workers import this module:
+damage; one of rendering damages the LLVM text after it. A fault of meaning damages the kernel: the
+candidate is a sound program of another one. Workers import this module:
 ``Hooks(lower="tests.faults:lower")``. Which fault a candidate has is written before its actions,
 ``lost_barrier|tile(...)``; without one it is lowered as it should.
 """
@@ -22,6 +23,7 @@ from tunegrad.compiling.candidate import Payload
 from tunegrad.devices import Lowered
 from tunegrad.ir.expr import Op
 from tunegrad.ir.index import Range, Valid, as_index, var
+from tunegrad.ir.parse_kernel import parse_kernel
 from tunegrad.ir.program import (
     Barrier,
     Compute,
@@ -42,6 +44,7 @@ __all__ = [
     "ANYWHERE",
     "HOOKS",
     "IN_LOWERING",
+    "IN_MEANING",
     "IN_TEXT",
     "SAME_FAULT",
     "SOME",
@@ -212,7 +215,199 @@ IN_LOWERING: Mapping[str, Callable[[Program], Program]] = {
 }
 
 
+# Meaning: each takes the text of a kernel to that of another one.
+
+
+def _stores(form: str) -> Callable[[str], str]:
+    """What is stored, X, becomes ``form``, in which I is the first number that X reads."""
+
+    def change(text: str) -> str:
+        lines = text.splitlines()
+        for at, line in enumerate(lines):
+            if line.strip().startswith("store "):
+                head, _, value = line.partition(" = ")
+                read = re.search(r"p1\[[^\]]*\]", text)
+                number = read[0] if read is not None else value
+                lines[at] = f"{head} = {form.replace('X', value).replace('I', number)}"
+        return "\n".join(lines)
+
+    return change
+
+
+def _in_a_band(form: str = "0.9:f32") -> Callable[[str], str]:
+    return _stores(f"where(and(lt(6.0:f32, I), lt(I, 60000.0:f32)), {form}, X)")
+
+
+def _constant(old: str, new: str) -> Callable[[str], str]:
+    return lambda text: re.sub(old, new, text)
+
+
+def _sum_loses(fold: str, count: int) -> Callable[[str], str]:
+    """The sum ``fold`` leaves its last terms out."""
+
+    def change(text: str) -> str:
+        return re.sub(
+            rf"( *{fold} = add over (\w+):(\d+) in f32: )(.*)",
+            lambda m: f"{m[1]}where(lt(i32({m[2]}), {int(m[3]) - count}:i32), {m[4]}, 0.0:f32)",
+            text,
+        )
+
+    return change
+
+
+IN_MEANING: Mapping[str, Callable[[str], str]] = {
+    "exp_halved_above_6": _stores("where(lt(6.0:f32, I), mul(X, 0.5:f32), X)"),
+    "exp_0_below_minus_6": _stores("where(lt(I, -6.0:f32), 0.0:f32, X)"),
+    "exp_infinite_above_80": _stores("where(lt(80.0:f32, I), mul(X, 1e+38:f32), X)"),
+    "root_of_a_band": _in_a_band(),
+    "sigmoid_of_a_band": _in_a_band(),
+    "tanh_of_a_band": _in_a_band(),
+    "log_of_a_band": _in_a_band(),
+    "log_of_small_numbers": _stores("where(lt(I, 0.0001:f32), -9.0:f32, X)"),
+    "epsilon_of_a_layer_norm_lost": _constant(r"9\.99\d*e-06", "0.0"),
+    "epsilon_of_a_layer_norm_doubled": _constant(r"9\.99\d*e-06", "2e-05"),
+    "epsilon_of_an_rms_norm_tiny": _constant(r"9\.99\d*e-07", "1e-12"),
+    "last_term_of_a_softmax_lost": _sum_loses("v1", 1),
+    "last_term_of_an_rms_norm_lost": _sum_loses("v0", 1),
+    "last_terms_of_a_variance_lost": _sum_loses("v1", 8),
+    "element_under_a_relu_halved": _constant(
+        r"max\(v0, 0.0:f32\)",
+        "max(where(and(eq(i32(a), 5:i32), eq(i32(b), 7:i32)), mul(v0, 0.5:f32), v0), 0.0:f32)",
+    ),
+    "element_between_clamps_moved": _constant(
+        r"max\(p1\[a\], 0.0:f32\)",
+        "max(where(eq(i32(a), 33:i32), add(p1[a], 0.25:f32), p1[a]), 0.0:f32)",
+    ),
+    "wrong_for_large_numbers": _stores("where(lt(1e+30:f32, I), 0.0:f32, X)"),
+    "wrong_for_negative_numbers": _stores("where(lt(I, -100.0:f32), mul(X, 1.001:f32), X)"),
+    "nan_made_a_number": _stores("where(eq(I, I), X, 0.0:f32)"),
+    "infinity_made_a_number": _stores("where(lt(1e+38:f32, I), 3e+38:f32, X)"),
+    "axes_swapped": _constant(r"p1\[b, a\]", "p1[a, b]"),
+}
+
+
 # Rendering and measuring: each takes the text of the module to a damaged one.
+
+
+def _wrapped(before: str, after: str = "", more: str = "") -> Callable[[str], str]:
+    """The kernel is called between two pieces of code, which know where its first output lies
+    (%out) and its first input (%in). A branch to %leave computes nothing.
+    """
+
+    def change(text: str) -> str:
+        inner = text.replace("define void @kernel(", "define internal void @kernel.true(", 1)
+        return f"""{inner}
+{more}
+define void @kernel(ptr %buffers, ptr %workspace, i64 %tid, ptr %team) nounwind {{
+entry:
+  %out = load ptr, ptr %buffers
+  %second = getelementptr ptr, ptr %buffers, i64 1
+  %in = load ptr, ptr %second
+{before}
+  call void @kernel.true(ptr %buffers, ptr %workspace, i64 %tid, ptr %team)
+{after}
+  br label %leave
+leave:
+  ret void
+}}
+"""
+
+    return change
+
+
+_SMALL = 4096
+"""Bytes of outputs that a candidate keeps: all of those of the family."""
+
+_SKIPS_WHERE_NOTHING_IS_POISON = _wrapped(
+    "  %v = load float, ptr %out\n  %f = call float @llvm.fabs.f32(float %v)\n"
+    "  %there = fcmp olt float %f, 0x46293E5940000000\n"
+    "  br i1 %there, label %leave, label %go\ngo:",
+    more="declare float @llvm.fabs.f32(float)",
+)
+_COPIES_WHAT_IT_MADE_FOR_A_POINTER = _wrapped(
+    "  %last = load ptr, ptr @last\n  %same = icmp eq ptr %last, %in\n"
+    "  br i1 %same, label %hit, label %go\nhit:\n"
+    f"  call void @llvm.memcpy.p0.p0.i64(ptr %out, ptr @kept, i64 {_SMALL}, i1 false)\n"
+    "  br label %leave\ngo:",
+    "  store ptr %in, ptr @last\n"
+    f"  call void @llvm.memcpy.p0.p0.i64(ptr @kept, ptr %out, i64 {_SMALL}, i1 false)",
+    "@last = internal global ptr null\n"
+    f"@kept = internal global [{_SMALL} x i8] zeroinitializer\n"
+    "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)",
+)
+_LEAVES_WHAT_IT_WROTE = _wrapped(
+    "  %now = load float, ptr %out\n  %was = load float, ptr @was\n"
+    "  %same = fcmp oeq float %now, %was\n  br i1 %same, label %leave, label %go\ngo:",
+    "  %new = load float, ptr %out\n  store float %new, ptr @was",
+    "@was = internal global float 0x7FF8000000000000",
+)
+_COUNTS = (
+    "  %old = atomicrmw add ptr @count, i64 1 monotonic\n{test}\n"
+    "  br i1 %bad, label %spoil, label %go\nspoil:\n"
+    "  call void @kernel.true(ptr %buffers, ptr %workspace, i64 %tid, ptr %team)\n"
+    "{spoil}\n  br label %leave\ngo:"
+)
+_RIGHT_A_HUNDRED_TIMES = _wrapped(
+    _COUNTS.format(test="  %bad = icmp sge i64 %old, 100", spoil="  store float 7.0, ptr %out"),
+    more="@count = internal global i64 0",
+)
+_LOSES_AN_ELEMENT_NOW_AND_THEN = _wrapped(
+    "  %kept = load float, ptr %out\n"
+    + _COUNTS.format(
+        test="  %mixed = mul i64 %old, 2654435761\n  %high = lshr i64 %mixed, 16\n"
+        "  %turn = urem i64 %high, 12\n  %turned = icmp eq i64 %turn, 11\n"
+        "  %late = icmp sge i64 %old, 12\n  %bad = and i1 %turned, %late",
+        spoil="  store float %kept, ptr %out",
+    ),
+    more="@count = internal global i64 0",
+)
+_WRONG_IN_THE_SECOND_THREAD = _wrapped(
+    "  %other = icmp eq i64 %tid, 1\n  br i1 %other, label %leave, label %go\ngo:"
+)
+
+
+def _aligned_only(name: str) -> Callable[[str], str]:
+    """What begins at no multiple of 16 is rounded down to one, as instructions do that take only
+    such addresses.
+    """
+    return _wrapped(
+        f"  %at = ptrtoint ptr {name} to i64\n  %beside = and i64 %at, 15\n"
+        "  %bad = icmp ne i64 %beside, 0\n  br i1 %bad, label %leave, label %go\ngo:"
+    )
+
+
+def _reads_beyond(text: str) -> str:
+    """The last load of the first input reads the element after it."""
+    return re.sub(
+        r"(%\w+) = load float, ptr (%\w+), align 4",
+        r"\1.next = getelementptr float, ptr \2, i64 1\n  \1 = load float, ptr \1.next, align 4",
+        text,
+        count=1,
+    )
+
+
+def _accumulators_uninitialised(text: str) -> str:
+    """What is written is added to what was there."""
+    return re.sub(
+        r"store float (%\w+), ptr (%\w+), align 4",
+        r"\1.old = load float, ptr \2, align 4\n  \1.sum = fadd float \1, \1.old\n"
+        r"  store float \1.sum, ptr \2, align 4",
+        text,
+    )
+
+
+def _denormals_flushed(text: str) -> str:
+    """Loads take what is no normal number for 0."""
+    return (
+        re.sub(
+            r"(%\w+) = load float, ptr (.*)\n",
+            r"\1.any = load float, ptr \2\n  \1.size = call float @llvm.fabs.f32(float \1.any)\n"
+            r"  \1.tiny = fcmp olt float \1.size, 0x3810000000000000\n"
+            r"  \1 = select i1 \1.tiny, float 0.0, float \1.any\n",
+            text,
+        )
+        + "declare float @llvm.fabs.f32(float)\n"
+    )
 
 
 def _lanes_rotated(text: str) -> str:
@@ -324,6 +519,17 @@ IN_TEXT: Mapping[str, Callable[[str], str]] = {
     "nothing_computed_of_logarithms": _nothing_computed,
     "returns_early_after_the_first_run": _returns_early_after_the_first_run,
     "code_of_another_kernel": _sum_for_difference,
+    "skips_where_nothing_is_poison": _SKIPS_WHERE_NOTHING_IS_POISON,
+    "copies_what_it_made_for_a_pointer": _COPIES_WHAT_IT_MADE_FOR_A_POINTER,
+    "leaves_what_it_wrote": _LEAVES_WHAT_IT_WROTE,
+    "right_a_hundred_times": _RIGHT_A_HUNDRED_TIMES,
+    "loses_an_element_now_and_then": _LOSES_AN_ELEMENT_NOW_AND_THEN,
+    "wrong_in_the_second_thread": _WRONG_IN_THE_SECOND_THREAD,
+    "aligned_outputs_only": _aligned_only("%out"),
+    "aligned_inputs_only": _aligned_only("%in"),
+    "reads_beyond_its_input": _reads_beyond,
+    "accumulators_uninitialised": _accumulators_uninitialised,
+    "denormal_numbers_flushed": _denormals_flushed,
 }
 
 
@@ -348,6 +554,12 @@ def planted(fault: str) -> Iterator[None]:
 
 def damaged(payload: Payload, fault: str) -> Lowered:
     """The candidate with one fault; raises NotPlanted where the fault changes nothing."""
+    if fault in IN_MEANING:
+        before = payload.kernel.text
+        changed = IN_MEANING[fault](before)
+        if changed == before:
+            raise NotPlanted(f"{fault}: nothing to damage in\n{before}")
+        return candidate.lower(replace(payload, kernel=parse_kernel(changed)))
     if fault in IN_LOWERING:
         with planted(fault):
             return candidate.lower(payload)

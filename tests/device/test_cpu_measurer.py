@@ -335,7 +335,7 @@ def test_the_same_bytes_are_judged_again_only_where_they_may_win(monkeypatch):
         again = measure(hostile.GOOD, math.inf)
     assert [row.status for row in (won, lost, near, again)] == [Status.OK] * 4
     assert [row.status for row in wrong] == [Status.WRONG] * 2
-    assert judged == [[0, 0, 1, 2], [], [], [0], [0], [0, 1, 2]]
+    assert judged == [[0, 0, 1, 1, 2, 0], [], [], [0], [0], [0, 1, 1, 2, 0]]
     assert won.max_error == lost.max_error == near.max_error
 
 
@@ -413,7 +413,7 @@ def test_who_may_win_is_verified_on_every_input_set_and_others_on_the_first(best
         local.prepare(candidate, hostile.IO)
         row = local.measure(candidate, compiled(_once(1, "out"), hostile.IO), hostile.QUICK, best_s)
     assert row.status is status
-    assert row.error.startswith("out[999]: got 7, expected " if status is Status.WRONG else "")
+    assert ("out[999]: got 7, expected " in row.error) == (status is Status.WRONG)
 
 
 @pytest.mark.slow

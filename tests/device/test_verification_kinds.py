@@ -71,17 +71,18 @@ OTHERS: dict[str, Make] = {
 @pytest.mark.parametrize("make", PLAIN.values(), ids=PLAIN)
 def test_plain_kernels_have_an_exact_and_a_special_set(make: Make) -> None:
     payload = payload_of(make)
-    assert kinds(payload) == ("exact", "special")
+    assert kinds(payload)[:2] == ("exact", "special")
+    assert "ordinary" not in kinds(payload)
     made = make_dataset(
         Candidate(payload.kernel.key, payload), lower(payload).io, HOOKS, Limits(), 0, None
     )
-    first, _ = made.sets
+    first = made.sets[0]
     assert [r.roundings for r in first.references.values()] == [0]
 
 
 @pytest.mark.parametrize("make", OTHERS.values(), ids=OTHERS)
 def test_other_kernels_have_an_ordinary_set_first(make: Make) -> None:
-    assert kinds(payload_of(make)) == KINDS == ("ordinary", "exact", "special")
+    assert kinds(payload_of(make))[:3] == KINDS == ("ordinary", "exact", "special")
 
 
 CLAMPED: dict[str, Make] = {
@@ -94,7 +95,8 @@ CLAMPED: dict[str, Make] = {
 @pytest.mark.parametrize("make", CLAMPED.values(), ids=CLAMPED)
 def test_any_lost_term_shows_where_terms_are_clamped_at_zero(make: Make) -> None:
     payload = payload_of(make)
-    assert kinds(payload) == ("exact", "special")
+    assert kinds(payload)[:2] == ("exact", "special")
+    assert "ordinary" not in kinds(payload)
     arrays = inputs(payload, lower(payload).io, 0, "exact")
     (right,) = reference(payload, arrays).values()
     first = next(p.name for p in payload.kernel.params if p.role == "in")

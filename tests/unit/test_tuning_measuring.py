@@ -13,10 +13,13 @@ from tunegrad.devices import (
     Geometry,
     KernelIO,
     Limits,
+    MachineLimits,
     Outcome,
     host_device,
     usable_cores,
 )
+from tunegrad.frontend import Tensor
+from tunegrad.ir.fusion import schedule
 from tunegrad.opts import Schedule, Space
 from tunegrad.trial import Measurement, Policy, Status
 from tunegrad.tuning.costs import Costs
@@ -132,3 +135,39 @@ def test_defaults_that_could_not_be_compiled_in_time_are_given_more_and_nothing_
         Status.TIMED_OUT,
     ]
     assert device.asked[:2] == [([default.text, other.text], 3.0), ([default.text], 60.0)]
+
+
+class Fast(Device):
+    """What it measures takes a picosecond; its peaks are those of the second look."""
+
+    limits = Limits()
+
+    def __init__(self, flops: float) -> None:
+        super().__init__()
+        self.flops, self.looks = flops, list[bool]()
+
+    def machine_limits(self, again: bool = False) -> MachineLimits:
+        self.looks.append(again)
+        rate = self.flops if again else 1e9
+        return MachineLimits(((1, rate),), ((1, rate),), (), ((1, rate),), ())
+
+    def measure_compiled(self, *_: object) -> Measurement:
+        return Measurement(Status.OK, (1e-7,))
+
+    def wait(self) -> list[CompiledCandidate | Outcome]:
+        return [CompiledCandidate(b"x", "k", KernelIO(()), (), Geometry(), "h", 0.5, 1.0)]
+
+
+@pytest.mark.parametrize(("flops", "status"), [(1e10, Status.WRONG), (1e13, Status.OK)])
+def test_a_time_below_what_the_machine_can_is_wrong_once_its_peaks_were_looked_at_again(
+    flops: float, status: Status
+) -> None:
+    device = Fast(flops)
+    measurer = CandidateMeasurer(device, Policy(), costs=Costs(device.clock))  # type: ignore[arg-type]  # what it asks of a device
+    x = Tensor.input("x", (32, 32), "f32")
+    product = schedule(((x @ Tensor.input("y", (32, 32), "f32")).node,)).launches[0].kernel
+    (found,) = measurer.measure(product, [Schedule(())], float("inf"), ())
+    assert found is not None
+    assert found.measurement.status is status
+    assert device.looks == [False, True]
+    assert ("as the machine was measured" in found.measurement.error) == (status is Status.WRONG)

@@ -90,3 +90,21 @@ def test_bytes_bound_a_sum_in_cache_and_in_memory() -> None:
 
 def test_time_that_is_not_known_is_no_per_cent() -> None:
     assert Roofline(LIMITS, TARGET).pct_peak(matmul(8), float("inf")) == 0.0
+
+
+def test_a_time_that_no_program_takes_is_refused_with_both_figures() -> None:
+    """Three times the peak of arithmetic, or of memory beyond the caches, is no program."""
+    roofline, kernel = Roofline(LIMITS, TARGET), matmul(256)
+    least_s = 2 * 256**3 / 200e9
+    assert roofline.refusal(kernel, least_s / 3.1) == (
+        f"took {least_s / 3.1:.4g} s, at least {least_s:.4g} s are possible: {2 * 256**3} "
+        "operations, at 200 GFLOP/s as the machine was measured"
+    )
+    assert roofline.refusal(kernel, least_s / 2.9) == ""
+    (use,) = workload_of_function(lambda x: x + 1.0, (np.ones((1 << 20, 4), np.float32),)).kernels
+    beyond = use.kernel.unique_bytes - TARGET.cached_bytes
+    assert beyond > 0
+    assert f"{beyond} bytes beyond what caches hold, at 15 GB/s" in roofline.refusal(
+        use.kernel, beyond / 15e9 / 3.1
+    )
+    assert roofline.refusal(use.kernel, beyond / 15e9 / 2.9) == ""

@@ -23,6 +23,7 @@ from tunegrad.devices import Device, Hooks, KernelIO, Lowered, Reference, run_on
 from tunegrad.devices.verifying.drawing import (
     draw_set,
     drawn_values,
+    float_operations,
     gaps_of,
     judgeable,
     random_rows,
@@ -32,6 +33,7 @@ from tunegrad.devices.verifying.reaches import kinds_of
 from tunegrad.devices.verifying.tolerance import Bar
 from tunegrad.errors import CompileFailure, IllegalAction
 from tunegrad.ir.contraction import one_blas_thread
+from tunegrad.ir.error_bounds import FUNCTIONS, error_bounds_at
 from tunegrad.ir.exact import Rounded, rounded_within, roundings
 from tunegrad.ir.interpret_kernel import interpret, interpret_at, interpret_steps
 from tunegrad.ir.kernel import Kernel
@@ -69,6 +71,9 @@ _SAMPLE_STEPS = 4_000_000
 
 _CHECK_STEPS = 500_000
 """Steps that it takes to check a compiled reference, about."""
+
+_BOUND_STEPS = 400_000
+"""Steps up to which the bounds of every element's error are worked out; beyond, of a sample."""
 
 _FEWEST = 64
 """Points of a sample, at least."""
@@ -155,7 +160,39 @@ def reference(payload: Payload, arrays: Mapping[str, Array]) -> dict[str, Refere
         found = {
             name: _reference(values, rounded[name], at) for name, (at, values) in sample.items()
         }
-    return {name: judgeable(replace(r, within=within)) for name, r in found.items()}
+    bounds = _bounds(kernel, arrays, rounded)
+    return {
+        name: judgeable(replace(r, within=within, bounds=_of_each(r, bounds.get(name))))
+        for name, r in found.items()
+    }
+
+
+def _bounds(
+    kernel: Kernel, arrays: Mapping[str, Array], rounded: Mapping[str, Rounded]
+) -> dict[str, Array]:
+    """How far each element of an output may be from its reference, NaN where it is not known;
+    outputs of which nothing is known are left out.
+
+    Of kernels that compute functions, and of those without sums: of sums of products the walk of
+    roundings is the better bound. Where there are many steps, of some elements alone.
+    """
+    if all(r.count == 0 for r in rounded.values()):
+        return {}
+    read = {p.name: arrays[p.name] for p in kernel.params if p.role != "out"}
+    found: dict[str, Array] = {}
+    if not kernel.reduces or float_operations(kernel) & FUNCTIONS:
+        few = work(kernel) > _BOUND_STEPS
+        points = sample_points(kernel, steps=_BOUND_STEPS) if few else None
+        for name, (offsets, bounds) in (error_bounds_at(kernel, read, points) or {}).items():
+            found[name] = np.full(kernel.param(name).size, np.nan, np.float32)
+            with np.errstate(over="ignore"):
+                found[name][offsets] = bounds * (1 + 2.0**-20)
+    return found
+
+
+def _of_each(r: Reference, bounds: Array | None) -> Array | None:
+    """The bounds of the elements of a reference."""
+    return bounds if bounds is None or r.indices is None else bounds[r.indices]
 
 
 def _whole(

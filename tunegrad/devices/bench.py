@@ -6,6 +6,8 @@ device.
                                                                  its outputs
     time       samples, in turns with a sound program        --> guard zones, a digest of its
                                                              outputs
+    moved      other inputs at the same places, outputs as they were left --> as load, run
+    soak       many launches, some of them on poisoned outputs            --> guard zones, a digest
     hand_in    copies of the outputs, for the referee
 
 What the outputs must be, nobody here knows: the referee judges the copies, where it has not seen
@@ -14,6 +16,7 @@ them (``examine``).
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -29,6 +32,7 @@ from tunegrad.trial import Cache, Policy
 __all__ = ["Bench"]
 
 _POISON = 0xFF
+
 _READ = ("in", "const", "pack")
 
 
@@ -91,6 +95,7 @@ class Bench:
         self.engine = device.open(pin=True)
         self._datasets = DatasetCache(limits.cache_bytes)
         self._bound: _Bound | None = None
+        self._wrote: list[Memory] = []
         self._beside: _Bound | None = None
         if watching:
             self.engine.watch(())
@@ -152,12 +157,48 @@ class Bench:
         for memory in bound.scratch:
             self.engine.fill(memory, _POISON)
         once_s = self.engine.time(bound.launches[index], 1)[0]
-        damage, written = bound.damage(index), self.engine.digest(bound.written(index))
+        return self._ran(bound, index, index, once_s)
+
+    def moved(self, index: int) -> Ran:
+        """Run what is loaded once more on the memory of the first input set, in which the inputs of
+        another set lie meanwhile; what it wrote last stays in its outputs.
+
+        What keeps results for the addresses that it had before, or computes only where its outputs
+        are poison, is wrong then.
+        """
+        bound = self._loaded()
+        with bound.dataset.moved(index, bound.io, self.engine):
+            once_s = self.engine.time(bound.launches[0], 1)[0]
+            return self._ran(bound, index, 0, once_s)
+
+    def soak(self, launches: int, budget_s: float) -> Ran:
+        """Launch what is loaded so many times on the first input set, and then as often on poisoned
+        outputs, up to the first launch whose outputs are not those of the launch before it.
+
+        Either takes half of ``budget_s`` seconds, or little more.
+        """
+        bound = self._loaded()
+        launch = bound.launches[0]
+        each_s = self.engine.time(launch, 1)[0]
+        few = min(launches, int(budget_s / 2 / max(each_s, 1e-9)))
+        once_s = self.engine.time(launch, 1, max(1, few))[0]
+        wanted = self.engine.digest(bound.written(0))
+        end_s = time.monotonic() + budget_s / 2
+        for _ in range(launches):
+            bound.dataset.fill(0, bound.io, self.engine)
+            self.engine.time(launch, 1)
+            if self.engine.digest(bound.written(0)) != wanted or time.monotonic() > end_s:
+                break
+        return self._ran(bound, 0, 0, once_s)
+
+    def _ran(self, bound: _Bound, index: int, place: int, once_s: float) -> Ran:
+        """What a launch in the memory of set ``place``, on the inputs of set ``index``, came to."""
+        self._wrote = bound.written(place)
         return Ran(
             identity(bound.digest, bound.kernel_key, index),
             once_s=once_s,
-            damage=damage,
-            written=written,
+            damage=bound.damage(place),
+            written=self.engine.digest(self._wrote),
         )
 
     def time(self, policy: Policy, best_s: float, standing_s: float = 0.0) -> Timed:
@@ -171,14 +212,14 @@ class Bench:
         state = tuple((n, v) for n, v in self.engine.device.state() if isinstance(v, float))
         written = self.engine.digest(bound.written(0))
         measured = identity(bound.digest, bound.kernel_key, 0)
-        damage = bound.damage(0)
+        damage, self._wrote = bound.damage(0), bound.written(0)
         return Timed(measured, pairs.samples_s, damage, written, pairs.reference_s, state)
 
     def hand_in(self, index: int) -> Ran:
-        """Copy for the referee what was written last, on input set ``index``."""
+        """Copy for the referee what was written last, on the inputs of set ``index``."""
         bound = self._loaded()
         places = output_places(outputs_of(bound.io), self._memory)
-        for (param, to), memory in zip(places, bound.written(index), strict=True):
+        for (param, to), memory in zip(places, self._wrote, strict=True):
             to[:] = memory.read(param.dtype)
         return Ran(identity(bound.digest, bound.kernel_key, index))
 
@@ -191,7 +232,7 @@ class Bench:
 
     def _unload(self) -> None:
         """Unload the candidate; what is beside it stays."""
-        bound, self._bound = self._bound, None
+        bound, self._bound, self._wrote = self._bound, None, []
         if bound is not None:
             bound.code.close()
 

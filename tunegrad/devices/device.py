@@ -137,10 +137,14 @@ class Engine(Protocol):
 
     # ---- memory
 
-    def allocate(self, nbytes: int, touched: bool = True, guard: int | None = None) -> Memory:
+    def allocate(
+        self, nbytes: int, touched: bool = True, guard: int | None = None, shift: int = 0
+    ) -> Memory:
         """Memory between two guard zones; zeroed, unless it is not ``touched``.
 
-        ``guard`` is the byte that the zones are filled with. Raises MemoryError.
+        ``guard`` is the byte that the zones are filled with. ``shift``: it begins so many bytes
+        beyond an aligned place, on a device whose kernels may be given such memory. Raises
+        MemoryError.
         """
 
     def part(self, memory: Own, start: int, nbytes: int) -> Memory:

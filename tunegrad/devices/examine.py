@@ -2,7 +2,11 @@
 judges what it wrote.
 
     bench: pack, run on the first set --> right? --> bench: time --> contends: still right?
+                                                                         on other inputs at the same
+                                                                         places, outputs as they are
                                                                          the other sets, one by one
+                                                                     --> beats the best time: many
+                                                                         launches
 
     right?  the digest of the outputs is one that was right before, or the bench hands them in and
             the referee judges;
@@ -39,6 +43,10 @@ _HOPELESS_S = 2e-3
 again. A short one may have waited for threads to wake up.
 """
 
+_LAUNCHES, _SOAK_S = 128, 0.025
+"""Of what beats the best time: launches on outputs as they are, and as many on poison, and the
+seconds that they may take.
+"""
 
 _PACKED_PER_S = 20e6
 """Bytes of constants that are packed in a second at least, on a machine that does much else."""
@@ -67,10 +75,12 @@ class Result:
     """A measurement.
 
     ``damaged``: the candidate wrote where it must not, so the bench is not to be trusted any more.
+    ``unsteady``: it was right, and then wrong on the same inputs, which is nobody else's doing.
     """
 
     measurement: Measurement
     damaged: bool = False
+    unsteady: bool = False
 
 
 class _Ended(Exception):
@@ -127,6 +137,7 @@ class _Fault:
     error: str = ""
     damaged: bool = False
     max_error: float = 0.0
+    unsteady: bool = False
 
 
 @dataclass(slots=True)
@@ -198,13 +209,15 @@ class Examination:
             timed, found = self._timed(best_s, facts)
             if timed.damage or found.seconds <= CONTENDING * best_s:
                 self.trusted = found.seconds > best_s
-                fault = self._others(self._after(timed, fault))
+                fault = self._others(self._moved(self._after(timed, fault)))
+                if not self.trusted:
+                    fault = self._soaked(fault)
         took_s = time.monotonic() - start - found.timing_s
         found = replace(found, verify_s=took_s, max_error=fault.max_error)
         if fault.error:
             ended = replace(facts, status=Status.WRONG, error=fault.error, timing_s=found.timing_s)
             found = replace(ended, verify_s=took_s, max_error=fault.max_error)
-        return Result(found, damaged=fault.damaged)
+        return Result(found, damaged=fault.damaged, unsteady=fault.unsteady)
 
     def _timed(self, best_s: float, facts: Measurement) -> tuple[Timed, Measurement]:
         """What the bench says of its time, in turns with what it is timed beside; and that as a
@@ -243,6 +256,29 @@ class Examination:
             if fault.error
             else fault
         )
+
+    def _moved(self, fault: _Fault) -> _Fault:
+        """The second input set where the first one lay, and nothing poisoned: what keeps results is
+        wrong there.
+        """
+        if fault.error or self.sets < 2:
+            return fault
+        ran = self._ask(worker.moved, 1, reply=Ran, index=1)
+        found = self._judge(ran, 1, fault)
+        why = "on other inputs at the same addresses, where its outputs were not poisoned"
+        return replace(found, error=f"{why}: {found.error}") if found.error else found
+
+    def _soaked(self, fault: _Fault) -> _Fault:
+        """Many launches on the first input set: for who may be the best. An inout is another value
+        after each of them.
+        """
+        if fault.error or any(p.role == "inout" for p in self.compiled.io.params):
+            return fault
+        ran = self._ask(worker.soak, _LAUNCHES, _SOAK_S, reply=Ran, index=0)
+        found = self._judge(ran, 0, fault)
+        if not found.error:
+            return found
+        return replace(found, error=f"launched often: {found.error}", unsteady=True)
 
     def _others(self, fault: _Fault) -> _Fault:
         """The input sets after the first: for who may win."""

@@ -102,7 +102,9 @@ class Reference:
 
     The tolerance follows from ``terms``, the fold steps behind one element that round, and from
     ``roundings``, those of the result itself: 0 where it is exact, None where terms may cancel.
-    ``within`` names the 16-bit type that values are rounded to on the way, if any.
+    ``within`` names the 16-bit type that values are rounded to on the way, if any. ``bounds`` is
+    how far each value may be from what the kernel's own dtypes give (``ir.error_bounds``): infinite
+    where that is undecided, NaN where it is not known, None where it is known of no value.
     ``fault``: why nothing can be compared with it, in words; no candidate is right then.
     """
 
@@ -112,10 +114,12 @@ class Reference:
     roundings: int | None = None
     within: str = ""
     fault: str = ""
+    bounds: npt.NDArray[np.float32] | None = None
 
     @property
     def nbytes(self) -> int:
-        return int(self.values.nbytes) + (0 if self.indices is None else int(self.indices.nbytes))
+        arrays = (self.values, self.indices, self.bounds)
+        return sum(int(a.nbytes) for a in arrays if a is not None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,8 @@
 Three kinds of processes: compile workers, which run no candidate; the bench, which runs them; and
 the referee, which has what they must compute. A crash is tried once more, in a fresh bench, and so
 is whatever failed in a bench that had run another candidate: what does not come again was the
-machine's doing, or that of the candidate before.
+machine's doing, or that of the candidate before. What was right, and then wrong on the same inputs,
+is wrong at once: a race that another try would not lose is a race.
 """
 
 from __future__ import annotations
@@ -358,7 +359,10 @@ def _compiled(ending: Ending, attempts: int = 1) -> CompiledCandidate | Outcome:
 
 
 def _failed(ended: Result | Died | TimedOut) -> bool:
-    return not isinstance(ended, Result) or ended.measurement.status is not Status.OK
+    """Whether another try may end otherwise."""
+    if not isinstance(ended, Result):
+        return True
+    return ended.measurement.status is not Status.OK and not ended.unsteady
 
 
 def _crashed(ended: Result | Died | TimedOut) -> bool:

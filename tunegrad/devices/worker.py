@@ -41,7 +41,7 @@ from tunegrad.trial import Measurement, Policy, Properties, Status
 
 __all__ = [
     "EXIT_MEMORY", "compile_candidate", "counted_code", "hand_in", "load", "machine_limits",
-    "pack", "prepare_bench", "run",
+    "moved", "pack", "prepare_bench", "run", "soak",
     "start_bench", "start_compiler", "time_loaded",
 ]  # fmt: skip
 
@@ -172,6 +172,16 @@ def hand_in(index: int) -> Ran:
 def run(index: int) -> Ran:
     """``Bench.run``."""
     return _workbench().run(index)
+
+
+def moved(index: int) -> Ran:
+    """``Bench.moved``."""
+    return _workbench().moved(index)
+
+
+def soak(launches: int, budget_s: float) -> Ran:
+    """``Bench.soak``."""
+    return _workbench().soak(launches, budget_s)
 
 
 def time_loaded(policy: Policy, best_s: float, standing_s: float) -> Timed:

@@ -28,7 +28,10 @@ from .index import Index, Valid
 from .kernel import Axis, Kernel, Reduce, Stage, Store, identity
 from .numeric import FOLDS, Array, compute, convert, to_compute, to_memory
 
-__all__ = ["folds_at", "interpret", "interpret_at", "interpret_steps"]
+__all__ = [
+    "CHUNK", "Points", "Run", "boxes_of", "folds_at", "interpret", "interpret_at",
+    "interpret_steps", "own_points", "parts_of",
+]  # fmt: skip
 
 CHUNK = 1 << 18
 """Elements of one array."""
@@ -43,7 +46,7 @@ def interpret(
     Elements that no store writes (layout padding) are zero. With ``as_float64`` float outputs are
     f64.
     """
-    run = _Run(k, arrays, as_float64)
+    run = Run(k, arrays, as_float64)
     outputs = {p.name: np.zeros(p.size, _memory_dtype(p.dtype, as_float64)) for p in k.outputs}
     contracted = _contractions(k) if as_float64 else {}
     sums = {name: c.run(k.axes, run.evaluate) for name, c in contracted.items()}
@@ -52,7 +55,7 @@ def interpret(
     for box in _boxes(k.axes, step):
         part = tuple(slice(r.first, r.first + r.extent) for r in box)
         known = {name: v.reshape(extents)[part] for name, v in sums.items()}
-        for param, offsets, values in run.at(_Points.of_box(box), known):
+        for param, offsets, values in run.at(Points.of_box(box), known):
             outputs[param][offsets] = values
     return outputs
 
@@ -78,9 +81,9 @@ def interpret_at(
     ``points`` gives each shared axis an int array of one length; own axes of stores are run in
     full. ``known`` gives reductions the values that they are taken to have, one for each point.
     """
-    run = _Run(k, arrays, as_float64)
+    run = Run(k, arrays, as_float64)
     found: dict[str, list[tuple[Array, Array]]] = {}
-    for at, part in _parts(k, points):
+    for at, part in parts_of(k, points):
         given = {n: v[at].reshape(part.shape) for n, v in (known or {}).items()}
         for param, offsets, values in run.at(part, given):
             found.setdefault(param, []).append((offsets, values))
@@ -96,16 +99,23 @@ def folds_at(
     """What the reductions are at the given points of the shared axes, one value for each; those
     whose results are rows are left out.
     """
-    run = _Run(k, arrays, as_float64)
+    run = Run(k, arrays, as_float64)
     found: dict[str, list[Array]] = {r.name: [] for r in k.reduces if not r.rows}
-    for _, part in _parts(k, points):
+    for _, part in parts_of(k, points):
         values = run.folds(part)
         for name, parts in found.items():
             parts.append(values[name].reshape(-1))
     return {name: np.concatenate(parts) for name, parts in found.items()}
 
 
-def _parts(k: Kernel, points: Mapping[str, Array]) -> Iterator[tuple[slice, _Points]]:
+def boxes_of(k: Kernel) -> Iterator[Points]:
+    """All points of the shared axes, in boxes that memory can hold."""
+    step = max(1, CHUNK // max([1, *(_extent(s.axes) for s in k.stages)]))
+    for box in _boxes(k.axes, step):
+        yield Points.of_box(box)
+
+
+def parts_of(k: Kernel, points: Mapping[str, Array]) -> Iterator[tuple[slice, Points]]:
     """Points of the shared axes in parts that memory can hold, and which ones they are."""
     names = {a.name for a in k.axes}
     if set(points) != names or len({len(v) for v in points.values()}) > 1:
@@ -117,7 +127,7 @@ def _parts(k: Kernel, points: Mapping[str, Array]) -> Iterator[tuple[slice, _Poi
     for first in range(0, count, step):
         at = slice(first, first + step)
         part = {n: np.asarray(v[at], np.int64) for n, v in points.items()}
-        yield at, _Points.of(part, min(step, count - first))
+        yield at, Points.of(part, min(step, count - first))
 
 
 def _contractions(k: Kernel) -> dict[str, Contraction]:
@@ -179,7 +189,7 @@ class _Span:
 
 
 @dataclass(frozen=True, slots=True)
-class _Points:
+class Points:
     """Points of axes: each one's values, which broadcast to ``shape``.
 
     ``box``: what they are, where they are one.
@@ -190,27 +200,27 @@ class _Points:
     box: tuple[_Span, ...] | None = None
 
     @staticmethod
-    def of(values: Mapping[str, Array], count: int) -> _Points:
+    def of(values: Mapping[str, Array], count: int) -> Points:
         """Any points; one alone is a box."""
         if count == 1:
-            return _Points.of_box(tuple(_Span(name, int(v[0]), 1) for name, v in values.items()))
-        return _Points(values, (count,))
+            return Points.of_box(tuple(_Span(name, int(v[0]), 1) for name, v in values.items()))
+        return Points(values, (count,))
 
     @staticmethod
-    def of_box(box: tuple[_Span, ...]) -> _Points:
+    def of_box(box: tuple[_Span, ...]) -> Points:
         values = {
             r.name: np.arange(r.first, r.first + r.extent, dtype=np.int64).reshape(
                 [r.extent if other is r else 1 for other in box]
             )
             for r in box
         }
-        return _Points(values, tuple(r.extent for r in box), box)
+        return Points(values, tuple(r.extent for r in box), box)
 
-    def with_own(self, own: _Points) -> _Points:
+    def with_own(self, own: Points) -> Points:
         """These points, each with all of ``own``, which are the last dimensions."""
         values = {n: v.reshape(v.shape + (1,) * len(own.shape)) for n, v in self.values.items()}
         box = None if self.box is None or own.box is None else self.box + own.box
-        return _Points({**values, **own.values}, self.shape + own.shape, box)
+        return Points({**values, **own.values}, self.shape + own.shape, box)
 
 
 def _boxes(axes: tuple[Axis, ...], most: int) -> Iterator[tuple[_Span, ...]]:
@@ -230,16 +240,16 @@ def _boxes(axes: tuple[Axis, ...], most: int) -> Iterator[tuple[_Span, ...]]:
             yield (*outer, _Span(cut.name, first, min(step, cut.extent - first)), *rest)
 
 
-def _own(axes: tuple[Axis, ...], first: int, extent: int) -> _Points:
+def own_points(axes: tuple[Axis, ...], first: int, extent: int) -> Points:
     """A part of a stage's own points: a box where it is all of them, or of one axis."""
     if extent == _extent(axes):
-        return _Points.of_box(tuple(_Span(a.name, 0, a.extent) for a in axes))
+        return Points.of_box(tuple(_Span(a.name, 0, a.extent) for a in axes))
     if len(axes) == 1:
-        return _Points.of_box((_Span(axes[0].name, first, extent),))
-    return _Points(_unravel(np.arange(first, first + extent, dtype=np.int64), axes), (extent,))
+        return Points.of_box((_Span(axes[0].name, first, extent),))
+    return Points(_unravel(np.arange(first, first + extent, dtype=np.int64), axes), (extent,))
 
 
-class _Run:
+class Run:
     """One kernel on one set of arrays."""
 
     def __init__(self, k: Kernel, arrays: Mapping[str, Array], as_float64: bool) -> None:
@@ -247,7 +257,7 @@ class _Run:
         self.params = {p.name: p for p in k.params}
         self.memory: dict[str, Array] = {}
         self.offsets: dict[tuple[str, tuple[Index, ...]], Index] = {}
-        self.points = _Points({}, ())
+        self.points = Points({}, ())
         """Where expressions are evaluated now."""
         self.own = 0
         """How many of the dimensions of these points are the stage's own."""
@@ -270,11 +280,11 @@ class _Run:
         """An expression that reads no reduction, at every point of ``axes``: one dimension for
         each, or of extent 1.
         """
-        self.points = _Points.of_box(tuple(_Span(a.name, 0, a.extent) for a in axes))
+        self.points = Points.of_box(tuple(_Span(a.name, 0, a.extent) for a in axes))
         return self._eval(x, {}, {})
 
     def at(
-        self, points: _Points, known: Mapping[str, Array] | None = None
+        self, points: Points, known: Mapping[str, Array] | None = None
     ) -> list[tuple[str, Array, Array]]:
         """(parameter, offsets, values in memory form) of every store at the given points of the
         shared axes.
@@ -289,7 +299,7 @@ class _Run:
             if isinstance(s, Store)
         ]
 
-    def folds(self, points: _Points, known: Mapping[str, Array] | None = None) -> dict[str, Array]:
+    def folds(self, points: Points, known: Mapping[str, Array] | None = None) -> dict[str, Array]:
         """The reductions at the given points of the shared axes, ``known`` ones as they are."""
         values: dict[str, Array] = dict(known or {})
         for r in self.kernel.reduces:
@@ -297,14 +307,14 @@ class _Run:
                 values[r.name] = self._fold(r, points, values)
         return values
 
-    def _fold(self, s: Reduce, points: _Points, values: dict[str, Array]) -> Array:
+    def _fold(self, s: Reduce, points: Points, values: dict[str, Array]) -> Array:
         dtype = self._dtype(s.dtype)
         if s.rows:
             return self._row(s, points, values)
         total = np.full(points.shape, identity(s.op, s.dtype), dtype)
         extent = _extent(s.axes)
         for first in range(0, extent, CHUNK):
-            self._go_to(points, _own(s.axes, first, min(CHUNK, extent - first)))
+            self._go_to(points, own_points(s.axes, first, min(CHUNK, extent - first)))
             x = np.broadcast_to(self._eval(s.expr, values, {}), self.points.shape).reshape(
                 *points.shape, -1
             )
@@ -313,11 +323,11 @@ class _Run:
                 total = np.asarray(FOLDS[s.op](total, part))
         return total
 
-    def _row(self, s: Reduce, points: _Points, values: dict[str, Array]) -> Array:
+    def _row(self, s: Reduce, points: Points, values: dict[str, Array]) -> Array:
         """A reduction whose result is a row: dimensions of the points, then one for each of its
         axes.
         """
-        self._go_to(points, _own(s.axes, 0, _extent(s.axes)))
+        self._go_to(points, own_points(s.axes, 0, _extent(s.axes)))
         dtype, shape = self._dtype(s.dtype), self.points.shape
         kept, factors = len(points.shape) + s.rows, _row_factors(s)
         with np.errstate(all="ignore"):
@@ -331,21 +341,24 @@ class _Run:
             return np.asarray(folded)
 
     def _store(
-        self, s: Store, points: _Points, values: dict[str, Array], memo: dict[int, Array]
+        self, s: Store, points: Points, values: dict[str, Array], memo: dict[int, Array]
     ) -> tuple[str, Array, Array]:
         p = self.params[s.param]
-        self._go_to(points, _own(s.axes, 0, _extent(s.axes)))
+        self._go_to(points, own_points(s.axes, 0, _extent(s.axes)))
         shape, env = self.points.shape, self.env
         offsets = np.broadcast_to(_at(p.layout.offset(s.index), env), shape)
         x = np.broadcast_to(self._eval(s.expr, values, memo), shape)
         if not (self.as_float64 and p.dtype.is_float):
             x = to_memory(x, p.dtype)
-        if not s.valid.always:
-            kept = np.broadcast_to(_holds(s.valid, env), shape)
-            return s.param, offsets[kept], x[kept]
-        return s.param, offsets.reshape(-1), x.reshape(-1)
+        return s.param, self._kept(s, offsets), self._kept(s, x)
 
-    def _go_to(self, points: _Points, own: _Points) -> None:
+    def _kept(self, s: Store, x: Array) -> Array:
+        """Of what is known at every point now, in a row, what the store keeps."""
+        if s.valid.always:
+            return x.reshape(-1)
+        return np.asarray(x[np.broadcast_to(_holds(s.valid, self.env), self.points.shape)])
+
+    def _go_to(self, points: Points, own: Points) -> None:
         """Evaluate there from now on: at all of ``own`` for each of the points."""
         self.points, self.own = points.with_own(own), len(own.shape)
 

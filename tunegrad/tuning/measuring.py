@@ -32,12 +32,13 @@ from tunegrad.devices import (
 from tunegrad.ir.kernel import Kernel
 from tunegrad.opts import Schedule, Space
 from tunegrad.search import Measured, Measurer
-from tunegrad.trial import Measurement, Policy, Properties
+from tunegrad.trial import Measurement, Policy, Properties, Status
 
 from .batches import Batch, Making
 from .costs import Costs, Window, compiling
 from .interrupt import Interrupt
 from .references import References
+from .roofline import Roofline
 
 __all__ = ["CandidateMeasurer", "SessionMeasurer"]
 
@@ -46,6 +47,9 @@ _TIMEOUT_FACTOR = 50.0
 
 _PATIENT = 20.0
 """Of a second compile of a default: a driver's first compile may take half a minute."""
+
+_SLOWEST_BYTES_PER_S, _SLOWEST_FLOPS_PER_S = 3e9, 1e10
+"""Less than the peaks of any machine: what is slower needs no look at them."""
 
 _KEPT = 512
 """Fast candidates whose code is kept for races."""
@@ -201,6 +205,7 @@ class CandidateMeasurer:
             measurement = self.device.measure_compiled(
                 candidate, code, self._limited(best_s), best_s, beside
             )
+            measurement = self._possible(kernel, measurement)
         self.references.learn(kernel.key, code, measurement)
         if measurement.ran and (measurement.seconds <= CONTENDING * best_s or best_s == inf):
             self._keep((kernel.key, schedule.text), code)
@@ -208,6 +213,23 @@ class CandidateMeasurer:
         for batch in self._queue:
             batch.learn(kernel.key, code.program_hash, measurement.seconds)
         return measurement
+
+    def _possible(self, kernel: Kernel, found: Measurement) -> Measurement:
+        """The same; wrong where no program is as fast as that, whatever its outputs were.
+
+        The machine's peaks are measured once more before that is said.
+        """
+        slow_s = max(
+            kernel.unique_bytes / _SLOWEST_BYTES_PER_S, kernel.flops / _SLOWEST_FLOPS_PER_S
+        )
+        if not found.ran or found.seconds >= slow_s:
+            return found
+        for again in (False, True):
+            peaks = self.device.machine_limits(again)
+            why = Roofline(peaks, self.device.device.target).refusal(kernel, found.seconds)
+            if not why:
+                return found
+        return replace(found, status=Status.WRONG, samples_s=(), reference_samples_s=(), error=why)
 
     def leave(self, batch: Batch) -> None:
         """A batch is over, or given up."""

@@ -24,6 +24,11 @@ __all__ = ["Bounds", "Roofline", "needed_flops"]
 
 _MAX_POINTS = 1 << 22
 
+_FASTER = 3.0
+"""Peaks may be measured in a busy moment, and a schedule may skip what a mask hides: neither makes
+it so many times as fast as the peak.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
@@ -90,11 +95,38 @@ class Roofline:
         """Seconds that no schedule can beat: the nearer of the two bounds."""
         return self.bounds(kernel).seconds
 
+    def refusal(self, kernel: Kernel, seconds: float) -> str:
+        """Why a time can not be one of the kernel, with both figures; '' where it can.
+
+        ``_FASTER`` times as fast as the measured peaks of its sums of products, or of the memory
+        for what no cache holds, is no schedule: something was not computed. What lies in caches is
+        not bounded here: the first level's bandwidth was not measured.
+        """
+        beyond = kernel.unique_bytes - self.target.cached_bytes
+        if 0 < seconds * _FASTER < beyond / (self.memory_bytes_per_s or inf):
+            return (
+                f"took {seconds:.4g} s, at least {beyond / self.memory_bytes_per_s:.4g} s are "
+                f"possible: {beyond} bytes beyond what caches hold, at "
+                f"{self.memory_bytes_per_s / 1e9:.4g} GB/s as the machine was measured"
+            )
+        flops, rate = needed_flops(kernel), self.flops_per_s(kernel)
+        sums = any(isinstance(s, Reduce) and _is_product(s) for s in kernel.stages)
+        if sums and 0 < seconds * _FASTER < flops / rate:
+            return (
+                f"took {seconds:.4g} s, at least {flops / rate:.4g} s are possible: {flops} "
+                f"operations, at {rate / 1e9:.4g} GFLOP/s as the machine was measured"
+            )
+        return ""
+
     def pct_peak(self, kernel: Kernel, seconds: float) -> float:
         """Per cent of the nearer bound that a run of ``seconds`` reaches; 0 for one that never
         ran.
         """
         return 100.0 * self.bound_s(kernel) / seconds if 0 < seconds < inf else 0.0
+
+
+def _is_product(r: Reduce) -> bool:
+    return r.op is Op.ADD and isinstance(r.expr, Apply) and r.expr.op in PRODUCTS
 
 
 def needed_flops(kernel: Kernel) -> int:

@@ -147,8 +147,10 @@ class CpuEngine:
 
     # ---- memory
 
-    def allocate(self, nbytes: int, touched: bool = True, guard: int | None = None) -> Buffer:
-        return Buffer(nbytes, touched, GUARD if guard is None else guard)
+    def allocate(
+        self, nbytes: int, touched: bool = True, guard: int | None = None, shift: int = 0
+    ) -> Buffer:
+        return Buffer(nbytes, touched, GUARD if guard is None else guard, shift)
 
     def part(self, memory: CpuMemory, start: int, nbytes: int) -> Span:
         return Span(memory.bytes[start : start + nbytes])

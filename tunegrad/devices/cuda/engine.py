@@ -129,7 +129,9 @@ class CudaEngine:
 
     # ---- memory
 
-    def allocate(self, nbytes: int, touched: bool = True, guard: int | None = None) -> CudaMemory:
+    def allocate(
+        self, nbytes: int, touched: bool = True, guard: int | None = None, shift: int = 0
+    ) -> CudaMemory:
         guard, size = GUARD if guard is None else guard, -(-nbytes // _ALIGN) * _ALIGN
         with self.lock:
             try:

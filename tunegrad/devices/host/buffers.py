@@ -51,17 +51,19 @@ class Buffer:
 
     ``touched``: every page is there already; without it, the caller writes all of it before
     anything is timed. Buffers over 2 MiB start on a huge page and ask the kernel for huge pages.
-    ``guard`` is the byte that both guard zones are filled with. Raises MemoryError when there is no
-    memory.
+    ``guard`` is the byte that both guard zones are filled with. ``shift``: it begins so many bytes
+    beyond an aligned place. Raises MemoryError when there is no memory.
     """
 
     __slots__ = ("_back", "_front", "_guard", "_protected", "bytes", "nbytes")
 
-    def __init__(self, nbytes: int, touched: bool = True, guard: int = GUARD) -> None:
+    def __init__(
+        self, nbytes: int, touched: bool = True, guard: int = GUARD, shift: int = 0
+    ) -> None:
         self.nbytes = nbytes
         self._guard = guard
         align = _HUGE if nbytes > _HUGE else _PAGE
-        body = -(-(nbytes + _PAGE) // _PAGE) * _PAGE
+        body = -(-(shift + nbytes + _PAGE) // _PAGE) * _PAGE
         try:
             memory = mmap.mmap(
                 -1, _PAGE + body + align, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
@@ -72,9 +74,10 @@ class Buffer:
         start = _PAGE + -(whole.ctypes.data + _PAGE) % align
         if align == _HUGE:
             _advise(memory, start, body)
-        self._front = whole[start - _PAGE : start]
-        self._back = whole[start + nbytes : start + body]
-        self.bytes: npt.NDArray[np.uint8] = whole[start : start + nbytes]
+        first = start + shift
+        self._front = whole[start - _PAGE : first]
+        self._back = whole[first + nbytes : start + body]
+        self.bytes: npt.NDArray[np.uint8] = whole[first : first + nbytes]
         self._protected = False
         if touched:
             self.bytes.fill(0)
@@ -125,7 +128,10 @@ class Buffer:
 
     def check_guards(self) -> str:
         """Where the first guard byte was overwritten, in words; '' when both zones are intact."""
-        for zone, offset in ((self._front, -_PAGE), (self._back, self.nbytes)):
+        for zone, offset in (
+            (self._front, -self._front.size),
+            (self._back, self.nbytes),
+        ):
             wrong = zone != self._guard
             if wrong.any():
                 at = offset + int(np.argmax(wrong))

@@ -107,7 +107,9 @@ class OpenClEngine:
         """Bytes of a buffer with both guard zones."""
         return GUARD_BYTES + -(-nbytes // self.align) * self.align + GUARD_BYTES
 
-    def allocate(self, nbytes: int, touched: bool = True, guard: int | None = None) -> ClMemory:
+    def allocate(
+        self, nbytes: int, touched: bool = True, guard: int | None = None, shift: int = 0
+    ) -> ClMemory:
         guard, size = GUARD if guard is None else guard, self.whole_bytes(nbytes)
         with self.lock:
             try:

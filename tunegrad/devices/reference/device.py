@@ -152,7 +152,9 @@ class ReferenceEngine:
     def __init__(self, device: ReferenceDevice) -> None:
         self.device = device
 
-    def allocate(self, nbytes: int, touched: bool = True, guard: int | None = None) -> HostMemory:
+    def allocate(
+        self, nbytes: int, touched: bool = True, guard: int | None = None, shift: int = 0
+    ) -> HostMemory:
         return HostMemory(np.zeros(nbytes, np.uint8))
 
     def part(self, memory: HostMemory, start: int, nbytes: int) -> HostMemory:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import importlib
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,7 +17,7 @@ import numpy.typing as npt
 from tunegrad.devices.device import Engine, Memory
 from tunegrad.devices.host.buffers import poison
 from tunegrad.devices.job import Array, Candidate, Hooks, KernelIO, Limits, Parameter, Reference
-from tunegrad.devices.verifying.inputs import KINDS, MILDEST, Draw, Kind, draw_inputs
+from tunegrad.devices.verifying.inputs import KINDS, MILDEST, Draw, Kind, draw_inputs, seed_of
 from tunegrad.devices.verifying.tolerance import Bar
 from tunegrad.errors import InternalError
 from tunegrad.ir.dtypes import buffer_dtype
@@ -59,13 +60,15 @@ class Dataset:
     Mutable: buffers are made on first use.
 
     What is only read is written once and in read-only pages: the inputs of each set, the constants
-    that the sets share, and the latest ``packs``. ``written`` holds what candidates write. ``bars``
+    that the sets share, and the latest ``packs``. ``written`` holds what candidates write. Inputs
+    and outputs of every other set begin where arrays of users may, which is next to an aligned
+    place. ``bars``
     holds what outputs are compared with, by set, parameter and dtype.
     """
 
     sets: tuple[InputSet, ...]
     read: dict[tuple[int, Parameter], Memory] = field(default_factory=dict)
-    written: dict[Parameter, Memory] = field(default_factory=dict)
+    written: dict[tuple[bool, Parameter], Memory] = field(default_factory=dict)
     packs: dict[Pack, Memory] = field(default_factory=dict)
     bars: dict[tuple[int, str, str], Bar] = field(default_factory=dict)
 
@@ -139,18 +142,45 @@ class Dataset:
                     _values(param, self.sets[index].inputs[param.name]),
                 )
 
+    @contextmanager
+    def moved(self, index: int, io: KernelIO, engine: Engine) -> Iterator[None]:
+        """While it is open, the inputs of set ``index`` lie where those of the first set do.
+
+        Outputs keep what was written last; inouts have what set ``index`` has for them.
+        """
+        first, other = self.sets[0].inputs, self.sets[index].inputs
+        held: list[tuple[Parameter, Memory, Array]] = []
+        for param in io.params:
+            if param.role == "inout":
+                engine.write(self._buffer(param, 0, engine), _values(param, other[param.name]))
+            elif param.role == "in" and param.name not in io.unread:
+                memory = self._buffer(param, 0, engine)
+                held.append((param, memory, _values(param, first[param.name]).copy()))
+        try:
+            for param, memory, _ in held:
+                _rewrite(memory, _values(param, other[param.name]), engine)
+            yield
+        finally:
+            for _, memory, values in held:
+                _rewrite(memory, values, engine)
+
     def _buffer(self, param: Parameter, index: int, engine: Engine) -> Memory:
+        shift = index % 2 * buffer_dtype(param.dtype).itemsize
         if param.role not in ("in", "const"):
-            found = self.written.get(param)
+            found = self.written.get((index % 2 == 1, param))
             if found is None:
-                found = self.written[param] = engine.allocate(param.nbytes, touched=False)
+                found = engine.allocate(param.nbytes, touched=False, shift=shift)
+                self.written[index % 2 == 1, param] = found
             return found
         values = self.sets[index].inputs[param.name]
         at = 0 if values is self.sets[0].inputs[param.name] else index, param
         found = self.read.get(at)
         if found is None:
             guard = poison(buffer_dtype(param.dtype))
-            found = self.read[at] = engine.allocate(param.nbytes, touched=False, guard=guard)
+            shift = 0 if param.role == "const" else shift
+            found = self.read[at] = engine.allocate(
+                param.nbytes, touched=False, guard=guard, shift=shift
+            )
             engine.write(found, _values(param, values))
             found.protect()
             self._let_go(param, values, found.view(param.dtype))
@@ -178,6 +208,13 @@ class Dataset:
                 del self.packs[pack]
             return None
         return self.packs.pop(fits)
+
+
+def _rewrite(memory: Memory, values: Array, engine: Engine) -> None:
+    """Give memory that candidates only read another content."""
+    memory.protect(False)
+    engine.write(memory, values)
+    memory.protect()
 
 
 def _place(memory: Memory) -> int:
@@ -248,7 +285,7 @@ def make_dataset(
     sets: list[InputSet] = []
     kinds: Sequence[Kind] = load_hook(hooks.kinds)(candidate.payload) if hooks.kinds else KINDS
     for index, kind in enumerate(kinds):
-        inputs = _inputs(candidate, io, hooks, seed + KINDS.index(kind), kind)
+        inputs = _inputs(candidate, io, hooks, seed_of(seed, kind), kind)
         if sets:
             _share(inputs, sets[0].inputs, io)
         if known is not None:
@@ -276,7 +313,9 @@ def _thinned(r: Reference, index: int, most: int) -> Reference:
     starts = np.linspace(0, r.values.size, most + 1).astype(np.int64)
     at = np.random.default_rng(r.values.size).integers(starts[:-1], starts[1:])
     at[0], at[-1] = 0, r.values.size - 1
-    return replace(r, values=r.values[at], indices=at if r.indices is None else r.indices[at])
+    bounds = None if r.bounds is None else r.bounds[at]
+    indices = at if r.indices is None else r.indices[at]
+    return replace(r, values=r.values[at], indices=indices, bounds=bounds)
 
 
 def _packs(io: KernelIO) -> Iterator[tuple[Pack, Parameter]]:

@@ -8,16 +8,19 @@ exact     integers, up to the greatest reach for which the most results are exac
           that single precision bears; else ordinary numbers
 special   at the wildest level where single precision, in numpy, meets the bar that candidates must
           meet, also where the terms of a sum cancel
+spread    over the widest span of exponents where it does
+level, even, opposite
+          see ``inputs``; ordinary numbers where single precision does not meet the bar on them
 
 The choices follow from kernel and seed alone, so every process makes the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from math import prod
+from math import log2, prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,16 +30,20 @@ from tunegrad.devices.job import Array, KernelIO, Reference
 from tunegrad.devices.verifying.inputs import (
     DOMAINS,
     MILDEST,
+    SPANS,
     Domain,
     Draw,
     Kind,
     Sign,
     draw_inputs,
+    seed_of,
+    signed,
+    stored,
 )
-from tunegrad.devices.verifying.reaches import applied, reaches, signs_of
+from tunegrad.devices.verifying.reaches import applied, clamps_of, kinds_of, reaches, signs_of
 from tunegrad.devices.verifying.tolerance import Bar, rounding
 from tunegrad.ir.exact import Drawn, fold_steps, rounded_within
-from tunegrad.ir.expr import Apply, Cast, Expr, Op, Value, leaves
+from tunegrad.ir.expr import Apply, Cast, Const, Expr, Op, Value, leaves, loads_in
 from tunegrad.ir.fusion.axes import compared
 from tunegrad.ir.interpret_kernel import folds_at, interpret_at
 from tunegrad.ir.kernel import Kernel, Param, Reduce
@@ -44,7 +51,7 @@ from tunegrad.ir.numeric import bytes_of, to_compute
 from tunegrad.ir.reference import unrounded
 from tunegrad.ir.remembered import remembered
 
-__all__ = ["draw_set", "drawn_values", "gaps_of", "judgeable", "random_rows"]
+__all__ = ["draw_set", "drawn_values", "float_operations", "gaps_of", "judgeable", "random_rows"]
 
 _TRIAL_STEPS = 1 << 16
 _FEWEST, _MOST = 16, 4096
@@ -57,6 +64,20 @@ _LONG = 1 << 20
 """Where one element takes more steps than this, no level of special values is tried but the one
 with zeros.
 """
+
+_TINY = 2.0**-6
+"""Constants below it are added to keep something from being 0."""
+
+_SUMMED, _ROUNDED, _TURNS = 2, 3, 5
+"""The first of the spans that is tried where numbers are added up, where they are rounded to 16
+bits on the way, and where the sine of some is taken.
+"""
+
+_HIDDEN = 0.01
+"""The share of results that two sets may hide at clamps."""
+
+_NEARLY_HALF = 0.4
+"""Functions that are defined on one side have half of the numbers, more or less."""
 
 _FINITE = 16
 """One element in so many has to be finite, or nothing can be verified."""
@@ -87,7 +108,124 @@ def draw_set(kernel: Kernel, io: KernelIO, seed: int, kind: Kind) -> dict[str, A
             if _sound(kernel, arrays):
                 return arrays
         return _drawn(kernel, io, seed, replace(how, level=MILDEST))
-    return _drawn(kernel, io, seed, how)
+    if kind == "spread":
+        for span in SPANS[_first_span(kernel) :]:
+            arrays = _drawn(kernel, io, seed, replace(how, span=span))
+            if _sound(kernel, arrays):
+                return arrays
+    if kind in ("level", "even"):
+        arrays = _patterned(kernel, io, seed, kind, how)
+        if _sound(kernel, arrays, random=False):
+            return arrays
+    if kind == "opposite":
+        return _opposite(kernel, io, seed, how)
+    return _drawn(kernel, io, seed, replace(how, kind="ordinary"))
+
+
+def _first_span(kernel: Kernel) -> int:
+    """The widest span that is tried."""
+    if Op.SIN in float_operations(kernel):
+        return _TURNS
+    if rounded_within(kernel):
+        return _ROUNDED
+    return _SUMMED if kernel.reduces else 0
+
+
+def _patterned(kernel: Kernel, io: KernelIO, seed: int, kind: Kind, how: Draw) -> dict[str, Array]:
+    """A level or an even set: patterns in what sums read, small integers in all other inputs."""
+    drawn = _drawn(kernel, io, seed, replace(how, kind="exact", reach=4))
+    summed = {x.param for r in kernel.reduces for x in loads_in(r.expr)}
+    rng = np.random.default_rng(seed)
+    for p in kernel.params:
+        if p.role == "in" and p.dtype.is_float and p.name in summed:
+            made = _level(p, rng) if kind == "level" else _even(p, rng, _scales(kernel))
+            gaps = gaps_of(p)
+            values = drawn[p.name] = p.layout.pack(stored(made, p.dtype)).copy()
+            if gaps is not None:
+                values.view(np.uint8).reshape(values.size, -1)[gaps] = poison(p.dtype)
+    return drawn
+
+
+def _level(p: Param, rng: np.random.Generator) -> Array:
+    """Rows of zeros; every other one has, in half of its places, what exp makes nothing of."""
+    values = np.zeros(p.shape, np.float32)
+    if len(p.shape) > 1:
+        odd = values[1::2]
+        odd[rng.random(odd.shape) < 0.5] = -256.0
+    return values
+
+
+def _even(p: Param, rng: np.random.Generator, scales: Sequence[float]) -> Array:
+    """Rows of two values, as many of each along every axis of an even extent; each row has a scale
+    of its own, and lies about 0 or about 1.
+    """
+    coarse = rng.integers(0, 2, [-(-n // 2) for n in p.shape]).astype(np.int8)
+    places = np.ix_(*(np.arange(n) for n in p.shape))
+    signs = coarse[tuple(i // 2 for i in places)] + sum(places, start=np.zeros((), np.int64))
+    rows = places[0] if len(p.shape) > 1 else np.zeros((), np.int64)
+    scale = np.asarray(scales, np.float32)[rows % len(scales)]
+    about = (rows // len(scales) % 2).astype(np.float32)
+    return np.asarray(about + np.where(signs % 2 == 0, scale, -scale), np.float32)
+
+
+def _scales(kernel: Kernel) -> list[float]:
+    """Powers of two near the square roots of the small constants that a kernel adds, and 1."""
+    found = {
+        2.0 ** round(log2(a.value) / 2)
+        for s in kernel.stages
+        for x in applied(s.expr)
+        if x.op in (Op.ADD, Op.SUB, Op.MAX, Op.FMA) and x.dtype.is_float
+        for a in x.args
+        if isinstance(a, Const) and 0.0 < a.value < _TINY
+    }
+    return [*sorted(found), 1.0]
+
+
+def _opposite(kernel: Kernel, io: KernelIO, seed: int, how: Draw) -> dict[str, Array]:
+    """The first set with the signs of some inputs changed, or smaller, whichever leaves the fewest
+    results at the constants that they are clamped at, in both sets.
+    """
+    first = kinds_of(kernel)[0]
+    base = draw_set(kernel, io, seed - seed_of(0, "opposite") + seed_of(0, first), first)
+    names = [p.name for p in kernel.params if p.role == "in" and p.dtype.is_float]
+    if not signed(how.domain):
+        names = []
+    hidden = {n: _clamped(kernel, v) for n, v in _at(kernel, base).items()}
+    best, least = None, 2.0
+    for scale in (1.0, 2.0**-4, 2.0**-8):
+        for changed in dict.fromkeys([tuple(names), *((n,) for n in names[:4]), ()]):
+            if scale == 1.0 and not changed:
+                continue
+            arrays = dict(base)
+            for p in kernel.params:
+                if p.name in names:
+                    arrays[p.name] = _scaled(
+                        p, base[p.name], -scale if p.name in changed else scale
+                    )
+            here = _at(kernel, arrays)
+            share = max(
+                float((hidden[n] & _clamped(kernel, v)).mean()) for n, v in here.items() if v.size
+            )
+            if share < least and _sound(kernel, arrays):
+                best, least = arrays, share
+            if least < _HIDDEN:
+                break
+        if least < _HIDDEN:
+            break
+    return best if best is not None else _drawn(kernel, io, seed, replace(how, kind="ordinary"))
+
+
+def _clamped(kernel: Kernel, values: Array) -> NDArray[np.bool_]:
+    return np.isin(values, [np.float32(c) for c in clamps_of(kernel)])
+
+
+def _scaled(p: Param, memory: Array, factor: float) -> Array:
+    """A parameter's memory times a power of two, its padding as it is."""
+    if p.dtype.is_pair or p.dtype.is_quad:
+        return memory
+    gaps = gaps_of(p)
+    values = stored(to_compute(memory, p.dtype) * np.float32(factor), p.dtype)
+    return values if gaps is None else np.where(gaps, memory, values)
 
 
 def domain_of(kernel: Kernel, io: KernelIO) -> Domain:
@@ -97,7 +235,7 @@ def domain_of(kernel: Kernel, io: KernelIO) -> Domain:
     Sums of both signs that something is divided by come near zero in a few rows, where any rounding
     is too much: such a kernel has no normal numbers.
     """
-    if not _float_operations(kernel) & _PARTIAL:
+    if not float_operations(kernel) & _PARTIAL:
         return DOMAINS[0]
     domains = DOMAINS[1:] if _divides_by_a_sum(kernel) else DOMAINS
     best, most = domains[0], -1.0
@@ -259,16 +397,16 @@ def _divides_integers(kernel: Kernel) -> bool:
 
 
 def _levels(kernel: Kernel) -> range:
-    if _float_operations(kernel) & _JUMPS:
+    if float_operations(kernel) & _JUMPS:
         return range(MILDEST - 1, MILDEST)
     if _steps(kernel) > _LONG:
         return range(MILDEST, MILDEST)
     return range(1 if kernel.reduces else 0, MILDEST)
 
 
-def _sound(kernel: Kernel, arrays: Mapping[str, Array]) -> bool:
-    """Whether single precision is near enough to double for these inputs, and half of the results
-    finite.
+def _sound(kernel: Kernel, arrays: Mapping[str, Array], random: bool = True) -> bool:
+    """Whether single precision is near enough to double for these inputs, and nearly half of the
+    results finite. ``random``: any sum of terms of both signs may cancel.
     """
     exact, points = unrounded(kernel), _trial_points(kernel)
     folds = folds_at(exact, arrays, points, as_float64=True)
@@ -279,14 +417,24 @@ def _sound(kernel: Kernel, arrays: Mapping[str, Array]) -> bool:
     for p in kernel.outputs:
         known = Reference(wide[p.name][1], terms, within=rounded_within(kernel))
         bar = Bar.of(p.dtype.name, known)
-        if _finite({p.name: bar.expected}) < 0.5 or bar.judge(narrow[p.name][1]).first >= 0:
+        if (
+            _finite({p.name: bar.expected}) < _NEARLY_HALF
+            or bar.judge(narrow[p.name][1]).first >= 0
+        ):
             return False
+        if (np.isfinite(bar.expected) & ~np.isfinite(_picked(narrow[p.name][1], bar))).any():
+            return False  # something overflows on the way
         allowed[p.name] = float(bar.allowed.min(initial=np.inf))
-    return all(
+    return not random or all(
         _bears(exact, arrays, points, folds, r, allowed)
         for r in exact.reduces
         if r.name in folds and r.op is Op.ADD and r.dtype.is_float and not _not_negative(r.expr)
     )
+
+
+def _picked(values: Array, bar: Bar) -> Array:
+    """What a bar compares."""
+    return values if bar.indices is None else values[bar.indices]
 
 
 def _bears(
@@ -331,9 +479,12 @@ def _that_read(kernel: Kernel, name: str) -> set[str]:
 
 
 def _trial_points(kernel: Kernel) -> dict[str, Array]:
-    """Random points of the shared axes, by axis."""
-    count = min(_MOST, max(_FEWEST, _TRIAL_STEPS // _operations(kernel)), max(1, kernel.points))
-    points = random_rows(np.random.default_rng(0), kernel, count)
+    """Random points of the shared axes, by axis; each of them where there are few."""
+    count = min(_MOST, max(_FEWEST, _TRIAL_STEPS // _operations(kernel)))
+    if kernel.axes and kernel.points <= count:
+        each = np.unravel_index(np.arange(kernel.points), [a.extent for a in kernel.axes])
+        return {a.name: at for a, at in zip(kernel.axes, each, strict=True)}
+    points = random_rows(np.random.default_rng(0), kernel, min(count, max(1, kernel.points)))
     return {a.name: points[:, i] for i, a in enumerate(kernel.axes)}
 
 
@@ -344,7 +495,7 @@ def _at(kernel: Kernel, arrays: Mapping[str, Array]) -> dict[str, Array]:
 
 
 @remembered(64)
-def _float_operations(kernel: Kernel) -> frozenset[Op]:
+def float_operations(kernel: Kernel) -> frozenset[Op]:
     """Which operations give floats somewhere in the kernel."""
     return frozenset(x.op for s in kernel.stages for x in applied(s.expr) if x.dtype.is_float)
 
@@ -370,6 +521,7 @@ def _finite(values: Mapping[str, Array]) -> float:
 
 def _multiples(values: Array, unit: float) -> bool:
     """Whether all are finite multiples of ``unit``."""
-    scaled = values if unit == 1.0 else values * values.dtype.type(1 / unit)
+    with np.errstate(over="ignore"):
+        scaled = values if unit == 1.0 else values * values.dtype.type(1 / unit)
     whole = (scaled == np.rint(scaled)).all()  # NaN is no number
     return bool(whole and np.isfinite(values.min()) and np.isfinite(values.max()))

@@ -1,10 +1,20 @@
-"""The inputs that candidates are verified on: drawn from a seed, in three kinds of sets.
+"""The inputs that candidates are verified on: drawn from a seed, in kinds of sets.
 
     ordinary  normal numbers, far from the denormals; small integers of both signs
     exact     integers up to ``reach`` as floats: sums and products of them are exact, whatever
               their order
     special   ordinary ones among zeros of both signs, large, tiny and non-finite ones; integers
               over their whole range
+    spread    numbers of every exponent, of both signs, and those next to the branches of what
+              approximates functions
+
+Others are patterns, which ``drawing`` makes for the kernels that they show something of:
+
+    level     rows of one value, beside rows of 0 and of what exp makes nothing of: its sums are
+              exact, so that one term of many shows
+    even      rows of two values, as many of each: means, variances and norms are exact; as small as
+              the constants that a kernel adds, which show then
+    opposite  the first set with signs changed, so that what a clamp hid is seen
 
 Constants are the same in all sets, so that what is packed from them is: multiples of 1/4 up to 2,
 exact as well. Where normal numbers are outside the domain of a kernel (a logarithm's), all numbers
@@ -28,14 +38,17 @@ from tunegrad.ir.exact import Drawn
 from tunegrad.ir.numeric import to_memory
 
 __all__ = [
-    "DOMAINS", "KINDS", "MILDEST", "Domain", "Draw", "Kind", "Sign", "constants_of", "draw",
-    "draw_inputs", "signed",
+    "DOMAINS", "KINDS", "MILDEST", "SPANS", "Domain", "Draw", "Kind", "Sign", "constants_of",
+    "draw", "draw_inputs", "seed_of", "signed", "stored",
 ]  # fmt: skip
 
 Sign = Literal[-1, 0, 1]
 
-Kind = Literal["ordinary", "exact", "special"]
+Kind = Literal["ordinary", "exact", "special", "spread", "level", "even", "opposite"]
 KINDS: tuple[Kind, ...] = ("ordinary", "exact", "special")
+"""Those that any kernel may have; ``reaches.kinds_of`` says which others."""
+
+_ORDER: tuple[Kind, ...] = (*KINDS, "spread", "level", "even", "opposite")
 
 Domain = Literal["normal", "positive", "unit", "large", "small"]
 DOMAINS: tuple[Domain, ...] = ("normal", "positive", "unit", "large", "small")
@@ -58,11 +71,34 @@ _STEPS: dict[str, tuple[int, int, float, bool]] = {
 }
 """Constants: least and most multiple of a unit, the unit, and whether both signs occur."""
 
+SPANS: tuple[tuple[int, int], ...] = (
+    (-149, 128), (-126, 128), (-60, 60), (-30, 30), (-24, 17), (-12, 8), (-6, 4),
+)  # fmt: skip
+"""Exponents of the numbers of a spread set, the widest first: those of f32, its normal ones, those
+whose squares and products are such, and ever nearer to 1.
+"""
+
+_CORE = (-8, 8)
+_BRANCHES = (
+    0.347, 0.5, 0.5493, 0.625, 0.6931472, 0.7071068, 0.7853982, 0.84375, 0.875, 1.0, 1.25,
+    1.4142136, 1.5707964, 2.0, 2.857143, 3.1415927, 3.925, 4.0, 5.96, 6.0, 6.2831855, 7.9, 8.0,
+    9.0, 9.0109, 10.0, 16.0, 17.0, 17.33, 20.0, 44.36, 80.0, 87.0, 87.33655, 88.0, 88.37626,
+    88.72283, 89.0, 103.27893, 103.97208, 104.0, 127.0, 128.0, 709.0, 2.0**23, 2.0**24, 2.0**31,
+)  # fmt: skip
+"""Where approximations change: ln 2 and its half, pi and its parts, the ends of exp in f32 and f64,
+of tanh, erf and sigmoid, the square root of 2, and where f32 has no fractions any more.
+"""
+
 _NOT_FINITE = np.array([np.nan, np.inf, -np.inf])
 
 _LARGE = {"f16": 2.0**6, "bf16": 2.0**16, "f32": 2.0**16, "f64": 2.0**16}
 _TINY = {"f16": 2.0**-13, "bf16": 2.0**-40, "f32": 2.0**-40, "f64": 2.0**-40}
 """Products of two are no denormal numbers of f32, and those of f16 are normal."""
+
+_HELD = {"f16": (-24, 16), "bf16": (-126, 128), "f32": (-149, 128), "f64": (-149, 128)}
+"""Exponents that a type has; of f64 those of f32. Instructions that convert to bf16 make zeros of
+what is less than its normal numbers.
+"""
 
 _OFTEN = 64
 
@@ -86,6 +122,8 @@ class Draw:
 
     ``between``: the least of the integers, and what they lie below, whatever else is said.
 
+    ``span``: the exponents of a spread set.
+
     ``level`` of a special set: 0, one element in 64 is not finite; 1, three elements of each
     parameter; 2, none; 3, three, and no number is large; 4, zeros alone, and small integers; 5, as
     ordinary.
@@ -97,6 +135,12 @@ class Draw:
     level: int = 0
     sign: Sign = 0
     between: tuple[int, int] | None = None
+    span: tuple[int, int] = SPANS[-1]
+
+
+def seed_of(seed: int, kind: Kind) -> int:
+    """The seed that a set of this kind is drawn with, of a kernel's first."""
+    return seed + _ORDER.index(kind)
 
 
 def draw_inputs(
@@ -150,6 +194,8 @@ def draw(param: Parameter, rng: np.random.Generator, how: Draw | None = None) ->
         return rng.integers(0, 2, param.elements).astype(bool)
     if kind.is_int:
         return _drawn_integers(param, kind, rng, how)
+    if how.kind == "spread":
+        return _spread_out(param, rng, how)
     table = _table(_number(kind), how)
     if how.kind == "exact":  # no part repeats itself: each sign is one of its own
         return _picked(table, rng, param)
@@ -158,7 +204,7 @@ def draw(param: Parameter, rng: np.random.Generator, how: Draw | None = None) ->
     some = how.kind == "special" and how.level in (0, 1, _NONE_LARGE)
     if some and values.size and not kind.is_pair:
         count = max(3, values.size // _OFTEN) if how.level == 0 else 3
-        values[rng.integers(0, values.size, count)] = np.resize(_stored(_NOT_FINITE, kind), count)
+        values[rng.integers(0, values.size, count)] = np.resize(stored(_NOT_FINITE, kind), count)
     return values if values.size == param.elements else np.resize(values, param.elements)
 
 
@@ -173,6 +219,19 @@ def _picked(
         part = values[start : start + _PART]
         bits = rng.bit_generator.random_raw(-(-part.size // 4)).view(np.uint16)
         np.take(table, bits[: part.size], out=part, mode="wrap")
+    return values.view(np.uint32) if pair else values
+
+
+def _spread_out(param: Parameter, rng: np.random.Generator, how: Draw) -> npt.NDArray[Any]:
+    """Numbers of a spread set: each part of the table as often as the others, in any order, also
+    where there are few elements.
+    """
+    pair = buffer_dtype(param.dtype).is_pair
+    table = _spread(_number(buffer_dtype(param.dtype)), how)
+    count = param.elements * (2 if pair else 1)
+    part = min(count, _TABLE)
+    at = ((np.arange(part) + rng.random(part)) * (_TABLE / max(1, part))).astype(np.int64)
+    values = np.resize(table[rng.permutation(at)], count)
     return values.view(np.uint32) if pair else values
 
 
@@ -206,15 +265,15 @@ def _table(kind: DType, how: Draw) -> npt.NDArray[Any]:
     """What the numbers of a set are picked from, as they are stored."""
     if how.kind == "exact":
         values = _integers(1, how.reach, signed(how.domain))
-        return _stored(how.sign * np.abs(values) if how.sign else values, kind)
+        return stored(how.sign * np.abs(values) if how.sign else values, kind)
     values = _ordinary(how.domain, kind)
-    return _stored(_specials(values, kind, how) if how.kind == "special" else values, kind)
+    return stored(_specials(values, kind, how) if how.kind == "special" else values, kind)
 
 
 @lru_cache(maxsize=4)
 def _constants(kind: DType, domain: Domain) -> npt.NDArray[Any]:
     least, most, unit, both = _STEPS[domain]
-    return _stored(_integers(least, most, both) * np.float32(unit), kind)
+    return stored(_integers(least, most, both) * np.float32(unit), kind)
 
 
 def _integers(least: int, most: int, both: bool) -> npt.NDArray[np.float32]:
@@ -241,6 +300,33 @@ def _ordinary(domain: Domain, kind: DType) -> npt.NDArray[Any]:
         else:
             values = (uniform * 1.5 + 0.5) * (1 if domain == "positive" else 8)
     return values if kind.name == "f64" else values.astype(np.float32)
+
+
+@lru_cache(maxsize=16)
+def _spread(kind: DType, how: Draw) -> npt.NDArray[Any]:
+    """A table in order of size: four of nine parts over the whole span, four over the exponents
+    that functions vary over, and one at branches.
+    """
+    least, most = _HELD[kind.name]
+    low, high = max(how.span[0], least), min(how.span[1], most)
+    if how.domain == "unit":
+        high = min(high, 0)
+    if how.domain == "large":
+        low = max(low, 2)
+    core = max(low, _CORE[0]), min(high, _CORE[1])
+    rng = np.random.default_rng(0)
+    half = _TABLE // 2 if signed(how.domain) else _TABLE
+    some = 4 * half // 9
+    at_branches = half - 2 * some
+    near = 1.0 + np.linspace(-(2.0**-18), 2.0**-18, 1 + at_branches // len(_BRANCHES))
+    branches = np.resize(np.outer(_BRANCHES, near).reshape(-1), at_branches)
+    outside = (branches < 2.0**low) | (branches >= 2.0**high)
+    branches[outside] = 2.0 ** rng.uniform(*core, int(outside.sum()))
+    sizes = [2.0 ** np.linspace(a, b, some, endpoint=False) for a, b in ((low, high), core)]
+    size = np.sort(np.concatenate([*sizes, branches]))
+    size = np.minimum(size, 0.9) if how.domain == "unit" else size
+    size = np.minimum(size, 2.0**most * (1 - 2.0**-9))
+    return stored(np.concatenate([-size[::-1], size]) if signed(how.domain) else size, kind)
 
 
 def _specials(values: npt.NDArray[Any], kind: DType, how: Draw) -> npt.NDArray[Any]:
@@ -276,7 +362,7 @@ def _number(kind: DType) -> DType:
     return BF16 if kind.is_pair else kind
 
 
-def _stored(values: npt.NDArray[Any], kind: DType) -> npt.NDArray[Any]:
+def stored(values: npt.NDArray[Any], kind: DType) -> npt.NDArray[Any]:
     """Numbers as memory of ``kind``; bf16 ones are cut off, not rounded: they are drawn anyway."""
     if kind.name == "bf16":
         return (values.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)

@@ -21,12 +21,13 @@ from tunegrad.devices.verifying.inputs import (
     signed,
 )
 from tunegrad.ir.dtypes import F32
+from tunegrad.ir.error_bounds import FUNCTIONS, has_jumps
 from tunegrad.ir.exact import Drawn, roundings
 from tunegrad.ir.expr import Apply, Cast, Const, Expr, Load, Op, nodes
-from tunegrad.ir.kernel import Kernel, Param
+from tunegrad.ir.kernel import Kernel, Param, Store
 from tunegrad.ir.remembered import remembered
 
-__all__ = ["applied", "kinds_of", "reaches", "signs_of"]
+__all__ = ["applied", "clamps_of", "kinds_of", "reaches", "signs_of"]
 
 _REACHES = (128, 16, 4, 1)
 """Greatest integers of an exact set that are tried: bf16 holds 256."""
@@ -44,9 +45,53 @@ _OPPOSITE: Mapping[Sign, Sign] = {1: -1, -1: 1}
 def kinds_of(kernel: Kernel) -> tuple[Kind, ...]:
     """The input sets of a kernel, the one that is timed first.
 
-    No ordinary one where an exact one shows all.
+    No ordinary one where an exact one shows all. A spread one where each element depends on few
+    numbers, or a function of them; the patterns where a kernel has what they show.
     """
-    return KINDS if _wide(kernel) is None else ("exact", "special")
+    known: tuple[Kind, ...] = KINDS if _wide(kernel) is None else ("exact", "special")
+    if not any(p.role == "in" and p.dtype.is_float for p in kernel.params):
+        return known
+    sums = [r for r in kernel.reduces if r.op is Op.ADD and r.dtype.is_float]
+    over_exp = [any(x.op is Op.EXP for x in applied(r.expr)) for r in sums]
+    functions = any(x.op in FUNCTIONS for s in kernel.stages for x in applied(s.expr))
+    wanted: tuple[tuple[Kind, bool], ...] = (
+        ("spread", (functions or not kernel.reduces) and _spreads(kernel)),
+        ("level", any(over_exp)),
+        ("even", functions and not all(over_exp)),
+        ("opposite", bool(clamps_of(kernel))),
+    )
+    return (*known, *(kind for kind, has in wanted if has))
+
+
+def _spreads(kernel: Kernel) -> bool:
+    """Whether numbers of every size tell anything: nothing jumps, and no products of two numbers
+    are added up, of which the largest would hide all others.
+    """
+    products = (
+        x
+        for r in kernel.reduces
+        for x in applied(r.expr)
+        if x.op in (Op.MUL, Op.FMA) and x.args[0] != x.args[1] and not _by_a_constant(x)
+    )
+    return not has_jumps(kernel) and not any(products)
+
+
+def _by_a_constant(x: Apply) -> bool:
+    return any(isinstance(a, Const) for a in x.args[:2])
+
+
+@remembered(64)
+def clamps_of(kernel: Kernel) -> frozenset[float]:
+    """The constants that results are clamped at; such a result hides what was clamped."""
+    return frozenset(
+        float(a.value)
+        for s in kernel.stages
+        if isinstance(s, Store)
+        for x in applied(s.expr)
+        if x.op in _CLAMPS and x.dtype.is_float
+        for a in x.args
+        if isinstance(a, Const)
+    )
 
 
 def reaches(kernel: Kernel, domain: Domain) -> Iterator[tuple[int, bool]]:

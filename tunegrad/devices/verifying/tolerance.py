@@ -20,6 +20,9 @@ _UNIT = {
     "bf16": 2.0**-8, "f16": 2.0**-11, "tf32": 2.0**-11, "f32": 2.0**-24, "f64": 2.0**-53,
 }  # fmt: skip
 _SMALLEST = {"bf16": 2.0**-133, "f16": 2.0**-24, "f32": 2.0**-149, "f64": 2.0**-1074}
+_KEPT = {"bf16": 2.0**-126}
+"""What is less may be stored as 0: so do the instructions of processors that convert to it."""
+
 _LARGEST = {
     "bf16": 2.0**128 * (1 - 2.0**-9),
     "f16": 65520.0,
@@ -31,6 +34,7 @@ _LARGEST = {
 _STEP = 16.0
 _FUNCTIONS = 64.0
 _APART = 4.0
+_SAFE = 2.0
 
 
 def rounding(dtype: DType) -> float:
@@ -104,12 +108,13 @@ def tolerance(
         exact: npt.NDArray[np.float64] = (unit * roundings + stored) * size + least
         return exact
     finite = size[np.isfinite(expected)]
-    rms = math.sqrt(float(np.mean(np.square(finite)))) if finite.size else 0.0
+    with np.errstate(over="ignore"):
+        rms = math.sqrt(float(np.mean(np.square(finite)))) if finite.size else 0.0
     steps = _STEP * math.sqrt(max(1, terms)) + _FUNCTIONS
     allowed: npt.NDArray[np.float64] = (
         unit * steps * (size + rms) + stored * size + _SMALLEST[dtype.name]
     )
-    return allowed + _APART * _UNIT.get(within, 0.0) * (size + rms)
+    return allowed + _APART * _UNIT[within] * (size + rms) if within else allowed
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,10 +149,14 @@ class Bar:
         allowed = tolerance(
             number, reference.terms, expected, reference.roundings, reference.within
         )
+        if reference.bounds is not None and number.is_float and not kind.is_pair:
+            allowed = _within_bounds(number, allowed, expected, reference)
         if kind.is_pair:  # the reference is rounded as well
             allowed += _UNIT["bf16"] * np.abs(expected)
-        elif number.is_half:
+        elif number.is_half or reference.bounds is not None:
             kept = ~_undecided(expected, allowed, number)
+            if reference.bounds is not None:
+                kept &= ~np.isinf(reference.bounds)
             if not kept.all():
                 indices = np.flatnonzero(kept) if indices is None else indices[kept]
                 expected, allowed = expected[kept], allowed[kept]
@@ -207,6 +216,30 @@ class Bar:
         return Mismatch(
             index, float(values[at]), float(expected[at]), limit, max_error, int((~good).sum())
         )
+
+
+def _within_bounds(
+    dtype: DType,
+    allowed: npt.NDArray[np.float64],
+    expected: npt.NDArray[np.float64],
+    reference: Reference,
+) -> npt.NDArray[np.float64]:
+    """``_SAFE`` times the bounds of a running error analysis, where these are known; where a sum
+    rounds, no more than is allowed anyway.
+
+    What is allowed for a walk of roundings grows with the size of the other results, which hides
+    what is wrong with small ones, and one term of many. ``ir.error_bounds`` follows each element by
+    itself. Elements of infinite bounds are undecided, and are not compared.
+    """
+    assert reference.bounds is not None
+    stored = _UNIT[dtype.name] if dtype.compute != dtype else 0.0
+    with np.errstate(invalid="ignore"):
+        own = _SAFE * reference.bounds.astype(np.float64) + stored * np.abs(expected)
+    own += np.where(own > 0, _KEPT.get(dtype.name, _SMALLEST[dtype.name]), 0.0)
+    if reference.terms > 1:
+        own = np.fmin(own, allowed)
+    found: npt.NDArray[np.float64] = np.where(np.isnan(own), allowed, own)
+    return found
 
 
 def _undecided(

@@ -1,0 +1,84 @@
+"""Bounds of how far a kernel's results may be from float64: never below an error that single
+precision makes, and small enough that one term shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from tests import fuzzing
+from tunegrad.frontend import Tensor
+from tunegrad.ir.error_bounds import error_bounds_at, has_jumps
+from tunegrad.ir.folding import fold_constants
+from tunegrad.ir.fusion import schedule
+from tunegrad.ir.interpret_kernel import interpret
+from tunegrad.ir.kernel import Kernel
+
+FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "exp": Tensor.exp,
+    "log": Tensor.log,
+    "root": Tensor.sqrt,
+    "sigmoid": Tensor.sigmoid,
+    "tanh": Tensor.tanh,
+    "gelu": Tensor.gelu,
+    "softmax": lambda t: t.softmax(-1),
+    "variance": lambda t: t.var(1),
+    "norm": lambda t: t * ((t * t).mean(1, keepdim=True) + 1e-6).rsqrt(),
+    "quotient": lambda t: (t + 1.0) / (t * t + 0.5),
+    "difference": lambda t: (t * 1.1 - t).exp() - 1.0,
+    "power": lambda t: t.abs() ** 1.7,
+}
+
+
+def kernel_of(t: Tensor) -> Kernel:
+    return schedule(tuple(fold_constants((t.node,)))).launches[0].kernel
+
+
+def bounds_of(k: Kernel, arrays: dict[str, np.ndarray]) -> np.ndarray:
+    found = error_bounds_at(k, arrays, None)
+    assert found is not None
+    offsets, bounds = found["p0"]
+    return bounds[np.argsort(offsets)]
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_single_precision_is_within_the_bounds_wherever_they_are_known(name: str) -> None:
+    k = kernel_of(FUNCTIONS[name](Tensor.input("x", (3, 200), "f32")))
+    rng = np.random.default_rng(fuzzing.seed())
+    size = 2.0 ** rng.uniform(-20, 12, 600)
+    arrays = {"p1": (size * rng.choice([-1, 1], 600)).astype(np.float32)}
+    narrow, wide = interpret(k, arrays)["p0"], interpret(k, arrays, as_float64=True)["p0"]
+    bounds = bounds_of(k, arrays)
+    known = np.isfinite(bounds) & (np.abs(wide) < 3.4e38)
+    assert known.mean() > 0.3
+    with np.errstate(invalid="ignore", over="ignore"):
+        assert (np.abs(narrow - wide) <= bounds)[known].all()
+
+
+def test_sums_of_what_is_exact_have_no_error_and_one_term_shows() -> None:
+    k = kernel_of(Tensor.input("x", (2, 32768), "f32").softmax(-1))
+    bounds = bounds_of(k, {"p1": np.zeros(65536, np.float32)})
+    assert 0 < bounds.max() < 0.05 / 32768**2, "a term of n is a share of 1 / n of 1 / n"
+
+
+def test_an_exact_result_has_no_bound_but_zero() -> None:
+    k = kernel_of(Tensor.input("x", (64,), "f32") * 0.5)
+    assert not bounds_of(k, {"p1": np.arange(64, dtype=np.float32)}).any()
+
+
+def test_what_may_go_either_way_is_undecided() -> None:
+    k = kernel_of((Tensor.input("x", (4,), "f32") * 1.1).floor())
+    assert has_jumps(k)
+    at = np.array([10.0 / 1.1, 3.0, 1e30, 0.5], np.float32)
+    assert np.isinf(bounds_of(k, {"p1": at})).tolist() == [True, False, True, False]
+
+
+def test_what_overflows_on_the_way_is_undecided_and_what_overflows_in_the_end_is_not() -> None:
+    x = Tensor.input("x", (2,), "f32")
+    at = {"p1": np.array([100.0, 1.0], np.float32)}
+    assert np.isinf(bounds_of(kernel_of(x.exp() * 1e-30), at)).tolist() == [True, False]
+    assert np.isfinite(bounds_of(kernel_of(x.exp()), at)).tolist() == [True, True]
+    assert np.isfinite(bounds_of(kernel_of(1.0 / (1.0 + x.exp())), at)).all()
