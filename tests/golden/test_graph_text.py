@@ -30,7 +30,7 @@ def every_operation() -> tuple[Node, Node]:
     c = g.flip(g.shrink(g.pad(b, ((0, 1), (2, 0))), ((0, 2), (1, 5))), (1,))
     d = g.window(g.contiguous(c), 1, 2, stride=2, dilation=1)
     e = g.reduce(Op.MAX, g.expand(g.reshape(d, (2, 2, 2, 1)), (2, 2, 2, 3)), (1, 3))
-    positions = g.iota((2, 3), 1, I32)
+    positions = g.within(g.iota((2, 3), 1, I32), g.Bounds("take", -3, 3))
     return g.cast(e, F16), g.gather(x, positions, 1)
 
 
@@ -54,8 +54,9 @@ WANT = """
       %15 = reduce max %14 axes=(1,3) f32[2,1,2,1]
       %16 = cast %15 f16[2,1,2,1]
       %17 = iota dim=1 i32[2,3]
-      %18 = gather %0 %17 dim=1 f32[2,3]
-      out %16 %18
+      %18 = within %17 take -3:3 i32[2,3]
+      %19 = gather %0 %18 dim=1 f32[2,3]
+      out %16 %19
 """
 
 
