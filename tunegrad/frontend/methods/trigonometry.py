@@ -80,14 +80,23 @@ class Trigonometry(Comparison):
     @floating
     def sinh(self) -> Tensor:
         """The hyperbolic sine."""
-        return self.tanh() * self.cosh()
+        x = self.abs()
+        less = x.expm1()
+        near = (less + less / (less + 1)) * 0.5
+        return select(x < _LARGE[self.dtype.name], near, self._half_power(x)).copysign(self)
 
     @floating
     def cosh(self) -> Tensor:
         """The hyperbolic cosine."""
-        root = (self.abs() * 0.5).exp()
-        power = root * root
-        return 0.5 * root * root + 0.5 / power
+        x = self.abs()
+        power = x.exp()
+        near = power * 0.5 + 0.5 / power
+        return select(x < _LARGE[self.dtype.name], near, self._half_power(x))
+
+    def _half_power(self, x: Tensor) -> Tensor:
+        """``exp(x) / 2``, which is a number where ``exp(x)`` no longer is."""
+        from_ = _LARGE[self.dtype.name]
+        return (x - from_).exp() * (math.exp(from_) / 2)
 
     def tanh(self) -> Tensor:
         """The hyperbolic tangent."""
@@ -111,11 +120,15 @@ class Trigonometry(Comparison):
     @floating
     def atanh(self) -> Tensor:
         """The number whose hyperbolic tangent it is; NaN outside of -1 to 1."""
-        return (2 * self / (1 - self)).log1p() * 0.5
+        x = self.abs()
+        return ((2 * x / (1 - x)).log1p() * 0.5).copysign(self)
 
     arcsin, arccos, arctan, arctan2 = asin, acos, atan, atan2
     arcsinh, arccosh, arctanh = asinh, acosh, atanh
 
+
+_LARGE = {"f32": 64.0, "f64": 512.0}
+"""From here on hyperbolic functions are half a power."""
 
 _ATAN_P = (
     -8.750608600031904122785e-1, -1.615753718733365076637e1, -7.500855792314704667340e1,

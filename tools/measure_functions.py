@@ -1,0 +1,271 @@
+"""Measure the f32 functions and reductions of the Tensor API against f64, beside PyTorch and numpy.
+
+    python -m tools.measure_functions           the table
+    python -m tools.measure_functions --write   the same, into docs/NUMERICS.md
+
+Arguments of a function are stratified: as many of each exponent and sign as of any other, where the
+function is defined, and numbers around its branch points. Those of a reduction are rows of 1,000
+numbers, and of 100,000. An error is in units in the last place (ulp), the spacing of f32 at the
+reference; of a sum whose terms cancel, at the sum of their sizes. Where the reference rounds to
+infinity or is below the normal numbers of f32, nothing is compared. The reference is numpy's or
+scipy's in f64.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from tools.numerics_page import write_table
+from tunegrad.frontend import Tensor
+
+Array = NDArray[Any]
+SEED = 4
+
+
+@dataclass(frozen=True)
+class Case:
+    """A function by its name in the Tensor API, its meaning in f64, and its arguments.
+
+    ``domain``: the least and largest exponent of two, and the signs. ``around``: branch points and
+    zeros, near which numbers are drawn, too. ``floor``: results below it, which cancel, have its
+    spacing.
+    """
+
+    name: str
+    meaning: Callable[..., Array]
+    domain: tuple[int, int, str] = (-126, 127, "+-")
+    around: tuple[float, ...] = ()
+    numpy: Callable[..., Array] | None = None
+    torch: str = ""
+    floor: float = 0.0
+
+    def arguments(self, count: int) -> Array:
+        """Drawn by exponents, signs and branch points."""
+        rng = np.random.default_rng([SEED, len(self.name), sum(map(ord, self.name))])
+        low, high, signs = self.domain
+        size = np.exp2(rng.uniform(low, high, count))
+        sign = np.where(rng.random(count) < 0.5, 1, -1) if signs == "+-" else 1
+        sets = [size * sign]
+        for point in self.around:
+            way = np.where(rng.random(count // 8) < 0.5, 1, -1)
+            near = np.exp2(rng.uniform(-20, 0, count // 8)) * way
+            sets.append(point + near * max(abs(point), 1e-3))
+        x = np.concatenate(sets).astype(np.float32)
+        x = x if "-" in signs else np.abs(x)
+        inside = np.abs(x) <= np.exp2(float(high))
+        return x[inside & ((np.abs(x) >= 1) | (low != 0))]
+
+
+def _softplus(x: Array) -> Array:
+    return np.logaddexp(0, x)
+
+
+def _elu(x: Array) -> Array:
+    return np.where(x > 0, x, np.expm1(np.minimum(x, 0)))
+
+
+UNIT = (-40, 0, "+-")
+_F = "nn.functional."
+FUNCTIONS = (
+    Case("exp", np.exp, (-30, 6.48, "+-"), (0.0, 88.0, -87.0), np.exp),
+    Case("exp2", np.exp2, (-30, 6.99, "+-"), (0.0,), np.exp2),
+    Case("expm1", np.expm1, (-30, 6.45, "+-"), (0.0, 0.5, -0.5), np.expm1),
+    Case("log", np.log, (-126, 127, "+"), (1.0,), np.log),
+    Case("log2", np.log2, (-126, 127, "+"), (1.0,), np.log2),
+    Case("log10", np.log10, (-126, 127, "+"), (1.0,), np.log10),
+    Case("log1p", np.log1p, (-40, 127, "+"), (1e-4, 0.5), np.log1p),
+    Case("sqrt", np.sqrt, (-126, 127, "+"), (), np.sqrt),
+    Case("rsqrt", lambda x: 1 / np.sqrt(x), (-126, 127, "+")),
+    Case("reciprocal", lambda x: 1 / x, (-120, 120, "+-"), (), np.reciprocal),
+    Case("square", np.square, (-60, 60, "+-"), (), np.square),
+    Case("sin", np.sin, (-126, 127, "+-"), (3.14159265, 1.5707963), np.sin),
+    Case("cos", np.cos, (-126, 127, "+-"), (3.14159265, 1.5707963), np.cos),
+    Case("tan", np.tan, (-126, 127, "+-"), (3.14159265, 1.5707963), np.tan),
+    Case("asin", np.arcsin, UNIT, (1.0, -1.0, 0.5), np.arcsin),
+    Case("acos", np.arccos, UNIT, (1.0, -1.0, 0.5), np.arccos),
+    Case("atan", np.arctan, (-126, 127, "+-"), (0.66, 2.41, 1.0), np.arctan),
+    Case("sinh", np.sinh, (-40, 6.47, "+-"), (1.0,), np.sinh),
+    Case("cosh", np.cosh, (-40, 6.47, "+-"), (1.0,), np.cosh),
+    Case("tanh", np.tanh, (-126, 127, "+-"), (0.625, 9.0), np.tanh),
+    Case("asinh", np.arcsinh, (-126, 127, "+-"), (1.0, 1e9), np.arcsinh),
+    Case("acosh", np.arccosh, (0, 127, "+"), (1.0, 2.0, 1e9), np.arccosh),
+    Case("atanh", np.arctanh, (-40, -0.001, "+-"), (0.5, 0.99), np.arctanh),
+    Case("erf", special.erf, (-126, 10, "+-"), (1.0, 3.9)),
+    Case("erfc", special.erfc, (-40, 3.2, "+-"), (0.5, 1.0, 2.0, 4.0)),
+    Case("erfinv", special.erfinv, (-40, -0.0001, "+-"), (0.9, 0.99)),
+    Case("sinc", np.sinc, (-40, 10, "+-"), (0.5,), np.sinc, floor=1.0),
+    Case("sigmoid", special.expit, (-40, 6.4, "+-"), (0.0,)),
+    Case("logsigmoid", lambda x: -_softplus(-x), (-40, 6.4, "+-"), (0.0,), None, _F + "logsigmoid"),
+    Case("softplus", _softplus, (-40, 6.4, "+-"), (0.0,), None, _F + "softplus"),
+    Case("silu", lambda x: x * special.expit(x), (-40, 6.3, "+-"), (0.0,), None, _F + "silu"),
+    Case("gelu", lambda x: x * special.ndtr(x), (-40, 3.2, "+-"), (0.5, -1.0, -4.0), None,
+         _F + "gelu", 1.0),
+    Case("mish", lambda x: x * np.tanh(_softplus(x)), (-40, 6.3, "+-"), (0.0,), None, _F + "mish"),
+    Case("elu", _elu, (-40, 6.4, "+-"), (0.0,), None, _F + "elu"),
+    Case("selu", lambda x: 1.0507009873554805 * np.where(x > 0, x, 1.6732632423543772 * _elu(x)),
+         (-40, 6.4, "+-"), (0.0,), None, _F + "selu"),
+    Case("softsign", lambda x: x / (1 + np.abs(x)), (-126, 120, "+-"), (1.0,), None,
+         _F + "softsign"),
+    Case("logit", special.logit, (-40, -0.001, "+"), (0.5, 0.99), floor=1.0),
+    Case("deg2rad", np.deg2rad, (-100, 127, "+-"), (), np.deg2rad),
+    Case("rad2deg", np.rad2deg, (-120, 100, "+-"), (), np.rad2deg),
+)  # fmt: skip
+PAIRS: tuple[tuple[str, Callable[..., Array], Callable[..., Array] | None], ...] = (
+    ("hypot", np.hypot, np.hypot), ("atan2", np.arctan2, np.arctan2),
+    ("logaddexp", np.logaddexp, np.logaddexp), ("logaddexp2", np.logaddexp2, np.logaddexp2),
+    ("div", np.divide, np.divide), ("remainder", np.mod, np.mod), ("fmod", np.fmod, np.fmod),
+    ("pow", np.power, np.power), ("xlogy", special.xlogy, None),
+)  # fmt: skip
+"""Of two arguments: the meaning in f64, and numpy's."""
+ROWS: tuple[tuple[str, Callable[[Any], Any], Callable[[Array], Array]], ...] = (
+    ("sum", lambda x: x.sum(1), lambda x: x.sum(1)),
+    ("mean", lambda x: x.mean(1), lambda x: x.mean(1)),
+    ("var", lambda x: x.var(1), lambda x: x.var(1, ddof=1)),
+    ("std", lambda x: x.std(1), lambda x: x.std(1, ddof=1)),
+    ("norm", lambda x: x.norm(2, 1), lambda x: np.sqrt((x * x).sum(1))),
+    ("logsumexp", lambda x: x.logsumexp(1), lambda x: special.logsumexp(x, 1)),
+    ("softmax", lambda x: x.softmax(1), lambda x: special.softmax(x, 1)),
+    ("log_softmax", lambda x: x.log_softmax(1), lambda x: special.log_softmax(x, 1)),
+    ("cumsum", lambda x: x.cumsum(1), lambda x: x.cumsum(1)),
+    ("cumprod", lambda x: (x * 0.01 + 1).cumprod(1), lambda x: (x * 0.01 + 1).cumprod(1)),
+    ("logcumsumexp", lambda x: x.logcumsumexp(1), lambda x: np.logaddexp.accumulate(x, 1)),
+)
+"""Of rows: the calls, which tunegrad and PyTorch share, and the meaning in f64."""
+
+
+def spacing(x: Array) -> Array:
+    """The spacing of f32 at numbers."""
+    return np.spacing(np.maximum(np.abs(x), 2.0**-126).astype(np.float32)).astype(np.float64)
+
+
+def worst(found: Array, want: Array, scale: Array | None = None) -> float:
+    """The largest error in ulps, where the reference is a normal number of f32."""
+    with np.errstate(all="ignore"):
+        normal = (np.abs(want) >= 2.0**-126) & (np.abs(want) < 3.4e38)
+        error = np.abs(found.astype(np.float64) - want) / spacing(want if scale is None else scale)
+    error = np.where(np.isnan(error), np.inf, error)
+    return float(error[normal].max(initial=0))
+
+
+def _torch_of(name: str) -> Any:
+    import torch
+
+    found: Any = torch
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return found
+
+
+def function_row(case: Case, count: int, beside: bool = True) -> tuple[str, list[float]]:
+    """The largest errors of tunegrad, and of PyTorch and numpy (NaN where they have none)."""
+    x = case.arguments(count)
+    with np.errstate(all="ignore"):
+        want = case.meaning(x.astype(np.float64))
+        scale = np.maximum(np.abs(want), case.floor)
+        found = [worst(getattr(Tensor(x), case.name)().numpy(), want, scale)]
+        if beside:
+            import torch
+
+            peer = _torch_of(case.torch or case.name)
+            found.append(worst(peer(torch.from_numpy(x)).numpy(), want, scale))
+            found.append(worst(case.numpy(x), want, scale) if case.numpy else np.nan)
+    return case.name, found
+
+
+def pair_row(
+    name: str, meaning: Callable[..., Array], peer: Callable[..., Array] | None, count: int,
+    beside: bool = True,
+) -> tuple[str, list[float]]:  # fmt: skip
+    """As ``function_row``, of two arguments of up to 2^10 and down to 2^-10."""
+    rng = np.random.default_rng([SEED, len(name)])
+    sizes = (np.exp2(rng.uniform(-10, 10, count)) for _ in range(2))
+    x, y = ((v * np.where(rng.random(count) < 0.5, 1, -1)).astype(np.float32) for v in sizes)
+    if name == "pow":
+        x = np.abs(x)
+        y = (rng.uniform(-100, 100, count) / np.maximum(1e-3, np.abs(np.log2(x)))).astype("f4")
+    if name == "xlogy":
+        y = np.abs(y)
+    with np.errstate(all="ignore"):
+        want = meaning(x.astype(np.float64), y.astype(np.float64))
+        scale = np.maximum(np.abs(want), 1.0 if name.startswith("logadd") else 0.0)
+        found = [worst(getattr(Tensor(x), name)(Tensor(y)).numpy(), want, scale)]
+        if beside:
+            import torch
+
+            given = torch.from_numpy(x), torch.from_numpy(y)
+            found.append(worst(_torch_of(name)(*given).numpy(), want, scale))
+            found.append(worst(peer(x, y), want, scale) if peer else np.nan)
+    return name, found
+
+
+def reduction_row(
+    name: str, call: Callable[[Any], Any], meaning: Callable[[Array], Array], length: int,
+    offset: float, beside: bool = True,
+) -> tuple[str, list[float]]:  # fmt: skip
+    """As ``function_row``, of rows of so many numbers around ``offset``."""
+    rng = np.random.default_rng([SEED, length, int(offset)])
+    x = (rng.standard_normal((8, length)) + offset).astype(np.float32)
+    wide = x.astype(np.float64)
+    with np.errstate(all="ignore"):
+        want = meaning(wide)
+    scale = np.abs(want)
+    if name in ("sum", "mean"):
+        scale = np.maximum(scale, np.abs(wide).sum(1) / (length if name == "mean" else 1))
+    if name == "cumsum":
+        scale = np.maximum(scale, np.abs(wide).cumsum(1))
+    if name in ("log_softmax", "logsumexp", "logcumsumexp"):
+        scale = np.maximum(scale, 1)
+    found = [worst(call(Tensor(x)).numpy(), want, scale)]
+    if beside:
+        import torch
+
+        found.append(worst(call(torch.from_numpy(x)).numpy(), want, scale))
+        found.append(worst(np.asarray(meaning(x), np.float32), want, scale))
+    return f"{name}, {length:,} around {offset:g}", found
+
+
+def rows(count: int, beside: bool = True) -> list[tuple[str, list[float]]]:
+    """The table's rows."""
+    found = [function_row(c, count, beside) for c in FUNCTIONS]
+    found += [pair_row(*p, count, beside) for p in PAIRS]
+    for length, offset in ((1000, 0.0), (1000, 1e5), (100_000, 0.0)):
+        for r in ROWS:
+            if "cum" not in r[0] or (length == 1000 and not offset):
+                found.append(reduction_row(*r, length, offset, beside))
+    return found
+
+
+def table(count: int) -> str:
+    """Markdown: the largest error in ulps; bold where it is over twice PyTorch's, and over 1."""
+    lines = ["| f32 | tunegrad | PyTorch | numpy |", "|---|---|---|---|"]
+    for name, (own, torch, numpy) in rows(count):
+        cells = [f"{v:.2f}" if v < 1e4 else f"{v:.0e}" for v in (own, torch, numpy)]
+        if not own <= max(1.0, 2 * torch):
+            cells[0] = f"**{cells[0]}**"
+        lines.append(f"| {name} | {' | '.join('' if c == 'nan' else c for c in cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def main(arguments: list[str]) -> None:
+    """Run the command that the module's text describes."""
+    parser = argparse.ArgumentParser(description="errors of functions beside PyTorch and numpy")
+    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--count", type=int, default=200_000)
+    options = parser.parse_args(arguments)
+    text = table(options.count)
+    if options.write:
+        write_table("measure_functions", text)
+    else:
+        sys.stdout.write(text)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
