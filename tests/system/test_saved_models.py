@@ -103,6 +103,36 @@ def test_a_server_compiles_no_kernel_and_keeps_only_its_runtime(
     assert len(list(kept)) <= 2  # what LLVM said of this machine, and the threads' runtime
 
 
+WITHOUT_LLVM = """
+import sys
+from importlib.machinery import PathFinder
+import tunegrad as tg
+
+find = PathFinder.find_spec
+PathFinder.find_spec = lambda name, *more: (
+    None if name.partition(".")[0] == "llvmlite" else find(name, *more)
+)
+try:
+    tg.load(sys.argv[1])
+except tg.errors.DeviceError as error:
+    print(error)
+"""
+
+
+def test_a_saved_model_without_llvm_is_one_line_that_says_what_to_install(
+    saved: Path, tmp_path: Path
+) -> None:
+    env = os.environ | {"XDG_CACHE_HOME": str(tmp_path), "XDG_DATA_HOME": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_LLVM, str(saved)], check=True, capture_output=True,
+        text=True, env=env, cwd=Path(tg.__file__).parents[1],
+    )  # fmt: skip
+    assert done.stdout == (
+        "device cpu: LLVM names this machine's CPU, for kernels that are compiled and for those of "
+        "a .plan: pip install llvmlite (No module named 'llvmlite')\n"
+    )
+
+
 def test_constants_are_mapped_and_survive_another_save(saved: Path) -> None:
     first = tg.load(str(saved))
     before = first(X)

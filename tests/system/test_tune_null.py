@@ -1,7 +1,6 @@
 """A GPU that is not there: tune compiles every kernel for it, runs nothing, and stores nothing."""
 
 import json
-import time
 
 import pytest
 
@@ -61,7 +60,6 @@ def test_all_products_of_an_encoder_are_for_matrix_units(dtype, numerics):
 
 @pytest.mark.slow
 def test_resnet50_in_16_bits_compiles_with_all_but_its_first_convolution_on_matrix_units():
-    start = time.monotonic()
     (report,) = compile_models(resolve_settings("resnet50", device="null:sm_90a", dtype="f16"))
     assert report.failed == 0
     convolutions = [r for r in report.rows if r.kernel.startswith("conv")]
@@ -69,7 +67,6 @@ def test_resnet50_in_16_bits_compiles_with_all_but_its_first_convolution_on_matr
     others = [r.kernel for r in convolutions if "tensorcore(" not in r.actions]
     assert others == ["conv7x7s2 3->64 112x112 +relu"]
     assert {r.resources.spilled_bytes for r in report.rows if r.resources} == {0}
-    assert time.monotonic() - start < 600.0
 
 
 @pytest.mark.slow

@@ -6,9 +6,10 @@ import socket
 from datetime import date
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from tests import no_network, quarantine
+from tests import no_network, peaks, quarantine
 
 ENTRY = 'test = "tests/a.py::test_a"\nowner = "o"\nreason = "r"\nsince = 2026-01-31\n'
 DOCUMENTATION = "192.0.2.1"
@@ -91,5 +92,21 @@ def test_suite_quarantine_refuses_an_entry_without(tmp_path: Path, line: str):
         quarantine.entries(path)
 
 
-def test_suite_quarantine_is_read():
-    assert all(entry.owner for entry in quarantine.entries())
+def test_suite_quarantine_of_the_project_can_be_read():
+    assert isinstance(quarantine.entries(), list), "an entry that breaks a rule is an error"
+
+
+def test_suite_counts_the_memory_of_each_test_anew():
+    def take():
+        assert np.ones(300 << 20, np.uint8)[::4096].sum() == 300 << 8
+
+    peaks.forget()
+    least = peaks.own_bytes()
+    if not least:
+        pytest.skip("this system does not say what a process held")
+    for _ in range(2):
+        take()
+        most = peaks.own_bytes()
+        peaks.forget()
+        assert most - least > 250 << 20
+        assert most - peaks.own_bytes() > 150 << 20

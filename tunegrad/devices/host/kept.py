@@ -17,6 +17,7 @@ from pathlib import Path
 
 from tunegrad.config import cache_dir, cpu_target
 from tunegrad.devices.host.masks import masked
+from tunegrad.errors import DeviceError
 from tunegrad.ir.target import Target
 from tunegrad.object_cache import ObjectCache
 
@@ -48,7 +49,8 @@ class Host:
 def host() -> Host:
     """This machine, in LLVM's words: as an older processor where the user named one.
 
-    Raises ConfigError for a processor that this machine can not stand for.
+    Raises ConfigError for a processor that this machine can not stand for, DeviceError without
+    LLVM.
     """
     found, name = _asked(), cpu_target()
     return replace(found, arch=name, features=masked(name, found.features)) if name else found
@@ -59,12 +61,22 @@ def _asked() -> Host:
     key, kept = _key(), _cache()
     found = None if key is None else _read(kept.get(key))
     if found is None:
-        from tunegrad.devices.host.codegen import asked_host
-
-        found = Host(*asked_host())
+        found = Host(*_asked_of_llvm())
         if key is not None:
             kept.put(key, "\n".join((found.llvm, found.arch, *found.features)).encode())
     return found
+
+
+def _asked_of_llvm() -> tuple[str, str, tuple[str, ...]]:
+    try:
+        from tunegrad.devices.host.codegen import asked_host
+    except (ImportError, OSError) as error:  # the package is missing, or its library does not load
+        why = str(error).splitlines()[0]
+        raise DeviceError(
+            "device cpu: LLVM names this machine's CPU, for kernels that are compiled and for "
+            f"those of a .plan: pip install llvmlite ({why})"
+        ) from error
+    return asked_host()
 
 
 def compiler_version() -> str:
