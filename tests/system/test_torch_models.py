@@ -21,9 +21,11 @@ from tests.torch_zoo import ZOO  # noqa: E402 - it is written in PyTorch
 
 CLOSE = 1e-4
 MOST_KERNELS = {
-    "mobilenet_v2": 15, "unet": 22, "vit_s": 21, "bert_6": 56, "llama_block": 20, "lstm": 35,
+    "mobilenet_v2": 15, "unet": 25, "vit_s": 21, "bert_6": 56, "llama_block": 20, "lstm": 35,
 }  # fmt: skip
-"""Launches of the small models, untuned, as they were when this was written."""
+"""Launches of the small models, untuned, as they were when this was written. Winograd's way, whose
+inputs are kernels of their own, is not taken where a core starts two products a cycle.
+"""
 
 
 def several(value: Any) -> tuple[Any, ...]:
@@ -116,14 +118,22 @@ def _without_examples() -> Any:
     return small()[0]
 
 
-def test_training_flags_stay_and_dropout_is_left_out() -> None:
+def test_a_module_in_train_mode_that_draws_numbers_is_refused_and_stays_in_that_mode() -> None:
     module = torch.nn.Sequential(torch.nn.Dropout(0.5), torch.nn.Linear(4, 4)).train()
     x = torch.randn(2, 4)
-    loaded = tg.load((module, x), store=False)
+    with pytest.raises(ModelError, match=r"train mode: 0 \(Dropout\) draws random numbers"):
+        tg.load((module, x), store=False)
     assert module.training
     assert module[0].training
+
+
+def test_training_flags_stay() -> None:
+    module = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU()).train()
+    x = torch.randn(2, 4)
+    loaded = tg.load((module, x), store=False)
+    assert all(m.training for m in module.modules())
     with torch.no_grad():
-        np.testing.assert_allclose(loaded(x.numpy()), module.eval()(x).numpy(), atol=1e-5)
+        np.testing.assert_allclose(loaded(x.numpy()), module(x).numpy(), atol=1e-5)
 
 
 def test_nested_inputs_and_numbers() -> None:
