@@ -23,7 +23,16 @@ from ..numeric import Array
 from .graphs import MOST_TERMS, Unvalidated, position_value
 from .numbers import Number, Numbers, deep, zero
 
-__all__ = ["Env", "KernelValues", "memory_of", "points_of", "position_of"]
+__all__ = [
+    "Env",
+    "KernelValues",
+    "Strides",
+    "may_write",
+    "memory_of",
+    "points_of",
+    "position_of",
+    "strides_of",
+]
 
 Env = Mapping[str, Array]
 
@@ -203,12 +212,17 @@ def position_of(offset: Array, layout: Layout) -> Array:
     return np.where(gap, offset + (1 << 48), total)
 
 
-def _strides(param: Param, store: Store) -> tuple[int, tuple[tuple[str, int, int], ...]]:
-    """A store's offset as a constant, and (axis, stride, extent), the largest stride first.
+Strides = tuple[int, tuple[tuple[str, int, int], ...]]
+"""A store's offset: a constant, and (axis, stride, extent), the largest stride first."""
 
-    Raises Unvalidated where it is no such sum, or its axes are not digits of it.
+
+def strides_of(k: Kernel, store: Store) -> Strides:
+    """How a store's offset is made of axes.
+
+    Raises Unvalidated where it is no sum of axes, or these are not its digits; WrongPlan where it
+    does not depend on one.
     """
-    offset = param.layout.offset(store.index)
+    offset = k.param(store.param).layout.offset(store.index)
     terms: list[tuple[str, int, int]] = []
     for atom, c in offset.terms:
         if not isinstance(atom, Var) or c < 0:
@@ -220,12 +234,26 @@ def _strides(param: Param, store: Store) -> tuple[int, tuple[tuple[str, int, int
         if c <= reach:
             raise Unvalidated(f"a store at {offset}, whose axes overlap")
         reach += c * (extent - 1)
+    names = {name for name, _, _ in terms}
+    for a in (*k.axes, *store.axes):
+        if a.extent > 1 and a.name not in names:
+            raise WrongPlan(f"plan: a store to {store.param} does not depend on axis {a.name}")
     return offset.const, tuple(terms)
 
 
-def points_of(k: Kernel, store: Store, offset: Array) -> tuple[dict[str, Array], Array]:
+def may_write(strides: Strides, offset: int) -> bool:
+    """Whether a store may write an offset, its condition apart."""
+    rest = offset - strides[0]
+    for _, c, extent in strides[1]:
+        rest -= min(rest // c, extent - 1) * c
+    return rest == 0
+
+
+def points_of(
+    k: Kernel, store: Store, strides: Strides, offset: Array
+) -> tuple[dict[str, Array], Array]:
     """The point of the axes at which a store writes each of some offsets, and whether it does."""
-    const, terms = _strides(k.param(store.param), store)
+    const, terms = strides
     rest: Any = offset - const
     inside: Any = rest >= 0
     rest = np.where(inside, rest, 0)
@@ -237,8 +265,6 @@ def points_of(k: Kernel, store: Store, offset: Array) -> tuple[dict[str, Array],
     inside = inside & (rest == 0)
     for a in (*k.axes, *store.axes):
         if a.name not in env:
-            if a.extent > 1:
-                raise WrongPlan(f"a store to {store.param} does not depend on axis {a.name}")
             env[a.name] = np.zeros((1,) * offset.ndim, np.int64)
     for r in store.valid.ranges:
         i = np.asarray(r.index.evaluate(env))  # type: ignore[arg-type]

@@ -117,7 +117,8 @@ def _validated(group: Group, cone: list[Node]) -> str:
 
 
 def _cache() -> ObjectCache:
-    return _cache_at(cache_dir() / "objects")
+    """Apart from objects, which are many: a process that writes looks at all of them."""
+    return _cache_at(cache_dir() / "validated")
 
 
 @lru_cache(maxsize=2)

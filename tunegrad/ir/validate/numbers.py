@@ -46,27 +46,36 @@ def deep(x: Any, depth: int) -> Any:
     return x.reshape(x.shape + (1,) * (depth - x.ndim)) if x.ndim < depth else x
 
 
+def _folded(x: Array) -> Array:
+    """A new array of numbers below 2^64 as numbers below 2^34 that are the same modulo P; of ones
+    below 2^35 below 2^31 + 16, which all but comparisons take as they are.
+    """
+    y = x >> _U(31)
+    x = x & _P
+    x += y
+    return x
+
+
 def _reduced(x: Array) -> Array:
-    """Numbers below 2^62 modulo P."""
-    x = (x & _P) + (x >> _U(31))
-    x = (x & _P) + (x >> _U(31))
+    """Numbers below 2^35 modulo P."""
+    x = _folded(x)
     return np.where(x >= _P, x - _P, x)
 
 
 def _add(a: Array, b: Array) -> Array:
-    return _reduced(a + b)
+    return _folded(a + b)
 
 
 def _neg(a: Array) -> Array:
-    return _reduced(_U(2 * P) - a)
+    return _folded(_U(2 * P) - a)
 
 
 def _sub(a: Array, b: Array) -> Array:
-    return _reduced(a + (_U(2 * P) - b))
+    return _folded(a + (_U(2 * P) - b))
 
 
 def _mul(a: Array, b: Array) -> Array:
-    return _reduced(a * b)
+    return _folded(_folded(a * b))
 
 
 def _power(a: Array, e: int) -> Array:
@@ -123,7 +132,7 @@ def leaf(seed: int, at: Array, dtype: DType) -> Array:
     """What a tensor holds at elements ``at``: any numbers, of integers mostly small ones."""
     h = _hashed(seed + 1, at.astype(np.uint64))
     if dtype.is_float:
-        return _reduced(h >> _U(33))
+        return np.asarray(h >> _U(33))
     if dtype.is_pair:
         high = _reduced((h & _U(0xFFFFFFFF)) >> _U(1))
         return np.asarray(_reduced(h >> _U(33)) | (high << _U(31)))
@@ -199,7 +208,7 @@ class Numbers:
 
     def key(self, x: Array) -> Array:
         """Where elements of the field are in the order."""
-        return _symmetric(_mul(x, deep(self.scale, x.ndim)))
+        return _symmetric(_reduced(_mul(x, deep(self.scale, x.ndim))))
 
     def _of_key(self, y: Array) -> Array:
         x = np.where(y < 0, y + P, y).astype(np.uint64)
@@ -232,7 +241,7 @@ class Numbers:
         if op is Op.NEG:
             return _neg(a)
         if op is Op.FMA:
-            return _reduced(_mul(a, b) + xs[2])
+            return _folded(_mul(a, b) + xs[2])
         if op is Op.DIV:
             return _mul(a, _inverse(b))
         if op is Op.RECIP:
@@ -254,8 +263,8 @@ class Numbers:
             return a >> _U(31)
         if op in (Op.DOT2, Op.DOT2_ADD):
             total = _mul(a & _P, b & _P) + _mul(a >> _U(31), b >> _U(31))
-            return _reduced(total + xs[2] if op is Op.DOT2_ADD else total)
-        found = _reduced(_hashed(_op_seed(op), *(_reduced(x) for x in xs)) >> _U(33))
+            return _folded(total + xs[2] if op is Op.DOT2_ADD else total)
+        found = np.asarray(_hashed(_op_seed(op), *(_reduced(x) for x in xs)) >> _U(33))
         if len(xs) == 1:
             x = _symmetric(_reduced(a))
             near = np.abs(x) <= _SMALL

@@ -22,10 +22,18 @@ from ..dtypes import DType
 from ..expr import Op
 from ..fusion.plan import Buffer, Combined, Launch, LaunchPlan
 from ..graph import ConstData, GraphOp, Node
-from ..kernel import Param, Store
+from ..kernel import Kernel, Param, Store
 from ..numeric import Array
 from .graphs import At, GraphValues, Unvalidated, flat_position, is_leaf
-from .kernels import KernelValues, memory_of, points_of, position_of
+from .kernels import (
+    KernelValues,
+    Strides,
+    may_write,
+    memory_of,
+    points_of,
+    position_of,
+    strides_of,
+)
 from .numbers import Number, Numbers, P, deep, leaf
 from .samples import borders, sampled
 
@@ -34,8 +42,8 @@ __all__ = ["VERSION", "Group", "groups_of", "validate_group"]
 VERSION = 1
 """Of what is validated, and how: what was found before by another is not asked."""
 
-_TERMS = 1 << 16
-_MOST, _LEAST, _POINTS = 128, 2, 4
+_TERMS = 1 << 15
+_MOST, _LEAST, _POINTS = 128, 2, 3
 """Terms of all samples of a buffer, about; samples; points of a variant's last kernel."""
 
 
@@ -224,6 +232,7 @@ class _Comparison:
         param = next(p for p, i in pairs if i == group.out)
         self.stores = [s for s in launch.kernel.stores if s.param == param.name]
         self.runs: dict[tuple[object, ...], KernelValues] = {}
+        self.strides: dict[int, Strides] = {}
         self.dtype = group.node.dtype.compute
 
     def by_element(self) -> None:
@@ -231,7 +240,7 @@ class _Comparison:
         wanted = self._wanted(self.numbers, self.at)
         left, offsets = self._left(), self._offsets()
         for s in self.stores:
-            env, writes = points_of(self.group.launch.kernel, s, offsets)
+            env, writes = self._points(self.group.launch.kernel, s, offsets)
             chosen = np.flatnonzero(writes & left)
             left &= ~writes
             if len(chosen):
@@ -244,7 +253,7 @@ class _Comparison:
         """Check that stores write the elements."""
         left, offsets = self._left(), self._offsets()
         for s in self.stores:
-            left &= ~points_of(self.group.launch.kernel, s, offsets)[1]
+            left &= ~self._points(self.group.launch.kernel, s, offsets)[1]
         self._check_all(left)
 
     def by_point(self, env: dict[str, Array]) -> None:
@@ -283,6 +292,14 @@ class _Comparison:
                 numbers = self.numbers.of(np.flatnonzero(inside))
                 self._check(s, numbers.same(whole[inside], wanted[part], self.dtype), part)
             first += count
+
+    def _strides(self, k: Kernel, s: Store) -> Strides:
+        if id(s) not in self.strides:
+            self.strides[id(s)] = strides_of(k, s)
+        return self.strides[id(s)]
+
+    def _points(self, k: Kernel, s: Store, offset: Array) -> tuple[dict[str, Array], Array]:
+        return points_of(k, s, self._strides(k, s), offset)
 
     def _left(self) -> Array:
         return np.ones(len(self.numbers.scale), np.bool_)
@@ -373,10 +390,11 @@ class _Comparison:
         dtype = param.dtype.compute
         total: Any = None
         left: Any = np.ones((1,) * depth, np.bool_)
-        for s in launch.kernel.stores:
-            if s.param != param.name:
-                continue
-            env, writes = points_of(launch.kernel, s, offset)
+        stores = [s for s in launch.kernel.stores if s.param == param.name]
+        first = int(offset.flat[0])
+        stores.sort(key=lambda s: not may_write(self._strides(launch.kernel, s), first))
+        for s in stores:
+            env, writes = self._points(launch.kernel, s, offset)
             if not writes.any():
                 continue
             found = self._kernel(launch, numbers, env, depth).stored(s)
