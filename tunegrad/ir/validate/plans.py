@@ -233,6 +233,7 @@ class _Comparison:
         self.stores = [s for s in launch.kernel.stores if s.param == param.name]
         self.runs: dict[tuple[object, ...], KernelValues] = {}
         self.strides: dict[int, Strides] = {}
+        self.windows: dict[tuple[object, ...], list[Array]] = {}
         self.dtype = group.node.dtype.compute
 
     def by_element(self) -> None:
@@ -425,17 +426,21 @@ class _Comparison:
     def _combined(self, made: Combined, offset: Array, depth: int) -> Array:
         """Transformed weights, from the weights."""
         _, channels, outputs = made.shape
-        at = offset // (channels * outputs), offset // outputs % channels, offset % outputs
-        rows = _elements(made.matrix)
+        row, channel, output = (
+            offset // (channels * outputs), offset // outputs % channels, offset % outputs
+        )  # fmt: skip
+        key = id(made), channel.shape, channel.tobytes(), output.tobytes()
+        if key not in self.windows:
+            self.windows[key] = [
+                self._leaf(made.node, position_of(memory_of(at, made.layout, depth), made.memory))
+                for at in (made.index(channel, output, q) for q in range(len(made.matrix[0])))
+            ]
+        factors = _elements(made.matrix)
         total: Any = np.uint64(0)
-        count = len(made.matrix[0])
-        for q in range(count):
-            row = rows[at[0], q]
-            if not row.any():
-                continue
-            memory = memory_of(made.index(at[1], at[2], q), made.layout, depth)
-            w = self._leaf(made.node, position_of(memory, made.memory))
-            total = total + row * w % np.uint64(P)
+        for q, w in enumerate(self.windows[key]):
+            factor = factors[row, q]
+            if factor.any():
+                total = total + factor * w % np.uint64(P)
         return np.asarray(total % np.uint64(P))
 
     def _refuse(self, sample: int, expr: str, right: int, many: int) -> None:
