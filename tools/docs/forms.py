@@ -27,6 +27,7 @@ from tunegrad.ir import (
     parse_kernel,
     program,
     target,
+    validate,
     verify_graph,
     verify_kernel,
     verify_program,
@@ -59,6 +60,7 @@ from tunegrad.ir.program import (
     VType,
 )
 from tunegrad.ir.program import Store as StoreInstr
+from tunegrad.ir.validate import numbers
 from tunegrad.opts import Schedule, Space
 
 from .fences import fence
@@ -278,6 +280,8 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "fusion-plans": _plans,
     "images": partial(said, layouts),
     "images-example": _images,
+    "validated": partial(said, validate),
+    "validated-numbers": partial(said, numbers),
     "kernel": partial(said, kernel),
     "index-text": partial(said, parse_index),
     "kernel-text": partial(said, parse_kernel),

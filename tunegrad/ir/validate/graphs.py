@@ -16,7 +16,7 @@ import numpy as np
 
 from ..dtypes import I64, DType
 from ..expr import Const, Op
-from ..graph import GraphOp, Node
+from ..graph import MOVEMENT, GraphOp, Node
 from ..kernel import identity
 from ..numeric import Array, convert
 from .numbers import Number, Numbers, deep, zero
@@ -53,6 +53,9 @@ def position_value(numbers: Numbers, at: Array, dtype: DType) -> Number:
     return numbers.cast(at, I64, dtype)
 
 
+_PASSED = (*MOVEMENT - {GraphOp.PAD}, GraphOp.CONTIGUOUS)
+
+
 class GraphValues:
     """Nodes of a graph in terms of those that ``held`` gives a value for."""
 
@@ -74,14 +77,21 @@ class GraphValues:
 
     def at(self, n: Node, at: At, depth: int) -> Number:
         """The elements of a node, in its compute type."""
-        key = id(n), depth, *map(id, at)
-        found = self._known.get(key)
-        if found is None:
+        while True:
+            key = id(n), depth, *map(id, at)
+            found = self._known.get(key)
+            if found is not None:
+                return found[0]
             value = self.held(n, at, depth)
-            if value is None:
-                value = self._made(n, at, depth)
-            found = self._known[key] = value, at  # holding the arrays keeps their ids
-        return found[0]
+            if value is not None or n.op not in _PASSED:
+                break
+            if n.op is not GraphOp.CONTIGUOUS:
+                at = tuple(map(self._one, _moved(n, at, depth)))
+            n = n.srcs[0]
+        if value is None:
+            value = self._made(n, at, depth)
+        self._known[key] = value, at  # holding the arrays keeps their ids
+        return value
 
     def _made(self, n: Node, at: At, depth: int) -> Number:
         op, arg, dtype = n.op, typed(Any, n.arg), n.dtype.compute

@@ -113,6 +113,8 @@ def _validated(group: Group, cone: list[Node]) -> str:
         validate_group(group, cone)
     except Unvalidated as error:
         return str(error)
+    except RecursionError:
+        return "operations inside one another, deeper than Python's stack"
     return ""
 
 
