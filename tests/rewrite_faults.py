@@ -14,7 +14,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from types import CodeType, FunctionType
 
-__all__ = ["FAULTS", "Fault", "planted"]
+from tests.rewrite_graph_laws import GRAPH_LAWS
+from tests.rewrite_index_laws import INDEX_LAWS
+from tests.rewrite_kernel_laws import KERNEL_LAWS
+from tests.rewrite_laws import LAWS
+
+__all__ = ["EVERY_LAW", "FAULTS", "Fault", "planted"]
+
+EVERY_LAW = LAWS | INDEX_LAWS | GRAPH_LAWS | KERNEL_LAWS
 
 
 @dataclass(frozen=True, slots=True)

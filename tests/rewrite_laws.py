@@ -133,18 +133,23 @@ def _computed(op: Op, dtype: DType) -> DType:
     return BOOL if op.compares else dtype
 
 
+def _chosen(u: Valid, v: Valid) -> list[Expr]:
+    """Choices by a mask of places, and by a condition of values."""
+    atoms = _masked_atoms(u, v)
+    return [
+        Apply(Op.WHERE, (c, a, b), F32)
+        for a, b in product(atoms, atoms)
+        for c in (Inside(v), Apply(Op.LT, (a, b), BOOL))
+    ]
+
+
 def _masked_expressions(u: Valid, v: Valid, rng: random.Random) -> Iterator[Expr]:
     atoms = _masked_atoms(u, v)
-    yield from atoms
     made: list[Expr] = list(atoms)
     made += [Apply(op, (a,), F32) for op in FLOAT_UNARY for a in atoms]
     made += [Cast(Cast(a, I32), F32) for a in atoms]
-    for op, a, b in product(FLOAT_BINARY[:9], atoms, atoms):
-        made.append(Apply(op, (a, b), F32))
-    for a, b in product(atoms, atoms):
-        made.append(Apply(Op.WHERE, (Inside(v), a, b), F32))
-        made.append(Apply(Op.WHERE, (Apply(Op.LT, (a, b), BOOL), a, b), F32))
-    yield from made[len(atoms) :]
+    made += [Apply(op, p, F32) for op in FLOAT_BINARY[:9] for p in product(atoms, atoms)]
+    yield from made
     for _ in range(80):
         a, b, c = rng.choice(made), rng.choice(made), rng.choice(atoms)
         w = rng.choice(MASKS[:-1])
@@ -159,12 +164,12 @@ def _masked_expressions(u: Valid, v: Valid, rng: random.Random) -> Iterator[Expr
 def masked(rng: random.Random) -> None:
     """masked(u, x) is where(inside(u), x, 0), for an x whose loads are masked by u."""
     for u in MASKS:
-        for v in rng.sample(MASKS[:-1], 1):
-            drawn = list(_masked_expressions(u, v, rng))
-            made = values(simplify.masked(u, x) for x in drawn)
-            for x, plain, found in zip(drawn, values(drawn), made, strict=True):
-                want = np.where(holds(u), plain, np.zeros((), plain.dtype))
-                assert same(found, want), f"masked({u}, {x}) is not where(inside({u}), {x}, 0)"
+        drawn = [x for v in MASKS[:-1] for x in _chosen(u, v)]
+        drawn += _masked_expressions(u, rng.choice(MASKS[:-1]), rng)
+        made = values(simplify.masked(u, x) for x in drawn)
+        for x, plain, found in zip(drawn, values(drawn), made, strict=True):
+            want = np.where(holds(u), plain, np.zeros((), plain.dtype))
+            assert same(found, want), f"masked({u}, {x}) is not where(inside({u}), {x}, 0)"
 
 
 LAWS: dict[str, Law] = {"masked": masked}
