@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tests.graph_builders import run_schedule
-from tests.graph_fuzzer import moved, random_graph, random_inputs
+from tests.graph_fuzzer import factorization, moved, random_graph, random_inputs
 from tests.rewrite_laws import CONSTANTS, FLOAT_BINARY, INT_BINARY, memory, same
 from tunegrad.frontend.arrays import bf16_bits
 from tunegrad.ir import graph as g
@@ -320,6 +320,30 @@ def _looked_up(rng: random.Random, x: Node) -> Node:
     return g.gather(x, g.graph_input(f"at{'x'.join(map(str, shape))}", shape, I32), d)
 
 
+def _placed(rng: random.Random, x: Node) -> Node:
+    """Elements of ``x`` at positions: some beyond its extent, some that leave their type."""
+    d = rng.randrange(len(x.shape))
+    shape = tuple(rng.choice((2, 4, 9)) if i == d else s for i, s in enumerate(x.shape))
+    dtype = rng.choice((I8, I32))
+    place = g.iota(shape, d, dtype)
+    other = g.full(rng.choice((1, 2, 60, 127)), shape, dtype)
+    op = rng.choice((Op.ADD, Op.SUB, Op.MUL))
+    places = g.elementwise(op, *rng.choice(((place, other), (other, place))))
+    return g.gather(x, rng.choice((place, places, places)), d)
+
+
+def _turned(rng: random.Random, x: Node) -> Node:
+    """``x`` under views, in the middle of which it is negated."""
+    for k in range(5):
+        if k == rng.randrange(1, 4) and not x.dtype.is_bool:
+            x = g.elementwise(Op.NEG, x)
+        if rng.random() < 0.5:
+            x = g.permute(x, tuple(rng.sample(range(len(x.shape)), len(x.shape))))
+        else:
+            x = g.reshape(x, factorization(rng, x.size))
+    return x
+
+
 def _thirds(x: Node) -> Node:
     """What needs more digits than 16 bits have, rounded to those."""
     third = g.elementwise(Op.MUL, g.cast(x, F32), g.full(1 / 3, x.shape, F32))
@@ -348,28 +372,54 @@ def _cut_by_need(root: Node) -> list[Draft]:
 
 def drafted(rng: random.Random) -> None:
     """Each kernel drafted of a graph computes its node."""
-    for seed in range(90):
+    for seed in range(160):
         drawn = random.Random(rng.random())
         outputs = random_graph(drawn, 7, (I32,))
         made = [o for o in outputs if o.shape and 0 < o.size < 200][:1]
-        for change in drawn.sample((_joined, _cut, _looked_up, moved, moved, moved, moved), 3):
+        for change in drawn.sample(
+            (_joined, _cut, _looked_up, _placed, _turned, _turned, *(moved,) * 4), 3
+        ):
             made = [change(drawn, o) for o in made if o.shape and o.size]
         if drawn.random() < 0.2:
             made = [_thirds(o) for o in made]
         targets = tuple(o for o in (outputs[0], *made) if o.size)
         inputs = random_inputs(seed, targets)
-        drafts = [d for t in targets for d in _cut_by_need(t)]
-        for d in drafts:
-            read = evaluate((d.node, *d.reads.values()), inputs)
-            given = {
-                name: np.ascontiguousarray(a).reshape(-1)
-                for name, a in zip(d.reads, read[1:], strict=True)
-            }
-            found = interpret(d.kernel, given)["out"].reshape(d.node.shape)
-            if _rounds(d.node):
-                close(found, read[0])
-            else:
-                assert same(found, read[0]), f"draft of {d.node}: {d.kernel}"
+        _drafts_agree(targets, inputs)
+
+
+def _drafts_agree(targets: tuple[Node, ...], inputs: dict[str, Array]) -> None:
+    for d in (d for t in targets for d in _cut_by_need(t)):
+        read = evaluate((d.node, *d.reads.values()), inputs)
+        given = {
+            name: np.ascontiguousarray(a).reshape(-1)
+            for name, a in zip(d.reads, read[1:], strict=True)
+        }
+        found = interpret(d.kernel, given)["out"].reshape(d.node.shape)
+        if _rounds(d.node):
+            close(found, read[0])
+        else:
+            assert same(found, read[0]), f"draft of {d.node}: {d.kernel}"
+
+
+def positions(rng: random.Random) -> None:
+    """What is read at positions, or at what is computed of them, is what is there."""
+    x = g.graph_input("x", (70, 2), I32)
+    bytes_of = g.elementwise(Op.ADD, g.iota((9, 2), 0, I8), g.full(127, (9, 2), I8))
+    wrapped = g.elementwise(Op.SUB, g.cast(bytes_of, I32), g.full(100, (9, 2), I32))
+    values = np.arange(x.size, dtype=np.int32).reshape(x.shape)
+    _drafts_agree((g.gather(x, wrapped, 0),), {"x": values})
+    for _ in range(250):
+        x = g.graph_input("x", (rng.choice((3, 5, 70)), rng.choice((2, 5))), I32)
+        values = np.arange(x.size, dtype=np.int32).reshape(x.shape)
+        _drafts_agree((_placed(rng, x),), {"x": values})
+
+
+def turned(rng: random.Random) -> None:
+    """What views of views read is what they give."""
+    for _ in range(700):
+        x = g.graph_input("x", factorization(rng, rng.choice((4, 12, 36))), I32)
+        values = np.arange(x.size, dtype=np.int32).reshape(x.shape)
+        _drafts_agree((_turned(rng, x),), {"x": values})
 
 
 def close(found: Array, want: Array) -> None:
@@ -427,5 +477,6 @@ def _shape(rng: random.Random, size: int) -> tuple[int, ...]:
 GRAPH_LAWS: dict[str, Law] = {
     "folding of maps": folding_of_maps, "folding of shapes": folding_of_shapes,
     "folding of parts": folding_of_parts, "repeated": repeated, "pairs": pairs, "quads": quads,
-    "tf32": tf32, "drafted": drafted, "planned": planned, "groups": groups,
+    "tf32": tf32, "drafted": drafted, "positions": positions, "turned": turned,
+    "planned": planned, "groups": groups,
 }  # fmt: skip

@@ -118,7 +118,8 @@ def substitution(rng: random.Random) -> None:
         assert "m" not in {e.buffer for e in renamed.elements()}
         place = rng.randrange(extents["a"])
         fixed = {**env, "a": env["a"] * 0 + place, "m": memory}
-        assert (at(index.at({"a": place}), fixed) == at(index, fixed)).all()
+        for x in (index, _sum(rng, leaves[:2])[0]):
+            assert (at(x.at({"a": place}), fixed) == at(x, fixed)).all(), f"{x} at {place}"
         valid = Valid((Range(index, -3, 5), Range(leaves[-1][0], 0, 3)))
         held = _held(valid, whole)
         assert (_held(valid.substitute({"a": a}), {**small, "m": memory}) == held).all()

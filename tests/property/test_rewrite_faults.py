@@ -8,7 +8,10 @@ from tests import fuzzing
 from tests.rewrite_faults import EVERY_LAW, FAULTS, Fault, planted
 from tunegrad.errors import TunegradError
 
-SEEN = (AssertionError, TunegradError, ValueError, IndexError, AttributeError, TypeError, KeyError)
+SEEN = (
+    AssertionError, TunegradError, ValueError, IndexError, AttributeError, TypeError, KeyError,
+    RecursionError,
+)  # fmt: skip
 """A fault shows as another value, or as a graph or a kernel that is none."""
 
 
