@@ -83,6 +83,7 @@ class _First(torch.nn.Module):
 
 def image(name: str, options: dict[str, Any], last: bool) -> Case:
     """A model of timm and a batch of two images; ``last``: both in channels_last."""
+    _stand_in()
     import timm
 
     torch.manual_seed(0)
@@ -153,15 +154,18 @@ class _Said(logging.Handler):
 
 
 def cases(only: Sequence[str]) -> Iterator[tuple[str, str, Callable[[], Case]]]:
-    """Name, memory format, and what makes the case."""
+    """Name, memory format, and what makes the case.
+
+    Models of transformers come first: it looks for torchvision, too.
+    """
+    for name in _CONFIGS:
+        if not only or name in only:
+            yield name, "plain", lambda n=name: language(n)  # type: ignore[misc]
     for name, options in IMAGES.items():
         for last in (False, True):
             if not only or name in only:
                 form = "channels_last" if last else "plain"
                 yield name, form, lambda n=name, o=options, c=last: image(n, o, c)  # type: ignore[misc]
-    for name in _CONFIGS:
-        if not only or name in only:
-            yield name, "plain", lambda n=name: language(n)  # type: ignore[misc]
 
 
 def run(make: Callable[[], Case], door: str, said: _Said) -> dict[str, Any]:
@@ -224,7 +228,6 @@ def main() -> None:
     parser.add_argument("--only", default="", help="names, with commas between them")
     parser.add_argument("--doors", default=",".join(DOORS))
     given = parser.parse_args()
-    _stand_in()
     warnings.simplefilter("ignore")
     said = _Said()
     log = logging.getLogger("tunegrad.torch")
