@@ -220,6 +220,9 @@ def _stand_in() -> None:
         module = Empty(f"torchvision{name}")
         module.__spec__ = importlib.machinery.ModuleSpec(module.__name__, None)
         sys.modules[module.__name__] = module
+        parent, _, child = module.__name__.rpartition(".")
+        if parent:
+            setattr(sys.modules[parent], child, module)
 
 
 def main() -> None:
