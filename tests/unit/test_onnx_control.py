@@ -14,7 +14,7 @@ from onnx import ModelProto, parser  # noqa: E402
 from onnx.reference import ReferenceEvaluator  # noqa: E402
 
 import tunegrad as tg  # noqa: E402
-from tunegrad.errors import ModelError  # noqa: E402
+from tunegrad.errors import IndexOutOfRange, ModelError  # noqa: E402
 from tunegrad.frontend.onnx.importer import model_of_proto  # noqa: E402
 
 RNG = np.random.default_rng(0)
@@ -72,6 +72,41 @@ def test_if_takes_the_branch_that_is_known(value: int) -> None:
 @pytest.mark.parametrize("value", [False, True])
 def test_if_of_an_input_chooses_when_it_runs(value: bool) -> None:
     check(branches(), floats(3), np.asarray(value))
+
+
+UNFIT = """
+    m (float[2, 4] x, bool c) => (float[2, 3] y)
+        <float[4, 3] w = {1,2,3,4,5,6,7,8,9,10,11,12}, float[5, 3] v = {1,1,1,1,1,1,1,1,1,1,1,1,1,1,1}> {
+        y = If (c) <
+            then_branch = first () => (float[2, 3] a) { a = MatMul (x, w) },
+            else_branch = other () => (float[2, 3] b) { b = MatMul (x, v) }
+        >
+    }
+"""  # noqa: E501
+
+
+def test_if_of_an_input_whose_other_branch_does_not_fit_is_an_error_where_that_is_taken() -> None:
+    x = floats(2, 4)
+    loaded = tg.load(model_of_proto(parsed(UNFIT), "m"), store=False, threads=1)
+    w = np.arange(1, 13, dtype=np.float32).reshape(4, 3)
+    np.testing.assert_allclose(loaded(x, np.asarray(True)), x @ w, rtol=1e-5, atol=1e-5)
+    with pytest.raises(
+        IndexOutOfRange, match=r"node y \(If\): its else_branch is taken, which does"
+    ):
+        loaded(x, np.asarray(False))
+    np.testing.assert_allclose(loaded(x, np.asarray(True)), x @ w, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(("value", "fits"), [(True, True), (False, False)])
+def test_if_of_an_input_that_has_a_value_has_one_branch(value: bool, fits: bool) -> None:
+    proto = parsed(UNFIT)
+    if not fits:
+        with pytest.raises(ModelError, match=r"node y \(If\): else_branch: node b \(MatMul\)"):
+            tg.load(model_of_proto(proto, "m", {"c": value}), store=False, threads=1)
+        return
+    loaded = tg.load(model_of_proto(proto, "m", {"c": value}), store=False, threads=1)
+    assert [i.name for i in loaded.inputs] == ["x"]
+    assert len(loaded.report()) == 1
 
 
 def test_if_of_an_input_with_two_shapes_is_an_error_that_names_both() -> None:

@@ -2,7 +2,8 @@
 
     If, its condition known       -->  the branch that is taken
     If, of the model's inputs     -->  both branches, and where(condition, a, b) of each output;
-                                       positions out of range are an error in the one that is taken
+                                       positions out of range are an error in the one that is taken,
+                                       and so is a branch that does not fit the inputs' shapes
     Loop, Scan                    -->  the body once for each step, and its scanned outputs stacked
 
 A graph of constant shapes has no other loop: the number of steps has to be known when it is built.
@@ -16,11 +17,13 @@ from typing import Any
 
 import numpy as np
 
+from tunegrad.errors import ModelError
+
 from ..functions import stack, where
 from ..indexing import only_where
 from ..tensor import Tensor
 from .codes import Coded
-from .node import Function, Known, NodeView, TensorList, Value, settled
+from .node import Function, Known, NodeView, NotKnownError, TensorList, Value, settled
 
 __all__ = ["CONTROL", "stacked"]
 
@@ -41,11 +44,40 @@ def _if(n: NodeView) -> tuple[Value, ...]:
     if not isinstance(condition, Tensor):
         return tuple(n.body("then_branch" if _true(n, condition) else "else_branch")())
     truth = condition.cast("bool").reshape(())
-    with only_where(truth.node):
-        then = n.body("then_branch")()
-    with only_where(truth.logical_not().node):
-        both = then, n.body("else_branch")()
+    made = dict[str, list[Value]]()
+    refused = dict[str, ModelError]()
+    for name, taken in (("then_branch", truth), ("else_branch", truth.logical_not())):
+        try:
+            with only_where(taken.node):
+                made[name] = n.body(name)()
+        except NotKnownError:
+            raise
+        except ModelError as error:  # it counts if this branch is taken
+            refused[name] = error
+    if not made:
+        raise refused["then_branch"]
+    if refused:
+        ((name, why),) = refused.items()
+        said = f"{n.place}: its {name} is taken, which does not fit ({why})"
+        place = where(truth, *((0, 1) if name == "else_branch" else (1, 0)))._within(said, 0, 1)
+        return tuple(_held(n, v, place) for values in made.values() for v in values)
+    both = made["then_branch"], made["else_branch"]
     return tuple(_either(n, condition, i, a, b) for i, (a, b) in enumerate(zip(*both, strict=True)))
+
+
+def _held(n: NodeView, value: Value, place: Tensor) -> Value:
+    """What the one branch gives that fits, read at a place that is out of range where the other is
+    taken.
+    """
+    if isinstance(value, TensorList):
+        held = [_held(n, v, place) for v in value]
+        return TensorList(v for v in held if isinstance(v, Tensor | np.ndarray))
+    if isinstance(value, Coded):
+        raise n.error(f"a branch alone gives {value.kind.name}; its condition must be known")
+    if value is None:
+        return None
+    y = n.constant(value)
+    return y.unsqueeze(0).index_select(0, place.reshape(1)).reshape(*y.shape)
 
 
 def _true(n: NodeView, condition: Value) -> bool:

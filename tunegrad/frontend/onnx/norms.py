@@ -68,21 +68,23 @@ def _lrn(n: NodeView) -> Tensor:
 
 
 def _soft(n: NodeView) -> Tensor:
+    """Softmax, LogSoftmax and Hardmax: along an axis; before opset 13 over all from there on."""
     x = n(0)
     axis = n.get("axis", -1 if n.opset >= 13 else 1)
+    if n.opset >= 13 or x.ndim == 0:
+        return _softened(n, x, axis)
+    rows = int(np.prod(x.shape[: axis % x.ndim], dtype=np.int64))
+    return _softened(n, x.reshape(rows, x.size // max(1, rows)), -1).reshape(*x.shape)
+
+
+def _softened(n: NodeView, x: Tensor, axis: int) -> Tensor:
     if n.op == "Hardmax":
         at = x.argmax(axis, keepdim=True)
         extent = x.shape[axis]
         places = np.arange(extent).reshape(-1, *(1,) * (x.ndim - axis % x.ndim - 1))
         return at.eq(Tensor(places)).cast(x.dtype)
-    name = "log_softmax" if n.op == "LogSoftmax" else "softmax"
-    if n.opset >= 13:
-        found: Tensor = getattr(x, name)(axis)
-        return found
-    axis %= x.ndim
-    rows = int(np.prod(x.shape[:axis], dtype=np.int64))
-    flat: Tensor = getattr(x.reshape(rows, -1), name)(-1)
-    return flat.reshape(*x.shape)
+    found: Tensor = getattr(x, "log_softmax" if n.op == "LogSoftmax" else "softmax")(axis)
+    return found
 
 
 def _dropout(n: NodeView) -> tuple[Any, ...]:

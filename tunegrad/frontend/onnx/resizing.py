@@ -43,7 +43,9 @@ def _resize(n: NodeView) -> Tensor:
             away = (places < 0) | (places > axis.old - 1)
             outside.append(away.reshape(-1, *(1,) * (x.ndim - axis.at - 1)))
         if mode == "nearest":
-            rule = "floor" if first else n.get("nearest_mode", "round_prefer_floor")
+            rule = n.get("nearest_mode", "round_prefer_floor")
+            if first:  # before opset 11 a smaller result takes the next element, not the last
+                rule = "ceil" if axis.factor < 1 else "floor"
             taken = np.clip(_ROUNDED[rule](places), 0, axis.old - 1).astype(np.int64)
             x = x.index_select(axis.at, taken)
         else:

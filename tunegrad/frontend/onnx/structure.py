@@ -117,7 +117,7 @@ def _check_node(node: Any, context: Any, place: str) -> None:
     from onnx import checker
 
     place = f"model {place}: node {_called(node)} ({node.op_type})"
-    if node.domain not in ("", "ai.onnx") or node.op_type in ("Constant", *_OF_RUNTIME):
+    if node.domain not in ("", "ai.onnx") or node.op_type in _UNCHECKED:
         return
     try:
         checker.check_node(_bare(node), context)
@@ -154,8 +154,15 @@ def _check_attributes(node: Any, place: str) -> None:
                 raise ModelError(f"{place}: {a.name} = {value} must be at least 1")
 
 
-_OF_RUNTIME = ("LayerNormalization", "SimplifiedLayerNormalization")
-"""What ONNX Runtime writes as operators of ONNX's own, in opsets that do not have them."""
+_UNCHECKED = (
+    "Constant",
+    "GroupNormalization",
+    "LayerNormalization",
+    "SimplifiedLayerNormalization",
+)
+"""Of no use to check, deprecated in opsets 18 to 20 whose files have it, or written by ONNX Runtime
+in opsets that do not have it.
+"""
 
 _POSITIVE = frozenset(
     ["blocksize", "dilations", "group", "kernel_shape", "num_groups", "num_outputs",
