@@ -67,6 +67,13 @@ FOUND = {
         10, "Resize", np.arange(10, dtype="f4").reshape(1, 1, 2, 5),
         np.asarray([1, 1, 2, 0.4], "f4"), known=1, mode="nearest",
     ),
+    "Hardmax of nothing is nothing": of_node(13, "Hardmax", np.zeros((0, 3), "f4"), axis=0),
+    **{
+        f"{op} along no axis still does to each element what it does": of_node(
+            18, op, np.asarray([2.5, 2], "f4"), np.zeros(0, "i8"), known=1, noop_with_empty_axes=1
+        )
+        for op in ("ReduceSumSquare", "ReduceLogSum", "ReduceL1", "ReduceL2", "ReduceLogSumExp")
+    },
     "GroupNormalization of opset 18 is there, though it is deprecated": of_node(
         18, "GroupNormalization", np.arange(24, dtype="f4").reshape(1, 4, 6),
         np.asarray([1.5, 2], "f4"), np.asarray([0.5, 1], "f4"), known=2, num_groups=2,

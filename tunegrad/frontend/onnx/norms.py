@@ -79,6 +79,8 @@ def _soft(n: NodeView) -> Tensor:
 
 def _softened(n: NodeView, x: Tensor, axis: int) -> Tensor:
     if n.op == "Hardmax":
+        if not x.size:
+            return x
         at = x.argmax(axis, keepdim=True)
         extent = x.shape[axis]
         places = np.arange(extent).reshape(-1, *(1,) * (x.ndim - axis % x.ndim - 1))

@@ -19,8 +19,8 @@ def _reduced(body: Callable[[Tensor, Any, bool], Tensor]) -> Callable[[NodeView]
     def function(n: NodeView) -> Tensor:
         axes = n.ints(1, "axes")
         if not axes:
-            if n.get("noop_with_empty_axes", 0):
-                return n(0)
+            if n.get("noop_with_empty_axes", 0):  # squares, logarithms and such are taken still
+                return body(n(0).unsqueeze(-1), (-1,), False).cast(n(0).dtype)
             axes = list(range(n(0).ndim))
         x, keep = n(0), bool(n.get("keepdims", 1))
         if n.op in _OF_NOTHING and any(x.shape[a] == 0 for a in axes):
