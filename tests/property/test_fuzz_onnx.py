@@ -67,6 +67,15 @@ FOUND = {
         10, "Resize", np.arange(10, dtype="f4").reshape(1, 1, 2, 5),
         np.asarray([1, 1, 2, 0.4], "f4"), known=1, mode="nearest",
     ),
+    "Slice backwards from before the first element has that one": of_node(
+        18, "Slice", np.arange(4, dtype="f4"), [-9], [-(1 << 62)], [0], [-1], known=4
+    ),
+    "Slice backwards of a constant has it, too": of_node(
+        18, "Slice", np.arange(4, dtype="f4"), [-9], [-(1 << 62)], [0], [-1], known=5
+    ),
+    "Pad may wrap around several times": of_node(
+        20, "Pad", np.arange(2, dtype="f4"), [3, 5], known=1, mode="wrap"
+    ),
     "Hardmax of nothing is nothing": of_node(13, "Hardmax", np.zeros((0, 3), "f4"), axis=0),
     **{
         f"{op} along no axis still does to each element what it does": of_node(

@@ -32,7 +32,7 @@ _FOLDED_BYTES = 1 << 30
 """What is known when a model is loaded is computed then, up to arrays of this size."""
 _UNROLLED_NODES = 20_000
 """Nodes of all bodies of a model, once for each step that they take."""
-_OWN = frozenset(["Constant", "Shape", "Size", *CONTROL, *SEQUENCES]) - {"Identity"}
+_OWN = frozenset(["Constant", "Shape", "Size", "Slice", *CONTROL, *SEQUENCES]) - {"Identity"}
 """What is not computed by onnx's reference, though all operands are known."""
 
 

@@ -12,7 +12,7 @@ from tunegrad.ir.dtypes import DType
 from ..functions import cat, where
 from ..tensor import Tensor
 from .casts import type_of
-from .node import NodeView
+from .node import Known, NodeView
 
 __all__ = ["SHAPES"]
 
@@ -54,19 +54,28 @@ def _transpose(n: NodeView) -> Tensor:
     return x.permute(*order) if order else x
 
 
-def _slice(n: NodeView) -> Tensor:
-    x = n(0)
+def _slice(n: NodeView) -> Tensor | Known:
+    given = n.at(0)
+    x = given if isinstance(given, np.ndarray) else n(0)
     starts, ends = n.ints(1, "starts") or [], n.ints(2, "ends") or []
     axes = n.ints(3, "axes") or list(range(len(starts)))
     steps = n.ints(4) or [1] * len(starts)
-    key: list[slice] = [slice(None)] * x.ndim
+    key: list[slice] = [slice(None)] * len(x.shape)
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
-        extent = x.shape[axis]
-        if step < 0 and end < -extent:
-            key[axis % x.ndim] = slice(start, None, step)
-        else:
-            key[axis % x.ndim] = slice(start, end, step)
-    return x[tuple(key)]
+        key[axis] = _range(start, end, step, x.shape[axis])
+    found = x[tuple(key)]
+    return found if isinstance(found, Tensor) else np.asarray(found)
+
+
+def _range(start: int, end: int, step: int, extent: int) -> slice:
+    """The elements that ONNX means. Backwards, a start before the first one is the first one, where
+    Python has none.
+    """
+    first, last = (p + extent if p < 0 else p for p in (start, end))
+    if not extent or step > 0:
+        return slice(max(0, min(first, extent)), max(0, min(last, extent)), step)
+    first, last = max(0, min(first, extent - 1)), max(-1, min(last, extent - 1))
+    return slice(first, None if last < 0 else last, step)
 
 
 def _split(n: NodeView) -> tuple[Tensor, ...]:
@@ -101,6 +110,11 @@ def _pad(n: NodeView) -> Tensor:
     fill = 0 if value is None else np.asarray(value).reshape(-1)[0].item()
     if mode == "constant":
         return x.pad(pairs, mode, fill)
+    if mode == "circular" and any(max(p) > e for p, e in zip(pairs, x.shape, strict=True)):
+        for axis, (a, b) in enumerate(pairs):  # several times around
+            around = np.arange(-a, x.shape[axis] + b) % max(1, x.shape[axis])
+            x = x.index_select(axis, around) if a or b else x
+        return x
     return x.pad(pairs, mode)
 
 
