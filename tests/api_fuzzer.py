@@ -222,7 +222,7 @@ class Draw:
         ]
         made = [v for v in fits if v.op != "input"]
         if made and self.chance(0.8):
-            return made[max(self.rng.randrange(len(made)), self.rng.randrange(len(made)))]
+            return made[-1] if self.chance(0.5) else self.choice(made)
         if fits and self.chance(0.7):
             return self.choice(fits)
         wanted = rank or ((1, 2, 2, 3, 3, 4) if ranked else (0, 1, 2, 2, 3, 3, 4))
@@ -280,8 +280,9 @@ class Draw:
 
     def fit(self, rank: int, *kinds: str, full: bool = False) -> tuple[str, tuple[int, ...]]:
         """A value of so many dimensions, reshaped where it has others."""
-        x = self.pick(*kinds, some=True, limit=200, full=full)
-        if len(x.shape) == rank and self.chance(0.7):
+        rank_too = (rank,) if self.chance(0.7) else ()
+        x = self.pick(*kinds, some=True, limit=200, full=full, rank=rank_too)
+        if len(x.shape) == rank and (rank_too or self.chance(0.7)):
             return x.name, x.shape
         shape = self.factors(x.size, rank)
         return f"{x}.reshape{shape}", shape
@@ -300,15 +301,20 @@ class Draw:
             )
 
         found = [v for v in self.values if fits(v) and v.size < 150]
-        if found and self.chance(0.5):
+        if self.chance(0.4):  # what is one number, or the same values in another order
+            numbers = [f"T.{n}_like({x})" for n in ("ones", "zeros")]
+            return self.choice([*numbers, f"T.full_like({x}, 2)", f"{x}.flip(0)"])
+        if found and self.chance(0.6):
             return str(self.choice(found))
-        if self.chance(0.3):
-            return self.choice([f"T.ones_like({x})", f"T.zeros_like({x})", f"{x}.flip(0)"])
         shape = tuple(self.rng.randint(1, 3) if i == axis else s for i, s in enumerate(x.shape))
         return str(self.fresh(shape, x.category, x.dtype if self.chance(0.8) else None))
 
 
 FAMILY = {n: f for f, operations in FAMILIES.items() for n in operations} | {"input": "input"}
+
+
+_MOVES = [n for f in ("joins", "joins", "masks", "shapes", "slices", "windows")
+          for n in FAMILIES[f]]  # fmt: skip
 
 
 def _by_family(counts: Counter[tuple[str, str]]) -> Counter[tuple[str, str]]:
@@ -324,12 +330,15 @@ _KEEPS_BITS -= {"scatter_add", "index_add"}
 
 def drawn(rng: random.Random, length: int, counts: Counter[tuple[str, str]]) -> Program:
     """A program of so many lines; of several candidates for a line, the pair of operations (who
-    made what it reads, and its own) that ``counts`` has least.
+    made what it reads, and its own) that ``counts`` has least. Half of the programs have eight
+    operations alone (swarm testing: Groce and others 2012).
 
     Raises AssertionError where tunegrad refuses a line, which PyTorch would take.
     """
     d, steps = Draw(rng), list[Step]()
     names, totals, families = list(OPERATIONS), Counter[str](), _by_family(counts)
+    if rng.random() < 0.5:  # a few operations again and again, most of them of what moves
+        names = [*rng.sample(_MOVES, 6), *rng.sample(names, 2)]
     for (_, op), times in counts.items():
         totals[op] += times
     for _ in range(rng.randint(1, 2)):
@@ -414,8 +423,13 @@ def torch_values(program: Program, wide: bool = False) -> list[Any]:
     if wide:
         steps = [replace(s, text=s.text.replace("T.float32", "T.float64")) for s in program.steps]
         program = replace(program, steps=tuple(steps))
-    with torch.inference_mode():
-        return program.run(torch, torch.nn.functional, given)
+    usual = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64 if wide else torch.float32)  # of integers divided
+    try:
+        with torch.inference_mode():
+            return program.run(torch, torch.nn.functional, given)
+    finally:
+        torch.set_default_dtype(usual)
 
 
 def planned(tensors: Sequence[Tensor]) -> Any:

@@ -235,7 +235,8 @@ def _pad(d: Draw) -> str:
     widths = []
     for s in reversed(x.shape[-d.rng.randint(1, len(x.shape)) :]):
         widths += [d.choice([0, 1, 2, -1 if s > 2 else 0]), d.choice([0, 0, 1, -1 if s > 2 else 0])]
-    value = d.choice(["", "", f", value={d.choice([1, -2])}"])
+    number = 1 if x.dtype == "uint8" else d.choice([1, -2])
+    value = d.choice(["", "", f", value={number}"])
     return f"F.pad({x}, {tuple(widths)}{value})"
 
 
