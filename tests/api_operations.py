@@ -230,6 +230,15 @@ def _joined(form: str, many: tuple[int, ...]) -> Operation:
     return draw
 
 
+def _padded_join(d: Draw) -> str:
+    """Zeros around joined parts, as a convolution of them has."""
+    x = d.pick(FLOAT, INT, rank=(2, 3, 4), some=True, limit=60)
+    at = d.rng.randrange(len(x.shape))
+    parts = d.shuffled([str(x), *(d.like(x, at) for _ in range(d.choice([1, 1, 2])))])
+    widths = tuple(d.choice([0, 1, 1, 2]) for _ in range(2 * d.choice([1, 2])))
+    return f"F.pad(T.cat([{', '.join(parts)}], {at}), {widths})"
+
+
 def _pad(d: Draw) -> str:
     x = d.pick(FLOAT, INT, ranked=True, limit=150)
     widths = []
@@ -544,7 +553,7 @@ FAMILIES: dict[str, dict[str, Operation]] = {
     },
     "joins": {
         "cat": _joined("cat", (2, 2, 3)), "stack": _joined("stack", (2, 3)), "roll": _roll,
-        "pad": _pad, "pad_mirrored": _pad_mirrored,
+        "pad": _pad, "padded_join": _padded_join, "pad_mirrored": _pad_mirrored,
     },
     "positions": {
         "gather": _gather, "index_select": _index_select, "indexed": _indexed, "chosen": _chosen,
