@@ -285,8 +285,8 @@ class Numbers:
     def cast(self, x: Number, source: DType, dtype: DType) -> Number:
         """A value converted from one compute or stored type to another."""
         if isinstance(x, Const):
-            value = convert(np.asarray(x.value, source.compute.numpy), dtype).item()
-            return Const(value, dtype.compute)
+            value = convert(np.asarray(x.value, source.compute.numpy), dtype.compute).item()
+            return Const(value, dtype.compute)  # not rounded to 16 bits, as arrays are not
         if source.is_float:
             if dtype.is_float:
                 return x
