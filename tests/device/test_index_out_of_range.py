@@ -15,6 +15,7 @@ from tests.opencl_device import opencl_device
 from tunegrad.errors import IndexOutOfRange
 from tunegrad.inference.loading import measured_deviation
 from tunegrad.ir.evaluate import evaluate
+from tunegrad.tuning.workload import workload_of_function
 
 X = np.arange(12, dtype=np.float32).reshape(4, 3)
 Y = np.ones((2, 3), np.float32)
@@ -103,6 +104,15 @@ def test_indices_that_can_not_be_out_of_range_cost_no_kernel() -> None:
     assert len(checked._guards) == 1
     assert not clamped._guards
     assert not bytes_._guards
+
+
+def test_a_tuned_model_has_the_kernels_that_a_loaded_one_runs() -> None:
+    def look_up(x: tg.Tensor, i: tg.Tensor) -> tg.Tensor:
+        return (x[i] * 2).sum(1)
+
+    work = workload_of_function(look_up, (X, IDS))
+    assert set(work.plan.kernels()) == set(tg.compile(look_up, X, IDS)._plan.kernels())
+    assert len(work.plan.outputs) == 2
 
 
 def test_two_reads_by_one_tensor_share_a_guard() -> None:

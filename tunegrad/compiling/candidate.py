@@ -291,4 +291,7 @@ def _oracle(wide: Kernel) -> Program:
 
 
 def _comparable(values: Array) -> Array:
+    """Floats in f64, integers in i64, but for u64, whose upper half that does not hold."""
+    if values.dtype == np.uint64:
+        return values
     return values.astype(np.float64 if values.dtype.kind == "f" else np.int64, copy=False)
