@@ -223,7 +223,7 @@ def movements(rng: random.Random) -> None:
         index = tuple(var(n, e) for n, e in zip(names, node.shape, strict=True))
         valid = Valid()
         above = node
-        while above is not x:
+        while above.srcs:
             index, condition = source_index(above, index)
             valid, above = valid & condition, above.srcs[0]
         count = want.size
