@@ -21,7 +21,7 @@ from tests.torch_zoo import ZOO  # noqa: E402 - it is written in PyTorch
 
 CLOSE = 1e-4
 MOST_KERNELS = {
-    "mobilenet_v2": 15, "unet": 25, "vit_s": 21, "bert_6": 56, "llama_block": 20, "lstm": 35,
+    "mobilenet_v2": 15, "unet": 25, "vit_s": 21, "bert_6": 57, "llama_block": 21, "lstm": 35,
 }  # fmt: skip
 """Launches of the small models, untuned, as they were when this was written. Winograd's way, whose
 inputs are kernels of their own, is not taken where a core starts two products a cycle.
