@@ -212,6 +212,8 @@ def movements(rng: random.Random) -> None:
             continue
         for _ in range(rng.randrange(3)):
             node = moved(rng, node)
+        if not all(n is x or n.op in g.MOVEMENT for n in g.topological((node,))):
+            continue
         values = np.arange(1, x.size + 1, dtype=np.int32).reshape(shape)
         (want,) = evaluate((node,), {"x": values})
         names = [f"d{d}" for d in range(len(node.shape))]
