@@ -130,10 +130,9 @@ def plan_launches(
     fusion = Fusion.of(outputs, view_bytes=target.view_bytes)
     fusion = fusion.storing(stored_images(fusion, here, store))
     toggles = stored_toggles(fusion, here, store, target)
-    plan, variants = pick_variants(
-        fusion.toggled(toggles).schedule(), target, here, store, numerics
-    )
-    return Planned(validated(plan, outputs), toggles, variants, fusion.images)
+    cut = fusion.toggled(toggles)
+    plan, variants = pick_variants(cut.schedule(), target, here, store, numerics)
+    return Planned(validated(plan, cut.drafts.targets), toggles, variants, fusion.images)
 
 
 def planned_as(
@@ -145,7 +144,8 @@ def planned_as(
 ) -> LaunchPlan:
     """The plan of a prepared graph by decisions that are known, as ``plan_launches`` names them."""
     fusion = Fusion.of(outputs, images=images, view_bytes=target.view_bytes)
-    return validated(rewrite(fusion.toggled(toggles).schedule(), variants), outputs)
+    cut = fusion.toggled(toggles)
+    return validated(rewrite(cut.schedule(), variants), cut.drafts.targets)
 
 
 def stored_toggles(

@@ -39,7 +39,7 @@ from .samples import borders, sampled
 
 __all__ = ["VERSION", "Group", "groups_of", "validate_group"]
 
-VERSION = 1
+VERSION = 2
 """Of what is validated, and how: what was found before by another is not asked."""
 
 _TERMS = 1 << 15
