@@ -181,6 +181,17 @@ def test_tune_says_where_in_the_model_its_kernels_are(
     assert lines[3].endswith("0             after b")
 
 
+def test_tune_does_not_put_a_figure_on_what_is_above_the_peak(
+    install: Install, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = replace(ROW, pct_peak=4866.9), replace(UNTUNED, pct_peak=100.0)
+    install("tunegrad.tune", tune_models=Tuner(replace(report(), rows=rows)))
+    assert run(["tune", "mlp", "--store", "tuned.db"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "  > 100  " in lines[2]
+    assert "  100.0  " in lines[3]
+
+
 def test_tune_says_when_it_was_nearly_done_and_where_its_time_went(
     install: Install, capsys: pytest.CaptureFixture[str]
 ) -> None:

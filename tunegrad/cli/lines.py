@@ -8,7 +8,7 @@ from collections.abc import Callable
 from math import inf
 
 from tunegrad.cli.progress import PHASES, STOPPING, MutableProgress
-from tunegrad.cli.tables import duration, ms
+from tunegrad.cli.tables import duration, ms, peak_text
 from tunegrad.events import (
     Event,
     KernelFinished,
@@ -80,7 +80,7 @@ class LineObserver:
         if event.best_s == inf or event.best_s > _NOTABLE * before_s:
             return
         self._said_s[event.key] = event.best_s
-        figures = f"best {ms(1e3 * event.best_s)} ms, {event.pct_peak:.1f} % of peak"
+        figures = f"best {ms(1e3 * event.best_s)} ms, {peak_text(event.pct_peak)} % of peak"
         if event.default_s < inf:
             figures = f"default {ms(1e3 * event.default_s)} ms, {figures}"
         self._stamp(f"{event.kernel}: {figures}")

@@ -20,7 +20,7 @@ from rich.text import Text
 
 from tunegrad.cli.output import printable
 from tunegrad.cli.progress import PHASES, STOPPING, MutableProgress, about
-from tunegrad.cli.tables import duration, ms
+from tunegrad.cli.tables import duration, ms, peak_text
 from tunegrad.events import Event, KernelStanding, MachineBusy, SessionFinished, Warned
 
 __all__ = ["LiveObserver"]
@@ -161,7 +161,7 @@ class LiveObserver:
         best = Text(ms(1e3 * k.best_s))
         if narrow:
             return [name, best, gain]
-        figures = [Text(ms(1e3 * k.default_s)), best, gain, Text(f"{k.pct_peak:.1f}")]
+        figures = [Text(ms(1e3 * k.default_s)), best, gain, Text(peak_text(k.pct_peak))]
         return [name, Text(str(k.uses)), *figures] if wide else [name, *figures]
 
 

@@ -36,6 +36,7 @@ __all__ = [
     "gain_cell",
     "gain_text",
     "ms",
+    "peak_text",
     "problems_text",
     "run_text",
     "show_text",
@@ -103,6 +104,17 @@ def _digits(*ratios: float) -> int:
     return 2 if all(r == 1.0 or abs(r - 1.0) >= _NEAR_ONE for r in ratios) else 3
 
 
+def peak_text(percent: float | None) -> str:
+    """Return a share of the machine's peak as text.
+
+    A kernel above 100 % shows that the peak was measured in a busy moment, or that its data lay in
+    a cache whose bandwidth was not measured; by how much it is above says nothing then.
+    """
+    if percent is None:
+        return UNKNOWN
+    return f"{percent:.1f}" if percent <= 100.0 else "> 100"
+
+
 def _percent(value: float | None) -> str:
     return UNKNOWN if value is None else f"{value:.1f}"
 
@@ -137,7 +149,7 @@ def _model_text(report: TuneReport) -> str:
             ms(row.default_ms),
             ms(row.tuned_ms),
             _row_gain(row),
-            _percent(row.pct_peak),
+            peak_text(row.pct_peak),
             count_text(row.candidates),
             *((_place(row.layers),) if places else ()),
         )
