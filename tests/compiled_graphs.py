@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import count
 
 import numpy as np
 from numpy.typing import NDArray
@@ -179,7 +180,8 @@ def check_cases(cases: Sequence[Case], code: CompiledKernels) -> int:
 def cut(case: Case, at: Node) -> Case:
     """``at`` as an input that holds its values."""
     (values,) = evaluate((at,), case.inputs)
-    name = f"cut{len(case.inputs)}"
+    taken = {str(n.arg) for n in g.topological(case.outputs) if n.op is GraphOp.INPUT}
+    name = next(c for i in count(len(case.inputs)) if (c := f"cut{i}") not in taken)
     new: dict[Node, Node] = {}
     for n in g.topological(case.outputs):
         srcs = tuple(new[s] for s in n.srcs)
