@@ -55,6 +55,8 @@ def _mod(n: NodeView) -> Tensor:
 
 def _pow(n: NodeView) -> Tensor:
     base, power = n(0), n.at(1)
+    if base.dtype.is_int and n(1).dtype.is_float:  # f32 does not hold every integer of 32 bits
+        return base.cast("f64").pow(n(1).cast("f64")).cast(base.dtype)
     if isinstance(power, np.ndarray) and power.size == 1:
         return base.pow(power.reshape(-1)[0].item()).cast(base.dtype)
     return base.pow(n(1)).cast(base.dtype)
