@@ -37,9 +37,10 @@ def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
 def reference(q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray) -> np.ndarray:
     scores = q.astype(np.float64) @ k.astype(np.float64).swapaxes(-1, -2) / np.sqrt(q.shape[-1])
     scores = np.where(mask, scores, -np.inf)
-    with np.errstate(invalid="ignore"):
-        p = np.exp(scores - scores.max(-1, keepdims=True))
-        return (p / p.sum(-1, keepdims=True)) @ v.astype(np.float64)
+    top = scores.max(-1, keepdims=True)
+    p = np.where(mask, np.exp(scores - np.where(np.isfinite(top), top, 0.0)), 0.0)
+    total = p.sum(-1, keepdims=True)  # 0 of a query that sees no key, whose result is 0
+    return (p / np.where(total == 0.0, 1.0, total)) @ v.astype(np.float64)
 
 
 def arrays(queries: int, keys: int) -> list[np.ndarray]:

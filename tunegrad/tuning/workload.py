@@ -231,7 +231,7 @@ def only(workload: Workload, key: str) -> Workload:
     plan = workload.plan.alone(key)
     inputs, bounds = (plan.buffers[i] for i in plan.inputs), plan.indexed()
     arguments = tuple(Argument(b.name, b.shape, b.dtype, bounds.get(b.id, 0)) for b in inputs)
-    return replace(with_plan(workload, plan), inputs=arguments, graph=())
+    return replace(with_plan(replace(workload, graph=()), plan), inputs=arguments)
 
 
 def uses_of(found: Mapping[str, tuple[Kernel, int]]) -> tuple[KernelUse, ...]:

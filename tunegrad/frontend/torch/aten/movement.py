@@ -75,11 +75,16 @@ def _unbind(x: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
 
 
 def _constant_pad(x: Tensor, pad: Sequence[int], value: Any = 0) -> Tensor:
-    return x.pad(list(pad), "constant", value)
+    return x.pad(list(pad), "constant", _filling(x, value))
+
+
+def _filling(x: Tensor, value: Any) -> Any:
+    """What PyTorch pads with: of integers a float without its fraction."""
+    return int(value) if x.dtype.is_int and isinstance(value, float) else value
 
 
 def _pad(x: Tensor, pad: Sequence[int], mode: Any = "constant", value: Any = None) -> Tensor:
-    return x.pad(list(pad), mode, value)
+    return x.pad(list(pad), mode, _filling(x, value))
 
 
 def _reflection_pad(x: Tensor, padding: Sequence[int]) -> Tensor:
