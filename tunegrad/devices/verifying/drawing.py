@@ -422,7 +422,7 @@ def _sound(kernel: Kernel, arrays: Mapping[str, Array], random: bool = True) -> 
             or bar.judge(narrow[p.name][1]).first >= 0
         ):
             return False
-        if (np.isfinite(bar.expected) & ~np.isfinite(_picked(narrow[p.name][1], bar))).any():
+        if (np.isfinite(bar.expected) & ~np.isfinite(bar.numbers(narrow[p.name][1]))).any():
             return False  # something overflows on the way
         allowed[p.name] = float(bar.allowed.min(initial=np.inf))
     return not random or all(
@@ -430,11 +430,6 @@ def _sound(kernel: Kernel, arrays: Mapping[str, Array], random: bool = True) -> 
         for r in exact.reduces
         if r.name in folds and r.op is Op.ADD and r.dtype.is_float and not _not_negative(r.expr)
     )
-
-
-def _picked(values: Array, bar: Bar) -> Array:
-    """What a bar compares."""
-    return values if bar.indices is None else values[bar.indices]
 
 
 def _bears(

@@ -180,8 +180,7 @@ class Bar:
         """
         if self.fault:
             return Mismatch(0, math.nan, math.nan, 0.0, 0.0, self.expected.size, self.fault)
-        picked = got if self.indices is None else got[self.indices]
-        values = _halves(picked) if self.dtype.is_pair else _widen(picked, self.dtype)
+        values = self.numbers(got)
         if values.shape != self.expected.shape:
             return Mismatch(0, float(values.size), float(self.expected.size), 0.0, math.inf, 1)
         with np.errstate(invalid="ignore"):
@@ -190,6 +189,11 @@ class Bar:
         if self.special is None and good.all():
             return Mismatch(-1, 0.0, 0.0, 0.0, float(error.max()) if error.size else 0.0)
         return self._in_detail(values, error, good)
+
+    def numbers(self, got: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """The elements of an output buffer that are compared; of pairs both numbers."""
+        picked = got if self.indices is None else got[self.indices]
+        return _halves(picked) if self.dtype.is_pair else _widen(picked, self.dtype)
 
     def _error(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Absolute; of integers in f64, where it is 0 for equal ones only."""
