@@ -124,7 +124,7 @@ def draw_set(kernel: Kernel, io: KernelIO, seed: int, kind: Kind) -> dict[str, A
 
 def _first_span(kernel: Kernel) -> int:
     """The widest span that is tried."""
-    if Op.SIN in float_operations(kernel):
+    if not {Op.SIN, Op.COS}.isdisjoint(float_operations(kernel)):
         return _TURNS
     if rounded_within(kernel):
         return _ROUNDED
