@@ -58,6 +58,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.fixture(autouse=True)
+def _torch_draws_the_same() -> None:
+    """Seed PyTorch where it is loaded: what a test draws is what it draws alone, in any order."""
+    if torch := sys.modules.get("torch"):
+        torch.manual_seed(0)
+
+
+@pytest.fixture(autouse=True)
 def _no_network() -> Iterator[None]:
     no_network.reached.clear()
     yield
