@@ -120,6 +120,47 @@ def test_two_reads_by_one_tensor_share_a_guard() -> None:
     assert len(run._guards) == 1
 
 
+@pytest.mark.parametrize("dtype", ["u8", "i64"])
+@pytest.mark.parametrize("order", [(4, 10), (10, 4)])
+def test_two_tensors_read_by_one_number_are_both_checked(
+    dtype: str, order: tuple[int, int]
+) -> None:
+    tables = [tg.Tensor(np.arange(n, dtype=np.float32)) for n in order]
+
+    def rows(i: tg.Tensor) -> tuple[tg.Tensor, ...]:
+        return tuple(t[i._within("rows", 0, t.shape[0])] for t in tables)
+
+    kind = np.dtype(dtype.replace("i", "int").replace("u", "uint"))
+    run = tg.compile(rows, np.zeros(2, kind), store=False, threads=1)
+    for good in ([0, 1], [2, 3], [3, 0]):
+        for found in run(np.array(good, kind)):
+            np.testing.assert_array_equal(found, good)
+    for bad in (4, 9, 10):
+        with pytest.raises(IndexOutOfRange, match=f"index {bad} is out of range"):
+            run(np.array([0, bad], kind))
+
+
+@pytest.mark.parametrize("at", [3, 4])
+def test_a_position_that_is_known_when_the_graph_is_folded_is_checked(at: int) -> None:
+    run = tg.compile(lambda x, i: x[i * 0 + at], X, IDS, store=False, threads=1)
+    if at < 4:
+        np.testing.assert_array_equal(run(X, IDS), X[[at, at]])
+    else:
+        with pytest.raises(IndexOutOfRange, match=error_of(at)):
+            run(X, IDS)
+
+
+def test_a_guards_number_may_be_an_output() -> None:
+    ids = np.array([1, 3], np.uint32)
+    run = tg.compile(lambda x, i: (x[i], i.amax()), X, ids, store=False, threads=1)
+    for n in (3, 2):
+        rows, top = run(X, np.array([1, n], np.uint32))
+        np.testing.assert_array_equal(rows, X[[1, n]])
+        assert top == n
+    with pytest.raises(IndexOutOfRange, match=error_of(5)):
+        run(X, np.array([1, 5], np.uint32))
+
+
 @pytest.mark.parametrize("name", ["take", "gather", "index_select", "take_along_dim"])
 def test_modes_clip_and_wrap_check_nothing(name: str) -> None:
     ids = np.array([5, -1, 99, -6, 2])
@@ -177,6 +218,11 @@ def test_a_position_out_of_range_is_an_error_where_tensors_lie_on_the_device() -
     with pytest.raises(IndexOutOfRange, match=error_of(9)):
         run.on_device(X, np.array([0, 9]))
     np.testing.assert_array_equal(np.from_dlpack(run.on_device(X, IDS)), X[IDS])
+    ids = IDS.astype(np.uint32)
+    both = tg.compile(lambda x, i: (x[i], i.amax()), X, ids, store=False, device="cuda-host")
+    assert np.from_dlpack(both.on_device(X, ids)[1]) == ids.max()
+    with pytest.raises(IndexOutOfRange, match=error_of(9)):
+        both.on_device(X, np.array([0, 9], np.uint32))
 
 
 def test_benchmarks_and_deviations_draw_positions_in_range() -> None:

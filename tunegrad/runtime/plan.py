@@ -14,6 +14,7 @@ from memory of the plan's own.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import zip_longest
 from typing import Any
 
@@ -90,10 +91,8 @@ class Runner:
         self.schedule = schedule.forgotten
         every = tuple(self.schedule.buffers[i] for i in schedule.outputs)
         self._outputs = every[: len(every) - len(guards)]
-        self._guards = [
-            self._guarded(guard, b)
-            for guard, b in zip(guards, every[len(self._outputs) :], strict=True)
-        ]
+        self._guards = [*zip(guards, every[len(self._outputs) :], strict=True)]
+        self._numbers = self._guarded()
         self._written = tuple(b for b in self._outputs if b.role != "const")
         self._distinct = tuple({b.id: b for b in self._outputs}.values())
         self._fresh = tuple((b.id, b.shape, b.dtype.numpy) for b in self._distinct)
@@ -142,9 +141,9 @@ class Runner:
             own = [b for b in self._distinct if not self._lend(b, fresh[b.id])]
             if self._codes:
                 self._plan.run()
-            self._check()
             for b in own:
                 fresh[b.id][...] = self._content(b)
+            self._check(lambda b: fresh[b.id])
         if len(self._distinct) == len(self._outputs):
             return tuple(fresh.values())
         return tuple(
@@ -172,7 +171,7 @@ class Runner:
                 self._point(b.id, engine.alias(memory))
             if self._codes:
                 self._plan.run()
-            self._check()
+            self._check(lambda b: fresh[b.id].read(b.dtype.name))
         return tuple(fresh[b.id] for b in self._outputs)
 
     def run_poisoned(self, arrays: Mapping[str, Array]) -> tuple[Array, ...]:
@@ -225,20 +224,32 @@ class Runner:
 
         return seconds
 
-    def _check(self) -> None:
-        """Raise IndexOutOfRange where the run that ended met an index out of range."""
-        for guard, read in self._guards:
-            guard.check(read()[0])
+    def _check(self, output: Callable[[Buffer], Array]) -> None:
+        """Raise IndexOutOfRange where the run that ended met an index out of range.
 
-    def _guarded(self, guard: Guard, b: Buffer) -> tuple[Guard, Callable[[], Array]]:
-        """A guard, and what reads its number: memory of this process that a kernel writes to, where
-        one can.
+        ``output`` reads an output of that run: a guard's number may be one as well.
         """
-        number = self._engine.fresh((1,), b.dtype.numpy)
-        lent = self._engine.borrow(number)
-        memory = self._memory(b) if lent is None else lent
-        self._point(b.id, memory)
-        return guard, (lambda: number) if lent is not None else lambda: memory.read(b.dtype.name)
+        for guard, b in self._guards:
+            read = self._numbers.get(b.id)
+            guard.check((output(b) if read is None else read()).flat[0])
+
+    def _guarded(self) -> dict[int, Callable[[], Array]]:
+        """What reads the numbers of guards, by buffer: constants, or memory of this process that a
+        kernel writes to, where one can. Two guards may have one number.
+        """
+        found: dict[int, Callable[[], Array]] = {}
+        outputs = {b.id for b in self._outputs}
+        for b in dict.fromkeys(b for _, b in self._guards):
+            if b.id in self._known:
+                found[b.id] = partial(self._known.__getitem__, b.id)
+            elif b.id not in outputs:
+                number = self._engine.fresh(b.shape, b.dtype.numpy)
+                lent = self._engine.borrow(number)
+                memory = self._memory(b) if lent is None else lent
+                self._point(b.id, memory)
+                read = partial(memory.read, b.dtype.name)
+                found[b.id] = read if lent is None else number.view
+        return found
 
     def _first(self, b: Buffer) -> int:
         return next(i for i, x in enumerate(self._outputs) if x is b)
