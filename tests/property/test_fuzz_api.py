@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -89,3 +90,53 @@ def test_failing_program_is_cut_down_and_printed_as_a_test(monkeypatch: pytest.M
     monkeypatch.undo()
     exec(small.text(), names)  # noqa: S102  # what the fuzzer prints has to run
     names["test_program_agrees"]()  # type: ignore[operator]
+
+
+def _medians() -> Program:
+    x = np.array([5, 0, 3, 2, 4, 1], np.uint8).reshape(2, 3, 1)
+    steps = (
+        Step("v1", "expand", "v0.expand((2, 3, 3))"),
+        Step("v2", "median", "v1.median(-1)[0]"),
+    )
+    return Program({"v0": (x, "uint8")}, steps, ("v2",))
+
+
+def test_medians_of_an_expanded_tensor_are_its_values() -> None:
+    """PyTorch 2.13 returns numbers that are not there, where the tensor is a view."""
+    (found,) = _medians().tensors()
+    assert np.array_equal(found.numpy(), np.array([[5, 0, 3], [2, 4, 1]], np.uint8))
+    assert agrees(_medians()) == ""
+
+
+def _answering(monkeypatch: pytest.MonkeyPatch, *wrong: bool) -> None:
+    """Let PyTorch's results be off by one: of copies, and of views."""
+    right = api_fuzzer.torch_values
+
+    def values(program: Program, wide: bool = False, views: bool = False) -> list[Any]:
+        return [v + wrong[views] for v in right(program, wide=wide)]
+
+    monkeypatch.setattr(api_fuzzer, "torch_values", values)
+
+
+def test_what_pytorch_computes_in_two_ways_with_two_results_is_no_fault_of_ours(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pytest.importorskip("torch")
+    _answering(monkeypatch, True, False)
+    with pytest.warns(api_fuzzer.PyTorchFault, match="contradicts itself"):
+        assert agrees(_medians()) == ""
+
+
+def test_what_differs_from_every_answer_of_pytorch_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch")
+    _answering(monkeypatch, True, True)
+    monkeypatch.setattr(api_fuzzer, "_other_answers", lambda _: iter([[np.zeros((2, 3))]]))
+    assert "differs from PyTorch" in agrees(_medians())
+
+
+def test_pytorchs_decompositions_answer_for_a_program() -> None:
+    pytest.importorskip("torch")
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    steps = (Step("v1", "softmax", "v0.softmax(1)"), Step("v2", "flip", "v1.flip([1])"))
+    views, decomposed = api_fuzzer._other_answers(Program({"v0": (x, "float32")}, steps, ("v2",)))
+    assert np.allclose(views[0], decomposed[0], 0, 1e-6)
