@@ -62,7 +62,10 @@ class Layout:
 
     @property
     def is_row_major(self) -> bool:
-        return self == Layout.row_major(self.shape)
+        return len(self.parts) == len(self.shape) and all(
+            p.dim == d and p.step == 1 and p.extent == extent
+            for d, (p, extent) in enumerate(zip(self.parts, self.shape, strict=True))
+        )
 
     def verify(self) -> None:
         """Raise ShapeError unless different indices have different offsets."""

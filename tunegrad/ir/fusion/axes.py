@@ -5,7 +5,7 @@ axis k:768 read as k // 64 and k % 64    -->    axes kh:12 kl:64 read as kh and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from ..expr import Apply, Cast, Expr, IndexValue, Inside, Load, Value, leaves, nodes, rebuild
@@ -66,43 +66,62 @@ def rewritten(
     return replace(k, axes=replaced(k.axes), stages=tuple(stages))
 
 
-def distinct_leaves(x: Expr) -> Iterator[Expr]:
+def distinct_leaves(x: Expr) -> list[Expr]:
     """The leaves of an expression, left to right, shared parts once."""
-    return (node for node in nodes(x) if not isinstance(node, Apply | Cast))
+    stack, seen, found = [x], set[int](), list[Expr]()
+    while stack:
+        node = stack.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        if isinstance(node, Apply):
+            stack.extend(reversed(node.args))
+        elif isinstance(node, Cast):
+            stack.append(node.x)
+        else:
+            found.append(node)
+    return found
 
 
 def conditions(k: Kernel) -> Iterator[Valid]:
     """The conditions of a kernel: those of its stores, of its loads, and those that it computes
     with.
     """
-    for s in k.stages:
+    return _conditions((s, distinct_leaves(s.expr)) for s in k.stages)
+
+
+def _conditions(stages: Iterable[tuple[Stage, list[Expr]]]) -> Iterator[Valid]:
+    for s, found in stages:
         if isinstance(s, Store):
             yield s.valid
-        for x in distinct_leaves(s.expr):
-            if isinstance(x, Load | Inside):
-                yield x.valid
+        yield from (x.valid for x in found if isinstance(x, Load | Inside))
 
 
 def uses(k: Kernel) -> Iterator[tuple[str, tuple[Index, ...]]]:
     """The index tuples that parameters are read and written at."""
-    for s in k.stages:
+    return _uses((s, distinct_leaves(s.expr)) for s in k.stages)
+
+
+def _uses(
+    stages: Iterable[tuple[Stage, list[Expr]]],
+) -> Iterator[tuple[str, tuple[Index, ...]]]:
+    for s, found in stages:
         if isinstance(s, Store):
             yield s.param, s.index
-        for x in distinct_leaves(s.expr):
-            if isinstance(x, Load):
-                yield x.param, x.index
+        yield from ((x.param, x.index) for x in found if isinstance(x, Load))
 
 
 def all_indices(k: Kernel) -> Iterator[Index]:
     """The indices of a kernel, those in conditions too."""
-    for _, index in uses(k):
+    stages = [(s, distinct_leaves(s.expr)) for s in k.stages]
+    for _, index in _uses(stages):
         yield from index
-    for s in k.stages:
-        yield from (x.index for x in distinct_leaves(s.expr) if isinstance(x, IndexValue))
-        for x in distinct_leaves(s.expr):
+    for _, found in stages:
+        yield from (x.index for x in found if isinstance(x, IndexValue))
+        for x in found:
             if isinstance(x, Value):
                 yield from x.index
-    for v in conditions(k):
+    for v in _conditions(stages):
         yield from (r.index for r in v.ranges)
 
 

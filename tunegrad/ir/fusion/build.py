@@ -42,13 +42,14 @@ class CutError(Exception):
 @dataclass(frozen=True, slots=True)
 class Draft:
     """A kernel before layouts: ``reads`` maps parameter names to nodes; ``inlined`` are the nodes
-    it computes.
+    it computes, and elements of the parameters in ``looked_up`` are indices.
     """
 
     node: Node
     kernel: Kernel
     reads: dict[str, Node]
     inlined: tuple[Node, ...]
+    looked_up: frozenset[str]
 
 
 def draft_kernel(root: Node, buffers: set[Node], *, rows: bool = False) -> Draft:
@@ -71,11 +72,12 @@ def draft_kernel(root: Node, buffers: set[Node], *, rows: bool = False) -> Draft
             raise CutError(b.stage_nodes[kernel.reduces[0].name])
     else:
         divided = _divide_axes(kernel, b.stage_nodes)
-    used = {name for name, _ in uses(divided)}
-    used |= {e.buffer for i in all_indices(divided) for e in i.elements()}
+    looked_up = frozenset(e.buffer for i in all_indices(divided) for e in i.elements())
+    used = looked_up.union(name for name, _ in uses(divided))
     params = tuple(p for p in divided.params if p.name in used)
     reads = {name: node for name, node in reads.items() if name in used}
-    return Draft(root, replace(divided, params=params), reads, tuple(b.inlined.values()))
+    inlined = tuple(b.inlined.values())
+    return Draft(root, replace(divided, params=params), reads, inlined, looked_up)
 
 
 class _Builder:

@@ -223,8 +223,10 @@ class _Realizer:
         return s
 
     def _map(self, n: Node) -> State:
-        self._settle(n)
         states = [self.state(s) for s in n.srcs]
+        if any(s.kind != FREE for s in states):
+            self._settle(n)
+            states = [self.state(s) for s in n.srcs]
         pending = _union(states)
         op = cast(Op, n.arg)
         bodies = [s for s in states if s.kind == BODY]

@@ -20,7 +20,6 @@ from ..graph import ConstData, Fence, GraphOp, Node
 from ..kernel import Kernel, Param
 from ..layout import Layout
 from ..ranges import unchecked
-from .axes import all_indices
 from .build import Draft
 from .drafts import Drafts
 from .layouts import LAST, Images, conversions, image_nodes, temp_layouts
@@ -125,12 +124,7 @@ class Fusion:
 
     def _indices(self) -> set[Node]:
         """Tensors whose elements are indices: kernels read them row-major."""
-        return {
-            d.reads[e.buffer]
-            for d in self.drafts.drafts.values()
-            for i in all_indices(d.kernel)
-            for e in i.elements()
-        }
+        return {d.reads[name] for d in self.drafts.drafts.values() for name in d.looked_up}
 
     def schedule(self) -> LaunchPlan:
         """The kernels and buffers, without copies of what lies in memory as it is read."""
