@@ -3,6 +3,7 @@ there is no PyTorch.
 
     python -m tests.api_fuzzer 2000        so many programs of the run's seed, counts at the end
     python -m tests.api_fuzzer 500 7       of seed 7
+    python -m tests.api_fuzzer pairs 500   drawn only: which operation read what which other made
 
 A program is lines of PyTorch's API (``api_operations``), each of which reads inputs and earlier
 results. It is drawn with tunegrad alone, so the same seed draws the same program everywhere. What
@@ -642,8 +643,32 @@ def _say(line: str) -> None:
     sys.stdout.flush()
 
 
+def pair_table(counts: Counter[tuple[str, str]]) -> str:
+    """Lines: for each operation, how many others read what it made, and those that never did."""
+    lines = [f"{'made by':18} read by  never"]
+    for a in OPERATIONS:
+        unread = [b for b in OPERATIONS if not counts[a, b]]
+        lines.append(f"{a:18} {len(OPERATIONS) - len(unread):7}  {' '.join(unread)}")
+    return "\n".join(lines)
+
+
+def show_pairs(count: int, seed: int) -> None:
+    """Draw many programs, run none, and print the table of pairs."""
+    counts: Counter[tuple[str, str]] = Counter()
+    for case in range(count):
+        rng = random.Random(f"{seed} api {case}")
+        drawn(rng, rng.randint(2, 9), counts)
+    pairs = len(OPERATIONS) ** 2
+    _say(pair_table(counts))
+    _say(f"seed {seed}: {count} programs, {pairs - len(never(counts))} of {pairs} pairs drawn")
+
+
 def main(arguments: Sequence[str]) -> None:
     """Draw many programs, report every one that fails, and what was drawn together."""
+    if arguments[:1] == ["pairs"]:
+        given = [int(a) for a in arguments[1:]]
+        show_pairs(given[0] if given else 2000, given[1] if given[1:] else fuzzing.fix_seed())
+        return
     count = int(arguments[0]) if arguments else 200
     seed = int(arguments[1]) if len(arguments) > 1 else fuzzing.fix_seed()
     counts: Counter[tuple[str, str]] = Counter()
