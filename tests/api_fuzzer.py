@@ -351,7 +351,12 @@ def drawn(rng: random.Random, length: int, counts: Counter[tuple[str, str]]) -> 
         totals[op] += times
     for _ in range(rng.randint(1, 2)):
         d.fresh(d.shape(rng.choice((0, 1, 2, 2, 3, 4)), empty=rng.random() < 0.05), "float")
-    attempts = 0
+    attempts, unseen = 0, never(counts) if rng.random() < 0.3 else []
+    for first, second in rng.sample(unseen, min(3, len(unseen))):
+        if pair := _paired(d, first, second):
+            d, steps = pair
+            counts[first, second] += 1
+            break
     while len(steps) < length and attempts < 40 * length:
         attempts += 1
         best: tuple[tuple[int, int, int], str, str, Draw] | None = None
@@ -382,6 +387,28 @@ def drawn(rng: random.Random, length: int, counts: Counter[tuple[str, str]]) -> 
     read = {n for s in steps for n in reads(s)}
     ends = [s.name for s in steps if s.name not in read]
     return Program(d.inputs, tuple(steps), tuple(ends)).used()
+
+
+def _paired(d: Draw, first: str, second: str) -> tuple[Draw, list[Step]] | None:
+    """Two lines of which the second reads the first, where values fit; new ones where they can."""
+    for _ in range(8):
+        trial, steps = replace(d, values=list(d.values), inputs=dict(d.inputs)), list[Step]()
+        for op in (first, second):
+            before, trial.values = trial.values, trial.values[-1:] if steps else trial.values
+            try:
+                step = Step(trial.name(), op, OPERATIONS[op](trial))
+            except Unfit:
+                break
+            if steps and steps[0].name not in reads(step):
+                break
+            value = _computed(trial, step)
+            if value is None:
+                break
+            trial.values = [*before, *trial.values[1:], value] if steps else [*before, value]
+            steps.append(step)
+        if len(steps) == 2:
+            return trial, steps
+    return None
 
 
 def _computed(d: Draw, step: Step) -> Value | None:
