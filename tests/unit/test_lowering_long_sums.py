@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.hand_schedules import AVX512, gemm, row_sum
 from tunegrad.ir.dtypes import F32, F64, I32, I64, DType
-from tunegrad.ir.expr import Expr, Load, Op, Value
+from tunegrad.ir.expr import Apply, Expr, Load, Op, Value
 from tunegrad.ir.kernel import Axis, Kernel, Param, Reduce, Store
 from tunegrad.ir.program import Compute, For, Program, Register, walk
 from tunegrad.opts import Schedule, Space
@@ -67,6 +67,18 @@ def test_limits_themselves_are_one_chain(kernel, limit):
     make = (lambda n: row_sum(1, n)) if kernel is row_sum else (lambda n: gemm(1, 1, n))
     assert cut(make(limit)) is None
     assert cut(make(limit + 1)) is not None
+
+
+def test_squares_are_cut_where_other_sums_are():
+    def squares(terms: int) -> Kernel:
+        k = Axis("k", terms)
+        x: Expr = Load("X", (k.index,), F32)
+        params = (Param.dense("S", F32, (), "out"), Param.dense("X", F32, (terms,), "in"))
+        total = Reduce("v0", Op.ADD, (k,), Apply(Op.MUL, (x, x), F32), F32)
+        return Kernel(params, (), (total, Store("S", (), Value("v0", F32))))
+
+    assert cut(squares(LONG_SUM)) is None
+    assert cut(squares(LONG_SUM + 1)) is not None
 
 
 @pytest.mark.parametrize(

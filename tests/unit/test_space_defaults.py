@@ -286,3 +286,14 @@ def test_space_default_has_no_lanes_or_rows_of_two_where_longer_ones_are_near():
     assert lane is not None
     assert lane.extent == 16
     assert max(x.extent for x in tile if x is not lane) >= 4
+
+
+def test_space_default_of_row_statistics_goes_along_the_rows():
+    x = Tensor.input("x", (8, 1000))
+    for found in (x.var(1), x.logsumexp(1)):
+        (launch,) = schedule((found.node,)).launches
+        actions = Space(launch.kernel, AVX512).defaults()[0].actions
+        assert "group" in {a.name for a in actions}, launch.kernel
+    (launch,) = schedule((x.logsumexp(0).node,)).launches
+    actions = Space(launch.kernel, AVX512).defaults()[0].actions
+    assert "group" not in {a.name for a in actions}

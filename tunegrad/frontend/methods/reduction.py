@@ -146,14 +146,14 @@ class Reduction(Indexing):
         axes = axes_of("var", dim, self.shape)
         x = self._wide()
         distance = x - x.mean(axes, True)
-        rest = distance.mean(axes, True)  # for numbers around 1e7, the mean's rounding is large
-        variance = ((distance * distance).mean(axes, True) - rest * rest).clamp(0)
+        squares, total = (distance * distance).sum(axes, True), distance.sum(axes, True)
         count = _count(self, axes)
+        # for numbers around 1e7, the mean's rounding is large
+        around = (squares - total * (total / float(count or 1))).clamp(0)
         less = float(unbiased) if correction is None else float(correction)
-        freedom = count - less
-        scale = math.inf if freedom <= 0 else count / freedom
-        found = variance if keepdim else variance.squeeze(axes)
-        return (found * (scale if count else math.nan))._as(self.float_type)
+        freedom = max(0.0, count - less) if count else math.nan
+        found = around if keepdim else around.squeeze(axes)
+        return (found / freedom)._as(self.float_type)
 
     def std(
         self,

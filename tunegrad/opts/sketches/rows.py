@@ -29,7 +29,11 @@ def sketch_rows(kernel: Kernel, target: Target, ask: Recorder) -> tuple[Action, 
     """Asks for the decisions of the rows sketch and returns its actions."""
     shared = [a for a in kernel.axes if a.extent > 1]
     forms = ["own", "shared"] if shared else ["own"]
-    contiguous = bool(shared) and output_stride(kernel, shared[-1].name) == 1
+    contiguous = (
+        bool(shared)
+        and output_stride(kernel, shared[-1].name) == 1
+        and _loaded_along(kernel, shared[-1].name)
+    )
     form = ask.pick("rows.lanes", forms, 1 if contiguous and len(forms) > 1 else 0)
     levels = Levels(kernel)
     kinds: list[Action] = []
@@ -56,6 +60,14 @@ def sketch_rows(kernel: Kernel, target: Target, ask: Recorder) -> tuple[Action, 
         *memory_hints(kernel, target, ask, row_bytes=row_bytes),
     ]
     return (*levels.actions, *kinds, *threads, *hints)
+
+
+def _loaded_along(kernel: Kernel, axis: str) -> bool:
+    """Return True where steps of ``axis`` are of one element in as many loads as they are longer in
+    others: the statistics of rows are contiguous, too, but their loads walk along the rows.
+    """
+    strides = [x.stride(axis) for s in kernel.stages for x in accesses(kernel, s)]
+    return strides.count(1) >= sum(s not in (0, 1) for s in strides)
 
 
 def _stage(
