@@ -11,6 +11,7 @@ rounding did, so that the rounded set stays near minimax. Needs no more than num
 from __future__ import annotations
 
 import sys
+import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +24,7 @@ from scipy.special import erf, log_ndtr
 Array = NDArray[np.float64]
 TARGET = Path(__file__).parent.parent / "tunegrad" / "render" / "math_coefficients.py"
 ERF_SPLIT = 1.0
-TANH_SPLIT = 0.625
+TANH_SPLIT = 1.0
 
 
 @dataclass(frozen=True)
@@ -175,7 +176,7 @@ FITS = (
     ),
     Fit(
         "TANH", f"tanh(x) = x + x^3 * p(x^2), |x| <= {TANH_SPLIT}",
-        _tanh_tail, lambda t: t / (1 + t * _tanh_tail(t)), (0.0, TANH_SPLIT**2), 5,
+        _tanh_tail, lambda t: t / (1 + t * _tanh_tail(t)), (0.0, TANH_SPLIT**2), 7,
     ),
     Fit(
         "ERF_SMALL", f"erf(x) = x + x * p(x^2), |x| <= {ERF_SPLIT}",
@@ -201,15 +202,38 @@ FITS = (
 )  # fmt: skip
 
 
-def _erf_at(k: int) -> Fit:
-    """erf(k/8 + r) for |r| <= 1/16; erf(r) / r in the interval of zero, where erf must keep its
-    relative error.
+def _erf_place(k: int) -> float:
+    """Of the f32 numbers within 2^-9 of k/8, the nearest whose erf is within 2^-6 spacings of an
+    f32 number; else the one whose erf is nearest.
     """
-    if k == 0:
-        ratio = lambda r: np.asarray(erf(r) / r)  # noqa: E731
-        return Fit("ERF_TABLE 0", "", ratio, lambda r: r / erf(r), (1e-6, 1 / 16), 4)
-    f = lambda r: np.asarray(erf(k / 8 + r))  # noqa: E731
-    return Fit(f"ERF_TABLE {k}", "", f, lambda r: 1 / erf(k / 8 + r), (-1 / 16, 1 / 16), 5)
+    if k < 2:
+        return 0.0
+    step = float(np.spacing(np.float32(k / 8)))
+    away = np.arange(2**14)
+    away = np.where(away % 2, -(away // 2) - 1, away // 2)
+    places = np.asarray(k / 8 + away[np.abs(away) * step < 2.0**-9] * step)
+    exact = erf(places)
+    rounded = exact.astype(np.float32)
+    off = np.abs(exact - rounded) / np.spacing(rounded)
+    good = np.flatnonzero(off < 2.0**-6)
+    return float(places[good[0] if good.size else off.argmin()])
+
+
+ERF_PLACES = tuple(_erf_place(k) for k in range(32))
+
+
+def _erf_at(k: int) -> Fit:
+    """erf(P[k] + r) for |P[k] + r - k/8| <= 1/16; below 3/16, where erf must keep its relative
+    error, erf(x) / x - 1 of x^2.
+    """
+    if k < 2:
+        return Fit(f"ERF_TABLE {k}", "", _erf_ratio, lambda t: 1 / (1 + _erf_ratio(t)),
+                   (1e-9, 9 / 256), 4)  # fmt: skip
+    place = ERF_PLACES[k]
+    off = k / 8 - place
+    f = lambda r: np.asarray(erf(place + r))  # noqa: E731
+    ends = (off - 1 / 16, off + 1 / 16)
+    return Fit(f"ERF_TABLE {k}", "", f, lambda r: 1 / erf(place + r), ends, 5)
 
 
 ERF_FITS = tuple(_erf_at(k) for k in range(32))
@@ -217,13 +241,19 @@ ERF_FITS = tuple(_erf_at(k) for k in range(32))
 
 def erf_table() -> list[tuple[float, ...]]:
     """For each power of r, the coefficients of the intervals."""
-    zero, *others = (solve(fit) for fit in ERF_FITS)
-    return list(zip([0.0, *zero], *others, strict=True))
+    zero, one, *others = (solve(fit) for fit in ERF_FITS)
+    return list(zip([0.0, *zero], [0.0, *one], *others, strict=True))
+
+
+def _comment(text: str) -> list[str]:
+    return [f"# {line}" for line in textwrap.wrap(text, 97)]
 
 
 def source() -> str:
     """The text of math_coefficients.py."""
-    names = sorted([*(fit.name for fit in FITS), "ERF_SPLIT", "ERF_TABLE", "TANH_SPLIT"])
+    names = sorted(
+        [*(fit.name for fit in FITS), "ERF_PLACES", "ERF_SPLIT", "ERF_TABLE", "TANH_SPLIT"]
+    )
     lines = [
         '"""Polynomials, lowest power first; written by ``python -m tools.fit_math --write``."""',
         "",
@@ -239,25 +269,25 @@ def source() -> str:
     for fit in FITS:
         values = solve(fit)
         kind = "f32" if fit.single else "f64"
-        lines += [
-            "",
-            (
-                f"# {fit.meaning}. Relative error left by the {kind} coefficients: "
-                f"2^{np.log2(error_of(fit, values)):.1f}."
-            ),
-        ]
+        lines += ["", *_comment(
+            f"{fit.meaning}. Relative error left by the {kind} coefficients: "
+            f"2^{np.log2(error_of(fit, values)):.1f}."
+        )]  # fmt: skip
         lines += [f"{fit.name} = (", *(f"    {v!r}," for v in values), ")"]
     table = erf_table()
     polynomials = [table[i][k] for k in range(32) for i in range(5)]
     left = max(
-        error_of(f, polynomials[5 * k + (k == 0) : 5 * k + 5]) for k, f in enumerate(ERF_FITS)
+        error_of(f, polynomials[5 * k + (k < 2) : 5 * k + 5]) for k, f in enumerate(ERF_FITS)
     )
     lines += [
         "",
-        (
-            "# erf(k/8 + r) = sum of TABLE[i][k] * r^i, |r| <= 1/16. Relative error left: "
-            f"2^{np.log2(left):.1f}."
+        *_comment(
+            "erf(P[k] + r) = sum of TABLE[i][k] * r^i; below 3/16 erf(x) = x + x * sum of "
+            f"TABLE[i + 1][0] * x^(2 i). Relative error left: 2^{np.log2(left):.1f}."
         ),
+        "ERF_PLACES = (",
+        *(f"    {v!r}," for v in ERF_PLACES),
+        ")",
         "ERF_TABLE = (",
     ]
     for column in table:

@@ -3,8 +3,12 @@ the polynomials.
 
     exp(x)  n = x log2(e), rounded to a sixteenth;  r = x - n ln 2, at most 1/46
             2^floor(n) * T[16 n mod 16] * (1 + r + r^2/2 + r^3/6)                 T[j] = 2^(j/16)
-    erf(x)  k = 8 |x|, rounded;  r = |x| - k/8, at most 1/16
+    erf(x)  k = 8 |x|, rounded;  r = |x| - P[k], at most 1/16              P[k] next to k/8
             C0[k] + r C1[k] + ... + r^4 C4[k]                              a polynomial an interval
+            |x| + |x| (C1[0] + x^2 C2[0] + ...)                            below 3/16
+
+The places P are those where erf is nearly a number of f32 (S. Gal, "Computing elementary functions:
+a new approach for achieving high accuracy and good performance", 1986): C0 is hardly rounded.
 
 A permutation looks a number up in every lane at once, and ``scalef`` multiplies by 2^floor(n),
 overflow and underflow included. Rounding is an addition of 1.5 * 2^23 / steps, which leaves the
@@ -15,10 +19,11 @@ docs/NUMERICS.md.
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Sequence
 
 from .math_body import Body, Val
-from .math_coefficients import ERF_TABLE
+from .math_coefficients import ERF_PLACES, ERF_TABLE
 
 __all__ = ["LANES", "erf", "exp"]
 
@@ -32,6 +37,11 @@ _SIGN = -(1 << 31)
 # ln(2) in two parts: the upper has 12 bits, so that its product with n, of 12 bits, is exact.
 _LN2_UPPER = round(math.log(2) * 2**12) / 2**12
 _LN2_LOWER = math.log(2) - _LN2_UPPER
+
+_EXP_EXACT = [2 ** (j / _EXP_STEPS) for j in range(_EXP_STEPS)]
+_EXP_TABLE = [struct.unpack("<f", struct.pack("<f", t))[0] for t in _EXP_EXACT]
+_EXP_REST = [exact / t - 1 for exact, t in zip(_EXP_EXACT, _EXP_TABLE, strict=True)]
+"""What rounding took from the table, relative to it."""
 
 _LEAST, _MOST = -104.0, 89.0
 """Their exponentials round to zero and to infinity."""
@@ -49,8 +59,8 @@ def exp(b: Body, x: Val) -> Val:
     shifted = b.fma(inside, math.log2(math.e), _EXP_MAGIC)
     n = b.sub(shifted, _EXP_MAGIC)
     r = b.fma(n, -_LN2_LOWER, b.fma(n, -_LN2_UPPER, inside))
-    step = _lookup(b, shifted, [2 ** (j / _EXP_STEPS) for j in range(_EXP_STEPS)])
-    growth = b.mul(b.fma(b.fma(r, 1 / 6, 0.5), r, 1.0), r)
+    step = _lookup(b, shifted, _EXP_TABLE)
+    growth = b.fma(b.fma(b.fma(r, 1 / 6, 0.5), r, 1.0), r, _lookup(b, shifted, _EXP_REST))
     return _scaled(b, b.fma(step, growth, step), n)
 
 
@@ -60,10 +70,13 @@ def erf(b: Body, x: Val) -> Val:
     sign = b.bits("and", raw, _SIGN)
     size = b.at_most(b.cast("bitcast", b.bits("and", raw, ~_SIGN), "float"), _ERF_MOST)
     shifted = b.add(size, _ERF_MAGIC)
-    r = b.sub(size, b.sub(shifted, _ERF_MAGIC))
-    *lower, total = [_lookup(b, shifted, column) for column in ERF_TABLE]
-    for c in reversed(lower):
-        total = b.fma(total, r, c)
+    r = b.sub(size, _lookup(b, shifted, ERF_PLACES))
+    first, *others, total = [_lookup(b, shifted, column) for column in ERF_TABLE]
+    small = b.compare("olt", size, 3 / 16)
+    t = b.where(small, b.mul(size, size), r)
+    for c in reversed(others):
+        total = b.fma(total, t, c)
+    total = b.fma(total, r, b.where(small, size, first))
     return b.cast("bitcast", b.bits("or", b.cast("bitcast", total, "i32"), sign), "float")
 
 

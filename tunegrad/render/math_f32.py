@@ -12,6 +12,7 @@ of the sum.
 from __future__ import annotations
 
 import math
+import struct
 
 from .math_body import Body, Val
 from .math_coefficients import (
@@ -100,7 +101,7 @@ def tanh(b: Body, x: Val) -> Val:
     square = b.mul(size, size)
     small = b.fma(b.mul(size, square), b.polynomial(square, TANH), size)
     # From 9.02 on the result is 1 in f32.
-    growth = _exp2_normal(b, b.mul(b.at_most(size, 10.0), 2 * math.log2(math.e)))
+    growth = _exp2_normal(b, b.at_most(size, 10.0), 2 * math.log2(math.e))
     large = b.sub(b.literal(1.0, "float"), b.div(2.0, b.add(growth, 1.0)))
     return _signed(b, b.where(b.compare("oge", size, TANH_SPLIT), large, small), sign)
 
@@ -148,12 +149,12 @@ def _turned(b: Body, x: Val, quarters: int) -> Val:
 
 
 def _sine(b: Body, rest: Val, odd: Val, sign: Val) -> Val:
-    """sin of an angle of at most pi / 2, negated where the lowest bit of ``odd`` is set, and by a
-    sign bit.
+    """sin of an angle of at most pi / 2 in f64, rounded once; negated where the lowest bit of
+    ``odd`` is set, and by a sign bit.
     """
-    r = b.cast("fptrunc", rest, "float")
-    square = b.mul(r, r)
-    value = b.fma(b.mul(r, square), b.polynomial(square, SIN), r)
+    square = b.mul(rest, rest)
+    wide = b.fma(b.mul(rest, square), b.polynomial(square, SIN), rest)
+    value = b.cast("fptrunc", wide, "float")
     flipped = b.bits("xor", b.cast("bitcast", value, "i32"), b.bits("shl", odd, 31))
     return b.cast("bitcast", b.bits("xor", flipped, sign), "float")
 
@@ -207,10 +208,12 @@ def power(b: Body, x: Val, y: Val) -> Val:
     return b.where(b.bits("or", b.compare("oeq", x, 1.0), b.compare("oeq", y, 0.0)), 1.0, value)
 
 
-def _exp2_normal(b: Body, x: Val) -> Val:
-    """2^x for |x| <= 120, where the scale is a normal number; anything for NaN."""
-    shifted = b.add(x, _MAGIC)
-    r = b.sub(x, b.sub(shifted, _MAGIC))
+def _exp2_normal(b: Body, x: Val, by: float = 1.0) -> Val:
+    """2^(by x) for |by x| <= 120, where the scale is a normal number; anything for NaN."""
+    shifted = b.add(x, _MAGIC) if by == 1 else b.fma(x, by, _MAGIC)
+    less = b.sub(b.literal(_MAGIC, "float"), shifted)
+    rest = by - struct.unpack("<f", struct.pack("<f", by))[0]
+    r = b.add(x, less) if by == 1 else b.fma(x, rest, b.fma(x, by, less))
     mantissa = b.fma(r, b.polynomial(r, EXP2), 1.0)
     # The integer goes straight into the exponent; shifting throws the bits of _MAGIC out at the
     # top.
