@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import planted_direct
 import pytest
-from small_models import THREADS, Listener, bench_here
+from small_models import THREADS, Listener, bench_here, with_time_enough
 from stored_decisions import decided
 
 import tunegrad as tg
@@ -83,16 +83,25 @@ class Tuned:
     store: Path
     report: TuneReport
     listener: Listener
+    budget_s: float
 
 
 @pytest.fixture(scope="module")
 def tuned(tmp_path_factory: pytest.TempPathFactory, places: dict[str, str]) -> Tuned:
-    store, listener = tmp_path_factory.mktemp("variants") / "v.db", Listener()
+    def tune(times: float) -> Tuned:
+        store, listener = tmp_path_factory.mktemp("variants") / "v.db", Listener()
+        settings = settings_of(store, times * BUDGET_S)
+        report = run_session(settings, workload(), [listener], planted_direct.HOOKS)
+        return Tuned(store, report, listener, settings.budget_s)
+
+    def has_settled(made: Tuned) -> bool:
+        with open_store(made.store) as store:
+            return len({d.key for d in variant_rows(store) if d.chosen}) == len(convolutions())
+
     with pytest.MonkeyPatch.context() as patch:
         for name, value in places.items():
             patch.setenv(name, value)
-        report = run_session(settings_of(store), workload(), [listener], planted_direct.HOOKS)
-    return Tuned(store, report, listener)
+        return with_time_enough(tune, has_settled)
 
 
 def test_each_convolution_has_the_row_of_what_stands_and_of_what_came_nearest(tuned: Tuned) -> None:
@@ -142,7 +151,8 @@ def test_the_same_again_measures_nothing_and_adds_no_row(tuned: Tuned, tmp_path:
     path.write_bytes(tuned.store.read_bytes())
     with open_store(path) as store:
         before = store.stats().trials
-    report = run_session(settings_of(path), workload(), [listener], planted_direct.HOOKS)
+    again = settings_of(path, tuned.budget_s)
+    report = run_session(again, workload(), [listener], planted_direct.HOOKS)
     assert not listener.of(CandidateMeasured)
     assert {r.key: r.actions for r in report.rows} == {r.key: r.actions for r in tuned.report.rows}
     with open_store(path) as store:
@@ -152,7 +162,8 @@ def test_the_same_again_measures_nothing_and_adds_no_row(tuned: Tuned, tmp_path:
 def test_a_larger_budget_settles_nothing_again(tuned: Tuned, tmp_path: Path) -> None:
     path, listener = tmp_path / "more.db", Listener()
     path.write_bytes(tuned.store.read_bytes())
-    run_session(settings_of(path, BUDGET_S + 1.0), workload(), [listener], planted_direct.HOOKS)
+    larger = settings_of(path, tuned.budget_s + 1.0)
+    run_session(larger, workload(), [listener], planted_direct.HOOKS)
     with open_store(path) as store, open_store(tuned.store) as old:
         assert variant_rows(store) == variant_rows(old)
         for kernel in convolutions():
