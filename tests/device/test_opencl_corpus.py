@@ -32,6 +32,7 @@ def shared_of(cases: list[Case]) -> list[Case]:
     return [c for c in cases if uses_shared(c.program) and has_barriers(c.program)]
 
 
+@pytest.mark.timeout(900)  # a compiler takes a second for each kernel, on a quiet machine
 @pytest.mark.parametrize(
     "target", [GPU, pytest.param(WIDE, marks=pytest.mark.slow)], ids=["least", "wide"]
 )

@@ -58,7 +58,7 @@ def test_record_measures_every_point_once(
     assert (report["points"], report["recorded"], report["complete"]) == (8, 8, True)
     read = read_recording(out).recording
     assert {t.measurement.status for t in read.trials} == {Status.OK}
-    assert all(len(t.measurement.samples_s) >= 3 for t in read.trials)
+    assert all(t.measurement.samples_s for t in read.trials)
     space, measurer = RecordedSpace(read), ReplayMeasurer(read)
     (default,) = space.defaults()
     found = measurer.take(default.text, set())

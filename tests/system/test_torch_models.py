@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -23,8 +24,8 @@ CLOSE = 1e-4
 MOST_KERNELS = {
     "mobilenet_v2": 15, "unet": 25, "vit_s": 21, "bert_6": 57, "llama_block": 21, "lstm": 35,
 }  # fmt: skip
-"""Launches of the small models, untuned, as they were when this was written. Winograd's way, whose
-inputs are kernels of their own, is not taken where a core starts two products a cycle.
+"""Launches of the small models, untuned, as they were when this was written, without Winograd's
+transforms of the input and products: how many there are is up to the CPU.
 """
 
 
@@ -41,7 +42,9 @@ def check(name: str, full: bool) -> None:
     for got, want in zip(found, wanted, strict=True):
         np.testing.assert_allclose(got, want.numpy(), atol=CLOSE, rtol=CLOSE)
     if not full:
-        assert len(loaded.profile_s(1)) <= MOST_KERNELS[name]
+        launched = [kernel for kernel, _ in loaded.profile_s(1)]
+        transforms = [k for k in launched if re.match(r"winograd\d? (input|product) ", k)]
+        assert len(launched) - len(transforms) <= MOST_KERNELS[name]
     torch._dynamo.reset()
     compiled = torch.compile(module, backend="tunegrad", options={"store": False})
     with torch._dynamo.config.patch(allow_rnn=True), torch.inference_mode():
