@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
 from tunegrad.compiling.candidate import HOOKS
 from tunegrad.config import TuneSettings, resolve_settings
@@ -44,24 +43,6 @@ def bench_here(hooks: Hooks = HOOKS, threads: int = THREADS) -> Iterator[LocalBe
         )
         with closing(bench):
             yield bench
-
-
-Made = TypeVar("Made")
-TRIES = 3
-
-
-def with_time_enough(attempt: Callable[[float], Made], is_enough: Callable[[Made], bool]) -> Made:
-    """Return the first attempt that came far enough, of three.
-
-    ``attempt`` gets what to multiply its budget by: 1, 3 and 9. On a machine whose cores others use
-    a session comes a third as far in the same seconds. The last attempt is returned as it is, so
-    that the test says what it lacks.
-    """
-    for n in range(TRIES):
-        made = attempt(3.0**n)
-        if is_enough(made):
-            break
-    return made
 
 
 class Listener:

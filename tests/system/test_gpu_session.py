@@ -11,6 +11,7 @@ import pytest
 
 from tests.cuda_host import cuda_host
 from tests.nvrtc_builds import require_nvrtc
+from tests.time_enough import with_time_enough
 from tools.gpu_child import Asked
 from tools.gpu_journal import Journal
 from tools.gpu_models import SPACES, vary_of
@@ -95,11 +96,18 @@ def test_a_row_that_fails_costs_no_other_and_is_made_once_more(tmp_path, capsys,
 
 
 def test_a_row_that_hangs_is_ended_and_not_made_again(tmp_path, capsys):
-    code, found, order = run(tmp_path, "hangs", limit_s=1.0)
-    assert (code, order) == (1, ["good", "hangs", "good afterwards"])
-    assert found["hangs"][1]["error"] == "over 1 s: its process was killed"
+    names = ["good", "hangs", "good afterwards"]
+
+    def hung(limit_s):
+        folder = tmp_path / f"{limit_s:g}"
+        folder.mkdir()
+        return (limit_s, folder, *run(folder, "hangs", limit_s=limit_s))
+
+    limit_s, folder, code, found, order = with_time_enough(hung, lambda made: made[-1] == names)
+    assert (code, order) == (1, names)
+    assert found["hangs"][1]["error"] == f"over {limit_s:g} s: its process was killed"
     assert "error" not in found["hangs"][2]
-    code, _, order = run(tmp_path, "hangs", limit_s=1.0)
+    code, _, order = run(folder, "hangs", limit_s=limit_s)
     assert (code, order) == (1, [])
     assert "hangs: hangs is left out: it hung before" in capsys.readouterr().out
 

@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 import planted_direct
 import pytest
-from small_models import THREADS, Listener, bench_here, with_time_enough
+from small_models import THREADS, Listener, bench_here
 from stored_decisions import decided
 
 import tunegrad as tg
+from tests.time_enough import with_time_enough
 from tunegrad.config import ModelSpec, Numerics, TuneSettings
 from tunegrad.db import Decision, Evidence, Store, open_store
 from tunegrad.devices.host.facts import fingerprint, host_target
