@@ -44,8 +44,15 @@ def several(value: Any) -> tuple[Any, ...]:
     return value if isinstance(value, tuple) else (value,)
 
 
-@pytest.mark.parametrize("dynamo", [False, True], ids=["torchscript", "dynamo"])
-@pytest.mark.parametrize("name", ZOO)
+EXPORTERS = [
+    pytest.param(name, dynamo, id=f"{name}-{'dynamo' if dynamo else 'torchscript'}",
+                 marks=[pytest.mark.slow] * (dynamo and name not in ("lstm", "mobilenet_v2")))
+    for name in ZOO for dynamo in (False, True)
+]  # fmt: skip
+"""Both of each model; the exporter of graphs takes ten seconds of most."""
+
+
+@pytest.mark.parametrize(("name", "dynamo"), EXPORTERS)
 def test_a_small_exported_model_gives_what_pytorch_gives(
     name: str, dynamo: bool, tmp_path: Path
 ) -> None:

@@ -17,7 +17,7 @@ from onnx.reference import ReferenceEvaluator  # noqa: E402
 
 import tunegrad as tg  # noqa: E402
 from tests.onnx_backend import outcome  # noqa: E402
-from tests.time_enough import with_time_enough
+from tests.time_enough import with_time_enough  # noqa: E402
 from tunegrad.errors import ModelError, UserError  # noqa: E402
 from tunegrad.frontend.onnx import model  # noqa: E402
 from tunegrad.frontend.onnx.structure import missing_operators  # noqa: E402
