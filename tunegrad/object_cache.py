@@ -17,6 +17,7 @@ import time
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
+from random import SystemRandom
 
 from tunegrad.forks import ForkSafeLock
 
@@ -33,11 +34,17 @@ _REST = 0.9
 again.
 """
 
+_SYSTEM = SystemRandom()
+"""Where in the tenth between two looks a process begins: what many short processes write is looked
+at as often as what one writes, and the first write of none has to list a large directory.
+"""
+
 
 class ObjectCache:
     """Bytes by key (hex digits). Methods never raise for what the disk does; threads may share it.
 
-    ``limit_bytes`` bounds the files together, give or take what was written since the last look.
+    ``limit_bytes`` bounds the files together, give or take what was written since the last look:
+    a tenth of it in the mean, by all processes.
     """
 
     def __init__(self, directory: Path, limit_bytes: int = 1 << 30) -> None:
@@ -45,7 +52,7 @@ class ObjectCache:
         self.limit_bytes = limit_bytes
         self._numbers = count()
         self._lock = ForkSafeLock()
-        self._unseen = limit_bytes
+        self._unseen = int(_SYSTEM.random() * limit_bytes * (1 - _REST))
         self._usable: bool | None = None
 
     def get(self, key: str) -> bytes | None:

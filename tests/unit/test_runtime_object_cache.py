@@ -95,6 +95,17 @@ def test_the_least_recently_used_go_first(tmp_path: Path) -> None:
     assert sum(p.stat().st_size for p in files(tmp_path)) <= 10_000
 
 
+def test_processes_that_write_little_list_the_directory_as_often_as_one_that_writes_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[object] = []
+    real = os.scandir
+    monkeypatch.setattr(os, "scandir", lambda path: (looks.append(path), real(path))[1])
+    for _ in range(1000):
+        ObjectCache(tmp_path, limit_bytes=10_000).put(key(1), bytes(100))
+    assert 60 < len(looks) < 300, "150 in the mean, with a deviation of 11"
+
+
 def test_what_a_killed_writer_left_goes_when_it_is_old(tmp_path: Path) -> None:
     old, new = tmp_path / ".x.1.0.tmp", tmp_path / ".y.1.0.tmp"
     old.write_bytes(b"half")
