@@ -1,5 +1,5 @@
-"""A graph of constants is known without a kernel; one that computes with positions is not, unless
-it is an output of a model, which is asked for it again and again.
+"""A graph of constants or positions is known without a kernel, but for one that computes much with
+positions; of a model, whose outputs are asked for again and again, any is.
 """
 
 from __future__ import annotations
@@ -26,6 +26,13 @@ GRAPHS: dict[str, tuple[Callable[[], tg.Tensor], np.ndarray]] = {
         lambda: (tg.Tensor.constant(W) + 1).relu() @ tg.Tensor.constant(W.T),
         (W + 1) @ W.T,
     ),
+    "positions": (lambda: tg.arange(6) * 2, np.arange(6) * 2),
+    "a sum of positions": (
+        lambda: (tg.arange(12).reshape(3, 4) % 5).sum(1),
+        (np.arange(12).reshape(3, 4) % 5).sum(1),
+    ),
+    "a table": (lambda: tg.Tensor.constant(W)[tg.arange(2) * 2], W[[0, 2]]),
+    "a mask": (lambda: tg.ones((3, 3)).tril(), np.tril(np.ones((3, 3), np.float32))),
 }
 
 
@@ -41,11 +48,11 @@ def test_a_graph_of_constants_launches_nothing(name: str, monkeypatch: pytest.Mo
     np.testing.assert_allclose(make().numpy(), want, rtol=1e-6)
 
 
-def test_positions_are_computed_by_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_much_arithmetic_of_positions_is_a_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     plans = []
     made = realizing._plan_of
     monkeypatch.setattr(realizing, "_plan_of", lambda n: plans.append(made(n)) or plans[-1])
-    np.testing.assert_array_equal((tg.arange(6) * 2).numpy(), np.arange(6) * 2)
+    np.testing.assert_array_equal((tg.arange(1 << 17) * 2).numpy(), np.arange(1 << 17) * 2)
     assert len(plans) == 1
 
 

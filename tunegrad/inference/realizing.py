@@ -26,6 +26,8 @@ from tunegrad.runtime import Runner
 Array = NDArray[Any]
 
 _CACHED_PLANS, _CACHED_BYTES = 64, 256 << 20
+_LITTLE = 1 << 16
+"""Elements that numpy computes at once, in the time of making a plan or less."""
 _KNOWN = graph.MOVEMENT | {GraphOp.FULL, GraphOp.CONST}
 
 _plans: OrderedDict[tuple[Node, ...], Runner] = OrderedDict()
@@ -36,8 +38,8 @@ def realize(tensors: Sequence[Tensor]) -> list[Array]:
     """The values of tensors whose inputs are all known, with default schedules, on all of this
     process's threads.
 
-    Equal graphs of equal shapes share one plan, whatever the values. Constants and views of them
-    launch nothing.
+    Equal graphs of equal shapes share one plan, whatever the values. Constants, views of them, and
+    a little arithmetic of those or of positions launch nothing.
     """
     nodes, names = _canonical(tuple(t.node for t in tensors))
     if not names and (constants := _constants(nodes)) is not None:
@@ -48,9 +50,10 @@ def realize(tensors: Sequence[Tensor]) -> list[Array]:
 
 
 def _constants(nodes: tuple[Node, ...]) -> list[Array] | None:
-    """The values of what folding makes constants, or views of constants, all of it; else None."""
+    """The values of a graph without inputs by numpy; None where that has much to compute."""
     folded = fold_constants(nodes)
-    if any(n.op not in _KNOWN for n in graph.topological(folded)):
+    computing = (n for n in graph.topological(folded) if n.op not in _KNOWN)
+    if sum(max(m.size for m in (n, *n.srcs)) for n in computing) > _LITTLE:
         return None
     return [np.array(values, order="C") for values in evaluate(folded)]
 
