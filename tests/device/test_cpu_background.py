@@ -8,6 +8,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import hostile
 import pytest
@@ -24,11 +25,15 @@ from tunegrad.devices import (
 )
 from tunegrad.trial import Status
 
-SLOW_S, COMPILE_S, HANGING = 0.5, 2.0, 10
+SLOW_S, COMPILE_S, LONG_S = 0.5, 8.0, 60.0
 
 
 def lower(payload: object) -> Lowered:
-    """A good candidate, after a while; or none."""
+    """A good candidate, after a while, or once a file is there; or none."""
+    if isinstance(payload, Path):
+        payload.with_suffix(".begun").touch()
+        wait_until(payload.exists)
+        return Lowered(hostile.GOOD, "k", hostile.IO, (64,))
     time.sleep(SLOW_S)
     if payload == "dies":
         os.kill(os.getpid(), signal.SIGKILL)
@@ -37,16 +42,31 @@ def lower(payload: object) -> Lowered:
     return Lowered(hostile.GOOD, "k", hostile.IO, (64,))
 
 
-def candidates(*payloads: str) -> list[Candidate]:
+def wait_until(condition: Callable[[], bool]) -> None:
+    while not condition():
+        time.sleep(0.01)
+
+
+def candidates(*payloads: object) -> list[Candidate]:
     return [Candidate("sum", payload) for payload in payloads]
+
+
+def measurer(compile_s: float) -> DeviceMeasurer:
+    """A device that compiles in one worker."""
+    hooks = Hooks(lower="test_cpu_background:lower", reference="hostile:reference")
+    limits = Limits(compile_s=compile_s)
+    return DeviceMeasurer(host_device(1), hooks, limits, compile_workers=1)
 
 
 @pytest.fixture(scope="module")
 def device() -> Iterator[DeviceMeasurer]:
-    hooks = Hooks(lower="test_cpu_background:lower", reference="hostile:reference")
-    with DeviceMeasurer(
-        host_device(1), hooks, Limits(compile_s=COMPILE_S), compile_workers=1
-    ) as device:
+    with measurer(COMPILE_S) as device:
+        yield device
+
+
+@pytest.fixture(scope="module")
+def patient() -> Iterator[DeviceMeasurer]:
+    with measurer(LONG_S) as device:
         yield device
 
 
@@ -57,12 +77,11 @@ def good(device: DeviceMeasurer) -> CompiledCandidate:
     return code
 
 
-def test_compiling_goes_on_while_the_caller_works(device, good):
-    compiling = device.begin_compile(candidates("good"))
-    time.sleep(2 * SLOW_S)
-    begin_s = time.monotonic()
+def test_compiling_goes_on_while_the_caller_works(patient, good, tmp_path):
+    compiling = patient.begin_compile(candidates(tmp_path / "go"))
+    (tmp_path / "go").touch()  # without this the candidate would end at its limit
+    wait_until(lambda: all(future.done() for future in compiling._started.futures))
     (code,) = compiling.wait()
-    assert time.monotonic() - begin_s < SLOW_S
     assert code.program_hash == good.program_hash
 
 
@@ -132,12 +151,12 @@ def test_references_are_computed_after_what_compiles(device, good):
     assert len(compiling.wait()) == 1
 
 
-def test_closed_batch_does_not_hold_up_what_is_timed(device, good):
-    compiling = device.begin_compile(candidates(*["hangs"] * HANGING))
-    time.sleep(2 * SLOW_S)
+def test_closed_batch_does_not_hold_up_what_is_timed(patient, good, tmp_path):
+    waiting = [tmp_path / "a", tmp_path / "b", tmp_path / "c"]
+    compiling = patient.begin_compile(candidates(*waiting))
+    wait_until((tmp_path / "a.begun").exists)
     compiling.close()
-    begin_s = time.monotonic()
-    measured = device.measure_compiled(candidates("good")[0], good, hostile.QUICK)
-    # One worker: if the batch went on, each of the others would take its whole limit.
-    assert time.monotonic() - begin_s < (HANGING - 1) * COMPILE_S
+    measured = patient.measure_compiled(candidates("good")[0], good, hostile.QUICK)
     assert measured.status is Status.OK
+    # One worker: if the batch went on, the others would have begun before anything is timed.
+    assert [p.name for p in sorted(tmp_path.iterdir())] == ["a.begun"]

@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import hostile
@@ -129,20 +128,17 @@ def test_no_orphans_when_the_parent_ends_by(number, tmp_path):
 
 
 def test_interrupt_stops_the_candidate_at_once_and_the_next_is_measured():
+    """Waiting for the candidate until it is overdue would take longer than a test may."""
     with DeviceMeasurer(
         host_device(1), Hooks(reference="hostile:reference"), Limits(), compile_workers=1
     ) as measurer:
         measurer.measure([hostile.candidate(hostile.GOOD)], hostile.QUICK)
         previous = signal.signal(signal.SIGALRM, _interrupt)
         signal.setitimer(signal.ITIMER_REAL, 0.3)
-        start, patient = time.monotonic(), Policy(timeout_s=60.0)
         with pytest.raises(KeyboardInterrupt):
-            measurer.measure([hostile.candidate(hostile.ENDLESS)], patient)
+            measurer.measure([hostile.candidate(hostile.ENDLESS)], Policy(timeout_s=3600.0))
         signal.signal(signal.SIGALRM, previous)
         (outcome,) = measurer.measure([hostile.candidate(hostile.GOOD)], hostile.QUICK)
-        assert (
-            time.monotonic() - start < patient.timeout_s / 2
-        )  # not waited for until it is overdue
     assert outcome.measurement.status is Status.OK
 
 

@@ -40,6 +40,7 @@ def test_movement_chain_with_joined_parts_agrees_with_numpy() -> None:
 def test_movement_chain_of_no_elements_launches_nothing() -> None:
     drawn = [movement_chain(random.Random(s), 8)[0] for s in range(2_000)]
     empty = [x for x in drawn if not x.size]
+    assert empty
     assert all(not schedule((x,)).launches for x in empty)
 
 

@@ -107,15 +107,16 @@ def test_the_race_of_schedules_ends_early_only_where_the_user_asked_for_it(monke
 
 
 def test_deadline_ends_a_wait_that_goes_on() -> None:
-    began_s, wait_s, limit_s = time.monotonic(), 40.0, 0.05
+    """The wait would take longer than a test may."""
+    began_s, limit_s = time.monotonic(), 0.05
     with (
         Interrupt() as interrupt,
         pytest.raises(OutOfTimeError),
         interrupt.until(began_s + limit_s),
         interrupt.breakable(),
     ):
-        time.sleep(wait_s)
-    assert 0.8 * limit_s < time.monotonic() - began_s < wait_s
+        time.sleep(3600.0)
+    assert time.monotonic() - began_s > 0.8 * limit_s
     assert not interrupt.requested
 
 
