@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
 
+import tunegrad as tg
 from tunegrad import inference
 from tunegrad.frontend import Tensor
 
@@ -36,6 +37,31 @@ def test_tensor_does_not_follow_later_writes_to_a_foreign_array() -> None:
     tensor = Tensor(Foreign(values))
     values[0] = 7
     assert tensor.numpy()[0] == 0
+
+
+@pytest.mark.parametrize("take", [tg.from_numpy, tg.as_tensor, Tensor])
+def test_read_only_array_goes_in_and_out_without_a_copy(
+    take: Callable[[np.ndarray], Tensor],
+) -> None:
+    values = np.arange(6, dtype=np.float32).reshape(2, 3)
+    values.flags.writeable = False
+    seen = take(values).__array__(copy=False)
+    assert (seen.ctypes.data, seen.shape, seen.strides) == (
+        values.ctypes.data, values.shape, values.strides,
+    )  # fmt: skip
+    assert not seen.flags.writeable
+    with pytest.raises(ValueError, match="float32 as float64 needs a copy"):
+        take(values).__array__(np.dtype(np.float64), copy=False)
+
+
+@pytest.mark.parametrize("take", [tg.from_numpy, tg.as_tensor, tg.tensor, Tensor])
+def test_results_do_not_depend_on_when_they_are_asked_for(
+    take: Callable[[np.ndarray], Tensor],
+) -> None:
+    values = np.arange(3, dtype=np.float32)
+    result = take(values) * 2
+    values[:] = 7
+    assert result.tolist() == [0.0, 2.0, 4.0]
 
 
 def test_computed_values_go_out_where_the_kernels_stored_them(

@@ -45,7 +45,11 @@ def as_tensor(data: Any, dtype: DTypeLike | None = None) -> Tensor:
 
 
 def from_numpy(ndarray: np.ndarray[Any, Any]) -> Tensor:
-    """A tensor of a numpy array."""
+    """A tensor of what a numpy array holds now.
+
+    A read-only array is taken as it is; of one that may be written, the tensor has a copy, since
+    values are computed when they are asked for, and must not depend on when that is.
+    """
     return Tensor(ndarray)
 
 

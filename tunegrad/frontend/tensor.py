@@ -186,7 +186,15 @@ class Tensor(Losses):
     def __array__(
         self, dtype: np.dtype[np.generic] | None = None, copy: bool | None = None
     ) -> NDArray[np.generic]:
-        array = self.numpy()
+        """Its values; with ``copy=False`` the read-only array that it holds itself.
+
+        Raises:
+            ValueError: ``copy`` is False, and another dtype is asked for.
+        """
+        known = self._known() if copy is False else None
+        array = self.numpy() if known is None else known
+        if copy is False and dtype is not None and dtype != array.dtype:
+            raise ValueError(f"array: {array.dtype} as {dtype} needs a copy, and copy is False")
         return array if dtype is None else array.astype(dtype, copy=bool(copy))
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
