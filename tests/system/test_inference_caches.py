@@ -8,7 +8,9 @@ import json
 import os
 import subprocess
 import sys
+from collections import OrderedDict
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -185,22 +187,24 @@ def test_equal_graphs_share_a_plan_whatever_the_values() -> None:
     assert (len(realizing._plans), inference.process_compiler().counts.lowered) == (plans, lowered)
 
 
+def _named_plan(nodes: tuple[Node, ...]) -> Runner:
+    return realizing._plan_of(realizing._canonical(nodes)[0])
+
+
 def test_an_equal_graph_is_not_scheduled_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = realizing._plan_of
+    """Naming its inputs and finding its plan is a twentieth of making that, compilers left out."""
+    monkeypatch.setattr(realizing, "compiled_choice", lambda *_: (None, None))
+    monkeypatch.setattr(realizing, "Runner", lambda plan, *_, **__: plan)
+    monkeypatch.setattr(realizing, "_plans", OrderedDict())
+    monkeypatch.setattr(realizing, "_plan_bytes", lambda: 0)
     calls: list[int] = []
-
-    def counted(nodes: tuple[Node, ...]) -> Runner:
-        found: list[Runner] = []
-        calls.append(calls_of(lambda: found.append(made(nodes))))
-        return found[0]
-
-    monkeypatch.setattr(realizing, "_plan_of", counted)
     for value in (1.0, 2.0):
         x, w = (tg.Tensor(np.full((7, 7), value, np.float32)) for _ in range(2))
         for _ in range(12):
             x = ((x @ w) * 0.5 + 1).relu().softmax(-1)
-        x.numpy()
+        calls.append(calls_of(partial(_named_plan, (x.node,))))
     first, second = calls
+    assert len(realizing._plans) == 1
     assert second < 0.05 * first
 
 
@@ -312,9 +316,13 @@ def test_a_loaded_model_keeps_its_constants_once_as_kernels_read_them() -> None:
 
 def test_a_tuned_model_meets_its_defaults_though_its_weights_are_gone(tmp_path: Path) -> None:
     store = tmp_path / "s.db"
-    tg.tune("mlp", budget_s=2.0, store=store, threads=1)
-    loaded = tg.load("mlp", store=store, threads=1)
-    assert any(row.outcome == "hit" for row in loaded.report())
+    for budget_s in (2.0, 8.0, 32.0):  # a busy machine may need more for its first candidate
+        tg.tune("mlp", budget_s=budget_s, store=store, threads=1)
+        loaded = tg.load("mlp", store=store, threads=1)
+        if any(row.outcome == "hit" for row in loaded.report()):
+            break
+    else:
+        pytest.fail("no kernel has a winner")
     assert loaded.benchmark(budget_s=0.05).default_ms > 0
     x = np.random.default_rng(0).standard_normal((1, 784), np.float32)
     default = loaded._defaults().run({loaded.inputs[0].name: x})

@@ -16,10 +16,10 @@ def substitute(outputs: tuple[Node, ...], replaced: Mapping[Node, Node]) -> tupl
     """
     done: dict[Node, Node] = {}
     for node in graph.topological(outputs):
-        srcs = tuple(done[s] for s in node.srcs)
         new = replaced.get(node)
         if new is None:
-            same = all(a is b for a, b in zip(srcs, node.srcs, strict=True))
+            srcs = tuple(map(done.__getitem__, node.srcs))
+            same = srcs == node.srcs  # nodes are equal where they are the same
             new = node if same else Node(node.op, srcs, node.arg, node.shape, node.dtype)
         done[node] = new
     return tuple(done[o] for o in outputs)

@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 from tunegrad import devices
 from tunegrad.config import allowed_threads
 from tunegrad.forks import ForkSafeLock
-from tunegrad.frontend import Tensor, joined, substitute
+from tunegrad.frontend import Tensor, joined
 from tunegrad.inference.choosing import compiled_choice
 from tunegrad.inference.process import engine_of, process_compiler
 from tunegrad.ir import graph
 from tunegrad.ir.evaluate import evaluate
+from tunegrad.ir.factors import rewritten
 from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.graph import GraphOp, Node
 from tunegrad.ir.ranges import guarded
@@ -62,10 +63,15 @@ def _canonical(outputs: tuple[Node, ...]) -> tuple[tuple[Node, ...], dict[str, s
     """The graph with its inputs numbered in order, so that equal graphs are the same nodes; and new
     names by old.
     """
-    inputs = [n for n in graph.topological(outputs) if n.op is GraphOp.INPUT]
-    names = {str(n.arg): f"in{i}" for i, n in enumerate(inputs)}
-    renamed = {n: graph.graph_input(names[str(n.arg)], n.shape, n.dtype) for n in inputs}
-    return substitute(outputs, renamed), names
+    names: dict[str, str] = {}
+
+    def renamed(n: Node) -> Node | None:
+        if n.op is not GraphOp.INPUT:
+            return None
+        name = names.setdefault(str(n.arg), f"in{len(names)}")
+        return graph.graph_input(name, n.shape, n.dtype)
+
+    return rewritten(outputs, renamed), names
 
 
 def _plan_of(nodes: tuple[Node, ...]) -> Runner:

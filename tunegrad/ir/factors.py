@@ -33,7 +33,7 @@ def rewritten(outputs: tuple[Node, ...], rule: Callable[[Node], Node | None]) ->
     """
     new: dict[Node, Node] = {}
     for n in topological(outputs):
-        srcs = tuple(new[s] for s in n.srcs)
+        srcs = tuple(map(new.__getitem__, n.srcs))
         made = n if srcs == n.srcs else Node(n.op, srcs, n.arg, n.shape, n.dtype)
         new[n] = rule(made) or made
     return tuple(new[o] for o in outputs)

@@ -217,7 +217,7 @@ class Node:
     def __new__(
         cls, op: GraphOp, srcs: tuple[Node, ...], arg: Arg, shape: tuple[int, ...], dtype: DType
     ) -> Node:
-        key = (op, tuple(id(s) for s in srcs), arg, shape, dtype)
+        key = (op, tuple(map(id, srcs)), arg, shape, dtype)
         found = _INTERNED.get(key)
         if found is not None:
             return found
@@ -513,16 +513,14 @@ def _layout_of(x: Node, layout: tuple[int, ...] | Layout) -> Layout:
 def topological(outputs: tuple[Node, ...]) -> list[Node]:
     """Every node the outputs need, sources first; no recursion, so depth does not matter."""
     order: list[Node] = []
-    seen: set[int] = set()
-    stack: list[tuple[Node, bool]] = [(o, False) for o in reversed(outputs)]
+    seen: set[Node] = set()
+    stack: list[Node | tuple[Node]] = list(reversed(outputs))
     while stack:
-        node, done = stack.pop()
-        if done:
-            order.append(node)
-            continue
-        if id(node) in seen:
-            continue
-        seen.add(id(node))
-        stack.append((node, True))
-        stack.extend((s, False) for s in reversed(node.srcs) if id(s) not in seen)
+        node = stack.pop()
+        if isinstance(node, tuple):  # its sources are there
+            order += node
+        elif node not in seen:
+            seen.add(node)
+            stack.append((node,))
+            stack += node.srcs[::-1]
     return order
