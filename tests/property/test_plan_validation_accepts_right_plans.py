@@ -54,5 +54,4 @@ def test_random_graphs_are_validated() -> None:
         rng = fuzzing.rng("plan validation", case)
         outputs = random_graph(rng, rng.choice((4, 8, 15, 25)), rng.choice(DTYPES))
         for graph in (outputs, fold_constants(outputs)):
-            for _, why in validation(schedule(graph)).left_out:
-                assert "positions are floats" in why
+            assert not validation(schedule(graph)).left_out

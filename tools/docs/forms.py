@@ -60,7 +60,7 @@ from tunegrad.ir.program import (
     VType,
 )
 from tunegrad.ir.program import Store as StoreInstr
-from tunegrad.ir.validate import numbers
+from tunegrad.ir.validate import numbers, rewrites
 from tunegrad.opts import Schedule, Space
 
 from .fences import fence
@@ -282,6 +282,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "images-example": _images,
     "validated": partial(said, validate),
     "validated-numbers": partial(said, numbers),
+    "validated-rewrites": partial(said, rewrites),
     "kernel": partial(said, kernel),
     "index-text": partial(said, parse_index),
     "kernel-text": partial(said, parse_kernel),

@@ -31,7 +31,6 @@ from tunegrad.inference.choosing import OnMiss, compiled_choice
 from tunegrad.inference.loaded import LoadedModel
 from tunegrad.inference.process import engine_of, process_compiler
 from tunegrad.ir import fusion
-from tunegrad.ir.folding import known_outputs
 from tunegrad.ir.graph import Node
 from tunegrad.ir.ranges import Guard, guarded
 from tunegrad.ir.target import Target
@@ -229,7 +228,7 @@ def _prepared(
 ) -> tuple[tuple[Node, ...], tuple[Guard, ...]]:
     built = model.build(model.weights(weights, seed))
     outputs, guards = guarded(tuple(t.node for t in built))
-    return known_outputs(prepared(outputs, numerics, target, dtype)), guards
+    return prepared(outputs, numerics, target, dtype, known=True), guards
 
 
 def _warn_of_misses(model: LoadedModel, store: str) -> None:

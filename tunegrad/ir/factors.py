@@ -11,7 +11,7 @@ from typing import cast
 
 from . import graph as g
 from .expr import Op
-from .graph import MOVEMENT, GraphOp, Node, topological
+from .graph import MOVEMENT, GraphOp, Node, Step, topological
 
 __all__ = [
     "Moves",
@@ -19,6 +19,7 @@ __all__ = [
     "chain",
     "is_known",
     "rewritten",
+    "stepped",
     "sum_of_products",
     "with_factors",
 ]
@@ -27,7 +28,11 @@ Moves = tuple[Node, ...]
 """Movements of a tensor, the last one last; what they are of is not looked at."""
 
 
-def rewritten(outputs: tuple[Node, ...], rule: Callable[[Node], Node | None]) -> tuple[Node, ...]:
+def rewritten(
+    outputs: tuple[Node, ...],
+    rule: Callable[[Node], Node | None],
+    steps: list[Step] | None = None,
+) -> tuple[Node, ...]:
     """The same outputs with what ``rule`` makes of each node in its place, sources first; where it
     is None the node stays. A graph that it changes nowhere keeps its nodes.
     """
@@ -36,7 +41,17 @@ def rewritten(outputs: tuple[Node, ...], rule: Callable[[Node], Node | None]) ->
         srcs = tuple(map(new.__getitem__, n.srcs))
         made = n if srcs == n.srcs else Node(n.op, srcs, n.arg, n.shape, n.dtype)
         new[n] = rule(made) or made
-    return tuple(new[o] for o in outputs)
+    return stepped(outputs, new, steps)
+
+
+def stepped(
+    outputs: tuple[Node, ...], new: Step, steps: list[Step] | None = None
+) -> tuple[Node, ...]:
+    """What a rewrite makes of outputs, which is added to ``steps`` where it changes any."""
+    made = tuple(new[o] for o in outputs)
+    if steps is not None and made != outputs:
+        steps.append(new)
+    return made
 
 
 def sum_of_products(n: Node) -> tuple[Node, tuple[int, ...]] | None:

@@ -33,8 +33,8 @@ from . import graph as g
 from .dtypes import DType
 from .evaluate import evaluate
 from .expr import Op
-from .factors import is_known
-from .graph import MOVEMENT, GraphOp, Node, topological
+from .factors import is_known, stepped
+from .graph import MOVEMENT, GraphOp, Node, Step, topological
 from .numeric import compute, convert
 from .repeats import Repeats
 
@@ -44,7 +44,7 @@ _FOLDED: weakref.WeakKeyDictionary[Node, Node] = weakref.WeakKeyDictionary()
 """Constant-only nodes that were evaluated before."""
 
 
-def fold_constants(outputs: tuple[Node, ...]) -> tuple[Node, ...]:
+def fold_constants(outputs: tuple[Node, ...], steps: list[Step] | None = None) -> tuple[Node, ...]:
     """The same outputs with constant parts computed, and reductions of what repeats itself once; a
     graph without any comes back as the same nodes.
     """
@@ -60,19 +60,19 @@ def fold_constants(outputs: tuple[Node, ...]) -> tuple[Node, ...]:
             made = _narrow(made) or made
         new[n] = made = repeats.reduced_once(made)
         repeats.of(made)  # so that nobody asks far down
-    roots = tuple(new[o] for o in outputs)
-    return _with_constants(roots)
+    return _with_constants(stepped(outputs, new, steps), steps)
 
 
-def known_outputs(outputs: tuple[Node, ...]) -> tuple[Node, ...]:
+def known_outputs(outputs: tuple[Node, ...], steps: list[Step] | None = None) -> tuple[Node, ...]:
     """The same outputs, each that no input reaches as a constant: nothing has to run for it."""
     constant: dict[Node, bool] = {}
     for n in topological(outputs):
         is_known(n, constant)
-    return tuple(_evaluated(o) if o.size and constant[o] else o for o in outputs)
+    new = {o: _evaluated(o) if o.size and constant[o] else o for o in outputs}
+    return stepped(outputs, new, steps)
 
 
-def _with_constants(outputs: tuple[Node, ...]) -> tuple[Node, ...]:
+def _with_constants(outputs: tuple[Node, ...], steps: list[Step] | None) -> tuple[Node, ...]:
     """Computing nodes that hold a CONST and no input, replaced by their values.
 
     Only the last of each part. Of a widening cast, or a rounding to tf32, that a computation
@@ -102,7 +102,7 @@ def _with_constants(outputs: tuple[Node, ...]) -> tuple[Node, ...]:
             new[n] = _evaluated(n)
         else:
             new[n] = n if srcs == n.srcs else Node(n.op, srcs, n.arg, n.shape, n.dtype)
-    return tuple(new[o] for o in outputs)
+    return stepped(outputs, new, steps)
 
 
 def _evaluated(n: Node) -> Node:

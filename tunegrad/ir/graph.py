@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import hashlib
 import weakref
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from math import prod
@@ -44,6 +45,7 @@ __all__ = [
     "Fence",
     "GraphOp",
     "Node",
+    "Step",
     "cast",
     "const",
     "contiguous",
@@ -255,6 +257,11 @@ def _rebuilt(
 
 
 _INTERNED: weakref.WeakValueDictionary[object, Node] = weakref.WeakValueDictionary()
+
+Step = Mapping[Node, Node]
+"""What a rewrite makes of each node of a graph. Rewrites append theirs where they are given a list,
+so that what they made can be compared with what was there (``ir.validate.rewrites``).
+"""
 
 
 def graph_input(name: str, shape: tuple[int, ...], dtype: DType) -> Node:

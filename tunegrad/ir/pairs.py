@@ -20,20 +20,22 @@ from . import graph as g
 from .dtypes import BF16, F32
 from .expr import Op
 from .factors import is_known, rewritten, sum_of_products
-from .graph import MOVEMENT, GraphOp, Node
+from .graph import MOVEMENT, GraphOp, Node, Step
 from .words import dimension, in_words, worded
 
 __all__ = ["pair_dots"]
 
 
-def pair_dots(outputs: tuple[Node, ...], *, inputs: bool = False) -> tuple[Node, ...]:
+def pair_dots(
+    outputs: tuple[Node, ...], *, inputs: bool = False, steps: list[Step] | None = None
+) -> tuple[Node, ...]:
     """The same outputs with products of bf16 tensors summed in pairs; a graph without any keeps its
     nodes.
 
     ``inputs``: one factor may be an f32 input, which is rounded where its pairs are made.
     """
     fixed: dict[Node, bool] = {}
-    return rewritten(outputs, lambda n: _paired_sum(n, fixed, inputs))
+    return rewritten(outputs, lambda n: _paired_sum(n, fixed, inputs), steps)
 
 
 def _paired_sum(n: Node, fixed: dict[Node, bool], inputs: bool) -> Node | None:

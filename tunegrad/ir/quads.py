@@ -28,7 +28,7 @@ from .dtypes import I8, I32, U8, DType
 from .expr import Op
 from .factors import Moves, applied, chain, is_known, rewritten, sum_of_products
 from .folding import known_outputs
-from .graph import ConstData, GraphOp, Node, topological
+from .graph import ConstData, GraphOp, Node, Step, topological
 from .numeric import Array
 from .repeats import Repeats
 from .target import Target
@@ -39,12 +39,14 @@ __all__ = ["quad_dots"]
 _BYTES = (I8, U8)
 
 
-def quad_dots(outputs: tuple[Node, ...], target: Target) -> tuple[Node, ...]:
+def quad_dots(
+    outputs: tuple[Node, ...], target: Target, steps: list[Step] | None = None
+) -> tuple[Node, ...]:
     """The same outputs with products of bytes summed in fours, as the target multiplies them; a
     graph without any keeps its nodes.
     """
     known: dict[Node, bool] = {}
-    return rewritten(outputs, lambda n: _sum_in_fours(n, known, target))
+    return rewritten(outputs, lambda n: _sum_in_fours(n, known, target), steps)
 
 
 @dataclass(frozen=True, slots=True)

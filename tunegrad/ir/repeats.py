@@ -13,13 +13,17 @@ from typing import Any
 from typing import cast as typed
 
 from . import graph as g
-from .graph import GraphOp, Node
+from .factors import stepped
+from .graph import GraphOp, Node, Step
 
 __all__ = ["Repeats", "stored_once"]
 
 
 def stored_once(
-    outputs: tuple[Node, ...], order: Iterable[Node], stored: Set[Node]
+    outputs: tuple[Node, ...],
+    order: Iterable[Node],
+    stored: Set[Node],
+    steps: list[Step] | None = None,
 ) -> tuple[Node, ...]:
     """The same outputs, each node of ``stored`` that repeats itself as one copy, spread out again
     by who reads it; the same nodes where none does. ``order`` is topological.
@@ -38,7 +42,7 @@ def stored_once(
             memory.add(made)
             repeats.of(made)
         new[n] = made
-    return tuple(new[o] for o in outputs)
+    return stepped(outputs, new, steps)
 
 
 class Repeats:

@@ -17,7 +17,7 @@ from . import graph as g
 from .dtypes import F32
 from .expr import Op
 from .factors import applied, chain, rewritten, with_factors
-from .graph import VIEWS, GraphOp, Node
+from .graph import VIEWS, GraphOp, Node, Step
 
 __all__ = ["round_factors"]
 
@@ -25,12 +25,12 @@ _STEP = 8
 """Terms that the unit adds at a time."""
 
 
-def round_factors(outputs: tuple[Node, ...]) -> tuple[Node, ...]:
+def round_factors(outputs: tuple[Node, ...], steps: list[Step] | None = None) -> tuple[Node, ...]:
     """The same outputs with the factors of f32 contractions rounded; others keep their nodes.
 
     ``outputs`` are folded, so that what is rounded is no part of a product of constants.
     """
-    return rewritten(outputs, _rounded_sum)
+    return rewritten(outputs, _rounded_sum, steps)
 
 
 def _rounded_sum(n: Node) -> Node | None:

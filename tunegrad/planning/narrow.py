@@ -36,9 +36,9 @@ import numpy as np
 from tunegrad.errors import WeightsError
 from tunegrad.ir import graph as g
 from tunegrad.ir.dtypes import F32, DType
-from tunegrad.ir.factors import applied, chain, sum_of_products, with_factors
+from tunegrad.ir.factors import applied, chain, stepped, sum_of_products, with_factors
 from tunegrad.ir.fusion import Draft, Fusion
-from tunegrad.ir.graph import MOVEMENT, ConstData, Fence, GraphOp, Node, topological
+from tunegrad.ir.graph import MOVEMENT, ConstData, Fence, GraphOp, Node, Step, topological
 from tunegrad.ir.numeric import to_compute, to_memory
 
 __all__ = ["narrowed"]
@@ -49,7 +49,13 @@ _STEP = 16
 _LARGEST = {"f16": 65504.0, "bf16": (2.0 - 2.0**-7) * 2.0**127}
 
 
-def narrowed(outputs: tuple[Node, ...], dtype: DType, *, factors: bool = False) -> tuple[Node, ...]:
+def narrowed(
+    outputs: tuple[Node, ...],
+    dtype: DType,
+    *,
+    factors: bool = False,
+    steps: list[Step] | None = None,
+) -> tuple[Node, ...]:
     """The same outputs with constants and stored tensors in ``dtype``, f16 or bf16; with
     ``factors``, all that contractions multiply in whole steps of a matrix unit, too.
 
@@ -76,7 +82,7 @@ def narrowed(outputs: tuple[Node, ...], dtype: DType, *, factors: bool = False) 
             new[n] = _narrow_fence(made, dtype, stored=n in stored)
         else:
             new[n] = g.cast(g.cast(made, dtype), F32) if n in stored else made
-    return tuple(new[o] for o in outputs)
+    return stepped(outputs, new, steps)
 
 
 def _stored(drafts: list[Draft]) -> set[Node]:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from tunegrad.ir.dtypes import dtype_of
 from tunegrad.ir.expr import Apply, Cast, Expr, IndexValue, Inside, Load, Value
-from tunegrad.ir.folding import fold_constants
+from tunegrad.ir.folding import fold_constants, known_outputs
 from tunegrad.ir.fusion import (
     EXPENSIVE,
     LAST,
@@ -32,7 +32,7 @@ from tunegrad.ir.fusion import (
     LaunchPlan,
     blocked,
 )
-from tunegrad.ir.graph import Node
+from tunegrad.ir.graph import Node, Step
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.keys import key_of
 from tunegrad.ir.pairs import pair_dots
@@ -40,7 +40,7 @@ from tunegrad.ir.quads import quad_dots
 from tunegrad.ir.remembered import remembered
 from tunegrad.ir.target import Target
 from tunegrad.ir.tf32 import round_factors
-from tunegrad.ir.validate import validated
+from tunegrad.ir.validate import validated, validated_rewrite
 from tunegrad.ir.variants import parts_of, rewrite
 from tunegrad.opts import SPACE_VERSION, kernel_flops_per_s
 from tunegrad.planning.attention import expected_attentions
@@ -67,6 +67,7 @@ __all__ = [
     "stored_images",
     "stored_s",
     "stored_toggles",
+    "validated_schedule",
 ]
 
 RULES = "rules"
@@ -90,7 +91,12 @@ class Planned:
 
 
 def prepared(
-    outputs: tuple[Node, ...], numerics: Numerics, target: Target, dtype: ModelDtype = "f32"
+    outputs: tuple[Node, ...],
+    numerics: Numerics,
+    target: Target,
+    dtype: ModelDtype = "f32",
+    *,
+    known: bool = False,
 ) -> tuple[Node, ...]:
     """A graph as it is planned: constants folded, in ``dtype``, products of bytes in fours, of bf16
     in pairs, f32 ones of tf32.
@@ -100,20 +106,39 @@ def prepared(
     is asked to be bf16 is multiplied so unless they are strict, its inputs too. Where a matrix unit
     multiplies ``dtype``, its factors are stored so unless they are strict. Factors are rounded to
     tf32 where the numerics say so and a matrix unit multiplies such. Fours of bytes are exact, and
-    made wherever the target multiplies them.
+    made wherever the target multiplies them. ``known``: outputs that no input reaches are
+    constants.
 
-    Raises WeightsError for a constant that does not fit ``dtype``.
+    Raises WeightsError for a constant that does not fit ``dtype``; WrongPlan where what was made is
+    another graph.
     """
     asked = numerics in ("bf16-dot", "tf32") or (dtype == "bf16" and numerics != "strict")
     paired = asked and target.multiplies_pairs
+    before, steps = outputs, list[Step]()
     if target.multiplies_bytes:
-        outputs = quad_dots(outputs, target)
+        outputs = quad_dots(outputs, target, steps)
     if dtype != "f32":
         factors = numerics != "strict" and target.multiplies(dtype)
-        outputs = narrowed(fold_constants(outputs), dtype_of(dtype), factors=factors)
+        outputs = fold_constants(outputs, steps)
+        outputs = narrowed(outputs, dtype_of(dtype), factors=factors, steps=steps)
     if numerics == "tf32" and target.multiplies("tf32"):
-        outputs = round_factors(fold_constants(outputs))
-    return fold_constants(pair_dots(outputs, inputs=dtype == "bf16") if paired else outputs)
+        outputs = round_factors(fold_constants(outputs, steps), steps)
+    if paired:
+        outputs = pair_dots(outputs, inputs=dtype == "bf16", steps=steps)
+    outputs = fold_constants(outputs, steps)
+    if known:
+        outputs = known_outputs(outputs, steps)
+    narrow = None if dtype == "f32" else dtype_of(dtype)
+    return validated_rewrite(before, outputs, steps, narrow)
+
+
+def validated_schedule(plan: LaunchPlan, fusion: Fusion, outputs: tuple[Node, ...]) -> LaunchPlan:
+    """The plan of a prepared graph, which is validated, and what fusion has made of that graph too.
+
+    Raises WrongPlan.
+    """
+    targets = validated_rewrite(outputs, fusion.drafts.targets, fusion.drafts.steps)
+    return validated(plan, targets)
 
 
 def plan_launches(
@@ -132,7 +157,7 @@ def plan_launches(
     toggles = stored_toggles(fusion, here, store, target)
     cut = fusion.toggled(toggles)
     plan, variants = pick_variants(cut.schedule(), target, here, store, numerics)
-    return Planned(validated(plan, cut.drafts.targets), toggles, variants, fusion.images)
+    return Planned(validated_schedule(plan, cut, outputs), toggles, variants, fusion.images)
 
 
 def planned_as(
@@ -145,7 +170,7 @@ def planned_as(
     """The plan of a prepared graph by decisions that are known, as ``plan_launches`` names them."""
     fusion = Fusion.of(outputs, images=images, view_bytes=target.view_bytes)
     cut = fusion.toggled(toggles)
-    return validated(rewrite(cut.schedule(), variants), cut.drafts.targets)
+    return validated_schedule(rewrite(cut.schedule(), variants), cut, outputs)
 
 
 def stored_toggles(

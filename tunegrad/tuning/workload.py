@@ -16,7 +16,6 @@ from tunegrad import devices
 from tunegrad.config import ModelDtype, ModelSpec, Numerics, labelled
 from tunegrad.db import Store
 from tunegrad.frontend import Model, model_of_spec
-from tunegrad.ir.folding import known_outputs
 from tunegrad.ir.fusion import Fusion, Images, LaunchPlan
 from tunegrad.ir.graph import Node
 from tunegrad.ir.kernel import Kernel
@@ -25,7 +24,12 @@ from tunegrad.ir.ranges import guarded
 from tunegrad.ir.target import Target
 from tunegrad.ir.validate import validated
 from tunegrad.ir.variants import rewrite
-from tunegrad.planning.plan import prepared, stored_images, stored_toggles
+from tunegrad.planning.plan import (
+    prepared,
+    stored_images,
+    stored_toggles,
+    validated_schedule,
+)
 from tunegrad.runtime import Argument
 from tunegrad.trial import Fingerprint
 
@@ -158,9 +162,9 @@ def workload_of(
     outputs = model.build(model.weights(None, seed))
     nodes, _ = guarded(tuple(t.node for t in outputs))  # as a loaded model computes them
     target = target or devices.host_device().target
-    graph = known_outputs(prepared(nodes, numerics, target, dtype))
+    graph = prepared(nodes, numerics, target, dtype, known=True)
     fusion = Fusion.of(graph, view_bytes=target.view_bytes)
-    plan = validated(fusion.schedule(), fusion.drafts.targets)
+    plan = validated_schedule(fusion.schedule(), fusion, graph)
     bounds = {plan.buffers[at].name: bound for at, bound in plan.indexed().items()}
     return Workload(
         labelled(name, dtype),

@@ -15,10 +15,10 @@ the scores and their softmax lose their memory, and are rows of its kernel.
 from __future__ import annotations
 
 from collections.abc import Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..expr import Apply, Cast, Expr
-from ..graph import GraphOp, Node
+from ..graph import GraphOp, Node, Step
 from ..repeats import stored_once
 from .build import CutError, Draft, draft_kernel
 from .realize import MAX_OPS, realized_nodes, target_of
@@ -52,11 +52,14 @@ class Drafts:
     drafts: dict[Node, Draft]
     place: dict[Node, int] = field(repr=False)
     """The position of each node in ``order``: its name in every process."""
+    steps: tuple[Step, ...] = field(default=(), repr=False)
+    """How ``targets`` were made of the outputs' own."""
 
     @staticmethod
     def of(outputs: tuple[Node, ...]) -> Drafts:
         """The graph as the rules cut it; no intermediate stores copies of what repeats itself."""
         targets = tuple(target_of(o) for o in outputs)
+        steps: list[Step] = []
         for left in reversed(range(_ROUNDS)):
             order, realized = realized_nodes(targets)
             fences = {
@@ -65,12 +68,16 @@ class Drafts:
             made = _Cutting(targets, {n for n in realized if n.srcs}, {}, frozenset())
             made.run()
             fixed = frozenset((*targets, *fences))
-            once = stored_once(targets, order, made.done.keys() - fixed)
+            found = list[Step]()
+            once = stored_once(targets, order, made.done.keys() - fixed, found)
             if once == targets or not left:
                 break
             targets = once
+            steps += found
         place = {n: i for i, n in enumerate(order)}
-        return Drafts(tuple(order), targets, fixed, frozenset(made.buffers), made.done, place)
+        return Drafts(
+            tuple(order), targets, fixed, frozenset(made.buffers), made.done, place, tuple(steps)
+        )
 
     def sorted(self) -> list[Draft]:
         """The drafts, sources first."""
@@ -96,9 +103,7 @@ class Drafts:
         kept.update({d.node: d for d, _ in rows})
         made = _Cutting(self.targets, (set(self.buffers) - off) | on, kept, off)
         made.run()
-        return Drafts(
-            self.order, self.targets, self.fixed, frozenset(made.buffers), made.done, self.place
-        )
+        return replace(self, buffers=frozenset(made.buffers), drafts=made.done)
 
     def attentions(self) -> dict[int, tuple[Node, ...]]:
         """By toggle, the nodes that lose their memory: scores, then their softmax."""

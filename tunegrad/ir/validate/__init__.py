@@ -11,16 +11,19 @@ launches, on disk by their text, so equal layers cost one, and a second process 
 from __future__ import annotations
 
 from .graphs import Unvalidated
-from .known import Validation, validated, validation
+from .known import Validation, validated, validated_rewrite, validation
 from .plans import VERSION, Group, groups_of, validate_group
+from .rewrites import check_rewrite
 
 __all__ = [
     "VERSION",
     "Group",
     "Unvalidated",
     "Validation",
+    "check_rewrite",
     "groups_of",
     "validate_group",
     "validated",
+    "validated_rewrite",
     "validation",
 ]

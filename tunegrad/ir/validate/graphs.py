@@ -23,8 +23,11 @@ from .numbers import Number, Numbers, deep, zero
 
 __all__ = ["MOST_TERMS", "GraphValues", "Unvalidated", "flat_position", "is_leaf", "position_value"]
 
-MOST_TERMS = 1 << 22
+MOST_TERMS = 1 << 18
 """Elements of one array, at most."""
+
+_MOST_PARTS = 1 << 6
+"""Arrays of one reduction, at most."""
 
 At = tuple[Array, ...]
 
@@ -96,19 +99,23 @@ class GraphValues:
     def _made(self, n: Node, at: At, depth: int) -> Number:
         op, arg, dtype = n.op, typed(Any, n.arg), n.dtype.compute
         if op is GraphOp.FULL:
-            return Const(convert(np.asarray(arg[2]), n.dtype).item(), dtype)
+            to = dtype if self.numbers.rounds else n.dtype  # rounded where it is cast
+            return Const(convert(np.asarray(arg[2]), to).item(), dtype)
         if op is GraphOp.IOTA:
             return position_value(self.numbers, at[arg], dtype)
         if op is GraphOp.CAST:
             return self.numbers.cast(self.at(n.srcs[0], at, depth), n.srcs[0].dtype, n.dtype)
         if op is GraphOp.MAP:
             args = [self.at(s, at, depth) for s in n.srcs]
-            return self.numbers.apply(arg, args, [s.dtype.compute for s in n.srcs], dtype, depth)
+            types = [s.dtype.compute for s in n.srcs]
+            found = self.numbers.apply(arg, args, types, dtype, depth)
+            rounded = n.dtype.is_half and self.numbers.rounds
+            return self.numbers.cast(found, dtype, n.dtype) if rounded else found
         if op is GraphOp.REDUCE:
             return self._folded(n, at, depth)
         if op is GraphOp.GATHER:
             return self._gathered(n, at, depth)
-        if op is GraphOp.CONTIGUOUS:
+        if op in (GraphOp.CONTIGUOUS, GraphOp.WITHIN):
             return self.at(n.srcs[0], at, depth)
         if op is GraphOp.PAD:
             return self._padded(n, at, depth)
@@ -122,16 +129,23 @@ class GraphValues:
             return Const(identity(op, acc), acc)
         if not wide:
             return self.at(src, at, depth)
-        extents = tuple(src.shape[d] for d in wide)
         within = depth + len(wide)
-        inner = [deep(i, within) for i in at]
-        for place, d in enumerate(wide):
-            shape = [1] * within
-            shape[depth + place] = src.shape[d]
-            inner[d] = np.arange(src.shape[d], dtype=np.int64).reshape(shape)
-        _check_size(tuple(inner))
-        x = self.at(src, tuple(map(self._one, inner)), within)
-        return self.numbers.fold(op, x, acc, extents, depth)
+        whole = [deep(i, within) for d, i in enumerate(at) if d not in wide]
+        outer = prod(np.broadcast_shapes(*(i.shape for i in whole))) if whole else 1
+        every = tuple(src.shape[d] for d in wide)
+
+        def terms(lines: tuple[Array, ...], extents: tuple[int, ...]) -> Number:
+            inner = [deep(i, within) for i in at]
+            for place, d in enumerate(wide):
+                shape = [1] * within
+                shape[depth + place] = -1
+                inner[d] = lines[place].reshape(shape)
+            kept = None if extents == every else dict(self._known)
+            x = self.at(src, tuple(map(self._one, inner)), within)
+            self._known = self._known if kept is None else kept  # no part is asked for again
+            return self.numbers.fold(op, x, acc, extents, depth)
+
+        return folded(self.numbers, op, acc, every, outer, terms, depth)
 
     def _gathered(self, n: Node, at: At, depth: int) -> Number:
         x, index = n.srcs
@@ -157,15 +171,41 @@ class GraphValues:
             return x
         if not np.any(inside):
             return zero(src.dtype)
-        dtype = src.dtype.compute
-        arrays = (self.numbers.array(v, dtype, depth) for v in (x, zero(src.dtype)))
-        return np.where(inside, *arrays)
+        return self.numbers.where(inside, x, zero(src.dtype), src.dtype.compute, depth)
 
 
-def _check_size(at: At) -> None:
-    size = prod(np.broadcast_shapes(*(i.shape for i in at)))
-    if size > MOST_TERMS:
+def folded(
+    numbers: Numbers,
+    op: Op,
+    dtype: DType,
+    extents: tuple[int, ...],
+    outer: int,
+    terms: Callable[[tuple[Array, ...], tuple[int, ...]], Number],
+    depth: int,
+) -> Number:
+    """A reduction over axes of these extents, in parts of no more than ``MOST_TERMS`` elements.
+
+    ``terms`` folds positions of each axis; ``outer``: elements of an array without these axes.
+    Raises Unvalidated for more than ``_MOST_PARTS`` parts.
+    """
+    lines = tuple(np.arange(e, dtype=np.int64) for e in extents)
+    size = outer * prod(extents)
+    if size <= MOST_TERMS:
+        return terms(lines, extents)
+    long = max(range(len(extents)), key=extents.__getitem__)
+    each = max(1, MOST_TERMS * extents[long] // size)
+    if size > MOST_TERMS * _MOST_PARTS or extents[long] > each * 2 * _MOST_PARTS:
         raise Unvalidated(f"{size} terms of reductions in one another")
+    total: Number | None = None
+    for first in range(0, extents[long], each):
+        line = lines[long][first : first + each]
+        part = terms(
+            (*lines[:long], line, *lines[long + 1 :]),
+            (*extents[:long], len(line), *extents[long + 1 :]),
+        )
+        both = [part if total is None else total, part]
+        total = part if total is None else numbers.apply(op, both, [dtype] * 2, dtype, depth)
+    return typed(Number, total)
 
 
 def clamped(index: Array, extent: int) -> Array:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from ..index import Element, FloorDiv, Index, Valid, Var
 from ..kernel import Kernel, Param, Reduce, Store
 from ..layout import Layout
 from ..numeric import Array
-from .graphs import MOST_TERMS, Unvalidated, position_value
+from .graphs import Unvalidated, folded, position_value
 from .numbers import Number, Numbers, deep, zero
 
 __all__ = [
@@ -145,12 +145,7 @@ class KernelValues:
             return self.reads(p.name, memory_of(at, p.layout, scope.depth), p, scope.depth)
         safe = tuple(np.clip(i, 0, extent - 1) for i, extent in zip(at, p.shape, strict=True))
         found = self.reads(p.name, memory_of(safe, p.layout, scope.depth), p, scope.depth)
-        dtype = x.dtype.compute
-        return np.where(
-            inside,
-            self.numbers.array(found, dtype, scope.depth),
-            self.numbers.array(zero(x.dtype), dtype, scope.depth),
-        )
+        return self.numbers.where(inside, found, zero(x.dtype), x.dtype.compute, scope.depth)
 
     def _folded(self, x: Value, scope: _Scope) -> Number:
         r = self.folds[x.stage]
@@ -159,7 +154,7 @@ class KernelValues:
             if key not in self.values:
                 self.values[key] = self._fold(r, self.shared, self.depth)
             found = self.values[key]
-            return found if isinstance(found, Const) else np.asarray(deep(found, scope.depth))
+            return found if isinstance(found, Const) else cast(Number, deep(found, scope.depth))
         row = [self.index(i, scope) for i in x.index]
         key = (r.name, scope.depth, *((i.shape, i.tobytes()) for i in row))
         if key not in self.values:
@@ -170,16 +165,20 @@ class KernelValues:
 
     def _fold(self, r: Reduce, env: Env, depth: int) -> Number:
         within = depth + len(r.folds)
-        inner = {n: deep(v, within) for n, v in env.items()}
-        for place, a in enumerate(r.folds):
-            shape = [1] * within
-            shape[depth + place] = a.extent
-            inner[a.name] = np.arange(a.extent, dtype=np.int64).reshape(shape)
-        shapes = np.broadcast_shapes(*(v.shape for v in inner.values()))
-        if prod(shapes) > MOST_TERMS:
-            raise Unvalidated(f"{prod(shapes)} terms of reductions in one another")
-        x = self.value(r.expr, _Scope(inner, within, self.shared, {}, {}))
-        return self.numbers.fold(r.op, x, r.dtype, tuple(a.extent for a in r.folds), depth)
+        outer = {n: deep(v, within) for n, v in env.items()}
+        size = prod(np.broadcast_shapes(*(v.shape for v in outer.values())))
+
+        def terms(lines: tuple[Array, ...], extents: tuple[int, ...]) -> Number:
+            inner = dict(outer)
+            for place, a in enumerate(r.folds):
+                shape = [1] * within
+                shape[depth + place] = -1
+                inner[a.name] = lines[place].reshape(shape)
+            x = self.value(r.expr, _Scope(inner, within, self.shared, {}, {}))
+            return self.numbers.fold(r.op, x, r.dtype, extents, depth)
+
+        extents = tuple(a.extent for a in r.folds)
+        return folded(self.numbers, r.op, r.dtype, extents, size, terms, depth)
 
 
 def memory_of(at: tuple[Array, ...], layout: Layout, depth: int) -> Array:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import weakref
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -15,12 +15,14 @@ from tunegrad.errors import WrongPlan
 from tunegrad.forks import ForkSafeLock
 from tunegrad.object_cache import ObjectCache
 
+from ..dtypes import DType
 from ..fusion.plan import LaunchPlan
-from ..graph import GraphOp, Node
+from ..graph import GraphOp, Node, Step
 from .graphs import Unvalidated
 from .plans import VERSION, Group, groups_of, validate_group
+from .rewrites import check_rewrite
 
-__all__ = ["Validation", "validated", "validation"]
+__all__ = ["Validation", "validated", "validated_rewrite", "validation"]
 
 _log = logging.getLogger(__name__)
 
@@ -54,10 +56,30 @@ def validated(plan: LaunchPlan, outputs: tuple[Node, ...] | None = None) -> Laun
     return plan
 
 
+def validated_rewrite(
+    before: tuple[Node, ...],
+    after: tuple[Node, ...],
+    steps: Sequence[Step],
+    narrow: DType | None = None,
+) -> tuple[Node, ...]:
+    """``after``, which computes what ``before`` does; as ``check_rewrite``, with a warning for what
+    can not be compared.
+    """
+    for why in check_rewrite(before, after, steps, narrow):
+        _warn_of_graph(why)
+    return after
+
+
 @lru_cache(maxsize=1024)
 def _warn(name: str, why: str) -> None:
     """Once a process for each."""
     _log.warning("plan: launch %s is not validated against its graph: %s", name, why)
+
+
+@lru_cache(maxsize=1024)
+def _warn_of_graph(why: str) -> None:
+    """Once a process for each."""
+    _log.warning("graph: a rewrite is not validated: %s", why)
 
 
 def validation(plan: LaunchPlan, outputs: tuple[Node, ...] | None = None) -> Validation:

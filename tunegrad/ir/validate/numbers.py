@@ -5,6 +5,8 @@
     a literal                       m * 2^e is that element, so products of literals are theirs
     max, min, lt, abs               by an order of the field's elements, another one for each sample
     exp, log, sqrt, tanh, ...       hashes of their arguments, right at small integers
+    literals, positions, integers   numbers of their own type, exactly, for as long as an operation
+    as floats                       meets nothing else; then the field's element that they are
     casts between floats, tf32      nothing: roundings are not validated
     integers, bools, words          what they are
 
@@ -20,7 +22,8 @@ clamp hides no sample's value from all others.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
+from dataclasses import dataclass
+from functools import cache, cached_property
 from math import isfinite, isnan
 from typing import Any
 
@@ -30,19 +33,41 @@ from ..dtypes import F32, DType
 from ..expr import Const, Op
 from ..numeric import FOLDS, Array, compute, convert
 
-__all__ = ["Number", "Numbers", "P", "deep", "embedded", "leaf"]
+__all__ = ["Known", "Number", "Numbers", "P", "deep", "embedded", "leaf", "zero"]
 
 P = (1 << 31) - 1
 _HALF = P >> 1
+_NAN = 1234567891
 _U = np.uint64
 _P = _U(P)
 
-Number = Array | Const
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Known:
+    """Floats of which some are made of literals and positions alone: elements of the field, and
+    those numbers themselves, in their compute type, where ``known``; of shapes that broadcast.
+
+    ``residues`` are None where all are known.
+    """
+
+    residues: Array | None
+    exact: Array
+    known: Array
+
+    @property
+    def ndim(self) -> int:
+        return self.exact.ndim
+
+
+Number = Array | Const | Known
 """Values of one dtype: a literal, or an array of as many dimensions as there are axes."""
 
 
 def deep(x: Any, depth: int) -> Any:
-    """An array with dimensions of 1 after its own."""
+    """An array, or numbers that are known, with dimensions of 1 after its own."""
+    if isinstance(x, Known):
+        residues = None if x.residues is None else deep(x.residues, depth)
+        return Known(residues, deep(x.exact, depth), deep(x.known, depth))
     return x.reshape(x.shape + (1,) * (depth - x.ndim)) if x.ndim < depth else x
 
 
@@ -171,32 +196,111 @@ def _at_integers(op: Op, dtype: DType) -> tuple[Array, Array]:
 class Numbers:
     """Arithmetic for some samples: dimension 0 of every array is theirs, or 1."""
 
-    def __init__(self, scale: Array) -> None:
-        """``scale``: one element of the field, not 0, for each sample."""
-        self.scale = scale
-        self.unscale = _inverse(scale)
+    def __init__(
+        self,
+        scale: Array,
+        *,
+        exactly: bool = False,
+        rounds: bool = False,
+        narrow: DType | None = None,
+    ) -> None:
+        """``scale``: one element of the field, not 0, for each sample.
+
+        ``exactly``: numbers made of literals, positions and integers are known, each by itself;
+        otherwise literals are, as long as they meet nothing else, and the rest is in the field.
+        ``rounds``: so are they rounded where they are cast to 16 bits. ``narrow``: the type that
+        they are rounded to where they meet the field.
+        """
+        self.scale, self.exactly, self.rounds, self.narrow = scale, exactly, rounds, narrow
+
+    @cached_property
+    def unscale(self) -> Array:
+        """What undoes ``scale``."""
+        return _inverse(self.scale)
 
     @staticmethod
-    def drawn(samples: int, seed: int) -> Numbers:
+    def drawn(
+        samples: int,
+        seed: int,
+        *,
+        exactly: bool = False,
+        rounds: bool = False,
+        narrow: DType | None = None,
+    ) -> Numbers:
         """Orders for so many samples."""
-        return Numbers(_hashed(seed, np.arange(samples, dtype=np.uint64)) % (_P - _U(1)) + _U(1))
+        scale = _hashed(seed, np.arange(samples, dtype=np.uint64)) % (_P - _U(1)) + _U(1)
+        return Numbers(scale, exactly=exactly, rounds=rounds, narrow=narrow)
 
     def of(self, chosen: Array) -> Numbers:
         """Those of some of the samples."""
-        return Numbers(self.scale[chosen])
+        return Numbers(
+            self.scale[chosen], exactly=self.exactly, rounds=self.rounds, narrow=self.narrow
+        )
+
+    def known(self, exact: Array) -> Known:
+        """Floats that are known."""
+        return Known(None, exact, np.ones((1,) * exact.ndim, np.bool_))
+
+    def residues(self, exact: Array) -> Array:
+        """The elements that floats are: m * 2^e, and 2^31 is 1."""
+        wide = self._narrowed(exact).astype(np.float64)
+        finite = np.isfinite(wide)
+        fraction, power = np.frexp(np.where(finite, wide, 0.0))
+        whole = np.ldexp(fraction, 53).astype(np.int64) % P
+        shift = ((power.astype(np.int64) - 53) % 31).astype(np.uint64)
+        found = _reduced(_folded(whole.astype(np.uint64) << shift))
+        if not finite.all():
+            top = deep(_mul(np.full(1, _HALF, np.uint64), self.unscale), found.ndim)
+            ends = np.where(wide > 0, top, _reduced(_neg(top)))
+            found = np.where(finite, found, np.where(np.isnan(wide), _U(_NAN), ends))
+        return np.asarray(found)
+
+    def _narrowed(self, exact: Array) -> Array:
+        if self.narrow is None:
+            return exact
+        narrow = convert(exact, self.narrow)
+        return np.where(np.isfinite(narrow), narrow, exact)
+
+    def _parts(self, x: Number, dtype: DType, depth: int) -> tuple[Array, Array]:
+        """The numbers of ``x`` that are known, and where they are."""
+        if isinstance(x, Known):
+            return deep(x.exact, depth), deep(x.known, depth)
+        if isinstance(x, Const):
+            return np.full((1,) * depth, x.value, dtype.numpy), np.ones((1,) * depth, np.bool_)
+        return np.zeros((1,) * depth, dtype.numpy), np.zeros((1,) * depth, np.bool_)
+
+    def where(self, mask: Array, a: Number, b: Number, dtype: DType, depth: int) -> Number:
+        """``a`` where the mask holds, else ``b``; values of one compute type."""
+        found = np.where(mask, self.array(a, dtype, depth), self.array(b, dtype, depth))
+        if not self.exactly or not dtype.is_float:
+            return found
+        (ea, ka), (eb, kb) = (self._parts(x, dtype, depth) for x in (a, b))
+        known = np.where(mask, ka, kb)
+        return Known(found, np.where(mask, ea, eb), known) if known.any() else found
+
+    def _joined(self, exact: Array, known: Array, other: Array | None) -> Number:
+        """Numbers that are known where they are, elements of the field elsewhere."""
+        if other is None:
+            return Known(None, exact, known)
+        return Known(np.where(known, self.residues(exact), other), exact, known)
 
     def array(self, x: Number, dtype: DType, depth: int) -> Array:
-        """A literal as an array; an array as it is."""
+        """A literal as an array; an array as it is, and what is known in part as one."""
+        if isinstance(x, Known):
+            residues = self.residues(x.exact) if x.residues is None else x.residues
+            return np.asarray(deep(residues, depth))
         if not isinstance(x, Const):
             return np.asarray(deep(x, depth))
         one = (1,) * depth
         if dtype.is_float:
             value = float(x.value)
             if isnan(value):
-                return np.full(one, 1234567891, np.uint64)
+                return np.full(one, _NAN, np.uint64)
             if not isfinite(value):
                 top = _mul(np.full(1, _HALF, np.uint64), self.unscale)
                 return np.asarray(deep(top if value > 0 else _neg(top), depth))
+            if self.narrow is not None:
+                return self.residues(np.full(one, value, dtype.numpy))
             return np.full(one, embedded(value), np.uint64)
         if dtype.is_pair:
             low, high = (
@@ -221,17 +325,49 @@ class Numbers:
         if all(isinstance(a, Const) for a in args):
             known = [np.asarray(a.value, t.numpy) for a, t in zip(args, dtypes, strict=True)]  # type: ignore[union-attr]
             return Const(compute(op, *known).astype(dtype.numpy).item(), dtype)
-        xs = [self.array(a, t, depth) for a, t in zip(args, dtypes, strict=True)]
         if op is Op.WHERE:
-            if xs[0].all() or not xs[0].any():
-                return args[1] if xs[0].all() else args[2]
-            return np.where(xs[0], xs[1], xs[2])
+            mask = self.array(args[0], dtypes[0], depth)
+            if mask.all() or not mask.any():
+                return args[1] if mask.all() else args[2]
+            return self.where(mask, args[1], args[2], dtype, depth)
+        if self.exactly and dtypes[0].is_float:
+            found = self._exactly(op, args, dtypes, dtype, depth)
+            if found is not None:
+                return found
+        xs = [self.array(a, t, depth) for a, t in zip(args, dtypes, strict=True)]
         if not dtypes[0].is_float and not dtypes[0].is_pair:
             return compute(op, *xs).astype(dtype.numpy, copy=False)
         return self._real(op, xs, dtype)
 
+    def _exactly(
+        self, op: Op, args: Sequence[Number], dtypes: Sequence[DType], dtype: DType, depth: int
+    ) -> Number | None:
+        """An operation on floats of which some are known; None where none of its results are."""
+        if op is Op.TF32:
+            return args[0]
+        if op is Op.PAIR or not all(isinstance(a, Known | Const) for a in args):
+            return None
+        exacts, knowns = zip(
+            *(self._parts(a, t, depth) for a, t in zip(args, dtypes, strict=True)), strict=True
+        )
+        known = knowns[0]
+        for other_known in knowns[1:]:
+            known = known & other_known
+        if not known.any():
+            return None
+        exact = compute(op, *exacts).astype(dtype.numpy, copy=False)
+        other: Array | None = None
+        if not known.all():
+            xs = [self.array(a, t, depth) for a, t in zip(args, dtypes, strict=True)]
+            other = self._real(op, xs, dtype)
+        if op.compares:
+            return exact if other is None else np.where(known, exact, other)
+        return self._joined(exact, known, other)
+
     def _real(self, op: Op, xs: list[Array], dtype: DType) -> Array:
         a, b = xs[0], xs[-1] if len(xs) == 1 else xs[1]
+        if op is Op.TF32:
+            return a
         if op is Op.ADD:
             return _add(a, b)
         if op is Op.SUB:
@@ -246,8 +382,6 @@ class Numbers:
             return _mul(a, _inverse(b))
         if op is Op.RECIP:
             return _inverse(a)
-        if op is Op.TF32:
-            return a
         if op in (Op.MAX, Op.MIN):
             pick = np.maximum if op is Op.MAX else np.minimum
             return self._of_key(pick(self.key(a), self.key(b)))
@@ -285,8 +419,10 @@ class Numbers:
     def cast(self, x: Number, source: DType, dtype: DType) -> Number:
         """A value converted from one compute or stored type to another."""
         if isinstance(x, Const):
-            value = convert(np.asarray(x.value, source.compute.numpy), dtype.compute).item()
-            return Const(value, dtype.compute)  # not rounded to 16 bits, as arrays are not
+            value = self._converted(np.asarray(x.value, source.compute.numpy), dtype).item()
+            return Const(value, dtype.compute)
+        if isinstance(x, Known):
+            return self._cast_known(x, source, dtype)
         if source.is_float:
             if dtype.is_float:
                 return x
@@ -298,6 +434,8 @@ class Numbers:
             some = _integers(_hashed(5, x), dtype)
             return np.where(small, y.astype(dtype.numpy), some)
         if dtype.is_float:
+            if self.exactly:
+                return self.known(self._converted(x, dtype))
             if source.is_bool:
                 return x.astype(np.uint64)
             if not source.signed:
@@ -305,11 +443,55 @@ class Numbers:
             return (x.astype(np.int64) % P).astype(np.uint64)
         return convert(x, dtype)
 
-    def fold(self, op: Op, x: Number, dtype: DType, extents: tuple[int, ...], depth: int) -> Array:
+    def _converted(self, x: Array, dtype: DType) -> Array:
+        """Numbers that are known in another type; 16 bits round where they do, and what is too
+        large for those that rewrites round to stays.
+        """
+        found = convert(x, dtype if self.rounds else dtype.compute)
+        if dtype == self.narrow:
+            return np.where(np.isfinite(found), found, convert(x, dtype.compute))
+        return found
+
+    def _cast_known(self, x: Known, source: DType, dtype: DType) -> Number:
+        """A cast of floats of which some are known."""
+        exact = self._converted(x.exact, dtype)
+        if dtype.is_float and exact.dtype == x.exact.dtype and not (self.rounds and dtype.is_half):
+            return x
+        if dtype.is_float:
+            return self._joined(exact, x.known, x.residues)
+        if x.residues is None:
+            return exact
+        other = self.cast(x.residues, source, dtype)
+        return np.where(x.known, exact, self.array(other, dtype, x.ndim))
+
+    def fold(self, op: Op, x: Number, dtype: DType, extents: tuple[int, ...], depth: int) -> Number:
         """``x``, whose last dimensions have these extents, or 1 where it repeats, folded over them.
 
         ``depth``: dimensions that are left.
         """
+        found = self._fold_all(op, x, dtype, extents, depth)
+        if not self.exactly or not dtype.is_float or not isinstance(x, Known | Const):
+            return found
+        axes = tuple(range(depth, depth + len(extents)))
+        exact, known = self._parts(x, dtype, depth + len(extents))
+        known = np.asarray(known.all(axis=axes))
+        if op is Op.ADD:  # of whole numbers of one sign, in any order
+            shape = np.broadcast_shapes(exact.shape, (1,) * depth + extents)
+            whole = np.broadcast_to(exact.astype(np.float64), shape)
+            one_sign = (exact >= 0).all(axis=axes) | (exact <= 0).all(axis=axes)
+            total = whole.sum(axis=axes)
+            small = np.abs(total) < 1 << 24
+            known = known & one_sign & small & (exact == np.floor(exact)).all(axis=axes)
+            exact = np.where(small, total, 0).astype(dtype.numpy)
+        elif op is Op.MUL:
+            return found
+        else:
+            exact = exact.max(axis=axes) if op is Op.MAX else exact.min(axis=axes)
+        return self._joined(exact, known, found) if known.any() else found
+
+    def _fold_all(
+        self, op: Op, x: Number, dtype: DType, extents: tuple[int, ...], depth: int
+    ) -> Array:
         whole = depth + len(extents)
         y = self.array(x, dtype, whole)
         axes = tuple(range(depth, whole))

@@ -8,9 +8,9 @@ other nodes that have memory: the graph by its nodes, the plan by its kernels, l
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from math import prod
 from typing import Any, cast
 
@@ -21,7 +21,7 @@ from tunegrad.errors import WrongPlan
 from ..dtypes import DType
 from ..expr import Op
 from ..fusion.plan import Buffer, Combined, Launch, LaunchPlan
-from ..graph import MOVEMENT, ConstData, GraphOp, Node
+from ..graph import ConstData, GraphOp, Node
 from ..kernel import Kernel, Param, Store
 from ..numeric import Array
 from .graphs import At, GraphValues, Unvalidated, flat_position, is_leaf
@@ -39,7 +39,7 @@ from .samples import borders, sampled
 
 __all__ = ["VERSION", "Group", "groups_of", "validate_group"]
 
-VERSION = 2
+VERSION = 3
 """Of what is validated, and how: what was found before by another is not asked."""
 
 _TERMS = 1 << 15
@@ -197,52 +197,53 @@ def _terms(cone: list[Node], held: Mapping[Node, int], root: Node) -> int:
 def validate_group(group: Group, cone: list[Node]) -> None:
     """Raise WrongPlan unless what is written is what the graph says, at every drawn element.
 
-    Raises Unvalidated for what can not be worked out.
+    Raises Unvalidated for what can not be worked out. A kernel may work out positions where a mask
+    discards them, and the graph has a literal there, whose order is that of the reals: what differs
+    is compared once more with numbers that are known one by one.
     """
     terms = _terms(cone, group.held, group.node)
     samples = min(_MOST, max(_LEAST, _TERMS // terms))
     seed = int.from_bytes(hashlib.sha256(group.launch.kernel.key.encode()).digest()[:4], "big")
+    known = borders(cone)
     try:
-        _compare(group, samples, borders(cone), seed)
-    except WrongPlan as error:
-        if _positions_as_floats(cone):
-            raise Unvalidated("it differs, where positions are floats and compared") from error
-        raise
+        _compare(group, samples, known, partial(_drawn, seed=seed), seed)
+    except WrongPlan:
+        if not _become_floats(cone):
+            raise
+        _compare(group, samples, known, partial(_drawn, seed=seed, exactly=True), seed)
 
 
-def _positions_as_floats(cone: list[Node]) -> bool:
-    """Whether positions become floats, which an order or a function may meet.
-
-    A kernel may work out such positions where a mask discards them; the graph has a literal there,
-    whose order is that of the reals.
-    """
-    floats = False
-    positions: set[Node] = set()
-    for n in cone:
-        if n.op is GraphOp.IOTA or (n.op in MOVEMENT and n.srcs[0] in positions):
-            positions.add(n)
-            floats = floats or n.dtype.is_float
-        elif n.op is GraphOp.CAST and n.srcs[0] in positions:
-            floats = floats or n.dtype.is_float
-    return floats
+def _become_floats(cone: list[Node]) -> bool:
+    """Whether there are integers or truths that become floats."""
+    return any(
+        n.dtype.is_float
+        and (n.op is GraphOp.IOTA or (n.op is GraphOp.CAST and not n.srcs[0].dtype.is_float))
+        for n in cone
+    )
 
 
-def _compare(group: Group, samples: int, known: tuple[int, ...], seed: int) -> None:
+def _compare(
+    group: Group,
+    samples: int,
+    known: tuple[int, ...],
+    drawn: Callable[[list[Array]], Numbers],
+    seed: int,
+) -> None:
     if len(group.launches) == 1:
         at = sampled(group.node.shape, samples, known, seed)
-        work = _Comparison(group, tuple(at), _drawn(at, seed))
+        work = _Comparison(group, tuple(at), drawn(at))
         work.by_element()
         return
     at = sampled(group.node.shape, _MOST, known, seed)
-    _Comparison(group, tuple(at), _drawn(at, seed)).written()
+    _Comparison(group, tuple(at), drawn(at)).written()
     k = group.launch.kernel
     at = sampled(tuple(a.extent for a in k.axes), min(samples, _POINTS), (), seed)
-    work = _Comparison(group, (), _drawn(at, seed))
+    work = _Comparison(group, (), drawn(at))
     work.by_point({a.name: i for a, i in zip(k.axes, at, strict=True)})
 
 
-def _drawn(at: list[Array], seed: int) -> Numbers:
-    return Numbers.drawn(len(at[0]) if at else 1, seed)
+def _drawn(at: list[Array], seed: int, *, exactly: bool = False) -> Numbers:
+    return Numbers.drawn(len(at[0]) if at else 1, seed, exactly=exactly)
 
 
 class _Comparison:
@@ -427,8 +428,7 @@ class _Comparison:
             left = left & ~writes
             if writes.all():
                 return found
-            value = numbers.array(found, dtype, depth)
-            total = value if total is None else np.where(writes, value, total)
+            total = found if total is None else numbers.where(writes, found, total, dtype, depth)
         if total is None or left.any():
             raise WrongPlan(
                 f"plan: {launch} does not write all of {self.group.plan.buffers[buffer]} that is "

@@ -1,0 +1,78 @@
+"""What rewrites make of a graph before it is planned is compared with it: right ones are taken,
+and faults that are planted in them are seen.
+"""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+import tests.rewrite_graph_laws as laws
+from tests.rewrite_faults import FAULTS, Fault, planted
+from tunegrad.errors import DTypeError, InternalError, ShapeError, WrongPlan
+from tunegrad.ir.folding import fold_constants
+from tunegrad.ir.graph import Node, Step
+from tunegrad.ir.validate import check_rewrite
+
+LAWS = (
+    "folding of maps", "folding of shapes", "folding of parts", "repeated", "pairs", "quads",
+    "tf32",
+)  # fmt: skip
+
+UNSEEN = {
+    "x * 0 of floats is 0": "infinities and NaN",
+    "x + 0 of floats is x": "the sign of 0",
+    "x - -0.0 is x": "the sign of 0",
+    "-0.0 is padded with itself": "the sign of 0",
+    "sums that round are folded": "a rounding",
+    "an f32 input is rounded unasked": "a rounding",
+}
+"""Faults of what the field does not tell apart; the laws of the rules see them."""
+
+SEEN = [
+    f
+    for f in FAULTS
+    if f.law in LAWS and not f.function.startswith("fusion.") and f.name not in UNSEEN
+]
+
+
+def _drawn(monkeypatch: pytest.MonkeyPatch, law: str, case: int) -> int:
+    """Compare what one run of a law rewrites; return how much that was."""
+    compared = 0
+
+    def kept(rule: str, before: Node, after: Node, inputs: object) -> None:
+        nonlocal compared
+        compared += before is not after
+        assert not check_rewrite((before,), (after,), ())
+
+    def folded(outputs: tuple[Node, ...]) -> tuple[Node, ...]:
+        nonlocal compared
+        steps: list[Step] = []
+        made = fold_constants(outputs, steps)
+        compared += made != outputs
+        assert not check_rewrite(outputs, made, steps)
+        return made
+
+    with monkeypatch.context() as m:
+        m.setattr(laws, "fold_constants", folded)
+        m.setattr(laws, "kept", kept)
+        m.setattr(laws, "same", lambda *_: True)
+        laws.GRAPH_LAWS[law](random.Random(f"validated {law} {case}"))
+    return compared
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_right_rewrites_are_taken(monkeypatch: pytest.MonkeyPatch, law: str) -> None:
+    assert _drawn(monkeypatch, law, 0)
+
+
+@pytest.mark.parametrize("fault", SEEN, ids=lambda f: f.name)
+def test_faults_in_rewrites_are_seen(monkeypatch: pytest.MonkeyPatch, fault: Fault) -> None:
+    with planted(fault):
+        for case in range(3):
+            try:
+                _drawn(monkeypatch, fault.law, case)
+            except (WrongPlan, ShapeError, DTypeError, InternalError):  # or no graph comes of it
+                return
+    pytest.fail("none was refused")

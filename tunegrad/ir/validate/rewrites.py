@@ -1,0 +1,224 @@
+"""Whether a graph that was rewritten before it is planned is still the one that it was.
+
+    before   --fold, fours, pairs, tf32, 16 bits, repeats-->   after
+
+    n               ->  new[n]           what the rewrites say that they made of each node
+    n = op(srcs)    ->  op(new[srcs])    what it is by their own word for its sources: the same node
+                                         nearly everywhere; where it is another, both are compared
+
+A rewrite says what it has made of each node of a graph (``Step``); none of that is believed.
+Sources come first, so that each comparison is of one operation and what stands in its place, in
+terms of reductions and inputs that both have. The last ones are the outputs: all that counts.
+
+Numbers are those of plans (``numbers``), but constants are what they hold: what is made of nothing
+else is compared as folding computes it, in its own type. To 16 bits and to tf32 rewrites round on
+purpose: constants are rounded on both sides, all else is a function of exact arguments on both.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import Any, cast
+
+import numpy as np
+
+from tunegrad.errors import WrongPlan
+
+from ..dtypes import DType
+from ..evaluate import evaluate
+from ..expr import Op
+from ..graph import ConstData, GraphOp, Node, Step, topological
+from ..numeric import compute, to_compute
+from .graphs import At, GraphValues, Unvalidated, flat_position
+from .numbers import Number, Numbers, deep, leaf
+from .samples import borders, sampled
+
+__all__ = ["check_rewrite"]
+
+_TERMS = 1 << 14
+_MOST, _LEAST = 64, 2
+"""Terms of all samples of a node, about; samples."""
+
+_DEEP = 48
+"""Operations between what is compared and what both are made of, where no reduction is."""
+
+
+def check_rewrite(
+    before: tuple[Node, ...],
+    after: tuple[Node, ...],
+    steps: Sequence[Step],
+    narrow: DType | None = None,
+) -> list[str]:
+    """Compare two graphs, output by output; ``narrow``: the type that constants were rounded to.
+
+    Returns why nodes can not be compared. Raises WrongPlan where outputs differ.
+    """
+    if len(before) != len(after):
+        raise WrongPlan(f"graph: {len(before)} outputs became {len(after)}")
+    if before == after:
+        return []
+    order = topological(before)
+    images = _images(order, steps)
+    left: dict[str, None] = {}
+    for n in order:
+        made, image = _made(n, images), images[n]
+        if made is not image:
+            left.update(_compared(made, image, narrow))
+    for o, a in zip(before, after, strict=True):
+        made, image = _unfenced(images[o]), _unfenced(a)
+        if made is not image:
+            left.update(_compared(made, image, narrow))
+    return list(left)
+
+
+def _images(order: list[Node], steps: Sequence[Step]) -> dict[Node, Node]:
+    """What became of each node; of one that a step does not know, its operation on its sources'."""
+    found = {n: n for n in order}
+    for step in steps:
+        images: dict[Node, Node] = {}
+        for n in order:
+            image = step.get(found[n])
+            images[n] = _made(n, images) if image is None else image
+        found = images
+    return found
+
+
+def _made(n: Node, images: Mapping[Node, Node]) -> Node:
+    srcs = tuple(images[s] for s in n.srcs)
+    return n if srcs == n.srcs else Node(n.op, srcs, n.arg, n.shape, n.dtype)
+
+
+def _unfenced(n: Node) -> Node:
+    while n.op is GraphOp.CONTIGUOUS:
+        n = n.srcs[0]
+    return n
+
+
+def _compared(made: Node, image: Node, narrow: DType | None) -> dict[str, None]:
+    if made.shape != image.shape or made.dtype != image.dtype:
+        raise WrongPlan(f"graph: {made} was rewritten to {image}, which is another tensor")
+    if not made.size:
+        return {}
+    try:
+        _Pair(made, image, narrow).compare()
+    except Unvalidated as error:
+        return {f"{made} rewritten to {image}: {error}": None}
+    except RecursionError:
+        return {f"{made}: operations inside one another, deeper than Python's stack": None}
+    return {}
+
+
+class _Pair:
+    """A node and what stands in its place, at some elements."""
+
+    def __init__(self, made: Node, image: Node, narrow: DType | None) -> None:
+        self.made, self.image = made, image
+        self.opaque, cone = _common(made, image)
+        seed = f"{made.op} {made.shape} {image.op} {[n.shape for n in image.srcs]}"
+        self.seed = int.from_bytes(hashlib.sha256(seed.encode()).digest()[:4], "big")
+        terms = _terms(cone)
+        count = min(_MOST, max(_LEAST, _TERMS // max(1, terms)))
+        self.at = tuple(sampled(made.shape, count, borders(cone), self.seed))
+        samples = len(self.at[0]) if self.at else 1
+        self.numbers = Numbers.drawn(samples, self.seed, exactly=True, rounds=True, narrow=narrow)
+        self.places: dict[Node, int] = {}
+
+    def compare(self) -> None:
+        """Raise WrongPlan where they differ."""
+        values = GraphValues(self.numbers, self._held)
+        found = [values.root(n, self.at) for n in (self.made, self.image)]
+        same = self.numbers.same(found[0], found[1], self.made.dtype.compute)
+        if same.all() or self._sums_of_constants():
+            return
+        at = [int(i[np.flatnonzero(~same)[0]]) for i in self.at]
+        raise WrongPlan(
+            f"graph: element {at} of {_shown(self.made)} is not what it was rewritten to, "
+            f"{_shown(self.image)} (of {len(same)} that were compared here, {int(same.sum())} are "
+            f"right)"
+        )
+
+    def _held(self, n: Node, at: At, depth: int) -> Number | None:
+        if n.op is GraphOp.CONST:
+            return self._constant(n, at, depth)
+        if n.op is not GraphOp.INPUT and n not in self.opaque:
+            return None
+        place = self.places.setdefault(n, len(self.places))
+        return leaf(place + 2, deep(flat_position(at, n.shape), depth), n.dtype)
+
+    def _constant(self, n: Node, at: At, depth: int) -> Number:
+        """Elements of a constant, which are what they are."""
+        array = cast(ConstData, n.arg).array
+        if array.size != n.size:
+            raise Unvalidated("a constant whose elements are gone")
+        found = array.reshape(-1)[deep(flat_position(at, n.shape), depth)]
+        if n.dtype.is_pair:
+            low, high = (self.numbers.residues(compute(x, found)) for x in (Op.LOW, Op.HIGH))
+            return np.asarray(low | high << np.uint64(31))
+        exact = to_compute(found, n.dtype)
+        return self.numbers.known(exact) if n.dtype.is_float else exact
+
+    def _sums_of_constants(self) -> bool:
+        """Whether both are constant sums of floats, which folding adds up in another order, and
+        equal but for that.
+        """
+        order = topological((self.made, self.image))
+        sums = [n for n in order if n.op is GraphOp.REDUCE and n.dtype.is_float]
+        if not sums or any(n.op is GraphOp.INPUT for n in order) or not self.made.dtype.is_float:
+            return False
+        a, b = (to_compute(x, self.made.dtype) for x in evaluate((self.made, self.image)))
+        terms = max(n.srcs[0].size // max(1, n.size) for n in sums)
+        unit = {"f64": 2.0**-53, "f32": 2.0**-24, "f16": 2.0**-11, "bf16": 2.0**-8}
+        off = 16 * min(terms, 1 << 12) * unit[self.made.dtype.name]
+        size = float(np.max(np.abs(a), initial=0.0, where=np.isfinite(a)))
+        return bool(np.allclose(a, b, rtol=off, atol=off * size, equal_nan=True))
+
+
+def _common(made: Node, image: Node) -> tuple[frozenset[Node], list[Node]]:
+    """What both are made of, down to reductions that both have, and the nodes above that.
+
+    A reduction that only one of them has is no such, and is worked out.
+    """
+    opened: set[Node] = set()
+    while True:
+        (ends, above), (others, more) = (_reached(n, opened) for n in (made, image))
+        apart = ends ^ others
+        if not apart:
+            return frozenset(ends), list(dict.fromkeys((*above, *more)))
+        opened |= apart
+
+
+def _reached(root: Node, opened: set[Node]) -> tuple[set[Node], list[Node]]:
+    """The reductions, and what is far below, that one gets to; and all nodes on the way."""
+    ends: set[Node] = set()
+    seen: dict[Node, None] = {}
+    level, depth = [root], 0
+    while level:
+        below: list[Node] = []
+        for n in level:
+            if n in seen:
+                continue
+            seen[n] = None
+            end = n.op is GraphOp.REDUCE or (depth >= _DEEP and n.srcs)
+            if end and n is not root and n not in opened:
+                ends.add(n)
+            else:
+                below.extend(n.srcs)
+        level, depth = below, depth + 1
+    return ends, list(seen)
+
+
+def _terms(cone: list[Node]) -> int:
+    """Terms of the sums behind one element, about."""
+    found = 1
+    for n in cone:
+        if n.op is GraphOp.REDUCE:
+            found = max(found, prod(n.srcs[0].shape[d] for d in cast(Any, n.arg)[1]))
+    return found
+
+
+def _shown(n: Node) -> str:
+    inner = ", ".join(map(repr, n.srcs))
+    what = "" if isinstance(n.arg, ConstData) or not n.srcs else f" {n.arg}"
+    return f"{n.op}{what}({inner}) {n.dtype}{list(n.shape)}"
