@@ -15,6 +15,7 @@ from safetensors.numpy import load_file
 
 import tunegrad as tg
 from tunegrad.errors import ConfigError, DeviceError, ModelError, UserError
+from tunegrad.ir.fusion import VALIDATION
 from tunegrad.models import encoder_layer, mlp, resnet18
 from tunegrad.runtime.mapped import map_arrays, write_arrays
 
@@ -188,6 +189,26 @@ def test_a_file_of_another_version_says_so(saved: Path) -> None:
     written_with(saved, {**head_of(saved), "version": 99})
     with pytest.raises(ModelError, match="has version 99; this tunegrad reads 2: save"):
         tg.load(str(saved))
+
+
+def test_a_plan_that_was_validated_otherwise_is_named_and_stays_so(
+    saved: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    head = head_of(saved)
+    assert head["validated"] == VALIDATION
+    again = tmp_path / "again.plan"
+    tg.load(str(saved)).save(again)
+    assert head_of(again)["validated"] == VALIDATION
+    assert not caplog.records
+    for before, text in (
+        ({}, "(not at all)"),
+        ({"validated": 1}, f"(by rules 1, not {VALIDATION})"),
+    ):
+        written_with(saved, {**{k: v for k, v in head.items() if k != "validated"}, **before})
+        caplog.clear()
+        tg.load(str(saved)).save(again)
+        assert text in caplog.text
+        assert head_of(again)["validated"] == before.get("validated", 0)
 
 
 def test_a_file_with_one_flipped_bit_is_not_used(saved: Path) -> None:

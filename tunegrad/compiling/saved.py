@@ -70,7 +70,8 @@ class SavedModel:
     """What a file holds. ``plan`` has no elements of constants.
 
     ``constants`` are (buffer id, pack or None, array): what ``Constants.give`` takes.
-    ``guards`` are of the last outputs.
+    ``guards`` are of the last outputs. ``validated`` says by what the plan was validated
+    (``VALIDATION``), 0 where the file does not say it.
     """
 
     name: str
@@ -82,6 +83,7 @@ class SavedModel:
     kernels: Mapping[str, SavedKernel]
     constants: tuple[tuple[int, Pack | None, Array], ...]
     guards: tuple[Guard, ...] = ()
+    validated: int = 0
 
 
 class _Input(msgspec.Struct):
@@ -146,6 +148,7 @@ class _Model(msgspec.Struct):
     guards: list[_Guard]
     kernels: dict[str, _Kernel]
     constants: list[_Constant]
+    validated: int = 0
 
 
 def save_model(path: Path, model: SavedModel, device: Device) -> None:
@@ -178,7 +181,7 @@ def save_model(path: Path, model: SavedModel, device: Device) -> None:
         [_Launch(x.kernel.key, [*x.args], x.name, [*x.origin]) for x in plan.launches],
         [*plan.inputs], [*plan.outputs],
         [_Guard(x.bounds.op, x.bounds.low, x.bounds.high, x.signed) for x in model.guards],
-        kernels, places,
+        kernels, places, model.validated,
     )  # fmt: skip
     try:
         write_arrays(path, arrays, {"tunegrad": msgspec.json.encode(head).decode()})
@@ -261,7 +264,16 @@ def _model(head: _Model, arrays: Mapping[str, Array]) -> SavedModel:
         if buffers[i].dtype not in (U32, U64) or buffers[i].shape:
             raise ValueError(f"{buffers[i]} is no guard")
     return SavedModel(
-        head.name, dtype, inputs, head.device, head.threads, plan, kernels, constants, guards
+        head.name,
+        dtype,
+        inputs,
+        head.device,
+        head.threads,
+        plan,
+        kernels,
+        constants,
+        guards,
+        head.validated,
     )
 
 

@@ -58,6 +58,7 @@ class LoadedModel:
         planned: Callable[[], fusion.LaunchPlan] | None = None,
         constants: Constants | None = None,
         guards: Sequence[Guard] = (),
+        validated: int = fusion.VALIDATION,
     ) -> None:
         self.name, self.dtype = name, dtype
         self.inputs = tuple(inputs)
@@ -69,6 +70,7 @@ class LoadedModel:
         self._constants = constants or Constants(engine, untouched=True)
         codes = {key: code for key, (_, code) in chosen.items()}
         self._guards = tuple(guards)
+        self._validated = validated
         first = _bound(name, plan, codes, engine, self._constants, guards)
         self._plan = plan if planned is None else plan.forgotten  # kernels read what was packed
         more = partial(_bound, name, self._plan, codes, engine, self._constants, guards)
@@ -197,7 +199,7 @@ class LoadedModel:
         constants = taken_constants(self._plan, kernels, self._constants)
         saved = SavedModel(
             self.name, self.dtype, self.inputs, engine.device.name, self.threads, self._plan,
-            kernels, constants, self._guards,
+            kernels, constants, self._guards, self._validated,
         )  # fmt: skip
         save_model(Path(path), saved, engine.device)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 from tunegrad import devices
@@ -12,7 +13,10 @@ from tunegrad.errors import CandidateFailure, ConfigError, DeviceError, ModelErr
 from tunegrad.inference.choosing import Choice
 from tunegrad.inference.loaded import LoadedModel
 from tunegrad.inference.process import engine_of
+from tunegrad.ir.fusion import VALIDATION
 from tunegrad.runtime import Code, Constants
+
+_log = logging.getLogger(__name__)
 
 
 def opened_model(
@@ -41,6 +45,12 @@ def opened_model(
             f"model file {path} is for {arch}; this machine is {opened.target.arch}{lacks}: load "
             "the model here, and save it again"
         )
+    if saved.validated != VALIDATION:
+        how = f"by rules {saved.validated}, not {VALIDATION}" if saved.validated else "not at all"
+        _log.warning(
+            "model file %s: its plan was not compared with its graph as this tunegrad does it "
+            "(%s); load the model itself, and save it again", path, how,
+        )  # fmt: skip
     engine = engine_of(opened)
     constants = Constants(engine, untouched=True)
     for buffer, pack, values in saved.constants:
@@ -56,5 +66,5 @@ def opened_model(
         chosen[key] = choice, code_of(lowered, loaded)
     return LoadedModel(
         saved.name, saved.inputs, saved.plan, chosen, engine, str(path), saved.dtype,
-        constants=constants, guards=saved.guards,
+        constants=constants, guards=saved.guards, validated=saved.validated,
     )  # fmt: skip

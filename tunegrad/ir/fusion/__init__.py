@@ -7,7 +7,7 @@ from .attention import is_attention
 from .build import Draft
 from .layouts import LAST, ROWS, Images, blocked
 from .origins import layers_of
-from .plan import Buffer, BufferRole, Combined, Launch, LaunchPlan
+from .plan import VALIDATION, Buffer, BufferRole, Combined, Launch, LaunchPlan
 from .realize import EXPENSIVE
 from .schedule import Fusion, schedule
 
@@ -16,6 +16,7 @@ __all__ = [
     "EXPENSIVE",
     "LAST",
     "ROWS",
+    "VALIDATION",
     "Alternative",
     "Alternatives",
     "Buffer",

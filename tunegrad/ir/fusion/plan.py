@@ -23,7 +23,12 @@ from ..kernel import Kernel, Param
 from ..layout import Layout
 from .axes import all_indices, compared
 
-__all__ = ["Buffer", "BufferRole", "Combined", "Launch", "LaunchPlan"]
+__all__ = ["VALIDATION", "Buffer", "BufferRole", "Combined", "Launch", "LaunchPlan"]
+
+VALIDATION = 3
+"""Of what plans are validated by, and how (``ir.validate``): what was found before by another is
+not asked, and files of plans say theirs.
+"""
 
 BufferRole = Literal["input", "const", "temp", "output", "view"]
 

@@ -12,11 +12,10 @@ from __future__ import annotations
 
 from .graphs import Unvalidated
 from .known import Validation, validated, validated_rewrite, validation
-from .plans import VERSION, Group, groups_of, validate_group
+from .plans import Group, groups_of, validate_group
 from .rewrites import check_rewrite
 
 __all__ = [
-    "VERSION",
     "Group",
     "Unvalidated",
     "Validation",

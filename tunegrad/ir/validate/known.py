@@ -16,10 +16,10 @@ from tunegrad.forks import ForkSafeLock
 from tunegrad.object_cache import ObjectCache
 
 from ..dtypes import DType
-from ..fusion.plan import LaunchPlan
+from ..fusion.plan import VALIDATION, LaunchPlan
 from ..graph import GraphOp, Node, Step
 from .graphs import Unvalidated
-from .plans import VERSION, Group, groups_of, validate_group
+from .plans import Group, groups_of, validate_group
 from .rewrites import check_rewrite
 
 __all__ = ["Validation", "validated", "validated_rewrite", "validation"]
@@ -160,4 +160,4 @@ def _keep(text: str, why: str) -> None:
 
 
 def _key(text: str) -> str:
-    return hashlib.sha256(f"validated plan {VERSION} {text}".encode()).hexdigest()
+    return hashlib.sha256(f"validated plan {VALIDATION} {text}".encode()).hexdigest()

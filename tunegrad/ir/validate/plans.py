@@ -20,7 +20,7 @@ from tunegrad.errors import WrongPlan
 
 from ..dtypes import DType
 from ..expr import Op
-from ..fusion.plan import Buffer, Combined, Launch, LaunchPlan
+from ..fusion.plan import VALIDATION, Buffer, Combined, Launch, LaunchPlan
 from ..graph import ConstData, GraphOp, Node
 from ..kernel import Kernel, Param, Store
 from ..numeric import Array
@@ -37,10 +37,7 @@ from .kernels import (
 from .numbers import Number, Numbers, P, deep, leaf
 from .samples import borders, sampled
 
-__all__ = ["VERSION", "Group", "groups_of", "validate_group"]
-
-VERSION = 3
-"""Of what is validated, and how: what was found before by another is not asked."""
+__all__ = ["Group", "groups_of", "validate_group"]
 
 _TERMS = 1 << 15
 _MOST, _LEAST, _POINTS = 128, 2, 3
@@ -102,7 +99,7 @@ class Group:
     def text(self, cone: list[Node]) -> str:
         """All that the result depends on; equal layers of a model have one text."""
         places = {n: i for i, n in enumerate(cone)}
-        lines = [f"{VERSION}"]
+        lines = [f"{VALIDATION}"]
         for n in cone:
             if n in self.held and n is not self.node:
                 lines.append(f"held {n.shape} {n.dtype}")
