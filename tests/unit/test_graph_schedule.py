@@ -11,6 +11,7 @@ from tests import fuzzing
 from tests.graph_builders import (
     Array,
     add,
+    conv,
     conv_bn,
     layer_norm,
     matmul,
@@ -155,6 +156,22 @@ def test_graph_schedule_stores_a_split_product_once() -> None:
     y = matmul(tensor("x", 4, 5), tensor("w", 5, 6))
     parts = [g.contiguous(relu(g.shrink(y, ((0, 4), (2 * i, 2 * i + 2))))) for i in range(3)]
     assert count(*parts) == 4
+
+
+@pytest.mark.parametrize(("rows", "launches"), [(1, 1), (4, 2)])
+def test_graph_schedule_stores_a_product_whose_halves_meet(rows: int, launches: int) -> None:
+    both = matmul(tensor("x", rows, 6), weight("w", 6, 10))
+    ends = [g.shrink(both, ((0, rows), at)) for at in ((0, 5), (5, 10))]
+    plan = checked(add(*(g.elementwise(Op.MUL, e, e) for e in ends)))
+    assert len(plan.launches) == launches  # one row reads each weight once, in one kernel or two
+
+
+def test_graph_schedule_stores_what_a_convolution_gathers() -> None:
+    at = g.graph_input("at", (8,), I64)
+    rows = g.gather(weight("w", 20, 3), g.expand(g.reshape(at, (8, 1)), (8, 3)), 0)
+    image = g.reshape(g.permute(rows, (1, 0)), (1, 3, 2, 4))
+    taps = conv(image, weight("k", 5, 3, 2, 2))
+    assert len(checked(taps, at=np.arange(8) % 20).launches) == 2
 
 
 def test_graph_schedule_keeps_contractions_apart() -> None:

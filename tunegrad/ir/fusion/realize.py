@@ -61,6 +61,9 @@ can share the work.
 
 FREE, ROW, BODY = 0, 1, 2
 
+_IN_PLACE = (GraphOp.MAP, GraphOp.CAST)
+"""What reads each element where it stands."""
+
 
 @dataclass(frozen=True, slots=True)
 class State:
@@ -81,6 +84,8 @@ class State:
     reuse: bool = False
     """A buffer element is read for several elements of the node."""
     product: bool = False
+    gathered: bool = False
+    """An element of a buffer is read at a position that another one holds."""
 
 
 _LEAF = State()
@@ -242,6 +247,7 @@ class _Realizer:
             expensive=op in EXPENSIVE or any(s.expensive for s in states),
             reuse=any(s.reuse for s in states),
             product=op in PRODUCTS or any(s.product for s in states),
+            gathered=any(s.gathered for s in states),
         )
 
     def _settle(self, n: Node) -> None:
@@ -313,42 +319,71 @@ class _Realizer:
 
     def _window(self, n: Node, src: Node, s: State) -> State:
         repeats = n.op is GraphOp.GATHER or (n.op is GraphOp.WINDOW and cast(Any, n.arg)[1] > 1)
-        if s.kind != FREE or (repeats and (s.expensive or s.ops > CHEAP_OPS)):
+        dear = s.expensive or s.ops > CHEAP_OPS or (s.gathered and n.op is GraphOp.WINDOW)
+        if s.kind != FREE or (repeats and dear):
             self.realize(src)
             s = self.state(src)
-        return replace(s, reuse=s.reuse or repeats, ops=s.ops + (n.op is GraphOp.PAD and s.ops > 0))
+        return replace(
+            s,
+            reuse=s.reuse or repeats,
+            ops=s.ops + (n.op is GraphOp.PAD and s.ops > 0),
+            gathered=s.gathered or n.op is GraphOp.GATHER,
+        )
 
     def _shareable(self, i: int, state: State) -> bool:
         """Whether node ``i``, which has several consumers, may stay without memory."""
         if state.kind == FREE:
             if not state.expensive and state.ops <= 2 * CHEAP_OPS:
                 return True
-            return self._meets(i, FREE, False)
+            return self._meets(i, FREE, False, apart=True)
         if state.kind == BODY and state.ops > 2 * CHEAP_OPS:
             return False
         if state.kind == ROW and any(
             self.regions.order[c].op is GraphOp.REDUCE for c in self.regions.consumers[i]
         ):
             return False
-        return self._meets(i, state.kind, state.heavy is not None)
+        heavy = state.heavy
+        apart = heavy is None or self._reads_once(heavy)
+        return self._meets(i, state.kind, heavy is not None, apart)
 
-    def _meets(self, i: int, kind: int, heavy: bool) -> bool:
+    def _reads_once(self, heavy: Node) -> bool:
+        """Whether a contraction reads an operand as large as its domain: one row times a matrix."""
+        domain, sizes = heavy.srcs[0], list[int]()
+        open_, seen = [domain], {domain}
+        while open_:
+            n = open_.pop()
+            if not n.srcs or n in self.covered:
+                sizes.append(n.size)
+                continue
+            open_ += [s for s in n.srcs if s not in seen]
+            seen.update(n.srcs)
+        return max(sizes) >= domain.size
+
+    def _meets(self, i: int, kind: int, heavy: bool, apart: bool) -> bool:
         """Whether all paths from node ``i`` meet again with nothing between that would need
         memory.
+
+        Where they read other elements of it (halves of a product), the kernel that they meet in
+        computes it several times, and is no product any more: only ``apart`` allows that.
         """
         region = self.regions.between(i, REGION_LIMIT)
         if region is None:
             return False
         kinds: dict[int, int] = {i: kind}
+        views: dict[int, tuple[object, ...]] = {i: ()}
         for c in region:
             node = self.regions.order[c]
             if c != region[-1] and (c in self.regions.outputs or node in self.realized):
                 return False
-            below = max(kinds.get(self.regions.position[id(s)], FREE) for s in node.srcs)
+            places = [self.regions.position[id(s)] for s in node.srcs]
+            below = max(kinds.get(p, FREE) for p in places)
             after = _after(node.op, below, kind == FREE or heavy)
-            if after is None:
+            seen = {views[p] for p in places if p in views}
+            if after is None or (len(seen) > 1 and not apart):
                 return False
             kinds[c] = after
+            for view in seen:
+                views[c] = view if node.op in _IN_PLACE else (*view, node.op, node.arg)
         return True
 
 
