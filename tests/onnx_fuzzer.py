@@ -21,6 +21,7 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 from onnx import TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
 
 import tunegrad as tg
 from tunegrad.errors import ModelError
@@ -108,27 +109,79 @@ def _runtime(proto: Any, given: Mapping[str, Array]) -> list[Array]:
 
 
 def compare(case: Case) -> str:
-    """What differs, in some words; "" where nothing does. "refused: ..." is a ModelError."""
-    proto = case.proto()
+    """What differs, in some words; "" where nothing does.
+
+    "drawn: ..." is a graph that ONNX Runtime refuses, "refused: ..." a ModelError, and
+    "judged: ..." a graph with a node on which ONNX Runtime differs from ours and from ONNX's
+    reference evaluator (the reference is the specification), or from its own nodes one by one.
+    """
     try:
-        wanted = _runtime(proto, case.values)
+        wanted = _runtime(case.proto(), case.values)
     except Exception as error:  # noqa: BLE001  # the whole may be refused where nodes are not
         return f"drawn: {str(error)[:80]}"
     try:
-        loaded = tg.load(model_of_proto(proto, "drawn"), store=False, threads=1)
-        made = loaded(*(codes_of(case.values[i.name]) for i in loaded.inputs))
+        made = _ours(case)
     except ModelError as error:
         return f"refused: {error}"
-    found = made if isinstance(made, tuple) else (made,)
-    for name, a, b in zip(case.outputs, found, wanted, strict=True):
-        if (a.shape, a.dtype) != (b.shape, b.dtype):
+    said = _difference(case, made, wanted)
+    return said and _judged(case, made, said)
+
+
+def _judged(case: Case, made: Sequence[Array], said: str) -> str:
+    """``said``, unless each node by itself is what ONNX Runtime makes of it, or else the reference,
+    and one after the other they make what was made.
+    """
+    values, blamed = dict(case.values), list[str]()
+    for node in case.nodes:
+        computed = tuple(i for i in _reads(node) if i not in case.inputs and _is_made(case, i))
+        alone = replace(case, nodes=(node,), values=values, inputs=(*case.inputs, *computed))
+        theirs = _runtime(alone.proto(), values)
+        ours = _ours(alone)
+        if _difference(alone, ours, theirs):
+            theirs = _reference(alone)
+            if not theirs or _difference(alone, ours, theirs, kinds=False):
+                return said
+            blamed.append(node.op_type)
+        values.update(zip(alone.outputs, theirs, strict=True))
+    wanted = [values[o] for o in case.outputs]
+    if _difference(case, made, wanted, kinds=False):
+        return said
+    return f"judged: {', '.join(blamed) or 'together'}: {said}"
+
+
+def _is_made(case: Case, name: str) -> bool:
+    return any(name in n.output for n in case.nodes)
+
+
+def _ours(case: Case) -> list[Array]:
+    loaded = tg.load(model_of_proto(case.proto(), "drawn"), store=False, threads=1)
+    made = loaded(*(codes_of(case.values[i.name]) for i in loaded.inputs))
+    return list(made) if isinstance(made, tuple) else [made]
+
+
+def _reference(case: Case) -> list[Array]:
+    """What ONNX's own evaluator makes of a case; nothing where it has not what it takes."""
+    try:
+        evaluator = ReferenceEvaluator(case.proto())
+        made = evaluator.run(None, {i: case.values[i] for i in evaluator.input_names})
+    except Exception:  # noqa: BLE001  # it raises whatever numpy raises
+        return []
+    return [np.asarray(a) for a in made]
+
+
+def _difference(
+    case: Case, made: Sequence[Array], wanted: Sequence[Array], kinds: bool = True
+) -> str:
+    """The first output that differs, and where; in its type only where ``kinds`` matter."""
+    for name, a, b in zip(case.outputs, made, wanted, strict=True):
+        if a.shape != b.shape or (kinds and a.dtype != b.dtype):
             return f"{name} is {a.dtype}{list(a.shape)}, not {b.dtype}{list(b.shape)}"
         if b.dtype.kind not in "fc":
             wrong = a != b
         else:
             wide, other = a.astype(np.float64), b.astype(np.float64)
             finite = np.abs(other[np.isfinite(other)])
-            step = 2e-2 if b.dtype == np.float16 else 1e-4
+            step = 2e-2 if a.dtype == np.float16 else 1e-4
             near = np.abs(wide - other) <= step * (finite.max(initial=0.0) + 1e-3)
             wrong = ~(near | (wide == other) | (np.isnan(wide) & np.isnan(other)))
         if wrong.any():
@@ -778,14 +831,15 @@ def _einsum(d: _Draw, _: str) -> Any:
     return [d.new(a, "f4", False), d.new(b, "f4")], {"equation": text}
 
 
-def _window(d: _Draw, rank: int, extents: Sequence[int]) -> dict[str, Any]:
+def _window(d: _Draw, rank: int, extents: Sequence[int], wide: bool = True) -> dict[str, Any]:
+    """Extents, steps and pads of windows; with SAME pads as ``wide`` as their steps."""
     size = [d.rng.randint(1, min(3, e)) for e in extents]
     given: dict[str, Any] = {"kernel_shape": size}
     if d.flag():
         given["strides"] = [d.rng.randint(1, 3) for _ in range(rank)]
     kind = d.rng.choice(("NOTSET", "NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID"))
-    if kind.startswith("SAME") and "strides" in given:
-        # where windows are smaller than steps, ONNX Runtime pads by less than nothing
+    if wide and kind.startswith("SAME") and "strides" in given:
+        # else ONNX Runtime pads by less than nothing, and the reference has only a plain Conv
         given["strides"] = [min(s, k) for s, k in zip(given["strides"], size, strict=True)]
     if kind != "NOTSET":
         given["auto_pad"] = kind
@@ -802,7 +856,7 @@ def _conv(d: _Draw, op: str) -> Any:
         name = d.new((1, 4, 6, 5), "f4", False)
         a = d.values[name]
     rank, channels = a.ndim - 2, a.shape[1]
-    given = _window(d, rank, a.shape[2:])
+    given = _window(d, rank, a.shape[2:], wide=op != "Conv")
     groups = d.rng.choice([g for g in (1, 2, 4) if channels % g == 0])
     out = groups * d.rng.choice((1, 2, 3))
     shape = (out, channels // groups) if op == "Conv" else (channels, out // groups)
@@ -842,25 +896,37 @@ def _global(d: _Draw, _: str) -> Any:
 def _resize(d: _Draw, _: str) -> Any:
     name = d.images(rank=2)
     a = d.values[name]
-    # ONNX Runtime's other modes give other numbers than ONNX's reference, which ours agree with
-    mode = d.rng.choice(("nearest", "linear"))
+    mode = d.rng.choice(("nearest", "linear", "cubic") if d.opset >= 11 else ("nearest", "linear"))
     scales = [1.0, 1.0, d.rng.choice((0.5, 0.6, 1.3, 2.0)), d.rng.choice((0.4, 1.0, 1.5, 3.0))]
+    sizes = [*a.shape[:2], *(d.rng.randint(1, 9) for _ in a.shape[2:])]
     if d.opset < 11:
         return [name, d.hold(np.asarray(scales, "f4"))], {"mode": mode}
-    how = ["half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric"]
-    how += ["tf_half_pixel_for_nn"] if d.opset < 13 and mode == "nearest" else []
+    how = ["half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric", "tf_crop_and_resize"]
+    how += ["tf_half_pixel_for_nn"] if d.opset < 13 else []
     how += ["half_pixel_symmetric"] if d.opset >= 19 else []
-    if mode == "linear":
-        how = ["half_pixel", "asymmetric"]
-    given = {"mode": mode, "coordinate_transformation_mode": d.rng.choice(how)}
+    given: dict[str, Any] = {"mode": mode, "coordinate_transformation_mode": d.rng.choice(how)}
+    region = ""
     if mode == "nearest":
         given["nearest_mode"] = d.rng.choice(
             ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
         )
+    if mode == "cubic":
+        given |= {"cubic_coeff_a": d.rng.choice((-0.75, -0.5)), "exclude_outside": d.flag()}
+    if given["coordinate_transformation_mode"] == "tf_crop_and_resize":
+        region = d.hold(np.asarray([0, 0, 0.25, -0.5, 1, 1, 0.75, 1.25], "f4"))
+        given["extrapolation_value"] = 1.5
+    elif d.opset >= 18:
+        if mode != "nearest":
+            given["antialias"] = d.flag()
+        if d.flag():
+            given["axes"], scales, sizes = [2, 3], scales[2:], sizes[2:]
+            given["keep_aspect_ratio_policy"] = d.rng.choice(
+                ("stretch", "stretch", "not_larger", "not_smaller")
+            )
     if d.flag():
-        sizes = [*a.shape[:2], *(d.rng.randint(1, 9) for _ in a.shape[2:])]
-        return [name, "", "", d.hold(np.asarray(sizes, "i8"))], given
-    return [name, "", d.hold(np.asarray(scales, "f4"))], given
+        return [name, region, "", d.hold(np.asarray(sizes, "i8"))], given
+    given.pop("keep_aspect_ratio_policy", None)
+    return [name, region, d.hold(np.asarray(scales, "f4"))], given
 
 
 @_draws("GridSample")

@@ -141,8 +141,8 @@ def _weights(n: NodeView, axis: _Axis, places: Known, mode: str) -> Known:
         if n.get("exclude_outside", 0):
             w = np.where((at < 0) | (at >= axis.old), 0, w)
         np.add.at(found, (np.arange(axis.new), np.clip(at, 0, axis.old - 1)), w)
-    found /= found.sum(1, keepdims=True)
-    return found
+    total = found.sum(1, keepdims=True)
+    return found / np.where(total, total, 1)
 
 
 def _weighted(x: Tensor, axis: int, weights: Known) -> Tensor:
