@@ -1,5 +1,8 @@
 """Modules that people write, drawn: layers, joins, views, writes in place, buffers, odd dtypes.
 
+    python -m tests.torch_fuzzer 300        so many modules of the run's seed, counts at the end
+    python -m tests.torch_fuzzer 300 7      of seed 7
+
 A program is a list of steps on the values before them. Each is drawn while the program runs in
 PyTorch, so that its shapes fit. A failing one is cut down: to one output, then to the fewest steps,
 others of which become inputs with the values they had.
@@ -10,6 +13,7 @@ from __future__ import annotations
 import copy
 import math
 import random
+import sys
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -21,8 +25,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 - its usual name
 
 import tunegrad as tg
+from tests import fuzzing
 
-__all__ = ["OPERATIONS", "Case", "Program", "case_of", "differs", "draw", "pairs_of", "shrunk"]
+__all__ = [
+    "OPERATIONS", "Case", "Program", "case_of", "differs", "doors", "draw", "pairs_of", "shrunk",
+]  # fmt: skip
 
 _MOST = 4096
 """Elements of a value."""
@@ -345,7 +352,7 @@ _add(
                 tuple(r.randint(0, 2) for _ in range(4)),
                 r.choice(["reflect", "replicate", "circular"]),
             )
-            if x.ndim == 4 and min(x.shape) > 2
+            if x.ndim == 4 and x.numel() and min(x.shape[2:]) > 2
             else None
         )
     ),
@@ -659,10 +666,11 @@ def draw(rng: Rng, most: int = 9) -> Case:
     values: list[Tensor] = [t.clone() for t in inputs]
     steps: list[Step] = []
     wanted, names = rng.randint(1, most), list(OPERATIONS)
+    writes = rng.random() < 0.05
     for _ in range(40 * most):
         if len(steps) == wanted:
             break
-        name = rng.choice(names)
+        name = "write_input" if writes and not steps else rng.choice(names)
         operation = OPERATIONS[name]
         if name == "write_input" and len(values) > count:  # before anything has read it
             continue
@@ -899,3 +907,79 @@ def case_of(rng: Rng) -> Case:
         case = draw(rng)
         if case.program.steps:
             return case
+
+
+def doors(case: Case, place: int) -> tuple[str, ...]:
+    """Doors that a case is run through: ``from_torch`` takes every sixth that writes to nothing.
+
+    It makes the same graph, and exporting takes twice as long as all of ``torch.compile``.
+    """
+    return ("compile",) if case.writes or place % 6 else ("compile", "from_torch")
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+_KINDS = {
+    "moves": """reshape permute transpose flip roll slice select unsqueeze squeeze expand repeat tile
+        contiguous channels_last chunk windows diagonal tril triu pixel_shuffle pad pad_edges""",
+    "joins": "cat cat_ones cat_zeros stack",
+    "places": "index_select gather scatter_add by_mask embedding grid_sample",
+    "reduces": """sum mean amax amin var std logsumexp prod norm softmax log_softmax cumsum
+        logcumsumexp sort topk argmax any normalize""",
+    "products": "matmul self_matmul attention masked_attention linear encoder_layer",
+    "windows": """max_pool2d avg_pool2d adaptive_avg_pool2d global_pool adaptive_max_pool2d
+        resize_nearest resize_bilinear resize_smooth conv2d conv1d conv_transpose2d""",
+    "norms": "layer_norm rms_norm group_norm batch_norm2d instance_norm2d",
+    "types": "to_double to_half to_bfloat16 to_int to_byte int_math float",
+    "writes": "set_first add_to_part write_view relu_ set_mask write_input buffer",
+}
+"""Operations by what they do; all others are ``numbers``: each element from those at its place."""
+
+
+def _kind(name: str) -> str:
+    if name == "input":
+        return name
+    return next((kind for kind, names in _KINDS.items() if name in names.split()), "numbers")
+
+
+def _table(pairs: Counter[tuple[str, str]]) -> Iterator[str]:
+    """How often an operation of each kind read what one of each kind made; then what was missed.
+
+    Two operations in a row may never fit: a product has no use for integers.
+    """
+    kinds, between = ("input", "numbers", *_KINDS), Counter[tuple[str, str]]()
+    for (a, b), times in pairs.items():
+        between[_kind(a), _kind(b)] += times
+    yield "reads     " + "".join(f"{k:>9}" for k in kinds[1:])
+    for a in kinds:
+        yield f"{a:10}" + "".join(f"{between[a, b]:9}" for b in kinds[1:])
+    after, before = ({p[side] for p in pairs} for side in (0, 1))
+    yield f"made for nobody: {' '.join(n for n in OPERATIONS if n not in after) or 'none'}"
+    yield f"never drawn: {' '.join(n for n in OPERATIONS if n not in before) or 'none'}"
+    yield f"{len(pairs)} of {(len(OPERATIONS) + 1) * len(OPERATIONS)} pairs of operations drawn"
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Draw many modules, report every one that differs, and what was drawn together."""
+    count = int(arguments[0]) if arguments else 60
+    seed = int(arguments[1]) if len(arguments) > 1 else fuzzing.fix_seed()
+    pairs: Counter[tuple[str, str]] = Counter()
+    wrong: Counter[str] = Counter()
+    for i in range(count):
+        case = case_of(random.Random(f"{seed} torch {i}"))
+        pairs += pairs_of(case.program)
+        for door in doors(case, i):
+            if said := differs(case, door):
+                small = shrunk(case, lambda c, d=door: bool(differs(c, d)))
+                wrong[" ".join(s.name for s in small.program.steps)] += 1
+                _say(f"--- case {i} through {door}: {said}\n{small}\n{differs(small, door)}")
+    for line in _table(pairs):
+        _say(line)
+    _say(f"seed {seed}: {count} modules, {sum(pairs.values())} reads; wrong: {dict(wrong)}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
