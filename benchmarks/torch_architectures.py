@@ -1,10 +1,13 @@
 """Architectures of timm and transformers: ``torch.compile``, ``from_torch``, files of ONNX.
 
     python benchmarks/torch_architectures.py [--only resnet18,t5] [--doors compile,from_torch,onnx]
+    python benchmarks/torch_architectures.py --table ROWS    the table of rows that were printed
 
 Weights are drawn, nothing is downloaded. Images are small, configurations tiny: the kinds of
 operators are those of the full models. One line of JSON each: the door, the memory format, how far
-the outputs are from PyTorch's relatively, what was left to PyTorch, and the seconds of it all.
+the outputs are from PyTorch's relatively, how far the outputs of the two examples are apart, what
+was left to PyTorch, how many graphs dynamo made (one, where nothing breaks it), and the seconds of
+it all.
 
 timm imports torchvision for its data pipelines, which are not needed here. Where torchvision is not
 installed, an empty module stands for it.
@@ -27,6 +30,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
+from torch._dynamo.utils import counters
 
 import tunegrad as tg
 import tunegrad.torch
@@ -87,7 +91,7 @@ def image(name: str, options: dict[str, Any], last: bool) -> Case:
     import timm
 
     torch.manual_seed(0)
-    module = timm.create_model(name, num_classes=10, **options).eval()
+    module = _drawn(timm.create_model(name, num_classes=10, **options).eval())
     x = torch.randn(2, 3, *[options.get("img_size", 64)] * 2)
     if last:
         module, x = (
@@ -97,6 +101,22 @@ def image(name: str, options: dict[str, Any], last: bool) -> Case:
     return module, (x,)
 
 
+def _drawn(module: torch.nn.Module) -> torch.nn.Module:
+    """The module with other numbers where a tensor has one number throughout.
+
+    timm has heads of zeros, and scales of 1e-6 in front of residual branches: nothing that a branch
+    computes would be seen. Norms of ones and means of zeros hide where they are read.
+    """
+    with torch.no_grad():
+        for name, t in (*module.named_parameters(), *module.named_buffers()):
+            if t.is_floating_point() and t.numel() > 1 and bool((t == t.flatten()[0]).all()):
+                t.copy_(0.1 * torch.randn(t.shape))
+                t.add_(1.0 if name.endswith(("weight", "running_var")) and t.ndim == 1 else 0.0)
+                if name.endswith("running_var"):
+                    t.abs_()
+    return module
+
+
 def language(name: str) -> Case:
     """A tiny model of transformers, and nine ids of two texts."""
     import transformers
@@ -104,13 +124,14 @@ def language(name: str) -> Case:
     config, model, options = _CONFIGS[name]
     torch.manual_seed(0)
     made = getattr(transformers, config)(**{**_TINY, **options})
-    module = getattr(transformers, model)(made).eval()
+    module = _drawn(getattr(transformers, model)(made).eval())
     return _First(module), (torch.randint(3, 99, (2, 9)),)
 
 
 def compiled(module: torch.nn.Module, args: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """By ``torch.compile``."""
     torch.compiler.reset()
+    counters.clear()
     f = torch.compile(module, backend="tunegrad", options={"store": False})
     return _flat(f(*args))
 
@@ -184,11 +205,45 @@ def run(make: Callable[[], Case], door: str, said: _Said) -> dict[str, Any]:
         for g, w in zip(got, want, strict=True)
     )
     left = [line[:200] for line in said.lines if "runs in PyTorch" in line]
+    apart = min(float((w[0] - w[1]).abs().max() / w.abs().max().clamp(1e-30)) for w in want)
+    graphs = {"graphs": counters["stats"]["unique_graphs"]}
     return {
         "far": float(f"{far:.2g}"),
+        "apart": float(f"{apart:.2g}"),
         "left": left,
+        **(graphs if door == "compile" else {}),
         "seconds": round(time.perf_counter() - start, 1),
     }
+
+
+def table(rows: Sequence[dict[str, Any]]) -> str:
+    """Rows in Markdown: a model in each line, a door and a memory format in each column."""
+    forms = ("plain", "channels_last")
+    doors = {"compile": "torch.compile", "from_torch": "from_torch", "onnx": "ONNX file"}
+    columns = [
+        (d, f) for d in doors for f in forms if any(_of(rows, r["name"], d, f) for r in rows)
+    ]
+    lines = ["| model | " + " | ".join(f"{doors[d]}, {f}" for d, f in columns) + " | apart |"]
+    lines.append("|---" * (len(columns) + 2) + "|")
+    for name in dict.fromkeys(r["name"] for r in rows):
+        found = [_of(rows, name, d, f) for d, f in columns]
+        apart = min(r["apart"] for r in found if "apart" in r)
+        cells = [_cell(r) for r in found]
+        lines.append(f"| {name} | {' | '.join(cells)} | {apart} |")
+    return "\n".join(lines)
+
+
+def _of(rows: Sequence[dict[str, Any]], name: str, door: str, form: str) -> dict[str, Any]:
+    key = (name, door, form)
+    return next((r for r in rows if (r["name"], r["door"], r["form"]) == key), {})
+
+
+def _cell(row: dict[str, Any]) -> str:
+    if row.get("left"):
+        return "left to PyTorch"
+    if row.get("graphs", 1) != 1:
+        return f"{row['far']}, {row['graphs']} graphs"
+    return str(row.get("far", row.get("error", "not run")))
 
 
 def _stand_in() -> None:
@@ -230,7 +285,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Architectures through every door.")
     parser.add_argument("--only", default="", help="names, with commas between them")
     parser.add_argument("--doors", default=",".join(DOORS))
+    parser.add_argument("--table", type=Path, help="rows that were printed, as a table")
     given = parser.parse_args()
+    if given.table:
+        print(table([json.loads(line) for line in given.table.read_text().splitlines()]))
+        return
     warnings.simplefilter("ignore")
     said = _Said()
     log = logging.getLogger("tunegrad.torch")
