@@ -35,7 +35,7 @@ from tunegrad.errors import (
 from tunegrad.frontend import InputSpec, Model, Tensor
 from tunegrad.frontend.torch import from_torch
 from tunegrad.frontend.torch.aten import TABLE, Complex
-from tunegrad.frontend.torch.checking import CHECKS, Call, fault_of
+from tunegrad.frontend.torch.checking import Call, check_choice, fault_of
 from tunegrad.frontend.torch.graph import missing_operators, run_graph
 from tunegrad.frontend.torch.values import (
     array_of,
@@ -45,7 +45,7 @@ from tunegrad.frontend.torch.values import (
     torch_dtype,
     value_of,
 )
-from tunegrad.inference import LoadedModel, load
+from tunegrad.inference import UNITS, LoadedModel, load
 
 __all__ = ["backend", "from_torch", "register"]
 
@@ -55,9 +55,6 @@ _MODES = (
 )  # fmt: skip
 _KEPT = 16
 """Programs of one graph: by shapes, and by the modules whose parameters it is called with."""
-
-_UNITS = {"f16": 2.0**-11, "bf16": 2.0**-8, "bf16-dot": 0.0, "tf32": 2.0**-11}
-"""One rounding of a dtype, or of numerics, that an option asks for."""
 
 _log = logging.getLogger(__name__)
 _QUIET: dict[str, Any] = {"store": None, "on_miss": "default"}
@@ -138,11 +135,7 @@ def _settings(options: Mapping[str, Any] | None, mode: str | None) -> dict[str, 
         raise ConfigError(
             f"torch.compile: options {', '.join(wrong)} are unknown; valid: {', '.join(_OPTIONS)}"
         )
-    check = given.get("check", "error")
-    if not any(check is c or (isinstance(check, str) and check == c) for c in CHECKS):
-        raise ConfigError(
-            f"torch.compile: check {check!r} is not there; valid: {', '.join(map(repr, CHECKS))}"
-        )
+    check_choice("torch.compile", given.get("check", "error"))
     return {**_QUIET, "check": "error", **given}
 
 
@@ -286,32 +279,43 @@ class _Compiled:
         return program.run(program.model, args)
 
     def _first_call(self, args: Sequence[Any]) -> Any:
-        """Make a program for these arguments, and compare what it gives with PyTorch."""
+        """Make a program for these arguments, and compare what it gives with PyTorch.
+
+        It is kept, for other threads too, once that is over: a call that raises, as for an index
+        out of range, was none.
+        """
         program = self._program(args)
-        self._programs = [program, *self._programs][:_KEPT]
         if program.model is None:
+            self._keep(program)
             return self._graph.forward(*args)
         found = program.run(program.model, args)
-        if not self._check:
-            return found
-        try:
-            want = self._graph.forward(*args)
-        except RuntimeError as error:  # a kernel of PyTorch's that wants other strides
-            _log.info("torch.compile: nothing was compared, PyTorch can not run this: %s", error)
-            return found
-        settings = {"device": _place([a for a in args if hasattr(a, "dtype")]), **self._settings}
-        unit = max(_UNITS.get(str(settings.get(k)), 0.0) for k in ("dtype", "numerics"))
-        call = Call(self._graph, args, frozenset(program.constants), unit)
-        fault = fault_of(call, found, want, lambda m, arrays: load(m, **settings)(*arrays))
+        want, fault = self._compared(program, args, found) if self._check else (found, "")
         if not fault:
+            self._keep(program)
             return found
         program.model = None
+        self._keep(program)
         if self._check == "error":
             raise MismatchError(
                 f"torch.compile: this graph gives other results than PyTorch: {fault}"
             )
         _log.warning("torch.compile: this graph runs in PyTorch, since ours differs: %s", fault)
         return want
+
+    def _compared(self, program: _Program, args: Sequence[Any], found: Any) -> tuple[Any, str]:
+        """What PyTorch gives, and why it is not what was found; '' where it is."""
+        try:
+            want = self._graph.forward(*args)
+        except RuntimeError as error:  # a kernel of PyTorch's that wants other strides
+            _log.info("torch.compile: nothing was compared, PyTorch can not run this: %s", error)
+            return found, ""
+        settings = {"device": _place([a for a in args if hasattr(a, "dtype")]), **self._settings}
+        unit = max(UNITS.get(str(settings.get(k)), 0.0) for k in ("dtype", "numerics"))
+        call = Call(self._graph, args, frozenset(program.constants), unit)
+        return want, fault_of(call, found, want, lambda m, arrays: load(m, **settings)(*arrays))
+
+    def _keep(self, program: _Program) -> None:
+        self._programs = [program, *self._programs][:_KEPT]
 
     def _program(self, args: Sequence[Any]) -> _Program:
         """A program for these arguments.
@@ -368,7 +372,7 @@ class _Compiled:
         return _Program(args, static, model, outputs, shared)
 
 
-_COMPLEX = {"f32": "complex64", "f64": "complex128"}
+_COMPLEX = {"f16": "complex32", "f32": "complex64", "f64": "complex128"}
 _SHAPE = attrgetter("shape")
 _VERSION = attrgetter("_version")
 _ADDRESS = load_torch().Tensor.data_ptr

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tunegrad as tg
-from tunegrad.errors import ConfigError, MismatchError
+from tunegrad.errors import ConfigError, IndexOutOfRange, MismatchError
 from tunegrad.frontend.torch.aten import TABLE
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
@@ -127,6 +127,47 @@ def test_a_model_of_from_torch_is_compared_when_it_is_first_called(
         for _ in range(2):
             np.testing.assert_allclose(lenient(x.numpy()), module(x).numpy(), atol=1e-5)
     assert len([r for r in caplog.records if "ours differ" in r.getMessage()]) == 1
+
+
+@pytest.mark.usefixtures("wrong_hardtanh")
+def test_a_model_that_differed_is_not_served_after_parameters_are_written_to() -> None:
+    module, x = network(), 3 * torch.randn(5, 4)
+    lenient = tg.load(tg.from_torch(module, x, check="warn"), store=False)
+    with torch.no_grad():
+        for _ in range(2):
+            np.testing.assert_allclose(lenient(x.numpy()), module(x).numpy(), atol=1e-5)
+            module[0].bias.add_(1)
+
+
+class RowsOf(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Parameter(torch.arange(8.0).reshape(4, 2))
+
+    def forward(self, ids: Any) -> Any:
+        return nn.functional.hardtanh(self.table[ids])
+
+
+@pytest.mark.usefixtures("wrong_hardtanh")
+def test_a_call_that_raises_is_no_first_call() -> None:
+    f = compiled(RowsOf())
+    with torch.no_grad():
+        with pytest.raises(IndexOutOfRange):
+            f(torch.tensor([0, 4]))
+        with pytest.raises(MismatchError, match="hardtanh"):
+            f(torch.tensor([0, 3]))
+
+
+def test_outputs_that_nobody_reads_do_not_hide_the_smallest_part(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bags = TABLE["_embedding_bag.default"]
+    for name in ("_embedding_bag.default", "_embedding_bag_forward_only.default"):
+        monkeypatch.setitem(TABLE, name, lambda *a: (bags(*a)[0].clamp(-9, 9), *bags(*a)[1:]))
+    module = nn.EmbeddingBag(4, 3, mode="sum", _weight=torch.full((4, 3), 10.0))
+    f = compiled(module)
+    with torch.no_grad(), pytest.raises(MismatchError, match=r"def part[^$]*embedding_bag"):
+        f(torch.tensor([0, 3]), torch.tensor([0]))  # drawn rows show nothing
 
 
 def test_weights_other_than_the_modules_are_compared_with_these() -> None:

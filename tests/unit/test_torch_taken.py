@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 import tunegrad as tg
+from tunegrad.errors import IndexOutOfRange
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 nn, F = torch.nn, torch.nn.functional
@@ -34,6 +36,12 @@ class Of(nn.Module):
 
 def randn(*shape: int, seed: int = 0) -> Any:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def with_infinity(*shape: int) -> Any:
+    x = randn(*shape)
+    x[5, 0] = math.inf
+    return x
 
 
 def image(*shape: int) -> Any:
@@ -66,6 +74,12 @@ HIDDEN[1, 3:] = True
 
 def _grid(**more: Any) -> Any:
     return Of(lambda x, g: F.grid_sample(x, g, **more))
+
+
+def _mixed(x: Any, r: Any) -> Any:
+    pairs = torch.view_as_complex(x)
+    both = torch.cat([pairs, r]), torch.stack([r, pairs]).reshape(-1)
+    return torch.view_as_real(torch.cat(both))
 
 
 def _rope(x: Any) -> Any:
@@ -124,6 +138,9 @@ CASES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "EmbeddingBag max": (bag(mode="max"), (IDS, OFFSETS)),
     "EmbeddingBag of rows": (bag(mode="mean"), (IDS.reshape(2, 4),)),
     "EmbeddingBag weighted": (Of(lambda i, o, w: BAG(i, o, per_sample_weights=w)), (IDS, OFFSETS, randn(8))),
+    "EmbeddingBag beside infinity": (
+        Of(lambda i, o, w: F.embedding_bag(i, w, o, mode="sum")), (IDS, OFFSETS, with_infinity(10, 4))
+    ),
     "EmbeddingBag last offset": (bag(mode="sum", include_last_offset=True), (IDS, torch.tensor([0, 3, 3, 8]))),
     "Bilinear": (nn.Bilinear(4, 3, 5), (randn(2, 4), randn(2, 3))),
     "isin": (Of(lambda a, b: torch.isin(a, b, invert=True)), (IDS, OFFSETS)),
@@ -132,6 +149,10 @@ CASES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "weight_norm": (nn.utils.parametrizations.weight_norm(nn.Linear(4, 3)), (randn(2, 4),)),
     "rotary positions as complex numbers": (Of(_rope), (randn(2, 5, 16),)),
     "rotary positions from a complex buffer": (Turned(), (randn(2, 5, 16),)),
+    "complex and real numbers in one": (Of(_mixed), (randn(3, 2), randn(3))),
+    "complex numbers as real ones": (
+        Of(lambda x: torch.view_as_complex(x).real.contiguous().view(3, 1) + torch.view_as_complex(x).abs()), (randn(3, 2),)
+    ),
     "a scalar of complex numbers": (Of(lambda x: torch.view_as_real(torch.view_as_complex(x) * 1j + 2)), (randn(3, 2),)),
 }  # fmt: skip
 
@@ -160,6 +181,29 @@ def test_from_torch_takes_it(name: str) -> None:
         want = flat(module(*args))
     for a, b in zip(flat(loaded(*distinct)), want, strict=True):
         np.testing.assert_allclose(a, b.numpy(), atol=2e-5, rtol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore:.*(discards the imaginary part|ComplexHalf)")
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: torch.view_as_complex(x).to(torch.float32),
+        torch.angle,
+        lambda x: torch.view_as_complex(x.half()),
+    ],
+    ids=["cast to real", "angle of real", "half"],
+)
+def test_complex_numbers_that_become_others_are_pytorchs(function: Any) -> None:
+    x = randn(3, 2)
+    f = torch.compile(function, backend="tunegrad", options={"store": False})
+    with torch.inference_mode():
+        torch.testing.assert_close(f(x), function(x))
+
+
+def test_positions_of_bags_are_not_negative() -> None:
+    f = torch.compile(bag(mode="sum"), backend="tunegrad", options={"store": False})
+    with torch.inference_mode(), pytest.raises(IndexOutOfRange, match="index -1"):
+        f(IDS - IDS.min() - 1, OFFSETS)
 
 
 def test_a_float_that_changes_makes_no_new_program(caplog: pytest.LogCaptureFixture) -> None:

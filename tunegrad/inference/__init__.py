@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .choosing import compiled_choice as compiled_choice
     from .choosing import stale as stale
     from .loaded import LoadedModel as LoadedModel
+    from .loading import UNITS as UNITS
     from .loading import StorePath as StorePath
     from .loading import compile as compile  # noqa: A004 - the word that every such library uses
     from .loading import load as load
@@ -34,7 +35,7 @@ else:
         {
             "choosing": "Choice OnMiss choices compiled_choice stale",
             "loaded": "LoadedModel",
-            "loading": "StorePath compile load measured_deviation",
+            "loading": "UNITS StorePath compile load measured_deviation",
             "process": "process_compiler",
             "realizing": "realize",
         },

@@ -45,7 +45,7 @@ StorePath = str | os.PathLike[str] | Literal[False] | None
 
 _log = logging.getLogger(__name__)
 
-_UNITS = {"f16": 2.0**-11, "bf16": 2.0**-8, "tf32": 2.0**-11}
+UNITS = {"f16": 2.0**-11, "bf16": 2.0**-8, "tf32": 2.0**-11}
 """One rounding of a dtype, or of numerics, that values are rounded to on the way."""
 
 
@@ -199,7 +199,7 @@ def _load(
     )  # fmt: skip
     if model.first_call is not None:
         given = None if weights is None else model.weights(weights, seed)
-        unit = max(_UNITS.get(dtype, 0.0), _UNITS.get(numerics, 0.0))
+        unit = max(UNITS.get(dtype, 0.0), UNITS.get(numerics, 0.0))
 
         def run(part: Model, arrays: Sequence[ArrayLike]) -> object:
             return _load(part, device, threads, store, on_miss, None, 0, numerics, dtype)(*arrays)

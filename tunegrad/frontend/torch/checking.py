@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 import math
+import operator
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -19,19 +20,20 @@ from typing import Any
 
 import numpy as np
 
-from tunegrad.errors import MismatchError, TunegradError
+from tunegrad.errors import ConfigError, MismatchError, TunegradError
 
 from ..model import InputSpec, Model
 from ..tensor import Tensor
 from ..weights import Array, Weights
+from .aten import Complex
 from .graph import run_graph
 from .values import array_of, constant_of, dtype_from, load_torch, tensor_of, torch_dtype
 
-__all__ = ["CHECKS", "Call", "FirstCall", "Run", "fault_of"]
+__all__ = ["Call", "FirstCall", "Run", "check_choice", "fault_of"]
 
 _log = logging.getLogger(__name__)
 
-CHECKS = ("error", "warn", False)
+_CHECKS = ("error", "warn", False)
 """A first call that differs raises, or warns and gives PyTorch's result; or it is not checked."""
 
 Run = Callable[[Model, Sequence[Any]], Any]
@@ -63,6 +65,13 @@ class Call:
     unit: float = 0.0
 
 
+def check_choice(door: str, check: object) -> None:
+    """Raise ConfigError, which names the door, for a ``check`` that is not there."""
+    if not any(check is c or (isinstance(check, str) and check == c) for c in _CHECKS):
+        valid = ", ".join(map(repr, _CHECKS))
+        raise ConfigError(f"{door}: check {check!r} is not there; valid: {valid}")
+
+
 def fault_of(call: Call, got: Sequence[Any], want: Sequence[Any], run: Run) -> str:
     """Why ``got`` is not ``want``, with the smallest program that shows it; '' where it is.
 
@@ -83,7 +92,7 @@ class FirstCall:
 
     ``sources`` say where the value of each placeholder comes from, as ``exported`` has them. Where
     parameters are written to between loading and the first call, nothing is compared: the model has
-    the values of before.
+    the values of before. What was wrong once stays so, whatever is written later.
     """
 
     def __init__(self, program: Any, sources: Sequence[tuple[str, Any]], check: Any) -> None:
@@ -97,7 +106,7 @@ class FirstCall:
         def compared(
             inputs: Sequence[Array], outputs: tuple[Array, ...]
         ) -> tuple[Array, ...] | None:
-            if _versions(held) != versions:
+            if not known[0] and _versions(held) != versions:
                 return None
             arrays = iter(inputs)
             kinds = [kind for kind, _ in self._sources]
@@ -173,7 +182,8 @@ def _input(spec: InputSpec) -> Tensor:
 def _outputs(graph: Any, values: Any, places: Sequence[int], *given: Tensor) -> tuple[Tensor, ...]:
     every = {**values, **dict(zip(places, given, strict=True))}
     found = run_graph(graph, [every[i] for i in range(len(every))])
-    return tuple(v for v in found if isinstance(v, Tensor))
+    pairs = (v.pairs() if isinstance(v, Complex) else v for v in found)
+    return tuple(v for v in pairs if isinstance(v, Tensor))
 
 
 def _as_pairs(values: Sequence[Any]) -> list[Any]:
@@ -380,7 +390,7 @@ def _shrunk(call: Call, nodes: list[Any], values: Any, run: Run) -> Call:
 
 
 def _differs(part: Call, run: Run) -> bool:
-    want = [w for w in _interpreted(part.graph, part.args) if hasattr(w, "dtype")]
+    want = _as_pairs([w for w in _interpreted(part.graph, part.args) if hasattr(w, "dtype")])
     got = _run_model(part, run)
     return bool(_compared(part, got, want)) and not _amplified(part, got, want)
 
@@ -441,20 +451,19 @@ def _part(call: Call, nodes: Sequence[Any], values: dict[Any, Any]) -> Call:
         if outside and hasattr(values[n], "dtype"):
             ends.append(new[n])
         elif outside and _is_made(values[n]):
-            ends += _picked(graph, new[n], values[n])
+            read = [u.args[1] for u in n.users if u.target is operator.getitem]
+            ends += _picked(graph, new[n], values[n], read or range(len(values[n])))
     graph.output(tuple(ends))
     return Call(torch.fx.GraphModule({}, graph), args, frozenset(constants), call.unit)
 
 
-def _picked(graph: Any, node: Any, values: Sequence[Any]) -> list[Any]:
-    """Each tensor of several."""
-    import operator
-
+def _picked(graph: Any, node: Any, values: Sequence[Any], places: Iterable[int]) -> list[Any]:
+    """The tensors at some places of several."""
     found = []
-    for i, value in enumerate(values):
-        if hasattr(value, "dtype"):
+    for i in places:
+        if hasattr(values[i], "dtype"):
             found.append(graph.call_function(operator.getitem, (node, i)))
-            found[-1].meta["val"] = value
+            found[-1].meta["val"] = values[i]
     return found
 
 

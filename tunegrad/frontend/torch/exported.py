@@ -8,14 +8,14 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, Literal
 
-from tunegrad.errors import ConfigError, ModelError, TunegradError
+from tunegrad.errors import ModelError, TunegradError
 
 from ..model import InputSpec, Model
 from ..nn.module import Module, Parameter
 from ..tensor import Tensor
 from ..weights import Array, ParameterSpec
 from .aten import TABLE
-from .checking import CHECKS, FirstCall
+from .checking import FirstCall, check_choice
 from .graph import missing_operators, run_graph
 from .values import dtype_from, load_torch, shared, value_of
 
@@ -56,10 +56,7 @@ def from_torch(
         ConfigError: another ``check``.
     """
     torch = load_torch()
-    if not any(check is c or (isinstance(check, str) and check == c) for c in CHECKS):
-        raise ConfigError(
-            f"from_torch: check {check!r} is not there; valid: {', '.join(map(repr, CHECKS))}"
-        )
+    check_choice("from_torch", check)
     if not isinstance(module, torch.nn.Module):
         raise ModelError(f"from_torch takes a torch.nn.Module, not a {type(module).__name__}")
     name = type(module).__name__

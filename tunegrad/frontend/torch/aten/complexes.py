@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from tunegrad.errors import ModelError
+from tunegrad.ir.dtypes import DType
 
+from ...creation import zeros_like
 from ...functions import stack
 from ...tensor import Tensor
 from .table import Operator, unsupported
@@ -43,15 +45,21 @@ class Complex:
 def lifted(operator: Operator | None, name: str) -> Operator:
     """An operator that moves elements, of complex numbers: of the real and of the imaginary parts.
 
+    With a dtype, which is none of complex numbers, it is of the real parts alone.
+
     Raises:
-        ModelError: another operator.
+        ModelError: another operator; truths of complex numbers.
     """
     if operator is None or name.partition(".")[0] not in _MOVES:
         raise ModelError(f"aten.{name}: complex numbers are not there")
 
     def run(*args: Any, **kwargs: Any) -> Any:
-        kwargs.pop("dtype", None)
+        dtype: DType | None = kwargs.get("dtype")
+        if dtype is not None and dtype.is_bool:
+            raise unsupported(name, "truths of complex numbers")
         real = operator(*(_part(a, "real") for a in args), **kwargs)
+        if dtype is not None:
+            return real
         imag = operator(*(_part(a, "imag") for a in args), **kwargs)
         if isinstance(real, tuple):
             return tuple(Complex(r, i) for r, i in zip(real, imag, strict=True))
@@ -71,8 +79,11 @@ _MOVES = frozenset(_NAMES.split())
 def _part(value: Any, name: str) -> Any:
     if isinstance(value, Complex):
         return getattr(value, name)
-    if isinstance(value, list | tuple):
-        return [_part(v, name) for v in value]
+    if isinstance(value, list | tuple):  # of tensors to join, some may be real
+        return [
+            zeros_like(v) if name == "imag" and isinstance(v, Tensor) else _part(v, name)
+            for v in value
+        ]
     return value
 
 
@@ -143,7 +154,9 @@ def _abs(x: Complex) -> Tensor:
 
 
 def _angle(x: Any) -> Tensor:
-    return x.imag.atan2(x.real)  # type: ignore[no-any-return]
+    if not isinstance(x, Complex):
+        raise unsupported("angle", "a tensor of real numbers")
+    return x.imag.atan2(x.real)
 
 
 def _exp(x: Complex) -> Complex:
@@ -162,10 +175,9 @@ TABLE: dict[str, Operator] = {
     **_made(_real, "real.default"),
     **_made(_imag, "imag.default"),
     **_made(_conj, "_conj.default", "_conj_physical.default", "conj_physical.default"),
-    **_made(_conj, "resolve_conj.default"),
+    **_made(lambda x: x, "resolve_conj.default"),
     **_made(_angle, "angle.default"),
 }
-TABLE["resolve_conj.default"] = lambda x: x
 
 COMPLEX: dict[str, Operator] = {
     **TABLE,

@@ -102,7 +102,7 @@ def _bags(
     del scale_grad_by_freq, sparse
     count = offsets.size - int(include_last_offset)
     bag = offsets.narrow(0, 0, count).searchsorted(arange(indices.size), right=True) - 1
-    rows = embedding(indices, weight)
+    rows = _embedding(weight, indices)
     inside = bag.unsqueeze(0) == arange(count).unsqueeze(1)
     if include_last_offset:
         inside = inside & (arange(indices.size) < offsets[count])
@@ -111,10 +111,9 @@ def _bags(
     if mode == _MAX:
         shown = where(inside.unsqueeze(-1), rows.unsqueeze(0), -math.inf).amax(1)
         return where(inside.any(1).unsqueeze(1), shown, 0.0).cast(weight.dtype), None, None, None
-    share = inside.cast(weight.dtype)
     if per_sample_weights is not None:
-        share = share * per_sample_weights
-    total = share @ rows
+        rows = rows * per_sample_weights.unsqueeze(-1)
+    total = where(inside.unsqueeze(-1), rows.unsqueeze(0), 0.0).sum(1)
     if mode == _MEAN:
         total = total / inside.cast(weight.dtype).sum(1).clamp(1).unsqueeze(1)
     return total.cast(weight.dtype), None, None, None
