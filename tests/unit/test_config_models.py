@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import get_args
 
 import pytest
@@ -188,6 +190,34 @@ def test_text_that_a_builder_prints_goes_to_stderr(
     )
     build_model(ModelSpec("m", "talkative_nets:tiny"), [str(tmp_path)])
     assert capsys.readouterr() == ("", "imported\nbuilt\n")
+
+
+def test_builders_that_overlap_in_two_threads_leave_stdout_as_it_was(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begun, ending = threading.Event(), threading.Event()
+    one, two = (
+        threading.Thread(target=build_model, args=(ModelSpec("m", f"overlapping_nets:{name}"),))
+        for name in ("first", "second")
+    )
+
+    def first() -> None:
+        begun.set()
+        ending.wait(60)
+
+    def second() -> None:
+        ending.set()
+        one.join(60)
+
+    monkeypatch.setitem(
+        sys.modules, "overlapping_nets", SimpleNamespace(first=first, second=second)
+    )
+    stdout = sys.stdout
+    one.start()
+    assert begun.wait(60)
+    two.start()
+    two.join(60)
+    assert sys.stdout is stdout
 
 
 def test_dtype_names_are_those_of_the_forms() -> None:

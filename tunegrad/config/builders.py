@@ -10,17 +10,37 @@ import importlib
 import inspect
 import sys
 import traceback
-from collections.abc import Callable, Iterable
-from contextlib import redirect_stdout
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from tunegrad.errors import ModelCodeError, ModelError, UserError
+from tunegrad.forks import ForkSafeLock
 
 from .tables import nearest
 from .values import ModelSpec, Scalar
 
 __all__ = ["build_model", "import_builder"]
+
+_lock = ForkSafeLock()
+_stdouts: list[TextIO] = []
+"""stdout as it was before the first of the builders that run now, once for each of them."""
+
+
+@contextmanager
+def _printing_to_stderr() -> Iterator[None]:
+    """stdout is stderr until the last of the builders that run at once, in any threads, is over."""
+    with _lock:
+        _stdouts.append(_stdouts[0] if _stdouts else sys.stdout)
+        sys.stdout = sys.stderr
+    try:
+        yield
+    finally:
+        with _lock:
+            before = _stdouts.pop()
+            if not _stdouts:
+                sys.stdout = before
 
 
 def import_builder(spec: ModelSpec, search_path: Iterable[str] = ()) -> Callable[..., Any]:
@@ -34,7 +54,7 @@ def import_builder(spec: ModelSpec, search_path: Iterable[str] = ()) -> Callable
     extra = [entry for entry in search_path if entry not in sys.path]
     sys.path.extend(extra)
     try:
-        with redirect_stdout(sys.stderr):
+        with _printing_to_stderr():
             module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         if error.name == module_name or module_name.startswith(f"{error.name}."):
@@ -79,7 +99,7 @@ def build_model(spec: ModelSpec, search_path: Iterable[str] = ()) -> Any:
             "[model.args] of a TOML file, or with --set NAME=VALUE"
         )
     try:
-        with redirect_stdout(sys.stderr):
+        with _printing_to_stderr():
             return builder(**arguments)
     except UserError:
         raise
