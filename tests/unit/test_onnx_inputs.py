@@ -130,6 +130,25 @@ def test_a_value_that_does_not_fit_an_input_is_one_line(tmp_path: Path, said: st
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(("value", "given"), [("3", 3), ("[3, 4]", (3, 4))])
+def test_a_value_of_an_input_without_a_shape_has_its_own(
+    tmp_path: Path, value: str, given: Any
+) -> None:
+    path = tmp_path / "m.onnx"
+    graph = helper.make_graph(
+        [helper.make_node("Add", ["x", "by"], ["y"])],
+        "g",
+        [
+            helper.make_tensor_value_info("x", TensorProto.INT64, [2]),
+            helper.make_tensor_value_info("by", TensorProto.INT64, None),
+        ],
+        [helper.make_empty_tensor_value_info("y")],
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), path)
+    loaded = tg.load(f"{path}[by={value}]", store=False, threads=1)
+    np.testing.assert_array_equal(loaded(np.array([1, 2])), np.array([1, 2]) + given)
+
+
 def test_a_name_that_the_file_does_not_have_lists_those_it_has(tmp_path: Path) -> None:
     path = relu(tmp_path / "m.onnx", ["n", 3])
     with pytest.raises(ModelError, match=r"has no dimension or input m .*; inputs: x; dimensions:"):

@@ -68,7 +68,9 @@ def inputs_of_graph(
         said = None if i.name in names and isinstance(given.get(i.name), int) else given.get(i.name)
         whole = said if isinstance(said, str) and _SHAPE.fullmatch(said) else None
         if said is not None and whole is None:
-            values[i.name] = _value(name, i, said, _shape(name, i, given, {}))
+            own = np.asarray(said).shape
+            shape = own if i.dims is None else _shape(name, i, given, {})
+            values[i.name] = _value(name, i, said, shape)
             continue
         wanted = given if whole is None else _whole(name, i, whole)
         if i.dims is None and whole is None:
