@@ -176,6 +176,10 @@ BAD_SHAPES = {
         lambda: t(3).shrink(((1, 4),)),
         "shrink: ((1, 4),) needs one 0 <= begin <= end <= extent",
     ),
+    "rot90": (
+        lambda: t(2, 3).rot90(2, (0, -2)),
+        "rot90: dims (0, -2) of shape (2, 3) must be two",
+    ),
     "flip": (lambda: t(3).flip(1), "flip: axis 1 is not in shape (3,)"),
     "squeeze": (lambda: t(2, 1).squeeze(2), "squeeze: axis 2 is not in shape (2, 1)"),
     "unsqueeze": (

@@ -166,7 +166,10 @@ class Movement(Trigonometry):
         """Turned by ``k`` quarter turns in the plane of two dimensions, from the first towards the
         second.
         """
-        a, b = (axis_of("rot90", d, self.shape) for d in dims)
+        axes = [axis_of("rot90", d, self.shape) for d in dims]
+        if len(axes) != 2 or axes[0] == axes[1]:
+            raise ShapeError(f"rot90: dims {tuple(dims)} of shape {self.shape} must be two")
+        a, b = axes
         turns = integer("rot90", "k", k) % 4
         if turns % 2 == 0:
             return self.flip(a, b) if turns else self._same()
