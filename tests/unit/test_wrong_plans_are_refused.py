@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ from tunegrad.ir.graph import const
 from tunegrad.ir.index import ALWAYS, Range, Valid
 from tunegrad.ir.kernel import Axis, Kernel, Reduce, Stage, Store
 from tunegrad.ir.layout import Layout
-from tunegrad.ir.validate import validated
+from tunegrad.ir.validate import known, validated, validation
 from tunegrad.ir.variants import rewrite, variants_of
 
 
@@ -262,3 +263,18 @@ def test_a_constant_of_other_values_is_refused() -> None:
     )
     with pytest.raises(WrongPlan, match="another tensor"):
         validated(replace(plan, buffers=swapped))
+
+
+def test_a_plan_that_met_a_deep_stack_once_is_validated_the_next_time(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def deep(*_: object) -> None:
+        raise RecursionError
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    plan = _plan(_x(3, 5, name="deep") * 1.25)
+    with monkeypatch.context() as patch:
+        patch.setattr(known, "validate_group", deep)
+        ((_, why),) = validation(plan).left_out
+    assert "deeper than Python's stack" in why
+    assert not validation(plan).left_out

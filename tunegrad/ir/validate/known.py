@@ -124,7 +124,10 @@ def _found(group: Group) -> str:
         if why is None:
             why = _kept(text)
         if why is None:
-            why = _validated(group, cone)
+            try:
+                why = _validated(group, cone)
+            except RecursionError:  # it is the caller's stack that was deep: the next may do
+                return "operations inside one another, deeper than Python's stack"
             _keep(text, why)
         known[key] = _by_text[text] = why
         return why
@@ -135,8 +138,6 @@ def _validated(group: Group, cone: list[Node]) -> str:
         validate_group(group, cone)
     except Unvalidated as error:
         return str(error)
-    except RecursionError:
-        return "operations inside one another, deeper than Python's stack"
     return ""
 
 
