@@ -5,6 +5,7 @@ python -m tests.property.test_fuzz_onnx 600      how often each operator reads a
 
 from __future__ import annotations
 
+import random
 import sys
 from collections import Counter
 from typing import Any
@@ -37,14 +38,15 @@ def test_drawn_graphs_give_what_onnx_runtime_gives(block: int) -> None:
 def test_every_operator_that_is_drawn_comes_up() -> None:
     drawn = Counter[str]()
     for i in range(400):
-        drawn.update(n.op_type for n in draw(fuzzing.rng("onnx operators", i)).nodes)
+        drawn.update(n.op_type for n in draw(random.Random(f"operators {i}")).nodes)
         if len(drawn) == len(DRAWS):
             return
     assert len(DRAWS) - len(drawn) <= 3, sorted(DRAWS.keys() - drawn.keys())
 
 
 def test_a_case_that_differs_is_shrunk_to_the_nodes_that_differ() -> None:
-    case = next(c for c in map(_case, range(1000)) if len(c.nodes) > 3)
+    drawn = (draw(random.Random(f"shrink {i}")) for i in range(1000))
+    case = next(c for c in drawn if len(c.nodes) > 3)
     culprit = case.nodes[2]
     small = shrunk(case, lambda c: any(n.name == culprit.name for n in c.nodes))
     assert [n.name for n in small.nodes] == [culprit.name]
@@ -93,10 +95,6 @@ FOUND = {
 @pytest.mark.parametrize("name", FOUND)
 def test_what_the_fuzzer_found_is_right(name: str) -> None:
     assert compare(FOUND[name]) == ""
-
-
-def _case(i: int) -> Case:
-    return draw(fuzzing.rng("onnx shrink", i))
 
 
 if __name__ == "__main__":
