@@ -8,7 +8,8 @@ function is defined, and numbers around its branch points. Those of a reduction 
 numbers, and of 100,000. An error is in units in the last place (ulp), the spacing of f32 at the
 reference; of a sum whose terms cancel, at the sum of their sizes. Where the reference rounds to
 infinity or is below the normal numbers of f32, nothing is compared. The reference is numpy's or
-scipy's in f64.
+scipy's in f64. PyTorch computes large contiguous tensors by vectorised functions, and may have
+others for strided ones: both are measured.
 """
 
 from __future__ import annotations
@@ -125,6 +126,57 @@ PAIRS: tuple[tuple[str, Callable[..., Array], Callable[..., Array] | None], ...]
     ("pow", np.power, np.power), ("xlogy", special.xlogy, None),
 )  # fmt: skip
 """Of two arguments: the meaning in f64, and numpy's."""
+
+
+def _centred(x: Array) -> Array:
+    around = x - x.mean(1, keepdims=True)
+    return around / np.sqrt((around * around).mean(1, keepdims=True) + x.dtype.type(1e-5))
+
+
+def _layer_norm(x: Any) -> Any:
+    if isinstance(x, Tensor):
+        return x.layer_norm()
+    return _torch_of(_F + "layer_norm")(x, x.shape[1:])
+
+
+def _group_norm(x: Any) -> Any:
+    """Each row is a group of an image of two channels a group."""
+    image = x.reshape(1, 16, -1)
+    if isinstance(x, Tensor):
+        return image.group_norm(8).reshape(8, -1)
+    return _torch_of(_F + "group_norm")(image, 8).reshape(8, -1)
+
+
+def _instance_norm(x: Any) -> Any:
+    image = x.unsqueeze(0)
+    if isinstance(x, Tensor):
+        return image.instance_norm()[0]
+    return _torch_of(_F + "instance_norm")(image)[0]
+
+
+def _rms_norm(x: Any) -> Any:
+    if isinstance(x, Tensor):
+        return x.rms_norm(eps=1e-5)
+    return _torch_of(_F + "rms_norm")(x, x.shape[1:], eps=1e-5)
+
+
+def _batch_norm(x: Any) -> Any:
+    """Of known statistics: a row is a channel, its mean about that of all and its variance 1."""
+    mean = np.full(8, np.round(float(x[0, 0].item())), np.float32)
+    image, ones = x.unsqueeze(0), np.ones(8, np.float32)
+    if isinstance(x, Tensor):
+        return image.batch_norm(None, None, Tensor(mean), Tensor(ones))[0]
+    import torch
+
+    given = torch.from_numpy(mean), torch.from_numpy(ones)
+    return _torch_of(_F + "batch_norm")(image, *given)[0]
+
+
+def _batch_normed(x: Array) -> Array:
+    return np.asarray((x - np.round(x[0, 0])) / np.sqrt(1 + 1e-5))
+
+
+NORMS = ("layer_norm", "group_norm", "instance_norm", "rms_norm", "batch_norm")
 ROWS: tuple[tuple[str, Callable[[Any], Any], Callable[[Array], Array]], ...] = (
     ("sum", lambda x: x.sum(1), lambda x: x.sum(1)),
     ("mean", lambda x: x.mean(1), lambda x: x.mean(1)),
@@ -135,10 +187,17 @@ ROWS: tuple[tuple[str, Callable[[Any], Any], Callable[[Array], Array]], ...] = (
     ("softmax", lambda x: x.softmax(1), lambda x: special.softmax(x, 1)),
     ("log_softmax", lambda x: x.log_softmax(1), lambda x: special.log_softmax(x, 1)),
     ("cumsum", lambda x: x.cumsum(1), lambda x: x.cumsum(1)),
-    ("cumprod", lambda x: (x * 0.01 + 1).cumprod(1), lambda x: (x * 0.01 + 1).cumprod(1)),
+    ("cumprod", lambda x: x.cumprod(1), lambda x: x.cumprod(1)),
     ("logcumsumexp", lambda x: x.logcumsumexp(1), lambda x: np.logaddexp.accumulate(x, 1)),
-)
+    ("layer_norm", _layer_norm, _centred), ("group_norm", _group_norm, _centred),
+    ("instance_norm", _instance_norm, _centred),
+    ("rms_norm", _rms_norm, lambda x: x / np.sqrt((x * x).mean(1, keepdims=True) + 1e-5)),
+    ("batch_norm", _batch_norm, _batch_normed),
+)  # fmt: skip
 """Of rows: the calls, which tunegrad and PyTorch share, and the meaning in f64."""
+SETS = ((1000, 0.0, 8), (1000, 1e5, 8), (1000, 1e7, 8), (100_000, 0.0, 8), (1 << 20, 1.0, 8),
+        (1 << 24, 1.0, 1))  # fmt: skip
+"""Of rows: their length, the number around which theirs lie, and how many there are."""
 
 
 def spacing(x: Array) -> Array:
@@ -164,8 +223,17 @@ def _torch_of(name: str) -> Any:
     return found
 
 
+def _forms(x: Any) -> tuple[Any, Any]:
+    """A tensor of PyTorch, and one of the same numbers with one element between any two."""
+    spaced = x.repeat_interleave(2, -1)[..., ::2]
+    assert not spaced.is_contiguous() or spaced.numel() < 2
+    return x, spaced
+
+
 def function_row(case: Case, count: int, beside: bool = True) -> tuple[str, list[float]]:
-    """The largest errors of tunegrad, and of PyTorch and numpy (NaN where they have none)."""
+    """The largest errors of tunegrad, and of PyTorch, contiguous and strided, and numpy (NaN where
+    they have none).
+    """
     x = case.arguments(count)
     with np.errstate(all="ignore"):
         want = case.meaning(x.astype(np.float64))
@@ -175,7 +243,7 @@ def function_row(case: Case, count: int, beside: bool = True) -> tuple[str, list
             import torch
 
             peer = _torch_of(case.torch or case.name)
-            found.append(worst(peer(torch.from_numpy(x)).numpy(), want, scale))
+            found += [worst(peer(t).numpy(), want, scale) for t in _forms(torch.from_numpy(x))]
             found.append(worst(case.numpy(x), want, scale) if case.numpy else np.nan)
     return case.name, found
 
@@ -200,19 +268,21 @@ def pair_row(
         if beside:
             import torch
 
-            given = torch.from_numpy(x), torch.from_numpy(y)
-            found.append(worst(_torch_of(name)(*given).numpy(), want, scale))
+            forms = zip(*map(_forms, (torch.from_numpy(x), torch.from_numpy(y))), strict=True)
+            found += [worst(_torch_of(name)(*given).numpy(), want, scale) for given in forms]
             found.append(worst(peer(x, y), want, scale) if peer else np.nan)
     return name, found
 
 
 def reduction_row(
     name: str, call: Callable[[Any], Any], meaning: Callable[[Array], Array], length: int,
-    offset: float, beside: bool = True,
+    offset: float, beside: bool = True, count: int = 8,
 ) -> tuple[str, list[float]]:  # fmt: skip
-    """As ``function_row``, of rows of so many numbers around ``offset``."""
+    """As ``function_row``, of ``count`` rows of so many numbers around ``offset``."""
     rng = np.random.default_rng([SEED, length, int(offset)])
-    x = (rng.standard_normal((8, length)) + offset).astype(np.float32)
+    x = (rng.standard_normal((count, length)) + offset).astype(np.float32)
+    if name == "cumprod":  # else it overflows
+        x = ((x - np.float32(offset)) * np.float32(0.01) + 1).astype(np.float32)
     wide = x.astype(np.float64)
     with np.errstate(all="ignore"):
         want = meaning(wide)
@@ -221,14 +291,15 @@ def reduction_row(
         scale = np.maximum(scale, np.abs(wide).sum(1) / (length if name == "mean" else 1))
     if name == "cumsum":
         scale = np.maximum(scale, np.abs(wide).cumsum(1))
-    if name in ("log_softmax", "logsumexp", "logcumsumexp"):
+    if name in ("log_softmax", "logsumexp", "logcumsumexp", *NORMS):
         scale = np.maximum(scale, 1)
     found = [worst(call(Tensor(x)).numpy(), want, scale)]
     if beside:
         import torch
 
-        found.append(worst(call(torch.from_numpy(x)).numpy(), want, scale))
-        found.append(worst(np.asarray(meaning(x), np.float32), want, scale))
+        found += [worst(call(t).numpy(), want, scale) for t in _forms(torch.from_numpy(x))]
+        with np.errstate(all="ignore"):
+            found.append(worst(np.asarray(meaning(x), np.float32), want, scale))
     return f"{name}, {length:,} around {offset:g}", found
 
 
@@ -236,18 +307,34 @@ def rows(count: int, beside: bool = True) -> list[tuple[str, list[float]]]:
     """The table's rows."""
     found = [function_row(c, count, beside) for c in FUNCTIONS]
     found += [pair_row(*p, count, beside) for p in PAIRS]
-    for length, offset in ((1000, 0.0), (1000, 1e5), (100_000, 0.0)):
+    for length, offset, several in SETS:
         for r in ROWS:
-            if "cum" not in r[0] or (length == 1000 and not offset):
-                found.append(reduction_row(*r, length, offset, beside))
+            if _is_measured(r[0], length, offset):
+                found.append(reduction_row(*r, length, offset, beside, several))
     return found
 
 
+def _is_measured(name: str, length: int, offset: float) -> bool:
+    """Sums of all lengths, scans and norms of the shortest; those whose result would be that of
+    the rows' first digits alone are left out.
+    """
+    if length > 100_000:
+        return name in ("sum", "mean")
+    if length > 1000 or offset == 1e7:
+        return "cum" not in name and (name not in NORMS) == (
+            offset != 1e7 or name in ("var", "std")
+        )
+    return not offset or name not in ("cumprod", "logcumsumexp")
+
+
 def table(count: int) -> str:
-    """Markdown: the largest error in ulps; bold where it is over twice PyTorch's, and over 1."""
-    lines = ["| f32 | tunegrad | PyTorch | numpy |", "|---|---|---|---|"]
-    for name, (own, torch, numpy) in rows(count):
-        cells = [f"{v:.2f}" if v < 1e4 else f"{v:.0e}" for v in (own, torch, numpy)]
+    """Markdown: the largest error in ulps; bold where it is over twice PyTorch's of contiguous
+    tensors, and over 1.
+    """
+    lines = ["| f32 | tunegrad | PyTorch | PyTorch, strided | numpy |", "|---|---|---|---|---|"]
+    for name, (own, torch, strided, numpy) in rows(count):
+        values = (own, torch, strided, numpy)
+        cells = [f"{v:.0e}" if v >= 1e4 else f"{v:.2f}" for v in values]
         if not own <= max(1.0, 2 * torch):
             cells[0] = f"**{cells[0]}**"
         lines.append(f"| {name} | {' | '.join('' if c == 'nan' else c for c in cells)} |")

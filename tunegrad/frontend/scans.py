@@ -2,9 +2,9 @@
 
     y[i] = x[0] op ... op x[i]
 
-A block of 32 elements is one reduction over a triangle: element i folds those up to i. Longer axes
+A block of 8 elements is one reduction over a triangle: element i folds those up to i. Longer axes
 are blocks, whose totals are scanned in the same way and folded in front of the blocks after them:
-so every element costs 32 folds, however long the axis is, and all of them run at once.
+so every element costs 8 folds a level, however long the axis is, and all of them run at once.
 
     x  3 1 2 | 4 1 0 | 2 2        blocks of 3
        3 4 6 | 4 5 5 | 2 4        each by itself
@@ -29,7 +29,7 @@ __all__ = ["Fold", "cumulative", "cumulative_extremum"]
 
 Fold = Literal["sum", "prod", "max", "min"]
 _OPS = {"sum": Op.ADD, "prod": Op.MUL, "max": Op.MAX, "min": Op.MIN}
-_BLOCK = 32
+_BLOCK = 8
 
 
 def cumulative(kind: Fold, x: Node, axis: int) -> Node:

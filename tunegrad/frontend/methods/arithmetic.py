@@ -121,7 +121,8 @@ class Arithmetic(Operators):
         kind, (x, y) = floats("hypot", self, other)
         large, small = x.abs().maximum(y.abs()), x.abs().minimum(y.abs())
         ratio = select(large == 0, 0.0, small / large)
-        size = large * (ratio * ratio + 1).sqrt()
+        # not large * sqrt(1 + ratio^2): what is added here is at most 0.42 of the sum
+        size = large + small * ratio / ((ratio * ratio + 1).sqrt() + 1)
         infinite = (x.abs() == math.inf) | (y.abs() == math.inf)
         return select(infinite, math.inf, size)._as(kind)
 
@@ -285,11 +286,13 @@ class Arithmetic(Operators):
 
     @floating
     def expm1(self) -> Tensor:
-        """``exp(self) - 1``, exact near zero (Higham 2002, section 1.14.1)."""
+        """``exp(self) - 1``, near zero with what rounding took from the power: its logarithm tells
+        that (as Higham 2002, section 1.14.1, by a sum in place of a quotient).
+        """
         power = self.exp()
         less = power - 1
-        near = select(less == 0, self, less * (self / power.log()))
-        return select((less == -1) | (power == math.inf), less, near)
+        near = select(less == 0, self, less + power * (self - power.log()))
+        return select((self > -0.35) & (self < 1), near, less)
 
     def log(self) -> Tensor:
         """The natural logarithm."""
@@ -307,10 +310,13 @@ class Arithmetic(Operators):
 
     @floating
     def log1p(self) -> Tensor:
-        """``log(1 + self)``, exact near zero (Higham 2002, section 1.14.1)."""
+        """``log(1 + self)``, and what rounding took from the sum (as Higham 2002, section 1.14.1,
+        by a sum in place of a quotient).
+        """
         more = self + 1
-        near = select(more == 1, self, more.log() * (self / (more - 1)))
-        return select(more == math.inf, more, near)
+        found = more.log()
+        near = found + (self - (more - 1)) / more
+        return select(more == 1, self, select(found.abs() == math.inf, found, near))
 
     @floating
     def logit(self, eps: float | None = None) -> Tensor:
