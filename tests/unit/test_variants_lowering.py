@@ -33,6 +33,12 @@ def conditions(body: object) -> int:
     )
 
 
+def asked(body: object) -> set[str]:
+    """The loops that masks and tests depend on."""
+    tests = (i for i in walk(body) if isinstance(i, Condition))
+    return {n for i in tests for r in i.valid.ranges for n in r.index.names()}
+
+
 @pytest.mark.parametrize("tile", [2, 4])
 def test_a_transform_is_one_branch_with_no_condition_inside(tile: int) -> None:
     transform = parts_of(
@@ -57,13 +63,26 @@ def test_where_tiles_fit_and_nothing_is_padded_there_is_no_branch() -> None:
     assert [conditions(lowered(k, "").body) for k in (transform, finish)] == [0, 0]
 
 
-def test_a_condition_that_never_holds_for_the_whole_region_leaves_it_as_it_is() -> None:
-    """All columns of tiles in registers: some of them are always at the border, so nothing is
-    hoisted.
-    """
+def test_a_condition_that_never_holds_for_the_whole_region_stays_in_it_alone() -> None:
+    """All columns of tiles in registers: some of them are always at the border; rows are not."""
     transform = parts_of(Conv(channels=4, height=12, width=8).kernel(), "winograd2")[0]
     tiled = lowered(transform, "reorder(order=(a, c, b)) upcast(axis=b)")
-    assert not any(isinstance(i, If) and i.orelse for i in walk(tiled.body))
+    (branch,) = (i for i in walk(tiled.body) if isinstance(i, If) and i.orelse)
+    assert asked(branch.body) == set()
+    assert asked(branch.orelse) == {"a"}
+
+
+@pytest.mark.parametrize("size", [14, 28, 56])
+def test_interior_of_a_padded_image_in_rows_tests_nothing_that_changes(size: int) -> None:
+    """Masks of the lanes at the two ends of a row stay; they are constants."""
+    kernel = Conv(channels=16, outputs=16, height=size, width=size).kernel()
+    space = Space(kernel, AVX512)
+    program = space.lower(space.defaults()[0])
+    assert verify_program(program) == ()
+    branch = next(i for i in walk(program.body) if isinstance(i, If) and i.orelse)
+    lanes = {x.name for x in space.tree(space.defaults()[0]).loops if x.kind.is_register}
+    assert asked(branch.body) <= lanes
+    assert asked(branch.orelse) - lanes
 
 
 def test_a_gpu_gets_no_branch() -> None:

@@ -27,7 +27,8 @@ def interior(
     shapes: Mapping[str, AxisShape],
     over: Over,
 ) -> tuple[Valid, frozenset[str]]:
-    """When every condition of the region holds whatever its own loops do, and those conditions.
+    """When conditions of the region hold whatever its own loops do, and those conditions: all but
+    those of which some point of the region is always outside, as of a row in lanes that is padded.
 
     Never with work-items: a branch may not stand around barriers.
     """
@@ -43,15 +44,18 @@ def interior(
         if shape.mode == "mask":
             r = Range(tree.axis_index(shape.axis), 0, shape.extent)
             found[Valid((r,)).key] = r
-    ranges = []
-    for r in found.values():
+    ranges, held = [], list[str]()
+    for key, r in found.items():
         zero = {n: as_index(0) for n in r.index.names() - outer}
         base = r.index.substitute(zero)
         rest = r.index - base
         if rest.names() & outer:
             return ALWAYS, frozenset()
-        ranges.append(Range(base, r.lo - rest.lo, r.hi - rest.hi))
-    return Valid(ranges), frozenset(found)
+        whole = Range(base, r.lo - rest.lo, r.hi - rest.hi)
+        if not Valid((whole,)).never:
+            ranges.append(whole)
+            held.append(key)
+    return Valid(ranges), frozenset(held)
 
 
 @remembered(64)
