@@ -368,3 +368,10 @@ def test_an_activation_that_is_not_there_is_refused_by_its_name() -> None:
     proto = node("FusedConv", inputs, 1, activation="Cosine")
     with pytest.raises(ModelError, match=r"node it \(FusedConv\): activation Cosine is not there"):
         tg.load(model_of_proto(proto, "m"), store=False)
+
+
+def test_a_cache_of_keys_and_values_of_two_widths_is_refused() -> None:
+    inputs: Mapping[str, Array] = {"x": floats(2, 5, 8), "w": floats(8, 20), "wb": floats(20)}
+    proto = node("Attention", inputs, 2, num_heads=2, qkv_hidden_sizes=[8, 8, 4])
+    with pytest.raises(ModelError, match=r"node it \(Attention\): a cache .* of two widths"):
+        tg.load(model_of_proto(proto, "m"), store=False)

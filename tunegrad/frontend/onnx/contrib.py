@@ -174,7 +174,7 @@ def _with_past(past: Tensor | None, k: Tensor, v: Tensor) -> tuple[Tensor, Tenso
     return k, v, stack([k, v], 0)
 
 
-def _attention(n: NodeView) -> tuple[Tensor, Tensor]:
+def _attention(n: NodeView) -> tuple[Tensor, ...]:
     """Attention: queries, keys and values are one product with the input."""
     x, w, bias, mask, past, added = n(0), n(1), n.tensor(2), n.tensor(3), n.tensor(4), n.tensor(5)
     return _projected(n, x @ w, bias, mask, past, added)
@@ -183,20 +183,19 @@ def _attention(n: NodeView) -> tuple[Tensor, Tensor]:
 def _projected(
     n: NodeView, made: Tensor, bias: Tensor | None, mask: Tensor | None, past: Tensor | None,
     added: Tensor | None,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
+) -> tuple[Tensor, ...]:  # fmt: skip
     if n.get("do_rotary", 0) or n.get("past_present_share_buffer", 0):
         raise n.error("do_rotary and past_present_share_buffer are not there")
     made = made if bias is None else made + bias
     sizes = list(n.get("qkv_hidden_sizes") or [made.shape[-1] // 3] * 3)
     heads = n.get("num_heads")
     q, k, v = (_split_heads(part, heads) for part in made.split(sizes, -1))
-    if past is not None and k.shape != v.shape:
-        raise n.error("a cache of keys and values of two widths is not there")
-    present = None
+    present: list[Tensor] = []
     if k.shape == v.shape:
-        k, v, present = _with_past(past, k, v)
-    y = _attended(n, q, k, v, mask, added)
-    return y, y if present is None else present
+        k, v, *present = _with_past(past, k, v)
+    elif past is not None or n.outputs > 1:
+        raise n.error("a cache of keys and values of two widths is not there")
+    return _attended(n, q, k, v, mask, added), *present
 
 
 def _multi_head(n: NodeView) -> tuple[Tensor, ...]:
@@ -337,7 +336,7 @@ def _dynamic_lstm(n: NodeView) -> tuple[Tensor, ...]:
     return recurrent(replace(n, op="LSTM", inputs=inputs), _rounded)
 
 
-def _quantised_attention(n: NodeView) -> tuple[Tensor, Tensor]:
+def _quantised_attention(n: NodeView) -> tuple[Tensor, ...]:
     x, w = _numbers(n(0), n(3), n.tensor(6)), _numbers(n(1), n(4), n.tensor(7), -1)
     return _projected(n, x @ w, n.tensor(2), n.tensor(5), n.tensor(8), None)
 
