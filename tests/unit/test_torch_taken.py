@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import tunegrad as tg
-from tunegrad.errors import IndexOutOfRange
+from tunegrad.errors import IndexOutOfRange, ModelError
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 nn, F = torch.nn, torch.nn.functional
@@ -198,6 +198,12 @@ def test_complex_numbers_that_become_others_are_pytorchs(function: Any) -> None:
     f = torch.compile(function, backend="tunegrad", options={"store": False})
     with torch.inference_mode():
         torch.testing.assert_close(f(x), function(x))
+
+
+def test_a_model_of_from_torch_with_complex_outputs_says_what_to_return() -> None:
+    both = Of(lambda x: (torch.view_as_complex(x) * 2, x + 1))
+    with pytest.raises(ModelError, match="module Of: an output is complex; let it"):
+        tg.from_torch(both, randn(3, 2))
 
 
 def test_positions_of_bags_are_not_negative() -> None:

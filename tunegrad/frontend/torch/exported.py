@@ -14,7 +14,7 @@ from ..model import InputSpec, Model
 from ..nn.module import Module, Parameter
 from ..tensor import Tensor
 from ..weights import Array, ParameterSpec
-from .aten import TABLE
+from .aten import TABLE, Complex
 from .checking import FirstCall, check_choice
 from .graph import missing_operators, run_graph
 from .values import dtype_from, load_torch, shared, value_of
@@ -209,6 +209,8 @@ class _Graph(Module):
         found = run_graph(self._program.graph_module, values)
         specs = self._signature.output_specs
         outputs = [v for v, s in zip(found, specs, strict=True) if s.kind.name == "USER_OUTPUT"]
+        if any(isinstance(v, Complex) for v in outputs):
+            raise ModelError("an output is complex; let it return torch.view_as_real of that")
         return tuple(v for v in outputs if isinstance(v, Tensor))
 
     def _value(self, kind: str, what: Any, given: Mapping[str, Tensor]) -> Any:
