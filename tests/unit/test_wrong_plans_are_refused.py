@@ -12,8 +12,9 @@ import pytest
 import tunegrad as tg
 from tunegrad.errors import WrongPlan
 from tunegrad.frontend import Tensor
-from tunegrad.ir.dtypes import F32
-from tunegrad.ir.expr import Apply, Const, Expr, Load, Op, rebuild
+from tunegrad.ir import graph as g
+from tunegrad.ir.dtypes import F32, I64
+from tunegrad.ir.expr import Apply, Const, Expr, IndexValue, Load, Op, rebuild
 from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import Buffer, Combined, LaunchPlan, schedule
 from tunegrad.ir.graph import const
@@ -168,6 +169,30 @@ def _product(variant: str = "") -> LaunchPlan:
     return _plan((_x(8, 1024) @ _x(1024, 8, name="y")), variant)
 
 
+def _positions(op: Op, value: float) -> LaunchPlan:
+    """A function of one position, as a float, where a kernel works out others that a mask
+    discards.
+    """
+    position = g.cast(g.shrink(g.iota((8,), 0, I64), ((3, 4),)), F32)
+    made = g.elementwise(op, position, g.full(value, (1,), F32))
+    made = g.cast(made, F32) if op is Op.LT else g.elementwise(Op.EXP, made)
+    padded = g.pad(made, ((2, 2),))
+    x = g.graph_input("x", padded.shape, F32)
+    return schedule((g.elementwise(Op.ADD, padded, x),))
+
+
+def _further(x: Expr) -> Expr:
+    return IndexValue(x.index + 1, x.dtype) if isinstance(x, IndexValue) else x
+
+
+def _is(x: Expr, value: float) -> bool:
+    return isinstance(x, Const) and x.value == value
+
+
+def _longest() -> LaunchPlan:
+    return _plan(_x(5 << 20).exp().sum())
+
+
 FAULTS: dict[str, tuple[Callable[[], LaunchPlan], Callable[[LaunchPlan], LaunchPlan]]] = {
     "a mask is gone": (_conv, lambda p: _loads(p, lambda x: replace(x, valid=ALWAYS))),
     "a mask ends early": (
@@ -225,6 +250,23 @@ FAULTS: dict[str, tuple[Callable[[], LaunchPlan], Callable[[LaunchPlan], LaunchP
         lambda: _plan(_x(35).where(_x(35) < _x(35, name="y"), 0.0)),
         lambda p: _applied(p, Op.LT, lambda x: Apply(Op.LT, x.args[::-1], x.dtype)),
     ),
+    "a position further": (
+        lambda: _positions(Op.MUL, 0.37),
+        lambda p: _leaves(p, _further),
+    ),
+    "a position compared with another number": (
+        lambda: _positions(Op.LT, 70.5),
+        lambda p: _leaves(p, lambda x: Const(2.5, x.dtype) if _is(x, 70.5) else x),
+    ),
+    "the other extremum of a position": (
+        lambda: _positions(Op.MAX, 70.5),
+        lambda p: _applied(p, Op.MAX, lambda x: Apply(Op.MIN, x.args, x.dtype)),
+    ),
+    "a position without its mask": (
+        lambda: _positions(Op.DIV, 2.5),
+        lambda p: _applied(p, Op.WHERE, lambda x: x.args[1]),
+    ),
+    "the last term of millions is gone": (_longest, lambda p: _stages(p, _shorter)),
 }
 
 
@@ -236,6 +278,16 @@ def test_a_wrong_plan_is_refused(fault: str) -> None:
     assert str(broken) != str(plan) or broken.buffers != plan.buffers or "weights" in fault
     with pytest.raises(WrongPlan):
         validated(broken)
+
+
+@pytest.mark.parametrize("value", [0.37, 2.5, 70.5])
+@pytest.mark.parametrize("op", [Op.MAX, Op.MIN, Op.LT, Op.MUL, Op.DIV])
+def test_positions_that_a_mask_discards_are_no_difference(op: Op, value: float) -> None:
+    assert not validation(_positions(op, value)).left_out
+
+
+def test_a_sum_of_millions_of_terms_is_validated() -> None:
+    assert not validation(_longest()).left_out
 
 
 def test_the_message_names_the_launch_the_element_and_both_sides() -> None:
