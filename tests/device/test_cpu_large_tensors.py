@@ -9,6 +9,7 @@ import tunegrad as tg
 
 EXTENT = 3_200_000_000
 NEAR = 3_100_000_000
+PLACES = (0, (1 << 31) - 1, 1 << 31, (1 << 31) + 5, 3_000_000_001, EXTENT - 1)
 
 
 @pytest.mark.slow
@@ -27,3 +28,44 @@ def test_cpu_reads_elements_past_2_31():
     expected = x[2**31 - 2 : 2**31 + 4], x[NEAR - 3 : NEAR + 3], x[EXTENT - 4 :], x[row : row + 64]
     for a, b in zip(found, expected, strict=True):
         np.testing.assert_array_equal(a, ~b)
+
+
+@pytest.fixture(scope="module")
+def long_tensor() -> tg.Tensor:
+    """3.2e9 bytes of a file's kind: pages that were never written take no memory."""
+    try:
+        values = np.zeros(EXTENT, np.uint8)
+    except MemoryError:
+        pytest.skip("this system has no 3.2 GB of addresses to give")
+    for number, place in enumerate(PLACES):
+        values[place] = number + 1
+    values.flags.writeable = False
+    return tg.Tensor(values)
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_slice_of_a_tensor_of_more_than_two_to_the_31_bytes(
+    long_tensor: tg.Tensor, place: int
+) -> None:
+    first = min(max(place - 3, 0), EXTENT - 8)
+    want = np.zeros(8, np.uint8)
+    want[[p - first for p in PLACES if first <= p < first + 8]] = [
+        n + 1 for n, p in enumerate(PLACES) if first <= p < first + 8
+    ]
+    found = (long_tensor[first : first + 8].cast("i32") * 2).numpy()
+    np.testing.assert_array_equal(found, want.astype(np.int32) * 2)
+
+
+def test_positions_past_two_to_the_31_are_read(long_tensor: tg.Tensor) -> None:
+    found = long_tensor[tg.Tensor(np.array(PLACES, np.int64))].numpy()
+    np.testing.assert_array_equal(found, np.arange(1, len(PLACES) + 1, dtype=np.uint8))
+
+
+def test_strided_rows_past_two_to_the_31_are_read(long_tensor: tg.Tensor) -> None:
+    rows = long_tensor.reshape(32, EXTENT // 32)
+    found = rows[:, :: EXTENT // 64].cast("i64").sum(1).numpy()
+    want = np.zeros(32, np.int64)
+    for number, place in enumerate(PLACES):
+        if place % (EXTENT // 32) % (EXTENT // 64) == 0:
+            want[place // (EXTENT // 32)] += number + 1
+    np.testing.assert_array_equal(found, want)
