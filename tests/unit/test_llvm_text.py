@@ -17,6 +17,7 @@ from tunegrad.frontend import Tensor
 from tunegrad.ir.dtypes import BF16, F32
 from tunegrad.ir.fusion import schedule
 from tunegrad.ir.index import as_index, var
+from tunegrad.ir.parse_kernel import parse_kernel
 from tunegrad.ir.program import Alloc, Buffer, For, Number, Program, Store, VType
 from tunegrad.opts import Schedule, Space
 from tunegrad.render.llvm import render_llvm, workspace_bytes
@@ -134,3 +135,23 @@ def test_a_stage_of_bf16_is_padded_with_zeros_of_bf16() -> None:
         "stage(param=p2, at=b0, layout=(ra, b1))"
     )
     assert compile_llvm(rendered(launch.kernel, text), AVX512)
+
+
+DEPTHWISE = """kernel
+  param p0 f32[2,96,32] out row
+  param p1 f32[2,98,32] in row
+  param p2 f32[32,5,3] const row
+  axis a:2 b:96 c:32
+  v0 = add over ra:5 rb:3 in f32: mul(p1[a+ra+-2, b+rb, c if 2<=a+ra<4], p2[c, ra, rb])
+  store p0[a, b, c] = v0"""
+
+
+def test_llvm_reads_no_vector_beyond_a_buffer_where_one_condition_is_false() -> None:
+    """A masked load of an address that has no page takes hundreds of cycles, lanes or not."""
+    text = rendered(
+        parse_kernel(DEPTHWISE),
+        "tile(axis=c, size=16) reorder(order=(a, b, c0, c1, ra, rb)) vectorize(axis=c1) "
+        "stage(param=p2, at=load, layout=(c0, ra, rb, c1))",
+    )
+    assert re.search(r"select i1 %\w+, ptr %\w+, ptr @tg.zero", text)
+    assert "masked.load" not in text

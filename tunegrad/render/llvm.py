@@ -44,6 +44,7 @@ from tunegrad.ir.program import (
 )
 from tunegrad.ir.target import Target
 
+from .llvm_access import ZEROS
 from .llvm_flow import Flow, Held
 from .llvm_index import Scope
 from .llvm_memory import ALIGN
@@ -115,7 +116,7 @@ class _Renderer(Flow):
             "}",
             *self._wrapper(buffers),
             "declare void @tg_barrier(ptr)",
-            "@tg.zero = private unnamed_addr constant [64 x i8] zeroinitializer, align 64",
+            f"@tg.zero = private unnamed_addr constant {ZEROS}, align {ALIGN}",
             *self.constants(),
             *(f"declare {d}" for d in sorted(self.declared)),
             *(self.defined[k] for k in sorted(self.defined)),

@@ -8,7 +8,11 @@ from tunegrad.ir.program import VType
 from .llvm_ops import Ops
 from .llvm_values import ltype, memory_type, suffix_of
 
-__all__ = ["Accesses"]
+__all__ = ["ZEROS", "Accesses"]
+
+_ZERO_BYTES = 64
+ZEROS = f"[{_ZERO_BYTES} x i8] zeroinitializer"
+"""What stands at ``@tg.zero``."""
 
 
 class Accesses(Ops):
@@ -17,15 +21,23 @@ class Accesses(Ops):
     def load_scalar(self, address: str, dtype: DType, mask: str | None) -> str:
         """One element; where the mask is false, the zero that stands at a fixed address."""
         if mask is not None:
-            chosen = self.fresh()
-            self.emit(f"{chosen} = select i1 {mask}, ptr {address}, ptr @tg.zero")
-            address = chosen
+            address = self._or_zero(address, mask)
         name = self.fresh()
         self.emit(f"{name} = load {memory_type(dtype)}, ptr {address}, align {dtype.itemsize}")
         return name
 
+    def _or_zero(self, address: str, mask: str) -> str:
+        return self.named(f"select i1 {mask}, ptr {address}, ptr @tg.zero")
+
     def load_vector(self, address: str, dtype: DType, lanes: int, mask: str | None) -> str:
+        """Neighbours; where the mask is false, zeros.
+
+        A mask that is one condition for all lanes chooses the address: of a masked load without
+        lanes beyond a buffer, where no page is, the processor takes hundreds of cycles.
+        """
         t = f"<{lanes} x {memory_type(dtype)}>"
+        if mask in self.splatted and lanes * dtype.itemsize <= _ZERO_BYTES:
+            address, mask = self._or_zero(address, self.splatted[mask]), None
         name = self.fresh()
         if mask is None:
             self.emit(f"{name} = load {t}, ptr {address}, align {dtype.itemsize}")

@@ -92,6 +92,8 @@ class LlvmValues:
         self.count = 0
         self.names: dict[int, str] = {}
         self.types: dict[int, VType] = {}
+        self.splatted: dict[str, str] = {}
+        """By vector, the scalar that all its lanes are."""
         self.declared: set[str] = set()
         self.defined: dict[str, str] = {}
 
@@ -144,6 +146,7 @@ class LlvmValues:
             f"{whole} = shufflevector <{t.lanes} x {one}> {first}, <{t.lanes} x {one}> poison, "
             f"<{t.lanes} x i32> zeroinitializer"
         )
+        self.splatted[whole] = value
         return whole
 
     def splat_i64(self, value: str, lanes: int) -> str:
