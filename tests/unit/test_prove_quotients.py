@@ -6,7 +6,7 @@ from itertools import product
 from random import Random
 
 from tunegrad.ir.index import Index, Range, Valid, as_index, var
-from tunegrad.ir.prove import below, condition_facts
+from tunegrad.ir.prove import below, condition_facts, within
 
 EXTENTS = {"a": 5, "b": 4, "r": 3}
 
@@ -46,3 +46,16 @@ def test_prove_the_last_round_of_a_copy_stays_in_its_rows():
     low = (q // 4 // 4) * 4 + q // 4 % 4
     assert not below(low, 17, ())
     assert below(low, 17, condition_facts(Valid((Range(q // 4 // 4, 0, 4),))))
+
+
+def test_prove_sums_of_multiples_are_rounded_to_them():
+    """The last kernel of a scan over 21 elements in blocks of 8, two blocks a work-item."""
+    a, b, r = var("a", 2), var("b", 2), var("r", 4)
+    for least in range(1, 9):
+        facts = condition_facts(Valid((Range(a * 16 + b * 8, least, 21),)))
+        assert within(a * 2 + b - 1, 2, facts)
+    assert not within(a * 2 + b - 1, 2, condition_facts(Valid((Range(a * 16 + b * 8, 0, 21),))))
+    b = var("b", 8)
+    facts = condition_facts(Valid((Range(a * 32 + b * 4 + r, 8, 70),)))
+    assert below(1 - a * 8 - b, 0, facts)
+    assert not below(2 - a * 8 - b, 0, facts)

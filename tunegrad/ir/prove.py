@@ -25,7 +25,8 @@ _DEPTH = 3
 def condition_facts(valid: Valid) -> Facts:
     """What holds where ``valid`` does.
 
-    ``16*a + b >= 32`` with ``b < 16`` also gives ``a >= 2``.
+    ``16*a + b >= 32`` with ``b < 16`` also gives ``a >= 2``, and ``16*a + 8*b >= 7`` gives ``2*a +
+    b >= 1``.
     """
     facts: list[Index] = []
     for r in valid:
@@ -33,7 +34,16 @@ def condition_facts(valid: Valid) -> Facts:
             facts.append(fact)
             if len(fact.terms) > 1:
                 facts += _whole(fact)
+                facts += _divided(fact)
     return tuple(facts)
+
+
+def _divided(fact: Index) -> Iterator[Index]:
+    """g * m + rest >= 0  ->  m + max(rest) // g >= 0, for sums of several atoms"""
+    for g in {abs(c) for _, c in fact.terms} - {1}:
+        m = Index(tuple((a, c // g) for a, c in fact.terms if c % g == 0), 0)
+        if len(m.terms) > 1:
+            yield m + (fact - m * g).hi // g
 
 
 def _whole(fact: Index) -> Iterator[Index]:
