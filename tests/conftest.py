@@ -7,6 +7,7 @@ what fails now and then is on a list.
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Iterator
@@ -33,7 +34,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
-settings.register_profile("tunegrad", suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "tunegrad",
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize=os.environ.get("TUNEGRAD_FUZZ_ANEW") != "1",
+)
 settings.load_profile("tunegrad")
 
 from tests import fuzzing, no_network, peaks, quarantine  # noqa: E402  # found by the path above

@@ -4,7 +4,8 @@ The seed of a run comes from ``TUNEGRAD_FUZZ_SEED``; without it, from the commit
 from the day where there is no commit. So each commit and each night draws other programs, and a
 failing run can be repeated. The header of the test run prints the seed.
 
-``TUNEGRAD_FUZZ`` multiplies how many programs each fuzzer draws. ``.ci/run`` sets it.
+``TUNEGRAD_FUZZ`` multiplies how many programs each fuzzer draws. ``.ci/run`` sets it. With
+``TUNEGRAD_FUZZ_ANEW=1`` Hypothesis draws other examples in every run, too.
 """
 
 from __future__ import annotations
