@@ -82,7 +82,7 @@ FUNCTIONS = (
     Case("log", np.log, (-126, 127, "+"), (1.0,), np.log),
     Case("log2", np.log2, (-126, 127, "+"), (1.0,), np.log2),
     Case("log10", np.log10, (-126, 127, "+"), (1.0,), np.log10),
-    Case("log1p", np.log1p, (-40, 127, "+"), (1e-4, 0.5), np.log1p),
+    Case("log1p", np.log1p, (-40, 127, "+-"), (1e-4, 0.5, -0.5, -1.0), np.log1p),
     Case("sqrt", np.sqrt, (-126, 127, "+"), (), np.sqrt),
     Case("rsqrt", lambda x: 1 / np.sqrt(x), (-126, 127, "+")),
     Case("reciprocal", lambda x: 1 / x, (-120, 120, "+-"), (), np.reciprocal),

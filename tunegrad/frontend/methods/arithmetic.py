@@ -316,7 +316,9 @@ class Arithmetic(Operators):
         more = self + 1
         found = more.log()
         near = found + (self - (more - 1)) / more
-        return select(more == 1, self, select(found.abs() == math.inf, found, near))
+        far = select(found.abs() == math.inf, found, near)
+        small = self.abs() < (2.0**-13 if self.dtype.bits == 32 else 2.0**-27)
+        return select(small, self - self * self * 0.5, far)
 
     @floating
     def logit(self, eps: float | None = None) -> Tensor:
