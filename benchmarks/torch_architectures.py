@@ -1,6 +1,7 @@
 """Architectures of timm and transformers: ``torch.compile``, ``from_torch``, files of ONNX.
 
     python benchmarks/torch_architectures.py [--only resnet18,t5] [--doors compile,from_torch,onnx]
+        [--forms plain,channels_last]
     python benchmarks/torch_architectures.py --table ROWS    the table of rows that were printed
 
 Weights are drawn, nothing is downloaded. Images are small, configurations tiny: the kinds of
@@ -69,6 +70,8 @@ _TINY = {
     "vocab_size": 100, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
     "max_position_embeddings": 64, "use_cache": False,
 }  # fmt: skip
+
+FORMS = ("plain", "channels_last")
 
 Case = tuple[torch.nn.Module, tuple[torch.Tensor, ...]]
 
@@ -174,18 +177,20 @@ class _Said(logging.Handler):
         self.lines.append(record.getMessage())
 
 
-def cases(only: Sequence[str]) -> Iterator[tuple[str, str, Callable[[], Case]]]:
+def cases(
+    only: Sequence[str], forms: Sequence[str] = FORMS
+) -> Iterator[tuple[str, str, Callable[[], Case]]]:
     """Name, memory format, and what makes the case.
 
     Models of transformers come first: it looks for torchvision, too.
     """
     for name in _CONFIGS:
-        if not only or name in only:
+        if "plain" in forms and (not only or name in only):
             yield name, "plain", lambda n=name: language(n)  # type: ignore[misc]
     for name, options in IMAGES.items():
-        for last in (False, True):
+        for form in forms:
             if not only or name in only:
-                form = "channels_last" if last else "plain"
+                last = form == "channels_last"
                 yield name, form, lambda n=name, o=options, c=last: image(n, o, c)  # type: ignore[misc]
 
 
@@ -218,16 +223,15 @@ def run(make: Callable[[], Case], door: str, said: _Said) -> dict[str, Any]:
 
 def table(rows: Sequence[dict[str, Any]]) -> str:
     """Rows in Markdown: a model in each line, a door and a memory format in each column."""
-    forms = ("plain", "channels_last")
     doors = {"compile": "torch.compile", "from_torch": "from_torch", "onnx": "ONNX file"}
     columns = [
-        (d, f) for d in doors for f in forms if any(_of(rows, r["name"], d, f) for r in rows)
+        (d, f) for d in doors for f in FORMS if any(_of(rows, r["name"], d, f) for r in rows)
     ]
     lines = ["| model | " + " | ".join(f"{doors[d]}, {f}" for d, f in columns) + " | apart |"]
     lines.append("|---" * (len(columns) + 2) + "|")
     for name in dict.fromkeys(r["name"] for r in rows):
         found = [_of(rows, name, d, f) for d, f in columns]
-        apart = min(r["apart"] for r in found if "apart" in r)
+        apart = min((r["apart"] for r in found if "apart" in r), default="")
         cells = [_cell(r) for r in found]
         lines.append(f"| {name} | {' | '.join(cells)} | {apart} |")
     return "\n".join(lines)
@@ -285,6 +289,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Architectures through every door.")
     parser.add_argument("--only", default="", help="names, with commas between them")
     parser.add_argument("--doors", default=",".join(DOORS))
+    parser.add_argument("--forms", default=",".join(FORMS))
     parser.add_argument("--table", type=Path, help="rows that were printed, as a table")
     given = parser.parse_args()
     if given.table:
@@ -297,7 +302,7 @@ def main() -> None:
     log.propagate = False
     only = [n for n in given.only.split(",") if n]
     for door in given.doors.split(","):
-        for name, form, make in cases(only):
+        for name, form, make in cases(only, given.forms.split(",")):
             row = {"name": name, "form": form, "door": door, **run(make, door, said)}
             print(json.dumps(row), flush=True)
 
