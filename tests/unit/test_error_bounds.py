@@ -82,3 +82,30 @@ def test_what_overflows_on_the_way_is_undecided_and_what_overflows_in_the_end_is
     assert np.isinf(bounds_of(kernel_of(x.exp() * 1e-30), at)).tolist() == [True, False]
     assert np.isfinite(bounds_of(kernel_of(x.exp()), at)).tolist() == [True, True]
     assert np.isfinite(bounds_of(kernel_of(1.0 / (1.0 + x.exp())), at)).all()
+
+
+HUGE: dict[str, Callable[[Tensor], Tensor]] = {
+    "sums": lambda t: t.sum(1),
+    "combination": lambda t: t[:, 0] * 4.0 - t[:, 1] * 5.0 + t[:, 2] - (t[:, 3] + t[:, 4]) * 2.0,
+    "clamped": lambda t: ((t[:, 0] + t[:, 1]) - (t[:, 2] + t[:, 3]) * 4.0 + t[:, 4]).relu(),
+}
+
+
+@pytest.mark.parametrize("name", HUGE)
+def test_sums_of_which_both_signs_overflow_are_undecided(name: str) -> None:
+    """Such a sum is infinite or NaN by its order; every other result is decided."""
+    k = kernel_of(HUGE[name](Tensor.input("x", (4000, 5), "f32")))
+    rng = np.random.default_rng(7)
+    size = 2.0 ** rng.uniform(120, 127.9, 20_000)
+    arrays = {"p1": (size * rng.choice([-1, 1], 20_000)).astype(np.float32)}
+    with np.errstate(all="ignore"):
+        narrow, wide = interpret(k, arrays)["p0"], interpret(k, arrays, as_float64=True)["p0"]
+        decided = np.isfinite(bounds := bounds_of(k, arrays))
+        beyond = np.abs(wide) >= 2.0**128
+        assert (decided & beyond).sum() > 50
+        assert (decided & ~beyond).sum() > 50
+        assert (~decided).sum() > 50
+        np.testing.assert_array_equal(
+            narrow[decided & beyond], np.copysign(np.inf, wide[decided & beyond])
+        )
+        assert (np.abs(narrow - wide) <= bounds)[decided & ~beyond].all()

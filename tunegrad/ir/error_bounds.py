@@ -11,8 +11,9 @@ sum of small integers, exp(0). A sum is exact where all its terms are multiples 
 sizes add up to fewer units than a significand holds, so any order gives it.
 
 A bound is infinite where the result is undecided: next to a jump of ``floor``, where a comparison
-may go either way, and where something overflows on the way to a result that does not. It is NaN
-where nothing is known: a difference that may be 0 is divided by, or no rule is given here.
+may go either way, where something overflows on the way to a result that does not, and where both
+signs of a sum overflow. It is NaN where nothing is known: a difference that may be 0 is divided by,
+or no rule is given here.
 """
 
 from __future__ import annotations
@@ -154,7 +155,9 @@ class _Bounds(Run):
         exact = (error == 0) & (size * u <= unit)
         walk = (_WALK * np.sqrt(count) + 1.0) * u * size
         found = _either(np.where(exact, 0.0, error + walk), error)
-        return value, np.where(_beyond(size, s.dtype) & ~_beyond(value, s.dtype), np.inf, found)
+        against = (size - np.abs(value)) / 2  # what the terms of the other sign add up to
+        lost = _beyond(size, s.dtype) & (~_beyond(value, s.dtype) | _beyond(against, s.dtype))
+        return value, np.where(lost, np.inf, found)
 
     def _flat(self, x: Array, points: Points) -> Array:
         """At every point of the shared axes, its own points in a row."""
@@ -207,7 +210,12 @@ class _Bounds(Run):
             found = np.where(over[-1] & np.isfinite(found), found + np.abs(v), found)
             over = over[:-1]
         lost = np.logical_or.reduce(np.broadcast_arrays(*over, np.zeros(v.shape, bool)))
-        return np.where(lost & ~_beyond(v, x.dtype), np.inf, found)
+        lost = lost & ~_beyond(v, x.dtype)
+        if x.op in (Op.ADD, Op.SUB, Op.FMA):
+            a, b = map(_float, args) if x.op is not Op.FMA else (v - _float(args[2]), args[2])
+            opposite = (np.sign(a) == np.sign(b)) == (x.op is Op.SUB)
+            lost = lost | (opposite & _beyond(a, x.dtype) & _beyond(b, x.dtype))
+        return np.where(lost, np.inf, found)
 
 
 def _extent(axes: tuple[Axis, ...]) -> int:
