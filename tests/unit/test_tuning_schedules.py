@@ -319,6 +319,18 @@ def test_a_kernel_none_of_whose_defaults_ran_promotes_nothing_and_says_why() -> 
     )
 
 
+def test_a_default_that_is_wrong_is_said_also_where_nothing_else_ran() -> None:
+    wrong = Measurement(Status.WRONG, error="p0[3]: got 1, expected 2")
+    race = one({}, Machine({}))
+    race.searches[0].trials.append(replace(trial(DEFAULT, 0.0), measurement=wrong))
+    assert race.run() == []
+    (said,) = [e.message for e in race.events if isinstance(e, Warned)]
+    assert said == (
+        "kernel k: a default schedule computed a wrong result (p0[3]: got 1, expected 2); "
+        "an untuned model may run it: please report this"
+    )
+
+
 def test_a_default_that_runs_later_meets_what_stood_before_it() -> None:
     race = one({A: 1.0, B: 2.0}, Machine({DEFAULT: 1.5, A: 1.0, B: 2.0}))
     assert race.run() == []

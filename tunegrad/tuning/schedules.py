@@ -26,7 +26,7 @@ from tunegrad.errors import CandidateFailure, InternalError
 from tunegrad.events import Event, Warned, WinnerPromoted
 from tunegrad.opts import Schedule
 from tunegrad.search import KernelSearch
-from tunegrad.trial import Cache, Fingerprint, Trial
+from tunegrad.trial import Cache, Fingerprint, Status, Trial
 
 from .choices import Choice, Met
 from .claims import measured_here
@@ -137,6 +137,8 @@ class Schedules:
         """Who meets whom; None where nothing ran, where no default did and nothing stands, and
         where nothing new could take the place of what stands.
         """
+        if wrong := _wrong_default(search):
+            self.observe(Warned(f"kernel {search.task.name}: {wrong}"))
         ranked = search.finalists(1 << 30)
         if not ranked:
             return None
@@ -244,8 +246,21 @@ def _model(models: Models, work: Workload, lineup: Mapping[str, Trial]) -> Whole
         return None
 
 
+def _wrong_default(search: KernelSearch) -> str:
+    """Return the sentence about a default schedule that computed something else, or ""."""
+    texts = {s.text for s in search.defaults}
+    rows = (t.measurement for t in search.trials if t.actions in texts)
+    wrong = next((m for m in rows if m.status is Status.WRONG), None)
+    if wrong is None:
+        return ""
+    return (
+        f"a default schedule computed a wrong result ({wrong.error}); an untuned model may run it: "
+        "please report this"
+    )
+
+
 def _unmet(search: KernelSearch) -> str:
-    """Why nothing of a kernel is promoted: its defaults, and what came of them."""
+    """Return the reason why nothing of a kernel is promoted: what came of its defaults."""
     texts = {s.text for s in search.defaults}
     rows = [t.measurement for t in search.trials if t.actions in texts]
     why = "; ".join(dict.fromkeys(f"{m.status}, {m.error}" for m in rows)) or "not measured"
