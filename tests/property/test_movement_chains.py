@@ -38,10 +38,11 @@ def test_movement_chain_with_joined_parts_agrees_with_numpy() -> None:
 
 
 def test_movement_chain_of_no_elements_launches_nothing() -> None:
-    drawn = [movement_chain(random.Random(s), 8)[0] for s in range(2_000)]
-    empty = [x for x in drawn if not x.size]
-    assert empty
-    assert all(not schedule((x,)).launches for x in empty)
+    drawn = [x for s in range(500) if (x := movement_chain(random.Random(s), 8)[0]).shape]
+    assert len(drawn) > 300
+    for x in drawn:
+        none = g.shrink(x, ((0, 0), *((0, extent) for extent in x.shape[1:])))
+        assert not schedule((g.permute(none, tuple(range(len(x.shape)))[::-1]),)).launches
 
 
 @pytest.mark.slow
