@@ -193,7 +193,7 @@ def parts(rng: random.Random) -> None:
                 assert start % step == 0, f"view of {p.name} from byte {start} on"
                 given[p.name] = memory[p.name][start // 4 :][: p.size]
         assert (_plain(made, given) == _plain(kernel, memory)).all(), f"{kernel}\nis not {made}"
-    assert changed > 20
+    assert changed > 5
 
 
 def _layout(rng: random.Random, shape: tuple[int, ...]) -> Layout:
