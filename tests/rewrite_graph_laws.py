@@ -276,7 +276,7 @@ def quads(rng: random.Random) -> None:
     """A sum of products of bytes in fours, with zero points, is the sum."""
     kinds = ((U8, I8), (I8, I8), (I8, U8), (U8, U8))
     _products(
-        rng, "quads", 600, lambda: product_of(rng, rng.choice(kinds), I32, zero=True),
+        rng, "quads", 1300, lambda: product_of(rng, rng.choice(kinds), I32, zero=True),
         lambda n: quad_dots((n,), VNNI)[0],
     )  # fmt: skip
 
@@ -374,7 +374,7 @@ def _cut_by_need(root: Node) -> list[Draft]:
 
 def drafted(rng: random.Random) -> None:
     """Each kernel drafted of a graph computes its node."""
-    for seed in range(160):
+    for seed in range(320):
         drawn = random.Random(rng.random())
         outputs = random_graph(drawn, 7, (I32,))
         made = [o for o in outputs if o.shape and 0 < o.size < 200][:1]

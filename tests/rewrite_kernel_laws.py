@@ -164,7 +164,7 @@ def _rewritten(rng: random.Random, rule: str, rewrite: Callable[[Kernel], Kernel
         changed += 1
         found = _plain(made, {p.name: memory[p.name] for p in made.params if p.role != "out"})
         assert (found == _plain(kernel, memory)).all(), f"{rule}: {kernel}\nis not {made}"
-    assert changed > 10, f"{rule} changed {changed} kernels"
+    assert changed > 60, f"{rule} changed {changed} kernels, a hundred or more are usual"
 
 
 def merged(rng: random.Random) -> None:
@@ -239,11 +239,13 @@ def convolutions(rng: random.Random) -> None:
     weights of which all transforms are whole.
     """
     found: set[str] = set()
-    for case in range(28):
+    for case in range(48):
         channels, outputs = rng.choice((2, 3, 8, 9)), rng.choice((2, 5, 16))
         size, batch = (rng.randint(3, 9), rng.randint(3, 9)), rng.randint(1, 2)
         taps, stride = rng.choice((((3, 3), 1), ((3, 3), 1), ((3, 3), 2), ((1, 3), 1), ((2, 2), 1)))
-        channels = 3 if case % 4 == 0 else channels
+        padding = rng.randrange(3)
+        if case % 2 == 0:  # windows of images are gathered, and their masks matter
+            channels, padding = 3, max(1, padding)
         image, weights = _whole(rng, (batch, channels, *size)), _whole(
             rng, (outputs, channels, *taps), 576
         )  # fmt: skip
@@ -253,7 +255,7 @@ def convolutions(rng: random.Random) -> None:
         if last:
             inputs["x"] = np.ascontiguousarray(image.transpose(0, 2, 3, 1))
             x = Tensor.input("x", inputs["x"].shape).permute(0, 3, 1, 2)
-        y = x.conv2d(Tensor.constant(weights), stride=stride, padding=rng.randrange(3))
+        y = x.conv2d(Tensor.constant(weights), stride=stride, padding=padding)
         if rng.random() < 0.5:
             y = (y + Tensor.constant(_whole(rng, (outputs, 1, 1), 576))).relu()
         if rng.random() < 0.3:
@@ -272,7 +274,8 @@ def convolutions(rng: random.Random) -> None:
             for launch in made.launches:
                 verify_kernel(launch.kernel)
             (got,) = run_schedule(made, inputs)
-            assert (got == want).all(), f"{variant} of {kernel}"
+            # Winograd's thirds are rounded in float64: a zero may be 4e-13.
+            assert (np.abs(got - want) < 1e-6).all(), f"{variant} of {kernel}"
             found.add(variant)
     assert {"winograd2", "winograd4", "channels_last", "im2col"} <= found, found
 
