@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.time_enough import with_time_enough
 from tunegrad.cli.app import run
 from tunegrad.recording import read_recording
-from tunegrad.search import RecordedSpace, ReplayMeasurer
+from tunegrad.search import RecordedSpace, Recording, ReplayMeasurer
 from tunegrad.trial import Status
 from tunegrad.tuning import recorder
 
@@ -53,12 +54,20 @@ def test_record_measures_every_point_once(
     out = tmp_path / "softmax.jsonl.gz"
     assert record(out, "--budget", "0.000001") == 1
     assert "the budget ended before anything was recorded" in capsys.readouterr().err
-    assert record(out, "--json") == 0
-    report = json.loads(capsys.readouterr().out)
-    assert (report["points"], report["recorded"], report["complete"]) == (8, 8, True)
-    read = read_recording(out).recording
+
+    def recorded(_: float) -> Recording:
+        out.unlink(missing_ok=True)
+        assert record(out, "--json") == 0
+        report = json.loads(capsys.readouterr().out)
+        assert (report["points"], report["recorded"], report["complete"]) == (8, 8, True)
+        return read_recording(out).recording
+
+    def is_sampled(read: Recording) -> bool:
+        return all(len(t.measurement.samples_s) >= 3 for t in read.trials)
+
+    read = with_time_enough(recorded, is_sampled)
     assert {t.measurement.status for t in read.trials} == {Status.OK}
-    assert all(t.measurement.samples_s for t in read.trials)
+    assert is_sampled(read)
     space, measurer = RecordedSpace(read), ReplayMeasurer(read)
     (default,) = space.defaults()
     found = measurer.take(default.text, set())

@@ -19,10 +19,9 @@ docs/NUMERICS.md.
 from __future__ import annotations
 
 import math
-import struct
 from collections.abc import Sequence
 
-from .math_body import Body, Val
+from .math_body import Body, Val, nearest_f32
 from .math_coefficients import ERF_PLACES, ERF_TABLE
 
 __all__ = ["LANES", "erf", "exp"]
@@ -39,7 +38,7 @@ _LN2_UPPER = round(math.log(2) * 2**12) / 2**12
 _LN2_LOWER = math.log(2) - _LN2_UPPER
 
 _EXP_EXACT = [2 ** (j / _EXP_STEPS) for j in range(_EXP_STEPS)]
-_EXP_TABLE = [struct.unpack("<f", struct.pack("<f", t))[0] for t in _EXP_EXACT]
+_EXP_TABLE = [*map(nearest_f32, _EXP_EXACT)]
 _EXP_REST = [exact / t - 1 for exact, t in zip(_EXP_EXACT, _EXP_TABLE, strict=True)]
 """What rounding took from the table, relative to it."""
 

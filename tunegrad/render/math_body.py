@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-__all__ = ["Body", "Scalar", "Val", "vector_type"]
+__all__ = ["Body", "Scalar", "Val", "nearest_f32", "vector_type"]
 
 Scalar = Literal["i1", "i32", "i64", "float", "double"]
 
@@ -198,11 +198,16 @@ def vector_type(scalar: Scalar, lanes: int) -> str:
     return scalar if lanes == 1 else f"<{lanes} x {scalar}>"
 
 
+def nearest_f32(value: float) -> float:
+    """The number of f32 that ``value`` is rounded to."""
+    return float(struct.unpack("<f", struct.pack("<f", value))[0])
+
+
 def _literal(value: float, scalar: Scalar) -> str:
     if scalar == "i1":
         return "true" if value else "false"
     if scalar in ("i32", "i64"):
         return str(int(value))
     if scalar == "float":
-        value = struct.unpack("<f", struct.pack("<f", value))[0]
+        value = nearest_f32(value)
     return f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}"

@@ -12,9 +12,8 @@ of the sum.
 from __future__ import annotations
 
 import math
-import struct
 
-from .math_body import Body, Val
+from .math_body import Body, Val, nearest_f32
 from .math_coefficients import (
     ERF_LARGE,
     ERF_SMALL,
@@ -212,7 +211,7 @@ def _exp2_normal(b: Body, x: Val, by: float = 1.0) -> Val:
     """2^(by x) for |by x| <= 120, where the scale is a normal number; anything for NaN."""
     shifted = b.add(x, _MAGIC) if by == 1 else b.fma(x, by, _MAGIC)
     less = b.sub(b.literal(_MAGIC, "float"), shifted)
-    rest = by - struct.unpack("<f", struct.pack("<f", by))[0]
+    rest = by - nearest_f32(by)
     r = b.add(x, less) if by == 1 else b.fma(x, rest, b.fma(x, by, less))
     mantissa = b.fma(r, b.polynomial(r, EXP2), 1.0)
     # The integer goes straight into the exponent; shifting throws the bits of _MAGIC out at the

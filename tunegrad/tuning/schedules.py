@@ -26,7 +26,7 @@ from tunegrad.errors import CandidateFailure, InternalError
 from tunegrad.events import Event, Warned, WinnerPromoted
 from tunegrad.opts import Schedule
 from tunegrad.search import KernelSearch
-from tunegrad.trial import Cache, Fingerprint, Status, Trial
+from tunegrad.trial import Cache, Fingerprint, Measurement, Status, Trial
 
 from .choices import Choice, Met
 from .claims import measured_here
@@ -246,11 +246,15 @@ def _model(models: Models, work: Workload, lineup: Mapping[str, Trial]) -> Whole
         return None
 
 
+def _of_defaults(search: KernelSearch) -> list[Measurement]:
+    """The measurements of a kernel's default schedules."""
+    texts = {s.text for s in search.defaults}
+    return [t.measurement for t in search.trials if t.actions in texts]
+
+
 def _wrong_default(search: KernelSearch) -> str:
     """Return the sentence about a default schedule that computed something else, or ""."""
-    texts = {s.text for s in search.defaults}
-    rows = (t.measurement for t in search.trials if t.actions in texts)
-    wrong = next((m for m in rows if m.status is Status.WRONG), None)
+    wrong = next((m for m in _of_defaults(search) if m.status is Status.WRONG), None)
     if wrong is None:
         return ""
     return (
@@ -261,9 +265,8 @@ def _wrong_default(search: KernelSearch) -> str:
 
 def _unmet(search: KernelSearch) -> str:
     """Return the reason why nothing of a kernel is promoted: what came of its defaults."""
-    texts = {s.text for s in search.defaults}
-    rows = [t.measurement for t in search.trials if t.actions in texts]
-    why = "; ".join(dict.fromkeys(f"{m.status}, {m.error}" for m in rows)) or "not measured"
+    found = dict.fromkeys(f"{m.status}, {m.error}" for m in _of_defaults(search))
+    why = "; ".join(found) or "not measured"
     return f"nothing is promoted, since none of its default schedules ran ({why})"
 
 

@@ -68,19 +68,7 @@ def rewritten(
 
 def distinct_leaves(x: Expr) -> list[Expr]:
     """The leaves of an expression, left to right, shared parts once."""
-    stack, seen, found = [x], set[int](), list[Expr]()
-    while stack:
-        node = stack.pop()
-        if id(node) in seen:
-            continue
-        seen.add(id(node))
-        if isinstance(node, Apply):
-            stack.extend(reversed(node.args))
-        elif isinstance(node, Cast):
-            stack.append(node.x)
-        else:
-            found.append(node)
-    return found
+    return [node for node in nodes(x) if not isinstance(node, Apply | Cast)]
 
 
 def conditions(k: Kernel) -> Iterator[Valid]:
