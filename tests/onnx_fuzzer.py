@@ -4,6 +4,10 @@
     compare       -->  what differs between ONNX Runtime and a loaded model; "" for nothing
     shrunk        -->  the smallest part of a case that still differs
 
+    python -m tests.onnx_fuzzer 600        so many graphs of the run's seed, what differs, and
+                                           which operators never read which others' results
+    python -m tests.onnx_fuzzer 600 7      of seed 7
+
 A node that ONNX Runtime refuses is drawn anew. Numbers are quarters of small size, and what is
 ``exact`` of them (moved, added, compared) alone goes where a rounding would be seen: into
 comparisons, casts, positions.
@@ -12,8 +16,9 @@ comparisons, casts, positions.
 from __future__ import annotations
 
 import random
+import sys
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -24,11 +29,12 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 import tunegrad as tg
+from tests import fuzzing
 from tunegrad.errors import ModelError
 from tunegrad.frontend.onnx.codes import codes_of
 from tunegrad.frontend.onnx.importer import model_of_proto
 
-__all__ = ["DRAWS", "Case", "compare", "draw", "pairs", "shrunk"]
+__all__ = ["DRAWS", "Case", "compare", "draw", "ours", "pairs", "shrunk"]
 
 Array = np.ndarray[Any, Any]
 _QUIET = ort.SessionOptions()
@@ -99,10 +105,74 @@ def _info(name: str, a: Array) -> Any:
     return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)
 
 
-def _runtime(proto: Any, given: Mapping[str, Array]) -> list[Array]:
-    session = ort.InferenceSession(proto.SerializeToString(), _QUIET, ["CPUExecutionProvider"])
-    named = {i.name: given[i.name] for i in session.get_inputs()}
+def _runtime(case: Case) -> list[Array]:
+    text = _spelled(case).proto().SerializeToString()
+    session = ort.InferenceSession(text, _QUIET, ["CPUExecutionProvider"])
+    named = {i.name: case.values[i.name] for i in session.get_inputs()}
     return [np.asarray(a) for a in session.run(None, named)]
+
+
+# ---- what peers read in a way of their own
+
+
+def _spelled(case: Case) -> Case:
+    """A case with SAME pads as numbers where steps are wider than windows.
+
+    There ONNX Runtime pads by less than nothing: it drops first elements, or refuses, and its
+    ConvTranspose is too small. Pads of windows are 0 at least, so that a result has
+    ``ceil(extent / step)`` elements. A ConvTranspose has ``extent * step``, and what its windows
+    leave is split as pads are: zeros before the window, and ``output_padding``.
+    """
+    values, nodes = dict(case.values), []
+    for node in case.nodes:
+        given = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+        side, missing = given.pop("auto_pad", b"").decode(), []
+        if side.startswith("SAME"):
+            missing = _missing(node.op_type, values[node.input[0]].shape[2:], given)
+        operands = list(node.input)
+        if min(missing, default=0) < 0:
+            less, more = [m // 2 for m in missing], [m - m // 2 for m in missing]
+            first, last = (less, more) if side == "SAME_UPPER" else (more, less)
+            given["pads"] = [max(0, m) for m in (*first, *last)]
+            if node.op_type == "ConvTranspose":
+                before = [(max(0, -m), 0) for m in first]
+                given["output_padding"] = [max(0, -m) for m in last]
+                given["kernel_shape"] = [
+                    k + b for k, (b, _) in zip(given["kernel_shape"], before, strict=True)
+                ]
+                operands[1] = f"{node.input[1]} of {node.name}"
+                values[operands[1]] = np.pad(values[node.input[1]], [(0, 0), (0, 0), *before])
+            node = helper.make_node(node.op_type, operands, node.output, name=node.name, **given)
+        nodes.append(node)
+    return replace(case, nodes=tuple(nodes), values=values)
+
+
+def _missing(op: str, extents: Sequence[int], given: Mapping[str, Any]) -> list[int]:
+    """What SAME pads along each axis, less than 0 where windows do not reach the last element."""
+    steps, wide = (given.get(k, [1] * len(extents)) for k in ("strides", "dilations"))
+    windows = [(k - 1) * w + 1 for k, w in zip(given["kernel_shape"], wide, strict=True)]
+    if op == "ConvTranspose":
+        return [w - s for s, w in zip(steps, windows, strict=True)]
+    return [(-(-e // s) - 1) * s + w - e for e, s, w in zip(extents, steps, windows, strict=True)]
+
+
+def _newer(case: Case) -> Case:
+    """A Resize of opset 10 that keeps its shape, as one of opset 13.
+
+    ONNX Runtime copies what keeps its shape, whatever the scales. The reference knows Resize from
+    opset 11 on; where extents stay, scales are 1 at least, and an element is the one at or before
+    its place.
+    """
+    (node,) = case.nodes
+    if node.op_type != "Resize" or case.opset > 10:
+        return case
+    x, scales = node.input
+    if any(int(e * s) != e for e, s in zip(case.values[x].shape, case.values[scales], strict=True)):
+        return case
+    mode = {a.name: helper.get_attribute_value(a) for a in node.attribute}["mode"]
+    kind = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+    spelled = helper.make_node("Resize", [x, "", scales], node.output, mode=mode, **kind)
+    return replace(case, opset=13, nodes=(spelled,))
 
 
 # ---- comparing
@@ -116,7 +186,7 @@ def compare(case: Case) -> str:
     reference evaluator (the reference is the specification), or from its own nodes one by one.
     """
     try:
-        wanted = _runtime(case.proto(), case.values)
+        wanted = _runtime(case)
     except Exception as error:  # noqa: BLE001  # the whole may be refused where nodes are not
         return f"drawn: {str(error)[:80]}"
     try:
@@ -135,7 +205,7 @@ def _judged(case: Case, made: Sequence[Array], said: str) -> str:
     for node in case.nodes:
         computed = tuple(i for i in _reads(node) if i not in case.inputs and _is_made(case, i))
         alone = replace(case, nodes=(node,), values=values, inputs=(*case.inputs, *computed))
-        theirs = _runtime(alone.proto(), values)
+        theirs = _runtime(alone)
         ours = _ours(alone)
         if _difference(alone, ours, theirs):
             theirs = _reference(alone)
@@ -162,7 +232,7 @@ def _ours(case: Case) -> list[Array]:
 def _reference(case: Case) -> list[Array]:
     """What ONNX's own evaluator makes of a case; nothing where it has not what it takes."""
     try:
-        evaluator = ReferenceEvaluator(case.proto())
+        evaluator = ReferenceEvaluator(_newer(_spelled(case)).proto())
         made = evaluator.run(None, {i: case.values[i] for i in evaluator.input_names})
     except Exception:  # noqa: BLE001  # it raises whatever numpy raises
         return []
@@ -831,16 +901,13 @@ def _einsum(d: _Draw, _: str) -> Any:
     return [d.new(a, "f4", False), d.new(b, "f4")], {"equation": text}
 
 
-def _window(d: _Draw, rank: int, extents: Sequence[int], wide: bool = True) -> dict[str, Any]:
-    """Extents, steps and pads of windows; with SAME pads as ``wide`` as their steps."""
+def _window(d: _Draw, rank: int, extents: Sequence[int]) -> dict[str, Any]:
+    """Extents, steps and pads of windows."""
     size = [d.rng.randint(1, min(3, e)) for e in extents]
     given: dict[str, Any] = {"kernel_shape": size}
     if d.flag():
         given["strides"] = [d.rng.randint(1, 3) for _ in range(rank)]
     kind = d.rng.choice(("NOTSET", "NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID"))
-    if wide and kind.startswith("SAME") and "strides" in given:
-        # else ONNX Runtime pads by less than nothing, and the reference has only a plain Conv
-        given["strides"] = [min(s, k) for s, k in zip(given["strides"], size, strict=True)]
     if kind != "NOTSET":
         given["auto_pad"] = kind
     elif d.flag():
@@ -856,7 +923,7 @@ def _conv(d: _Draw, op: str) -> Any:
         name = d.new((1, 4, 6, 5), "f4", False)
         a = d.values[name]
     rank, channels = a.ndim - 2, a.shape[1]
-    given = _window(d, rank, a.shape[2:], wide=op != "Conv")
+    given = _window(d, rank, a.shape[2:])
     groups = d.rng.choice([g for g in (1, 2, 4) if channels % g == 0])
     out = groups * d.rng.choice((1, 2, 3))
     shape = (out, channels // groups) if op == "Conv" else (channels, out // groups)
@@ -900,9 +967,6 @@ def _resize(d: _Draw, _: str) -> Any:
     scales = [1.0, 1.0, d.rng.choice((0.5, 0.6, 1.3, 2.0)), d.rng.choice((0.4, 1.0, 1.5, 3.0))]
     sizes = [*a.shape[:2], *(d.rng.randint(1, 9) for _ in a.shape[2:])]
     if d.opset < 11:
-        # what keeps its shape ONNX Runtime copies there, whatever the scale; the reference is newer
-        kept = [int(e * s) == e for e, s in zip(a.shape, scales, strict=True)]
-        scales = [1.0 if same else s for same, s in zip(kept, scales, strict=True)]
         return [name, d.hold(np.asarray(scales, "f4"))], {"mode": mode}
     how = ["half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric", "tf_crop_and_resize"]
     how += ["tf_half_pixel_for_nn"] if d.opset < 13 else []
@@ -1083,7 +1147,7 @@ def _draw_node(d: _Draw) -> None:
         case = Case(
             d.opset, (node,), d.values, tuple(i for i in read if i in d.inputs or i[0] == "t")
         )
-        made = _runtime(case.proto(), d.values)
+        made = _runtime(case)
     except Exception:  # noqa: BLE001  # what makes no sense is drawn anew
         return
     if any(a.size > 20_000 for a in made) or not all(map(_is_tame, made)):
@@ -1099,3 +1163,54 @@ def _is_tame(a: Array) -> bool:
     if a.dtype.kind != "f":
         return True
     return bool(np.isfinite(a).all() and np.abs(a).max(initial=0) < 1e4)
+
+
+# ---- at length
+
+
+def ours(said: str) -> bool:
+    """Return True where ``compare`` says that it is the loaded model that is wrong."""
+    return said != "" and not said.startswith(("drawn", "judged"))
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def _unread(counted: Counter[tuple[str, str]]) -> Iterator[str]:
+    """Operators whose results an operator never read."""
+    for reader in sorted(DRAWS):
+        never = sorted(m for m in DRAWS if (m, reader) not in counted)
+        yield f"{reader} never read {len(never)}: {' '.join(never)}"
+    yield f"{len(counted)} of {len(DRAWS) ** 2} pairs"
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Draw many graphs, report every one that differs, and what was drawn together."""
+    count = int(arguments[0]) if arguments else 200
+    seed = int(arguments[1]) if len(arguments) > 1 else fuzzing.fix_seed()
+    counted, found = Counter[tuple[str, str]](), Counter[str]()
+    nodes = 0
+    for i in range(count):
+        case = draw(random.Random(f"{seed} onnx {i}"))
+        counted += pairs(case)
+        nodes += len(case.nodes)
+        said = compare(case) if case.nodes else ""
+        if not said:
+            continue
+        key = _key(said)
+        small = shrunk(case, lambda c, key=key: _key(compare(c)) == key)  # type: ignore[misc]
+        found[f"{key} {' '.join(n.op_type for n in small.nodes)}"] += 1
+        _say(f"--- graph {i}: {said}\n{small}\n{compare(small)}")
+    for line in _unread(counted):
+        _say(line)
+    _say(f"seed {seed}: {count} graphs, {nodes} nodes; {dict(found)}")
+
+
+def _key(said: str) -> str:
+    return "wrong" if ours(said) else said.split(": ", maxsplit=1)[0]
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
