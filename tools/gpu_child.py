@@ -42,7 +42,8 @@ _TOLD = 1000
 @dataclass(frozen=True)
 class Asked:
     """What a command asks for. ``rows`` names ``function(step, asked)``, which gives a step's rows;
-    ``models`` are the seconds of search of each model that is tuned.
+    ``models`` are the seconds of search of each model that is tuned, ``record_s`` those of a turn
+    of a space.
     """
 
     device: str
@@ -50,6 +51,7 @@ class Asked:
     small: bool = False
     models: Mapping[str, float] = field(default_factory=dict)
     dtype: str = "f16"
+    record_s: float = 60.0
     rows: str = "tools.gpu_steps:rows_of"
 
 

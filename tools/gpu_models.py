@@ -29,7 +29,7 @@ from tunegrad.tuning.recorder import record
 
 __all__ = ["SPACES", "peers", "recorded", "searched", "tuned", "vary_of"]
 
-_RECORD_S, _POINTS = 60.0, 1000
+_POINTS = 1000
 
 
 # ---- recorded
@@ -76,11 +76,11 @@ _SMALL: Mapping[str, tuple[Callable[[], Kernel], Mapping[str, int]]] = {
 }
 
 
-def recorded(device: Device, out: Path, small: bool) -> Iterator[Named]:
+def recorded(device: Device, out: Path, seconds: float, small: bool) -> Iterator[Named]:
     """A space each, a part of it: every answer to the decisions that matter most."""
     for name, (kernel, vary) in (_SMALL if small else SPACES).items():
         path = out / f"space {name}.jsonl.gz".replace(" ", "_")
-        yield name, partial(_recorded, device, kernel, path, vary)
+        yield name, partial(_recorded, device, kernel, path, vary, seconds)
 
 
 def vary_of(space: Space, vary: Mapping[str, int]) -> dict[str, int]:
@@ -89,14 +89,18 @@ def vary_of(space: Space, vary: Mapping[str, int]) -> dict[str, int]:
 
 
 def _recorded(
-    device: Device, kernel_made: Callable[[], Kernel], path: Path, vary: Mapping[str, int]
+    device: Device,
+    kernel_made: Callable[[], Kernel],
+    path: Path,
+    vary: Mapping[str, int],
+    seconds: float,
 ) -> Row:
-    """A minute of it, one batch at least; where the file is there, it goes on."""
+    """So many seconds of it, one batch at least; where the file is there, it goes on."""
     kernel, begun = kernel_made(), list[float]()
 
     def go_on(_done: int, _all: int) -> bool:
         begun.append(time.monotonic())
-        return begun[-1] - begun[0] < _RECORD_S
+        return begun[-1] - begun[0] < seconds
 
     chosen = vary_of(Space(kernel, device.target), vary)
     known = read_recording(path).recording if path.exists() else None

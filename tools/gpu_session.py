@@ -26,7 +26,7 @@ rows      a copy; softmax, layer norm, sums, additions as shares of it, GB/s; to
 search    a product of f16 and one of f32, tuned
 tune      ResNet-50 at batch 32 and the encoder, in f16
 peers     both models beside PyTorch under CUDA graphs
-record    spaces of ten kernels, a file each, a minute each and turn, until all is measured
+record    spaces of ten kernels, a file each, ``--turn`` seconds at a time, until all is measured
 compiled  both models beside torch.compile
 """
 
@@ -69,6 +69,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--model", help="tune this one alone")
     parser.add_argument("--dtype", default="f16", choices=("f32", "f16", "bf16"))
     parser.add_argument("--seconds", type=float, default=240.0, help="of --model")
+    parser.add_argument("--turn", type=float, default=60.0, help="seconds of a space at a time")
     parser.add_argument("--minutes", type=float, default=9.0, help="when the command stops")
     given = parser.parse_args(words)
     try:
@@ -82,7 +83,7 @@ def main(words: Sequence[str] | None = None) -> int:
     tuned = {f"{m}[batch=32]" if m == "resnet50" else m: s for m, s in TUNED.items()}
     models = {given.model: given.seconds} if given.model else {"mlp": 1.0} if given.small else tuned
     dtype = "f32" if given.small and not given.model else given.dtype
-    asked = Asked(given.device, str(folder.resolve()), given.small, models, dtype)
+    asked = Asked(given.device, str(folder.resolve()), given.small, models, dtype, given.turn)
     steps = {s: STEPS[s] for s in (STEPS if given.step == "all" else (given.step,))}
     try:
         return ran(steps, asked, Clock(60 * given.minutes))

@@ -106,6 +106,6 @@ STEPS = {
     "search": Step(lambda d, a: searched(d, Path(a.out), a.small), 60.0, 180.0),
     "tune": Step(lambda d, a: tuned(d, Path(a.out), a.models, a.dtype, a.small), 360.0, 540.0),
     "peers": Step(partial(_peers, compiled=False), 60.0, 240.0),
-    "record": Step(lambda d, a: recorded(d, Path(a.out), a.small), 80.0, 240.0),
+    "record": Step(lambda d, a: recorded(d, Path(a.out), a.record_s, a.small), 80.0, 240.0),
     "compiled": Step(partial(_peers, compiled=True), 240.0, 540.0),
 }

@@ -8,6 +8,7 @@ import hostile
 import pytest
 
 from tests.cuda_host import cuda_host
+from tools.gpu_checks import ENDLESS
 from tunegrad.devices import Device
 from tunegrad.devices.job import Candidate, Geometry, Hooks, Limits, Lowered
 from tunegrad.devices.measurer import DeviceMeasurer
@@ -79,7 +80,7 @@ def test_cuda_candidate_that_writes_what_it_may_not_is_wrong(measurer, body, tol
 
 
 def test_cuda_candidate_that_never_ends_times_out(measurer):
-    row = row_between_good_ones(measurer, text("for (volatile int more = 1; more;) ;"))
+    row = row_between_good_ones(measurer, text(ENDLESS))
     assert (row.status, row.error) == (Status.TIMED_OUT, "running: over 1 s")
 
 
