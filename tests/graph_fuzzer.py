@@ -157,7 +157,8 @@ def _binary(rng: random.Random, x: Node, y: Node) -> Node:
     if pick < 0.3:
         return g.elementwise(Op.WHERE, g.elementwise(Op.LT, x, y), y, x)
     op = rng.choice(BINARY)
-    z = g.elementwise(op, x, y)
+    fused = op is Op.MUL and x.dtype.is_float and rng.random() < 0.5
+    z = g.elementwise(Op.FMA, x, y, x) if fused else g.elementwise(op, x, y)
     return g.elementwise(Op.TANH, z) if op is Op.MUL and x.dtype.is_float else z
 
 

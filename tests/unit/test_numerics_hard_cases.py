@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from tests.fuzzing import seed
+from tools.measure_functions import worst
 from tunegrad.frontend import Tensor
 
 
@@ -36,6 +37,36 @@ def test_variance_of_equal_numbers_is_zero_and_of_one_is_none():
     assert np.isnan(Tensor(x[:, :1]).var(1).numpy()).all()
     assert np.isnan(Tensor(x[:, :0]).var(1, correction=0).numpy()).all()
     assert np.isposinf(Tensor(x + np.arange(7, dtype="f4") * 4).var(1, correction=9).numpy()).all()
+
+
+def test_length_of_two_is_rounded_once():
+    rng = np.random.default_rng(11)
+    x, y = (
+        (np.exp2(rng.uniform(-100, 126, 20_000)) * rng.choice([-1, 1], 20_000)).astype(np.float32)
+        for _ in range(2)
+    )
+    y[::2] = x[::2] * np.exp2(rng.uniform(-12, 0, 10_000)).astype(np.float32)
+    want = np.hypot(x.astype(np.float64), y.astype(np.float64))
+    assert worst(Tensor(x).hypot(Tensor(y)).numpy(), want) < 0.51
+
+
+@pytest.mark.parametrize("n", [1, 7, 8, 9, 65, 1000, 20_000])
+def test_running_sums_and_products_are_rounded_once(n):
+    x = np.random.default_rng(n).standard_normal((3, n)).astype(np.float32) + 1
+    wide = x.astype(np.float64)
+    size = np.abs(wide).cumsum(1)
+    assert worst(Tensor(x).cumsum(1).numpy(), wide.cumsum(1), size) < 0.51
+    near = (1 + x * 1e-4).astype(np.float32)
+    want = near.astype(np.float64).cumprod(1)
+    assert worst(Tensor(near.T).cumprod(0).numpy().T, want) < 0.51
+
+
+def test_running_sums_and_products_keep_what_is_no_number():
+    x = np.array([[1, np.inf, 2, -np.inf, 1], [np.nan, 1, 2, 3, 4], [3e38, 3e38, 1, 2, 3],
+                  [1e-30, 1e-30, 5, 0, np.inf]], np.float32)  # fmt: skip
+    with np.errstate(all="ignore"):
+        np.testing.assert_array_equal(Tensor(x).cumsum(1).numpy(), x.cumsum(1))
+        np.testing.assert_array_equal(Tensor(x).cumprod(1).numpy(), x.cumprod(1))
 
 
 @pytest.mark.parametrize("n", [1, 5, 16, 17, 40, 300])

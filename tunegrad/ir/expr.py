@@ -2,11 +2,11 @@
 
 Meaning: floats follow IEEE-754 in their dtype, ``MAX``/``MIN`` propagate NaN, integers wrap around,
 ``FLOORDIV``/``MOD`` are Python's, of integers by zero 0, of floats numpy's, ``DIV`` is for floats,
-comparisons give ``bool``, ``WHERE(c, a, b)`` evaluates like numpy's. ``POW`` of integers wraps
-around; to a negative power it is 0 but for 1 and -1. ``SHL``/``SHR`` by a negative number of bits,
-or by all of them, leave nothing but the sign (of SHR). A ``Load`` whose ``valid`` does not hold
-yields zero and touches no memory. f16 and bf16 appear only directly under a ``Cast`` to f32, or as
-a stored dtype.
+comparisons give ``bool``, ``WHERE(c, a, b)`` evaluates like numpy's. ``FMA(a, b, c)`` of floats is
+``a * b + c``, rounded once where the device can, else twice. ``POW`` of integers wraps around; to a
+negative power it is 0 but for 1 and -1. ``SHL``/``SHR`` by a negative number of bits, or by all of
+them, leave nothing but the sign (of SHR). A ``Load`` whose ``valid`` does not hold yields zero and
+touches no memory. f16 and bf16 appear only directly under a ``Cast`` to f32, or as a stored dtype.
 
 Products of bf16 pairs: ``PAIR(x, y)`` is the upper halves of two f32, so exactly x and y where they
 are bf16 values; ``LOW`` and ``HIGH`` of it are x and y again. ``DOT2(p, q)`` is ``low(p) * low(q) +

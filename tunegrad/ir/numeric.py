@@ -46,6 +46,9 @@ def _not(x: Array) -> Array:
 
 
 def _fma(a: Array, b: Array, c: Array) -> Array:
+    """Rounded once, of f64 twice."""
+    if np.result_type(a, b, c) == np.float32:
+        return np.asarray(np.asarray(a, np.float64) * b + c, np.float32)
     return np.asarray(a * b + c)
 
 

@@ -12,6 +12,7 @@ from tunegrad.ir.expr import Op
 
 from .. import elementwise as ew
 from ..elementwise import Scalar
+from ..error_free import fma, two_product
 from ..handle import TensorLike, beside, floating, floats, lift
 from ..handle import where as select
 from .operators import Operators, binary
@@ -117,12 +118,19 @@ class Arithmetic(Operators):
     def hypot(self, other: TensorLike) -> Tensor:
         """``sqrt(self**2 + other**2)``, without overflow on the way; inf where one is, even beside
         NaN (C99, F.10.4.3).
+
+        What the quotient, its square and the root left over is added before the only rounding that
+        counts.
         """
         kind, (x, y) = floats("hypot", self, other)
         large, small = x.abs().maximum(y.abs()), x.abs().minimum(y.abs())
         ratio = select(large == 0, 0.0, small / large)
-        # not large * sqrt(1 + ratio^2): what is added here is at most 0.42 of the sum
-        size = large + small * ratio / ((ratio * ratio + 1).sqrt() + 1)
+        left = fma(-ratio, large, small)
+        share, rest = two_product(ratio, ratio)
+        square = share + 1
+        root = square.sqrt()
+        missing = fma(-root, root, square) + ((share - (square - 1)) + rest)
+        size = fma(large, root, (large * missing * 0.5 + ratio * left) / root)
         infinite = (x.abs() == math.inf) | (y.abs() == math.inf)
         return select(infinite, math.inf, size)._as(kind)
 

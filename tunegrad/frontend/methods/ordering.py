@@ -14,9 +14,11 @@ import numpy as np
 
 from tunegrad.errors import ShapeError
 from tunegrad.ir import graph
+from tunegrad.ir.dtypes import F32
 
 from .. import scans, sorting
 from ..arrays import DTypeLike
+from ..error_free import finite, fma, two_product, two_sum
 from ..handle import Handle, TensorLike, along, floating, lift
 from ..handle import where as select
 from ..movement import axis_of, integer
@@ -44,14 +46,22 @@ class Ordering(Reduction):
     def cumsum(self, dim: int, *, dtype: DTypeLike | None = None) -> Tensor:
         """The sum of all elements up to each one along ``dim``; of integers and bools i64."""
         x = self._same() if dtype is None else self.cast(dtype)
-        found = x._with(scans.cumulative("sum", x.node, dim))
+        found = (
+            _corrected_sum(x, dim)
+            if x.dtype == F32 and x.size
+            else x._with(scans.cumulative("sum", x.node, dim))
+        )
         return found if dtype is None else found.cast(dtype)
 
     @along
     def cumprod(self, dim: int, *, dtype: DTypeLike | None = None) -> Tensor:
         """The product of all elements up to each one along ``dim``; of integers and bools i64."""
         x = self._same() if dtype is None else self.cast(dtype)
-        found = x._with(scans.cumulative("prod", x.node, dim))
+        found = (
+            _corrected_product(x, dim)
+            if x.dtype == F32 and x.size
+            else x._with(scans.cumulative("prod", x.node, dim))
+        )
         return found if dtype is None else found.cast(dtype)
 
     @along
@@ -207,6 +217,41 @@ class Ordering(Reduction):
 
 
 _BLOCK = 16
+_SMALL = 2.0**-40
+_UP = 2.0**60
+
+
+def _before(x: Tensor, at: int, first: float) -> Tensor:
+    """The element before each one along a dimension, ``first`` before the first one."""
+    ends = [(0, 0)] * x.ndim
+    ends[at] = (1, -1)
+    return x.pad(ends, first)
+
+
+def _corrected_sum(x: Tensor, dim: int) -> Tensor:
+    """Sums that are rounded once: the sum of the roundings of all steps is added at the end.
+
+    However ``found`` was rounded, its differences less the elements are those roundings, exactly.
+    """
+    at = axis_of("cumsum", dim, x.shape)
+    found = x._with(scans.cumulative("sum", x.node, dim)).contiguous()
+    step, rest = two_sum(found, -_before(found, at, 0.0))
+    missing = finite((x - step) - rest)
+    return found + x._with(scans.cumulative("sum", missing.node, dim))
+
+
+def _corrected_product(x: Tensor, dim: int) -> Tensor:
+    """As ``_corrected_sum``: each step's rounding is a share of the product, of which all together
+    are about a power of e.
+    """
+    at = axis_of("cumprod", dim, x.shape)
+    found = x._with(scans.cumulative("prod", x.node, dim)).contiguous()
+    scale = select(found.abs() < _SMALL, _UP, 1.0)  # exact, and the product's rest is a number
+    product, rest = two_product(_before(found, at, 1.0) * scale, x)
+    scaled = found * scale
+    missing = finite(((product - scaled) + rest) / scaled)
+    share = x._with(scans.cumulative("sum", missing.node, dim))
+    return found + finite(found * fma(share * 0.5, share, share))  # that is found * e^share
 
 
 def _log_scan(x: Tensor) -> Tensor:
