@@ -235,20 +235,22 @@ def test_opencl_compile_failure_carries_the_drivers_words(device, monkeypatch):
         device.compile(group_add())
 
 
-def test_opencl_times_on_the_devices_clock(device):
-    best = {}
-    for size in (64, 256):
-        program = tiled_gemm(size)
-        compiled, buffers = device.compile(program), arguments_of(program)
-        began_s = time.perf_counter()
-        seconds = device.time(compiled, buffers, 5)
-        wall_s = time.perf_counter() - began_s
-        assert len(seconds) == 5
-        assert (
-            0 < sum(seconds) < wall_s
-        )  # copies, and what the driver does between launches, are not in it
-        best[size] = min(seconds)
-    assert best[256] > 8 * best[64]  # 64 times the work
+@pytest.mark.parametrize(("size", "inner"), [(128, 24), (256, 3)])
+def test_opencl_clock_agrees_with_the_wall_around_it(device, size, inner):
+    program = tiled_gemm(size)
+    made, buffers = compiled(device, program), arguments_of(program)
+    with device.device.open() as engine:
+        memories = [engine.allocate(p.nbytes) for p in made.lowered.io.params]
+        for p, memory in zip(made.lowered.io.params, memories, strict=True):
+            engine.write(memory, buffers[p.name])
+        launch = engine.launch(engine.load(made.lowered, made.image), memories, [])
+        shares = []
+        # A busy machine takes the core between launches; a wrong clock is wrong every time.
+        while len(shares) < 40 and max(shares, default=0.0) < 0.9:
+            began_s = time.perf_counter()
+            (seconds,) = engine.time(launch, 1, inner)
+            shares.append(seconds * inner / (time.perf_counter() - began_s))
+    assert 0.9 <= max(shares) <= 1.0, shares
 
 
 def test_opencl_device_that_is_not_there_is_one_line(device):

@@ -5,6 +5,7 @@ its kernel says.
 from __future__ import annotations
 
 import random
+import re
 from collections import Counter
 from dataclasses import replace
 
@@ -88,16 +89,42 @@ def _other_index(tree: LoopTree, rng: random.Random) -> tuple[tuple[str, Index],
     return (*tree.index[:at], (axis, new), *tree.index[at + 1 :])
 
 
+def some_trees(name: str) -> list[LoopTree]:
+    """The trees of the first default schedule and of up to three drawn ones."""
+    space = Space(corpus_kernel(name), TWO)
+    drawn = [draw(name, seed, Counter()) for seed in (0, 2, 3)]
+    return [space.tree(space.defaults()[0]), *(d[0].tree(d[1]) for d in drawn if d is not None)]
+
+
+RULES = (
+    "a name is there twice", "or of another range", "not there, or twice", "does not run from 0 to",
+    "iterations of their loops", "are not all of stage", "reduce=", "and no thread loop",
+    "order: ", "iterations of stage .* on .* threads", "threads: target .* has", "points run twice",
+    "work-items are a GPU's", "a group is of a reduction", "lanes of a reduction are a group",
+    "upcast, not unrolled", "iterations: at least 1",
+)  # fmt: skip
+
+
+def test_looptree_mutants_are_mostly_rejected_and_by_every_rule() -> None:
+    said: Counter[str] = Counter()
+    for name in NAMES:
+        rng, trees, changed, rejected = random.Random(name), some_trees(name), 0, 0
+        for _ in range(100):
+            original = rng.choice(trees)
+            tree = mutated(original, rng)
+            changed += tree != original
+            try:
+                verify_looptree(tree)
+            except VerifyError as error:
+                rejected += 1
+                said.update(rule for rule in RULES if re.search(rule, str(error)))
+        assert rejected > changed // 2, name
+    assert not set(RULES) - set(said), said
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_looptree_mutants_are_rejected_or_compute_the_same(name: str) -> None:
-    rng = random.Random(name)
-    space = Space(corpus_kernel(name), TWO)
-    trees = [space.tree(space.defaults()[0])]
-    trees += [
-        drawn[0].tree(drawn[1])
-        for seed in (0, 2, 3)
-        if (drawn := draw(name, seed, Counter())) is not None
-    ]
+    rng, trees = random.Random(name), some_trees(name)
     found: Counter[str] = Counter()
     for _ in range(MUTANTS):
         original = rng.choice(trees)
@@ -115,4 +142,3 @@ def test_looptree_mutants_are_rejected_or_compute_the_same(name: str) -> None:
         assert_agrees(tree.kernel, program, f"{tree}\nmade of\n{original}")
         found["the same"] += 1
     assert found.total() == MUTANTS
-    assert found["rejected"] > 0

@@ -12,6 +12,7 @@ What the verifier accepts never races and never waits for somebody who does not 
 """
 
 import random
+import re
 from collections import Counter
 from contextlib import suppress
 from dataclasses import fields, is_dataclass, replace
@@ -137,10 +138,32 @@ def verdict(original, mutant):
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_program_mutants_are_rejected_or_told_apart(name, seed):
-    draw = random.Random(f"{name} {seed}")
-    found = Counter(verdict(PROGRAMS[name], mutate(PROGRAMS[name], draw)[1]) for _ in range(40))
+    draw, original = random.Random(f"{name} {seed}"), PROGRAMS[name]
+    mutants = [mutate(original, draw)[1] for _ in range(40)]
+    found = Counter(verdict(original, m) for m in mutants)
     assert found.total() == 40
-    assert found["rejected"] > 0
+    assert found["rejected"] > sum(m != original for m in mutants) // 2
+
+
+RULES = (
+    "is not defined before it", "is defined twice", "is past its extent", "runs over .*, not",
+    "register .* is .*, not", "the argument has .* lanes", "count .* x inner .*: of",
+    "always out of bounds", "alone for each element", "lanes need a lane variable",
+    "some iterations would never run", "nothing has written the register before",
+    "has no meaning on", "is declared twice", "is not declared before it",
+)  # fmt: skip
+
+
+def test_every_rule_of_programs_rejects_some_mutant():
+    said = Counter()
+    for name, program in PROGRAMS.items():
+        draw = random.Random(name)
+        for _ in range(400):
+            try:
+                verify_program(mutate(program, draw)[1])
+            except VerifyError as error:
+                said.update(rule for rule in RULES if re.search(rule, str(error)))
+    assert not set(RULES) - set(said), said
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -158,7 +181,7 @@ def test_program_mutants_that_lose_their_share_never_race(name):
                 ] += 1
         if isinstance(i, p.Barrier):
             found[verdict(program, replace(program, body=edited(program.body, path, ())))] += 1
-    assert found["rejected"] > 0
+    assert found["rejected"] >= found.total() // 2
     assert not found["stopped"]
 
 
@@ -193,4 +216,4 @@ def test_program_mutants_of_lowered_schedules_never_race(name):
     for program in programs[:20]:
         for _ in range(8):
             found[verdict(program, mutate(program, draw)[1])] += 1
-    assert found["rejected"] > 0
+    assert found["rejected"] >= found.total() // 2
