@@ -274,8 +274,9 @@ def convolutions(rng: random.Random) -> None:
             for launch in made.launches:
                 verify_kernel(launch.kernel)
             (got,) = run_schedule(made, inputs)
-            # Winograd's thirds are rounded in float64: a zero may be 4e-13.
-            assert (np.abs(got - want) < 1e-6).all(), f"{variant} of {kernel}"
+            # All results are whole; thirds of the larger Winograd tile are rounded in float64.
+            off = 1e-6 if variant.startswith("winograd4") else 0.0
+            assert (np.abs(got - want) <= off).all(), f"{variant} of {kernel}"
             found.add(variant)
     assert {"winograd2", "winograd4", "channels_last", "im2col"} <= found, found
 
