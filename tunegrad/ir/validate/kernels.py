@@ -6,7 +6,7 @@ of axes with strides, each a digit of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any, cast
@@ -15,7 +15,7 @@ import numpy as np
 
 from tunegrad.errors import WrongPlan
 
-from ..expr import Apply, Cast, Const, Expr, IndexValue, Load, Value
+from ..expr import Apply, Cast, Const, Expr, IndexValue, Load, Value, nodes
 from ..index import Element, FloorDiv, Index, Valid, Var
 from ..kernel import Kernel, Param, Reduce, Store
 from ..layout import Layout
@@ -36,8 +36,8 @@ __all__ = [
 
 Env = Mapping[str, Array]
 
-Reads = Callable[[str, Array, Param, int], Number]
-"""The elements of a parameter at offsets of its memory."""
+Reads = Callable[[str, Array, Param, int, Numbers], Number]
+"""The elements of a parameter at offsets of its memory, whose samples are those of the numbers."""
 
 
 @dataclass(slots=True)
@@ -54,7 +54,16 @@ class _Scope:
 class KernelValues:
     """One kernel at some points of its shared axes, and of a store's own."""
 
-    def __init__(self, k: Kernel, numbers: Numbers, reads: Reads, env: Env, depth: int) -> None:
+    def __init__(
+        self,
+        k: Kernel,
+        numbers: Numbers,
+        reads: Reads,
+        env: Env,
+        depth: int,
+        together: frozenset[str] = frozenset(),
+    ) -> None:
+        """``together``: parameters that are dear to read: all loads of one are one read."""
         self.kernel, self.numbers, self.reads = k, numbers, reads
         self.params = {p.name: p for p in k.params}
         self.folds = {r.name: r for r in k.reduces}
@@ -62,6 +71,7 @@ class KernelValues:
         self.depth = depth
         self.values: dict[tuple[object, ...], Number] = {}
         self.scope = _Scope(dict(env), depth, self.shared, {}, {})
+        self.together = together
 
     def stored(self, s: Store) -> Number:
         """What a store writes, in the compute type of its parameter."""
@@ -97,7 +107,7 @@ class KernelValues:
         found = scope.indices.get(index)
         if found is not None:
             return found
-        total: Any = np.full((1,) * scope.depth, index.const, np.int64)
+        total: Any = None
         for atom, c in index.terms:
             if isinstance(atom, Var):
                 part: Any = scope.env[atom.name]
@@ -107,7 +117,12 @@ class KernelValues:
                 part = self._element(atom, scope)
             else:
                 part = self.index(atom.num, scope) % atom.den
-            total = total + part * c
+            part = part if c == 1 else part * c
+            total = part if total is None else total + part
+        if total is None:
+            total = np.full((1,) * scope.depth, index.const, np.int64)
+        elif index.const:
+            total = total + index.const
         scope.indices[index] = total
         return np.asarray(total)
 
@@ -115,7 +130,8 @@ class KernelValues:
         at = self.index(e.num, scope)
         at = np.where((at >= 0) & (at < e.size), at, 0)
         p = self.params[e.buffer]
-        index = self.numbers.array(self.reads(p.name, at, p, scope.depth), p.dtype, scope.depth)
+        read = self.reads(p.name, at, p, scope.depth, self.numbers)
+        index = self.numbers.array(read, p.dtype, scope.depth)
         if index.dtype.kind == "u":
             return np.minimum(index, np.uint64(e.hi)).astype(np.int64)
         found = index.astype(np.int64)
@@ -123,29 +139,61 @@ class KernelValues:
 
     def holds(self, valid: Valid, scope: _Scope) -> Any:
         """Where a condition holds."""
-        result: Any = np.full((1,) * scope.depth, not valid.never)
+        result: Any = None
         for r in valid.ranges:
             i = self.index(r.index, scope)
-            result = result & (i >= r.lo) & (i < r.hi)
+            part = (i >= r.lo) & (i < r.hi)
+            result = part if result is None else result & part
+        if result is None or valid.never:
+            return np.full((1,) * scope.depth, not valid.never)
         return result
+
+    def _read_together(self, param: str) -> None:
+        """All loads of a parameter that no condition guards, at the kernel's own points."""
+        p, scope, samples = self.params[param], self.scope, len(self.numbers.scale)
+        found = {
+            id(x): x
+            for s in self.kernel.stores
+            for x in nodes(s.expr)
+            if isinstance(x, Load) and x.param == param and x.valid.always
+        }
+        one = np.zeros((samples,) + (1,) * (scope.depth - 1), np.int64)
+        places = np.broadcast_arrays(one, *(self._place(x, None, scope) for x in found.values()))
+        numbers = self.numbers.of(np.tile(np.arange(samples), len(found)))
+        read = self.reads(param, np.concatenate(places[1:]), p, scope.depth, numbers)
+        for i, x in enumerate(found):
+            here = slice(i * samples, (i + 1) * samples)
+            scope.known[x] = read if isinstance(read, Const) else cast(Array, read)[here]
 
     def _load(self, x: Load, scope: _Scope) -> Number:
         p = self.params[x.param]
-        at = tuple(self.index(i, scope) for i in x.index)
+        if x.valid.always and scope is self.scope and p.name in self.together:
+            self._read_together(p.name)
+            return scope.known[id(x)]
         inside: Any = None if x.valid.always else self.holds(x.valid, scope)
-        if inside is not None and not np.any(inside):
+        if inside is not None and inside.all():
+            inside = None
+        if inside is not None and not inside.any():
             return zero(x.dtype)
-        for d, (i, extent) in enumerate(zip(at, p.shape, strict=True)):
-            out: Any = (i < 0) | (i >= extent)
-            if np.any(out if inside is None else out & inside):
+        place = self._place(x, inside, scope)
+        found = self.reads(p.name, place, p, scope.depth, self.numbers)
+        if inside is None:
+            return found
+        return self.numbers.where(inside, found, zero(x.dtype), x.dtype.compute, scope.depth)
+
+    def _place(self, x: Load, inside: Any, scope: _Scope) -> Array:
+        """Offsets that a load reads, any ones where its condition does not hold."""
+        p, at = self.params[x.param], [self.index(i, scope) for i in x.index]
+        for d, extent in enumerate(p.shape):
+            out = at[d].view(np.uint64) >= extent  # below 0 is far beyond
+            if not out.any():
+                continue
+            if inside is None or (out & inside).any():
                 raise WrongPlan(
                     f"{x} reads outside of dimension {d} of {p.name}, which has {extent} elements"
                 )
-        if inside is None or np.all(inside):
-            return self.reads(p.name, memory_of(at, p.layout, scope.depth), p, scope.depth)
-        safe = tuple(np.clip(i, 0, extent - 1) for i, extent in zip(at, p.shape, strict=True))
-        found = self.reads(p.name, memory_of(safe, p.layout, scope.depth), p, scope.depth)
-        return self.numbers.where(inside, found, zero(x.dtype), x.dtype.compute, scope.depth)
+            at[d] = np.minimum(np.maximum(at[d], 0), extent - 1)
+        return memory_of(at, p.layout, scope.depth)
 
     def _folded(self, x: Value, scope: _Scope) -> Number:
         r = self.folds[x.stage]
@@ -181,15 +229,15 @@ class KernelValues:
         return folded(self.numbers, r.op, r.dtype, extents, size, terms, depth)
 
 
-def memory_of(at: tuple[Array, ...], layout: Layout, depth: int) -> Array:
+def memory_of(at: Sequence[Array], layout: Layout, depth: int) -> Array:
     """Offsets in memory of elements of a tensor."""
-    total: Any = np.zeros((1,) * depth, np.int64)
+    total: Any = None
     for p in layout.parts:
         digit = at[p.dim] // p.step if p.step > 1 else at[p.dim]
         if p.step * p.extent < layout.shape[p.dim]:
             digit = digit % p.extent
-        total = total * p.extent + digit
-    return np.asarray(total)
+        total = digit if total is None else total * p.extent + digit
+    return np.zeros((1,) * depth, np.int64) if total is None else np.asarray(total)
 
 
 def position_of(offset: Array, layout: Layout) -> Array:
@@ -211,8 +259,15 @@ def position_of(offset: Array, layout: Layout) -> Array:
     return np.where(gap, offset + (1 << 48), total)
 
 
-Strides = tuple[int, tuple[tuple[str, int, int], ...]]
-"""A store's offset: a constant, and (axis, stride, extent), the largest stride first."""
+@dataclass(frozen=True, slots=True)
+class Strides:
+    """A store's offset: from ``first`` on, and (axis, stride, extent), the largest stride first;
+    ``last`` is the greatest.
+    """
+
+    first: int
+    last: int
+    terms: tuple[tuple[str, int, int], ...]
 
 
 def strides_of(k: Kernel, store: Store) -> Strides:
@@ -237,13 +292,15 @@ def strides_of(k: Kernel, store: Store) -> Strides:
     for a in (*k.axes, *store.axes):
         if a.extent > 1 and a.name not in names:
             raise WrongPlan(f"plan: a store to {store.param} does not depend on axis {a.name}")
-    return offset.const, tuple(terms)
+    return Strides(offset.const, offset.const + reach, tuple(terms))
 
 
 def may_write(strides: Strides, offset: int) -> bool:
     """Whether a store may write an offset, its condition apart."""
-    rest = offset - strides[0]
-    for _, c, extent in strides[1]:
+    rest = offset - strides.first
+    if rest < 0 or offset > strides.last:
+        return False
+    for _, c, extent in strides.terms:
         rest -= min(rest // c, extent - 1) * c
     return rest == 0
 
@@ -252,16 +309,16 @@ def points_of(
     k: Kernel, store: Store, strides: Strides, offset: Array
 ) -> tuple[dict[str, Array], Array]:
     """The point of the axes at which a store writes each of some offsets, and whether it does."""
-    const, terms = strides
-    rest: Any = offset - const
+    rest: Any = offset - strides.first if strides.first else offset
     inside: Any = rest >= 0
-    rest = np.where(inside, rest, 0)
+    if not inside.all():
+        rest = np.where(inside, rest, 0)
     env: dict[str, Array] = {}
-    for name, c, extent in terms:
-        digit = np.minimum(rest // c, extent - 1)
+    for name, c, extent in strides.terms:
+        digit = np.minimum(rest // c if c > 1 else rest, extent - 1)
         env[name] = digit
         rest = rest - digit * c
-    inside = inside & (rest == 0)
+    inside &= rest == 0
     for a in (*k.axes, *store.axes):
         if a.name not in env:
             env[a.name] = np.zeros((1,) * offset.ndim, np.int64)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import weakref
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -32,6 +32,8 @@ _by_node: weakref.WeakKeyDictionary[Node, dict[Hashable, str]] = weakref.WeakKey
 
 _by_text: dict[str, str] = {}
 """The same by a digest of all that it depends on."""
+
+_DEEP = "operations inside one another, deeper than Python's stack"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,13 +88,11 @@ def validation(plan: LaunchPlan, outputs: tuple[Node, ...] | None = None) -> Val
     """Validate a plan, what is not known of it; as ``validated``."""
     if outputs is not None:
         _check_outputs(plan, outputs)
-    buffers, left_out = 0, []
-    for group in groups_of(plan):
-        buffers += 1
-        why = _found(group)
-        if why:
-            left_out.append((group.launch.name, why))
-    return Validation(buffers, tuple(left_out))
+    groups = list(groups_of(plan))
+    with _lock:
+        found = _found(groups)
+    left_out = ((g.launch.name, why) for g, why in zip(groups, found, strict=True) if why)
+    return Validation(len(groups), tuple(left_out))
 
 
 def _check_outputs(plan: LaunchPlan, outputs: tuple[Node, ...]) -> None:
@@ -111,54 +111,55 @@ def _unfenced(n: Node) -> Node:
     return n
 
 
-def _found(group: Group) -> str:
-    """Why a buffer can not be validated; "" where it is right. Raises WrongPlan."""
-    key = group.key
-    with _lock:
-        known = _by_node.setdefault(group.node, {})
-        if key in known:
-            return known[key]
-        cone = group.cone()
-        text = hashlib.sha256(group.text(cone).encode()).hexdigest()
-        why = _by_text.get(text)
-        if why is None:
-            why = _kept(text)
-        if why is None:
-            try:
-                why = _validated(group, cone)
-            except RecursionError:  # it is the caller's stack that was deep: the next may do
-                return "operations inside one another, deeper than Python's stack"
-            _keep(text, why)
-        known[key] = _by_text[text] = why
-        return why
+def _found(groups: Sequence[Group]) -> list[str]:
+    """Why each buffer can not be validated; "" where it is right. Raises WrongPlan."""
+    keys = [g.key for g in groups]
+    new: dict[str, tuple[Group, list[Node]]] = {}
+    texts: dict[int, str] = {}
+    for i, (group, key) in enumerate(zip(groups, keys, strict=True)):
+        if key not in _by_node.setdefault(group.node, {}):
+            cone = group.cone()
+            texts[i] = hashlib.sha256(group.text(cone).encode()).hexdigest()
+            if texts[i] not in _by_text:
+                new.setdefault(texts[i], (group, cone))
+    deep = _validated(new) if new else set()
+    for i, text in texts.items():
+        if text not in deep:
+            _by_node[groups[i].node][keys[i]] = _by_text[text]
+    return [
+        _DEEP if texts.get(i) in deep else _by_node[g.node][key]
+        for i, (g, key) in enumerate(zip(groups, keys, strict=True))
+    ]
 
 
-def _validated(group: Group, cone: list[Node]) -> str:
-    try:
-        validate_group(group, cone)
-    except Unvalidated as error:
-        return str(error)
-    return ""
-
-
-def _cache() -> ObjectCache:
-    """Apart from objects, which are many: a process that writes looks at all of them."""
-    return _cache_at(cache_dir() / "validated")
+def _validated(new: Mapping[str, tuple[Group, list[Node]]]) -> set[str]:
+    """Learn what is not known in this process: from disk, where a plan had all of it, or by
+    validating each. Returns those for which this caller's stack was too deep: another's may do.
+    """
+    cache, key = _cache_at(cache_dir() / "validated"), _key(new)
+    kept = cache.get(key)
+    if kept is not None:
+        _by_text.update(zip(new, kept.decode().split("\n"), strict=True))
+        return set()
+    deep = set()
+    for text, (group, cone) in new.items():
+        try:
+            validate_group(group, cone)
+            _by_text[text] = ""
+        except Unvalidated as error:
+            _by_text[text] = " ".join(str(error).split())
+        except RecursionError:
+            deep.add(text)
+    if not deep:
+        cache.put(key, "\n".join(_by_text[text] for text in new).encode())
+    return deep
 
 
 @lru_cache(maxsize=2)
 def _cache_at(directory: Path) -> ObjectCache:
+    """Apart from objects, which are many: a process that writes looks at all of them."""
     return ObjectCache(directory)
 
 
-def _kept(text: str) -> str | None:
-    body = _cache().get(_key(text))
-    return None if body is None else body.decode()
-
-
-def _keep(text: str, why: str) -> None:
-    _cache().put(_key(text), why.encode())
-
-
-def _key(text: str) -> str:
-    return hashlib.sha256(f"validated plan {VALIDATION} {text}".encode()).hexdigest()
+def _key(texts: Iterable[str]) -> str:
+    return hashlib.sha256("\n".join((f"validated plan {VALIDATION}", *texts)).encode()).hexdigest()

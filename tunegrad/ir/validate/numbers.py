@@ -21,11 +21,12 @@ clamp hides no sample's value from all others.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from math import isfinite, isnan
 from typing import Any
+from typing import cast as typed
 
 import numpy as np
 
@@ -39,7 +40,7 @@ P = (1 << 31) - 1
 _HALF = P >> 1
 _NAN = 1234567891
 _U = np.uint64
-_P = _U(P)
+_P, _31 = _U(P), _U(31)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,6 +59,10 @@ class Known:
     def ndim(self) -> int:
         return self.exact.ndim
 
+    @property
+    def all_known(self) -> bool:
+        return self.residues is None
+
 
 Number = Array | Const | Known
 """Values of one dtype: a literal, or an array of as many dimensions as there are axes."""
@@ -71,20 +76,33 @@ def deep(x: Any, depth: int) -> Any:
     return x.reshape(x.shape + (1,) * (depth - x.ndim)) if x.ndim < depth else x
 
 
-def _folded(x: Array) -> Array:
-    """A new array of numbers below 2^64 as numbers below 2^34 that are the same modulo P; of ones
+_FEW = 256
+"""Elements for which one division each costs less than five passes over an array."""
+
+
+def _folded(x: Array, times: int = 1) -> Array:
+    """Numbers below 2^64, which are lost, as others that are the same modulo P: below 2^34, of ones
     below 2^35 below 2^31 + 16, which all but comparisons take as they are.
     """
-    y = x >> _U(31)
-    x = x & _P
+    if x.size <= _FEW:
+        x %= _P
+        return x
+    y = x >> _31
+    x &= _P
     x += y
+    for _ in range(1, times):
+        np.right_shift(x, _31, out=y)
+        x &= _P
+        x += y
     return x
 
 
 def _reduced(x: Array) -> Array:
     """Numbers below 2^35 modulo P."""
-    x = _folded(x)
-    return np.where(x >= _P, x - _P, x)
+    if x.size <= _FEW:
+        return np.asarray(x % _P)
+    x = _folded(x.copy())
+    return np.minimum(x, x - _P)  # below 0 is far above
 
 
 def _add(a: Array, b: Array) -> Array:
@@ -100,7 +118,7 @@ def _sub(a: Array, b: Array) -> Array:
 
 
 def _mul(a: Array, b: Array) -> Array:
-    return _folded(_folded(a * b))
+    return _folded(a * b, 2)
 
 
 def _power(a: Array, e: int) -> Array:
@@ -112,8 +130,33 @@ def _power(a: Array, e: int) -> Array:
     return found
 
 
+def _squared(a: Array, times: int) -> Array:
+    for _ in range(times):
+        a = _mul(a, a)
+    return a
+
+
 def _inverse(a: Array) -> Array:
-    return _power(a, P - 2)
+    """a^(P - 2), whose digits are 29 ones, a zero and a one."""
+    ones, known = a, {1: a}
+    for n in (1, 2, 4, 8):
+        ones = known[2 * n] = _mul(_squared(ones, n), ones)
+    for n in (8, 4, 1):
+        ones = _mul(_squared(ones, n), known[n])
+    return _mul(_squared(ones, 2), a)
+
+
+_FIELD: dict[Op, Callable[..., Array]] = {
+    Op.TF32: lambda a: a,
+    Op.ADD: _add,
+    Op.SUB: _sub,
+    Op.MUL: _mul,
+    Op.NEG: _neg,
+    Op.FMA: lambda a, b, c: _folded(a * b + c, 2),
+    Op.DIV: lambda a, b: _mul(a, _inverse(b)),
+    Op.RECIP: _inverse,
+}
+"""Operations of the field."""
 
 
 def _symmetric(x: Array) -> Array:
@@ -123,22 +166,21 @@ def _symmetric(x: Array) -> Array:
 
 
 def _mixed(x: Array) -> Array:
-    """Bits of a number spread over the upper half of 64."""
-    with np.errstate(over="ignore"):
-        x = x * _U(0x9E3779B97F4A7C15)
-        x = x ^ (x >> _U(32))
-        x = x * _U(0xD6E8FEB86659FD93)
-        x = x ^ (x >> _U(29))
-        return np.asarray(x * _U(0xC2B2AE3D27D4EB4F))
+    """Bits of a number, which are lost, spread over the upper half of 64."""
+    x *= _U(0x9E3779B97F4A7C15)
+    x ^= x >> _U(32)
+    x *= _U(0xD6E8FEB86659FD93)
+    x ^= x >> _U(29)
+    x *= _U(0xC2B2AE3D27D4EB4F)
+    return x
 
 
-def _hashed(seed: int, *args: Array) -> Array:
-    total = _U((seed * 0x9E3779B97F4A7C15 + 0x1234567) & (2**64 - 1))
-    with np.errstate(over="ignore"):
-        x: Any = total
-        for a in args:
-            x = _mixed(a + (x ^ (x >> _U(31))))
-    return np.asarray(x)
+def _hashed(seed: int, first: Array, *rest: Array) -> Array:
+    start = (seed * 0x9E3779B97F4A7C15 + 0x1234567) & (2**64 - 1)
+    x = _mixed(first + _U(start ^ (start >> 31)))
+    for a in rest:
+        x = _mixed(a + (x ^ (x >> _31)))
+    return x
 
 
 @cache
@@ -286,11 +328,11 @@ class Numbers:
 
     def array(self, x: Number, dtype: DType, depth: int) -> Array:
         """A literal as an array; an array as it is, and what is known in part as one."""
+        if isinstance(x, np.ndarray):
+            return x if x.ndim == depth else np.asarray(deep(x, depth))
         if isinstance(x, Known):
             residues = self.residues(x.exact) if x.residues is None else x.residues
             return np.asarray(deep(residues, depth))
-        if not isinstance(x, Const):
-            return np.asarray(deep(x, depth))
         one = (1,) * depth
         if dtype.is_float:
             value = float(x.value)
@@ -347,6 +389,15 @@ class Numbers:
             return args[0]
         if op is Op.PAIR or not all(isinstance(a, Known | Const) for a in args):
             return None
+        if all(isinstance(a, Const) or a.all_known for a in args):  # type: ignore[union-attr]
+            whole = (
+                np.full((1,) * depth, a.value, t.numpy)
+                if isinstance(a, Const)
+                else deep(typed(Known, a).exact, depth)
+                for a, t in zip(args, dtypes, strict=True)
+            )
+            exact = compute(op, *whole).astype(dtype.numpy, copy=False)
+            return exact if op.compares else self.known(exact)
         exacts, knowns = zip(
             *(self._parts(a, t, depth) for a, t in zip(args, dtypes, strict=True)), strict=True
         )
@@ -365,23 +416,10 @@ class Numbers:
         return self._joined(exact, known, other)
 
     def _real(self, op: Op, xs: list[Array], dtype: DType) -> Array:
+        of_field = _FIELD.get(op)
+        if of_field is not None:
+            return of_field(*xs)
         a, b = xs[0], xs[-1] if len(xs) == 1 else xs[1]
-        if op is Op.TF32:
-            return a
-        if op is Op.ADD:
-            return _add(a, b)
-        if op is Op.SUB:
-            return _sub(a, b)
-        if op is Op.MUL:
-            return _mul(a, b)
-        if op is Op.NEG:
-            return _neg(a)
-        if op is Op.FMA:
-            return _folded(_mul(a, b) + xs[2])
-        if op is Op.DIV:
-            return _mul(a, _inverse(b))
-        if op is Op.RECIP:
-            return _inverse(a)
         if op in (Op.MAX, Op.MIN):
             pick = np.maximum if op is Op.MAX else np.minimum
             return self._of_key(pick(self.key(a), self.key(b)))
@@ -519,6 +557,9 @@ class Numbers:
 
     def same(self, a: Number, b: Number, dtype: DType) -> Array:
         """Where two values of a compute type are equal, by sample."""
+        both_known = isinstance(a, Known) and isinstance(b, Known) and a.all_known and b.all_known
+        if both_known and typed(Known, a).exact.tobytes() == typed(Known, b).exact.tobytes():
+            return np.ones(self.scale.shape, np.bool_)
         x, y = self.array(a, dtype, 1), self.array(b, dtype, 1)
         if dtype.is_float:
             x, y = _reduced(x), _reduced(y)

@@ -40,7 +40,7 @@ from .samples import borders, sampled
 
 __all__ = ["Group", "groups_of", "validate_group"]
 
-_TERMS = 1 << 15
+_TERMS = 1 << 14
 _MOST, _LEAST, _POINTS = 128, 2, 3
 """Terms of all samples of a buffer, about; samples; points of a variant's last kernel."""
 
@@ -228,23 +228,23 @@ def _compare(
     group: Group,
     samples: int,
     known: tuple[int, ...],
-    drawn: Callable[[list[Array]], Numbers],
+    drawn: Callable[[At], Numbers],
     seed: int,
 ) -> None:
     if len(group.launches) == 1:
         at = sampled(group.node.shape, samples, known, seed)
-        work = _Comparison(group, tuple(at), drawn(at))
+        work = _Comparison(group, at, drawn(at))
         work.by_element()
         return
     at = sampled(group.node.shape, _MOST, known, seed)
-    _Comparison(group, tuple(at), drawn(at)).written()
+    _Comparison(group, at, drawn(at)).written()
     k = group.launch.kernel
     at = sampled(tuple(a.extent for a in k.axes), min(samples, _POINTS), (), seed)
     work = _Comparison(group, (), drawn(at))
     work.by_point({a.name: i for a, i in zip(k.axes, at, strict=True)})
 
 
-def _drawn(at: list[Array], seed: int, *, exactly: bool = False) -> Numbers:
+def _drawn(at: At, seed: int, *, exactly: bool = False) -> Numbers:
     return Numbers.drawn(len(at[0]) if at else 1, seed, exactly=exactly)
 
 
@@ -361,15 +361,16 @@ class _Comparison:
 
         key: tuple[object, ...] = ()
         if sum(v.size for v in env.values()) <= 1 << 16:
-            key = id(launch), id(numbers), depth
+            key = id(launch), numbers.scale.tobytes(), depth
             key += tuple((n, v.shape, v.tobytes()) for n, v in env.items())
             if key in self.runs:
                 return self.runs[key]
 
-        def reads(name: str, offset: Array, p: Param, depth: int) -> Number:
+        def reads(name: str, offset: Array, p: Param, depth: int, numbers: Numbers) -> Number:
             return self._read(args[name], p.dtype, offset, numbers, depth)
 
-        run = KernelValues(launch.kernel, numbers, reads, env, depth)
+        made = frozenset(n for n, i in args.items() if i in self.writers and not numbers.exactly)
+        run = KernelValues(launch.kernel, numbers, reads, env, depth, made)
         if key:
             self.runs[key] = run
         return run
@@ -414,24 +415,36 @@ class _Comparison:
         launch = self.writers.get(buffer)
         if launch is None:
             raise WrongPlan(f"plan: nothing writes {self.group.plan.buffers[buffer]}")
-        param = next(
-            p for p, i in zip(launch.kernel.params, launch.args, strict=True) if i == buffer
-        )
+        k = launch.kernel
+        param = next(p for p, i in zip(k.params, launch.args, strict=True) if i == buffer)
         dtype = param.dtype.compute
+        stores = [(s, self._strides(k, s)) for s in k.stores if s.param == param.name]
+        lines = offset.reshape(len(offset), -1)
+        low, high, first = lines.min(axis=1), lines.max(axis=1), int(offset.flat[0])
+        stores.sort(key=lambda s: not may_write(s[1], first))
         total: Any = None
-        left: Any = np.ones((1,) * depth, np.bool_)
-        stores = [s for s in launch.kernel.stores if s.param == param.name]
-        first = int(offset.flat[0])
-        stores.sort(key=lambda s: not may_write(self._strides(launch.kernel, s), first))
-        for s in stores:
-            env, writes = self._points(launch.kernel, s, offset)
+        left = np.ones(offset.shape, np.bool_)
+        for s, strides in stores:
+            rows = np.flatnonzero((low <= strides.last) & (high >= strides.first))
+            if not len(rows):
+                continue
+            few = len(rows) < len(low) == len(numbers.scale) and not numbers.exactly
+            some, its = (offset[rows], numbers.of(rows)) if few else (offset, numbers)
+            env, writes = self._points(k, s, some)
             if not writes.any():
                 continue
-            found = self._kernel(launch, numbers, env, depth).stored(s)
-            left = left & ~writes
+            found = self._kernel(launch, its, env, depth).stored(s)
+            if few:
+                values = numbers.array(found, dtype, depth)
+                others: Any = 0 if total is None else numbers.array(total, dtype, depth)
+                total = np.array(np.broadcast_to(others, offset.shape), values.dtype)
+                total[rows] = np.where(writes, values, total[rows])
+                left[rows] &= ~writes
+                continue
             if writes.all():
                 return found
             total = found if total is None else numbers.where(writes, found, total, dtype, depth)
+            left &= ~writes
         if total is None or left.any():
             raise WrongPlan(
                 f"plan: {launch} does not write all of {self.group.plan.buffers[buffer]} that is "

@@ -120,7 +120,7 @@ class _Pair:
         self.seed = int.from_bytes(hashlib.sha256(seed.encode()).digest()[:4], "big")
         terms = _terms(cone)
         count = min(_MOST, max(_LEAST, _TERMS // max(1, terms)))
-        self.at = tuple(sampled(made.shape, count, borders(cone), self.seed))
+        self.at = sampled(made.shape, count, borders(cone), self.seed)
         samples = len(self.at[0]) if self.at else 1
         self.numbers = Numbers.drawn(samples, self.seed, exactly=True, rounds=True, narrow=narrow)
         self.places: dict[Node, int] = {}

@@ -4,6 +4,8 @@ where a graph joins and pads.
 
 from __future__ import annotations
 
+from functools import lru_cache
+from math import prod
 from typing import Any, cast
 
 import numpy as np
@@ -27,20 +29,26 @@ def borders(cone: list[Node]) -> tuple[int, ...]:
     return tuple(sorted({i + d for i in found for d in (-1, 0) if i + d > 0}))
 
 
-def sampled(shape: tuple[int, ...], count: int, known: tuple[int, ...], seed: int) -> list[Array]:
+@lru_cache(maxsize=256)
+def sampled(
+    shape: tuple[int, ...], count: int, known: tuple[int, ...], seed: int
+) -> tuple[Array, ...]:
     """``count`` positions, one array a dimension: the first and last corner, then a Latin square.
 
     Where there are fewer elements, every one once.
     """
-    size = int(np.prod(shape, dtype=np.int64))
+    size = prod(shape)
     if size <= count:
-        return [np.asarray(x) for x in np.unravel_index(np.arange(size), shape)] if shape else []
+        return tuple(map(np.asarray, np.unravel_index(np.arange(size), shape))) if shape else ()
     rng = np.random.default_rng(seed)
-    return [_line(extent, count, known, rng) for extent in shape]
+    return tuple(_line(extent, count, known, rng) for extent in shape)
 
 
 def _line(extent: int, count: int, known: tuple[int, ...], rng: np.random.Generator) -> Array:
-    first = [0, extent - 1]
+    found = np.zeros(count, np.int64)
+    if extent == 1:
+        return found
+    found[1] = extent - 1
     if extent <= count - 2:
         line = np.arange(extent)
     else:
@@ -48,8 +56,9 @@ def _line(extent: int, count: int, known: tuple[int, ...], rng: np.random.Genera
         ends |= {k for k in known if k < extent}
         line = np.array([e for e in ends if 0 <= e < extent])
         if len(line) > count // 2:
-            line = rng.choice(line, count // 2, replace=False)
+            line = rng.permutation(line)[: count // 2]
         some = rng.integers(0, extent, max(0, count - 2 - len(line)))
         line = np.concatenate((line, some))
-    more = np.resize(rng.permutation(line), count - 2)
-    return np.concatenate((first, rng.permutation(more))).astype(np.int64)
+    if count > 2:
+        found[2:] = line[rng.permutation(count - 2) % len(line)]
+    return found
