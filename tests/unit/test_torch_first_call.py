@@ -235,6 +235,24 @@ def test_rounding_that_the_network_amplifies_is_no_fault() -> None:
         compiled(function)(torch.randn(1000))
 
 
+def test_many_elements_at_a_jump_are_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(TABLE, "exp.default", lambda x: x.exp() * (1 - 2**-24))
+
+    class Truncated(nn.Module):
+        def forward(self, x: Any) -> Any:
+            return (x.exp() * 4).int()
+
+    x = torch.zeros(200)
+    with torch.no_grad():
+        assert compiled(Truncated())(x).eq(3).all()  # of 3.9999998; PyTorch truncates 4
+        x[7] = 0.2  # 4.886, which is 4 whatever was rounded how
+        assert compiled(Truncated())(x)[7] == 4
+        monkeypatch.setitem(TABLE, "exp.default", lambda x: x.exp() + 0.1)
+        torch._dynamo.reset()
+        with pytest.raises(MismatchError):
+            compiled(Truncated())(x)
+
+
 @pytest.mark.parametrize("value", ["loud", True, None, 0])
 def test_another_check_is_an_error(value: Any) -> None:
     with pytest.raises(ConfigError, match=r"check .* valid: 'error', 'warn', False"):

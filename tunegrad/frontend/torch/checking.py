@@ -46,7 +46,9 @@ _STEP, _FUNCTIONS, _APART = 16.0, 64.0, 4.0
 _NUDGE = 4.0
 """Roundings that a value is moved by."""
 
-_NUDGES = 4
+_NUDGES = 32
+"""Draws of nudges at most: an element at a jump leaves its side in every second one."""
+
 _SHOWN = 512
 """Elements of an input that a reproducer spells out."""
 
@@ -296,14 +298,18 @@ def _amplified(call: Call, got: Sequence[Any], want: Sequence[Any]) -> bool:
             own = torch.where(own.isfinite(), own, 0.0)
             far = own.max() if own.numel() else 0.0
             bad &= _bad(g, t.to(w.dtype), _APART * far + allowed)
-        if bool(bad.any()):
-            nudged = nudged or [_as_pairs(_nudged(call, i)) for i in range(_NUDGES)]
-            others = [other[place] for other in nudged]
+        most = torch.zeros_like(w, dtype=torch.float64)
+        for draw in range(_NUDGES):
+            if not bool(bad.any()):
+                break
+            if draw == len(nudged):
+                nudged.append(_as_pairs(_nudged(call, draw)))
+            other = nudged[draw][place]
             if w.dtype.is_floating_point:
-                far = torch.stack([(o.double() - w.double()).abs() for o in others]).amax(0)
-                bad &= _bad(g, w, _APART * far + allowed)
+                most = torch.maximum(most, (other.double() - w.double()).abs())
+                bad &= _bad(g, w, _APART * most + allowed)
             else:
-                bad &= torch.stack([o == w for o in others]).all(0)
+                bad &= other == w
         if bool(bad.any()):
             return False
     return True
