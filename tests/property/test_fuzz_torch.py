@@ -15,6 +15,8 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 pytest.importorskip("tunegrad.torch")
 
 from tests import torch_fuzzer  # noqa: E402 - it needs PyTorch
+from tests.api_fuzzer import PyTorchFault  # noqa: E402
+from tests.torch_fuzzer import differs, wrong  # noqa: E402
 
 COUNT = 60
 EACH = 10
@@ -26,15 +28,15 @@ def test_drawn_modules_give_what_pytorch_gives(part: int) -> None:
     for i in range(part * EACH, min((part + 1) * EACH, fuzzing.count(COUNT))):
         case = torch_fuzzer.case_of(fuzzing.rng("torch", i))
         for door in torch_fuzzer.doors(case, i):
-            said = torch_fuzzer.differs(case, door)
-            if said:
-                small = torch_fuzzer.shrunk(
-                    case, lambda c, d=door: bool(torch_fuzzer.differs(c, d))
-                )
+            said = differs(case, door)
+            if wrong(said):
+                small = torch_fuzzer.shrunk(case, lambda c, d=door: wrong(differs(c, d)))
                 pytest.fail(
                     f"case {i} of seed {fuzzing.seed()} through {door}: {said}\nthe smallest:\n"
-                    f"{small}\n{torch_fuzzer.differs(small, door)}"
+                    f"{small}\n{differs(small, door)}"
                 )
+            if said:
+                warnings.warn(f"{said}\n{case}", PyTorchFault, stacklevel=1)
 
 
 def test_every_operation_is_drawn_and_most_pairs_are() -> None:
@@ -63,7 +65,7 @@ def test_a_failing_program_is_cut_down_to_the_steps_that_fail() -> None:
     case = torch_fuzzer.Case(torch_fuzzer.Program(1, steps, (6, 3)), (torch.randn(3, 4),))
     small = torch_fuzzer.shrunk(case, fails)
     assert [s.name for s in small.program.steps] == ["relu", "softmax"]
-    assert torch_fuzzer.differs(small, "compile") == ""
+    assert differs(small, "compile") == ""
 
 
 def test_a_planted_fault_is_found_and_cut_down(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,7 +78,55 @@ def test_a_planted_fault_is_found_and_cut_down(monkeypatch: pytest.MonkeyPatch) 
     step = torch_fuzzer.Step
     steps = (step("sin", (0,)), step("flip", (1,), (0,)), step("add", (1, 2)), step("neg", (3,)))
     case = torch_fuzzer.Case(torch_fuzzer.Program(1, steps, (4,)), (torch.randn(3, 4),))
-    assert "flip" in torch_fuzzer.differs(case, "compile")
-    small = torch_fuzzer.shrunk(case, lambda c: bool(torch_fuzzer.differs(c, "compile")))
+    assert "flip" in differs(case, "compile")
+    small = torch_fuzzer.shrunk(case, lambda c: bool(differs(c, "compile")))
     assert [s.name for s in small.program.steps] == ["flip"]
     assert replace(small.program, steps=()).count == 1
+
+
+def _one(name: str, x: torch.Tensor, *args: object) -> torch_fuzzer.Case:
+    step = torch_fuzzer.Step(name, (0,), args)
+    return torch_fuzzer.Case(torch_fuzzer.Program(1, (step,), (1,)), (x,))
+
+
+def test_what_moves_where_results_are_rounded_otherwise_is_no_fault() -> None:
+    """All but the last element are integers before they are truncated: 1, or just below it."""
+    case = _one("to_int", torch.tensor([0.25] * 300 + [0.3]))
+    want = torch_fuzzer._eager(case, 0)
+    below, other = want[0].clone(), want[0].clone()
+    below[:-1:2] -= 1
+    other[-1] -= 1
+    said = torch_fuzzer._held(case, 0, [below, *want[1:]], want)
+    assert said == "judged: rounded otherwise: call 1, value 0: 150 of 301 elements, by 1.0"
+    assert wrong(torch_fuzzer._held(case, 0, [other, *want[1:]], want))
+
+
+@pytest.mark.parametrize("way", ["copies", "decompositions"])
+def test_what_pytorch_computes_in_two_ways_with_two_results_is_no_fault(
+    monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    case = _one("softmax", torch.linspace(-1, 1, 12).reshape(3, 4), -1)
+    eager = torch_fuzzer._eager
+
+    def off(
+        case: torch_fuzzer.Case, turn: int, copies: bool = False, mode: object = None
+    ) -> object:
+        right = copies if way == "copies" else isinstance(mode, torch_fuzzer._Decomposed)
+        outputs, *rest = eager(case, turn, copies, mode)
+        return [outputs + (0.0 if right else 0.5), *rest]
+
+    monkeypatch.setattr(torch_fuzzer, "_eager", off)
+    assert differs(case, "compile").startswith(f"judged: {way}: call 1")
+    monkeypatch.setattr(torch_fuzzer, "_eager", lambda *_, **__: [x + 0.5 for x in eager(case, 0)])
+    assert wrong(differs(case, "compile"))
+
+
+def test_an_error_of_pytorchs_own_backend_is_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(_: torch_fuzzer.Case) -> object:
+        raise RuntimeError("not there")
+
+    monkeypatch.setattr(torch_fuzzer, "_compile", refused)
+    case = _one("sin", torch.ones(3))
+    assert wrong(differs(case, "compile"))
+    monkeypatch.setattr(torch_fuzzer, "_traced", refused)
+    assert differs(case, "compile") == "judged: RuntimeError: not there"
