@@ -56,6 +56,18 @@ def signalled(number: int) -> None:
     time.sleep(10)
 
 
+def on_one_core(core: int) -> None:
+    os.sched_setaffinity(0, {core})
+
+
+def busy_for(cpu_s: float) -> float:
+    """Compute for so many seconds of processor time."""
+    began_s = time.process_time()
+    while time.process_time() - began_s < cpu_s:
+        pass
+    return time.process_time() - began_s
+
+
 def fail() -> None:
     raise KeyError("a bug")
 
@@ -168,6 +180,37 @@ def test_overdue_call_is_stopped_at_its_limit(worker):
     assert worker.call(time.sleep, 60, limit_s=0.2, reply_type=None) == TimedOut(0.2)
     assert _gone(pid)
     assert worker.call(twice, 3, limit_s=5.0, reply_type=int) == Finished(6)
+
+
+def test_time_that_a_call_waits_for_a_core_does_not_count():
+    waited_ns = int(Path("/proc/self/schedstat").read_text(encoding="ascii").split()[1])
+    if not waited_ns:
+        pytest.skip("this kernel does not say how long threads wait for a core")
+    core = min(os.sched_getaffinity(0))
+    others = [
+        subprocess.Popen(
+            [
+                sys.executable,
+                "-c",
+                f"import os; os.sched_setaffinity(0, {{{core}}})\nwhile 1: pass",
+            ],
+            start_new_session=True,
+        )
+        for _ in range(4)
+    ]
+    crowded = IsolatedWorker(on_one_core, (core,), 60.0)
+    try:
+        assert crowded.call(busy_for, 0.3, limit_s=60.0, reply_type=float).value >= 0.3
+        began_s = time.monotonic()
+        ending = crowded.call(busy_for, 0.45, limit_s=1.0, reply_type=float)
+        took_s = time.monotonic() - began_s
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()
+        crowded.close()
+    assert isinstance(ending, Finished), "half a second of work, in one of a core"
+    assert took_s > 1.0, "the core was crowded"
 
 
 def test_fault_of_the_function_is_told_and_ends_the_worker(worker):

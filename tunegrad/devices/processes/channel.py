@@ -5,7 +5,7 @@ through it.
     worker --> here  length, MessagePack of a given type  its length is bounded, and nothing of it
                                                           is run
 
-Reading and writing here has a deadline, so that half a frame, or no end of frames, holds nobody up.
+Reading and writing here has a deadline, so that half a frame, or no end of frames, ends as well.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import pickle
 import select
 import socket
 import struct
-import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Literal
 
 import msgspec
@@ -88,7 +88,9 @@ class _Reply(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
 
 
 class Channel:
-    """This process's end. Every call ends by ``end_s``, on the monotonic clock."""
+    """This process's end. ``left_s`` says how many seconds a call has left, each time that so many
+    have passed; 0 or less ends it.
+    """
 
     def __init__(self, end: socket.socket) -> None:
         self._socket = end
@@ -102,29 +104,30 @@ class Channel:
         poll.register(self._socket, select.POLLIN | select.POLLRDHUP)
         return not poll.poll(0)
 
-    def send(self, request: Packed, end_s: float) -> None:
+    def send(self, request: Packed, left_s: Callable[[], float]) -> None:
         """Send a request. Raises ChannelClosed, Overdue."""
         try:
             for piece in request.pieces:
-                self._limit(end_s)
-                self._socket.sendall(piece)
-        except TimeoutError as error:
-            raise Overdue from error
+                view, at = memoryview(piece).cast("B"), 0
+                while at < len(view):
+                    self._limit(left_s)
+                    with suppress(TimeoutError):
+                        at += self._socket.send(view[at:])
         except OSError as error:
             raise ChannelClosed from error
 
     def receive(
-        self, nonce: str, reply_type: Any, end_s: float, most_bytes: int
+        self, nonce: str, reply_type: Any, left_s: Callable[[], float], most_bytes: int
     ) -> tuple[Kind, Any]:
         """(kind, value) of the reply to ``nonce``, which has ``most_bytes`` at most.
 
         Raises ChannelClosed, Overdue, and ForgedReply for anything else.
         """
-        (length,) = _LENGTH.unpack(self._read(_LENGTH.size, end_s))
+        (length,) = _LENGTH.unpack(self._read(_LENGTH.size, left_s))
         if length > most_bytes:
             raise ForgedReply(f"a reply of {length} bytes: at most {most_bytes}")
         try:
-            reply = msgspec.msgpack.decode(self._read(length, end_s), type=_Reply)
+            reply = msgspec.msgpack.decode(self._read(length, left_s), type=_Reply)
             if reply.nonce != nonce:
                 raise ForgedReply("a reply to something else")
             value = msgspec.msgpack.decode(
@@ -138,19 +141,17 @@ class Channel:
         """Close this end."""
         self._socket.close()
 
-    def _read(self, count: int, end_s: float) -> bytearray:
+    def _read(self, count: int, left_s: Callable[[], float]) -> bytearray:
         try:
-            return _exactly(self._socket, count, lambda: self._limit(end_s))
-        except TimeoutError as error:
-            raise Overdue from error
+            return _exactly(self._socket, count, lambda: self._limit(left_s))
         except (OSError, EOFError) as error:
             raise ChannelClosed from error
 
-    def _limit(self, end_s: float) -> None:
-        left_s = end_s - time.monotonic()
-        if left_s <= 0:
+    def _limit(self, left_s: Callable[[], float]) -> None:
+        seconds = left_s()
+        if seconds <= 0:
             raise Overdue
-        self._socket.settimeout(left_s)
+        self._socket.settimeout(seconds)
 
 
 def receive(end: socket.socket) -> Request:
@@ -174,7 +175,7 @@ def answer(end: socket.socket, nonce: str, kind: Kind, value: Any) -> None:
 def _exactly(
     end: socket.socket, count: int, before: Callable[[], None] = lambda: None
 ) -> bytearray:
-    """So many bytes; ``before`` is called before each wait for some.
+    """So many bytes; ``before`` is called before each wait for some, and after one that timed out.
 
     Raises EOFError where there are less.
     """
@@ -182,7 +183,10 @@ def _exactly(
     view, at = memoryview(got), 0
     while at < count:
         before()
-        received = end.recv_into(view[at:])
+        try:
+            received = end.recv_into(view[at:])
+        except TimeoutError:
+            continue
         if not received:
             raise EOFError
         at += received

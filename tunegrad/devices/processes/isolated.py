@@ -29,6 +29,7 @@ import traceback
 from collections.abc import Callable, Iterable, Sequence
 from multiprocessing import forkserver
 from multiprocessing.context import ForkServerContext, ForkServerProcess
+from pathlib import Path
 from typing import Any
 
 from tunegrad.devices.processes.channel import (
@@ -58,6 +59,8 @@ _LEAVING_S = 5.0
 _LEAST_FILES = 64
 """Files that a process with workers must be able to open: twice what was seen to be enough."""
 _STARTS = 2
+_HELD_UP = 20.0
+"""Limits that a call may wait for a core beyond its own."""
 _REPLY_BYTES = 1 << 20
 """The most bytes of a reply, unless a call expects more."""
 _FRAMES, _MOST_TEXT = 3, 4000
@@ -150,6 +153,7 @@ class IsolatedWorker:
         reply_bytes: int = _REPLY_BYTES,
     ) -> Ending:
         """Run ``function`` in the worker, for ``limit_s`` seconds at most from when it was asked.
+        Of the later half of them, those in which it waited for a core do not count.
 
         ``reply_type`` is what msgspec shall read the reply as: bounded, frozen data, of
         ``reply_bytes`` at most. ``Died`` also stands for a function that raised, and for a reply
@@ -213,7 +217,9 @@ class IsolatedWorker:
         running = _Running(process, channel)
         try:
             end_s = time.monotonic() + self._start_s
-            kind, found = channel.receive("", Protections, end_s, _REPLY_BYTES)
+            kind, found = channel.receive(
+                "", Protections, lambda: end_s - time.monotonic(), _REPLY_BYTES
+            )
         except (ChannelClosed, ForgedReply):
             running.end()
             return None
@@ -232,6 +238,44 @@ class IsolatedWorker:
         return running
 
 
+class _Left:
+    """Seconds that a process has left of a limit. Mutable.
+
+        0 ----- half ----- limit ----- limit + what it waited for a core after half of it
+                 what its threads have waited so far is read here
+
+    On a busy machine a sound call is late because others have the cores; one that hangs, asleep or
+    spinning on a core of its own, ends at its limit.
+    """
+
+    def __init__(self, limit_s: float, pid: int) -> None:
+        self._began_s, self._limit_s, self._pid = time.monotonic(), limit_s, pid
+        self._waited_s: dict[str, float] | None = None
+
+    def __call__(self) -> float:
+        gone_s = time.monotonic() - self._began_s
+        if self._waited_s is None:
+            if gone_s < self._limit_s / 2:
+                return self._limit_s / 2 - gone_s
+            self._waited_s = _waited_s(self._pid)
+        if gone_s < self._limit_s:
+            return self._limit_s - gone_s
+        held_up_s = max(
+            (s - self._waited_s.get(t, 0.0) for t, s in _waited_s(self._pid).items()), default=0.0
+        )
+        return self._limit_s + min(held_up_s, _HELD_UP * self._limit_s) - gone_s
+
+
+def _waited_s(pid: int) -> dict[str, float]:
+    """Seconds that each thread has waited for a core; none where the system does not say."""
+    found = {}
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            waited = (thread / "schedstat").read_text(encoding="ascii").split()[1]
+            found[thread.name] = int(waited) * 1e-9
+    return found
+
+
 class _Running:
     """A process and this end of its channel. Mutable: it learns what protections it has."""
 
@@ -243,10 +287,10 @@ class _Running:
         self, request: Packed, nonce: str, reply_type: Any, limit_s: float, reply_bytes: int
     ) -> Ending:
         """One call; the process is gone unless it gave a value."""
-        end_s = time.monotonic() + limit_s
+        left_s = _Left(limit_s, self.process.pid or 0)
         try:
-            self.channel.send(request, end_s)
-            kind, found = self.channel.receive(nonce, reply_type, end_s, reply_bytes)
+            self.channel.send(request, left_s)
+            kind, found = self.channel.receive(nonce, reply_type, left_s, reply_bytes)
         except Overdue:
             self.end()
             return TimedOut(limit_s)
