@@ -4,13 +4,13 @@
                                                again
     python -m tools.slow_tests tests/unit      those under a path
     python -m tools.slow_tests --again failed  and those of the record that did not pass
-    python -m tools.slow_tests --page          only write the page from the record
+    python -m tools.slow_tests --page          run nothing; write the page from the record
 
 The record (``--record``, by default build/slow_tests.jsonl) has one JSON line a test: its name,
 outcome and seconds, the revision, whether the tree differs from it, a hash of the files of the
 tree, and the machine. A line is written when its test ends, so a run that is stopped goes on where
-it was. ``docs/SLOW_TESTS.md`` is the record as a page. Exit code 1: a test failed, or did not get
-to its end.
+it was. Beside it (build/slow_tests.md) stands the record as a page. Exit code 1: a test failed, or
+did not get to its end.
 """
 
 from __future__ import annotations
@@ -34,7 +34,6 @@ import pytest
 __all__ = ["Ran", "Recorder", "collect", "main", "page", "read_record", "tree_hash"]
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "SLOW_TESTS.md"
 RECORD = ROOT / "build" / "slow_tests.jsonl"
 MARKERS = "slow"
 _RECORD_VARIABLE = "TUNEGRAD_SLOW_RECORD"
@@ -59,12 +58,10 @@ class Ran:
 
 
 def tree_hash(root: Path = ROOT) -> str:
-    """12 hex digits of the content of every file that git tracks or would add, but the page
-    itself.
-    """
+    """12 hex digits of the content of every file that git tracks or would add."""
     listed = _git("ls-files", "-z", "--cached", "--others", "--exclude-standard", root=root)
     digest = hashlib.blake2b(digest_size=6)
-    for name in sorted({n for n in listed.split("\0") if n and root / n != PAGE}):
+    for name in sorted({n for n in listed.split("\0") if n}):
         path = root / name
         if path.is_file():
             digest.update(f"{name}\0".encode() + hashlib.blake2b(path.read_bytes()).digest())
@@ -197,7 +194,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--page", action="store_true", help="run nothing; write the page from the record"
     )
-    parser.add_argument("--no-page", action="store_true", help="leave docs/SLOW_TESTS.md as it is")
     options = parser.parse_args(argv)
     options.record.parent.mkdir(parents=True, exist_ok=True)
     tree = tree_hash()
@@ -214,8 +210,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         for name in _run_file(file, tests, facts, options.record)
     ]
     ran = read_record(options.record)
-    if ran and not options.no_page:
-        PAGE.write_text(page(ran), encoding="utf-8")
+    if ran:
+        options.record.with_suffix(".md").write_text(page(ran), encoding="utf-8")
     last = {r.test: r.outcome for r in ran if r.tree == tree}
     failed = [name for name in names if last.get(name) == "failed"]
     for name in unfinished:

@@ -143,7 +143,7 @@ def test_revision_that_a_document_names_is_in_the_repository(path: Path, revisio
 
 
 def test_documents_name_revisions() -> None:
-    assert {path.name for path, _ in MADE_FROM} >= {"STORE.md", "SLOW_TESTS.md", "REGRESS.md"}
+    assert {path.name for path, _ in MADE_FROM} >= {"STORE.md", "REGRESS.md"}
 
 
 def test_notebook_lists_its_files() -> None:
