@@ -73,6 +73,8 @@ _TINY = {
 
 FORMS = ("plain", "channels_last")
 
+_BATCH_NORMS = (torch.nn.BatchNorm1d, torch.nn.BatchNorm2d, torch.nn.BatchNorm3d)
+
 Case = tuple[torch.nn.Module, tuple[torch.Tensor, ...]]
 
 
@@ -95,7 +97,9 @@ def image(name: str, options: dict[str, Any], last: bool) -> Case:
 
     torch.manual_seed(0)
     module = _drawn(timm.create_model(name, num_classes=10, **options).eval())
-    x = torch.randn(2, 3, *[options.get("img_size", 64)] * 2)
+    size = [options.get("img_size", 64)] * 2
+    _with_statistics(module, torch.randn(16, 3, *size))
+    x = torch.randn(2, 3, *size)
     if last:
         module, x = (
             module.to(memory_format=torch.channels_last),
@@ -118,6 +122,21 @@ def _drawn(module: torch.nn.Module) -> torch.nn.Module:
                 if name.endswith("running_var"):
                     t.abs_()
     return module
+
+
+def _with_statistics(module: torch.nn.Module, x: torch.Tensor) -> None:
+    """Gives batch norms the statistics of one batch, as training would.
+
+    Behind drawn ones a deep network's outputs hardly depend on its images.
+    """
+    norms = [m for m in module.modules() if isinstance(m, _BATCH_NORMS)]
+    momenta = [m.momentum for m in norms]
+    with torch.no_grad():
+        for m in norms:
+            m.train().momentum = 1.0
+        module(x)
+    for m, momentum in zip(norms, momenta, strict=True):
+        m.eval().momentum = momentum
 
 
 def language(name: str) -> Case:

@@ -315,3 +315,19 @@ def test_samples_are_positive_seconds_and_as_many_as_asked_for() -> None:
     assert [len(timer(n)) for n in (1, 4)] == [1, 4]
     assert all(0 < s < 10 for s in timer(4))
     assert [name for name, _ in model.profile_s(2)] == [k.name for k in kernels()]
+
+
+def test_a_profile_is_not_of_the_one_run_that_another_process_cut(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model, seen = tg.load(MODEL, store=False, threads=THREADS), 0
+    launches = len(kernels())
+
+    def time(_: object, samples: int, each: bool = False) -> tuple[list[float], tuple[float, ...]]:
+        nonlocal seen
+        runs = range(seen, seen := seen + samples)
+        seconds = [4e-3 if run == 1 else 1e-6 for run in runs]
+        return seconds, (sum(seconds) / samples,) * launches if each else ()
+
+    monkeypatch.setattr(model._runner, "time", time)
+    assert [s for _, s in model.profile_s(5)] == [1e-6] * launches

@@ -227,9 +227,16 @@ class LoadedModel:
         return self._runner.timer(self._signature.check(positional, named))
 
     def profile_s(self, samples: int = 10, seed: int = 0) -> tuple[tuple[str, float], ...]:
-        """(kernel, mean seconds) of each launch in order."""
-        _, means = self._runner.time(self._drawn(seed), samples, each=True)
-        return tuple((launch.name, s) for launch, s in zip(self._plan.launches, means, strict=True))
+        """(kernel, median seconds) of each launch in order, over ``samples`` runs on drawn inputs.
+
+        Another process takes a core for milliseconds, most of a mean of short launches.
+        """
+        arrays = self._drawn(seed)
+        runs = [self._runner.time(arrays, 1, each=True)[1] for _ in range(samples)]
+        return tuple(
+            (launch.name, statistics.median(seconds))
+            for launch, *seconds in zip(self._plan.launches, *runs, strict=True)
+        )
 
     def benchmark(self, budget_s: float = 2.0, seed: int = 0) -> RunReport:
         """Latency as it is loaded next to the default schedules: medians of interleaved runs on the
