@@ -158,12 +158,11 @@ def test_graph_schedule_stores_a_split_product_once() -> None:
     assert count(*parts) == 4
 
 
-@pytest.mark.parametrize(("rows", "launches"), [(1, 1), (4, 2)])
-def test_graph_schedule_stores_a_product_whose_halves_meet(rows: int, launches: int) -> None:
+@pytest.mark.parametrize("rows", [1, 4])
+def test_graph_schedule_stores_a_product_whose_halves_meet(rows: int) -> None:
     both = matmul(tensor("x", rows, 6), weight("w", 6, 10))
     ends = [g.shrink(both, ((0, rows), at)) for at in ((0, 5), (5, 10))]
-    plan = checked(add(*(g.elementwise(Op.MUL, e, e) for e in ends)))
-    assert len(plan.launches) == launches  # one row reads each weight once, in one kernel or two
+    assert count(add(*(g.elementwise(Op.MUL, e, e) for e in ends))) == 2
 
 
 def test_graph_schedule_stores_what_a_convolution_gathers() -> None:

@@ -342,22 +342,8 @@ class _Realizer:
             self.regions.order[c].op is GraphOp.REDUCE for c in self.regions.consumers[i]
         ):
             return False
-        heavy = state.heavy
-        apart = heavy is None or self._reads_once(heavy)
-        return self._meets(i, state.kind, heavy is not None, apart)
-
-    def _reads_once(self, heavy: Node) -> bool:
-        """Whether a contraction reads an operand as large as its domain: one row times a matrix."""
-        domain, sizes = heavy.srcs[0], list[int]()
-        open_, seen = [domain], {domain}
-        while open_:
-            n = open_.pop()
-            if not n.srcs or n in self.covered:
-                sizes.append(n.size)
-                continue
-            open_ += [s for s in n.srcs if s not in seen]
-            seen.update(n.srcs)
-        return max(sizes) >= domain.size
+        heavy = state.heavy is not None
+        return self._meets(i, state.kind, heavy, apart=not heavy)
 
     def _meets(self, i: int, kind: int, heavy: bool, apart: bool) -> bool:
         """Whether all paths from node ``i`` meet again with nothing between that would need
