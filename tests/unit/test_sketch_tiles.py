@@ -11,6 +11,7 @@ from kernel_corpus import NAMES, kernels_of
 from benchmarks.hand_schedules import AVX512
 from tunegrad.frontend import Tensor
 from tunegrad.frontend.functional import max_pool2d
+from tunegrad.ir.dtypes import DTYPES
 from tunegrad.ir.fusion import schedule
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.target import Target
@@ -132,3 +133,25 @@ def test_best_guess_is_a_place_in_its_options() -> None:
     for target in (AVX512, SERVER, small, replace(small, threads=64)):
         for found in (k for name in NAMES for k in kernels_of(name)):
             assert Space(found, target).defaults()
+
+
+@pytest.mark.parametrize(
+    ("rows", "constant", "dtype", "threads", "vectors"),
+    [
+        (64, True, "f32", 1, True),
+        (64, True, "f32", 2, False),  # half of the machine would wait
+        (128, True, "f32", 2, True),
+        (48, True, "f32", 1, False),  # three sums hide no latency
+        (64, False, "f32", 1, False),  # a copy of the matrix for each call
+        (64, True, "f16", 1, False),
+    ],
+)
+def test_a_constant_matrix_times_a_vector_leaves_vectors_of_sums_where_it_has_rows_enough(
+    rows: int, constant: bool, dtype: str, threads: int, vectors: bool
+) -> None:
+    numbers = np.random.default_rng(0).standard_normal((rows, 40)).astype(DTYPES[dtype].numpy)
+    w = Tensor.constant(numbers) if constant else Tensor.input("w", (rows, 40), dtype)
+    product = (w * Tensor.input("x", (40,), dtype)).sum(1).tanh()
+    text = default(product, replace(AVX512, threads=threads))
+    assert ("vectorize" in text and "stage(" in text) == vectors
+    assert ("group(" in text) != vectors

@@ -13,12 +13,14 @@ Which sketch fits follows from the kernel:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.target import Target
 
 from ..actions import Action
 from ..choosing import Recorder
-from .analysis import accesses, contiguous_axes, once
+from .analysis import Access, accesses, can_be_packed, contiguous_axes, once
 from .attention import sketch_attention
 from .dots import sketch_dots
 from .items import sketch_items
@@ -27,6 +29,9 @@ from .tile_products import sketch_tile_product, tile_product_of
 from .tiles import sketch_tiles
 
 __all__ = ["sketch"]
+
+_TILE = 4
+"""Vectors of sums that hide the latency of a multiplication."""
 
 
 def sketch(kernel: Kernel, target: Target, ask: Recorder) -> tuple[Action, ...]:
@@ -74,5 +79,21 @@ def _of_vectors(kernel: Kernel, target: Target) -> list[str]:
         return ["tiles", "dots"]
     strided = [x for x in found if x.stride(lanes[0]) not in (0, 1)]
     reused = all(any(not x.depends(n) for n in shared) for x in found)
-    packable = all(x.role == "const" for x in strided) or reused
-    return ["tiles", "dots"] if not strided or (packable and len(shared) > 1) else ["dots", "tiles"]
+    constant = all(x.role == "const" for x in strided)
+    packs = (constant or reused) if len(shared) > 1 else constant and _wide(kernel, target, strided)
+    return ["tiles", "dots"] if not strided or packs else ["dots", "tiles"]
+
+
+def _wide(kernel: Kernel, target: Target, strided: Sequence[Access]) -> bool:
+    """Whether a matrix that is packed, times a vector, is faster by lanes along its rows.
+
+    They read memory in order, and leave vectors of sums to the epilogue: an exponential of one
+    number takes as long as that of a vector. One thread makes a tile of four vectors, so there
+    have to be as many for each. Of 16-bit matrices the dots are as fast.
+    """
+    (row,) = (a for a in kernel.axes if a.extent > 1)
+    reduce = kernel.reduces[0]
+    return row.extent >= _TILE * target.lanes(4) * target.threads and all(
+        kernel.param(x.param).dtype.itemsize >= 4 and can_be_packed(kernel, reduce.axes, x)
+        for x in strided
+    )
