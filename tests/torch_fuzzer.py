@@ -216,8 +216,12 @@ for _name, _f in {
 
 
 def _joins(a: Tensor, b: Tensor) -> bool:
+    return _join(a.shape, b.shape)
+
+
+def _join(a: Sequence[int], b: Sequence[int]) -> bool:
     try:
-        return math.prod(torch.broadcast_shapes(a.shape, b.shape)) <= _MOST
+        return math.prod(torch.broadcast_shapes(a, b)) <= _MOST
     except RuntimeError:
         return False
 
@@ -417,7 +421,7 @@ _add(
         and _float(b)
         and a.ndim > 1 < b.ndim
         and a.shape[-1] == b.shape[-2]
-        and _joins(a[..., 0, 0], b[..., 0, 0])
+        and _join(a.shape[:-2], b.shape[:-2])
         else None
     ),
     2,

@@ -84,6 +84,15 @@ def test_a_planted_fault_is_found_and_cut_down(monkeypatch: pytest.MonkeyPatch) 
     assert replace(small.program, steps=()).count == 1
 
 
+def test_products_of_nothing_are_drawn() -> None:
+    """Their results are zeros, or nothing."""
+    a, b = torch.ones(2, 4, 0), torch.ones(2, 0, 3)
+    assert torch_fuzzer.OPERATIONS["matmul"].draw(random.Random(0), a, b) == ()
+    step = torch_fuzzer.Step("matmul", (0, 1))
+    case = torch_fuzzer.Case(torch_fuzzer.Program(2, (step,), (2,)), (a, b))
+    assert differs(case, "compile") == differs(case, "from_torch") == ""
+
+
 def _one(name: str, x: torch.Tensor, *args: object) -> torch_fuzzer.Case:
     step = torch_fuzzer.Step(name, (0,), args)
     return torch_fuzzer.Case(torch_fuzzer.Program(1, (step,), (1,)), (x,))
