@@ -747,7 +747,7 @@ def _far(got: Tensor, want: Tensor, slack: Tensor | float = 0.0) -> str:
         rms = size.square().mean().sqrt() if size.numel() else 0
         allowed = allowed + 2e-3 * (size + rms) + 1e-5
     off = (got.double() - want.double()).abs()
-    bad = ~(off <= allowed)
+    bad = (got != want) & ~((allowed > 0) & (off <= allowed))
     if not bool(bad.any()):
         return ""
     return f"{int(bad.sum())} of {bad.numel()} elements, by {float(off[bad].max())}"

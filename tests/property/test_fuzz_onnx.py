@@ -136,3 +136,20 @@ def test_a_wrong_result_is_not_excused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(onnx_fuzzer, "_ours", lambda case: [a + 1 for a in right(case)])
     for case in (*KEPT, FOUND["Hardmax before opset 13 has one 1 in all that follows its axis"]):
         assert ours(compare(case))
+
+
+def test_what_moves_where_nodes_round_otherwise_is_no_fault(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Exponentials of 0 are 1, or just below it, where it is truncated; those of 0.3 are not."""
+    x = np.asarray([0.0] * 50 + [0.3], "f4")
+    nodes = (helper.make_node("Exp", ["x"], ["e"]), helper.make_node("Cast", ["e"], ["y"], to=7))
+    values = {"x": x, "e": np.exp(x), "y": np.ones(51, "i8")}
+    case = Case(18, nodes, values, ("x",))
+    made = np.ones(51, "i8")
+    monkeypatch.setattr(onnx_fuzzer, "_ours", lambda _: [made])
+    assert compare(case) == ""
+    made[:25] = 0
+    assert compare(case).startswith("judged: rounded otherwise: y[0] is np.int64(0)")
+    made[50] = 0
+    assert ours(compare(case))
