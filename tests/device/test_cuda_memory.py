@@ -120,6 +120,33 @@ def test_candidate_that_wants_more_than_there_is_is_out_of_resources(device):
         assert measurer._bench.started == started, "it cost no worker"
 
 
+@pytest.mark.parametrize("nbytes", [1000, 1 << 16, (1 << 16) + 5, (1 << 20) + 8])
+def test_digest_of_a_watching_engine_is_of_every_byte_and_its_place(device, nbytes):
+    """Of sizes that are copied, and that a kernel sums up; with and without a last part of a
+    word.
+    """
+    data = np.random.default_rng(nbytes).integers(0, 256, nbytes, np.uint8)
+    with device.open() as engine:
+        engine.watch(())
+        memory = engine.allocate(nbytes)
+        digests = []
+        for changed in (None, 0, 7, nbytes // 2, nbytes - 1):
+            other = data.copy()
+            if changed is not None:
+                other[changed] ^= 1
+            engine.write(memory, other)
+            digests.append(engine.digest([memory]))
+        engine.write(memory, np.roll(data, 8))
+        digests.append(engine.digest([memory]))
+        assert len(set(digests)) == len(digests)
+        engine.write(memory, data)
+        memory.protect()
+        assert engine.digest([memory]) == digests[0]
+        assert memory.damage() == ""
+        engine.write(memory, np.roll(data, 1))
+        assert memory.damage() == "the candidate wrote to this buffer, which it may only read"
+
+
 SLOW = """
 extern "C" __global__ void k(float *o) {
   float s = o[0];

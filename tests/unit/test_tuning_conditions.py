@@ -45,6 +45,13 @@ def test_state_names_every_governor_and_unknown_ones(
     assert state["governor"] == "schedutil+unknown"
 
 
+def test_what_a_gpu_says_of_itself_stands_in_the_order_of_names() -> None:
+    told = ("clock_reasons", 0.0), ("power_w", 131.5), ("sm_mhz", 1980.0)
+    names = [name for name, _ in machine_state(others=0.75, device=told)]
+    assert names == sorted(names)
+    assert set(names) > {name for name, _ in told}
+
+
 def test_versions_are_of_what_makes_and_times_the_code() -> None:
     found = dict(versions(HERE))
     assert [name for name in found if name != "revision"] == [

@@ -264,8 +264,12 @@ def sample_points(kernel: Kernel, seed: int = 0, steps: int = _SAMPLE_STEPS) -> 
             rows[-1][:, i] = line
     extra = min(kernel.points, most) - sum(len(r) for r in rows)
     rows.append(random_rows(rng, kernel, max(fewest, extra)))
-    points = np.unique(np.concatenate(rows), axis=0)
-    return {a.name: points[:, i] for i, a in enumerate(axes)}
+    if not axes:
+        return {}
+    shape = tuple(a.extent for a in axes)
+    places = np.sort(np.ravel_multi_index(tuple(np.concatenate(rows).T), shape))
+    places = places[np.diff(places, prepend=-1) > 0]
+    return {a.name: at for a, at in zip(axes, np.unravel_index(places, shape), strict=True)}
 
 
 def _sampled(

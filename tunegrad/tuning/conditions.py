@@ -80,8 +80,9 @@ def machine_state(
     cpus: Path = _CPUS, others: float | None = None, device: Properties = ()
 ) -> Properties:
     """The governor of the processors that this process may use, how many processes want to run,
-    and how many of the CPUs ``others`` keep busy, which is looked at where it is not given. What
-    the ``device`` that measures says of itself stands after that (``Device.state``).
+    and how many of the CPUs ``others`` keep busy, which is looked at where it is not given; with
+    them, in the order of their names, what the ``device`` that measures says of itself
+    (``Device.state``).
 
     ``load_1m`` is the mean number of the last minute, this process's own included. Where processors
     have different governors all are named, joined by ``+``; a machine that does not say has
@@ -89,12 +90,13 @@ def machine_state(
     """
     files = (cpus / f"cpu{n}" / "cpufreq" / "scaling_governor" for n in os.sched_getaffinity(0))
     governors = sorted({_line(f) for f in files})
-    return (
+    found: Properties = (
         ("governor", "+".join(governors)),
         ("load_1m", os.getloadavg()[0]),
         ("others_cpus", round(probed() if others is None else others, 2)),
         *device,
     )
+    return tuple(sorted(found))
 
 
 def _line(file: Path) -> str:

@@ -9,6 +9,7 @@ measured once.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -118,7 +119,7 @@ def record(
     go_on: Callable[[int, int], bool] = lambda _done, _all: True,
 ) -> Recording:
     """Measure every point of the part of the space that ``vary`` names, but those in ``known``,
-    which come first.
+    which come first. The order is drawn, so that a part of them stands for all.
 
     What seems to have been disturbed, in ``known`` too, is measured again; the steadier measurement
     counts. Between batches ``go_on`` is asked, with how many of how many schedules are there; once
@@ -145,6 +146,7 @@ def record(
             log.add(trial.actions, trial.program_hash, trial.measurement)
     texts = dict.fromkeys(p.schedule.text for p in points)
     fresh = [text for text in texts if text not in log.programs]
+    random.Random(kernel.key).shuffle(fresh)
     with DeviceMeasurer(device, HOOKS, Limits(), 0) as workers:
         missing = len(fresh)
         for _ in range(1 + _AGAIN):

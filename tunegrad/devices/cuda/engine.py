@@ -2,6 +2,8 @@
 
 allocate   guard | data | guard    the driver's, at multiples of 256; kept for the next of its size
 protect    nothing keeps a kernel from writing: a digest is kept, and compared when asked
+digest     once the engine watches, a kernel sums up what lies there: copies of it would take longer
+           than most candidates run
 time       events on the device's clock; what is repeated in one sample is a graph
 plan       a graph of all launches, made when it first runs; a new one where it is pointed elsewhere
 
@@ -10,6 +12,7 @@ What drives it is a ``Driver``: a GPU's, or one that runs the same code on the C
 
 from __future__ import annotations
 
+import hashlib
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -25,7 +28,7 @@ from tunegrad.devices.cuda.driver import Driver, Function, Graph
 from tunegrad.devices.cuda.peak import measure_limits
 from tunegrad.devices.hashing import contents_digest
 from tunegrad.devices.host.buffers import GUARD
-from tunegrad.devices.job import Array, CompiledCandidate, Geometry, Lowered
+from tunegrad.devices.job import Array, CompiledCandidate, Geometry, KernelIO, Lowered
 from tunegrad.devices.limits import MachineLimits
 from tunegrad.devices.remote import GUARD_BYTES, RemoteMemory, packed
 from tunegrad.errors import DeviceFault, InternalError, OutOfResources
@@ -47,6 +50,48 @@ _IDLE_BYTES = 1 << 30
 """Of memory that was given back and is kept for the next of its size: the driver's own allocation
 waits for the device, each time.
 """
+_SUMMED_ITEMS = 256
+_SUMMED_BYTES = 1 << 16
+"""Less is copied: that takes no longer than a launch."""
+_DIGEST = """
+static __device__ unsigned long long mixed(unsigned long long x) {
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ULL;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EBULL;
+  return x ^ (x >> 31);
+}
+extern "C" __global__ void __launch_bounds__(256) tg_digest(
+    unsigned long long *sums, const unsigned char *from, const unsigned char *to) {
+  __shared__ unsigned long long parts[512];
+  const unsigned long long *words = (const unsigned long long *)from;
+  const long long n = (to - from) / 8, step = gridDim.x * 256LL;
+  const int t = threadIdx.x;
+  unsigned long long a = 0, b = 0;
+  for (long long i = blockIdx.x * 256LL + t; i <= n; i += step) {
+    unsigned long long word = 0;
+    if (i < n) word = words[i];
+    else for (int c = 0; c < (to - from) % 8; ++c) word = word * 256 + from[8 * n + c];
+    const unsigned long long h = mixed(word + 0x9E3779B97F4A7C15ULL * (i + 1));
+    a += h;
+    b += mixed(h ^ 0xD6E8FEB86659FD93ULL);
+  }
+  parts[t] = a;
+  parts[256 + t] = b;
+  for (int half = 128; half; half /= 2) {
+    __syncthreads();
+    if (t < half) {
+      parts[t] += parts[t + half];
+      parts[256 + t] += parts[256 + t + half];
+    }
+  }
+  if (t == 0) {
+    sums[2 * blockIdx.x] = parts[0];
+    sums[2 * blockIdx.x + 1] = parts[256];
+  }
+}
+"""
+"""Two sums of 64 bits over all words of 8 bytes, each mixed with its place: a word that changes
+alone always changes the first one. The mixer is splitmix64's.
+"""
 
 
 class CudaMemory(RemoteMemory):
@@ -62,6 +107,9 @@ class CudaMemory(RemoteMemory):
 
     def _bytes(self) -> NDArray[np.uint8]:
         return self._engine.read_bytes(self.address, self.nbytes)
+
+    def _content(self) -> bytes:
+        return self._engine.content(self.address, self.nbytes)
 
     def _zones(self) -> Iterator[tuple[NDArray[np.uint8], str]]:
         if self._guard is None:
@@ -126,6 +174,7 @@ class CudaEngine:
         self.limit_bytes = int(_SHARE * driver.memory()[0])
         self._taken_bytes = self._idle_bytes = 0
         self._idle: dict[int, list[int]] = {}
+        self._digest: tuple[CudaCode, CudaMemory] | None = None
 
     # ---- memory
 
@@ -216,10 +265,34 @@ class CudaEngine:
             self.driver.finish()
 
     def digest(self, memories: Sequence[CudaMemory]) -> str:
-        return contents_digest(self.read_bytes(m.address, m.nbytes) for m in memories)
+        if self._digest is None:
+            return contents_digest(self.read_bytes(m.address, m.nbytes) for m in memories)
+        contents = [self.content(m.address, m.nbytes) for m in memories]
+        return contents_digest(np.frombuffer(c, np.uint8) for c in contents)
+
+    def content(self, address: int, nbytes: int) -> bytes:
+        """A digest of what lies there: the same for the same bytes, once the engine watches."""
+        if self._digest is None or nbytes < _SUMMED_BYTES or address % 8:
+            data = self.read_bytes(address, nbytes)
+            return hashlib.blake2b(data.data, digest_size=16).digest()
+        code, sums = self._digest
+        with self.lock:
+            self.driver.launch(
+                code.function, code.geometry, (sums.address, address, address + nbytes)
+            )
+            parts = self.read_bytes(sums.address, sums.nbytes).view(np.uint64)
+        whole: NDArray[np.uint64] = parts.reshape(-1, 2).sum(0, dtype=np.uint64)
+        return whole.tobytes()
 
     def watch(self, memories: Sequence[CudaMemory | None]) -> None:
-        """Protected memory is compared when somebody asks for its damage."""
+        """Protected memory is compared when somebody asks for its damage. Digests are the device's
+        work from the first call on, before which nothing is protected.
+        """
+        if self._digest is None:
+            geometry = Geometry(4 * self.device.target.threads, _SUMMED_ITEMS)
+            lowered = Lowered(_DIGEST, "tg_digest", KernelIO(()), (), geometry)
+            code = self.load(lowered, self.device.compile(lowered))
+            self._digest = code, self.allocate(16 * geometry.groups, touched=False)
 
     def read_bytes(self, address: int, nbytes: int) -> NDArray[np.uint8]:
         """A copy of what lies there."""
@@ -286,7 +359,7 @@ class CudaEngine:
     def close(self) -> None:
         """Memory that is still held goes back with its last reference, before the driver."""
         with self.lock:
-            self._spare = None
+            self._spare = self._digest = None
             if self.is_open:
                 self.is_open = False
                 with suppress(DeviceFault):  # who met it knows
