@@ -69,6 +69,37 @@ def test_running_sums_and_products_keep_what_is_no_number():
         np.testing.assert_array_equal(Tensor(x).cumprod(1).numpy(), x.cumprod(1))
 
 
+@pytest.mark.parametrize("n", [1, 8, 9, 65, 1000])
+def test_logarithm_of_a_running_sum_has_the_digits_of_its_rounding(n):
+    x = np.random.default_rng(n).standard_normal((8, n)).astype(np.float32)
+    want = np.logaddexp.accumulate(x.astype(np.float64), 1)
+    assert worst(Tensor(x).logcumsumexp(1).numpy(), want, np.maximum(np.abs(want), 1)) < 1.0
+
+
+@pytest.mark.parametrize("centre", [0, 10, 1e3, 1e5, 1e7])
+def test_norms_of_channels_do_not_depend_on_where_numbers_lie(centre):
+    rng = np.random.default_rng(5)
+    x = (rng.standard_normal((1, 8, 1000)) + centre).astype(np.float32)
+    wide = x.astype(np.float64)
+    about = wide - wide.mean(2, keepdims=True)
+    want = about / np.sqrt((about * about).mean(2, keepdims=True) + 1e-5)
+    size = np.maximum(np.abs(want), 1)
+    assert worst(Tensor(x).instance_norm().numpy(), want, size) < 2.5
+    mean, var, scale, shift = ((rng.random(8) + 0.5).astype(np.float32) for _ in range(4))
+    mean += np.float32(centre)
+    given = [v.astype(np.float64)[:, None] for v in (scale, shift, mean, var)]
+    scaled = (wide - given[2]) / np.sqrt(given[3] + 1e-5) * given[0]
+    found = Tensor(x).batch_norm(*map(Tensor, (scale, shift, mean, var))).numpy()
+    assert worst(found, scaled + given[1], np.abs(scaled) + given[1]) < 2.5
+
+
+def test_half_a_power_beyond_the_largest_power_keeps_its_digits():
+    x = np.linspace(60, 89.4, 20_000).astype(np.float32)
+    for name, function in (("cosh", np.cosh), ("sinh", np.sinh)):
+        want = function(x.astype(np.float64))
+        assert worst(getattr(Tensor(x), name)().numpy(), want) < 1.62, name
+
+
 @pytest.mark.parametrize("n", [1, 5, 16, 17, 40, 300])
 def test_logarithm_of_a_running_sum_keeps_small_ones_before_large_ones(n):
     x = (np.random.default_rng(n).standard_normal((4, n)) * 60).astype(np.float32)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from tunegrad.errors import ShapeError
 
+from ..error_free import finite, fma
 from ..handle import TensorLike, lift, optional
 from ..movement import Axes, axes_of, integer
 from .resizing import Resizing
@@ -83,8 +84,9 @@ class Normalisation(Resizing):
         var: TensorLike,
         eps: float = 1e-5,
     ) -> Tensor:
-        """Normalised by known statistics of the channels (axis 1): ``x * scale + shift``, scale and
-        shift being expressions of constants.
+        """Normalised by known statistics of the channels (axis 1): ``(x - mean) * scale + bias``,
+        scale being an expression of constants. ``x * scale + shift`` would lose the digits of what
+        lies far from zero.
         """
         if self.ndim < 2:
             raise ShapeError(
@@ -99,12 +101,12 @@ class Normalisation(Resizing):
                 raise ShapeError(
                     f"batch_norm: {what} {p.shape} for input {self.shape}, must be {channels}"
                 )
-        scale = (v._wide() + eps).sqrt().reciprocal()
-        scale = scale if w is None else scale * w._wide()
-        shift = -m._wide() * scale
-        shift = shift if b is None else shift + b._wide()
         spread = (-1 if channels[0] else 0, *(1 for _ in self.shape[2:]))
-        return (self._wide() * scale.reshape(spread) + shift.reshape(spread))._as(self.float_type)
+        scale = _inverse_root(v._wide() + eps)
+        scale = (scale if w is None else scale * w._wide()).reshape(spread)
+        about = self._wide() - m._wide().reshape(spread)
+        found = about * scale if b is None else fma(about, scale, b._wide().reshape(spread))
+        return found._as(self.float_type)
 
     def group_norm(
         self,
@@ -140,7 +142,11 @@ class Normalisation(Resizing):
         if self.ndim < 3:
             raise ShapeError(f"instance_norm: input {self.shape} must be (N, C, ...)")
         over = tuple(range(2, self.ndim))
-        result = self._wide().layer_norm(None, None, eps, over)
+        x = self._wide()
+        about = x - x.mean(over, True)
+        off = about.mean(over, True)  # what rounding took from the mean
+        variance = ((about * about).mean(over, True) - off * off).maximum(0.0)
+        result = (about - off) * _inverse_root(variance + eps)
         return self._by_channel("instance_norm", result, weight, bias)
 
     def _by_channel(
@@ -170,6 +176,14 @@ class Normalisation(Resizing):
         ends[1] = (size // 2, (size - 1) // 2)
         mean = (x * x).pad(ends).window(1, size).mean(-1)
         return (x / (mean * alpha + k) ** beta)._as(self.float_type)
+
+
+def _inverse_root(x: Tensor) -> Tensor:
+    """1 / sqrt(x), rounded about once: what the root and its reciprocal left over is added."""
+    root = x.sqrt()
+    found = root.reciprocal()
+    left = fma(-root, root, x) * found * found * 0.5
+    return found + finite(found * (fma(-found, root, 1.0) - left))
 
 
 _STEP = {"f32": 1.1920928955078125e-07, "f64": 2.220446049250313e-16}

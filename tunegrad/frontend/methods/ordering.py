@@ -79,11 +79,13 @@ class Ordering(Reduction):
     def logcumsumexp(self, dim: int) -> Tensor:
         """``log(cumsum(exp(self)))``, each sum shifted by the largest of its own elements.
 
-        A block of 16 elements is a triangle of logsumexp; what the blocks before one sum up to,
-        which is a shorter row of the same kind, is added by ``logaddexp``.
+        A block of 16 elements is a triangle of maxima and of sums of shares of them; what the
+        blocks before one come to is a shorter row of the same kind.
         """
         at = axis_of("logcumsumexp", dim, self.shape)
-        return _log_scan(self.movedim(at, -1)).movedim(-1, at) if self.size else self._same()
+        if not self.size:
+            return self._same()
+        return _log_of(*_log_scan(self.movedim(at, -1))).movedim(-1, at)
 
     @along
     def sort(self, dim: int = -1, descending: bool = False, stable: bool = True) -> Found:
@@ -216,7 +218,7 @@ class Ordering(Reduction):
         return (c / size.unsqueeze(0) / size.unsqueeze(1)).clamp(-1, 1)._as(self.float_type)
 
 
-_BLOCK = 16
+_BLOCK = 8
 _SMALL = 2.0**-40
 _UP = 2.0**60
 
@@ -254,16 +256,47 @@ def _corrected_product(x: Tensor, dim: int) -> Tensor:
     return found + finite(found * fma(share * 0.5, share, share))  # that is found * e^share
 
 
-def _log_scan(x: Tensor) -> Tensor:
-    """The logarithm of the sum of all powers up to each one, along the last dimension."""
+def _log_scan(x: Tensor, size: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+    """The largest ``m`` up to each one along the last dimension, and the sum of ``size * exp(x -
+    m)`` of all up to there with what rounding took from it; sizes are 1 by default.
+
+    So only the last step takes a logarithm.
+    """
     *rows, n = x.shape
     if n <= _BLOCK:
         square = x.unsqueeze(-2).expand(*rows, n, n)
-        place = (Handle.of(graph.iota((n, n), axis)) for axis in (0, 1))
-        return select(operator.ge(*place), square, -math.inf).logsumexp(-1)
+        given = operator.ge(*(Handle.of(graph.iota((n, n), axis)) for axis in (0, 1)))
+        top = select(given, square, -math.inf).amax(-1)
+        share = select(given, _share(square, top.unsqueeze(-1)), 0.0)
+        if size is not None:
+            total = (share * size.unsqueeze(-2)).sum(-1)
+            return top, total, total * 0.0
+        upper = (share + _BLOCK) - _BLOCK  # whose sums are exact
+        return top, upper.sum(-1), (share - upper).sum(-1)
     count = -(-n // _BLOCK)
-    padded = x.pad([(0, 0)] * len(rows) + [(0, count * _BLOCK - n)], -math.inf)
-    blocks = _log_scan(padded.reshape(*rows, count, _BLOCK)).contiguous()
-    before = _log_scan(blocks[..., -1])[..., :-1]
-    shifted = before.pad([(0, 0)] * len(rows) + [(1, 0)], -math.inf).unsqueeze(-1)
-    return blocks.logaddexp(shifted).reshape(*rows, count * _BLOCK)[..., :n]
+    widths, blocked = [(0, 0)] * len(rows), (*rows, count, _BLOCK)
+    x = x.pad([*widths, (0, count * _BLOCK - n)], -math.inf).reshape(blocked)
+    size = None if size is None else size.pad([*widths, (0, count * _BLOCK - n)]).reshape(blocked)
+    top, total, less = (t.contiguous() for t in _log_scan(x, size))
+    before, sizes, _ = _log_scan(top[..., -1], total[..., -1] + less[..., -1])
+    ends = [*widths, (1, -1)]
+    before, sizes = before.pad(ends, -math.inf).unsqueeze(-1), sizes.pad(ends).unsqueeze(-1)
+    both = top.maximum(before)
+    own = _share(top, both)
+    total, rest = two_sum(total * own, sizes * _share(before, both))
+    whole = (*rows, count * _BLOCK)
+    both, total, rest = (t.reshape(whole)[..., :n] for t in (both, total, rest + less * own))
+    return both, total, rest
+
+
+def _log_of(top: Tensor, total: Tensor, less: Tensor) -> Tensor:
+    """``top + log(total)``, with what rounding took from the total, the logarithm and the sum."""
+    power = total.log()
+    found, rest = two_sum(top, power)
+    share = (-power).exp()
+    return found + finite(rest + (fma(total, share, -1.0) + less * share))
+
+
+def _share(x: Tensor, top: Tensor) -> Tensor:
+    """``exp(x - top)``, 1 where they are one infinity."""
+    return select(x == top, 0.0, x - top).exp()
