@@ -174,8 +174,8 @@ RESIZED = {
             padding_mode=p,
             align_corners=c,
         )
-        for m in ("bilinear", "nearest")
-        for p in ("zeros", "border")
+        for m in ("bilinear", "nearest", "bicubic")
+        for p in ("zeros", "border", "reflection")
         for c in (True, False)
     ],
     "area": lambda T, F, x: F.interpolate(x, (4, 5), mode="area"),

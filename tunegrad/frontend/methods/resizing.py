@@ -1,12 +1,13 @@
-"""Other resolutions: nearest, linear and cubic interpolation, dimension by dimension, and channels
-as pixels.
+"""Other resolutions: nearest, linear and cubic interpolation, dimension by dimension; channels as
+pixels; and images that are read at computed places.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from itertools import product
+from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,9 +24,11 @@ from .pooling import Pooling
 if TYPE_CHECKING:
     from ..tensor import Tensor
 
-__all__ = ["Resizing"]
+__all__ = ["Resizing", "SamplePadding", "Sampling", "grid_places", "read_at", "sampled"]
 
 Mode = Literal["nearest", "nearest-exact", "linear", "bilinear", "trilinear", "bicubic", "area"]
+Sampling = Literal["bilinear", "nearest", "bicubic"]
+SamplePadding = Literal["zeros", "border", "reflection"]
 _RANKS = {"linear": (1,), "bilinear": (2,), "trilinear": (3,), "bicubic": (2,)}
 _CUBIC = -0.75
 """Keys' coefficient, as PyTorch and OpenCV have it."""
@@ -90,51 +93,26 @@ class Resizing(Pooling):
     def grid_sample(
         self,
         grid: TensorLike,
-        mode: Literal["bilinear", "nearest"] = "bilinear",
-        padding_mode: Literal["zeros", "border"] = "zeros",
+        mode: Sampling = "bilinear",
+        padding_mode: SamplePadding = "zeros",
         align_corners: bool = False,
     ) -> Tensor:
-        """(N, C, H, W) read at the places of a grid (N, rows, columns, 2): x and y, from -1 at the
-        left and top edge to 1.
+        """(N, C, *extents) read at the places of a grid (N, *out, rank): x, y and so on, the last
+        dimension first, from -1 at the first edge to 1 at the last.
 
-        Raises ShapeError for shapes or modes that do not fit.
+        ``bilinear`` and ``bicubic`` interpolate in every dimension. Raises ShapeError for shapes or
+        modes that do not fit.
         """
-        at = lift(grid, "grid_sample")._wide()
+        at, rank = lift(grid, "grid_sample")._wide(), self.ndim - 2
         shapes = f"grid_sample: input {self.shape} and grid {at.shape}"
-        if self.ndim != 4 or at.ndim != 4 or at.shape[-1] != 2 or at.shape[0] != self.shape[0]:
-            raise ShapeError(f"{shapes} must be (N, C, H, W) and (N, rows, columns, 2)")
-        if mode not in ("bilinear", "nearest") or padding_mode not in ("zeros", "border"):
+        if rank < 1 or at.ndim != self.ndim or (at.shape[0], at.shape[-1]) != (self.shape[0], rank):
+            raise ShapeError(
+                f"{shapes} must be (N, C, H, W) and (N, rows, columns, 2), or of other ranks alike"
+            )
+        if mode not in get_args(Sampling) or padding_mode not in get_args(SamplePadding):
             raise ShapeError(f"{shapes}: mode {mode!r} with padding {padding_mode!r} is not there")
-        x = self._wide()
-        n, c, h, w = x.shape
-        places = []
-        for axis, extent in ((0, w), (1, h)):
-            p = at[..., axis] + 1
-            p = p * ((extent - 1) / 2) if align_corners else p * (extent / 2) - 0.5
-            places.append(p.clamp(0, extent - 1) if padding_mode == "border" else p)
-        px, py = places
-        taps: list[tuple[Tensor, Tensor, Tensor | None]]
-        if mode == "nearest":
-            taps = [(px.round(), py.round(), None)]
-        else:
-            left, top = px.floor(), py.floor()
-            right, low = px - left, py - top
-            taps = [
-                (left + i, top + j, (right if i else 1 - right) * (low if j else 1 - low))
-                for j in (0, 1) for i in (0, 1)
-            ]  # fmt: skip
-        pixels, count = x.reshape(n, c, h * w), math.prod(at.shape[1:3])
-        total: Tensor | None = None
-        for tx, ty, weight in taps:
-            inside = (tx >= 0) & (tx < w) & (ty >= 0) & (ty < h)
-            index = ty.clamp(0, h - 1).cast("i32") * w + tx.clamp(0, w - 1).cast("i32")
-            spread = index.reshape(n, 1, count).expand(n, c, count)
-            value = pixels.gather(2, spread, mode="clip").reshape(n, c, *at.shape[1:3])
-            value = select(inside.unsqueeze(1), value, 0.0)
-            value = value if weight is None else value * weight.unsqueeze(1)
-            total = value if total is None else total + value
-        assert total is not None
-        return total._as(self.float_type)
+        places = grid_places(at, self.shape[2:], align_corners)
+        return sampled(self._wide(), places, mode, padding_mode, align_corners)._as(self.float_type)
 
     def pixel_shuffle(self, upscale_factor: int) -> Tensor:
         """(.., C * r * r, H, W) to (.., C, H * r, W * r)."""
@@ -166,6 +144,94 @@ class Resizing(Pooling):
             raise ShapeError(f"channel_shuffle: groups={groups} on the channels of {self.shape}")
         n, c, *rest = self.shape
         return self.reshape(n, groups, c // groups, *rest).transpose(1, 2).reshape(self.shape)
+
+
+def grid_places(grid: Tensor, extents: Sequence[int], corners: bool) -> list[Tensor]:
+    """Places in elements, a tensor for each dimension, of a grid (N, *out, rank) of -1 to 1."""
+    places = []
+    for d, extent in enumerate(extents):
+        p = grid[..., len(extents) - 1 - d] + 1.0
+        places.append(p * ((extent - 1) / 2) if corners else p * (extent / 2) - 0.5)
+    return places
+
+
+def sampled(
+    x: Tensor, places: Sequence[Tensor], mode: Sampling, padding: SamplePadding, corners: bool
+) -> Tensor:
+    """(N, C, *extents) at any places in elements, one tensor (N, *out) for each dimension:
+    (N, C, *out), interpolated in each.
+
+    ``corners``: whether ``reflection`` is at the middle of the outermost elements, or at their
+    edges.
+    """
+    extents, cubic = x.shape[2:], mode == "bicubic"
+    if not cubic:
+        places = [
+            _padded(p, extent, padding, corners) for p, extent in zip(places, extents, strict=True)
+        ]
+    taps = [_taps(p, mode) for p in places]
+    total: Tensor | None = None
+    for chosen in product(*taps):
+        at = [p for p, _ in chosen]
+        if cubic:
+            at = [
+                _padded(p, extent, padding, corners) for p, extent in zip(at, extents, strict=True)
+            ]
+        part = read_at(x, at)
+        for _, weight in chosen:
+            part = part if weight is None else part * weight.unsqueeze(1)
+        total = part if total is None else total + part
+    assert total is not None
+    return total
+
+
+def read_at(x: Tensor, places: Sequence[Tensor]) -> Tensor:
+    """(N, C, *extents) at places that are whole numbers, as ``sampled``; 0 where one is outside."""
+    extents, out = x.shape[2:], places[0].shape[1:]
+    index: Tensor | None = None
+    inside: Tensor | None = None
+    kind = "i32" if math.prod(extents) < 1 << 31 else "i64"
+    for p, extent in zip(places, extents, strict=True):
+        fits = (p >= 0) & (p <= extent - 1)
+        inside = fits if inside is None else inside & fits
+        at = p.clamp(0.0, float(extent - 1)).cast(kind)
+        index = at if index is None else index * extent + at
+    assert index is not None
+    assert inside is not None
+    count = math.prod(out)
+    spread = index.reshape(x.shape[0], 1, count).expand(*x.shape[:2], count)
+    found = x.reshape(*x.shape[:2], math.prod(extents)).gather(2, spread, mode="clip")
+    return select(inside.unsqueeze(1), found.reshape(*x.shape[:2], *out), 0)
+
+
+def _taps(p: Tensor, mode: Sampling) -> list[tuple[Tensor, Tensor | None]]:
+    """Whole numbers around places in one dimension, and the weight of each."""
+    if mode == "nearest":
+        return [(p.round(), None)]
+    first = p.floor()
+    rest = p - first
+    if mode == "bilinear":
+        return [(first, 1 - rest), (first + 1, rest)]
+    a = _CUBIC
+    taps: list[tuple[Tensor, Tensor | None]] = []
+    for k in (-1, 0, 1, 2):
+        d = (rest - k).abs()
+        near, far = ((a + 2) * d - (a + 3)) * d * d + 1, ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
+        taps.append((first + k, near if k in (0, 1) else far))
+    return taps
+
+
+def _padded(p: Tensor, extent: int, padding: SamplePadding, corners: bool) -> Tensor:
+    """Places beyond the edges as others inside; zeros are what ``read_at`` gives there."""
+    if padding == "zeros":
+        return p
+    if padding == "reflection":
+        low, span = (0.0, float(extent - 1)) if corners else (-0.5, float(extent))
+        if span == 0.0:
+            return p * 0.0
+        beyond = (p - low).abs().remainder(2 * span)
+        p = select(beyond > span, 2 * span - beyond, beyond) + low
+    return p.clamp(0.0, float(extent - 1))
 
 
 def _resized(

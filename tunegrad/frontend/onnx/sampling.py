@@ -5,102 +5,31 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from itertools import product
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
 from ..functions import where
+from ..methods.resizing import SamplePadding, Sampling, grid_places, read_at, sampled
 from ..tensor import Tensor
 from .node import NodeView
 
 __all__ = ["SAMPLING"]
 
 
-def _read(x: Tensor, places: Sequence[Tensor], padding: str, corners: bool) -> Tensor:
-    """(N, C, *spatial) at whole numbers, one tensor (N, *out) for each spatial dimension, as
-    (N, C, *out).
-    """
-    extents, out = x.shape[2:], places[0].shape[1:]
-    index: Tensor | None = None
-    inside: Tensor | None = None
-    for p, extent in zip(places, extents, strict=True):
-        if padding == "reflection":
-            p = _reflected(p, extent, corners)
-        elif padding == "zeros":
-            within = (p >= 0).logical_and(p <= extent - 1)
-            inside = within if inside is None else inside.logical_and(within)
-        at = p.clamp(0.0, float(extent - 1)).cast("i32")
-        index = at if index is None else index * extent + at
-    assert index is not None
-    count = math.prod(out)
-    spread = index.reshape(x.shape[0], 1, count).expand(x.shape[0], x.shape[1], count)
-    found = x.reshape(*x.shape[:2], -1).gather(2, spread, mode="clip").reshape(*x.shape[:2], *out)
-    return found if inside is None else where(inside.unsqueeze(1), found, 0.0)
-
-
-def _reflected(p: Tensor, extent: int, corners: bool) -> Tensor:
-    """Places beyond the edges, mirrored at them until they lie inside."""
-    low, span = (0.0, float(extent - 1)) if corners else (-0.5, float(extent))
-    if not span:
-        return p * 0.0
-    beyond = (p - low).abs().remainder(2 * span)
-    return where(beyond > span, 2 * span - beyond, beyond) + low
-
-
-def _cubic(rest: Tensor) -> list[tuple[int, Tensor]]:
-    """Weights of four neighbours (Keys 1981, with -0.75)."""
-    a, found = -0.75, list[tuple[int, Tensor]]()
-    for tap in (-1, 0, 1, 2):
-        d = (rest - float(tap)).abs()
-        if tap in (0, 1):
-            found.append((tap, ((a + 2) * d - (a + 3)) * d * d + 1))
-        else:
-            found.append((tap, ((a * d - 5 * a) * d + 8 * a) * d - 4 * a))
-    return found
-
-
-def _sampled(x: Tensor, places: Sequence[Tensor], mode: str, padding: str, corners: bool) -> Tensor:
-    """As ``_read``, at any places, by interpolation in each dimension."""
-    if mode == "nearest":
-        return _read(x, [p.round() for p in places], padding, corners)
-    floors = [p.floor() for p in places]
-    taps: list[list[tuple[int, Tensor]]] = []
-    for p, low in zip(places, floors, strict=True):
-        rest = p - low
-        taps.append(_cubic(rest) if mode == "cubic" else [(0, 1 - rest), (1, rest)])
-    total: Tensor | None = None
-    for chosen in product(*taps):
-        at = [low + float(tap) for low, (tap, _) in zip(floors, chosen, strict=True)]
-        weight = math.prod((w for _, w in chosen[1:]), start=chosen[0][1])
-        part = _read(x, at, padding, corners) * weight.unsqueeze(1)
-        total = part if total is None else total + part
-    assert total is not None
-    return total
-
-
 def _grid_sample(n: NodeView) -> Tensor:
     """GridSample over any number of dimensions; the grid names the last one first."""
     x, grid = n(0), n(1).cast("f32")
     mode, padding = n.get("mode", "linear"), n.get("padding_mode", "zeros")
-    mode = {"bilinear": "linear", "bicubic": "cubic"}.get(mode, mode)
+    mode = {"linear": "bilinear", "cubic": "bicubic"}.get(mode, mode)
     corners = bool(n.get("align_corners", 0))
-    if mode not in ("linear", "cubic", "nearest") or padding not in _PADDINGS:
+    if mode not in get_args(Sampling) or padding not in get_args(SamplePadding):
         raise n.error(f"mode {mode!r} with padding {padding!r} is not there")
-    rank, places = x.ndim - 2, []
-    for d, extent in enumerate(x.shape[2:]):
-        p = grid[..., rank - 1 - d] + 1.0
-        p = p * ((extent - 1) / 2) if corners else p * (extent / 2) - 0.5
-        p = p.round() if mode == "nearest" else p
-        if padding == "border":
-            p = p.clamp(0.0, float(extent - 1)) if mode != "cubic" else p
-        elif padding == "reflection" and mode != "cubic":
-            p = _reflected(p, extent, corners)
-        places.append(p)
+    places = grid_places(grid, x.shape[2:], corners)
+    if mode == "nearest":  # before they are padded, by the standard; PyTorch does it afterwards
+        places = [p.round() for p in places]
     wide = x.cast(x.dtype.compute) if x.dtype.is_float else x
-    return _sampled(wide, places, mode, padding, corners).cast(x.dtype)
-
-
-_PADDINGS = ("zeros", "border", "reflection")
+    return sampled(wide, places, mode, padding, corners).cast(x.dtype)
 
 
 def _affine_grid(n: NodeView) -> Tensor:
@@ -180,7 +109,7 @@ def _corners(x: Tensor, places: Sequence[Tensor]) -> list[Tensor]:
             p - low if tap else 1 - (p - low)
             for p, low, tap in zip(places, floors, chosen, strict=True)
         ]
-        found.append(_read(x, at, "border", False) * (shares[0] * shares[1]).unsqueeze(1))
+        found.append(read_at(x, at) * (shares[0] * shares[1]).unsqueeze(1))
     return found
 
 
@@ -202,7 +131,7 @@ def _deform_conv(n: NodeView) -> Tensor:
         grid = first + (line.reshape(-1, 1) if d == 0 else line.reshape(1, -1))
         places.append(bends[:, :, d] + Tensor(grid, bend.dtype))
     images = x.reshape(batch * parts, channels // parts, *x.shape[2:])
-    read = _sampled(images, places, "linear", "zeros", True)
+    read = sampled(images, places, "bilinear", "zeros", True)
     if mask is not None:
         read = read * mask.reshape(batch * parts, 1, kh * kw, rows, columns)
     taken = read.reshape(batch, groups, channels // groups * kh * kw, rows * columns)

@@ -4,96 +4,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from itertools import product
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...functions import where
+from ...methods.resizing import SamplePadding, Sampling
 from ...tensor import Tensor
 from .table import Operator, entries, unsupported
 
 __all__ = ["TABLE"]
 
-_LINEAR, _NEAREST, _CUBIC = 0, 1, 2
-_ZEROS, _BORDER, _REFLECTION = 0, 1, 2
+_MODES: tuple[Sampling, ...] = ("bilinear", "nearest", "bicubic")
+_PADDINGS: tuple[SamplePadding, ...] = ("zeros", "border", "reflection")
 """PyTorch's numbers of modes and paddings."""
 
 
 def _grid_sampler(
     x: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
 ) -> Tensor:
-    """(N, C, extents) read at (N, places, x y z): from -1 at the first edge to 1 at the last."""
-    rank, sizes = x.ndim - 2, x.shape[2:]
-    wide, at = x.cast(x.dtype.compute), grid.cast(grid.dtype.compute)
-    places = []
-    for d, extent in enumerate(sizes):
-        p = at[..., rank - 1 - d]
-        p = (p + 1) * ((extent - 1) / 2) if align_corners else ((p + 1) * extent - 1) * 0.5
-        if interpolation_mode != _CUBIC:
-            p = _padded(p, extent, padding_mode, align_corners)
-        places.append(p)
-    taps = [_taps(p, interpolation_mode) for p in places]
-    total: Tensor | None = None
-    for chosen in product(*taps):
-        value = _read(wide, [p for p, _ in chosen], interpolation_mode, padding_mode, align_corners)
-        for _, weight in chosen:
-            value = value if weight is None else value * weight.unsqueeze(1)
-        total = value if total is None else total + value
-    assert total is not None
-    return total.cast(x.dtype)
-
-
-def _taps(p: Tensor, mode: int) -> list[tuple[Tensor, Tensor | None]]:
-    """Whole positions along one dimension, and the weight of each."""
-    if mode == _NEAREST:
-        return [(p.round(), None)]
-    first = p.floor()
-    t = p - first
-    if mode == _LINEAR:
-        return [(first, 1 - t), (first + 1, t)]
-    return [(first + i, _cubic((t - i).abs(), -0.75)) for i in (-1, 0, 1, 2)]
-
-
-def _cubic(d: Tensor, a: float) -> Tensor:
-    """Keys' kernel at a distance of 0 to 2."""
-    near = ((a + 2) * d - (a + 3)) * d * d + 1
-    far = ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
-    return where(d <= 1, near, far)
-
-
-def _padded(p: Tensor, extent: int, padding: int, corners: bool) -> Tensor:
-    """A position outside as one inside; zeros are read by ``_read``."""
-    if padding == _ZEROS:
-        return p
-    if padding == _REFLECTION:
-        low, span = (0.0, extent - 1.0) if corners else (-0.5, float(extent))
-        if span == 0:
-            p = p * 0
-        else:
-            far = (p - low).abs()
-            turns = (far / span).floor()
-            rest = far - turns * span
-            even = (turns - 2 * (turns / 2).floor()) == 0
-            p = where(even, rest + low, span - rest + low)
-    return p.clamp(0, extent - 1)
-
-
-def _read(x: Tensor, places: Sequence[Tensor], mode: int, padding: int, corners: bool) -> Tensor:
-    n, c, *sizes = x.shape
-    index: Any = 0
-    inside: Tensor | None = None
-    for p, extent in zip(places, sizes, strict=True):
-        at = _padded(p, extent, padding, corners) if mode == _CUBIC else p
-        fits = (at >= 0) & (at <= extent - 1)
-        inside = fits if inside is None else inside & fits
-        index = index * extent + where(fits, at, 0.0).cast("i64")
-    assert inside is not None
-    count = math.prod(index.shape[1:])
-    spread = index.reshape((n, 1, count)).expand(n, c, count)
-    value = x.reshape((n, c, math.prod(sizes))).gather(2, spread)
-    return where(inside.unsqueeze(1), value.reshape((n, c, *index.shape[1:])), 0.0)
+    mode, padding = _MODES[interpolation_mode], _PADDINGS[padding_mode]
+    return x.grid_sample(grid, mode, padding, align_corners)
 
 
 def _hat(d: NDArray[np.float64]) -> NDArray[np.float64]:
