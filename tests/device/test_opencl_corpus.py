@@ -37,10 +37,10 @@ def shared_of(cases: list[Case]) -> list[Case]:
     "target", [GPU, pytest.param(WIDE, marks=pytest.mark.slow)], ids=["least", "wide"]
 )
 def test_opencl_runs_the_corpus_as_its_kernels_say(on, target):
-    cases = list(corpus_cases(NAMES, target, draws=3))
+    cases = list(corpus_cases(NAMES, target, draws=1))
     check_cases(on, cases)
     assert {c.name for c in cases} == set(NAMES)
-    assert len(shared_of(cases)) >= 40, "of some 170"
+    assert len(shared_of(cases)) >= 20, "of some 110"
 
 
 @pytest.mark.parametrize("target", [GPU, WIDE], ids=["least", "wide"])

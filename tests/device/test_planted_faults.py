@@ -77,6 +77,7 @@ def test_planted_fault_is_caught_a_hundred_times_of_a_hundred(
     check_caught(device, fault, range(MANY))
 
 
+@pytest.mark.slow
 def test_planted_kernels_of_a_fault_are_all_different() -> None:
     for fault, case in CASES.items():
         assert len({case.kernel(number).key for number in range(MANY)}) == MANY, fault
