@@ -1,10 +1,10 @@
 """Bayesian search: Optuna's tree-structured Parzen estimator answers the questions of the space,
 one by one.
 
-    told rows --> study --> l(x): options of the fastest tenth    --> at each decision the option
-                                                                  with the best l/g
-                            g(x): options of all others, failures among them, and of what is being
-                            measured
+    told rows --> study --> l(x): options of the fastest tenth --> each decision takes
+                            g(x): options of all the others        the option of the best l/g
+
+    g(x) counts failures, and the schedules that are being measured.
 
 The estimator is from Bergstra et al., "Algorithms for hyper-parameter optimization", NeurIPS 2011;
 each decision is drawn for itself. Drawing decisions that occur together jointly costs up to four
@@ -132,8 +132,8 @@ class BayesianSearcher(OneByOne):
         return self.claimed(TraceChooser(choices))
 
     def _suggested(self) -> Schedule | None:
-        """What the estimator suggests; None where that is old or not legal, of which the study
-        keeps nothing.
+        """Return the schedule that the estimator suggests; None where it is old or not legal, in
+        which case the study keeps nothing of it.
         """
         from optuna.trial import TrialState
 
@@ -214,7 +214,7 @@ def _value(row: Row) -> float:
 
 @lru_cache(maxsize=256)
 def _distribution(options: int) -> BaseDistribution:
-    """What a decision of so many options is drawn from; Optuna takes copies."""
+    """The distribution that a decision of so many options is drawn from; Optuna takes copies."""
     from optuna.distributions import CategoricalDistribution
 
     return CategoricalDistribution(tuple(range(options)))

@@ -2,10 +2,11 @@
 first.
 
     told schedules --> beam (the ``width`` fastest) --> moves --> proposals
-                            change one decision of a trace  most of the time
-                            change two at once              now and then
-                            append one legal raw action     rarely
-                            a fresh random draw             rarely; often when stalled
+                                                          |
+               change one decision of a trace             |  most of the time
+               change two at once                         |  now and then
+               append one legal raw action                |  rarely
+               a fresh random draw                        |  rarely; often when stalled
 
 A move on one decision is scored by what such moves have gained so far (of that decision, and to
 that option), by how often its option has failed, by how near the option is to the present one, and
@@ -42,8 +43,8 @@ before known duds.
 
 @dataclass(slots=True)
 class _Knob:
-    """What moves of one decision have brought: how many were asked, and the log gains (>= 0) of
-    those told.
+    """The record of one decision's moves: how many were asked, and the log gains (>= 0) of those
+    told.
     """
 
     tries: int = 0
@@ -85,7 +86,7 @@ class _Parent:
 
 @dataclass(frozen=True, slots=True)
 class _Move:
-    """Where a proposal came from: the log seconds of its parent, and what was changed."""
+    """The origin of a proposal: the log seconds of its parent, and what was changed."""
 
     parent_log_s: float
     changes: tuple[_Change, ...] = ()

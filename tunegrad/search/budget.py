@@ -1,8 +1,10 @@
 """One wall-clock budget over the kernels of a model, spent where it is expected to buy most.
 
-    every kernel's defaults, then seeds  -->  one batch each, most promising first  -->  the best
-    batch next, repeated
-                                    before: rounds of some kernels, and some leave
+    every kernel's    -->  one batch each,   -->  the best batch next,
+    defaults, seeds        most promising         again and again
+                           first
+                      ^
+                      before: rounds of some kernels, some of which leave
 
 The worth of a kernel's next batch, in model seconds a second:
 
@@ -19,9 +21,9 @@ The clock only says when to stop, where no rule of ``stopping`` has said so befo
 
 A batch may be begun before those before it are told, until ``in_flight`` proposals are unanswered:
 many machines measure at once, and one machine compiles a batch while the next one is asked for.
-They are told in the order in which they were begun, whenever they arrive, so decisions depend on
-``in_flight`` and never on who was first. A batch that is under way counts as one that brought
-nothing, until it is told.
+They are told in the order in which they were begun, so decisions depend on ``in_flight`` and
+never on the order of arrival. A batch that is under way counts as one that brought nothing, until
+it is told.
 """
 
 from __future__ import annotations
@@ -47,7 +49,7 @@ _MOST_STEPS = 256
 
 @dataclass(frozen=True, slots=True)
 class BudgetPolicy:
-    """How a budget is spent.
+    """The rules by which a budget is spent.
 
     ``batch`` candidates are measured between two decisions. ``optimism`` is the part of a kernel's
     headroom that its first batch is expected to save. ``charge_resumed``: rows of resumed sessions
@@ -65,7 +67,7 @@ class BudgetPolicy:
 
 @dataclass(slots=True)
 class _Prospect:
-    """What a kernel's batches cost and bring.
+    """Running estimate of what a kernel's batches cost and bring.
 
     ``stale`` counts those without a notable gain; a gain halves it.
     """
@@ -145,7 +147,7 @@ class ModelSearch:
 
     @property
     def done(self) -> bool:
-        """Whether no kernel has anything left to try."""
+        """True when no kernel has anything left to try."""
         return next(self._open(), None) is None
 
     def open(self) -> None:
@@ -271,7 +273,7 @@ class ModelSearch:
             self._finish_defaults()
 
     def _measure_seeds(self) -> None:
-        """What the nearest kernels lend, the heaviest kernel first."""
+        """Measure the schedules that the nearest kernels lend, the heaviest kernel first."""
         for i in sorted(range(len(self._all)), key=self._heaviest_first):
             if self.left_s <= 0.0 or self._allowed < 1:
                 break
@@ -331,8 +333,8 @@ class ModelSearch:
         return sum(len(begun.proposals) for _, begun in self._under_way)
 
     def _affordable(self, i: int) -> int:
-        """How many more candidates of a kernel fit into the time that those under way are expected
-        to leave.
+        """Number of further candidates of a kernel that fit into the time that those under way are
+        expected to leave.
         """
         under_way_s = sum(
             len(begun.proposals) * self._prospects[j].trial_cost_s for j, begun in self._under_way
@@ -342,7 +344,7 @@ class ModelSearch:
 
     @property
     def _allowed(self) -> float:
-        """How many more candidates may be measured."""
+        """Number of candidates that may still be measured."""
         return self._watch.allowed(sum(len(begun.fresh) for _, begun in self._under_way))
 
     def _charge(self, step: Step) -> None:

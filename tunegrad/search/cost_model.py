@@ -1,9 +1,10 @@
 """A learned cost model: what a schedule will cost, by the decisions it came from and the facts of
 its program.
 
-    rows told       one column a decision (the option's position; absent: not a number)
-                    one column a fact of the program     --> boosted trees --> log seconds
+    rows told       one column a decision (its option's position; absent: not a number)
+                    one column a fact of the program           --> boosted trees --> log seconds
                     failures: slower than everything that ran
+
     other kernels'  the columns of facts; times over the fastest of their kernel, at a smaller
                     weight
 
@@ -88,7 +89,9 @@ OPENMP = "it needs the system's OpenMP runtime, libgomp.so.1 (Debian: libgomp1)"
 
 @cache
 def cost_model_installed() -> bool:
-    """Whether the library that learns can be used: it needs the system's OpenMP runtime besides."""
+    """True when LightGBM can be imported; besides the package it needs the system's OpenMP
+    runtime.
+    """
     try:
         import lightgbm  # noqa: F401
     except (ImportError, OSError):
@@ -98,7 +101,7 @@ def cost_model_installed() -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Lessons:
-    """What other kernels of the device have taught: features of schedules, named as
+    """Rows that other kernels of the device contribute: features of schedules, named as
     ``ScheduleFeatures`` does, and their times.
 
     ``log_s`` are log seconds over the fastest known schedule of the same kernel; infinity is a
@@ -110,7 +113,8 @@ class Lessons:
 
 
 class ScheduleFeatures:
-    """What a cost model sees of a schedule: its decisions, and its features where there are any.
+    """The numbers that a cost model sees of a schedule: its decisions, and its features where there
+    are any.
 
     Remembers them.
     """
@@ -201,8 +205,8 @@ class CostModel:
 
 
 def _targets(log_s: Sequence[float], *, relative: bool) -> NDArray[np.float64]:
-    """What is learned: log seconds bounded above, failures behind all that ran; over the fastest,
-    if ``relative``.
+    """Targets of the regression: log seconds bounded above, failures behind all that ran; over the
+    fastest, if ``relative``.
     """
     ran = [t for t in log_s if t < math.inf]
     least = min(ran, default=0.0)

@@ -29,7 +29,7 @@ from .trial_log import TrialLog, different
 __all__ = ["SEED", "KernelSearch"]
 
 SEED = "seed"
-"""Who proposed what a nearest kernel of the store lent."""
+"""Origin of a proposal that a nearest kernel of the store lent."""
 
 
 def _nobody(_: Event) -> None:
@@ -120,7 +120,7 @@ class KernelSearch:
 
     @property
     def done(self) -> bool:
-        """Whether the searcher has nothing left to propose."""
+        """True when the searcher has nothing left to propose."""
         return self.defaults_measured and self.searcher.done
 
     @property

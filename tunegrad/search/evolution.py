@@ -3,10 +3,10 @@ children to measure.
 
     told rows --> population (the fastest) --tournament--> parents --mutate, cross--> children
                                               ^                                          |
-                                              +----- the children it thinks best --------+   again
+                                              +----- the children it thinks best --------+
                                                                                          |
-                  cost model, trained on all rows told <-- measured <--  the best of them, and some
-                  random draws
+        cost model, trained <-- measured <-- the best of them, and some random draws  <--+
+        on all rows told
 
 Children are lists of decisions until they are proposed, so that a generation costs microseconds a
 child; only the chosen ones are sampled from the space. Evolution under a learned cost model is from
@@ -109,8 +109,8 @@ class EvolutionarySearcher(OneByOne):
         return self._children.pop(0) if self._children else self._draw(self._parents)
 
     def behind(self, schedules: Sequence[Schedule]) -> list[float]:
-        """By how many log seconds each is expected to be slower than the fastest that was told; 0
-        where nobody knows.
+        """Log seconds by which each is expected to be slower than the fastest that was told; 0
+        without a forecast.
 
         It is the forecast of the models as they were last trained: when this searcher was asked.
         """

@@ -67,7 +67,7 @@ def decision_lists(space: SearchSpace) -> Iterator[Schedule | None]:
 
 
 def is_small(space: SearchSpace, most: int = SMALL) -> bool:
-    """Whether a space has at most ``most`` lists of decisions.
+    """True for a space of at most ``most`` lists of decisions.
 
     They are counted only where the decisions on the way of the defaults do not say no already; that
     takes ``most`` samples at the worst.

@@ -1,9 +1,10 @@
 """Bayesian search with a Gaussian process: Optuna's ``GPSampler`` over the questions that were
 asked so far.
 
-    told rows --> points --> process of the log seconds --> the point of greatest expected
-    improvement --> answers
-                  one axis a question; where a row did not ask it, the position of its default
+    told rows --> points --> process of    --> the point of greatest --> answers
+                    |        log seconds       expected improvement
+                    one axis a question; where a row did not ask it,
+                    the position of its default
 
 A Gaussian process needs a box: the same axes for every row. Spaces are no boxes, since answers open
 and close questions and change how many options later ones have. So an answer is its position among
@@ -118,8 +119,8 @@ class GpSearcher(BayesianSearcher):
         return schedule
 
     def _suggested(self) -> Schedule | None:
-        """What the process suggests; None where that is old or not legal, and the process learns
-        so.
+        """Return the schedule that the process suggests; None where it is old or not legal, which
+        the process is told.
         """
         if self._resting or not self._defaults:
             return None
@@ -187,8 +188,8 @@ class GpSearcher(BayesianSearcher):
         return rows if len(rows) <= self.most else self.ledger.telling(self.most // 2)
 
     def _value(self, log_s: float) -> float:
-        """What a row is told with; no value may be infinite, and outliers would hide what differs
-        among the fast.
+        """The value that the process is told for a row: finite, and bounded so that outliers do not
+        hide differences among the fast.
         """
         return min(log_s, self._slowest + _FAILED)
 
@@ -199,12 +200,12 @@ class GpSearcher(BayesianSearcher):
 
 
 def _position(choice: int, options: int) -> float:
-    """Where a choice stands among several options, 0 to 1."""
+    """Position of a choice among several options, 0 to 1."""
     return choice / (options - 1)
 
 
 def _point(schedule: Schedule) -> dict[str, float]:
-    """Where a schedule stands on the axes of the questions that it asked."""
+    """Coordinates of a schedule on the axes of the questions that it asked."""
     return {d.name: _position(d.choice, d.options) for d in schedule.trace if d.options > 1}
 
 

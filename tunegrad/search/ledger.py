@@ -1,9 +1,9 @@
-"""What a searcher that learns from decisions keeps: which texts are taken, and what came of each
+"""The record of a searcher that learns from decisions: texts that are taken, and the result of each
 list of decisions.
 
-tell --> take   new?  with a trace --> rows, to learn from
-                      without      --> set aside, until a sample prints the same text
-ask  --> sample --> claim  a text that nobody has seen, once
+    tell --> take   new?  with a trace --> rows, to learn from
+                          without      --> set aside, until a sample prints the same text
+    ask  --> sample --> claim  a text that was not seen before, once
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class Ledger:
             return None
 
     def claim(self, schedule: Schedule) -> bool:
-        """Whether a text is new; it is taken from then on.
+        """Return True for a new text; it is taken from then on.
 
         An old one may lend its trace to what was told.
         """
@@ -112,7 +112,7 @@ class Ledger:
         return False
 
     def known(self, schedule: Schedule) -> bool:
-        """Whether the text of a schedule was seen."""
+        """True when the text of a schedule was seen."""
         return schedule.text in self._seen
 
     def fastest(self, count: int) -> list[Row]:

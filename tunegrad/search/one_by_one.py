@@ -1,8 +1,8 @@
-"""What most searchers share: schedules are asked for one by one, until there are enough or no new
+"""The base of most searchers: schedules are asked for one by one, until there are enough or no new
 one was found.
 
-ask(n) --> prepare --> propose, propose ... --> claimed in the ledger --> Proposals
-tell   --> ledger  --> not done any more
+    ask(n) --> prepare --> propose, propose ... --> claimed in the ledger --> Proposals
+    tell   --> ledger  --> not done any more
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class OneByOne(ABC):
 
     @abstractmethod
     def propose(self) -> Schedule | None:
-        """One schedule that nobody has seen, claimed in the ledger; None where none was found."""
+        """One schedule not seen before, claimed in the ledger; None where none was found."""
 
     def claimed(self, chooser: Chooser) -> Schedule | None:
         """The schedule of a chooser's answers, if it is legal and new; then it is taken."""

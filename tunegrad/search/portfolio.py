@@ -12,7 +12,7 @@ The gain of a trial is by how many log seconds it beats the few fastest so far; 
 is a bandit with fading rewards, as in Fialho et al., "Analyzing bandit-based adaptive operator
 selection", 2010, and in OpenTuner (Ansel et al., PACT 2014).
 
-What evolutionary search's cost model takes to be hopeless is put off, whoever proposes it, until
+What evolutionary search's cost model takes to be hopeless is put off, from any searcher, until
 nothing else is left; one in ten is measured all the same, so that the model hears where it is
 wrong. Those schedules were a fifth of a search's trials and more of its time: they are long
 programs as well as slow ones.
@@ -69,12 +69,12 @@ or is put off.
 """
 
 _ONCE = {"bayesian"}
-"""Who is not asked again: an idea costs it some ten times what it costs others."""
+"""The searcher that is not asked again: an idea costs it some ten times what it costs others."""
 
 
 @dataclass(slots=True)
 class _Account:
-    """What a searcher has earned.
+    """Running account of a searcher: trials spent and gains earned.
 
     ``gain`` over ``trials``, both fading; ``due`` trials are owed to it.
     """
@@ -196,7 +196,7 @@ class PortfolioSearcher:
         """Up to ``n`` proposals, of each searcher as many as are due to it; the others stand in for
         one that is dry.
 
-        Where nobody is owed enough to be asked, the first one goes into debt.
+        Where no searcher is owed enough to be asked, the first one goes into debt.
         """
         found: list[Proposal] = []
         for name, share in self.shares.items():
@@ -249,7 +249,7 @@ class PortfolioSearcher:
         return found
 
     def _swept(self, count: int) -> list[Proposal]:
-        """What the others did not find, as far as the sweep goes."""
+        """Proposals that the others did not find, as far as the sweep goes."""
         found: list[Proposal] = []
         while len(found) < count and self._left > 0 and (asked := self._last.ask(1)):
             self._left -= 1

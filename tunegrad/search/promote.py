@@ -1,5 +1,5 @@
-"""Whether a challenger is faster than what stands: one test, of samples that were taken in
-turns.
+"""The test of a promotion: one comparison of a challenger with the incumbent, of samples that were
+taken in turns.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ def fastest_ratio(stands_s: Sequence[float], challenger_s: Sequence[float]) -> f
 def decide(
     stands_s: Sequence[float], challenger_s: Sequence[float], looks: int = LOOKS
 ) -> Comparison:
-    """Whether the challenger takes less by the least effect, and surely, at one of so many
-    ``looks``.
+    """Compare a challenger with the incumbent; the challenger is faster where it takes less by the
+    least effect, and surely, at one of so many ``looks``.
 
     Samples are in seconds, taken in turns: the n-th of both belong together. The test is of the
     signed ranks of the logarithms of their ratios, one-sided: what slows down a turn meets both,

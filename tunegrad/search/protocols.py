@@ -1,8 +1,9 @@
-"""What a search meets at its edges: a space to draw from, a searcher to ask, a measurer to time
-with, a store to keep.
+"""Protocols at the edges of a search: a space to draw from, a searcher to ask, a measurer to time
+with, a store to keep trials.
 
-    Searcher.ask(n) --> Proposals --> Measurer.measure --> Measured --> TrialStore.add -->
-    Searcher.tell
+    Searcher.ask(n) --> Proposals --> Measurer.measure --> Measured --> TrialStore.add
+           ^                                                                 |
+           +-------------------------- Searcher.tell ------------------------+
 
 A search knows no hardware and no file: the devices and the store are handed in, and only have to
 look like these.
@@ -24,7 +25,7 @@ __all__ = ["Measured", "Measurer", "Proposal", "SearchSpace", "Searcher", "Trial
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A schedule to try, and who proposed it: default, beam, random, seed ..."""
+    """A schedule to try, and its origin: default, beam, random, seed ..."""
 
     schedule: Schedule
     origin: str
@@ -32,7 +33,7 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What came of one schedule.
+    """The result of one schedule.
 
     The hash names its program; it is empty when the schedule could not be lowered.
     """
@@ -77,7 +78,7 @@ class Searcher(Protocol):
 
     @property
     def done(self) -> bool:
-        """Whether the last ask found nothing new.
+        """True after an ask that found nothing new.
 
         What is told later may give new ideas, and then it is False again.
         """
@@ -93,7 +94,7 @@ class Searcher(Protocol):
         """
 
     def tell(self, proposal: Proposal, measurement: Measurement) -> None:
-        """What came of a schedule. Telling the same text again changes nothing."""
+        """Report the measurement of a schedule. Telling the same text again changes nothing."""
 
 
 class Measurer(Protocol):
@@ -118,7 +119,7 @@ class Measurer(Protocol):
 
 
 class TrialStore(Protocol):
-    """What a search needs from a store; ``tunegrad.db.Store`` is one."""
+    """The part of a store that a search needs; ``tunegrad.db.Store`` is one."""
 
     def add(self, trial: Trial) -> int:
         """Commit one trial before returning. One that is stored already stays as it is."""

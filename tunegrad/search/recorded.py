@@ -1,8 +1,8 @@
 """A recorded space: every schedule of a part of a kernel's space, with what came of it on one
 device.
 
-    questions  tile: (8,2) (4,1)*     order: rows* lanes     (the decisions that were varied; * the
-                                                             default)
+    questions  tile: (8,2) (4,1)*   order: rows* lanes   the decisions that were varied;
+                                                         * the default
     trials     tile=(8,2) order=rows  --> actions, program, measurement
                ...                        one for each combination that is legal
 
@@ -86,7 +86,7 @@ class Recording:
 
     @property
     def complete(self) -> bool:
-        """Whether every legal combination of answers has its trial."""
+        """True when every legal combination of answers has its trial."""
         return sum(len(t.paths) for t in self.trials) == self.points
 
     @property

@@ -38,7 +38,7 @@ def check_searcher(name: str) -> None:
     """Raise ConfigError for an unknown searcher, or one whose packages are not installed."""
     if name not in searcher_names():
         raise ConfigError(f"searcher {name!r} is unknown; valid: {', '.join(searcher_names())}")
-    if name == GpSearcher.origin and gp_missing():  # only who asks for it imports so much
+    if name == GpSearcher.origin and gp_missing():  # imports much, so only where it is asked for
         missing = ", ".join(gp_missing())
         raise ConfigError(
             f"searcher {name!r} needs {missing}, which can not be imported: pip install "

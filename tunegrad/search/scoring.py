@@ -1,10 +1,9 @@
-"""How good a search was: the area under its curve of best times so far, and how that compares with
-random search.
+"""Scores of searches: the area under the curve of best times so far, compared with random search.
 
     excess(n) = ln(best time after n trials / optimum)  0 at the optimum, 0.69 at twice its time
     area      = mean of excess(n) over n = 1 .. trials  the smaller the better
-    score     = 1 - area / area of random search        1: at the optimum at once; 0: no better than
-                                                        random
+    score     = 1 - area / area of random search        1 at the optimum at once, 0 no better
+                                                        than random
 
 Both areas of a score are means over the same number of seeds, on the same space, with the same
 number of trials.

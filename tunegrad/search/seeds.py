@@ -1,12 +1,14 @@
 """Seeds: what a kernel can take over from another one that was searched before.
 
-    kernel text  --> its structure (the text without its numbers) and its extents two kernels  -->
-    how far apart: same structure, or the same reductions only; then how far the extents are action
-    text  --> applied as it stands, where that is legal
-                 --> the nearest schedule of the space: decision by decision, sizes by their ratio
+    kernel text  --> its structure (the text without its numbers) and its extents
+    two kernels  --> how far apart: same structure, or the same reductions only;
+                     then how far the extents are
+    action text  --> applied as it stands, where that is legal
+                 --> the nearest schedule of the space: decision by decision,
+                     sizes by their ratio
 
-An action text is data of whoever measured it: it is parsed and checked like any other; what breaks
-a rule is no seed.
+An action text is data from outside: it is parsed and checked like any other, and one that breaks a
+rule is no seed.
 """
 
 from __future__ import annotations
@@ -58,8 +60,8 @@ class Shape:
 
 
 def distance(a: Shape, b: Shape) -> tuple[int, float] | None:
-    """How far apart two kernels are: 0 or 1 for the same structure or pattern, then how far their
-    extents.
+    """Distance of two kernels: 0 or 1 for the same structure or pattern, then how far apart their
+    extents are.
 
     None where nothing carries over.
     """
@@ -131,7 +133,9 @@ def adapted(space: Space, wanted: Schedule, samples: int = _SAMPLES) -> Schedule
 
 
 def _likeness(schedule: Schedule, wanted: Schedule) -> float:
-    """How much of what is wanted a schedule does, less what it does besides."""
+    """Score of a schedule against a wanted one: how much of it is done, less what is done
+    besides.
+    """
     mine = [_taken_apart(a) for a in schedule.actions]
     total = 0.0
     for kind, numbers, names in map(_taken_apart, wanted.actions):
@@ -148,7 +152,7 @@ _Parts = tuple[tuple[str, ...], tuple[int, ...], tuple[str, ...]]
 
 
 def _taken_apart(action: Action) -> _Parts:
-    """What an action is and does it to, its sizes, and the names in its lists."""
+    """Parts of an action: its name and words, its sizes, and the names in its lists."""
     values = [getattr(action, f.name) for f in fields(action)]
     words = tuple(str(v) for v in values if not isinstance(v, int | tuple))
     numbers = tuple(v for v in values if isinstance(v, int))

@@ -1,4 +1,4 @@
-"""What the search of one kernel is given, and what it hands back."""
+"""Arguments and results of the search of one kernel."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class SearchTask:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What came of one proposal.
+    """The result of one proposal.
 
     ``measurement`` is None where its program was known; ``stored`` if a row answered.
     """
@@ -92,7 +92,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Winner:
-    """What to run. Without a trial it is the default schedule, unmeasured."""
+    """The schedule to run. Without a trial it is the default schedule, unmeasured."""
 
     actions: str
     origin: str
@@ -117,7 +117,7 @@ class Waits(Protocol):
         """Return once every result is there."""
 
     def arrived(self) -> Sequence[Measured | None]:
-        """What is left to read, in order; None for what is not there yet."""
+        """Results that are left to read, in order; None for those that are not there yet."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
-"""When a search is over before its budget is.
+"""Rules that end a search before its budget does.
 
-    gain      what all kernels together may still save is a small part of the model's   the default
+    gain      all kernels together may save little more of the model's time (the default)
     patience  so many trials in a row made the model no faster, where the user says how many
     trials    as many candidates were measured as the user allows
     target    the model is as fast as the user wants it
@@ -44,7 +44,8 @@ def potential(vain: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class StopRule:
-    """What the user asked for. ``patience`` None is the rule of expected gain, 0 is never.
+    """The rules that the user asked for. ``patience`` None is the rule of expected gain, 0 is
+    never.
 
     ``trials`` bounds how many candidates are measured. ``reached`` says whether the model is fast
     enough.
@@ -108,8 +109,8 @@ class Watch:
         self._model = _Vain()
 
     def allowed(self, under_way: int) -> float:
-        """How many more candidates may be measured, where ``under_way`` more are already; infinity
-        for no bound.
+        """Number of candidates that may still be measured, where ``under_way`` more are already;
+        infinity for no bound.
         """
         return (
             math.inf if self.rule.trials is None else self.rule.trials - self.measured - under_way
@@ -135,7 +136,7 @@ class Watch:
         return [pair for i, pair in enumerate(pairs) if i not in self.gone]
 
     def reason(self) -> StopReason | None:
-        """Why to stop now; None to go on."""
+        """Reason to stop now; None to go on."""
         if all(s.done for s, _ in self._left):
             return None  # what is under way may give new ideas; without any, it is exhausted
         if self.rule.reached is not None and self.rule.reached():

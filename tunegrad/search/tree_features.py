@@ -2,10 +2,11 @@
 take.
 
     for a0 in 8 on threads:          outside: regions entered, share of the team that idles
-        for ra in 256:               levels, from the inside: trips, bytes touched inside against
-                                     the caches
-            # registers: 6 x 2 x 16v register tile, lanes, loads for each multiply-add, contiguous
-            or strided v0 += p1[a, ra] * p2[b, ra]
+        for ra in 256:               levels, from the inside: trips, and the bytes touched inside
+                                     against the caches
+            # registers: 6 x 2 x 16v
+            v0 += p1[a, ra] * ...    the register tile: lanes, loads for each multiply-add,
+                                     contiguous or strided
 
     for a0 in 8 on groups:           with work-items: how many groups there are, and items of one
         for a1 in 64 local:
@@ -45,7 +46,9 @@ class _Access:
     read: bool
 
     def elements(self, loops: Sequence[Loop]) -> float:
-        """How many elements ``loops`` touch together; a window that overlaps itself counts once."""
+        """Number of elements that ``loops`` touch together; a window that overlaps itself counts
+        once.
+        """
         found = 1.0
         for steps in self.steps:
             moved = [(steps[x.name], x.extent) for x in loops if x.name in steps]
@@ -132,8 +135,8 @@ def tree_features(tree: LoopTree) -> Mapping[str, float]:
 
 
 def _groups(tree: LoopTree) -> dict[str, float]:
-    """How the work is shared out on a GPU: a kernel of few groups leaves units idle, one of few
-    items a group leaves lanes idle.
+    """Division of the work on a GPU: a kernel of few groups leaves units idle, one of few items a
+    group leaves lanes idle.
     """
     groups = math.prod(x.extent for x in tree.loops if x.kind is LoopKind.THREAD)
     return {"log_items": _log(tree.items), "log_groups": _log(groups)}
@@ -177,7 +180,7 @@ def _work(kernel: Kernel, stage: int) -> int:
 
 
 def _accesses(tree: LoopTree, stage: int) -> Iterator[_Access]:
-    """What a stage reads and writes; a reduction also writes what the kernel stores, once it is
+    """Reads and writes of a stage; a reduction also writes what the kernel stores, once it is
     through.
     """
     s = tree.kernel.stages[stage]
@@ -221,7 +224,7 @@ def _idle(serial: Sequence[Loop]) -> float:
 
 
 def _waste(tree: LoopTree) -> float:
-    """How much more is covered than there is, where tiles do not divide, in log units."""
+    """Extent covered beyond the real one, where tiles do not divide, in log units."""
     return sum(math.log2(tree.nominal(a.name) / a.extent) for a in tree.kernel.all_axes())
 
 

@@ -1,5 +1,5 @@
-"""How a search keeps its trials: one row each, committed before the next one starts, and read back
-on resuming.
+"""The record that a search keeps of its trials: one row each, committed before the next one starts,
+and read back on resuming.
 """
 
 from __future__ import annotations
