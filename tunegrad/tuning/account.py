@@ -1,8 +1,9 @@
-"""What a session may spend of its budget, and what it remembers for the sessions after it.
+"""The account of a session: its budget, and what it remembers for the sessions after it.
 
-budget - spent by earlier sessions of the same search  -->  left_s  -->  charged as it goes
-a search that stopped early                            -->  remembered: within that budget there is
-                                                            nothing to do
+budget - spent by earlier sessions      -->  left_s  -->  charged as it goes
+         of the same search
+a search that stopped early             -->  remembered: within that budget
+                                             there is nothing to do
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ class Account:
 
     @property
     def nothing_left(self) -> str:
-        """Why there is nothing to do."""
+        """Reason for which there is nothing to do."""
         if self.over:
             return (
                 "the search stopped early before, and is over within "
@@ -112,7 +113,7 @@ class Account:
 
     @property
     def _key(self) -> str:
-        """What a budget is for: the same search of the same model with the same seed."""
+        """Identity of a budget: the same search of the same model with the same seed."""
         s = self.settings
         start = "" if s.warm_start else "warm_start=False "
         return (

@@ -27,7 +27,7 @@ class Making:
 
 
 class BatchMaker(Protocol):
-    """What a batch asks of who began it."""
+    """The part of a measurer that its batches need."""
 
     def begin(
         self, kernel: Kernel, schedules: Sequence[Schedule], known: Collection[str]
@@ -109,7 +109,7 @@ class Batch:
         self._left = deque()
 
     def _compiled(self) -> deque[tuple[Schedule, CompiledCandidate | Outcome]]:
-        """What is left to read, once all of it has compiled."""
+        """Candidates that are left to read, once all of the batch has compiled."""
         if self._left is None:
             code = self._maker.made(self.start())
             self._left = deque((s, code[s.text]) for s in self._schedules)

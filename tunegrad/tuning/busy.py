@@ -1,4 +1,4 @@
-"""How busy others keep the processors that this process may use.
+"""Load of other processes on the processors that this process may use.
 
     /proc/stat of these processors  -  what this process and its workers used  =  others, in CPUs
 
@@ -46,7 +46,7 @@ def cpu_use() -> CpuUse:
 
 
 def others_cpus(before: CpuUse, after: CpuUse) -> float:
-    """How many CPUs others kept busy between two moments, on average; never negative."""
+    """Number of CPUs that others kept busy between two moments, on average; never negative."""
     took_s = after.moment_s - before.moment_s
     if took_s <= 0.0:
         return 0.0
@@ -58,15 +58,15 @@ def probed(
     sleep: Callable[[float], None] = time.sleep,
     use: Callable[[], CpuUse] = cpu_use,
 ) -> float:
-    """How many CPUs others keep busy now. Takes ``seconds``."""
+    """Number of CPUs that others keep busy now. Takes ``seconds``."""
     before = use()
     sleep(seconds)
     return others_cpus(before, use())
 
 
 def lacking_cpus(others: float, threads: int, cpus: int | None = None) -> float:
-    """How many CPUs somebody who uses ``threads`` lacks where others use so many; 0 where there is
-    room for both.
+    """Number of CPUs that a process of ``threads`` threads lacks where others use so many; 0 where
+    there is room for both.
     """
     cpus = len(os.sched_getaffinity(0)) if cpus is None else cpus
     lacking = others + min(threads, cpus) - cpus
@@ -74,8 +74,8 @@ def lacking_cpus(others: float, threads: int, cpus: int | None = None) -> float:
 
 
 def busy_text(others: float, threads: int, cpus: int | None = None) -> str:
-    """What to say of a machine whose others use so many CPUs, to somebody who uses ``threads``;
-    empty where there is room for both.
+    """Text about the CPUs that others use, for a process of ``threads`` threads; empty where there
+    is room for both.
     """
     cpus = len(os.sched_getaffinity(0)) if cpus is None else cpus
     if not lacking_cpus(others, threads, cpus):

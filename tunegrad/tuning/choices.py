@@ -1,4 +1,4 @@
-"""What a race is about, and what it asks of where it is held."""
+"""Values of a race: its choices and their results, and the track that it needs."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ Pair = tuple[Sequence[float], Sequence[float]]
 
 @dataclass(frozen=True, slots=True)
 class Choice(Generic[A]):
-    """What stands, and who may take its place, most hopeful first."""
+    """An incumbent, and the alternatives that may take its place, most hopeful first."""
 
     key: str
     stands: A
@@ -65,12 +65,12 @@ class Met(Generic[A_co]):
 
     @property
     def won(self) -> bool:
-        """Whether it is proved to be faster."""
+        """True when it is proved to be faster."""
         return self.comparison.promoted
 
 
 class Track(Protocol[A_contra]):
-    """Where alternatives run: whole models, or kernels alone.
+    """The place where alternatives run: whole models, or kernels alone.
 
     ``most`` run at once, what stands not counted.
     """
@@ -87,8 +87,8 @@ class Track(Protocol[A_contra]):
     def turns(
         self, stands: Mapping[str, A_contra], lineups: Sequence[Mapping[str, A_contra]], rounds: int
     ) -> list[dict[str, Pair]]:
-        """What each alternative of each lineup took, by choice (and ``TOTAL``), and what stands in
-        the same turns.
+        """Seconds of each alternative of each lineup, by choice (and ``TOTAL``), beside those of
+        the incumbent in the same turns.
 
         Without those that can not be made. Raises one of ``FAULTS`` for what one of them did, and
         CandidateFailure where what stands can not be made.

@@ -17,6 +17,8 @@ def measured_here(store: Store, key: str, here: Fingerprint) -> list[tuple[Trial
 
 
 def decided_here(store: Store, question: Question, key: str, here: Fingerprint) -> Decision | None:
-    """What whole models decided on this machine; None where nobody did, or a file claims it."""
+    """The decision of whole models on this machine; None where there is none, or a file
+    claims it.
+    """
     found = store.decision(question, key, here, SPACE_VERSION)
     return None if found is None or found.imported else found

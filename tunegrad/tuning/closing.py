@@ -1,4 +1,4 @@
-"""What a session has, and how it ends: winners described, whole models measured, reports made."""
+"""The state of a session, and its end: winners described, whole models measured, reports made."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Closing:
 
     @property
     def progress(self) -> Progress:
-        """What is told of the session while it runs."""
+        """The observer of the session's events while it runs."""
         return self.searching.progress
 
     @property
@@ -85,8 +85,8 @@ class Closing:
                 self.store.describe(row, facts)
 
     def measured(self, fresh: Set[str]) -> list[Whole | None]:
-        """The models, each in its part of the time that is left; ``fresh`` are the kernels of which
-        somebody won in this session.
+        """Measure the models, each in its part of the time that is left; ``fresh`` are the kernels
+        that a new schedule won in this session.
         """
         found: list[Whole | None] = []
         interrupted, count = self.interrupt.requested, len(self.workloads)
@@ -106,8 +106,8 @@ class Closing:
         return found
 
     def deviation(self, work: Workload) -> Deviation | None:
-        """What 16 bits cost the model; not measured where somebody waits for the end, and it is
-        expected to take long.
+        """Measure what 16 bits cost the model; None after an interrupt, or where that is expected
+        to take long and to end late.
         """
         takes_s = sum(u.uses * needed_flops(u.kernel) for u in work.kernels) / _NUMPY_FLOPS_PER_S
         late = takes_s > _SHORT_S and time.monotonic() + takes_s > self.ends.over_s

@@ -1,4 +1,5 @@
-"""What measured, in which state of the machine: kept with sessions and latencies of models.
+"""Conditions of a measurement: the software, and the state of the machine, kept with sessions and
+latencies of models.
 
 A nightly figure that got worse says little without them: another compiler, another governor, or a
 machine that was busy.
@@ -48,7 +49,7 @@ def versions(here: Fingerprint) -> Properties:
 def revision(source: Path = _SOURCE) -> str:
     """The Git revision of the tree that this package runs from, 12 digits, ``-dirty`` with changes
     of its own; of a package that was installed from a repository, the revision that pip noted
-    (PEP 610). Empty where nobody knows it.
+    (PEP 610). Empty where it is unknown.
     """
     git = ["git", "-C", str(source)]
     try:

@@ -1,4 +1,4 @@
-"""Where the seconds of a session go: each of them to one part, so that the parts add up to the
+"""Costs of a session: each of its seconds belongs to one part, so that the parts add up to the
 whole.
 
     part "plans"    |====          ===|
@@ -133,8 +133,8 @@ class Costs:
 
 
 def compiling(measurements: Sequence[tuple[float, float]], workers: int) -> dict[Part, float]:
-    """What a batch compiled by ``workers`` at once took of the session's time: (lower_s, compile_s)
-    of each.
+    """Seconds of the session's time that a batch compiled by ``workers`` at once took, from
+    (lower_s, compile_s) of each.
     """
     busy = max(1, min(workers, len(measurements)))
     return {

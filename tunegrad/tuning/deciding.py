@@ -1,5 +1,5 @@
-"""What a model's kernels are, decided by measuring: how it stores images, where it is cut, which
-variants it runs.
+"""Decisions about a model by measuring: how it stores images, where it is cut, which variants it
+runs.
 
     rules, store  -->  forms of images raced  -->  cuts raced  -->  variants by default schedules
                   -->  near variants searched: ``rivals``      -->  variants raced: the decided plan
@@ -53,7 +53,7 @@ class OutOfTrialsError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Deciding:
-    """What the decisions about a session's models have in common.
+    """The context that the decisions about a session's models have in common.
 
     ``seconds`` verifies and times default schedules, by key; it may raise OutOfTrialsError.
     """
@@ -106,7 +106,9 @@ class Deciding:
         return with_variants(rivals.work, picks)
 
     def _grounds(self, work: Workload) -> Grounds:
-        """Where plans of the model are raced, each with the variants that are picked for it."""
+        """The grounds on which plans of the model are raced, each with the variants that are picked
+        for it.
+        """
 
         def planned(plan: LaunchPlan) -> WholeModel | None:
             """A plan ready to run; None where a kernel has no schedule that compiles."""
@@ -134,8 +136,8 @@ class Deciding:
         )
 
     def _tried(self, settle: Callable[[], _T], known: Callable[[], _T]) -> _T:
-        """What measuring settles; what is known where the user, the bound on candidates, or a
-        deadline stops that.
+        """Return what measuring settles; what is known where the user, the bound on candidates, or
+        a deadline stops that.
         """
         try:
             return settle()

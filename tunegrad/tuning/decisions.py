@@ -39,7 +39,7 @@ _STATUS = {
 __all__ = ["DecisionRows", "evidence_of", "in_model", "status_of"]
 
 _STANDING = "standing"
-"""The test of what was there first, which met nobody."""
+"""The test of a first incumbent, which met no challenger."""
 
 _POLICY = Policy(cache="warm", min_samples=PROOF_TURNS, max_samples=PROOF_TURNS)
 """In turns, in whole models."""
@@ -54,12 +54,12 @@ def evidence_of(met: Met[object]) -> Evidence:
 
 
 def in_model(failure: CandidateFailure) -> str:
-    """What a row says of a failure in a whole model."""
+    """Text of a row about a failure in a whole model."""
     return f"in the whole model: {status_of(failure)}: {failure}"
 
 
 def status_of(failure: CandidateFailure) -> Status:
-    """How a failure is stored."""
+    """Status under which a failure is stored."""
     for kind, status in _STATUS.items():
         if isinstance(failure, kind):
             return status
@@ -76,7 +76,7 @@ class DecisionRows:
     kind: Question
 
     def stands(self, text: str, choice: str, samples_s: Sequence[float]) -> None:
-        """What was there first, chosen without a contest."""
+        """Record the first incumbent, chosen without a contest."""
         evidence = Evidence(_STANDING, 1.0, (), tuple(samples_s), cold=False)
         self._record(text, choice, evidence, chosen=True)
 

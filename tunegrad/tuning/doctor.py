@@ -1,4 +1,6 @@
-"""What this machine is, what is installed, and what it can do at best."""
+"""Facts about this machine: its processor or GPU, the software that is installed, and its measured
+limits.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,7 @@ def doctor() -> DoctorReport:
 
 
 def _places() -> tuple[PlaceRow, ...]:
-    """Where a store and compiled kernels are kept by default, and what is there."""
+    """Default places of the store and of compiled kernels, and their contents."""
     store, cache = default_store(), cache_dir()
     kept = [f for f in cache.rglob("*") if f.is_file()] if cache.is_dir() else []
     size = sum(f.stat().st_size for f in kept)
@@ -77,7 +79,7 @@ def _places() -> tuple[PlaceRow, ...]:
 
 
 def isolation_rows(has: Protections) -> tuple[IsolationRow, ...]:
-    """What keeps a candidate from harming anything outside its process."""
+    """Protections that keep a candidate from harming anything outside its process."""
     return (
         IsolationRow(
             "seccomp",

@@ -1,4 +1,4 @@
-"""When the stages of a session end, so that the whole command takes its budget.
+"""Deadlines of a session's stages, so that the whole command takes its budget.
 
     began              ready                                                          over
     | start-up | plans | search .................. | race | whole models | closing |
@@ -57,49 +57,51 @@ class Ends:
 
     @property
     def over_s(self) -> float:
-        """When the command shall be over."""
+        """Time at which the command shall be over."""
         return max(
             self.began_s + self.budget_s, self.ready_s + (1.0 - _START_SHARE) * self.budget_s
         )
 
     @property
     def plans_s(self) -> float:
-        """When plans have to be decided."""
+        """Time at which plans have to be decided."""
         return self.ready_s + _PLANS_SHARE * (self.over_s - self.ready_s)
 
     @property
     def search_s(self) -> float:
-        """When the search shall be over."""
+        """Time at which the search shall be over."""
         race_s, whole_s = self._reserved
         return self.over_s - _CLOSING_S - race_s - whole_s
 
     @property
     def race_s(self) -> float:
-        """When the last race shall be over."""
+        """Time at which the last race shall be over."""
         return self.over_s - _CLOSING_S - self._reserved[1]
 
     @property
     def whole_s(self) -> float:
-        """When whole models shall have been compared."""
+        """Time at which whole models shall have been compared."""
         return self.over_s - _CLOSING_S
 
     def given_up(self, end_s: float) -> float:
-        """When waits of a stage that shall end at ``end_s`` are given up."""
+        """Time at which waits of a stage that shall end at ``end_s`` are given up."""
         return end_s + _GRACE_S
 
     def defaults_given_up(self, now_s: float) -> float:
-        """When defaults are given up that are begun now: those of one kernel fit in any case."""
+        """Time at which defaults that are begun now are given up: those of one kernel fit in any
+        case.
+        """
         return self.given_up(max(now_s, self.search_s))
 
     def whole_given_up(self, now_s: float, interrupted: bool) -> float:
-        """When a comparison of whole models that begins now is given up."""
+        """Time at which a comparison of whole models that begins now is given up."""
         if interrupted:
             return now_s + _INTERRUPTED_S
         grace_s = _WHOLE_GRACE_S if self.budget_s > 0.0 else _SPENT_S
         return max(self.over_s, now_s) + grace_s
 
     def race_given_up(self, now_s: float, interrupted: bool) -> float:
-        """When a last race that begins now is given up."""
+        """Time at which a last race that begins now is given up."""
         return now_s + _INTERRUPTED_S if interrupted else self.given_up(max(now_s, self.race_s))
 
     @property

@@ -1,10 +1,10 @@
-"""Where a model's time goes, kernel by kernel: the roofline, the schedule that was chosen, and what
-its actions bought.
+"""Explanation of a model's time, kernel by kernel: the roofline, the schedule that was chosen, and
+the gain of its actions.
 
     model   -->   kernels, as the variants that are picked
     kernel  -->   bounds, the stored schedule or the default, its time now
-    the heaviest first, while the budget lasts   -->   prefixes of the action list, and the list
-                                                       less one action
+            -->   prefixes of the action list, and the list less one action:
+                  the heaviest kernel first, while the budget lasts
 
 Everything is compiled and timed in worker processes; the store is read and never written.
 """
@@ -127,7 +127,7 @@ def explain(
 
 
 def _wall_s(store: Store, model: str, here: Fingerprint) -> float | None:
-    """What the whole model took when it was last tuned here."""
+    """Seconds that the whole model took when it was last tuned here."""
     found = [x for x in store.latencies(model, here) if x.kind == "tuned" and not x.imported]
     return found[-1].seconds if found else None
 
@@ -336,7 +336,7 @@ def _registers(tree: LoopTree) -> str:
 
 
 def _machine_code(kernel: Kernel, schedule: Schedule, device: Device) -> Inspection:
-    """What the device's compiler made of it; empty where it does not tell."""
+    """Report of the device's compiler on the kernel; empty where it gives none."""
     try:
         return device.inspect(build(kernel, schedule, device)) or Inspection()
     except CandidateFailure:
@@ -351,7 +351,9 @@ def variant_rows(
     here: Fingerprint,
     picks: dict[str, str],
 ) -> tuple[VariantRow, ...]:
-    """What was considered for every kernel that can run in several ways, from the store's rows."""
+    """Variants that were considered for every kernel that can run in several ways, from the store's
+    rows.
+    """
     rows = []
     for use in direct.kernels:
         names = allowed(use.kernel, settings.numerics, roofline.target)

@@ -1,5 +1,5 @@
-"""What a session says of itself when it ends, beside the state of the machine in its row: what a
-report needs that no trial knows.
+"""Facts of a session at its end, beside the state of the machine in its row: those that a report
+needs and no trial holds.
 
     peak_gflops, cache_gb_per_s, memory_gb_per_s     the machine's limits, as it measured them
     seconds.asking, seconds.timing, ...              its parts; they add up to all of it
@@ -49,8 +49,8 @@ class KernelFacts:
 
 @dataclass(frozen=True, slots=True)
 class SessionFacts:
-    """What a session said of itself; a limit that nobody measured is None, and older sessions say
-    nothing at all.
+    """The recorded facts of a session. A limit that was not measured is None, and older sessions
+    have no facts at all.
     """
 
     peak_gflops: float | None

@@ -19,7 +19,7 @@ __all__ = ["Goal", "goal_of"]
 
 @dataclass(slots=True)
 class Goal:
-    """Whether the whole model takes at most ``target_s``.
+    """The goal of a session: the whole model takes at most ``target_s``.
 
     Mutable: it learns how far predictions are off.
 

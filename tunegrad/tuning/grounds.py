@@ -33,7 +33,7 @@ PlanTrack = Callable[[Blamed[LaunchPlan]], Track[LaunchPlan]]
 
 @dataclass(frozen=True, slots=True)
 class PlanQuestion:
-    """Which of several plans of a model runs.
+    """The question which of several plans of a model runs.
 
     ``text`` is what the decision is about, and ``title`` names it; ``others`` may take the place
     of ``stands``, the most hopeful first.
@@ -48,7 +48,7 @@ class PlanQuestion:
 
 @dataclass(frozen=True, slots=True)
 class Grounds:
-    """What the decisions about one model's graph have in common."""
+    """The context that the decisions about one model's graph have in common."""
 
     target: Target
     here: Fingerprint
@@ -87,7 +87,7 @@ class Grounds:
         return names[id(met.alternative)] if met.won else name
 
     def fits(self, both: tuple[LaunchPlan, LaunchPlan], deadline_s: float) -> bool:
-        """Whether the least race of two plans is expected to end in time."""
+        """True when the least race of two plans is expected to end in time."""
         return monotonic() + least_s(sum(map(self.expected_s, both))) <= deadline_s
 
     def expected_s(self, plan: LaunchPlan) -> float:

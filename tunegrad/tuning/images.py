@@ -1,4 +1,4 @@
-"""Which form a model's images have: the alternatives, and the decision about a graph."""
+"""Forms of a model's images: the alternatives, and the decision about a graph."""
 
 from __future__ import annotations
 

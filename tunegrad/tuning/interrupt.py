@@ -17,7 +17,7 @@ __all__ = ["Interrupt", "OutOfTimeError"]
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _WAKE = signal.SIGURG
-"""Sent to the main thread at a deadline; nobody who does not handle it is disturbed by it."""
+"""Sent to the main thread at a deadline; a program that does not handle it is not disturbed."""
 _AFTER_S = 0.005
 
 

@@ -1,8 +1,8 @@
-"""Whether the action texts of a file are legal on this machine, by the kernels' own texts.
+"""Check of a file's action texts on this machine, by the kernels' own texts.
 
-row  -->  the machine's fields  -->  this machine with so many threads, or another one: unknown
-     -->  the kernel's text     -->  the kernel again, or a text that is none: unknown
-     -->  the actions           -->  applied to its loop tree: legal, or the broken rule
+    row  -->  the machine's fields  -->  this machine with so many threads, or another one: unknown
+         -->  the kernel's text     -->  the kernel again, or a text that is none: unknown
+         -->  the actions           -->  applied to its loop tree: legal, or the broken rule
 
 The texts are a stranger's. What one row may cost is bounded by the kernel parser and by the number
 of actions, what a file may cost by a time after which rows are taken as they are: what is not legal
@@ -68,7 +68,9 @@ class Legality:
     )
 
     def __call__(self, claim: Claim) -> Finding:
-        """What is wrong with a row's action text or choice, or why that can not be told."""
+        """The fault of a row's action text or choice, or the reason for which that can not be
+        told.
+        """
         if claim.kind == "schedule" and (fault := actions_fault(claim.actions)):
             return Finding(fault=fault)
         if claim.space_version != SPACE_VERSION:

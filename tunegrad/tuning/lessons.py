@@ -1,13 +1,12 @@
-"""What the store knows of other kernels on this device, in the terms of a searcher's cost model.
+"""Transfer data for a searcher's cost model: rows of the store of other kernels on this device.
 
-    the session's own kernels, then of all others of the store  --> those with rows of this machine,
-                                                                from before
-    the nearest of each in turns, read back from their texts        this session: a number of them
-                                                                    at most
-    rows of each, evenly spread over their times                --> facts of their loop trees
-                                                                    times over the kernel's
-                                                                    fastest
-    lessons of all kernels but one                              --> for the search of that one
+    the session's own kernels,         -->  those with rows of this machine,
+    then all others of the store            from before this session: a number
+                                            of them at most, the nearest of
+                                            each in turns
+    rows of each, evenly spread        -->  facts of their loop trees,
+    over their times                        times over the kernel's fastest
+    lessons of all kernels but one     -->  for the search of that one
 
 Rows of the sessions that this one continues are left out, as those of this session are, and all
 that began since: a search that was cut short is to ask what it asked the first time. What a file
@@ -74,12 +73,12 @@ def features_of(space: Space) -> Features:
 
 
 def learns(settings: TuneSettings) -> bool:
-    """Whether the searcher has a cost model here."""
+    """True when the searcher has a cost model here."""
     return settings.searcher in LEARNED and cost_model_installed()
 
 
 def missing_model(settings: TuneSettings) -> str:
-    """What to say where a searcher would have a cost model and can not; '' otherwise."""
+    """Text for a searcher that would have a cost model and can not; '' otherwise."""
     if settings.searcher not in LEARNED or cost_model_installed():
         return ""
     return f"searcher {settings.searcher}: no cost model: lightgbm can not be imported; {OPENMP}"
@@ -132,7 +131,7 @@ class Teacher:
         return make_searcher(settings.searcher, space, rng, features_of(space), self.lessons(key))
 
     def lessons(self, key: str) -> Lessons:
-        """What all kernels but that one teach."""
+        """Rows of all kernels but that one."""
         others = [lessons for other, lessons in self.known.items() if other != key]
         return Lessons(
             tuple(row for lessons in others for row in lessons.rows),
@@ -161,8 +160,8 @@ class _Rows:
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """What says how near two kernels are: their shapes; where nothing carries over, what they
-    reduce, and sizes.
+    """The key by which kernels are near: their shapes; where nothing carries over, their reductions
+    and sizes.
     """
 
     shape: Shape
@@ -197,7 +196,7 @@ def _nearest(mine: Mapping[str, Kernel], others: Mapping[str, str]) -> Iterator[
 
 
 def _shares(counts: Mapping[str, int], most: int) -> dict[str, int]:
-    """How many rows of each: the same of all that have so many, all of the others."""
+    """Number of rows of each: the same of all that have so many, all of the others."""
     shares: dict[str, int] = {}
     for key in sorted(counts, key=lambda key: (counts[key], key)):
         shares[key] = min(counts[key], (most - sum(shares.values())) // (len(counts) - len(shares)))

@@ -56,7 +56,7 @@ _KEPT = 512
 
 
 class SessionMeasurer(Measurer, Protocol):
-    """What a session asks of a place where candidates are measured."""
+    """The part of a measurer that a session needs."""
 
     def prime(self, work: Sequence[tuple[Kernel, Schedule]]) -> None:
         """These will be asked for soon."""
@@ -67,7 +67,7 @@ class SessionMeasurer(Measurer, Protocol):
         """
 
     def counted_code(self, work: Sequence[tuple[Kernel, Schedule]]) -> list[Properties]:
-        """What the compiler's listing says of each, () where none is to be had."""
+        """Properties from the compiler's listing of each, () where none is to be had."""
 
     def wait_idle(self) -> None:
         """Return once nothing of this session works on this machine in the background."""
@@ -276,13 +276,13 @@ class CandidateMeasurer:
     def _charge_compiling(
         self, window: Window, made: Sequence[CompiledCandidate | Outcome]
     ) -> None:
-        """What the compile workers did, as far as it was waited for."""
+        """Charge what the compile workers did, as far as it was waited for."""
         took = [m.measurement if isinstance(m, Outcome) else m for m in made]
         window.divide(compiling([(t.lower_s, t.compile_s) for t in took], usable_cores()))
 
     def _charge(self, window: Window, key: str, measurement: Measurement) -> None:
-        """What the bench and the referee did; the first time of a kernel inputs are drawn and
-        references computed.
+        """Charge what the bench and the referee did; the first time of a kernel inputs are drawn
+        and references computed.
         """
         window.divide({"timing": measurement.timing_s, "verifying": measurement.verify_s})
         if key not in self._referenced:
@@ -304,7 +304,7 @@ class CandidateMeasurer:
 
 
 def _is_default(candidate: Candidate) -> bool:
-    """Whether it has the schedule of a default of its kernel."""
+    """True for a candidate with the schedule of a default of its kernel."""
     payload = candidate.payload
     if not isinstance(payload, Payload):
         return False

@@ -1,5 +1,5 @@
-"""What is next to a schedule: the same list with one action changed, left out or added; what the
-store says of it, and why it is not legal where it is not.
+"""Neighbours of a schedule: the same list with one action changed, left out or added, with the time
+that the store has, or the rule that each breaks.
 
     tile(axis=b, size=6)  ->  tile(axis=b, size=4)      0.5612 ms   1.12x
     without unroll(axis=rc)                             0.5310 ms   1.06x
@@ -30,7 +30,7 @@ def neighbours(
     kernel: Kernel, target: Target, schedule: Schedule, trials: Sequence[Trial]
 ) -> tuple[Neighbour, ...]:
     """The neighbours of a schedule: those that the store has, the fastest first; those that failed;
-    those that are not legal; those that nobody tried.
+    those that are not legal; those that were not tried.
 
     ``trials`` are the kernel's, of one machine and space version, as the store counts them. Costs
     are over the row of the schedule itself, where it has one: both beside the same reference.
@@ -85,7 +85,7 @@ def _parsed(text: str) -> tuple[Action, ...] | None:
 
 
 def _one_change(mine: Sequence[Action], theirs: Sequence[Action] | None) -> str:
-    """What is different in the other list, where that is one action; else ""."""
+    """The change in the other list, where it is of one action; else ""."""
     if theirs is None or abs(len(mine) - len(theirs)) > 1:
         return ""
     head = 0
@@ -123,7 +123,7 @@ def _made(space: Space, actions: Sequence[Action]) -> Iterator[tuple[tuple[Actio
 
 
 def _one_argument_changed(a: Action, b: Action) -> bool:
-    """Whether one argument differs: the axis only where there is nothing else to choose."""
+    """True when one argument differs: the axis only where there is nothing else to choose."""
     names = [f.name for f in fields(a)]
     changed = [name for name in names if getattr(a, name) != getattr(b, name)]
     return len(changed) == 1 and (changed != ["axis"] or len(names) == 1)

@@ -48,7 +48,7 @@ class FormReport:
 
 @dataclass(frozen=True, slots=True)
 class TraceReport:
-    """What every action and pass changed of a kernel, in order."""
+    """The changes that every action and pass made to a kernel, in order."""
 
     model: str
     kernel: str
@@ -76,7 +76,9 @@ def form_of_kernel(
 def trace_of_kernel(
     settings: TuneSettings, kernel: str, with_store: bool, made: Workload | None
 ) -> TraceReport:
-    """What every action and pass changed of the kernel that ``kernel`` names. As above."""
+    """Trace the changes that every action and pass make to the kernel that ``kernel`` names. As
+    above.
+    """
     one, trace = _one(settings, kernel, with_store, made), Trace()
     build(one.use.kernel, one.schedule, one.device, trace.passed, trace.acted)
     return TraceReport(

@@ -1,8 +1,8 @@
-"""How soon a session was nearly done: when the sum of its best kernel times came near its final
+"""The pace of a session: the moment at which the sum of its best kernel times came near its final
 value.
 
-    rows of every kernel, by date  -->  sum of uses x best time so far  -->  the first moment within
-    5 % of its end
+    rows of every kernel,  -->  sum of uses x best  -->  the first moment within
+    by date                     time so far              5 % of its end
 
 Told from rows alone, so it can be had again from the store.
 """

@@ -1,9 +1,9 @@
-"""Which edges of a model's graph are buffers: the alternatives, region by region, and the decision
-about each.
+"""Cuts of a model's graph, which edges are buffers: the alternatives, region by region, and the
+decision about each.
 
-every edge, toggled      -->  kernels that go, kernels that come; equal regions are one
-a model of the machine   -->  what can not save a hundredth is out, were it a quarter faster
-a race of whole models   -->  a decision a region: ``NAME`` of an edge, or ``rules``
+    every edge, toggled      -->  kernels that go, kernels that come; equal regions are one
+    a model of the machine   -->  what can not save a hundredth is out, were it a quarter faster
+    a race of whole models   -->  a decision a region: ``NAME`` of an edge, or ``rules``
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def choose_cuts(fusion: Fusion, grounds: Grounds, deadline_s: float = inf) -> fr
 
     Regions that this machine has decided are left as they are; those that the time until
     ``deadline_s`` does not suffice for stay open, and as the store has them: by the rules, or as a
-    file claims that nobody here has measured. What a file claims is always tried.
+    file claims without a measurement here. What a file claims is always tried.
     """
     if grounds.fits((fusion.schedule(),) * 2, deadline_s):
         cuts = _Cuts(fusion, grounds)
@@ -101,14 +101,14 @@ class _Cuts:
         self.chosen = toggles.get(self.grounds.decided(question, deadline_s) or "", self.chosen)
 
     def _stored(self, edge: Edge) -> bool:
-        """Whether the store says, or claims, that this edge is how its region is cut best."""
+        """True when the store says, or claims, that this edge is how its region is cut best."""
         store, here = self.grounds.store, self.grounds.here
         found = store.decision("cut", edge.key, here, SPACE_VERSION)
         return found is not None and found.choice == edge.name
 
     def _fits(self, edge: Edge) -> bool:
-        """Whether writing and reading what an edge stores takes no longer than its region may: most
-        edges that do not need no draft.
+        """True when writing and reading what an edge stores takes no longer than its region may:
+        most edges that do not need no draft.
         """
         region_s = self._expected_s([x.kernel for x in self.alternatives.region(edge)])
         return stored_s(edge, self.grounds.target) <= CONTENDING * region_s
@@ -141,5 +141,5 @@ class _Cuts:
 
 
 def _terms(kernel: Kernel) -> int:
-    """How many terms a kernel adds up, in all its reductions."""
+    """Number of terms that a kernel adds up, in all its reductions."""
     return sum(kernel.points * prod(a.extent for a in r.axes) for r in kernel.reduces)

@@ -1,7 +1,8 @@
 """The part of a space that is recorded: every combination of the options of some decisions.
 
-    vary tile:3, order  -->  tile=(8,2) order=rows, tile=(8,2) order=lanes, tile=(4,1) order=rows
-    ...
+    vary tile:3, order  -->  tile=(8,2) order=rows
+                             tile=(8,2) order=lanes
+                             tile=(4,1) order=rows  ...
 
 Options depend on the answers before them, and so do the questions: they are walked as a tree, by
 asking the space.
@@ -24,7 +25,7 @@ MOST_POINTS = 3_000
 """Points of a recording, unless the user asks for more."""
 
 _CAPS = (64, 32, 16, 12, 8, 6, 5, 4, 3, 2)
-"""Options of each decision, at most, that are tried in turn where nobody says what to vary."""
+"""Options of each decision, at most, that are tried in turn where no decision is given."""
 
 Vary = Mapping[str, int]
 """How many options, at most, of each decision that is varied; 0 for all."""
@@ -126,8 +127,8 @@ def _following(answers: Sequence[tuple[Question, int]]) -> list[int] | None:
 
 
 def settle_vary(space: SearchSpace, vary: Vary, most: int) -> dict[str, int]:
-    """What to vary: ``vary`` where it is given, else every decision, with as many options of each
-    as ``most`` allows.
+    """The decisions to vary: ``vary`` where it is given, else every decision, with as many options
+    of each as ``most`` allows.
 
     Raises ConfigError where ``vary`` names a decision that is never asked, or there are more points
     than ``most``.

@@ -1,4 +1,4 @@
-"""How the candidates of a session are timed."""
+"""Policies by which the candidates of a session are timed."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ SEARCH_POLICY = Policy(
 
 
 def search_policy(workloads: Sequence[Workload], target: Target) -> Policy:
-    """How candidates of these models are timed: constants evicted, where the cores' own caches do
-    not hold them all.
+    """Policy for timing candidates of these models: constants are evicted where the cores' own
+    caches do not hold them all.
 
     Between two runs of a kernel a model reads all its other constants, so that what one kernel that
     runs alone has in its caches says little of it: see decision 0020.

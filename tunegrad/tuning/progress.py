@@ -1,4 +1,4 @@
-"""What a session says while it runs: every event to every observer, with what the session alone
+"""The event stream of a session: every event goes to every observer, with what the session alone
 knows.
 """
 

@@ -1,17 +1,17 @@
 """One race: which of several alternatives takes least, by samples that were taken in turns with
 what stands.
 
-    choices  what stands, and its alternatives, best first: schedules of kernels, variants, layouts,
-             cuts
-    heats    1, 2, 4, then 8 alternatives at a time beside what stands, while there is time
+    choices  the incumbent, and its alternatives, best first: schedules of kernels, variants,
+             layouts, cuts
+    heats    1, 2, 4, then 8 alternatives at a time beside the incumbent, while there is time
     halving  the slower half leaves, the others run again, until one of each choice is left
-    proof    a fresh process: what stands against those that are left; one test, at most three looks
-             --> who wins, with its evidence; everybody else leaves what stands
+    proof    a fresh process: the incumbent against those that are left; one test, at most three
+             looks --> the winners, with their evidence; elsewhere the incumbent stays
 
-One run is about all choices at once: a model runs some alternative of each of them. Who is tested
-was chosen by samples of the heats; the evidence is of the proof alone. A challenger that ends the
-process, hangs or spoils results is found by halves, blamed, and out; the race goes on. What
-something takes is told from the clock: a heat is held where one like the last one, and a proof,
+One run is about all choices at once: a model runs some alternative of each of them. The challengers
+of the proof were chosen by samples of the heats; the evidence is of the proof alone. A challenger
+that ends the process, hangs or spoils results is found by halves, blamed, and out; the race goes
+on. The clock tells what something takes: a heat is held where one like the last one, and a proof,
 still fit.
 """
 
@@ -49,10 +49,10 @@ A = TypeVar("A")
 def race(
     choices: Sequence[Choice[A]], track: Track[A], deadline_s: float = inf
 ) -> dict[str, Met[A]]:
-    """What came nearest, by choice; nothing of one whose alternatives did not run.
+    """The nearest alternative of each choice; nothing of one whose alternatives did not run.
 
     However little time there is until ``deadline_s`` (of the monotonic clock), the first
-    alternatives meet what stands, and who is ahead then has one look of a proof. Raises
+    alternatives meet what stands, and the one that is ahead then has one look of a proof. Raises
     CandidateFailure where what stands does not run.
     """
     return _Race([c for c in choices if c.others], track, deadline_s).run()
@@ -98,7 +98,7 @@ class _Race(Generic[A]):
         }
 
     def _again(self) -> bool:
-        """Whether those that are left ran again; not where there is no time for it."""
+        """Run those that are left again; False where there is no time for it."""
         count = max(map(len, self._left.values()))
         if not self._time_for(count, HEAT_TURNS):
             return False
@@ -124,9 +124,9 @@ class _Race(Generic[A]):
     # ---- the proof
 
     def _proved(self, leaders: Mapping[str, int]) -> dict[str, Met[A]]:
-        """What a test says of those that are ahead, on samples of their own.
+        """Test those that are ahead, on samples of their own.
 
-        Nobody wins who makes the whole slower.
+        An alternative that makes the whole slower does not win.
         """
         found = {key: self._met(key, i, self._samples[key, i], 0) for key, i in leaders.items()}
         least = 1.0 - LEAST_EFFECT
@@ -165,18 +165,18 @@ class _Race(Generic[A]):
         return (fit, PROOF_TURNS) if fit else (1, FEWEST_TURNS)
 
     def _met(self, key: str, i: int, samples: Pair, looks: int) -> Met[A]:
-        """What a test says of samples, at one of so many looks; 0: they prove nothing."""
+        """Test samples, at one of so many looks; 0: they prove nothing."""
         found = decide(*samples, looks or 1)
         if not looks:
             found = replace(found, promoted=False, undecided=False)
         return Met(self._others[key][i], found, (tuple(samples[0]), tuple(samples[1])))
 
-    # ---- turns, and who ends them
+    # ---- turns, and their failures
 
     def _turns(self, lineups: Sequence[Mapping[str, int]], rounds: int) -> list[dict[str, Pair]]:
         """Turns of those that are not out.
 
-        One that fails, and in which nobody does so again, is run once more.
+        One that fails, and does not fail again without one of them, is run once more.
         """
         mercy = 1
         while True:
@@ -205,7 +205,7 @@ class _Race(Generic[A]):
         return {key: self._others[key][i] for key, i in lineup.items() if i in self._left[key]}
 
     def _blamed(self, lineups: Sequence[Mapping[str, int]], rounds: int) -> bool:
-        """Whether one of these ended the race, alone and twice; it is out from now on."""
+        """Blame one of these, where it ended the race alone and twice: it is out from now on."""
         suspects = [(key, i) for x in lineups for key, i in x.items() if i in self._left[key]]
 
         def fails(few: Sequence[_At]) -> CandidateFailure | None:
@@ -226,7 +226,7 @@ class _Race(Generic[A]):
         return True
 
     def _time_for(self, others: int, rounds: int, made: bool = True) -> bool:
-        """Whether turns of so many beside what stands, and a proof after them, fit into the time
+        """True when turns of so many beside what stands, and a proof after them, fit into the time
         that is left.
         """
         took_s = self._turn_s * ((1 + others) * rounds + 2 * PROOF_TURNS) + (

@@ -1,7 +1,7 @@
 """Recording: every schedule of a part of a kernel's space, verified and timed on this machine.
 
-    decisions to vary  -->  every combination of their options  -->  compiled, verified, timed  -->
-    a recording
+    decisions  -->  every combination   -->  compiled, verified,  -->  a recording
+    to vary         of their options         timed
 
 The decisions that are not varied stay at their defaults. Programs that several schedules share are
 measured once.

@@ -1,5 +1,5 @@
-"""What the candidates of each kernel are timed in turns with: its reference, and the seconds that
-it stands for.
+"""References that the candidates of each kernel are timed in turns with, and the seconds that each
+stands for.
 
     default schedule, sound       the first reference; it stands for what it took
     a candidate, twice as fast    the next one; it stands for ratio x what the one before stood for
@@ -32,7 +32,7 @@ class References:
     _found: dict[str, Beside] = field(default_factory=dict)
 
     def of(self, key: str) -> Beside | None:
-        """What a candidate of a kernel is timed beside; None for the first one."""
+        """The reference that a candidate of a kernel is timed beside; None for the first one."""
         return self._found.get(key)
 
     def stand(self, key: str, compiled: CompiledCandidate, seconds: float) -> None:

@@ -1,4 +1,4 @@
-"""What a session did, as the table that a user reads."""
+"""The result of a session, as the table that a user reads."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["Finish", "report_of"]
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """How a session ended: why the search stopped (None: it had no budget), and its times in
+    """The end of a session: why the search stopped (None: it had no budget), and its times in
     seconds.
 
     ``saved_s`` of the budget were left; ``costs`` are all its seconds by part. ``others`` are

@@ -1,9 +1,9 @@
-"""A model some of whose kernels may still run as several variants: what is searched until whole
+"""A model some of whose kernels may still run as several variants, which are searched until whole
 models decide.
 
-every variant of every kernel  --sums of its parts-->        the near ones
-                               --rounds of the search-->     fewer
-                               --a race in whole models-->   one
+    every variant of every kernel  --sums of its parts-->        the near ones
+                                   --rounds of the search-->     fewer
+                                   --a race in whole models-->   one
 
     Rivals(picks {conv7x7: direct},
            groups (conv3x3 64, conv3x3 64 +add: winograd4, winograd2),
@@ -54,7 +54,7 @@ class Group:
 
     @property
     def others(self) -> tuple[str, ...]:
-        """Who may take its place, most hopeful first."""
+        """Variants that may take its place, most hopeful first."""
         return tuple(v for v in self.variants if v != self.stands)
 
     def narrowed(self, took_s: Mapping[str, float], within: float) -> Group:
@@ -92,8 +92,8 @@ class Rivals:
 
     @property
     def kernels(self) -> tuple[KernelUse, ...]:
-        """What the model may launch in the end, in the order of its first launch, with the most
-        uses that it may have.
+        """Kernels that the model may launch in the end, in the order of its first launch, with the
+        most uses that each may have.
         """
         rivals = {key: (*g.variants, g.stands) for g in self.groups for key in g.keys}
         kernels: dict[str, Kernel] = {}
@@ -116,7 +116,7 @@ class Rivals:
         return frozenset(p.key for kernel, v in sides for p in parts_of(kernel, v))
 
     def seconds(self, group: Group) -> dict[str, float]:
-        """What all launches of a group take together, by variant; infinity where a part did not
+        """Seconds of all launches of a group together, by variant; infinity where a part did not
         run.
         """
         mine = [u for u in self.work.kernels if u.key in group.keys]

@@ -1,5 +1,5 @@
-"""How near to the machine's limits a kernel runs: its arithmetic over the peak of what computes it,
-or its bytes over the bandwidth.
+"""The roofline: how near to the machine's limits a kernel runs, by its arithmetic over the peak of
+what computes it, or its bytes over the bandwidth.
 
 The arithmetic of a product with a padded operand is counted without the taps that fall on the
 padding, which a good kernel skips: a 3x3 convolution of 7x7 pixels has 18 % fewer.
@@ -60,14 +60,14 @@ class Roofline:
 
     @property
     def cache_bytes_per_s(self) -> float:
-        """What all the target's threads read from their second-level caches; infinity where it was
-        not measured.
+        """Bytes a second that all the target's threads read from their second-level caches;
+        infinity where it was not measured.
         """
         return dict(self.limits.read_l2).get(self.target.threads) or inf
 
     @property
     def memory_bytes_per_s(self) -> float:
-        """What all the target's threads read from memory."""
+        """Bytes a second that all the target's threads read from memory."""
         return self.limits.bandwidth(self.target.threads)
 
     def flops_per_s(self, kernel: Kernel) -> float:
@@ -96,7 +96,7 @@ class Roofline:
         return self.bounds(kernel).seconds
 
     def refusal(self, kernel: Kernel, seconds: float) -> str:
-        """Why a time can not be one of the kernel, with both figures; '' where it can.
+        """Reason for which a time can not be one of the kernel, with both figures; '' where it can.
 
         ``_FASTER`` times as fast as the measured peaks of its sums of products, or of the memory
         for what no cache holds, is no schedule: something was not computed. What lies in caches is
@@ -149,7 +149,9 @@ def _multiplies_pairs(r: Reduce) -> bool:
 
 
 def _factor_mask(x: Expr) -> Valid:
-    """Where the product ``x`` is not padding: the conditions of every factor that is a load."""
+    """Domain in which the product ``x`` is not padding: the conditions of every factor that is a
+    load.
+    """
     valid, stack = Valid(), [x]
     while stack:
         node = stack.pop()

@@ -3,8 +3,7 @@
     stands  the promoted schedule of a kernel, at first its default: its row is promoted without a
             contest. Where no default ran nothing stands, and nothing is promoted
     others  those of different programs within 1.25 of the fastest of the search, the fastest first;
-            the more, the
-            more of the model the kernel takes
+            the more, the more of the model the kernel takes
     a win   proved faster there, in a fresh process: promoted with the evidence
 
 In a model a kernel finds what the kernels before it left in the caches of each core, and leaves it
@@ -131,11 +130,11 @@ class Schedules:
                 name = field.search.task.name
                 self.observe(Warned(f"kernel {name}: its schedules are not raced: {error}"))
 
-    # ---- who is raced
+    # ---- the field of a race
 
     def _field(self, search: KernelSearch) -> _Field | None:
-        """Who meets whom; None where nothing ran, where no default did and nothing stands, and
-        where nothing new could take the place of what stands.
+        """The field of a kernel's race; None where nothing ran, where no default did and nothing
+        stands, and where nothing new could take the place of what stands.
         """
         if wrong := _wrong_default(search):
             self.observe(Warned(f"kernel {search.task.name}: {wrong}"))
@@ -271,7 +270,7 @@ def _unmet(search: KernelSearch) -> str:
 
 
 def _cold(field: _Field) -> bool:
-    """Whether anything is evicted before a sample of the kernel alone: constants, where it has
+    """True when anything is evicted before a sample of the kernel alone: constants, where it has
     any.
     """
     constants = any(p.role == "const" for p in field.search.task.kernel.params)

@@ -1,8 +1,8 @@
 """Every searcher on every recorded space with many seeds, and how much better than random search it
 was.
 
-    spaces x searchers x seeds  -->  curves of best times so far  -->  areas  -->  scores against
-    random
+    spaces x searchers x seeds  -->  curves of best  -->  areas  -->  scores against
+                                     times so far                     random search
 
 Nothing is measured: the recordings answer. Scores are defined in ``search.scoring`` and in
 docs/SEARCH_BENCH.md.
@@ -126,7 +126,7 @@ class BenchTotal:
 
 @dataclass(frozen=True, slots=True)
 class BenchReport:
-    """What ``tunegrad search-bench`` prints."""
+    """The table that ``tunegrad search-bench`` prints."""
 
     seeds: int
     trials: int

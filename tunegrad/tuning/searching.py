@@ -155,7 +155,7 @@ class Searching:
         return {s.task.key: s.default_s for s in searches}
 
     def trials_left(self) -> int | None:
-        """How many more candidates may be measured; None for any number."""
+        """Number of candidates that may still be measured; None for any number."""
         most = self.settings.max_trials
         return (
             None

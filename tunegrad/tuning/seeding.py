@@ -53,8 +53,8 @@ class Seeding:
         return seeds_from(space, [*self._winner(kernel, space), *texts], _MOST)
 
     def _winner(self, kernel: Kernel, space: Space) -> list[str]:
-        """What was found for this kernel here when candidates were timed in another way, else by an
-        older tunegrad.
+        """Schedules that were found for this kernel here when candidates were timed in another way,
+        else by an older tunegrad.
 
         Its rows are of another space version, or lack fields that this machine tells of itself
         today.
@@ -116,5 +116,5 @@ class Seeding:
 
 
 def _searched(rows: Sequence[Trial]) -> bool:
-    """Whether more than the defaults of a kernel was measured."""
+    """True when more than the defaults of a kernel was measured."""
     return any(t.origin != "default" for t in rows)

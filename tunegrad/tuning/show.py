@@ -1,5 +1,5 @@
-"""What a model would run with here: each kernel's stored winner, or its default schedule and why it
-has no winner.
+"""The schedules that a model would run with here: each kernel's stored winner, or its default and
+why it has no winner.
 """
 
 from __future__ import annotations

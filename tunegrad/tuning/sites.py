@@ -1,4 +1,4 @@
-"""Where a session measures: this machine, or a fleet of machines.
+"""Sites: the place where a session measures, which is this machine or a fleet of machines.
 
 A site says what is compiled for, what its rows are tagged with, how many machines measure at once
 and how many proposals they keep busy. Everything else of a session is the same on all of them.
@@ -28,7 +28,7 @@ __all__ = ["Site", "open_site"]
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Where candidates are measured.
+    """A place where candidates are measured.
 
     ``here`` is the fingerprint of the machines that measure, and of every row.
 

@@ -1,13 +1,16 @@
 """The end of a session: a tuned model computes what its graph says, or the winners that spoil it
 are withdrawn.
 
-tuned model, fresh process  --both input sets-->  outputs as an independent evaluation has them:
-sound
-                                     otherwise    the default schedules fail alike: nobody is to
-                                                  blame, and said so
-                                                  the winners, by halves: who does it alone, twice,
-                                                  is withdrawn nobody does it alone: all of them are
-                                                  once more, with what the store has then
+    tuned model, fresh process, both input sets  -->  outputs as an independent evaluation
+             |                                        has them: sound
+             v  otherwise
+    the default schedules, alike                 -->  they fail too: no winner is to blame,
+             |                                        and the report says so
+             v  they are right
+    the winners, by halves                       -->  one fails alone, twice: it is withdrawn
+             |                                        none does: all of them are
+             v
+    once more, with what the store has then
 """
 
 from __future__ import annotations
@@ -29,8 +32,8 @@ Void = Callable[[str, str, CandidateFailure], None]
 
 @dataclass(frozen=True, slots=True)
 class Soundness:
-    """What a model's outputs are: as they must be (no ``mismatch``), at once or after winners were
-    ``voided``.
+    """The soundness of a model's outputs: they are as they must be (no ``mismatch``), at once or
+    after winners were ``voided``.
 
     ``judged``: there was an independent evaluation. ``voided`` are (kernel, actions, why),
     ``mismatch`` says what is still wrong.
@@ -78,7 +81,7 @@ def _winners(work: Workload, models: Models) -> dict[str, str]:
 def _failure(
     work: Workload, models: Models, actions: dict[str, str] | None
 ) -> CandidateFailure | None:
-    """How the model fails in a fresh process, with its stored winners, or with these actions over
+    """Failure of the model in a fresh process, with its stored winners, or with these actions over
     the defaults.
     """
     made = models.of(work) if actions is None else models.of(work, actions, stored=False)

@@ -1,6 +1,7 @@
 """The stages of a session, one after the other, over values.
 
-plan     how images are stored, where graphs are cut, which variants are near  raced in whole models
+plan     how images are stored, where graphs are cut, which variants are near;
+         raced in whole models
 search   defaults, seeds, rounds of near variants: those behind leave
 race     variants, in whole models
 search   the kernels of the variants that won, while more is expected of it
@@ -80,7 +81,7 @@ class Stages(Closing):
         return self.reported(searches, wholes, deviations, stopped, saved_s, search_s)
 
     def _promotions(self, searches: Sequence[KernelSearch]) -> dict[str, int]:
-        """How often somebody won, by kernel."""
+        """Number of promotions, by kernel."""
         keys = (s.task.key for s in searches)
         return {key: len(self.store.promotions(key, self.site.here)) for key in keys}
 
@@ -170,7 +171,7 @@ class Stages(Closing):
         return keys - self.only if keys & self.only else set()
 
     def _standings(self, searches: Sequence[KernelSearch]) -> list[KernelStanding]:
-        """Where the kernels stand that the models run, as far as is decided, under the names that
+        """Standings of the kernels that the models run, as far as is decided, under the names that
         their searches have: fewer kernels may need fewer names of their own.
         """
         found = {s.task.key: s for s in searches}
@@ -181,7 +182,9 @@ class Stages(Closing):
         ]
 
     def _learn(self, searches: Sequence[KernelSearch]) -> None:
-        """What the models take, both ways, for what is reserved of the budget."""
+        """Tell the deadlines what the models take, both ways, for what is reserved of the
+        budget.
+        """
         kernels = self._standings(searches)
         self.ends.both_s = sum(
             k.uses * s for k in kernels for s in (k.default_s, k.best_s) if s < inf

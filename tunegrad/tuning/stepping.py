@@ -1,4 +1,4 @@
-"""Which action of a schedule bought what: its prefixes timed one after another, and the list with
+"""The gain of each action of a schedule: its prefixes timed one after another, and the list with
 one action left out.
 
     (no actions)                 12.0 ms
@@ -44,7 +44,7 @@ _SPENT = StepTime(note="not timed: the budget is spent")
 
 
 class StepDevice(Protocol):
-    """What is asked of a ``DeviceMeasurer``."""
+    """The part of a ``DeviceMeasurer`` that stepping needs."""
 
     def compile(self, candidates: Sequence[Candidate]) -> list[CompiledCandidate | Outcome]:
         """Lower and compile a batch, in order; failures are Outcomes."""

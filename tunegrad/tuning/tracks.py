@@ -1,4 +1,4 @@
-"""Where a race is held: on whole models in turns, launch by launch."""
+"""Tracks of a race: whole models in turns, launch by launch."""
 
 from __future__ import annotations
 
@@ -39,7 +39,9 @@ Places = Mapping[str, Sequence[slice]]
 
 
 def most_at_once(work: Workload) -> int:
-    """How many models run beside the first, for the memory of their constants; at least one."""
+    """Number of models that run beside the first, for the memory of their constants; at least
+    one.
+    """
     constants = sum(b.nbytes for b in work.plan.buffers if b.role == "const")
     return max(1, min(AT_ONCE, MOST_BYTES // max(1, constants) - 1))
 
@@ -69,7 +71,8 @@ class ModelTrack(Generic[A]):
 
     ``made`` makes those of lineups, None for one that can not be made; ``places`` is where.
 
-    ``blamed`` is told who ended a race. Mutable: it keeps the models of the latest lineups.
+    ``blamed`` is called with the alternative that ended a race. Mutable: it keeps
+    the models of the latest lineups.
     """
 
     bench: ModelBench

@@ -1,11 +1,11 @@
-"""Which variant each kernel of a model runs as, settled by measuring.
+"""Variants of a model's kernels, settled by measuring.
 
-every part of every variant, default schedules --> verified and timed by the device, rows in the
-                                                   store
-sums of parts, of kernels that multiply alike --> the near variants: ``Rivals``, whose kernels are
-                                                  searched a while
-whole models of these, launch by launch, in turns --> the fastest; a row and a promotion each:
-                                                      ``variant(NAME)``
+    every part of every variant,      -->  verified and timed by the device,
+    default schedules                      rows in the store
+    sums of parts, of kernels         -->  the near variants: ``Rivals``,
+    that multiply alike                    whose kernels are searched a while
+    whole models of these,            -->  the fastest; a row and a promotion each:
+    launch by launch, in turns             ``variant(NAME)``
 
 A variant's constants may be nine times the direct kernel's: only a whole model shows what reading
 them costs.
@@ -137,7 +137,7 @@ def _track(
             return None
 
     def places(lineup: _Picks) -> dict[str, list[slice]]:
-        """Where the parts of every use of the groups' kernels are among the launches."""
+        """Places of the parts of every use of the groups' kernels among the launches."""
         picks, at = picks_of(lineup), 0
         group_of = {key: first for first in lineup for key in groups[first].keys}
         found: dict[str, list[slice]] = {}

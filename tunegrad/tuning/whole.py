@@ -92,8 +92,8 @@ def measured_whole(
     about ``left_s`` seconds.
 
     That is stored. Where the model is proved slower than its defaults, these take the place of the
-    winners again, of the kernels ``fresh``: somebody won in this session, and no other model of it
-    runs them.
+    winners again, of the kernels ``fresh``: those with a new winner in this session that no other
+    model of it runs.
     """
     paired_s = _INTERRUPTED_S if interrupt.requested else min(_PAIRED_S, _PAIRED_SHARE * left_s)
     sound, weighed, tell = Soundness(), dict[str, Weighed](), withdrawals.tell
@@ -145,7 +145,7 @@ def measured_whole(
 
 
 def slower(name: str, interval: Interval | None, what_then: str = _AGAIN) -> str | None:
-    """What is said of a model whose whole gain lies below 1, and ``what_then``; None of any
+    """Warning about a model whose whole gain lies below 1, and ``what_then``; None for any
     other.
     """
     if interval is None or interval[1] >= 1.0:
@@ -182,7 +182,8 @@ def _ran(models: Models, key: str, actions: str) -> list[Trial]:
 
 
 def measured_deviation(work: Workload) -> Deviation | None:
-    """What 16 bits cost a model, its graph next to the one before, both evaluated by numpy.
+    """Deviation that 16 bits cost a model: its graph next to the one before, both evaluated by
+    numpy.
 
     None where it was not narrowed, or memory does not suffice.
     """

@@ -1,4 +1,4 @@
-"""Trials that are withdrawn for what they did in a whole model: nobody ever gets them again."""
+"""Trials that are withdrawn for what they did in a whole model: they are never returned again."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Many machines: who measures and who compiles, calls that survive the loss of either, and Ray
-underneath.
+"""Many machines: the roles of measuring and compiling, calls that survive the loss of either, and
+Ray underneath.
 
     KernelSearch --> FleetMeasurer --> Dispatcher --> Stations --> a Station each --> DeviceMeasurer
     whole models --> FleetBench    -->                             one of them    --> LocalBench

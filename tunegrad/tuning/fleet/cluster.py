@@ -1,14 +1,14 @@
 """The fleet on Ray: one actor on every machine that measures, one on every machine that compiles
 for them.
 
-    ray.init --> every node is asked what it is --> a crew --> actors, pinned to their nodes -->
-    calls
+    ray.init --> every node is asked what it is --> a crew --> actors, pinned --> calls
+                                                               to their nodes
 
 Ray is told nothing of retries: an actor that dies stays dead, and the dispatcher starts another. An
 actor holds all the CPUs that Ray may use on its node, so that no other work of Ray, another
 session's included, runs beside what is timed. This module imports Ray when a cluster is made. Ray
-serialises with pickle: whoever can reach the cluster's ports can run code on its machines, so a
-cluster belongs into a network where everybody may.
+serialises with pickle: any program that can reach the cluster's ports can run code on its machines,
+so a cluster belongs into a network where that is allowed to all.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 def _host() -> str:
-    """What tells this machine from others, the same in all of its containers."""
+    """Identity of this machine, the same in all of its containers."""
     return _BOOT_ID.read_text().strip()
 
 
 def survey(device: str, threads: int, numerics: Numerics) -> tuple[str, str, Any, Any]:
-    """What the machine that runs this is: its release of tunegrad, its host, its device and its
+    """Describe the machine that runs this: its release of tunegrad, its host, its device and its
     fingerprint.
     """
     found = devices.open(device, threads)
@@ -130,7 +130,7 @@ class RayCluster:
             self.ray.shutdown()
 
     def crew(self, kind: str | None) -> Crew:
-        """Who measures and who compiles.
+        """The machines that measure and those that compile.
 
         Raises ConfigError or DeviceError where that can not be said.
         """
@@ -164,7 +164,7 @@ class RayCluster:
         return self.stations
 
     def is_here(self, machine: Machine) -> bool:
-        """Whether a machine is the one that this process runs on."""
+        """True for the machine that this process runs on."""
         return machine.host == _host()
 
     # ---- nodes
@@ -185,7 +185,7 @@ class RayCluster:
         return remote.options(**options).remote(self.device, self.threads, self.numerics)
 
     def told(self, node: dict[str, Any], ref: Any) -> Machine | str:
-        """What a node said; why not, where it did not, or the node can not be used."""
+        """The machine behind a node; a reason where it did not answer, or can not be used."""
         try:
             release, host, target, found = self.ray.get(ref, timeout=0)
         except self.ray.exceptions.RayError as error:
@@ -287,7 +287,7 @@ class RayStations:
         return ref
 
     def waiting(self) -> Mapping[Any, str]:
-        """Calls whose code is not there yet, and who compiles it."""
+        """Calls whose code is not there yet, and the compilers that make it."""
         if self._compiling:
             codes = list(self._compiling)
             ready, _ = self._ray.wait(codes, num_returns=len(codes), timeout=0, fetch_local=False)
@@ -313,7 +313,7 @@ class RayStations:
         return found
 
     def take(self, ticket: Any) -> Answer:
-        """What a call gave. Raises StationLost, StationRaised or SourceLost."""
+        """The answer of a call. Raises StationLost, StationRaised or SourceLost."""
         code = self._code.pop(ticket, None)
         errors = self._ray.exceptions
         try:
@@ -366,13 +366,13 @@ class RayStations:
             self._warn(f"left out: {address}: {reason}")
 
     def _hosts(self) -> dict[str, str]:
-        """Where a machine measures now that no other may disturb."""
+        """Hosts on which a machine measures now that no other may disturb, with its address."""
         nodes = self._cluster.alive()
         measuring = {} if self._cluster.share_hosts else self._machines
         return {m.host: m.address for m in measuring.values() if m.node in nodes}
 
     def _fault(self, code: Any) -> Exception | None:
-        """Why there is no code; None where there is, or may be yet."""
+        """Error for which there is no code; None where there is, or may be yet."""
         try:
             self._ray.get(code, timeout=0)
         except self._ray.exceptions.GetTimeoutError:

@@ -2,10 +2,11 @@
 where one is slow.
 
     submit --> queue --> a station with a free place --> answer
-                 ^                |  lost, hung: back into the queue, the station started anew or
-                                     given up
-                 |________________|  slow, and others idle: a copy elsewhere; the first answer
-                                     counts
+                 ^                |
+                 |                |  lost, hung: back into the queue, the station started
+                 |                |              anew or given up
+                 +----------------+  slow, and others idle: a copy elsewhere; the first
+                                     answer counts
 
 A call may need code that another machine compiles, its source. Until that is there the station is
 not to blame: time counts for the source, and one that hangs is cut off.
@@ -77,8 +78,8 @@ class StationRaised(StationLost):
 
 
 class SourceLost(Exception):
-    """What the call needed from elsewhere was lost: the call is to be sent again, and the station
-    is not to blame.
+    """Loss of something that the call needed from elsewhere: the call is to be sent again, and the
+    station is not to blame.
 
     Its text is the name of the machine that was to give it, its cause is why.
     """
@@ -144,7 +145,7 @@ class Job:
 
     @property
     def over(self) -> bool:
-        """Whether nothing more is to be done for it."""
+        """True when nothing more is to be done for it."""
         return self.answer is not None or self.dropped or len(self.losses) >= self.call.tries
 
 
@@ -255,7 +256,7 @@ class Dispatcher:
         return job.answer.value
 
     def drop(self, job: Job) -> None:
-        """Nobody wants the answer any more."""
+        """Drop a job whose answer is not needed any more."""
         job.dropped = True
         if job in self._queue:
             self._queue.remove(job)
@@ -439,7 +440,7 @@ class Dispatcher:
             calls = (self._sent[t].job.call for t in tickets if t in self._sent)
             limit_s = max(
                 (call.code_limit_s for call in calls), default=inf
-            )  # nobody waits any more
+            )  # no call waits any more
             if now_s - since_s > limit_s:
                 self._stations.cut_off(source, f"no code within {limit_s:g} s")
 

@@ -64,7 +64,7 @@ class ModelHost:
         return self._bench.compile(pairs)
 
     def run(self, method: Run, refs: Sequence[ModelRef], arguments: Sequence[Any]) -> Any:
-        """What a method of the bench says of models. Raises CandidateFailure."""
+        """Run a method of the bench on models. Raises CandidateFailure."""
         if missing := self._missing(name for ref in refs for name in (ref.plan, ref.graph)):
             return missing
         models = [self._model(ref) for ref in refs]

@@ -1,4 +1,4 @@
-"""Which machines of a fleet measure, which only compile, and which are left out.
+"""Roles of the machines of a fleet: some measure, some only compile, and some are left out.
 
     machines --group by fingerprint--> kinds --one kind--> measure, one actor for each host
                                              --others----> compile for it
@@ -45,7 +45,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Crew:
-    """Who does what.
+    """The machines of a session by their roles.
 
     ``measuring`` are all of one ``fingerprint`` and one ``device``. ``left_out``: why, one a line.
     """
@@ -121,7 +121,7 @@ def choose_crew(
 
 
 def why_not(late: Machine, crew: Crew, hosts: Mapping[str, str], release: str) -> str:
-    """Why a machine that came late can not measure with a crew; '' where it can.
+    """Reason for which a machine that came late can not measure with a crew; '' where it can.
 
     ``hosts`` are those where a machine measures already, and its address.
     """
@@ -150,7 +150,7 @@ def _fit(machines: Sequence[Machine], release: str) -> tuple[list[Machine], list
 
 
 def _unfit(m: Machine, release: str) -> str:
-    """Why a machine can do nothing at all; '' where it can."""
+    """Reason for which a machine can do nothing at all; '' where it can."""
     if m.release != release:
         return f"has tunegrad {m.release}, not {release}"
     return "was started with no CPUs for Ray, and takes no part" if m.cpus < 1 else ""

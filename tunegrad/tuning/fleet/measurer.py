@@ -1,8 +1,8 @@
 """A fleet as a search sees it: batches are handed out at the call, and read in the order of the
 calls.
 
-    schedules of one kernel --> jobs of a few --> the dispatcher --> results, in order, programs
-    that repeat left out
+    schedules of    --> jobs of a few --> the dispatcher --> results, in order;
+    one kernel                                               programs that repeat are left out
 
 A job that costs several machines is tried schedule by schedule; a schedule that does it alone costs
 one row.
@@ -118,7 +118,7 @@ class FleetMeasurer:
         self._dispatcher.collect()
 
     def drop(self, job: Job) -> None:
-        """Nobody wants the results of a job any more."""
+        """Drop a job whose results are not needed any more."""
         self._dispatcher.drop(job)
 
     def _submit(
@@ -168,7 +168,7 @@ class _Results:
             self._jobs.popleft()
 
     def arrived(self) -> tuple[Measured | None, ...]:
-        """What can be read without waiting, in order; None as well for a result that is not
+        """Results that can be read without waiting, in order; None as well for a result that is not
         there.
         """
         self._fleet.collect()

@@ -1,4 +1,4 @@
-"""What travels to a machine of the fleet and back, and what answers there.
+"""Calls that travel to a machine of the fleet, their answers, and the station that gives them.
 
     Call("measure", ...)  -->  Station on the machine  -->  Engine  -->  Answer(fingerprint, value)
     Call("models", ...)   -->  the same, so that one of the two runs at a time: its ModelHost
@@ -78,7 +78,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a call gave, and the fingerprint of the machine that gave it."""
+    """The value of a call, and the fingerprint of the machine that gave it."""
 
     fingerprint: Fingerprint
     value: Any
@@ -103,7 +103,7 @@ class EngineSpec:
 
 
 class Engine(Protocol):
-    """What a machine can do. It never raises for what a candidate does."""
+    """The services of a machine. None of them raises for what a candidate does."""
 
     @property
     def fingerprint(self) -> Fingerprint:
@@ -218,7 +218,7 @@ class Station:
         return Answer(self._engine.fingerprint, answered(self._engine, method, arguments, code))
 
     def code(self, arguments: tuple[Any, ...]) -> Code:
-        """What another machine's ``measure`` takes: its schedules, compiled."""
+        """Code for another machine's ``measure``: its schedules, compiled."""
         kernel, texts, _, known = arguments
         return self._engine.compile(kernel, texts, known)
 
@@ -233,7 +233,7 @@ def answered(
     arguments: tuple[Any, ...],
     code: Code | None = None,
 ) -> Any:
-    """What an engine says to a call; ``Failed`` where it has no row for a candidate's failure.
+    """Answer a call by an engine; ``Failed`` where it has no row for a candidate's failure.
 
     Raises InternalError for a method that there is not.
     """

@@ -1,5 +1,5 @@
-"""Whole models of a session: what they are as values, where they run, and whether they compute what
-they should.
+"""Whole models of a session: their values, the process that runs them, and the check of their
+outputs.
 
 WholeModel   plan, inputs, a schedule for every kernel       a value
 Models       a workload and the store, to such values        compiles in the compile workers

@@ -1,5 +1,5 @@
-"""Where whole models run: a worker process that can be killed, which gets code as bytes and answers
-with plain data.
+"""The bench of whole models: a worker process that can be killed, which gets code as bytes and
+answers with plain data.
 
     compile        in the compile workers, all cores
     every model    run on two sets of inputs, and its outputs compared, before a sample of it counts
@@ -103,7 +103,7 @@ class ModelBench(Protocol):
         """
 
     def judged(self, model: WholeModel) -> bool:
-        """Whether an independent evaluation says what the model's outputs must be."""
+        """True when an independent evaluation says what the model's outputs must be."""
 
     def state(self) -> Properties:
         """Clocks, power and temperature of the device as they are now (``Device.state``)."""

@@ -1,10 +1,9 @@
-"""What a model's outputs must be: its graph evaluated by numpy in float64, and how far off a right
+"""Expected outputs of a model: its graph evaluated by numpy in float64, and how far off a right
 model may be.
 
     graph  -->  numpy, its own dtypes  \\
-    graph  -->  numpy, all floats f64   >  a killable process  -->  Expected: values, and what they
-                                                                    may differ by
-    inputs, both sets                  /
+    graph  -->  numpy, all floats f64   >  a killable process  -->  Expected: values, and
+    inputs, both sets                  /                            their tolerance
 
 No fusion, index algebra, lowering, renderer or compiler has a part in it. docs/NUMERICS.md derives
 the tolerance.
@@ -67,8 +66,8 @@ _UNIT = {"f64": 2.0**-53, "f32": 2.0**-24, "tf32": 2.0**-11, "f16": 2.0**-11, "b
 
 @dataclass(frozen=True, slots=True)
 class ToleranceTerms:
-    """What a tolerance depends on: terms of the longest sum, whether there are windows, and floats
-    at all; and the unit of the coarsest rounding to 16 bits or tf32, 0 without any.
+    """The terms of a tolerance: terms of the longest sum, whether there are windows, and floats at
+    all; and the unit of the coarsest rounding to 16 bits or tf32, 0 without any.
     """
 
     terms: int = 1
@@ -157,7 +156,7 @@ class Expected:
         return made(max(_ROUNDED * largest, own))
 
     def fault(self, got: Array) -> str:
-        """What is wrong with an output, in words; empty where nothing is."""
+        """Text of the fault of an output; empty where there is none."""
         if got.size != self.values.size:
             return f"{got.size} elements where there must be {self.values.size}"
         if self.values.dtype.kind == "i":
@@ -215,7 +214,7 @@ class Begun(Protocol):
 
     @property
     def lost(self) -> bool:
-        """Whether somebody gave them up."""
+        """True once the calls were given up."""
 
     def wait(self) -> list[Ending]:
         """Their endings, in the order of the calls."""
@@ -241,7 +240,7 @@ class Evaluation:
     calls: Begun
 
     def judges(self) -> dict[Graph, Judge | None]:
-        """What each graph's outputs must be; None where evaluating it takes too long, or too much
+        """Judges of each graph's outputs; None where evaluating it takes too long, or too much
         memory, or where most of them overflow.
 
         Waits.
@@ -269,8 +268,8 @@ def _judge(graph: Graph, endings: Sequence[Ending]) -> Judge | None:
 def evaluated(
     nodes: list[FlatNode], outputs: tuple[int, ...], inputs: tuple[Argument, ...], number: int
 ) -> tuple[Expected, ...] | None:
-    """What every output must be on one set of inputs; None where there is too little memory, or
-    where the graph overflows on them in its own dtypes, so that there is nothing to compare.
+    """Expected values of every output on one set of inputs; None where there is too little memory,
+    or where the graph overflows on them in its own dtypes, so that there is nothing to compare.
     """
     one_blas_thread()
     graph, facts = unflat(nodes, outputs), ToleranceTerms.of(nodes)
@@ -302,7 +301,7 @@ def evaluated(
 
 
 def _overflows(native: Array, wide: Array) -> bool:
-    """Whether most of what is finite in float64 is not in the graph's own dtypes."""
+    """True when most of what is finite in float64 is not in the graph's own dtypes."""
     if wide.dtype.kind != "f":
         return False
     finite = np.isfinite(wide.reshape(-1))

@@ -41,7 +41,7 @@ def drawn(inputs: Sequence[Argument], number: int) -> dict[str, NDArray[Any]]:
 
 
 def _bound(a: Argument) -> int:
-    """What the elements of an input lie below, from 0 on; 0: of either sign."""
+    """Upper bound of the elements of an input, from 0 on; 0: of either sign."""
     return a.bound or (2 if a.dtype.is_int and a.dtype.bits >= 32 else 0)
 
 

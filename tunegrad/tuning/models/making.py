@@ -1,10 +1,10 @@
 """From a workload to a whole model as a value: a schedule for every kernel that compiles, and is
 the verified program.
 
-actions given for a kernel  that schedule, or CandidateFailure
-none                        its stored winner; where that does not compile any more, or to another
-                            program than
-                            the one that was measured, its default schedule
+    actions given for a kernel  that schedule, or CandidateFailure
+    none                        its stored winner; its default schedule where that one
+                                does not compile any more, or compiles to another
+                                program than the one that was measured
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Models:
         """The model whose kernels run as these trials, by kernel key; the others as in ``of``.
 
         Raises CandidateFailure as well where a schedule lowers to another program than the one that
-        was measured: nobody has verified that.
+        was measured: such a program was never verified.
         """
         kernels = {u.key: u.kernel for u in work.kernels}
         pairs = [(kernels[key], t.actions) for key, t in chosen.items()]
@@ -107,7 +107,7 @@ class Models:
         return WholeModel(work.name, work.graph, work.plan, work.inputs, found)
 
     def _options(self, kernel: Kernel, store: Store | None) -> list[_Option]:
-        """What a kernel may run as, best first.
+        """Schedules that a kernel may run as, best first.
 
         Raises CandidateFailure for a fence's schedule that is not legal.
         """

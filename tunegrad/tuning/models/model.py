@@ -16,7 +16,7 @@ __all__ = ["Compiled", "WholeModel"]
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """What came of compiling a schedule: the hash of its program, or why there is none."""
+    """The result of compiling a schedule: the hash of its program, or the error."""
 
     program: str = ""
     error: str = ""

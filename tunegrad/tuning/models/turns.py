@@ -1,11 +1,11 @@
-"""In which order contestants run, turn by turn.
+"""The order in which contestants run, turn by turn.
 
     turn 0:  A  B  C
     turn 1:  B  C  A
     turn 2:  C  A  B
     turn 3:  C  B  A  ...
 
-Everybody has every place equally often, and follows itself equally often: who does finds its
+Each has every place equally often, and follows itself equally often: one that does finds its
 constants in the caches. In turns that only change their direction the first and the last one always
 do, and seemed two to four per cent faster.
 """
@@ -16,7 +16,7 @@ __all__ = ["turn_order"]
 
 
 def turn_order(count: int, turn: int) -> list[int]:
-    """Who comes when in a turn, of ``count`` contestants: the start goes round, then the direction
+    """The order of ``count`` contestants in a turn: the start goes round, then the direction
     changes.
     """
     order = [(i + turn) % count for i in range(count)]

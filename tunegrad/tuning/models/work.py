@@ -1,5 +1,5 @@
-"""What runs inside the model worker: whole models bound to memory, their outputs, and their times
-in turns.
+"""The work of the model worker: whole models bound to memory, their outputs, and their times in
+turns.
 
     put      plans, arrays of constants and code arrive once each, by digest
     check    both input sets into poisoned memory: the outputs; and seconds of a run
@@ -72,7 +72,8 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a call says; plain data. ``missing`` are names of parts that have to be ``put`` first.
+    """The answer to a call; plain data. ``missing`` are names of parts that have to be ``put``
+    first.
 
     ``turns``: seconds by model, turn and launch (or run). ``outputs``: bytes by model, of every
     output, of one input set after the other. ``fault`` says what went wrong with model ``at``, and

@@ -1,5 +1,5 @@
-"""What a report shows of a session or a store: plain records, gathered from rows alone. Nothing is
-measured, and no model is built.
+"""Records of a report on a session or a store, gathered from rows alone. Nothing is measured, and
+no model is built.
 """
 
 from .gather import gather

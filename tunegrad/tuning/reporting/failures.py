@@ -1,4 +1,4 @@
-"""How candidates ended, and what those said that failed."""
+"""Outcomes of candidates, and the messages of those that failed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NUMBER = re.compile(r"\d[\d.,e+-]*")
 
 
 def statuses_of(trials: Sequence[Trial]) -> tuple[tuple[Status, int], ...]:
-    """How many ended how; nothing of what did not happen."""
+    """Number of candidates by outcome; nothing of what did not happen."""
     counts = Counter(t.measurement.status for t in trials)
     return tuple((s, counts[s]) for s in Status if counts[s])
 

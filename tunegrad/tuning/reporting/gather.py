@@ -170,7 +170,7 @@ def _page(line: SessionLine, contents: Contents, judged: Judgement) -> SessionPa
 
 
 def _conditions(session: Session) -> tuple[tuple[str, str], ...]:
-    """What measured, on a machine in which state."""
+    """Conditions of a session: the software that measured, and the state of the machine."""
     apart = ("seconds.", "kernel.", "peak_gflops", "cache_gb_per_s", "memory_gb_per_s")
     state = [(n, v) for n, v in session.state if not n.startswith(apart)]
     said = [(n, v if isinstance(v, str) else f"{v:.3g}") for n, v in (*session.versions, *state)]

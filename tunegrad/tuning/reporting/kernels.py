@@ -118,7 +118,7 @@ def _times(
 
 
 def _raced(e: Evidence) -> _Times:
-    """What stood before, and what won, in the turns of a proof."""
+    """Times of the incumbent and of the winner, in the turns of a proof."""
     before_s, after_s = e.incumbent_samples_s, e.challenger_samples_s
     pairs = min(len(before_s), len(after_s))
     sides = before_s[:pairs], after_s[:pairs]

@@ -1,6 +1,6 @@
 """The records of a report. Times are in seconds; None stands for "not measured".
 
-Every text may come from a store that somebody else wrote: it is data, and whoever prints it escapes
+Every text may come from a store of another person: it is data, and the code that prints it escapes
 it.
 """
 
@@ -87,8 +87,8 @@ class Trace:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Who proposed schedules: how many, how many of them failed, how often one was the fastest of
-    its kernel so far, and of how many kernels it proposed the winner.
+    """A source of schedules: how many it proposed, how many of them failed, how often one was the
+    fastest of its kernel so far, and of how many kernels it proposed the winner.
     """
 
     origin: str
@@ -100,7 +100,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """How candidates failed: the status, what was said first, how many, and an example."""
+    """A kind of failure of candidates: the status, the first message, how many, and an example."""
 
     status: Status
     message: str
@@ -172,7 +172,7 @@ class SessionPage:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What regression sweeps say of a store.
+    """The judgement of regression sweeps on a store.
 
     ``begun`` are latencies with which a new level began, as (model or kernel in it, session,
     machine). ``places`` has the newest of the machines that differ in their software alone, for

@@ -55,7 +55,7 @@ def swept(
 
 
 def _is_kernel(x: Latency) -> bool:
-    """Whether it is of a kernel of a model, with what it runs with."""
+    """True for a kernel of a model, with what it runs with."""
     kernel = x.model.partition(PART)[2]
     return x.kind == "tuned" and bool(kernel) and not kernel.startswith((_YARDSTICK, _PEER))
 

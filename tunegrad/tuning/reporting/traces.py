@@ -1,4 +1,4 @@
-"""The best so far over time: of each kernel by who proposed it, and of the models as sums."""
+"""The best so far over time: of each kernel by source, and of the models as sums."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _moments(trials: Sequence[Trial], key: str = "") -> list[Trial]:
 
 
 def source_of(trial: Trial) -> str:
-    """Who proposed it, without what a file's origin adds."""
+    """Source of a proposal, without what a file's origin adds."""
     return trial.origin.split(" ", 1)[0] or "unknown"
 
 
@@ -75,7 +75,7 @@ def _improvements(trials: Sequence[Trial], begun_s: float) -> list[tuple[float, 
 
 
 def sources_of(kernels: Sequence[KernelEntry], trials: Sequence[Trial]) -> tuple[Source, ...]:
-    """What each source contributed, those with the most candidates first."""
+    """Contribution of each source, those with the most candidates first."""
     asked, failed, better = Counter[str](), Counter[str](), Counter[str]()
     best: dict[str, float] = {}
     for t in sorted(trials, key=lambda t: t.created_s):
