@@ -2,8 +2,8 @@
 
 It knows no search and no hardware.
 
-Its modules are imported when one of its names is asked for: who loads a model reads, and needs no
-exchange of files and no history.
+Its modules are imported when one of its names is asked for: loading a model only reads, and needs
+no exchange of files and no history.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""What every store does the same way: lookups, session blocks, refusing to write when opened for
-reading.
-"""
+"""The base of every store: lookups, session blocks, refusing to write when opened for reading."""
 
 from __future__ import annotations
 
@@ -42,7 +40,7 @@ class BaseStore(ABC):
 
     @property
     def mode(self) -> Mode:
-        """How it was opened."""
+        """The mode in which it was opened."""
         return self._mode
 
     def __enter__(self) -> Self:
@@ -66,7 +64,7 @@ class BaseStore(ABC):
 
     @abstractmethod
     def knows(self, kernel_key: str) -> bool:
-        """Whether any row names this kernel."""
+        """True when any row names this kernel."""
 
     @abstractmethod
     def places(self, kernel_key: str) -> Sequence[tuple[Fingerprint, int]]:
@@ -203,7 +201,7 @@ def described(trial: Trial, facts: Properties) -> Trial:
 
 
 def withdrawn(trial: Trial, reason: str, session: str) -> Trial:
-    """What a trial that was withdrawn is to everybody who asks for trials: a wrong one."""
+    """A withdrawn trial as the store returns it to every reader: a wrong one."""
     said = withdrawn_by(session, reason)
     wrong = replace(
         trial.measurement, status=Status.WRONG, samples_s=(), reference_samples_s=(), error=said

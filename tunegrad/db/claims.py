@@ -1,4 +1,4 @@
-"""What a file says that nobody vouches for, and who judges it."""
+"""Claims of a file, which no measurement here confirms, and the rule that judges them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ MAX_ACTIONS = 256
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What a row says: that a kernel ran so on a machine, in the words of a version of the space.
+    """The claim of a row: that a kernel ran so on a machine, in the words of a version of the
+    space.
 
     Of a decision ``kind`` is the question's, and ``actions`` the choice.
     """
@@ -40,7 +41,8 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """On a claim: ``fault`` is what is wrong with the actions, ``unchecked`` why nobody can tell.
+    """On a claim: ``fault`` is what is wrong with the actions, ``unchecked`` why that can not be
+    told.
 
     Both empty: legal.
     """
@@ -71,7 +73,7 @@ class Refusal:
 
 
 def actions_fault(actions: str) -> str | None:
-    """Why an action text is none: it does not parse, or is too long."""
+    """Fault of an action text that does not parse, or is too long; None for a good one."""
     from tunegrad.opts import parse_actions
     from tunegrad.untrusted import shortened
 
@@ -83,6 +85,6 @@ def actions_fault(actions: str) -> str | None:
 
 
 def parsed_only(claim: Claim) -> Finding:
-    """The rule of a caller who has none."""
+    """The rule of a caller that gives none."""
     fault = actions_fault(claim.actions) if claim.kind == "schedule" else None
     return Finding(fault=fault) if fault else Finding(unchecked="nobody was asked")

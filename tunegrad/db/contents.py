@@ -1,5 +1,4 @@
-"""All that a store holds, as one value: what export, import, merge, prune and diff are functions
-of.
+"""All that a store holds, as one value: export, import, merge, prune and diff are functions of it.
 
     store file --> read_contents --> Contents --> a pure function --> Contents --> replace_contents
 
@@ -96,7 +95,7 @@ class Contents:
 
     @property
     def withdrawn(self) -> frozenset[Subject]:
-        """What shall not win, however often it is measured."""
+        """Subjects that shall not win, however often they are measured."""
         return frozenset(w.trial.subject for w in self.withdrawals)
 
     def by_identity(self) -> dict[Identity, Trial]:
@@ -131,8 +130,8 @@ class Winner:
 
 
 def is_imported(row: Trial | Promotion | Withdrawn | Decision | Latency) -> bool:
-    """Whether a row came out of a file of somebody else, rather than from a measurement of this
-    store's owner.
+    """True for a row out of a file of another store, rather than from a measurement of this store's
+    owner.
     """
     if isinstance(row, Decision | Latency):
         return row.imported
@@ -185,8 +184,8 @@ def fastest(trials: Iterable[Trial]) -> dict[Place, Winner]:
 
 
 def decided(decisions: Iterable[Decision]) -> Decision | None:
-    """What stands of the decisions about one question, oldest first: own before imported, then the
-    last.
+    """The decision in force about one question, of those given oldest first: own before imported,
+    then the last.
     """
     chosen = [d for d in decisions if d.chosen]
     return next((d for d in reversed(chosen) if not d.imported), chosen[-1] if chosen else None)

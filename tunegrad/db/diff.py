@@ -1,7 +1,7 @@
-"""How two stores differ: kernels that one of them lacks, winners and decisions that are not the
+"""Differences of two stores: kernels that one of them lacks, winners and decisions that are not the
 same.
 
-What whole models took is set side by side; it always differs a little, and is no difference.
+Times of whole models stand side by side; they always differ a little, and are no difference.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class DecisionChange:
 
 @dataclass(frozen=True, slots=True)
 class LatencyPair:
-    """What a whole model took last in each store on one machine, tuned; medians in seconds."""
+    """Latest latencies of a whole tuned model in each store on one machine; medians in seconds."""
 
     model: str
     a_s: float
@@ -104,7 +104,7 @@ class StoreDiff:
 
 
 def diff_contents(a: Contents, b: Contents, *, all_machines: bool = False) -> StoreDiff:
-    """How ``b`` differs from ``a``. Winners are compared on the same machine and space version.
+    """Differences of ``b`` from ``a``. Winners are compared on the same machine and space version.
 
     ``all_machines``: a kernel that has no winner on the other's machine is compared with its winner
     on the machine that differs least, and the fields are named.
@@ -154,7 +154,7 @@ def _decisions(a: Contents, b: Contents, names: dict[str, str]) -> tuple[Decisio
 
 
 def _decided(decisions: tuple[Decision, ...]) -> dict[tuple[object, ...], Decision]:
-    """What stands of every question."""
+    """The decision in force about every question."""
     asked: dict[tuple[object, ...], list[Decision]] = {}
     for d in decisions:
         asked.setdefault((d.kind, d.key, d.fingerprint, d.space_version), []).append(d)
@@ -177,7 +177,7 @@ def _last(latencies: tuple[Latency, ...]) -> dict[tuple[str, str, Fingerprint], 
 
 
 def winner_facts(winner: Winner | None) -> WinnerFacts | None:
-    """What is worth knowing of a winner in one line; None for none."""
+    """Facts of a winner for one line; None for none."""
     if winner is None:
         return None
     trial, evidence = winner.trial, None if winner.promotion is None else winner.promotion.evidence

@@ -63,7 +63,7 @@ class Exported:
 
 @dataclass(frozen=True, slots=True)
 class ImportReport:
-    """What came of a file.
+    """The result of importing a file.
 
     ``known`` trials were there already; ``held`` winners were kept by a promotion of their own.
 
@@ -116,7 +116,7 @@ class MergeReport:
 
 @dataclass(frozen=True, slots=True)
 class PruneReport:
-    """What a prune removed, or would remove. Bytes are of the file, compacted."""
+    """The result of a prune: what was removed, or would be. Bytes are of the file, compacted."""
 
     store: str
     dry_run: bool
@@ -133,7 +133,9 @@ class PruneReport:
 
 @dataclass(frozen=True, slots=True)
 class SalvageReport:
-    """What could be read of a damaged store, now in a new one, and what could not."""
+    """The result of a salvage: what could be read of a damaged store, now in a new one, and what
+    could not.
+    """
 
     store: str
     into: str
@@ -261,7 +263,7 @@ def prune_store(path: PathLike, rules: PruneRules, *, dry_run: bool = False) -> 
 
 
 def diff_stores(a: PathLike, b: PathLike, *, all_machines: bool = False) -> StoreDiff:
-    """How the store at ``b`` differs from the one at ``a``."""
+    """Differences of the store at ``b`` from the one at ``a``."""
     return diff_contents(read_contents(a)[0], read_contents(b)[0], all_machines=all_machines)
 
 

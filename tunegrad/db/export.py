@@ -14,8 +14,8 @@ Reading the lines into an empty store gives an equal one.
     {"row": "latency", "model": ..., "samples_s": [...], "versions": {...}, ...}
 
 Trials, promotions, decisions and latencies stand in the order of the store. The same contents give
-the same bytes. What this store imported is not marked in what it exports: to whoever reads the
-file, every row is a claim of a stranger.
+the same bytes. What this store imported is not marked in what it exports: to a reader of the file,
+every row is a claim of a stranger.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ KINDS = (
 
 @lru_cache(maxsize=256)
 def machine_id(fingerprint: Fingerprint) -> str:
-    """What the rows of a file call a fingerprint: 16 hex digits of the SHA-256 of its fields."""
+    """Name of a fingerprint in the rows of a file: 16 hex digits of the SHA-256 of its fields."""
     return hashlib.sha256(dump_fingerprint(fingerprint).encode("ascii")).hexdigest()[:16]
 
 
@@ -205,7 +205,7 @@ def withdrawal_row(withdrawn: Withdrawn) -> dict[str, object]:
 
 
 def _trial_named(trial: Identity) -> dict[str, object]:
-    """What names a trial's row: what was measured, how, by which session, and when."""
+    """Fields that name a trial's row: what was measured, how, by which session, and when."""
     measured = trial.subject
     return {
         "kernel": measured.kernel_key,
@@ -237,7 +237,7 @@ def decision_row(d: Decision) -> dict[str, object]:
 
 
 def latency_row(x: Latency) -> dict[str, object]:
-    """What a whole model took as a row."""
+    """The latency of a whole model as a row."""
     return {
         "model": x.model,
         "model_key": x.model_key,

@@ -1,4 +1,4 @@
-"""How people name a kernel of a store."""
+"""Kernels of a store by the names that users give them."""
 
 from __future__ import annotations
 

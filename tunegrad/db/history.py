@@ -1,4 +1,4 @@
-"""What a store knows of one model or one kernel over time, oldest first."""
+"""The history of one model or one kernel in a store, oldest first."""
 
 from __future__ import annotations
 
@@ -232,5 +232,5 @@ def _ms(samples_s: tuple[float, ...]) -> float | None:
 
 
 def _interval(default_s: Sequence[float], tuned_s: Sequence[float]) -> Interval | None:
-    """Where the gain lies; None where there are too few pairs, or none."""
+    """Confidence interval of the gain; None where there are too few pairs, or none."""
     return gain_interval(default_s, tuned_s) if len(default_s) == len(tuned_s) else None

@@ -1,4 +1,4 @@
-"""What makes two trials the same: one row said twice, or two measurements of one thing.
+"""Identity of trials: one row said twice, or two measurements of one thing.
 
 subject    kernel, machine, actions, policy, space version: what is measured, and how
 identity   the subject, and the session and the moment that measured it: one row
@@ -30,7 +30,9 @@ _Key = TypeVar("_Key")
 
 
 class Place(NamedTuple):
-    """Where figures compare and one trial wins: a kernel, a machine, a version of the space."""
+    """The place in which figures compare and one trial wins: a kernel, a machine, a version of the
+    space.
+    """
 
     kernel_key: str
     fingerprint: Fingerprint
@@ -38,7 +40,7 @@ class Place(NamedTuple):
 
 
 class Subject(NamedTuple):
-    """What is measured, and how; the policy by its text."""
+    """The subject of a measurement, and its conditions; the policy by its text."""
 
     kernel_key: str
     fingerprint: Fingerprint
@@ -48,7 +50,7 @@ class Subject(NamedTuple):
 
     @property
     def place(self) -> Place:
-        """Where it competes."""
+        """The place in which it competes."""
         return Place(self.kernel_key, self.fingerprint, self.space_version)
 
 
@@ -61,18 +63,18 @@ class Identity(NamedTuple):
 
     @property
     def place(self) -> Place:
-        """Where it competes."""
+        """The place in which it competes."""
         return self.subject.place
 
 
 def subject(trial: Trial) -> Subject:
-    """What a trial measured, and how."""
+    """The subject of a trial."""
     policy = trial.policy.text
     return Subject(trial.kernel_key, trial.fingerprint, trial.actions, policy, trial.space_version)
 
 
 def identity(trial: Trial) -> Identity:
-    """What names a trial's row."""
+    """The identity of a trial's row."""
     return Identity(subject(trial), trial.session, trial.created_s)
 
 
@@ -116,7 +118,7 @@ def wrong_of(measurements: Iterable[tuple[_Key, Trial]]) -> tuple[_Key, Trial] |
 
 
 def measured_again(error: str) -> str:
-    """Why what ran well is withdrawn by a measurement that came out wrong."""
+    """Reason for withdrawing what ran well: a later measurement came out wrong."""
     return f"measured again, it was wrong: {error}"
 
 

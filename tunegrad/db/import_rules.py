@@ -1,4 +1,4 @@
-"""What each field of an exported file may be: type, range and length, by the kind of its row."""
+"""Rules for the fields of an exported file: type, range and length, by the kind of its row."""
 
 from __future__ import annotations
 
@@ -198,7 +198,7 @@ class DecisionRow(Fields):
 
 
 class LatencyRow(Fields):
-    """What a whole model took."""
+    """The latency of a whole model."""
 
     model: Name
     model_key: Key
@@ -223,7 +223,7 @@ ROWS: dict[str, type[Row]] = {
 
 
 class Counts(Fields):
-    """How many rows of each kind a file has; older ones do not have the last three kinds."""
+    """Number of rows of each kind in a file; older ones do not have the last three kinds."""
 
     kernel: Rows
     machine: Rows

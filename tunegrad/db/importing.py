@@ -1,4 +1,4 @@
-"""Reading an exported file that nobody vouches for: good rows become Contents, each bad one is
+"""Reading an exported file of unknown origin: good rows become Contents, each bad one is
 reported and skipped.
 
     bytes --> lines of bounded length --> JSON objects --> fields by rule --> rows that name rows
@@ -40,11 +40,11 @@ _MAX_SKIPPED = 64
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a file gave.
+    """The result of reading a file.
 
     ``warnings`` are about the file as a whole: it is shorter than it says, or has no end.
 
-    ``unchecked`` counts trials that were taken though nobody could tell whether they are legal, by
+    ``unchecked`` counts trials that were taken though it is unknown whether they are legal, by
     the reason.
     """
 

@@ -1,4 +1,5 @@
-"""Where a store may live: a file in an existing directory, for writing on a local filesystem.
+"""Places in which a store may live: a file in an existing directory, for writing on a local
+filesystem.
 
 SQLite's write-ahead log is shared memory between processes of one machine, and its locks are the
 filesystem's. Network filesystems break both, so a store there is read but never written.
@@ -50,7 +51,7 @@ class Mount(NamedTuple):
 
 
 def is_network(mount: Mount) -> bool:
-    """Whether other machines, or a machine around this one, may write to what is mounted there.
+    """True when other machines, or a machine around this one, may write to what is mounted there.
 
     9p is how virtual machines and WSL show a folder of their host; as the root it is a sandbox's
     own.

@@ -1,15 +1,14 @@
-"""What a lookup answers: Hit, Near or Miss, and for the last two which fields differ.
+"""Answers of a lookup: Hit, Near or Miss, and for the last two the fields that differ.
 
     Hit   this kernel, this fingerprint, this space version: the stored winner.
-    Near  this kernel and this fingerprint, but its winners were found in another version of the
-          space.
-    Miss  the kernel is unknown, has no OK trial, has them only on other machines, or its winner was
-          withdrawn;
-          ``differences`` names the fields.
+    Near  this kernel and this fingerprint, but its winners were found in another version
+          of the space.
+    Miss  the kernel is unknown, has no OK trial, has them only on other machines, or its
+          winner was withdrawn; ``differences`` names the fields.
 
 The store knows no hardware, so it can not say that one fingerprint is good enough for another: any
-field that differs makes a Miss. ``nearest`` lists what a caller who asked for on_miss="nearest" may
-replay, closest first.
+field that differs makes a Miss. ``nearest`` lists what a caller may replay that asked for
+on_miss="nearest", closest first.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _NEAREST = 8
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What kept a lookup from a hit.
+    """A field that kept a lookup from a hit.
 
     ``field``: one of the fingerprint's, ``space_version``, ``kernel``, ``status``, or ``winner``
     (it was withdrawn).
@@ -108,13 +107,13 @@ Lookup = Hit | Near | Miss
 
 
 class WinnerSource(Protocol):
-    """What a lookup needs of a store."""
+    """The part of a store that a lookup needs."""
 
     def winner(self, kernel_key: str, fingerprint: Fingerprint, space_version: int) -> Trial | None:
         """The winner for exactly this, or None."""
 
     def knows(self, kernel_key: str) -> bool:
-        """Whether any row names this kernel."""
+        """True when any row names this kernel."""
 
     def places(self, kernel_key: str) -> Sequence[tuple[Fingerprint, int]]:
         """Distinct (fingerprint, space version) pairs with an OK trial of this kernel, the newest

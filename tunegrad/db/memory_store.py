@@ -83,7 +83,7 @@ class MemoryStore(MemoryTrials):
     def decision(
         self, kind: Question, key: str, fingerprint: Fingerprint, space_version: int
     ) -> Decision | None:
-        """What stands of the decisions about one question here."""
+        """The decision in force about one question here."""
         found = self.decisions(key, fingerprint, kind)
         return decided(d for d in found if d.space_version == space_version)
 
@@ -207,8 +207,6 @@ class MemoryStore(MemoryTrials):
         )
 
     def verify(self) -> list[Problem]:
-        """What was wrong with the file that the rows came from; nothing, for a store that began in
-        memory.
-        """
+        """Problems of the file that the rows came from; none for a store that began in memory."""
         self._check_open()
         return list(self._problems)

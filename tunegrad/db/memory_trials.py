@@ -26,7 +26,7 @@ __all__ = ["MemoryTrials"]
 
 
 class MemoryTrials(BaseStore):
-    """What was measured, what won, and what shall win no more; in dictionaries."""
+    """Trials, promotions and withdrawals, in dictionaries."""
 
     def __init__(self, mode: Mode, label: str, clock: Callable[[], float]) -> None:
         super().__init__(label, mode, clock)
@@ -106,7 +106,7 @@ class MemoryTrials(BaseStore):
         return [t for t in found if fingerprint in (None, t.fingerprint)]
 
     def count(self, sessions: Collection[str], policy: Policy) -> int:
-        """How many trials these sessions measured under a policy."""
+        """Number of trials that these sessions measured under a policy."""
         self._check_open()
         return sum(
             t.session in sessions and t.policy.text == policy.text for t in self._trials.values()
@@ -150,7 +150,7 @@ class MemoryTrials(BaseStore):
         return (own or ran)[-1]
 
     def knows(self, kernel_key: str) -> bool:
-        """Whether a trial or a name is kept for this kernel."""
+        """True when a trial or a name is kept for this kernel."""
         self._check_open()
         return kernel_key in self._names
 

@@ -239,7 +239,7 @@ def _moment(promotion: Promotion) -> tuple[object, ...]:
 
 
 def _claim(promotion: Promotion) -> tuple[object, ...]:
-    """What a promotion says, whoever says it."""
+    """The content of a promotion, without its source."""
     return promotion.trial, promotion.created_s, _text(promotion_row(promotion))
 
 
@@ -292,7 +292,7 @@ def _once(
 
 
 def _rest(known: Iterable[_Row], given: Iterable[_Row], says: Callable[[_Row], str]) -> list[_Row]:
-    """Rows of a file that are not there yet, whoever said so."""
+    """Rows of a file that are not there yet, from any source."""
     said = {says(row) for row in known}
     return [row for row in given if says(row) not in said]
 

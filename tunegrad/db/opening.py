@@ -1,4 +1,4 @@
-"""How a store is opened: the checks, the lock, the file, in this order."""
+"""Opening of a store: the checks, the lock, the file, in this order."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""How well one schedule does on every machine that a store knows: its part of the best there.
+"""Portability of one schedule over every machine that a store knows: its part of the best there.
 
     part = fastest schedule of the kernel there / this schedule there      (1: it is the best)
 
 Of each machine the schedules compare that were timed by the policy of its winner, so that all of
-them stand beside the same reference. Where a schedule was not measured nobody knows its part.
+them stand beside the same reference. Where a schedule was not measured its part is unknown.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def portability(contents: Contents, wanted: str, actions: str | None = None) -> 
 
 
 def _measured(contents: Contents, winner: Trial) -> dict[str, Trial]:
-    """What counts of a machine's schedules, by their texts, timed as its winner was."""
+    """Trials that count of a machine's schedules, by their texts, timed as its winner was."""
     rivals = [
         t
         for t in contents.trials
@@ -128,7 +128,7 @@ def _part(actions: str, found: Mapping[str, Trial]) -> float | None:
 
 
 def _about(place: Fingerprint) -> str:
-    """What people call it: its device, its name, its threads."""
+    """Short description of a machine: its device, its name, its threads."""
     fields = dict(place.fields)
     names: Sequence[str] = [
         fields.get("device", ""),

@@ -37,7 +37,7 @@ class Store(Protocol):
 
     @property
     def mode(self) -> Mode:
-        """How it was opened."""
+        """The mode in which it was opened."""
 
     def close(self) -> None:
         """Release the file and the writer's lock. Closing twice is fine."""
@@ -83,8 +83,8 @@ class Store(Protocol):
         Of what was measured several times it is the measurement that counts: one from here before
         one of a file, a wrong one before all others, a settled end before a crash that was seen
         once only, then the newest. A withdrawn one reads as ``wrong``: it has no samples, and its
-        error says who withdrew it, and why. It is as if the sessions in ``without`` had measured
-        nothing.
+        error says which session withdrew it, and why. It is as if the sessions in ``without`` had
+        measured nothing.
         """
 
     def history(self, kernel_key: str, fingerprint: Fingerprint | None = None) -> list[Trial]:
@@ -93,7 +93,7 @@ class Store(Protocol):
         """
 
     def count(self, sessions: Collection[str], policy: Policy) -> int:
-        """How many trials these sessions measured under a policy (by its text)."""
+        """Number of trials that these sessions measured under a policy (by its text)."""
 
     def kernels(self, fingerprint: Fingerprint | None = None) -> Sequence[tuple[str, str]]:
         """(key, text) of every kernel that has trials, by key; trials of one fingerprint where
@@ -119,7 +119,7 @@ class Store(Protocol):
         """The winner, or what differs between here and what is stored."""
 
     def knows(self, kernel_key: str) -> bool:
-        """Whether any row names this kernel."""
+        """True when any row names this kernel."""
 
     def places(self, kernel_key: str) -> Sequence[tuple[Fingerprint, int]]:
         """Distinct (fingerprint, space version) pairs with an OK trial of this kernel, the newest
@@ -165,7 +165,7 @@ class Store(Protocol):
     def decision(
         self, kind: Question, key: str, fingerprint: Fingerprint, space_version: int
     ) -> Decision | None:
-        """What stands of the decisions about one text here: own before imported, then the last."""
+        """The decision in force about one text here: own before imported, then the last."""
 
     def decisions(
         self,

@@ -22,7 +22,7 @@ __all__ = ["PruneRules", "prune_contents"]
 
 @dataclass(frozen=True, slots=True)
 class PruneRules:
-    """Which trials go: those that every rule given names.
+    """Rules for the trials that go: those that every rule given names.
 
     ``keep_best``: all but the N fastest OK trials of each kernel, machine, space version and
     policy; failures too. ``before_s``: those created before this moment. ``space_version``: those
@@ -43,7 +43,9 @@ class PruneRules:
 
 
 def prune_contents(contents: Contents, rules: PruneRules) -> Contents:
-    """What is left. Every winner and every promotion is the same as before."""
+    """Contents without the trials that the rules name. Every winner and every promotion is the same
+    as before.
+    """
     kept = _protected(contents)
     best = set() if rules.keep_best is None else _best(contents, rules.keep_best)
     stay = {

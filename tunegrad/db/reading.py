@@ -30,7 +30,7 @@ __all__ = ["read_contents", "salvaged_contents", "sound_contents"]
 
 
 def read_contents(path: str | os.PathLike[str]) -> tuple[Contents, tuple[Problem, ...]]:
-    """What the store at ``path`` holds, and every problem that kept a row out.
+    """Contents of the store at ``path``, and every problem that kept a row out.
 
     Raises StoreError; writes nothing.
     """
@@ -47,7 +47,7 @@ def read_contents(path: str | os.PathLike[str]) -> tuple[Contents, tuple[Problem
 
 
 def salvaged_contents(path: Path) -> tuple[Contents, tuple[Problem, ...]]:
-    """What can be read of a damaged store, of any released schema, and every problem.
+    """Readable contents of a damaged store, of any released schema, and every problem.
 
     Raises StoreError.
     """
@@ -65,7 +65,7 @@ def _read(connection: sqlite3.Connection, path: Path) -> tuple[Contents, tuple[P
 
 
 def sound_contents(path: str | os.PathLike[str]) -> Contents:
-    """What a store holds that is to be rewritten.
+    """Contents of a store that is to be rewritten.
 
     Raises StoreError when any of it is damaged: that would be lost.
     """

@@ -1,4 +1,6 @@
-"""What the store keeps beside trials, and what it says about itself. Plain data, no behaviour."""
+"""Records that the store keeps beside trials, and those of its own state. Plain data, no
+behaviour.
+"""
 
 from __future__ import annotations
 
@@ -59,13 +61,14 @@ WITHDRAWN = "withdrawn by session "
 
 
 def imported(trial: Trial) -> bool:
-    """Whether a file claims a trial, and nobody here measured it."""
+    """True for a trial that a file claims, and that was not measured here."""
     return trial.origin.startswith(IMPORTED)
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Why a challenger replaced an incumbent: the two-sample test and the samples it saw.
+    """Evidence for replacing an incumbent by a challenger: the two-sample test and the samples it
+    saw.
 
     ``test`` names the test, ``p_value`` is in [0, 1]. Samples are in seconds and interleaved; the
     incumbent's are empty for the first winner of a kernel. ``cold`` says whether caches were
@@ -80,7 +83,7 @@ class Evidence:
 
     @property
     def imported(self) -> bool:
-        """Whether a file claims it, and nobody here measured it."""
+        """True for evidence that a file claims, and that was not measured here."""
         return self.test.startswith(IMPORTED)
 
 
@@ -100,7 +103,7 @@ class Withdrawal:
 
 
 def withdrawn_by(session: str, reason: str) -> str:
-    """What a withdrawn trial says of itself."""
+    """Error text of a withdrawn trial."""
     return f"{WITHDRAWN}{session}: {reason}"
 
 
@@ -159,14 +162,14 @@ class Decision:
 
     @property
     def imported(self) -> bool:
-        """Whether a file claims it, and nobody here measured it."""
+        """True for a decision that a file claims, and that was not measured here."""
         return self.evidence.imported
 
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """What a whole model took, in seconds a run: when, where, by which versions, in which state of
-    the machine.
+    """The latency of a whole model, in seconds a run: when, where, by which versions, in which
+    state of the machine.
 
     ``model_key`` names its graph. ``default_samples_s`` were taken in the same turns with the
     default schedules; empty where nothing ran beside it, else as many as ``samples_s``.
@@ -192,8 +195,8 @@ class Latency:
 
     @property
     def gain(self) -> float | None:
-        """How many times as long the default schedules take, turn by turn, by the median; None
-        without them.
+        """Gain over the default schedules: how many times as long they take, turn by turn, by the
+        median; None without them.
         """
         turns = (
             zip(self.samples_s, self.default_samples_s, strict=True)
@@ -225,7 +228,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """What a store holds.
+    """Counts of a store's rows.
 
     ``by_status`` lists every status; ``unknown_status`` counts rows with none of them.
     """

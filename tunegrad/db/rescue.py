@@ -1,4 +1,4 @@
-"""What is left of a damaged store: its readable rows, as a store in memory that is only read."""
+"""The rest of a damaged store: its readable rows, as a store in memory that is only read."""
 
 from __future__ import annotations
 

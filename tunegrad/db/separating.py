@@ -2,8 +2,8 @@
 
     trial ``images(FORM)`` of a graph's text    -->  decision images FORM
     trial ``plan(NAME)`` of a region's text     -->  decision cut NAME
-    trial ``variant(NAME)`` of a kernel's text  -->  decision variant NAME; its promotions say that
-                                                     it stood
+    trial ``variant(NAME)`` of a kernel's text  -->  decision variant NAME;
+                                                     its promotions say that it stood
 
 What stood stays: a choice that was promoted, or was the winner by speed alone. Where a schedule of
 the kernel was promoted after one of its variants, that is a decision as well, for the direct
@@ -118,7 +118,9 @@ def _decision(
 def _back_to_direct(
     won: Mapping[Place, Winner], named: Mapping[Identity, object], chosen: list[Decision]
 ) -> Iterator[Decision]:
-    """Where a schedule was promoted after a variant, the direct kernel was what ran."""
+    """Decisions for the direct kernel, which was what ran where a schedule was promoted after a
+    variant.
+    """
     for d in {
         (d.key, d.fingerprint, d.space_version): d for d in chosen if d.kind == "variant"
     }.values():

@@ -1,4 +1,4 @@
-"""What the parts of a store in a SQLite file share: connection, transactions, ids of rows."""
+"""The base of a store in a SQLite file: connection, transactions, ids of rows."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class SqliteBase(BaseStore):
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """What is written in the block is committed at its end, by one commit; or none of it."""
+        """Commit what is written in the block at its end, by one commit; or none of it."""
         with self._threads, self._transaction():
             self._joined = True
             try:
@@ -163,7 +163,7 @@ class SqliteBase(BaseStore):
         return _id(run, "SELECT id FROM fingerprints WHERE fields = ?", fields)
 
     def _sound(self, found: Iterable[_Row | Problem]) -> list[_Row]:
-        """What could be read; a damaged row is reported and skipped."""
+        """Rows that could be read; a damaged row is reported and skipped."""
         rows = []
         for row in found:
             if isinstance(row, Problem):

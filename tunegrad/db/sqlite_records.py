@@ -54,7 +54,7 @@ _FILL = ", ".join(f"{name} = excluded.{name}" for name in SESSION_VALUES if name
 
 
 class SqliteRecords(SqliteBase):
-    """What is kept beside trials."""
+    """Records that are kept beside trials."""
 
     # Sessions
 
@@ -105,7 +105,7 @@ class SqliteRecords(SqliteBase):
     def decision(
         self, kind: Question, key: str, fingerprint: Fingerprint, space_version: int
     ) -> Decision | None:
-        """What stands of the decisions about one question here."""
+        """The decision in force about one question here."""
         where, wanted = conditions(
             _OF_DECISIONS,
             kernel=key,

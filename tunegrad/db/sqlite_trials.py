@@ -65,7 +65,7 @@ _OF_TRIALS = {
 
 
 class SqliteTrials(SqliteBase):
-    """What was measured, what won, and what shall win no more."""
+    """Trials, promotions and withdrawals."""
 
     def add(self, trial: Trial) -> int:
         """Commit one trial and return its id; that of the stored row when it is already there."""
@@ -119,7 +119,7 @@ class SqliteTrials(SqliteBase):
         return [t for t in found if _answers(t, kernel_key, fingerprint)]
 
     def count(self, sessions: Collection[str], policy: Policy) -> int:
-        """How many trials these sessions measured under a policy."""
+        """Number of trials that these sessions measured under a policy."""
         wanted = (
             "SELECT COUNT(*) FROM trials t WHERE t.policy = (SELECT id FROM policies "
             "WHERE text = ?)"
@@ -183,7 +183,7 @@ class SqliteTrials(SqliteBase):
         return (own or ran or [trial])[-1]
 
     def knows(self, kernel_key: str) -> bool:
-        """Whether any row names this kernel."""
+        """True when any row names this kernel."""
         return bool(self._select("SELECT 1 FROM kernels WHERE key = ?", (kernel_key,)))
 
     def places(self, kernel_key: str) -> list[tuple[Fingerprint, int]]:
@@ -322,7 +322,7 @@ def _answers(
     fingerprint: Fingerprint | None = None,
     space_version: int | None = None,
 ) -> bool:
-    """Whether a trial is of what was asked for: a damaged index may lead to a row of another."""
+    """True for a trial of what was asked for: a damaged index may lead to a row of another."""
     return (
         trial.kernel_key == kernel_key
         and (fingerprint is None or trial.fingerprint == fingerprint)

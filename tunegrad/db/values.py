@@ -57,7 +57,7 @@ def clean_text(text: str, limit: int | None = None) -> str:
 
 
 def is_utf8(text: str) -> bool:
-    """Whether the text is valid Unicode: without lone surrogates."""
+    """True for valid Unicode: a text without lone surrogates."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
@@ -151,7 +151,7 @@ def take_choice(name: str, value: object, choices: Iterable[str]) -> str:
 
 
 def take_json(name: str, value: object) -> Any:
-    """What a JSON text holds."""
+    """Value of a JSON text."""
     try:
         return json.loads(take_text(name, value))
     except (ValueError, RecursionError) as error:

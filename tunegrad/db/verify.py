@@ -79,7 +79,7 @@ def verify_store(connection: sqlite3.Connection) -> list[Problem]:
 
 
 def check_row(table: str, row: tuple[Any, ...]) -> Problem | None:
-    """What is wrong with one row of a table's select, or None."""
+    """Fault of one row of a table's select, or None."""
     decoded: object = None
     if table in _DECODERS:
         decoded = _DECODERS[table](row)
@@ -149,7 +149,7 @@ def _check_promotion(row: tuple[Any, ...]) -> Problem | None:
 
 
 def _dangling_sessions(connection: sqlite3.Connection) -> Iterator[Problem]:
-    """Rows whose session is unknown: readable, but nobody can say how they came about."""
+    """Rows whose session is unknown: readable, but of unknown origin."""
     for table in ("trials", "decisions", "latencies"):
         select = (
             f"SELECT t.id, t.session, s.id FROM {table} t LEFT JOIN sessions s ON s.id = t.session"

@@ -1,4 +1,6 @@
-"""Why a kernel hits, nearly hits or misses on a machine, field by field, and why its winner won."""
+"""Reasons why a kernel hits, nearly hits or misses on a machine, field by field, and why its winner
+won.
+"""
 
 from __future__ import annotations
 
