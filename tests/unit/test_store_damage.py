@@ -6,13 +6,12 @@ import logging
 import random
 import sqlite3
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from store_exports import decision, latency
 from store_trials import EVIDENCE, HERE, KERNEL, KEY, numbered
 
-from tunegrad.db import MemoryStore, key_of, open_store, read_contents, salvage_store
+from tunegrad.db import MemoryStore, key_of, open_store, salvage_store
 from tunegrad.errors import StoreError
 from tunegrad.trial import Status
 
@@ -337,26 +336,6 @@ def test_store_of_a_healthy_file_is_no_rescue(tmp_path, many):
         assert not isinstance(store, MemoryStore)
         assert store.verify() == []
         assert len(store.trials(KEY)) == 300
-
-
-def test_store_of_schema_1_that_is_damaged_gives_its_readable_rows(tmp_path):
-    path = tmp_path / "old.db"
-    raw = sqlite3.connect(path)
-    raw.executescript((Path(__file__).parent / "store_schema_1.sql").read_text(encoding="utf-8"))
-    for n in range(400):
-        raw.execute(
-            f"INSERT INTO sessions VALUES ('more {n}', 1.0, NULL, '{'x' * 200}', 0, '{{}}', '')"
-        )
-    raw.commit()
-    raw.close()
-    whole = path.read_bytes()
-    path.write_bytes(whole[: len(whole) * 3 // 4 // 4096 * 4096])
-    contents, problems = read_contents(path)
-    assert problems != ()
-    assert [t.measurement.attempts for t in contents.trials] == [1] * 5
-    assert contents.withdrawals == ()
-    with open_store(path) as store:
-        assert store.winner(KEY, HERE, 1) == numbered(1)
 
 
 @pytest.mark.parametrize("table", ["decisions", "latencies"])

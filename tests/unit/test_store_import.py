@@ -97,48 +97,6 @@ def test_export_of_a_kernel_is_found_by_name_and_by_the_start_of_its_key(tmp_pat
         export_store(path, "matmul_65")
 
 
-def test_import_takes_a_file_of_version_1_as_it_was(tmp_path):
-    found = of_version_2()
-    found[0]["version"] = 1
-    del found[0]["rows"]["withdrawal"]
-    for row in found[4:8]:
-        del row["attempts"]
-    old = read(list(found))
-    assert (old.refusals, old.warnings) == ((), ())
-    assert old.contents == read(rows()[:-2]).contents
-
-
-def of_version_2() -> list[dict[str, object]]:
-    """The file of WORLD as version 2 had it."""
-    found = rows()[:-2]
-    found[0]["version"] = 2
-    for kind in ("decision", "latency"):
-        del found[0]["rows"][kind]
-    for name in ("versions", "state"):
-        del found[3][name]
-    for row in found[4:8]:
-        del row["reference_samples_s"], row["reference_program"], row["reference_s"]
-        del row["facts"], row["state"]
-    del found[8]["measured_by"], found[8]["measured_s"]
-    return found
-
-
-def test_import_takes_a_file_of_version_3_as_it_was():
-    found = rows()
-    found[0]["version"] = 3
-    for row in found[4:8]:
-        assert (row.pop("facts"), row.pop("state")) == ({}, {})
-    old = read(list(found))
-    assert (old.refusals, old.warnings) == ((), ())
-    assert old.contents == read(rows()).contents
-
-
-def test_import_takes_a_file_of_version_2_as_it_was():
-    old = read(list(of_version_2()))
-    assert (old.refusals, old.warnings) == ((), ())
-    assert old.contents == read(rows()[:-2]).contents
-
-
 @pytest.mark.parametrize("name", ["attempts", "reference_samples_s"])
 def test_import_refuses_a_trial_that_lacks_what_its_version_has(name):
     (refusal,) = [r for r in changed(5, **{name: None}).refusals if r.row == "trial"]
@@ -398,10 +356,14 @@ def test_import_survives_a_line_that_is_no_row(line, message):
         ('{"format": "t4"}', "file x.jsonl: is no export of a store"),
         (
             '{"format": "tunegrad-store", "version": 5, "rows": {}}',
-            "version 5 of the format is none of 1, 2, 3, 4, the",
+            "version 5 of the format is not 4, the one known",
         ),
         (
-            '{"format": "tunegrad-store", "version": 1, "rows": {}}',
+            '{"format": "tunegrad-store", "version": 3, "rows": {}}',
+            "version 3 of the format is not 4, the one known; export it again by this tunegrad",
+        ),
+        (
+            '{"format": "tunegrad-store", "version": 4, "rows": {}}',
             "line 1: rows is an object of 0: must have kernel",
         ),
     ],

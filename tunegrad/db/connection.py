@@ -21,7 +21,13 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
-from tunegrad.db.migrations import APPLICATION_ID, SALVAGED, SCHEMA_VERSION, STEPS, migrate
+from tunegrad.db.migrations import (
+    APPLICATION_ID,
+    FIRST_VERSION,
+    SCHEMA_VERSION,
+    STEPS,
+    migrate,
+)
 from tunegrad.errors import StoreError
 
 __all__ = [
@@ -142,9 +148,6 @@ def connect_salvager(path: Path) -> sqlite3.Connection:
         with contextlib.suppress(DamagedStore):  # its views are not read
             _check_schema(connection, path, version)
         connection.execute("SELECT id FROM trials WHERE id = 0")
-        connection.execute("PRAGMA temp_store = MEMORY")
-        for statement in SALVAGED[version]:
-            connection.execute(statement)
     except BaseException as error:
         _abandon(connection, path, remove=False)
         if isinstance(error, sqlite3.Error | UnicodeDecodeError):
@@ -218,6 +221,11 @@ def _identify(connection: sqlite3.Connection, path: Path, *, may_be_new: bool) -
             f"store {path}: schema version {version} is newer than {SCHEMA_VERSION}, the "
             "newest known; upgrade tunegrad"
         )
+    if version < FIRST_VERSION:
+        raise StoreError(
+            f"store {path}: schema version {version} is of a tunegrad before 0.1.0, which "
+            f"reads {FIRST_VERSION} and later; it is left as it is: use another file and tune anew"
+        )
     return int(version)
 
 
@@ -247,7 +255,7 @@ def _schema(version: int) -> frozenset[tuple[str, str, str | None]]:
     """Return type, name and SQL text of all that a store of this schema version has."""
     fresh = sqlite3.connect(":memory:", isolation_level=None)
     with contextlib.closing(fresh):
-        for statement in (s for step in STEPS[:version] for s in step):
+        for statement in (s for step in STEPS[: max(0, version - FIRST_VERSION + 1)] for s in step):
             fresh.execute(statement)
         rows = fresh.execute("SELECT type, name, sql FROM sqlite_master")
         return frozenset((kind, name, text) for kind, name, text in rows)

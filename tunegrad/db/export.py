@@ -49,9 +49,7 @@ __all__ = [
 
 FORMAT = "tunegrad-store"
 FORMAT_VERSION = 4
-"""Version 1 had no withdrawals, and no attempts of trials; version 2 had decisions among its
-trials, and no latencies; version 3 had no facts and states of trials. They are still read.
-"""
+"""The one that is read. Files of 1 to 3 are from before 0.1.0."""
 
 KINDS = (
     "kernel",

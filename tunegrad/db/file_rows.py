@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from msgspec.structs import asdict
@@ -19,16 +19,13 @@ from tunegrad.db.identity import Identity, Subject, identity
 from tunegrad.db.latency_rows import admit_latency
 from tunegrad.db.records import IMPORTED, Decision, Evidence, Latency, Session
 from tunegrad.db.rows import admit, key_of
-from tunegrad.db.separating import named_decision
 from tunegrad.errors import InternalError
 from tunegrad.trial import Fingerprint, Measurement, Policy, Status, Trial
 from tunegrad.untrusted import FieldFault, converted
 
-__all__ = ["FIRST_WITH_DECISIONS", "MAX_LINE_BYTES", "FileRows"]
+__all__ = ["MAX_LINE_BYTES", "FileRows"]
 
 MAX_LINE_BYTES = 4 << 20
-FIRST_WITH_DECISIONS = 3
-"""The version of the format that has decisions apart from trials."""
 
 _AS_MANY = "must be empty, or as many as samples_s"
 
@@ -38,14 +35,12 @@ class FileRows:
     """The rows so far. Mutable: each line adds one row or one refusal."""
 
     rule: ActionRule
-    version: int
     refusals: list[Refusal] = field(default_factory=list)
     seen: dict[str, int] = field(default_factory=lambda: dict.fromkeys(KINDS, 0))
     kernels: dict[str, tuple[str, str]] = field(default_factory=dict)
     machines: dict[str, Fingerprint] = field(default_factory=dict)
     sessions: dict[str, Session] = field(default_factory=dict)
     trials: dict[Identity, Trial] = field(default_factory=dict)
-    measured: dict[Subject, Identity] = field(default_factory=dict)
     promotions: list[Promotion] = field(default_factory=list)
     spends: dict[tuple[str, str, str], Spend] = field(default_factory=dict)
     withdrawals: dict[Identity, Withdrawn] = field(default_factory=dict)
@@ -83,7 +78,7 @@ class FileRows:
                 raise FieldFault("row", said, f"must be one of {', '.join(KINDS)}")
             kind = said
             self.seen[kind] += 1
-            self._keep(converted(form.ROWS[kind], form.upgraded(kind, row, self.version)))
+            self._keep(converted(form.ROWS[kind], row))
         except FieldFault as error:
             self.refusals.append(Refusal(line, kind, error.field or "row", error.value, error.rule))
 
@@ -160,10 +155,7 @@ class FileRows:
             )
         if row.reference_samples_s and len(row.reference_samples_s) != len(row.samples_s):
             raise FieldFault("reference_samples_s", list(row.reference_samples_s), _AS_MANY)
-        claim = Claim(text_, fingerprint, row.space_version, row.actions)
-        if self.version < FIRST_WITH_DECISIONS and (named := named_decision(row.actions)):
-            claim = replace(claim, kind=named[0], actions=named[1])
-        verdict = self._verdict(claim)
+        verdict = self._verdict(Claim(text_, fingerprint, row.space_version, row.actions))
         trial = Trial(
             kernel_key=row.kernel,
             kernel_text=text_,
@@ -185,7 +177,6 @@ class FileRows:
             raise FieldFault("row", str(error), "must keep the rules of the store") from None
         _once(self.trials, identity(trial), "actions", row.actions)
         self.trials[identity(trial)] = trial
-        self.measured[identity(trial).subject] = identity(trial)
         if verdict.unchecked:
             self.unchecked[verdict.unchecked] += 1
 
@@ -243,14 +234,10 @@ class FileRows:
         self.latencies[latency] = None
 
     def _named(self, row: form.NamingRow) -> Identity | None:
-        """The trial above that a row names; before version 3 by what was measured alone."""
+        """The trial above that a row names."""
         at = Subject(
             row.kernel, self._machine(row.machine), row.actions, row.policy, row.space_version
         )
-        if self.version < FIRST_WITH_DECISIONS:
-            return self.measured.get(at)
-        if row.measured_by is None or row.measured_s is None:
-            return None
         found = Identity(at, row.measured_by, row.measured_s)
         return found if found in self.trials else None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Literal, get_args
 
 from msgspec import Meta, Struct
 
@@ -10,7 +10,7 @@ from tunegrad.db.records import LatencyKind, Properties, Question
 from tunegrad.trial import Cache, Status
 from tunegrad.untrusted import FieldFault, Time, at_most, between, free_text, printable, whole
 
-__all__ = ["MAX_ROWS", "ROWS", "Header", "Row", "properties", "upgraded"]
+__all__ = ["MAX_ROWS", "ROWS", "Header", "Row", "properties"]
 
 MAX_ROWS = 2_000_000
 _MOST_PROPERTIES = 10_000
@@ -152,8 +152,8 @@ class NamingRow(Fields):
     actions: Actions
     policy: Line
     space_version: Space
-    measured_by: Name | None
-    measured_s: Time | None
+    measured_by: Name
+    measured_s: Time
 
 
 class PromotionRow(NamingRow):
@@ -242,21 +242,6 @@ class Header(Fields):
     format: str
     version: int
     rows: Counts
-
-
-def upgraded(kind: str, row: dict[str, Any], version: int) -> dict[str, Any]:
-    """A row of an older version in the fields of the newest; decisions are still trials."""
-    if version == 1 and kind == "trial":
-        row.setdefault("attempts", 1)
-    if version < 3 and kind == "trial":
-        row = {"reference_samples_s": [], "reference_program": "", "reference_s": 0.0, **row}
-    if version < 4 and kind == "trial":
-        row = {"facts": {}, "state": {}, **row}
-    if version < 3 and kind == "session":
-        row = {"versions": {}, "state": {}, **row}
-    if version < 3 and kind in ("promotion", "withdrawal"):
-        row = {"measured_by": None, "measured_s": None, **row}
-    return row
 
 
 def properties(field: str, named: dict[str, float | str]) -> Properties:

@@ -22,16 +22,14 @@ from tunegrad import untrusted
 from tunegrad.db.claims import ActionRule, Refusal, parsed_only
 from tunegrad.db.contents import Contents
 from tunegrad.db.export import FORMAT, FORMAT_VERSION, KINDS
-from tunegrad.db.file_rows import FIRST_WITH_DECISIONS, MAX_LINE_BYTES, FileRows
+from tunegrad.db.file_rows import MAX_LINE_BYTES, FileRows
 from tunegrad.db.import_rules import MAX_ROWS, Header
 from tunegrad.db.rows import key_of
-from tunegrad.db.separating import apart
 from tunegrad.errors import StoreError
 from tunegrad.untrusted import FieldFault, converted
 
 __all__ = ["MAX_ROWS", "Reading", "read_export"]
 
-_VERSIONS = (1, 2, 3, FORMAT_VERSION)
 MAX_REFUSALS = 100_000
 """Beyond this many bad rows a file is no export, and reading ends."""
 _MAX_SKIPPED = 64
@@ -60,14 +58,13 @@ def read_export(file: BinaryIO, source: str, rule: ActionRule = parsed_only) -> 
     All rows of measurements come out marked as imported.
 
     ``rule`` says of each trial whether its actions are legal, and of each decision whether its
-    choice is one; alike ones are asked about once. Decisions among the trials of an older file come
-    out as decisions.
+    choice is one; alike ones are asked about once.
 
-    Raises StoreError when it is no export at all, or of a newer version.
+    Raises StoreError when it is no export at all, or of another version.
     """
     lines = _lines(file, source)
-    version, counts = _header(next(lines, (0, None)), source)
-    work = FileRows(rule, version)
+    counts = _header(next(lines, (0, None)), source)
+    work = FileRows(rule)
     for line_number, line in lines:
         work.take(line_number, line)
         if len(work.refusals) > MAX_REFUSALS:
@@ -80,7 +77,6 @@ def read_export(file: BinaryIO, source: str, rule: ActionRule = parsed_only) -> 
     contents = replace(
         work.contents(), kernels=tuple(sorted(work.kernels.values(), key=lambda k: key_of(k[0])))
     )
-    contents = apart(contents) if version < FIRST_WITH_DECISIONS else contents
     return Reading(contents, dict(work.unchecked), tuple(work.refusals), tuple(warnings))
 
 
@@ -110,8 +106,8 @@ def _skip_line(file: BinaryIO, line: bytes, place: str) -> None:
     raise StoreError(f"{place} has more than {_MAX_SKIPPED * MAX_LINE_BYTES:,} bytes")
 
 
-def _header(first: tuple[int, bytes | None], source: str) -> tuple[int, dict[str, int]]:
-    """The version of the file's form, and how many rows of each kind it says it has."""
+def _header(first: tuple[int, bytes | None], source: str) -> dict[str, int]:
+    """How many rows of each kind the file says it has."""
     rule = (
         f'must begin with a line {{"format": "{FORMAT}", "version": {FORMAT_VERSION}, "rows": ...}}'
     )
@@ -121,13 +117,12 @@ def _header(first: tuple[int, bytes | None], source: str) -> tuple[int, dict[str
         raise StoreError(f"file {source}: is no export of a store: {rule}") from None
     if header.get("format") != FORMAT or type(version := header.get("version")) is not int:
         raise StoreError(f"file {source}: is no export of a store: {rule}")
-    if version not in _VERSIONS:
+    if version != FORMAT_VERSION:
         raise StoreError(
-            f"file {source}: version {untrusted.shortened(version)} of the format is none of "
-            f"{', '.join(map(str, _VERSIONS))}, the ones known; export it again, or upgrade "
-            "tunegrad"
+            f"file {source}: version {untrusted.shortened(version)} of the format is not "
+            f"{FORMAT_VERSION}, the one known; export it again by this tunegrad, or upgrade it"
         )
     try:
-        return version, asdict(converted(Header, header).rows)
+        return asdict(converted(Header, header).rows)
     except FieldFault as error:
         raise StoreError(f"file {source}: line 1: {error}") from None

@@ -20,7 +20,6 @@ from tunegrad.db.location import check_location
 from tunegrad.db.records import Decision, Evidence, Latency, Problem, Session
 from tunegrad.db.rows import decode_trial, load_fingerprint
 from tunegrad.db.scan import scan
-from tunegrad.db.separating import apart
 from tunegrad.db.session_rows import decode_session
 from tunegrad.db.verify import SELECTS, check_row, verify_store
 from tunegrad.errors import StoreError
@@ -47,12 +46,11 @@ def read_contents(path: str | os.PathLike[str]) -> tuple[Contents, tuple[Problem
 
 
 def salvaged_contents(path: Path) -> tuple[Contents, tuple[Problem, ...]]:
-    """Readable contents of a damaged store, of any released schema, and every problem.
+    """What can be read of a damaged store, and every problem.
 
     Raises StoreError.
     """
-    contents, problems = _read(connect_salvager(path), path)
-    return apart(contents), problems
+    return _read(connect_salvager(path), path)
 
 
 def _read(connection: sqlite3.Connection, path: Path) -> tuple[Contents, tuple[Problem, ...]]:
