@@ -1,6 +1,6 @@
 """Architectures of timm and transformers: ``torch.compile``, ``from_torch``, files of ONNX.
 
-    python benchmarks/torch_architectures.py [--only resnet18,t5] [--doors compile,from_torch,onnx]
+    python benchmarks/torch_architectures.py [--only resnet18,t5] [--doors compile,from_torch,onnx,f64]
         [--forms plain,channels_last]
     python benchmarks/torch_architectures.py --table ROWS    the table of rows that were printed
 
@@ -17,6 +17,7 @@ installed, an empty module stands for it.
 from __future__ import annotations
 
 import argparse
+import copy
 import importlib.machinery
 import importlib.util
 import json
@@ -171,8 +172,14 @@ def by_file(module: torch.nn.Module, args: Sequence[torch.Tensor]) -> list[torch
         return _arrays(tg.load(str(path), store=False), args)
 
 
+def in_f64(module: torch.nn.Module, args: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """In PyTorch with 64 bits: how far PyTorch's own results are from those."""
+    wide = copy.deepcopy(module).double()
+    return _flat(wide(*(a.double() if a.is_floating_point() else a for a in args)))
+
+
 DOORS: dict[str, Callable[..., list[torch.Tensor]]] = {
-    "compile": compiled, "from_torch": exported, "onnx": by_file,
+    "compile": compiled, "from_torch": exported, "onnx": by_file, "f64": in_f64,
 }  # fmt: skip
 
 
@@ -242,7 +249,8 @@ def run(make: Callable[[], Case], door: str, said: _Said) -> dict[str, Any]:
 
 def table(rows: Sequence[dict[str, Any]]) -> str:
     """Rows in Markdown: a model in each line, a door and a memory format in each column."""
-    doors = {"compile": "torch.compile", "from_torch": "from_torch", "onnx": "ONNX file"}
+    doors = {"compile": "torch.compile", "from_torch": "from_torch", "onnx": "ONNX file",
+             "f64": "PyTorch in f64"}  # fmt: skip
     columns = [
         (d, f) for d in doors for f in FORMS if any(_of(rows, r["name"], d, f) for r in rows)
     ]

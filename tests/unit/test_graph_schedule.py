@@ -165,6 +165,18 @@ def test_graph_schedule_stores_a_product_whose_halves_meet(rows: int) -> None:
     assert count(add(*(g.elementwise(Op.MUL, e, e) for e in ends))) == 2
 
 
+@pytest.mark.parametrize(("kept", "launches"), [(12, 1), (9, 2)])
+def test_graph_schedule_cuts_a_transposed_product_after_it_is_stored(
+    kept: int, launches: int
+) -> None:
+    product = matmul(tensor("x", 2, 4, 6), g.expand(weight("w", 1, 6, 3), (2, 6, 3)))
+    row = g.reshape(g.permute(product, (0, 2, 1)), (2, 12))
+    plan = checked(relu(g.shrink(row, ((0, 2), (0, kept)))))
+    assert len(plan.launches) == launches
+    (sums,) = (x.kernel for x in plan.launches if x.kernel.reduces)
+    assert "%" not in str(sums)  # of loops over what is left no schedule is a product's
+
+
 def test_graph_schedule_stores_what_a_convolution_gathers() -> None:
     at = g.graph_input("at", (8,), I64)
     rows = g.gather(weight("w", 20, 3), g.expand(g.reshape(at, (8, 1)), (8, 3)), 0)

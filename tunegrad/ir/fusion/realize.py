@@ -86,6 +86,8 @@ class State:
     product: bool = False
     gathered: bool = False
     """An element of a buffer is read at a position that another one holds."""
+    merged: frozenset[int] = frozenset()
+    """Dimensions that views made of several ones of ``heavy``."""
 
 
 _LEAF = State()
@@ -217,14 +219,13 @@ class _Realizer:
         if op in (GraphOp.PAD, GraphOp.WINDOW, GraphOp.GATHER):
             return self._window(n, src, s)
         if op is GraphOp.PERMUTE:
-            order = cast(tuple[int, ...], n.arg)
-            return (
-                replace(s, own=frozenset(d for d, o in enumerate(order) if o in s.own))
-                if s.own
-                else s
-            )
+            return _permuted(n, s)
         if op is GraphOp.RESHAPE:
             return _reshaped(n, src, s)
+        if op is GraphOp.SHRINK and any(n.shape[d] != src.shape[d] for d in s.merged):
+            # its loops would be over what is left, from which // and % lead to those of the sum
+            self.realize(src)
+            return self.state(src)
         return s
 
     def _map(self, n: Node) -> State:
@@ -248,6 +249,7 @@ class _Realizer:
             reuse=any(s.reuse for s in states),
             product=op in PRODUCTS or any(s.product for s in states),
             gathered=any(s.gathered for s in states),
+            merged=frozenset(d for s in states for d in s.merged),
         )
 
     def _settle(self, n: Node) -> None:
@@ -391,10 +393,25 @@ def _union(states: Iterable[State]) -> frozenset[Node]:
     return frozenset(p for s in states for p in s.pending)
 
 
+def _permuted(n: Node, s: State) -> State:
+    """The state seen through a permutation."""
+    if not s.own and not s.merged:
+        return s
+    order = cast(tuple[int, ...], n.arg)
+    own, merged = (
+        frozenset(d for d, o in enumerate(order) if o in dims) for dims in (s.own, s.merged)
+    )
+    return replace(s, own=own, merged=merged)
+
+
 def _reshaped(n: Node, src: Node, s: State) -> State:
     """The state seen through a reshape: groups of dimensions that are all own, or not at all, keep
     it.
     """
+    if s.heavy is not None:
+        groups = reshape_groups(src.shape, n.shape)
+        merged = (after for before, after in groups if len(before) > 1 or s.merged & {*before})
+        s = replace(s, merged=frozenset(d for after in merged for d in after))
     if not s.own or s.mixed:
         return s
     own: set[int] = set()
