@@ -10,7 +10,7 @@ from tunegrad.frontend import Tensor
 from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import LaunchPlan, schedule
 
-MOST = {"LSTM": 8, "GRU": 4, "RNN": 4}
+MOST = {"LSTM": 8, "GRU": 5, "RNN": 4}
 
 
 def plan_of(kind: str, steps: int) -> LaunchPlan:
