@@ -21,10 +21,6 @@ LAWS = (
 )  # fmt: skip
 
 UNSEEN = {
-    "x * 0 of floats is 0": "infinities and NaN",
-    "x + 0 of floats is x": "the sign of 0",
-    "x - -0.0 is x": "the sign of 0",
-    "-0.0 is padded with itself": "the sign of 0",
     "sums that round are folded": "a rounding",
     "an f32 input is rounded unasked": "a rounding",
 }
@@ -44,7 +40,7 @@ def _drawn(monkeypatch: pytest.MonkeyPatch, law: str, case: int) -> int:
     def kept(rule: str, before: Node, after: Node, inputs: object) -> None:
         nonlocal compared
         compared += before is not after
-        assert not check_rewrite((before,), (after,), ())
+        assert not check_rewrite((before,), (after,), (), on_purpose=law in ("pairs", "tf32"))
 
     def folded(outputs: tuple[Node, ...]) -> tuple[Node, ...]:
         nonlocal compared

@@ -13,8 +13,8 @@ import tunegrad as tg
 from tunegrad.errors import WrongPlan
 from tunegrad.frontend import Tensor
 from tunegrad.ir import graph as g
-from tunegrad.ir.dtypes import F32, I64
-from tunegrad.ir.expr import Apply, Const, Expr, IndexValue, Load, Op, rebuild
+from tunegrad.ir.dtypes import F16, F32, I64, DType
+from tunegrad.ir.expr import Apply, Cast, Const, Expr, IndexValue, Load, Op, rebuild
 from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import Buffer, Combined, LaunchPlan, schedule
 from tunegrad.ir.graph import const
@@ -193,6 +193,31 @@ def _longest() -> LaunchPlan:
     return _plan(_x(5 << 20).exp().sum())
 
 
+def _uncast(x: Expr) -> Expr:
+    """Without casts between floats that lose digits."""
+    if isinstance(x, Apply):
+        return Apply(x.op, tuple(map(_uncast, x.args)), x.dtype)
+    if not isinstance(x, Cast):
+        return x
+    inner = _uncast(x.x)
+    loses = x.dtype.is_float and x.dtype.bits < inner.dtype.bits
+    return inner if loses or inner.dtype == x.dtype else Cast(inner, x.dtype)
+
+
+def _through(dtype: DType) -> Callable[[Apply], Expr]:
+    """A product that is kept in a narrower type in between."""
+    return lambda x: Cast(Cast(x, dtype), x.dtype)
+
+
+def _as_factor(x: Apply) -> Expr:
+    """where(c, a, 0) as c * a, which is NaN where a is."""
+    return Apply(Op.MUL, (Cast(x.args[0], x.dtype), x.args[1]), x.dtype)
+
+
+def _some_rows() -> LaunchPlan:
+    return _plan(_x(35).where(_x(35) < _x(35, name="y"), 0.0) + 1.0)
+
+
 FAULTS: dict[str, tuple[Callable[[], LaunchPlan], Callable[[LaunchPlan], LaunchPlan]]] = {
     "a mask is gone": (_conv, lambda p: _loads(p, lambda x: replace(x, valid=ALWAYS))),
     "a mask ends early": (
@@ -265,6 +290,35 @@ FAULTS: dict[str, tuple[Callable[[], LaunchPlan], Callable[[LaunchPlan], LaunchP
     "a position without its mask": (
         lambda: _positions(Op.DIV, 2.5),
         lambda p: _applied(p, Op.WHERE, lambda x: x.args[1]),
+    ),
+    "a rounding is gone": (
+        lambda: _plan(_x(3, 64).cast("f16").cast("f32") * 1.5),
+        lambda p: _stages(p, lambda s: replace(s, expr=_uncast(s.expr))),
+    ),
+    "a rounding to bf16 is gone": (
+        lambda: _plan((_x(3, 64).cast("bf16").cast("f32") * 1.5).sum(1)),
+        lambda p: _stages(p, lambda s: replace(s, expr=_uncast(s.expr))),
+    ),
+    "a rounding to f32 is gone": (
+        lambda: _plan(_x(3, 64, dtype="f64").cast("f32") * 1.5),
+        lambda p: _stages(p, lambda s: replace(s, expr=_uncast(s.expr))),
+    ),
+    "a product is kept in f16": (
+        lambda: _plan((_x(3, 64) * _x(3, 64, name="y")).sum(1)),
+        lambda p: _applied(p, Op.MUL, _through(F16)),
+    ),
+    "a product of f64 is kept in f32": (
+        lambda: _plan(_x(3, 64, dtype="f64") * _x(3, 64, dtype="f64", name="y") + 1.0),
+        lambda p: _applied(p, Op.MUL, _through(F32)),
+    ),
+    "a choice is a product": (_some_rows, lambda p: _applied(p, Op.WHERE, _as_factor)),
+    "nothing times zero is zero": (
+        lambda: _plan(_x(35) * 0.0 + _x(35, name="y")),
+        lambda p: _applied(p, Op.MUL, lambda x: Const(0.0, F32)),
+    ),
+    "a difference with itself is zero": (
+        lambda: _plan(_x(35) - _x(35) + _x(35, name="y")),
+        lambda p: _applied(p, Op.SUB, lambda x: Const(0.0, F32)),
     ),
     "the last term of millions is gone": (_longest, lambda p: _stages(p, _shorter)),
 }

@@ -114,6 +114,7 @@ def prepared(
     """
     asked = numerics in ("bf16-dot", "tf32") or (dtype == "bf16" and numerics != "strict")
     paired = asked and target.multiplies_pairs
+    in_tf32 = numerics == "tf32" and target.multiplies("tf32")
     before, steps = outputs, list[Step]()
     if target.multiplies_bytes:
         outputs = quad_dots(outputs, target, steps)
@@ -121,7 +122,7 @@ def prepared(
         factors = numerics != "strict" and target.multiplies(dtype)
         outputs = fold_constants(outputs, steps)
         outputs = narrowed(outputs, dtype_of(dtype), factors=factors, steps=steps)
-    if numerics == "tf32" and target.multiplies("tf32"):
+    if in_tf32:
         outputs = round_factors(fold_constants(outputs, steps), steps)
     if paired:
         outputs = pair_dots(outputs, inputs=dtype == "bf16", steps=steps)
@@ -129,7 +130,7 @@ def prepared(
     if known:
         outputs = known_outputs(outputs, steps)
     narrow = None if dtype == "f32" else dtype_of(dtype)
-    return validated_rewrite(before, outputs, steps, narrow)
+    return validated_rewrite(before, outputs, steps, narrow, on_purpose=paired or in_tf32)
 
 
 def validated_schedule(plan: LaunchPlan, fusion: Fusion, outputs: tuple[Node, ...]) -> LaunchPlan:

@@ -25,7 +25,7 @@ from .axes import all_indices, compared
 
 __all__ = ["VALIDATION", "Buffer", "BufferRole", "Combined", "Launch", "LaunchPlan"]
 
-VALIDATION = 5
+VALIDATION = 6
 """Of what plans are validated by, and how (``ir.validate``): what was found before by another is
 not asked, and files of plans say theirs.
 """

@@ -63,11 +63,12 @@ def validated_rewrite(
     after: tuple[Node, ...],
     steps: Sequence[Step],
     narrow: DType | None = None,
+    on_purpose: bool = False,
 ) -> tuple[Node, ...]:
     """``after``, which computes what ``before`` does; as ``check_rewrite``, with a warning for what
     can not be compared.
     """
-    for why in check_rewrite(before, after, steps, narrow):
+    for why in check_rewrite(before, after, steps, narrow, on_purpose):
         _warn_of_graph(why)
     return after
 

@@ -7,12 +7,16 @@
     exp, log, sqrt, tanh, ...       hashes of their arguments, right at small integers
     literals, positions, integers   numbers of their own type, exactly, for as long as an operation
     as floats                       meets nothing else; then the field's element that they are
-    casts between floats, tf32      nothing: roundings are not validated
+    casts that lose digits, tf32    hashes: what the narrower type has stays what it is
+    NaN                             an element that operations give where an argument is it
     integers, bools, words          what they are
 
 So a sum in another order, a product of parts, a tile of Winograd's are equal bit by bit, and a term
 that is missing, or read elsewhere, makes another number. Two different polynomials of degree d are
 equal at a random point with a probability of d / P at most (Schwartz and Zippel).
+
+What 16 bits hold are the elements that f16 and bf16 numbers are, so that what was rounded is
+rounded no more. Where graphs are compared, some elements are infinite or a zero of either sign.
 
 An order is ``symmetric(scale * x)`` with a random ``scale``: max is associative, commutative and
 idempotent in it, and ``min(a, b) = -max(-a, -b)``. A literal has a random place in it, so that a
@@ -30,9 +34,9 @@ from typing import cast as typed
 
 import numpy as np
 
-from ..dtypes import F32, DType
+from ..dtypes import BF16, F16, F32, DType
 from ..expr import Const, Op
-from ..numeric import FOLDS, Array, compute, convert
+from ..numeric import FOLDS, Array, compute, convert, to_compute
 
 __all__ = ["Known", "Number", "Numbers", "P", "deep", "embedded", "leaf", "zero"]
 
@@ -147,7 +151,6 @@ def _inverse(a: Array) -> Array:
 
 
 _FIELD: dict[Op, Callable[..., Array]] = {
-    Op.TF32: lambda a: a,
     Op.ADD: _add,
     Op.SUB: _sub,
     Op.MUL: _mul,
@@ -191,13 +194,16 @@ def embedded(value: float) -> int:
 
 
 @cache
-def _op_seed(op: Op) -> int:
-    return int.from_bytes(str(op).encode()[:7], "big")
+def _seed(name: str) -> int:
+    return int.from_bytes(name.encode()[:7], "big")
 
 
 def leaf(seed: int, at: Array, dtype: DType) -> Array:
     """What a tensor holds at elements ``at``: any numbers, of integers mostly small ones."""
     h = _hashed(seed + 1, at.astype(np.uint64))
+    if dtype.is_half:
+        some = representable(dtype.name)
+        return some[h % _U(len(some))]
     if dtype.is_float:
         return np.asarray(h >> _U(33))
     if dtype.is_pair:
@@ -221,7 +227,46 @@ def _integers(h: Array, dtype: DType) -> Array:
     return np.asarray(x.astype(dtype.numpy))
 
 
+@cache
+def representable(name: str) -> Array:
+    """The elements that finite numbers of f16, bf16 or tf32 are, in order."""
+    if name == "tf32":
+        found = (np.arange(1 << 19, dtype=np.uint32) << np.uint32(13)).view(np.float32)
+    else:
+        dtype = F16 if name == "f16" else BF16
+        found = to_compute(np.arange(1 << 16, dtype=np.uint16).view(dtype.numpy), dtype)
+    return np.unique(residues(found[np.isfinite(found)]))
+
+
+def residues(exact: Array) -> Array:
+    """The elements that finite floats are: m * 2^e, and 2^31 is 1."""
+    fraction, power = np.frexp(exact.astype(np.float64))
+    whole = np.ldexp(fraction, 53).astype(np.int64) % P
+    shift = ((power.astype(np.int64) - 53) % 31).astype(np.uint64)
+    return _reduced(_folded(whole.astype(np.uint64) << shift))
+
+
+def _rounded(x: Array, name: str) -> Array:
+    """Numbers as what they round to: any one that a type has, those that it has themselves, and the
+    opposite of what their opposite does.
+    """
+    x = _reduced(x)
+    minus = x > _U(_HALF)
+    x = np.where(minus, _P - x, x)
+    h = _hashed(_seed(name), x)
+    if name == "f32":
+        y = np.where(x < _U(1 << 24), x, h >> _U(33))
+    else:
+        some = representable(name)
+        at = np.minimum(np.searchsorted(some, x), len(some) - 1)
+        y = np.where(some[at] == x, x, some[h % _U(len(some))])
+    return np.where(minus, _reduced(_neg(y)), y)
+
+
+_SPECIAL = np.array([np.nan, np.inf, -np.inf, -0.0, 0.0])
 _SMALL = 64
+_DIGITS = {"f64": 53, "f32": 24}
+"""Binary digits of floats: integers of so many are floats."""
 
 
 @cache
@@ -245,15 +290,22 @@ class Numbers:
         exactly: bool = False,
         rounds: bool = False,
         narrow: DType | None = None,
+        on_purpose: bool = False,
+        spoiled: Array | None = None,
+        rarely: int = 1,
     ) -> None:
         """``scale``: one element of the field, not 0, for each sample.
 
         ``exactly``: numbers made of literals, positions and integers are known, each by itself;
         otherwise literals are, as long as they meet nothing else, and the rest is in the field.
         ``rounds``: so are they rounded where they are cast to 16 bits. ``narrow``: the type that
-        they are rounded to where they meet the field.
+        they are rounded to where they meet the field. ``on_purpose``: what is compared with what
+        rounds otherwise on purpose: roundings of the field's elements are nothing. ``spoiled``: of
+        which samples one element in ``rarely`` of a tensor of floats, a power of two, is no number.
         """
         self.scale, self.exactly, self.rounds, self.narrow = scale, exactly, rounds, narrow
+        self.on_purpose, self.spoiled, self.rarely = on_purpose, spoiled, rarely
+        self._widened: dict[int, tuple[Array, Array]] = {}
 
     @cached_property
     def unscale(self) -> Array:
@@ -268,29 +320,65 @@ class Numbers:
         exactly: bool = False,
         rounds: bool = False,
         narrow: DType | None = None,
+        on_purpose: bool = False,
+        spoiled: int = 0,
+        rarely: int = 1,
     ) -> Numbers:
-        """Orders for so many samples."""
+        """Orders for so many samples, of which the last ``spoiled`` ones are so."""
         scale = _hashed(seed, np.arange(samples, dtype=np.uint64)) % (_P - _U(1)) + _U(1)
-        return Numbers(scale, exactly=exactly, rounds=rounds, narrow=narrow)
+        return Numbers(
+            scale,
+            exactly=exactly,
+            rounds=rounds,
+            narrow=narrow,
+            on_purpose=on_purpose,
+            spoiled=np.arange(samples) >= samples - spoiled if spoiled else None,
+            rarely=rarely,
+        )
 
     def of(self, chosen: Array) -> Numbers:
         """Those of some of the samples."""
         return Numbers(
-            self.scale[chosen], exactly=self.exactly, rounds=self.rounds, narrow=self.narrow
+            self.scale[chosen],
+            exactly=self.exactly,
+            rounds=self.rounds,
+            narrow=self.narrow,
+            on_purpose=self.on_purpose,
+            spoiled=None if self.spoiled is None else self.spoiled[chosen],
+            rarely=self.rarely,
         )
+
+    def leaf(self, seed: int, at: Array, dtype: DType) -> Array:
+        """What a tensor holds at elements ``at``, as ``leaf``; of spoiled samples, some NaN."""
+        found = leaf(seed, at, dtype)
+        if self.spoiled is None or not dtype.is_float:
+            return found
+        return np.where(self._spoils(seed, at)[0], _U(_NAN), found)
+
+    def special_leaf(self, seed: int, at: Array, dtype: DType) -> Number:
+        """The same, where what is no element of the field is known: NaN, infinities, both zeros."""
+        found = leaf(seed, at, dtype)
+        if self.spoiled is None or not dtype.is_float:
+            return found
+        known, h = self._spoils(seed, at)
+        exact = np.broadcast_to(_SPECIAL[h % _U(len(_SPECIAL))], known.shape)
+        return self._joined(exact.astype(dtype.compute.numpy), known, found)
+
+    def _spoils(self, seed: int, at: Array) -> tuple[Array, Array]:
+        """Elements that are no element of the field, and numbers that are drawn for each."""
+        h = _hashed(seed + 7919, at.astype(np.uint64)) >> _U(33)
+        one = h % _U(self.rarely) == 0
+        return one & deep(self.spoiled, at.ndim), h // _U(self.rarely)
 
     def known(self, exact: Array) -> Known:
         """Floats that are known."""
         return Known(None, exact, np.ones((1,) * exact.ndim, np.bool_))
 
     def residues(self, exact: Array) -> Array:
-        """The elements that floats are: m * 2^e, and 2^31 is 1."""
+        """The elements that floats are."""
         wide = self._narrowed(exact).astype(np.float64)
         finite = np.isfinite(wide)
-        fraction, power = np.frexp(np.where(finite, wide, 0.0))
-        whole = np.ldexp(fraction, 53).astype(np.int64) % P
-        shift = ((power.astype(np.int64) - 53) % 31).astype(np.uint64)
-        found = _reduced(_folded(whole.astype(np.uint64) << shift))
+        found = residues(np.where(finite, wide, 0.0))
         if not finite.all():
             top = deep(_mul(np.full(1, _HALF, np.uint64), self.unscale), found.ndim)
             ends = np.where(wide > 0, top, _reduced(_neg(top)))
@@ -364,6 +452,9 @@ class Numbers:
         self, op: Op, args: Sequence[Number], dtypes: Sequence[DType], dtype: DType, depth: int
     ) -> Number:
         """An operation on values of compute types, with a result of compute type ``dtype``."""
+        of_field = None if self.exactly or self.spoiled is not None else _FIELD.get(op)
+        if of_field and dtype.is_float and any(isinstance(a, np.ndarray) for a in args):
+            return of_field(*(self.array(a, t, depth) for a, t in zip(args, dtypes, strict=True)))
         if all(isinstance(a, Const) for a in args):
             known = [np.asarray(a.value, t.numpy) for a, t in zip(args, dtypes, strict=True)]  # type: ignore[union-attr]
             return Const(compute(op, *known).astype(dtype.numpy).item(), dtype)
@@ -385,7 +476,7 @@ class Numbers:
         self, op: Op, args: Sequence[Number], dtypes: Sequence[DType], dtype: DType, depth: int
     ) -> Number | None:
         """An operation on floats of which some are known; None where none of its results are."""
-        if op is Op.TF32:
+        if op is Op.TF32 and self.on_purpose:
             return args[0]
         if op is Op.PAIR or not all(isinstance(a, Known | Const) for a in args):
             return None
@@ -416,6 +507,21 @@ class Numbers:
         return self._joined(exact, known, other)
 
     def _real(self, op: Op, xs: list[Array], dtype: DType) -> Array:
+        found = self._in_field(op, xs, dtype)
+        if self.spoiled is None or op in (Op.PAIR, Op.LOW, Op.HIGH):
+            return found
+        bad: Any = False
+        for x in xs:
+            bad = bad | (x == _NAN)
+            if op in (Op.DOT2, Op.DOT2_ADD):
+                bad = bad | (x & _P == _NAN) | (x >> _31 == _NAN)
+        if not bad.any():
+            return found
+        return np.where(bad, op is Op.NE if op.compares else found.dtype.type(_NAN), found)
+
+    def _in_field(self, op: Op, xs: list[Array], dtype: DType) -> Array:
+        if op is Op.TF32:
+            return xs[0] if self.on_purpose else self._rounded(xs[0], "tf32")
         of_field = _FIELD.get(op)
         if of_field is not None:
             return of_field(*xs)
@@ -436,7 +542,7 @@ class Numbers:
         if op in (Op.DOT2, Op.DOT2_ADD):
             total = _mul(a & _P, b & _P) + _mul(a >> _U(31), b >> _U(31))
             return _folded(total + xs[2] if op is Op.DOT2_ADD else total)
-        found = np.asarray(_hashed(_op_seed(op), *(_reduced(x) for x in xs)) >> _U(33))
+        found = np.asarray(_hashed(_seed(str(op)), *(_reduced(x) for x in xs)) >> _U(33))
         if len(xs) == 1:
             x = _symmetric(_reduced(a))
             near = np.abs(x) <= _SMALL
@@ -463,29 +569,51 @@ class Numbers:
             return self._cast_known(x, source, dtype)
         if source.is_float:
             if dtype.is_float:
-                return x
+                return self._cast_float(x, source, dtype)
             x = _reduced(x)
             if dtype.is_bool:
                 return np.asarray(x != 0)
             y = _symmetric(x)
             small = np.abs(y) < 1 << 20
             some = _integers(_hashed(5, x), dtype)
-            return np.where(small, y.astype(dtype.numpy), some)
+            found = np.where(small, y.astype(dtype.numpy), some)
+            return found if self.spoiled is None else np.where(x == _NAN, 0, found)
         if dtype.is_float:
             if self.exactly:
                 return self.known(self._converted(x, dtype))
             if source.is_bool:
                 return x.astype(np.uint64)
-            if not source.signed:
-                return x.astype(np.uint64) % _P
+            if dtype.is_half:  # by way of f32, as kernels do
+                return self.cast(self.cast(x, source, F32), F32, dtype)
+            if ((x > 1 << _DIGITS[dtype.name]) | (x < -(1 << _DIGITS[dtype.name]))).any():
+                return self.residues(self._converted(x, dtype))
             return (x.astype(np.int64) % P).astype(np.uint64)
         return convert(x, dtype)
+
+    def _cast_float(self, x: Array, source: DType, dtype: DType) -> Array:
+        """A cast between types of floats: what loses digits is a function of its argument, and what
+        was made wider is itself when it is made narrow again.
+        """
+        if self.on_purpose or source == dtype:
+            return x
+        if dtype.is_half:
+            return self._rounded(self._cast_float(x, source.compute, F32), dtype.name)
+        if dtype.bits >= source.bits:
+            wide = x.view()
+            self._widened[id(wide)] = wide, x
+            return wide
+        narrow = self._widened.get(id(x))
+        return self._rounded(x, dtype.name) if narrow is None else narrow[1]
+
+    def _rounded(self, x: Array, name: str) -> Array:
+        found = _rounded(x, name)
+        return found if self.spoiled is None else np.where(x == _NAN, x, found)
 
     def _converted(self, x: Array, dtype: DType) -> Array:
         """Numbers that are known in another type; 16 bits round where they do, and what is too
         large for those that rewrites round to stays.
         """
-        found = convert(x, dtype if self.rounds else dtype.compute)
+        found = convert(x, dtype if self.rounds or not self.on_purpose else dtype.compute)
         if dtype == self.narrow:
             return np.where(np.isfinite(found), found, convert(x, dtype.compute))
         return found
@@ -493,13 +621,13 @@ class Numbers:
     def _cast_known(self, x: Known, source: DType, dtype: DType) -> Number:
         """A cast of floats of which some are known."""
         exact = self._converted(x.exact, dtype)
-        if dtype.is_float and exact.dtype == x.exact.dtype and not (self.rounds and dtype.is_half):
+        if dtype.is_float and exact.dtype == x.exact.dtype and not dtype.is_half:
             return x
+        other = None if x.residues is None else self.cast(x.residues, source, dtype)
         if dtype.is_float:
-            return self._joined(exact, x.known, x.residues)
-        if x.residues is None:
+            return self._joined(exact, x.known, typed(Array | None, other))
+        if other is None:
             return exact
-        other = self.cast(x.residues, source, dtype)
         return np.where(x.known, exact, self.array(other, dtype, x.ndim))
 
     def fold(self, op: Op, x: Number, dtype: DType, extents: tuple[int, ...], depth: int) -> Number:
@@ -508,16 +636,20 @@ class Numbers:
         ``depth``: dimensions that are left.
         """
         found = self._fold_all(op, x, dtype, extents, depth)
+        axes = tuple(range(depth, depth + len(extents)))
+        if self.spoiled is not None and dtype.is_float:
+            bad = (self.array(x, dtype, depth + len(extents)) == _NAN).any(axis=axes)
+            found = np.where(bad, _U(_NAN), found) if bad.any() else found
         if not self.exactly or not dtype.is_float or not isinstance(x, Known | Const):
             return found
-        axes = tuple(range(depth, depth + len(extents)))
         exact, known = self._parts(x, dtype, depth + len(extents))
         known = np.asarray(known.all(axis=axes))
         if op is Op.ADD:  # of whole numbers of one sign, in any order
             shape = np.broadcast_shapes(exact.shape, (1,) * depth + extents)
             whole = np.broadcast_to(exact.astype(np.float64), shape)
             one_sign = (exact >= 0).all(axis=axes) | (exact <= 0).all(axis=axes)
-            total = whole.sum(axis=axes)
+            with np.errstate(invalid="ignore"):
+                total = whole.sum(axis=axes)
             small = np.abs(total) < 1 << 24
             known = known & one_sign & small & (exact == np.floor(exact)).all(axis=axes)
             exact = np.where(small, total, 0).astype(dtype.numpy)
@@ -557,13 +689,19 @@ class Numbers:
 
     def same(self, a: Number, b: Number, dtype: DType) -> Array:
         """Where two values of a compute type are equal, by sample."""
-        both_known = isinstance(a, Known) and isinstance(b, Known) and a.all_known and b.all_known
-        if both_known and typed(Known, a).exact.tobytes() == typed(Known, b).exact.tobytes():
+        wholly = isinstance(a, Known) and isinstance(b, Known) and a.all_known and b.all_known
+        if wholly and typed(Known, a).exact.tobytes() == typed(Known, b).exact.tobytes():
             return np.ones(self.scale.shape, np.bool_)
         x, y = self.array(a, dtype, 1), self.array(b, dtype, 1)
-        if dtype.is_float:
-            x, y = _reduced(x), _reduced(y)
-        return np.broadcast_to(x == y, self.scale.shape)
+        if not dtype.is_float:
+            return np.broadcast_to(x == y, self.scale.shape)
+        same = _reduced(x) == _reduced(y)
+        known = isinstance(a, Known | Const) and isinstance(b, Known | Const)
+        if known and self.rounds and not self.on_purpose:
+            (ea, ka), (eb, kb) = (self._parts(v, dtype, 1) for v in (a, b))
+            alike = (ea == eb) & (np.signbit(ea) == np.signbit(eb)) | np.isnan(ea) & np.isnan(eb)
+            same = np.where(ka & kb, alike, same)
+        return np.broadcast_to(same, self.scale.shape)
 
 
 def zero(dtype: DType) -> Const:

@@ -8,7 +8,7 @@ other nodes that have memory: the graph by its nodes, the plan by its kernels, l
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache, partial
 from math import prod
@@ -19,7 +19,7 @@ import numpy as np
 from tunegrad.errors import WrongPlan
 
 from ..dtypes import DType
-from ..expr import Op
+from ..expr import Load, Op, nodes
 from ..fusion.plan import VALIDATION, Buffer, Combined, Launch, LaunchPlan
 from ..graph import ConstData, GraphOp, Node
 from ..kernel import Kernel, Param, Store
@@ -35,7 +35,7 @@ from .kernels import (
     position_of,
     strides_of,
 )
-from .numbers import Number, Numbers, P, deep, leaf
+from .numbers import Number, Numbers, P, deep
 from .samples import borders, sampled
 
 __all__ = ["Group", "groups_of", "validate_group"]
@@ -201,18 +201,15 @@ def validate_group(group: Group, cone: list[Node]) -> None:
     sums, so launches of a variant that differ are compared once more in the field.
     """
     terms = _terms(cone, group.held, group.node)
-    samples = min(_MOST, max(_LEAST, _TERMS // terms))
-    seed = int.from_bytes(hashlib.sha256(group.launch.kernel.key.encode()).digest()[:4], "big")
-    known = borders(cone)
     if _positions_become_floats(cone):
         try:
-            _compare(group, samples, known, partial(_drawn, seed=seed, exactly=True), seed)
+            _compare(group, cone, terms, exactly=True)
         except WrongPlan:
             if len(group.launches) == 1:
                 raise
         else:
             return
-    _compare(group, samples, known, partial(_drawn, seed=seed), seed)
+    _compare(group, cone, terms)
 
 
 def _positions_become_floats(cone: list[Node]) -> bool:
@@ -224,28 +221,38 @@ def _positions_become_floats(cone: list[Node]) -> bool:
     )
 
 
-def _compare(
-    group: Group,
-    samples: int,
-    known: tuple[int, ...],
-    drawn: Callable[[At], Numbers],
-    seed: int,
-) -> None:
+def _selects(group: Group, cone: list[Node]) -> bool:
+    """Whether what is no number may be left out: masks, choices, or no sum that it costs to ask."""
+    if not any(n.op is GraphOp.REDUCE for n in cone):
+        return True
+    if any(n.op is GraphOp.PAD or (n.op is GraphOp.MAP and n.arg is Op.WHERE) for n in cone):
+        return True
+    parts = (x for s in group.launch.kernel.stages for x in nodes(s.expr))
+    return any(isinstance(x, Load) and not x.valid.always for x in parts)
+
+
+def _compare(group: Group, cone: list[Node], terms: int, *, exactly: bool = False) -> None:
+    k = group.launch.kernel
+    seed = int.from_bytes(hashlib.sha256(k.key.encode()).digest()[:4], "big")
+    samples, known = min(_MOST, max(_LEAST, _TERMS // terms)), borders(cone)
     if len(group.launches) == 1:
         at = sampled(group.node.shape, samples, known, seed)
-        work = _Comparison(group, at, drawn(at))
-        work.by_element()
+        count = len(at[0]) if at else 1
+        spoiled = count if _selects(group, cone) else 0
+        rarely = 1 << (2 * terms * len(group.held)).bit_length()
+        numbers = Numbers.drawn(
+            count + spoiled, seed, exactly=exactly, spoiled=spoiled, rarely=rarely
+        )
+        twice = tuple(np.concatenate((i, i)) for i in at) if spoiled else at
+        _Comparison(group, twice, numbers).by_element()
         return
     at = sampled(group.node.shape, _MOST, known, seed)
-    _Comparison(group, at, drawn(at)).written()
-    k = group.launch.kernel
+    numbers = Numbers.drawn(len(at[0]) if at else 1, seed, exactly=exactly)
+    _Comparison(group, at, numbers).written()
     at = sampled(tuple(a.extent for a in k.axes), min(samples, _POINTS), (), seed)
-    work = _Comparison(group, (), drawn(at))
+    numbers = Numbers.drawn(len(at[0]) if at else 1, seed, exactly=exactly)
+    work = _Comparison(group, (), numbers)
     work.by_point({a.name: i for a, i in zip(k.axes, at, strict=True)})
-
-
-def _drawn(at: At, seed: int, *, exactly: bool = False) -> Numbers:
-    return Numbers.drawn(len(at[0]) if at else 1, seed, exactly=exactly)
 
 
 class _Comparison:
@@ -316,9 +323,7 @@ class _Comparison:
             if count:
                 part = np.arange(first, first + count)
                 found = self._kernel(launch, self.numbers, env, 1).stored(s)
-                whole = np.broadcast_to(
-                    self.numbers.array(found, self.dtype, 1), self.numbers.scale.shape
-                )
+                whole = self._kept(self.numbers, found)
                 numbers = self.numbers.of(np.flatnonzero(inside))
                 self._check(s, numbers.same(whole[inside], wanted[part], self.dtype), part)
             first += count
@@ -338,14 +343,20 @@ class _Comparison:
         return np.broadcast_to(memory_of(self.at, self.buffer.layout, 1), self.numbers.scale.shape)
 
     def _wanted(self, numbers: Numbers, at: At) -> Array:
-        found = GraphValues(numbers, self._held).root(self.group.node, at)
-        return np.broadcast_to(numbers.array(found, self.dtype, 1), numbers.scale.shape)
+        held = partial(self._held, numbers)
+        found = GraphValues(numbers, held).root(self.group.node, at)
+        return self._kept(numbers, found)
+
+    def _kept(self, numbers: Numbers, found: Number) -> Array:
+        """What memory keeps of it."""
+        kept = numbers.cast(found, self.dtype, self.group.node.dtype)
+        return np.broadcast_to(numbers.array(kept, self.dtype, 1), numbers.scale.shape)
 
     def _compare(
         self, s: Store, numbers: Numbers, env: dict[str, Array], wanted: Array, chosen: Array
     ) -> None:
         found = self._kernel(self.group.launch, numbers, env, 1).stored(s)
-        self._check(s, numbers.same(found, wanted, self.dtype), chosen)
+        self._check(s, numbers.same(self._kept(numbers, found), wanted, self.dtype), chosen)
 
     def _check(self, s: Store, same: Array, chosen: Array) -> None:
         if not same.all():
@@ -393,9 +404,9 @@ class _Comparison:
         if dtype != b.dtype:
             return self._words(b.id, dtype, offset, numbers, depth)
         if isinstance(b.node, Node):
-            return self._leaf(b.node, self._place(b.node, offset, b.layout))
+            return self._leaf(b.node, self._place(b.node, offset, b.layout), numbers)
         if isinstance(b.node, Combined):
-            return self._combined(b.node, offset, depth)
+            return self._combined(b.node, offset, numbers, depth)
         return self._written(b.id, offset, numbers, depth)
 
     def _words(
@@ -434,6 +445,7 @@ class _Comparison:
             if not writes.any():
                 continue
             found = self._kernel(launch, its, env, depth).stored(s)
+            found = its.cast(found, dtype, param.dtype)  # as memory keeps it
             if few:
                 values = numbers.array(found, dtype, depth)
                 others: Any = 0 if total is None else numbers.array(total, dtype, depth)
@@ -452,12 +464,12 @@ class _Comparison:
             )
         return cast(Number, total)
 
-    def _held(self, n: Node, at: At, depth: int) -> Number | None:
+    def _held(self, numbers: Numbers, n: Node, at: At, depth: int) -> Number | None:
         if not is_leaf(n) and n not in self.group.held:
             return None
         layout = self.layouts.get(n)
         place = flat_position(at, n.shape) if layout is None else memory_of(at, layout, depth)
-        return self._leaf(n, deep(place, depth))
+        return self._leaf(n, deep(place, depth), numbers)
 
     def _place(self, n: Node, offset: Array, layout: Layout) -> Array:
         """What tells an element of a node apart, which has this offset in memory: that, where all
@@ -465,13 +477,13 @@ class _Comparison:
         """
         return offset if n in self.layouts else position_of(offset, layout)
 
-    def _leaf(self, n: Node, position: Array) -> Array:
+    def _leaf(self, n: Node, position: Array, numbers: Numbers) -> Array:
         seed = self.group.held.get(n)
         if seed is None:  # a leaf that the plan does not read
             seed = -1 - id(n) % (1 << 32)
-        return leaf(seed + 2, position, n.dtype)
+        return numbers.leaf(seed + 2, position, n.dtype)
 
-    def _combined(self, made: Combined, offset: Array, depth: int) -> Array:
+    def _combined(self, made: Combined, offset: Array, numbers: Numbers, depth: int) -> Array:
         """Transformed weights, from the weights."""
         _, channels, outputs = made.shape
         row, channel, output = (
@@ -483,6 +495,7 @@ class _Comparison:
                 self._leaf(
                     made.node,
                     self._place(made.node, memory_of(at, made.layout, depth), made.memory),
+                    numbers,
                 )
                 for at in (made.index(channel, output, q) for q in range(len(made.matrix[0])))
             ]

@@ -32,7 +32,7 @@ from ..expr import Op
 from ..graph import ConstData, GraphOp, Node, Step, topological
 from ..numeric import compute, to_compute
 from .graphs import At, GraphValues, Unvalidated, flat_position
-from .numbers import Number, Numbers, deep, leaf
+from .numbers import Number, Numbers, deep
 from .samples import borders, sampled
 
 __all__ = ["check_rewrite"]
@@ -50,8 +50,10 @@ def check_rewrite(
     after: tuple[Node, ...],
     steps: Sequence[Step],
     narrow: DType | None = None,
+    on_purpose: bool = False,
 ) -> list[str]:
-    """Compare two graphs, output by output; ``narrow``: the type that constants were rounded to.
+    """Compare two graphs, output by output; ``narrow``: the type that constants were rounded to;
+    ``on_purpose``: rewrites were asked to round.
 
     Returns why nodes can not be compared. Raises WrongPlan where outputs differ.
     """
@@ -65,11 +67,11 @@ def check_rewrite(
     for n in order:
         made, image = _made(n, images), images[n]
         if made is not image:
-            left.update(_compared(made, image, narrow))
+            left.update(_compared(made, image, narrow, on_purpose))
     for o, a in zip(before, after, strict=True):
         made, image = _unfenced(images[o]), _unfenced(a)
         if made is not image:
-            left.update(_compared(made, image, narrow))
+            left.update(_compared(made, image, narrow, on_purpose))
     return list(left)
 
 
@@ -96,13 +98,13 @@ def _unfenced(n: Node) -> Node:
     return n
 
 
-def _compared(made: Node, image: Node, narrow: DType | None) -> dict[str, None]:
+def _compared(made: Node, image: Node, narrow: DType | None, on_purpose: bool) -> dict[str, None]:
     if made.shape != image.shape or made.dtype != image.dtype:
         raise WrongPlan(f"graph: {made} was rewritten to {image}, which is another tensor")
     if not made.size:
         return {}
     try:
-        _Pair(made, image, narrow).compare()
+        _Pair(made, image, narrow, on_purpose).compare()
     except Unvalidated as error:
         return {f"{made} rewritten to {image}: {error}": None}
     except RecursionError:
@@ -113,16 +115,29 @@ def _compared(made: Node, image: Node, narrow: DType | None) -> dict[str, None]:
 class _Pair:
     """A node and what stands in its place, at some elements."""
 
-    def __init__(self, made: Node, image: Node, narrow: DType | None) -> None:
+    def __init__(self, made: Node, image: Node, narrow: DType | None, on_purpose: bool) -> None:
         self.made, self.image = made, image
         self.opaque, cone = _common(made, image)
         seed = f"{made.op} {made.shape} {image.op} {[n.shape for n in image.srcs]}"
         self.seed = int.from_bytes(hashlib.sha256(seed.encode()).digest()[:4], "big")
         terms = _terms(cone)
         count = min(_MOST, max(_LEAST, _TERMS // max(1, terms)))
-        self.at = sampled(made.shape, count, borders(cone), self.seed)
-        samples = len(self.at[0]) if self.at else 1
-        self.numbers = Numbers.drawn(samples, self.seed, exactly=True, rounds=True, narrow=narrow)
+        at = sampled(made.shape, count, borders(cone), self.seed)
+        samples = len(at[0]) if at else 1
+        on_purpose = on_purpose or narrow is not None
+        reads = [n for n in cone if n.op is GraphOp.INPUT or n in self.opaque]
+        spoiled = samples if reads and not on_purpose else 0
+        self.at = tuple(np.concatenate((i, i)) for i in at) if spoiled else at
+        self.numbers = Numbers.drawn(
+            samples + spoiled,
+            self.seed,
+            exactly=True,
+            rounds=True,
+            narrow=narrow,
+            on_purpose=on_purpose,
+            spoiled=spoiled,
+            rarely=1 << (2 * terms * len(reads)).bit_length() >> 1,
+        )
         self.places: dict[Node, int] = {}
 
     def compare(self) -> None:
@@ -145,7 +160,9 @@ class _Pair:
         if n.op is not GraphOp.INPUT and n not in self.opaque:
             return None
         place = self.places.setdefault(n, len(self.places))
-        return leaf(place + 2, deep(flat_position(at, n.shape), depth), n.dtype)
+        return self.numbers.special_leaf(
+            place + 2, deep(flat_position(at, n.shape), depth), n.dtype
+        )
 
     def _constant(self, n: Node, at: At, depth: int) -> Number:
         """Elements of a constant, which are what they are."""
