@@ -2,16 +2,15 @@
 device.
 
     pack       the constants as the candidate reads them
-    load, run  the candidate on private copies of the inputs --> how long, guard zones, a digest of
-                                                                 its outputs
-    time       samples, in turns with a sound program        --> guard zones, a digest of its
-                                                             outputs
-    moved      other inputs at the same places, outputs as they were left --> as load, run
-    soak       many launches, some of them on poisoned outputs            --> guard zones, a digest
+    load, run  the candidate on private copies of the inputs     --> how long, guard zones,
+                                                                     a digest of its outputs
+    time       samples, in turns with a sound program            --> guard zones, a digest
+    moved      other inputs at the same places, outputs as left  --> as load, run
+    soak       many launches, some of them on poisoned outputs   --> guard zones, a digest
     hand_in    copies of the outputs, for the referee
 
-What the outputs must be, nobody here knows: the referee judges the copies, where it has not seen
-them (``examine``).
+The bench does not know what the outputs must be: the referee judges the copies, where it has not
+seen them (``examine``).
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ class _Bound:
     launches: tuple[Launch, ...]
 
     def evicted(self, cache: Cache) -> tuple[Memory, ...]:
-        """What is evicted before each sample. Packed constants are what is read of them."""
+        """Memory that is evicted before each sample. Packed constants are what is read of them."""
         if cache == "warm":
             return ()
         packed = {p.source for p in self.io.packs}
@@ -63,14 +62,12 @@ class _Bound:
         return tuple(found)
 
     def written(self, index: int) -> list[Memory]:
-        """What it writes on input set ``index``, in order."""
+        """Memory that it writes on input set ``index``, in order."""
         pairs = zip(self.io.params, self.buffers[index], strict=True)
         return [buffer for p, buffer in pairs if p.role not in _READ]
 
     def damage(self, index: int) -> str:
-        """What the last run, on input set ``index``, wrote outside its buffers; '' where it did
-        not.
-        """
+        """Damage of the last run, on input set ``index``, outside its buffers; '' without any."""
         for memory in self.scratch:
             if damage := memory.damage():
                 return f"workspace: {damage}"
@@ -192,7 +189,7 @@ class Bench:
         return self._ran(bound, 0, 0, once_s)
 
     def _ran(self, bound: _Bound, index: int, place: int, once_s: float) -> Ran:
-        """What a launch in the memory of set ``place``, on the inputs of set ``index``, came to."""
+        """The result of a launch in the memory of set ``place``, on the inputs of set ``index``."""
         self._wrote = bound.written(place)
         return Ran(
             identity(bound.digest, bound.kernel_key, index),

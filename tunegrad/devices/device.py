@@ -1,10 +1,10 @@
-"""What a device is, in the two halves that every device has.
+"""The protocols of a device: the two halves that every device has.
 
     Device   a value that travels: facts, identity, how programs become images     compiles anywhere
     Engine   a device that is open in this process: memory, code, launches, times   runs
 
-    program --Device.lower--> text --Device.compile--> image --Engine.load--> code
-    --Engine.launch--> runs
+    program --Device.lower--> text --Device.compile--> image
+    image   --Engine.load---> code --Engine.launch---> runs
 
 Pool, workers, data, verifying, timing and whole models stand beside the devices and know these two
 alone. What a process may do that runs candidates is the device's to say (``confinement``): a driver
@@ -41,7 +41,8 @@ __all__ = ["BoundPlan", "Code", "Device", "Engine", "Inspection", "Launch", "Mem
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """What a compiler made of a program: its listing, facts about it, and the loop that matters.
+    """The result of inspecting a compiled program: its listing, facts about it, and the loop that
+    matters.
 
     Each is empty, or None, where the compiler does not show it.
     """
@@ -76,7 +77,7 @@ class Memory(Protocol):
 
     @property
     def nbytes(self) -> int:
-        """How many bytes a kernel may use."""
+        """Number of bytes that a kernel may use."""
 
     def view(self, dtype: str) -> Array | None:
         """Its content as an array that follows it; None where this process can not see it."""
@@ -88,7 +89,7 @@ class Memory(Protocol):
         """From now on kernels only read it: a write is damage, or ends the process."""
 
     def damage(self) -> str:
-        """What was written beside it, or to it while it was protected, in words; '' for nothing."""
+        """Text about writes beside it, or to it while it was protected; '' for none."""
 
 
 class Code(Protocol):
@@ -125,11 +126,11 @@ class Engine(Protocol):
 
     @property
     def device(self) -> Device:
-        """What was opened."""
+        """The device that was opened."""
 
     @property
     def at_once(self) -> int:
-        """How many plans run side by side, called from several threads; more take turns."""
+        """Number of plans that run side by side, called from several threads; more take turns."""
 
     @property
     def align(self) -> int:
@@ -221,27 +222,27 @@ class Device(Protocol):
 
     @property
     def name(self) -> str:
-        """What stands after ``--device``."""
+        """The name as it stands after ``--device``."""
 
     @property
     def target(self) -> Target:
-        """What programs are lowered for."""
+        """The target that programs are lowered for."""
 
     @property
     def runs(self) -> bool:
-        """Whether it can be opened; False for one that only compiles."""
+        """True when it can be opened; False for one that only compiles."""
 
     @property
     def exclusive(self) -> bool:
-        """Whether nothing may compile while something is timed: they share cores."""
+        """True when nothing may compile while something is timed: they share cores."""
 
     @property
     def anywhere(self) -> bool:
-        """Whether it compiles where the device is not."""
+        """True when it compiles where the device is not."""
 
     @property
     def confinement(self) -> Confinement:
-        """What a process may do that runs candidates on it."""
+        """The rights of a process that runs candidates on it."""
 
     def describe(self) -> str:
         """The device in words, for people."""
@@ -250,7 +251,7 @@ class Device(Protocol):
         """The store's key for measurements on it."""
 
     def compiler(self) -> str:
-        """What compiles for it, with its version: images of another one are other images."""
+        """The compiler for it, with its version: images of another one are other images."""
 
     def lower(self, program: Program) -> Lowered:
         """The program as text; a pure function.
@@ -268,11 +269,11 @@ class Device(Protocol):
         """
 
     def inspect(self, lowered: Lowered) -> Inspection | None:
-        """What the text becomes; None for a device that does not show it."""
+        """Inspect the machine code of a text; None for a device that does not show it."""
 
     def facts(self, lowered: Lowered, image: bytes) -> Properties:
-        """What its image says of a program, read in less than a millisecond; () where it says
-        nothing. docs/STORE.md has the names.
+        """Facts of a program by its image, read in less than a millisecond; () where it has none.
+        docs/STORE.md has the names.
         """
 
     def state(self) -> Properties:

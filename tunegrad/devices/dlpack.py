@@ -1,11 +1,11 @@
 """Tensors of other libraries on the device, in and out without a copy, by DLPack.
 
     imported   their memory, as kernels of an open device use it; it is theirs until it is let go
-    exported   ``DeviceTensor``: memory of the device, which stays while anybody holds it
+    imported   their memory, as kernels of an open device use it; it is theirs until it is let go
+    exported   ``DeviceTensor``: memory of the device, which stays while a reference to it exists
 
-Streams, as the Python array API says: who takes a tensor names the stream in which it is going to
-be used, and who gives it sees to it that what is there by then is done. The device's own stream is
-named when a tensor is taken; what is given was waited for, so any stream may use it.
+Streams, as the Python array API says: the taker of a tensor names the stream in which it is going
+to be used, and the giver sees to it that what is there by then is done. The device's own stream is
 
 Source: DLPack's ``dlpack.h`` (the unversioned capsule) and its Python specification.
 """
@@ -46,7 +46,7 @@ class Sharing(Protocol):
     def stream(self) -> int | None: ...
 
     def at(self, address: int, nbytes: int, owner: object) -> Any:
-        """Memory that is somebody else's; ``owner`` keeps it."""
+        """Memory that belongs to ``owner``, which keeps it."""
 
     def alias(self, memory: Any) -> Any:
         """The same memory, which this does not keep."""
@@ -111,7 +111,7 @@ _raw_valid = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)(
 
 
 def place_of(value: object) -> tuple[int, int] | None:
-    """Where a tensor is that speaks DLPack, as (type, number); None for what does not."""
+    """Place of a tensor that speaks DLPack, as (type, number); None for what does not."""
     ask = getattr(value, "__dlpack_device__", None)
     if ask is None or not hasattr(value, "__dlpack__"):
         return None
@@ -195,7 +195,7 @@ def _let_go(managed: Any) -> None:
 
 
 def _dropped(capsule: int) -> None:
-    """A capsule that nobody took; a taken one has another name."""
+    """A capsule that was not taken; a taken one has another name."""
     if _raw_valid(capsule, _NAME):
         _given.pop(_raw_pointer(capsule, _NAME), None)
 
@@ -206,7 +206,8 @@ _drop = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(_dropped)
 
 @dataclass(frozen=True, slots=True)
 class DeviceTensor:
-    """An output that stays on the device, for whoever speaks DLPack: ``torch.from_dlpack(x)``.
+    """An output that stays on the device, for any library that speaks DLPack:
+    ``torch.from_dlpack(x)``.
 
     ``memory`` has an address; its content was waited for.
     """

@@ -2,15 +2,14 @@
 judges what it wrote.
 
     bench: pack, run on the first set --> right? --> bench: time --> contends: still right?
-                                                                         on other inputs at the same
-                                                                         places, outputs as they are
-                                                                         the other sets, one by one
-                                                                     --> beats the best time: many
-                                                                         launches
+                                                                     |
+                        on other inputs at the same places, outputs as they are
+                        on the other sets, one by one
+                        beats the best time: after many launches
 
-    right?  the digest of the outputs is one that was right before, or the bench hands them in and
-            the referee judges;
-            who beats the best time is judged on everything after the timing
+    right?  the digest of the outputs is one that was right before, or the bench hands them in
+            and the referee judges; a candidate that beats the best time is judged on everything
+            after the timing
 
 Nothing is timed that was not found right. What the bench says is held against what it was asked,
 since it runs candidates; what the referee says is believed, since it runs none. Neither is told
@@ -53,7 +52,9 @@ _PACKED_PER_S = 20e6
 
 
 class Caller(Protocol):
-    """What is asked of the process of the bench, and of the referee's: see ``IsolatedWorker``."""
+    """The part of a process that an examination needs, of the bench's and of the referee's: see
+    ``IsolatedWorker``.
+    """
 
     def call(
         self, function: Callable[..., Any], *arguments: object, limit_s: float, reply_type: Any
@@ -75,7 +76,7 @@ class Result:
     """A measurement.
 
     ``damaged``: the candidate wrote where it must not, so the bench is not to be trusted any more.
-    ``unsteady``: it was right, and then wrong on the same inputs, which is nobody else's doing.
+    ``unsteady``: it was right, and then wrong on the same inputs, which no other candidate caused.
     """
 
     measurement: Measurement
@@ -101,7 +102,7 @@ _MOST_RIGHTS = 1 << 17
 
 @dataclass(slots=True)
 class Rights:
-    """What the referee found right, by the digest of the outputs.
+    """Outputs that the referee found right, by their digest.
 
     Mutable: it learns with every verdict.
 
@@ -129,7 +130,7 @@ class Rights:
 
 @dataclass(frozen=True, slots=True)
 class _Fault:
-    """Why a run is wrong; no error where it is not.
+    """The fault of a run; no error where it is right.
 
     The greatest error is of this run and those before it.
     """
@@ -164,7 +165,7 @@ class Examination:
     trusted: bool = True
 
     def run(self) -> Result | Unprepared | Died | TimedOut:
-        """What came of it; an ending of the bench's process stands for itself."""
+        """Examine the candidate; an ending of the bench's process stands for itself."""
         start = time.monotonic()
         self.end_s, self.code = start + self.policy.timeout_s, digest(self.compiled.image)
         facts = Measurement(
@@ -220,7 +221,7 @@ class Examination:
         return Result(found, damaged=fault.damaged, unsteady=fault.unsteady)
 
     def _timed(self, best_s: float, facts: Measurement) -> tuple[Timed, Measurement]:
-        """What the bench says of its time, in turns with what it is timed beside; and that as a
+        """Time it on the bench, in turns with what it is timed beside; and that as a
         measurement.
         """
         began = time.monotonic()
@@ -244,7 +245,7 @@ class Examination:
         )
 
     def _after(self, timed: Timed, before: _Fault) -> _Fault:
-        """What the launches that were timed made of the outputs.
+        """Judge the outputs that the timed launches left.
 
         An inout is another value after each of them.
         """
@@ -269,8 +270,8 @@ class Examination:
         return replace(found, error=f"{why}: {found.error}") if found.error else found
 
     def _soaked(self, fault: _Fault) -> _Fault:
-        """Many launches on the first input set: for who may be the best. An inout is another value
-        after each of them.
+        """Many launches on the first input set: for a candidate that may be the best. An inout is
+        another value after each of them.
         """
         if fault.error or any(p.role == "inout" for p in self.compiled.io.params):
             return fault
@@ -281,7 +282,7 @@ class Examination:
         return replace(found, error=f"launched often: {found.error}", unsteady=True)
 
     def _others(self, fault: _Fault) -> _Fault:
-        """The input sets after the first: for who may win."""
+        """The input sets after the first: for a candidate that may win."""
         for index in range(1, self.sets):
             if not fault.error:
                 ran = self._ask(worker.run, index, reply=Ran, index=index)
@@ -289,7 +290,7 @@ class Examination:
         return fault
 
     def _judge(self, ran: Ran | Timed, index: int, before: _Fault) -> _Fault:
-        """What the last run did wrong: damage first, then its outputs."""
+        """Judge the last run: damage first, then its outputs."""
         if ran.damage:
             return _Fault(ran.damage, True, before.max_error)
         outputs = outputs_of(self.compiled.io)
@@ -303,7 +304,7 @@ class Examination:
         return _Fault(verdict.error, max_error=max(before.max_error, verdict.max_error))
 
     def _verdict(self, outputs: tuple[Parameter, ...], index: int) -> Verdict:
-        """What the referee says of the outputs that were handed in."""
+        """The referee's verdict on the outputs that were handed in."""
         began, limit_s = time.monotonic(), self.limits.reference_s
         ending = self.referee.call(
             referee.judge, self.kernel_key, outputs, index, limit_s=limit_s, reply_type=Verdict

@@ -1,5 +1,5 @@
-"""What tells two generated programs, and two contents of memory, apart: the one definition for
-workers, stored rows, and models that are loaded.
+"""Digests that tell two generated programs, and two contents of memory, apart: the one definition
+for workers, stored rows, and models that are loaded.
 """
 
 from __future__ import annotations

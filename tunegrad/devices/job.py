@@ -1,5 +1,5 @@
-"""What travels to and from the workers: a candidate to measure, what it was lowered to, what came
-of it.
+"""Values that travel to and from the workers: a candidate to measure, its lowered program, and the
+result.
 
 Plain data.
 """
@@ -66,8 +66,8 @@ class CompiledCandidate:
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """What candidates of a kernel are timed in turns with: a sound program, and the ``seconds`` it
-    stands for.
+    """A program that candidates of a kernel are timed in turns with: it is sound, and stands for
+    ``seconds``.
     """
 
     compiled: CompiledCandidate
@@ -76,7 +76,7 @@ class Beside:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """What to measure.
+    """A candidate to measure.
 
     ``payload`` is any picklable value that the hooks understand; without hooks, a ``Lowered``.
 
@@ -89,7 +89,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of one candidate; the hash is empty when it could not be lowered."""
+    """The result of one candidate; the hash is empty when it could not be lowered."""
 
     program_hash: str
     measurement: Measurement
@@ -97,7 +97,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """What an output must be: float64 (integers: int64) values of the whole buffer, or of the
+    """Expected values of an output: float64 (integers: int64), of the whole buffer, or of the
     elements ``indices``.
 
     The tolerance follows from ``terms``, the fold steps behind one element that round, and from
@@ -148,7 +148,8 @@ class Hooks:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one candidate may cost before it is stopped. ``policy.timeout_s`` bounds its run.
+    """Limits of what one candidate may cost before it is stopped. ``policy.timeout_s`` bounds its
+    run.
 
     Two turns are enough of a candidate that took ``losing_factor`` times the best one's time in
     them. ``cache_bytes`` bounds the inputs that the bench keeps, the references that the referee

@@ -1,4 +1,4 @@
-"""What a machine can do at best, as values: peaks of arithmetic and of memory."""
+"""Limits of a machine, as values: peaks of arithmetic and of memory."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What a program was lowered to for a device, and what launching it needs: all that a process has
-whose code was compiled before.
+"""A program lowered for a device, and the facts that launching it needs: a process whose code was
+compiled before has no more.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def unread(program: Program) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Geometry:
-    """How a program is launched: so many groups that run in any order, each of so many items.
+    """The launch of a program: so many groups that run in any order, each of so many items.
 
     A group is a thread of a CPU, where it has one item, or a work-group of a GPU. It shares
     ``shared_bytes`` beyond what the kernel declares by itself.

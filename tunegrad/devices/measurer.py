@@ -1,8 +1,8 @@
 """Measuring on a device: candidates are compiled in parallel, then verified and timed one by one.
 
     begin_compile --> Compiling, on all cores, while the caller goes on --> wait: the code, in order
-    measure_compiled, compare, machine_limits    where the device shares cores with what compiles,
-                                                 they wait for that
+    measure_compiled, compare, machine_limits
+                  --> where the device shares cores with what compiles, they wait for that
 
 Three kinds of processes: compile workers, which run no candidate; the bench, which runs them; and
 the referee, which has what they must compute. A crash is tried once more, in a fresh bench, and so
@@ -174,7 +174,8 @@ class DeviceMeasurer:
         return self._compilers.start(function, calls, limit_s)
 
     def counted_code(self, candidates: Sequence[Candidate]) -> list[Properties]:
-        """What the compiler's listings say of candidates, on all cores: as dear as compiling them.
+        """Properties from the compiler's listings of candidates, on all cores: as dear as compiling
+        them.
 
         Empty for one that fails, and on devices that show none.
         """
@@ -274,7 +275,9 @@ class DeviceMeasurer:
         return self._peaks
 
     def protections(self) -> Protections:
-        """What keeps a candidate from harming anything outside its process, on this machine."""
+        """Protections that keep a candidate from harming anything outside its process, on this
+        machine.
+        """
         return self._bench.protections()
 
     def close(self) -> None:
@@ -337,7 +340,7 @@ class DeviceMeasurer:
             raise InternalError(failed)
 
     def _try_to_prepare(self, candidate: Candidate, compiled: CompiledCandidate) -> str:
-        """What failed; '' where nothing did."""
+        """Prepare the kernel's inputs and references; returns what failed, '' for nothing."""
         key, limit_s = candidate.kernel_key, self.limits.reference_s
         drawn = self._referee.call(
             referee.prepare_kernel, candidate, compiled.io, limit_s=limit_s, reply_type=Places
@@ -359,19 +362,19 @@ def _compiled(ending: Ending, attempts: int = 1) -> CompiledCandidate | Outcome:
 
 
 def _failed(ended: Result | Died | TimedOut) -> bool:
-    """Whether another try may end otherwise."""
+    """True when another try may end otherwise."""
     if not isinstance(ended, Result):
         return True
     return ended.measurement.status is not Status.OK and not ended.unsteady
 
 
 def _crashed(ended: Result | Died | TimedOut) -> bool:
-    """Whether it died of what no handler explains."""
+    """True when it died of what no handler explains."""
     return isinstance(ended, Died) and not _wrote(ended.code)
 
 
 def _wrote(code: int) -> bool:
-    """Whether an exit code says which buffer was written to."""
+    """True for an exit code that says which buffer was written to."""
     return EXIT_WROTE <= code < EXIT_WROTE + MOST_TOLD
 
 

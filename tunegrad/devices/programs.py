@@ -61,7 +61,7 @@ class Programs:
 
     @property
     def runs(self) -> bool:
-        """Whether ``run`` and ``time`` work."""
+        """True when ``run`` and ``time`` work."""
         return self.device.runs
 
     def compile(self, program: Program) -> Compiled:

@@ -1,4 +1,4 @@
-"""What the bench and the referee may say: plain values within bounds, and nothing else is read.
+"""Replies of the bench and the referee: plain values within bounds, and nothing else is read.
 
 A bench has run candidates, so what it says is held against what was asked: ``measured`` must be the
 ``identity`` of the code and the input set. A reply that does not fit costs the candidate, see
@@ -91,7 +91,7 @@ class Timed:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the referee says of outputs: no ``error`` where they are right.
+    """The referee's verdict on outputs: no ``error`` where they are right.
 
     ``sets``: how many input sets the kernel has; 0 where the referee knows no such kernel.
     """

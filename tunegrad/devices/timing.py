@@ -1,4 +1,4 @@
-"""How many samples to take, and what they say: adaptive repeats and order-statistic intervals.
+"""Timing by samples: adaptive repeats and order-statistic intervals.
 
     beside B:  B C  C B  B C  every sample of a candidate C stands next to one of B of the same turn
     alone:       C  C      C
@@ -41,8 +41,8 @@ class Pairs:
 
     @property
     def value_s(self) -> float:
-        """What the fastest turns say of the candidate, in seconds: what is beside it took as long
-        as it stands for.
+        """Seconds of the candidate by the fastest turns: what is beside it took as long as it
+        stands for.
         """
         slowness = (
             max(min(self.reference_s), _LEAST_S) / self.standing_s if self.reference_s else 1.0
@@ -51,7 +51,7 @@ class Pairs:
 
     @property
     def turns(self) -> tuple[float, ...]:
-        """What each turn took of what is beside it; alone, its seconds."""
+        """Ratio of each turn to what is beside it; alone, its seconds."""
         if not self.reference_s:
             return self.samples_s
         return tuple(
@@ -119,7 +119,9 @@ class _Turns:
             self.after = self.beside is not None and not self.after
 
     def end(self) -> Pairs:
-        """What was taken; the candidate ran last, since its outputs are looked at now."""
+        """End the timing with the pairs that were taken; the candidate ran last, since its outputs
+        are looked at now.
+        """
         if self.beside is not None and not self.after:
             self.candidate(1)
         return self.pairs

@@ -1,5 +1,5 @@
-"""What runs inside the compile workers and the bench's process: how they start, and the calls they
-answer.
+"""Functions that run inside the compile workers and the bench's process: how they start, and the
+calls they answer.
 
 A worker is told everything through its arguments; module state is only what one process keeps
 between calls.
@@ -138,8 +138,8 @@ def compile_candidate(
 
 
 def counted_code(candidate: Candidate, device: Device, lower: str) -> Properties:
-    """What the compiler's listing of a candidate says, for which it is compiled once more; () where
-    there is none.
+    """Properties from the compiler's listing of a candidate, for which it is compiled once more; ()
+    where there is none.
     """
     try:
         lowered = load_hook(lower)(candidate.payload) if lower else candidate.payload

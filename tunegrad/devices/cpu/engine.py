@@ -43,7 +43,7 @@ _Nothing = ctypes.c_char * 0
 
 
 def _address(array: NDArray[Any]) -> int:
-    """Where a contiguous array begins: a third of the time that ``array.ctypes.data`` takes."""
+    """Address of a contiguous array: a third of the time that ``array.ctypes.data`` takes."""
     if array.flags.writeable:
         return ctypes.addressof(_Nothing.from_buffer(array))  # type: ignore[arg-type]
     return int(array.ctypes.data)
@@ -138,7 +138,9 @@ class CpuEngine:
 
     @cached_property
     def _bulk(self) -> Bulk:
-        """Its code is compiled where it is first needed: who only runs models does without."""
+        """Its code is compiled where it is first needed: a process that only runs models does
+        without.
+        """
         return Bulk(self.team)
 
     @property

@@ -1,5 +1,5 @@
-"""What the compiler made of a kernel, read from its assembly: the hot loop, its vectors, and what
-was spilled.
+"""Facts of a kernel's machine code, read from its assembly: the hot loop, its vectors, and what was
+spilled.
 
 ``assembly`` gives the text (AT&T syntax, as LLVM prints it for x86-64). A vector that did not fit
 the registers shows as a store to the stack and a load from it; one inside the hot loop costs more
@@ -99,8 +99,8 @@ def _instructions(text: str) -> list[str]:
 
 
 def _reads(x: str) -> bool:
-    """Whether an instruction on vectors has a memory operand that is not its destination (the last
-    one).
+    """True when an instruction on vectors has a memory operand that is not its destination (the
+    last one).
     """
     memory = _MEMORY.search(x)
     return memory is not None and "," in x[memory.end() :]

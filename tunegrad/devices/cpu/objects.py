@@ -1,4 +1,4 @@
-"""What the object of a kernel says of it at a glance: how large its code and its stack are.
+"""Facts of a kernel's object at a glance: the size of its code and of its stack.
 
 Counting instructions needs the assembly, for which the program is compiled once more: that costs as
 much as the candidate (``machine_code``). This is read from every candidate, in a tenth of a

@@ -1,5 +1,5 @@
-"""What this machine can do at best: f32 FMA rate and memory bandwidth, measured by kernels written
-for nothing else.
+"""Peaks of this machine: f32 FMA rate and memory bandwidth, measured by kernels written for nothing
+else.
 """
 
 from __future__ import annotations

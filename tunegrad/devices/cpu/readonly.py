@@ -1,11 +1,10 @@
-"""Who writes to a buffer that may only be read is stopped at once, and the exit code says which
-buffer it was.
+"""Guard of read-only buffers: a kernel that writes to one is stopped at once, and the exit code
+says which buffer it was.
 
-    buffers in read-only pages  a store to one of them --> SIGSEGV --> the handler looks its address
-    up
-                                                                       --> _exit(EXIT_WROTE + its
-                                                                       place in the table)
-                                any other bad access   --> SIGSEGV, as without a handler
+    buffers in read-only pages
+        a store to one of them --> SIGSEGV --> the handler looks its address up
+                                           --> _exit(EXIT_WROTE + its place in the table)
+        any other bad access   --> SIGSEGV, as without a handler
 
 The handler is native code: what faults is generated code, on any thread of the team, and Python can
 not run there.

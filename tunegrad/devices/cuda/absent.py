@@ -51,5 +51,7 @@ class AbsentGpu(NvrtcDevice):
 
 
 def absent(arch: str) -> AbsentGpu:
-    """What stands after ``null:``. Raises DeviceError for an architecture that is not known."""
+    """Read the part of a device's name after ``null:``. Raises DeviceError for an architecture that
+    is not known.
+    """
     return AbsentGpu(typical(arch))

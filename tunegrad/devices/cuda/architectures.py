@@ -1,4 +1,5 @@
-"""What NVIDIA's architectures have, by compute capability, and a typical GPU of each as a Target.
+"""Limits and units of NVIDIA's architectures, by compute capability, and a typical GPU of each as a
+Target.
 
 Facts are from the tables of NVIDIA's CUDA programming guide (limits of a compute capability) and
 data sheets (units, cache, bandwidth). A GPU that is there says most of it itself.
@@ -60,8 +61,8 @@ _OWN = frozenset(((9, 0), (10, 0), (10, 3), (11, 0), (12, 0), (12, 1)))
 
 @dataclass(frozen=True, slots=True)
 class Chip:
-    """What tells GPUs of one compute capability apart: units, bytes of the last cache, cycles and
-    bytes of memory a second.
+    """The figures in which GPUs of one compute capability differ: units, bytes of the last cache,
+    cycles and bytes of memory a second.
     """
 
     units: int
@@ -71,7 +72,9 @@ class Chip:
 
 
 def _units(capability: tuple[int, int]) -> tuple[MatrixUnit, ...]:
-    """What a GPU multiplies by one instruction, mma.sync: 7.5 has the first for halves alone."""
+    """Products that a GPU computes by one instruction, mma.sync: 7.5 has the first for halves
+    alone.
+    """
     halves, doubles = _LIMITS[capability].halves, _DOUBLES.get(capability, 2)
     if capability < (8, 0):
         return (MatrixUnit((16, 8, 8), ("f16", "f32"), 2, halves),)
@@ -99,9 +102,9 @@ of halves in f32 at half the rate of these.
 
 
 def architecture(capability: tuple[int, int]) -> str:
-    """What the compiler calls it: ``sm_89``, ``sm_90a``. One that is not known here runs code for
-    the latest known one of its family before it (12.2: ``sm_121``); without such, it is called
-    itself.
+    """Name of a capability for the compiler: ``sm_89``, ``sm_90a``. One that is not known here runs
+    code for the latest known one of its family before it (12.2: ``sm_121``); without such, its own
+    name is used.
     """
     family = [c for c in _LIMITS if c[0] == capability[0] and c <= capability]
     major, minor = max(family, default=capability)

@@ -39,13 +39,13 @@ def api() -> Any:
 
 
 def count() -> int:
-    """How many GPUs the driver sees. Raises DeviceError as ``api`` does."""
+    """Number of GPUs that the driver sees. Raises DeviceError as ``api`` does."""
     cu = api()
     return int(_checked(cu, cu.cuDeviceGetCount()))
 
 
 def attributes(cu: Any, number: int) -> dict[str, str]:
-    """What the driver says of a GPU that never changes while it is in the machine."""
+    """Attributes of a GPU, from the driver, that never change while it is in the machine."""
     device = _checked(cu, cu.cuDeviceGet(number))
     kinds = cu.CUdevice_attribute
 
@@ -70,7 +70,7 @@ def attributes(cu: Any, number: int) -> dict[str, str]:
 
 
 def bus_id(number: int) -> str:
-    """Where a GPU is plugged in, as NVML names it: ``0000:1B:00.0``."""
+    """Bus address of a GPU, as NVML names it: ``0000:1B:00.0``."""
     cu = api()
     device = _checked(cu, cu.cuDeviceGet(number))
     text: bytes = _checked(cu, cu.cuDeviceGetPCIBusId(32, device))

@@ -1,4 +1,4 @@
-"""How programs become cubins: NVRTC's half of a CUDA device, which needs no GPU."""
+"""Compilation of programs to cubins: NVRTC's half of a CUDA device, which needs no GPU."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["NvrtcDevice"]
 
 @dataclass(frozen=True, slots=True)
 class NvrtcDevice:
-    """What devices have in common whose code NVRTC compiles for ``target``; see
+    """The base of devices whose code NVRTC compiles for ``target``; see
     ``devices.device.Device``.
     """
 

@@ -1,4 +1,4 @@
-"""What a cubin says of its kernel, read from its bytes: registers, stack, shared memory, and how
+"""Facts of a kernel, read from the bytes of its cubin: registers, stack, shared memory, and how
 often each kind of instruction stands in it (kinds that do not are left out).
 
 A cubin is an ELF object. Registers and stack are attributes in ``.nv.info`` (before 9.0 registers
@@ -94,7 +94,7 @@ def cubin_facts(image: bytes, geometry: Geometry, target: Target) -> Properties:
 
 
 def _counts(words: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """How often each number stands in instructions."""
+    """Number of times that each number stands in instructions."""
     found: NDArray[np.int64] = np.bincount((words & 0x1FF).astype(np.int64), minlength=0x200)
     return found
 

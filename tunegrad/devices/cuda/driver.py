@@ -1,4 +1,5 @@
-"""What the engine asks of a CUDA driver: the least that loading, launching and timing take.
+"""The part of a CUDA driver that the engine needs: the least that loading, launching and timing
+take.
 
     bindings   NVIDIA's own bindings of the driver       a GPU
     pycuda     pycuda                                    a GPU
@@ -31,8 +32,8 @@ Graph = Any
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What a loaded function takes: registers an item, bytes of an item's stack (spills are there),
-    bytes shared by a group, and the most items of a group that it runs in.
+    """Resources that a loaded function takes: registers an item, bytes of an item's stack (spills
+    are there), bytes shared by a group, and the most items of a group that it runs in.
     """
 
     registers: int
@@ -84,7 +85,7 @@ class Driver(Protocol):
         """Raises CompileFailure for an image that is none, or lacks the entry."""
 
     def resources(self, function: Function) -> Resources:
-        """What a loaded function takes."""
+        """Resources that a loaded function takes."""
 
     def allow(self, function: Function, shared_bytes: int) -> None:
         """A group of it may be given so many bytes to share. Raises OutOfResources."""

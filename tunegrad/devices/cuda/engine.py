@@ -156,7 +156,7 @@ class CudaLaunch:
 
     @property
     def parts(self) -> tuple[Function, Geometry, tuple[int, ...]]:
-        """What a driver launches."""
+        """The arguments of a driver's launch."""
         return self.code.function, self.code.geometry, tuple(m.address for m in self.memories)
 
 
@@ -196,7 +196,7 @@ class CudaEngine:
         return memory
 
     def at(self, address: int, nbytes: int, owner: object) -> CudaMemory:
-        """Memory that is somebody else's, without guard zones."""
+        """Memory that belongs to ``owner``, without guard zones."""
         return CudaMemory(self, address, nbytes, None, owner)
 
     def alias(self, memory: CudaMemory) -> CudaMemory:
@@ -285,7 +285,7 @@ class CudaEngine:
         return whole.tobytes()
 
     def watch(self, memories: Sequence[CudaMemory | None]) -> None:
-        """Protected memory is compared when somebody asks for its damage. Digests are the device's
+        """Protected memory is compared when its damage is asked for. Digests are the device's
         work from the first call on, before which nothing is protected.
         """
         if self._digest is None:
@@ -362,7 +362,7 @@ class CudaEngine:
             self._spare = self._digest = None
             if self.is_open:
                 self.is_open = False
-                with suppress(DeviceFault):  # who met it knows
+                with suppress(DeviceFault):  # raised at an earlier call already
                     self.driver.finish()
                     self._forget_idle()
                 self.driver.close()

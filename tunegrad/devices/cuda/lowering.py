@@ -57,7 +57,7 @@ def _check_wrappers(name: str, text: str, target: Target) -> None:
 
 
 def _registers(program: Program, target: Target) -> int:
-    """What an item may have in a group of so many; 0 where the target does not say."""
+    """Registers that an item may have in a group of so many; 0 where the target does not say."""
     items = -(-program.local // max(1, target.warp)) * max(1, target.warp)
     if not target.unit_registers:
         return target.regs_per_item

@@ -83,7 +83,7 @@ def build(text: str, entry: str, arch: str) -> Built:
 
 
 def inspected(lowered: Lowered, target: Target) -> Inspection:
-    """What ptxas says that a kernel takes, and how many groups a unit runs for that.
+    """Resources that a kernel takes by ptxas, and how many groups a unit runs for that.
 
     Raises as ``build`` does.
     """
@@ -154,7 +154,9 @@ def _checked(api: Any, answer: tuple[Any, ...]) -> Any:
 
 
 def _read(api: Any, program: Any, size: Any, read: Any, whole: bool = False) -> bytes:
-    """What NVRTC keeps of a program; a text ends with a zero byte, which goes unless ``whole``."""
+    """Bytes that NVRTC keeps of a program; a text ends with a zero byte, which goes unless
+    ``whole``.
+    """
     data = b" " * int(_checked(api, size(program)))
     _checked(api, read(program, data))
     return data if whole else data.rstrip(b"\0")

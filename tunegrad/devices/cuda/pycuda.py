@@ -41,7 +41,9 @@ def _entered(method: F) -> F:
 
 
 def refused(text: str) -> bool:
-    """Whether a launch asked for too much; other errors of one are faults of kernels before it."""
+    """True for the error of a launch that asked for too much; others are faults of kernels before
+    it.
+    """
     return any(words in text for words in _REFUSED)
 
 

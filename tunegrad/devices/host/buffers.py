@@ -7,7 +7,7 @@ run.
 A write next to a buffer lands in a guard zone and is found by ``check_guards``; one to a buffer
 that is ``protect``-ed, or next to it, ends the process. A read next to a buffer finds poison, a
 byte that makes every number of the buffer's dtype one that shows: NaN of any float width, integers
-that are huge (0x7B7B7B7B). So does what nobody wrote.
+that are huge (0x7B7B7B7B). So does what was never written.
 """
 
 from __future__ import annotations
@@ -94,9 +94,9 @@ class Buffer:
         return front, front + self._front.size + self.nbytes + self._back.size
 
     def protect(self, on: bool = True) -> None:
-        """Let nobody write to its pages from now on: who does ends with SIGSEGV.
+        """Forbid writes to its pages from now on: one ends the process with SIGSEGV.
 
-        ``on=False``: let them again.
+        ``on=False``: allow them again.
 
         Arrays that were taken before stay writable for numpy, and end the process as well.
         """
@@ -121,13 +121,13 @@ class Buffer:
     view = read = array
 
     def damage(self) -> str:
-        """What was written next to it, in words; '' where nothing was, and of one that is
-        protected.
-        """
+        """Damage of the memory next to it, in words; '' for none, and for a protected one."""
         return "" if self._protected else self.check_guards()
 
     def check_guards(self) -> str:
-        """Where the first guard byte was overwritten, in words; '' when both zones are intact."""
+        """Place of the first guard byte that was overwritten, in words; '' when both zones are
+        intact.
+        """
         for zone, offset in (
             (self._front, -self._front.size),
             (self._back, self.nbytes),

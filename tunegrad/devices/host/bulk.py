@@ -123,7 +123,7 @@ class Bulk:
         return float(found[:, 1].view(np.float64).max()) if found[:, 0].all() else None
 
     def _run(self, name: str, nbytes: int, *words: int) -> npt.NDArray[np.uint64]:
-        """What each thread found."""
+        """Results of each thread."""
         threads = self._team.threads if nbytes >= _SHARED_BYTES else 1
         args = np.array([*words, threads], np.int64)
         self._team.run(self._addresses[name], args.ctypes.data, self._results.ctypes.data, threads)

@@ -1,4 +1,4 @@
-"""What verifying a candidate does to whole buffers, as LLVM IR text: copy parts, fill, digest and
+"""Work on whole buffers for verifying a candidate, as LLVM IR text: copy parts, fill, digest and
 judge, for a team.
 
 Each function is called like a kernel, once per thread: ``void f(ptr args, ptr results, i64 tid, ptr
@@ -8,15 +8,15 @@ own 64 bytes of ``results``:
 
     tg_fill   args to, byte, bytes, threads
     tg_judge  args got (f32), expected (f64), allowed (f64), elements, threads
-              i64 1 where |got - expected| <= allowed for all, else 0; double, the greatest |got -
-              expected|
+              i64 1 where |got - expected| <= allowed for all, else 0;
+              double, the greatest |got - expected|
     tg_digest args from, bytes (a multiple of 64), threads
-              eight i64: lane l of word w after word ends as mix((l ^ w) * odd), which no single
-              word leaves as it was
+              eight i64: lane l of word w after word ends as mix((l ^ w) * odd),
+              which no single word leaves as it was
     tg_stride1, 2, 4, 8 by bytes of an element
-              args to, from, row, to step, from step, rows, rank, dims, threads rows of ``row``
-              elements, steps in bytes; dims holds (extent, to step, from step) of each outer
-              dimension
+              args to, from, row, to step, from step, rows, rank, dims, threads
+              rows of ``row`` elements, steps in bytes; dims holds (extent, to step, from step)
+              of each outer dimension
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ chains 538 and 649. LLVM ends the process where it is refused memory, so it is a
 _llvm = llvm.ffi.lib._lock  # noqa: SLF001  # there is no public way to hold it
 """llvmlite's lock, which each of its calls takes."""
 
-# A fork waits until nobody is inside LLVM: in the child nobody would ever leave it.
+# A fork waits until no thread is inside LLVM: in the child that thread would never leave it.
 os.register_at_fork(
     before=_llvm.__enter__, after_in_parent=_llvm.__exit__, after_in_child=_llvm.__exit__
 )
@@ -53,7 +53,7 @@ def _nobody(_: Stage) -> None:
 
 def asked_host() -> tuple[str, str, tuple[str, ...]]:
     """LLVM in words, the name it has for this machine's processor, and the processor's features;
-    who wants to know asks ``kept.host``.
+    callers ask ``kept.host``.
     """
     import llvmlite
 

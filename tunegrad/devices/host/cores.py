@@ -1,4 +1,4 @@
-"""What one core of a CPU can do, as far as it was measured: one table for every CPU target.
+"""Rates of one core of a CPU, as far as they were measured: one table for every CPU target.
 
 The rates are round figures of a Zen 4 server core with AVX-512, on which the default choices were
 made. Measured there, one core reached 118 GFLOP/s of f32 (one fused multiply-add of 16 lanes a

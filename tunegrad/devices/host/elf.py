@@ -74,7 +74,7 @@ class Relocation:
 
 @dataclass(frozen=True, slots=True)
 class ElfObject:
-    """What is loaded of an object. ``machine`` is ELF's number: 62 is x86-64, 183 aarch64."""
+    """The loaded parts of an object. ``machine`` is ELF's number: 62 is x86-64, 183 aarch64."""
 
     machine: int
     sections: tuple[Section, ...]
@@ -97,7 +97,7 @@ class _Header:
 
 
 def read_object(image: bytes) -> ElfObject:
-    """What ``image`` loads.
+    """Parts of ``image`` that are loaded.
 
     Raises CompileFailure when it is damaged, or holds what is not loaded here.
     """
@@ -144,7 +144,7 @@ def _part(image: bytes, offset: int, size: int, what: str) -> bytes:
 
 
 def _loaded(index: int, header: _Header, names: bytes) -> bool:
-    """Whether a section takes memory."""
+    """True for a section that takes memory."""
     if not header.flags & _ALLOC:
         return False
     if header.flags & _TLS or names.startswith(_STARTERS, header.name):

@@ -1,4 +1,4 @@
-"""What this machine is: the CPU target, how many threads it is fair to use, and the fingerprint of
+"""Facts of this machine: the CPU target, how many threads it is fair to use, and the fingerprint of
 both.
 """
 
@@ -148,7 +148,7 @@ def cpu_quota(roots: Sequence[Path]) -> str:
     """CPUs that cgroups let this process use, the least of them, as ``1.5``; ``none`` where they
     set no limit.
 
-    ``unknown`` where no cgroup can be seen: somebody outside may set one.
+    ``unknown`` where no cgroup can be seen: one may be set from outside.
     """
     if not any(root.is_dir() for root in roots):
         return UNKNOWN

@@ -1,5 +1,5 @@
-"""What LLVM said of this machine, and made of our own runtime, kept on disk: a process whose
-kernels were compiled before does not load LLVM.
+"""LLVM's answers about this machine and the objects of our own runtime, kept on disk: a process
+whose kernels were compiled before does not load LLVM.
 
     LLVM's library as a file, the processor as Linux describes it  -->  version, CPU name, features
     version, CPU, features, text                                   -->  object code of the text
@@ -114,7 +114,7 @@ def _read(body: bytes | None) -> Host | None:
 
 
 def _key() -> str | None:
-    """What LLVM's answers depend on; None where the library or the processor can not be seen."""
+    """The key of LLVM's answers; None where the library or the processor can not be seen."""
     found = importlib.util.find_spec("llvmlite")
     if found is None or found.origin is None:
         return None

@@ -68,7 +68,7 @@ class Library:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """Where each part lies, in bytes from the start of the region.
+    """Places of each part, in bytes from the start of the region.
 
     ``stubs`` and ``slots`` go by symbol.
 

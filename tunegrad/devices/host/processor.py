@@ -1,5 +1,5 @@
-"""What Linux says of the processors that this process may use: which they are, and how they are
-shared.
+"""The processors that this process may use, as Linux describes them: which they are, and how they
+are shared.
 
     /proc/cpuinfo                      -->  vendor, family, model, stepping, name, microcode (x86)
                                             implementer, architecture, part, variant and revision
@@ -95,9 +95,7 @@ _ARM: Mapping[str, tuple[str, ...]] = {
 
 
 def physical_core(cpu: int, cpus: Path = _CPUS) -> tuple[str, str]:
-    """What tells a processor's core apart from others: its package and its number; its own number
-    without any.
-    """
+    """Identity of a processor's core: its package and its number; its own number without any."""
     topology = cpus / f"cpu{cpu}" / "topology"
     core = _read(topology / "core_id").strip()
     return _read(topology / "physical_package_id").strip(), core or f"cpu{cpu}"
@@ -117,7 +115,7 @@ def _threads_of_a_core(allowed: frozenset[int], cpus: Path) -> str:
 
 
 def _count(ranges: str) -> int:
-    """How many numbers a list such as ``0-1,64`` has; 0 for what is no list."""
+    """Number of entries in a list such as ``0-1,64``; 0 for what is no list."""
     total = 0
     for part in ranges.strip().split(","):
         first, _, last = part.partition("-")

@@ -1,10 +1,10 @@
-"""How one place in a linked object is patched towards a symbol: the relocations that LLVM emits for
-kernels.
+"""Relocations that LLVM emits for kernels: how one place in a linked object is patched towards a
+symbol.
 
-    kind  a number of the machine's ELF supplement --> Rule: how the symbol is reached, and what is
-                                                       written
-    stub  code beside the object that jumps through a slot of its table of addresses: a call reaches
-          any address
+    kind  a number of the machine's ELF supplement
+          --> Rule: how the symbol is reached, and what is written
+    stub  code beside the object that jumps through a slot of its table of addresses:
+          a call reaches any address
 
 Sources: System V ABI, AMD64 supplement, table 4.9; ELF for the Arm 64-bit Architecture, tables 5 to
 10. Both machines use the small code model: an object's parts lie within 2 GiB of one another, what

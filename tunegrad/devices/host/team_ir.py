@@ -14,7 +14,7 @@ thread:
 
 A launch stores the job, bumps the generation and takes part as thread 0. Every helper answers every
 launch that involves more than one thread, also those with tid >= active, so a job is never
-overwritten while someone reads it. Sleeping and waking follow Dekker: the helper announces itself
+overwritten while a helper reads it. Sleeping and waking follow Dekker: the helper announces itself
 in ``sleepers`` and then compares the generation (inside the kernel's futex wait); the launcher
 bumps the generation and then reads ``sleepers``; both sequentially consistent, so one of them sees
 the other.

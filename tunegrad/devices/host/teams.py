@@ -22,7 +22,7 @@ __all__ = ["Cores", "Teams", "process_cores"]
 
 
 class _Place:
-    """In the queue: how many cores somebody waits for, and those that they were given."""
+    """A place in the queue: how many cores are waited for, and those that were given."""
 
     def __init__(self, count: int) -> None:
         self.count = count
@@ -39,7 +39,7 @@ class Cores:
         in_child(self)
 
     def forked(self) -> None:
-        """In a child nobody has borrowed anything yet; see ``forks.in_child``."""
+        """In a child no core is borrowed yet; see ``forks.in_child``."""
         self._lock = threading.Lock()
         self._free = list(self.all)
         self._queue: deque[_Place] = deque()
@@ -56,7 +56,7 @@ class Cores:
             self._queue.append(place)
         try:
             place.ready.wait()
-        except BaseException:  # Ctrl-C: who leaves the queue keeps nothing
+        except BaseException:  # Ctrl-C: leaving the queue keeps nothing
             with self._lock:
                 if place in self._queue:
                     self._queue.remove(place)
@@ -104,7 +104,7 @@ class Teams:
         return max(1, len(self._cores.all) // self.threads)
 
     def take(self) -> Team:
-        """A team that nobody else uses, on cores that nobody else uses; to be given back."""
+        """A team of the caller's own, on cores that no other team uses; to be given back."""
         cores = self._cores.take(self.threads)
         return self._teams.get(cores) or self._made(cores)
 
@@ -119,7 +119,7 @@ class Teams:
         except BaseException:
             self._cores.give(cores)
             raise
-        self._places[team] = cores  # who has these cores is alone here
+        self._places[team] = cores  # no other caller has these cores
         self._teams[cores] = team
         return team
 
@@ -129,5 +129,5 @@ class Teams:
             team.close()
 
     def _cpus(self, cores: Sequence[int]) -> tuple[int, ...]:
-        """Where each thread is kept; nowhere, where there are more threads than cores."""
+        """Processors that each thread is kept on; none, where there are more threads than cores."""
         return tuple(cores) if len(cores) == self.threads else (-1,) * self.threads

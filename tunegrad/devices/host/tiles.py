@@ -38,7 +38,7 @@ _REQUEST, _TILE_DATA = 0x1023, 18
 
 
 def ask_for_tiles() -> bool:
-    """Whether this process may use tile registers from now on."""
+    """Ask the kernel for tile registers; True when this process may use them from now on."""
     call = number("x86_64", "arch_prctl") if platform.machine() == "x86_64" else None
     if call is None:
         return False

@@ -5,8 +5,8 @@
 
 Drivers crash on some texts: Intel's for CPUs does on conversions. A search has compile workers for
 that; a model that is loaded compiles here. The process imports nothing of the user's, unlike a
-worker of ``multiprocessing``: a script without a main guard may load a model. It ends when nobody
-asks for a while, and with who started it.
+worker of ``multiprocessing``: a script without a main guard may load a model. It ends when no
+request comes for a while, and with the process that started it.
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ def _answer(request: _Request) -> _Reply:
 
 
 def main() -> None:
-    """Answer until nobody asks. What the driver prints goes nowhere."""
+    """Answer until no request comes. What the driver prints goes nowhere."""
     replies = os.fdopen(os.dup(_STDOUT), "wb")
     silence(_STDOUT, _STDERR)
     requests = os.fdopen(0, "rb", buffering=0, closefd=False)  # select sees all that is left

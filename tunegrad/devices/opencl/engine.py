@@ -160,7 +160,7 @@ class OpenClEngine:
         return contents_digest(self.read_bytes(m.raw, m.nbytes) for m in memories)
 
     def watch(self, memories: Sequence[ClMemory | None]) -> None:
-        """Protected memory is compared when somebody asks for its damage."""
+        """Protected memory is compared when its damage is asked for."""
 
     def read_bytes(self, raw: Any, nbytes: int) -> NDArray[np.uint8]:
         """A copy of the first bytes of a driver's buffer."""
@@ -186,7 +186,8 @@ class OpenClEngine:
         return ClCode(program, compiled)
 
     def _check_kernel(self, kernel: Any, compiled: CompiledCandidate | Lowered) -> None:
-        """What the driver made of it fits the device, which a text does not show: registers, say.
+        """Check that what the driver made of it fits the device, which a text does not show:
+        registers, say.
 
         Drivers may launch what takes more local memory than they say that there is, as PoCL does.
         """

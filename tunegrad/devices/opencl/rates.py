@@ -1,4 +1,4 @@
-"""What OpenCL devices are reckoned to do: one table for CPUs that run OpenCL, one for GPUs.
+"""Assumed rates of OpenCL devices: one table for CPUs that run OpenCL, one for GPUs.
 
 CPUs: PoCL 3.0 (LLVM 14) on two cores of a Xeon with AMX. Its default schedules of products of 256
 to 1024 ran at 34 to 36 GFLOP/s, 50 by hand (decision 0038); a sum of tensors

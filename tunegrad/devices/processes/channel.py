@@ -1,9 +1,9 @@
 """The one descriptor between this process and a worker that runs generated code, and what passes
 through it.
 
-    here --> worker  lengths, pickle, arrays beside it    the worker trusts who started it
-    worker --> here  length, MessagePack of a given type  its length is bounded, and nothing of it
-                                                          is run
+    here --> worker  lengths, pickle, arrays beside it    the worker trusts its parent
+    worker --> here  length, MessagePack of a given type  its length is bounded, and nothing
+                                                          of it is run
 
 Reading and writing here has a deadline, so that half a frame, or no end of frames, ends as well.
 """
@@ -48,11 +48,13 @@ class Overdue(Exception):
 
 
 class ForgedReply(Exception):
-    """What came is no reply to what was asked."""
+    """A reply that does not fit what was asked."""
 
 
 class Request(msgspec.Struct, frozen=True):
-    """A call for the worker: pickled by who started it. ``nonce`` comes back with the reply."""
+    """A call for the worker: pickled by the process that started it. ``nonce`` comes back with the
+    reply.
+    """
 
     nonce: str
     function: Any
@@ -73,13 +75,13 @@ class Packed:
 
     @property
     def pieces(self) -> tuple[bytes | memoryview, ...]:
-        """What is sent, in order."""
+        """Pieces to send, in order."""
         return self._head, *(a for a in self._raw if a.nbytes)
 
 
 class _Reply(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """What comes back: the value as MessagePack of the type that was asked for, or text that says
-    what failed.
+    """The reply: the value as MessagePack of the type that was asked for, or text that says what
+    failed.
     """
 
     nonce: str
@@ -96,7 +98,7 @@ class Channel:
         self._socket = end
 
     def quiet(self) -> bool:
-        """Whether nothing has come, and the other side is there.
+        """True when nothing has come, and the other side is there.
 
         Nothing should come that was not asked for.
         """

@@ -1,8 +1,9 @@
-"""What a worker process is kept from: outliving its parent, and harming anything outside itself.
+"""Confinement of a worker process: it can not outlive its parent, nor harm anything outside itself.
 
-    process starts --> begin: session, namespaces, no file to be written --> it imports, its threads
-    start
-                   --> Beginning.confine: no file, no process, no socket --> the first candidate
+    process starts --> begin: session, namespaces,   --> it imports, its threads start
+                       no file to be written
+                   --> Beginning.confine: no file,   --> the first candidate
+                       no process, no socket
 
 Candidates are generated code that may be wrong in any way. Where the system refuses one of these
 protections the others still hold; ``Protections`` says which there are, and docs/ISOLATION.md what
@@ -54,7 +55,7 @@ _READING_FILES = 64
 
 @dataclass(frozen=True, slots=True)
 class Protections:
-    """Which protections a process has. ``landlock`` is the kernel's version of it, 0 without."""
+    """The protections that a process has. ``landlock`` is the kernel's version of it, 0 without."""
 
     seccomp: bool
     landlock: int
@@ -140,8 +141,8 @@ def begin(confinement: Confinement, channel: int) -> Beginning:
 
 
 def _die_with_parent() -> None:
-    """The kernel ends this process with who forked it; Ctrl-C is the parent's; SIGTERM ends native
-    loops too.
+    """Let the kernel end this process with the one that forked it; Ctrl-C is the parent's; SIGTERM
+    ends native loops too.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)

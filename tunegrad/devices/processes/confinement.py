@@ -1,4 +1,4 @@
-"""What a device's worker processes may do: a value that devices declare; ``confine`` sees to it."""
+"""Rights of a device's worker processes: a value that devices declare; ``confine`` sees to it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["Confinement"]
 
 @dataclass(frozen=True, slots=True)
 class Confinement:
-    """What a process may still do.
+    """The rights that a process keeps.
 
     ``reads``: open files for reading, for one that runs no candidate.
 

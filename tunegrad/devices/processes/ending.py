@@ -1,4 +1,4 @@
-"""How a call of a worker process ends: with a value, with the worker's death, or at its time
+"""Endings of a call of a worker process: with a value, with the worker's death, or at its time
 limit.
 """
 

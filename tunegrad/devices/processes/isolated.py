@@ -1,9 +1,9 @@
 """One killable worker process that runs generated code, cut off from everything but its channel.
 
     IsolatedWorker(init, arguments) -- first call --> a process: begin, init, confine --> ready
-    call(function, ...)        -- pickle -->   function(...)         --> plain data of reply_type
-                                                      dies, hangs, babbles --> killed; the next call
-                                                      starts another
+    call(function, ...)             -- pickle ------> function(...) --> plain data of reply_type
+                                                      dies, hangs, babbles --> killed;
+                                                      the next call starts another
 
 The process runs ``init`` once, which imports what the functions need and starts its threads; then
 it gives up files, sockets and processes (see ``confine``) and answers calls, one at a time. It is
@@ -173,7 +173,7 @@ class IsolatedWorker:
         return ending
 
     def protections(self) -> Protections:
-        """Which protections the worker has. Starts it where it is not running."""
+        """The protections that the worker has. Starts it where it is not running."""
         return self._ready(self.protections).protections
 
     def close(self) -> None:
@@ -326,7 +326,7 @@ def _serve(
     arguments: tuple[object, ...],
     confinement: Confinement,
 ) -> None:
-    """What the process does."""
+    """Run the worker's process: begin, confine, and answer calls."""
     if channel.fileno() != _CHANNEL:
         os.dup2(channel.fileno(), _CHANNEL)
         channel.detach()
@@ -358,7 +358,7 @@ def _serve(
 
 
 def _die_when_closed(channel: socket.socket) -> None:
-    """End this process once who started it is gone, whatever it runs; the kernel does so, too."""
+    """End this process once its parent is gone, whatever it runs; the kernel does so, too."""
     poll = select.poll()
     poll.register(channel, select.POLLRDHUP)
     poll.poll()

@@ -69,7 +69,7 @@ def _allow_reading(rules: int) -> bool:
 
 
 def _call(name: str, *arguments: bytes | int | None) -> int:
-    """What the kernel answers; below zero where it refuses, or has no such call."""
+    """The kernel's answer; below zero where it refuses, or has no such call."""
     machine = platform.machine()
     call = number(machine, name) if machine in AUDIT else None
     if call is None:

@@ -2,8 +2,8 @@
 death, always.
 
     start  -->  calls run while the caller does something else  -->  wait: their endings, in order
-                                                                -->  close: given up, nothing goes
-                                                                on running
+                                                                -->  close: given up, and nothing
+                                                                     of them goes on running
     map = start, wait
 
 Pebble's workers share one pipe and its locks. A worker that dies inside them (a candidate that
@@ -61,7 +61,7 @@ class Started:
 
     @property
     def lost(self) -> bool:
-        """Whether the calls were given up, by whoever waited for them, before they had all
+        """True when the calls were given up by the caller that waited for them, before they had all
         ended.
         """
         return self._endings is None and not self._pool.runs(self)
@@ -120,7 +120,7 @@ class WorkerPool:
         return self.map(function, [arguments], limit_s)[0]
 
     def wait_idle(self) -> None:
-        """Wait for what is under way, if anything is; who started it has its endings."""
+        """Wait for what is under way, if anything is; its starter has its endings."""
         if self._under_way is not None:
             self._under_way.wait()
 
@@ -136,7 +136,9 @@ class WorkerPool:
             pool.join()
 
     def runs(self, started: Started) -> bool:
-        """Whether these calls are under way, or have ended and nobody has their endings yet."""
+        """True for calls that are under way, or have ended without their endings being
+        collected.
+        """
         return started is self._under_way
 
     def collect(self, started: Started) -> list[Ending]:
@@ -188,7 +190,7 @@ class WorkerPool:
     def _gather(
         self, futures: list[Future[Any]] | None, count: int, limit_s: float
     ) -> list[Ending | None]:
-        """What came of calls in one pool; None for a call that was lost with it."""
+        """Endings of calls in one pool; None for a call that was lost with it."""
         if futures is None:
             return [None] * count
         rounds = -(-count // self._workers)

@@ -1,11 +1,11 @@
-"""The filter of system calls that a confined process has: what it may do, what is refused, and what
-ends it.
+"""The filter of system calls that a confined process has: calls that are allowed, refused, or end
+it.
 
-    allowed        memory, time, futexes, signals to itself, threads, descriptors that are open
-                   already
+    allowed        memory, time, futexes, signals to itself, threads, descriptors that are
+                   open already
     deadly         SIGSYS: other processes, programs, files to write, sockets, the machine's state
-    anything else  EPERM (opening a file to read: EACCES; calls that pass their flags in memory:
-                   ENOSYS)
+    anything else  EPERM (opening a file to read: EACCES; calls that pass their flags in
+                   memory: ENOSYS)
 
 A filter is a list of classic BPF instructions, read from the top; it holds for every thread, and
 can not be taken off. See ``seccomp(2)``.

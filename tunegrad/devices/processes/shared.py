@@ -1,7 +1,7 @@
 """Memory that two processes see: how arrays pass between processes without being sent.
 
-It is sparse: what was never written to takes no memory. Its size is sealed, so nobody can cut it
-under another's feet.
+It is sparse: what was never written to takes no memory. Its size is sealed, so one process can not
+cut it under another's feet.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _HOLE = 0x1 | 0x2
 class SharedMemory:
     """``nbytes`` of memory for this process and those that are started with it as an argument.
 
-    Who makes it holds a descriptor, and does not map it; who receives it has it mapped, and no
-    descriptor. It lasts as long as somebody has either.
+    Its maker holds a descriptor, and does not map it; a process that receives it has it mapped, and
+    no descriptor. It lasts as long as one of them has either.
     """
 
     def __init__(self, nbytes: int) -> None:

@@ -180,7 +180,7 @@ class ReferenceEngine:
         return contents_digest(m.data for m in memories)
 
     def watch(self, memories: Sequence[HostMemory | None]) -> None:
-        """Protected memory is compared when somebody asks for its damage."""
+        """Protected memory is compared when its damage is asked for."""
 
     def load(self, compiled: CompiledCandidate | Lowered, image: bytes) -> _Code:
         try:

@@ -1,1 +1,1 @@
-"""What a kernel is fed with, what it must give, and whether it did."""
+"""Verification of a kernel: its inputs, its expected outputs, and the comparison of the two."""

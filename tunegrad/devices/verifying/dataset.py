@@ -1,5 +1,5 @@
-"""What candidates of one kernel share: inputs and the buffers they run on in the bench, references
-in the referee.
+"""Data that candidates of one kernel share: inputs and the buffers they run on in the bench,
+references in the referee.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class Dataset:
             self.packs[pack] = buffer
 
     def bar(self, param: Parameter, index: int) -> Bar | None:
-        """What an output must meet for the inputs of set ``index``; None where it has no
+        """The bar that an output must meet for the inputs of set ``index``; None where it has no
         reference.
         """
         reference = self.sets[index].references.get(param.name)
@@ -218,7 +218,7 @@ def _rewrite(memory: Memory, values: Array, engine: Engine) -> None:
 
 
 def _place(memory: Memory) -> int:
-    """What arrays that are views of it have in common with it."""
+    """Place of memory that arrays which are views of it have in common with it."""
     view = memory.view("bool")
     return id(memory) if view is None else int(view.ctypes.data)
 
@@ -342,7 +342,7 @@ def load_hook(path: str) -> Callable[..., Any]:
 
 
 def same_bytes(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> bool:
-    """Whether two contiguous arrays hold the same bits; NaN equals itself."""
+    """True for two contiguous arrays with the same bits; NaN equals itself."""
     x, y = a.view(np.uint8), b.reshape(-1).view(np.uint8)
     words = x.size // 8 * 8
     return bool(

@@ -1,16 +1,14 @@
-"""The input sets of a kernel: which numbers show what its candidates do wrong, and no more than
-that.
+"""The input sets of a kernel: those numbers that show what its candidates do wrong, and no more.
 
-ordinary  in the first domain where at least half of a sample of the results is finite
-exact     integers, up to the greatest reach for which the most results are exact; of one sign where
-          that shows more
-          (under a maximum, or where terms are clamped at zero); where results are not exact, one
-          that single precision bears; else ordinary numbers
-special   at the wildest level where single precision, in numpy, meets the bar that candidates must
-          meet, also where the terms of a sum cancel
-spread    over the widest span of exponents where it does
-level, even, opposite
-          see ``inputs``; ordinary numbers where single precision does not meet the bar on them
+    ordinary  in the first domain where at least half of a sample of the results is finite
+    exact     integers, up to the greatest reach for which the most results are exact; of one
+              sign where that shows more (under a maximum, or where terms are clamped at zero);
+              where results are not exact, one that single precision bears; else ordinary numbers
+    special   at the wildest level where single precision, in numpy, meets the bar that
+              candidates must meet, also where the terms of a sum cancel
+    spread    over the widest span of exponents where it does
+    level, even, opposite
+              see ``inputs``; ordinary numbers where single precision does not meet the bar on them
 
 The choices follow from kernel and seed alone, so every process makes the same.
 """
@@ -249,7 +247,7 @@ def domain_of(kernel: Kernel, io: KernelIO) -> Domain:
 
 
 def _divides_by_a_sum(kernel: Kernel) -> bool:
-    """Whether a sum that may have either sign is divided by, or has its logarithm or a power
+    """True when a sum that may have either sign is divided by, or has its logarithm or a power
     taken.
     """
     sums = {
@@ -269,7 +267,7 @@ def _divides_by_a_sum(kernel: Kernel) -> bool:
 
 
 def _not_negative(x: Expr) -> bool:
-    """Whether a term is a square, an exponential, or made of such by what keeps signs."""
+    """True for a term that is a square, an exponential, or made of such by what keeps signs."""
     if isinstance(x, Cast):
         return _not_negative(x.x)
     if not isinstance(x, Apply):
@@ -298,7 +296,7 @@ def judgeable(r: Reference) -> Reference:
 
 
 def drawn_values(kernel: Kernel, arrays: Mapping[str, Array]) -> dict[str, Drawn | None]:
-    """What is known of every parameter's values, padding left out; None where they are no multiples
+    """Known facts of every parameter's values, padding left out; None where they are no multiples
     of 2^-8.
 
     Of constants nothing is worked out where nothing is known of the inputs: sums with both are
@@ -338,7 +336,7 @@ def _numbers(stored: Array, p: Param) -> Array:
 
 
 def gaps_of(p: Param) -> NDArray[np.bool_] | None:
-    """Which elements of a parameter's memory are padding; None where none is."""
+    """Mask of the elements of a parameter's memory that are padding; None where none is."""
     return None if p.size == prod(p.shape) else _gaps(p)
 
 
@@ -375,8 +373,8 @@ def _drawn(
 
 
 def _middle(kernel: Kernel, how: Draw) -> dict[str, tuple[int, int]]:
-    """Where integers that are compared with positions lie: in the middle half of them, so that
-    either outcome is frequent. Special ones have their whole range, unless that shows too little.
+    """Ranges of integers that are compared with positions: the middle half of them, so that either
+    outcome is frequent. Special ones have their whole range, unless that shows too little.
     """
     if how.kind == "special" and how.level < MILDEST - 1:
         return {}
@@ -405,8 +403,8 @@ def _levels(kernel: Kernel) -> range:
 
 
 def _sound(kernel: Kernel, arrays: Mapping[str, Array], random: bool = True) -> bool:
-    """Whether single precision is near enough to double for these inputs, and nearly half of the
-    results finite. ``random``: any sum of terms of both signs may cancel.
+    """True when single precision is near enough to double for these inputs, and nearly half of the
+    results are finite. ``random``: any sum of terms of both signs may cancel.
     """
     exact, points = unrounded(kernel), _trial_points(kernel)
     folds = folds_at(exact, arrays, points, as_float64=True)
@@ -440,7 +438,7 @@ def _bears(
     r: Reduce,
     allowed: Mapping[str, float],
 ) -> bool:
-    """Whether results stay within ``allowed`` where the terms of the sum ``r`` cancel.
+    """True when results stay within ``allowed`` where the terms of the sum ``r`` cancel.
 
     A sum of large terms that comes out small has the rounding errors of large ones. Where results
     grow with the sum, as in max(sum, 0), the bar grows with them. It does not where they are
@@ -491,7 +489,7 @@ def _at(kernel: Kernel, arrays: Mapping[str, Array]) -> dict[str, Array]:
 
 @remembered(64)
 def float_operations(kernel: Kernel) -> frozenset[Op]:
-    """Which operations give floats somewhere in the kernel."""
+    """Operations that give floats somewhere in the kernel."""
     return frozenset(x.op for s in kernel.stages for x in applied(s.expr) if x.dtype.is_float)
 
 
@@ -515,7 +513,7 @@ def _finite(values: Mapping[str, Array]) -> float:
 
 
 def _multiples(values: Array, unit: float) -> bool:
-    """Whether all are finite multiples of ``unit``."""
+    """True for finite multiples of ``unit`` alone."""
     with np.errstate(over="ignore"):
         scaled = values if unit == 1.0 else values * values.dtype.type(1 / unit)
     whole = (scaled == np.rint(scaled)).all()  # NaN is no number

@@ -1,7 +1,7 @@
-"""Where arrays lie in the memory that the referee and the bench share.
+"""Places of arrays in the memory that the referee and the bench share.
 
-    once per kernel  inputs of every set, side by side          the referee writes, the bench copies
-    once per run     outputs in the order of the parameters     the bench copies, the referee reads
+    once per kernel  inputs of every set, side by side        the referee writes, the bench copies
+    once per run     outputs in the order of the parameters   the bench copies, the referee reads
 
 A candidate runs on private memory of the bench (which can have huge pages); here there are only
 copies.
@@ -70,12 +70,12 @@ def take(places: Places, memory: Bytes) -> list[dict[str, Array]]:
 
 
 def outputs_of(io: KernelIO) -> tuple[Parameter, ...]:
-    """What a program writes, in order: all that the referee needs to know of it."""
+    """Parameters that a program writes, in order: all that the referee needs to know of it."""
     return tuple(p for p in io.params if p.role in ("out", "inout"))
 
 
 def output_places(outputs: Sequence[Parameter], memory: Bytes) -> Iterator[tuple[Parameter, Array]]:
-    """Where each output is judged. Raises MemoryError where the memory is too small."""
+    """Places in which each output is judged. Raises MemoryError where the memory is too small."""
     end = 0
     for param in outputs:
         start, end = end, _room(end + param.nbytes, memory)

@@ -116,7 +116,7 @@ them. A prime, so that no schedule takes elements that far apart for each other.
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """How an array is drawn.
+    """The way in which an array is drawn.
 
     ``reach``: the greatest integer of an exact set; ``sign``: the one sign that it has, or 0.
 
@@ -155,8 +155,8 @@ def draw_inputs(
     arguments.
 
     ``signs`` names those that have one sign, ``between`` the integers that have a range of their
-    own. Constants do not depend on them or on ``seed``, only
-    on the kernel and its domain; nobody can write to them.
+    own. Constants do not depend on them or on ``seed``, only on the kernel and its domain; they
+    can not be written to.
     """
     how, signs, between = how or Draw(), signs or {}, between or {}
     return {
@@ -262,7 +262,7 @@ def _drawn_integers(
 
 @lru_cache(maxsize=16)
 def _table(kind: DType, how: Draw) -> npt.NDArray[Any]:
-    """What the numbers of a set are picked from, as they are stored."""
+    """Numbers that the elements of a set are picked from, as they are stored."""
     if how.kind == "exact":
         values = _integers(1, how.reach, signed(how.domain))
         return stored(how.sign * np.abs(values) if how.sign else values, kind)
@@ -347,18 +347,18 @@ def _specials(values: npt.NDArray[Any], kind: DType, how: Draw) -> npt.NDArray[A
 
 
 def constants_of(domain: Domain) -> Drawn:
-    """What is known of constants of that domain."""
+    """Known facts of constants of that domain."""
     _, most, unit, both = _STEPS[domain]
     return Drawn(most * unit, unit, both)
 
 
 def signed(domain: Domain) -> bool:
-    """Whether the numbers of a domain have both signs."""
+    """True for a domain with numbers of both signs."""
     return _STEPS[domain][3]
 
 
 def _number(kind: DType) -> DType:
-    """What a parameter's elements are made of: a pair is two of bf16."""
+    """Type of the numbers of a parameter's elements: a pair is two of bf16."""
     return BF16 if kind.is_pair else kind
 
 

@@ -1,5 +1,5 @@
-"""How far the integers of an exact set reach, and whether such a set shows all that an ordinary one
-would.
+"""Reaches of an exact set: how far its integers go, and whether such a set shows all that an
+ordinary one would.
 
 A kernel of sums, products and clamps at zero in f32 is exact for integers of up to thousands: more
 digits than any shorter type holds. A lost term shows as a wrong sum, an input, a product or a sum
@@ -64,7 +64,7 @@ def kinds_of(kernel: Kernel) -> tuple[Kind, ...]:
 
 
 def _spreads(kernel: Kernel) -> bool:
-    """Whether numbers of every size tell anything: nothing jumps, and no products of two numbers
+    """True when numbers of every size tell something: nothing jumps, and no products of two numbers
     are added up, of which the largest would hide all others.
     """
     products = (
@@ -109,11 +109,11 @@ def reaches(kernel: Kernel, domain: Domain) -> Iterator[tuple[int, bool]]:
 
 
 def signs_of(kernel: Kernel, domain: Domain) -> dict[str, Sign]:
-    """The one sign on which the numbers of an input show most in an exact set; who is not named has
-    both.
+    """The one sign on which the numbers of an input show most in an exact set; an input without an
+    entry has both.
 
     A maximum (or minimum) that starts at zero, or takes padding in, is seen on negative (positive)
-    numbers. A term that is clamped at zero is seen where it is not zero: else nobody would miss it.
+    numbers. A term that is clamped at zero is seen where it is not zero: else its loss is hidden.
     """
     if not signed(domain):
         return {}
@@ -126,8 +126,8 @@ def signs_of(kernel: Kernel, domain: Domain) -> dict[str, Sign]:
 
 
 def _raising(stack: list[tuple[Expr, Sign]]) -> Iterator[tuple[str, Sign]]:
-    """What is added up in expressions, with the sign by which it gives each the sign beside it; no
-    products.
+    """Parameters that are added up in expressions, each with the sign that the sum gives it beside
+    that of its expression; no products.
 
     Shared parts are visited once for each sign.
     """
@@ -164,7 +164,8 @@ def _wide(kernel: Kernel) -> int | None:
 
 
 def _plain(kernel: Kernel) -> bool:
-    """Whether a kernel takes f32, and makes sums and products of it, clamped at zero if at all.
+    """True for a kernel that takes f32, and makes sums and products of it, clamped at zero if at
+    all.
 
     Its domain is that of normal numbers: everything has a sum and a product.
     """
@@ -190,7 +191,7 @@ def _clamps_at_zero(x: Apply) -> bool:
 
 
 def _score(kernel: Kernel, domain: Domain, reach: int) -> tuple[int, int, bool]:
-    """What speaks for a reach: fewer fold steps that round, more exact results; and whether all are
+    """Score of a reach: fewer fold steps that round, more exact results; and whether all are
     exact.
     """
     signs = signs_of(kernel, domain)

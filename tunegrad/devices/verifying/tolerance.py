@@ -1,4 +1,4 @@
-"""How far from a float64 reference a result may be: derived from dtype and reduction length, not a
+"""Tolerance of a result against a float64 reference: derived from dtype and reduction length, not a
 loose constant.
 """
 
@@ -119,8 +119,7 @@ def tolerance(
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """What an output of one dtype is compared with, worked out once for all candidates that must
-    meet it.
+    """The bar for an output of one dtype, worked out once for all candidates that must meet it.
 
     ``expected`` is the reference of every compared element, ``allowed`` how far from it a result
     may be. ``special`` is where NaN or an infinity is expected, None where it is nowhere.
@@ -249,13 +248,17 @@ def _within_bounds(
 def _undecided(
     expected: npt.NDArray[np.float64], allowed: npt.NDArray[np.float64], dtype: DType
 ) -> npt.NDArray[np.bool_]:
-    """Where a right result may be an infinity or the largest number: those are not compared."""
+    """Mask of elements where a right result may be an infinity or the largest number: those are not
+    compared.
+    """
     with np.errstate(invalid="ignore"):
         return np.asarray(np.abs(np.abs(expected) - _LARGEST[dtype.name]) <= allowed)
 
 
 def _overflowed(expected: npt.NDArray[np.float64], dtype: DType) -> npt.NDArray[np.float64]:
-    """What float64 holds and ``dtype`` rounds to an infinity, as that."""
+    """Expected values with infinities in place of those that float64 holds and ``dtype`` rounds to
+    one.
+    """
     beyond = np.abs(expected) >= _LARGEST[dtype.name]
     if not beyond.any():
         return expected

@@ -168,7 +168,9 @@ def _build_runtime(command: list[str], place: Path) -> None:
 
 
 def _whole(text: str, entry: str) -> str:
-    """What the compiler reads; what it says of lines is of the text's own."""
+    """The text that the compiler reads; its line numbers in messages are those of the program's own
+    text.
+    """
     bounds = re.search(rf"__launch_bounds__\(\s*(\d+)[^)]*\)\s*{re.escape(entry)}\s*\(", text)
     most = bounds[1] if bounds else "1024"
     heads = "".join(f'#line 1 "{name}"\n{_read(name)}' for name in _HEADERS)
@@ -199,7 +201,7 @@ def _environment(folder: str) -> dict[str, str]:
 def _machine() -> tuple[str, ...]:
     """The options of what this processor can do beyond any of its kind: fused products, above all.
 
-    In words of its own, not ``native``: who has the same words has the same images.
+    In words of its own, not ``native``: machines with the same words have the same images.
     """
     try:
         words = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").split()

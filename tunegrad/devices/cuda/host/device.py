@@ -80,8 +80,8 @@ class CudaHost:
         return None
 
     def facts(self, lowered: Lowered, image: bytes) -> Properties:
-        """What a group shares, which is all that a GPU would have in common with it, and the size
-        of the library.
+        """Facts of an image: bytes that a group shares, which is all that a GPU would have in
+        common with it, and the size of the library.
         """
         return (
             ("code_bytes", float(len(image))),
@@ -100,8 +100,8 @@ class CudaHost:
 
 
 def cuda_host(part: str) -> CudaHost:
-    """What stands after ``cuda-host:``: ``lazy``, a seed, or both. Raises DeviceError for anything
-    else, and where there is no compiler.
+    """Read the part of a device's name after ``cuda-host:``: ``lazy``, a seed, or both. Raises
+    DeviceError for anything else, and where there is no compiler.
     """
     words = part.split(":") if part else []
     lazy = words[:1] == ["lazy"]

@@ -89,7 +89,7 @@ class HostDriver:
         return max(0, most - sum(self._sizes.values())), most
 
     def allocate(self, nbytes: int) -> int:
-        """Between two pages that nobody may touch; zeros at first, which a GPU's is not."""
+        """Between two pages without access; zeros at first, which a GPU's is not."""
         address = self._library.tg_host_allocate(nbytes)
         if not address:
             raise MemoryError(f"{nbytes} bytes")
@@ -157,7 +157,9 @@ class HostDriver:
     def _launch(
         self, function: _Loaded, geometry: Geometry, addresses: Sequence[int]
     ) -> tuple[_Loaded, Geometry, tuple[int, ...]]:
-        """What a GPU's driver would look at. Raises OutOfResources and InternalError."""
+        """Check what a GPU's driver would check of a launch. Raises OutOfResources and
+        InternalError.
+        """
         name, g = f"program {function.entry} on cuda-host", geometry
         most = min(_MOST_ITEMS, function.image.most_items)
         if g.items > most:

@@ -57,7 +57,7 @@ class Image(NamedTuple):
 
 @functools.cache
 def load() -> ctypes.CDLL:
-    """The runtime; images find its functions by name, so they are everybody's.
+    """The runtime; images find its functions by name, so they are global.
 
     Raises DeviceError where it can not be built or loaded.
     """
