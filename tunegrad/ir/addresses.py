@@ -1,4 +1,4 @@
-"""What an address tells about the loops around it: its digits, and the variables that they fix.
+"""The digits of an address, and the variables of the loops around it that they fix.
 
     97*m + 32*n0 + n1     with 0 <= 32*n0+n1 < 97 and 0 <= n1 < 32      -->      digits m, n0, n1
 
@@ -70,8 +70,8 @@ def split(families: Sequence[Family]) -> None:
 
 
 def _steps(constants: set[int]) -> set[int]:
-    """Where the constants of a register tile begin a new row: after a wider gap than any before
-    it.
+    """Distances at which the constants of a register tile begin a new row: after a wider gap than
+    any before it.
     """
     ordered = sorted(constants)
     found, widest = set(), 0

@@ -60,9 +60,7 @@ class Contraction:
 
     @property
     def steps(self) -> int:
-        """What it takes, in steps of the interpreter: it gathers four elements in one, and
-        multiplies 512.
-        """
+        """Cost in steps of the interpreter: one step gathers four elements, or multiplies 512."""
         sizes = self._extents()
         products = prod(_extent(a) for a in (self.batch, self.rows, self.columns, self.inner))
         return sum(sizes) // 4 + products // 512
@@ -74,7 +72,7 @@ class Contraction:
 
     @property
     def fits(self) -> bool:
-        """Whether both factors are small enough to be held."""
+        """True if both factors are small enough to be held."""
         return max(self._extents()) <= _MOST
 
     def run(self, shared: tuple[Axis, ...], evaluate: Evaluate) -> Array:

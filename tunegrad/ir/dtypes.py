@@ -73,7 +73,7 @@ class DType:
 
     @property
     def is_half(self) -> bool:
-        """Whether it is f16 or bf16: stored and loaded, never computed with."""
+        """True for f16 and bf16: stored and loaded, never computed with."""
         return self.category == "float" and self.bits == 16
 
     @property
@@ -94,17 +94,17 @@ class DType:
 
     @property
     def is_word(self) -> bool:
-        """Whether it is several numbers, which operations put together and take apart."""
+        """True for a word: several numbers, which operations put together and take apart."""
         return self.is_pair or self.is_quad
 
     @property
     def of(self) -> DType | None:
-        """What the numbers of a word are; None of another type."""
+        """The dtype of the numbers in a word; None for another type."""
         return _PARTS.get(self.name)
 
     @property
     def signed(self) -> bool:
-        """Whether it has negative numbers."""
+        """True if the type has negative numbers."""
         whole = self.is_int or self.is_quad
         return self.is_float or (whole and not self.name.startswith("u"))
 

@@ -1,4 +1,5 @@
-"""How far from its float64 value a kernel's result may be where it is computed in its own dtypes.
+"""Bounds on the distance of a kernel's result from its float64 value, where it is computed in its
+own dtypes.
 
 A running error analysis (N. J. Higham, "Accuracy and Stability of Numerical Algorithms", 3.3):
 next to each value v stands a bound on the error that it brings,
@@ -55,7 +56,7 @@ _LEAST = 2.0**-126
 
 
 def has_jumps(k: Kernel) -> bool:
-    """Whether a kernel compares, floors or converts floats that it computed, so that a rounding may
+    """True if a kernel compares, floors or converts floats that it computed: a rounding may then
     change a result altogether.
     """
     return any(_jumps(x) for s in k.stages for x in nodes(s.expr))
@@ -236,7 +237,7 @@ def _either(found: Array, *errors: Array) -> Array:
 
 
 def _beyond(v: Array, dtype: DType) -> Array:
-    """Where f32 has no such number, and f64 has one."""
+    """Mask of the numbers that overflow f32, but not f64."""
     if dtype.compute == F64:
         return np.zeros(np.shape(v), bool)
     return (np.abs(v) > _OVERFLOWS) & np.isfinite(v)

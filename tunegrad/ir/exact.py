@@ -1,5 +1,5 @@
-"""Which results of a kernel are exact in its own dtypes for given inputs, so that they are compared
-with no tolerance.
+"""Finds the results of a kernel that are exact in its own dtypes for given inputs: they are
+compared with no tolerance.
 
 A value is tracked as |value| <= size, a multiple of the power of two ``unit``. Sums and products of
 such values are exact while size / unit is at most 2^24 (f32; 2^53 in f64): every such number is
@@ -29,7 +29,7 @@ _DEVIATIONS = 12.0
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """What is known of a parameter's values: |value| <= size, multiples of ``unit`` (a power of
+    """Known bounds of a parameter's values: |value| <= size, multiples of ``unit`` (a power of
     two).
 
     ``balanced``: signs are independent and random.
@@ -42,8 +42,8 @@ class Drawn:
 
 @dataclass(frozen=True, slots=True)
 class Rounded:
-    """How a result was rounded: ``count`` roundings of the result itself (0: exact), None where
-    terms may cancel.
+    """Rounding of a result: ``count`` roundings of the result itself (0: exact), None where terms
+    may cancel.
 
     ``terms``: the fold steps of the reductions behind it that round.
     """
@@ -72,7 +72,7 @@ _ANY = _Known(inf, 1.0)
 
 
 def roundings(k: Kernel, drawn: Mapping[str, Drawn | None]) -> dict[str, Rounded]:
-    """How every output is rounded, for inputs of which this much is known; None: any values."""
+    """Rounding of every output, for inputs of which this much is known; None: any values."""
     return dict(_roundings(k, tuple((p.name, drawn.get(p.name)) for p in k.params)))
 
 
@@ -124,7 +124,7 @@ class _Walk:
         return _Known(inf, 1.0, None, x.sums | {r.name})
 
     def _random_signs(self, r: Reduce) -> bool:
-        """Whether every term is a product with a sign of its own: that of a load that reads each
+        """True if every term is a product with a sign of its own: that of a load that reads each
         element once.
         """
         reads = [x.param for x in loads_in(r.expr)]
@@ -141,7 +141,7 @@ class _Walk:
         return drawn is not None and drawn.balanced
 
     def _once(self, x: Load, r: Reduce) -> bool:
-        """Whether no two points of the reduce axes read one element: its strides are those of a
+        """True if no two points of the reduce axes read one element: its strides are those of a
         mixed radix.
         """
         offset = self.kernel.param(x.param).layout.offset(x.index)
@@ -183,7 +183,7 @@ class _Walk:
 
 
 def fold_steps(r: Reduce) -> int:
-    """How often a fold rounds: a product of pairs is added in two steps."""
+    """Steps of a whole fold that round; a product of pairs is added in two."""
     each = 2 if isinstance(r.expr, Apply) and r.expr.op is Op.DOT2 else 1
     return each * prod(a.extent for a in r.folds)
 
@@ -199,7 +199,7 @@ def _constant(value: float) -> _Known:
 
 
 def _factors(x: Expr) -> list[Expr]:
-    """What a product multiplies."""
+    """Factors of a product, below casts and negations."""
     if isinstance(x, Apply) and x.op is Op.MUL:
         return [f for a in x.args for f in _factors(a)]
     if isinstance(x, Cast):

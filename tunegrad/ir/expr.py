@@ -205,7 +205,7 @@ class IndexValue:
 
 @dataclass(frozen=True, slots=True)
 class Inside:
-    """Whether a condition on indices holds, as a bool: padding with a value other than zero."""
+    """The truth of a condition on indices, as a bool: padding with a value other than zero."""
 
     valid: Valid
 

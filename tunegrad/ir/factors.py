@@ -47,7 +47,7 @@ def rewritten(
 def stepped(
     outputs: tuple[Node, ...], new: Step, steps: list[Step] | None = None
 ) -> tuple[Node, ...]:
-    """What a rewrite makes of outputs, which is added to ``steps`` where it changes any."""
+    """Apply a rewrite to outputs; it is added to ``steps`` where it changes any."""
     made = tuple(new[o] for o in outputs)
     if steps is not None and made != outputs:
         steps.append(new)
@@ -77,7 +77,7 @@ def with_factors(n: Node, step: int, change: Callable[[Node], Node | None]) -> N
 
 
 def chain(x: Node) -> tuple[Node, Moves]:
-    """What ``x`` is the movements of, and those."""
+    """The node below all movements of ``x``, and these movements in order."""
     moves: list[Node] = []
     while x.op in MOVEMENT:
         moves.append(x)
@@ -93,7 +93,7 @@ def applied(x: Node, moves: Moves) -> Node:
 
 
 def is_known(n: Node, known: dict[Node, bool]) -> bool:
-    """Whether no input reaches ``n``; ``known`` keeps what was found."""
+    """True if no input reaches ``n``; ``known`` keeps what was found."""
     if n not in known:
         for m in (n,) if all(s in known for s in n.srcs) else topological((n,)):
             known[m] = m.op is not GraphOp.INPUT and all(known[s] for s in m.srcs)

@@ -59,7 +59,7 @@ def fold_constants(outputs: tuple[Node, ...], steps: list[Step] | None = None) -
         if is_known(made, constant):
             made = _narrow(made) or made
         new[n] = made = repeats.reduced_once(made)
-        repeats.of(made)  # so that nobody asks far down
+        repeats.of(made)  # so that no later question goes far down
     return _with_constants(stepped(outputs, new, steps), steps)
 
 

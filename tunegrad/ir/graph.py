@@ -163,7 +163,7 @@ def _is_live(array: NDArray[np.generic]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What a WITHIN node asks of indices: ``low <= index < high``, for operation ``op``.
+    """Bounds of a WITHIN node on indices: ``low <= index < high``, for operation ``op``.
 
     ``low`` is ``-high`` where negative indices count from the end.
     """
@@ -186,7 +186,7 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """What a CONTIGUOUS node asks of the memory behind it.
+    """Demands of a CONTIGUOUS node on the memory behind it.
 
     ``layout`` is where its elements live (None: as fusion chooses), ``schedule`` the action text of
     the kernel that writes it (empty: searched like any other).
@@ -304,7 +304,7 @@ def elementwise(op: Op, *srcs: Node) -> Node:
 
 
 def _map_dtype(op: Op, dtype: DType) -> DType:
-    """What an operation on ``dtype`` gives.
+    """The dtype of an operation's result on ``dtype``.
 
     Raises DTypeError for pairs of anything but bf16, and for parts of such; for words of anything
     but bytes; for tf32 of anything but f32.
@@ -328,8 +328,8 @@ def cast(x: Node, dtype: DType) -> Node:
 
 
 def converts_reads(n: Node) -> bool:
-    """Whether a node is left to who reads it, as what it is of has no more bytes: it casts floats
-    of 16 bits to wider ones, or rounds to tf32 what a matrix unit multiplies.
+    """True if a node is left to its readers, as its source has no more bytes: it casts floats of 16
+    bits to wider ones, or rounds to tf32 for a matrix unit.
     """
     if n.op is GraphOp.MAP:
         return n.arg is Op.TF32
@@ -339,7 +339,7 @@ def converts_reads(n: Node) -> bool:
 
 
 def narrows(n: Node) -> bool:
-    """Whether a node casts wider floats to 16 bits: it rounds, and is half the bytes."""
+    """True if a node casts wider floats to 16 bits: it rounds, and takes fewer bytes."""
     if n.op is not GraphOp.CAST or not (n.dtype.is_float and n.srcs[0].dtype.is_float):
         return False
     return n.dtype.is_half and not n.srcs[0].dtype.is_half

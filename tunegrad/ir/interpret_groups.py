@@ -2,18 +2,18 @@
 
 A value is an array of a row for each item (one row where all have the same) and a column for each
 lane; a loop variable an int, or a column of them. Every instruction becomes one closure that is
-called once for everybody; items that skip a branch or an iteration are masked out, and what is
-computed for them meanwhile is seen by nobody.
+called once for all items; those that skip a branch or an iteration are masked out, and what is
+computed for them meanwhile is never seen.
 
     rows     items of group 0, items of group 1, ...   as many groups as fit _ROWS, then the next
     active   the rows that run a block; None: all
-    flying   what asynchronous copies are about to write: nobody may touch it until the item that
+    flying   what asynchronous copies are about to write: no item may touch it until the one that
              started a copy waits for its batch
 
 What a compiled candidate could do silently is an error here: an access out of bounds, a read of
 memory or a register that was never written, a loop longer than its extent, a race between items or
 groups, a copy that is touched in flight or never waited for, a barrier, a product or a shuffle that
-not everybody of a group reaches.
+not every item of a group reaches.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class GroupMachine(GroupAccesses):
 
     @property
     def outputs(self) -> dict[str, Mask]:
-        """Which elements of each writable parameter were written."""
+        """Masks of the elements that were written, for each writable parameter."""
         made = {}
         for b in self.program.params:
             written = self.memory[b.name].written
@@ -90,7 +90,7 @@ class GroupMachine(GroupAccesses):
         for step in steps:
             step()
 
-    # who is active
+    # the active items
 
     def _number(self) -> int:
         return self.rows if self.active is None else int(self.active.sum())

@@ -39,7 +39,7 @@ class _Copy:
 
 
 class GroupAccesses:
-    """The memory of some groups of a program, and who of them is active. Mutable."""
+    """The memory of some groups of a program, and their active items. Mutable."""
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class GroupAccesses:
         return np.ones((self.rows, 1), np.bool_) if self.active is None else self.active
 
     def _decided(self, x: Any) -> bool | None:
-        """What all active rows say; None where some say yes and some no."""
+        """The answer that all active rows give; None where some say yes and some no."""
         if not isinstance(x, np.ndarray):
             return bool(x)
         here = x

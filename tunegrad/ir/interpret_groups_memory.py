@@ -1,8 +1,8 @@
-"""Memory of work-groups that run all at once: who touched what since the last barrier.
+"""Memory of work-groups that run all at once: the accesses since the last barrier.
 
-    log      what each access touched, and who, until the barrier after it
+    log      the elements and the items of each access, until the barrier after it
     settle   at a barrier: two items of a group touched one element, one of them wrote it: a race,
-             unless all wrote the same value and whoever read it had written it before
+             unless all wrote the same value and each that read it had written it before
     groups   between groups there is no barrier: what one wrote no other may touch, at any time
 
 Most stretches between two barriers only read a buffer, or only write it: then there is little to
@@ -154,7 +154,7 @@ def _group(number: int) -> str:
 
 
 def _differ(a: NDArray[Any], b: NDArray[Any]) -> NDArray[np.bool_]:
-    """Where two arrays of one dtype do not have the same bits."""
+    """Mask of the elements whose bits differ between two arrays of one dtype."""
     kind = np.dtype(f"u{a.dtype.itemsize}")
     x, y = np.ascontiguousarray(a).view(kind), np.ascontiguousarray(b).view(kind)
     different: NDArray[np.bool_] = x != y
@@ -197,7 +197,7 @@ def _of_reads(reads: list[Access], writes: list[Access], size: int) -> Race | No
 
 
 def _wrote(writes: list[Access], element: int, row: int, before: int) -> bool:
-    """Whether a row had written an element before a time."""
+    """True if a row had written an element before a time."""
     return any(
         w.when < before and ((w.elements == element) & (w.rows == row)).any() for w in writes
     )

@@ -1,4 +1,4 @@
-"""What a kernel means, run with numpy: the oracle for schedules, and the reference for
+"""The meaning of a kernel, run with numpy: the oracle for schedules, and the reference for
 verification.
 
 Points of the shared axes are taken in chunks: boxes of them, with a dimension for each axis, or any
@@ -96,7 +96,7 @@ def interpret_at(
 def folds_at(
     k: Kernel, arrays: Mapping[str, Array], points: Mapping[str, Array], *, as_float64: bool = False
 ) -> dict[str, Array]:
-    """What the reductions are at the given points of the shared axes, one value for each; those
+    """Results of the reductions at the given points of the shared axes, one value for each; those
     whose results are rows are left out.
     """
     run = Run(k, arrays, as_float64)
@@ -152,7 +152,7 @@ def _width(s: Stage) -> int:
 
 
 def _steps(s: Stage) -> int:
-    """What a stage takes at each point, in elements that are handled one by one."""
+    """Cost of a stage at each point, in elements that are handled one by one."""
     if isinstance(s, Reduce) and _row_factors(s) is not None:
         return _extent(s.row) + _extent(s.folds) + _extent(s.axes) // 512
     return _extent(s.axes)
@@ -273,7 +273,7 @@ class Run:
 
     @property
     def env(self) -> Mapping[str, Array]:
-        """What indices depend on: axes, and the memory of buffers that they read."""
+        """Values that indices depend on: axes, and the memory of buffers that they read."""
         return ChainMap(cast(Any, self.points.values), self.memory)
 
     def evaluate(self, x: Expr, axes: tuple[Axis, ...]) -> Array:
@@ -463,8 +463,8 @@ def _product(left: Array, right: Array, shape: tuple[int, ...], kept: int) -> Ar
 
 
 def _strided(memory: Array, offset: Index, box: tuple[_Span, ...], *, beside: bool) -> Array | None:
-    """What a load reads in a box, as a part of the memory; of extent 1 along what it does not
-    depend on.
+    """The part of the memory that a load reads in a box; of extent 1 along axes that the load does
+    not depend on.
 
     None where its steps are not known, or not forwards. ``beside``: it may read beside the memory,
     and finds zeros.

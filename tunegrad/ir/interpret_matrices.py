@@ -1,4 +1,4 @@
-"""What matrix units compute: of the work-items of a warp, and of a thread's tile registers.
+"""Products of matrix units: of the work-items of a warp, and of a thread's tile registers.
 
 registers of items  -->  A, B, C of each warp  -->  C + A @ B  -->  registers of items
 tiles A, B, C       -->  C + (even sums + odd sums of pairs), C + sums of products of bytes

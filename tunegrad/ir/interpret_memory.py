@@ -1,8 +1,8 @@
-"""Memory that knows who touched it: bounds, first writes, and races between threads or work-items.
+"""Memory that records its accesses: bounds, first writes, and races between threads or work-items.
 
 A race is two actors touching one element between two barriers, at least one of them writing, unless
 all of them write the same value (code outside ``thread`` and ``local`` loops runs everywhere) and
-whoever reads it wrote it first.
+each that reads it wrote it first.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Key = Any  # an int, a slice or an array of ints
 
 
 class Tracker:
-    """Who read and wrote each element of one buffer since the last barrier.
+    """Readers and writers of each element of one buffer since the last barrier.
 
     The actor is ``env[slot]``. Actors run one after the other between barriers, so "the last writer
     is me" means "I wrote this since the barrier". An entry is a stamp ``epoch * span + actor``;

@@ -9,7 +9,7 @@ Work-groups run all at once (``interpret_groups``), a team of CPU threads one th
 
 What a compiled candidate could do silently is an error here: an access out of bounds, a read of
 memory or a register that was never written, a loop longer than its extent, a race between threads,
-work-items or groups, a barrier that not everybody reaches.
+work-items or groups, a barrier that not all of them reach.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ _WHO, _COUNT, _VARS = 0, 1, 2
 
 @dataclass(frozen=True, slots=True)
 class Execution:
-    """What a run did: instructions executed by everybody together, and which elements of each
-    output were written.
+    """The record of a run: instructions executed by all actors together, and the elements of each
+    output that were written.
     """
 
     instructions: int
@@ -152,7 +152,7 @@ class _Machine:
     # running
 
     def run(self) -> int:
-        """Run everybody; the number of instructions executed."""
+        """Run all actors; return the number of instructions executed."""
         team = [(self._values(), self.names.env([who, 0])) for who in range(self.actors)]
         if self.body is None:
             for values, env in team:

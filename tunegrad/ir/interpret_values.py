@@ -1,4 +1,4 @@
-"""What the operations of a program do to values: numpy scalars for one lane, arrays for several.
+"""The operations of a program on values: numpy scalars for one lane, arrays for several.
 
 Values keep their dtype's width at every step: an f32 sum is an f32 sum. ``FMA`` of f32 is computed
 in f64 and rounded to f32 (the product is exact; the sum may round twice), of f64 in the platform's

@@ -243,7 +243,9 @@ class Kernel:
         alike.
         """
         if not self._text:
-            object.__setattr__(self, "_text", _print(self.canonical()))  # once: everybody asks
+            object.__setattr__(
+                self, "_text", _print(self.canonical())
+            )  # once: it is asked for often
         return self._text
 
     @property

@@ -1,4 +1,4 @@
-"""How texts are named: the keys of kernels, programs, regions, graphs and work."""
+"""Keys of texts: of kernels, programs, regions, graphs and work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where an element lives: a map from logical index to offset.
+"""Layouts: maps from the logical index of an element to its offset.
 
 A layout is a row-major list of parts. Part ``(dim, step, extent)`` is the digit ``index[dim] //
 step % extent``; the digits of all parts are the coordinates of a dense row-major array. Examples

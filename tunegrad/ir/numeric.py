@@ -1,4 +1,4 @@
-"""What each scalar operation means on numpy arrays: the one table that every interpreter and
+"""The meaning of each scalar operation on numpy arrays: the one table that every interpreter and
 constant folder reads.
 
 Arrays hold compute types (bool, integers, f32, f64, words); ``to_compute`` and ``to_memory``

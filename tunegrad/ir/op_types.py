@@ -1,4 +1,4 @@
-"""Which dtypes each scalar operation takes, and what it gives: one table for graphs and kernels."""
+"""Dtypes that each scalar operation takes and gives: one table for graphs and kernels."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def result_type(op: Op, args: Sequence[DType]) -> DType | None:
 
 
 def fold_takes(op: Op, dtype: DType) -> bool:
-    """Whether a reduction can fold values of ``dtype`` with ``op``: bool has max (any) and min
+    """True if a reduction can fold values of ``dtype`` with ``op``: bool has max (any) and min
     (all) only.
     """
     if op not in (Op.ADD, Op.MUL, Op.MAX, Op.MIN):

@@ -1,4 +1,6 @@
-"""What a program reads of a constant in an order of its own: copied so when a model is loaded."""
+"""Packs: constants that a program reads in an order of its own, copied so when a model is
+loaded.
+"""
 
 from __future__ import annotations
 
@@ -50,8 +52,8 @@ class Pack:
         return _strided(source, self.offset.const, self.extents, steps)
 
     def _steps(self) -> list[int] | None:
-        """How far apart in the source neighbours along each variable are; None where that is not
-        one number, or backwards.
+        """Distances in the source between neighbours along each variable; None where one is not one
+        number, or backwards.
         """
         steps = [self.offset.coefficient(v) for v in self.variables]
         counts = [s for s in steps if s is not None and s >= 0]

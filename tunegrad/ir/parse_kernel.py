@@ -379,7 +379,7 @@ class _Reader:
         return param
 
     def _place(self) -> tuple[tuple[Index, ...], Valid]:
-        """What stands in brackets."""
+        """Parse an index in brackets, and its condition."""
         text = self.text
         text.take("[")
         index: list[Index] = []
@@ -394,7 +394,7 @@ class _Reader:
         return tuple(index), valid
 
     def _element(self, name: str) -> tuple[Index, ...]:
-        """Where in a row; nothing where the value is none."""
+        """Parse the index of an element in a row; () where the value is no row."""
         text = self.text
         index: list[Index] = []
         while len(index) < self.rows[name]:

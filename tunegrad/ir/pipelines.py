@@ -9,7 +9,7 @@
                                                 commit
                                                 %1 = A.k[4*(k % 3) + j]
 
-At the barrier everybody has the batch of iteration k, and is done with iteration k-1, whose place
+At the barrier every item has the batch of iteration k, and is done with iteration k-1, whose place
 is the one that is written next: one barrier an iteration. Before the first copies stands a barrier
 where the pipeline runs again. Copies that are plain loads and stores need no batches; the rest is
 the same.
@@ -62,7 +62,7 @@ def ring_buffers(program: Program) -> dict[str, int]:
 
 
 def is_aligned(offset: Index, width: int) -> bool:
-    """Whether an offset is a multiple of so many elements, whatever its variables are."""
+    """True if an offset is a multiple of ``width`` elements, whatever its variables are."""
     return not (offset.const % width or any(c % width for _, c in offset.terms))
 
 
@@ -85,10 +85,10 @@ def without(body: tuple[Instr, ...], out: p.Pipeline) -> tuple[Instr, ...]:
 
 
 def in_turn(program: Program) -> Program:
-    """What pipelines mean: each iteration copies, and then computes.
+    """Rewrite pipelines into loops that mean the same: each iteration copies, and then computes.
 
-    What warps load or copy stands there as plain loads and stores, besides: what one item gives the
-    place of is read by all.
+    Loads and copies of warps become plain loads and stores, besides: rows whose place one item
+    gives are read by all.
     """
     if not any(isinstance(i, p.Pipeline | p.MatLoad) for i in p.walk(program.body)):
         return program
@@ -237,7 +237,7 @@ class _Expansion:
         return list(_Rewrite({i.var: at}, self._places(i, at), {}, new).block(i.copies))
 
     def _places(self, i: p.Pipeline, at: Index) -> dict[str, Index]:
-        """Where the place of iteration ``at`` begins in each of the pipeline's buffers."""
+        """Offsets in the pipeline's buffers where the place of iteration ``at`` begins."""
         return {name: (at % i.slots) * self.sizes[name] for name in stored_buffers(i.copies)}
 
 

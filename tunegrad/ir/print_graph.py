@@ -36,7 +36,7 @@ def described(n: Node) -> str:
 
 
 def _before(n: Node) -> tuple[str, ...]:
-    """What stands between the operation and its sources: names, values, the operation of a map or
+    """Texts between the operation and its sources: names, values, the operation of a map or
     reduction.
     """
     arg = cast(Any, n.arg)

@@ -1,5 +1,5 @@
-"""How many registers an item can not do without: those that a loop carries from one iteration to
-the next.
+"""Counts the registers that an item can not do without: those that a loop carries from one
+iteration to the next.
 
 for k in 64:           c0 to c7 are read and written by each iteration,
   c0 = c0 + a0 * b0    so all of them are alive while it runs: 8 registers

@@ -23,7 +23,7 @@ _DEPTH = 3
 
 
 def condition_facts(valid: Valid) -> Facts:
-    """What holds where ``valid`` does.
+    """Facts that hold where ``valid`` does.
 
     ``16*a + b >= 32`` with ``b < 16`` also gives ``a >= 2``, and ``16*a + 8*b >= 7`` gives ``2*a +
     b >= 1``.
@@ -58,7 +58,7 @@ def _whole(fact: Index) -> Iterator[Index]:
 
 
 def stop_facts(var: Index, stops: Iterable[Index]) -> Facts:
-    """What holds inside a loop: its variable is below every stop.
+    """Facts that hold inside a loop: its variable is below every stop.
 
     ``a // d > v`` also gives ``a >= d * (v + 1)``.
     """
@@ -74,12 +74,12 @@ def stop_facts(var: Index, stops: Iterable[Index]) -> Facts:
 
 
 def within(index: Index, size: int, facts: Facts) -> bool:
-    """Whether ``0 <= index < size`` wherever the facts hold."""
+    """True if the facts prove ``0 <= index < size``."""
     return below(index, size, facts) and below(-index, 1, facts)
 
 
 def below(index: Index, limit: int, facts: Facts) -> bool:
-    """Whether ``index < limit`` wherever the facts hold."""
+    """True if the facts prove ``index < limit``."""
     return _below(index, limit, facts, _DEPTH)
 
 

@@ -184,7 +184,7 @@ def _padded(a: _Factor, shift: int) -> _Factor | None:
 
 
 def _fits(zero: Node, dtype: DType, known: dict[Node, bool]) -> bool:
-    """Whether a zero point is one of the bytes themselves."""
+    """True if a zero point is one of the bytes themselves."""
     if is_known(zero, known):
         values = _values(zero)
         return bool(dtype.least <= values.min() and values.max() <= dtype.greatest)
@@ -193,7 +193,7 @@ def _fits(zero: Node, dtype: DType, known: dict[Node, bool]) -> bool:
 
 
 def _pads(moves: Moves) -> int:
-    """How many movements there are up to the last that pads."""
+    """Number of movements up to the last that pads."""
     return max((i + 1 for i, m in enumerate(moves) if m.op is GraphOp.PAD), default=0)
 
 
@@ -248,7 +248,7 @@ def _repeats(x: Node) -> frozenset[int]:
 
 
 def _is_one(x: Node) -> bool:
-    """Whether all elements are equal."""
+    """True if all elements are equal."""
     return len(_repeats(x)) == len(x.shape)
 
 

@@ -46,7 +46,7 @@ _Interval = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """What one output of a guarded graph is held to; ``signed``: its indices are."""
+    """Bounds that one output of a guarded graph is held to; ``signed``: its indices are."""
 
     bounds: Bounds
     signed: bool

@@ -81,7 +81,7 @@ def _to_f64(x: Expr) -> Expr:
 
 
 def _to_f32(x: Expr) -> Expr:
-    """What roundings to fewer bits are of."""
+    """The operand of a rounding to fewer bits: f64 is narrowed to f32 first."""
     return Cast(x, F32) if x.dtype == F64 else x
 
 

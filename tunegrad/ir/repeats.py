@@ -1,4 +1,4 @@
-"""What repeats itself, computed once and stored once: broadcasts go after it.
+"""Computes and stores once what repeats itself: broadcasts go after it.
 
 reduce(expand(x))                 -->    expand(reduce(x)), along dimensions that stay
 reduce(exp(expand(x)) * expand(y))       the same where both repeat: what is reduced is cut to
@@ -26,7 +26,7 @@ def stored_once(
     steps: list[Step] | None = None,
 ) -> tuple[Node, ...]:
     """The same outputs, each node of ``stored`` that repeats itself as one copy, spread out again
-    by who reads it; the same nodes where none does. ``order`` is topological.
+    by its readers; the same nodes where none does. ``order`` is topological.
     """
     repeats, new = Repeats(), dict[Node, Node]()
     memory: set[Node] = set()

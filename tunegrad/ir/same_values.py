@@ -1,12 +1,12 @@
-"""What the stored values of a program depend on: which loop variables, where that is all; or on who
-runs it.
+"""Finds what the stored values of a program depend on: loop variables, where that is all; or the
+actor.
 
-read-only memory, and memory that nobody writes meanwhile    the variables of the address and the
-                                                             mask
-private memory, memory that others write                     who runs it
-a register after a loop over threads or work-items wrote it  who runs it: each ran other iterations
-a register after any other loop                              what is left without the loop's
-                                                             variable
+loaded from                                             depends on
+    read-only memory, memory not written meanwhile      variables of the address and the mask
+    private memory, memory that others write            the actor
+a register after a loop that wrote it
+    over threads or work-items                          the actor: each ran other iterations
+    of any other kind                                   all but the loop's variable
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from .program import Instr
 __all__ = ["Depends", "Memory", "depends"]
 
 Depends = frozenset[str] | None
-"""Names of the variables that a value is a function of; None: it also depends on who computes
-it.
+"""Names of the variables that a value is a function of; None: it also depends on the
+actor that computes it.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Which loads read the same whoever runs them: ``stable`` ones, by identity, and those of
+    """Loads that read the same in every actor: ``stable`` ones, by identity, and those of
     ``read_only`` buffers.
 
     Loops of kind ``actors`` give every actor other iterations.
@@ -102,7 +102,7 @@ class _Values:
     def _for(self, i: p.For) -> None:
         stops = frozenset[str]().union(*(s.names() for s in i.stops))
         written = _written(i.body)
-        while True:  # each round adds names, or who runs it: it ends
+        while True:  # each round adds names, or the actor: it ends
             start = dict(self.registers)
             self.block(i.body)
             self.registers = {

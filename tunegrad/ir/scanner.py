@@ -35,11 +35,11 @@ class Scanner:
         raise KernelTextError(at, found, expected)
 
     def sees(self, token: str) -> bool:
-        """Whether ``token`` stands here."""
+        """True if the text goes on with ``token``."""
         return self.text.startswith(token, self.at)
 
     def skips(self, token: str) -> bool:
-        """Whether ``token`` stands here; if so, goes past it."""
+        """Go past ``token`` if the text goes on with it; True if so."""
         if not self.text.startswith(token, self.at):
             return False
         self.at += len(token)
@@ -51,7 +51,7 @@ class Scanner:
             self.fail(ascii(token))
 
     def find(self, pattern: re.Pattern[str]) -> str:
-        """What the pattern matches here, or ''. Goes nowhere."""
+        """The match of the pattern here, or ''. Goes nowhere."""
         m = pattern.match(self.text, self.at)
         return m.group() if m else ""
 

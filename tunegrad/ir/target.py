@@ -1,4 +1,4 @@
-"""What a kernel is compiled for: plain data, which a worker has of devices that it cannot open.
+"""The target of a kernel: plain data, which a worker has of devices that it cannot open.
 
     Target       what a device has and can do; code asks "can it?", never "which is it?"
     Rates        how fast a model reckons it to be where nothing was measured yet
@@ -19,7 +19,7 @@ __all__ = ["MatrixUnit", "Rates", "Target", "TileUnit"]
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """What one core (or unit) of a device does in a second: a model to compare plans by.
+    """The rates of one core (or unit) of a device: a model to compare plans by.
 
     ``flops`` are (dtype or matrix unit, operations a second) of a core, two in a fused
     multiply-add; what is not named runs at the rate of f32. ``cache_bytes_per_s`` is that of the
@@ -46,7 +46,7 @@ class Rates:
         return dict(self.flops).get("f32", inf)
 
     def speedup(self, name: str) -> float:
-        """How many times as fast as on f32 a core computes on a dtype, or by a matrix unit."""
+        """Speed of a core on a dtype, or by a matrix unit, as a multiple of that on f32."""
         known = dict(self.flops)
         return known[name] / self.f32_flops_per_s if name in known else 1.0
 
@@ -93,7 +93,7 @@ class MatrixUnit:
 
     @property
     def rounds(self) -> bool:
-        """Whether operands are f32 that are rounded before."""
+        """True if operands are f32 that are rounded before."""
         return self.dtypes[0] == "tf32"
 
     @property
@@ -134,7 +134,7 @@ class TileUnit:
 
     @property
     def takes_bytes(self) -> bool:
-        """Whether its elements are words of bytes."""
+        """True if its elements are words of bytes."""
         return self.dtypes[0] in ("u8x4", "i8x4")
 
     @property
@@ -218,7 +218,7 @@ class Target:
 
     @property
     def has_work_items(self) -> bool:
-        """Whether kernels run in groups of work-items, rather than as a team of threads.
+        """True if kernels run in groups of work-items, rather than as a team of threads.
 
         A thread loop is then the grid: one group runs one iteration. Barriers are of a group, and
         operands are copied to memory that it shares.
@@ -232,49 +232,49 @@ class Target:
 
     @property
     def has_vector_registers(self) -> bool:
-        """Whether one thread computes on whole vectors; with work-items, the lanes are those."""
+        """True if one thread computes on whole vectors; with work-items, the lanes are those."""
         return not self.has_work_items
 
     @property
     def can_stream(self) -> bool:
-        """Whether a store may go past the caches."""
+        """True if a store may go past the caches."""
         return self.has_vector_registers
 
     @property
     def can_prefetch(self) -> bool:
-        """Whether a load may ask for a cache line further on."""
+        """True if a load may ask for a cache line further on."""
         return self.has_vector_registers
 
     @property
     def can_keep(self) -> bool:
-        """Whether a thread has scratch for values that a later stage needs again."""
+        """True if a thread has scratch for values that a later stage needs again."""
         return not self.has_work_items
 
     @property
     def avx512(self) -> bool:
-        """Whether code may use the instructions of AVX-512F."""
+        """True if code may use the instructions of AVX-512F."""
         return "+avx512f" in self.features
 
     @property
     def amx(self) -> bool:
-        """Whether code may use tile registers (AMX); its units are what it multiplies in them."""
+        """True if code may use tile registers (AMX); ``units`` lists the products in them."""
         return "+amx-tile" in self.features
 
     @property
     def vnni(self) -> bool:
-        """Whether one instruction adds products of four bytes without a sign by four with one to
-        i32 (VNNI: ``vpdpbusd`` of any length that there is).
+        """True if one instruction adds products of four unsigned bytes by four signed ones to i32
+        (VNNI: ``vpdpbusd`` of any length that there is).
         """
         return {"+avx512vnni", "+avx512vl"} <= set(self.features) or "+avxvnni" in self.features
 
     @property
     def multiplies_any_bytes(self) -> bool:
-        """Whether sums of products of bytes, each with a sign or without, take one instruction."""
+        """True if sums of products of bytes, each with a sign or without, take one instruction."""
         return any(u.takes_bytes for u in self.units if isinstance(u, TileUnit))
 
     @property
     def multiplies_bytes(self) -> bool:
-        """Whether sums of products of bytes without a sign by bytes with one do."""
+        """True if sums of products of unsigned bytes by signed ones take one instruction."""
         return self.vnni or self.multiplies_any_bytes
 
     @property
@@ -284,23 +284,25 @@ class Target:
 
     @property
     def multiplies_pairs(self) -> bool:
-        """Whether products of bf16 pairs are worth making: one instruction adds them up."""
+        """True if products of bf16 pairs are worth making: one instruction adds them up."""
         return self.bf16_dot or self.multiplies("bf16x2")
 
     def multiplies(self, dtype: str) -> bool:
-        """Whether a matrix unit multiplies factors of ``dtype``; tf32 are rounded f32."""
+        """True if a matrix unit multiplies factors of ``dtype``; tf32 are rounded f32."""
         return any(u.dtypes[0] == dtype for u in self.units)
 
     @property
     def bf16_dot(self) -> bool:
-        """Whether one instruction adds products of bf16 pairs to f32 (AVX512_BF16, any length)."""
+        """True if one instruction adds products of bf16 pairs to f32 (AVX512_BF16, any length)."""
         return {"+avx512f", "+avx512bf16", "+avx512vl"} <= set(self.features)
 
     # ---- numbers that follow
 
     @property
     def cached_bytes(self) -> int:
-        """What the caches can be expected to hold of a kernel's data: the share of the last one."""
+        """Bytes of a kernel's data that the caches can be expected to hold: the share of the last
+        one.
+        """
         return min(self.l3_bytes, self.l3_share_bytes)
 
     @property

@@ -40,7 +40,7 @@ def _rounded_sum(n: Node) -> Node | None:
 
 def _rounded(x: Node) -> Node | None:
     """A factor of f32 elements of their own that are each multiplied several times, rounded before
-    it is spread, after its views: which of those is stored is then open, and who reads it rounds.
+    it is spread, after its views: which of those is stored is then open, and each reader rounds.
     None of any other.
     """
     base, moves = chain(x)

@@ -37,7 +37,7 @@ def verify_graph(outputs: tuple[Node, ...]) -> None:
 
 
 def _is_argument(op: GraphOp, arg: object) -> bool:
-    """Whether an argument is of the kind that its operation takes."""
+    """True if an argument is of the kind that its operation takes."""
     if op is GraphOp.PAD or op is GraphOp.SHRINK:
         return isinstance(arg, tuple) and all(_is_ints(pair) and len(pair) == 2 for pair in arg)
     if op is GraphOp.REDUCE:

@@ -49,7 +49,7 @@ class GroupRules(Rules):
             self._broken(i, f"groups of {self.program.local} work-items: it takes {WARP} together")
 
     def _matrices(self, i: p.MatMul, s: Scope) -> None:
-        """Whole warps run it together, and everybody holds what the unit says."""
+        """Whole warps run it together, and each item holds what the unit says."""
         unit, gives = i.unit, i.unit.dtypes[1]
         self._warps(i, s)
         if self.target is not None and unit not in self.target.units:
@@ -126,7 +126,7 @@ class GroupRules(Rules):
                 self.unproved.append(i)
 
     def _pipeline(self, i: p.Pipeline, s: Scope) -> None:
-        """Copies run ahead of other iterations: nobody else writes what they write."""
+        """Copies run ahead of other iterations: nothing else writes what they write."""
         if not self.grouped:
             self._broken(i, "copies ahead to memory that a work-group shares")
         if s.alone:

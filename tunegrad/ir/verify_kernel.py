@@ -53,7 +53,7 @@ class _Verifier:
         return VerifyError(f"kernel {self.kernel.name}: {what}")
 
     def searchable(self, *points: int) -> bool:
-        """Whether grids of so many points can be run through; they are charged."""
+        """Charge grids of so many points; True if they can be run through."""
         self.left -= sum(points)
         return max(points) <= BRUTE_FORCE and self.left >= 0
 
@@ -286,7 +286,7 @@ class _Verifier:
 
 
 def _counted_through(s: Store, d: int, extent: int) -> bool:
-    """Whether dimension ``d`` of a store's index is one axis, of that extent, that no other part of
+    """True if dimension ``d`` of a store's index is one axis, of that extent, that no other part of
     it uses.
     """
     i = s.index[d]
@@ -312,7 +312,7 @@ def _places(
 
 
 def _within(i: Index, extent: int, valid: Valid) -> bool:
-    """Whether bounds, or one condition on the same sum, prove ``0 <= i < extent``."""
+    """True if bounds, or one condition on the same sum, prove ``0 <= i < extent``."""
     if i.lo >= 0 and i.hi < extent:
         return True
     return any(r.index.terms == i.terms and r.lo + _shift(i, r.index) >= 0 and r.hi + _shift(i,
@@ -342,7 +342,7 @@ def _holds(valid: Valid, env: dict[str, NDArray[np.int64]]) -> NDArray[np.bool_]
 def _is_mixed_radix(
     index: tuple[Index, ...], axes: tuple[Axis, ...], shape: tuple[int, ...]
 ) -> bool:
-    """Whether each dimension's index counts through exactly its extent with axes that no other
+    """True if each dimension's index counts through exactly its extent with axes that no other
     dimension uses.
     """
     extents = {a.name: a.extent for a in axes}

@@ -23,9 +23,9 @@ Typing, ``T`` a dtype, ``xL`` lanes; an instruction's own type is its ``vtype``:
 
 Nothing computes in f16 or bf16. Ids are defined once, and used in their block or inside it, after
 the definition. A loop variable is unique on its path, its range is ``[0, extent)`` everywhere. A
-register's first use writes it. Barriers stand where everybody arrives: never inside ``local`` loops
-that some work-items skip, nor inside ``thread`` loops of a CPU team, nor under a condition or stop
-on their variables. Between two barriers no thread or work-item touches what another writes, by
+register's first use writes it. Barriers stand where all of them arrive: never inside ``local``
+loops that some work-items skip, nor inside ``thread`` loops of a CPU team, nor under a condition or
+stop on their variables. Between two barriers no thread or work-item touches what another writes, by
 proof (``verify_races``); lowering asks for that proof too, of every program.
 
 Products, fragments and shuffles are of whole warps, all of which arrive. Asynchronous copies stand
@@ -51,7 +51,7 @@ __all__ = ["is_grouped", "verify_program"]
 
 
 def is_grouped(program: Program, target: Target | None = None) -> bool:
-    """Whether it runs in work-groups (GPU) rather than as a team of CPU threads; without a target,
+    """True if it runs in work-groups (GPU) rather than as a team of CPU threads; without a target,
     by what it uses.
     """
     if target is not None:
@@ -221,7 +221,7 @@ class _Verifier(GroupRules, TileRules):
             )
             if (
                 not whole
-            ):  # ids wrap around `count`, so a full loop over work-items has everybody in it
+            ):  # ids wrap around `count`, so a full loop over work-items has every item in it
                 inner.alone = inner.alone or f"{i.kind} loop {i.var}"
 
     def _if(self, i: p.If, s: Scope) -> None:

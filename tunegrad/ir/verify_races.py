@@ -1,22 +1,22 @@
 """Proves that a program has no data race: where two actors touch one element between two barriers,
-nobody writes it.
+neither writes it.
 
     actors   the threads of a CPU team; the work-items of a group, and the groups of a GPU
     phase    what can run between two barriers: straight through, around a loop's end, past a branch
-    owner    whoever runs an access, as its thread or local loops share their iterations out
+    owner    the actor that runs an access, as its thread or local loops share their iterations out
 
 Two accesses of one buffer in one phase, at least one of them a store, are safe where
 
     same owner  the address tells the iteration of loops that share out all actors (``addresses``),
                 alike in both
     disjoint    a digit of their addresses never has the same value
-    same value  a store that everybody runs, of a value that only depends on what the address tells
+    same value  a store that all actors run, of a value that only depends on what the address tells
                 (``values``)
 
 A pipeline is looked at as the loop that it means, in which each iteration copies and then computes.
 
 Loops around a phase that hold its barriers are in one iteration at a time. What is not proved so is
-refused, and so is a barrier that some of those who wait at it may never reach.
+refused, and so is a barrier that some of the actors that wait at it may never reach.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class _Accesses:
     def extended(
         self, i: p.Load | p.Store, around: _Around, stretch: int, mask: Valid | None
     ) -> bool:
-        """Whether an access is of this place; it is noted then."""
+        """Note an access if it is of this place; True if it is."""
         one = self.instrs[0]
         same = (
             self.around is around
@@ -86,7 +86,7 @@ class _Accesses:
 
 
 def _facts(around: _Around, mask: Valid | None) -> Facts:
-    """What holds inside loops and branches, where a mask does."""
+    """Facts that hold inside loops and branches, and where a mask does."""
     found: Facts = ()
     for x in around:
         if isinstance(x, For):
@@ -133,8 +133,8 @@ _PLAIN = frozenset(
 
 
 def verify_races(program: Program, grouped: bool) -> None:
-    """Raise VerifyError, naming the stores or the barrier, unless ``program`` has no race and
-    everybody meets.
+    """Raise VerifyError, naming the stores or the barrier, unless ``program`` has no race and all
+    actors meet.
 
     ``grouped`` says that it runs in work-groups (GPU) and not as a team of CPU threads.
     """
@@ -208,7 +208,7 @@ class _Seen:
                 self.parents.append(self._now)
 
     def _meet(self, around: _Around) -> None:
-        """Raise VerifyError where some of those who wait for each other may not arrive."""
+        """Raise VerifyError where some of the actors that wait for each other may not arrive."""
         kind = "local" if self.grouped else "thread"
         mine: set[str] = set()
         for x in around:
@@ -307,8 +307,8 @@ class _Level:
     def _shares(
         self, a: _Accesses, known: frozenset[str]
     ) -> tuple[tuple[_Key, tuple[int, ...]], ...] | None:
-        """How loops around an access share all actors out, and the digits that say so; None where
-        they do not.
+        """The way in which loops around an access share all actors out, and the digits that say so;
+        None where they do not.
 
         Accesses with one answer, and equal constants of those digits, are run by one actor where
         they meet.
@@ -353,7 +353,9 @@ class _Level:
         return frozenset(fixed)
 
     def _same_value(self, a: _Accesses, known: frozenset[str]) -> None:
-        """Stores that several run: each element has one value, whoever writes it and when."""
+        """Stores that several actors run: each element has one value, whichever writes it and
+        when.
+        """
         if self.values is None:
             named = {b.name for b in self.program.params} | {k.name for k in self.program.packs}
             memory = Memory(self._stable(), frozenset(named - self.seen.watched), self.kind)
@@ -364,7 +366,7 @@ class _Level:
                 self._race(i, i)
 
     def _stable(self) -> frozenset[int]:
-        """Loads of memory that nobody writes in their phase."""
+        """Loads of memory that no actor writes in their phase."""
         return frozenset(
             id(i)
             for a in self.seen.accesses
@@ -390,8 +392,8 @@ class _Level:
             self._race(a.instrs[n], b.instrs[m])
 
     def _either(self, a: _Accesses, b: _Accesses) -> bool:
-        """Whether they stand in the two branches of a condition that holds for everybody in a
-        phase, or for nobody.
+        """True if they stand in the two branches of a condition that holds for all actors in a
+        phase, or for none.
         """
         fixed = self._fixed(a) & self._fixed(b)
         sides = {id(x.condition): x.taken for x in a.around if isinstance(x, _Branch)}
@@ -412,7 +414,7 @@ class _Level:
 
 
 def _once(loop: For) -> bool:
-    """Whether everybody runs exactly one iteration."""
+    """True if every actor runs exactly one iteration."""
     return (
         loop.kind != "serial"
         and loop.count == loop.extent

@@ -1,4 +1,6 @@
-"""What the rules of programs share: a scope, values by their ids, and how a broken rule is said."""
+"""The ground that the rules of programs share: a scope, values by their ids, and the message of a
+broken rule.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ def describe(instr: Instr) -> str:
 
 @dataclass(slots=True)
 class Scope:
-    """What is visible in one block: it copies its parent's tables, so leaving a block forgets."""
+    """Names that are visible in one block: it copies its parent's tables, so leaving a block
+    forgets.
+    """
 
     types: dict[int, VType] = field(default_factory=dict)
     tests: dict[int, Valid] = field(default_factory=dict)

@@ -53,7 +53,7 @@ class TileRules(Rules):
             self._broken(i, f"target {self.target.name} has no {unit}")
 
     def _rows(self, i: TileInstr, tile: int, s: Scope) -> int:
-        """How many rows a register has."""
+        """Number of rows of a register."""
         if not 0 <= tile < len(s.tiles) or not s.tiles[tile]:
             self._broken(i, f"tile{tile} is not set up before it, in its block or around it")
         return s.tiles[tile]

@@ -91,7 +91,7 @@ def worded(x: Node, moves: Moves, at: int, extent: int, count: int) -> Node:
 
 
 def _after(m: Node, at: int, extent: int, count: int) -> tuple[int, int] | None:
-    """Where a dimension is after a movement that leaves it whole, or splits it, and its extent."""
+    """Place and extent of a dimension after a movement that leaves it whole, or splits it."""
     arg = cast(Any, m.arg)
     if m.op is GraphOp.PERMUTE:
         return cast(tuple[int, ...], arg).index(at), extent

@@ -61,7 +61,9 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """What an edge does in its first place: the kernels that go, and those that come instead."""
+    """The change that an edge makes in its first place: kernels that go, and those that come
+    instead.
+    """
 
     edge: Edge
     before: tuple[Kernel, ...]
@@ -104,7 +106,9 @@ class Alternatives:
         return tuple(found.values())
 
     def alternative(self, edge: Edge) -> Alternative | None:
-        """What the edge does; None for a void toggle, or one after which the same kernels run."""
+        """The change that the edge makes; None for a void toggle, or one after which the same
+        kernels run.
+        """
         other = self.fusion.toggled({edge.places[0]})
         if other is self.fusion:
             return None
@@ -137,7 +141,7 @@ class Alternatives:
         return tuple(self.launches[n] for n in self._touched(edge.places[0]))
 
     def overlap(self, a: Edge, taken: Set[int]) -> bool:
-        """Whether a region of the edge holds a kernel that one of the toggles touches."""
+        """True if a region of the edge holds a kernel that one of the toggles touches."""
         nodes = {n for place in taken for n in self._touched(place)}
         return any(not nodes.isdisjoint(self._touched(p)) for p in a.places)
 

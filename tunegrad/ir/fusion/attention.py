@@ -30,13 +30,13 @@ __all__ = ["is_attention", "rows_divided", "sums_divided_last", "sums_products"]
 
 
 def sums_products(r: Reduce) -> bool:
-    """Whether a reduction adds up products of floats."""
+    """True if a reduction adds up products of floats."""
     return r.op is Op.ADD and r.dtype.is_float and isinstance(r.expr, Apply) and r.expr.op is Op.MUL
 
 
 def is_attention(k: Kernel) -> bool:
-    """Whether a kernel is attention: a row of products, its maximum, a sum of exponentials, and a
-    row of products again that reads the first one.
+    """True for attention: a row of products, its maximum, a sum of exponentials, and a row of
+    products again that reads the first one.
     """
     if len(k.reduces) != 4 or len(k.stores) != 1:
         return False
@@ -57,8 +57,8 @@ def is_attention(k: Kernel) -> bool:
 
 
 def sums_divided_last(k: Kernel) -> Kernel:
-    """Sums of products without the factors that are the same for all of their terms; who reads a
-    sum multiplies it by them, or divides it.
+    """Sums of products without the factors that are the same for all of their terms; readers of a
+    sum multiply or divide it by them.
 
     v3 = add over j: mul(mul(f(j), recip(v2)), g(j))    -->    v3 = add over j: mul(f(j), g(j))
     store Y = v3                                               store Y = mul(v3, recip(v2))
@@ -79,7 +79,7 @@ def sums_divided_last(k: Kernel) -> Kernel:
 
 
 def _factors(x: Expr) -> list[tuple[Op, Expr]]:
-    """What a product is made of, and by which operation each part is in it."""
+    """Parts of a product, each with the operation by which it is in it."""
     if isinstance(x, Apply) and x.op is Op.MUL:
         return [f for a in x.args for f in _factors(a)]
     if isinstance(x, Apply) and x.op is Op.DIV:
@@ -88,7 +88,7 @@ def _factors(x: Expr) -> list[tuple[Op, Expr]]:
 
 
 def _is_constant(x: Expr) -> bool:
-    """Whether an expression is made of results that are one value for each point, and numbers
+    """True if an expression is made of results that are one value for each point, and numbers
     beside them.
     """
     leaves = tuple(distinct_leaves(x))

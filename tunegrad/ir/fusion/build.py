@@ -159,8 +159,8 @@ class _Builder:
         return self._reduce(node, place, valid)
 
     def _gathered(self, node: Node, index: tuple[Index, ...]) -> tuple[Index, ...]:
-        """Where a GATHER reads its first source: along its dimension, at positions that are an
-        index themselves, or at an element of a buffer.
+        """Index at which a GATHER reads its first source: along its dimension, at positions that
+        are an index themselves, or at an element of a buffer.
 
         Raises CutError where its index is in no buffer yet.
         """
@@ -230,7 +230,7 @@ class _Builder:
 
     def _row(self, node: Node, index: tuple[Index, ...], inner: list[int], wide: list[int]) -> Expr:
         """An element of a row: a reduction along the dimensions in which its place depends on
-        another one's axes. All who read it read the same row.
+        another one's axes. All its readers read the same row.
         """
         op, acc = cast(tuple[Op, tuple[int, ...]], node.arg)[0], node.dtype.compute
         key = id(node), tuple(ZERO if d in inner else i for d, i in enumerate(index))

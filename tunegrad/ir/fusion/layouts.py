@@ -1,4 +1,4 @@
-"""How intermediate images are stored: one form for all images of a graph.
+"""Layouts of intermediate images: one form for all images of a graph.
 
     LAST         (N, H, W, C)         neighbouring channels are neighbouring addresses
     ROWS         (N, C, H, W)         as numpy has it
@@ -9,8 +9,8 @@ An image is a 4-D tensor that a convolution or pooling window slides over or pro
 spreads over 4-D tensors that meet an image in a kernel (residual adds), and to no others: attention
 scores are 4-D too, and stay row-major. Where the block does not divide the channels, an image is
 channels-last instead. The caller's inputs and outputs, and constants, always stay row-major. No
-kernel only converts: whoever reads or writes two forms does so in place, and ``conversions`` counts
-them.
+kernel only converts: a kernel that reads or writes two forms does so in place, and ``conversions``
+counts them.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Images:
         return f"{self.form}{self.block or ''}"
 
     def layout(self, shape: tuple[int, ...]) -> Layout:
-        """Where the elements of an image of this shape live."""
+        """The layout of an image of this shape."""
         if self.form == "rows":
             return Layout.row_major(shape)
         n, c, h, w = shape
@@ -108,7 +108,7 @@ def temp_layouts(drafts: Iterable[Draft], temps: set[Node], images: Images) -> d
 
 
 def conversions(drafts: Iterable[Draft], layouts: Mapping[Node, Layout]) -> int:
-    """How many kernels write a 4-D tensor in another form than one that they read has."""
+    """Number of kernels that write a 4-D tensor in another form than one that they read has."""
     count = 0
     for d in drafts:
         tensors = [
@@ -121,7 +121,7 @@ def conversions(drafts: Iterable[Draft], layouts: Mapping[Node, Layout]) -> int:
 
 
 def _form(layout: Layout | None) -> tuple[tuple[int, int], ...]:
-    """What two layouts have in common whose digits are the same but for extents."""
+    """Digits of a layout without their extents: equal for all layouts of one form."""
     if layout is None or layout.is_row_major:
         return ()
     return tuple((p.dim, p.step) for p in layout.parts)

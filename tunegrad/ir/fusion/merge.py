@@ -37,7 +37,7 @@ def merge_axes(k: Kernel) -> Kernel:
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
-    """What deciding on a merge looks at."""
+    """The facts that decide on a merge."""
 
     kernel: Kernel
     params: dict[str, Param]
@@ -141,8 +141,8 @@ def _closed(m: _MergeState) -> bool:
 
 
 def _use_fits(m: _MergeState, p: Param, index: tuple[Index, ...], a: Axis, b: Axis) -> bool:
-    """Whether one use of ``p`` lets ``a`` and ``b`` merge, noting the dimensions that merge with
-    them.
+    """True if one use of ``p`` lets ``a`` and ``b`` merge; the dimensions that merge with them are
+    noted.
     """
     at_a = [d for d, i in enumerate(index) if a.name in i.names()]
     at_b = [d for d, i in enumerate(index) if b.name in i.names()]
@@ -160,7 +160,7 @@ def _use_fits(m: _MergeState, p: Param, index: tuple[Index, ...], a: Axis, b: Ax
 
 
 def _dims_fit(m: _MergeState, p: Param, index: tuple[Index, ...], d: int) -> bool:
-    """Whether one use of ``p`` reads dimensions d and d+1 with a pair of axes that spans them; the
+    """True if one use of ``p`` reads dimensions d and d+1 with a pair of axes that spans them; the
     pair is noted.
     """
     outer, inner = index[d].key, index[d + 1].key
@@ -172,7 +172,7 @@ def _dims_fit(m: _MergeState, p: Param, index: tuple[Index, ...], d: int) -> boo
 
 
 def _joins(index: Index, a: Axis, b: Axis) -> bool:
-    """Whether the index holds c * (b.extent * a + b), and its elements' offsets as well."""
+    """True if the index holds c * (b.extent * a + b), and its elements' offsets as well."""
     for e in {e for e in index.elements() if {a.name, b.name} & e.names}:
         if not _joins(e.num, a, b):
             return False

@@ -134,7 +134,7 @@ def _reshaped(
 
 
 def interleaves(chain: Sequence[Node]) -> bool:
-    """Whether a dimension of the first of these views is made of parts of several dimensions of the
+    """True if a dimension of the first of these views is made of parts of several dimensions of the
     last.
     """
     parts = [[(d, s)] for d, s in enumerate(chain[-1].shape)]

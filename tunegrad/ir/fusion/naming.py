@@ -66,15 +66,13 @@ def kernel_name(d: Draft, k: Kernel) -> str:
 
 
 def _words(maps: Collection[object]) -> tuple[int, str]:
-    """How many numbers the factors of a sum of products are at a time, and what a name says of
-    that.
-    """
+    """Numbers in one factor of a sum of products, and the part of a kernel's name that says so."""
     dots = {Op.DOT2: (2, " bf16-dot"), Op.DOT4: (4, " int8-dot")}
     return next((found for op, found in dots.items() if op in maps), (1, ""))
 
 
 def _is_product(terms: Node) -> bool:
-    """Whether what is added up is a product, and no sum of numbers that were scaled before."""
+    """True if the terms of a sum are products, whatever they are cast to."""
     while terms.op is GraphOp.CAST:
         terms = terms.srcs[0]
     return terms.op is GraphOp.MAP and terms.arg is Op.MUL
@@ -148,7 +146,7 @@ def _epilogue(maps: list[Node], d: Draft) -> str:
 
 
 def _reads(n: Node, d: Draft) -> bool:
-    """Whether ``n`` is a tensor in memory of the output's size, widened or not."""
+    """True if ``n`` is a tensor in memory of the output's size, widened or not."""
     n = n.srcs[0] if converts_reads(n) else n
     return n in d.reads.values() and n.size == d.node.size
 

@@ -1,4 +1,4 @@
-"""Which layers of a model its kernels came from, by the parameters that they read.
+"""Names the layers of a model that its kernels came from, by the parameters that they read.
 
     launch reads layer2.0.conv1.weight (folded), layer2.0.bn1.bias (folded)  -->  layer2.0.conv1+bn1
     launch reads no parameter, but what query and key wrote                  -->  after query, key
@@ -62,7 +62,9 @@ def _owner(parameter: str) -> str:
 
 
 def _after(args: list[int], wrote: dict[int, str]) -> str:
-    """Who wrote what a launch reads, through kernels that have no parameters either."""
+    """Origin of a launch without parameters: the layers that wrote what it reads, through kernels
+    that have no parameters either.
+    """
     before = dict.fromkeys(
         layer for i in args for layer in wrote.get(i, "").removeprefix(_AFTER).split(", ") if layer
     )

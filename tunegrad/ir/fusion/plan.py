@@ -1,4 +1,4 @@
-"""What fusion produces: buffers, and the kernels that run over them in order.
+"""The result of fusion: buffers, and the kernels that run over them in order.
 
 buffer 0 f32[1,3,224,224] input x
 buffer 1 f32[64,3,7,7] const conv1.weight
@@ -37,8 +37,8 @@ _ENDS: tuple[BufferRole, ...] = ("input", "output")
 
 @dataclass(frozen=True, slots=True)
 class Combined:
-    """What a constant of ``shape`` (rows, channels, outputs) is made of: each row of ``matrix``
-    times the window of weights of a channel and an output.
+    """The parts of a constant of ``shape`` (rows, channels, outputs): each row of ``matrix`` times
+    the window of weights of a channel and an output.
 
     Elements of the weights are found by ``layout``, in what ``memory`` places; ``dims`` are their
     dimensions of outputs, channels, and the window's rows and columns.
@@ -71,9 +71,9 @@ class Buffer:
     """A piece of memory: its logical shape and where each element lives.
 
     ``data`` is the array of a constant. A view is the memory of buffer ``base`` from byte ``start``
-    on, which kernels read and nobody writes. ``node`` is what it stands for in the graph, by which
-    plans are validated: nothing for views, for what a variant keeps between its kernels, and where
-    no graph is left.
+    on, which kernels only read. ``node`` is what it stands for in the graph, by which plans are
+    validated: nothing for views, for what a variant keeps between its kernels, and where no graph
+    is left.
     """
 
     id: int
@@ -144,7 +144,7 @@ class LaunchPlan:
 
     @property
     def forgotten(self) -> LaunchPlan:
-        """The same without the elements of constants, for who has them elsewhere."""
+        """The same without the elements of constants, for a caller that has them elsewhere."""
         kept = (replace(b, data=b.data and b.data.forgotten, node=None) for b in self.buffers)
         return replace(self, buffers=tuple(kept))
 
@@ -256,7 +256,7 @@ class LaunchPlan:
 
 
 def _fits(b: Buffer, p: Param) -> bool:
-    """Whether a buffer holds the elements of a parameter; numbers are read as words, too."""
+    """True if a buffer holds the elements of a parameter; numbers are read as words, too."""
     if p.role == "in" and p.dtype.of == b.dtype:
         return b.nbytes == p.layout.size * p.dtype.itemsize
     return b.dtype == p.dtype and b.layout.size == p.layout.size

@@ -1,4 +1,4 @@
-"""Which tensors get memory.
+"""Chooses the tensors that get memory.
 
 One pass, sources first. Each tensor that has no memory of its own carries what a kernel that
 inlines it would hold:
@@ -67,7 +67,7 @@ _IN_PLACE = (GraphOp.MAP, GraphOp.CAST)
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What a kernel that inlines the node would hold."""
+    """The contents of a kernel that inlines the node."""
 
     kind: int = FREE
     pending: frozenset[Node] = frozenset()
@@ -138,7 +138,9 @@ class _Realizer:
         self.states: dict[Node, State] = {}
 
     def state(self, n: Node) -> State:
-        """What inlining ``n`` would hold, given what is realised by now."""
+        """The contents of a kernel that inlines ``n``, given the tensors that are realised by
+        now.
+        """
         if n in self.covered:
             return _LEAF
         s = self.states[n]
@@ -164,7 +166,7 @@ class _Realizer:
             self.realize(n)
 
     def _narrows_next(self, i: int) -> bool:
-        """Whether a cast to 16 bits is all that reads node ``i``: if any, that one is stored."""
+        """True if a cast to 16 bits is all that reads node ``i``: if any, that one is stored."""
         consumers = self.regions.consumers[i]
         return len(consumers) == 1 and narrows(self.regions.order[consumers[0]])
 
@@ -173,7 +175,8 @@ class _Realizer:
         the one with the fewest dimensions, not yet spread out.
 
         Above the views where they interleave dimensions (pixels of a transposed convolution,
-        windows of an image): who stores splits its axes for that, who reads would divide indices.
+        windows of an image): the kernel that stores splits its axes for that, one that reads would
+        divide indices.
 
         What it was spread out by is then cheap: it reads that memory.
         """
@@ -333,7 +336,7 @@ class _Realizer:
         )
 
     def _shareable(self, i: int, state: State) -> bool:
-        """Whether node ``i``, which has several consumers, may stay without memory."""
+        """True if node ``i``, which has several consumers, may stay without memory."""
         if state.kind == FREE:
             if not state.expensive and state.ops <= 2 * CHEAP_OPS:
                 return True
@@ -348,8 +351,7 @@ class _Realizer:
         return self._meets(i, state.kind, heavy, apart=not heavy)
 
     def _meets(self, i: int, kind: int, heavy: bool, apart: bool) -> bool:
-        """Whether all paths from node ``i`` meet again with nothing between that would need
-        memory.
+        """True if all paths from node ``i`` meet again with nothing between that would need memory.
 
         Where they read other elements of it (halves of a product), the kernel that they meet in
         computes it several times, and is no product any more: only ``apart`` allows that.

@@ -1,4 +1,4 @@
-"""Where the uses of a tensor meet again.
+"""Finds the node where the uses of a tensor meet again.
 
 A tensor with several consumers can stay inside one kernel only if every path from it runs into one
 later node: its immediate post-dominator. The post-dominator tree is built sources-last, with jump

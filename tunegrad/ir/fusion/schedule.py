@@ -101,7 +101,7 @@ class Fusion:
 
     @property
     def has_images(self) -> bool:
-        """Whether the form of images makes a difference."""
+        """True if the form of images makes a difference."""
         return bool(image_nodes(self.drafts.sorted(), self._free()[0]))
 
     @property
@@ -161,7 +161,7 @@ class _Assembler:
         self.buffers: list[Buffer] = []
         self.inputs: set[str] = set()
         self.read: dict[Node, int] = {}
-        """The buffer that holds a node for those who read it."""
+        """The buffer that holds a node for its readers."""
         self.written: dict[Node, int] = {}
         """The buffer that the draft of a node writes: another one where an input is copied to
         an output.

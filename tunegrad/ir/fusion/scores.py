@@ -1,4 +1,4 @@
-"""Where a graph has attention: a product, a softmax of its rows, and a product of that."""
+"""Finds attention in a graph: a product, a softmax of its rows, and a product of that."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def scores_of(product: Node, drafts: Mapping[Node, Draft]) -> tuple[Node, ...]:
 
 
 def _is_product(k: Kernel) -> bool:
-    """Whether a kernel is one sum of products of what it reads, and its epilogue."""
+    """True if a kernel is one sum of products of its inputs, and its epilogue."""
     return len(k.reduces) == 1 and sums_products(k.reduces[0])
 
 
 def _is_softmax(k: Kernel) -> bool:
-    """Whether a kernel folds the maximum of each row, and then a sum of exponentials."""
+    """True if a kernel folds the maximum of each row, and then a sum of exponentials."""
     return (
         [r.op for r in k.reduces] == [Op.MAX, Op.ADD]
         and all(len(s.axes) == 1 for s in k.stores)

@@ -127,7 +127,7 @@ def masked(valid: Valid, x: Expr) -> Expr:
 
 
 def _vanishes(x: Expr) -> bool:
-    """Whether ``x`` is +0 when all its loads are."""
+    """True if ``x`` is +0 when all its loads are."""
     if isinstance(x, Load):
         return True
     if isinstance(x, Const):

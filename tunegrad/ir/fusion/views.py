@@ -1,5 +1,5 @@
-"""Where a kernel reads a part of a tensor: the part is its parameter, and its place is no part of
-the kernel.
+"""Makes the part of a tensor that a kernel reads its parameter, so that the part's place is no part
+of the kernel.
 
     p1 f32[128,1,512] read at [5, 0, g]      -->      p1 f32[512] read at [g], from byte 10240 on
     p1 f32[128,1,512] read at [6, 0, g]      -->      p1 f32[512] read at [g], from byte 12288 on

@@ -56,7 +56,7 @@ def _of_numbers(b: Buffer, plan: LaunchPlan, copies: dict[int, int]) -> Buffer:
 
 
 def _is_copy(kernel: Kernel) -> bool:
-    """Whether a kernel stores words of neighbours, each where those lie."""
+    """True if a kernel stores words of neighbours, each where those lie."""
     if len(kernel.params) != 2 or len(kernel.stages) != 1:
         return False
     (store,) = kernel.stages

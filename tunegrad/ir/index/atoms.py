@@ -1,5 +1,5 @@
-"""What sums are made of: variables, floor divisions, moduli, and elements of buffers; and lists of
-them with coefficients, in order of their text.
+"""Terms of sums: variables, floor divisions, moduli, and elements of buffers; and lists of them
+with coefficients, in order of their text.
 """
 
 from __future__ import annotations
@@ -91,7 +91,8 @@ class Mod:
 
 
 class Element:
-    """``buffer[num]`` as an index below ``den``: an integer read from memory, which nobody writes.
+    """``buffer[num]`` as an index below ``den``: an integer read from memory that is not written
+    meanwhile.
 
     Negative ones count from the end, as numpy's; beyond either end they are the first or the last.
     An offset ``num`` outside the ``size`` elements of the buffer stands for 0. So it is an index
@@ -120,7 +121,7 @@ class Element:
 
     @property
     def inside(self) -> bool:
-        """Whether bounds prove that its offset is inside the buffer."""
+        """True if bounds prove that its offset is inside the buffer."""
         return self.num.lo >= 0 and self.num.hi < self.size
 
     def value(self, memory: Any, at: Any) -> Any:
@@ -141,7 +142,7 @@ Terms = tuple[tuple[Atom, int], ...]
 
 
 def term_key(term: tuple[Atom, int]) -> str:
-    """What terms are sorted by."""
+    """The key that terms are sorted by."""
     return term[0].key
 
 

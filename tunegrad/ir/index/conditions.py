@@ -43,12 +43,12 @@ class Range:
 
     @property
     def always(self) -> bool:
-        """Whether bounds prove it."""
+        """True if bounds prove it."""
         return self.lo <= self.index.lo and self.index.hi < self.hi
 
     @property
     def never(self) -> bool:
-        """Whether bounds refute it."""
+        """True if bounds refute it."""
         return self.index.hi < self.lo or self.index.lo >= self.hi or self.lo >= self.hi
 
 

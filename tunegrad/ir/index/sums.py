@@ -173,7 +173,7 @@ class Index:
         return self._names
 
     def coefficient(self, name: str) -> int | None:
-        """How much it grows when variable ``name`` grows by one; None when that is not one
+        """Growth of the sum when variable ``name`` grows by one; None when that is not one
         constant.
         """
         result = 0
@@ -254,7 +254,7 @@ class Index:
         return total
 
     def divisions(self) -> int:
-        """How many divisions and moduli it holds: the cost that simplification removes."""
+        """Number of its divisions and moduli: the cost that simplification removes."""
         return sum(1 + a.num.divisions() for a, _ in self.terms if not isinstance(a, Var))
 
 

@@ -11,7 +11,7 @@ __all__ = ["LANES", "Loop", "LoopKind", "MatrixTile", "Staged", "TileLoops"]
 
 
 class LoopKind(StrEnum):
-    """How the iterations of a loop run."""
+    """The way in which the iterations of a loop run."""
 
     SERIAL = "serial"
     UNROLL = "unroll"
@@ -82,7 +82,7 @@ class Staged:
 
 @dataclass(frozen=True, slots=True)
 class MatrixTile:
-    """Which loops a matrix unit runs: of m ``high`` registers and ``row`` work-items, of n
+    """The loops that a matrix unit runs: of m ``high`` registers and ``row`` work-items, of n
     ``column`` work-items and a ``pair`` of registers, and all of k.
     """
 
@@ -96,7 +96,7 @@ class MatrixTile:
 
 @dataclass(frozen=True, slots=True)
 class TileLoops:
-    """Which loops a thread's tile registers hold: the rows ``m``, the lanes ``n``, and ``k``."""
+    """The loops that a thread's tile registers hold: the rows ``m``, the lanes ``n``, and ``k``."""
 
     unit: TileUnit
     m: str

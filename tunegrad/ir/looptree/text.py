@@ -76,7 +76,7 @@ def _stage_lines(t: LoopTree, i: int, s: Stage, pad: str) -> Iterator[str]:
 
 
 def _place(s: Stage) -> str:
-    """Where in a row, or in an output, a stage writes."""
+    """The place in a row, or in an output, that a stage writes."""
     if isinstance(s, Store):
         return f"[{', '.join(x.key for x in s.index)}]"
     return f"[{', '.join(a.name for a in s.row)}]" if s.rows else ""

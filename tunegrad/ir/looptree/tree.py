@@ -38,8 +38,8 @@ class LoopTree:
     pipelined: tuple[str, int] | None = None
     """The loop whose copies run ahead, and how many iterations have a place in shared memory."""
     epilogue: str = ""
-    """The output whose neighbours decide who stores what of a group's sums; "" where each stores
-    what it holds.
+    """The output whose neighbours decide which item stores which of a group's sums; "" where each
+    stores what it holds.
     """
     _region: int = field(default=-1, init=False, repr=False, compare=False)
 
@@ -52,7 +52,7 @@ class LoopTree:
         raise IllegalAction(f"no loop {name!r} in kernel {self.kernel.name}; its loops are {names}")
 
     def position(self, name: str) -> int:
-        """Where the loop stands in the list."""
+        """Position of the loop in the list."""
         for i, found in enumerate(self.loops):
             if found.name == name:
                 return i
@@ -139,7 +139,7 @@ class LoopTree:
         return max([x.extent for x in local if x.stage >= 0], default=1)
 
     def item_stride(self, loop: Loop) -> int:
-        """How far apart neighbouring iterations of a local loop are in the numbers of work-items.
+        """Distance between neighbouring iterations of a local loop, in numbers of work-items.
 
         Loops that stand further in vary faster. All stages' own loops take one place: inside the
         shared ones, or around them.
@@ -177,7 +177,7 @@ class LoopTree:
 
 
 def _is_around(loop: Loop) -> bool:
-    """Whether a loop that stands before the end of the shared ones is around the region.
+    """True if a loop that stands before the end of the shared ones is around the region.
 
     Registers are not, nor are work-items that share out a stage: they begin with the stage.
     """

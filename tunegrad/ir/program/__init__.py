@@ -5,7 +5,7 @@ Structured, typed, in execution order; ready to print.
 It is SPMD: every thread of a team (CPU) or work-item of a group (GPU) runs the whole body. ``For``
 loops of kind
 
-    serial  run by everyone, all iterations
+    serial  all iterations are run by every thread or work-item
     thread  iterations split in contiguous shares over ``count`` CPU threads, or one per GPU
             work-group
     local   one iteration per GPU work-item of the group

@@ -87,7 +87,7 @@ def walk(body: tuple[Instr, ...]) -> Iterator[Instr]:
 
 
 def size(body: tuple[Instr, ...]) -> int:
-    """How many instructions ``walk`` finds."""
+    """Number of instructions that ``walk`` finds."""
     total = len(body)
     for i in body:
         if isinstance(i, For):

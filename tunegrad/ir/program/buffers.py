@@ -24,7 +24,7 @@ class Buffer:
 
 @dataclass(frozen=True, slots=True)
 class Alloc:
-    """Scratch memory, zero at no time: whoever reads wrote it before.
+    """Scratch memory, zero at no time: an element is written before it is read.
 
     ``swizzled`` is the bytes of a row, a power of two from 32 on, of shared memory whose chunks of
     16 bytes change places, so that chunk q of neighbouring rows lies in other banks: chunk q of row

@@ -60,7 +60,7 @@ class Load:
 class Store:
     """``buffer[offset] = value`` in the lanes where ``mask`` is true.
 
-    ``stream`` says that nobody reads it soon, so caches may be passed by; a hint without meaning.
+    ``stream`` says that it is not read soon, so caches may be passed by; a hint without meaning.
     """
 
     buffer: str
@@ -148,10 +148,10 @@ class Test:
 
 @dataclass(frozen=True, slots=True)
 class Shuffle:
-    """``id`` = what ``arg`` is in the work-item whose number within the warp differs in the bits of
+    """``id`` = ``arg`` of the work-item whose number within the warp differs in the bits of
     ``across``.
 
-    Everybody in the group runs it; ``across`` is a power of two below the warp's size.
+    Every item of the group runs it; ``across`` is a power of two below the warp's size.
     """
 
     id: int
@@ -166,7 +166,7 @@ class CopyAsync:
 
     ``vtype`` has as many lanes as it copies: 4, 8 or 16 bytes, aligned to as many on both sides.
     ``buffer`` is shared memory, ``source`` memory that the program never writes. Until the item
-    that started it waits for its batch, nobody may touch what it writes.
+    that started it waits for its batch, no item may touch what it writes.
     """
 
     buffer: str
@@ -180,7 +180,7 @@ class CopyAsync:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """What the item started to copy since its last one is a batch; it may be empty."""
+    """Ends a batch: all copies that the item started since its last one; it may be empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +218,7 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Barrier:
-    """Everybody's stores before it are seen by everybody after it."""
+    """All actors' stores before it are seen by all actors after it."""
 
 
 Valued = (

@@ -20,8 +20,8 @@ class MatMul:
     """``ids`` = ``c`` + a * b, small matrices that the items of a warp hold together.
 
     ``unit`` says which item holds what: registers of ``a`` step by step, those of a step by rows;
-    registers of ``b`` step by step; ``c``, and so ``ids``, row by row, neighbours in pairs.
-    Everybody in the group runs it. ``vtype`` is that of one result.
+    registers of ``b`` step by step; ``c``, and so ``ids``, row by row, neighbours in pairs. Every
+    item of the group runs it. ``vtype`` is that of one result.
     """
 
     ids: tuple[int, ...]
@@ -39,9 +39,9 @@ class MatLoad:
     A matrix has 8 rows of 16 bytes. Item ``8*j + r`` of a warp gives the ``offset`` where row ``r``
     of matrix ``j`` begins. Item ``i`` gets, of matrix ``j``, neighbours ``p`` of row ``i // 4``
     from ``p*(i % 4)`` on, as one value of ``vtype`` in ``ids[j]``, where ``p`` are the lanes of
-    ``vtype`` (4 bytes). ``transposed`` (2 bytes an element alone) gives it neighbours of column
-    ``i // 4``. There are 1, 2 or 4 ids; offsets of items past them are not looked at.
-    Everybody in the group runs it.
+    ``vtype`` (4 bytes). ``transposed`` (2 bytes an element alone) gives it neighbours of column ``i
+    // 4``. There are 1, 2 or 4 ids; offsets of items past them are not looked at. Every item of the
+    group runs it.
     """
 
     ids: tuple[int, ...]

@@ -1,4 +1,4 @@
-"""What a node of a graph is at some of its elements: worked out from those of other nodes that it
+"""Values of a node of a graph at some of its elements: worked out from those of other nodes that it
 needs, none of which is ever made whole.
 
 Element positions are one integer array for each dimension, all of one number of dimensions
@@ -45,7 +45,7 @@ def flat_position(at: At, shape: tuple[int, ...]) -> Array:
 
 
 def is_leaf(n: Node) -> bool:
-    """Whether a node is a tensor of which nothing is known."""
+    """True for a tensor of which nothing is known."""
     return n.op in (GraphOp.INPUT, GraphOp.CONST)
 
 

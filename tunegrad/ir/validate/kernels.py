@@ -1,4 +1,5 @@
-"""What the kernels of a plan write to memory at some places, worked out from what they read there.
+"""Values that the kernels of a plan write to memory at some places, worked out from those that they
+read there.
 
 A place that a launch writes is turned into the point of its axes that writes it: an offset is a sum
 of axes with strides, each a digit of it.
@@ -74,7 +75,7 @@ class KernelValues:
         self.together = together
 
     def stored(self, s: Store) -> Number:
-        """What a store writes, in the compute type of its parameter."""
+        """Value that a store writes, in the compute type of its parameter."""
         return self.value(s.expr, self.scope)
 
     def value(self, x: Expr, scope: _Scope) -> Number:
@@ -138,7 +139,7 @@ class KernelValues:
         return np.clip(np.where(found < 0, found + e.den, found), 0, e.hi)
 
     def holds(self, valid: Valid, scope: _Scope) -> Any:
-        """Where a condition holds."""
+        """Mask of the points where a condition holds."""
         result: Any = None
         for r in valid.ranges:
             i = self.index(r.index, scope)
@@ -271,7 +272,7 @@ class Strides:
 
 
 def strides_of(k: Kernel, store: Store) -> Strides:
-    """How a store's offset is made of axes.
+    """Strides by which a store's offset is made of axes.
 
     Raises Unvalidated where it is no sum of axes, or these are not its digits; WrongPlan where it
     does not depend on one.
@@ -296,7 +297,7 @@ def strides_of(k: Kernel, store: Store) -> Strides:
 
 
 def may_write(strides: Strides, offset: int) -> bool:
-    """Whether a store may write an offset, its condition apart."""
+    """True if a store may write an offset, its condition apart."""
     rest = offset - strides.first
     if rest < 0 or offset > strides.last:
         return False

@@ -38,8 +38,8 @@ _DEEP = "operations inside one another, deeper than Python's stack"
 
 @dataclass(frozen=True, slots=True)
 class Validation:
-    """What is known of a plan: how many buffers stand for nodes, and which of them could not be
-    validated, each with the name of its launch and why.
+    """The result of validating a plan: how many buffers stand for nodes, and those that could not
+    be validated, each with the name of its launch and the reason.
     """
 
     buffers: int
@@ -113,7 +113,7 @@ def _unfenced(n: Node) -> Node:
 
 
 def _found(groups: Sequence[Group]) -> list[str]:
-    """Why each buffer can not be validated; "" where it is right. Raises WrongPlan."""
+    """Reasons why buffers can not be validated; "" for one that is right. Raises WrongPlan."""
     keys = [g.key for g in groups]
     new: dict[str, tuple[Group, list[Node]]] = {}
     texts: dict[int, str] = {}

@@ -199,7 +199,7 @@ def _seed(name: str) -> int:
 
 
 def leaf(seed: int, at: Array, dtype: DType) -> Array:
-    """What a tensor holds at elements ``at``: any numbers, of integers mostly small ones."""
+    """Values of a tensor at elements ``at``: any numbers, of integers mostly small ones."""
     h = _hashed(seed + 1, at.astype(np.uint64))
     if dtype.is_half:
         some = representable(dtype.name)
@@ -271,7 +271,7 @@ _DIGITS = {"f64": 53, "f32": 24}
 
 @cache
 def _at_integers(op: Op, dtype: DType) -> tuple[Array, Array]:
-    """What a function is at small integers, and where that is a number."""
+    """Values of a function at small integers, and a mask of those that are numbers."""
     x = np.arange(-_SMALL, _SMALL + 1).astype(dtype.numpy)
     y = compute(op, x).astype(np.float64)
     known = np.isfinite(y)
@@ -309,7 +309,7 @@ class Numbers:
 
     @cached_property
     def unscale(self) -> Array:
-        """What undoes ``scale``."""
+        """Factor that undoes ``scale``."""
         return _inverse(self.scale)
 
     @staticmethod
@@ -441,7 +441,7 @@ class Numbers:
         return np.full(one, x.value, dtype.numpy)
 
     def key(self, x: Array) -> Array:
-        """Where elements of the field are in the order."""
+        """Keys of elements of the field in the order."""
         return _symmetric(_reduced(_mul(x, deep(self.scale, x.ndim))))
 
     def _of_key(self, y: Array) -> Array:
@@ -688,7 +688,7 @@ class Numbers:
         return self._of_key(key.max(axis=axes) if op is Op.MAX else key.min(axis=axes))
 
     def same(self, a: Number, b: Number, dtype: DType) -> Array:
-        """Where two values of a compute type are equal, by sample."""
+        """Mask of the samples in which two values of a compute type are equal."""
         wholly = isinstance(a, Known) and isinstance(b, Known) and a.all_known and b.all_known
         if wholly and typed(Known, a).exact.tobytes() == typed(Known, b).exact.tobytes():
             return np.ones(self.scale.shape, np.bool_)

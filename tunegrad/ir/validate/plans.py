@@ -1,4 +1,4 @@
-"""Whether the kernels of a plan compute the graph that it is of, buffer by buffer.
+"""Validates that the kernels of a plan compute the graph that it is of, buffer by buffer.
 
 Every buffer that stands for a node is written by one launch, or by the launches of a variant with
 buffers of their own in between. Both sides are worked out at drawn elements of it, in terms of the
@@ -47,8 +47,8 @@ _MOST, _LEAST, _POINTS = 128, 2, 3
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """What writes one buffer that stands for a node: its launch, and those that write what it reads
-    and no node stands for.
+    """The launches that write one buffer that stands for a node: its own, and those that write
+    inputs of it for which no node stands.
     """
 
     plan: LaunchPlan
@@ -59,7 +59,7 @@ class Group:
 
     @property
     def node(self) -> Node:
-        """What the buffer is."""
+        """The node that the buffer stands for."""
         return cast(Node, self.plan.buffers[self.out].node)
 
     @property
@@ -69,7 +69,7 @@ class Group:
 
     @property
     def key(self) -> Hashable:
-        """What tells it apart from others of the same node, without its text."""
+        """A key that tells it apart from others of the same node, without its text."""
         launches = tuple((x.kernel.text, x.args) for x in self.launches)
         numbers = sorted(
             {self.plan.memory(i) for x in self.launches for i in x.args}
@@ -213,7 +213,7 @@ def validate_group(group: Group, cone: list[Node]) -> None:
 
 
 def _positions_become_floats(cone: list[Node]) -> bool:
-    """Whether there are positions, and integers or truths that become floats."""
+    """True if there are positions, and integers or truths that become floats."""
     return any(n.op is GraphOp.IOTA for n in cone) and any(
         n.dtype.is_float
         and (n.op is GraphOp.IOTA or (n.op is GraphOp.CAST and not n.srcs[0].dtype.is_float))
@@ -422,7 +422,7 @@ class _Comparison:
         return numbers.apply(op, parts, [part.compute] * count, dtype, depth)
 
     def _written(self, buffer: int, offset: Array, numbers: Numbers, depth: int) -> Number:
-        """What the launches of a variant leave in a buffer of theirs."""
+        """Values that the launches of a variant leave in a buffer of theirs."""
         launch = self.writers.get(buffer)
         if launch is None:
             raise WrongPlan(f"plan: nothing writes {self.group.plan.buffers[buffer]}")
@@ -472,7 +472,7 @@ class _Comparison:
         return self._leaf(n, deep(place, depth), numbers)
 
     def _place(self, n: Node, offset: Array, layout: Layout) -> Array:
-        """What tells an element of a node apart, which has this offset in memory: that, where all
+        """A number for the element of a node that has this offset in memory: the offset, where all
         of the node's memory has one layout; else its row-major position.
         """
         return offset if n in self.layouts else position_of(offset, layout)
@@ -521,7 +521,7 @@ class _Comparison:
 
 
 def _layouts_of(group: Group) -> dict[Node, Layout]:
-    """Where the elements of each node lie that launches read, where that is one layout."""
+    """Layout of each node that launches read, where it is one layout."""
     found: dict[Node, set[Layout]] = {}
     for i in (i for x in group.launches for i in x.args if i != group.out):
         b = group.plan.buffers[group.plan.memory(i)]

@@ -1,4 +1,4 @@
-"""Whether a graph that was rewritten before it is planned is still the one that it was.
+"""Validates that a graph that was rewritten before it is planned is still the one that it was.
 
     before   --fold, fours, pairs, tf32, 16 bits, repeats-->   after
 
@@ -76,7 +76,9 @@ def check_rewrite(
 
 
 def _images(order: list[Node], steps: Sequence[Step]) -> dict[Node, Node]:
-    """What became of each node; of one that a step does not know, its operation on its sources'."""
+    """The last image of each node; where a step does not know one, its operation on its sources'
+    images.
+    """
     found = {n: n for n in order}
     for step in steps:
         images: dict[Node, Node] = {}
@@ -177,8 +179,8 @@ class _Pair:
         return self.numbers.known(exact) if n.dtype.is_float else exact
 
     def _sums_of_constants(self) -> bool:
-        """Whether both are constant sums of floats, which folding adds up in another order, and
-        equal but for that.
+        """True if both are constant sums of floats that are equal but for the order in which
+        folding adds them up.
         """
         order = topological((self.made, self.image))
         sums = [n for n in order if n.op is GraphOp.REDUCE and n.dtype.is_float]
@@ -193,7 +195,7 @@ class _Pair:
 
 
 def _common(made: Node, image: Node) -> tuple[frozenset[Node], list[Node]]:
-    """What both are made of, down to reductions that both have, and the nodes above that.
+    """Nodes that both are made of, down to reductions that both have, and the nodes above that.
 
     A reduction that only one of them has is no such, and is worked out.
     """

@@ -137,7 +137,7 @@ def _parts(
 
 
 def _stored_at(stages: list[Stage], axis: str) -> int:
-    """Where an axis stands in the store's index: shared axes go outermost stored dimension
+    """Dimension of the store's index that holds an axis: shared axes go outermost stored dimension
     first.
     """
     store = next(s for s in stages if isinstance(s, Store))

@@ -88,8 +88,8 @@ def _factors(kernel: Kernel, reduce: Reduce) -> tuple[Load, Load] | None:
 
 
 def _windowed(x: Load, reduce: Reduce, pixels: list[Axis]) -> bool:
-    """Whether pixels and window walk a dimension together, and what the window walks alone are few
-    channels.
+    """True if pixels and window walk a dimension together, and the window walks few channels
+    alone.
     """
     window = {a.name for a in reduce.axes}
     shared = any(a.name in i.names() and window & i.names() for i in x.index for a in pixels)

@@ -75,12 +75,12 @@ def variants_of(kernel: Kernel) -> tuple[str, ...]:
 
 
 def exact(variant: str) -> bool:
-    """Whether a variant adds the same terms, in some order: all but Winograd's."""
+    """True if a variant adds the same terms, in some order: all but Winograd's."""
     return "winograd" not in variant
 
 
 def splits_k(variant: str) -> bool:
-    """Whether a variant splits the sum of a product, which pays where a device has too few results
+    """True if a variant splits the sum of a product, which pays where a device has too few results
     of it to make at a time.
     """
     return _SPLIT_K.fullmatch(variant) is not None
@@ -157,7 +157,7 @@ def _winograd(kernel: Kernel, variant: str, names: tuple[str, ...]) -> Winograd:
 
 
 def _names(kernel: Kernel) -> tuple[str, ...]:
-    """What the parameters are called: kernels of one text may differ in that, and variants name
+    """Names of the parameters: kernels of one text may differ in them, and variants name
     parameters.
     """
     return tuple(p.name for p in kernel.params)

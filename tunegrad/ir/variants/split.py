@@ -83,7 +83,7 @@ def splits_of(kernel: Kernel) -> tuple[tuple[int, int], ...]:
 
 
 def reads_rows(kernel: Kernel) -> bool:
-    """Whether the loads of the first reduction walk memory along one of its axes, number by
+    """True if the loads of the first reduction walk memory along one of its axes, number by
     number.
     """
     reduce = kernel.reduces[0]
@@ -147,8 +147,8 @@ def _divisor(extent: int, near: int) -> int:
 
 
 def _lanes(kernel: Kernel) -> int:
-    """How many rows stand side by side in a run of about ``_RUN`` numbers; 1 where a row is no run
-    of the results.
+    """Number of rows side by side in a run of about ``_RUN`` numbers; 1 where a row is no run of
+    the results.
 
     Every load must read the same run: a dense block over shared axes, the reduction's axis directly
     outside it.

@@ -82,7 +82,7 @@ def _is_product(kernel: Kernel) -> bool:
 
 
 def _uncast(x: Expr) -> Expr:
-    """What is widened, or rounded to tf32."""
+    """The expression that is widened, or rounded to tf32."""
     if isinstance(x, Apply) and x.op is Op.TF32:
         return x.args[0]
     return x.x if isinstance(x, Cast) else x

@@ -88,7 +88,8 @@ class Image:
 
 @dataclass(frozen=True, slots=True)
 class Conv3x3:
-    """What a kernel must be: its axes by role, and which dimension of the weights each one indexes.
+    """The parts of a 3x3 convolution: its axes by role, and the dimension of the weights that each
+    one indexes.
 
     ``x`` is what is multiplied by them: an image, or several joined along their channels.
     ``window`` are the axes of the window's rows and columns.
@@ -106,7 +107,7 @@ class Conv3x3:
 
     @property
     def x_params(self) -> tuple[str, ...]:
-        """What it reads images of, each once."""
+        """Parameters that it reads images of, each once."""
         return tuple(dict.fromkeys(i.load.param for i in self.images))
 
 
@@ -127,7 +128,7 @@ class Winograd:
 
     @property
     def matrix(self) -> tuple[tuple[float, ...], ...]:
-        """What a window of weights, row-major, is multiplied by."""
+        """Matrix that a window of weights, row-major, is multiplied by."""
         g = np.asarray(_G[self.tile])
         return tuple(tuple(row) for row in np.kron(g, g).tolist())
 
@@ -148,8 +149,8 @@ class Winograd:
 
 
 def match_conv3x3(kernel: Kernel) -> Conv3x3 | None:
-    """How ``kernel`` is a dense 3x3 f32 convolution of stride 1 with constant weights; None when it
-    is not.
+    """Match ``kernel`` as a dense 3x3 f32 convolution of stride 1 with constant weights; None when
+    it is not one.
     """
     if len(kernel.reduces) != 1 or len(kernel.stores) != 1:
         return None
@@ -230,8 +231,8 @@ def _roles(kernel: Kernel, r: Reduce, x: Load, w: Load) -> Conv3x3 | None:
 
 
 def _only_bounds(kernel: Kernel, x: Load, dims: tuple[int, int], channels: str) -> bool:
-    """Whether the load's condition says no more than that its row and column are inside the
-    tensor, and which channels it is read for.
+    """True if the load's condition says no more than that its row and column are inside the tensor,
+    and which channels it is read for.
     """
     shape = kernel.param(x.param).shape
     bounds = Valid(Range(x.index[d], 0, shape[d]) for d in dims)
