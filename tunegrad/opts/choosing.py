@@ -1,4 +1,4 @@
-"""Decisions: how a sketch asks, who answers, and what is remembered of it."""
+"""Decisions: the questions of a sketch, the source of the answers, and the record of both."""
 
 from __future__ import annotations
 

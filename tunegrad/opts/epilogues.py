@@ -1,4 +1,4 @@
-"""How the sums of a group go through shared memory before they are stored.
+"""The way of a group's sums through shared memory before they are stored.
 
     registers of a matrix unit:  item (row, column) holds rows 8*high + row, columns 2*column + pair
     what stores want:            neighbouring items hold neighbouring runs of 16 bytes
@@ -82,11 +82,11 @@ class StagedEpilogue:
 
     @property
     def runs(self) -> int:
-        """What the items of a group share out: runs of columns in a slice."""
+        """Number of runs of columns in a slice, which the items of a group share out."""
         return self.height * self.width // self.run
 
     def place(self, row: Index, column: Index) -> Index:
-        """Where a sum lies in the buffer."""
+        """Offset of a sum in the buffer."""
         return row * self.stride + column // _RUN * (_RUN + _SPARE) + column % _RUN
 
     def held(self) -> tuple[Index, Index]:
@@ -122,7 +122,9 @@ def row_stride(width: int) -> int:
 
 
 def staged_epilogue(tree: LoopTree, param: str) -> StagedEpilogue:
-    """How sums are passed to who stores ``param``. Raises IllegalAction where they can not be."""
+    """Plan the way of sums to the stage that stores ``param``. Raises IllegalAction where there is
+    none.
+    """
     where = f"epilogue(param={param})"
     if tree.matrix is None:
         raise IllegalAction(f"{where}: no matrix unit makes the sums of {tree.kernel.name}")

@@ -41,7 +41,7 @@ class Kept:
     size: int
 
     def offset(self, tree: LoopTree, stage: int) -> Index:
-        """Where a value is, over the loops of ``stage``: the producer or a reader.
+        """Offset of a value, over the loops of ``stage``: the producer or a reader.
 
         Lanes are next to each other.
         """
@@ -63,12 +63,14 @@ class RowScratch:
     space: Literal["thread", "shared"]
 
     def offset(self, tree: LoopTree, place: Sequence[Index]) -> Index:
-        """Where the element at ``place``, over loops, is; lanes are next to each other."""
+        """Offset of the element at ``place``, over loops; lanes are next to each other."""
         return _offset(tree, place, self.extents)
 
 
 def row_scratch(tree: LoopTree, name: str) -> RowScratch:
-    """Where the row of that reduction is. IllegalAction where it is larger than scratch may be."""
+    """The scratch that holds the row of that reduction. IllegalAction where it is larger than
+    scratch may be.
+    """
     made = next(r for r in tree.kernel.reduces if r.name == name)
     extents = tuple(tree.nominal(a.name) for a in made.row)
     size = prod(extents) * prod(x.extent for x in _beside(tree))
@@ -138,7 +140,7 @@ def _renamed(x: Expr, old: tuple[Axis, ...], new: tuple[Axis, ...]) -> Expr:
 
 
 def kept_of(tree: LoopTree, stage: int) -> Kept:
-    """How the values of ``stage`` are kept; IllegalAction names the rule that forbids it."""
+    """Plan how the values of ``stage`` are kept; IllegalAction names the rule that forbids it."""
     where = f"keep(stage={stage})"
     if not 0 <= stage < len(tree.kernel.stages) or not isinstance(
         tree.kernel.stages[stage], Reduce

@@ -49,7 +49,7 @@ Observer = Callable[[str, Form, Form], None]
 
 
 class Text(Protocol):
-    """What a renderer makes: a program in the language of its device."""
+    """The output of a renderer: a program in the language of its device."""
 
     @property
     def text(self) -> str: ...
@@ -57,10 +57,10 @@ class Text(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What passes read beside the form: the kernel, the target, the schedule.
+    """Inputs of passes beside the form: the kernel, the target, the schedule.
 
-    ``render`` is the device's; passes up to the program do without. ``acted`` is told of every
-    action of the schedule, where somebody wants to know.
+    ``render`` is the device's; passes up to the program do without. ``acted``, where given, is
+    called with every action of the schedule.
     """
 
     kernel: Kernel

@@ -40,7 +40,9 @@ class Schedule:
     def text(self) -> str:
         """The actions as text; the schedule's identity."""
         if not self._text:
-            object.__setattr__(self, "_text", print_actions(self.actions))  # once: everybody asks
+            object.__setattr__(
+                self, "_text", print_actions(self.actions)
+            )  # once: it is asked for often
         return self._text
 
     @staticmethod

@@ -1,4 +1,5 @@
-"""What a staged operand's copy holds, where it comes from, and how the computation reads it.
+"""The copy of a staged operand: its contents, its source, and the index by which the computation
+reads it.
 
 Two forms. With a ``layout`` the copy is indexed by loops (a packed operand): element ``(l1, l2
 ...)`` is what the load reads at those iterations. Without one it is the box of the parameter that
@@ -76,7 +77,7 @@ class StagedCopy:
 
     @property
     def dense(self) -> bool:
-        """Whether an element lies right after the one before, in the source's order, too."""
+        """True if an element lies right after the one before, in the source's order, too."""
         return not self.crossed and self.strides == _strides([e for _, e in self.variables])
 
     @property
@@ -87,8 +88,8 @@ class StagedCopy:
 
 @dataclass(frozen=True, slots=True)
 class _Reads:
-    """What stage ``stage`` reads of a staged operand, over the loops; ``needed`` are the loops that
-    index the copy.
+    """The reads of a staged operand by stage ``stage``, over the loops; ``needed`` are the loops
+    that index the copy.
     """
 
     param: Param
@@ -159,7 +160,7 @@ def _is_by_loops(staged: Staged) -> bool:
 
 
 def _legal_reads(tree: LoopTree, staged: Staged) -> _Reads:
-    """What is read, where a copy may be made at that place at all."""
+    """The reads of the operand, where a copy may be made at that place at all."""
     param = next((p for p in tree.kernel.params if p.name == staged.param), None)
     if param is None:
         names = ", ".join(p.name for p in tree.kernel.params)
@@ -300,7 +301,7 @@ def _apart(
 
 
 def _can_swizzle(row: int, total: int) -> bool:
-    """Whether rows of so many bytes are whole chunks, and chunks change places inside the copy."""
+    """True if rows of so many bytes are whole chunks, and chunks change places inside the copy."""
     return row >= 2 * _SPARE_BYTES and row & (row - 1) == 0 and total % (8 * _SPARE_BYTES) == 0
 
 

@@ -1,4 +1,5 @@
-"""What every action and pass changed on the way from a kernel to text, as differences of texts.
+"""Records the changes of every action and pass on the way from a kernel to text, as differences of
+texts.
 
 trace = Trace()
 build(kernel, schedule, device, trace.passed, trace.acted)

@@ -16,7 +16,7 @@ HELPED = frozenset((Op.FLOORDIV, Op.MOD, Op.POW, Op.SHL, Op.SHR))
 
 
 def wraps(op: Op, dtype: DType) -> bool:
-    """Whether a sum or product of that type may overflow in C: those of numbers with a sign, and
+    """True if a sum or product of that type may overflow in C: those of numbers with a sign, and
     products of u16, which C makes int.
     """
     if op is Op.MUL and dtype.name == "u16":

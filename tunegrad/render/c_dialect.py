@@ -1,5 +1,5 @@
-"""What differs between the languages of the C family: words, types, vectors, and how memory is
-declared and touched.
+"""Differences between the languages of the C family: words, types, vectors, and the declaration and
+use of memory.
 """
 
 from __future__ import annotations
@@ -98,6 +98,6 @@ class Dialect:
     """Whether ``load`` and ``store`` move neighbours that are not aligned."""
 
     def is_vector(self, dtype: DType, lanes: int) -> bool:
-        """Whether values of that type are one vector variable."""
+        """True if values of that type are one vector variable."""
         fits = lanes in self.widths and lanes * dtype.itemsize <= self.vector_bytes
         return fits and dtype.name in self.vector_dtypes

@@ -267,7 +267,7 @@ class CPrinter(CUnits):
 
 
 def _shares_global(program: Program) -> bool:
-    """Whether something stored to global memory is read back, so that barriers must order it."""
+    """True if something stored to global memory is read back, so that barriers must order it."""
     outside = {b.name for b in program.params} | {
         a.name for a in program.allocs if a.space == "team"
     }
@@ -277,8 +277,8 @@ def _shares_global(program: Program) -> bool:
 
 
 def _copies_by_quotients(loop: p.For) -> bool:
-    """Whether a loop only copies, from places that are quotients of its variable: a box whose
-    sides are no powers of two.
+    """True if a loop only copies, from places that are quotients of its variable: a box whose sides
+    are no powers of two.
     """
     inside = tuple(p.walk(loop.body))
     copies = (p.Load, p.Store, p.CopyAsync, p.Test, p.If, p.Number, p.Splat)

@@ -15,7 +15,7 @@ _LIMIT = 1 << 31
 
 
 def fits_32_bits(program: Program) -> bool:
-    """Whether every buffer has less than 2**31 elements and no part of an index can leave 32
+    """True if every buffer has less than 2**31 elements and no part of an index can leave 32
     bits.
     """
     sizes = (
@@ -27,7 +27,7 @@ def fits_32_bits(program: Program) -> bool:
 
 
 def passes_32_bits(index: Index) -> bool:
-    """Whether a part of an index can leave 32 bits."""
+    """True if a part of an index can leave 32 bits."""
     return _magnitude(index) >= _LIMIT
 
 

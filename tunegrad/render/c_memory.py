@@ -114,7 +114,7 @@ class CMemory(COperations):
         return range(0)
 
     def is_aligned(self, i: p.Load | p.Store, lanes: int) -> bool:
-        """Whether the first neighbour always lies at a multiple of so many elements."""
+        """True if the first neighbour always lies at a multiple of so many elements."""
         first = fixed(i.offset, i.lane, 0)
         known = i.buffer in self.spaces
         return known and not (first.const % lanes or any(c % lanes for _, c in first.terms))

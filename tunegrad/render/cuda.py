@@ -136,7 +136,9 @@ _NARROW = ("bool", *(_VALUES[name] for name in ("i8", "i16", "u8", "u16")))
 
 
 def exchanged(call: str) -> Callable[[str, str, int], str]:
-    """How a value of 4 or 8 bytes, and a bit, go into a call; what is narrower goes as 32 bits."""
+    """Make the text of a call that takes a value of 4 or 8 bytes, and a bit; a narrower value goes
+    in as 32 bits.
+    """
 
     def text(c: str, value: str, across: int) -> str:
         if c in _NARROW:

@@ -1,13 +1,12 @@
-"""What CUDA C++ has no function for, as functions: inline PTX on a GPU, a twin on the CPU.
+"""Functions that CUDA C++ does not have: inline PTX on a GPU, a twin on the CPU.
 
     tg_cp_async16(to, from, 16);    -->  cp.async.cg.shared.global [to], [from], 16, 16;     a GPU
                                     -->  tg_cp_async16 of devices/cuda/host/tg_host.hpp      a CPU
 
 One table. The twin has the same name and the same arguments, and a test holds each against numpy.
-Addresses of shared memory are 32 bits, as ``tg_shared_address`` gives them. Who holds which
-elements of a matrix stands in ``MatrixUnit`` of ``ir.target``; PTX ISA, section 9.7, has the
-instructions.
-Shuffles and votes are CUDA's own functions: they have no text here.
+Addresses of shared memory are 32 bits, as ``tg_shared_address`` gives them. The elements of a
+matrix that each item holds stand in ``MatrixUnit`` of ``ir.target``; PTX ISA, section 9.7, has the
+instructions. Shuffles and votes are CUDA's own functions: they have no text here.
 """
 
 from __future__ import annotations

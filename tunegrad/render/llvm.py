@@ -165,7 +165,7 @@ class _Renderer(Flow):
         self._handlers[type(i)](i)
 
     def _handled(self) -> dict[type, Callable[[Any], None]]:
-        """What emits an instruction, by its type."""
+        """The method that emits each type of instruction."""
         return {
             Compute: self.compute, Load: self.load, Read: self._read, Write: self._write,
             Splat: self._splat,

@@ -64,7 +64,7 @@ _NO_REGISTERS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What a register holds here: a value of an LLVM type."""
+    """The value in a register here, of an LLVM type."""
 
     type: str
     value: str

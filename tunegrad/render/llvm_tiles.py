@@ -75,7 +75,7 @@ class Tiles(Memory):
         """A pointer to ``buffer[offset]``."""
 
     def tile_config(self, i: TileConfig) -> None:
-        """Where one configuration is all there is, it is loaded when the kernel begins."""
+        """Load a configuration; where there is only one, the prologue has loaded it."""
         if len(self.configurations) != 1:
             self._tile("ldtilecfg", self.configurations[i.rows])
 
@@ -114,7 +114,7 @@ class Tiles(Memory):
     # around the body
 
     def prologue(self) -> list[str]:
-        """What comes before a body that uses tiles: their memory, and their one configuration."""
+        """Lines before a body that uses tiles: their memory, and their one configuration."""
         if not self.configurations:
             return []
         lines = [] if self.amx else [f"  %amx = alloca [{_STATE_BYTES} x i8], align 64"]
@@ -124,7 +124,7 @@ class Tiles(Memory):
         return lines
 
     def epilogue(self) -> list[str]:
-        """What comes after it: the registers are given back, so that none is saved any more."""
+        """Lines after such a body: the registers are given back, so that none is saved any more."""
         return [f"  {self._tile_code('tilerelease')}"] if self.configurations else []
 
     def constants(self) -> list[str]:

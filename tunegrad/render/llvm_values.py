@@ -80,7 +80,7 @@ def suffix_of(one: str, lanes: int) -> str:
 
 
 class LlvmValues:
-    """What is named, defined and declared so far; a subclass has the lines.
+    """The names, definitions and declarations so far; a subclass has the lines.
 
     ``avx512``, ``bf16_dot`` and ``vnni``: which instructions the target has; none without one.
     """

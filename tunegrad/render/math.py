@@ -188,8 +188,8 @@ def _function(name: str, body: Body, parameters: Sequence[Val], result: Val) -> 
 
 
 def declarations(op: Op, dtype: DType, lanes: int) -> tuple[str, ...]:
-    """The ``declare`` lines that the definition needs; a module must hold each line once, whoever
-    asked for it.
+    """The ``declare`` lines that the definition needs; a module must hold each line once, however
+    often it was asked for.
     """
     return _definition(op, dtype, lanes).declared
 

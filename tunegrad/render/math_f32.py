@@ -262,7 +262,7 @@ def _exp2(b: Body, x: Val) -> Val:
 
 
 def _parity(b: Body, y: Val) -> tuple[Val, Val]:
-    """Whether y is an integer, and whether it is an odd one; infinities are even."""
+    """Masks: y is an integer, and y is an odd one; infinities are even."""
     wide = b.cast("fpext", y, "double")
     half = b.mul(wide, 0.5)
     small, _ = _magnitude(b, y)

@@ -1,4 +1,4 @@
-"""What an action is: a small frozen value that prints as text and rewrites a loop tree.
+"""Actions: small frozen values that print as text and rewrite a loop tree.
 
     text  := action*                     action := name "(" arg ("," arg)* ")"
     arg   := [field "="] value           value  := int | name | "(" [name ("," name)*] ")"

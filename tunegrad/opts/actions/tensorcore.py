@@ -149,12 +149,12 @@ class Tensorcore(Action):
 
 
 def _is_open(unit: MatrixUnit | TileUnit, what: str) -> bool:
-    """Whether a unit takes fewer rows than it has."""
+    """True if a unit takes fewer rows than it has."""
     return isinstance(unit, TileUnit) and what == "m"
 
 
 def _fits(unit: MatrixUnit | TileUnit, what: str, have: int, extent: int) -> bool:
-    """Whether a loop is as long as the unit takes it."""
+    """True if a loop is as long as the unit takes it."""
     return 1 < have <= extent if _is_open(unit, what) else have == extent
 
 
@@ -188,7 +188,9 @@ def factors(tree: LoopTree, m: str, n: str) -> tuple[Load, Load]:
 
 
 def taken_as(x: Expr) -> str:
-    """What a unit takes a factor as: f32 that is rounded to tf32 as that, others as their dtype."""
+    """The type in which a unit takes a factor: tf32 where an f32 is rounded to it, else the
+    factor's dtype.
+    """
     if isinstance(x, Apply) and x.op is Op.TF32:
         return str(x.op)
     return x.x.dtype.name if isinstance(x, Cast) else x.dtype.name

@@ -80,7 +80,7 @@ class Tile(Action):
 
     @staticmethod
     def outermost(tree: LoopTree, loop: Loop) -> bool:
-        """Whether the loop is the outermost of a single axis, the one that may have a tail."""
+        """True if the loop is the outermost of a single axis, the one that may have a tail."""
         if len(loop.axes) != 1:
             return False
         index = tree.axis_index(loop.axes[0])

@@ -91,7 +91,7 @@ class Builder:
         return self.remember(key, (new, lanes))[0]
 
     def test(self, valid: Valid, lane: str, lanes: int) -> Known:
-        """Whether ``valid`` holds; per lane when it depends on ``lane``."""
+        """A bool that is true where ``valid`` holds; per lane when it depends on ``lane``."""
         per_lane = bool(lane) and lane in valid.names()
         width = lanes if per_lane else 1
         key = ("test", valid, width)

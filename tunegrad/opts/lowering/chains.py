@@ -78,7 +78,7 @@ class Cut:
 
 
 def cut_of(tree: LoopTree, stage: int) -> Cut | None:
-    """Where the chain of a reduce stage is cut inside the region; None where it is short or
+    """The cut of a reduce stage's chain inside the region; None where the chain is short or
     exact.
     """
     own = _chain(tree, stage)
@@ -94,7 +94,7 @@ def cut_of(tree: LoopTree, stage: int) -> Cut | None:
 
 
 def has_wide_partials(tree: LoopTree, stage: int) -> bool:
-    """Whether the partial sums that a reduce stage keeps in memory are f64."""
+    """True if the partial sums that a reduce stage keeps in memory are f64."""
     return _is_long(tree, stage) and prod(x.extent for x in tree.partial) > MOST_PARTIALS
 
 

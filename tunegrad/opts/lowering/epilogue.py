@@ -1,4 +1,5 @@
-"""Stores through shared memory: who holds a sum passes it to who stores its neighbours.
+"""Stores through shared memory: the item that holds a sum passes it to the item that stores its
+neighbours.
 
 for each slice of the group's results:
     barrier                                         but before the first one

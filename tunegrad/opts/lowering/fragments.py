@@ -1,4 +1,4 @@
-"""What each work-item holds of the operands of a matrix unit, as loads over the loops of a tree.
+"""The operands of a matrix unit that each work-item holds, as loads over the loops of a tree.
 
     C[m, n] += A[m, k] * B[k, n]      m = 8*high + row, n = 2*column + pair, k of 16
 
@@ -85,7 +85,7 @@ class Fragments:
         return f"{self.matrix.k}.v"
 
     def is_free(self, loop: Loop) -> bool:
-        """Whether a register loop is not the unit's own."""
+        """True if a register loop is not the unit's own."""
         return loop.name not in (self.matrix.high, self.matrix.pair, self.matrix.k)
 
     def rows(self, p: Point) -> tuple[int, ...]:
@@ -124,7 +124,7 @@ class Fragments:
         return [(high, pair) for high in range(self.unit.highs) for pair in range(self.unit.pair)]
 
     def placed(self, p: Point, high: int, pair: int) -> Point:
-        """Where a sum is: a point of the accumulators' loops, in list order."""
+        """Place of a sum: a point of the accumulators' loops, in list order."""
         known = {**dict(p), self.matrix.high: high, self.matrix.pair: pair}
         own = [x for x in self.tree.loops if x.stage >= 0 and x.kind is LoopKind.UPCAST]
         loops = (*self.tree.shared_registers, *own)
@@ -185,7 +185,7 @@ class Fragments:
         return None
 
     def _is_row(self, read: Index, along: Callable[[Index, Index], Env], transposed: bool) -> bool:
-        """Whether neighbours along k, or of a tile's rows, lie side by side."""
+        """True if neighbours along k, or of a tile's rows, lie side by side."""
         if not transposed:
             return read.coefficient(self.matrix.k) == 1
         place = var("row", self.unit.rows)

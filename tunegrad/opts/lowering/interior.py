@@ -1,4 +1,4 @@
-"""When every condition of a region holds, whatever its own loops do.
+"""Finds when every condition of a region holds, whatever its own loops do.
 
 Then the region is emitted without them, and once more with them for the iterations at the edge
 (docs/decisions/0004-interior-branches.md).
@@ -27,8 +27,9 @@ def interior(
     shapes: Mapping[str, AxisShape],
     over: Over,
 ) -> tuple[Valid, frozenset[str]]:
-    """When conditions of the region hold whatever its own loops do, and those conditions: all but
-    those of which some point of the region is always outside, as of a row in lanes that is padded.
+    """The condition under which conditions of the region hold whatever its own loops do, and those
+    conditions: all but those of which some point of the region is always outside, as of a row in
+    lanes that is padded.
 
     Never with work-items: a branch may not stand around barriers.
     """

@@ -36,7 +36,7 @@ def copy_by_items(
 ) -> None:
     """Vector ``q`` of the source's order is copied by work-item ``q % items``.
 
-    With ``ahead`` nobody waits for a copy whose vectors are aligned in both places.
+    With ``ahead`` no item waits for a copy whose vectors are aligned in both places.
     """
     p = p if p.crossed else _joined(p)
     offset, valid = p.offset.substitute(env), p.valid.substitute(env)
@@ -140,7 +140,7 @@ def _aligned(
 
 
 def this_item(tree: LoopTree) -> tuple[int, Index]:
-    """How many work-items shared loops make, and which one this is."""
+    """Number of work-items that shared loops make, and the number of this one."""
     items, me = 1, as_index(0)
     for x in reversed(tree.loops):
         if x.kind is LoopKind.LOCAL and x.stage < 0:

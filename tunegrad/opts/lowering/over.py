@@ -1,5 +1,5 @@
-"""What a kernel says over its axes, as sums over the loops of one tree: each expression is
-rewritten once.
+"""Expressions of a kernel over its axes, as sums over the loops of one tree: each is rewritten
+once.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ class Partials(Stores):
     """Adds what earlier iterations left, and keeps or finishes what there is."""
 
     def _ends(self) -> tuple[Valid, Valid]:
-        """Whether this is the first partial sum, and whether it is the last."""
+        """Conditions under which this is the first partial sum, and the last."""
         tree = self.tree
         inside = {x.name for x in tree.loops} - {x.name for x in tree.outer}
         first: list[Range] = []
@@ -43,7 +43,7 @@ class Partials(Stores):
         return Valid(first), Valid(last)
 
     def _stops(self, axis: str) -> bool:
-        """Whether loops of the axis stop before its nominal extent."""
+        """True if loops of the axis stop before its nominal extent."""
         return axis in self.shapes and self.shapes[axis].mode != "mask"
 
     def partial_sums(self, i: int, s: Reduce, limits: Limits, points: list[Point]) -> None:

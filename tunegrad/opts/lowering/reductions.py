@@ -143,7 +143,7 @@ class Reductions(Partials):
             b.add(Write(f"{name}.wide", b.number(0.0, F64, wide.lanes), wide))
 
         def total(name: str) -> Known:
-            """What the f64 register and the open block hold together."""
+            """The sum of the f64 register and the open block."""
             part, old = b.new(), b.new()
             b.add(Read(part, name, vtype))
             b.add(Read(old, f"{name}.wide", wide))

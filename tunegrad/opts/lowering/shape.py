@@ -1,4 +1,4 @@
-"""How far each loop runs when tiles do not divide an axis.
+"""Limits each loop when tiles do not divide an axis.
 
 An axis whose loops cover more than its extent has a tail. Three ways to keep inside:
 

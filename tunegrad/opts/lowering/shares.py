@@ -21,7 +21,7 @@ Elsewhere shares are in shared memory, and are folded in one or two rounds:
     for v0.i in 16 of 256 local:                       neighbours read neighbours, of other banks
         v0.parts[v0.i] = sum over v0.t in 16 of v0.items[16*v0.t + v0.i]
     barrier
-    v0.total = sum over v0.i in 16 of v0.parts[v0.i]   everybody, for what comes after
+    v0.total = sum over v0.i in 16 of v0.parts[v0.i]   every item, for what comes after
 
 Shared local loops have shares of their own: they come before ``k1`` in the index of a share.
 Nothing is folded across vector lanes, which are neighbouring results.
@@ -44,13 +44,13 @@ from .builder import Builder, Known
 __all__ = ["Exchange", "Shares", "exchanges", "on_first", "on_items"]
 
 _ONE_ROUND = 16
-"""Shares that everybody folds alone: a second round would cost a barrier, about as long as that."""
+"""Shares that each item folds alone: a second round would cost a barrier, about as long as that."""
 
 
 def on_items(
     tree: LoopTree, b: Builder, loop: Loop, emit: Callable[[], None], *, once: bool = False
 ) -> None:
-    """What ``emit`` emits, for each iteration of a stage's own local loop.
+    """Emit the code of ``emit`` for each iteration of a stage's own local loop.
 
     Where other stages have more work-items, several run one iteration, or only the first of them
     (``once``): what it stores, no other one stores.
@@ -72,8 +72,8 @@ def _by_one(body: tuple[Instr, ...], among: int, stride: int) -> tuple[Instr, ..
 
 
 def on_first(tree: LoopTree, b: Builder, emit: Callable[[], None]) -> None:
-    """What ``emit`` emits, by the first of the work-items that share out a stage: what all of them
-    know, one stores.
+    """Emit the code of ``emit`` for the first of the work-items that share out a stage: a value
+    that all of them know is stored by one.
     """
     own = next((x for x in tree.loops if x.kind is LoopKind.LOCAL and x.stage >= 0), None)
     if own is None or tree.own_items == 1:
@@ -86,11 +86,11 @@ def on_first(tree: LoopTree, b: Builder, emit: Callable[[], None]) -> None:
 
 
 def exchanges(tree: LoopTree) -> bool:
-    """Whether the work-items that share out reductions can exchange their shares: whole warps of
+    """True if the work-items that share out reductions can exchange their shares: whole warps of
     neighbours, and for each stage as many as a power of two.
 
-    All stages do or none does: what was exchanged is known by whom it was exchanged with, and a
-    proof that all store the same wants to know more.
+    All stages do or none does: an exchanged value is known by the items that exchanged it, and a
+    proof that all store the same needs to know more.
     """
     warp = tree.target.warp
     own = [x for x in tree.loops if x.kind is LoopKind.LOCAL and x.stage >= 0 and x.reduce]
@@ -125,7 +125,7 @@ class _Shared:
         return count * prod([x.extent for x in self._around]) * points * self.vtype.lanes
 
     def _offset(self, count: int, item: Index, point: int) -> Index:
-        """Where one share is: point, shared work-item, the one that shares, lane."""
+        """Offset of one share: point, shared work-item, the one that shares, lane."""
         around, stride = as_index(0), 1
         for x in reversed(self._around):
             around = around + var(x.name, x.extent) * stride
@@ -161,7 +161,7 @@ class Exchange(_Shared):
         return [Alloc(self._buffer, self.stage.dtype, size, "shared")]
 
     def keep(self, totals: list[Known]) -> None:
-        """One work-item's shares become those of its warp. Everybody is there."""
+        """One work-item's shares become those of its warp. All items are there."""
         for register, total in zip(self.registers, totals, strict=True):
             value = self._folded(total, min(WARP, self.loop.extent))
             self.b.add(Write(register, value[0], self.vtype))
@@ -215,7 +215,7 @@ class Shares(_Shared):
 
     @property
     def few(self) -> int:
-        """How many work-items fold the shares in the first round; 1 where there is none."""
+        """Number of work-items that fold the shares in the first round; 1 where there is none."""
         n = self.loop.extent
         if n <= _ONE_ROUND:
             return 1

@@ -42,8 +42,8 @@ class Where:
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """Where a chain of additions is cut, and what adds the accumulators into wide ones and clears
-    them.
+    """The cut of a chain of additions, and the code that adds the accumulators into wide ones and
+    clears them.
     """
 
     cut: Cut
@@ -51,7 +51,7 @@ class Blocks:
 
 
 class StageLoops:
-    """What is known of a tree's region, and the loops of its stages."""
+    """The known facts of a tree's region, and the loops of its stages."""
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class StageLoops:
         return sum((index.coefficient(n) or 0) * v for n, v in point)
 
     def active(self, lane: Loop | None, point: Point, limits: Limits) -> int | None:
-        """How many lanes are inside a limited axis; None for all."""
+        """Number of lanes inside a limited axis; None for all."""
         if lane is None or lane.axes[0] not in limits:
             return None
         axis = lane.axes[0]

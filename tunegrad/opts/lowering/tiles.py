@@ -67,7 +67,7 @@ class Tiles:
     sums: dict[Point, int] = field(init=False)
     """The register of each tile of results."""
     rows: list[int] = field(init=False)
-    """Of every register, 0 for one that nobody has used yet."""
+    """Of every register, 0 for one that is not used yet."""
     turn: int = 0
     held: Counter[int] = field(init=False, default_factory=Counter)
     """By rows, how many tiles of operands are in registers at once, at most."""
@@ -94,7 +94,7 @@ class Tiles:
 
     @property
     def scratch(self) -> Alloc:
-        """Where tiles become vectors."""
+        """The scratch in which tiles become vectors."""
         free = [x for x in self.tree.shared_registers if self._is_free(x)]
         size = prod(x.extent for x in free) * self._tile_size
         return Alloc(self._buffer, DTYPES[self.loops.unit.dtypes[1]], size, "thread")
@@ -204,7 +204,7 @@ class Tiles:
         return left
 
     def _place(self, p: Point) -> int:
-        """Where a tile lies in scratch."""
+        """Offset of a tile in scratch."""
         at, known = 0, dict(p)
         for x in self.tree.shared_registers:
             if self._is_free(x):

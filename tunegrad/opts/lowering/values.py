@@ -89,7 +89,7 @@ class Values:
                 self.kept[id(node)] = (*where, kept.dtype)
 
     def _has(self, kept: Kept, stage: int) -> bool:
-        """Whether a stage makes or reads the kept values: it has axes like the producer's."""
+        """True if a stage makes or reads the kept values: it has axes like the producer's."""
         return len(own_axes(self.tree.kernel.stages[stage])) == len(kept.extents)
 
     def site(self, x: Load) -> tuple[str, Index, Valid]:
@@ -246,12 +246,14 @@ class Values:
         return found
 
     def kept_valid(self, point: Point) -> Valid:
-        """Where kept values were written: inside the true extents of the stage's own axes."""
+        """The condition under which kept values were written: inside the true extents of the
+        stage's own axes.
+        """
         own = {a.name for a in own_axes(self.tree.kernel.stages[self.stage])}
         return fix_valid(self.masks(own).substitute(self.env), point)
 
     def always(self, x: Inside, here: Point) -> bool:
-        """Whether a condition is known to hold at a point."""
+        """True if a condition is known to hold at a point."""
         return fix_valid(self.needed(x.valid).substitute(self.env), here).always
 
     def first_lanes(self, active: int) -> Valid:

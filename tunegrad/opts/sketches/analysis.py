@@ -56,7 +56,7 @@ class Access:
 
 @dataclass(slots=True)
 class _Known:
-    """What was found out about one kernel: a search draws thousands of schedules of it."""
+    """Facts found out about one kernel: a search draws thousands of schedules of it."""
 
     kernel: Kernel
     accesses: dict[int, tuple[Access, ...]] = field(default_factory=dict)
@@ -82,9 +82,9 @@ def _known(kernel: Kernel) -> _Known:
 
 
 def once(kernel: Kernel, key: Hashable, find: Callable[[], T]) -> T:
-    """What ``find`` says of a kernel, asked for once; ``key`` says what it is.
+    """The answer of ``find`` about a kernel, asked for once; ``key`` names the question.
 
-    Nobody may change it.
+    No caller may change it.
     """
     others = _known(kernel).others
     if key not in others:
@@ -119,7 +119,7 @@ def _accesses(kernel: Kernel, stage: Stage) -> tuple[Access, ...]:
 
 
 def can_be_packed(kernel: Kernel, reduces: Sequence[Axis], x: Access) -> bool:
-    """Whether a copy of a constant by its loops is of a legal size, whatever tails pad it.
+    """True if a copy of a constant by its loops is of a legal size, whatever tails pad it.
 
     Loops that read an element again copy it again: ``w[i % 2]`` by ``i`` is as long as ``i``.
     """

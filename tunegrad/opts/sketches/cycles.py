@@ -65,7 +65,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """What a group makes: ``warps`` along m and n, ``tiles`` of the unit a warp, terms a step, and
+    """The work of a group: ``warps`` along m and n, ``tiles`` of the unit a warp, terms a step, and
     steps in shared memory at a time.
     """
 
@@ -125,14 +125,14 @@ def _fits(b: Block, p: Problem, unit: MatrixUnit, target: Target) -> bool:
 
 
 def cycles(b: Block, p: Problem, unit: MatrixUnit, target: Target) -> float:
-    """What a kernel of such blocks takes, in cycles of a unit of the device."""
+    """Time of a kernel of such blocks, in cycles of a unit of the device."""
     memory = p.batch * ((p.m * p.k + p.k * p.n) * p.size + p.m * p.n * p.stored)
     floor = memory / target.memory_bytes_per_cycle if target.memory_bytes_per_cycle else 0.0
     return max(_unit_cycles(b, p, unit, target), floor)
 
 
 def _unit_cycles(b: Block, p: Problem, unit: MatrixUnit, target: Target) -> float:
-    """What the busiest unit takes where memory is fast enough."""
+    """Cycles of the busiest unit where memory is fast enough."""
     rows, columns = b.extents(unit)
     groups = p.batch * -(-p.m // rows) * -(-p.n // columns)
     steps, warps = -(-p.k // b.depth), b.warps[0] * b.warps[1]
@@ -165,7 +165,7 @@ class Pace:
 
 
 def paced(groups: int, steps: int, slots: int, fitting: int, pace: Pace, target: Target) -> float:
-    """What the busiest unit takes for its groups, of which ``fitting`` run at a time."""
+    """Cycles of the busiest unit for its groups, of which ``fitting`` run at a time."""
     blocks = -(-groups // target.threads)
     together = min(blocks, max(1, fitting))
     multiplied = pace.multiplied / min(1.0, together * pace.fed)

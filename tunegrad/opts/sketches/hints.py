@@ -63,5 +63,5 @@ def keep_hints(kernel: Kernel, target: Target, ask: Recorder) -> list[Action]:
 
 
 def costly(x: Expr) -> bool:
-    """Whether an expression is made of operations that take many instructions."""
+    """True if an expression is made of operations that take many instructions."""
     return isinstance(x, Apply) and (x.op in _COSTLY or any(costly(a) for a in x.args))

@@ -1,4 +1,6 @@
-"""How many work-items a GPU sketch uses along a loop: powers of two that fit group and work."""
+"""Counts of work-items that a GPU sketch uses along a loop: powers of two that fit group and
+work.
+"""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ _GROUP_ITEMS = (64, 128, 256)
 
 @dataclass(frozen=True, slots=True)
 class ItemBlock:
-    """What a group makes: results of an item, items along them, terms a step, and steps in shared
+    """The work of a group: results of an item, items along them, terms a step, and steps in shared
     memory at a time.
     """
 
@@ -95,7 +95,7 @@ def best_item_block(p: Problem, nbytes: int, target: Target) -> ItemBlock | None
 
 
 def _cycles(b: ItemBlock, p: Problem, target: Target) -> float:
-    """What the busiest unit takes where memory is fast enough."""
+    """Cycles of the busiest unit where memory is fast enough."""
     rows, columns = b.extents
     groups = p.batch * -(-p.m // rows) * -(-p.n // columns)
     warps = -(-b.items // target.warp)

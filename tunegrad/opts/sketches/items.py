@@ -54,7 +54,7 @@ def sketch_items(kernel: Kernel, target: Target, ask: Recorder) -> tuple[Action,
 
 
 def _shares_reduction(kernel: Kernel, shared: list[Axis], reduces: list[Axis]) -> bool:
-    """Whether work-items should share the reduction: few outputs, or long sums of own terms."""
+    """True if work-items should share the reduction: few outputs, or long sums of own terms."""
     work = prod(a.extent for a in reduces)
     if kernel.points < _FEW * work:
         return True

@@ -125,8 +125,8 @@ class _Gemm:
         return [Unroll(last)] if chosen else []
 
     def _best(self, lane: Axis, row: Axis | None) -> ItemBlock | None:
-        """What the model of cycles prefers for sums of 4 bytes; None where the target says too
-        little.
+        """The block that the model of cycles prefers for sums of 4 bytes; None where the target
+        says too little.
         """
         reduce = self.kernel.reduces[0]
         if row is None or reduce.dtype.itemsize != 4:
@@ -156,7 +156,7 @@ class _Gemm:
         return [Pipeline(k, slots)] if slots > 1 else []
 
     def _serves(self, lane: Axis, axis: Axis) -> bool:
-        """Whether what a lane reads serves all of an axis."""
+        """True if what a lane reads serves all of an axis."""
         return any(x.depends(lane.name) and not x.depends(axis.name) for x in self.found)
 
     def _blocks(
@@ -292,7 +292,7 @@ class _Gemm:
         return made
 
     def _alone(self, x: Access) -> bool:
-        """Whether one place loads the operand: what staging needs."""
+        """True if one place alone loads the operand, as staging needs."""
         return not x.indirect and sum(y.param == x.param for y in self.found) == 1
 
     def _layout(self, x: Access, loops: list[str]) -> tuple[str, ...]:

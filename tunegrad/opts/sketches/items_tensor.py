@@ -116,12 +116,12 @@ def product_of(kernel: Kernel, target: Target) -> Product | None:
 
 
 def _crosses(kernel: Kernel, a: Access) -> bool:
-    """Whether results lie side by side along what a factor follows: that of n should."""
+    """True if results lie side by side along an axis that a factor follows: that of n should."""
     return any(output_stride(kernel, x.name) == 1 and a.depends(x.name) for x in kernel.axes)
 
 
 def _holds(axes: tuple[Axis, ...], size: int) -> bool:
-    """Whether a loop of these axes is long enough for the unit: half of it at least."""
+    """True if a loop of these axes is long enough for the unit: half of it at least."""
     return bool(axes) and 2 * max(a.extent for a in axes) >= size
 
 
@@ -136,12 +136,12 @@ def _factors(stage: Reduce) -> tuple[Load, ...]:
 
 
 def _rounded(x: Expr) -> Expr:
-    """What is rounded to tf32."""
+    """The expression that is rounded to tf32."""
     return x.args[0] if isinstance(x, Apply) and x.op is Op.TF32 else x
 
 
 def _fits(unit: MatrixUnit, stage: Reduce) -> bool:
-    """Whether a stage, a sum of products of two loads, is of the unit's types."""
+    """True if a stage, a sum of products of two loads, is of the unit's types."""
     taken, gives = unit.dtypes
     return (
         isinstance(stage.expr, Apply)
@@ -151,9 +151,7 @@ def _fits(unit: MatrixUnit, stage: Reduce) -> bool:
 
 
 def product_cycles(kernel: Kernel, target: Target) -> float | None:
-    """What a kernel takes by the model of cycles, in blocks that suit it; None where no unit
-    multiplies it.
-    """
+    """Cycles of a kernel by the model, in blocks that suit it; None where no unit multiplies it."""
     found = product_of(kernel, target)
     if found is None:
         return None
@@ -179,7 +177,9 @@ def _problem(kernel: Kernel, found: Product, batch: int, m: int, n: int) -> Prob
 
 
 def _lies_along_n(p: Product) -> bool:
-    """Whether what n follows lies in rows along it, in shared memory, too; no constant does."""
+    """True if the factor that n follows lies in rows along it, in shared memory, too; no constant
+    does.
+    """
     along = any(p.b.stride(a.name) == 1 for a in p.n)
     return p.b.role != "const" and p.b.stride(p.k.name) != 1 and along
 
@@ -276,7 +276,9 @@ class _Tensor:
         return loop in self.fused
 
     def _count(self, what: str, loop: str, size: int, wanted: int) -> int:
-        """How many tiles of ``size``: what a loop holds whole, and one axis alone in part."""
+        """Pick a number of tiles of ``size``: one that a loop holds whole, or one axis alone in
+        part.
+        """
         extent, fused = self.levels.extent(loop), self._is_fused(loop)
         counts = [1]
         while counts[-1] < max(_MOST, wanted) and 2 * counts[-1] * size < 2 * extent:
@@ -285,8 +287,8 @@ class _Tensor:
         return self.ask.pick(what, counts, counts.index(wanted) if wanted in counts else 0)
 
     def _beneath(self, m: str, rows: int, n: str, columns: int) -> int:
-        """How many blocks of rows follow each other before the next columns: near groups read the
-        same columns then, and fewer rows; by default all groups of a row follow each other.
+        """Pick how many blocks of rows follow each other before the next columns: near groups read
+        the same columns then, and fewer rows; by default all groups of a row follow each other.
         """
         high, wide = (self.levels.extent(x) // y for x, y in ((m, rows), (n, columns)))
         counts = [1, *(c for c in _BENEATH if wide > 1 and c < high and high % c == 0)]
@@ -363,7 +365,8 @@ class _Tensor:
     def _staged(
         self, best: Block, groups: list[str], at: str, m: list[str], n: list[str], k: list[str]
     ) -> list[Action]:
-        """What several warps read, in shared memory for a block of k, and copies that run ahead.
+        """Stage what several warps read in shared memory for a block of k, with copies that run
+        ahead.
 
         Rows are along k, which work-items read in pairs, unless they lie along n. A constant is
         packed when the model is loaded, block after block.

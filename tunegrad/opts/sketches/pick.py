@@ -85,7 +85,7 @@ def _of_vectors(kernel: Kernel, target: Target) -> list[str]:
 
 
 def _wide(kernel: Kernel, target: Target, strided: Sequence[Access]) -> bool:
-    """Whether a matrix that is packed, times a vector, is faster by lanes along its rows.
+    """True if a matrix that is packed, times a vector, is faster by lanes along its rows.
 
     They read memory in order, and leave vectors of sums to the epilogue: an exponential of one
     number takes as long as that of a vector. One thread makes a tile of four vectors, so there

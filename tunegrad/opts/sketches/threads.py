@@ -1,4 +1,4 @@
-"""Which of the outer loops threads share."""
+"""Chooses the outer loops that threads share."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class TileProduct:
 
     @property
     def padded(self) -> bool:
-        """Whether k is padded to whole tiles."""
+        """True if k is padded to whole tiles."""
         return self.k.extent % self.unit.shape[2] > 0
 
 
@@ -233,7 +233,7 @@ class _Sketch:
     # operands
 
     def _needs_copy(self, x: Access) -> bool:
-        """Whether an operand does not lie as tiles read it: rows of B past the end of n are not
+        """True if an operand does not lie as tiles read it: rows of B past the end of n are not
         there.
         """
         p = self.found

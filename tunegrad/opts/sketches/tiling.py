@@ -65,7 +65,7 @@ def vector_lanes(extent: int, widest: int) -> int:
 
 
 def item_lanes(ask: Recorder, levels: Levels, loop: str, most: int) -> list[Action]:
-    """What a work-item holds along ``loop``: a vector, where one of ``most`` lanes holds it all and
+    """Give a work-item its part of ``loop``: a vector, where one of ``most`` lanes holds it all and
     ``ask`` decides so; else registers.
     """
     if levels.extent(loop) < 2:
@@ -98,5 +98,5 @@ def blocks(extent: int, unit: int, most: int = 5) -> list[int]:
 
 
 def balance(extent: int, threads: int) -> float:
-    """How evenly iterations split over threads, 0 to 1."""
+    """Evenness with which iterations split over threads, 0 to 1."""
     return extent / (-(-extent // threads) * threads) if extent else 0.0

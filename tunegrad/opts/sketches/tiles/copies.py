@@ -51,6 +51,6 @@ class Copies(Idea):
         return nearest(sizes, _CROSSED_BLOCK) if self._crossed() else 0
 
     def _crossed(self) -> bool:
-        """Whether lanes are far apart in what is read."""
+        """True if lanes are far apart in what is read."""
         o = self.operands
         return o.row is not None and any(x.stride(o.lane.name) not in _NEAR for x in o.found)

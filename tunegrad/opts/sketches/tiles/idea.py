@@ -1,4 +1,4 @@
-"""What suits a kind of kernel: the best guess at each decision of the tiles sketch."""
+"""Ideas for kinds of kernels: the best guess at each decision of the tiles sketch."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Idea(ABC):
 
     @property
     def pads(self) -> bool:
-        """Whether an image is copied with its padding first."""
+        """True if an image is copied with its padding first."""
         return False
 
 

@@ -1,4 +1,4 @@
-"""How the operands of a kernel lie to the axes of its register tile."""
+"""The way in which the operands of a kernel lie to the axes of its register tile."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def axes_of(kernel: Kernel, ask: Recorder) -> tuple[Axis, Axis | None]:
 
 
 def operands_of(kernel: Kernel, target: Target, lane: Axis, row: Axis | None) -> Operands:
-    """How the operands lie to these axes."""
+    """Describe how the operands lie to these axes."""
     found = _loads(kernel)
     reduces = tuple(a for s in kernel.reduces for a in s.axes if a.extent > 1)
     item = kernel.param(kernel.stores[0].param).dtype.itemsize
@@ -95,7 +95,7 @@ def operands_of(kernel: Kernel, target: Target, lane: Axis, row: Axis | None) ->
 
 
 def in_order(x: Access, run: Axis | None, reduce: Axis) -> bool:
-    """Whether the reduction reads one number after the other.
+    """True if the reduction reads one number after the other.
 
     Each step reads all of the lanes, and the next step the numbers after them. ``run`` is the axis
     of the lanes where registers hold all of it.

@@ -38,7 +38,7 @@ def stages_of(idea: Idea, nest: Nest, order: list[str], ask: Recorder) -> list[S
 
 
 def _places(o: Operands, x: Access, order: list[str]) -> list[str]:
-    """Where a copy may stand, and how it lies: by all its loops, by rows, or as a box."""
+    """Places where a copy may stand, with its form: by all its loops, by rows, or as a box."""
     if x.role == "const":
         return ["none", "load:loops"] if can_be_packed(o.kernel, o.reduces, x) else ["none"]
     form = "box" if x.masked and x.boxed else "loops"
@@ -66,7 +66,7 @@ def _default(idea: Idea, x: Access, nest: Nest, places: list[str]) -> int:
 
 
 def _panel_places(o: Operands, x: Access, nest: Nest) -> list[str]:
-    """Where the operand of the lanes is packed: once a block of the reduction or a batch.
+    """Places where the operand of the lanes is packed: once a block of the reduction or a batch.
 
     A skinny product reads each number only a few times: strided ones are packed a tile at a time.
     """
@@ -79,7 +79,7 @@ def _panel_places(o: Operands, x: Access, nest: Nest) -> list[str]:
 
 
 def _again(o: Operands, x: Access) -> bool:
-    """Whether some loop reads the same numbers again."""
+    """True if some loop reads the same numbers again."""
     return any(not x.depends(a.name) for a in o.kernel.axes if a.extent > 1)
 
 

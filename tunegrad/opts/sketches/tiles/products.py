@@ -89,11 +89,11 @@ class Products(Idea):
         return 2 * K_BLOCK if split and self.operands.target.l2_bytes >= _LARGE_L2 else K_BLOCK
 
     def _split(self) -> bool:
-        """Whether a block of rows stays in the second cache, and each reads the panel again."""
+        """True if a block of rows stays in the second cache, and each reads the panel again."""
         return not self.operands.skinny and self._leaves_l2()
 
     def _leaves_l2(self) -> bool:
-        """Whether a panel of the lanes does not stay in the second cache while all rows meet it.
+        """True if a panel of the lanes does not stay in the second cache while all rows meet it.
 
         With one multiply-add a cycle a core asks for no more than the last cache gives.
         """

@@ -29,7 +29,7 @@ __all__ = ["idea_of", "sketch_tiles"]
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What follows from the axes of the register tile: the best tiles, and what the kernel is.
+    """Consequences of the axes of the register tile: the best tiles, and the idea for the kernel.
 
     ``whole`` is the same idea where a tile holds all of the lanes' axis.
     """
@@ -67,7 +67,7 @@ def sketch_tiles(kernel: Kernel, target: Target, ask: Recorder) -> tuple[Action,
 
 
 def idea_of(operands: Operands) -> Idea:
-    """What the kernel is."""
+    """The idea for the kernel's kind."""
     if not operands.reduces:
         return Copies(operands)
     return Products(operands) if operands.reused else Sums(operands)

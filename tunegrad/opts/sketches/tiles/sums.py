@@ -57,7 +57,7 @@ class Sums(Idea):
         return "apart" if "apart" in forms and self._columns() else Idea.order(self, forms)
 
     def _columns(self) -> bool:
-        """Whether long columns of something large are summed."""
+        """True if long columns of something large are summed."""
         o = self.operands
         large = [x for x in o.found if x.nbytes > o.target.l2_bytes and x.stride(o.lane.name) == 1]
         long = [a for a in o.reduces if a.extent > _LONG]
