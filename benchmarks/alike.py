@@ -70,7 +70,7 @@ def _never(trial: Trial, failure: CandidateFailure) -> None:
 def _raced(
     works: Sequence[Workload], trials: Mapping[str, Trial], device: DeviceMeasurer, races: int
 ) -> tuple[int, int]:
-    """How many of how many races were won by an equal, in models of each work in turn."""
+    """Races won by an equal, and all races, in models of each work in turn."""
     evaluate = partial(expected_of, device)
     bench = LocalBench(device.device, device.compile, evaluate, Limits(), Interrupt())
     store = open_store(":memory:", "write")

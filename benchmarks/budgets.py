@@ -1,4 +1,4 @@
-"""Whether a budget is the wall clock of the whole command: budgets against what commands took.
+"""Compares budgets with the wall clock of whole commands.
 
     python -m benchmarks.budgets           10 s, 60 s and 5 m on mlp and resnet18, 5 times each: an
                                            hour, on a machine without other work
@@ -30,7 +30,7 @@ _MISSED = 3
 
 
 def in_time(took_s: float, budget_s: float, stopped: str) -> bool:
-    """Whether a command took its budget, or less because it stopped early."""
+    """True if a command took its budget, or less because it stopped early."""
     allowed_s = max(_SHARE * budget_s, _LEAST_S)
     return took_s <= budget_s + allowed_s and (
         stopped not in ("budget", "") or took_s >= budget_s - allowed_s

@@ -1,6 +1,4 @@
-"""What takes part: something that can be timed for a number of calls, and whose result can be
-read.
-"""
+"""Contestants: things that can be timed for a number of calls, and whose result can be read."""
 
 from __future__ import annotations
 
@@ -68,8 +66,8 @@ class CallContestant:
 
 
 def disagreement(result: Array, reference: Array, tolerance: float) -> str:
-    """Why ``result`` is not ``reference``; empty when they agree to ``tolerance`` of the largest
-    reference value.
+    """Say how ``result`` differs from ``reference``; empty when they agree to ``tolerance`` of the
+    largest reference value.
     """
     if result.shape != reference.shape:
         return f"result has shape {result.shape}, PyTorch's has {reference.shape}"

@@ -1,4 +1,4 @@
-"""How busy a search keeps many machines, on recorded timings: ``python -m benchmarks.fleet
+"""The use that a search makes of many machines, on recorded timings: ``python -m benchmarks.fleet
 --machines 1000``.
 
 Real: the budget over kernels, the searchers, the store, the dispatcher, and with ``--ray`` Ray's
@@ -155,7 +155,7 @@ class RayHosts:
         )
 
     def take(self, ticket: Any) -> Answer:
-        """What a call gave."""
+        """Answer of a call."""
         found: Answer = self._ray.get(ticket)
         return found
 

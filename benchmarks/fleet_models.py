@@ -1,4 +1,4 @@
-"""What models on a machine of a fleet cost: ``python -m benchmarks.fleet_models resnet18``.
+"""Costs of models on a machine of a fleet: ``python -m benchmarks.fleet_models resnet18``.
 
 The same calls go to a bench in this process and to one behind Ray on this machine, in turns; with
 default schedules, on one thread. ``first_s`` is the first check of a model: code, parts, an
@@ -52,7 +52,7 @@ def on_ray() -> Iterator[ModelBench]:
 
 
 def seconds(act: Callable[[], object]) -> float:
-    """How long something takes."""
+    """Seconds that a call takes."""
     began_s = time.perf_counter()
     act()
     return time.perf_counter() - began_s

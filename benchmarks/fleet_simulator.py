@@ -72,7 +72,7 @@ class Simulated:
         return self.now_s
 
     def wait_idle(self) -> None:
-        """What the driver did until now is not to pass on the clock."""
+        """Keep the driver's time until now from passing on the clock."""
         self._left_s = time.perf_counter()
 
     def names(self) -> tuple[str, ...]:

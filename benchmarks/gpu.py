@@ -11,9 +11,9 @@ Ours        one CUDA graph, timed by events; the schedules of the store, and the
 torch       eager, images channels-last, captured once as a CUDA graph, timed by events
 inductor    torch.compile with max-autotune, which makes graphs itself
 
-Turns go round, as in ``benchmarks.peers``. Whoever is further from PyTorch in f32 than the dtype
-allows has no figure. On a device that is no GPU, PyTorch runs on the CPU, in f32 and without
-graphs: figures of a rehearsal say nothing.
+Turns go round, as in ``benchmarks.peers``. A contestant that is further from PyTorch in f32 than
+the dtype allows has no figure. On a device that is no GPU, PyTorch runs on the CPU, in f32 and
+without graphs: figures of a rehearsal say nothing.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def measured(
 def _reference(
     name: str, batch: int, x: Array, errors: dict[str, str]
 ) -> tuple[Array, Mapping[str, Any] | None]:
-    """What the model gives in f32, and its weights; None for those that a model draws itself."""
+    """Results of the model in f32, and its weights; None for those that a model draws itself."""
     try:
         from benchmarks import torch_models
     except ImportError as error:
@@ -240,7 +240,7 @@ def _torch() -> Any:
 
 
 def _on_gpu(device: str) -> bool:
-    """Whether PyTorch runs beside ours on a GPU, or rehearses on the CPU."""
+    """True if PyTorch runs beside ours on a GPU; else it rehearses on the CPU."""
     return device.partition(":")[0] == "cuda" and bool(_torch().cuda.is_available())
 
 

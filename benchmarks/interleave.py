@@ -4,10 +4,11 @@
     round 2:  B  C  A                  warm calls (caches hot, threads awake), not counted,
     round 3:  C  A  B  ...             timed calls; their median is the turn's figure
 
-The start goes round, and then the direction changes: nobody always follows the same one, or itself
+The start goes round, and then the direction changes: none always follows the same one, or itself
 more often than others do. A figure is the median of a contestant's turns. Of the variants of one
 peer only the fastest counts: those that trail it clearly after a few rounds are left out of the
-rest, and keep the figure they have. So is who takes many times as long as the fastest.
+rest, and keep the figure they have. So is a contestant that takes many times as long as the
+fastest.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ __all__ = ["FULL", "QUICK", "Pace", "Timing", "interleave", "rest_until_quiet"]
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How long to go on.
+    """Limits of a comparison.
 
     At least ``min_rounds``, and ``min_s`` of timed calls in all; then until the interval of every
     median is within ``tolerance`` of it, or ``max_rounds``, or ``max_s``. A turn lasts about
     ``turn_s``. After ``trial_rounds``, a variant whose fastest turn is slower by the share
-    ``trail`` than the median of its peer's best one is left out, and so is whoever takes
+    ``trail`` than the median of its peer's best one is left out, and so is a contestant that takes
     ``hopeless`` times as long as the fastest of all. Calls of ``warm_s`` tenfold need no warm ones.
     """
 
@@ -57,7 +58,7 @@ QUICK = Pace(
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """What one contestant did. ``seconds`` is infinite when it failed, and ``error`` says why.
+    """The result of one contestant. ``seconds`` is infinite when it failed, and ``error`` says why.
 
     ``interval`` is about half the 95 % interval of the median, as a share of it. ``restless`` means
     that threads of this contestant were still busy when the rest after its turn was cut short.
@@ -162,8 +163,8 @@ def _running(lanes: Sequence[_Lane]) -> list[_Lane]:
 
 
 def _leave_behind(lanes: Sequence[_Lane], pace: Pace) -> None:
-    """Mark the variants that can no longer stand for their peer, and who is out of the race: a few
-    turns are enough.
+    """Mark the variants that can no longer stand for their peer, and contestants that are out of
+    the race: a few turns are enough.
     """
     fastest_s = min((lane.median for lane in lanes), default=0.0)
     for lane in lanes:

@@ -1,5 +1,4 @@
-"""What it costs to add up long f32 sums in blocks, and what it brings: the same schedule with and
-without, in turns.
+"""Cost and gain of adding up long f32 sums in blocks: the same schedule with and without, in turns.
 
     python -m benchmarks.long_sums [--threads N] [--rounds N] [--blocks 64,128,512,1024]
     python -m benchmarks.long_sums --errors

@@ -105,7 +105,9 @@ def _own_s() -> float:
 
 
 def describe(command: Sequence[str], threads: int) -> dict[str, object]:
-    """What a reader of the figures must know: the CPU, cores, system, versions and the command."""
+    """Facts that a reader of the figures must know: the CPU, cores, system, versions and the
+    command.
+    """
     return {
         "cpu": _cpu_name(),
         "cores": len(cores()),
@@ -123,7 +125,7 @@ def versions() -> dict[str, str]:
 
 
 def features() -> tuple[str, ...]:
-    """What the CPU has of vectors and tiles, by Linux's names, sorted."""
+    """Vector and tile features of the CPU, by Linux's names, sorted."""
     flags = _cpu().get("flags", "").split()
     return tuple(sorted(f for f in flags if f.startswith(("amx", "avx", "fma", "f16c"))))
 
@@ -163,7 +165,7 @@ def _cpu_name() -> str:
 
 
 def _cpu() -> dict[str, str]:
-    """What Linux says of the first processor, by field."""
+    """Linux's description of the first processor, by field."""
     path = Path("/proc/cpuinfo")
     lines = path.read_text().split("\n\n")[0].splitlines() if path.exists() else []
     return {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}

@@ -109,7 +109,9 @@ def hand_texts() -> str:
 
 
 def target_of(device: Any) -> Target:
-    """What the device says of itself; its vectors are native ones, as wide as the renderer's."""
+    """Target of the device by its own description; its vectors are native ones, as wide as the
+    renderer's.
+    """
     native = 4 * int(device.native_vector_width_float)
     return Target(
         name="opencl",

@@ -26,7 +26,7 @@ __all__ = ["Tuning", "function_of", "stored_in", "tune", "tuned", "untuned"]
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """What tuning one workload cost and gained, as tunegrad reports it."""
+    """Cost and gain of tuning one workload, as tunegrad reports it."""
 
     tuned_ms: float | None
     pct_peak: float | None

@@ -37,7 +37,9 @@ __all__ = ["PEERS", "main", "parse_seconds"]
 
 @dataclass(frozen=True, slots=True)
 class _Peer:
-    """Where a peer's contestants are made, and which operations it takes part in or leaves out."""
+    """The module that makes a peer's contestants, and the operations it takes part in or leaves
+    out.
+    """
 
     module: str
     factory: str
@@ -82,11 +84,11 @@ class _Run:
 
     @property
     def has_tuned(self) -> bool:
-        """Whether there are winners to run with: tuned now, or in a store that was given."""
+        """True if there are winners to run with: tuned now, or in a store that was given."""
         return self.budget_s > 0 or self.store is not None
 
     def settings(self, about: Mapping[str, object]) -> dict[str, object]:
-        """What rows must have in common to stand in one table."""
+        """Settings that rows must have in common to stand in one table."""
         store = "" if self.store is None else str(self.store)
         return asdict(self) | {"store": store, "cpu": about["cpu"], "versions": about["versions"]}
 

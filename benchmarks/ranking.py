@@ -1,4 +1,4 @@
-"""How well the cost model ranks schedules that it has not seen, on the recorded spaces.
+"""Ranks schedules that the cost model has not seen, on the recorded spaces.
 
 Measures nothing.
 
@@ -109,7 +109,7 @@ def trials_of(r: Recording) -> Iterator[Trial]:
 
 
 def lessons_of(recording: Recording, kernel: Kernel, others: Sequence[Recording]) -> Lessons:
-    """What a session on the kernel is taught by a store of the others."""
+    """Lessons for a session on the kernel from a store of the others."""
     with open_store(":memory:", "write") as store:
         for trial in (t for r in others for t in trials_of(r)):
             store.add(replace(trial, policy=recording.policy))

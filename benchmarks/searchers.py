@@ -1,4 +1,4 @@
-"""Which searcher finds fast schedules first, live, with the same number of trials on each kernel?
+"""Races searchers for fast schedules, live, with the same number of trials on each kernel.
 
     python -m benchmarks.searchers --trials 100 --json searchers.json
 
@@ -78,7 +78,7 @@ class Played:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What came of a kernel.
+    """The result of a kernel.
 
     Areas by contestant; ``ratio`` is the other searcher's final time over the contestant's.
 
@@ -140,8 +140,8 @@ class Arena:
         return Played(tuple(curve), search.winner.actions)
 
     def compared(self, kernel: Kernel, other: Played, mine: Played) -> tuple[float, int]:
-        """The other's winner against mine, in turns: the ratio of their times, and who is proved
-        faster.
+        """The other's winner against mine, in turns: the ratio of their times, and the sign of a
+        proved difference.
         """
         if other.actions == mine.actions:
             return 1.0, 0
@@ -192,7 +192,9 @@ def remembered(arena: Arena, kernels: dict[str, Kernel], searcher: str) -> list[
 
 
 def measured(arena: Arena, kernels: dict[str, Kernel], searcher: str, other: str) -> list[Row]:
-    """A row for each kernel, printed as it comes; who is first changes from kernel to kernel."""
+    """A row for each kernel, printed as it comes; the first contestant changes from kernel to
+    kernel.
+    """
     known = remembered(arena, kernels, other)
     rows = []
     print(

@@ -70,7 +70,7 @@ class SingleKernel:
         return {name: self.array(name).copy() for name in outputs}
 
     def damage(self) -> str:
-        """Which guard zone was written, in words; '' when all are intact."""
+        """Name a guard zone that was written; '' when all are intact."""
         for name, buffer in (*self.buffers.items(), ("workspace", self.workspace)):
             found = buffer.check_guards()
             if found:

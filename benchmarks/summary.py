@@ -1,4 +1,4 @@
-"""What the rows add up to: geometric means per group, the worst rows, and which targets are met."""
+"""Sums up the rows: geometric means per group, the worst rows, and the targets that are met."""
 
 from __future__ import annotations
 

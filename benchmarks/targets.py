@@ -1,4 +1,4 @@
-"""What the suite must reach and what to reach for: best peer's time over ours, as data."""
+"""Targets of the suite, to reach or to aim for: best peer's time over ours, as data."""
 
 from __future__ import annotations
 

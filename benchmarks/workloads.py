@@ -1,4 +1,4 @@
-"""What is timed: the suites as plain data, and the arrays of each workload.
+"""The timed suites as plain data, and the arrays of each workload.
 
 A kernel workload is one operation with its shapes. ``inputs`` change from call to call;
 ``constants`` (the weights of a convolution or a layer norm) are known when the model is loaded, so
@@ -68,14 +68,14 @@ class Workload:
 
     @property
     def has_images(self) -> bool:
-        """Whether its input is a batch of images, of which a contestant may choose the memory
+        """True if its input is a batch of images, of which a contestant may choose the memory
         layout.
         """
         return self.op in ("conv2d", "max_pool2d") or (self.is_model and len(self.inputs[0]) == 4)
 
     @property
     def has_images_out(self) -> bool:
-        """Whether its result is a batch of images too."""
+        """True if its result is a batch of images too."""
         return self.has_images and not self.is_model
 
     @property

@@ -41,7 +41,7 @@ _TOLD = 1000
 
 @dataclass(frozen=True)
 class Asked:
-    """What a command asks for. ``rows`` names ``function(step, asked)``, which gives a step's rows;
+    """Options of a command. ``rows`` names ``function(step, asked)``, which gives a step's rows;
     ``models`` are the seconds of search of each model that is tuned, ``record_s`` those of a turn
     of a space.
     """
@@ -144,8 +144,8 @@ class Child:
 
 
 def _serve(channel: Connection, asked: Asked) -> None:
-    """What the process does until the session is gone. The device is open all the time: rows that
-    open it again need not wait for its context.
+    """Serve the session until it is gone. The device is open all the time: rows that open it again
+    need not wait for its context.
     """
 
     @cache

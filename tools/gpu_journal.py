@@ -1,4 +1,4 @@
-"""What is known of a session's rows: a line of JSON each, written at once, and never made again.
+"""The record of a session's rows: a line of JSON each, written at once, and never made again.
 
 OUT/began.jsonl    step, row and time, before a row is made
 OUT/STEP.jsonl     what came of it
@@ -36,8 +36,8 @@ class Journal:
                 self._rows.setdefault((path.stem, row["name"]), []).append(row)
 
     def state(self, step: str, name: str) -> State:
-        """What is to be done about a row. One that failed, or was cut off before it ended, is made
-        once more; one that hung is not.
+        """The state of a row. One that failed, or was cut off before it ended, is made once more;
+        one that hung is not.
         """
         rows = self._rows.get((step, name), [])
         failed = sum("error" in row for row in rows)
@@ -52,7 +52,7 @@ class Journal:
         return "again" if failed + cut < _TRIES else "failed"
 
     def failing(self, step: str) -> bool:
-        """Whether the last that is known of a row of a step is that it failed."""
+        """True if the last record of a row of a step is a failure."""
         return any("error" in rows[-1] for key, rows in self._rows.items() if key[0] == step)
 
     def begin(self, step: str, name: str) -> None:

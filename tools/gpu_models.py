@@ -84,7 +84,7 @@ def recorded(device: Device, out: Path, seconds: float, small: bool) -> Iterator
 
 
 def vary_of(space: Space, vary: Mapping[str, int]) -> dict[str, int]:
-    """What is varied of a space: what is named, else as much of all as has a thousand points."""
+    """Decisions of a space to vary: those named, else as many of all as give a thousand points."""
     return settle_vary(space, {}, _POINTS) if not vary else dict(vary)
 
 

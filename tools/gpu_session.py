@@ -1,4 +1,4 @@
-"""What to do in the minutes with a GPU: steps that check, time and tune, and keep every row.
+"""Work for the minutes with a GPU: steps that check, time and tune, and keep every row.
 
     python -m tools.gpu_session all --out results       all steps
     python -m tools.gpu_session gemm --out results      one of them; it goes on where it stopped
@@ -93,7 +93,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def folder_of(out: Path, device: Device) -> Path:
-    """Where a device's rows are: its name, and a digest of its fingerprint."""
+    """Folder of a device's rows: its name, and a digest of its fingerprint."""
     found = device.fingerprint()
     name = re.sub(r"[^a-z0-9]+", "-", dict(found.fields).get("cuda_name", device.name).lower())
     return out / f"{name}-{hashlib.sha256(found.text.encode()).hexdigest()[:8]}"
@@ -107,7 +107,7 @@ class Clock:
         self._now, self._began_s, self._rows = now, now(), 0
 
     def allows(self, takes_s: float) -> bool:
-        """Whether a row that takes so long may begin; the first one always does."""
+        """True if a row that takes so long may begin; the first one always may."""
         self.over = bool(self._rows) and self.passed_s + takes_s > self.limit_s
         self._rows += 1
         return not self.over

@@ -34,7 +34,7 @@ _IMAGES = ((64, 56), (128, 28), (256, 14), (512, 7))
 
 
 def _peer(device: Device) -> bool:
-    """Whether torch sees the GPU that is timed."""
+    """True if torch sees the GPU that is timed."""
     if not device.name.startswith("cuda:"):
         return False
     try:
@@ -152,7 +152,9 @@ _GROUPS = 16
 
 @cache
 def copied_bytes_per_s(device: Device, nbytes: int) -> float:
-    """What a copy of so many bytes moves, both ways together: the yardstick of rows."""
+    """Bytes a second that a copy of so many bytes moves, both ways together: the yardstick of
+    rows.
+    """
     geometry = Geometry(_GROUPS * device.target.threads, 256)
     lowered = Lowered(_COPY.format(count=nbytes // 16), "copy", KernelIO(()), (), geometry)
     with device.open() as engine:
@@ -164,8 +166,8 @@ def copied_bytes_per_s(device: Device, nbytes: int) -> float:
 
 
 def rows(device: Device, small: bool) -> Iterator[Named]:
-    """What moves more than it computes, GB/s, as a share of what a copy moves, beside torch and
-    what its compiler writes in Triton.
+    """Operations that move more than they compute, GB/s, as a share of what a copy moves, beside
+    torch and what its compiler writes in Triton.
     """
     count, long = (64, 1 << 12) if small else (8192, 1 << 24)
     wide = 4096

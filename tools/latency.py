@@ -1,4 +1,4 @@
-"""Where the time of a candidate goes between its decisions and its code in memory, stage by stage.
+"""Times of a candidate between its decisions and its code in memory, stage by stage.
 
     python -m tools.latency [--model resnet18] [--per-kernel 8] [--repeats 3] [--json FILE]
 

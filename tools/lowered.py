@@ -1,4 +1,4 @@
-"""Which code lowering and rendering make of the kernels of the corpus: a golden file that is bound
+"""Code that lowering and rendering make of the kernels of the corpus: a golden file that is bound
 to SPACE_VERSION.
 
     python -m tools.lowered          compare, exit 3 where code is another one
@@ -63,7 +63,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Golden:
-    """What the file holds."""
+    """The contents of the file."""
 
     version: int
     cases: tuple[Case, ...]

@@ -4,7 +4,7 @@
 
 For 20 products of halves: the time that nvidia-matmul-heuristics forecasts for the block and the
 split of k that the product has by default, over that of the best configuration it knows. It says
-nothing of our kernels, which nobody has timed: it says how good blocks of these sizes would be in
+nothing of our kernels, which were not timed: it says how good blocks of these sizes would be in
 theirs. Of 9.0 and 10.0 its forecasts are of other instructions than ours: it has none for many of
 our blocks.
 
@@ -119,7 +119,7 @@ def _row(api: Any, nmh: Any, arch: str, shape: tuple[int, int, int]) -> _Row:
 
 
 def chosen(arch: str, shape: tuple[int, int, int]) -> Chosen:
-    """How a product of halves runs by default on a typical GPU of an architecture."""
+    """Default choices for a product of halves on a typical GPU of an architecture."""
     target = typical(arch)
     variant = expected(gemm(*shape), target)
     kernel = parts_of(gemm(*shape), variant)[0]

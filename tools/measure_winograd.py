@@ -75,7 +75,7 @@ def reference(x: Array, w: Array) -> Wide:
 
 
 def results(x: Array, w: Array, engine: Engine, compiler: Compiler) -> dict[str, Array]:
-    """What every one of ``VARIANTS`` gives, by its name."""
+    """Results of every one of ``VARIANTS``, by its name."""
     here = engine.device.fingerprint()
     plan = schedule((Tensor.input("x", x.shape).conv2d(Tensor.constant(w), padding=1).node,))
     ((key, (kernel, _)),) = plan.kernels().items()

@@ -137,7 +137,7 @@ class Recorder:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """What ``-p tools.slow_tests`` does in the pytest process of one file."""
+    """Register the recorder in the pytest process of one file, for ``-p tools.slow_tests``."""
     facts = json.loads(os.environ[_RECORD_VARIABLE])
     config.pluginmanager.register(Recorder(Path(facts.pop("record")), facts))
 

@@ -1,4 +1,4 @@
-"""What a search says while it runs: typed events, and the observers that listen.
+"""Typed events that a search emits while it runs, and the observers that listen.
 
 A search knows nothing of terminals or files. It hands each event to every observer in order, in its
 own process and between candidates, so a slow observer costs search time but never disturbs a
@@ -125,8 +125,8 @@ class WinnerPromoted:
 
 @dataclass(frozen=True, slots=True)
 class BudgetSpent:
-    """Where the wall-clock budget stands, and what the next minute is expected to buy, in model
-    seconds.
+    """The state of the wall-clock budget, and the gain that the next minute is expected to buy, in
+    model seconds.
     """
 
     spent_s: float
@@ -141,8 +141,8 @@ class BudgetSpent:
 
 @dataclass(frozen=True, slots=True)
 class KernelStanding:
-    """Where one kernel of a model stands: seconds of one use by its default and by its best
-    schedule so far, as it is measured alone; infinity where none ran.
+    """Times of one kernel of a model: seconds of one use by its default and by its best schedule so
+    far, as it is measured alone; infinity where none ran.
     """
 
     name: str
@@ -155,8 +155,8 @@ class KernelStanding:
 
 @dataclass(frozen=True, slots=True)
 class ModelEstimated:
-    """What the model is expected to take: sums over its kernels, as they are measured alone, in
-    seconds; infinity while one of them was not.
+    """Expected time of the model: sums over its kernels, as they are measured alone, in seconds;
+    infinity while one of them was not.
 
     ``kernels`` are all of them, the heaviest first. The figures of the report are of whole models.
     """

@@ -1,9 +1,9 @@
 """Locks that a forked child finds open.
 
 A fork copies the memory of a process and one of its threads. What another thread had locked would
-stay locked in the child for ever, since nobody there opens it again. What these locks guard is a
+stay locked in the child for ever, since no thread there opens it again. What these locks guard is a
 table or a plan of this process, which is whole between two statements of Python, or written anew by
-who takes the lock next.
+the next thread that takes the lock.
 """
 
 from __future__ import annotations

@@ -56,8 +56,8 @@ class ObjectCache:
         self._usable: bool | None = None
 
     def get(self, key: str) -> bytes | None:
-        """What was put under ``key``, or None: never put, evicted, damaged, or of an older
-        tunegrad.
+        """Return the body that was put under ``key``, or None: never put, evicted, damaged, or of
+        an older tunegrad.
         """
         if not self._ready():
             return None
@@ -108,7 +108,7 @@ class ObjectCache:
         return self.directory / f"{key}.o"
 
     def _ready(self) -> bool:
-        """Whether the directory is there and only this user can write to it: its files are run."""
+        """True if the directory is there and only this user can write to it: its files are run."""
         if self._usable is None:
             try:
                 self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -155,5 +155,5 @@ class ObjectCache:
 
 
 def _head(key: str, body: bytes) -> bytes:
-    """What a file of ``body`` under ``key`` starts with."""
+    """First bytes of a file of ``body`` under ``key``."""
     return _MAGIC + hashlib.sha256(key.encode() + b"\n" + body).digest()

@@ -1,4 +1,4 @@
-"""How many times as long one side took as the other, and how sure that is."""
+"""Ratios of paired times, and their intervals."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def paired_gain(before_s: Sequence[float], after_s: Sequence[float]) -> float | 
 
 
 def gain_interval(before_s: Sequence[float], after_s: Sequence[float]) -> Interval | None:
-    """Where the median of ``before_s[i] / after_s[i]`` lies, at 95 %; None below six pairs.
+    """Interval of the median of ``before_s[i] / after_s[i]``, at 95 %; None below six pairs.
 
     By order statistics: as many of the ratios are below the true median as coins fall on heads, so
     two of the sorted ratios enclose it with a probability that no distribution has to be assumed
@@ -42,7 +42,7 @@ def gain_interval(before_s: Sequence[float], after_s: Sequence[float]) -> Interv
 
 
 def unpaired_interval(before_s: Sequence[float], after_s: Sequence[float]) -> Interval | None:
-    """Where a typical ``after / before`` lies, at 95 %, of samples that were not taken in turns;
+    """Interval of a typical ``after / before``, at 95 %, of samples that were not taken in turns;
     None below six on a side.
 
     The ratios of all pairs, cut off on both sides where the test of Wilcoxon, Mann and Whitney

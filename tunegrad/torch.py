@@ -67,7 +67,7 @@ def backend(
     options: Mapping[str, Any] | None = None,
     mode: str | None = None,
 ) -> Callable[..., Any]:
-    """What ``torch.compile`` calls for each graph.
+    """Compile a graph for ``torch.compile``, which calls this for each one.
 
     ``options`` are those of ``tg.load``: store, on_miss, threads, device, numerics, dtype; and
     ``check``: the first call of each program is compared with the graph in PyTorch. ``"error"``
@@ -170,7 +170,7 @@ def _names(graph_module: Any, examples: Sequence[Any]) -> dict[int, str]:
 
 
 def _is_static(value: Any) -> bool:
-    """Whether it is a parameter or a buffer of a module, by what dynamo wrote on it."""
+    """True for a parameter or a buffer of a module, by what dynamo wrote on it."""
     torch = load_torch()
     return isinstance(value, torch.nn.Parameter) or (
         getattr(value, "_dynamo_static_input_type", None) is not None
@@ -303,7 +303,9 @@ class _Compiled:
         return want
 
     def _compared(self, program: _Program, args: Sequence[Any], found: Any) -> tuple[Any, str]:
-        """What PyTorch gives, and why it is not what was found; '' where it is."""
+        """PyTorch's results, and a text that tells how ``found`` differs from them; '' where it
+        does not.
+        """
         try:
             want = self._graph.forward(*args)
         except RuntimeError as error:  # a kernel of PyTorch's that wants other strides
@@ -451,7 +453,7 @@ def _run(every: Any, outputs: Sequence[_Output], *given: Tensor) -> tuple[Tensor
 
 
 def _outputs(graph: Any, found: Sequence[Any]) -> tuple[_Output, ...]:
-    """What the graph gives, with the strides that PyTorch says it has."""
+    """Outputs of the graph, with the strides that PyTorch says they have."""
     (end,) = (n for n in graph.graph.nodes if n.op == "output")
     return tuple(
         _Output(True, getattr(load_torch(), _COMPLEX[v.real.dtype.name]))
@@ -492,7 +494,7 @@ def _strided(tensor: Tensor, said: Any) -> _Output:
 
 
 def _is_counted(tensor: Any) -> bool:
-    """Whether PyTorch counts what is written to it; not where it was made in inference mode."""
+    """True if PyTorch counts writes to the tensor; not where it was made in inference mode."""
     return not tensor.is_inference()
 
 

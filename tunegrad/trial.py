@@ -1,4 +1,4 @@
-"""What one measured candidate is, in the words that searches, devices and the store share.
+"""Records of a measured candidate, in the words that searches, devices and the store share.
 
 Plain data, no behaviour.
 """
@@ -30,7 +30,7 @@ it left them, and its constants, where all of them together do not fit, in memor
 
 
 class Status(StrEnum):
-    """How a candidate ended. Everything but ``OK`` is data for the search, never its end."""
+    """The way a candidate ended. Everything but ``OK`` is data for the search, never its end."""
 
     OK = "ok"
     WRONG = "wrong"
@@ -42,7 +42,8 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """How a candidate is timed; stored with each row, since figures of two policies do not compare.
+    """The way in which a candidate is timed; stored with each row, since figures of two policies do
+    not compare.
 
     ``cache`` says what is evicted before each sample. A sample is one launch (or a fixed run of
     back-to-back launches for very short kernels, divided out). Repeats adapt between
@@ -98,7 +99,7 @@ class Fingerprint:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """What a device says about one candidate.
+    """A device's report on one candidate.
 
     Times in seconds; ``samples_s`` is empty unless status is OK.
 
@@ -109,12 +110,12 @@ class Measurement:
     the same turn as sample *i* of the candidate, so that rows of different minutes compare by their
     ``ratio``. It is empty where nothing ran beside it, else as long as ``samples_s``.
     ``reference_program`` is the hash of the reference's program, '' where there is none, and
-    ``reference_s`` are the seconds that it stands for: the same in all rows beside it; 0 where
-    nobody says.
+    ``reference_s`` are the seconds that it stands for: the same in all rows beside it; 0 where it
+    is not known.
 
     ``facts`` is what the compiler made of the program (``registers``, ``spills`` ...; docs/STORE.md
     lists the names), ``state`` what the device said of itself when the samples had been taken
-    (``sm_mhz``, ``power_w`` ...). Both are empty where nobody tells.
+    (``sm_mhz``, ``power_w`` ...). Both are empty where they are not known.
     """
 
     status: Status
@@ -134,24 +135,24 @@ class Measurement:
 
     @property
     def settled(self) -> bool:
-        """Whether the end is the candidate's own: a crash that was seen once only may have been the
+        """True if the end is the candidate's own: a crash that was seen once only may have been the
         machine's.
         """
         return self.status is not Status.CRASHED or self.attempts > 1
 
     @property
     def uncompiled(self) -> bool:
-        """Whether the time of its compiling was over: nothing is known of the candidate."""
+        """True if the time of its compiling was over: nothing is known of the candidate."""
         return self.status is Status.TIMED_OUT and not self.timing_s and self.compile_s > 0
 
     @property
     def ran(self) -> bool:
-        """Whether it has a time: it is OK, and its median is finite."""
+        """True if it has a time: it is OK, and its median is finite."""
         return self.status is Status.OK and self.seconds < float("inf")
 
     @property
     def seconds(self) -> float:
-        """What rows are ranked by; infinity without samples.
+        """Time that rows are ranked by; infinity without samples.
 
         The ratio times what the reference stands for, which other minutes do not change; without a
         reference the median of the samples.
@@ -187,7 +188,7 @@ class Trial:
 
     ``kernel_key`` is the hash of ``kernel_text`` (canonical, no names). ``actions`` is the
     schedule's text, empty for the unscheduled kernel. ``program_hash`` identifies the generated
-    program: two action lists may share one. ``origin`` says who proposed it: default, beam, random,
+    program: two action lists may share one. ``origin`` names its source: default, beam, random,
     seed ...
     """
 

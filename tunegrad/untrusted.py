@@ -46,7 +46,7 @@ _REFUSALS = msgspec.ValidationError, OverflowError, UnicodeEncodeError
 class Fault(StoreError):
     """Something in a file that breaks a rule.
 
-    Whoever reads the file says where, or leaves the row out.
+    The reader of the file says where, or leaves the row out.
     """
 
 
@@ -101,8 +101,8 @@ def printable(limit: int, *, lines: bool = False) -> Meta:
 
 
 def free_text(limit: int) -> Meta:
-    """Of a string: at most ``limit`` characters, valid Unicode; whoever prints it makes it
-    printable.
+    """Of a string: at most ``limit`` characters, valid Unicode; it is made printable where it is
+    printed.
     """
     return Meta(
         max_length=limit,
@@ -190,7 +190,7 @@ def _bare(kind: Any) -> Any:
 
 
 def _shape(kind: Any) -> Any:
-    """Which of ``_JSON`` a type is."""
+    """The member of ``_JSON`` that a type is."""
     bare = _bare(kind)
     shape = get_origin(bare) or bare
     return shape if shape in _JSON else dict if _is_struct(shape) else str

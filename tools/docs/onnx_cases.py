@@ -54,7 +54,7 @@ def judge(name: str) -> Row:
 
 
 def _lacks(name: str) -> str:
-    """What a case needs that is not there: operators, a type, or the rest of its operator."""
+    """Name what a case needs that is not there: operators, a type, or the rest of its operator."""
     from onnx import TensorProto
 
     from tunegrad.errors import ModelError
@@ -129,7 +129,7 @@ class _Worker:
 
 
 def _serve(there: Connection, judge: Callable[[str], Row]) -> None:
-    """The worker: a name in, a row out, until nobody asks."""
+    """The worker: a name in, a row out, until the other side is closed."""
     there.send(None)
     while True:
         try:

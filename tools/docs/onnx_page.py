@@ -41,7 +41,9 @@ def _cases() -> str:
 
 
 def case_table(rows: Sequence[Row]) -> str:
-    """How many cases pass, and what the others lack, the most first, each with one reason."""
+    """Table of the cases that pass, and of the reasons of the others, the most frequent first, each
+    case with one reason.
+    """
     passed = [r for r in rows if not r.why]
     held = sum(r.constants > 0 for r in passed)
     known = sum(r.kernels == 0 for r in passed)

@@ -53,8 +53,8 @@ _PROGRAMS, _IMAGES, _LINKED, _PENDING = 4096, 1024, 256, 8
 
 
 def object_key(text: str, device: Device) -> str:
-    """What an image depends on, as 64 hex digits: the text, the machine it is for, the compiler and
-    its settings.
+    """Key of everything that an image depends on, as 64 hex digits: the text, the machine it is
+    for, the compiler and its settings.
     """
     target = device.target
     head = f"{device.compiler()}\0{target.arch}\0{','.join(target.features)}\0"
@@ -63,7 +63,7 @@ def object_key(text: str, device: Device) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What a compiler did so far."""
+    """Counts of a compiler's work so far."""
 
     lowered: int = 0
     compiled: int = 0
@@ -72,7 +72,7 @@ class Counts:
 
 
 class Compiler:
-    """Kernels to code: lowered and compiled once on a machine, linked once while somebody holds it.
+    """Kernels to code: lowered and compiled once on a machine, linked once while it is held.
 
     The last few hundred stay linked: a model that is loaded again and again is not linked again.
     Threads may share it. Without a cache nothing outlives the process. A schedule may be given as
@@ -126,14 +126,15 @@ class Compiler:
     def made(
         self, kernel: Kernel, schedule: Schedule | str, device: Device
     ) -> tuple[ProgramFacts, bytes]:
-        """What ``code`` loads: the program and its image. Raises as that does."""
+        """The program and its image, which ``code`` loads. Raises as that does."""
         text = _text(schedule)
         with self._lock:
             program = self._program(kernel, text, device)
             return program, self._image(program, kernel, text, device)
 
     def program_hash(self, kernel: Kernel, schedule: Schedule | str, device: Device) -> str:
-        """What this version of tunegrad makes of the schedule, as stored rows name it.
+        """Hash of the program that this version of tunegrad makes of the schedule, as stored rows
+        name it.
 
         Nothing is compiled.
 
@@ -180,7 +181,7 @@ class Compiler:
         return program
 
     def _read(self, kernel: Kernel, schedule: str, device: Device) -> ProgramFacts | None:
-        """What this machine has lowered before; None where it has not."""
+        """The program that this machine has lowered before; None where it has not."""
         key = None if self._cache is None else program_key(kernel, schedule, device)
         if self._cache is None or key is None:
             return None
@@ -211,7 +212,7 @@ class Compiler:
         _trim(self._images, _IMAGES)
 
     def _kept(self, key: str) -> bool:
-        """Whether there is an image, here or on disk; then it is here."""
+        """True if there is an image, here or on disk; then it is here."""
         if key in self._images:
             return True
         image = None if self._cache is None else self._cache.get(key)
@@ -240,7 +241,7 @@ def _default(kernel: Kernel, device: Device) -> str:
 
 
 def code_of(lowered: Lowered, loaded: Loaded) -> Code:
-    """What a launch needs of a loaded program."""
+    """Parts of a loaded program that a launch needs."""
     io = lowered.io
     return Code(
         loaded, tuple(p.name for p in io.params), io.packs, lowered.scratch_bytes, io.unread

@@ -1,5 +1,5 @@
-"""What the worker processes do with a candidate: lower it, draw its kernel's inputs, compute what
-it must give.
+"""Work of the worker processes on a candidate: lower it, draw its kernel's inputs, compute the
+expected outputs.
 
 The workers import the functions below by name (``HOOKS``); a payload carries all they are told.
 """
@@ -86,7 +86,7 @@ _AXIS_SAMPLES = 1024
 class Payload:
     """One candidate as it travels: the schedule is text, as in the store.
 
-    Its kernel is pickled once by who sends and read once by who receives: every candidate of it
+    Its kernel is pickled once by the sender and read once by the receiver: every candidate of it
     brings the same bytes.
     """
 
@@ -137,7 +137,7 @@ def inputs(payload: Payload, io: KernelIO, seed: int, kind: Kind = "ordinary") -
 
 
 def reference(payload: Payload, arrays: Mapping[str, Array]) -> dict[str, Reference]:
-    """What every output must be, in float64: a value for each element, or a sample, where that
+    """Expected values of every output, in float64: one for each element, or a sample, where that
     takes long.
 
     The interpreter works it out with numpy, where nothing of lowering, rendering or LLVM takes
@@ -170,8 +170,8 @@ def reference(payload: Payload, arrays: Mapping[str, Array]) -> dict[str, Refere
 def _bounds(
     kernel: Kernel, arrays: Mapping[str, Array], rounded: Mapping[str, Rounded]
 ) -> dict[str, Array]:
-    """How far each element of an output may be from its reference, NaN where it is not known;
-    outputs of which nothing is known are left out.
+    """Distance that each element of an output may have from its reference, NaN where it is not
+    known; outputs of which nothing is known are left out.
 
     Of kernels that compute functions, and of those without sums: of sums of products the walk of
     roundings is the better bound. Where there are many steps, of some elements alone.

@@ -67,7 +67,7 @@ class SavedKernel:
 
 @dataclass(frozen=True, slots=True)
 class SavedModel:
-    """What a file holds. ``plan`` has no elements of constants.
+    """The contents of a file. ``plan`` has no elements of constants.
 
     ``constants`` are (buffer id, pack or None, array): what ``Constants.give`` takes.
     ``guards`` are of the last outputs. ``validated`` says by what the plan was validated

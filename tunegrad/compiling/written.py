@@ -38,7 +38,7 @@ _STAGES = ("compiling", "devices", "ir", "opts", "render")
 
 @dataclass(frozen=True, slots=True)
 class ProgramFacts:
-    """What is kept of a lowered program: everything but its text, which its image was made of.
+    """Facts kept of a lowered program: everything but its text, which its image was made of.
 
     ``key`` is the image's; ``hash`` tells programs apart in a store.
     """
@@ -76,12 +76,14 @@ class _File(msgspec.Struct, frozen=True):
 
 
 def program_key(kernel: Kernel, schedule: str, device: Device) -> str | None:
-    """What lowering depends on, as 64 hex digits; None where this code is in no files."""
+    """Key of everything that lowering depends on, as 64 hex digits; None where this code is in no
+    files.
+    """
     return _key(kernel, schedule, device)
 
 
 def default_key(kernel: Kernel, device: Device) -> str | None:
-    """What the default schedule of a kernel depends on, as ``program_key``."""
+    """Key of everything that the default schedule of a kernel depends on, as ``program_key``."""
     return _key(kernel, "its default", device)
 
 

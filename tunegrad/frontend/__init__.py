@@ -1,4 +1,4 @@
-"""How a graph is made: tensors, functions, layers, models, weights."""
+"""The making of graphs: tensors, functions, layers, models, weights."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def bf16_values(bits: NDArray[np.generic]) -> NDArray[np.float32]:
 
 
 def held(data: ArrayLike, dtype: DTypeLike | None = None) -> tuple[NDArray[np.generic], DType]:
-    """A read-only, contiguous array that nobody else writes to, and its dtype.
+    """A read-only, contiguous array that nothing else writes to, and its dtype.
 
     An array keeps its dtype; Python floats become f32, ints i64, bools bool. With ``dtype`` the
     values are converted; ``uint16`` data with ``dtype="bf16"`` are bit patterns, and arrays of

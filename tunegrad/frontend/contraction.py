@@ -143,7 +143,7 @@ def _pair(a: Tensor, left: str, b: Tensor, right: str, kept: set[str]) -> tuple[
 
 
 def _summed(x: Tensor, names: str, needed: set[str]) -> tuple[Tensor, str]:
-    """Without the letters that nobody else needs."""
+    """Sum over the letters that are not needed."""
     gone = [a for a, n in enumerate(names) if n not in needed]
     if not gone:
         return x, names

@@ -233,7 +233,7 @@ def triplet_margin_loss(
     swap: bool = False,
     reduction: str = "mean",
 ) -> Tensor:
-    """How much nearer the anchor is to the negative than to the positive, and a margin."""
+    """Distance by which the anchor is nearer to the negative than to the positive, and a margin."""
     a, b, c = (lift(t, "triplet_margin_loss") for t in (anchor, positive, negative))
     near, far = a.pairwise_distance(b, p, eps), a.pairwise_distance(c, p, eps)
     far = far.minimum(b.pairwise_distance(c, p, eps)) if swap else far

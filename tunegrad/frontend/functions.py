@@ -132,7 +132,7 @@ def chain_matmul(*matrices: TensorLike) -> Tensor:
 
 
 def is_tensor(obj: object) -> bool:
-    """Whether it is a Tensor."""
+    """True for a Tensor."""
     return isinstance(obj, Tensor)
 
 

@@ -87,7 +87,7 @@ class Handle:
 
     @property
     def ndim(self) -> int:
-        """How many dimensions it has."""
+        """Number of dimensions."""
         return len(self.node.shape)
 
     @property
@@ -106,7 +106,7 @@ class Handle:
         return self.node.dtype.itemsize * self.node.size
 
     def dim(self) -> int:
-        """How many dimensions it has."""
+        """Number of dimensions."""
         return len(self.node.shape)
 
     def numel(self) -> int:
@@ -118,7 +118,7 @@ class Handle:
         return self.node.dtype.itemsize
 
     def is_floating_point(self) -> bool:
-        """Whether its elements are floats."""
+        """True if its elements are floats."""
         return self.node.dtype.is_float
 
     @property

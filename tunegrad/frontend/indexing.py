@@ -321,8 +321,8 @@ def _gathered(op: str, x: Node, indices: Node, axis: int, beyond: Beyond) -> Nod
 
 
 def _spread(x: Node, indices: Node, at: int) -> Node:
-    """Whether element j of the indices writes to place i, at ``[.., i, j, ..]`` over the other axes
-    of ``x``.
+    """Mask of the places i to which element j of the indices writes, at ``[.., i, j, ..]`` over the
+    other axes of ``x``.
     """
     placed = _placed(_clamped(indices, x.shape[at]), x, at, fill=-1)
     positions = graph.iota(placed.shape, at, I64)

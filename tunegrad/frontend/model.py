@@ -43,7 +43,7 @@ Example = tuple[Callable[..., Any], Any]
 
 @dataclass(frozen=True, slots=True)
 class InputSpec:
-    """What the caller passes in one place; ``dtype`` may be given by its name, as ``"i64"``."""
+    """One argument of the caller's; ``dtype`` may be given by its name, as ``"i64"``."""
 
     name: str
     shape: tuple[int, ...]
@@ -198,9 +198,9 @@ def _input_names(name: str, function: Function, count: int) -> list[str]:
 
 
 def as_model(value: object, name: str = "") -> Model:
-    """What a user's function returned, as a Model: one, or a pair of a function or a
+    """Make a Model of the value that a user's function returned: one, or a pair of a function or a
     ``torch.nn.Module`` and its examples (of a module also one example that is no list). Without a
-    name it is called as what it is made of.
+    name it takes that of the function or module.
 
     Raises:
         ModelError: neither of them.

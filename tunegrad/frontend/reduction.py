@@ -34,8 +34,8 @@ _NAMES = {Op.ADD: "sum", Op.MUL: "prod", Op.MAX: "max", Op.MIN: "min"}
 def accumulator(
     name: str, kind: DType, accumulate: DTypeLike | None, default: DType | None = None
 ) -> DType:
-    """What sums of ``kind`` are added up in: ``accumulate``, or by default the type that ``kind``
-    is computed in.
+    """The type in which sums of ``kind`` are added up: ``accumulate``, or by default the type that
+    ``kind`` is computed in.
 
     Raises:
         DTypeError: ``accumulate`` is narrower than what it adds up, of another kind, or a 16-bit

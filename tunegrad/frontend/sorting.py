@@ -1,4 +1,4 @@
-"""Where the greatest and the least elements are, and the order of all of them, on graph nodes.
+"""Finds the greatest and the least elements, and the order of all of them, on graph nodes.
 
     rank[i] = how many elements come before x[i]        n * n comparisons, one reduction
     order[r] = the i whose rank is r                    n * (as many as are asked for)
@@ -39,7 +39,7 @@ _FEW, _PAIRED = 32, 128
 
 
 def argextremum(op: Op, x: Node, axis: int | None, keepdims: bool = False) -> Node:
-    """Where the MAX or MIN is along an axis, an i64; the first of equal ones, and of NaNs.
+    """Position of the MAX or MIN along an axis, an i64; the first of equal ones, and of NaNs.
 
     ``axis`` None: in the row-major order of all elements.
 
@@ -131,7 +131,7 @@ def _first(x: Node, k: int, descending: bool) -> Node:
 
 
 def _last(x: Node, descending: bool) -> float | int:
-    """What no element comes after."""
+    """A value that no element comes after."""
     if x.dtype.is_float:
         return -inf if descending else nan
     return x.dtype.least if descending else x.dtype.greatest
@@ -158,7 +158,7 @@ class _Keys:
         return _Keys(function(self.key), function(self.tie))
 
     def before(self, other: _Keys, descending: bool) -> Node:
-        """Whether these come first."""
+        """True where these come first."""
         a, b = (other.key, self.key) if descending else (self.key, other.key)
         tied = graph.elementwise(Op.AND, compare("eq", a, b), compare("lt", self.tie, other.tie))
         return graph.elementwise(Op.OR, compare("lt", a, b), tied)
@@ -251,6 +251,6 @@ def exchanged(x: Node, order: Node, run: int, distance: int, descending: bool) -
 
 
 def _bit(position: Node, value: int) -> Node:
-    """Whether a position has that power of two."""
+    """True where a position has that power of two."""
     power = graph.full(value, position.shape, position.dtype)
     return compare("ne", graph.elementwise(Op.AND, position, power), 0)

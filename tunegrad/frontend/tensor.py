@@ -228,7 +228,7 @@ class Tensor(Losses):
         """The values for another library (DLPack; bf16 goes as its bit patterns).
 
         What is computed goes out as the kernels stored it, without another copy. What a tensor
-        holds goes out as a copy: who takes it may write to it, and tensors do not change.
+        holds goes out as a copy: its taker may write to it, and tensors do not change.
         """
         return cast("Any", self.numpy()).__dlpack__(**options)
 

@@ -6,7 +6,7 @@
 
 All of it is bound to memory once; then numpy in, one native call, numpy out.
 
-Its modules are imported when one of its names is asked for: who computes a tensor loads no model.
+Its modules are imported when one of its names is asked for: computing a tensor loads no model.
 """
 
 from __future__ import annotations

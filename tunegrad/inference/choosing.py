@@ -1,4 +1,4 @@
-"""What each kernel runs with: its stored winner, a near one or its default schedule."""
+"""Chooses what each kernel runs with: its stored winner, a near one or its default schedule."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What a kernel runs with, and why.
+    """The schedule that a kernel runs with, and the reason.
 
     ``trial`` is the stored one it comes from; None for a default schedule.
 
@@ -48,7 +48,7 @@ def choices(
     on_miss: OnMiss,
     compiler: Compiler,
 ) -> Iterator[Choice]:
-    """What ``kernel`` may run with, best first; the last one is its default schedule.
+    """Schedules that ``kernel`` may run with, best first; the last one is its default schedule.
 
     A stored winner is among them where it lowers to the program that was measured; one of another
     machine may be illegal here.
@@ -101,7 +101,7 @@ def _looked_up(
 
 
 def stale(kernel: Kernel, trial: Trial, device: Device, compiler: Compiler) -> str:
-    """Why a stored schedule is not what was measured, which is logged; '' where it lowers to the
+    """Say why a stored schedule is not what was measured, and log it; '' where it lowers to the
     same program.
 
     A row without a program's hash was written by hand: it has no program that could be another one,
@@ -132,8 +132,8 @@ def compiled_choice(
     on_miss: OnMiss,
     compiler: Compiler,
 ) -> tuple[Choice, Code]:
-    """What ``kernel`` runs with, as code: the first of its ``choices`` that is legal here and
-    compiles.
+    """The choice that ``kernel`` runs with, as code: the first of its ``choices`` that is legal
+    here and compiles.
 
     A stored one that is passed over is logged. Raises IllegalAction or CandidateFailure where the
     default fails too.

@@ -143,8 +143,8 @@ class LoadedModel:
 
     @property
     def place(self) -> tuple[int, int] | None:
-        """Where ``on_device`` takes and leaves tensors, as DLPack's type and number of a device;
-        None where it is not there.
+        """Place where ``on_device`` takes and leaves tensors, as DLPack's type and number of a
+        device; None where it is not there.
         """
         from tunegrad.devices.dlpack import Sharing
 
@@ -157,7 +157,7 @@ class LoadedModel:
 
     @property
     def choices(self) -> tuple[Choice, ...]:
-        """What each distinct kernel runs with, and why."""
+        """The schedule that each distinct kernel runs with, and the reason."""
         return tuple(choice for choice, _ in self._chosen.values())
 
     @property
@@ -260,7 +260,7 @@ class LoadedModel:
         )  # fmt: skip
 
     def deviation(self, full: tuple[Node, ...], seed: int = 0) -> Deviation:
-        """How far its outputs on drawn inputs are from those of ``full``, evaluated by numpy.
+        """Distance of its outputs on drawn inputs from those of ``full``, evaluated by numpy.
 
         ``full`` is the graph of the model as it was: the same inputs and outputs, no ``dtype``.
         """

@@ -132,7 +132,7 @@ def measured_deviation(
     weights: Weights | str | Path | None = None,
     seed: int = 0,
 ) -> Deviation:
-    """What ``dtype`` costs a loaded model: its outputs next to those of the model as it was.
+    """The cost of ``dtype`` to a loaded model: its outputs next to those of the model as it was.
 
     ``model``, ``weights`` and ``seed`` are what it was loaded with. Takes as long as numpy takes to
     evaluate the model once; the inputs are drawn from the seed.

@@ -1,4 +1,4 @@
-"""What models of one process share: open devices, and the compiler."""
+"""Shared objects of the models of one process: open devices, and the compiler."""
 
 from __future__ import annotations
 

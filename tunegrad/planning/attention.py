@@ -1,5 +1,5 @@
-"""Which attentions run as one kernel where nobody has measured: those whose scores are more than
-the last cache holds.
+"""Chooses the attentions that run as one kernel where none was measured: those whose scores are
+more than the last cache holds.
 
     scores, softmax, product   -->   write S, read S, write P, read P: through memory
     attention                  -->   rows of a block of queries, in a core's own cache
@@ -31,14 +31,14 @@ def expected_attentions(fusion: Fusion, target: Target) -> frozenset[int]:
 
 
 def _too_many(scores: Node, target: Target) -> bool:
-    """Whether the last cache does not hold them. Scores in 16 bits are left alone: three kernels
-    may multiply those in pairs or tiles.
+    """True if the last cache does not hold the scores. Scores in 16 bits are left alone: three
+    kernels may multiply those in pairs or tiles.
     """
     nbytes = scores.size * scores.dtype.itemsize
     return not scores.dtype.is_half and nbytes > target.cached_bytes
 
 
 def _fits(scores: Node, target: Target) -> bool:
-    """Whether the rows of a vector of queries fit half of a core's own cache."""
+    """True if the rows of a vector of queries fit half of a core's own cache."""
     keys = scores.shape[-1]
     return _RESULTS * keys * target.vector_bytes <= target.l2_bytes // 2

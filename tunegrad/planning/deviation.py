@@ -1,4 +1,4 @@
-"""What 16 bits cost a model: its outputs next to those of the model as it was."""
+"""The cost of 16 bits to a model: its outputs next to those of the model as it was."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Array = NDArray[Any]
 
 
 def deviation(narrow: Sequence[Array], full: Sequence[Array]) -> Deviation:
-    """How far float outputs are from those of the same model in f32; of several the worst.
+    """Distance of float outputs from those of the same model in f32; of several the worst.
 
     Elements where the f32 model is not finite say nothing. No floats, or no elements, is no
     deviation.

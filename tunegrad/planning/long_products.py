@@ -1,5 +1,5 @@
-"""Where splitting the sum of a product is expected to pay: where the device has more units than the
-product has results to occupy them.
+"""Chooses products whose sum is worth splitting: where the device has more units than the product
+has results to occupy them.
 
     direct       few blocks, each of all terms: some units have none
     split_k4     four times as many, of a quarter of the terms; and a kernel that adds the parts up

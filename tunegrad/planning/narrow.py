@@ -107,7 +107,7 @@ def _narrow_factor(x: Node, dtype: DType) -> Node | None:
 
 
 def _is_statistic(d: Draft, known: set[Node]) -> bool:
-    """Whether a draft stores sums or maxima of whole rows, or what is computed of such alone."""
+    """True if a draft stores sums or maxima of whole rows, or what is computed of such alone."""
     reduces = [n for n in d.inlined if n.op is GraphOp.REDUCE]
     if not reduces:
         read = [n for n in d.reads.values() if n.op is not GraphOp.CONST]
@@ -118,7 +118,7 @@ def _is_statistic(d: Draft, known: set[Node]) -> bool:
 
 
 def _contracts(n: Node) -> bool:
-    """Whether a reduction is a sum of products of two tensors of which one is read repeatedly."""
+    """True if a reduction is a sum of products of two tensors of which one is read repeatedly."""
     found = sum_of_products(n)
     if found is None or found[0].srcs[0] is found[0].srcs[1]:
         return False
@@ -126,7 +126,7 @@ def _contracts(n: Node) -> bool:
 
 
 def _repeats(x: Node) -> bool:
-    """Whether a tensor is spread or slid over, in the movements that end in ``x``."""
+    """True if a tensor is spread or slid over, in the movements that end in ``x``."""
     while x.op in MOVEMENT or x.op is GraphOp.CAST:
         if x.op in (GraphOp.EXPAND, GraphOp.WINDOW):
             return True

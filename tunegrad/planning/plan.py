@@ -205,7 +205,7 @@ def image_forms(target: Target) -> tuple[Images, ...]:
 
 
 def images_text(fusion: Fusion) -> str:
-    """What a decision about images is stored under: the launches of the rules' plan, its images
+    """Key text of a stored decision about images: the launches of the rules' plan, its images
     channels-last.
     """
     numbers: dict[int, int] = {}
@@ -265,7 +265,7 @@ def stored_s(edge: Edge, target: Target) -> float:
 
 
 def expected_parts(kernel: Kernel, target: Target, numerics: Numerics) -> tuple[Kernel, ...]:
-    """What a kernel launches as its expected variant."""
+    """Kernels that a kernel launches as its expected variant."""
     return parts_of(kernel, expected(kernel, target, numerics))
 
 

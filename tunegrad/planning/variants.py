@@ -1,5 +1,5 @@
-"""Which variant of a kernel a model runs: what was measured, else what a model of the machine
-expects.
+"""Chooses the variant of a kernel that a model runs: the measured one, else the one that a model of
+the machine expects.
 
 A stored choice is a decision about the direct kernel: its samples are runs of all the variant's
 kernels. A kernel that was tuned and never compared with its variants runs directly. A strict
@@ -144,7 +144,7 @@ def _expected_s(kernel: Kernel, variant: str, target: Target) -> float:
 
 
 def _crossing(kernel: Kernel, target: Target) -> float:
-    """How much slower a sum of products runs whose output is not channels-last.
+    """Factor by which a sum of products runs slower whose output is not channels-last.
 
     Lanes along a row of the image are partly empty, and a stride between the pixels that they read
     makes every load a gather.

@@ -1,4 +1,4 @@
-"""What the caller passes to a model, checked: names, shapes, dtypes."""
+"""Arguments of a model, checked: names, shapes, dtypes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Argument:
 
 
 class Signature:
-    """What a model takes."""
+    """The arguments that a model takes."""
 
     def __init__(self, owner: str, arguments: Sequence[Argument]) -> None:
         self._owner, self._arguments = owner, tuple(arguments)

@@ -48,7 +48,7 @@ class Constants:
         return sum(memory.nbytes for memory in self._known.values())
 
     def damage(self) -> str:
-        """What was written outside of their memory, in words; '' where nothing was."""
+        """Describe a write outside of the constants' memory; '' where there was none."""
         return next((found for m in self._allocated if (found := m.damage())), "")
 
     def flat(self, buffer: Buffer) -> Any:
@@ -70,8 +70,8 @@ class Constants:
         return self._keep(key, pack.run(rows) if view is None else view)
 
     def give(self, buffer: Buffer, pack: Pack | None, values: Array) -> None:
-        """What ``flat`` (no pack) or ``packed`` would make, as an array that nobody changes: it is
-        used where it lies, if the device can.
+        """Keep ``values`` as the result of ``flat`` (no pack) or ``packed``: an array that does not
+        change any more. It is used where it lies, if the device can.
         """
         key = self._key(buffer, pack)
         lent = self._engine.borrow(values)

@@ -1,4 +1,4 @@
-"""What running a model needs of an open device; ``devices.device`` has all of it."""
+"""The part of an open device that running a model needs; ``devices.device`` has all of it."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class Memory(Protocol):
 
     @property
     def nbytes(self) -> int:
-        """How many bytes a kernel may use."""
+        """Number of bytes that a kernel may use."""
 
     def read(self, dtype: str) -> Array:
         """Its content as an array, which may be a view."""
 
     def damage(self) -> str:
-        """What was written outside of it, or to it while it was protected, in words; '' where
-        nothing was.
+        """Describe a write outside of it, or to it while it was protected; '' where there was
+        none.
         """
 
 
@@ -86,14 +86,14 @@ class BoundPlan(Protocol):
 
 
 class Engine(Protocol):
-    """What a plan needs of a device.
+    """The part of a device that a plan needs.
 
     Memory and launches are the engine's own; they go back to it alone.
     """
 
     @property
     def at_once(self) -> int:
-        """How many plans run side by side, called from several threads; more take turns."""
+        """Number of plans that run side by side, called from several threads; more take turns."""
 
     @property
     def align(self) -> int:

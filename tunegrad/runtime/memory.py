@@ -29,7 +29,7 @@ class Lifetime:
     last: int
 
     def meets(self, other: Lifetime) -> bool:
-        """Whether some launch touches both.
+        """True if some launch touches both.
 
         Touching both is enough: a kernel's parameters must not overlap.
         """
@@ -38,7 +38,7 @@ class Lifetime:
 
 @dataclass(frozen=True, slots=True)
 class Arena:
-    """Where each lifetime lives, in their order, and how many bytes that takes."""
+    """Offset of each lifetime, in their order, and the bytes that all of them take."""
 
     offsets: tuple[int, ...]
     nbytes: int

@@ -38,7 +38,7 @@ _POISON = 0xFF
 
 
 def lifetimes(schedule: LaunchPlan) -> dict[int, Lifetime]:
-    """When each temporary buffer that takes memory is alive, by buffer id."""
+    """Lifetime of each temporary buffer that takes memory, by buffer id."""
     touched: dict[int, list[int]] = {}
     for step, launch in enumerate(schedule.launches):
         for i in map(schedule.memory, launch.args):
@@ -99,7 +99,7 @@ class Runner:
 
     @property
     def outputs(self) -> tuple[Buffer, ...]:
-        """What a run gives back, in order."""
+        """Buffers that a run gives back, in order."""
         return self._outputs
 
     @property
@@ -122,13 +122,13 @@ class Runner:
         return self.arena_bytes + scratch + own
 
     def damage(self) -> str:
-        """What was written outside of the plan's memory, in words; '' where nothing was."""
+        """Describe a write outside of the plan's memory; '' where there was none."""
         memories = (self._arena, self._nowhere, *self._scratch, *self._own.values())
         found = (m.damage() for m in memories)
         return next(filter(None, found), "") or self._constants.damage()
 
     def run(self, arrays: Mapping[str, Array]) -> tuple[Array, ...]:
-        """The outputs, in memory that nobody else has.
+        """The outputs, in memory that nothing else refers to.
 
         ``arrays``: the inputs by name, of the right shape and dtype. Raises IndexOutOfRange where a
         guard says so.
@@ -154,8 +154,9 @@ class Runner:
     def run_on_device(
         self, given: Mapping[str, Array | Placed], engine: Sharing
     ) -> tuple[Any, ...]:
-        """The outputs as memory of the device that nobody else has; inputs that lie there are used
-        where they lie, others are copied to it. Raises IndexOutOfRange where a guard says so.
+        """The outputs as memory of the device that nothing else refers to; inputs that lie there
+        are used where they lie, others are copied to it. Raises IndexOutOfRange where a guard says
+        so.
         """
         fresh = {b.id: self._engine.allocate(b.nbytes, touched=False) for b in self._outputs}
         for i, values in self._known.items():
@@ -234,7 +235,7 @@ class Runner:
             guard.check((output(b) if read is None else read()).flat[0])
 
     def _guarded(self) -> dict[int, Callable[[], Array]]:
-        """What reads the numbers of guards, by buffer: constants, or memory of this process that a
+        """Readers of the numbers of guards, by buffer: constants, or memory of this process that a
         kernel writes to, where one can. Two guards may have one number.
         """
         found: dict[int, Callable[[], Array]] = {}
@@ -352,7 +353,7 @@ class Runner:
         return memory
 
     def _content(self, b: Buffer) -> Array:
-        """What is in the plan's own memory of an input or output; the values of a constant."""
+        """Contents of the plan's own memory of an input or output; the values of a constant."""
         if b.id in self._known:
             return self._known[b.id]
         values: Array = self._memory(b).read(b.dtype.name)

@@ -27,7 +27,7 @@ class Runners:
         in_child(self)
 
     def forked(self) -> None:
-        """In a child nobody runs anything yet; see ``forks.in_child``."""
+        """In a child no model runs yet; see ``forks.in_child``."""
         self._changed = threading.Condition()
         self._idle, self._waiting = list(self._all), 0
 
@@ -38,8 +38,9 @@ class Runners:
 
     def run(self, arrays: Mapping[str, Array]) -> tuple[Array, ...]:
         """See ``Runner.run``."""
-        # A list gives and takes one thing at a time, without a lock. Who gives back looks whether
-        # somebody waits after that, and who waits looks for what is idle after they said so.
+        # A list gives and takes one thing at a time, without a lock. A thread that gives one
+        # back looks for waiting threads after that; one that waits has said so before it looks for
+        # an idle one.
         try:
             runner = self._idle.pop()
         except IndexError:

@@ -1,4 +1,4 @@
-"""What a tensor can do, a family of methods in each file, each class on top of the one before.
+"""Methods of tensors, a family in each file, each class on top of the one before.
 
 operators  arithmetic  comparison  trigonometry  movement  indexing  reduction  ordering
 activation  linear  padding  convolution  pooling  resizing  normalisation  losses

@@ -132,7 +132,7 @@ class Activation(Ordering):
         return select((self >= -lambd) & (self <= lambd), 0, self)
 
     def softshrink(self, lambd: float = 0.5) -> Tensor:
-        """What is beyond ``lambd`` on either side, else zero."""
+        """Elements beyond ``lambd`` on either side, moved towards zero by it; else zero."""
         return select(self > lambd, self - lambd, select(self < -lambd, self + lambd, self * 0))
 
     @floating

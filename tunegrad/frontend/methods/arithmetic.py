@@ -248,7 +248,7 @@ class Arithmetic(Operators):
         return select(self < 0, self.ceil(), self.floor())
 
     def frac(self) -> Tensor:
-        """What ``trunc`` leaves."""
+        """The fraction that ``trunc`` cuts off."""
         return self - self.trunc()
 
     def round(self, decimals: int = 0) -> Tensor:

@@ -25,41 +25,41 @@ class Comparison(Arithmetic):
     __slots__ = ()
 
     def eq(self, other: TensorLike) -> Tensor:
-        """Whether each element equals the other's."""
+        """True where an element equals the other's."""
         return compare("eq", self, other)
 
     def ne(self, other: TensorLike) -> Tensor:
-        """Whether each element differs from the other's."""
+        """True where an element differs from the other's."""
         return compare("ne", self, other)
 
     def lt(self, other: TensorLike) -> Tensor:
-        """Whether each element is less."""
+        """True where an element is less."""
         return compare("lt", self, other)
 
     def le(self, other: TensorLike) -> Tensor:
-        """Whether each element is less or equal."""
+        """True where an element is less or equal."""
         return compare("le", self, other)
 
     def gt(self, other: TensorLike) -> Tensor:
-        """Whether each element is greater."""
+        """True where an element is greater."""
         return compare("gt", self, other)
 
     def ge(self, other: TensorLike) -> Tensor:
-        """Whether each element is greater or equal."""
+        """True where an element is greater or equal."""
         return compare("ge", self, other)
 
     less, less_equal, greater, greater_equal, not_equal = lt, le, gt, ge, ne
 
     def equal(self, other: TensorLike) -> bool:
-        """Whether shapes and all values are equal, computed now."""
+        """True if shapes and all values are equal, computed now."""
         y = lift(other, "equal")
         return self.shape == y.shape and bool((self == y).all().item())
 
     def isclose(
         self, other: TensorLike, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
     ) -> Tensor:
-        """Whether ``|self - other| <= atol + rtol * |other|``; infinities are close to themselves
-        alone, and NaN to nothing unless ``equal_nan``.
+        """True where ``|self - other| <= atol + rtol * |other|``; infinities are close to
+        themselves alone, and NaN to nothing unless ``equal_nan``.
         """
         x, y = self._wide(), beside(self, other, "isclose")._wide()
         near = ((x - y).abs() <= y.abs() * rtol + atol) & (y.abs() != math.inf)
@@ -69,31 +69,31 @@ class Comparison(Arithmetic):
     def allclose(
         self, other: TensorLike, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
     ) -> bool:
-        """Whether all elements are close, computed now."""
+        """True if all elements are close, computed now."""
         return bool(self.isclose(other, rtol, atol, equal_nan).all().item())
 
     def isnan(self) -> Tensor:
-        """Whether each element is no number."""
+        """True where an element is no number."""
         return self != self
 
     def isinf(self) -> Tensor:
-        """Whether each element is infinite, of either sign."""
+        """True where an element is infinite, of either sign."""
         return self._float_or_zero().abs() == math.inf
 
     def isposinf(self) -> Tensor:
-        """Whether each element is plus infinity."""
+        """True where an element is plus infinity."""
         return self._float_or_zero() == math.inf
 
     def isneginf(self) -> Tensor:
-        """Whether each element is minus infinity."""
+        """True where an element is minus infinity."""
         return self._float_or_zero() == -math.inf
 
     def isfinite(self) -> Tensor:
-        """Whether each element is a number and not infinite."""
+        """True where an element is a number and not infinite."""
         return self._float_or_zero().abs() < math.inf
 
     def signbit(self) -> Tensor:
-        """Whether each element has a minus sign; zeros have one, too."""
+        """True where an element has a minus sign; zeros have one, too."""
         if not self.dtype.is_float:
             return self < 0 if self.dtype.is_int else self & False
         return (self < 0) | ((self == 0) & (self._wide().reciprocal() < 0))
@@ -105,19 +105,19 @@ class Comparison(Arithmetic):
         return select(x == 0, at_zero, step.cast(x.dtype))
 
     def logical_and(self, other: TensorLike) -> Tensor:
-        """Whether both are other than zero."""
+        """True where both are other than zero."""
         return self._truth() & lift(other, "logical_and")._truth()
 
     def logical_or(self, other: TensorLike) -> Tensor:
-        """Whether one is other than zero."""
+        """True where at least one is other than zero."""
         return self._truth() | lift(other, "logical_or")._truth()
 
     def logical_xor(self, other: TensorLike) -> Tensor:
-        """Whether exactly one is other than zero."""
+        """True where exactly one is other than zero."""
         return self._truth() ^ lift(other, "logical_xor")._truth()
 
     def logical_not(self) -> Tensor:
-        """Whether each element is zero."""
+        """True where an element is zero."""
         return ~self._truth()
 
     def bitwise_and(self, other: TensorLike) -> Tensor:

@@ -110,7 +110,7 @@ class Indexing(Movement):
         self, dim: int, index: TensorLike, src: TensorLike,
         reduce: Literal["sum", "prod", "amax", "amin"], *, include_self: bool = True,
     ) -> Tensor:  # fmt: skip
-        """What is written to each place folded with self.
+        """Fold self with all elements of ``src`` that are written to the same place.
 
         Raises ShapeError for a fold that is not there, or without self.
         """

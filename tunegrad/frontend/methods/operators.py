@@ -204,5 +204,5 @@ class Operators(Handle):
         return self.cast("i64")
 
     def bool(self) -> Tensor:
-        """Whether each element is other than zero."""
+        """True where an element is other than zero."""
         return self.cast("bool")

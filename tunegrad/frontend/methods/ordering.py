@@ -146,8 +146,8 @@ class Ordering(Reduction):
         self, q: float | Sequence[float], dim: int | None = None, keepdim: bool = False,
         *, interpolation: str = "linear",
     ) -> Tensor:  # fmt: skip
-        """What a part ``q`` of the elements lies below, between neighbours by linear interpolation;
-        several parts stand in a new first dimension.
+        """Values that a part ``q`` of the elements lies below, between neighbours by linear
+        interpolation; several parts stand in a new first dimension.
 
         Raises ShapeError for parts outside of 0 to 1, or another interpolation.
         """
@@ -177,7 +177,8 @@ class Ordering(Reduction):
         return found.squeeze(0) if np.ndim(q) == 0 else found
 
     def searchsorted(self, values: TensorLike, *, right: bool = False) -> Tensor:
-        """Where values would go into these ascending rows (i64): before equal ones, or after them.
+        """Positions where values would go into these ascending rows (i64): before equal ones, or
+        after them.
 
         Raises ShapeError for rows that do not fit.
         """

@@ -302,7 +302,7 @@ class _Windows:
         return windows(self.op, x, self.size, self.stride, self.dilation, self.ends)
 
     def counted(self, x: Tensor, with_padding: bool) -> Tensor:
-        """Which elements of the windows count for an average."""
+        """Mask of the elements of the windows that count for an average."""
         true = _true(x)
         if not with_padding:
             return self.of(true)

@@ -221,11 +221,11 @@ class Reduction(Indexing):
         return found._as(kind)
 
     def all(self, dim: Axes = None, keepdim: bool = False) -> Tensor:
-        """Whether all over ``dim`` are other than zero; of none, true."""
+        """True where all over ``dim`` are other than zero; of none, true."""
         return self._truth_of(Op.MIN, dim, keepdim)
 
     def any(self, dim: Axes = None, keepdim: bool = False) -> Tensor:
-        """Whether one over ``dim`` is other than zero; of none, false."""
+        """True where one over ``dim`` is other than zero; of none, false."""
         return self._truth_of(Op.MAX, dim, keepdim)
 
     def _truth_of(self, op: Op, dim: Axes, keepdim: bool) -> Tensor:
@@ -239,7 +239,7 @@ class Reduction(Indexing):
         return truth._with(reduction.fold(op, truth.node, axes, keepdim))
 
     def count_nonzero(self, dim: Axes = None) -> Tensor:
-        """How many over ``dim`` are other than zero, i64."""
+        """Number of elements over ``dim`` that are other than zero, i64."""
         return self.cast("bool").sum(dim)
 
     @along

@@ -270,7 +270,7 @@ def _resized(
 
 
 def _places(old: int, new: int, factor: float | None, corners: bool) -> NDArray[np.float64]:
-    """Where the elements of the result lie in the input."""
+    """Positions in the input at which the elements of the result lie."""
     i = np.arange(new, dtype=np.float64)
     if corners:
         return i * ((old - 1) / (new - 1) if new > 1 else 0.0)

@@ -12,7 +12,7 @@ __all__ = ["Identity", "ModuleDict", "ModuleList", "ParameterList", "Sequential"
 
 
 class Identity(Layer):
-    """What it is given; arguments are for nothing."""
+    """Returns its input; arguments are ignored."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         del args, kwargs

@@ -81,7 +81,7 @@ class Bilinear(Layer):
 
 
 class _Windows(Layer):
-    """What convolutions have in common: windows of ``rank`` axes, and channels in groups."""
+    """The common part of convolutions: windows of ``rank`` axes, and channels in groups."""
 
     rank: ClassVar[int]
 

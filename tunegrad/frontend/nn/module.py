@@ -83,7 +83,7 @@ class Module:
             yield from _named(f"{prefix}{name}", value)
 
     def parameters(self) -> dict[str, ParameterSpec]:
-        """What ``load`` needs, by name."""
+        """Parameters that ``load`` needs, by name."""
         return {name: replace(p.spec, name=name) for name, p in self.named()}
 
     def load(self, weights: Weights | str | Path | None = None, seed: int = 0) -> None:

@@ -18,7 +18,7 @@ __all__ = [
 
 
 class _Norm(Layer):
-    """What normalisations have in common: a weight that lies around one, and a bias, or neither."""
+    """The common part of normalisations: a weight that lies around one, and a bias, or neither."""
 
     weight: Parameter | None
     bias: Parameter | None
@@ -93,7 +93,7 @@ class _LastAxesNorm(_Norm):
     """A normalisation over the last axes, whose extents are ``normalized_shape``."""
 
     def _over(self, normalized_shape: int | Sequence[int], weight: bool, bias: bool) -> None:
-        """Which axes those are, and the weights of their extents."""
+        """Set the axes that are normalised, and weights of their extents."""
         shape = normalized_shape
         extents = (shape,) if isinstance(shape, int) else tuple(shape)
         self.axes = tuple(range(-len(extents), 0))

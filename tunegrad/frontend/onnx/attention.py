@@ -92,8 +92,8 @@ def _guarded(y: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def _mask(n: NodeView, rows: int, columns: int, before: int) -> tuple[Tensor | None, bool]:
-    """Which keys each query may look at, or what is added to scores; and whether there may be
-    queries that look at none.
+    """Keys that each query may look at, or numbers that are added to scores; and True where there
+    may be queries that look at no key.
     """
     given, lengths = n.tensor(3), n.tensor(6)
     if given is not None and given.shape[-1] < columns:

@@ -202,7 +202,7 @@ def _elements(name: str, value: Given) -> dict[str, Array]:
 
 
 def _text(value: Given) -> bool:
-    """Whether it holds strings, which are known when a program is built or not there."""
+    """True if it holds strings, which are known when a program is built or not there."""
     listed = value if isinstance(value, list) else [value]
     return any(v is not None and v.dtype.kind in "OUS" for v in listed)
 
@@ -238,7 +238,7 @@ class TunegradBackend(Backend):
 
     @classmethod
     def is_compatible(cls, model: Any, device: str = "CPU", **_: Any) -> bool:
-        """Whether every operator of the model is there."""
+        """True if every operator of the model is there."""
         return not missing_operators(model.graph) and cls.supports_device(device)
 
     @classmethod
@@ -305,7 +305,7 @@ class TunegradBackend(Backend):
 
     @classmethod
     def supports_device(cls, device: str) -> bool:
-        """Whether a device of ONNX's (``CPU``, ``CUDA:0``) is one that runs here."""
+        """True if a device of ONNX's (``CPU``, ``CUDA:0``) is one that runs here."""
         try:
             devices.running(_device(device))
         except DeviceError:

@@ -81,5 +81,5 @@ def of_bits(codes: Tensor, kind: DType) -> Tensor:
 
 
 def _has(power: Tensor, step: int) -> Tensor:
-    """Whether a power that is positive has this bit."""
+    """True where a power that is positive has this bit."""
     return (power > 0).logical_and(power.bitwise_and(step).ne(0))

@@ -38,7 +38,7 @@ _OWN = frozenset(["Constant", "Shape", "Size", "Slice", *CONTROL, *SEQUENCES]) -
 
 @dataclass(slots=True)
 class _Building:
-    """What one building of a model's graph shares, and counts."""
+    """State and counts that one building of a model's graph shares."""
 
     opset: int
     held: Held = field(default_factory=dict)
@@ -48,7 +48,7 @@ class _Building:
 
 @dataclass(frozen=True, slots=True)
 class _Graph:
-    """A graph of a file, with its initialisers as arrays, and the names that somebody reads."""
+    """A graph of a file, with its initialisers as arrays, and the names that are read."""
 
     proto: Any
     constants: Mapping[str, Known]
@@ -157,7 +157,7 @@ def _attributes(
 def _made(
     build: _Building, node: Any, scope: ChainMap[str, Value], taken: list[Value], outputs: int
 ) -> Sequence[Value]:
-    """What a node makes: computed now where all that it reads is known."""
+    """Results of a node: computed now where all that it reads is known."""
     place, op = f"node {_called(node)} ({node.op_type})", operator_of(node)
     if op not in OPERATORS:
         taken = [settled(v) for v in taken]

@@ -19,7 +19,9 @@ __all__ = ["CASTS", "called", "dynamically", "type_of"]
 
 
 def type_of(n: NodeView, to: int) -> DType | Kind:
-    """What a number of ONNX's stands for. Raises ModelError for a type that is not there."""
+    """The type that a number of ONNX's stands for. Raises ModelError for a type that is not
+    there.
+    """
     from onnx import TensorProto, helper
 
     try:
@@ -147,7 +149,7 @@ _MOVING = frozenset(
 
 
 def called(function: Function, n: NodeView) -> Any:
-    """What an operator makes; one that only moves elements does so with codes."""
+    """Result of an operator; one that only moves elements does so with codes."""
     kinds = {k for v in n.inputs if (k := _kind(v)) is not None}
     if n.op not in _MOVING or not kinds:
         return function(n)

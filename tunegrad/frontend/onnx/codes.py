@@ -56,7 +56,7 @@ class Kind:
 
     @property
     def is_int(self) -> bool:
-        """Whether it holds whole numbers, as they are."""
+        """True if it holds whole numbers, as they are."""
         return self.mantissa < 0
 
     @property
@@ -106,7 +106,7 @@ def kind_of_array(array: np.ndarray[Any, Any]) -> Kind | None:
 
 
 def codes_of(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """What a model takes for an array of ml_dtypes: its codes; other arrays are what they are."""
+    """Codes of an array of ml_dtypes, as a model takes them; other arrays are what they are."""
     if array.dtype.name == "bfloat16":
         return array.view(np.uint16)
     kind = kind_of_array(array)

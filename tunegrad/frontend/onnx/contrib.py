@@ -154,7 +154,7 @@ def _attended(
 
 
 def _held(n: NodeView, mask: Tensor, batch: int, keys: int) -> Tensor:
-    """Which keys are looked at, of a mask in one of its forms: (B, 1, 1 or T, keys)."""
+    """True for keys that are looked at, of a mask in one of its forms: (B, 1, 1 or T, keys)."""
     line = Tensor(np.arange(keys))
     if mask.ndim == 1 and mask.shape[0] == batch:
         return (line < mask.reshape(-1, 1)).reshape(batch, 1, 1, keys)

@@ -66,7 +66,7 @@ def _if(n: NodeView) -> tuple[Value, ...]:
 
 
 def _held(n: NodeView, value: Value, place: Tensor) -> Value:
-    """What the one branch gives that fits, read at a place that is out of range where the other is
+    """Result of the one branch that fits, read at a place that is out of range where the other is
     taken.
     """
     if isinstance(value, TensorList):
@@ -88,7 +88,7 @@ def _true(n: NodeView, condition: Value) -> bool:
 
 
 def _either(n: NodeView, condition: Tensor, output: int, a: Value, b: Value) -> Value:
-    """What the one or the other branch gives, chosen when the program runs."""
+    """Result of the one or the other branch, chosen when the program runs."""
     if a is b:
         return a
     if isinstance(a, TensorList) and isinstance(b, TensorList) and len(a) == len(b):

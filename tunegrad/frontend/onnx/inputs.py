@@ -151,8 +151,8 @@ def _quoted(key: str) -> str:
 
 
 def _value(name: str, i: _Input, value: object, shape: tuple[int, ...] | None) -> Known:
-    """What a user says an input is, in its shape and type; one number fills it, and a list says
-    how long it is where the file does not.
+    """The user's value of an input, in its shape and type; one number fills it, and a list says how
+    long it is where the file does not.
     """
     given, kind = np.asarray(value), i.dtype
     if shape is None and given.ndim == 1 and i.dims is not None and len(i.dims) == 1:

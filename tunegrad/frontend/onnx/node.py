@@ -44,7 +44,7 @@ class NodeError(ModelError):
 
 
 class NotKnownError(NodeError):
-    """What has to be known when the graph is built depends on inputs of the model.
+    """A value that has to be known when the graph is built depends on inputs of the model.
 
     ``inputs`` are their names.
     """

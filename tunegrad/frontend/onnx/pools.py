@@ -56,7 +56,7 @@ class _Windows:
 
     @property
     def even(self) -> bool:
-        """Whether a pool of Tensor's does the same."""
+        """True if a pool of Tensor's does the same."""
         return all(a == b and 2 * a <= k for (a, b), k in zip(self.ends, self.size, strict=True))
 
     def read(self, x: Tensor, fill: float) -> Tensor:
@@ -67,7 +67,7 @@ class _Windows:
         return x
 
     def counted(self, with_padding: bool) -> Known:
-        """How many elements of each window count for an average: (*places)."""
+        """Number of elements of each window that count for an average: (*places)."""
         found: Known = np.ones(())
         for d, ((a, b), extent) in enumerate(zip(self.ends, self.extents, strict=True)):
             span = self.spread[d] * (self.size[d] - 1) + 1

@@ -94,7 +94,7 @@ _ROUNDED: dict[str, Callable[[Any], Any]] = {
 
 
 def _places(n: NodeView, axis: _Axis, how: str) -> Known:
-    """Where the elements of the result lie in the input."""
+    """Positions in the input at which the elements of the result lie."""
     i, old = np.arange(axis.new, dtype=np.float64), axis.old
     last = old * axis.factor - 1
     if how == "asymmetric":
@@ -118,7 +118,7 @@ def _places(n: NodeView, axis: _Axis, how: str) -> Known:
 
 
 def _weights(n: NodeView, axis: _Axis, places: Known, mode: str) -> Known:
-    """What each element of the result takes of those of the input: (new, old).
+    """Weights of the elements of the input in each one of the result: (new, old).
 
     Linear, or cubic (Keys 1981); stretched over what one element stands for where ``antialias``
     is on and the result is smaller.

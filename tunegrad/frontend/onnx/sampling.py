@@ -81,7 +81,7 @@ def _roi_align(n: NodeView) -> Tensor:
 
 
 def _reads(n: NodeView, length: Tensor, bins: int) -> np.ndarray[Any, Any]:
-    """How many reads each bin of each region has in one dimension."""
+    """Number of reads of each bin of each region in one dimension."""
     ratio = n.get("sampling_ratio", 0)
     if ratio > 0:
         return np.full(length.shape, ratio)
@@ -91,7 +91,7 @@ def _reads(n: NodeView, length: Tensor, bins: int) -> np.ndarray[Any, Any]:
 
 
 def _bins(start: Tensor, length: Tensor, bins: int, count: np.ndarray[Any, Any]) -> Tensor:
-    """Where bins of regions are read: (regions, bins, reads)."""
+    """Positions at which bins of regions are read: (regions, bins, reads)."""
     size = (length / bins).reshape(-1, 1, 1)
     number = np.arange(int(count.max(initial=1)))
     parts = (number + 0.5) / np.maximum(count, 1).reshape(-1, 1, 1)
@@ -100,7 +100,7 @@ def _bins(start: Tensor, length: Tensor, bins: int, count: np.ndarray[Any, Any])
 
 
 def _corners(x: Tensor, places: Sequence[Tensor]) -> list[Tensor]:
-    """What the four pixels around places give to a bilinear read."""
+    """Shares of the four pixels around places in a bilinear read."""
     floors = [p.floor() for p in places]
     found = []
     for chosen in product((0, 1), repeat=2):

@@ -1,4 +1,4 @@
-"""What a file has to keep to: rules of ONNX that are checked before anything is computed.
+"""Rules of ONNX that a file has to keep to, checked before anything is computed.
 
 opset 99                           one that the package onnx knows
 y = Relu(x), y = Neg(x)            each name is made once

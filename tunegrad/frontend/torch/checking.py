@@ -1,4 +1,4 @@
-"""What a graph of ours gives, beside what PyTorch gives for the same inputs.
+"""Compares the results of a graph of ours with PyTorch's for the same inputs.
 
     outputs  --within rounding of PyTorch's?-->  right
              --as near to PyTorch's in f64 as PyTorch is itself?-->  right: rounding is amplified
@@ -75,7 +75,7 @@ def check_choice(door: str, check: object) -> None:
 
 
 def fault_of(call: Call, got: Sequence[Any], want: Sequence[Any], run: Run) -> str:
-    """Why ``got`` is not ``want``, with the smallest program that shows it; '' where it is.
+    """Say where ``got`` is not ``want``, with the smallest program that shows it; '' where it is.
 
     ``want`` is what the graph gives in PyTorch. Outputs that are no tensors are not compared.
     """
@@ -148,7 +148,7 @@ class FirstCall:
 
 
 def _versions(values: Sequence[Any]) -> list[Any]:
-    """How often tensors were written to, and where they lie."""
+    """Numbers of writes to tensors, and their addresses."""
     tensors = [v for v in values if hasattr(v, "data_ptr")]
     return [(t.data_ptr(), None if t.is_inference() else t._version) for t in tensors]
 
@@ -219,7 +219,7 @@ def _compared(call: Call, got: Sequence[Any], want: Sequence[Any]) -> str:
 
 
 def _allowed(call: Call, want: Any) -> Any:
-    """How far elements of an output may be from PyTorch's; 0 where they are no floats.
+    """Distances from PyTorch's that elements of an output may have; 0 where they are no floats.
 
     Both sides round, f32 as the verification of kernels allows it for the longest sum of the graph,
     and a graph with 16-bit values at each of its operators.
@@ -267,7 +267,7 @@ def _terms(node: Any) -> int:
 
 
 def _bad(got: Any, want: Any, allowed: Any) -> Any:
-    """Which elements differ. Infinities and NaN must be where PyTorch's are."""
+    """Mask of the elements that differ. Infinities and NaN must be where PyTorch's are."""
     torch = load_torch()
     if not want.dtype.is_floating_point:
         return got != want

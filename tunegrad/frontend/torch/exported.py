@@ -29,7 +29,7 @@ _NAMED = 3
 
 
 def is_module(value: object) -> bool:
-    """Whether it is a ``torch.nn.Module``; PyTorch is not imported for that."""
+    """True for a ``torch.nn.Module``; PyTorch is not imported for that."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(value, torch.nn.Module)
 
@@ -168,7 +168,7 @@ class _Graph(Module):
             )
 
     def _source(self, node: Any, spec: Any) -> tuple[str, Any]:
-        """Where the value of a placeholder comes from."""
+        """Source of a placeholder's value."""
         kind, said = spec.kind.name, node.meta.get("val")
         if kind == "USER_INPUT":
             if not hasattr(said, "dtype"):

@@ -57,7 +57,8 @@ def missing_operators(graph: Any) -> tuple[str, ...]:
 def run_graph(
     graph_module: Any, inputs: Sequence[Any], attributes: Mapping[str, Any] | None = None
 ) -> Any:
-    """What the graph returns for these values of its placeholders: tensors, numbers, None.
+    """Run the graph for these values of its placeholders; return what it returns: tensors, numbers,
+    None.
 
     ``attributes``: tensors of PyTorch by the names that ``get_attr`` asks for; those of the module
     unless given.
@@ -82,7 +83,7 @@ def run_graph(
 
 
 def _function(node: Any) -> Callable[..., Any] | None:
-    """What a node calls here; None for what is not there."""
+    """The function that a node calls here; None for one that is not there."""
     target = node.target
     if node.op != "call_function":
         return None

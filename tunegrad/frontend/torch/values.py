@@ -86,7 +86,7 @@ def array_of(tensor: Any) -> NDArray[np.generic]:
 
 
 def tensor_of(array: NDArray[np.generic], dtype: Any) -> Any:
-    """An array that nobody else has as a tensor of a dtype of PyTorch."""
+    """An array that nothing else refers to as a tensor of a dtype of PyTorch."""
     torch = load_torch()
     if dtype is torch.bfloat16:
         return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)

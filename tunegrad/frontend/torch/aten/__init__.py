@@ -1,4 +1,6 @@
-"""Which function of tensors stands for an operator of ATen, by the operator's full name."""
+"""Table of the functions of tensors that stand for operators of ATen, by the operator's full
+name.
+"""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ _ATTENTION_MASK, _PADDING_MASK = 0, 1
 
 
 def _hidden(mask: Tensor, mask_type: int | None) -> Tensor:
-    """Where keys are not to be seen, as (batch, heads, queries, keys)."""
+    """True for keys that are not to be seen, as (batch, heads, queries, keys)."""
     hidden = mask if mask.dtype.is_bool else mask != 0
     if mask_type == _PADDING_MASK:
         return hidden.unsqueeze(1).unsqueeze(1)

@@ -41,7 +41,7 @@ def _expand(x: Tensor, size: Sequence[int], *, implicit: bool = False) -> Tensor
 
 
 def span(extent: int, start: int | None, end: int | None) -> tuple[int, int]:
-    """Where a slice begins and ends, by PyTorch's rules."""
+    """Begin and end of a slice, by PyTorch's rules."""
     first, last, _ = slice(start, end).indices(extent)
     return first, max(first, last)
 
@@ -79,7 +79,7 @@ def _constant_pad(x: Tensor, pad: Sequence[int], value: Any = 0) -> Tensor:
 
 
 def _filling(x: Tensor, value: Any) -> Any:
-    """What PyTorch pads with: of integers a float without its fraction."""
+    """The number that PyTorch pads with: of integers a float without its fraction."""
     return int(value) if x.dtype.is_int and isinstance(value, float) else value
 
 

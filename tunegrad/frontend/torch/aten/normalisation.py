@@ -184,7 +184,7 @@ def _weight_norm(v: Tensor, g: Tensor, dim: int = 0) -> tuple[Tensor, Tensor]:
 
 
 def _resize(x: Tensor, mode: Any, size: Any, scales: Any, corners: bool | None) -> Tensor:
-    """Where a scale is given, positions are computed by it, not by the ratio of the sizes."""
+    """Resize by the given scales; without them, by the ratio of the sizes."""
     known = [s for s in scales or () if s is not None]
     if not known:
         return x.interpolate(list(size), None, mode, corners)

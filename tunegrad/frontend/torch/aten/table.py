@@ -1,4 +1,4 @@
-"""How the tables of operators are written."""
+"""Notation of the tables of operators."""
 
 from __future__ import annotations
 
