@@ -136,7 +136,7 @@ def _exit_code(argv: Sequence[str]) -> int:
 
 
 def _say_error(kind: str, message: str) -> None:
-    """Print an error as an object on stdout, for who asked for JSON."""
+    """Print an error as an object on stdout, for a command with ``--json``."""
     try:
         say(json.dumps({"error": {"kind": kind, "message": " ".join(message.split())}}) + "\n")
     except OutputError as lost:

@@ -1,4 +1,4 @@
-"""What shows a search while it runs, on stderr."""
+"""Displays of a search while it runs, on stderr."""
 
 from __future__ import annotations
 

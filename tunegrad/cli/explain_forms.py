@@ -11,7 +11,7 @@ __all__ = ["form_heading", "trace_text"]
 
 
 def form_heading(report: FormReport | TraceReport) -> str:
-    """Which kernel, and by which schedule; for stderr, so that stdout is the form alone."""
+    """The kernel and its schedule; for stderr, so that stdout is the form alone."""
     return f"{report.kernel}  {report.key}, {report.outcome}: {report.actions or '(no actions)'}"
 
 

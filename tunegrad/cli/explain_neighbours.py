@@ -1,4 +1,4 @@
-"""What ``explain`` says of the schedules next to the one that runs."""
+"""The part of ``explain`` about the schedules next to the one that runs."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def write_whole(place: Path, data: bytes) -> None:
 
 
 def _in_place(place: Path) -> bool:
-    """Whether it takes what it can: a device or a pipe, and a link, which stays one."""
+    """True for a path that is written in place: a device or a pipe, and a link, which stays one."""
     return place.is_symlink() or (place.exists() and not place.is_file())
 
 

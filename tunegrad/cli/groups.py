@@ -1,4 +1,6 @@
-"""Groups of commands: in the order in which they were added, and who is nearly right is told so."""
+"""Groups of commands: in the order in which they were added; a name that is nearly right gets a
+hint.
+"""
 
 from __future__ import annotations
 

@@ -166,5 +166,5 @@ class LiveObserver:
 
 
 def _ascii(console: Console) -> bool:
-    """Whether the terminal takes nothing but ASCII."""
+    """True for a terminal that takes nothing but ASCII."""
     return not console.encoding.lower().startswith("utf")

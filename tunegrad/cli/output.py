@@ -1,4 +1,4 @@
-"""Where a command's result goes: stdout, as text for people or as JSON.
+"""Output of a command's result: on stdout, as text for people or as JSON.
 
 Names, actions and messages come from stores and files that others may have written: what a terminal
 would act on is escaped here, whatever a command prints.

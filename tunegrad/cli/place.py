@@ -1,4 +1,4 @@
-"""Where a command's store is."""
+"""The place of a command's store."""
 
 from __future__ import annotations
 

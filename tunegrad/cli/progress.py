@@ -1,5 +1,5 @@
-"""What both displays of a running search show: the events so far, folded into the few facts worth a
-line.
+"""State of a running search for both of its displays: the events so far, folded into the few facts
+worth a line.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class MutableProgress:
     # ---- lines
 
     def session_line(self) -> str:
-        """What is being tuned, where, and how."""
+        """Line about the session: the model, the place and the settings."""
         s = self._session
         if s is None:
             return "starting"
@@ -122,14 +122,14 @@ class MutableProgress:
         )
 
     def candidates_line(self) -> str:
-        """How many candidates of which status, and how fast they come."""
+        """Line about the candidates: how many of which status, and how fast they come."""
         total = sum(self.counts.values())
         took_s = self._counted_s - (self._first_s or 0.0)
         rate = f", {(total - 1) / took_s:.1f} a second" if total > 1 and took_s > 0.0 else ""
         return f"{count_text(self.counts)} candidate{'s' if total != 1 else ''}{rate}"
 
     def model_line(self) -> str:
-        """What the model is expected to take now, next to its default schedules."""
+        """Line about the model: its expected time now, next to its default schedules."""
         m = self.model
         if m is None or m.default_s == inf:
             return "not known yet"
@@ -137,7 +137,7 @@ class MutableProgress:
         return f"{now}: {about(m.default_s, m.best_s)}"
 
     def expectation_line(self) -> str:
-        """What the next minute is expected to buy; empty where nothing says."""
+        """Line about the expected gain of the next minute; empty where there is no estimate."""
         if not self._expected_gain_s or self.phase not in ("defaults", "search"):
             return ""
         return f"the next minute is expected to save {ms(1e3 * self._expected_gain_s)} ms"
@@ -147,7 +147,7 @@ class MutableProgress:
         return list(self.model.kernels[:count]) if self.model else []
 
     def rest(self, count: int) -> str:
-        """How many kernels are left out of so many, and what they take together."""
+        """Line about the kernels that are left out of so many, and their time together."""
         left = self.model.kernels[count:] if self.model else ()
         took_s = sum(k.uses * k.best_s for k in left if k.best_s < inf)
         return f"{len(left)} more kernels, {ms(1e3 * took_s)} ms" if left else ""

@@ -71,7 +71,7 @@ def regress(
     A kernel that crashes, hangs or computes something wrong is reported; the sweep goes on. One
     that was interrupted goes on where it was when the same command runs again.
 
-    Exits with 3 where something got slower and nobody has accepted it, else with 1 where something
+    Exits with 3 where something got slower and is not accepted, else with 1 where something
     could not be measured. A change that the machine explains is reported, and is no regression.
     """
     from dataclasses import replace

@@ -34,7 +34,9 @@ _TITLES = {
 
 
 def sweep_text(report: SweepReport) -> str:
-    """What was measured, what changed, what failed; last a line that says all of it."""
+    """Text of a sweep: what was measured, what changed, what failed; last a line that says all of
+    it.
+    """
     blocks = [_series_table(report.rows)] if report.rows else []
     blocks += [finding_text(f) for f in report.findings]
     blocks += [failed_text(f) for f in report.failed]
@@ -78,7 +80,7 @@ def finding_text(f: Finding) -> str:
 
 
 def failed_text(f: Failed) -> str:
-    """What could not be measured, in a line."""
+    """Text of a failure to measure, in a line."""
     what = f"kernel {f.kernel} of {f.model}" if f.kernel else f"model {f.model}"
     return f"failed: {what} on {f.device}: {f.why}"
 

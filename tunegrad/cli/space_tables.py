@@ -17,7 +17,7 @@ __all__ = ["SpaceReport", "space_report", "space_text"]
 
 @dataclass(frozen=True, slots=True)
 class SpaceReport:
-    """What a recorded space holds.
+    """Counts and times of a recorded space.
 
     ``decisions`` has the most options of each; times are in ms, None where none ran.
     """

@@ -199,7 +199,7 @@ def _row_gain(row: TuneRow) -> str:
 
 
 def _explained(report: TuneReport) -> list[str]:
-    """Why the figures are not those that were seen while it searched."""
+    """Lines that explain the difference from the figures that were seen while it searched."""
     alone_ms = [row.uses * row.best_ms for row in report.rows if row.best_ms is not None]
     if report.tuned_ms is None or not alone_ms:
         return []
@@ -208,7 +208,7 @@ def _explained(report: TuneReport) -> list[str]:
 
 
 def _outputs(report: TuneReport) -> list[str]:
-    """What was wrong with what the model computes, if anything."""
+    """Lines about wrong outputs of the model, if any."""
     lines = [
         f"withdrawn: kernel {kernel}: {actions}: {why}" for kernel, actions, why in report.voided
     ]
@@ -228,7 +228,7 @@ _STOPPED = {
 
 
 def _pace(report: TuneReport) -> list[str]:
-    """Whether the target was reached, and when the search was nearly done."""
+    """Lines about the target, and about the time after which the search was nearly done."""
     lines = []
     if report.target_ms is not None and report.tuned_ms is not None:
         verdict = "reached" if report.tuned_ms <= report.target_ms else "missed"
@@ -245,7 +245,9 @@ def _pace(report: TuneReport) -> list[str]:
 
 
 def _session(report: TuneReport) -> list[str]:
-    """Why it stopped early, and what the time went into, the largest part first."""
+    """Lines about the session: why it stopped early, and the parts of its time, the largest
+    first.
+    """
     lines = []
     if why := _STOPPED.get(report.stopped):
         lines.append(
@@ -304,7 +306,7 @@ def run_text(report: RunReport) -> str:
 
 
 def _deviation(dtype: str, found: Deviation | None, constant_bytes: int = 0) -> list[str]:
-    """What 16 bits cost a model, if it has them."""
+    """Lines about what 16 bits cost a model, if it has them."""
     if found is None:
         return []
     if math.isinf(found.largest):
@@ -339,8 +341,8 @@ def compiled_line(row: CompiledRow) -> str:
 
 
 def compiled_text(*reports: CompiledReport) -> str:
-    """What the kernels of models take on a device that runs nothing; ``a unit`` is how many groups
-    one unit of it would run at a time.
+    """Table of the resources that the kernels of models take on a device that runs nothing; ``a
+    unit`` is how many groups one unit of it would run at a time.
     """
     header = (
         "kernel", "uses", "groups", "items", "registers", "spilled", "shared", "a unit", "seconds"
@@ -404,7 +406,7 @@ def doctor_text(report: DoctorReport) -> str:
 
 
 def stats_text(path: Path, stats: Stats) -> str:
-    """What a store holds, a fact a line; statuses with no trial are left out."""
+    """Text of a store's contents, a fact a line; statuses with no trial are left out."""
     facts = [
         ("trials", str(stats.trials)),
         *((f"  {status}", str(count)) for status, count in stats.by_status if count),

@@ -201,7 +201,7 @@ def _tuned(settings: TuneSettings, *, as_json: bool) -> tuple[TuneReport, ...]:
 
 
 def _began_s() -> float:
-    """When this process began, on the monotonic clock: the budget is the command's."""
+    """Time at which this process began, on the monotonic clock: the budget is the command's."""
     import psutil
 
     age_s = time.time() - psutil.Process().create_time()

@@ -5,7 +5,7 @@
 
 ``environment.py`` is the only reader of the environment, ``model_files.py`` shows a model's file.
 
-Its modules are imported when one of their names is asked for: who computes a tensor reads no
+Its modules are imported when one of their names is asked for: computing a tensor reads no
 settings.
 """
 

@@ -77,7 +77,7 @@ def import_builder(spec: ModelSpec, search_path: Iterable[str] = ()) -> Callable
 
 
 def build_model(spec: ModelSpec, search_path: Iterable[str] = ()) -> Any:
-    """What the builder returns for ``spec``'s arguments.
+    """Return what the builder gives for ``spec``'s arguments.
 
     Raises ModelError for an argument that it does not take.
     """
@@ -118,7 +118,7 @@ def _missing(parameters: Iterable[inspect.Parameter], given: Iterable[str]) -> l
 
 
 def _raised(spec: ModelSpec, doing: str, error: Exception) -> ModelCodeError:
-    """What a user's own code raised, with the frames that are theirs."""
+    """The error of a user's own code, with the frames that are theirs."""
     own = str(Path(__file__).parents[1]), str(Path(importlib.__file__).parent), "<frozen"
     frames = traceback.extract_tb(error.__traceback__)
     theirs = [f for f in frames if not f.filename.startswith(own)]

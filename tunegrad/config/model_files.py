@@ -56,7 +56,7 @@ class _InputTable:
 
 
 def is_builder(text: str) -> bool:
-    """Whether a text has the form ``package.module:function``."""
+    """True for a text of the form ``package.module:function``."""
     return _BUILDER.fullmatch(text) is not None
 
 

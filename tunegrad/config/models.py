@@ -1,4 +1,4 @@
-"""Which model a text means: a name, a file, or a function."""
+"""The model that a text means: a name, a file, or a function."""
 
 from __future__ import annotations
 

@@ -140,7 +140,9 @@ def _resolve_models(texts: Sequence[str]) -> tuple[ModelSpec, ...]:
 
 
 def _of_files(specs: Sequence[ModelSpec], name: str) -> Any:
-    """What the models' files set; None where all are silent. ConfigError where they disagree."""
+    """The value that the models' files set; None where all are silent. ConfigError where they
+    disagree.
+    """
     said = [(spec, value) for spec in specs if (value := getattr(spec.tune, name)) is not None]
     for spec, value in said[1:]:
         first, first_value = said[0]
@@ -162,7 +164,7 @@ def check_numerics(numerics: str) -> Numerics:
 
 
 def check_dtype(dtype: str) -> ModelDtype:
-    """What a model is stored in, of that name. Raises ConfigError for a word that is none."""
+    """The storage dtype of that name. Raises ConfigError for a word that is none."""
     for known in get_args(ModelDtype):
         if dtype == known:
             found: ModelDtype = known
@@ -181,7 +183,7 @@ def _first(*choices: Any) -> Any:
 
 
 def _settle_budget(given: str | float | None, specs: Sequence[ModelSpec]) -> float:
-    """What is given; else what every model would have alone, together."""
+    """The budget that is given; else what every model would have alone, together."""
     if given is not None:
         return parse_budget(given)
     said = [(spec.source, spec.tune.budget) for spec in specs]

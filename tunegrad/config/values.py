@@ -1,4 +1,4 @@
-"""What the user asked for, as frozen values: which model, and every setting of a session."""
+"""Requests of the user, as frozen values: the model, and every setting of a session."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class InputSpec:
 
 @dataclass(frozen=True, slots=True)
 class TuneDefaults:
-    """What a model file's ``[tune]`` sets; None where it is silent."""
+    """Values that a model file's ``[tune]`` sets; None where it is silent."""
 
     budget: str | int | float | None = None
     searcher: Searcher | None = None
@@ -61,7 +61,7 @@ class TuneDefaults:
 
 @dataclass(frozen=True, slots=True)
 class ModelSpec:
-    """Which model.
+    """The model that is asked for.
 
     ``builder`` (``package.module:function``) is called with ``args``, and ``batch`` where it takes
     one.

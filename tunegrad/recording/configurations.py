@@ -1,10 +1,11 @@
 """T4 results of other tuners, Kernel Tuner's for one: configurations of tunable parameters, with
 what came of each.
 
-    "configuration": {"block_size_x": 64, "unroll": true}   --> a question for each parameter; the
-                                                            values that occur,
-    "objectives": ["time"], "invalidity": "correct",            sorted, are its options
-    "measurements": [{"name": "time", "value": 0.81, "unit": "ms"}]   --> the time of the trial
+    "configuration": {"block_size_x": 64, "unroll": true}
+        --> a question for each parameter; the values that occur, sorted, are its options
+    "objectives": ["time"], "invalidity": "correct",
+    "measurements": [{"name": "time", "value": 0.81, "unit": "ms"}]
+        --> the time of the trial
 
 There is no kernel and no action: such a recording can be searched on, and nothing else. What breaks
 the tuner's own constraints is no trial, and as illegal as what is not in the file.
@@ -66,7 +67,7 @@ class _Measured(Struct):
 
 
 class _Said(Struct):
-    """What is read of a result."""
+    """Fields of a result that are read."""
 
     invalidity: Literal["correct", "correctness", "compile", "runtime", "timeout"]
     correctness: Time
@@ -148,7 +149,7 @@ def _trial(
 
 
 def _result(row: int, found: object) -> _Result | None:
-    """What a result says; None where it is one that the tuner's constraints rule out.
+    """The trial of a result; None for one that the tuner's constraints rule out.
 
     Raises Fault.
     """
@@ -231,6 +232,6 @@ def _sorted(values: set[str]) -> list[str]:
 
 
 def _option(value: str) -> Option:
-    """What an option is called; a number that is not whole goes by its text."""
+    """Name of an option; a number that is not whole goes by its text."""
     found: Any = json.loads(value)
     return value if isinstance(found, float) else found

@@ -1,7 +1,7 @@
 """The records of a recording: made of it, and read back from an untrusted file by the rules of
 ``tunegrad.untrusted``.
 
-Unlike an export of a store, a record may have fields that nobody asks for: T4 files carry those of
+Unlike an export of a store, a record may have fields that are not read: T4 files carry those of
 other tools.
 """
 
@@ -102,7 +102,7 @@ class _Trial(Struct):
 
 
 def header_record(recording: Recording) -> dict[str, Any]:
-    """What a recording says of itself, by name: all but its questions and trials."""
+    """Header of a recording, by name: all but its questions and trials."""
     return {
         "kernel": recording.kernel_name,
         "kernel_key": recording.kernel_key,

@@ -2,8 +2,8 @@
 JSON.
 
     {"format": "tunegrad-space", "version": 1, "kernel": ..., "points": 720, ...}     the header
-    {"question": 0, "name": "tile", "options": [[8, 2], [4, 1]], "default": 0}   one a question
-    {"actions": "...", "status": "ok", "samples_s": [...], "paths": [[[0, 1]]], ...}   one a trial
+    {"question": 0, "name": "tile", "options": [[8, 2], [4, 1]], "default": 0}        one a question
+    {"actions": "...", "status": "ok", "samples_s": [...], "paths": [[[0, 1]]], ...}  one a trial
 
 Every line ends with a checksum of its own. A broken line is reported and skipped; the others count.
 """
@@ -41,7 +41,9 @@ _MOST_TRIALS = 200_000
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """What a file gave: the recording of all that is sound, and what was not."""
+    """The result of reading a file: the recording of all that is sound, and the problems of the
+    rest.
+    """
 
     recording: Recording
     problems: tuple[Problem, ...]

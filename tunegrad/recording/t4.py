@@ -204,7 +204,7 @@ def _trial(result: object, questions: Mapping[int, Question]) -> RecordedTrial:
 
 
 def _check_words(result: _Result, trial: RecordedTrial, questions: Mapping[int, Question]) -> None:
-    """What a result says in T4's words agrees with what it says in ours."""
+    """Check that a result says in T4's words what it says in ours."""
     word = INVALIDITY[trial.measurement.status]
     if result.invalidity != word:
         raise Fault(

@@ -1,4 +1,4 @@
-"""When a series of nights changed its level, by how much, and how sure that is.
+"""Changes of level in a series of nights: when, by how much, and how sure each is.
 
     values     one logarithm of seconds a night, freed of what the whole night had in common
     level      median of up to 20 nights since the last level that was accepted
@@ -72,7 +72,7 @@ class Change:
 
     @property
     def slower(self) -> bool:
-        """Whether it takes longer since."""
+        """True for a change to longer times."""
         return self.ratio > 1.0
 
 

@@ -247,9 +247,7 @@ def _interval(
 
 
 def _moved(model: str, a: Sequence[Night], b: Sequence[Night]) -> tuple[Moved, ...]:
-    """How many times as long each yardstick of a model took in B as in A; of those that both
-    have.
-    """
+    """Ratio B over A of the time of each yardstick of a model; of those that both have."""
     samples: list[dict[str, list[float]]] = []
     for side in (a, b):
         found: dict[str, list[float]] = {}
@@ -292,7 +290,7 @@ def _relative(night: Night, key: _Key) -> Values:
 
 
 def _noise(history: Sequence[Night]) -> dict[_Key, float]:
-    """How much a series scatters from night to night, of those with enough nights to say so.
+    """Scatter of each series from night to night, of those with enough nights to say so.
 
     By the same figures as are compared: nothing but yardsticks is taken off.
     """

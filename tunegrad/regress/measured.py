@@ -9,7 +9,7 @@ every four turns the yardsticks, in a process that can be killed.
 
 The yardsticks are two kernels that no tune touches, on the same threads in the same second: one
 reads and writes memory, one multiplies. What moves them is the machine. In a turn with the models
-they would empty the caches for whoever comes next, and winners and defaults of one program differed
+they would empty the caches for what comes next, and winners and defaults of one program differed
 by a third.
 """
 
@@ -88,10 +88,10 @@ class KernelTimes:
 
 @dataclass(frozen=True, slots=True)
 class ModelTimes:
-    """What a sweep measured of a model on a device; ``whole`` are runs with winners and defaults in
-    turns, ``yardsticks`` seconds by name and turn. ``failed`` are (kernel, why), ``state`` what the
-    device said of itself at the end, ``others_cpus`` how many CPUs other processes used meanwhile,
-    ``lacking_cpus`` how many of them the model lacked.
+    """Times that a sweep measured of a model on a device; ``whole`` are runs with winners and
+    defaults in turns, ``yardsticks`` seconds by name and turn. ``failed`` are (kernel, why),
+    ``state`` what the device said of itself at the end, ``others_cpus`` how many CPUs other
+    processes used meanwhile, ``lacking_cpus`` how many of them the model lacked.
     """
 
     model: str
@@ -152,7 +152,7 @@ class _Timing:
                 found = culprit(suspects, lambda few: self._fails(dict(few)))
                 if found is None and (not suspects or self._fails({}) is not None):
                     raise
-                # Nobody does it alone: all of them run as their defaults.
+                # None fails alone: all of them run as their defaults.
                 blamed = [found] if found else [(s, error) for s in suspects]
                 for (key, _), why in blamed:
                     del wanted[key]
@@ -203,7 +203,7 @@ class _Timing:
         return {key: t.actions for (key, t), compiled in sound if not compiled.error}, failed
 
     def _fails(self, few: Mapping[str, str]) -> CandidateFailure | None:
-        """How the model fails in a fresh process with these winners over its defaults."""
+        """Failure of the model in a fresh process with these winners over its defaults."""
         made = self._models.of(self.work, {**self._defaults, **few})
         self.site.bench.renew()
         try:

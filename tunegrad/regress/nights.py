@@ -100,7 +100,7 @@ class Night:
 
 
 def place_of(fingerprint: Fingerprint) -> Place:
-    """What of a machine stays when its software is renewed."""
+    """The part of a machine's fingerprint that stays when its software is renewed."""
     return tuple(
         (name, value)
         for name, value in fingerprint.fields
@@ -114,7 +114,7 @@ def kernel_series(model: str, name: str) -> str:
 
 
 def disturbed(rows: Sequence[Latency]) -> bool:
-    """Whether other processes took CPUs that a model needed while these rows of it were made."""
+    """True when other processes took CPUs that a model needed while these rows of it were made."""
     lacked = (dict(row.state).get(LACKING, 0.0) for row in rows)
     return any(not isinstance(cpus, str) and cpus > 0.0 for cpus in lacked)
 
@@ -147,7 +147,7 @@ def sweeps_of(sessions: Iterable[Session]) -> tuple[dict[str, str], list[Blessed
 
 
 def failures_of(sessions: Iterable[Session], sweep: str) -> dict[tuple[str, str], list[Failed]]:
-    """What a sweep could not measure, by model and device, as it was last noted."""
+    """Failures of a sweep, by model and device, as they were last noted."""
     noted = {}
     for session in sessions:
         if session.command == FAILED:
@@ -198,7 +198,7 @@ def with_defaults(rows: Mapping[tuple[str, str], Latency]) -> dict[tuple[str, st
 
 
 def changed_fields(before: Sequence[Latency], since: Sequence[Latency]) -> tuple[str, ...]:
-    """Which fields of the machine, the versions and the code are others, in words.
+    """Fields of the machine, the versions and the code that changed, in words.
 
     Of rows before a change and since it; fields whose values overlap say nothing.
     """
@@ -212,7 +212,7 @@ def changed_fields(before: Sequence[Latency], since: Sequence[Latency]) -> tuple
 
 
 def changed_clocks(before: Sequence[Latency], since: Sequence[Latency]) -> tuple[str, ...]:
-    """Which clocks of the processors or the device are others, in MHz.
+    """Clocks of the processors or the device that changed, in MHz.
 
     A clock that runs differs from night to night: it changed where the ranges of all rows before
     and of all since do not meet, and both sides have it.

@@ -1,4 +1,4 @@
-"""Whether other processes keep the machine busy: what is timed then says less."""
+"""Check that the machine is quiet: what is timed beside busy processes says less."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SHARE = 0.1
 
 
 def busy(look_s: float = _LOOK_S) -> str:
-    """How busy other processes keep this machine, in words; empty where it is quiet.
+    """Description of how busy other processes keep this machine; empty where it is quiet.
 
     Looks for ``look_s`` seconds, in which this process does nothing. ``load_1m`` is said, and
     decides nothing: it lags by a minute, and counts what this process did before.

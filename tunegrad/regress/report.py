@@ -1,4 +1,4 @@
-"""What a sweep, and a comparison of two, hand back: plain numbers and text."""
+"""Results of a sweep, and of a comparison of two: plain numbers and text."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class SeriesRow:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """What could not be measured: a kernel of a model, or a model (no kernel)."""
+    """A failure to measure: of a kernel of a model, or of a model (no kernel)."""
 
     device: str
     model: str
@@ -103,7 +103,7 @@ class SweepReport:
 
     @property
     def regressions(self) -> tuple[Finding, ...]:
-        """What got slower, and is neither accepted nor the machine's."""
+        """Findings that got slower, and are neither accepted nor the machine's."""
         return tuple(f for f in self.findings if f.kind == "regression")
 
 
@@ -137,13 +137,13 @@ class CompareRow:
 
     @property
     def different(self) -> bool:
-        """Whether the interval says so."""
+        """True when the interval shows a difference."""
         return self.interval is not None and not self.interval[0] <= 1.0 <= self.interval[1]
 
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """How many times as long a yardstick of a model took in B as in A.
+    """Ratio B over A of the time of a model's yardstick.
 
     ``interval`` is where that lies, at 95 %, None below six samples.
     """

@@ -1,4 +1,4 @@
-"""What got slower, tuned again: the kernels that a sweep found, each model for its part of the
+"""Tuning again of what got slower: the kernels that a sweep found, each model for its part of the
 time.
 """
 

@@ -1,4 +1,4 @@
-"""What a sweep times: a TOML file, read strictly.
+"""Settings of a sweep: a TOML file, read strictly.
 
 [regress]
 models = ["mlp", "resnet18"]       # as `tunegrad tune` takes them
@@ -69,7 +69,7 @@ class SweepSettings:
         )
 
     def record(self) -> dict[str, object]:
-        """What two sweeps have in common that are one, interrupted: as JSON."""
+        """Settings that two sweeps have in common that are one, interrupted: as JSON."""
         return {
             "models": list(self.models),
             "devices": list(self.devices),

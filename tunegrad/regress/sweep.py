@@ -48,7 +48,7 @@ _PEERS = (("schedule", "peer"),)
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """What a sweep did: its id, what failed, before an interruption too, and whether it was
+    """The result of a sweep: its id, what failed, before an interruption too, and whether it was
     interrupted.
     """
 
@@ -134,7 +134,7 @@ def _timed(
 def _said(
     found: ModelTimes | CandidateFailure | UserError, turns: int, took_s: float
 ) -> Iterator[str]:
-    """What is told of a model, once it is stored."""
+    """Messages about a model, once it is stored."""
     if not isinstance(found, ModelTimes):
         yield f"not measured: {found}"
         return
@@ -148,7 +148,7 @@ def _said(
 def _lost(
     found: ModelTimes | CandidateFailure | UserError, model: str, device: str
 ) -> list[Failed]:
-    """What could not be measured of a model."""
+    """Failures of a model in a sweep."""
     kernels = found.failed if isinstance(found, ModelTimes) else (("", str(found)),)
     return [Failed(device, model, kernel, why) for kernel, why in kernels]
 

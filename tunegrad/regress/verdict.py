@@ -1,4 +1,4 @@
-"""What the history of a store says of a sweep: which series changed, since when, and with what.
+"""The verdict of a store's history on a sweep: which series changed, since when, and with what.
 
     turn      what a turn had in common, over winners, defaults and yardsticks, is taken off
     night     what a night had in common is taken off the kernels, as much as each of them takes
@@ -65,7 +65,7 @@ class Judged:
 
     @property
     def levels(self) -> list[_Level]:
-        """What a blessing of now accepts."""
+        """Levels that a blessing of now accepts."""
         return [(f.series, f.key, f.since) for f in self.findings if f.kind == "regression"]
 
 
@@ -215,7 +215,7 @@ class _Model:
     # ---- the machine
 
     def _machine(self) -> list[tuple[_Key, Change]]:
-        """What the yardsticks did, in places of all nights."""
+        """Changes of the yardsticks, in places of all nights."""
         found = []
         for key, values in self._yardsticks.items():
             at = np.flatnonzero(~np.isnan(values))
@@ -252,7 +252,7 @@ class _Model:
         return Watched(tuple(changes), is_open, seen.noise), moved
 
     def _findings(self, key: _Key, seen: Watched, moved: Sequence[Change]) -> list[Finding]:
-        """What is to be said of it tonight."""
+        """Findings about it tonight."""
         tonight = self._tonight
         found = [self._finding("machine", key, c) for c in moved if c.found == tonight]
         if seen.open is not None:
@@ -304,7 +304,9 @@ def _levels(blessed: Sequence[Blessed], nights: Sequence[Night]) -> dict[_Key, l
 
 
 def _common(given: Sequence[Values], nights: int) -> Values:
-    """What each night has in common: the median over series of how far they are from theirs."""
+    """The common part of each night: the median over series of their distances from their own
+    medians.
+    """
     if not given:
         return np.zeros(nights)
     table = np.stack(given)
@@ -328,7 +330,7 @@ def _freed(values: Values, common: Values) -> Values:
 
 
 def _mean(values: Sequence[Values], nights: int) -> Values:
-    """What the yardsticks say of each night, about their own levels; 0 where there are none.
+    """Mean of the yardsticks in each night, about their own levels; 0 where there are none.
 
     One whose code changed is another series: it says nothing before.
     """
@@ -342,13 +344,13 @@ def _mean(values: Sequence[Values], nights: int) -> Values:
 
 
 def _typical(series: Mapping[_Key, Values]) -> float:
-    """How kernels scatter between nights, by their median."""
+    """Typical scatter of kernels between nights: the median."""
     found = [scatter(v[~np.isnan(v)]) for v in series.values()]
     return median(found) if found else 0.0
 
 
 def _explains(machine: Change, change: Change) -> bool:
-    """Whether a yardstick moved at the same night, give or take one, and by more."""
+    """True when a yardstick moved at the same night, give or take one, and by more."""
     return abs(machine.start - change.start) <= 1 and abs(log(machine.ratio)) > abs(
         log(change.ratio)
     )
@@ -363,7 +365,7 @@ def _placed(c: Change, at: Places) -> Change:
 
 
 def is_yardstick(key: _Key) -> bool:
-    """Whether a series is of what never changes."""
+    """True for a series of what never changes."""
     return split_series(key[0])[1].startswith(YARDSTICK)
 
 

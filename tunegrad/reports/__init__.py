@@ -1,5 +1,4 @@
-"""What a command hands back: one frozen record each, in plain numbers and text, and how such
-records become JSON.
+"""Results of commands: one frozen record each, in plain numbers and text, and their form as JSON.
 
 A report holds no behaviour and no formatting. Times that a reader compares are in milliseconds
 (``_ms``), shares and per cents as their names say; ``None`` stands for "not measured".

@@ -1,4 +1,4 @@
-"""How records become JSON."""
+"""Records as JSON."""
 
 from __future__ import annotations
 

@@ -32,8 +32,8 @@ class CodeFacts:
 
 @dataclass(frozen=True, slots=True)
 class KernelResources:
-    """What a compiler says that a kernel takes: registers and bytes of spills of one work-item,
-    bytes that a group shares.
+    """Resources that a kernel takes by its compiler: registers and bytes of spills of one
+    work-item, bytes that a group shares.
 
     ``unit_groups`` is how many groups one unit of the device runs at a time for all that, and
     ``occupancy`` their work-items in proportion to the most that it holds; 0 where not known.
@@ -76,5 +76,5 @@ class CompiledReport:
 
     @property
     def failed(self) -> int:
-        """How many kernels did not compile."""
+        """Number of kernels that did not compile."""
         return sum(bool(row.error) for row in self.rows)

@@ -19,7 +19,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class StepTime:
-    """How long one action list takes.
+    """Time of one action list.
 
     ``over``: it was stopped, and takes longer than ``ms``. ``note``: why no time. ``off``: half the
     width of its 95 % interval, as a part of it; None where that is not known.
@@ -68,7 +68,7 @@ class Neighbour:
 
     ``ms`` is what the search measured of the kernel alone, ``cost`` that over the time of the
     schedule itself, both beside one reference; None where it was not timed. ``why`` is what failed,
-    or which rule was broken. ``origin`` is who proposed it.
+    or which rule was broken. ``origin`` is the proposer.
     """
 
     change: str
@@ -129,7 +129,7 @@ class ExplainRow:
 
     @property
     def bound(self) -> Literal["flops", "bytes"]:
-        """Which of the two bounds is the nearer one."""
+        """The nearer one of the two bounds."""
         return "flops" if self.flops_ms >= self.bytes_ms else "bytes"
 
     @property
@@ -181,7 +181,7 @@ class VariantRow:
 
 @dataclass(frozen=True, slots=True)
 class ExplainReport:
-    """Where a model's time goes: its kernels in launch order, and the variants that were
+    """Explanation of a model's time: its kernels in launch order, and the variants that were
     considered.
 
     ``direct_floor_ms`` is the sum of the bounds with every kernel as its direct variant. ``top`` is

@@ -39,7 +39,7 @@ class IsolationRow:
 
 @dataclass(frozen=True, slots=True)
 class PlaceRow:
-    """Where something is kept by default, and how much of it there is."""
+    """Default place of something, and how much of it is there."""
 
     what: str
     place: str
@@ -48,7 +48,7 @@ class PlaceRow:
 
 @dataclass(frozen=True, slots=True)
 class DoctorReport:
-    """What this machine is, and what it can do at best: the peaks are measured, not looked up.
+    """Facts of this machine, and its limits: the peaks are measured, not looked up.
 
     FMA peaks are f32 with ``threads`` threads and with one, in GFLOP/s; bandwidths are of a triad
     from DRAM, in GB/s. ``isolation`` is of a process that would run candidates: it was started, and

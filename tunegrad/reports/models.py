@@ -53,7 +53,7 @@ class TuneRow:
 
 @dataclass(frozen=True, slots=True)
 class TuneReport:
-    """What one tuning session did.
+    """The result of one tuning session.
 
     ``default_ms`` and ``tuned_ms`` are of the whole model, end to end.
 
@@ -125,7 +125,7 @@ class TuneReport:
 
 @dataclass(frozen=True, slots=True)
 class Deviation:
-    """How far a model in 16 bits is from the model as it was, on the inputs of one draw.
+    """Deviation of a model in 16 bits from the model as it was, on the inputs of one draw.
 
     ``largest`` is max |narrow - f32| over max |f32|, ``rms`` the root mean square of the difference
     over that of the f32 model; of several outputs the worst. Infinity (null in JSON) where the
@@ -138,7 +138,7 @@ class Deviation:
 
 @dataclass(frozen=True, slots=True)
 class LookupRow:
-    """How one kernel of a loaded model found its schedule.
+    """The lookup of one kernel of a loaded model: how it found its schedule.
 
     ``differs`` names the fingerprint fields that kept a stored winner from being a hit, as ``field:
     mine != theirs``. ``layers`` are where in the model it comes from.
@@ -191,7 +191,7 @@ class RunReport:
 
     @property
     def uses_store(self) -> bool:
-        """Whether any kernel runs as the store says."""
+        """True when any kernel runs as the store says."""
         return any(row.outcome in ("hit", "near") for row in self.rows)
 
 
@@ -199,10 +199,10 @@ class RunReport:
 class ShowRow:
     """One kernel of a model: what it will run with here, and where that came from.
 
-    ``origin`` is who proposed the winner (default, beam, random ...), ``session`` the session that
-    measured it. ``facts`` are what a compiler made of it, as the store has them. ``operations`` are
-    what it is made of, with the names of constants and inputs that it reads; ``layers`` where in
-    the model it comes from.
+    ``origin`` is the proposer of the winner (default, beam, random ...), ``session`` the session
+    that measured it. ``facts`` are what a compiler made of it, as the store has them.
+    ``operations`` are what it is made of, with the names of constants and inputs that it reads;
+    ``layers`` where in the model it comes from.
     """
 
     kernel: str

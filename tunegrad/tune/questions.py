@@ -61,8 +61,8 @@ def explain(
     numerics: Numerics | None = None,
     dtype: ModelDtype | None = None,
 ) -> ExplainReport:
-    """Where a model's time goes: per kernel its bounds, its time now, and what each action of its
-    schedule bought.
+    """Explain a model's time: per kernel its bounds, its time now, and the gain of each action of
+    its schedule.
 
     Measures for about ``budget_s`` seconds, in processes that can be killed; reads the store and
     never writes to it. ``kernel`` names one (or its key): that one is taken apart alone; else the
@@ -116,7 +116,7 @@ def explain_trace(
     store: str | os.PathLike[str] | Literal[False] | None = None,
     **settings: Any,
 ) -> TraceReport:
-    """What every action and pass changed on the way from the kernel to its text.
+    """Trace the changes that every action and pass makes on the way from the kernel to its text.
 
     As ``explain_form``.
     """
@@ -141,7 +141,9 @@ def _explained(
 
 
 def doctor() -> DoctorReport:
-    """What this machine is, what is installed, and its measured peaks."""
+    """Report on this machine: its devices, the software that is installed, and its measured
+    peaks.
+    """
     from tunegrad.tuning.doctor import doctor as examine
 
     return examine()

@@ -151,7 +151,7 @@ def roofline_chart(page: SessionPage, number: str) -> Html:
 
 
 def drawable(k: KernelEntry) -> bool:
-    """Whether a kernel has a place under a roofline."""
+    """True for a kernel with a place under a roofline."""
     return bool(k.flops and k.unique_bytes and k.after_s)
 
 
@@ -176,8 +176,8 @@ def _roof(
 
 
 def history_chart(history: HistoryChart, number: str) -> Html:
-    """What a model took over time, with its default schedules beside, and the levels between
-    changes.
+    """Chart of a model's latency over time, with its default schedules beside, and the levels
+    between changes.
     """
     rows = history.rows
     at = [r.created_s for r in rows]

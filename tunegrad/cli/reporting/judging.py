@@ -1,4 +1,6 @@
-"""What regression sweeps say of a store: what each found, and where levels begin in histories."""
+"""The judgement of regression sweeps on a store: the findings of each, and where levels begin in
+histories.
+"""
 
 from __future__ import annotations
 

@@ -15,7 +15,9 @@ __all__ = ["findings_section", "peers_section"]
 
 
 def findings_section(page: SessionPage) -> Html | None:
-    """What changed, since when, and what changed with it; nothing of a session that is no sweep."""
+    """Section on what changed, since when, and what changed with it; nothing of a session that is
+    no sweep.
+    """
     if page.findings is None:
         return None
     items = []

@@ -15,7 +15,7 @@ __all__ = ["history_text"]
 
 
 def history_text(found: History) -> str:
-    """What there is, a table each, under a line that names the model or the kernel."""
+    """Tables of a history, under a line that names the model or the kernel."""
     blocks = [f"{plain(found.name) or '(no name)'}  {found.key}".rstrip()]
     if found.latencies:
         blocks.append(_latencies(found.latencies))

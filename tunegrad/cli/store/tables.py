@@ -64,7 +64,7 @@ def decisions_table(rows: tuple[DecisionRow, ...]) -> str:
 
 
 def import_text(report: ImportReport) -> str:
-    """What was taken, what was refused, and what was checked."""
+    """Text of an import: what was taken, what was refused, and what was checked."""
     facts = [
         ("new trials", str(report.new_trials)),
         ("known trials, left as they are", str(report.known_trials)),
@@ -104,7 +104,7 @@ def merge_text(report: MergeReport) -> str:
 
 
 def prune_text(report: PruneReport) -> str:
-    """What went, in rows and bytes."""
+    """Text of a prune: what went, in rows and bytes."""
     verb = "would remove" if report.dry_run else "removed"
     return (
         f"{report.store}: {verb} {report.removed_trials} trials and {report.removed_kernels} "
