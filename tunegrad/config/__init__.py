@@ -1,7 +1,7 @@
 """Settings: what the user asked for, resolved once into frozen values.
 
-    command line  over  the model's TOML file  over  defaults (of which the environment can move
-    some)
+    command line  over  the model's TOML file  over  defaults, some of which
+                                                     the environment can move
 
 ``environment.py`` is the only reader of the environment, ``model_files.py`` shows a model's file.
 

@@ -30,7 +30,7 @@ MOST_THREADS = 1024
 """Threads of one device, at most: more than the CPUs of the largest machines with one memory."""
 
 DEFAULT_DEVICE = "cpu"
-"""Which one is there everywhere."""
+"""The device that is there everywhere."""
 
 
 def default_store(environ: Mapping[str, str] = os.environ) -> Path:

@@ -29,7 +29,7 @@ numbers; in a model that is asked to be bf16, so they are under ``contract``. ``
 f32 products are rounded to 11 digits where the device has a matrix unit for such.
 """
 ModelDtype = Literal["f32", "f16", "bf16"]
-"""What a model's weights and activations are stored in; ``f32``: as the model has them."""
+"""The type that a model's weights and activations are stored in; ``f32``: as the model has them."""
 DtypeName = Literal[
     "bool", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "bf16", "f16", "f32", "f64"
 ]

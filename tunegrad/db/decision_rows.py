@@ -38,12 +38,12 @@ DECISION_VALUES = (
     "kind", "space_version", "choice", "chosen", "evidence", "status", "error", "policy", "session",
     "created_s", "checksum",
 )  # fmt: skip
-"""What encode_decision returns, in order; after kernel and fingerprint, which are ids of rows."""
+"""The values of encode_decision, in order; after kernel and fingerprint, which are ids of rows."""
 
 DECISION_COLUMNS = ", ".join(
     ("d.id", "k.key", "k.text", "f.fields", *(f"d.{n}" for n in DECISION_VALUES))
 )
-"""What decode_decision reads."""
+"""The columns that decode_decision reads."""
 
 DECISION_FROM = (
     "decisions d LEFT JOIN kernels k ON k.id = d.kernel LEFT JOIN fingerprints f "

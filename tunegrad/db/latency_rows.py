@@ -44,10 +44,10 @@ LATENCY_VALUES = (
     "versions",
     "state", "imported", "checksum",
 )  # fmt: skip
-"""What encode_latency returns, in order; after fingerprint, which is the id of a row."""
+"""The values of encode_latency, in order; after fingerprint, which is the id of a row."""
 
 LATENCY_COLUMNS = ", ".join(("l.id", "f.fields", *(f"l.{n}" for n in LATENCY_VALUES)))
-"""What decode_latency reads."""
+"""The columns that decode_latency reads."""
 
 LATENCY_FROM = "latencies l LEFT JOIN fingerprints f ON f.id = l.fingerprint"
 

@@ -35,7 +35,7 @@ _NETWORK = frozenset((
 # fmt: on
 
 _REMOTE_SOURCE = re.compile(r"//[^/]+/.*|(\[[0-9a-fA-F:]+\]|[\w.@-]+):/.*")
-"""What a server's share is called, whatever its filesystem's type: ``//server/share``,
+"""The name of a server's share, whatever its filesystem's type: ``//server/share``,
 ``host:/path``.
 """
 

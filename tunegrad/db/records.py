@@ -32,32 +32,32 @@ __all__ = [
 ]
 
 Question = Literal["images", "cut", "variant"]
-"""What a decision answers: the form of a graph's images, where a region is cut, how a kernel
+"""The question of a decision: the form of a graph's images, where a region is cut, how a kernel
 runs.
 """
 
 QUESTIONS: tuple[Question, ...] = get_args(Question)
 
 LatencyKind = Literal["tuned", "default"]
-"""Which schedules a whole model ran: those that the store has, or the defaults."""
+"""The schedules that a whole model ran: those that the store has, or the defaults."""
 
 LATENCY_KINDS: tuple[LatencyKind, ...] = get_args(LatencyKind)
 
 PART = ": "
-"""What stands between a model and a kernel of it in the name of a latency: of a sweep's rows."""
+"""Separator between a model and a kernel of it in the name of a latency: of a sweep's rows."""
 
 IMPORTED = "imported:"
-"""How the origin of a trial, and the test of a promotion, begin when they came out of an
-imported file.
+"""Prefix of the origin of a trial, and of the test of a promotion, that came out of an imported
+file.
 """
 
 STOPPED = "stopped: "
-"""How the settings of a spend begin that is no time spent, but the budget within which a search
-is over already.
+"""Prefix of the settings of a spend that is no time spent, but the budget within which a search is
+over already.
 """
 
 WITHDRAWN = "withdrawn by session "
-"""How the error of a trial begins that was withdrawn."""
+"""Prefix of the error of a trial that was withdrawn."""
 
 
 def imported(trial: Trial) -> bool:

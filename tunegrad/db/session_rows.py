@@ -23,7 +23,7 @@ SESSION_VALUES = (
     "id", "started_s", "ended_s", "command", "seed", "settings", "version", "versions", "state",
 )  # fmt: skip
 SESSION_COLUMNS = ", ".join(("rowid", *SESSION_VALUES))
-"""What decode_session reads."""
+"""The columns that decode_session reads."""
 
 
 def encode_session(session: Session) -> tuple[object, ...]:

@@ -54,7 +54,7 @@ SELECTS = {
     "decisions": (f"SELECT {DECISION_COLUMNS} FROM {DECISION_FROM}", "d.id"),
     "latencies": (f"SELECT {LATENCY_COLUMNS} FROM {LATENCY_FROM}", "l.id"),
 }
-"""How each table is read in full: a select without WHERE, and its first column."""
+"""The select that reads each table in full, without WHERE, and its first column."""
 
 _DECODERS: dict[str, Callable[[tuple[Any, ...]], object]] = {
     "trials": decode_trial,

@@ -187,7 +187,7 @@ def _contiguous(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
 # ---- out
 
 _given: dict[int, tuple[object, ...]] = {}
-"""What is held for capsules that are out, by the address of their structure."""
+"""Objects that are held for capsules that are out, by the address of their structure."""
 
 
 def _let_go(managed: Any) -> None:

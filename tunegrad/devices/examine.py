@@ -43,8 +43,8 @@ again. A short one may have waited for threads to wake up.
 """
 
 _LAUNCHES, _SOAK_S = 128, 0.025
-"""Of what beats the best time: launches on outputs as they are, and as many on poison, and the
-seconds that they may take.
+"""Limits for a candidate that beats the best time: launches on outputs as they are, and as many on
+poison, and the seconds that they may take.
 """
 
 _PACKED_PER_S = 20e6

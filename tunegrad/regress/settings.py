@@ -39,7 +39,7 @@ from .peers import PEERS
 __all__ = ["Quiet", "SweepSettings", "load_sweep"]
 
 Quiet = Literal["warn", "require"]
-"""What is done on a machine that others keep busy: say so and go on, or measure nothing."""
+"""The action on a machine that others keep busy: say so and go on, or measure nothing."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -294,7 +294,7 @@ def _levels_of(c: Change) -> list[int]:
 
 
 def _levels(blessed: Sequence[Blessed], nights: Sequence[Night]) -> dict[_Key, list[int]]:
-    """From which nights on a person has accepted what a series takes."""
+    """Nights from which on a person has accepted what a series takes."""
     places = {n.sweep: i for i, n in enumerate(nights)}
     found: dict[_Key, list[int]] = {}
     for series, key, sweep in (level for b in blessed for level in b.levels):

@@ -11,8 +11,8 @@ from tunegrad.paired import Interval
 __all__ = ["Deviation", "LookupRow", "Outcome", "RunReport", "ShowRow", "TuneReport", "TuneRow"]
 
 Outcome = Literal["hit", "near", "miss", "fixed"]
-"""How a kernel found its schedule; "fixed" is a fence's, which is neither searched nor looked
-up.
+"""The way in which a kernel found its schedule; "fixed" is a fence's, which is neither searched nor
+looked up.
 """
 
 

@@ -42,8 +42,8 @@ estimator learns to avoid it.
 """
 
 _SUGGESTIONS = 3
-"""How often the estimator is asked for one proposal; what it suggests again and again is then
-changed at random.
+"""Number of times that the estimator is asked for one proposal; a suggestion that comes again and
+again is then changed at random.
 """
 
 

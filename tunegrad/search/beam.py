@@ -93,7 +93,7 @@ class _Move:
 
 
 _Scored = tuple[float, _Parent, _Change]
-"""What a change of a parent promises, the parent and the change."""
+"""The promise of a parent's change, the parent and the change."""
 
 
 _Idea = tuple[Schedule, _Move | None]

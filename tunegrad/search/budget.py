@@ -44,7 +44,7 @@ from .stopping import StopReason, StopRule, Watch
 __all__ = ["BudgetPolicy", "ModelSearch"]
 
 _MOST_STEPS = 256
-"""How far ahead is looked, in batches or groups of them."""
+"""Batches, or groups of them, that are looked ahead."""
 
 
 @dataclass(frozen=True, slots=True)

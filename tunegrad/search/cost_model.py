@@ -75,7 +75,7 @@ _TREES_OF_LESSONS = 120
 """With other kernels' rows there is more to tell apart."""
 
 _WEIGHT = 0.3
-"""What a row of another kernel counts, against 1 for the kernel's own."""
+"""Weight of a row of another kernel, against 1 for the kernel's own."""
 
 _ENOUGH = 100
 """With so many rows of its own a kernel does not learn from others any more: they would only
@@ -84,7 +84,7 @@ cost time.
 
 
 OPENMP = "it needs the system's OpenMP runtime, libgomp.so.1 (Debian: libgomp1)"
-"""What the library that learns needs besides, in words."""
+"""The further need of the library that learns, in words."""
 
 
 @cache

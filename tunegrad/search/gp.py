@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 __all__ = ["GpSearcher", "gp_missing"]
 
 _FAILED = 1.0
-"""By how many log seconds a failure is told as slower than the slowest row that ran: 2.7 times."""
+"""Log seconds by which a failure is told as slower than the slowest row that ran: 2.7 times."""
 
 
 @cache

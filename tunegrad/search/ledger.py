@@ -24,7 +24,7 @@ _CLOCK_TICK_S = 1e-9
 """No time is taken to be less, so that its logarithm exists."""
 
 _RETRACED = 3
-"""How many of the fastest schedules without a trace are traced back; each takes some hundred
+"""Number of the fastest schedules without a trace that are traced back; each takes some hundred
 samples.
 """
 

@@ -38,12 +38,10 @@ from .random import RandomSearcher
 __all__ = ["PortfolioSearcher"]
 
 _TRIALS = 6.0
-"""How many trials the trust in a searcher weighs as much as."""
+"""Number of trials that the trust in a searcher weighs as much as."""
 
 _TRUST = {"beam": 1.0, "evolutionary": 0.8, "bayesian": 0.6, "random": 0.4}
-"""What a searcher is taken to be worth before it has earned anything, against the best; 1 for
-others.
-"""
+"""Assumed worth of a searcher before it has earned anything, against the best; 1 for others."""
 
 _LEAST = {"evolutionary": 6}
 """So many trials a searcher is asked for at once, where that goes: it gets ready as long for
@@ -64,8 +62,8 @@ _ANYWAY = 0.1
 """The part of these that is measured all the same."""
 
 _ROUNDS = 8
-"""How often a searcher is asked again, where what it proposed was proposed by another before,
-or is put off.
+"""Number of times that a searcher is asked again, where what it proposed was proposed by another
+before, or is put off.
 """
 
 _ONCE = {"bayesian"}

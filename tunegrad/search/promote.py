@@ -19,7 +19,7 @@ is: where a process puts memory and code makes a program seem half a per cent fa
 """
 
 LOOKS = 3
-"""How often a comparison may be looked at.
+"""Looks that a comparison may have.
 
 One look in a disturbed quarter of an hour proved 35 of 48 schedules that are 3 to 38 % faster
 (decision 0026).

@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 Option = bool | int | str | tuple["Option", ...]
-"""What an option is called: a plain value, or a tuple of them."""
+"""The name of an option: a plain value, or a tuple of them."""
 
 Answer = tuple[int, int]
 """(position in the recording's questions, position in that question's options)"""

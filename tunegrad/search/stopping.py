@@ -27,8 +27,8 @@ from .steps import Step
 __all__ = ["StopReason", "StopRule", "Watch", "potential"]
 
 StopReason = Literal["budget", "gain", "patience", "trials", "target", "exhausted", "interrupted"]
-"""Why a search ended. ``budget``: its time was up. ``exhausted``: no searcher had anything left
-to propose.
+"""Reason for the end of a search. ``budget``: its time was up. ``exhausted``: no searcher had
+anything left to propose.
 """
 
 _AT_ONCE = 0.24

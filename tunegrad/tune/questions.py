@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tunegrad.tuning.one_kernel import FormReport, Stage, TraceReport
 
 EXPLAIN_BUDGET_S = 20.0
-"""How long ``explain`` times, unless it is told otherwise."""
+"""Seconds that ``explain`` times, unless it is told otherwise."""
 
 
 def show(

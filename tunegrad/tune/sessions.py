@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from tunegrad.tuning.workload import Workload
 
 _WORKERS = ("tunegrad.tuning.models.work",)
-"""What the workers of a session need: they are forked from a process that imports it while the
-model is built.
+"""Modules that the workers of a session need: they are forked from a process that imports them
+while the model is built.
 """
 
 

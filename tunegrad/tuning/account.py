@@ -47,7 +47,9 @@ class Account:
     spent_s: float = 0.0
     before_s: float = field(init=False)
     over: bool = field(init=False)
-    """Whether an earlier session with the same limits stopped early, within no smaller a budget."""
+    """True when an earlier session with the same limits stopped early, within no smaller a
+    budget.
+    """
 
     def __post_init__(self) -> None:
         with self.costs.part("store"):

@@ -38,7 +38,7 @@ TOTAL = ""
 """The key of what a whole run takes, where a track says it."""
 
 FAULTS = (CandidateCrashed, CandidateTimeout, WrongResult)
-"""How what compiled can fail: its process ends, it hangs, or computes something else."""
+"""Failures of what compiled: its process ends, it hangs, or computes something else."""
 
 Pair = tuple[Sequence[float], Sequence[float]]
 """Seconds, turn by turn, of what stands and of an alternative."""

@@ -32,7 +32,9 @@ from .workload import Workload
 __all__ = ["Closing"]
 
 _NUMPY_FLOPS_PER_S, _SHORT_S = 1e9, 0.2
-"""How fast a graph in 16 bits is evaluated, about; and what is not worth a look at the clock."""
+"""Speed at which a graph in 16 bits is evaluated, about; and a time that is not worth a look at the
+clock.
+"""
 
 
 @dataclass(slots=True)

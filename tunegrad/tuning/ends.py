@@ -22,21 +22,21 @@ _START_SHARE = 0.25
 """Of a budget that start-up may take at most: what it takes beyond that comes on top."""
 
 _PLANS_SHARE = 0.35
-"""Of what is left then: plans that are not decided by its end stay as the store has them."""
+"""Share of what is left then: plans that are not decided by its end stay as the store has them."""
 
 _RESERVED_SHARE = 0.5
-"""What may be kept for races and whole models, at most, however slow the models are."""
+"""Share that may be kept for races and whole models, at most, however slow the models are."""
 
 _WHOLE_SHARE, _WHOLE_MOST_S = 0.12, 6.0
 _CLOSING_S = 0.3
 _GRACE_S, _WHOLE_GRACE_S = 1.5, 2.5
-"""How long after its end a wait is given up that was expected to be over."""
+"""Seconds after its end at which a wait is given up that was expected to be over."""
 
 _SPENT_S = 10.0
-"""What whole models may take where the budget was spent by sessions before."""
+"""Seconds that whole models may take where the budget was spent by sessions before."""
 
 _INTERRUPTED_S = 3.0
-"""What a race, and then a whole model, may take after Ctrl-C."""
+"""Seconds that a race, and then a whole model, may take after Ctrl-C."""
 
 
 @dataclass(slots=True)

@@ -28,7 +28,7 @@ from .tracks import Blamed, least_s
 __all__ = ["Grounds", "PlanQuestion", "PlanTrack"]
 
 PlanTrack = Callable[[Blamed[LaunchPlan]], Track[LaunchPlan]]
-"""Where plans of a model are raced; the function is told which one ended a race."""
+"""The track on which plans of a model are raced; the function is told which one ended a race."""
 
 
 @dataclass(frozen=True, slots=True)

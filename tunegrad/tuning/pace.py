@@ -17,7 +17,7 @@ from tunegrad.trial import Trial
 __all__ = ["NEAR", "near_s"]
 
 NEAR = 0.05
-"""How much slower than the final value counts as near it."""
+"""Part above the final value that still counts as near it."""
 
 
 def near_s(

@@ -28,7 +28,7 @@ _CAPS = (64, 32, 16, 12, 8, 6, 5, 4, 3, 2)
 """Options of each decision, at most, that are tried in turn where no decision is given."""
 
 Vary = Mapping[str, int]
-"""How many options, at most, of each decision that is varied; 0 for all."""
+"""Number of options, at most, of each decision that is varied; 0 for all."""
 
 Answers = tuple[tuple[Question, int], ...]
 

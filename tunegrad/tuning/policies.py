@@ -15,7 +15,9 @@ __all__ = ["SEARCH_POLICY", "search_policy"]
 SEARCH_POLICY = Policy(
     cache="warm", min_samples=3, max_samples=10, tolerance=0.03, budget_s=0.01, timeout_s=10.0
 )
-"""How candidates of small models are timed during a search; finalists are raced in whole models."""
+"""The policy for timing candidates of small models during a search; finalists are raced in whole
+models.
+"""
 
 
 def search_policy(workloads: Sequence[Workload], target: Target) -> Policy:

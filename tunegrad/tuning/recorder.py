@@ -42,7 +42,7 @@ _DISTURBED = 1.1
 """A median this much above the fastest sample is measured again: something else ran, as a rule."""
 
 _AGAIN = 2
-"""How often in one call."""
+"""Number of times that it is measured again, in one call."""
 
 _DIGITS_S = 10
 """Decimals that are kept of a time in seconds: a tenth of a nanosecond."""

@@ -51,12 +51,12 @@ __all__ = [
 BASELINE = "random"
 
 NEAR = 0.05
-"""How much slower than the optimum counts as having found it, nearly."""
+"""Part above the optimum that counts as having found it, nearly."""
 
 _NOTHING = 1e-12
 _FARTHEST = 100.0
-"""How many times better or worse than random search counts at most, over all spaces: one space
-is not to decide.
+"""Factor to random search that counts at most, better or worse, over all spaces: one space is not
+to decide.
 """
 
 

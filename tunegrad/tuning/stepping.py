@@ -30,13 +30,13 @@ __all__ = ["EXPLAIN_POLICY", "ScheduleTimer", "StepDevice", "time_steps"]
 EXPLAIN_POLICY = Policy(
     cache="warm", min_samples=5, max_samples=40, tolerance=0.02, budget_s=0.05, timeout_s=10.0
 )
-"""How a chosen schedule is timed again."""
+"""The policy for timing a chosen schedule again."""
 
 _STEP_POLICY = Policy(
     cache="warm", min_samples=3, max_samples=20, tolerance=0.02, budget_s=0.03, timeout_s=3.0
 )
-"""How its parts are timed. One that takes longer is stopped: an early prefix may run a thousand
-times as long.
+"""The policy for timing its parts. One that takes longer is stopped: an early prefix may run a
+thousand times as long.
 """
 
 _LEAST_S = 0.25

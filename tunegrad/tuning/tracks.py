@@ -35,7 +35,7 @@ Blamed = Callable[[str, A, CandidateFailure], None]
 """Is told which alternative, of which choice, ended a race, and how."""
 
 Places = Mapping[str, Sequence[slice]]
-"""Where the launches of each choice are in a model, use by use."""
+"""Places of the launches of each choice in a model, use by use."""
 
 
 def most_at_once(work: Workload) -> int:

@@ -21,7 +21,7 @@ COLOURS = {
     "series4": "#0c0c0c",
     "series5": "#0d0d0d",
 }
-"""What charts are drawn with, by the name of the variable that stands there in the page."""
+"""Colours that charts are drawn with, by the name of the variable that stands there in the page."""
 
 SERIES = tuple(name for name in COLOURS if name.startswith("series"))
 

@@ -29,7 +29,7 @@ __all__ = ["ReadOnly"]
 
 _SA_SIGINFO = 4
 _FAULT_ADDRESS = 16
-"""Where the address is in a ``siginfo_t`` of a 64-bit Linux."""
+"""Offset of the address in a ``siginfo_t`` of a 64-bit Linux."""
 
 _TEXT = f"""
 declare void @_exit(i32)

@@ -19,7 +19,7 @@ _WARP, _ITEMS, _REGISTERS = 32, 1024, 255
 _LAUNCH_S = 3e-6
 _EXPENSIVE = 8
 _CACHE = 2.0
-"""How many times the bandwidth of memory the last cache has: not measured yet."""
+"""Ratio of the last cache's bandwidth to the memory's: not measured yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +49,10 @@ what it has is taken for 10.0 and later.
 _UNIT_REGISTERS = 64 << 10
 """Registers of a unit, of every capability."""
 _L2_BYTES, _L2_UNKNOWN = {(8, 0): 32, (8, 6): 12, (8, 9): 12, (12, 0): 12, (12, 1): 12}, 24
-"""What a unit gets of the last cache in a cycle where all units ask, about; its port takes 64. The
-A100's gives 5,120 bytes a cycle (NVIDIA's white paper), two thirds of which are reckoned with; 12
-is what NVIDIA's forecaster of products knows of the others (docs/notebook/gpu-defaults.md).
+"""Bytes that a unit gets of the last cache in a cycle where all units ask, about; its port takes
+64. The A100's gives 5,120 bytes a cycle (NVIDIA's white paper), two thirds of which are reckoned
+with; 12 is what NVIDIA's forecaster of products knows of the others
+(docs/notebook/gpu-defaults.md).
 """
 _DOUBLES = {(8, 0): 64, (9, 0): 128, (10, 0): 128}
 """Multiply-adds of f64 by mma.sync; elsewhere they are emulated, one or two a cycle."""

@@ -17,7 +17,7 @@ __all__ = ["BindingsDriver", "api", "attributes", "bus_id", "count"]
 _INSTALL = "pip install 'tunegrad[cuda]'"
 _REFUSED = ("CUDA_ERROR_OUT_OF_MEMORY", "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES",
             "CUDA_ERROR_INVALID_VALUE")  # fmt: skip
-"""What a launch that asks for too much is answered with; nothing is broken by it."""
+"""Errors of a launch that asks for too much; nothing is broken by it."""
 
 
 def api() -> Any:

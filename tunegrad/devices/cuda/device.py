@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["CudaDevice", "found", "select"]
 
 _HIDDEN = Chip(units=1, cache_bytes=4 << 20, hertz=1e9, memory_bytes_per_s=1e12)
-"""What is reckoned with where a driver says 0, as for a part of a GPU that several share."""
+"""The chip that is assumed where a driver says 0, as for a part of a GPU that several share."""
 _SETTING = "TUNEGRAD_CUDA_DRIVER"
 """The environment's word for what loads and launches: ``bindings`` or ``pycuda``."""
 

@@ -19,7 +19,7 @@ from tunegrad.errors import CompileFailure, DeviceError, DeviceFault, OutOfResou
 __all__ = ["PycudaDriver", "refused"]
 
 _REFUSED = ("too many resources requested", "out of memory", "invalid argument")
-"""What the driver says of a launch that breaks nothing, in its own words."""
+"""The driver's words for a launch that breaks nothing."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -1,8 +1,8 @@
 """Aligned, touched memory with guard zones: what kernels read and write while they are measured and
 run.
 
-      a page of poison | data (64-byte aligned or better) | poison up to the page's end, at least a
-      page
+    a page of poison | data (64-byte aligned or better) | poison up to the page's end,
+                                                          at least a page
 
 A write next to a buffer lands in a guard zone and is found by ``check_guards``; one to a buffer
 that is ``protect``-ed, or next to it, ends the process. A read next to a buffer finds poison, a

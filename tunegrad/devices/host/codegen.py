@@ -164,7 +164,7 @@ def _light(machine: Any) -> tuple[Any, Any]:
 _LEFT_OUT = (("-disable-lsr=true", "-disable-lsr=false"),
     ("-disable-cgp=true", "-disable-cgp=false"),
              ("-enable-misched=false", "-enable-misched=true"))  # fmt: skip
-"""What code generation is asked to leave out, and how it is asked for that again.
+"""Steps that code generation is asked to leave out, and the options that ask for them again.
 
 Loop strength reduction, preparation of the IR and machine scheduling take two fifths of the time
 and gain nothing here: loops, addresses and the order of instructions are the renderer's (decisions

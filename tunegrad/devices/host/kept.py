@@ -33,7 +33,7 @@ _TOLD = frozenset(
     ("vendor_id", "cpu family", "model", "stepping", "microcode", "flags", "CPU implementer",
      "CPU architecture", "CPU variant", "CPU part", "CPU revision", "Features")
 )  # fmt: skip
-"""What Linux tells of a processor, and does not change while it runs."""
+"""Facts that Linux tells of a processor, and does not change while it runs."""
 
 
 @dataclass(frozen=True, slots=True)

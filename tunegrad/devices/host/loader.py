@@ -29,7 +29,7 @@ from tunegrad.errors import CompileFailure
 __all__ = ["Library"]
 
 _ALIGN = 64
-"""What each part starts on, at least: a line of the cache, and the widest vector."""
+"""Alignment of each part, at least: a line of the cache, and the widest vector."""
 
 _MOST_BYTES = 1 << 30
 """The largest object, in memory: every distance in it fits 32 bits."""

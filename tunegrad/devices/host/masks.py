@@ -28,7 +28,7 @@ _BASE = frozenset(("avx2", "fma", "f16c"))
 
 _BEYOND = ("amx-", "avx10", "avx512", "avxifma", "avxneconvert", "avxvnni", "gfni", "vaes",
            "vpclmulqdq")  # fmt: skip
-"""How LLVM's names of vector extensions beyond AVX2 begin."""
+"""Prefixes of LLVM's names of vector extensions beyond AVX2."""
 
 
 def masked(name: str, features: Sequence[str]) -> tuple[str, ...]:

@@ -49,13 +49,11 @@ from tunegrad.errors import DeviceError, InternalError
 __all__ = ["IsolatedWorker", "fork_server", "no_start", "preload", "start_fork_server"]
 
 _preloaded = dict.fromkeys(("tunegrad.devices.worker", "tunegrad.devices.processes.isolated"))
-"""What the process that workers are forked from imports; also one that takes the place of one
-that died.
-"""
+"""Modules for the process that workers are forked from, and for one that takes its place."""
 
 _CHANNEL = 3
 _LEAVING_S = 5.0
-"""How long a process may take to be gone once it was killed, or has closed its channel."""
+"""Seconds in which a process has to be gone once it was killed, or has closed its channel."""
 _LEAST_FILES = 64
 """Files that a process with workers must be able to open: twice what was seen to be enough."""
 _STARTS = 2
@@ -64,7 +62,7 @@ _HELD_UP = 20.0
 _REPLY_BYTES = 1 << 20
 """The most bytes of a reply, unless a call expects more."""
 _FRAMES, _MOST_TEXT = 3, 4000
-"""Of what is told of a function that raised: frames of its traceback, and letters."""
+"""Limits of a report on a function that raised: frames of its traceback, and letters."""
 
 
 def preload(modules: Iterable[str]) -> None:

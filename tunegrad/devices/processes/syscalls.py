@@ -13,14 +13,14 @@ _ALLOWED = """
     fstat lseek
 """
 ALLOWED: tuple[str, ...] = tuple(_ALLOWED.split())
-"""What memory, time, threads, signals to itself and descriptors that are open already take."""
+"""Calls for memory, time, threads, signals to itself and descriptors that are open already."""
 
 _READING = """
     stat lstat newfstatat statx access faccessat faccessat2 readlink readlinkat getdents getdents64
     pread64 getcwd fcntl dup
 """
 READING: tuple[str, ...] = tuple(_READING.split())
-"""What finding, opening and mapping files for reading takes."""
+"""Calls for finding, opening and mapping files for reading."""
 
 _DEADLY = """
     execve execveat fork vfork ptrace process_vm_readv process_vm_writev process_madvise
@@ -38,14 +38,12 @@ _DEADLY = """
     msgget msgsnd msgctl mq_open mq_unlink memfd_create move_pages migrate_pages
 """
 DEADLY: tuple[str, ...] = tuple(_DEADLY.split())
-"""What no honest kernel asks for: other processes, other programs, files, the network, the
+"""Calls that no honest kernel makes: for other processes, other programs, files, the network, the
 machine's own state.
 """
 
 AUDIT = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
-"""What a filter is told of the architecture of a call: ``AUDIT_ARCH_*`` in the kernel's
-``audit.h``.
-"""
+"""The architecture of a call as a filter is told it: ``AUDIT_ARCH_*`` in the kernel's ``audit.h``."""
 
 _X86_64 = """
     futex=202 read=0 write=1 readv=19 writev=20 poll=7 ppoll=271 select=23 pselect6=270 mmap=9 munmap=11

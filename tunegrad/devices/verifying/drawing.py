@@ -59,9 +59,7 @@ _PART = 1 << 14
 """Values are looked at in parts that fit into a cache."""
 
 _LONG = 1 << 20
-"""Where one element takes more steps than this, no level of special values is tried but the one
-with zeros.
-"""
+"""Steps of one element above which no level of special values is tried but the one with zeros."""
 
 _TINY = 2.0**-6
 """Constants below it are added to keep something from being 0."""
@@ -81,10 +79,10 @@ _FINITE = 16
 """One element in so many has to be finite, or nothing can be verified."""
 
 _PARTIAL = frozenset((Op.LOG, Op.SQRT, Op.RECIP, Op.DIV, Op.POW, Op.EXP))
-"""Where most arguments may give no finite result."""
+"""Operations for which most arguments may give no finite result."""
 
 _SENSITIVE = frozenset((Op.LOG, Op.RECIP, Op.DIV, Op.POW))
-"""What makes much of a small error of an argument near zero."""
+"""Operations that make much of a small error of an argument near zero."""
 
 _JUMPS = frozenset((Op.FLOORDIV, Op.MOD, Op.POW, Op.FLOOR))
 """Large arguments that were rounded give other results altogether."""

@@ -85,8 +85,9 @@ _BRANCHES = (
     9.0, 9.0109, 10.0, 16.0, 17.0, 17.33, 20.0, 44.36, 80.0, 87.0, 87.33655, 88.0, 88.37626,
     88.72283, 89.0, 103.27893, 103.97208, 104.0, 127.0, 128.0, 709.0, 2.0**23, 2.0**24, 2.0**31,
 )  # fmt: skip
-"""Where approximations change: ln 2 and its half, pi and its parts, the ends of exp in f32 and f64,
-of tanh, erf and sigmoid, the square root of 2, and where f32 has no fractions any more.
+"""Points at which approximations change: ln 2 and its half, pi and its parts, the ends of exp in
+f32 and f64, of tanh, erf and sigmoid, the square root of 2, and where f32 has no fractions any
+more.
 """
 
 _NOT_FINITE = np.array([np.nan, np.inf, -np.inf])

@@ -2,8 +2,8 @@
 before it.
 
     refer    references of kernels, ahead       --> stay here
-    prepare  inputs and references of a kernel  --> inputs to the shared memory, references stay
-                                                here
+    prepare  inputs and references of a kernel  --> inputs to the shared memory,
+                                                    references stay here
     judge    the outputs in the shared memory   --> a verdict
 
 It runs in a process of its own, which never runs a candidate: no candidate can reach what it must

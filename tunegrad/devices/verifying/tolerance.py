@@ -21,7 +21,9 @@ _UNIT = {
 }  # fmt: skip
 _SMALLEST = {"bf16": 2.0**-133, "f16": 2.0**-24, "f32": 2.0**-149, "f64": 2.0**-1074}
 _KEPT = {"bf16": 2.0**-126}
-"""What is less may be stored as 0: so do the instructions of processors that convert to it."""
+"""Bound below which a value may be stored as 0: so do the instructions of processors that convert
+to it.
+"""
 
 _LARGEST = {
     "bf16": 2.0**128 * (1 - 2.0**-9),
@@ -74,8 +76,8 @@ def tolerance(
     it grows like a random walk, and for the inputs that are drawn here (zero-mean or one-signed) it
     is about u*sqrt(n) times the size of the result (Higham and Mary 2019). So
 
-        allowed = u * (16*sqrt(n) + 64) * (|expected| + rms(expected)) + u_store * |expected| +
-        smallest
+        allowed = u * (16*sqrt(n) + 64) * (|expected| + rms(expected))
+                + u_store * |expected| + smallest
 
     rms(expected) stands for the terms that cancelled in an element that came out small; 16 is about
     six standard deviations of the walk with room for products and a second reduction; 64 roundings
@@ -87,8 +89,8 @@ def tolerance(
     Where the result is a known number of ``roundings`` of exact numbers (``ir.exact``: sums of
     small integers, their multiples), no terms cancel and no walk is walked:
 
-        allowed = u * roundings * |expected| + u_store * |expected| + (smallest, where anything is
-        rounded)
+        allowed = u * roundings * |expected| + u_store * |expected|
+                + (smallest, where anything is rounded)
 
     which is nothing at all where nothing is rounded. Integers and bools are exact.
 

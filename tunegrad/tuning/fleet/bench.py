@@ -35,7 +35,9 @@ _Pair = tuple[list[float], list[float]]
 """Samples of two models, in seconds."""
 
 _TRIES = 2
-"""How often machines may be lost over one call: the first time it is put down to the machine."""
+"""Number of times that machines may be lost over one call: the first time it is put down to the
+machine.
+"""
 
 _CALL_S = 1800.0
 """A machine that says nothing for so long counts as hung.
@@ -45,7 +47,7 @@ this bounds the machine itself. Of one that is dead Ray tells, within a minute.
 """
 
 _SUPPLIES = 8
-"""How often a call may say that parts are missing.
+"""Number of times that a call may say that parts are missing.
 
 A plan, the graph that went to make room for it, the constants of both: three times. And once more
 on a machine that takes the place of one that was lost.

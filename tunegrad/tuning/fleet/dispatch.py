@@ -40,13 +40,13 @@ _PLACES = 2
 """Calls that a station holds: one runs while the next is on its way."""
 
 _TRIES = 3
-"""How often in a row a station may be lost."""
+"""Number of times in a row that a station may be lost."""
 
 _START_S = 90.0
 _TICK_S = 1.0
 _LOOK_S = 5.0
 _GRACE_S = 60.0
-"""How long a fleet without machines is waited for."""
+"""Seconds that a fleet without machines is waited for."""
 
 _SLOW = 4.0
 _LEAST_SLOW_S = 2.0

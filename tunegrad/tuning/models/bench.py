@@ -46,7 +46,7 @@ Turns = tuple[tuple[float, ...], ...]
 """Seconds of every launch of a model, turn by turn."""
 
 _FIRST_S = 10.0
-"""What the first runs of a graph may take: as much as the first run of a candidate."""
+"""Seconds that the first runs of a graph may take: as much as the first run of a candidate."""
 
 _CHECK_RUNS = SETS + 3
 
@@ -56,7 +56,7 @@ candidates.
 """
 
 _BYTES_PER_S = 50e6
-"""How fast constants are sent and packed, at least."""
+"""Speed at which constants are sent and packed, at least."""
 
 _KEPT_BYTES = 256 << 20
 """Of code that is kept for models to come."""

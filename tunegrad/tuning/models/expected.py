@@ -38,11 +38,11 @@ __all__ = ["EVALUATE_S", "Evaluation", "Expected", "Judge", "Workers", "evaluate
 Array = NDArray[Any]
 
 EVALUATE_S = 120.0
-"""What evaluating a model may take: ResNet-50 at batch 1 takes two seconds."""
+"""Seconds that evaluating a model may take: ResNet-50 at batch 1 takes two seconds."""
 
 _SPREAD, _WINOGRAD_SPREAD = 16.0, 64.0
-"""How much farther off than numpy a right model may be; the second of a graph with windows, which
-may be convolutions.
+"""Factor by which a right model may be farther off than numpy; the second of a graph with windows,
+which may be convolutions.
 
 Measured: mlp 0.9 times as far, the encoder 4.0, single convolutions 5.3, as F(4x4) 35 (512
 channels), ResNet-18 0.9, as F(4x4) 1.4. A change of one element of one tile in these is thousands
@@ -50,8 +50,8 @@ of times that.
 """
 
 _ROUNDED = 4.0
-"""How much farther from the graph's values a right model may be than roundings to 16 bits put these
-from what they would be without.
+"""Factor by which a right model may be farther from the graph's values than roundings to 16 bits
+put these from what they would be without.
 
 Two models whose roundings have nothing to do with each other are sqrt(2) times as far from each
 other as one of them is from the unrounded one; the rest is for the largest of a few.

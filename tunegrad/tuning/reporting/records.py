@@ -32,8 +32,8 @@ __all__ = [
 ]
 
 Measured = Literal["model", "sweep", "race", "alone"]
-"""Where the times of a kernel are from: whole models at the end of the session, or in the turns of
-a sweep; the race that its winner won; the kernel alone, as the search timed it.
+"""Origin of a kernel's times: whole models at the end of the session, or in the turns of a sweep;
+the race that its winner won; the kernel alone, as the search timed it.
 """
 
 

@@ -31,7 +31,7 @@ _FOLDER = Path(__file__).parent
 _HEADERS = ("numbers.hpp", "tg_host.hpp")
 _RUNTIME = ("runtime.cpp", "shared.cpp", "memory.cpp", "warp.cpp", "copies.cpp")
 _SHARED = ("fibers.hpp", "numbers.hpp", "runtime.hpp")
-"""What the runtime's files include."""
+"""Headers that the runtime's files include."""
 
 _COMMON = ("-std=c++17", "-fPIC", "-shared", "-fvisibility=hidden", "-fno-strict-aliasing",
            "-fno-rtti", "-Wl,--build-id=none")  # fmt: skip
@@ -64,7 +64,7 @@ INSERT AFTER .data;
 """
 """For the linker: arrays that a block shares stand between pages that the loader shuts."""
 _ICE = 4
-"""What g++ exits with where the compiler itself has crashed."""
+"""Exit code of g++ where the compiler itself has crashed."""
 _V3 = frozenset(("avx2", "bmi1", "bmi2", "f16c", "fma", "movbe", "abm"))
 """Of the flags in /proc/cpuinfo, where abm is lzcnt."""
 _DIGEST_BYTES = 16
@@ -183,7 +183,7 @@ def _read(name: str) -> str:
 
 @functools.cache
 def _version() -> bytes:
-    """Of what stands before a text, and so of how an image calls the runtime."""
+    """Digest of the headers before a text, and so of how an image calls the runtime."""
     whole = "\0".join(_read(name) for name in _HEADERS)
     return hashlib.blake2b(whole.encode(), digest_size=8).digest()
 
