@@ -8,14 +8,17 @@ import re
 import subprocess
 import sys
 from itertools import pairwise
+from math import log
 from pathlib import Path
+from random import Random
+from statistics import fmean
 from typing import Any
 
 import pytest
 
 from tunegrad.cli.app import run
 from tunegrad.recording import read_recording
-from tunegrad.search import RecordedSpace
+from tunegrad.search import RecordedSpace, ReplayMeasurer, excess, make_searcher, play
 from tunegrad.tuning.search_bench import LoadedSpace, find_spaces, search_bench
 
 SPACES = Path(__file__).parents[1] / "data" / "spaces"
@@ -70,6 +73,22 @@ def test_bench_finds_every_learner_better_than_random(
     report = search_bench([s for s in spaces if s.name == name], learners, seeds=2, trials=48)
     areas = {row.searcher: row.area for row in report.rows}
     assert [learner for learner in learners if areas[learner] >= 0.8 * areas["random"]] == []
+
+
+def test_two_searches_of_a_kernel_end_within_three_percent(spaces: tuple[LoadedSpace, ...]) -> None:
+    """By recorded times, so that only the searcher's own draws tell them apart."""
+    apart, off = [], []
+    for recording in (s.recording for s in spaces):
+        space, measurer = RecordedSpace(recording), ReplayMeasurer(recording)
+        trials, ends = min(100, recording.programs - 1), []
+        for seed in (0, 1):
+            searcher = make_searcher("portfolio", space, Random(f"{seed} {recording.kernel_key}"))
+            ends.append(1.0 + excess(play(searcher, space, measurer, trials, 8), recording)[-1])
+        apart.append(abs(log(ends[0] / ends[1])))
+        off += [log(end) for end in ends]
+    assert sum(x <= log(1.03) for x in apart) >= len(apart) - 2, apart
+    assert fmean(apart) <= log(1.03)
+    assert fmean(off) <= log(1.03), "near the best, not near each other alone"
 
 
 @pytest.mark.slow
