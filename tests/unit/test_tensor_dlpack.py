@@ -54,6 +54,55 @@ def test_read_only_array_goes_in_and_out_without_a_copy(
         take(values).__array__(np.dtype(np.float64), copy=False)
 
 
+@pytest.mark.parametrize("wrap", [np.asarray, Foreign])
+def test_writable_array_is_shared_where_no_copy_is_asked_for(
+    wrap: Callable[[np.ndarray], object],
+) -> None:
+    values = np.arange(6, dtype=np.float32).reshape(2, 3)
+    tensor = tg.asarray(wrap(values), copy=False)
+    seen = tensor.__array__(copy=False)
+    assert (seen.ctypes.data, seen.shape, seen.strides) == (
+        values.ctypes.data, values.shape, values.strides,
+    )  # fmt: skip
+    assert not seen.flags.writeable
+    assert values.flags.writeable
+    twice = tensor * 2
+    values[0, 0] = 7
+    assert twice.tolist() == [[14, 2, 4], [6, 8, 10]]
+    values[0, 0] = 8
+    assert (tensor * 2).tolist() == [[16, 2, 4], [6, 8, 10]]
+
+
+@pytest.mark.parametrize("copy", [True, None])
+@pytest.mark.parametrize("wrap", [np.asarray, Foreign])
+def test_writable_array_is_copied_otherwise(
+    wrap: Callable[[np.ndarray], object], copy: bool | None
+) -> None:
+    values = np.arange(3, dtype=np.float32)
+    tensor = tg.asarray(wrap(values), copy=copy)
+    values[:] = 7
+    assert tensor.tolist() == [0.0, 1.0, 2.0]
+    values.flags.writeable = False
+    shares = np.shares_memory(tg.asarray(values, copy=copy).__array__(copy=False), values)
+    assert shares == (copy is None)
+
+
+@pytest.mark.parametrize(
+    ("data", "dtype"),
+    [
+        (np.zeros((3, 4), np.float32).T, None),
+        (np.zeros(3, np.float64), "f32"),
+        (np.zeros(3, np.float32), "bf16"),
+        ([1.0, 2.0], None),
+        (1.0, None),
+    ],
+    ids=["strides", "another dtype", "16 bits", "a list", "a number"],
+)
+def test_what_can_not_be_shared_is_an_error(data: object, dtype: str | None) -> None:
+    with pytest.raises(ValueError, match=r"asarray: .* needs a copy, and copy is False"):
+        tg.asarray(data, dtype, copy=False)
+
+
 @pytest.mark.parametrize("take", [tg.from_numpy, tg.as_tensor, tg.tensor, Tensor])
 def test_results_do_not_depend_on_when_they_are_asked_for(
     take: Callable[[np.ndarray], Tensor],

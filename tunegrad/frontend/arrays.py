@@ -41,17 +41,21 @@ def bf16_values(bits: NDArray[np.generic]) -> NDArray[np.float32]:
     return (np.asarray(bits, dtype=np.uint16).astype(np.uint32) << np.uint32(16)).view(np.float32)
 
 
-def held(data: ArrayLike, dtype: DTypeLike | None = None) -> tuple[NDArray[np.generic], DType]:
+def held(
+    data: ArrayLike, dtype: DTypeLike | None = None, share: bool = False
+) -> tuple[NDArray[np.generic], DType]:
     """A read-only, contiguous array that nothing else writes to, and its dtype.
 
     An array keeps its dtype; Python floats become f32, ints i64, bools bool. With ``dtype`` the
     values are converted; ``uint16`` data with ``dtype="bf16"`` are bit patterns, and arrays of
     ``ml_dtypes.bfloat16`` are bf16 as they are. Arrays of other libraries on the CPU come in by
-    DLPack. Copies unless the array is contiguous and read-only.
+    DLPack. Copies unless the array is contiguous and read-only. With ``share`` it never copies: the
+    array is a view of the memory of ``data``, which others may write to.
 
     Raises:
         DTypeError: the data are not numbers, or of a type tunegrad does not have.
         ShapeError: a ragged nest of lists.
+        ValueError: ``share``, and the data are not contiguous memory of that dtype.
     """
     try:
         exported = isinstance(data, _Exporter) and not isinstance(data, np.ndarray | np.generic)
@@ -72,12 +76,25 @@ def held(data: ArrayLike, dtype: DTypeLike | None = None) -> tuple[NDArray[np.ge
     else:
         memory = array if array.dtype == kind.numpy else array.astype(kind.numpy)
     fresh = memory is not array
+    if share:
+        if fresh or not memory.flags.c_contiguous or not _has_memory(data):
+            raise ValueError(
+                f"asarray: {type(data).__name__} as contiguous {kind} needs a copy, and copy is "
+                "False"
+            )
+        memory = memory.view()
+        memory.flags.writeable = False
+        return memory, kind
     if not fresh and (memory.flags.writeable or not memory.flags.c_contiguous):
         memory, fresh = np.array(memory, order="C"), True
     memory = np.ascontiguousarray(memory)
     if fresh:  # the view below is one of memory that is as little written to
         memory.flags.writeable = False
     return memory.reshape(array.shape), kind
+
+
+def _has_memory(data: ArrayLike) -> bool:
+    return isinstance(data, np.ndarray | _Exporter)
 
 
 def representable(value: float | int | bool, dtype: DType, op: str) -> float | int | bool:

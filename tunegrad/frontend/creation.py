@@ -26,9 +26,9 @@ from .spelling import spelled
 from .tensor import Tensor
 
 __all__ = [
-    "arange", "as_tensor", "empty", "empty_like", "eye", "from_numpy", "full", "full_like",
-    "linspace", "logspace", "meshgrid", "ones", "ones_like", "scalar_tensor", "tensor",
-    "tril_indices", "triu_indices", "zeros", "zeros_like",
+    "arange", "as_tensor", "asarray", "empty", "empty_like", "eye", "from_numpy", "full",
+    "full_like", "linspace", "logspace", "meshgrid", "ones", "ones_like", "scalar_tensor",
+    "tensor", "tril_indices", "triu_indices", "zeros", "zeros_like",
 ]  # fmt: skip
 
 Extents = int | Sequence[int]
@@ -44,11 +44,26 @@ def as_tensor(data: Any, dtype: DTypeLike | None = None) -> Tensor:
     return Tensor(data, dtype)
 
 
+def asarray(obj: Any, dtype: DTypeLike | None = None, copy: bool | None = None) -> Tensor:
+    """A tensor of an array, list or number.
+
+    ``copy``: True takes a copy in every case, None of what may be written to. False shares the
+    memory of an array of numpy, or of any library on the CPU that speaks DLPack: a result is of
+    what it holds when the result is computed. Raises ValueError where that needs a copy.
+    """
+    if copy:
+        return Tensor(np.array(obj) if isinstance(obj, np.ndarray) else obj, dtype)
+    if copy is None or isinstance(obj, Tensor):
+        return Tensor(obj, dtype)
+    return Tensor._sharing(obj, dtype)
+
+
 def from_numpy(ndarray: np.ndarray[Any, Any]) -> Tensor:
     """A tensor of what a numpy array holds now.
 
     A read-only array is taken as it is; of one that may be written, the tensor has a copy, since
     values are computed when they are asked for, and must not depend on when that is.
+    ``asarray(ndarray, copy=False)`` shares its memory.
     """
     return Tensor(ndarray)
 

@@ -25,7 +25,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tunegrad.errors import DTypeError, ModelError, ShapeError
 from tunegrad.ir import graph
-from tunegrad.ir.dtypes import BF16, F32, dtype_of
+from tunegrad.ir.dtypes import BF16, F32, DType, dtype_of
 from tunegrad.ir.evaluate import evaluate
 from tunegrad.ir.graph import ConstData, GraphOp, Node
 
@@ -59,14 +59,17 @@ class Tensor(Losses):
             source = data if dtype is None else data.cast(dtype)
             node, bindings = source.node, source.bindings
         else:
-            array, kind = held(data, dtype)
-            name = f"#{next(_NUMBERS)}"
-            node, bindings = (
-                graph.graph_input(name, array.shape, kind),
-                MappingProxyType({name: array}),
-            )
+            node, bindings = _bound(*held(data, dtype))
         object.__setattr__(self, "node", node)
         object.__setattr__(self, "bindings", bindings)
+
+    @staticmethod
+    def _sharing(data: ArrayLike, dtype: DTypeLike | None = None) -> Tensor:
+        """A tensor whose memory is that of an array, which may still be written to.
+
+        Raises ValueError where it would have to be copied.
+        """
+        return Tensor.of(*_bound(*held(data, dtype, share=True)))
 
     @staticmethod
     def input(name: str, shape: Sequence[int], dtype: DTypeLike = F32) -> Tensor:
@@ -283,6 +286,12 @@ _REFLECTED = {
     "not_equal": "ne", "less": "gt", "less_equal": "ge", "greater": "lt", "greater_equal": "le",
 }  # fmt: skip
 """What a tensor does where numpy's first operand is a number."""
+
+
+def _bound(array: NDArray[np.generic], kind: DType) -> tuple[Node, Bindings]:
+    """An input of a name of its own, and its value."""
+    name = f"#{next(_NUMBERS)}"
+    return graph.graph_input(name, array.shape, kind), MappingProxyType({name: array})
 
 
 def _restored(node: Node, bindings: dict[str, NDArray[np.generic]]) -> Tensor:
