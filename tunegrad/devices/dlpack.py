@@ -1,11 +1,11 @@
 """Tensors of other libraries on the device, in and out without a copy, by DLPack.
 
     imported   their memory, as kernels of an open device use it; it is theirs until it is let go
-    imported   their memory, as kernels of an open device use it; it is theirs until it is let go
     exported   ``DeviceTensor``: memory of the device, which stays while a reference to it exists
 
 Streams, as the Python array API says: the taker of a tensor names the stream in which it is going
 to be used, and the giver sees to it that what is there by then is done. The device's own stream is
+named when a tensor is taken; what is given was waited for, so any stream may use it.
 
 Source: DLPack's ``dlpack.h`` (the unversioned capsule) and its Python specification.
 """

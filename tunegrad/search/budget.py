@@ -21,9 +21,9 @@ The clock only says when to stop, where no rule of ``stopping`` has said so befo
 
 A batch may be begun before those before it are told, until ``in_flight`` proposals are unanswered:
 many machines measure at once, and one machine compiles a batch while the next one is asked for.
-They are told in the order in which they were begun, so decisions depend on ``in_flight`` and
-never on the order of arrival. A batch that is under way counts as one that brought nothing, until
-it is told.
+They are told in the order in which they were begun, whenever they arrive, so decisions depend on
+``in_flight`` and never on the order of arrival. A batch that is under way counts as one that
+brought nothing, until it is told.
 """
 
 from __future__ import annotations

@@ -52,8 +52,8 @@ class BatchMaker(Protocol):
 class Batch:
     """The results of one call of ``measure``, in order. Mutable: what was read is gone.
 
-        begun --start--> compiling --first result--> timed, one after the other --last result--> the
-        next one starts
+        begun --start--> compiling --first result--> timed, one after the other
+                                                       --last result--> the next one starts
 
     A batch that is closed starts nothing, since those behind it are given up with it; one that is
     read all the same compiles then.

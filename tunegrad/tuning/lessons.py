@@ -3,7 +3,8 @@
     the session's own kernels,         -->  those with rows of this machine,
     then all others of the store            from before this session: a number
                                             of them at most, the nearest of
-                                            each in turns
+                                            each in turns, read back from
+                                            their texts
     rows of each, evenly spread        -->  facts of their loop trees,
     over their times                        times over the kernel's fastest
     lessons of all kernels but one     -->  for the search of that one

@@ -1,5 +1,5 @@
 """One race: which of several alternatives takes least, by samples that were taken in turns with
-what stands.
+the incumbent.
 
     choices  the incumbent, and its alternatives, best first: schedules of kernels, variants,
              layouts, cuts
@@ -205,7 +205,7 @@ class _Race(Generic[A]):
         return {key: self._others[key][i] for key, i in lineup.items() if i in self._left[key]}
 
     def _blamed(self, lineups: Sequence[Mapping[str, int]], rounds: int) -> bool:
-        """Blame one of these, where it ended the race alone and twice: it is out from now on."""
+        """Return True when one of these ended the race, alone and twice; it is out from now on."""
         suspects = [(key, i) for x in lineups for key, i in x.items() if i in self._left[key]]
 
         def fails(few: Sequence[_At]) -> CandidateFailure | None:

@@ -8,7 +8,7 @@ Ray is told nothing of retries: an actor that dies stays dead, and the dispatche
 actor holds all the CPUs that Ray may use on its node, so that no other work of Ray, another
 session's included, runs beside what is timed. This module imports Ray when a cluster is made. Ray
 serialises with pickle: any program that can reach the cluster's ports can run code on its machines,
-so a cluster belongs into a network where that is allowed to all.
+so a cluster belongs into a network where every program may do so.
 """
 
 from __future__ import annotations
