@@ -1,8 +1,9 @@
 """Stations of a fleet in simulated time: what the driver does is real, what machines and the
 network do is counted.
 
-    driver's own seconds (measured)  +  seconds a message takes (given)  -->  one clock  <--  calls
-    that end (events)
+    driver's own seconds (measured)  --+
+    seconds a message takes (given)  --+-->  one clock
+    calls that end (events)          --+
 
 Calls of a station run one after the other. Machines can be told to die, to hang and to come back at
 a time.

@@ -1,8 +1,9 @@
 """tunegrad next to its peers, interleaved in this one process.
 
-    python -m benchmarks.peers --suite kernels --threads 2 --json kernels.json python -m
-    benchmarks.peers --suite models --budget 5m --store tuned.db python -m benchmarks.peers --suite
-    convs --threads 1 --budget 0 --pace quick --resume convs.json --json convs.json
+    python -m benchmarks.peers --suite kernels --threads 2 --json kernels.json
+    python -m benchmarks.peers --suite models --budget 5m --store tuned.db
+    python -m benchmarks.peers --suite convs --threads 1 --budget 0 --pace quick
+        --resume convs.json --json convs.json
 
 The table goes to stderr, the JSON to ``--json`` (rewritten after every row, so an interrupted run
 keeps its rows, and ``--resume`` takes it up again).

@@ -4,9 +4,9 @@
 
     once: every kernel, the other searcher           -->  rows, the memory of what was tuned before
     then, kernel by kernel, all from the defaults on:
-        the other searcher (beam), with no store        curves of the best time so far;
-        the default searcher, with no store        -->  the winners, in turns
-        the default searcher, with the others' rows
+        the other searcher (beam), with no store     --+
+        the default searcher, with no store          --+-->  curves of the best time so far,
+        the default searcher, with the others' rows  --+     then the winners, in turns
 
 The kernels are those of the suite ``kernels`` as they are before a variant is chosen, but for the
 longest ones. What is known of a kernel itself is left out of the memory that it is searched with:

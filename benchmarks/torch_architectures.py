@@ -1,7 +1,7 @@
 """Architectures of timm and transformers: ``torch.compile``, ``from_torch``, files of ONNX.
 
-    python benchmarks/torch_architectures.py [--only resnet18,t5] [--doors compile,from_torch,onnx,f64]
-        [--forms plain,channels_last]
+    python benchmarks/torch_architectures.py [--only resnet18,t5]
+        [--doors compile,from_torch,onnx,f64] [--forms plain,channels_last]
     python benchmarks/torch_architectures.py --table ROWS    the table of rows that were printed
 
 Weights are drawn, nothing is downloaded. Images are small, configurations tiny: the kinds of

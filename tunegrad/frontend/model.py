@@ -6,9 +6,8 @@ and dtypes it will be called with. Arrays that ``fn`` brings along (weights) bec
 
     def tiny() -> Model:                             def tiny():
         return Model.of(                                 w = np.load("w.npy")
-            "tiny", Tiny, (InputSpec("x", (1, 8)),)      return lambda x: (x @ w).relu(),
-                                                         [np.zeros((1, 8), "f4")]
-        )
+            "tiny", Tiny, (InputSpec("x", (1, 8)),)      x = np.zeros((1, 8), "f4")
+        )                                                return lambda x: (x @ w).relu(), [x]
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Running models: with the stored winners, never searching, never writing to the store.
 
-    model   -->  graph   -->   constants folded   -->   schedule of kernels
-    kernel  -->  stored winner, a near one, or the default   -->   code (from the cache, or
-                                                                   compiled)
+    model   -->  graph  -->  constants folded  -->  plan of launches
+    kernel  -->  stored winner, a near one, or the default  -->  code (cached, or compiled)
 
 All of it is bound to memory once; then numpy in, one native call, numpy out.
 

@@ -3,20 +3,20 @@
 What it rewrites is exact, so folding changes no bit of any result (sums of constants are folded as
 numpy folds them):
 
-    op(CONST, FULL ...)   -> CONST         each constant-only part, at its last computing node;
-                                           movement above it stays
-    cast(CONST)           stays            from floats of 16 bits: the kernel reads half the bytes
-    tf32(CONST)           stays            the kernel's text says what it multiplies
-    op(expand(a), expand(b)) -> expand(op(a, b))    for constants, so that no broadcast is ever
-                                                    stored
-    op(FULL, FULL)        -> FULL          cast(FULL) -> FULL, movement(FULL) -> FULL, pad(FULL 0)
-                                           -> FULL 0
-    x * 1, x / 1, x - 0   -> x             x + -0.0 -> x; x + 0 -> x for integers only (-0.0 + 0.0
-                                           is 0.0)
-    x * 0, x & 0          -> 0             of integers and truths only (0 * inf is NaN)
-    where(FULL, a, b)     -> a or b
-    reduce(FULL)          -> FULL          max and min; sums where every partial sum is exact
-    reduce(expand(x))     -> expand(reduce(x))    along dimensions that stay (``repeats``)
+    op(CONST, FULL ...)       -> CONST              each constant-only part, at its last computing
+                                                    node; movement above it stays
+    cast(CONST)               stays                 from floats of 16 bits: half the bytes are read
+    tf32(CONST)               stays                 the kernel's text says what it multiplies
+    op(expand(a), expand(b))  -> expand(op(a, b))   of constants: no broadcast is ever stored
+    op(FULL, FULL)            -> FULL
+    cast(FULL)                -> FULL               and so is any movement of it
+    pad(FULL 0)               -> FULL 0
+    x * 1, x / 1, x - 0       -> x                  and x + -0.0
+    x + 0                     -> x                  of integers only (-0.0 + 0.0 is 0.0)
+    x * 0, x & 0              -> 0                  of integers and truths only (0 * inf is NaN)
+    where(FULL, a, b)         -> a or b
+    reduce(FULL)              -> FULL               max, min; sums with exact partial sums
+    reduce(expand(x))         -> expand(reduce(x))  along dimensions that stay (``repeats``)
 """
 
 from __future__ import annotations

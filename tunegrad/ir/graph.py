@@ -5,20 +5,23 @@ built. Equal nodes are the same object, so common subexpressions are shared by c
 Movement operations never move data: each is a function from an output index to an input index (and,
 for ``PAD``, a condition).
 
-    INPUT(name)            a tensor the caller supplies    CONST(data)  an array known at load time
-    FULL(value)            one number everywhere           IOTA(dim)    a position along it
-    MAP(op)                elementwise on equal shapes             CAST(dtype)
-    REDUCE(op, axes)       folds axes, keeping them with extent 1; the dtype is the accumulator's
-    RESHAPE EXPAND PERMUTE(order) PAD(((lo, hi), ...)) SHRINK(((begin, end), ...)) FLIP(dims)
-    WINDOW(dim, size, stride, dilation)    appends an axis: out[.., o, .., k] = in[.., o*stride +
-                                           k*dilation, ..]
-    GATHER(dim)            out[.., i, ..] = in[.., index[.., i, ..], ..]: the first source, along
-                           ``dim`` at the elements of the second; negative ones count from the end,
-                           beyond either end they are the first or the last
-    WITHIN(bounds)         indices as they are; an error where one of them is out of bounds, and the
-                           second source, a truth, holds if it is there
-    CONTIGUOUS             a fence: this tensor exists in memory; with a Fence, in its layout and by
-                           its schedule
+    INPUT(name)       a tensor the caller supplies
+    CONST(data)       an array known at load time
+    FULL(value)       one number everywhere
+    IOTA(dim)         the position along a dimension
+    MAP(op)           elementwise on equal shapes
+    CAST(dtype)       to another type
+    REDUCE(op, axes)  folds axes, keeping them with extent 1; the dtype is the accumulator's
+    RESHAPE  EXPAND  PERMUTE(order)  PAD(((lo, hi), ...))  SHRINK(((begin, end), ...))  FLIP(dims)
+    WINDOW(dim, size, stride, dilation)
+                      appends an axis: out[.., o, .., k] = in[.., o*stride + k*dilation, ..]
+    GATHER(dim)       out[.., i, ..] = in[.., index[.., i, ..], ..]: the first source, along ``dim``
+                      at the elements of the second; negative ones count from the end, beyond either
+                      end they are the first or the last
+    WITHIN(bounds)    indices as they are; an error where one of them is out of bounds, and the
+                      second source, a truth, holds if it is there
+    CONTIGUOUS        a fence: this tensor exists in memory; with a Fence, in its layout and by its
+                      schedule
 """
 
 from __future__ import annotations

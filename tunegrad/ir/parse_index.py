@@ -1,10 +1,11 @@
 """Index sums and conditions from their canonical texts.
 
-    index      := [term ("+" term)*] ["+" integer] | integer       term := [integer "*"] atom
-    atom       := axis | "(" index ")//" integer | "(" index ")%" integer | buffer "[" index "]@"
-                  integer
-    condition  := range ("&" range)* | "never" | "always"            range := integer "<=" index "<"
-                                                                     integer
+    index      := [term ("+" term)*] ["+" integer] | integer
+    term       := [integer "*"] atom
+    atom       := axis | "(" index ")//" integer | "(" index ")%" integer
+                | buffer "[" index "]@" integer
+    condition  := range ("&" range)* | "never" | "always"
+    range      := integer "<=" index "<" integer
 
 Only what the index algebra would print is accepted: terms in order, nothing left to simplify. So a
 text has one reading, and an index has one text.

@@ -1,7 +1,6 @@
-"""A kernel from its canonical text, which may be anybody's.
+"""A kernel from its canonical text, which may be of any origin.
 
-    text  -->  axes of every stage  -->  parameters, stages  -->  verified  -->  prints as that
-    text, or is refused
+    text  -->  axes of every stage  -->  parameters, stages  -->  verified  -->  prints as that text
 
     kernel     := "kernel" param* axis stage+ ["  schedule " actions]            a line each
     param      := "  param p0 " dtype "[" extent, ... "] " ("in" | "const" | "out") " " layout
@@ -9,8 +8,7 @@
     axis       := "  axis " (name ":" extent)*
     stage      := "  v0" [row] " = " op " over " (name ":" extent)* " in " dtype ": " expression
                 | "  store " place [" over " (name ":" extent)*] " = " expression
-                | "  t0 = " expression                        for what stages share, where there are
-                                                              several stores
+                | "  t0 = " expression                        shared by stages, of several stores
     row        := "[" name, ... "]"                           the first of the axes
     place      := "p0[" index, ... [" if " condition] "]"
     expression := literal ":" dtype | place | "v0" ["[" index, ... "]"] | "t0"

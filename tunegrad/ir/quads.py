@@ -2,8 +2,8 @@
 
     sum over k: i32(a[m, k]) * i32(b[k, n])                         a u8, b i8
         -->
-    a4[m, k'] = quad(a[m, 4k'], .., a[m, 4k'+3])    kernels of their own; of constants, computed at
-    b4[k', n] = quad(b[4k', n], .., b[4k'+3, n])    load; what is missing of the last four is zero
+    a4[m, k'] = quad(a[m, 4k'], .., a[m, 4k'+3])      kernels of their own, or constants made at
+    b4[k', n] = quad(b[4k', n], .., b[4k'+3, n])      load; a partial last four ends in zeros
     sum over k': dot4(a4[m, k'], b4[k', n])
 
     sum over k: (i32(a[m, k]) - z[m]) * i32(b[k, n])                a i8, b i8 and constant

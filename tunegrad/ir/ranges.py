@@ -9,9 +9,12 @@ its own small kernel computes on whatever device the plan runs:
 
     x[index], x of 4 rows: -4 <= index < 4
 
-    index              -4  -1   0   3    4   99   -5          index - low, as unsigned numbers,
-    unsigned(i + 4)     0   3   4   7    8  103   2**64 - 1   is below high - low = 8 if, and only
-                                                              if, the index is in range
+    index            -4  -1  0  3     4   99         -5
+    unsigned(i + 4)   0   3  4  7     8  103  2**64 - 1
+                       in range         out of range
+
+``index - low``, as an unsigned number, is below ``high - low`` = 8 if, and only if, the index is in
+range.
 
 The caller of the plan reads it when the plan has run: ``Guard.check`` raises IndexOutOfRange. So
 one reduction tells both ends, the index is known from the number, and no kernel, schedule or device

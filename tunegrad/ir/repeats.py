@@ -1,9 +1,8 @@
 """Computes and stores once what repeats itself: broadcasts go after it.
 
-reduce(expand(x))                 -->    expand(reduce(x)), along dimensions that stay
-reduce(exp(expand(x)) * expand(y))       the same where both repeat: what is reduced is cut to
-                                         one of its copies
-exp(expand(x)), stored            -->    expand(exp(x)), the smaller one stored
+reduce(expand(x))                   -->  expand(reduce(x)), along dimensions that stay
+reduce(exp(expand(x)) * expand(y))  -->  the same where both repeat: one of the copies is reduced
+exp(expand(x)), stored              -->  expand(exp(x)), the smaller one stored
 """
 
 from __future__ import annotations

@@ -2,8 +2,9 @@
 
 A row is always there. Values of a reduction's expression are where ``keep`` asks for it:
 
-s1 = sum over r of exp(x[i, r] - s0)             kept[r] = exp(x[i, r] - s0);  s1 = sum of kept[r]
-store y[i, p] = exp(x[i, p] - s0) / s1    -->    store y[i, p] = kept[p] / s1
+                                               kept[r] = exp(x[i, r] - s0)
+s1 = sum over r of exp(x[i, r] - s0)      -->  s1 = sum over r of kept[r]
+store y[i, p] = exp(x[i, p] - s0) / s1         store y[i, p] = kept[p] / s1
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Program to LLVM IR text, for a CPU.
 
-    define void @NAME(ptr %buffers, ptr %workspace, i64 %tid, ptr %team)  one call per thread of the
-    team
+    define void @NAME(ptr %buffers, ptr %workspace, i64 %tid, ptr %team)    one call a thread
 
 loads the buffer pointers, carves the scratch out of the workspace and calls the body, whose
 pointers are all ``noalias``. Vectors are explicit. Addresses are built outside in: the part of an

@@ -1,7 +1,8 @@
 """LLVM IR of loads and stores: contiguous vectors, splats, and lanes some elements apart.
 
-    step of the lanes  0                1           -1           2 .. 4           any other
-    a load is          a scalar, splat  one vector  one, turned  and a shuffle    a load a lane
+    step of the lanes  0                1           -1           2 .. 4       any other
+    a load is          a scalar, splat  one vector  one, turned  vectors and  one for each lane
+                                                                 shuffles
 
 Loads whose lanes are far apart but that together read neighbours are transposed in registers
 (``llvm_transpose``).

@@ -1,15 +1,14 @@
 """Strided vector loads that together read whole runs of memory: loaded as runs, transposed in
 registers.
 
-    %1 = A[2048*l]      %1 .. %4: lanes 2048 apart      r0 = A[0:4]   r1 = A[2048:2052]  ..  r15
-    %2 = A[2048*l + 1]                             -->   p0 = r0 r4 r8 r12   ..   p3 = r3 r7 r11 r15
-    %3 = A[2048*l + 2]                                   %1 .. %4 = the 4x4 blocks of p0 .. p3,
-                                                         transposed
+    %1 = A[2048*l]             r0 = A[0:4]   r1 = A[2048:2052]   ..   r15
+    %2 = A[2048*l + 1]    -->  p0 = r0 r4 r8 r12   ..   p3 = r3 r7 r11 r15
+    %3 = A[2048*l + 2]         %1 .. %4 = the 4x4 blocks of p0 .. p3, transposed
     %4 = A[2048*l + 3]
 
-A load for each lane of each vector takes 64 loads and as many insertions here; this takes 16 loads
-and 8 shuffles of two vectors. Blocks of n vectors, n a power of two up to the lane count, take n
-log2(n) shuffles.
+The lanes of a vector are 2048 elements apart. A load for each lane of each vector takes 64 loads
+and as many insertions here; this takes 16 loads and 8 shuffles of two vectors. Blocks of n vectors,
+n a power of two up to the lane count, take n log2(n) shuffles.
 """
 
 from __future__ import annotations

@@ -111,8 +111,7 @@ def definition(op: Op, dtype: DType, lanes: int) -> tuple[str, str]:
     or f64.
 
         definition(Op.EXP, F32, 16)  ->  "tg.exp.f32x16",
-                                         "define internal <16 x float> @tg.exp.f32x16(<16 x float>
-                                         %x) ..."
+                                         "define internal <16 x float> @tg.exp.f32x16(...) ..."
 
     POW has two parameters. The text needs ``declarations`` of the same arguments in the module.
     Raises InternalError for an operation, dtype or lane count without a definition: a cast was

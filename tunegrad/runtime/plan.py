@@ -1,10 +1,13 @@
 """A schedule bound to memory and code: arrays in, arrays out, one native call a run.
 
-    temps     one arena, at the planner's offsets                 constants  ``Constants``, packs
-    inputs    the caller's memory where it is fit, else a copy    outputs    fresh memory every run
-    launches  bound once; a run points them at its inputs and outputs
+    temps             one arena, at the planner's offsets
+    constants         ``Constants``, packs filled at load
+    inputs            the caller's memory where it is fit, else a copy
+    outputs           fresh memory for every run
     constant outputs  known when it is bound; a run copies them to fresh memory
-    guards   the last outputs, in memory of the plan's own: a run reads them and gives none of them
+    guards            the last outputs, in memory of the plan's own: a run reads them and gives none
+                      of them
+    launches          bound once; a run points them at its inputs and outputs
 
 The device comes in as an ``Engine``: it gives memory and runs a list of launches; nothing else is
 known of it. Where kernels can not use memory of this process, inputs and outputs are copied to and

@@ -6,12 +6,11 @@ integers, which is an index of so many. Sums are always simplified, so two equal
 shapes of the same address print, hash and compare alike. The laws (d, e > 0, ``//`` and ``%`` as in
 Python):
 
-    (d*a + r) // d      -> a + r // d              (d*a + r) % d     -> r % d
-    r // d              -> k          when k*d <= r < (k+1)*d     (and r % d -> r - k*d)
-    (a // d) // e       -> a // (d*e)              (a % (d*e)) % d   -> a % d
+    (d*a + r) // d      -> a + r // d      (d*a + r) % d      -> r % d
+    r // d              -> k               r % d              -> r - k*d          k*d <= r < (k+1)*d
+    (a // d) // e       -> a // (d*e)      (a % (d*e)) % d    -> a % d
     (a % (d*e)) // d    -> (a // d) % e
-    (g*a + b) // (g*d)  -> a // d     when 0 <= b < g             (and (g*a+b) % (g*d) -> g*(a % d)
-                                                                  + b)
+    (g*a + b) // (g*d)  -> a // d          (g*a + b) % (g*d)  -> g*(a % d) + b    0 <= b < g
     d*(a // d) + a % d  -> a
 
 ``Valid`` is a conjunction of ``lo <= index < hi``; bounds decide what they can. ``tests/property``

@@ -5,11 +5,11 @@ direct form needs 9 m x m.
 
     Y[y, x, o] = epilogue(sum over c, r, s of X[y+r, x+s, c] * W[o, c, r, s])
         -->
-    V[p, ty, tx, c] = (B^T d B)[p]            d: the tile of X at (m*ty, m*tx); p: a position in the
-                                              tile
-    M[p, t, o]      = sum over c of V[p, t, c] * U[p, c, o]           U = G W G^T, made when the
-                                                                      graph is scheduled
+    V[p, ty, tx, c]      = (B^T d B)[p]
+    M[p, t, o]           = sum over c of V[p, t, c] * U[p, c, o]
     Y[m*ty+i, m*tx+j, o] = epilogue((A^T M A)[i, j])
+
+    d  the tile of X at (m*ty, m*tx)    p  a position in the tile    U = G W G^T, a constant
 
 The products are the same in exact arithmetic; in f32 the transforms lose some bits
 (docs/NUMERICS.md), so a strict setting leaves convolutions alone. Matrices: Lavin and Gray, "Fast

@@ -28,9 +28,10 @@ class Stage(Action):
 
     rewrite:  stage(param=B, at=k0, layout=(n0, k1, n1))
         for k0 in K/256:                      for k0 in K/256:
-            for n0, k1, n1:                       for n0, k1, n1: Bp[n0, k1, n1] = B[256*k0+k1,
-                                                  32*n0+n1]
-                acc += ... * B[k, n]   -->        for n0, k1, n1: acc += ... * Bp[n0, k1, n1]
+            for n0, k1, n1:                       for n0, k1, n1:
+                acc += ... * B[k, n]   -->            Bp[n0, k1, n1] = B[256*k0+k1, 32*n0+n1]
+                                                  for n0, k1, n1:
+                                                      acc += ... * Bp[n0, k1, n1]
     """
 
     name: ClassVar[str] = "stage"

@@ -2,9 +2,9 @@
 
 if the tile is full:                       (split axes; once more for the remainder)
     registers = identity
-    for own serial loops:                  (a last, partial iteration is peeled; long f32 sums in
-                                           blocks, see chains.py)
-        registers op= expr                 for every point of the register loops
+    for own serial loops:                  (a last, partial iteration is peeled)
+        registers op= expr                 for every point of the register loops (long f32 sums in
+                                           blocks: chains.py)
     fold lanes and copies
     if not the first partial sum: registers op= out
     if the last one: out = epilogue(registers)   else: out = registers

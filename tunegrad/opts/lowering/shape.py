@@ -3,12 +3,10 @@
 An axis whose loops cover more than its extent has a tail. Three ways to keep inside:
 
     stop   serial loops count to ``min(extent, ceil((E - base) / step))``
-    split  register loops form the finest tile t of the axis, so what is left in the last one is E
-           mod t, always: the
-           code is written twice, for a full tile and for that remainder
+    split  register loops form the finest tile t of the axis, so the last one always holds E mod t:
+           the code is written twice, for a full tile and for that remainder
     mask   everything else (padded axes, work-items, register loops that are not the finest): loads
-           give zero,
-           updates are dropped, stores are skipped where the axis is past its extent
+           give zero, updates are dropped, stores are skipped where the axis is past its extent
 """
 
 from __future__ import annotations

@@ -2,13 +2,12 @@
 
 Which idea fits follows from the kernel:
 
-    gemm      sums of products that share operands: a block of the output a group, tiles in
-              shared memory, a register tile a work-item                        items_gemm.py
-    tensor    such sums of 16 bits, where the device has a matrix unit for them  items_tensor.py
-    reduce    other reductions: work-items share out the reduction, the output, or both
-                                                                                items_reduce.py
-    rows      several stages over a row: softmax, layer norm                    items_rows.py
-    flat      no reduction: elementwise, copies, transposes                     items_flat.py
+    items_gemm.py    sums of products that share operands: a block of the output a group, tiles in
+                     shared memory, a register tile a work-item
+    items_tensor.py  such sums of 16 bits, where the device has a matrix unit for them
+    items_reduce.py  other reductions: work-items share out the reduction, the output, or both
+    items_rows.py    several stages over a row: softmax, layer norm
+    items_flat.py    no reduction: elementwise, copies, transposes
 """
 
 from __future__ import annotations

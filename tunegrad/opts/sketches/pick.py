@@ -2,13 +2,14 @@
 
 Which sketch fits follows from the kernel:
 
-    tiles  one reduction or none, every store over the shared axes: GEMM, convolution, pooling,
-           copies. Lanes along a contiguous shared axis, a register tile, cache blocks       tiles/
-    dots   the same, lanes along the reduction: matrix-vector products, row sums             dots.py
-    rows   several stages over a row: softmax, layer norm                                    rows.py
-    tile-product  a product of words in tile registers, where the target has some  tile_products.py
-    attention  rows of results inside a kernel                                     attention.py
-    items  every kernel of a target with work-items: groups of them                         items.py
+    tiles/            one reduction or none, every store over the shared axes: GEMM, convolution,
+                      pooling, copies. Lanes along a contiguous shared axis, a register tile, cache
+                      blocks
+    dots.py           the same, lanes along the reduction: matrix-vector products, row sums
+    rows.py           several stages over a row: softmax, layer norm
+    tile_products.py  a product of words in tile registers, where the target has some
+    attention.py      rows of results inside a kernel
+    items.py          every kernel of a target with work-items: groups of them
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 of its own.
 
     for rows on threads:
-        for each stage:  its own axis over lanes, some vectors at a time; sums folded at the end of
-        the row
+        for each stage:  its own axis over lanes, some vectors at a time;
+                         sums folded at the end of the row
 
 or, where the rows themselves are contiguous in memory, lanes along the rows and serial stages.
 """
