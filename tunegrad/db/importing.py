@@ -107,7 +107,7 @@ def _skip_line(file: BinaryIO, line: bytes, place: str) -> None:
 
 
 def _header(first: tuple[int, bytes | None], source: str) -> dict[str, int]:
-    """How many rows of each kind the file says it has."""
+    """Number of rows of each kind that the file's header names."""
     rule = (
         f'must begin with a line {{"format": "{FORMAT}", "version": {FORMAT_VERSION}, "rows": ...}}'
     )

@@ -46,7 +46,7 @@ def read_contents(path: str | os.PathLike[str]) -> tuple[Contents, tuple[Problem
 
 
 def salvaged_contents(path: Path) -> tuple[Contents, tuple[Problem, ...]]:
-    """What can be read of a damaged store, and every problem.
+    """Readable contents of a damaged store, and every problem.
 
     Raises StoreError.
     """
