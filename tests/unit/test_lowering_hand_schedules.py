@@ -18,13 +18,17 @@ from benchmarks.single_kernel import SingleKernel, draw_arrays
 from tests.schedule_checks import assert_agrees
 from tunegrad.devices.host.facts import host_target
 from tunegrad.devices.host.team import Team
+from tunegrad.frontend import Tensor
+from tunegrad.ir.fusion import schedule
+from tunegrad.ir.program import Load
 from tunegrad.ir.verify_kernel import verify_kernel
 from tunegrad.ir.verify_program import verify_program
-from tunegrad.opts import Space, parse_actions, print_actions
+from tunegrad.opts import Schedule, Space, parse_actions, print_actions
 from tunegrad.render.llvm import render_llvm
 from tunegrad.render.opencl import render_opencl
 
 ROOT = Path(__file__).parents[2]
+X = Tensor.input("x", (9,))
 EVERY = [
     pytest.param(e, id=f"{e.name}-{size}")
     for size, t in (("full", FULL), ("small", SMALL))
@@ -48,6 +52,32 @@ def test_hand_schedule_is_legal(entry):
     verify_kernel(entry.kernel)
     program = Space(entry.kernel, entry.target).lower(entry.schedule)
     assert verify_program(program) == (), "every access is proved in bounds"
+
+
+def _window() -> Tensor:
+    image = Tensor.input("x", (6, 7))
+    parts = [image[i : i + 4, j : j + 5] for i in range(3) for j in range(3)]
+    return sum(parts[1:], parts[0])
+
+
+@pytest.mark.parametrize(
+    ("y", "elements"),
+    [
+        pytest.param(X[:-1] + X[1:], 9, id="two views"),
+        pytest.param(X[:-2] + X[1:-1] * X[2:], 9, id="three views"),
+        pytest.param(X + X.flip(0), 9, id="reversed"),
+        pytest.param(_window(), 42, id="a window"),
+    ],
+)
+def test_registers_load_each_element_once_however_many_views_read_it(
+    y: Tensor, elements: int
+) -> None:
+    (launch,) = schedule((y.node,)).launches
+    space = Space(launch.kernel, GPU)
+    upcast = " ".join(f"upcast(axis={a.name})" for a in launch.kernel.canonical().axes)
+    program = space.lower(Schedule.parse(upcast))
+    loads = [i for i in program.body if isinstance(i, Load)]
+    assert len({(i.buffer, str(i.offset)) for i in loads}) == len(loads) == elements
 
 
 @pytest.mark.parametrize("entry", EVERY)
