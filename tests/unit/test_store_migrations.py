@@ -194,7 +194,7 @@ def test_store_from_before_the_first_release_is_refused_and_left_as_it_is(old, m
     raw.execute(f"PRAGMA user_version = {version}")
     raw.close()
     before = old.read_bytes()
-    told = f"schema version {version} is of a tunegrad before 0.1.0, .* use another file"
+    told = f"schema version {version} is from before tunegrad 0.1.0, .* use another file"
     with pytest.raises(StoreError, match=told) as error:
         open_store(old, mode)
     assert "\n" not in str(error.value)

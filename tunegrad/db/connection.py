@@ -223,8 +223,9 @@ def _identify(connection: sqlite3.Connection, path: Path, *, may_be_new: bool) -
         )
     if version < FIRST_VERSION:
         raise StoreError(
-            f"store {path}: schema version {version} is of a tunegrad before 0.1.0, which "
-            f"reads {FIRST_VERSION} and later; it is left as it is: use another file and tune anew"
+            f"store {path}: schema version {version} is from before tunegrad 0.1.0, whose version "
+            f"{FIRST_VERSION} is the oldest that is read; it is left as it is: use another file "
+            "and tune anew"
         )
     return int(version)
 
