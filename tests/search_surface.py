@@ -10,24 +10,16 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 
-import pytest
-
 from tunegrad.errors import IllegalAction
 from tunegrad.ir.dtypes import F32
 from tunegrad.ir.expr import Load
 from tunegrad.ir.kernel import Axis, Kernel, Param, Store
 from tunegrad.opts import Action, Chooser, DefaultChooser, Schedule, SpaceDecision
 from tunegrad.opts.actions import Tile, Unroll
-from tunegrad.search import Measured, Searcher, TrialLog, TrialStore, gp_missing, searcher_names
+from tunegrad.search import Measured, Searcher, TrialLog, TrialStore, searcher_names
 from tunegrad.trial import Fingerprint, Measurement, Policy, Status
 
-needs_gp = pytest.mark.skipif(
-    bool(gp_missing()), reason=f"the [gp] extra is not installed: {', '.join(gp_missing())}"
-)
-SEARCHERS = tuple(
-    pytest.param(name, marks=needs_gp if name == "gp" else ()) for name in searcher_names()
-)
-"""Every searcher; one whose packages are not installed skips and says so."""
+SEARCHERS = searcher_names()
 
 
 @dataclass(frozen=True)

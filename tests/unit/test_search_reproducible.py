@@ -11,7 +11,7 @@ from random import Random
 import pytest
 from search_surface import SEARCHERS, Surface, separable
 
-from tunegrad.search import Proposal, make_searcher, usable_searchers
+from tunegrad.search import Proposal, make_searcher, searcher_names
 from tunegrad.trial import Status
 
 
@@ -32,7 +32,7 @@ def asked(name: str) -> list[str]:
 
 def everything() -> dict[str, list[str]]:
     """What every searcher asks for."""
-    return {name: asked(name) for name in usable_searchers()}
+    return {name: asked(name) for name in searcher_names()}
 
 
 @cache

@@ -57,7 +57,7 @@ __all__ = ["tune"]
 @click.option(
     "--searcher",
     metavar="NAME",
-    help="How to search: portfolio, beam, evolutionary, bayesian, gp (needs the [gp] extra), "
+    help="How to search: portfolio, beam, evolutionary, bayesian, "
     "random or exhaustive.  "
     "[default: portfolio]",
 )

@@ -19,7 +19,7 @@ __all__ = [
 ]
 
 Scalar = bool | int | float | str
-Searcher = Literal["beam", "random", "exhaustive", "bayesian", "gp", "evolutionary", "portfolio"]
+Searcher = Literal["beam", "random", "exhaustive", "bayesian", "evolutionary", "portfolio"]
 Numerics = Literal["contract", "strict", "bf16-dot", "tf32"]
 """Each allows more than the one before it: ``strict``, ``contract``, ``bf16-dot``, ``tf32``.
 

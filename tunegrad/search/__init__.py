@@ -17,7 +17,6 @@ from tunegrad.search.cost_model import (
 from tunegrad.search.driver import KernelSearch
 from tunegrad.search.evolution import EvolutionarySearcher
 from tunegrad.search.exhaustive import ExhaustiveSearcher, is_small
-from tunegrad.search.gp import GpSearcher, gp_missing
 from tunegrad.search.portfolio import PortfolioSearcher
 from tunegrad.search.promote import LEAST_EFFECT, LOOKS, Comparison, decide, fastest_ratio
 from tunegrad.search.protocols import (
@@ -43,7 +42,6 @@ from tunegrad.search.registry import (
     check_searcher,
     make_searcher,
     searcher_names,
-    usable_searchers,
 )
 from tunegrad.search.replay import ReplayMeasurer, play
 from tunegrad.search.scoring import area, excess, score, trials_within
@@ -66,7 +64,6 @@ __all__ = [
     "EvolutionarySearcher",
     "ExhaustiveSearcher",
     "Features",
-    "GpSearcher",
     "KernelSearch",
     "Lessons",
     "Measured",
@@ -104,7 +101,6 @@ __all__ = [
     "distance",
     "excess",
     "fastest_ratio",
-    "gp_missing",
     "is_small",
     "make_searcher",
     "play",
@@ -114,5 +110,4 @@ __all__ = [
     "seeds_from",
     "tree_features",
     "trials_within",
-    "usable_searchers",
 ]

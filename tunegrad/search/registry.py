@@ -13,12 +13,11 @@ from .beam import BeamSearcher
 from .cost_model import Features, Lessons
 from .evolution import EvolutionarySearcher
 from .exhaustive import ExhaustiveSearcher
-from .gp import GpSearcher, gp_missing
 from .portfolio import PortfolioSearcher
 from .protocols import Searcher, SearchSpace
 from .random import RandomSearcher
 
-__all__ = ["LEARNED", "check_searcher", "make_searcher", "searcher_names", "usable_searchers"]
+__all__ = ["LEARNED", "check_searcher", "make_searcher", "searcher_names"]
 
 LEARNED: frozenset[SearcherName] = frozenset({"evolutionary", "portfolio"})
 """The searchers that are better with the learned cost model, where its library is installed."""
@@ -29,21 +28,10 @@ def searcher_names() -> tuple[str, ...]:
     return get_args(SearcherName)
 
 
-def usable_searchers() -> tuple[str, ...]:
-    """Those of them whose packages are installed."""
-    return tuple(name for name in searcher_names() if name != GpSearcher.origin or not gp_missing())
-
-
 def check_searcher(name: str) -> None:
-    """Raise ConfigError for an unknown searcher, or one whose packages are not installed."""
+    """Raise ConfigError for an unknown searcher."""
     if name not in searcher_names():
         raise ConfigError(f"searcher {name!r} is unknown; valid: {', '.join(searcher_names())}")
-    if name == GpSearcher.origin and gp_missing():  # imports much, so only where it is asked for
-        missing = ", ".join(gp_missing())
-        raise ConfigError(
-            f"searcher {name!r} needs {missing}, which can not be imported: pip install "
-            "'tunegrad[gp]'"
-        )
 
 
 def make_searcher(
@@ -69,8 +57,6 @@ def make_searcher(
             return ExhaustiveSearcher(space, rng)
         case "bayesian":
             return BayesianSearcher(space, rng)
-        case "gp":
-            return GpSearcher(space, rng)
         case "evolutionary":
             return EvolutionarySearcher(space, rng, features, lessons=lessons)
         case "portfolio":

@@ -26,8 +26,7 @@ _PACKAGES = (
     "msgspec",
 )  # fmt: skip
 _EXTRAS = {
-    "pyopencl": "opencl", "matplotlib": "plot", "ray": "ray", "torch": "gp", "greenlet": "gp",
-    "threadpoolctl": "gp",
+    "pyopencl": "opencl", "matplotlib": "plot", "ray": "ray", "torch": "torch",
     "pytest": "test", "hypothesis": "test", "onnx": "bench", "onnxruntime": "bench",
     "openvino": "bench",
 }  # fmt: skip

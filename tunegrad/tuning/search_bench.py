@@ -27,13 +27,11 @@ from tunegrad.search import (
     area,
     check_searcher,
     excess,
-    gp_missing,
     make_searcher,
     play,
     score,
     searcher_names,
     trials_within,
-    usable_searchers,
 )
 
 __all__ = [
@@ -221,7 +219,7 @@ def search_bench(
     programs beside its default. Random search is always played: it is what the others are compared
     with. Raises ConfigError.
     """
-    names = _searchers(searchers, observe)
+    names = _searchers(searchers)
     for what, value in (("seeds", seeds), ("trials", trials), ("batch", batch)):
         if value < 1:
             raise ConfigError(f"{what} {value} is not a positive whole number")
@@ -251,20 +249,11 @@ def search_bench(
     )
 
 
-def _searchers(given: Sequence[str], observe: Callable[[str], None]) -> tuple[str, ...]:
-    """Random search, and what is asked for; without a wish all that can be used here, and a word on
-    the others.
-    """
+def _searchers(given: Sequence[str]) -> tuple[str, ...]:
+    """Random search, and the searchers that are asked for; without a wish all."""
     for name in given:
         check_searcher(name)
-    usable = usable_searchers()
-    for name in searcher_names() if not given else ():
-        if name not in usable:
-            observe(
-                f"{name} is left out: it needs {', '.join(gp_missing())}, pip install "
-                "'tunegrad[gp]'"
-            )
-    return tuple(dict.fromkeys((BASELINE, *(given or usable))))
+    return tuple(dict.fromkeys((BASELINE, *(given or searcher_names()))))
 
 
 def _play_all(
