@@ -349,7 +349,7 @@ class Numbers:
         )
 
     def leaf(self, seed: int, at: Array, dtype: DType) -> Array:
-        """What a tensor holds at elements ``at``, as ``leaf``; of spoiled samples, some NaN."""
+        """Values of a tensor at elements ``at``, as ``leaf``; of spoiled samples, some NaN."""
         found = leaf(seed, at, dtype)
         if self.spoiled is None or not dtype.is_float:
             return found

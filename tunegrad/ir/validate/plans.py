@@ -222,7 +222,9 @@ def _positions_become_floats(cone: list[Node]) -> bool:
 
 
 def _selects(group: Group, cone: list[Node]) -> bool:
-    """Whether what is no number may be left out: masks, choices, or no sum that it costs to ask."""
+    """True if samples with NaN are worth drawing: a mask or a choice may leave it out, or there is
+    no sum, which makes them cheap.
+    """
     if not any(n.op is GraphOp.REDUCE for n in cone):
         return True
     if any(n.op is GraphOp.PAD or (n.op is GraphOp.MAP and n.arg is Op.WHERE) for n in cone):
@@ -348,7 +350,7 @@ class _Comparison:
         return self._kept(numbers, found)
 
     def _kept(self, numbers: Numbers, found: Number) -> Array:
-        """What memory keeps of it."""
+        """The numbers of a result that memory keeps, in the buffer's type."""
         kept = numbers.cast(found, self.dtype, self.group.node.dtype)
         return np.broadcast_to(numbers.array(kept, self.dtype, 1), numbers.scale.shape)
 
