@@ -61,6 +61,7 @@ class Case:
 CASES = (
     Case(Op.EXP, np.exp, "all", flushes=True),
     Case(Op.LOG, np.log, "all"),
+    Case(Op.LOG2, np.log2, "all"),
     Case(Op.TANH, np.tanh, "all"),
     Case(Op.ERF, special.erf, "all"),
     Case(Op.SIN, np.sin, "all"),

@@ -84,6 +84,7 @@ def samples(dtype, seed):
 FLOATS = (
     Op.EXP,
     Op.LOG,
+    Op.LOG2,
     Op.SQRT,
     Op.RECIP,
     Op.TANH,
@@ -97,7 +98,7 @@ FLOATS = (
 NUMBERS = (Op.NEG, Op.ABS, Op.ADD, Op.SUB, Op.MUL, Op.MAX, Op.MIN, Op.LT, Op.EQ, Op.NE, Op.WHERE)
 INTS = (Op.FLOOR, Op.FLOORDIV, Op.MOD, Op.NOT, Op.AND, Op.OR, Op.XOR)
 BOOLS = (Op.NOT, Op.AND, Op.OR, Op.XOR, Op.MAX, Op.MIN, Op.EQ, Op.NE, Op.WHERE)
-APPROXIMATE = (Op.EXP, Op.LOG, Op.TANH, Op.ERF, Op.SIN, Op.POW, Op.SQRT, Op.DIV, Op.RECIP)
+APPROXIMATE = (Op.EXP, Op.LOG, Op.LOG2, Op.TANH, Op.ERF, Op.SIN, Op.POW, Op.SQRT, Op.DIV, Op.RECIP)
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from tunegrad.ir.kernel import Kernel
 FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "exp": Tensor.exp,
     "log": Tensor.log,
+    "log to base 2": Tensor.log2,
     "root": Tensor.sqrt,
     "sigmoid": Tensor.sigmoid,
     "tanh": Tensor.tanh,

@@ -5,38 +5,36 @@ import re
 import pytest
 
 from tools.measure_functions import FUNCTIONS, PAIRS, ROWS, function_row, pair_row, reduction_row
-from tools.numerics_page import DOCUMENT, table_of
+from tools.numerics_page import table_of
 
 SHARE = 4_000
 
 
-def documented(name: str) -> float:
+def within(name: str, error: float) -> None:
+    """At most twice PyTorch's error, as the page has it, on whatever CPU this is."""
     row = re.search(
-        rf"^\| {re.escape(name)} \| \**([0-9.e+]+)", table_of("measure_functions"), re.MULTILINE
+        rf"^\| {re.escape(name)} \| [0-9.e+]+ \| ([0-9.e+]+)",
+        table_of("measure_functions"),
+        re.MULTILINE,
     )
     assert row is not None, name
-    return float(row.group(1))
-
-
-def within(name: str, error: float) -> None:
-    """The page is of one machine; another one's vectors add up in another order."""
-    assert error <= 1.5 * documented(name) + 1, name
+    assert error <= max(1.0, 2 * float(row.group(1))), name
 
 
 @pytest.mark.parametrize("case", FUNCTIONS, ids=lambda c: c.name)
-def test_worst_error_of_a_function_is_about_the_documented_one(case):
+def test_worst_error_of_a_function_is_at_most_twice_pytorchs(case):
     name, (error,) = function_row(case, SHARE, beside=False)
     within(name, error)
 
 
 @pytest.mark.parametrize("case", PAIRS, ids=lambda c: c[0])
-def test_worst_error_of_a_function_of_two_is_about_the_documented_one(case):
+def test_worst_error_of_a_function_of_two_is_at_most_twice_pytorchs(case):
     name, (error,) = pair_row(*case, SHARE, beside=False)
     within(name, error)
 
 
 @pytest.mark.parametrize("case", ROWS, ids=lambda c: c[0])
-def test_worst_error_of_a_reduction_is_about_the_documented_one(case):
+def test_worst_error_of_a_reduction_is_at_most_twice_pytorchs(case):
     name, (error,) = reduction_row(*case, 1000, 0.0, beside=False)
     within(name, error)
 
@@ -45,10 +43,5 @@ def test_page_shows_sixty_functions_and_reductions():
     assert len(FUNCTIONS) + len(PAIRS) + len(ROWS) >= 59
 
 
-def test_page_gives_a_reason_for_each_row_over_twice_pytorchs():
-    over = re.findall(r"^\| ([^|,]+)[^|]*\| \*\*", table_of("measure_functions"), re.MULTILINE)
-    page = DOCUMENT.read_text(encoding="utf-8")
-    reasons = page[
-        page.index("What is left over twice PyTorch's") : page.index("## Where the edges")
-    ]
-    assert [name for name in over if not re.search(rf"\b{name.strip()}\b", reasons)] == []
+def test_page_has_no_row_over_twice_pytorchs():
+    assert "**" not in table_of("measure_functions")

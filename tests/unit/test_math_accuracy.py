@@ -20,7 +20,8 @@ from tunegrad.ir.target import Target
 from tunegrad.render import math_coefficients
 
 _LIBRARY = {
-    Op.EXP: np.exp, Op.LOG: np.log, Op.TANH: np.tanh, Op.ERF: special.erf, Op.SIN: np.sin,
+    Op.EXP: np.exp, Op.LOG: np.log, Op.LOG2: np.log2,
+    Op.TANH: np.tanh, Op.ERF: special.erf, Op.SIN: np.sin,
     Op.COS: np.cos, Op.POW: np.power,
 }  # fmt: skip
 

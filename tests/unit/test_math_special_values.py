@@ -36,6 +36,11 @@ def target(request: pytest.FixtureRequest) -> Target:
         (Op.EXP, [INF, -INF, 0.0, -0.0, 88.8, 1e30, -104.0, -1e30], [INF, 0, 1, 1, INF, INF, 0, 0]),
         (Op.LOG, [0.0, -0.0, -1.0, -INF, -LEAST, INF, 1.0], [-INF, -INF, NAN, NAN, NAN, INF, 0.0]),
         (
+            Op.LOG2,
+            [0.0, -0.0, -1.0, -INF, -LEAST, INF, 1.0, LEAST, 0.5, 8.0],
+            [-INF, -INF, NAN, NAN, NAN, INF, 0.0, -149, -1, 3],
+        ),
+        (
             Op.TANH,
             [0.0, -0.0, INF, -INF, 9.02, -9.02, LEAST, 1e-20],
             [0.0, -0.0, 1, -1, 1, -1, LEAST, 1e-20],
@@ -57,7 +62,7 @@ def test_edges_are_exact(op: Op, x: list[float], expected: list[float], target: 
     np.testing.assert_array_equal(np.signbit(result[here]), np.signbit(want[here]))
 
 
-@pytest.mark.parametrize("op", [Op.EXP, Op.LOG, Op.TANH, Op.ERF, Op.SIN])
+@pytest.mark.parametrize("op", [Op.EXP, Op.LOG, Op.LOG2, Op.TANH, Op.ERF, Op.SIN])
 def test_every_kind_of_nan_goes_through(op: Op, target: Target) -> None:
     x = np.array([0x7FC00000, 0xFFC00000, 0x7F800001, 0xFFFFFFFF], np.uint32).view(np.float32)
     assert np.isnan(Kernel(op, target=target)(x)).all()

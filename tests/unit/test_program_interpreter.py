@@ -48,6 +48,7 @@ SAMPLES = {
 FLOATS = (
     Op.EXP,
     Op.LOG,
+    Op.LOG2,
     Op.SQRT,
     Op.RECIP,
     Op.TANH,

@@ -42,7 +42,7 @@ def two_sum(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     return total, (a - (total - second)) + (b - second)
 
 
-def two_product(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+def two_product(a: Tensor, b: Tensor | Scalar) -> tuple[Tensor, Tensor]:
     """The product, and what rounding took from it, where that is not below the least number."""
     product = a * b
     return product, fma(a, b, -product)

@@ -33,14 +33,14 @@ from .numeric import Array
 __all__ = ["FUNCTIONS", "error_bounds_at", "has_jumps"]
 
 FUNCTIONS = frozenset(
-    (Op.EXP, Op.LOG, Op.SQRT, Op.RECIP, Op.DIV, Op.TANH, Op.ERF, Op.SIN, Op.COS, Op.POW)
+    (Op.EXP, Op.LOG, Op.LOG2, Op.SQRT, Op.RECIP, Op.DIV, Op.TANH, Op.ERF, Op.SIN, Op.COS, Op.POW)
 )
 """What is rounded in more than one step."""
 
 _STEADY = frozenset((Op.NEG, Op.ABS, Op.MAX, Op.MIN, Op.TANH, Op.ERF, Op.EXP))
 """What gives of an infinity what it gives of a number beyond f32."""
 
-_DECIDES = frozenset((Op.LOG, Op.SQRT, Op.POW, Op.SIN, Op.COS, Op.FLOOR))
+_DECIDES = frozenset((Op.LOG, Op.LOG2, Op.SQRT, Op.POW, Op.SIN, Op.COS, Op.FLOOR))
 """What is another number altogether on the other side of some argument."""
 
 _STEPS = 64.0
@@ -297,9 +297,10 @@ def _applied(x: Apply, v: Array, args: list[Array], errors: list[Array]) -> Any:
             return np.where((ea == 0) & (a == 0), 0.0, found)
         case Op.EXP:
             return np.where((ea == 0) & (a == 0), 0.0, size * np.expm1(ea) + function)
-        case Op.LOG:
+        case Op.LOG | Op.LOG2:
             share = ea / np.abs(a)
-            return np.where(share < 1, -np.log1p(-share), np.inf) + function + 4 * u
+            moved = -np.log1p(-share) * (1.0 if x.op is Op.LOG else 1 / np.log(2))
+            return np.where(share < 1, moved, np.inf) + function + 4 * u
         case Op.SIN | Op.COS:
             found = np.minimum(1.2 * ea, 2.0) + function + 8 * u
             return np.where(np.abs(a) < _TURNS, found, np.inf)

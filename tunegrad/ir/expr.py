@@ -61,6 +61,7 @@ class Op(StrEnum):
     NEG = "neg"
     EXP = "exp"
     LOG = "log"
+    LOG2 = "log2"
     SQRT = "sqrt"
     RECIP = "recip"
     TANH = "tanh"
@@ -110,7 +111,8 @@ class Op(StrEnum):
 
 _ARITY = {
     **dict.fromkeys(
-        (Op.NEG, Op.EXP, Op.LOG, Op.SQRT, Op.RECIP, Op.TANH, Op.ERF, Op.SIN, Op.COS, Op.ABS,
+        (Op.NEG, Op.EXP, Op.LOG, Op.LOG2,
+         Op.SQRT, Op.RECIP, Op.TANH, Op.ERF, Op.SIN, Op.COS, Op.ABS,
          Op.FLOOR, Op.NOT, Op.LOW, Op.HIGH, Op.TF32), 1,
     ),
     **dict.fromkeys((Op.WHERE, Op.FMA, Op.DOT2_ADD, Op.DOT4_ADD), 3),

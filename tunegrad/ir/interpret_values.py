@@ -46,6 +46,7 @@ _EITHER: dict[Op, Callable[..., Value]] = {
     Op.SHR: np.right_shift,
     Op.EXP: np.exp,
     Op.LOG: np.log,
+    Op.LOG2: np.log2,
     Op.SQRT: np.sqrt,
     Op.TANH: np.tanh,
     Op.SIN: np.sin,

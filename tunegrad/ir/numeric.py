@@ -112,7 +112,8 @@ def integer_power(a: Array, b: Array) -> Array:
 
 
 _TABLE: dict[Op, Callable[..., Any]] = {
-    Op.NEG: np.negative, Op.EXP: np.exp, Op.LOG: np.log, Op.SQRT: np.sqrt, Op.RECIP: _recip,
+    Op.NEG: np.negative, Op.EXP: np.exp, Op.LOG: np.log, Op.LOG2: np.log2,
+    Op.SQRT: np.sqrt, Op.RECIP: _recip,
     Op.TANH: np.tanh,
     Op.ERF: _erf, Op.SIN: np.sin, Op.COS: np.cos, Op.ABS: np.abs, Op.FLOOR: _floor,
     Op.NOT: _not, Op.ADD: np.add,

@@ -10,7 +10,7 @@ from .expr import Op
 __all__ = ["fold_takes", "result_type"]
 
 _FLOAT_ONLY = frozenset(
-    (Op.EXP, Op.LOG, Op.SQRT, Op.RECIP, Op.TANH, Op.ERF, Op.SIN, Op.COS, Op.DIV, Op.FMA)
+    (Op.EXP, Op.LOG, Op.LOG2, Op.SQRT, Op.RECIP, Op.TANH, Op.ERF, Op.SIN, Op.COS, Op.DIV, Op.FMA)
 )
 _INT_ONLY = frozenset((Op.SHL, Op.SHR))
 _NUMBERS = frozenset(

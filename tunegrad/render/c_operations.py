@@ -17,7 +17,7 @@ _INFIX = {
     Op.AND: "&", Op.OR: "|", Op.XOR: "^",
 }  # fmt: skip
 _CALLS = frozenset(
-    (Op.EXP, Op.LOG, Op.SQRT, Op.TANH, Op.ERF, Op.SIN, Op.COS, Op.FLOOR, Op.POW, Op.FMA)
+    (Op.EXP, Op.LOG, Op.LOG2, Op.SQRT, Op.TANH, Op.ERF, Op.SIN, Op.COS, Op.FLOOR, Op.POW, Op.FMA)
 )
 _HELPERS = frozenset((Op.PAIR, Op.LOW, Op.HIGH, Op.DOT2, Op.DOT2_ADD, Op.TF32, Op.QUAD))
 _DOTS = (Op.DOT4, Op.DOT4_ADD)

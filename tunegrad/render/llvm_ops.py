@@ -22,7 +22,7 @@ _COMPARE = {
     Op.LT: ("olt", "slt", "ult"), Op.EQ: ("oeq", "eq", "eq"), Op.NE: ("une", "ne", "ne")
 }  # fmt: skip
 """Of floats, of integers with a sign, of those without (bools among them)."""
-_MATH = frozenset((Op.EXP, Op.LOG, Op.TANH, Op.ERF, Op.SIN, Op.COS, Op.POW))
+_MATH = frozenset((Op.EXP, Op.LOG, Op.LOG2, Op.TANH, Op.ERF, Op.SIN, Op.COS, Op.POW))
 
 
 class Ops(LlvmValues):

@@ -27,12 +27,13 @@ from .math_body import Body, Scalar, Val, vector_type
 
 __all__ = ["FUNCTIONS", "Definition", "declarations", "definition", "definitions", "library"]
 
-FUNCTIONS = frozenset((Op.EXP, Op.LOG, Op.TANH, Op.ERF, Op.SIN, Op.COS, Op.POW))
+FUNCTIONS = frozenset((Op.EXP, Op.LOG, Op.LOG2, Op.TANH, Op.ERF, Op.SIN, Op.COS, Op.POW))
 """The operations that have a definition here."""
 
 _UNARY: dict[Op, Callable[[Body, Val], Val]] = {
     Op.EXP: math_f32.exp,
     Op.LOG: math_f32.log,
+    Op.LOG2: math_f32.log2,
     Op.TANH: math_f32.tanh,
     Op.ERF: math_f32.erf,
     Op.SIN: math_f32.sin,

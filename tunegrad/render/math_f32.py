@@ -28,7 +28,7 @@ from .math_coefficients import (
     TANH_SPLIT,
 )
 
-__all__ = ["FAR", "cos", "erf", "exp", "log", "power", "sin", "tanh"]
+__all__ = ["FAR", "cos", "erf", "exp", "log", "log2", "power", "sin", "tanh"]
 
 FAR = float(1 << 25)
 """From here on sin and cos are reduced by the digits of 1 / pi: those of f64 are used up."""
@@ -46,6 +46,11 @@ _INVERSE_PI = (
 # without FMA.
 _LN2_UPPER = round(math.log(2) * 2**16) / 2**16
 _LN2_LOWER = math.log(2) - _LN2_UPPER
+
+# log2(e) in two parts: the upper has 12 bits, so that its product with as many bits is exact.
+_LOG2E_UPPER = round(math.log2(math.e) * 2**11) / 2**11
+_LOG2E_LOWER = math.log2(math.e) - _LOG2E_UPPER
+_UPPER_BITS = ~0xFFF
 
 # pi in three parts of 27, 27 and 53 bits. math.pi alone holds 53 bits; the rest of pi after it is
 # 1.2246...e-16.
@@ -88,7 +93,30 @@ def log(b: Body, x: Val) -> Val:
     tail = b.mul(b.mul(square, z), b.polynomial(z, LOG))
     tail = b.fma(e, _LN2_LOWER, tail)
     tail = b.fma(square, -0.5, tail)
-    result = b.fma(e, _LN2_UPPER, b.add(z, tail))
+    return _ended(b, x, b.fma(e, _LN2_UPPER, b.add(z, tail)))
+
+
+def log2(b: Body, x: Val) -> Val:
+    """The logarithm to base 2, of subnormal arguments too.
+
+    What is most of it, the exponent and 12 bits of z times 12 of log2(e), is added without a loss.
+    """
+    z, exponent = _split(b, x)
+    e = b.cast("sitofp", exponent, "float")
+    square = b.mul(z, z)
+    tail = b.mul(b.mul(square, z), b.polynomial(z, LOG))
+    tail = b.fma(square, -0.5, tail)
+    upper = b.cast("bitcast", b.bits("and", b.cast("bitcast", z, "i32"), _UPPER_BITS), "float")
+    most = b.mul(upper, _LOG2E_UPPER)
+    less = b.fma(tail, math.log2(math.e), b.mul(z, _LOG2E_LOWER))
+    less = b.fma(b.sub(z, upper), _LOG2E_UPPER, less)
+    total = b.add(e, most)
+    rest = b.add(b.sub(e, total), most)  # e is 0 or the larger one
+    return _ended(b, x, b.add(total, b.add(rest, less)))
+
+
+def _ended(b: Body, x: Val, result: Val) -> Val:
+    """A logarithm with its special values."""
     result = b.where(b.compare("oeq", x, math.inf), math.inf, result)
     edge = b.where(b.compare("oeq", x, 0.0), -math.inf, math.nan)
     return b.where(b.compare("ogt", x, 0.0), result, edge)

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from tunegrad.errors import ShapeError
+from tunegrad.ir.dtypes import F32
 from tunegrad.ir.expr import Op
 
 from .. import elementwise as ew
 from ..elementwise import Scalar
-from ..error_free import fma, two_product
+from ..error_free import finite, fma, two_product, two_sum
 from ..handle import TensorLike, beside, floating, floats, lift
 from ..handle import where as select
 from .operators import Operators, binary
@@ -306,15 +307,16 @@ class Arithmetic(Operators):
         """The natural logarithm."""
         return self._with(ew.float_function(Op.LOG, self.node))
 
-    @floating
     def log2(self) -> Tensor:
         """The logarithm to base 2."""
-        return self.log() * (1 / math.log(2))
+        return self._with(ew.float_function(Op.LOG2, self.node))
 
     @floating
     def log10(self) -> Tensor:
         """The logarithm to base 10."""
-        return self.log() * (1 / math.log(10))
+        y = self.log2()
+        upper = float(np.float32(math.log10(2)))
+        return fma(y, upper, finite(y * (math.log10(2) - upper)))
 
     @floating
     def log1p(self) -> Tensor:
@@ -341,27 +343,32 @@ class Arithmetic(Operators):
     @floating
     def erfc(self) -> Tensor:
         """``1 - erf(self)``, with its own digits where erf is nearly 1."""
-        middle, scale, coefficients = _ERFC[self.dtype.name]
         z = self.abs()
-        high = (z * 64).floor() / 64  # whose square is exact
-        power = (-high * high).exp() * (-(z - high) * (z + high)).exp()
-        t = (z * 0.5 + 1).reciprocal()
-        tail = power * t * polynomial((t - middle) * scale, coefficients)
+        tail = _erfc_tail(z) if self.dtype == F32 else _erfc_tail_double(z)
         far = select(z == math.inf, 0.0, select(self < 0, 2 - tail, tail))
         return select(z < 0.5, 1 - self.erf(), far)
 
     @floating
     def erfinv(self) -> Tensor:
-        """The inverse of ``erf`` on (-1, 1) (Giles 2012, and two steps of Newton's method)."""
+        """The inverse of ``erf`` on (-1, 1): a guess (Giles 2012) and steps of Newton's method; in
+        f32 a polynomial up to 0.8, whose first coefficient is two numbers.
+        """
+        single = self.dtype.bits == 32
         w = -((1 - self) * (1 + self)).log()
         near, far = w - 2.5, w.sqrt() - 3
         guess = select(w < 5, polynomial(near, _GILES_NEAR), polynomial(far, _GILES_FAR)) * self
         size, rest = self.abs(), 1 - self.abs()
         guess = guess.abs()
-        for _ in range(1 if self.dtype.bits == 32 else 2):
+        for _ in range(1 if single else 2):
             slope = (guess * guess).exp() * (math.sqrt(math.pi) / 2)
-            over = select(size < 0.5, guess.erf() - size, rest - guess.erfc())
+            beyond = rest - guess.erfc()
+            over = beyond if single else select(size < 0.5, guess.erf() - size, beyond)
             guess = guess - over * slope
+        if single:
+            square = size * size
+            upper = float(np.float32(math.sqrt(math.pi) / 2))
+            more = square * polynomial(square, _ERFINV) + (math.sqrt(math.pi) / 2 - upper)
+            guess = select(size < 0.8, fma(size, upper, size * more), guess)
         guess = guess.copysign(self)
         return select(size < 1, guess, select(size == 1, self * math.inf, math.nan))
 
@@ -393,24 +400,88 @@ _GILES_FAR = (
     -0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773,
     -0.0076224613, 0.00943887047, 1.00167406, 2.83297682,
 )  # fmt: skip
-_ERFC = {
-    "f32": (0.4826446280991736, 3.1510416666666665, (
-        -6.478140275147635e-06, 1.9353843665920558e-05, 9.1760116706743e-05,
-        -0.00036433170729703335, -0.0016490875507519324, 0.0050302612001440995,
-        0.055498486561015456, 0.21195996228936606, 0.4990330076310119,
-    )),
-    "f64": (0.43412969283276454, 2.7332089552238803, (
-        -1.5151518124663733e-10, 2.1845678578451602e-10, 1.1032814099286232e-09,
-        -1.5649884471938697e-09, -3.574193780595733e-09, 7.70147538053027e-09,
-        2.3822272667621417e-09, -3.281554329255056e-08, 5.7775114112630344e-08,
-        8.17520692013338e-08, -5.434411680708746e-07, 3.384434342152904e-07,
-        3.492564929423082e-06, -7.305501069846531e-06, -2.0576394572716474e-05,
-        8.270059509970823e-05, 0.00015447072891234355, -0.0008952694384626953,
-        -0.002367983843852344, 0.009113804917552551, 0.07040842805236883,
-        0.2252329567964217, 0.4679083039351808,
-    )),
-}  # fmt: skip
+_ERFINV = (
+    2.7892831189975418, -7.852357419856187, 10.031439401791111, -7.284717179610016,
+    3.3863847512517187, -0.9591422400887597, 0.23344464164203978, 0.028924663624437248,
+    0.06655296736013773, 0.08649507490146152, 0.1275569704923276, 0.2320136647092409,
+)  # fmt: skip
+"""(erfinv(x) / x - sqrt(pi) / 2) / x^2 up to 0.8, as a polynomial of x^2 (highest power first):
+fitted at Chebyshev's points, to 2e-9 of the quotient.
+"""
+_ERFC_SCALED = (
+    -4.68535613421286e-06, 3.6591595323828943e-06, 9.462293570737807e-05, 6.239005940173721e-05,
+    -0.001708184375841335, -0.008886417164443097, -0.022000246820482933, -0.023040885496582633,
+    0.03699651053863397, 0.024798580958794312,
+)  # fmt: skip
+"""erfc(z) exp(z^2) (z + 1/2) - 39/64 from 1/2 to 10.25, as a polynomial (highest power first) of
+(49.5 - 21 z) / (13 z + 32.5): fitted at Chebyshev's points, to 1e-9.
+"""
+_EXP_TAIL = (
+    0.0013821452157571912, 0.008368661627173424, 0.041668254882097244, 0.1666652113199234,
+    0.4999999403953552,
+)  # fmt: skip
+"""(exp(r) - 1 - r) / r^2 for ``|r| <= ln(2) / 2``: ``EXP`` of ``render/math_coefficients.py``."""
+
+
+def _erfc_tail(z: Tensor) -> Tensor:
+    """erfc of f32 from 1/2 on, rounded about once: ``exp(-z^2) K(z) / (z + 1/2)``, where K is 39/64
+    and at most 0.035 more or less.
+
+    The power is that of a number next to a multiple of ln(2), which any exp rounds well, times a
+    sum of two numbers; the product with K and the divisor are such sums, too.
+    """
+    z = z.minimum(10.2)  # beyond it is zero
+    square, square_rest = two_product(z, z)
+    whole = (square * math.log2(math.e) + 0.5).floor() * math.log(2) + 2.0**-16
+    r = square - whole
+    power = 1 - r
+    curved = r * r * polynomial(-r, _EXP_TAIL)
+    tail = ((1 - power) - r) + (curved - square_rest * (power + curved))
+    below = z + 0.5
+    inverse = below.reciprocal()
+    more = polynomial((49.5 - z * 21) / (z * 13 + 32.5), _ERFC_SCALED)
+    most, rest = two_product(power, 39 / 64)
+    over, over_rest = two_sum(most, rest + ((power + tail) * more + tail * (39 / 64)))
+    found = over * inverse
+    left = fma(-found, below, over) + (over_rest - found * (0.5 - (below - z)))
+    power = (-whole).exp()
+    return fma(power, found, power * (left * inverse))
+
+
+def _erfc_tail_double(z: Tensor) -> Tensor:
+    """erfc of f64 from 1/2 on, within some ulps."""
+    high = (z * 64).floor() / 64  # whose square is exact
+    power = (-high * high).exp() * (-(z - high) * (z + high)).exp()
+    t = (z * 0.5 + 1).reciprocal()
+    return power * t * polynomial((t - _ERFC_MIDDLE) * _ERFC_SCALE, _ERFC_DOUBLE)
+
+
+_ERFC_MIDDLE, _ERFC_SCALE = 0.43412969283276454, 2.7332089552238803
+_ERFC_DOUBLE = (
+    -1.5151518124663733e-10,
+    2.1845678578451602e-10,
+    1.1032814099286232e-09,
+    -1.5649884471938697e-09,
+    -3.574193780595733e-09,
+    7.70147538053027e-09,
+    2.3822272667621417e-09,
+    -3.281554329255056e-08,
+    5.7775114112630344e-08,
+    8.17520692013338e-08,
+    -5.434411680708746e-07,
+    3.384434342152904e-07,
+    3.492564929423082e-06,
+    -7.305501069846531e-06,
+    -2.0576394572716474e-05,
+    8.270059509970823e-05,
+    0.00015447072891234355,
+    -0.0008952694384626953,
+    -0.002367983843852344,
+    0.009113804917552551,
+    0.07040842805236883,
+    0.2252329567964217,
+    0.4679083039351808,
+)
 """erfc(z) exp(z^2) (1 + z / 2) from 0.5 on, as a polynomial (highest power first) of
-1 / (1 + z / 2), less the first number and times the second: fitted at Chebyshev's points, to 1e-8
-and 3e-15.
+1 / (1 + z / 2), less the first number and times the second: fitted at Chebyshev's points, to 3e-15.
 """

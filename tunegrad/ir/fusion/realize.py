@@ -33,6 +33,7 @@ EXPENSIVE = frozenset(
     (
         Op.EXP,
         Op.LOG,
+        Op.LOG2,
         Op.SQRT,
         Op.RECIP,
         Op.TANH,

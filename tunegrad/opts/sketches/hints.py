@@ -16,7 +16,9 @@ from .analysis import once
 __all__ = ["costly", "keep_hints", "memory_hints"]
 
 _DISTANCES = (0, 256, 512, 1024, 4096)
-_COSTLY = frozenset((Op.EXP, Op.LOG, Op.TANH, Op.ERF, Op.SIN, Op.COS, Op.POW, Op.SQRT, Op.DIV))
+_COSTLY = frozenset(
+    (Op.EXP, Op.LOG, Op.LOG2, Op.TANH, Op.ERF, Op.SIN, Op.COS, Op.POW, Op.SQRT, Op.DIV)
+)
 
 
 def memory_hints(
