@@ -32,8 +32,9 @@ from tunegrad.inference.loaded import LoadedModel
 from tunegrad.inference.process import engine_of, process_compiler
 from tunegrad.ir import fusion
 from tunegrad.ir.graph import Node
-from tunegrad.ir.ranges import Guard, guarded
+from tunegrad.ir.ranges import Guard
 from tunegrad.ir.target import Target
+from tunegrad.ir.validate import validated_guards
 from tunegrad.planning.plan import plan_launches, planned_as, prepared
 from tunegrad.runtime import Argument
 
@@ -227,7 +228,7 @@ def _prepared(
     dtype: ModelDtype,
 ) -> tuple[tuple[Node, ...], tuple[Guard, ...]]:
     built = model.build(model.weights(weights, seed))
-    outputs, guards = guarded(tuple(t.node for t in built))
+    outputs, guards = validated_guards(tuple(t.node for t in built))
     return prepared(outputs, numerics, target, dtype, known=True), guards
 
 

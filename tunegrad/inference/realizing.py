@@ -20,7 +20,7 @@ from tunegrad.ir.evaluate import evaluate
 from tunegrad.ir.factors import rewritten
 from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.graph import GraphOp, Node
-from tunegrad.ir.ranges import guarded
+from tunegrad.ir.validate import validated_guards
 from tunegrad.planning.plan import plan_launches, prepared
 from tunegrad.runtime import Runner
 
@@ -92,7 +92,7 @@ def _plan_bytes() -> int:
 def _default_plan(nodes: tuple[Node, ...]) -> Runner:
     engine = engine_of(devices.host_device(allowed_threads()))
     here, target = engine.device.fingerprint(), engine.device.target
-    outputs, guards = guarded(nodes)
+    outputs, guards = validated_guards(nodes)
     ready = prepared(outputs, "contract", target)
     plan = plan_launches(ready, target, here, None, "contract").plan
     codes = {

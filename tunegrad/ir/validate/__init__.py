@@ -11,7 +11,7 @@ launches, on disk by their text, so equal layers cost one, and a second process 
 from __future__ import annotations
 
 from .graphs import Unvalidated
-from .known import Validation, validated, validated_rewrite, validation
+from .known import Validation, validated, validated_guards, validated_rewrite, validation
 from .plans import Group, groups_of, validate_group
 from .rewrites import check_rewrite
 
@@ -23,6 +23,7 @@ __all__ = [
     "groups_of",
     "validate_group",
     "validated",
+    "validated_guards",
     "validated_rewrite",
     "validation",
 ]

@@ -7,7 +7,7 @@ Element positions are one integer array for each dimension, all of one number of
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from math import prod
 from typing import Any
 from typing import cast as typed
@@ -21,7 +21,15 @@ from ..kernel import identity
 from ..numeric import Array, convert
 from .numbers import Number, Numbers, deep, zero
 
-__all__ = ["MOST_TERMS", "GraphValues", "Unvalidated", "flat_position", "is_leaf", "position_value"]
+__all__ = [
+    "MOST_TERMS",
+    "GraphValues",
+    "Unvalidated",
+    "flat_position",
+    "is_leaf",
+    "position_value",
+    "terms_behind",
+]
 
 MOST_TERMS = 1 << 18
 """Elements of one array, at most."""
@@ -42,6 +50,20 @@ def flat_position(at: At, shape: tuple[int, ...]) -> Array:
     for i, extent in zip(at, shape, strict=True):
         total = total * extent + i
     return np.asarray(total)
+
+
+def terms_behind(cone: list[Node], held: Container[Node], root: Node) -> int:
+    """Terms of reductions in one another behind one element of the last of some nodes."""
+    known: dict[Node, int] = {}
+    for n in cone:
+        if n in held and n is not root:
+            known[n] = 1
+            continue
+        most = max((known[s] for s in n.srcs), default=1)
+        if n.op is GraphOp.REDUCE:
+            most *= max(1, prod(n.srcs[0].shape[d] for d in typed(Any, n.arg)[1]))
+        known[n] = most
+    return known[root]
 
 
 def is_leaf(n: Node) -> bool:

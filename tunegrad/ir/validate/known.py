@@ -18,11 +18,12 @@ from tunegrad.object_cache import ObjectCache
 from ..dtypes import DType
 from ..fusion.plan import VALIDATION, LaunchPlan
 from ..graph import GraphOp, Node, Step
+from ..ranges import Guard, guarded
 from .graphs import Unvalidated
 from .plans import Group, groups_of, validate_group
-from .rewrites import check_rewrite
+from .rewrites import check_guards, check_rewrite
 
-__all__ = ["Validation", "validated", "validated_rewrite", "validation"]
+__all__ = ["Validation", "validated", "validated_guards", "validated_rewrite", "validation"]
 
 _log = logging.getLogger(__name__)
 
@@ -56,6 +57,16 @@ def validated(plan: LaunchPlan, outputs: tuple[Node, ...] | None = None) -> Laun
     for name, why in dict.fromkeys(found.left_out):
         _warn(name, why)
     return plan
+
+
+def validated_guards(outputs: tuple[Node, ...]) -> tuple[tuple[Node, ...], tuple[Guard, ...]]:
+    """A graph without WITHIN nodes and its guards, as ``ranges.guarded``, which are compared with
+    it. Raises WrongPlan, and IndexOutOfRange as that.
+    """
+    after, guards = guarded(outputs)
+    if after != outputs:
+        check_guards(outputs, after, guards)
+    return after, guards
 
 
 def validated_rewrite(

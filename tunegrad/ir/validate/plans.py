@@ -25,7 +25,7 @@ from ..graph import ConstData, GraphOp, Node
 from ..kernel import Kernel, Param, Store
 from ..layout import Layout
 from ..numeric import Array
-from .graphs import At, GraphValues, Unvalidated, flat_position, is_leaf
+from .graphs import At, GraphValues, Unvalidated, flat_position, is_leaf, terms_behind
 from .kernels import (
     KernelValues,
     Strides,
@@ -178,20 +178,6 @@ def _check_leaf(b: Buffer) -> None:
         raise WrongPlan(f"plan: {b} stands for {n}, which is another tensor")
 
 
-def _terms(cone: list[Node], held: Mapping[Node, int], root: Node) -> int:
-    """Terms of reductions in one another behind one element."""
-    known: dict[Node, int] = {}
-    for n in cone:
-        if n in held and n is not root:
-            known[n] = 1
-            continue
-        most = max((known[s] for s in n.srcs), default=1)
-        if n.op is GraphOp.REDUCE:
-            most *= max(1, prod(n.srcs[0].shape[d] for d in cast(Any, n.arg)[1]))
-        known[n] = most
-    return known[root]
-
-
 def validate_group(group: Group, cone: list[Node]) -> None:
     """Raise WrongPlan unless what is written is what the graph says, at every drawn element.
 
@@ -200,7 +186,7 @@ def validate_group(group: Group, cone: list[Node]) -> None:
     literal there, whose order is that of the reals. Of Winograd's tiles such numbers are rounded
     sums, so launches of a variant that differ are compared once more in the field.
     """
-    terms = _terms(cone, group.held, group.node)
+    terms = terms_behind(cone, group.held, group.node)
     if _positions_become_floats(cone):
         try:
             _compare(group, cone, terms, exactly=True)

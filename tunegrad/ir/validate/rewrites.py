@@ -29,17 +29,21 @@ from tunegrad.errors import WrongPlan
 from ..dtypes import DType
 from ..evaluate import evaluate
 from ..expr import Op
-from ..graph import ConstData, GraphOp, Node, Step, topological
+from ..graph import Bounds, ConstData, GraphOp, Node, Step, topological
 from ..numeric import compute, to_compute
-from .graphs import At, GraphValues, Unvalidated, flat_position
+from ..ranges import Guard
+from .graphs import At, GraphValues, Unvalidated, flat_position, terms_behind
 from .numbers import Number, Numbers, deep
 from .samples import borders, sampled
 
-__all__ = ["check_rewrite"]
+__all__ = ["check_guards", "check_rewrite"]
 
 _TERMS = 1 << 14
 _MOST, _LEAST = 64, 2
 """Terms of all samples of a node, about; samples."""
+
+_CASES = 4
+"""Inputs that indices are looked at for."""
 
 _DEEP = 48
 """Operations between what is compared and what both are made of, where no reduction is."""
@@ -73,6 +77,76 @@ def check_rewrite(
         if made is not image:
             left.update(_compared(made, image, narrow, on_purpose))
     return list(left)
+
+
+def check_guards(
+    before: tuple[Node, ...], after: tuple[Node, ...], guards: Sequence[Guard]
+) -> None:
+    """Compare a graph with what ``ranges.guarded`` made of it, and the guards with its indices.
+
+    Without WITHIN nodes it is the same one. At drawn inputs, the indices of each are in range, or a
+    guard is the farthest of them. Raises WrongPlan.
+    """
+    order = topological(before)
+    images: dict[Node, Node] = {}
+    for n in order:
+        images[n] = images[n.srcs[0]] if n.op is GraphOp.WITHIN else _made(n, images)
+    for o, a in zip(before, after, strict=False):
+        if images[o] is not a:
+            raise WrongPlan(f"graph: {o} without checks of indices became {a}")
+    values = after[len(before) :]
+    for n in order:
+        if n.op is not GraphOp.WITHIN or not n.size:
+            continue
+        index, *when = (images[s] for s in n.srcs)
+        bounds = cast(Bounds, n.arg)
+        alike = [
+            v
+            for v, g in zip(values, guards, strict=True)
+            if (g.bounds.low, g.bounds.high) == (bounds.low, bounds.high)
+        ]
+        for case in range(_CASES):
+            inputs = _Inputs(case)
+            found = inputs.all_of(index)
+            if found is None or (when and inputs.all_of(when[0]) != [1]):
+                continue
+            if all(bounds.low <= i < bounds.high for i in found):
+                continue
+            low = bounds.low if index.dtype.signed else 0
+            if not any(inputs.all_of(v) == [_farthest(found, low, v.dtype)] for v in alike):
+                raise WrongPlan(f"graph: indices {index} of {bounds} are not checked")
+
+
+def _farthest(indices: list[int], low: int, dtype: DType) -> int:
+    return max((i - low) % (1 << dtype.bits) for i in indices)
+
+
+class _Inputs:
+    """Drawn inputs of a graph, of which all of a small tensor can be had."""
+
+    def __init__(self, case: int) -> None:
+        self.numbers = Numbers.drawn(1, case, exactly=True, rounds=True)
+        self.case = case
+        self.places: dict[Node, int] = {}
+
+    def all_of(self, n: Node) -> list[int] | None:
+        """All elements of a tensor of integers or truths; None where they are too many."""
+        cone = topological((n,))
+        if n.size * terms_behind(cone, (), n) > _TERMS:
+            return None
+        lines = np.unravel_index(np.arange(n.size), n.shape) if n.shape else ()
+        at = tuple(np.asarray(i)[None] for i in lines)
+        found = self.numbers.array(GraphValues(self.numbers, self._held).at(n, at, 2), n.dtype, 2)
+        return [int(x) for x in np.broadcast_to(found, (1, n.size)).flat]
+
+    def _held(self, n: Node, at: At, depth: int) -> Number | None:
+        if n.op is GraphOp.CONST:
+            return _constant(self.numbers, n, at, depth)
+        if n.op is not GraphOp.INPUT:
+            return None
+        place = self.places.setdefault(n, len(self.places))
+        where = deep(flat_position(at, n.shape), depth)
+        return self.numbers.leaf(_CASES * place + self.case, where, n.dtype)
 
 
 def _images(order: list[Node], steps: Sequence[Step]) -> dict[Node, Node]:
@@ -158,25 +232,13 @@ class _Pair:
 
     def _held(self, n: Node, at: At, depth: int) -> Number | None:
         if n.op is GraphOp.CONST:
-            return self._constant(n, at, depth)
+            return _constant(self.numbers, n, at, depth)
         if n.op is not GraphOp.INPUT and n not in self.opaque:
             return None
         place = self.places.setdefault(n, len(self.places))
         return self.numbers.special_leaf(
             place + 2, deep(flat_position(at, n.shape), depth), n.dtype
         )
-
-    def _constant(self, n: Node, at: At, depth: int) -> Number:
-        """Elements of a constant, which are what they are."""
-        array = cast(ConstData, n.arg).array
-        if array.size != n.size:
-            raise Unvalidated("a constant whose elements are gone")
-        found = array.reshape(-1)[deep(flat_position(at, n.shape), depth)]
-        if n.dtype.is_pair:
-            low, high = (self.numbers.residues(compute(x, found)) for x in (Op.LOW, Op.HIGH))
-            return np.asarray(low | high << np.uint64(31))
-        exact = to_compute(found, n.dtype)
-        return self.numbers.known(exact) if n.dtype.is_float else exact
 
     def _sums_of_constants(self) -> bool:
         """True if both are constant sums of floats that are equal but for the order in which
@@ -192,6 +254,19 @@ class _Pair:
         off = 16 * min(terms, 1 << 12) * unit[self.made.dtype.name]
         size = float(np.max(np.abs(a), initial=0.0, where=np.isfinite(a)))
         return bool(np.allclose(a, b, rtol=off, atol=off * size, equal_nan=True))
+
+
+def _constant(numbers: Numbers, n: Node, at: At, depth: int) -> Number:
+    """Elements of a constant, which are what they are."""
+    array = cast(ConstData, n.arg).array
+    if array.size != n.size:
+        raise Unvalidated("a constant whose elements are gone")
+    found = array.reshape(-1)[deep(flat_position(at, n.shape), depth)]
+    if n.dtype.is_pair:
+        low, high = (numbers.residues(compute(x, found)) for x in (Op.LOW, Op.HIGH))
+        return np.asarray(low | high << np.uint64(31))
+    exact = to_compute(found, n.dtype)
+    return numbers.known(exact) if n.dtype.is_float else exact
 
 
 def _common(made: Node, image: Node) -> tuple[frozenset[Node], list[Node]]:
