@@ -88,6 +88,25 @@ FOUND = {
 }  # fmt: skip
 
 
+def beside_a_constant() -> Case:
+    """A recurrent network, and an output that no input reaches."""
+    rng = np.random.default_rng(0)
+    made: dict[str, Any] = {"flags": np.ones((2, 3), "f4")}
+    for name, shape in {"x": (3, 3, 3), "w": (1, 12, 3), "r": (1, 12, 4), "b": (1, 24)}.items():
+        made[name] = (rng.integers(-8, 9, shape) / 4).astype("f4")
+    nodes = (
+        helper.make_node("IsInf", ["flags"], ["none"], detect_negative=0, detect_positive=0),
+        helper.make_node(
+            "GRU", ["x", "w", "r", "b"], ["all", "last"], hidden_size=4, direction="reverse",
+            linear_before_reset=1,
+        ),
+    )  # fmt: skip
+    return Case(21, nodes, made, ("flags", "x"))
+
+
+FOUND["A recurrent network may lie beside a constant"] = beside_a_constant()
+
+
 @pytest.mark.parametrize("name", FOUND)
 def test_what_the_fuzzer_found_is_right(name: str) -> None:
     assert compare(FOUND[name]) == ""

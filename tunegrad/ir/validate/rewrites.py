@@ -156,10 +156,10 @@ def _images(order: list[Node], steps: Sequence[Step]) -> dict[Node, Node]:
     found = {n: n for n in order}
     for step in steps:
         images: dict[Node, Node] = {}
-        for n in order:
-            image = step.get(found[n])
+        for n in topological(tuple(found.values())):
+            image = step.get(n)
             images[n] = _made(n, images) if image is None else image
-        found = images
+        found = {n: images[m] for n, m in found.items()}
     return found
 
 
