@@ -49,7 +49,7 @@ MODELS: Mapping[str, tuple[int, tuple[int, ...]]] = {
 }
 """Batch and the shape of one input."""
 _ALLOWED = {"f32": 2e-3, "f16": 3e-2, "bf16": 2e-1}
-"""How far a result may be from f32, over the largest value: 16 bits through fifty layers."""
+"""Largest distance of a result from f32, over the largest value: 16 bits through fifty layers."""
 _WARM = 3
 
 

@@ -13,9 +13,9 @@ __all__ = ["CALLED", "DEFAULT", "TUNED", "UNTUNED", "Row", "assemble", "table"]
 DEFAULT = "tunegrad default"
 TUNED = "tunegrad tuned"
 CALLED = "tunegrad called"
-"""What the better of the two takes when Python calls it, as it calls the peers."""
+"""Time of the better of the two when Python calls it, as it calls the peers."""
 UNTUNED = "no budget and no store"
-"""Why a row has no tuned figure in a run that shows the default schedules only."""
+"""Reason of a row without a tuned figure in a run that shows the default schedules only."""
 
 
 @dataclass(frozen=True, slots=True)

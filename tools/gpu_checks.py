@@ -72,7 +72,7 @@ _SMALL = {
     "tiled": ("residual 0", "by hand, f16, 2 slots", "split_k2, part 0"),
     "hostile": ("past the end", "far away", "too much memory", "good afterwards"),
 }
-"""What a rehearsal makes of the steps' rows: other tests have all of them on cuda-host."""
+"""Rows of the steps in a rehearsal: other tests have all of them on cuda-host."""
 
 
 def wrappers(device: Device, small: bool) -> Iterator[Named]:

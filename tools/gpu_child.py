@@ -34,7 +34,7 @@ __all__ = ["Asked", "Child", "Named", "Row", "rows_of"]
 Row = dict[str, Any]
 Named = tuple[str, Callable[[], Row]]
 _START_S, _END_S = 120.0, 10.0
-"""How long a child may take to start, and to be gone once it was killed."""
+"""Longest times for a child to start, and to be gone once it was killed."""
 _TOLD = 1000
 """Letters of what a child printed that are kept of one that died."""
 

@@ -15,7 +15,7 @@ from typing import Any, Literal
 __all__ = ["UNFINISHED", "Journal", "State"]
 
 UNFINISHED = "unfinished"
-"""What a row says of itself that is to be made again: it goes on."""
+"""Mark of a row that is to be made again: it goes on."""
 _TRIES = 2
 State = Literal["new", "done", "again", "hung", "failed"]
 

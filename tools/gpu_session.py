@@ -53,7 +53,7 @@ __all__ = ["folder_of", "main", "ran"]
 
 _STOPPED = 2
 _GRACE_S = 30.0
-"""How long after ``--minutes`` a row may go on that was begun before."""
+"""Time after ``--minutes`` for which a row may go on that was begun before."""
 
 
 def main(words: Sequence[str] | None = None) -> int:

@@ -30,13 +30,14 @@ _OLDER_MAGIC = b"tunegrad object 1\n"
 _HEAD = len(_MAGIC) + 32
 _STALE_S = 3600.0
 _REST = 0.9
-"""How full the cache is after the oldest were removed: so that the next write need not look
+"""Fullness of the cache after the oldest were removed: so that the next write need not look
 again.
 """
 
 _SYSTEM = SystemRandom()
-"""Where in the tenth between two looks a process begins: what many short processes write is looked
-at as often as what one writes, and the first write of none has to list a large directory.
+"""Draws the place in the tenth between two looks where a process begins: what many short processes
+write is looked at as often as what one writes, and the first write of none has to list a large
+directory.
 """
 
 

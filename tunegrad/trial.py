@@ -20,7 +20,7 @@ what a compiler made of a program.
 """
 
 Cache = Literal["cold", "constants", "warm"]
-"""What is evicted from the caches before each sample: all that a launch touches, its constants
+"""Data evicted from the caches before each sample: all that a launch touches, its constants
 only, or nothing.
 
 In a model that runs over and over, a kernel finds its inputs and outputs where the kernels before

@@ -177,7 +177,7 @@ _JSON: dict[Any, tuple[tuple[type, ...], str]] = {
     tuple: ((list,), "must be a list"),
     dict: ((dict,), "must be an object"),
 }
-"""What each type is in JSON: Python's types of it, and the rule."""
+"""Each type in JSON: Python's types of it, and the rule."""
 
 
 def _is_struct(kind: Any) -> bool:

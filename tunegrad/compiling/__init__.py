@@ -7,4 +7,4 @@ from __future__ import annotations
 __all__ = ["SUFFIX"]
 
 SUFFIX = ".plan"
-"""What names of files of saved models end with (``compiling.saved``)."""
+"""End of the names of files of saved models (``compiling.saved``)."""

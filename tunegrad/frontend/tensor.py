@@ -41,7 +41,7 @@ __all__ = ["Bindings", "Extreme", "Tensor", "TensorLike", "apply", "joined"]
 
 _NUMBERS = itertools.count()
 _SHOWN_ELEMENTS, _SHOWN_NODES, _SHOWN_WORK = 1000, 300, 200_000
-"""What ``repr`` computes at most: elements of the result, nodes, and elements of all nodes."""
+"""Most that ``repr`` computes: elements of the result, nodes, and elements of all nodes."""
 
 
 class Tensor(Losses):
@@ -285,7 +285,7 @@ _REFLECTED = {
     "bitwise_xor": "__xor__", "maximum": "maximum", "minimum": "minimum", "eq": "eq",
     "not_equal": "ne", "less": "gt", "less_equal": "ge", "greater": "lt", "greater_equal": "le",
 }  # fmt: skip
-"""What a tensor does where numpy's first operand is a number."""
+"""Operations of a tensor where numpy's first operand is a number."""
 
 
 def _bound(array: NDArray[np.generic], kind: DType) -> tuple[Node, Bindings]:

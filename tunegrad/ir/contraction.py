@@ -31,7 +31,7 @@ _SET_THREADS = tuple(
     for prefix in ("scipy_", "")
     for suffix in ("64_", "")
 )
-"""What the OpenBLAS in numpy's wheels calls its setter."""
+"""Name of the setter in the OpenBLAS of numpy's wheels."""
 
 _MOST = 1 << 24
 """Elements of one factor at most: 128 MiB."""

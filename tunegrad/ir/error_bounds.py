@@ -35,13 +35,13 @@ __all__ = ["FUNCTIONS", "error_bounds_at", "has_jumps"]
 FUNCTIONS = frozenset(
     (Op.EXP, Op.LOG, Op.LOG2, Op.SQRT, Op.RECIP, Op.DIV, Op.TANH, Op.ERF, Op.SIN, Op.COS, Op.POW)
 )
-"""What is rounded in more than one step."""
+"""Operations that are rounded in more than one step."""
 
 _STEADY = frozenset((Op.NEG, Op.ABS, Op.MAX, Op.MIN, Op.TANH, Op.ERF, Op.EXP))
-"""What gives of an infinity what it gives of a number beyond f32."""
+"""Operations with one result for an infinity and for a number beyond f32."""
 
 _DECIDES = frozenset((Op.LOG, Op.LOG2, Op.SQRT, Op.POW, Op.SIN, Op.COS, Op.FLOOR))
-"""What is another number altogether on the other side of some argument."""
+"""Operations that jump, or are no number, on the other side of some argument."""
 
 _STEPS = 64.0
 """Roundings that a function pays for: see ``tolerance``."""

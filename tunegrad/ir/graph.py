@@ -262,7 +262,7 @@ def _rebuilt(
 _INTERNED: weakref.WeakValueDictionary[object, Node] = weakref.WeakValueDictionary()
 
 Step = Mapping[Node, Node]
-"""What a rewrite makes of each node of a graph. Rewrites append theirs where they are given a list,
+"""A rewrite's result for each node of a graph. Rewrites append theirs where they are given a list,
 so that what they made can be compared with what was there (``ir.validate.rewrites``).
 """
 

@@ -258,9 +258,9 @@ class Run:
         self.memory: dict[str, Array] = {}
         self.offsets: dict[tuple[str, tuple[Index, ...]], Index] = {}
         self.points = Points({}, ())
-        """Where expressions are evaluated now."""
+        """The points at which expressions are evaluated now."""
         self.own = 0
-        """How many of the dimensions of these points are the stage's own."""
+        """Number of the dimensions of these points that are the stage's own."""
         for p in k.params:
             if p.role == "out":
                 continue

@@ -24,7 +24,7 @@ Array = NDArray[Any]
 
 _WARP, _ROW_BYTES = 32, 16
 _TF32_BITS = np.uint32(0xFFFFE000)
-"""What a unit reads of an f32 as tf32."""
+"""Bits of an f32 that a unit reads as tf32."""
 
 
 def load_matrices(offset: Array, count: int, vtype: VType, transposed: bool) -> Array:

@@ -180,8 +180,8 @@ class Kernel:
 
     ``name`` and ``origin`` are for people and are no part of its text or key.
 
-    ``fixed`` is the action text that a fence prescribes; empty where the schedule is anybody's
-    choice.
+    ``fixed`` is the action text that a fence prescribes; empty where the schedule is free to
+    choose.
     """
 
     params: tuple[Param, ...]
@@ -277,7 +277,7 @@ class Kernel:
         return made
 
     def named(self, name: str, origin: tuple[str, ...], fixed: str = "") -> Kernel:
-        """The same kernel by another name, of other operations, its schedule anybody's choice or
+        """The same kernel by another name, of other operations, its schedule free to choose, or
         ``fixed``.
         """
         made = replace(self, name=name, origin=origin, fixed=fixed)

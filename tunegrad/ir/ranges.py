@@ -39,7 +39,7 @@ from .graph import Bounds, ConstData, GraphOp, Node, topological
 __all__ = ["Guard", "guarded", "interval", "unchecked"]
 
 _SAME = {GraphOp.RESHAPE, GraphOp.EXPAND, GraphOp.PERMUTE, GraphOp.FLIP, GraphOp.CONTIGUOUS}
-"""What gives all elements of its source, and no others."""
+"""Operations that give all elements of their source, and no others."""
 
 _NESTED = 32
 """Operations that are looked at, one below the other."""

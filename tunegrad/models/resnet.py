@@ -16,7 +16,7 @@ from .arguments import positive
 
 __all__ = ["BasicBlock", "Bottleneck", "ResNet", "resnet18", "resnet50"]
 
-# Where the weights of a block's last norm are drawn around: small, so that sums of many branches
+# The weights of a block's last norm are drawn around this: small, so that sums of many branches
 # stay O(1).
 _BRANCH = 0.3
 

@@ -26,7 +26,7 @@ from .staging import MAX_SCRATCH_BYTES
 __all__ = ["ROW", "Kept", "RowScratch", "kept_of", "readers_of", "row_scratch"]
 
 ROW = ".row"
-"""How the names of the buffers of rows end."""
+"""End of the names of the buffers of rows."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,8 @@ from tunegrad.ir.variants import DIRECT, parts_of, splits_k
 __all__ = ["clearly_faster_split", "faster_splits"]
 
 _CLEARLY = 1.25
-"""How many times as fast a split is expected to be where nothing was measured. NVIDIA's forecaster
-sees no gain in what this model sees a fifth in (decision 0049).
+"""Least speedup expected of a split where nothing was measured. NVIDIA's forecaster sees no gain in
+what this model sees a fifth in (decision 0049).
 """
 
 _VECTORS = 16

@@ -26,7 +26,7 @@ class Dialect:
 
     name: str
     kernel: str
-    """What stands before a kernel's name; ITEMS are the work-items of a group."""
+    """Text before a kernel's name; ITEMS are the work-items of a group."""
     global_space: str
     shared_space: str
     group_id: str
@@ -39,7 +39,7 @@ class Dialect:
     truth: tuple[str, str] = ("0", "1")
     """False and true."""
     wraps: bool = False
-    """Whether numbers with a sign wrap around, as those without one do."""
+    """True if numbers with a sign wrap around, as those without one do."""
     values: Mapping[str, str]
     stored: Mapping[str, str]
     widths: tuple[int, ...] = ()
@@ -80,7 +80,7 @@ class Dialect:
     """The declaration of that array: bytes, ``tg_shared``."""
     wrappers: Callable[[Iterable[str]], str] | None = None
     """Names of functions for what the language has no function for, to their texts: products of
-    matrix units, copies that nobody waits for, loads of small matrices. None where it has none.
+    matrix units, copies that run ahead, loads of small matrices. None where it has none.
     """
     shuffle: Callable[[str, str, int], str] | None = None
     """(C type, value, bit) to that value of the work-item whose number in the warp differs in the
@@ -91,11 +91,11 @@ class Dialect:
     part: Callable[[str, str, int], str] = lambda c, register, at: f"({c})({register} >> {at})"
     """(C type, register of 32 bits, bit) to the value that begins there."""
     unroll: str = ""
-    """What stands before a loop of which so many iterations ({}) become one; '' where the language
+    """Text before a loop of which so many iterations ({}) become one; '' where the language
     has no word for it.
     """
     unaligned: bool = True
-    """Whether ``load`` and ``store`` move neighbours that are not aligned."""
+    """True if ``load`` and ``store`` move neighbours that are not aligned."""
 
     def is_vector(self, dtype: DType, lanes: int) -> bool:
         """True if values of that type are one vector variable."""

@@ -12,7 +12,7 @@ from .c_memory import CMemory, fixed
 __all__ = ["CUnits", "product_wrapper"]
 
 _PTX = {"i8": "s8", "i32": "s32"}
-"""What wrappers of instructions call integers."""
+"""Names of integers in wrappers of instructions."""
 
 
 def product_wrapper(unit: MatrixUnit) -> str:

@@ -133,7 +133,7 @@ def _loads_of_matrices() -> list[Wrapper]:
 _REGISTERS = {"f16": "unsigned int", "bf16": "unsigned int", "tf32": "unsigned int",
               "s8": "unsigned int", "u8": "unsigned int", "f32": "float", "f64": "double",
               "s32": "int"}  # fmt: skip
-"""What holds one or more elements of a type, operand or sum."""
+"""C types that hold one or more elements of a type, operand or sum."""
 
 _UNITS = (
     # m, n, k, operands, sums; registers of d, of a, of b

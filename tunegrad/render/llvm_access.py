@@ -12,7 +12,7 @@ __all__ = ["ZEROS", "Accesses"]
 
 _ZERO_BYTES = 64
 ZEROS = f"[{_ZERO_BYTES} x i8] zeroinitializer"
-"""What stands at ``@tg.zero``."""
+"""The contents of ``@tg.zero``."""
 
 
 class Accesses(Ops):

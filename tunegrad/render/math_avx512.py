@@ -40,7 +40,7 @@ _LN2_LOWER = math.log(2) - _LN2_UPPER
 _EXP_EXACT = [2 ** (j / _EXP_STEPS) for j in range(_EXP_STEPS)]
 _EXP_TABLE = [*map(nearest_f32, _EXP_EXACT)]
 _EXP_REST = [exact / t - 1 for exact, t in zip(_EXP_EXACT, _EXP_TABLE, strict=True)]
-"""What rounding took from the table, relative to it."""
+"""Rounding errors of the table, relative to it."""
 
 _LEAST, _MOST = -104.0, 89.0
 """Their exponentials round to zero and to infinity."""

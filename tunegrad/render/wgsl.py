@@ -45,7 +45,7 @@ WEBGPU = Target(
     max_groups=65535,
     max_buffer_bytes=128 << 20,
 )
-"""What every WebGPU device has: the default limits (W3C WebGPU, "Limits")."""
+"""Limits that every WebGPU device has: the defaults (W3C WebGPU, "Limits")."""
 
 _VALUES = {"bool": "bool", "i32": "i32", "u32": "u32", "f32": "f32"}
 _STORED = {name: name for name in ("i32", "u32", "f32")}

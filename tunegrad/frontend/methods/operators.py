@@ -41,7 +41,7 @@ def compare(name: str, a: TensorLike, b: TensorLike) -> Tensor:
 
 
 _VIA = {I8: I32, U8: I32, I16: I32, U16: I32, U32: I64}
-"""What floats become on their way to a type, so that they wrap around."""
+"""Types that floats become on their way to a type, so that they wrap around."""
 
 
 class Operators(Handle):

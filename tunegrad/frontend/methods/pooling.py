@@ -275,7 +275,7 @@ class _Windows:
                 f"{x.shape}"
             )
         self.more = tuple(self._over(e, i) if ceil_mode else 0 for i, e in enumerate(x.shape[2:]))
-        """What the last window needs beyond the padding."""
+        """Elements that the last window needs beyond the padding."""
 
     @property
     def beyond(self) -> bool:

@@ -42,7 +42,7 @@ def _gru(x: Tensor, h: Tensor, state: State, act: str) -> State:
 
 
 STEPS = {"rnn": (_rnn, 1, 1), "lstm": (_lstm, 4, 2), "gru": (_gru, 3, 1)}
-"""How a state goes on, how many gates it has, and of how many tensors it is."""
+"""Step of a state, number of its gates, and number of its tensors."""
 
 
 def _weights(gates: int, size: int, hidden: int, bias: bool) -> list[Parameter | None]:

@@ -29,11 +29,11 @@ from .structure import check_axes, check_structure, nodes_of, operator_of
 __all__ = ["evaluated"]
 
 _FOLDED_BYTES = 1 << 30
-"""What is known when a model is loaded is computed then, up to arrays of this size."""
+"""Values known when a model is loaded are computed then, up to arrays of this size."""
 _UNROLLED_NODES = 20_000
 """Nodes of all bodies of a model, once for each step that they take."""
 _OWN = frozenset(["Constant", "Shape", "Size", "Slice", *CONTROL, *SEQUENCES]) - {"Identity"}
-"""What is not computed by onnx's reference, though all operands are known."""
+"""Operators that onnx's reference does not compute, though all operands are known."""
 
 
 @dataclass(slots=True)
@@ -200,7 +200,7 @@ def _made(
 _FAULTS = (
     TunegradError, ArithmeticError, AttributeError, LookupError, MemoryError, TypeError, ValueError,
 )  # fmt: skip
-"""What an operator's function may raise for a node that makes no sense."""
+"""Exceptions that an operator's function may raise for a node that makes no sense."""
 
 
 def _made_bytes(op: str, known: Sequence[Known]) -> float:

@@ -31,7 +31,7 @@ FOLDED = frozenset(
      "NonMaxSuppression", "NonZero", "Range", "RegexFullMatch", "StringConcat", "StringNormalizer",
      "StringSplit", "Unique"]
 )  # fmt: skip
-"""What is there only of operands that are known when a model is loaded."""
+"""Operators that need operands that are known when a model is loaded."""
 
 
 def operator_of(node: Any) -> str:

@@ -27,7 +27,7 @@ from .scores import scores_of
 __all__ = ["Drafts"]
 
 _ROUNDS = 4
-"""How often a graph is cut at most: where what repeats is stored once, it may be cut otherwise."""
+"""Most times that a graph is cut: where repeats are stored once, it may be cut otherwise."""
 
 _MAX_TREE = 4 * MAX_OPS
 """Operations of a kernel's expressions as trees, above which a toggle is void: no compiler
@@ -53,7 +53,7 @@ class Drafts:
     place: dict[Node, int] = field(repr=False)
     """The position of each node in ``order``: its name in every process."""
     steps: tuple[Step, ...] = field(default=(), repr=False)
-    """How ``targets`` were made of the outputs' own."""
+    """Rewrites that made ``targets`` of the outputs' own."""
 
     @staticmethod
     def of(outputs: tuple[Node, ...]) -> Drafts:

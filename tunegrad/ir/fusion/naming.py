@@ -19,7 +19,7 @@ from .build import Draft
 __all__ = ["INPUT", "kernel_name", "kernel_origin"]
 
 INPUT = " (input)"
-"""What stands in an origin after the name of a model's input."""
+"""The mark in an origin after the name of a model's input."""
 
 _MOVES = {
     GraphOp.PERMUTE: "transpose", GraphOp.RESHAPE: "copy", GraphOp.EXPAND: "expand",

@@ -63,7 +63,7 @@ can share the work.
 FREE, ROW, BODY = 0, 1, 2
 
 _IN_PLACE = (GraphOp.MAP, GraphOp.CAST)
-"""What reads each element where it stands."""
+"""Operations that read each element where it stands."""
 
 
 @dataclass(frozen=True, slots=True)

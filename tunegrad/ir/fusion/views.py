@@ -24,7 +24,7 @@ from .axes import all_indices, rewritten, uses
 __all__ = ["VIEW_BYTES", "viewed"]
 
 VIEW_BYTES = 64
-"""Where views may begin on a device of which nothing is known."""
+"""Alignment of views on a device of which nothing is known."""
 
 _At = tuple[Index, ...]
 

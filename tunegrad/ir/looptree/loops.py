@@ -23,7 +23,7 @@ class LoopKind(StrEnum):
     MATRIX = "matrix"
 
     is_register: bool
-    """Whether its iterations are instructions or lanes rather than trips of a loop."""
+    """True if its iterations are instructions or lanes rather than trips of a loop."""
 
     def __init__(self, text: str) -> None:
         self.is_register = text in ("unroll", "upcast", "vector", "group", "matrix")

@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 
 _lock = ForkSafeLock()
 _by_node: weakref.WeakKeyDictionary[Node, dict[Hashable, str]] = weakref.WeakKeyDictionary()
-"""What was found by buffers' nodes and what writes them: "" where it is right."""
+"""Faults by buffers' nodes and the launches that write them: "" where all is right."""
 
 _by_text: dict[str, str] = {}
 """The same by a digest of all that it depends on."""

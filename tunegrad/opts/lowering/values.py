@@ -23,7 +23,7 @@ Point = tuple[tuple[str, int], ...]
 """A value for each scalar register loop, in list order."""
 
 Result = Known | Callable[[], Known]
-"""What a stage gives at a point, or what loads it there."""
+"""A stage's result at a point, or the function that loads it there."""
 
 
 def known(result: Result) -> Known:

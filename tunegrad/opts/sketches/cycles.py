@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 BANK_BYTES = 128
-"""What a unit reads of its shared memory in a cycle."""
+"""Bytes that a unit reads of its shared memory in a cycle."""
 _LATENCY, _BARRIER = 500, 40
 """Cycles to memory, and of a barrier with what follows it, about."""
 SPARE_REGISTERS = 40

@@ -11,7 +11,7 @@ from .table import Operator, entries
 __all__ = ["TABLE"]
 
 _ATTENTION_MASK, _PADDING_MASK = 0, 1
-"""What ``mask_type`` says; 2 is a mask of every head."""
+"""Values of ``mask_type``; 2 is a mask of every head."""
 
 
 def _hidden(mask: Tensor, mask_type: int | None) -> Tensor:

@@ -11,7 +11,7 @@ from .nest import Nest
 __all__ = ["order_of", "threads_of"]
 
 _EVEN = 0.93
-"""How evenly the iterations of a loop split over the threads, for it to be taken."""
+"""Least evenness with which a loop's iterations split over the threads, for it to be taken."""
 
 
 def order_of(idea: Idea, nest: Nest, ask: Recorder) -> list[str]:

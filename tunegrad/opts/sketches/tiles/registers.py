@@ -11,7 +11,7 @@ _IN_FLIGHT = 8.0
 """Multiply-adds that hide each other's latency."""
 
 _STEP = 0.02
-"""What a row or vector more costs a tile besides its arithmetic, in multiply-adds: ties only."""
+"""Cost of a tile's further row or vector besides its arithmetic, in multiply-adds: ties only."""
 
 _ROWS = (*range(1, 17), 20, 24, 28)
 _VECTORS = (1, 2, 3, 4, 6, 8)
