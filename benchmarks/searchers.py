@@ -9,8 +9,8 @@
         the default searcher, with the others' rows  --+     then the winners, in turns
 
 The kernels are those of the suite ``kernels`` as they are before a variant is chosen, but for the
-longest ones. What is known of a kernel itself is left out of the memory that it is searched with:
-seeds and lessons are of other kernels.
+longest ones. Rows of a kernel itself are left out of the memory that it is searched with: seeds and
+lessons are of other kernels.
 """
 
 from __future__ import annotations

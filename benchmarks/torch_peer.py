@@ -123,8 +123,8 @@ def eager(workload: Workload, threads: int) -> Iterator[Contestant]:
 
 
 def in_bf16(workload: Workload, threads: int) -> Iterator[Contestant]:
-    """A workload whose constants and inputs are bf16, eager, images in both memory formats. What it
-    gives is widened where it is read, not where it is timed.
+    """A workload whose constants and inputs are bf16, eager, images in both memory formats. Its
+    result is widened where it is read, not where it is timed.
     """
     torch.set_num_threads(threads)
     for layout, memory_format in _formats(workload).items():

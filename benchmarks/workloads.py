@@ -251,7 +251,7 @@ def _channels_last(images: Array) -> Array:
 def touched(shape: Shape) -> Array:
     """Zeros on a page boundary, in pages that are there already.
 
-    What all contestants read and, where they can, write.
+    All contestants read them and, where they can, write to them.
 
     numpy asks for huge pages for large arrays, as tunegrad's buffers do.
     """

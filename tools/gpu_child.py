@@ -5,7 +5,7 @@ not the session.
                              dies, hangs --> killed; the next row starts another
 
 After a row that failed, the next one runs in a fresh process: nothing works in one that met a
-fault. What the child prints goes to a file.
+fault. The child's output goes to a file.
 """
 
 from __future__ import annotations

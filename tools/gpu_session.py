@@ -7,11 +7,11 @@
 
 A step is a list of named rows, a line of JSON each in ``OUT/GPU/STEP.jsonl`` as soon as it is
 there; the folder is named by what the GPU is, so that another one has its own. Rows are made in a
-process of their own, which has a deadline: one that faults or hangs costs its row. What is done is
-not made again. What failed, or was cut off, is made once more by a later command, after all rows
-that were never made; what hung is not. A command begins no row that would end after ``--minutes``;
-the exit code is then 2, and the same command goes on. Nothing needs a network, or pytest; torch is
-compared with where it sees the GPU.
+process of their own, which has a deadline: one that faults or hangs costs its row. A row that is
+done is not made again. What failed, or was cut off, is made once more by a later command, after all
+rows that were never made; what hung is not. A command begins no row that would end after
+``--minutes``; the exit code is then 2, and the same command goes on. Nothing needs a network, or
+pytest; torch is compared with where it sees the GPU.
 
 probe     device, compiler, versions, peaks, clocks and power, what a launch costs
 wrappers  every function of inline PTX alone, against numpy and the CPU's twin, bit by bit

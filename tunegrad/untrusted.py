@@ -1,7 +1,7 @@
 """Values of an untrusted file: each checked for type, range and size before anything is made of it.
 
-Exports of stores and recorded spaces are read with these rules. What a file may hold is said by a
-msgspec Struct, its ranges and lengths by the constraints below. One that is broken is a FieldFault,
+Exports of stores and recorded spaces are read with these rules. A msgspec Struct says what a file
+may hold; the constraints below say its ranges and lengths. One that is broken is a FieldFault,
 which names the field, the value (shortened, and with nothing in it that a terminal would act on)
 and the rule. Plain data only: nothing here evaluates, imports or opens what it is given.
 """

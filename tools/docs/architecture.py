@@ -1,7 +1,7 @@
 """The blocks of docs/ARCHITECTURE.md: one small computation through every form, as it really runs.
 
-What a clock or a machine decides (seconds, fingerprints) is named and not printed, so the page is
-the same everywhere.
+Values that a clock or a machine decides (seconds, fingerprints) are named and not printed, so the
+page is the same everywhere.
 """
 
 from __future__ import annotations

@@ -138,7 +138,7 @@ class Compiler:
 
         Nothing is compiled.
 
-        What was found is kept for ``code``, which is asked for next. Raises IllegalAction for a
+        The program is kept for ``code``, which is asked for next. Raises IllegalAction for a
         schedule that is not legal here, and OutOfResources for a program that is too large.
         """
         text = _text(schedule)

@@ -5,7 +5,7 @@ has lowered before.
     what is left of a lowered program               <->   JSON: the image's key, the hash of the
                                                           text, and all that a launch needs
 
-Lowering is a pure function of what the key holds. What can not be read is lowered again.
+Lowering is a pure function of what the key holds. A file that can not be read is lowered again.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ and Oishi 2005).
     p = a * b,  e = two_product's second  p + e is a * b exactly, where FMA rounds once
 
 A device whose FMA rounds twice gives 0 as a product's second part: the result is then as exact as
-without it. What is not finite has no second part worth adding: see ``finite``.
+without it. A result that is not finite has no second part worth adding: see ``finite``.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ Integer arithmetic only, so that the bits are the same on every device. ``start`
 another seed is no other kernel.
 
 A compiled function must not draw: its draws would be made once, and be the same in every call. That
-is a ModelError, which says what to do. What was drawn outside may be used inside.
+is a ModelError, which says what to do. Numbers drawn outside may be used inside.
 """
 
 from __future__ import annotations

@@ -230,8 +230,8 @@ class Tensor(Losses):
     def __dlpack__(self, **options: object) -> object:
         """The values for another library (DLPack; bf16 goes as its bit patterns).
 
-        What is computed goes out as the kernels stored it, without another copy. What a tensor
-        holds goes out as a copy: its taker may write to it, and tensors do not change.
+        A computed result goes out as the kernels stored it, without another copy. An array that a
+        tensor holds goes out as a copy: its taker may write to it, and tensors do not change.
         """
         return cast("Any", self.numpy()).__dlpack__(**options)
 

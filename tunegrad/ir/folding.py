@@ -1,6 +1,6 @@
 """Constant folding: parts of a graph that no input reaches, computed once.
 
-What it rewrites is exact, so folding changes no bit of any result (sums of constants are folded as
+Its rewrites are exact, so folding changes no bit of any result (sums of constants are folded as
 numpy folds them):
 
     op(CONST, FULL ...)       -> CONST              each constant-only part, at its last computing

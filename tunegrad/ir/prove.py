@@ -5,8 +5,8 @@ A fact is an index that is >= 0. Adding ``c >= 0`` times a fact to an index only
 
     max(t)  <=  max(t + c * fact)        with c chosen to cancel an atom of t
 
-Facts are combined up to a small depth, and a quotient is replaced by what it is taken of. What can
-not be proved so is unknown, never wrong.
+Facts are combined up to a small depth, and a quotient is replaced by what it is taken of. A claim
+that can not be proved so is unknown, never wrong.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 A WITHIN node asks for bounds. Of what is known when the graph is made, they are decided at once:
 constants are looked at, and the values of others are bounded from below and above (``interval``).
-What is left depends on inputs. Each such tensor of indices gets one more output, a number, which
-its own small kernel computes on whatever device the plan runs:
+The others depend on inputs. Each such tensor of indices gets one more output, a number, which its
+own small kernel computes on whatever device the plan runs:
 
     farthest = max(unsigned(index - low)), over all indices that are read
 

@@ -1,6 +1,6 @@
 """Reads a text from left to right.
 
-What is not there is a KernelTextError, which says what is, and where.
+A missing token is a KernelTextError, which says what stands there instead, and where.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@
 A matrix unit multiplies such numbers: products of 11 digits are exact in f32. The rounding is an
 operation of the graph, so the text and the key of a kernel say it, and it means the same on every
 device. Rounded are contractions in f32 alone, whose factors are both read repeatedly, and which add
-up whole steps of the unit along some axis. What no unit could multiply stays f32: the first
+up whole steps of the unit along some axis. Products that no unit could multiply stay f32: the first
 convolution of an image of three channels, a matrix times a vector.
 """
 

@@ -15,8 +15,8 @@ Two accesses of one buffer in one phase, at least one of them a store, are safe 
 
 A pipeline is looked at as the loop that it means, in which each iteration copies and then computes.
 
-Loops around a phase that hold its barriers are in one iteration at a time. What is not proved so is
-refused, and so is a barrier that some of the actors that wait at it may never reach.
+Loops around a phase that hold its barriers are in one iteration at a time. A program that is not
+proved so is refused, and so is a barrier that some of the actors that wait at it may never reach.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ def stored_variant(key: str, here: Fingerprint, store: Store | None) -> str | No
     """The variant of a kernel that the store has decided on; else the direct one, where it has a
     winner for that.
 
-    What a file claims does not count where a schedule of the direct kernel was promoted here.
+    Imported rows do not count where a schedule of the direct kernel was promoted here.
     """
     if store is None:
         return None

@@ -3,8 +3,7 @@
 Only instructions that every SIMD target has as such are offered: no rounding, minimum, absolute
 value or sign intrinsic, because without SSE4.1 some of those become library calls. ``llvm.fmuladd``
 is fused where the target fuses, a multiplication and an addition where not (``llvm.fma`` would be a
-call to ``fmaf`` there). What is written for one kind of target only asks for its ``intrinsic`` by
-name.
+call to ``fmaf`` there). Code for one kind of target only asks for its ``intrinsic`` by name.
 """
 
 from __future__ import annotations

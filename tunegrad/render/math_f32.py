@@ -99,7 +99,7 @@ def log(b: Body, x: Val) -> Val:
 def log2(b: Body, x: Val) -> Val:
     """The logarithm to base 2, of subnormal arguments too.
 
-    What is most of it, the exponent and 12 bits of z times 12 of log2(e), is added without a loss.
+    Its largest part, the exponent and 12 bits of z times 12 of log2(e), is added without a loss.
     """
     z, exponent = _split(b, x)
     e = b.cast("sitofp", exponent, "float")

@@ -182,8 +182,8 @@ class Runner:
         """The outputs of a run before which every byte of temporary and output memory was 0xFF:
         NaN, or -1.
 
-        What a kernel does not write, or reads before it is written, shows; ``run`` may find what
-        the last run left.
+        Memory that a kernel does not write, or reads before it is written, shows; ``run`` may find
+        what the last run left.
         """
         with self._lock:
             self._point_at_own(arrays)

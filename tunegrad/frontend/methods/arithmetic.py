@@ -120,8 +120,8 @@ class Arithmetic(Operators):
         """``sqrt(self**2 + other**2)``, without overflow on the way; inf where one is, even beside
         NaN (C99, F.10.4.3).
 
-        What the quotient, its square and the root left over is added before the only rounding that
-        counts.
+        The remainders of the quotient, its square and the root are added before the only rounding
+        that counts.
         """
         kind, (x, y) = floats("hypot", self, other)
         large, small = x.abs().maximum(y.abs()), x.abs().minimum(y.abs())

@@ -94,7 +94,7 @@ class FirstCall:
 
     ``sources`` say where the value of each placeholder comes from, as ``exported`` has them. Where
     parameters are written to between loading and the first call, nothing is compared: the model has
-    the values of before. What was wrong once stays so, whatever is written later.
+    the values of before. A result that was wrong once stays so, whatever is written later.
     """
 
     def __init__(self, program: Any, sources: Sequence[tuple[str, Any]], check: Any) -> None:

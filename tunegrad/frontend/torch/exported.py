@@ -41,9 +41,9 @@ def from_torch(
     """The Model of a ``torch.nn.Module`` in inference, for inputs like these examples.
 
     Examples are tensors of PyTorch, arrays, or nests of them; each tensor is an input of the Model.
-    What is no tensor (numbers, bools, None) stays as it is. Parameters and buffers have their names
-    in the module and its values, which are shared, not copied; ``tg.load(model, weights=...)``
-    takes others. Outputs come flat.
+    Those that are no tensors (numbers, bools, None) stay as they are. Parameters and buffers have
+    their names in the module and its values, which are shared, not copied; ``tg.load(model,
+    weights=...)`` takes others. Outputs come flat.
 
     The first call of the loaded model is compared with PyTorch: where they differ by more than
     rounding, ``check="error"`` raises MismatchError, ``"warn"`` gives PyTorch's results, and False

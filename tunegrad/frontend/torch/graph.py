@@ -1,6 +1,6 @@
 """An FX graph of ATen operators, run on tensors of ours.
 
-What an operator gives is compared with what PyTorch says of it (``node.meta["val"]``): it is cast
+An operator's result is compared with PyTorch's description of it (``node.meta["val"]``): it is cast
 to that dtype, and another shape is an error.
 """
 

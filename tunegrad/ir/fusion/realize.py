@@ -179,7 +179,7 @@ class _Realizer:
         windows of an image): the kernel that stores splits its axes for that, one that reads would
         divide indices.
 
-        What it was spread out by is then cheap: it reads that memory.
+        The nodes that spread it out are then cheap: they read that memory.
         """
         chain, above = [n], list[Node]()
         while self.state(chain[0]) != _LEAF and (

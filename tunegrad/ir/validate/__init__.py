@@ -4,8 +4,8 @@
                                                               its kernels compute that node
 
 Both sides are worked out at drawn elements, in numbers in which no rounding hides a term
-(``numbers``). What was validated once is known: in this process by the buffer's node and its
-launches, on disk by their text, so equal layers cost one, and a second process none.
+(``numbers``). A validated buffer is remembered: in this process by its node and its launches, on
+disk by their text, so equal layers cost one, and a second process none.
 """
 
 from __future__ import annotations

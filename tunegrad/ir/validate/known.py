@@ -50,8 +50,8 @@ class Validation:
 def validated(plan: LaunchPlan, outputs: tuple[Node, ...] | None = None) -> LaunchPlan:
     """The plan, whose kernels compute the graph that its buffers' nodes are of.
 
-    ``outputs``: what its outputs are; None where no graph says it. What can not be worked out is
-    named in a warning. Raises WrongPlan.
+    ``outputs``: what its outputs are; None where no graph says it. A warning names the buffers that
+    can not be worked out. Raises WrongPlan.
     """
     found = validation(plan, outputs)
     for name, why in dict.fromkeys(found.left_out):

@@ -19,10 +19,9 @@ __all__ = ["Epilogue"]
 class Epilogue(Action):
     """Passes the sums of a matrix unit through shared memory to work-items that finish neighbours.
 
-    What a work-item of a unit holds is two results of a row here, and two there. Through shared
-    memory it gets 16 bytes of ``param`` that lie side by side: it reads what else the results are
-    made of, and stores them, in wide accesses. A slice of the group's results is in memory at a
-    time.
+    A work-item of a unit holds two results of a row here, and two there. Through shared memory it
+    gets 16 bytes of ``param`` that lie side by side: it reads what else the results are made of,
+    and stores them, in wide accesses. A slice of the group's results is in memory at a time.
 
     rewrite:  epilogue(param=C)            items (row, column) hold C[row, 2*column + <0, 1>]
         C[row, 2*column + <0, 1>]            slice[row, 2*column + <0, 1>] = acc

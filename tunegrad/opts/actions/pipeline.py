@@ -22,7 +22,7 @@ _MOST = 8
 class Pipeline(Action):
     """Copies what later iterations of a reduce loop need, while this one computes.
 
-    What is staged at ``loop`` in shared memory gets ``slots`` places: one is read, the others are
+    A copy staged at ``loop`` in shared memory gets ``slots`` places: one is read, the others are
     copied into, by asynchronous copies where the target has them and the vectors are aligned. There
     is one barrier an iteration. The reduction has no tail there, but of padding.
 

@@ -29,7 +29,7 @@ class Tensorcore(Action):
     local loops are warps. The unit adds in an order of its own: this reassociates the sum.
 
     Tile registers of a CPU hold whole tiles: m, of up to the unit's rows, becomes rows that are
-    upcast, n lanes. Other register loops of m and n are further tiles. What the unit reads lies in
+    upcast, n lanes. Other register loops of m and n are further tiles. The unit's operands lie in
     rows, of A along k and of B along n, without a condition: what does not is staged.
 
     rewrite:  tensorcore(unit=m16n8k16_f16_f32, m=m1, n=n1, k=k1)

@@ -8,7 +8,7 @@
 An item's place along n in the result is its place along k in the operands, and its place along m
 that along n in B: loads are those of the kernel with other sums for its loops.
 
-What lies in shared memory in rows of 16 bytes is loaded by the warp together, where the target does
+Operands in shared memory in rows of 16 bytes are loaded by the warp together, where the target does
 that: each item gives the place of one row, of A, of B as it lies across k, or of either one
 transposed; two tiles that lie along a register loop make one load of four matrices.
 

@@ -9,7 +9,8 @@
     v0.tiles[..] = tile0 ..              the epilogue loads a row where it reads it
 
 An operand is read as it lies, so it must lie in rows, and be there without a condition; a tile past
-the end of m has fewer rows. What the lanes of a tile read past the end of n is zero in a copy.
+the end of m has fewer rows. Elements that the lanes of a tile read past the end of n are zeros of a
+copy.
 """
 
 from __future__ import annotations

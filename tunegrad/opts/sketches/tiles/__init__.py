@@ -6,7 +6,7 @@ for k0:                            block of the longest reduce axis, partial sum
       for reduce axes:             operand with the unit stride innermost, perhaps unrolled
         row2 x lane2 accumulators of lane3 lanes
 
-``sketch.py`` asks for the decisions. What is best follows from what the kernel is, an idea each:
+``sketch.py`` asks for the decisions. The best answers follow from the kind of kernel, an idea each:
 
     copies     no reduction: elementwise kernels, transposes                        copies.py
     sums       operands are read once: pooling, sums of columns                     sums.py
