@@ -11,8 +11,10 @@ import pytest
 from kernel_corpus import NAMES, corpus_kernel
 from test_opencl_schedules import random_schedule
 
+from benchmarks.hand_schedules import GPU
 from tests.cuda_host import cuda_host
 from tests.gpu_hand import CONV_BLOCKS, F32_GEMM, gemm, image_kernel
+from tests.opencl_device import opencl_device
 from tests.unit.test_tensorcore import PLAIN, STAGED
 from tunegrad.devices.cuda.architectures import typical
 from tunegrad.devices.programs import Programs
@@ -75,6 +77,23 @@ def test_cuda_host_runs_random_schedules_as_the_interpreter_does(hosts, name):
     kernel = corpus_kernel(name)
     target = hosts[0].target
     check(hosts, kernel, target, random_schedule(Space(kernel, target), f"cuda {name} 0"))
+
+
+@pytest.mark.parametrize("name", NAMES[2::20])
+def test_one_program_in_two_languages_gives_one_result(hosts, name):
+    kernel = corpus_kernel(name)
+    program = Space(kernel, GPU).lower(random_schedule(Space(kernel, GPU), f"languages {name}"))
+    inputs = drawn(kernel, program)
+    results = []
+    with Programs(opencl_device()) as opencl:
+        for device in (hosts[0], opencl):
+            memory = {p: array.copy() for p, array in inputs.items()}
+            device.run(device.compile(program), memory)
+            results.append([memory[p.name].astype(np.float64) for p in kernel.outputs])
+    one = max(UNITS.get(p.dtype.name, 1e-5) for p in kernel.outputs)
+    for cuda, other in zip(*results, strict=True):
+        np.testing.assert_allclose(cuda, other, rtol=one, atol=1e-4, err_msg=program.text)
+    assert any(result.any() for result in results[0])
 
 
 @pytest.mark.slow
