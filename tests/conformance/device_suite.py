@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
+from time import perf_counter
 
 import numpy as np
 import pytest
@@ -210,7 +211,10 @@ class DeviceSuite:
         memories = self._memories(engine, lowered, arguments_of(program))
         scratch = [engine.allocate(n) for n in lowered.scratch_bytes]
         launch = engine.launch(engine.load(lowered, opened.compile(lowered)), memories, scratch)
-        assert len(engine.time(launch, 3)) == 3
+        began_s = perf_counter()
+        samples = engine.time(launch, 3)
+        assert len(samples) == 3
+        assert 0 < sum(samples) <= perf_counter() - began_s, "no more than there was time for"
         assert len(engine.time(launch, 2, inner=4)) == 2
         assert len(engine.time(launch, 2, evicted=memories)) == 2
 
