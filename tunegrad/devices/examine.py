@@ -321,8 +321,11 @@ class Examination:
 
     def _ask(self, function: Callable[..., Any], *arguments: object, reply: Any, index: int) -> Any:
         """A reply of the bench to what was asked; anything else is its end."""
-        left_s = max(0.0, self.end_s - time.monotonic())
+        began_s = time.monotonic()
+        left_s = max(0.0, self.end_s - began_s)
         ending = self.bench.call(function, *arguments, limit_s=left_s, reply_type=reply)
+        # The bench gives back what it waited for a core: so does the deadline of what follows.
+        self.end_s += max(0.0, time.monotonic() - began_s - left_s)
         if isinstance(ending, TimedOut):
             raise _Ended(replace(ending, limit_s=self.policy.timeout_s))
         if isinstance(ending, Died):
