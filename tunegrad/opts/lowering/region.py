@@ -12,26 +12,81 @@ if the tile is full:                       (split axes; once more for the remain
 
 from __future__ import annotations
 
-from tunegrad.ir.index import NEVER, Range, Valid, as_index
-from tunegrad.ir.kernel import Reduce, Store
-from tunegrad.ir.looptree import LoopKind, LoopTree
-from tunegrad.ir.program import Alloc, Barrier
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from itertools import product
+from math import prod
+
+from tunegrad.ir.dtypes import F32, F64, I32, DType
+from tunegrad.ir.expr import Apply, Expr, Op
+from tunegrad.ir.index import ALWAYS, NEVER, Index, Range, Valid, as_index, var
+from tunegrad.ir.kernel import Reduce, Store, identity
+from tunegrad.ir.looptree import Loop, LoopKind, LoopTree, TileLoops
+from tunegrad.ir.program import (
+    Alloc,
+    Barrier,
+    For,
+    If,
+    MatMul,
+    Pipeline,
+    Read,
+    Register,
+    VType,
+    Write,
+)
 
 from ..epilogues import staged_epilogue
-from ..keeping import ROW, kept_of
+from ..keeping import ROW, kept_of, row_scratch
 from ..staging import StagedCopy
-from .builder import Builder
+from .builder import Builder, Known
+from .chains import Cut, cut_of, has_wide_partials
+from .copies import copies_ahead, emit_copies
 from .epilogue import slice_alloc, store_by_slices
+from .fragments import Fragments
 from .interior import interior
-from .reductions import Reductions
-from .shape import AxisShape
-from .stage_loops import NOTHING, Limits
+from .over import Over
+from .shape import AxisShape, loop_stops
+from .shares import Exchange, Shares, exchanges, on_first, on_items
+from .tiles import Tiles
+from .values import Point, Result, Values, fix, fix_valid, known
 
 __all__ = ["Region"]
 
+NOTHING: frozenset[str] = frozenset()
 
-class Region(Reductions):
-    """Emits everything inside the last shared serial loop of a tree into a builder."""
+Limits = dict[str, int]
+
+Env = dict[str, Index]
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """Inside which of a stage's loops its chain runs: those before place ``at`` of the serial
+    ones, of which peeled tails have fixed ``env``.
+    """
+
+    env: Env
+    limits: Limits
+    at: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """The cut of a chain of additions, and the code that adds the accumulators into wide ones and
+    clears them.
+    """
+
+    cut: Cut
+    flush: Callable[[], None]
+
+
+_WORDS = {(Op.DOT2, F32): Op.DOT2_ADD, (Op.DOT4, I32): Op.DOT4_ADD}
+"""Products of words, and the type of their sum, in one operation with it."""
+
+
+class Region:
+    """Everything inside the last shared serial loop of a tree, emitted into a builder."""
 
     def __init__(
         self,
@@ -40,7 +95,14 @@ class Region(Reductions):
         plans: dict[tuple[int, str], StagedCopy],
         shapes: dict[str, AxisShape],
     ) -> None:
-        super().__init__(tree, builder, plans, shapes)
+        self.tree, self.b, self.plans, self.shapes = tree, builder, plans, shapes
+        self.lanes_of = [tree.lane_loop(i) for i in range(len(tree.kernel.stages))]
+        self.over = Over(tree)
+        self.allocs: list[Alloc] = []
+        self.results: dict[tuple[str, Point], Result] = {}
+        self.assumed = self.refuted = NOTHING
+        """Conditions that are known to hold here, and to hold nowhere here."""
+        self.together: dict[tuple[frozenset[str], frozenset[str]], Values] = {}
         for made in tree.kept:
             kept = kept_of(tree, made)
             self.allocs.append(Alloc(kept.buffer, kept.dtype, kept.size, "thread"))
@@ -111,3 +173,565 @@ class Region(Reductions):
         shared = any(a.space == "shared" and a.name.endswith(ROW) for a in self.allocs)
         if shared and any(x.kind is LoopKind.SERIAL and x.extent > 1 for x in self.tree.outer):
             self.b.add(Barrier())  # before the next rows
+
+    # ---- reductions
+
+    def reduce(self, i: int, s: Reduce, limits: Limits) -> None:
+        if isinstance(self.tree.matrix, TileLoops):
+            self._in_tiles(i, s, limits)
+            return
+        if s.rows:
+            self._row(i, s, limits)
+            return
+        points = self.points(list(self.tree.shared_registers), limits, self.lanes_of[i])
+        self._fold(i, s, Where({}, limits), points)
+        if self.tree.partial:
+            self.partial_sums(i, s, limits, points)
+
+    def _row(self, i: int, s: Reduce, limits: Limits) -> None:
+        """A reduction for every element of a row, whose results go to scratch."""
+        tree, b, lane = self.tree, self.b, self.lanes_of[i]
+        row = row_scratch(tree, s.name)
+        self.allocs.append(Alloc(row.buffer, row.dtype, row.size, row.space))
+        around = len([x for x in self.serial(i) if not x.reduce])
+        registers = [x for x in tree.own(i) if x.kind.is_register and not x.reduce]
+        along = lane is not None and not lane.reduce
+        axes = dict(tree.index)
+
+        def element(env: Env, inner: Limits) -> None:
+            points = self.points([*tree.shared_registers, *registers], inner, lane)
+            self._fold(i, s, Where(env, inner, around), points)
+            values = self.values(i, env)
+            place = row.offset(tree, [axes[a.name] for a in s.row]).substitute(env)
+            held = values.masks({a.name for a in s.row}).substitute(env)
+            name, lanes = (values.lane, values.lanes) if along else ("", 1)
+            for p in points:
+                active = self.active(lane, p, inner) if along else None
+                offset, valid = self.target_at(values, (place, held), p, active)
+                value = known(self.results.pop((s.name, p)))
+                b.store(row.buffer, offset, valid, value, s.dtype, name, lanes)
+
+        def whole() -> None:
+            self.loops(i, 0, {}, limits, element, upto=around)
+
+        local = self.own_items(i)
+        if local is None:
+            on_first(tree, b, whole)
+        else:
+            on_items(tree, b, local, whole, once=True)
+        if row.space == "shared":
+            b.add(Barrier())
+
+    def _fold(self, i: int, s: Reduce, where: Where, points: list[Point]) -> None:
+        """The loops of what is folded; the results at ``points`` are known then."""
+        tree, b, lane = self.tree, self.b, self.lanes_of[i]
+        copies = [x for x in tree.own(i) if x.kind is LoopKind.UPCAST and x.reduce]
+        vtype = VType(s.dtype, lane.extent if lane else 1)
+        spread = self.points(copies, {}, lane)
+        for p in points:
+            for c in spread:
+                b.add(Register(_register(s.name, p + c), vtype))
+                b.add(
+                    Write(
+                        _register(s.name, p + c),
+                        b.number(identity(s.op, s.dtype), s.dtype, vtype.lanes),
+                        vtype,
+                    )
+                )
+        local = None if s.rows else self.own_items(i)
+
+        def body(env: Env, inner: Limits) -> None:
+            self._update(i, s, env, inner, vtype)
+
+        if local is not None:
+            self._over_items(i, s, local, where, points, spread, body, vtype)
+            return
+        self._chain(i, s, where, points, spread, body, vtype)
+        for p in points:
+            self.results[(s.name, p)] = self._combine(s, p, spread, lane, vtype)
+
+    def _in_tiles(self, i: int, s: Reduce, limits: Limits) -> None:
+        """A sum in tile registers, whose rows are loaded where they are read."""
+        tiles = Tiles(self.tree, self.b, partial(self.new_values, i), i, limits)
+        self.allocs.append(tiles.scratch)
+        tiles.emit(lambda update: self.loops(i, 0, {}, limits, update))
+        points = self.points(list(self.tree.shared_registers), limits, self.lanes_of[i])
+        for p in points:
+            self.results[(s.name, p)] = partial(tiles.result, p)
+        if self.tree.partial:
+            self.partial_sums(i, s, limits, points)
+
+    def _chain(
+        self, i: int, s: Reduce, where: Where, points: list[Point], spread: list[Point],
+        body: Callable[[Env, Limits], None], vtype: VType,
+    ) -> None:  # fmt: skip
+        """The loops of a reduction; where its chains are cut, f64 registers take over the sum of
+        every block.
+        """
+        b, cut = self.b, cut_of(self.tree, i)
+        if cut is None:
+            self.loops(i, where.at, where.env, where.limits, body)
+            return
+        wide = VType(F64, vtype.lanes)
+        names = [_register(s.name, p + c) for p in points for c in spread]
+        for name in names:
+            b.add(Register(f"{name}.wide", wide))
+            b.add(Write(f"{name}.wide", b.number(0.0, F64, wide.lanes), wide))
+
+        def total(name: str) -> Known:
+            """The sum of the f64 register and the open block."""
+            part, old = b.new(), b.new()
+            b.add(Read(part, name, vtype))
+            b.add(Read(old, f"{name}.wide", wide))
+            return b.compute(
+                Op.ADD, [(old, wide.lanes), b.convert((part, vtype.lanes), F64)], [F64] * 2, F64
+            )
+
+        def flush() -> None:
+            for name in names:
+                b.add(Write(f"{name}.wide", total(name)[0], wide))
+                b.add(Write(name, b.number(0.0, s.dtype, vtype.lanes), vtype))
+
+        self.loops(i, where.at, where.env, where.limits, body, Blocks(cut, flush))
+        for name in names:
+            b.add(Write(name, b.convert(total(name), s.dtype)[0], vtype))
+
+    def _update(self, i: int, s: Reduce, env: Env, limits: Limits, vtype: VType) -> None:
+        if self.tree.matrix is not None:
+            self._by_unit(i, s, env, vtype)
+            return
+        tree, b, lane = self.tree, self.b, self.lanes_of[i]
+        values = self.values(i, env)
+        own = [x for x in tree.own(i) if x.kind.is_register]
+        guard = values.masks({a.name for a in s.folds})
+        guard = guard.substitute(dict(tree.index)).substitute(env)
+        shared_names = {x.name for x in tree.shared_registers}
+        rows = {x.name for x in own if not x.reduce}
+        upcasts = {x.name for x in own if x.kind is LoopKind.UPCAST and x.reduce}
+        parts = shared_names, rows, upcasts
+        for p in self.points([*own, *tree.shared_registers], limits, lane):
+            where = tuple(q for names in parts for q in p if q[0] in names)
+            name = _register(s.name, where)
+            active = self.active(lane, p, limits)
+            old = b.new()
+            b.add(Read(old, name, vtype))
+            new = self._fold_in(values, s, (old, vtype.lanes), p, active)
+            if lane is not None and lane.reduce and active is not None:
+                new = b.select(
+                    b.test(values.first_lanes(active), lane.name, lane.extent),
+                    new,
+                    (old, vtype.lanes),
+                    s.dtype,
+                )
+            held = fix_valid(guard, p)
+            if not held.always:
+                mask = b.test(held, values.lane, values.lanes)
+                new = b.select(mask, new, (old, vtype.lanes), s.dtype)
+            b.add(Write(name, b.splat(new, s.dtype, vtype.lanes), vtype))
+
+    def _by_unit(self, i: int, s: Reduce, env: Env, vtype: VType) -> None:
+        """One product of a matrix unit for every point of the other registers."""
+        tree, b = self.tree, self.b
+        unit = Fragments(tree, b, partial(self.new_values, i), env)
+        registers = (x for x in (*tree.own(i), *tree.shared_registers) if x.kind.is_register)
+        for p in self.points([x for x in registers if unit.is_free(x)], {}, None):
+            a, c = unit.rows(p), unit.columns(p)
+            names = [_register(s.name, unit.placed(p, *at)) for at in unit.places()]
+            held = []
+            for name in names:
+                held.append(b.new())
+                b.add(Read(held[-1], name, vtype))
+            made = tuple(b.new() for _ in names)
+            b.add(MatMul(made, unit.unit, a, c, tuple(held), vtype))
+            for name, new in zip(names, made, strict=True):
+                b.add(Write(name, new, vtype))
+
+    def _fold_in(
+        self, values: Values, s: Reduce, old: Known, p: Point, active: int | None
+    ) -> Known:
+        """op(old, expr), as one FMA for a sum of products, or one DOT2_ADD or DOT4_ADD for one of
+        words.
+        """
+        x: Expr = s.expr
+        if values.kept_here is not None:
+            value = values.emit(x, p, active)
+            buffer, offset, dtype = values.kept_here
+            self.b.store(buffer, fix(offset, p), ALWAYS, value, dtype, values.lane, values.lanes)
+            return self.b.compute(s.op, [old, value], [s.dtype] * 2, s.dtype)
+        if s.op is Op.ADD and s.dtype.is_float and isinstance(x, Apply) and x.op is Op.MUL:
+            a, c = (values.emit(y, p, active) for y in x.args)
+            return self.b.compute(Op.FMA, [a, c, old], [s.dtype] * 3, s.dtype)
+        words = _WORDS.get((x.op, s.dtype)) if s.op is Op.ADD and isinstance(x, Apply) else None
+        if words is not None and isinstance(x, Apply):
+            both = [values.emit(y, p, active) for y in x.args]
+            types = [*(y.dtype for y in x.args), s.dtype]
+            return self.b.compute(words, [*both, old], types, s.dtype)
+        return self.b.compute(s.op, [old, values.emit(x, p, active)], [s.dtype] * 2, s.dtype)
+
+    def _combine(
+        self, s: Reduce, p: Point, spread: list[Point], lane: Loop | None, vtype: VType
+    ) -> Known:
+        b = self.b
+        totals: list[Known] = []
+        for c in spread:
+            i = b.new()
+            b.add(Read(i, _register(s.name, p + c), vtype))
+            totals.append((i, vtype.lanes))
+        while len(totals) > 1:
+            paired = [
+                b.compute(s.op, totals[j : j + 2], [s.dtype] * 2, s.dtype)
+                for j in range(0, len(totals) - 1, 2)
+            ]
+            totals = paired + totals[len(totals) // 2 * 2 :]
+        if lane is not None and lane.kind is LoopKind.GROUP:
+            return b.fold(s.op, totals[0], s.dtype)
+        return totals[0]
+
+    def _over_items(
+        self, i: int, s: Reduce, local: Loop, where: Where, points: list[Point],
+        spread: list[Point],
+        body: Callable[[Env, Limits], None], vtype: VType,
+    ) -> None:  # fmt: skip
+        """Each work-item folds its share; then shares are folded, in their warp or in memory."""
+        lane = self.lanes_of[i]
+        name = lane.name if lane else ""
+        shares: Exchange | Shares
+        if exchanges(self.tree):
+            registers = [_register(s.name, p + spread[0]) for p in points]
+            shares = Exchange(self.tree, self.b, s, local, vtype, name, registers)
+        else:
+            shares = Shares(self.tree, self.b, s, local, vtype, name, len(points))
+        self.allocs += shares.allocs
+
+        def share() -> None:
+            self._chain(i, s, where, points, spread, body, vtype)
+            shares.keep([self._combine(s, p, spread, lane, vtype) for p in points])
+
+        on_items(self.tree, self.b, local, share)
+        for p, total in zip(points, shares.fold(), strict=True):
+            self.results[(s.name, p)] = total
+
+    # ---- partial sums: where a serial loop around the region goes over a reduced axis
+
+    def _ends(self) -> tuple[Valid, Valid]:
+        """Conditions under which this is the first partial sum, and the last."""
+        tree = self.tree
+        inside = {x.name for x in tree.loops} - {x.name for x in tree.outer}
+        first: list[Range] = []
+        last: list[Range] = []
+        for axis in dict.fromkeys(a for x in tree.partial for a in x.axes):
+            base = tree.axis_index(axis).substitute({n: as_index(0) for n in inside})
+            first.append(Range(base, 0, 1))
+            if self._stops(axis):
+                span = prod(x.extent for x in tree.loops if axis in x.axes and x.name in inside)
+                last.append(Range(base, tree.extent(axis) - span, tree.nominal(axis)))
+        static = [x for x in tree.partial if not any(self._stops(a) for a in x.axes)]
+        last += [Range(var(x.name, x.extent), x.extent - 1, x.extent) for x in static]
+        return Valid(first), Valid(last)
+
+    def _stops(self, axis: str) -> bool:
+        """True if loops of the axis stop before its nominal extent."""
+        return axis in self.shapes and self.shapes[axis].mode != "mask"
+
+    def partial_sums(self, i: int, s: Reduce, limits: Limits, points: list[Point]) -> None:
+        """Sums go on in the output, or in f64 scratch of its form where many are added."""
+        tree, b = self.tree, self.b
+        first, last = self._ends()
+        whole = (x for x in tree.kernel.stores if x.valid.always)
+        store = next(x for x in whole if tree.kernel.param(x.param).dtype == s.dtype)
+        at = tree.kernel.stages.index(store)
+        dtype, buffer = s.dtype, store.param
+        if has_wide_partials(tree, i):
+            dtype, buffer = F64, f"{s.name}.partial"
+            self.allocs.append(Alloc(buffer, F64, tree.kernel.param(store.param).size, "team"))
+        kept: dict[Point, str] = {}
+        lanes = tree.lane_loop(at)
+        vtype = VType(dtype, lanes.extent if lanes else 1)
+        for p in points:
+            kept[p] = f"{s.name}.sum{len(kept)}"
+            b.add(Register(kept[p], vtype))
+            found = self.results[(s.name, p)]
+            part = self._as(known(found), s.dtype, dtype)
+            b.add(Write(kept[p], b.splat(part, dtype, vtype.lanes), vtype))
+
+        def add_earlier() -> None:
+            values = self.values(at, {})
+            target = self.target(values, store)
+            for p in points:
+                old = b.new()
+                b.add(Read(old, kept[p], vtype))
+                offset, valid = self.target_at(values, target, p, self.active(lanes, p, limits))
+                earlier = b.load(buffer, offset, valid, dtype, values.lane, values.lanes)
+                b.add(
+                    Write(
+                        kept[p],
+                        b.compute(s.op, [earlier, (old, vtype.lanes)], [dtype] * 2, dtype)[0],
+                        vtype,
+                    )
+                )
+
+        def keep() -> None:
+            values = self.values(at, {})
+            target = self.target(values, store)
+            for p in points:
+                old = b.new()
+                b.add(Read(old, kept[p], vtype))
+                offset, valid = self.target_at(values, target, p, self.active(lanes, p, limits))
+                b.store(buffer, offset, valid, (old, vtype.lanes), dtype, values.lane, values.lanes)
+
+        def finish() -> None:
+            for p in points:
+                total = b.new()
+                b.add(Read(total, kept[p], vtype))
+                self.results[(s.name, p)] = self._as((total, vtype.lanes), dtype, s.dtype)
+            for j, x in enumerate(tree.kernel.stages):
+                if isinstance(x, Store):
+                    self.store_stage(j, x, limits)
+
+        self.branch(first, lambda: None, add_earlier)
+        self.branch(last, finish, keep)
+
+    def _as(self, value: Known, have: DType, dtype: DType) -> Known:
+        return value if have == dtype else self.b.convert(value, dtype)
+
+    # ---- stores
+
+    def own_items(self, i: int) -> Loop | None:
+        """The loop of a stage that work-items share out."""
+        return next((x for x in self.tree.own(i) if x.kind is LoopKind.LOCAL), None)
+
+    def target(self, values: Values, s: Store) -> tuple[Index, Valid]:
+        """The offset that a store writes, and the condition on it, over loops."""
+        layout = self.tree.kernel.param(s.param).layout
+        axes = {a.name for a in (*self.tree.kernel.axes, *s.axes)}
+        valid = (values.masks(axes) & values.needed(s.valid)).substitute(values.env)
+        return layout.offset([values.over(x) for x in s.index]), valid
+
+    def target_at(
+        self, values: Values, target: tuple[Index, Valid], p: Point, active: int | None
+    ) -> tuple[Index, Valid]:
+        """A target at one point, and only in the active lanes."""
+        offset, valid = fix(target[0], p), fix_valid(target[1], p)
+        return offset, valid if active is None else valid & values.first_lanes(active)
+
+    def store_stage(self, i: int, s: Store, limits: Limits) -> None:
+        tree, lane = self.tree, self.lanes_of[i]
+        own = [x for x in tree.own(i) if x.kind.is_register]
+
+        def body(env: Env, inner: Limits) -> None:
+            values = self.values(i, env)
+            target = self.target(values, s)
+            for p in self.points([*tree.shared_registers, *own], inner, lane):
+                active = self.active(lane, p, inner)
+                offset, valid = self.target_at(values, target, p, active)
+                value = values.emit(s.expr, p, active)
+                dtype = tree.kernel.param(s.param).dtype
+                stream = s.param in tree.streamed
+                self.b.store(
+                    s.param, offset, valid, value, dtype, values.lane, values.lanes, stream
+                )
+
+        local = self.own_items(i)
+        if local is None:
+            on_first(tree, self.b, lambda: self.loops(i, 0, {}, limits, body))
+        else:
+            on_items(tree, self.b, local, lambda: self.loops(i, 0, {}, limits, body), once=True)
+
+    # ---- loops of a stage, and the points of its registers
+
+    def step(self, loop: Loop) -> int:
+        return self.tree.axis_index(loop.axes[0]).coefficient(loop.name) or 0
+
+    def tile(self, axis: str) -> int:
+        return self.shapes[axis].tile if axis in self.shapes else 0
+
+    def branch(self, valid: Valid, yes: Callable[[], None], no: Callable[[], None] | None) -> None:
+        if valid.always:
+            yes()
+        elif valid.never:
+            if no is not None:
+                no()
+        else:
+            body = self.block(yes)
+            orelse = self.block(no) if no is not None else ()
+            self.b.add(If(valid, body, orelse))
+
+    def block(self, emit: Callable[[], None]) -> tuple:  # type: ignore[type-arg]
+        self.b.open()
+        emit()
+        return self.b.close()
+
+    def points(self, loops: list[Loop], limits: Limits, lane: Loop | None) -> list[Point]:
+        scalars = [x for x in loops if x is not lane]
+        points = product(*([(x.name, v) for v in range(x.extent)] for x in scalars))
+        if not limits:
+            return list(points)
+        return [
+            p for p in points if all(self._offset(axis, p) < rest for axis, rest in limits.items())
+        ]
+
+    def _offset(self, axis: str, point: Point) -> int:
+        index = self.tree.axis_index(axis)
+        return sum((index.coefficient(n) or 0) * v for n, v in point)
+
+    def active(self, lane: Loop | None, point: Point, limits: Limits) -> int | None:
+        """Number of lanes inside a limited axis; None for all."""
+        if lane is None or lane.axes[0] not in limits:
+            return None
+        axis = lane.axes[0]
+        step = self.tree.axis_index(axis).coefficient(lane.name) or 1
+        n = -(-(limits[axis] - self._offset(axis, point)) // step)
+        return None if n >= lane.extent else n
+
+    def values(self, i: int, env: Env) -> Values:
+        """The values of a stage; stages that run at the same points share one, and what it has
+        worked out.
+        """
+        alone = (
+            bool(env) or bool(self.tree.kernel.stages[i].axes) or any(s == i for s, _ in self.plans)
+        )
+        if alone:
+            return self.new_values(i, env)
+        known = self.assumed, self.refuted
+        found = self.together.get(known)
+        if found is None:
+            found = self.together[known] = self.new_values(i, env)
+        found.results = self.results
+        return found
+
+    def new_values(self, i: int, env: Env) -> Values:
+        values = self.values_knowing(i, env, self.assumed)
+        values.results = self.results
+        return values
+
+    def values_knowing(self, i: int, env: Env, assumed: frozenset[str]) -> Values:
+        """The values of a stage where conditions are known to hold, without results."""
+        known = assumed, self.refuted
+        return Values(self.tree, self.b, self.plans, self.shapes, i, env, known, self.over)
+
+    def serial(self, i: int) -> list[Loop]:
+        return [x for x in self.tree.own(i) if x.kind is LoopKind.SERIAL]
+
+    def loops(
+        self, i: int, at: int, env: Env, limits: Limits, body: Callable[[Env, Limits], None],
+        blocks: Blocks | None = None, upto: int = -1,
+    ) -> None:  # fmt: skip
+        """A stage's serial loops, peeled where they must be; work-items are around them.
+
+        From place ``at`` to place ``upto``, which is the end unless it is given.
+        """
+        serial = self.serial(i)
+        if at == (len(serial) if upto < 0 else upto):
+            body(env, limits)
+            return
+        loop = serial[at]
+
+        def inside(env: Env, limits: Limits) -> None:
+            emit_copies(
+                self.tree,
+                self.b,
+                [p for p in self.plans.values() if p.staged.at == loop.name],
+                env,
+                True,
+            )
+            self.loops(i, at + 1, env, limits, body, blocks, upto)
+
+        def last(env: Env, limits: Limits) -> None:
+            inside(env, limits)
+            if blocks is not None and blocks.cut.loop == loop.name:
+                blocks.flush()
+
+        shape = self.shapes.get(loop.axes[0]) if len(loop.axes) == 1 else None
+        if loop.extent == 1:
+            inside(env, limits)
+            return
+        if self.tree.pipelined is not None and self.tree.pipelined[0] == loop.name:
+            self._pipelined(
+                loop, env, blocks, lambda: self.loops(i, at + 1, env, limits, body, blocks, upto)
+            )
+            return
+        stops = tuple(
+            s.substitute(env) for s in loop_stops(self.tree, self.shapes, loop, whole=True)
+        )
+        if any(s.hi > 0 for s in stops) and all(s.hi > 0 for s in stops):
+            if blocks is not None and blocks.cut.loop == loop.name:
+                self._in_blocks(loop, stops, env, blocks, lambda env: inside(env, limits))
+            else:
+                self.b.add(
+                    For(loop.name, loop.extent, stops, self.block(lambda: inside(env, limits)))
+                )
+        if (
+            shape is not None
+            and shape.mode == "split"
+            and shape.rest
+            and self.step(loop) == shape.tile
+        ):
+            self._peel(loop, shape, env, limits, last)
+
+    def _pipelined(
+        self, loop: Loop, env: Env, blocks: Blocks | None, inside: Callable[[], None]
+    ) -> None:
+        """A loop whose copies run ahead; a chain that is cut at it is flushed inside."""
+        slots = self.tree.pipelined[1] if self.tree.pipelined else 1
+        plans = [p for p in self.plans.values() if p.staged.at == loop.name]
+
+        def body() -> None:
+            inside()
+            if blocks is not None and blocks.cut.loop == loop.name:
+                step = blocks.cut.step
+                last = Range(var(loop.name, loop.extent) % step, step - 1, step)
+                self.branch(Valid((last,)), blocks.flush, None)
+
+        copies = copies_ahead(self.tree, self.b, plans, env)
+        self.b.add(Pipeline(loop.name, loop.extent, slots, copies, self.block(body)))
+
+    def _in_blocks(
+        self,
+        loop: Loop,
+        stops: tuple[Index, ...],
+        env: Env,
+        blocks: Blocks,
+        inside: Callable[[Env], None],
+    ) -> None:
+        """A loop as a loop over blocks of iterations, each followed by a flush."""
+        step = blocks.cut.step
+        block, count = (
+            var(f"{loop.name}.block", -(-loop.extent // step)),
+            var(f"{loop.name}.step", step),
+        )
+        whole = all(x.is_const and x.const % step == 0 for x in stops)
+        left = () if whole else tuple(x - block * step for x in stops)
+
+        def one() -> None:
+            body = self.block(lambda: inside({**env, loop.name: block * step + count}))
+            self.b.add(For(f"{loop.name}.step", step, (as_index(step), *left), body))
+            blocks.flush()
+
+        rounded = tuple((x + (step - 1)) // step for x in stops)
+        self.b.add(For(f"{loop.name}.block", block.hi + 1, rounded, self.block(one)))
+
+    def _peel(
+        self,
+        loop: Loop,
+        shape: AxisShape,
+        env: Env,
+        limits: Limits,
+        inside: Callable[[Env, Limits], None],
+    ) -> None:
+        finer = [
+            x.name
+            for x in self.tree.loops
+            if x.axes == loop.axes and self.step(x) <= self.step(loop)
+        ]
+        left = shape.extent - self.tree.axis_index(shape.axis).substitute(
+            dict.fromkeys(finer, as_index(0))
+        )
+        last = (left // shape.tile).substitute(env)
+        tail_env, tail_limits = {**env, loop.name: last}, {**limits, shape.axis: shape.rest}
+        self.branch(
+            Valid((Range(last, 0, loop.extent),)), lambda: inside(tail_env, tail_limits), None
+        )
+
+
+def _register(stage: str, point: Point) -> str:
+    return ".".join([stage, *(f"{n}{v}" for n, v in point)])
