@@ -10,21 +10,95 @@ names. The text is a function of the program alone. Masks guard each element's a
 
 from __future__ import annotations
 
+import math
+import re
+from collections.abc import Callable
+
 from tunegrad.errors import InternalError
 from tunegrad.ir import program as p
-from tunegrad.ir.dtypes import BOOL
-from tunegrad.ir.index import as_index
-from tunegrad.ir.pipelines import expand_pipelines
+from tunegrad.ir.dtypes import BOOL, DType
+from tunegrad.ir.expr import Op
+from tunegrad.ir.index import Index, as_index
+from tunegrad.ir.pipelines import expand_pipelines, is_aligned
 from tunegrad.ir.program import Alloc, Buffer, Instr, Pack, Program, VType
+from tunegrad.ir.target import MatrixUnit
 from tunegrad.ir.verify_program import is_grouped
 
+from .c_arithmetic import HELPED, wraps
 from .c_dialect import Dialect
-from .c_memory import fixed
-from .c_units import CUnits
-from .c_values import Names, word_of
+from .c_index import IndexPrinter, fits_32_bits
 from .c_wide import Joined, joined
 
-__all__ = ["CPrinter", "arguments", "kernel_name", "launched_bytes", "render_c"]
+__all__ = [
+    "CPrinter",
+    "Names",
+    "arguments",
+    "fixed",
+    "kernel_name",
+    "launched_bytes",
+    "product_wrapper",
+    "render_c",
+]
+
+
+def word_of(name: str) -> str:
+    """A name as a C identifier, or the end of one."""
+    return re.sub(r"\W", "_", name)
+
+
+class Names:
+    """Distinct C identifiers for names of one kind."""
+
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix
+        self._made: dict[str, str] = {}
+        self._taken: set[str] = set()
+
+    def __getitem__(self, name: str) -> str:
+        made = self._made.get(name)
+        if made is None:
+            made = word = f"{self._prefix}{word_of(name)}"
+            n = 0
+            while made in self._taken:
+                n += 1
+                made = f"{word}__{n}"
+            self._taken.add(made)
+            self._made[name] = made
+        return made
+
+
+_INFIX = {
+    Op.ADD: "+", Op.SUB: "-", Op.MUL: "*", Op.DIV: "/", Op.LT: "<", Op.EQ: "==", Op.NE: "!=",
+    Op.AND: "&", Op.OR: "|", Op.XOR: "^",
+}  # fmt: skip
+
+_CALLS = frozenset(
+    (Op.EXP, Op.LOG, Op.LOG2, Op.SQRT, Op.TANH, Op.ERF, Op.SIN, Op.COS, Op.FLOOR, Op.POW, Op.FMA)
+)
+
+_HELPERS = frozenset((Op.PAIR, Op.LOW, Op.HIGH, Op.DOT2, Op.DOT2_ADD, Op.TF32, Op.QUAD))
+
+_DOTS = (Op.DOT4, Op.DOT4_ADD)
+
+_LANEWISE = _HELPERS | {*_DOTS, Op.LT, Op.EQ, Op.NE, Op.WHERE, Op.NOT, Op.FLOORDIV, Op.MOD}
+
+_CHUNK_BYTES, _BANKS_BYTES = 16, 128
+
+
+def fixed(index: Index, lane: str, k: int) -> Index:
+    """An index at lane ``k``."""
+    return index.substitute({lane: as_index(k)}) if lane else index
+
+
+_PTX = {"i8": "s8", "i32": "s32"}
+"""Names of integers in wrappers of instructions."""
+
+
+def product_wrapper(unit: MatrixUnit) -> str:
+    """The wrapper of a unit's instruction, without its prefix: ``mma_m16n8k32_s8_s32``."""
+    shape, *types = unit.name.split("_")
+    return "_".join(["mma", shape, *(_PTX.get(t, t) for t in types)])
+
 
 _ROUNDS = 4
 """Of a copy that are unrolled where each finds its place by divisions. Compilers unroll all of
@@ -66,11 +140,28 @@ def render_c(program: Program, dialect: Dialect) -> str:
     return CPrinter(expand_pipelines(program), dialect).text()
 
 
-class CPrinter(CUnits):
-    """Prints the whole, its blocks and loops. The program has no pipelines any more."""
+class CPrinter:
+    """The lines of a program that has no pipelines any more, and the types of the values that they
+    define.
+
+    ``used`` and ``wrapped`` collect the helper functions and wrappers that the text calls.
+    """
 
     def __init__(self, program: Program, dialect: Dialect) -> None:
-        super().__init__(program, dialect)
+        self.dialect = dialect
+        self.used: set[str] = set()
+        self.wrapped: set[str] = set()
+        self.types: dict[int, VType] = {}
+        self.lines: list[str] = []
+        self.depth = 1
+        narrow = fits_32_bits(program)
+        self.index_type = dialect.int_type if narrow else dialect.long_type
+        self.buffers = Names("b_")
+        dtypes = {b.name: b.dtype for b in program.params}
+        suffix = "" if narrow else dialect.long_suffix
+        self.at = IndexPrinter(suffix, self.used, self.buffers, dtypes, dialect.truth)
+        self.spaces: dict[str, str] = {}
+        self.swizzled = {a.name: a for a in program.allocs if a.swizzled}
         self.program = program
         self.loops, self.registers = Names("i_"), Names("r_")
         self.global_fence = _shares_global(program)
@@ -264,6 +355,382 @@ class CPrinter(CUnits):
                 self.define(id, t, lambda k: parts[k], parts[0])
             case _:
                 raise InternalError(f"{self.dialect.name} has no text for {i!r}")
+
+    # products by matrix units
+
+    def matrices(self, i: p.MatMul) -> None:
+        """A product of a matrix unit: registers of operands in, sums in and out of an array."""
+        d, word = self.dialect, f"m{i.ids[0]}"
+        call = self.wrapper(product_wrapper(i.unit), i)
+        stored = d.stored[self.types[i.a[0]].dtype.name]
+        for name, values in (("a", i.a), ("b", i.b)):
+            lanes = ([self.lane(v, k) for k in range(i.unit.packed)] for v in values)
+            kinds, held = zip(*(d.register(stored, x) for x in lanes), strict=True)
+            self.line(f"const {kinds[0]} {word}{name}[{len(held)}] = {{{', '.join(held)}}};")
+        sums = ", ".join(f"v{c}" for c in i.c)
+        self.line(f"{self.c_type(i.vtype)} {word}[{len(i.c)}] = {{{sums}}};")
+        self.line(f"{call}({word}, {word}a, {word}b);")
+        for k, new in enumerate(i.ids):
+            self.define(new, i.vtype, lambda _, k=k: f"{word}[{k}]")  # type: ignore[misc]
+
+    def _address(self, buffer: str, at: Index, i: Instr) -> str:
+        """Of an element in shared memory, in 32 bits."""
+        address = self.wrapper("shared_address", i)
+        return f"{address}(&{self.buffers[buffer]}[{self.place(buffer, at)}])"
+
+    def copy_async(self, i: p.CopyAsync) -> None:
+        nbytes = i.vtype.lanes * i.vtype.dtype.itemsize
+        call = self.wrapper(f"cp_async{nbytes}", i)
+        to = self._address(i.buffer, fixed(i.into, i.lane, 0), i)
+        source = f"&{self.buffers[i.source]}[{self.at.sum(fixed(i.offset, i.lane, 0))}]"
+        given = str(nbytes) if i.mask is None else f"{self.lane(i.mask, 0)} ? {nbytes} : 0"
+        self.line(f"{call}({to}, {source}, {given});")
+
+    def mat_load(self, i: p.MatLoad) -> None:
+        n, word = len(i.ids), f"m{i.ids[0]}"
+        call = self.wrapper(f"ldmatrix_x{n}{'_trans' if i.transposed else ''}", i)
+        self.line(f"unsigned int {word}[{n}];")
+        self.line(f"{call}({word}, {self._address(i.buffer, i.offset, i)});")
+        kind, bits = self.dialect.values[i.vtype.dtype.name], i.vtype.dtype.bits
+        for j, new in enumerate(i.ids):
+
+            def part(k: int, j: int = j) -> str:
+                return self.dialect.part(kind, f"{word}[{j}]", bits * k)
+
+            self.define(new, i.vtype, part)
+
+    # memory
+
+    def place(self, buffer: str, index: Index) -> str:
+        """An offset, as text: where the element lies."""
+        text, a = self.at.sum(index), self.swizzled.get(buffer)
+        if a is None:
+            return text
+        chunk = _CHUNK_BYTES // a.dtype.itemsize
+        row = max(_BANKS_BYTES, a.swizzled) // a.dtype.itemsize
+        others = min(_BANKS_BYTES, a.swizzled) // _CHUNK_BYTES - 1
+        self.used.add("swizzle")
+        return f"tg_swizzle({text}, {row.bit_length() - 1}, {others}, {chunk.bit_length() - 1})"
+
+    def load(self, i: p.Load) -> None:
+        t, b = i.vtype, self.buffers[i.buffer]
+        step = i.offset.coefficient(i.lane) if i.lane else 0
+
+        def lane(k: int) -> str:
+            text = f"{b}[{self.place(i.buffer, fixed(i.offset, i.lane, k))}]"
+            text = f"({text} != 0)" if t.dtype.is_bool else text
+            return (
+                text
+                if i.mask is None
+                else f"{self.lane(i.mask, k)} ? {text} : {self._literal_zero(t.dtype)}"
+            )
+
+        whole = ""
+        if i.mask is None and self.is_vector(t):
+            if step == 1:
+                whole = self._vector_load(i, 0, t.lanes)
+            elif step == 0:
+                whole = self.splat(lane(0), t)
+        elif pieces := self._pieces(i):
+            self._load_pieces(i, pieces)
+            return
+        self.define(i.id, t, lane, whole)
+
+    def widths(self, i: p.Load | p.Store) -> list[int]:
+        """Lanes of the vectors that may begin at a scalar access, the widest first."""
+        t, d = i.vtype, self.dialect
+        if t.dtype.is_bool or t.dtype.is_word or i.buffer not in self.spaces:
+            return []
+        fits = [n for n in d.widths if n * t.dtype.itemsize <= d.vector_bytes]
+        return [n for n in sorted(fits, reverse=True) if is_aligned(i.offset, n)]
+
+    def joined(self, i: Joined) -> None:
+        """Neighbours in one access."""
+        first, lanes = i.parts[0], len(i.parts)
+        stored = self.dialect.stored[first.vtype.dtype.name]
+        at = self.place(first.buffer, first.offset)
+        if isinstance(first, p.Load):
+            word = f"w{first.id}"
+            vector = self.dialect.vector(stored, lanes)
+            self.line(f"const {vector} {word} = {self._wide(first, 'const', lanes, at)};")
+            for k, part in enumerate(i.parts):
+                assert isinstance(part, p.Load)
+                text = self.dialect.lane(word, k)
+                self.define(part.id, part.vtype, lambda _, text=text: text)  # type: ignore[misc]
+        else:
+            values = [self.lane(part.value, 0) for part in i.parts if isinstance(part, p.Store)]
+            built = self.dialect.build(stored, lanes, values)
+            self.line(f"{self._wide(first, '', lanes, at)} = {built};")
+
+    def _pieces(self, i: p.Load | p.Store) -> range:
+        """First lanes of the vectors in memory that neighbours are, which are no vector as values.
+
+        One a step of the range; empty where they are moved one by one.
+        """
+        t, d = i.vtype, self.dialect
+        if i.mask is not None or t.dtype.is_bool or i.offset.coefficient(i.lane) != 1:
+            return range(0)
+        for lanes in sorted(d.widths, reverse=True):
+            fits = lanes * t.dtype.itemsize <= d.vector_bytes and t.lanes % lanes == 0
+            if fits and (d.unaligned or self.is_aligned(i, lanes)):
+                return range(0, t.lanes, lanes)
+        return range(0)
+
+    def is_aligned(self, i: p.Load | p.Store, lanes: int) -> bool:
+        """True if the first neighbour always lies at a multiple of so many elements."""
+        first = fixed(i.offset, i.lane, 0)
+        known = i.buffer in self.spaces
+        return known and not (first.const % lanes or any(c % lanes for _, c in first.terms))
+
+    def _load_pieces(self, i: p.Load, pieces: range) -> None:
+        kind, lanes = self.dialect.stored[i.vtype.dtype.name], pieces.step
+        words = [f"w{i.id}_{k}" if len(pieces) > 1 else f"w{i.id}" for k in pieces]
+        for k, word in zip(pieces, words, strict=True):
+            vector = self.dialect.vector(kind, lanes)
+            self.line(f"const {vector} {word} = {self._vector_load(i, k, lanes)};")
+        self.define(i.id, i.vtype, lambda k: self.dialect.lane(words[k // lanes], k % lanes))
+
+    def _vector_load(self, i: p.Load, first: int, lanes: int) -> str:
+        """So many neighbours from lane ``first`` on, as a vector."""
+        kind, b, at = self._moved(i, first)
+        if self.is_aligned(i, lanes):
+            return self._wide(i, "const", lanes, at)
+        return self.dialect.load(kind, lanes, b, at)
+
+    def _vector_store(self, i: p.Store, first: int, lanes: int, value: str) -> None:
+        """Store so many neighbours from lane ``first`` on."""
+        kind, b, at = self._moved(i, first)
+        if self.is_aligned(i, lanes):
+            self.line(f"{self._wide(i, '', lanes, at)} = {value};")
+        else:
+            self.line(self.dialect.store(kind, lanes, b, at, value))
+
+    def _moved(self, i: p.Load | p.Store, first: int) -> tuple[str, str, str]:
+        """The type in memory, the buffer and the offset of lane ``first``, as text."""
+        at = self.place(i.buffer, fixed(i.offset, i.lane, first))
+        return self.dialect.stored[i.vtype.dtype.name], self.buffers[i.buffer], at
+
+    def _wide(self, i: p.Load | p.Store, qualifier: str, lanes: int, at: str) -> str:
+        """So many neighbours at ``at``, which is aligned."""
+        vector = self.dialect.vector(self.dialect.stored[i.vtype.dtype.name], lanes)
+        where = f"{self.spaces[i.buffer]} {qualifier}".strip()
+        return self.dialect.wide(where, vector, self.buffers[i.buffer], at)
+
+    def _literal_zero(self, dtype: DType) -> str:
+        return "0" if dtype.is_half else self.literal(0, dtype)
+
+    def store(self, i: p.Store) -> None:
+        t, b = i.vtype, self.buffers[i.buffer]
+        if i.mask is None and self.is_vector(t) and i.offset.coefficient(i.lane) == 1:
+            self._vector_store(i, 0, t.lanes, f"v{i.value}")
+            return
+        if pieces := self._pieces(i):
+            for first in pieces:
+                lanes = [self.lane(i.value, first + k) for k in range(pieces.step)]
+                kind = self.dialect.stored[t.dtype.name]
+                built = self.dialect.build(kind, pieces.step, lanes)
+                self._vector_store(i, first, pieces.step, built)
+            return
+        for k in range(t.lanes):
+            guard = "" if i.mask is None else f"if ({self.lane(i.mask, k)}) "
+            self.line(
+                f"{guard}{b}[{self.place(i.buffer, fixed(i.offset, i.lane, k))}] = "
+                f"{self.lane(i.value, k)};"
+            )
+
+    # operations
+
+    def compute(self, i: p.Compute) -> None:
+        work = self.types[i.args[-1]]
+        whole = ""
+        if (
+            self.is_vector(i.vtype)
+            and i.op not in _LANEWISE
+            and all(self.is_vector(self.types[a]) for a in i.args)
+        ):
+            whole = self._vector(i.op, [f"v{a}" for a in i.args], work.dtype, work.lanes)
+        if i.op in _DOTS:
+            self.define(i.id, i.vtype, lambda k: self._dot4(i, k))
+            return
+        self.define(
+            i.id,
+            i.vtype,
+            lambda k: self.scalar(i.op, [self.lane(a, k) for a in i.args], work.dtype),
+            whole,
+        )
+
+    def _dot4(self, i: p.Compute, k: int) -> str:
+        """One lane of a sum of products of bytes: what its factors are is in the helper's name."""
+        kinds = "_".join(self.types[a].dtype.name for a in i.args[:2])
+        self.used.add(f"dot4_{kinds}")
+        total = self.lane(i.args[2], k) if i.op is Op.DOT4_ADD else "0"
+        factors = ", ".join(self.lane(a, k) for a in i.args[:2])
+        return f"tg_dot4_{kinds}({factors}, {total})"
+
+    def _vector(self, op: Op, args: list[str], dtype: DType, lanes: int) -> str:
+        """``op`` on whole vectors, '' where it has no such text."""
+        if op in (Op.MAX, Op.MIN):
+            return self.dialect.vector_max(op, args[0], args[1]) if dtype.is_float else ""
+        if not dtype.is_float and op in (Op.ABS, *HELPED):
+            return ""
+        return self.scalar(op, args, dtype, lanes)
+
+    def _wrapped(self, op: Op, args: list[str], dtype: DType, lanes: int) -> str:
+        """A sum or product by numbers without a sign, which wrap around; of u16 by those of u32."""
+        d, word = self.dialect, "u64" if dtype.bits == 64 else "u32"
+        u, c = d.values[word], d.values[dtype.name]
+        if lanes > 1:
+            u, c = d.vector(u, lanes), d.vector(c, lanes)
+        elif dtype.bits == 16:
+            return f"({c})(({u}){args[0]} {_INFIX[op]} ({u}){args[1]})"
+        if op is Op.NEG:
+            return d.reinterpret(c, f"-{d.reinterpret(u, args[0])}")
+        a, b = (d.reinterpret(u, x) for x in args)
+        return d.reinterpret(c, f"{a} {_INFIX[op]} {b}")
+
+    def scalar(self, op: Op, args: list[str], dtype: DType, lanes: int = 1) -> str:
+        """``op`` on scalars of ``dtype``, or on vectors of them."""
+        if wraps(op, dtype) and not self.dialect.wraps:
+            return self._wrapped(op, args, dtype, lanes)
+        if op in HELPED and not (op is Op.POW and dtype.is_float):
+            self.used.add(f"{op}_{dtype}")
+            return f"tg_{op}_{dtype}({', '.join(args)})"
+        if op in _INFIX:
+            return f"({args[0]} {_INFIX[op]} {args[1]})"
+        if op in _CALLS and not (op is Op.FLOOR and dtype.is_int):
+            return f"{self.dialect.function(op, dtype)}({', '.join(args)})"
+        match op:
+            case Op.NEG:
+                return f"(-{args[0]})"
+            case Op.FLOOR:
+                return args[0]
+            case Op.NOT:
+                return f"(!{args[0]})" if dtype.is_bool else f"(~{args[0]})"
+            case Op.RECIP:
+                return f"({self.literal(1.0, dtype)} / {args[0]})"
+            case Op.WHERE:
+                return f"({self.choice(*args)})"
+            case Op.ABS if dtype.is_float:
+                return f"{self.dialect.function('fabs', dtype)}({args[0]})"
+            case Op.MAX | Op.MIN if dtype.is_bool:
+                return f"({args[0]} {'|' if op is Op.MAX else '&'} {args[1]})"
+            case _ if op in (Op.MAX, Op.MIN, Op.ABS) or op in _HELPERS:
+                self.used.add(f"{op}_{dtype}")
+                return f"tg_{op}_{dtype}({', '.join(args)})"
+            case _:
+                raise InternalError(f"{self.dialect.name} has no text for {op} on {dtype}")
+
+    # values as C variables: one for a scalar or a vector, one a lane where there is no such vector
+
+    def line(self, text: str) -> None:
+        self.lines.append("  " * self.depth + text)
+
+    def parts(self, name: str, t: VType) -> list[str]:
+        """The C variables that hold a value: one, or one a lane."""
+        if t.lanes == 1 or self.dialect.is_vector(t.dtype, t.lanes):
+            return [name]
+        return [f"{name}_{k}" for k in range(t.lanes)]
+
+    def names(self, value: int) -> list[str]:
+        return self.parts(f"v{value}", self.types[value])
+
+    def lane(self, value: int, k: int) -> str:
+        """Lane ``k`` of a value."""
+        t = self.types[value]
+        if t.lanes == 1:
+            return f"v{value}"
+        return (
+            self.dialect.lane(f"v{value}", k)
+            if self.dialect.is_vector(t.dtype, t.lanes)
+            else f"v{value}_{k}"
+        )
+
+    def c_type(self, t: VType) -> str:
+        scalar = self.dialect.values[t.dtype.name]
+        return self.dialect.vector(scalar, t.lanes) if self.is_vector(t) else scalar
+
+    def is_vector(self, t: VType) -> bool:
+        return t.lanes > 1 and self.dialect.is_vector(t.dtype, t.lanes)
+
+    # syntax, which is C's here
+
+    def constant(self, kind: str, name: str, text: str) -> str:
+        """The statement that names a value."""
+        return f"const {kind} {name} = {text};"
+
+    def variables(self, kind: str, names: list[str]) -> str:
+        """The statement that declares variables."""
+        return f"{kind} {', '.join(names)};"
+
+    def choice(self, condition: str, yes: str, no: str) -> str:
+        return f"{condition} ? {yes} : {no}"
+
+    def cast(self, dtype: DType, text: str) -> str:
+        """A value of another type, where the language has that conversion."""
+        return f"({self.dialect.values[dtype.name]}){text}"
+
+    # values
+
+    def define(self, number: int, t: VType, lane: Callable[[int], str], whole: str = "") -> None:
+        """Value ``number`` = ``whole`` where its type is a vector and ``whole`` is given, else lane
+        by lane.
+        """
+        self.types[number] = t
+        kind = self.c_type(t)
+        if self.is_vector(t):
+            scalar = self.dialect.values[t.dtype.name]
+            built = whole or self.dialect.build(scalar, t.lanes, [lane(k) for k in range(t.lanes)])
+            self.line(self.constant(kind, f"v{number}", built))
+        else:
+            for k, name in enumerate(self.parts(f"v{number}", t)):
+                self.line(self.constant(kind, name, lane(k)))
+
+    def splat(self, text: str, t: VType) -> str:
+        return self.dialect.build(self.dialect.values[t.dtype.name], t.lanes, [text])
+
+    def literal(self, value: float | int | bool, dtype: DType) -> str:
+        if dtype.is_bool:
+            return self.dialect.truth[bool(value)]
+        if dtype.is_word:
+            return f"{int(value) & 0xFFFFFFFF}u"
+        if dtype.is_int:
+            suffix = self.dialect.long_suffix if dtype.bits == 64 else ""
+            if not dtype.signed:
+                return f"{int(value)}{'u' if dtype.bits >= 32 else ''}{suffix}"
+            if value == -(1 << (dtype.bits - 1)):
+                return f"(-{int(value) * -1 - 1}{suffix} - 1)"
+            return f"{int(value)}{suffix}" if value >= 0 else f"({int(value)}{suffix})"
+        if dtype.is_half:
+            return self.converted(self.literal(value, dtype.compute), dtype.compute, dtype)
+        kind = self.dialect.values[dtype.name]
+        if not math.isfinite(value):
+            word = "NAN" if math.isnan(value) else "INFINITY" if value > 0 else "-INFINITY"
+            return f"(({kind}){word})"
+        text = float(value).hex() + ("f" if dtype.bits == 32 else "")
+        return f"({text})" if text.startswith("-") else text
+
+    def converted(self, text: str, source: DType, to: DType) -> str:
+        if source == to:
+            return text
+        if source.is_half:
+            self.used.add(f"from_{source}")
+            return self.converted(f"tg_from_{source}({text})", source.compute, to)
+        if to.is_bool:
+            return f"({text} != 0)"
+        if to.is_half:
+            self.used.add(f"to_{to}")
+            return f"tg_to_{to}({self.converted(text, source, to.compute)})"
+        if to.is_int and source.is_float:
+            self.used.add(f"{source}_to_{to}")
+            return f"tg_{source}_to_{to}({text})"
+        return self.cast(to, text)
+
+    def wrapper(self, name: str, i: Instr) -> str:
+        """The function that does what ``i`` is, which the text then has."""
+        if self.dialect.wrappers is None:
+            raise InternalError(f"{self.dialect.name} has no text for {i!r}")
+        self.wrapped.add(f"tg_{name}")
+        return f"tg_{name}"
 
 
 def _shares_global(program: Program) -> bool:

@@ -25,9 +25,8 @@ from tunegrad.ir.program import Alloc, Program
 from tunegrad.ir.target import Target
 
 from .c_dialect import Dialect
-from .c_family import CPrinter, arguments, kernel_name
+from .c_family import CPrinter, arguments, fixed, kernel_name
 from .c_index import fits_32_bits, passes_32_bits
-from .c_memory import fixed
 from .wgsl_helpers import helpers
 
 __all__ = ["WEBGPU", "render_wgsl"]

@@ -8,6 +8,9 @@ if the tile is full:                       (split axes; once more for the remain
     fold lanes and copies
     if not the first partial sum: registers op= out
     if the last one: out = epilogue(registers)   else: out = registers
+
+A row does that for each of its elements, and keeps them in scratch. Where copies run ahead, a loop
+is a pipeline.
 """
 
 from __future__ import annotations
