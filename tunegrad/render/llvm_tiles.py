@@ -25,14 +25,22 @@ volume 1, chapter 18.
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from collections.abc import Callable
 from typing import Final
 
 from tunegrad.ir.index import Index
-from tunegrad.ir.program import TileConfig, TileLoad, TileMul, TileStore, TileZero
+from tunegrad.ir.program import (
+    Program,
+    TileConfig,
+    TileLoad,
+    TileMul,
+    TileStore,
+    TileZero,
+    walk,
+)
 from tunegrad.ir.target import Target
 
-from .llvm_memory import Memory
+from .llvm_values import LlvmValues
 
 __all__ = ["Tiles"]
 
@@ -62,53 +70,61 @@ _PRODUCTS: Final = {
 """The primitive of a product, by the factors of its unit."""
 
 
-class Tiles(Memory):
-    """Turns instructions of tile registers into text: into those of a processor that has AMX."""
+class Tiles:
+    """Instructions of tile registers of one program as text: those of a processor that has AMX, or
+    calls of functions that stand for them. ``address`` gives a pointer to an element of a buffer.
+    """
 
-    def __init__(self, target: Target | None) -> None:
-        super().__init__(target)
+    def __init__(
+        self,
+        program: Program,
+        target: Target | None,
+        values: LlvmValues,
+        address: Callable[[str, Index], str],
+    ) -> None:
         self.amx = target is not None and target.amx
+        self.values, self.address = values, address
         self.configurations: dict[tuple[int, ...], str] = {}
+        for i in walk(program.body):
+            if isinstance(i, TileConfig):
+                found = self.configurations
+                found.setdefault(i.rows, f"@tg.tiles.{len(found)}")
 
-    @abstractmethod
-    def address(self, buffer: str, offset: Index) -> str:
-        """A pointer to ``buffer[offset]``."""
-
-    def tile_config(self, i: TileConfig) -> None:
+    def config(self, i: TileConfig) -> None:
         """Load a configuration; where there is only one, the prologue has loaded it."""
         if len(self.configurations) != 1:
-            self._tile("ldtilecfg", self.configurations[i.rows])
+            self._emit("ldtilecfg", self.configurations[i.rows])
 
-    def tile_zero(self, i: TileZero) -> None:
-        self._tile("tilezero", str(i.tile))
+    def zero(self, i: TileZero) -> None:
+        self._emit("tilezero", str(i.tile))
 
-    def tile_load(self, i: TileLoad) -> None:
-        self._moves("tileloadd64", i)
+    def load(self, i: TileLoad) -> None:
+        self._move("tileloadd64", i)
 
-    def tile_store(self, i: TileStore) -> None:
-        self._moves("tilestored64", i)
+    def store(self, i: TileStore) -> None:
+        self._move("tilestored64", i)
 
-    def tile_mul(self, i: TileMul) -> None:
-        self._tile(_PRODUCTS[i.unit.factors], *map(str, (i.tile, i.a, i.b)))
+    def multiply(self, i: TileMul) -> None:
+        self._emit(_PRODUCTS[i.unit.factors], *map(str, (i.tile, i.a, i.b)))
 
-    def _moves(self, name: str, i: TileLoad | TileStore) -> None:
+    def _move(self, name: str, i: TileLoad | TileStore) -> None:
         step = i.offset.coefficient(i.row) or 0
         address = self.address(i.buffer, i.offset.at({i.row: 0, i.lane: 0}))
-        self._tile(name, str(i.tile), address, str(step * i.vtype.dtype.itemsize))
+        self._emit(name, str(i.tile), address, str(step * i.vtype.dtype.itemsize))
 
-    def _tile(self, name: str, *values: str) -> None:
-        self.emit(self._tile_code(name, *values))
+    def _emit(self, name: str, *values: str) -> None:
+        self.values.emit(self._code(name, *values))
 
-    def _tile_code(self, name: str, *values: str) -> str:
+    def _code(self, name: str, *values: str) -> str:
         types = _IMMEDIATES[name]
         args = [f"{t} {v}" for t, v in zip(types, values, strict=True)]
         if self.amx:
             shown = ", ".join(f"{t} immarg" if t == "i8" else t for t in types)
-            self.declared.add(f"void @llvm.x86.{name}({shown})")
+            self.values.declared.add(f"void @llvm.x86.{name}({shown})")
             return f"call void @llvm.x86.{name}({', '.join(args)})"
-        self.defined[f"tg.amx.{name}"] = _TWINS[name]
+        self.values.defined[f"tg.amx.{name}"] = _TWINS[name]
         if name == "tdpbf16ps":
-            self.declared.add(_FUSED)
+            self.values.declared.add(_FUSED)
         return f"call void @tg.amx.{name}({', '.join(['ptr %amx', *args])})"
 
     # around the body
@@ -120,12 +136,12 @@ class Tiles(Memory):
         lines = [] if self.amx else [f"  %amx = alloca [{_STATE_BYTES} x i8], align 64"]
         if len(self.configurations) == 1:
             (name,) = self.configurations.values()
-            lines.append(f"  {self._tile_code('ldtilecfg', name)}")
+            lines.append(f"  {self._code('ldtilecfg', name)}")
         return lines
 
     def epilogue(self) -> list[str]:
         """Lines after such a body: the registers are given back, so that none is saved any more."""
-        return [f"  {self._tile_code('tilerelease')}"] if self.configurations else []
+        return [f"  {self._code('tilerelease')}"] if self.configurations else []
 
     def constants(self) -> list[str]:
         """The configurations that the body loads."""
