@@ -94,6 +94,9 @@ class KernelValues:
             return self._folded(x, scope)
         if isinstance(x, Apply):
             args = [self.value(a, scope) for a in x.args]
+            of_field = self.numbers.of_field(x.op, args, x.dtype, scope.depth)
+            if of_field is not None:
+                return of_field
             dtypes = [a.dtype.compute for a in x.args]
             return self.numbers.apply(x.op, args, dtypes, x.dtype.compute, scope.depth)
         if isinstance(x, Cast):

@@ -448,13 +448,20 @@ class Numbers:
         x = np.where(y < 0, y + P, y).astype(np.uint64)
         return _mul(x, deep(self.unscale, x.ndim))
 
+    def of_field(self, op: Op, args: Sequence[Number], dtype: DType, depth: int) -> Array | None:
+        """An operation of the field on elements of it, and nothing else: what most are."""
+        run = _FIELD.get(op)
+        if run is None or dtype.category != "float" or self.exactly or self.spoiled is not None:
+            return None
+        for a in args:
+            if not isinstance(a, np.ndarray) or a.ndim != depth:
+                return None
+        return run(*args)
+
     def apply(
         self, op: Op, args: Sequence[Number], dtypes: Sequence[DType], dtype: DType, depth: int
     ) -> Number:
         """An operation on values of compute types, with a result of compute type ``dtype``."""
-        of_field = None if self.exactly or self.spoiled is not None else _FIELD.get(op)
-        if of_field and dtype.is_float and any(isinstance(a, np.ndarray) for a in args):
-            return of_field(*(self.array(a, t, depth) for a, t in zip(args, dtypes, strict=True)))
         if all(isinstance(a, Const) for a in args):
             known = [np.asarray(a.value, t.numpy) for a, t in zip(args, dtypes, strict=True)]  # type: ignore[union-attr]
             return Const(compute(op, *known).astype(dtype.numpy).item(), dtype)

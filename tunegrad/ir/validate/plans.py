@@ -226,20 +226,22 @@ def _compare(group: Group, cone: list[Node], terms: int, *, exactly: bool = Fals
     if len(group.launches) == 1:
         at = sampled(group.node.shape, samples, known, seed)
         count = len(at[0]) if at else 1
-        spoiled = count if _selects(group, cone) else 0
+        spoiled = 0 if not _selects(group, cone) else count if terms == 1 else max(1, count // 4)
         rarely = 1 << (2 * terms * len(group.held)).bit_length()
         numbers = Numbers.drawn(
             count + spoiled, seed, exactly=exactly, spoiled=spoiled, rarely=rarely
         )
-        twice = tuple(np.concatenate((i, i)) for i in at) if spoiled else at
+        twice = tuple(np.concatenate((i, i[count - spoiled :])) for i in at) if spoiled else at
         _Comparison(group, twice, numbers).by_element()
         return
     at = sampled(group.node.shape, _MOST, known, seed)
     numbers = Numbers.drawn(len(at[0]) if at else 1, seed, exactly=exactly)
-    _Comparison(group, at, numbers).written()
+    whole = _Comparison(group, at, numbers)
+    whole.written()
     at = sampled(tuple(a.extent for a in k.axes), min(samples, _POINTS), (), seed)
     numbers = Numbers.drawn(len(at[0]) if at else 1, seed, exactly=exactly)
     work = _Comparison(group, (), numbers)
+    work.strides = whole.strides
     work.by_point({a.name: i for a, i in zip(k.axes, at, strict=True)})
 
 
@@ -422,7 +424,7 @@ class _Comparison:
         low, high, first = lines.min(axis=1), lines.max(axis=1), int(offset.flat[0])
         stores.sort(key=lambda s: not may_write(s[1], first))
         total: Any = None
-        left = np.ones(offset.shape, np.bool_)
+        own, left = False, np.ones(offset.shape, np.bool_)
         for s, strides in stores:
             rows = np.flatnonzero((low <= strides.last) & (high >= strides.first))
             if not len(rows):
@@ -436,15 +438,18 @@ class _Comparison:
             found = its.cast(found, dtype, param.dtype)  # as memory keeps it
             if few:
                 values = numbers.array(found, dtype, depth)
-                others: Any = 0 if total is None else numbers.array(total, dtype, depth)
-                total = np.array(np.broadcast_to(others, offset.shape), values.dtype)
-                total[rows] = np.where(writes, values, total[rows])
+                if not own:
+                    others: Any = 0 if total is None else numbers.array(total, dtype, depth)
+                    total = np.array(np.broadcast_to(others, offset.shape), values.dtype)
+                total[rows] = values if writes.all() else np.where(writes, values, total[rows])
                 left[rows] &= ~writes
+                own = True
                 continue
             if writes.all():
                 return found
             total = found if total is None else numbers.where(writes, found, total, dtype, depth)
             left &= ~writes
+            own = False
         if total is None or left.any():
             raise WrongPlan(
                 f"plan: {launch} does not write all of {self.group.plan.buffers[buffer]} that is "
