@@ -1,8 +1,9 @@
 """Seeds and counts of fuzzers.
 
-The seed of a run comes from ``TUNEGRAD_FUZZ_SEED``; without it, from the commit of the checkout, or
-from the day where there is no commit. So each commit and each night draws other programs, and a
-failing run can be repeated. The header of the test run prints the seed.
+The seed of a run comes from ``TUNEGRAD_FUZZ_SEED``; without it, from the tree of the checkout's
+commit, or from the day where there is no commit. So each change and each night draws other
+programs, a failing run can be repeated, and a tree that is committed again (rebased, squashed)
+draws what it drew before. The header of the test run prints the seed.
 
 ``TUNEGRAD_FUZZ`` multiplies how many programs each fuzzer draws. ``.ci/run`` sets it. With
 ``TUNEGRAD_FUZZ_ANEW=1`` Hypothesis draws other examples in every run, too.
@@ -20,16 +21,14 @@ __all__ = ["count", "fix_seed", "rng", "seed"]
 
 _SEED = "TUNEGRAD_FUZZ_SEED"
 _ANEW = "TUNEGRAD_FUZZ_ANEW"
-_STEADY = {"torch": 12, "onnx": 3}
-"""Seeds of fuzzers whose peers differ from their own references here and there. Each such place has
-to be told from a fault of ours before new cases may fail a run that changed nothing.
-"""
+_STEADY = {"torch": 12}
+"""Seeds of fuzzers that draw the same cases in every run, until they have shown enough of them."""
 _TIMES = "TUNEGRAD_FUZZ"
 
 
 def fix_seed() -> int:
     """Choose the seed of this run, and hand it to the processes that run its tests."""
-    os.environ.setdefault(_SEED, _commit() or f"{dt.datetime.now(dt.UTC):%Y%m%d}")
+    os.environ.setdefault(_SEED, _tree() or f"{dt.datetime.now(dt.UTC):%Y%m%d}")
     return seed()
 
 
@@ -47,8 +46,7 @@ def seed() -> int:
 def rng(fuzzer: str, case: int) -> random.Random:
     """Return the random numbers of one case of one fuzzer in this run.
 
-    The fuzzers of PyTorch and ONNX draw the same cases in every run, unless ``TUNEGRAD_FUZZ_ANEW``
-    is 1.
+    The fuzzer of PyTorch draws the same cases in every run, unless ``TUNEGRAD_FUZZ_ANEW`` is 1.
     """
     steady = None if os.environ.get(_ANEW) == "1" else _STEADY.get(fuzzer)
     return random.Random(f"{seed() if steady is None else steady} {fuzzer} {case}")
@@ -59,12 +57,12 @@ def count(default: int) -> int:
     return max(1, round(default * float(os.environ.get(_TIMES, "1"))))
 
 
-def _commit() -> str:
-    """Return the commit of the checkout as a decimal number, empty where there is none."""
+def _tree() -> str:
+    """Return the tree of the checkout's commit as a decimal number, empty where there is none."""
     root = Path(__file__).parents[1]
     if not (root / ".git").exists():
         return ""
     head = subprocess.run(
-        ["git", "rev-parse", "HEAD"], cwd=root, capture_output=True, text=True, check=False
+        ["git", "rev-parse", "HEAD^{tree}"], cwd=root, capture_output=True, text=True, check=False
     )
     return str(int(head.stdout[:8], 16)) if head.returncode == 0 else ""
