@@ -345,7 +345,8 @@ class Arithmetic(Operators):
         """``1 - erf(self)``, with its own digits where erf is nearly 1."""
         z = self.abs()
         tail = _erfc_tail(z) if self.dtype == F32 else _erfc_tail_double(z)
-        far = select(z == math.inf, 0.0, select(self < 0, 2 - tail, tail))
+        tail = select(z == math.inf, 0.0, tail)
+        far = select(self < 0, 2 - tail, tail)
         return select(z < 0.5, 1 - self.erf(), far)
 
     @floating

@@ -222,7 +222,9 @@ def _taps(p: Tensor, mode: Sampling) -> list[tuple[Tensor, Tensor | None]]:
 
 
 def _padded(p: Tensor, extent: int, padding: SamplePadding, corners: bool) -> Tensor:
-    """Places beyond the edges as others inside; zeros are what ``read_at`` gives there."""
+    """Places beyond the edges as others inside; zeros are what ``read_at`` gives there. NaN is the
+    first place, as is what reflects from infinity.
+    """
     if padding == "zeros":
         return p
     if padding == "reflection":
@@ -231,7 +233,7 @@ def _padded(p: Tensor, extent: int, padding: SamplePadding, corners: bool) -> Te
             return p * 0.0
         beyond = (p - low).abs().remainder(2 * span)
         p = select(beyond > span, 2 * span - beyond, beyond) + low
-    return p.clamp(0.0, float(extent - 1))
+    return select(p >= 0, p, 0.0).minimum(float(extent - 1))
 
 
 def _resized(

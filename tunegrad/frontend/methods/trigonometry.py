@@ -141,7 +141,8 @@ class Trigonometry(Comparison):
         """The number whose hyperbolic tangent it is; NaN outside of -1 to 1."""
         x = self.abs()
         double = x * 2
-        return ((double + double * x / (1 - x)).log1p() * 0.5).copysign(self)
+        found = (double + double * x / (1 - x)).log1p() * 0.5
+        return select(x > 1, math.nan, found).copysign(self)
 
     arcsin, arccos, arctan, arctan2 = asin, acos, atan, atan2
     arcsinh, arccosh, arctanh = asinh, acosh, atanh
