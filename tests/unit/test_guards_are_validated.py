@@ -67,3 +67,10 @@ def test_an_index_that_is_in_range_has_no_guard() -> None:
 def test_a_wrong_guard_is_refused(fault: Fault) -> None:
     with planted(fault), pytest.raises(WrongPlan, match="graph: "):
         validated_guards((GRAPHS["an input"](),))
+
+
+def test_an_index_that_is_too_deep_to_look_at_is_taken() -> None:
+    index = _input("i", 3)
+    for _ in range(2000):
+        index = (index * 3) % 1000
+    assert len(validated_guards((_read(index),))[1]) == 1

@@ -113,7 +113,8 @@ def check_guards(
             if all(bounds.low <= i < bounds.high for i in found):
                 continue
             low = bounds.low if index.dtype.signed else 0
-            if not any(inputs.all_of(v) == [_farthest(found, low, v.dtype)] for v in alike):
+            farthest = [(v, inputs.all_of(v)) for v in alike]
+            if not any(f is None or f == [_farthest(found, low, v.dtype)] for v, f in farthest):
                 raise WrongPlan(f"graph: indices {index} of {bounds} are not checked")
 
 
@@ -130,10 +131,18 @@ class _Inputs:
         self.places: dict[Node, int] = {}
 
     def all_of(self, n: Node) -> list[int] | None:
-        """All elements of a tensor of integers or truths; None where they are too many."""
+        """All elements of a tensor of integers or truths; None where they are too many, or can not
+        be worked out.
+        """
         cone = topological((n,))
         if n.size * terms_behind(cone, (), n) > _TERMS:
             return None
+        try:
+            return self._all_of(n)
+        except (Unvalidated, RecursionError):
+            return None
+
+    def _all_of(self, n: Node) -> list[int]:
         lines = np.unravel_index(np.arange(n.size), n.shape) if n.shape else ()
         at = tuple(np.asarray(i)[None] for i in lines)
         found = self.numbers.array(GraphValues(self.numbers, self._held).at(n, at, 2), n.dtype, 2)
