@@ -136,7 +136,7 @@ def _centred(x: Array) -> Array:
 def _layer_norm(x: Any) -> Any:
     if isinstance(x, Tensor):
         return x.layer_norm()
-    return _torch_of(_F + "layer_norm")(x, x.shape[1:])
+    return torch_of(_F + "layer_norm")(x, x.shape[1:])
 
 
 def _group_norm(x: Any) -> Any:
@@ -144,32 +144,33 @@ def _group_norm(x: Any) -> Any:
     image = x.reshape(1, 16, -1)
     if isinstance(x, Tensor):
         return image.group_norm(8).reshape(8, -1)
-    return _torch_of(_F + "group_norm")(image, 8).reshape(8, -1)
+    return torch_of(_F + "group_norm")(image, 8).reshape(8, -1)
 
 
 def _instance_norm(x: Any) -> Any:
     image = x.unsqueeze(0)
     if isinstance(x, Tensor):
         return image.instance_norm()[0]
-    return _torch_of(_F + "instance_norm")(image)[0]
+    return torch_of(_F + "instance_norm")(image)[0]
 
 
 def _rms_norm(x: Any) -> Any:
     if isinstance(x, Tensor):
         return x.rms_norm(eps=1e-5)
-    return _torch_of(_F + "rms_norm")(x, x.shape[1:], eps=1e-5)
+    return torch_of(_F + "rms_norm")(x, x.shape[1:], eps=1e-5)
 
 
 def _batch_norm(x: Any) -> Any:
     """Of known statistics: a row is a channel, its mean about that of all and its variance 1."""
-    mean = np.full(8, np.round(float(x[0, 0].item())), np.float32)
-    image, ones = x.unsqueeze(0), np.ones(8, np.float32)
+    kind = np.float64 if str(x.dtype).endswith("64") else np.float32
+    mean = np.full(8, np.round(float(x[0, 0].item())), kind)
+    image, ones = x.unsqueeze(0), np.ones(8, kind)
     if isinstance(x, Tensor):
         return image.batch_norm(None, None, Tensor(mean), Tensor(ones))[0]
     import torch
 
     given = torch.from_numpy(mean), torch.from_numpy(ones)
-    return _torch_of(_F + "batch_norm")(image, *given)[0]
+    return torch_of(_F + "batch_norm")(image, *given)[0]
 
 
 def _batch_normed(x: Array) -> Array:
@@ -214,7 +215,8 @@ def worst(found: Array, want: Array, scale: Array | None = None) -> float:
     return float(error[normal].max(initial=0))
 
 
-def _torch_of(name: str) -> Any:
+def torch_of(name: str) -> Any:
+    """A function of PyTorch by its dotted name."""
     import torch
 
     found: Any = torch
@@ -242,10 +244,33 @@ def function_row(case: Case, count: int, beside: bool = True) -> tuple[str, list
         if beside:
             import torch
 
-            peer = _torch_of(case.torch or case.name)
+            peer = torch_of(case.torch or case.name)
             found += [worst(peer(t).numpy(), want, scale) for t in _forms(torch.from_numpy(x))]
             found.append(worst(case.numpy(x), want, scale) if case.numpy else np.nan)
     return case.name, found
+
+
+def pairs(name: str, count: int) -> tuple[Array, Array]:
+    """The arguments of a function of two."""
+    rng = np.random.default_rng([SEED, len(name)])
+    sizes = (np.exp2(rng.uniform(-10, 10, count)) for _ in range(2))
+    x, y = ((v * np.where(rng.random(count) < 0.5, 1, -1)).astype(np.float32) for v in sizes)
+    if name == "pow":
+        x = np.abs(x)
+        y = (rng.uniform(-100, 100, count) / np.maximum(1e-3, np.abs(np.log2(x)))).astype("f4")
+    return x, np.abs(y) if name == "xlogy" else y
+
+
+def scale_of(name: str, x: Array, want: Array) -> Array:
+    """The sizes at whose spacing the errors of a reduction of rows are measured."""
+    scale = np.abs(want)
+    if name in ("sum", "mean"):
+        return np.maximum(scale, np.abs(x).sum(1) / (x.shape[1] if name == "mean" else 1))
+    if name == "cumsum":
+        return np.maximum(scale, np.abs(x).cumsum(1))
+    if name in ("log_softmax", "logsumexp", "logcumsumexp", *NORMS):
+        return np.maximum(scale, 1)
+    return scale
 
 
 def pair_row(
@@ -253,14 +278,7 @@ def pair_row(
     beside: bool = True,
 ) -> tuple[str, list[float]]:  # fmt: skip
     """As ``function_row``, of two arguments of up to 2^10 and down to 2^-10."""
-    rng = np.random.default_rng([SEED, len(name)])
-    sizes = (np.exp2(rng.uniform(-10, 10, count)) for _ in range(2))
-    x, y = ((v * np.where(rng.random(count) < 0.5, 1, -1)).astype(np.float32) for v in sizes)
-    if name == "pow":
-        x = np.abs(x)
-        y = (rng.uniform(-100, 100, count) / np.maximum(1e-3, np.abs(np.log2(x)))).astype("f4")
-    if name == "xlogy":
-        y = np.abs(y)
+    x, y = pairs(name, count)
     with np.errstate(all="ignore"):
         want = meaning(x.astype(np.float64), y.astype(np.float64))
         scale = np.maximum(np.abs(want), 1.0 if name.startswith("logadd") else 0.0)
@@ -269,7 +287,7 @@ def pair_row(
             import torch
 
             forms = zip(*map(_forms, (torch.from_numpy(x), torch.from_numpy(y))), strict=True)
-            found += [worst(_torch_of(name)(*given).numpy(), want, scale) for given in forms]
+            found += [worst(torch_of(name)(*given).numpy(), want, scale) for given in forms]
             found.append(worst(peer(x, y), want, scale) if peer else np.nan)
     return name, found
 
@@ -286,13 +304,7 @@ def reduction_row(
     wide = x.astype(np.float64)
     with np.errstate(all="ignore"):
         want = meaning(wide)
-    scale = np.abs(want)
-    if name in ("sum", "mean"):
-        scale = np.maximum(scale, np.abs(wide).sum(1) / (length if name == "mean" else 1))
-    if name == "cumsum":
-        scale = np.maximum(scale, np.abs(wide).cumsum(1))
-    if name in ("log_softmax", "logsumexp", "logcumsumexp", *NORMS):
-        scale = np.maximum(scale, 1)
+    scale = scale_of(name, wide, want)
     found = [worst(call(Tensor(x)).numpy(), want, scale)]
     if beside:
         import torch

@@ -4,8 +4,9 @@ import re
 
 import pytest
 
+from tools.measure_dtypes import KINDS, function_errors, pair_errors, reduction_errors
 from tools.measure_functions import FUNCTIONS, PAIRS, ROWS, function_row, pair_row, reduction_row
-from tools.numerics_page import table_of
+from tools.numerics_page import DOCUMENT, table_of
 
 SHARE = 4_000
 
@@ -39,9 +40,49 @@ def test_worst_error_of_a_reduction_is_at_most_twice_pytorchs(case):
     within(name, error)
 
 
+HALVES = pytest.mark.parametrize(
+    "kind", [k for k in KINDS if k.name != "f64"], ids=lambda k: k.name
+)
+
+
+@HALVES
+@pytest.mark.parametrize("case", FUNCTIONS[::4], ids=lambda c: c.name)
+def test_functions_of_16_bits_are_rounded_once(kind, case):
+    assert function_errors(case, kind, SHARE, beside=False)[0] < 0.51
+
+
+@HALVES
+@pytest.mark.parametrize("pair", PAIRS, ids=lambda p: p[0])
+def test_functions_of_two_of_16_bits_are_rounded_once(kind, pair):
+    assert pair_errors(pair[0], pair[1], kind, SHARE, beside=False)[0] < 0.51
+
+
+@HALVES
+@pytest.mark.parametrize("row", ROWS, ids=lambda r: r[0])
+def test_reductions_of_16_bits_are_rounded_once(kind, row):
+    assert reduction_errors(*row, kind, 0.0, beside=False)[0] < 0.51
+
+
+@pytest.mark.parametrize("name", ["log2", "log10", "erfc", "erfinv"])
+def test_digits_of_f64_are_kept(name):
+    pytest.importorskip("mpmath")
+    (case,) = (c for c in FUNCTIONS if c.name == name)
+    (kind,) = (k for k in KINDS if k.name == "f64")
+    assert function_errors(case, kind, 4_000, beside=False)[0] < 1.6
+
+
 def test_page_shows_sixty_functions_and_reductions():
     assert len(FUNCTIONS) + len(PAIRS) + len(ROWS) >= 59
 
 
 def test_page_has_no_row_over_twice_pytorchs():
     assert "**" not in table_of("measure_functions")
+
+
+def test_page_gives_a_reason_for_each_row_of_f64_over_twice_pytorchs():
+    over = re.findall(r"^\| ([^|,]+)[^|\n]*\|.*\*\*", table_of("measure_dtypes"), re.MULTILINE)
+    page = DOCUMENT.read_text(encoding="utf-8")
+    reasons = page[
+        page.index("The same in f16") : page.index("<!-- begin: python -m tools.measure_d")
+    ]
+    assert [name for name in over if not re.search(rf"\b{name.strip()}\b", reasons)] == []

@@ -148,9 +148,9 @@ class Trigonometry(Comparison):
     arcsinh, arccosh, arctanh = asinh, acosh, atanh
 
 
-_LARGE = {"f32": 88.0320816040039, "f64": 512.0}
-"""From here on hyperbolic functions are half a power. That of the first number is nearly one of
-f32, and little more than a power of two, so a product with it moves no error to larger ulps.
+_LARGE = {"f32": 88.0320816040039, "f64": 709.0895667149406}
+"""From here on hyperbolic functions are half a power. That of each is nearly a number of
+its dtype, and little more than a power of two, so a product with it moves no error to larger ulps.
 """
 
 _HALF_PI = {
