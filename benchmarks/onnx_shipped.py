@@ -161,7 +161,8 @@ def _row(file: _File, path: Path, threads: int, pace: str) -> tuple[str, ...]:
     if not pace:
         return file.label, file.said, f"{worst:.0e}", *_NO_TIME
     theirs = session(path, threads)
-    turns = _turns(lambda: ours(*arrays), lambda: theirs.run(None, given), _TURNS[pace])
+    clock = time.perf_counter if threads > 1 else time.thread_time  # others' time left out
+    turns = _turns(lambda: ours(*arrays), lambda: theirs.run(None, given), _TURNS[pace], clock)
     ratio = statistics.median(b / a for a, b in turns)
     low, high = gain_interval([b for _, b in turns], [a for a, _ in turns]) or (ratio, ratio)
     kernels = sum(row.uses for row in ours.report())
@@ -177,27 +178,28 @@ _TURN_S = 0.05
 
 
 def _turns(
-    ours: Callable[[], Any], theirs: Callable[[], Any], turns: int
+    ours: Callable[[], Any], theirs: Callable[[], Any], turns: int, clock: Callable[[], float]
 ) -> list[tuple[float, float]]:
-    """Seconds of a call of each, side by side: medians of short turns, which go first by turns.
+    """Seconds of a call of each, side by side: the least of short turns, which go first by turns.
 
-    On a machine that others use, the ratio inside a turn says more than the times.
+    Another process that takes the core lengthens calls, and shortens none. On a machine that others
+    use, the ratio inside a turn says more than the times.
     """
 
-    def median_s(call: Callable[[], Any], calls: int) -> float:
+    def least_s(call: Callable[[], Any], calls: int) -> float:
         samples = []
         for _ in range(calls):
-            start = time.perf_counter()
+            start = clock()
             call()
-            samples.append(time.perf_counter() - start)
-        return statistics.median(samples)
+            samples.append(clock() - start)
+        return min(samples)
 
     pair = (ours, theirs)
-    calls = [max(1, min(1000, round(_TURN_S / max(1e-6, median_s(c, 3))))) for c in pair]
+    calls = [max(3, min(1000, round(_TURN_S / max(1e-6, least_s(c, 3))))) for c in pair]
     found = []
     for turn in range(turns):
         order = (0, 1) if turn % 2 else (1, 0)
-        made = {i: median_s(pair[i], calls[i]) for i in order}
+        made = {i: least_s(pair[i], calls[i]) for i in order}
         found.append((made[0], made[1]))
     return found
 

@@ -3,6 +3,11 @@
     python benchmarks/torch_architectures.py [--only resnet18,t5]
         [--doors compile,from_torch,onnx,f64] [--forms plain,channels_last]
     python benchmarks/torch_architectures.py --table ROWS    the table of rows that were printed
+    python benchmarks/torch_architectures.py --time          nothing tuned, beside PyTorch eager
+
+``--time`` takes one thread, and one image of the size that timm gives a network. A time is the
+median over turns of the least of each, of the CPU time of the thread that calls and computes:
+another process that takes the core lengthens calls, and shortens none.
 
 Weights are drawn, nothing is downloaded. Images are small, configurations tiny: the kinds of
 operators are those of the full models. One line of JSON each: the door, the memory format, how far
@@ -22,12 +27,14 @@ import importlib.machinery
 import importlib.util
 import json
 import logging
+import statistics
 import sys
 import tempfile
 import time
 import types
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -89,6 +96,16 @@ class _First(torch.nn.Module):
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
         found: torch.Tensor = self.model(input_ids=ids, return_dict=False)[0]
         return found
+
+
+def full_image(name: str) -> Case:
+    """A model of timm as it is, and one image of its size."""
+    _stand_in()
+    import timm
+
+    torch.manual_seed(0)
+    module = timm.create_model(name).eval()
+    return module, (torch.randn(1, *module.default_cfg["input_size"]),)
 
 
 def image(name: str, options: dict[str, Any], last: bool) -> Case:
@@ -247,6 +264,40 @@ def run(make: Callable[[], Case], door: str, said: _Said) -> dict[str, Any]:
     }
 
 
+def timed(make: Callable[[], Case], turns: int = 7, turn_s: float = 0.1) -> dict[str, Any]:
+    """Microseconds of a call: PyTorch eager, ``tg.load`` and ``torch.compile``, in turns."""
+    module, args = make()
+    torch.set_num_threads(1)
+    options = {"store": False, "threads": 1}
+    torch.compiler.reset()
+    loaded = tg.load(tg.from_torch(module, *args), store=False, threads=1)
+    fast = torch.compile(module, backend="tunegrad", options=options)
+    arrays = [a.numpy() for a in args]
+    calls: dict[str, Callable[[], Any]] = {
+        "eager": lambda: module(*args), "load": lambda: loaded(*arrays), "compile": lambda: fast(*args),
+    }  # fmt: skip
+    least: dict[str, list[float]] = {name: [] for name in calls}
+    with torch.inference_mode():
+        for call in calls.values():
+            call()
+        for _ in range(turns):
+            for name, call in calls.items():
+                least[name].append(_least_s(call, turn_s))
+    found = {name: 1e6 * statistics.median(each) for name, each in least.items()}
+    ratio = statistics.median(a / b for a, b in zip(least["eager"], least["load"], strict=True))
+    return {**{n: round(us, 1) for n, us in found.items()}, "ratio": round(ratio, 2)}
+
+
+def _least_s(call: Callable[[], Any], at_least_s: float) -> float:
+    """Of three calls, or as many as fill the time."""
+    found, begin = list[float](), time.perf_counter()
+    while len(found) < 3 or time.perf_counter() - begin < at_least_s:
+        start = time.thread_time()
+        call()
+        found.append(time.thread_time() - start)
+    return min(found)
+
+
 def table(rows: Sequence[dict[str, Any]]) -> str:
     """Rows in Markdown: a model in each line, a door and a memory format in each column."""
     doors = {"compile": "torch.compile", "from_torch": "from_torch", "onnx": "ONNX file",
@@ -318,6 +369,7 @@ def main() -> None:
     parser.add_argument("--doors", default=",".join(DOORS))
     parser.add_argument("--forms", default=",".join(FORMS))
     parser.add_argument("--table", type=Path, help="rows that were printed, as a table")
+    parser.add_argument("--time", action="store_true", help="beside PyTorch eager")
     given = parser.parse_args()
     if given.table:
         print(table([json.loads(line) for line in given.table.read_text().splitlines()]))
@@ -328,6 +380,12 @@ def main() -> None:
     log.addHandler(said)
     log.propagate = False
     only = [n for n in given.only.split(",") if n]
+    if given.time:
+        for name in (*_CONFIGS, *IMAGES):
+            if not only or name in only:
+                row = timed(partial(language if name in _CONFIGS else full_image, name))
+                print(json.dumps({"name": name, **row}), flush=True)
+        return
     for door in given.doors.split(","):
         for name, form, make in cases(only, given.forms.split(",")):
             row = {"name": name, "form": form, "door": door, **run(make, door, said)}
