@@ -226,7 +226,7 @@ def _compare(group: Group, cone: list[Node], terms: int, *, exactly: bool = Fals
     if len(group.launches) == 1:
         at = sampled(group.node.shape, samples, known, seed)
         count = len(at[0]) if at else 1
-        spoiled = 0 if not _selects(group, cone) else count if terms == 1 else max(1, count // 4)
+        spoiled = 0 if not _selects(group, cone) else count if terms == 1 else (count + 3) // 4
         rarely = 1 << (2 * terms * len(group.held)).bit_length()
         numbers = Numbers.drawn(
             count + spoiled, seed, exactly=exactly, spoiled=spoiled, rarely=rarely
