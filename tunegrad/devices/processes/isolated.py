@@ -243,35 +243,49 @@ class _Left:
                  what its threads have waited so far is read here
 
     On a busy machine a sound call is late because others have the cores; one that hangs, asleep or
-    spinning on a core of its own, ends at its limit.
+    spinning on a core of its own, ends at its limit. So do more spinning threads than cores, which
+    wait for each other: of the seconds since half, those in which the process ran are none that it
+    waited, each thread's divided by the cores that it may use.
     """
 
     def __init__(self, limit_s: float, pid: int) -> None:
         self._began_s, self._limit_s, self._pid = time.monotonic(), limit_s, pid
-        self._waited_s: dict[str, float] | None = None
+        self._half_s, self._before = 0.0, dict[str, tuple[float, float]]()
 
     def __call__(self) -> float:
         gone_s = time.monotonic() - self._began_s
-        if self._waited_s is None:
+        if not self._half_s:
             if gone_s < self._limit_s / 2:
                 return self._limit_s / 2 - gone_s
-            self._waited_s = _waited_s(self._pid)
+            self._half_s, self._before = gone_s, _threads_s(self._pid)
         if gone_s < self._limit_s:
             return self._limit_s - gone_s
-        held_up_s = max(
-            (s - self._waited_s.get(t, 0.0) for t, s in _waited_s(self._pid).items()), default=0.0
-        )
-        return self._limit_s + min(held_up_s, _HELD_UP * self._limit_s) - gone_s
+        ran_s = waited_s = 0.0
+        for thread, (ran, waited) in _threads_s(self._pid).items():
+            ran_before, waited_before = self._before.get(thread, (0.0, 0.0))
+            ran_s += ran - ran_before
+            waited_s = max(waited_s, waited - waited_before)
+        held_up_s = min(waited_s, gone_s - self._half_s - ran_s / _cores(self._pid))
+        return self._limit_s + max(0.0, min(held_up_s, _HELD_UP * self._limit_s)) - gone_s
 
 
-def _waited_s(pid: int) -> dict[str, float]:
-    """Seconds that each thread has waited for a core; none where the system does not say."""
+def _threads_s(pid: int) -> dict[str, tuple[float, float]]:
+    """Seconds that each thread has run, and has waited for a core; none where the system does not
+    say.
+    """
     found = {}
-    with contextlib.suppress(OSError, ValueError, IndexError):
+    with contextlib.suppress(OSError):
         for thread in Path(f"/proc/{pid}/task").iterdir():
-            waited = (thread / "schedstat").read_text(encoding="ascii").split()[1]
-            found[thread.name] = int(waited) * 1e-9
+            with contextlib.suppress(OSError, ValueError):  # one that has just ended
+                ran, waited, _ = (thread / "schedstat").read_text(encoding="ascii").split()
+                found[thread.name] = int(ran) * 1e-9, int(waited) * 1e-9
     return found
+
+
+def _cores(pid: int) -> int:
+    with contextlib.suppress(OSError):
+        return len(os.sched_getaffinity(pid))
+    return 1
 
 
 class _Running:
