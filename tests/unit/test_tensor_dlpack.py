@@ -95,8 +95,9 @@ def test_writable_array_is_copied_otherwise(
         (np.zeros(3, np.float32), "bf16"),
         ([1.0, 2.0], None),
         (1.0, None),
+        (tg.ones(3), "f64"),
     ],
-    ids=["strides", "another dtype", "16 bits", "a list", "a number"],
+    ids=["strides", "another dtype", "16 bits", "a list", "a number", "a tensor's dtype"],
 )
 def test_what_can_not_be_shared_is_an_error(data: object, dtype: str | None) -> None:
     with pytest.raises(ValueError, match=r"asarray: .* needs a copy, and copy is False"):

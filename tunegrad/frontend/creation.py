@@ -53,8 +53,15 @@ def asarray(obj: Any, dtype: DTypeLike | None = None, copy: bool | None = None) 
     """
     if copy:
         return Tensor(np.array(obj) if isinstance(obj, np.ndarray) else obj, dtype)
-    if copy is None or isinstance(obj, Tensor):
+    if copy is None:
         return Tensor(obj, dtype)
+    if isinstance(obj, Tensor):
+        made = Tensor(obj, dtype)
+        if made.dtype != obj.dtype:
+            raise ValueError(
+                f"asarray: a Tensor of {obj.dtype} as {made.dtype} needs a copy, and copy is False"
+            )
+        return made
     return Tensor._sharing(obj, dtype)
 
 
