@@ -20,9 +20,6 @@ from pathlib import Path
 __all__ = ["count", "fix_seed", "rng", "seed"]
 
 _SEED = "TUNEGRAD_FUZZ_SEED"
-_ANEW = "TUNEGRAD_FUZZ_ANEW"
-_STEADY = {"torch": 12}
-"""Seeds of fuzzers that draw the same cases in every run, until they have shown enough of them."""
 _TIMES = "TUNEGRAD_FUZZ"
 
 
@@ -44,12 +41,8 @@ def seed() -> int:
 
 
 def rng(fuzzer: str, case: int) -> random.Random:
-    """Return the random numbers of one case of one fuzzer in this run.
-
-    The fuzzer of PyTorch draws the same cases in every run, unless ``TUNEGRAD_FUZZ_ANEW`` is 1.
-    """
-    steady = None if os.environ.get(_ANEW) == "1" else _STEADY.get(fuzzer)
-    return random.Random(f"{seed() if steady is None else steady} {fuzzer} {case}")
+    """Return the random numbers of one case of one fuzzer in this run."""
+    return random.Random(f"{seed()} {fuzzer} {case}")
 
 
 def count(default: int) -> int:
