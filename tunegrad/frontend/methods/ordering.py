@@ -257,11 +257,9 @@ def _corrected_product(x: Tensor, dim: int) -> Tensor:
     return found + finite(found * fma(share * 0.5, share, share))  # that is found * e^share
 
 
-def _log_scan(x: Tensor, size: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+def _log_scan(x: Tensor, size: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """The largest ``m`` up to each one along the last dimension, and the sum of ``size * exp(x -
-    m)`` of all up to there with what rounding took from it; sizes are 1 by default.
-
-    So only the last step takes a logarithm.
+    m)`` of all up to there; sizes are 1 by default. So only the last step takes a logarithm.
     """
     *rows, n = x.shape
     if n <= _BLOCK:
@@ -269,33 +267,26 @@ def _log_scan(x: Tensor, size: Tensor | None = None) -> tuple[Tensor, Tensor, Te
         given = operator.ge(*(Handle.of(graph.iota((n, n), axis)) for axis in (0, 1)))
         top = select(given, square, -math.inf).amax(-1)
         share = select(given, _share(square, top.unsqueeze(-1)), 0.0)
-        if size is not None:
-            total = (share * size.unsqueeze(-2)).sum(-1)
-            return top, total, total * 0.0
-        upper = (share + _BLOCK) - _BLOCK  # whose sums are exact
-        return top, upper.sum(-1), (share - upper).sum(-1)
+        return top, (share if size is None else share * size.unsqueeze(-2)).sum(-1)
     count = -(-n // _BLOCK)
     widths, blocked = [(0, 0)] * len(rows), (*rows, count, _BLOCK)
     x = x.pad([*widths, (0, count * _BLOCK - n)], -math.inf).reshape(blocked)
     size = None if size is None else size.pad([*widths, (0, count * _BLOCK - n)]).reshape(blocked)
-    top, total, less = (t.contiguous() for t in _log_scan(x, size))
-    before, sizes, _ = _log_scan(top[..., -1], total[..., -1] + less[..., -1])
+    top, total = (t.contiguous() for t in _log_scan(x, size))
+    before, sizes = _log_scan(top[..., -1], total[..., -1])
     ends = [*widths, (1, -1)]
     before, sizes = before.pad(ends, -math.inf).unsqueeze(-1), sizes.pad(ends).unsqueeze(-1)
     both = top.maximum(before)
-    own = _share(top, both)
-    total, rest = two_sum(total * own, sizes * _share(before, both))
+    total = total * _share(top, both) + sizes * _share(before, both)
     whole = (*rows, count * _BLOCK)
-    both, total, rest = (t.reshape(whole)[..., :n] for t in (both, total, rest + less * own))
-    return both, total, rest
+    return both.reshape(whole)[..., :n], total.reshape(whole)[..., :n]
 
 
-def _log_of(top: Tensor, total: Tensor, less: Tensor) -> Tensor:
-    """``top + log(total)``, with what rounding took from the total, the logarithm and the sum."""
+def _log_of(top: Tensor, total: Tensor) -> Tensor:
+    """``top + log(total)``, with what rounding took from the logarithm and from the sum."""
     power = total.log()
     found, rest = two_sum(top, power)
-    share = (-power).exp()
-    return found + finite(rest + (fma(total, share, -1.0) + less * share))
+    return found + finite(rest + fma(total, (-power).exp(), -1.0))
 
 
 def _share(x: Tensor, top: Tensor) -> Tensor:
