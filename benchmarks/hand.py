@@ -26,7 +26,7 @@ from benchmarks.single_kernel import SingleKernel, draw_arrays
 from tunegrad.devices.cpu.peak import measure_limits
 from tunegrad.devices.host.facts import host_target
 from tunegrad.devices.host.team import Team
-from tunegrad.ir.interpret_kernel import interpret_at
+from tunegrad.ir.interpret.kernel import interpret_at
 from tunegrad.ir.target import Target
 from tunegrad.opts import Space
 

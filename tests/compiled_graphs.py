@@ -21,14 +21,14 @@ from tunegrad.devices.host.facts import host_target
 from tunegrad.devices.host.loader import Library
 from tunegrad.devices.host.team import BufferTable, Team, barrier_address
 from tunegrad.ir import graph as g
-from tunegrad.ir.evaluate import evaluate
 from tunegrad.ir.expr import Op
 from tunegrad.ir.fusion import LaunchPlan, schedule
 from tunegrad.ir.graph import GraphOp, Node
-from tunegrad.ir.interpret_program import pack_buffers
+from tunegrad.ir.interpret.evaluate import evaluate
+from tunegrad.ir.interpret.program import pack_buffers
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.program import Program
-from tunegrad.ir.verify_kernel import verify_kernel
+from tunegrad.ir.verify.kernel import verify_kernel
 from tunegrad.opts import Space
 from tunegrad.render.llvm import render_llvm, workspace_bytes
 

@@ -15,7 +15,7 @@ from tunegrad.ir.dtypes import F32
 from tunegrad.ir.expr import Op
 from tunegrad.ir.fusion import LaunchPlan
 from tunegrad.ir.graph import Node
-from tunegrad.ir.interpret_kernel import interpret
+from tunegrad.ir.interpret.kernel import interpret
 
 Array = NDArray[np.generic]
 

@@ -19,20 +19,20 @@ from tests.rewrite_laws import CONSTANTS, FLOAT_BINARY, INT_BINARY, memory, same
 from tunegrad.frontend.arrays import bf16_bits
 from tunegrad.ir import graph as g
 from tunegrad.ir.dtypes import BF16, BOOL, F16, F32, F64, I8, I32, I64, U8, DType
-from tunegrad.ir.evaluate import evaluate
 from tunegrad.ir.expr import Op
-from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import Fusion, schedule
 from tunegrad.ir.fusion.build import CutError, Draft, draft_kernel
 from tunegrad.ir.fusion.movement import reshape_groups
 from tunegrad.ir.fusion.words import without_copies
 from tunegrad.ir.graph import GraphOp, Node, topological
-from tunegrad.ir.interpret_kernel import interpret
-from tunegrad.ir.pairs import pair_dots
-from tunegrad.ir.quads import quad_dots
-from tunegrad.ir.repeats import Repeats
+from tunegrad.ir.interpret.evaluate import evaluate
+from tunegrad.ir.interpret.kernel import interpret
+from tunegrad.ir.rewrites.folding import fold_constants
+from tunegrad.ir.rewrites.pairs import pair_dots
+from tunegrad.ir.rewrites.quads import quad_dots
+from tunegrad.ir.rewrites.repeats import Repeats
+from tunegrad.ir.rewrites.tf32 import round_factors
 from tunegrad.ir.target import Target
-from tunegrad.ir.tf32 import round_factors
 
 __all__ = ["GRAPH_LAWS"]
 

@@ -14,11 +14,11 @@ from tests.graph_fuzzer import moved
 from tunegrad.errors import ShapeError
 from tunegrad.ir import graph as g
 from tunegrad.ir.dtypes import I32
-from tunegrad.ir.evaluate import evaluate
 from tunegrad.ir.fusion.movement import source_index
 from tunegrad.ir.index import Index, Range, Valid, as_index, element, var
+from tunegrad.ir.interpret.evaluate import evaluate
 from tunegrad.ir.layout import Layout, Part
-from tunegrad.ir.prove import below, condition_facts, stop_facts
+from tunegrad.ir.verify.prove import below, condition_facts, stop_facts
 
 __all__ = ["INDEX_LAWS"]
 

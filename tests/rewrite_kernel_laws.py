@@ -14,18 +14,18 @@ from tests.graph_builders import run_schedule
 from tunegrad.frontend import Tensor
 from tunegrad.ir.dtypes import I32
 from tunegrad.ir.expr import Apply, Const, Expr, IndexValue, Inside, Load, Op, Value
-from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import schedule
 from tunegrad.ir.fusion.axes import split_axes
 from tunegrad.ir.fusion.merge import merge_axes
 from tunegrad.ir.fusion.normalize import normalized
 from tunegrad.ir.fusion.views import viewed
 from tunegrad.ir.index import ALWAYS, Index, Range, Valid, as_index
-from tunegrad.ir.interpret_kernel import interpret
+from tunegrad.ir.interpret.kernel import interpret
 from tunegrad.ir.kernel import Axis, Kernel, Param, Reduce, Store
 from tunegrad.ir.layout import Layout, Part
+from tunegrad.ir.rewrites.folding import fold_constants
 from tunegrad.ir.variants import Split, rewrite, split, split_k, splits_of_k, variants_of
-from tunegrad.ir.verify_kernel import verify_kernel
+from tunegrad.ir.verify.kernel import verify_kernel
 
 __all__ = ["KERNEL_LAWS"]
 

@@ -18,9 +18,9 @@ from tunegrad.ir.dtypes import BF16, BOOL, F16, F32, F64, I8, I32, I64, U8, U32,
 from tunegrad.ir.expr import Apply, Cast, Const, Expr, IndexValue, Inside, Load, Op
 from tunegrad.ir.fusion import simplify
 from tunegrad.ir.index import ALWAYS, NEVER, Range, Valid
-from tunegrad.ir.interpret_kernel import interpret
+from tunegrad.ir.interpret.kernel import interpret
+from tunegrad.ir.interpret.numeric import to_memory
 from tunegrad.ir.kernel import Axis, Kernel, Param, Store
-from tunegrad.ir.numeric import to_memory
 
 __all__ = ["LAWS", "Law"]
 

@@ -19,13 +19,13 @@ from tunegrad.devices.host.executable import Executable
 from tunegrad.devices.host.facts import host_target
 from tunegrad.devices.host.team import BufferTable, Team
 from tunegrad.ir.dtypes import DType
-from tunegrad.ir.interpret_kernel import interpret as interpret_kernel
-from tunegrad.ir.interpret_program import interpret as interpret_program
-from tunegrad.ir.interpret_program import pack_buffers
+from tunegrad.ir.interpret.kernel import interpret as interpret_kernel
+from tunegrad.ir.interpret.program import interpret as interpret_program
+from tunegrad.ir.interpret.program import pack_buffers
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.program import For, If, Instr, Program, size
 from tunegrad.ir.target import Target
-from tunegrad.ir.verify_program import verify_program
+from tunegrad.ir.verify.program import verify_program
 from tunegrad.opts import MAX_INSTRUCTIONS
 from tunegrad.render.llvm import render_llvm, workspace_bytes
 

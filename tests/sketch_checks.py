@@ -6,12 +6,12 @@ import random
 
 import numpy as np
 
-from tunegrad.ir.interpret_kernel import interpret as interpret_kernel
-from tunegrad.ir.interpret_program import interpret, pack_buffers
+from tunegrad.ir.interpret.kernel import interpret as interpret_kernel
+from tunegrad.ir.interpret.numeric import to_compute, to_memory
+from tunegrad.ir.interpret.program import interpret, pack_buffers
 from tunegrad.ir.kernel import Kernel
-from tunegrad.ir.numeric import to_compute, to_memory
 from tunegrad.ir.target import Target
-from tunegrad.ir.verify_program import verify_program
+from tunegrad.ir.verify.program import verify_program
 from tunegrad.opts import Schedule, Space
 from tunegrad.search import RandomChooser
 

@@ -12,9 +12,9 @@ from tunegrad.devices.programs import Programs
 from tunegrad.ir.dtypes import BF16, BF16X2, F32
 from tunegrad.ir.expr import Apply, Load, Op, Value
 from tunegrad.ir.index import Range, Valid
-from tunegrad.ir.interpret_program import pack_buffers
+from tunegrad.ir.interpret.numeric import to_memory
+from tunegrad.ir.interpret.program import pack_buffers
 from tunegrad.ir.kernel import Axis, Kernel, Param, Reduce, Store
-from tunegrad.ir.numeric import to_memory
 from tunegrad.ir.target import Target
 
 UNIT = AMX_BF16

@@ -12,11 +12,11 @@ from tunegrad.devices.cpu.device import CpuDevice
 from tunegrad.devices.programs import Programs
 from tunegrad.errors import IllegalAction
 from tunegrad.ir.dtypes import DType
-from tunegrad.ir.interpret_program import interpret, pack_buffers
+from tunegrad.ir.interpret.program import interpret, pack_buffers
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.program import Program
 from tunegrad.ir.target import Target
-from tunegrad.ir.verify_program import verify_program
+from tunegrad.ir.verify.program import verify_program
 from tunegrad.opts import Chooser, Space
 
 __all__ = ["interpreted", "runs_alike"]

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tunegrad.ir.dtypes import DTYPES
-from tunegrad.ir.numeric import to_memory
+from tunegrad.ir.interpret.numeric import to_memory
 from tunegrad.render.cuda_wrappers import WRAPPERS, wrappers_text
 
 __all__ = ["CASES", "Case"]

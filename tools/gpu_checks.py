@@ -33,9 +33,9 @@ from tunegrad.devices.job import (
 from tunegrad.devices.programs import Programs
 from tunegrad.errors import DeviceError, IllegalAction
 from tunegrad.ir.expr import Op
-from tunegrad.ir.interpret_program import interpret, pack_buffers
+from tunegrad.ir.interpret.numeric import compute, to_compute, to_memory
+from tunegrad.ir.interpret.program import interpret, pack_buffers
 from tunegrad.ir.kernel import Kernel
-from tunegrad.ir.numeric import compute, to_compute, to_memory
 from tunegrad.ir.variants import parts_of
 from tunegrad.opts import Schedule, Space
 from tunegrad.search import RandomChooser

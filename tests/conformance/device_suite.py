@@ -25,7 +25,7 @@ from tunegrad.devices.programs import Programs
 from tunegrad.errors import CompileFailure, DeviceError, ShapeError
 from tunegrad.ir.dtypes import F32
 from tunegrad.ir.index import ALWAYS, var
-from tunegrad.ir.interpret_program import interpret
+from tunegrad.ir.interpret.program import interpret
 from tunegrad.ir.program import Buffer, Load, Pack, Program, Store
 from tunegrad.models.mlp import mlp
 from tunegrad.opts import Space

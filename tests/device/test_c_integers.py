@@ -11,7 +11,7 @@ from tests.opencl_device import opencl_device
 from tunegrad.devices.programs import Programs
 from tunegrad.ir.dtypes import DTYPES, F32, F64
 from tunegrad.ir.expr import Op
-from tunegrad.ir.interpret_program import interpret
+from tunegrad.ir.interpret.program import interpret
 from tunegrad.ir.op_types import result_type
 
 N = 96

@@ -16,7 +16,7 @@ from tunegrad.errors import CompileFailure, OutOfResources
 from tunegrad.frontend import Tensor
 from tunegrad.ir.dtypes import F32, I32
 from tunegrad.ir.expr import Apply, Load, Op
-from tunegrad.ir.interpret_kernel import interpret
+from tunegrad.ir.interpret.kernel import interpret
 from tunegrad.ir.kernel import Axis, Kernel, Param, Store
 from tunegrad.ir.layout import Layout, Part
 from tunegrad.opts import Space

@@ -12,7 +12,7 @@ import pytest
 import tunegrad as tg
 from tunegrad import Tensor
 from tunegrad.ir.dtypes import DTYPES, DType
-from tunegrad.ir.numeric import convert, integer_power
+from tunegrad.ir.interpret.numeric import convert, integer_power
 
 INTEGERS = [t for t in DTYPES.values() if t.is_int]
 COUNT = 1003

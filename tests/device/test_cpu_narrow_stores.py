@@ -13,7 +13,7 @@ from tunegrad.devices.programs import Programs
 from tunegrad.frontend import Tensor
 from tunegrad.ir.dtypes import BF16, dtype_of
 from tunegrad.ir.fusion import schedule
-from tunegrad.ir.numeric import to_compute, to_memory
+from tunegrad.ir.interpret.numeric import to_compute, to_memory
 from tunegrad.opts import Schedule, Space
 
 HOST = host_device(1)

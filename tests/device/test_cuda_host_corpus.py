@@ -19,9 +19,9 @@ from tests.unit.test_tensorcore import PLAIN, STAGED
 from tunegrad.devices.cuda.architectures import typical
 from tunegrad.devices.programs import Programs
 from tunegrad.ir.dtypes import DTYPES
-from tunegrad.ir.interpret_program import interpret, pack_buffers
-from tunegrad.ir.numeric import to_memory
-from tunegrad.ir.verify_program import verify_program
+from tunegrad.ir.interpret.numeric import to_memory
+from tunegrad.ir.interpret.program import interpret, pack_buffers
+from tunegrad.ir.verify.program import verify_program
 from tunegrad.opts import Schedule, Space
 
 ORDERS = ((0, False), (1, False), (2, True), (3, True))

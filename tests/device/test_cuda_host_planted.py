@@ -16,8 +16,8 @@ from tests.unit.test_tensorcore import STAGED
 from tunegrad import devices
 from tunegrad.devices.cuda.host import build
 from tunegrad.errors import DeviceError, DeviceFault
-from tunegrad.ir.interpret_kernel import interpret as interpret_kernel
-from tunegrad.ir.interpret_program import interpret, pack_buffers
+from tunegrad.ir.interpret.kernel import interpret as interpret_kernel
+from tunegrad.ir.interpret.program import interpret, pack_buffers
 from tunegrad.ir.variants import parts_of
 from tunegrad.opts import Schedule, Space
 

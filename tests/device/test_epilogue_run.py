@@ -21,9 +21,9 @@ from tunegrad.devices.cuda.absent import absent
 from tunegrad.devices.cuda.nvrtc import build, version
 from tunegrad.devices.programs import Programs
 from tunegrad.errors import DeviceError
-from tunegrad.ir.interpret_program import interpret, pack_buffers
+from tunegrad.ir.interpret.numeric import to_memory
+from tunegrad.ir.interpret.program import interpret, pack_buffers
 from tunegrad.ir.kernel import Kernel
-from tunegrad.ir.numeric import to_memory
 from tunegrad.opts import Schedule, Space
 
 ORDERS = ((0, False), (1, False), (2, True), (3, True))

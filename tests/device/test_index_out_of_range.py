@@ -14,7 +14,7 @@ from tests.cuda_host import cuda_host
 from tests.opencl_device import opencl_device
 from tunegrad.errors import IndexOutOfRange
 from tunegrad.inference.loading import measured_deviation
-from tunegrad.ir.evaluate import evaluate
+from tunegrad.ir.interpret.evaluate import evaluate
 from tunegrad.tuning.workload import workload_of_function
 
 X = np.arange(12, dtype=np.float32).reshape(4, 3)

@@ -26,7 +26,7 @@ from tunegrad.ir.expr import Apply, Const, Expr, IndexValue, Op, Value
 from tunegrad.ir.fusion import schedule
 from tunegrad.ir.kernel import Axis, Kernel, Param, Reduce, Store
 from tunegrad.ir.variants import split
-from tunegrad.ir.verify_program import verify_program
+from tunegrad.ir.verify.program import verify_program
 from tunegrad.opts import Schedule, Space
 
 Arrays = Mapping[str, NDArray[Any]]

@@ -29,8 +29,8 @@ from tunegrad.errors import CompileFailure, DeviceError, InternalError, OutOfRes
 from tunegrad.ir.dtypes import BF16, BOOL, DTYPES, F16, F32, F64, I32, I64
 from tunegrad.ir.expr import Op
 from tunegrad.ir.index import as_index, var
-from tunegrad.ir.interpret_program import interpret
-from tunegrad.ir.numeric import convert, to_compute, to_memory
+from tunegrad.ir.interpret.numeric import convert, to_compute, to_memory
+from tunegrad.ir.interpret.program import interpret
 from tunegrad.ir.program import (
     Alloc,
     Barrier,

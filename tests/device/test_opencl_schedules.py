@@ -14,11 +14,11 @@ from tunegrad.devices.programs import Programs
 from tunegrad.errors import IllegalAction
 from tunegrad.ir.dtypes import F32
 from tunegrad.ir.expr import Apply, Load, Op, Value
-from tunegrad.ir.interpret_program import interpret, pack_buffers
+from tunegrad.ir.interpret.program import interpret, pack_buffers
 from tunegrad.ir.kernel import Axis, Kernel, Param, Reduce, Store
 from tunegrad.ir.program import Barrier, walk
 from tunegrad.ir.target import Target
-from tunegrad.ir.verify_program import verify_program
+from tunegrad.ir.verify.program import verify_program
 from tunegrad.opts import Schedule, Space
 from tunegrad.opts.actions import ACTIONS
 

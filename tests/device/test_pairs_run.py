@@ -26,7 +26,7 @@ from tunegrad.errors import ConfigError
 from tunegrad.frontend import Tensor
 from tunegrad.frontend.arrays import bf16_bits, bf16_values
 from tunegrad.ir.fusion import schedule
-from tunegrad.ir.interpret_program import interpret, pack_buffers
+from tunegrad.ir.interpret.program import interpret, pack_buffers
 from tunegrad.ir.program import Program
 from tunegrad.ir.target import Target
 from tunegrad.opts import SPACE_VERSION, Schedule, Space

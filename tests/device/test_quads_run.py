@@ -27,7 +27,7 @@ from tunegrad.frontend import Tensor
 from tunegrad.frontend.onnx.casts import CASTS
 from tunegrad.frontend.onnx.node import NodeView
 from tunegrad.frontend.onnx.products import PRODUCTS
-from tunegrad.ir.interpret_program import interpret, pack_buffers
+from tunegrad.ir.interpret.program import interpret, pack_buffers
 from tunegrad.ir.target import Target
 from tunegrad.opts import Schedule, Space
 from tunegrad.search import RandomChooser

@@ -22,13 +22,13 @@ from tunegrad.devices.programs import Programs
 from tunegrad.errors import DeviceError
 from tunegrad.frontend import Tensor
 from tunegrad.ir.fusion import schedule
-from tunegrad.ir.interpret_program import interpret
+from tunegrad.ir.interpret.numeric import to_memory
+from tunegrad.ir.interpret.program import interpret
 from tunegrad.ir.kernel import Kernel
-from tunegrad.ir.numeric import to_memory
 from tunegrad.ir.program import Program
 from tunegrad.ir.target import Target
 from tunegrad.ir.variants import parts_of
-from tunegrad.ir.verify_program import verify_program
+from tunegrad.ir.verify.program import verify_program
 from tunegrad.opts import Space
 from tunegrad.planning.variants import expected
 

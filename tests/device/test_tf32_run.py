@@ -21,8 +21,8 @@ from tunegrad.devices.cuda.nvrtc import build
 from tunegrad.devices.programs import Programs
 from tunegrad.ir.dtypes import F32
 from tunegrad.ir.expr import Op
-from tunegrad.ir.interpret_program import interpret
-from tunegrad.ir.numeric import compute
+from tunegrad.ir.interpret.numeric import compute
+from tunegrad.ir.interpret.program import interpret
 from tunegrad.ir.program import Compute, walk
 from tunegrad.opts import Schedule, Space
 

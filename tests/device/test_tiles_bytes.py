@@ -21,10 +21,10 @@ from tunegrad.devices.host.tiles import AMX_INT8
 from tunegrad.devices.programs import Programs
 from tunegrad.errors import IllegalAction
 from tunegrad.ir.dtypes import buffer_dtype
-from tunegrad.ir.interpret_matrices import multiply_tiles
-from tunegrad.ir.numeric import bytes_of
+from tunegrad.ir.interpret.matrices import multiply_tiles
+from tunegrad.ir.interpret.numeric import bytes_of
 from tunegrad.ir.program import TileConfig, TileMul, walk
-from tunegrad.ir.verify_program import verify_program
+from tunegrad.ir.verify.program import verify_program
 from tunegrad.opts import Schedule, Space
 from tunegrad.render.llvm import render_llvm
 from tunegrad.search import RandomChooser

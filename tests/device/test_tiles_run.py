@@ -15,7 +15,7 @@ from tunegrad.devices.host.facts import host_target
 from tunegrad.devices.host.tiles import require_tiles
 from tunegrad.devices.programs import Programs
 from tunegrad.errors import DeviceError
-from tunegrad.ir.interpret_program import interpret
+from tunegrad.ir.interpret.program import interpret
 from tunegrad.ir.program import TileConfig, TileMul, walk
 from tunegrad.opts import Schedule, Space
 from tunegrad.render.llvm import render_llvm

@@ -17,7 +17,7 @@ from tunegrad.errors import CompileFailure
 from tunegrad.ir.dtypes import BOOL, F32, I32, U32, DType
 from tunegrad.ir.expr import Op
 from tunegrad.ir.index import Index, as_index, var
-from tunegrad.ir.interpret_program import interpret
+from tunegrad.ir.interpret.program import interpret
 from tunegrad.ir.op_types import result_type
 from tunegrad.ir.program import (
     Alloc,

@@ -16,7 +16,7 @@ from tunegrad.ir import graph as g
 from tunegrad.ir.dtypes import F16, F32, I32
 from tunegrad.ir.expr import Op
 from tunegrad.ir.graph import GraphOp, Node, topological
-from tunegrad.ir.print_graph import print_graph
+from tunegrad.ir.text.print_graph import print_graph
 
 ROOT = Path(__file__).parents[2]
 
@@ -73,7 +73,7 @@ def test_graph_prints_every_operation():
 def test_graph_prints_the_same_in_another_process():
     code = (
         "import sys; sys.path[:0] = [sys.argv[1], sys.argv[1] + '/tests/golden']\n"
-        "from test_graph_text import every_operation; from tunegrad.ir.print_graph import "
+        "from test_graph_text import every_operation; from tunegrad.ir.text.print_graph import "
         "print_graph\n"
         "print(print_graph(every_operation()))"
     )

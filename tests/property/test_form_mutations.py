@@ -21,16 +21,16 @@ from tests.schedule_checks import Arrays, assert_agrees, buffers_of, expected
 from tests.schedule_fuzzer import TWO
 from tunegrad.errors import VerifyError
 from tunegrad.ir.dtypes import BOOL, F32, F64, I32
-from tunegrad.ir.evaluate import evaluate
 from tunegrad.ir.expr import Apply, Const, Expr, Load, Op, leaves, rebuild
 from tunegrad.ir.fusion import schedule
 from tunegrad.ir.graph import Node, topological
 from tunegrad.ir.index import Index, Range, Valid
+from tunegrad.ir.interpret.evaluate import evaluate
 from tunegrad.ir.kernel import Kernel, Reduce, Stage, Store
-from tunegrad.ir.verify_graph import verify_graph
-from tunegrad.ir.verify_kernel import verify_kernel
-from tunegrad.ir.verify_looptree import verify_looptree
-from tunegrad.ir.verify_program import verify_program
+from tunegrad.ir.verify.graph import verify_graph
+from tunegrad.ir.verify.kernel import verify_kernel
+from tunegrad.ir.verify.looptree import verify_looptree
+from tunegrad.ir.verify.program import verify_program
 from tunegrad.opts import Space
 
 GRAPHS, MUTANTS = 40, 5

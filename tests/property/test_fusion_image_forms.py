@@ -12,12 +12,12 @@ import pytest
 from tests.graph_builders import add, conv, max_pool, relu, run_schedule, tensor, weight
 from tests.graph_fuzzer import random_inputs
 from tunegrad.ir import graph as g
-from tunegrad.ir.evaluate import evaluate
 from tunegrad.ir.expr import Op
 from tunegrad.ir.fusion import LAST, ROWS, Fusion, Images, blocked
 from tunegrad.ir.fusion.axes import all_indices
 from tunegrad.ir.graph import Node
-from tunegrad.ir.verify_kernel import verify_kernel
+from tunegrad.ir.interpret.evaluate import evaluate
+from tunegrad.ir.verify.kernel import verify_kernel
 
 FORMS = (LAST, ROWS, blocked(4), blocked(2))
 CHANNELS = (2, 3, 4, 6, 8, 12)

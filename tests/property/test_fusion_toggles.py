@@ -27,11 +27,11 @@ from tests.graph_builders import (
 from tests.graph_fuzzer import random_graph, random_inputs
 from tunegrad.ir import graph as g
 from tunegrad.ir.dtypes import BOOL, F32, F64, I32, DType
-from tunegrad.ir.evaluate import evaluate
 from tunegrad.ir.expr import Op
 from tunegrad.ir.fusion import Fusion
 from tunegrad.ir.graph import Node
-from tunegrad.ir.verify_kernel import verify_kernel
+from tunegrad.ir.interpret.evaluate import evaluate
+from tunegrad.ir.verify.kernel import verify_kernel
 
 MIXED = (F32, F64, I32, BOOL)
 

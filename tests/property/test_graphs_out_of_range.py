@@ -13,10 +13,10 @@ from tests.graph_fuzzer import random_graph, random_inputs
 from tunegrad.errors import IndexOutOfRange
 from tunegrad.ir import graph as g
 from tunegrad.ir.dtypes import BOOL, F32, I32, I64, U8
-from tunegrad.ir.evaluate import evaluate
 from tunegrad.ir.fusion import schedule
 from tunegrad.ir.graph import GraphOp, Node
-from tunegrad.ir.ranges import guarded, interval
+from tunegrad.ir.interpret.evaluate import evaluate
+from tunegrad.ir.rewrites.ranges import guarded, interval
 
 DTYPES = (F32, I32, I64, U8, BOOL)
 

@@ -17,7 +17,7 @@ from tests.schedule_fuzzer import KERNELS, TWO, draw
 from tunegrad.errors import IllegalAction, VerifyError
 from tunegrad.ir.index import Index, var
 from tunegrad.ir.looptree import Loop, LoopKind, LoopTree, loop_tree
-from tunegrad.ir.verify_looptree import verify_looptree
+from tunegrad.ir.verify.looptree import verify_looptree
 from tunegrad.opts import Space, lower
 
 MUTANTS = 12

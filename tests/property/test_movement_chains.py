@@ -13,11 +13,11 @@ from tests.graph_builders import run_schedule
 from tests.graph_fuzzer import factorization, movement_chain
 from tunegrad.ir import graph as g
 from tunegrad.ir.dtypes import I32
-from tunegrad.ir.evaluate import evaluate
 from tunegrad.ir.expr import Op
 from tunegrad.ir.fusion import schedule
 from tunegrad.ir.fusion.axes import uses
 from tunegrad.ir.graph import GraphOp, Node, topological
+from tunegrad.ir.interpret.evaluate import evaluate
 
 
 def check_chains(seeds: range, code: CompiledKernels, joins: bool = False) -> None:

@@ -13,9 +13,9 @@ from pair_builders import CONVS, MATMULS, Case, conv, matmul, memory, paired
 from word_checks import interpreted
 
 from tunegrad.ir.dtypes import BF16
-from tunegrad.ir.interpret_kernel import interpret as interpret_kernel
+from tunegrad.ir.interpret.kernel import interpret as interpret_kernel
+from tunegrad.ir.interpret.numeric import to_compute
 from tunegrad.ir.kernel import Kernel
-from tunegrad.ir.numeric import to_compute
 from tunegrad.ir.target import Target
 
 CPU = Target("cpu", "cpu", "x86-64", vector_bytes=16, registers=16, threads=3, l2_bytes=4096)

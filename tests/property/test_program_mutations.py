@@ -25,8 +25,8 @@ from tests.schedule_checks import work
 from tests.schedule_fuzzer import draw as drawn_schedule
 from tunegrad.errors import VerifyError
 from tunegrad.ir import program as p
-from tunegrad.ir.interpret_program import interpret
-from tunegrad.ir.verify_program import verify_program
+from tunegrad.ir.interpret.program import interpret
+from tunegrad.ir.verify.program import verify_program
 
 PROGRAMS = {
     "vector_add": vector_add(13, 4, 2),

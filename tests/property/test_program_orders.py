@@ -14,9 +14,9 @@ from tests.schedule_checks import Arrays, buffers_of, is_small
 from tests.schedule_fuzzer import TWO
 from tunegrad.errors import VerifyError
 from tunegrad.ir import program as p
-from tunegrad.ir.interpret_program import interpret
+from tunegrad.ir.interpret.program import interpret
 from tunegrad.ir.program import Instr, Program
-from tunegrad.ir.verify_program import verify_program
+from tunegrad.ir.verify.program import verify_program
 from tunegrad.opts import Space
 
 ORDERS = 100

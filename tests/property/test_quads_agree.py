@@ -11,7 +11,7 @@ import pytest
 from quad_builders import CONVS, MATMULS, Case, conv, in_fours, matmul, memory
 from word_checks import interpreted
 
-from tunegrad.ir.interpret_kernel import interpret as interpret_kernel
+from tunegrad.ir.interpret.kernel import interpret as interpret_kernel
 from tunegrad.ir.target import Target
 from tunegrad.search import RandomChooser
 

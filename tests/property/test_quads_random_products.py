@@ -10,13 +10,13 @@ from quad_builders import VNNI, drawn
 
 import tunegrad as tg
 from tunegrad.frontend import Tensor
-from tunegrad.ir.evaluate import evaluate
 from tunegrad.ir.expr import Op
 from tunegrad.ir.fusion import schedule
 from tunegrad.ir.graph import GraphOp, topological
-from tunegrad.ir.quads import quad_dots
-from tunegrad.ir.verify_graph import verify_graph
-from tunegrad.ir.verify_kernel import verify_kernel
+from tunegrad.ir.interpret.evaluate import evaluate
+from tunegrad.ir.rewrites.quads import quad_dots
+from tunegrad.ir.verify.graph import verify_graph
+from tunegrad.ir.verify.kernel import verify_kernel
 from tunegrad.planning.plan import prepared
 
 EXTENTS = (1, 2, 3, 5, 8, 13, 16)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from variant_builders import Conv, bound, kernel_of, ran
 
 from tunegrad.ir.variants import match_conv3x3, rewrite, variants_of
-from tunegrad.ir.verify_kernel import verify_kernel
+from tunegrad.ir.verify.kernel import verify_kernel
 
 
 @st.composite

@@ -17,9 +17,9 @@ from variant_builders import kernel_of, only
 from tunegrad.frontend import Tensor
 from tunegrad.ir.dtypes import F32, F64, I32, DType
 from tunegrad.ir.fusion import LaunchPlan
-from tunegrad.ir.interpret_kernel import interpret
+from tunegrad.ir.interpret.kernel import interpret
 from tunegrad.ir.variants import Split, split
-from tunegrad.ir.verify_kernel import verify_kernel
+from tunegrad.ir.verify.kernel import verify_kernel
 
 Array = NDArray[Any]
 OPS = ("sum", "max", "min", "prod")

@@ -14,7 +14,7 @@ import pytest
 import tunegrad as tg
 from tunegrad import inference
 from tunegrad.frontend import Model
-from tunegrad.ir.evaluate import evaluate
+from tunegrad.ir.interpret.evaluate import evaluate
 from tunegrad.models import encoder_layer, mlp, resnet18
 
 RNG = np.random.default_rng(0)

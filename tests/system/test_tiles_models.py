@@ -8,8 +8,8 @@ from tunegrad import config
 from tunegrad.devices.cpu.device import CpuDevice
 from tunegrad.frontend.spec import model_of_spec
 from tunegrad.inference import compiled_choice, process_compiler
-from tunegrad.ir.evaluate import evaluate
 from tunegrad.ir.fusion import schedule
+from tunegrad.ir.interpret.evaluate import evaluate
 from tunegrad.opts import Space
 from tunegrad.planning.plan import prepared
 from tunegrad.runtime import Runner

@@ -8,8 +8,8 @@ import numpy as np
 
 from tunegrad.frontend import joined
 from tunegrad.frontend.arrays import bf16_values
-from tunegrad.ir.evaluate import evaluate
 from tunegrad.ir.graph import GraphOp, topological
+from tunegrad.ir.interpret.evaluate import evaluate
 
 ROUNDINGS = {"f16": 2e-3, "bf16": 1.6e-2, "f32": 1e-5, "f64": 1e-12}
 """How far compiled code may be from numpy, relative: two roundings of a 16-bit result, else the

@@ -7,7 +7,7 @@ import pytest
 
 from tunegrad.devices.host.buffers import Buffer, poison
 from tunegrad.ir.dtypes import buffer_dtype
-from tunegrad.ir.numeric import to_compute
+from tunegrad.ir.interpret.numeric import to_compute
 
 
 @pytest.mark.parametrize("nbytes", [0, 1, 63, 64, 4032, 4033, 4096, 3 << 20])

@@ -11,7 +11,7 @@ import pytest
 from tunegrad.errors import DTypeError
 from tunegrad.frontend import Tensor
 from tunegrad.ir.dtypes import DTYPES, F16, F32, I32, I64, U8, DType, dtype_of, promote
-from tunegrad.ir.numeric import convert
+from tunegrad.ir.interpret.numeric import convert
 
 INTEGERS = [t for t in DTYPES.values() if t.is_int]
 PAIRS = list(itertools.product(DTYPES.values(), repeat=2))

@@ -16,12 +16,12 @@ from tests.sketch_checks import agrees
 from tests.unit.test_tensorcore import PLAIN, TARGET
 from tunegrad.devices.cuda.architectures import typical
 from tunegrad.errors import IllegalAction
-from tunegrad.ir.interpret_program import interpret
+from tunegrad.ir.interpret.program import interpret
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.program import Barrier, If, Load, Program, Store, walk
 from tunegrad.ir.target import Target
-from tunegrad.ir.verify_looptree import verify_looptree
-from tunegrad.ir.verify_program import verify_program
+from tunegrad.ir.verify.looptree import verify_looptree
+from tunegrad.ir.verify.program import verify_program
 from tunegrad.opts import Schedule, Space
 from tunegrad.render.c_wide import Joined, joined
 from tunegrad.render.cuda import render_cuda

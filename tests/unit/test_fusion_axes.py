@@ -12,9 +12,9 @@ from tunegrad.ir.expr import Load
 from tunegrad.ir.fusion.axes import conditions, split_axes
 from tunegrad.ir.fusion.merge import merge_axes
 from tunegrad.ir.index import Index, Range, Valid
-from tunegrad.ir.interpret_kernel import interpret
+from tunegrad.ir.interpret.kernel import interpret
 from tunegrad.ir.kernel import Axis, Kernel, Param, Store
-from tunegrad.ir.verify_kernel import verify_kernel
+from tunegrad.ir.verify.kernel import verify_kernel
 
 A, B, T = Axis("a", 4), Axis("b", 6), Axis("t", 24)
 

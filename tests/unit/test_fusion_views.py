@@ -13,9 +13,9 @@ from tunegrad.errors import VerifyError
 from tunegrad.frontend import Tensor
 from tunegrad.ir import graph as g
 from tunegrad.ir.dtypes import F32, I64
-from tunegrad.ir.evaluate import evaluate
 from tunegrad.ir.fusion import Buffer, LaunchPlan, schedule
 from tunegrad.ir.graph import Node
+from tunegrad.ir.interpret.evaluate import evaluate
 from tunegrad.planning.plan import prepared
 
 X = tensor("x", 6, 4, 8)

@@ -9,9 +9,9 @@ from tests.graph_builders import add, conv, layer_norm, matmul, max_pool, softma
 from tunegrad.errors import ShapeError
 from tunegrad.ir import graph as g
 from tunegrad.ir.dtypes import BF16, BOOL, F16, F32, F64, I32, I64
-from tunegrad.ir.evaluate import evaluate
 from tunegrad.ir.expr import Op
 from tunegrad.ir.graph import Node
+from tunegrad.ir.interpret.evaluate import evaluate
 
 
 def value(out: Node, **inputs: np.ndarray) -> np.ndarray:

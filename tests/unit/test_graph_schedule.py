@@ -26,10 +26,10 @@ from tests.graph_fuzzer import random_graph
 from tunegrad.errors import ShapeError, VerifyError
 from tunegrad.ir import graph as g
 from tunegrad.ir.dtypes import F32, I32, I64
-from tunegrad.ir.evaluate import evaluate
 from tunegrad.ir.expr import Op
 from tunegrad.ir.fusion import LaunchPlan, schedule
 from tunegrad.ir.graph import Node
+from tunegrad.ir.interpret.evaluate import evaluate
 
 
 def checked(*outputs: Node, **inputs: Array) -> LaunchPlan:

@@ -9,9 +9,9 @@ import pytest
 
 from tests.gpu_hand import GROUPED, gemm, hgemm
 from tests.unit.test_tensorcore import TARGET
-from tunegrad.ir.interpret_program import interpret
+from tunegrad.ir.interpret.program import interpret
 from tunegrad.ir.program import For, Program, walk
-from tunegrad.ir.verify_program import verify_program
+from tunegrad.ir.verify.program import verify_program
 from tunegrad.opts import Schedule, Space
 
 

@@ -15,16 +15,16 @@ from tunegrad.errors import DTypeError, IllegalAction, ShapeError, VerifyError
 from tunegrad.frontend import indexing
 from tunegrad.ir import graph as g
 from tunegrad.ir.dtypes import F32, I32, I64
-from tunegrad.ir.evaluate import evaluate
 from tunegrad.ir.expr import Load
 from tunegrad.ir.fusion import schedule
 from tunegrad.ir.fusion.axes import all_indices
 from tunegrad.ir.index import ALWAYS, Element, element, var
-from tunegrad.ir.interpret_kernel import interpret
+from tunegrad.ir.interpret.evaluate import evaluate
+from tunegrad.ir.interpret.kernel import interpret
+from tunegrad.ir.interpret.reference import unrounded
 from tunegrad.ir.kernel import Axis, Kernel, Param, Store
-from tunegrad.ir.parse_kernel import parse_kernel
-from tunegrad.ir.reference import unrounded
-from tunegrad.ir.verify_kernel import verify_kernel
+from tunegrad.ir.text.parse_kernel import parse_kernel
+from tunegrad.ir.verify.kernel import verify_kernel
 from tunegrad.opts import Schedule, Space
 from tunegrad.runtime import Argument
 from tunegrad.tuning.models.inputs import drawn

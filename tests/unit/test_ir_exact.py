@@ -9,11 +9,11 @@ from kernel_corpus import corpus_kernel
 from tunegrad.frontend import Tensor
 from tunegrad.ir.dtypes import BF16, F32
 from tunegrad.ir.exact import Drawn, Rounded, rounded_within, roundings
-from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import schedule
-from tunegrad.ir.interpret_kernel import interpret
+from tunegrad.ir.interpret.kernel import interpret
+from tunegrad.ir.interpret.reference import unrounded
 from tunegrad.ir.kernel import Kernel
-from tunegrad.ir.reference import unrounded
+from tunegrad.ir.rewrites.folding import fold_constants
 
 
 def x(*shape: int, dtype: str = "f32") -> Tensor:
@@ -88,7 +88,7 @@ def test_unknown_values_are_exact_until_they_are_computed_with():
 
 @pytest.mark.parametrize("name", ["gemm", "conv3x3", "winograd_product", "row_sum"])
 def test_exact_results_are_the_same_in_single_precision_and_any_order(name):
-    from tunegrad.ir.interpret_kernel import interpret
+    from tunegrad.ir.interpret.kernel import interpret
 
     k = corpus_kernel(name)
     rng = np.random.default_rng(3)

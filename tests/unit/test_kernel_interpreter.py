@@ -10,15 +10,15 @@ import pytest
 from tests.graph_builders import Array, conv, layer_norm, matmul, relu, softmax, tensor, weight
 from tunegrad.errors import InternalError
 from tunegrad.ir import graph as g
-from tunegrad.ir import interpret_kernel
 from tunegrad.ir.dtypes import BF16, F16, F32, F64
 from tunegrad.ir.expr import Op
 from tunegrad.ir.fusion import schedule
 from tunegrad.ir.graph import Node
-from tunegrad.ir.interpret_kernel import interpret, interpret_at
+from tunegrad.ir.interpret import kernel as interpret_kernel
+from tunegrad.ir.interpret.kernel import interpret, interpret_at
+from tunegrad.ir.interpret.reference import in_float64
 from tunegrad.ir.kernel import Kernel
-from tunegrad.ir.reference import in_float64
-from tunegrad.ir.verify_kernel import verify_kernel
+from tunegrad.ir.verify.kernel import verify_kernel
 
 
 def only(out: Node) -> Kernel:

@@ -14,7 +14,7 @@ from tunegrad.ir.fusion import schedule
 from tunegrad.ir.index import NEVER, Range, Valid, as_index, var
 from tunegrad.ir.kernel import Axis, Kernel, Param, Reduce, Store
 from tunegrad.ir.layout import Layout
-from tunegrad.ir.verify_kernel import verify_kernel
+from tunegrad.ir.verify.kernel import verify_kernel
 
 A, B, R = Axis("a", 4), Axis("b", 6), Axis("r", 5)
 LOAD = Load("x", (A.index, R.index), F32)

@@ -21,8 +21,8 @@ from tunegrad.devices.host.team import Team
 from tunegrad.frontend import Tensor
 from tunegrad.ir.fusion import schedule
 from tunegrad.ir.program import Load
-from tunegrad.ir.verify_kernel import verify_kernel
-from tunegrad.ir.verify_program import verify_program
+from tunegrad.ir.verify.kernel import verify_kernel
+from tunegrad.ir.verify.program import verify_program
 from tunegrad.opts import Schedule, Space, parse_actions, print_actions
 from tunegrad.render.llvm import render_llvm
 from tunegrad.render.opencl import render_opencl

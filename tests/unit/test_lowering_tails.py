@@ -8,7 +8,7 @@ from benchmarks.hand_schedules import AVX512, GPU, gemm, row_sum, softmax
 from tests.schedule_checks import assert_agrees
 from tunegrad.ir.program import For, If, Load, Store, walk
 from tunegrad.ir.program import Test as Condition
-from tunegrad.ir.verify_program import verify_program
+from tunegrad.ir.verify.program import verify_program
 from tunegrad.opts import Schedule, Space
 
 

@@ -10,15 +10,15 @@ from benchmarks.hand_schedules import GPU
 from tunegrad.frontend import Tensor
 from tunegrad.frontend.arrays import bf16_bits
 from tunegrad.ir.dtypes import BF16, BF16X2
-from tunegrad.ir.evaluate import evaluate
 from tunegrad.ir.expr import Op
 from tunegrad.ir.fusion import schedule
 from tunegrad.ir.graph import GraphOp, topological
+from tunegrad.ir.interpret.evaluate import evaluate
 from tunegrad.ir.kernel import Kernel
-from tunegrad.ir.pairs import pair_dots
+from tunegrad.ir.rewrites.pairs import pair_dots
 from tunegrad.ir.target import Target
-from tunegrad.ir.verify_graph import verify_graph
-from tunegrad.ir.verify_kernel import verify_kernel
+from tunegrad.ir.verify.graph import verify_graph
+from tunegrad.ir.verify.kernel import verify_kernel
 from tunegrad.planning.plan import prepared
 
 A, B = Tensor.input("a", (8, 6), "bf16"), Tensor.input("b", (6, 16), "bf16")

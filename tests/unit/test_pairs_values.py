@@ -13,12 +13,12 @@ from tunegrad.frontend.arrays import bf16_bits, bf16_values
 from tunegrad.ir import graph
 from tunegrad.ir.dtypes import BF16, BF16X2, DTYPES, F32, F64, I32, buffer_dtype, dtype_of
 from tunegrad.ir.expr import Op
-from tunegrad.ir.interpret_kernel import interpret
-from tunegrad.ir.interpret_values import operation
-from tunegrad.ir.numeric import compute
+from tunegrad.ir.interpret.kernel import interpret
+from tunegrad.ir.interpret.numeric import compute
+from tunegrad.ir.interpret.reference import in_float64
+from tunegrad.ir.interpret.values import operation
 from tunegrad.ir.op_types import result_type
-from tunegrad.ir.reference import in_float64
-from tunegrad.ir.verify_kernel import verify_kernel
+from tunegrad.ir.verify.kernel import verify_kernel
 
 X, Y = (
     bf16_values(bf16_bits(np.random.default_rng(i).standard_normal(64) * 2.0**i)) for i in (1, 2)

@@ -17,8 +17,8 @@ from tests.gpu_hand import gemm as half_gemm
 from tunegrad.errors import IllegalAction, VerifyError
 from tunegrad.ir.dtypes import F32
 from tunegrad.ir.index import Range, Valid, as_index, var
-from tunegrad.ir.interpret_program import interpret
-from tunegrad.ir.numeric import to_compute, to_memory
+from tunegrad.ir.interpret.numeric import to_compute, to_memory
+from tunegrad.ir.interpret.program import interpret
 from tunegrad.ir.pipelines import expand_pipelines
 from tunegrad.ir.program import (
     Alloc,
@@ -39,7 +39,7 @@ from tunegrad.ir.program import (
     walk,
 )
 from tunegrad.ir.target import Target
-from tunegrad.ir.verify_program import verify_program
+from tunegrad.ir.verify.program import verify_program
 from tunegrad.opts import Schedule, Space
 from tunegrad.render.cuda import render_cuda
 

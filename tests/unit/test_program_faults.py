@@ -10,7 +10,7 @@ from tunegrad.errors import VerifyError
 from tunegrad.ir.dtypes import F32
 from tunegrad.ir.expr import Op
 from tunegrad.ir.index import as_index, var
-from tunegrad.ir.interpret_program import interpret
+from tunegrad.ir.interpret.program import interpret
 from tunegrad.ir.program import (
     Alloc,
     Barrier,

@@ -39,7 +39,7 @@ from tunegrad.ir.program import (
     Store,
     Write,
 )
-from tunegrad.ir.verify_program import verify_program
+from tunegrad.ir.verify.program import verify_program
 from tunegrad.opts import Schedule, Space, lower
 
 ONE = Number(1, 1.0, F)

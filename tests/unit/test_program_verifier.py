@@ -35,7 +35,7 @@ from tunegrad.ir.program import (
 )
 from tunegrad.ir.program import Test as Condition
 from tunegrad.ir.target import Target
-from tunegrad.ir.verify_program import is_grouped, verify_program
+from tunegrad.ir.verify.program import is_grouped, verify_program
 
 OUT = (Buffer("y", F32, 64, "out"), Buffer("x", F32, 64, "in"))
 GPU = Target("gpu", "gpu", "test", shared_bytes=1024, max_local=64)

@@ -11,14 +11,14 @@ from quad_builders import CONVS, MATMULS, VNNI, conv, drawn, matmul
 from benchmarks.hand_schedules import GPU
 from tunegrad.frontend import Tensor
 from tunegrad.ir.dtypes import I8X4, U8X4
-from tunegrad.ir.evaluate import evaluate
 from tunegrad.ir.expr import Op
 from tunegrad.ir.fusion import schedule
 from tunegrad.ir.graph import GraphOp, topological
-from tunegrad.ir.parse_kernel import parse_kernel
-from tunegrad.ir.quads import quad_dots
-from tunegrad.ir.verify_graph import verify_graph
-from tunegrad.ir.verify_kernel import verify_kernel
+from tunegrad.ir.interpret.evaluate import evaluate
+from tunegrad.ir.rewrites.quads import quad_dots
+from tunegrad.ir.text.parse_kernel import parse_kernel
+from tunegrad.ir.verify.graph import verify_graph
+from tunegrad.ir.verify.kernel import verify_kernel
 from tunegrad.planning.plan import prepared
 
 A, B = Tensor.input("a", (8, 8), "u8"), Tensor.input("b", (8, 16), "i8")

@@ -24,8 +24,8 @@ from tunegrad.ir.dtypes import (
     buffer_dtype,
 )
 from tunegrad.ir.expr import Op
-from tunegrad.ir.interpret_values import operation
-from tunegrad.ir.numeric import bytes_of, compute
+from tunegrad.ir.interpret.numeric import bytes_of, compute
+from tunegrad.ir.interpret.values import operation
 from tunegrad.ir.op_types import result_type
 
 WORDS = {"u8": U8X4, "i8": I8X4}

@@ -18,7 +18,7 @@ from tunegrad.ir.dtypes import F32, dtype_of
 from tunegrad.ir.expr import Op
 from tunegrad.ir.fusion import LaunchPlan, schedule
 from tunegrad.ir.index import ALWAYS, as_index, var
-from tunegrad.ir.interpret_kernel import interpret
+from tunegrad.ir.interpret.kernel import interpret
 from tunegrad.ir.program import Pack
 from tunegrad.runtime import BoundPlan, Code, Constants, Runner, lifetimes
 

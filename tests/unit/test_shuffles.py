@@ -9,7 +9,7 @@ from benchmarks.hand_schedules import AHEAD, GPU, row_sum, softmax
 from tunegrad.errors import VerifyError
 from tunegrad.ir.dtypes import F32
 from tunegrad.ir.index import as_index, var
-from tunegrad.ir.interpret_program import interpret
+from tunegrad.ir.interpret.program import interpret
 from tunegrad.ir.program import (
     Barrier,
     Buffer,
@@ -21,7 +21,7 @@ from tunegrad.ir.program import (
     VType,
     walk,
 )
-from tunegrad.ir.verify_program import verify_program
+from tunegrad.ir.verify.program import verify_program
 from tunegrad.opts import Schedule, Space
 
 WARPS = replace(AHEAD, max_local=1024)

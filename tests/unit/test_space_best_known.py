@@ -25,8 +25,8 @@ from tunegrad.devices.host.facts import host_target
 from tunegrad.devices.host.team import Team
 from tunegrad.errors import IllegalAction
 from tunegrad.ir.looptree import LoopTree
-from tunegrad.ir.verify_kernel import verify_kernel
-from tunegrad.ir.verify_program import verify_program
+from tunegrad.ir.verify.kernel import verify_kernel
+from tunegrad.ir.verify.program import verify_program
 from tunegrad.opts import Schedule, Space, TraceChooser
 from tunegrad.search import RandomChooser
 

@@ -7,7 +7,7 @@ import tunegrad as tg
 from tunegrad.errors import DTypeError, ShapeError
 from tunegrad.frontend.random import Generator
 from tunegrad.inference.realizing import _canonical
-from tunegrad.ir.evaluate import evaluate
+from tunegrad.ir.interpret.evaluate import evaluate
 
 # https://prng.di.unimi.it/splitmix64.c, seed 0
 PUBLISHED = [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F, 0xF88BB8A8724C81EC]

@@ -7,12 +7,12 @@ from tests.gpu_hand import gemm
 from tunegrad.devices.cuda.architectures import typical
 from tunegrad.errors import IllegalAction
 from tunegrad.ir.dtypes import DTYPES
-from tunegrad.ir.interpret_program import interpret
+from tunegrad.ir.interpret.numeric import to_compute, to_memory
+from tunegrad.ir.interpret.program import interpret
 from tunegrad.ir.looptree import LoopKind
-from tunegrad.ir.numeric import to_compute, to_memory
 from tunegrad.ir.program import MatMul, walk
-from tunegrad.ir.verify_looptree import verify_looptree
-from tunegrad.ir.verify_program import verify_program
+from tunegrad.ir.verify.looptree import verify_looptree
+from tunegrad.ir.verify.program import verify_program
 from tunegrad.opts import Schedule, Space
 from tunegrad.opts.actions import Tensorcore
 

@@ -12,15 +12,15 @@ from tunegrad.devices.host.facts import host_target
 from tunegrad.errors import DTypeError, IllegalAction
 from tunegrad.frontend import Tensor
 from tunegrad.ir import graph as g
-from tunegrad.ir.evaluate import evaluate
 from tunegrad.ir.expr import Op
 from tunegrad.ir.fusion import schedule as fuse
 from tunegrad.ir.graph import GraphOp, topological
-from tunegrad.ir.interpret_program import interpret
-from tunegrad.ir.numeric import compute
+from tunegrad.ir.interpret.evaluate import evaluate
+from tunegrad.ir.interpret.numeric import compute
+from tunegrad.ir.interpret.program import interpret
+from tunegrad.ir.interpret.reference import in_float64
 from tunegrad.ir.program import Compute, MatLoad, MatMul, walk
-from tunegrad.ir.reference import in_float64
-from tunegrad.ir.verify_program import verify_program
+from tunegrad.ir.verify.program import verify_program
 from tunegrad.opts import Schedule, Space
 from tunegrad.planning.plan import prepared
 

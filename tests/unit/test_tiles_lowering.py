@@ -6,13 +6,13 @@ import pytest
 from tests.tile_kernels import NAME, UNIT, buffers, conv, gemm, tiled, wanted
 from tunegrad.devices.job import unread
 from tunegrad.errors import IllegalAction
-from tunegrad.ir.interpret_matrices import multiply_tiles
-from tunegrad.ir.interpret_program import interpret
+from tunegrad.ir.interpret.matrices import multiply_tiles
+from tunegrad.ir.interpret.program import interpret
 from tunegrad.ir.looptree import LoopKind
 from tunegrad.ir.program import TileConfig, TileLoad, TileMul, TileStore, TileZero, walk
 from tunegrad.ir.program_flops import executed_flops
-from tunegrad.ir.verify_looptree import verify_looptree
-from tunegrad.ir.verify_program import verify_program
+from tunegrad.ir.verify.looptree import verify_looptree
+from tunegrad.ir.verify.program import verify_program
 from tunegrad.opts import Schedule, Space
 from tunegrad.opts.actions import Tensorcore
 

@@ -19,7 +19,7 @@ from tunegrad.ir.program import (
     TileZero,
     VType,
 )
-from tunegrad.ir.verify_program import verify_program
+from tunegrad.ir.verify.program import verify_program
 
 ROW, LANE = var("r", 16), var("l", 16)
 WORDS, NUMBERS = VType(BF16X2, 16), VType(F32, 16)

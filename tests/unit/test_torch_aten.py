@@ -10,7 +10,7 @@ import pytest
 
 import tunegrad as tg
 from tunegrad.errors import ModelError
-from tunegrad.ir.evaluate import evaluate
+from tunegrad.ir.interpret.evaluate import evaluate
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 F = torch.nn.functional

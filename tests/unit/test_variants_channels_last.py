@@ -13,7 +13,7 @@ from variant_builders import Conv, bound, constant, kernel_of, only, ran
 from tunegrad.frontend import Tensor
 from tunegrad.ir.fusion import LaunchPlan
 from tunegrad.ir.variants import channels_last, parts_of, rewrite, variants_of
-from tunegrad.ir.verify_kernel import verify_kernel
+from tunegrad.ir.verify.kernel import verify_kernel
 
 NAMES = ("channels_last", "channels_last_winograd2", "channels_last_winograd4")
 

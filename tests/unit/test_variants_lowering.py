@@ -15,7 +15,7 @@ from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.program import If, Load, Program, Store, walk
 from tunegrad.ir.program import Test as Condition
 from tunegrad.ir.variants import parts_of
-from tunegrad.ir.verify_program import verify_program
+from tunegrad.ir.verify.program import verify_program
 from tunegrad.opts import Schedule, Space
 
 

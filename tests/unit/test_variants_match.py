@@ -17,7 +17,7 @@ from tunegrad.ir.expr import Apply, Load, Op
 from tunegrad.ir.index import Range, Valid
 from tunegrad.ir.kernel import Axis, Kernel, Param, Reduce, Store
 from tunegrad.ir.variants import match_conv3x3, parts_of, rewrite, variants_of
-from tunegrad.ir.verify_kernel import verify_kernel
+from tunegrad.ir.verify.kernel import verify_kernel
 
 LAST = ("direct", "winograd2", "winograd4")
 ROWS = (*LAST, "channels_last", "channels_last_winograd2", "channels_last_winograd4")

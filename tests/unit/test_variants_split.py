@@ -15,7 +15,7 @@ from tunegrad.errors import InternalError
 from tunegrad.frontend import Tensor
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.variants import exact, parts_of, rewrite, split, variants_of
-from tunegrad.ir.verify_kernel import verify_kernel
+from tunegrad.ir.verify.kernel import verify_kernel
 from tunegrad.planning.variants import allowed, expected
 
 ONE = replace(AVX512, threads=1)

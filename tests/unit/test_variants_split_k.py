@@ -18,7 +18,7 @@ from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.program import MatMul, walk
 from tunegrad.ir.target import Rates
 from tunegrad.ir.variants import exact, parts_of, rewrite, splits_k, variants_of
-from tunegrad.ir.verify_kernel import verify_kernel
+from tunegrad.ir.verify.kernel import verify_kernel
 from tunegrad.opts import Space, product_cycles
 from tunegrad.planning.variants import allowed, expected
 

@@ -15,23 +15,7 @@ import numpy as np
 from benchmarks.hand_schedules import AVX512, GPU, conv3x3, gemm, row_sum, softmax
 from tunegrad.errors import IllegalAction, ShapeError, VerifyError
 from tunegrad.frontend import Tensor
-from tunegrad.ir import (
-    expr,
-    graph,
-    index,
-    interpret_program,
-    kernel,
-    layout,
-    looptree,
-    parse_index,
-    parse_kernel,
-    program,
-    target,
-    validate,
-    verify_graph,
-    verify_kernel,
-    verify_program,
-)
+from tunegrad.ir import expr, graph, index, kernel, layout, looptree, program, target, validate
 from tunegrad.ir.dtypes import BF16, F32, I32
 from tunegrad.ir.expr import Apply, Load, Op, Value
 from tunegrad.ir.fusion import (
@@ -45,9 +29,9 @@ from tunegrad.ir.fusion import (
     layouts,
 )
 from tunegrad.ir.index import Range, Valid, as_index, var
+from tunegrad.ir.interpret import program as interpret_program
 from tunegrad.ir.kernel import Axis, Kernel, Reduce, Store
 from tunegrad.ir.layout import Layout, Part
-from tunegrad.ir.print_graph import print_graph
 from tunegrad.ir.program import (
     Barrier,
     Buffer,
@@ -60,7 +44,12 @@ from tunegrad.ir.program import (
     VType,
 )
 from tunegrad.ir.program import Store as StoreInstr
+from tunegrad.ir.text import parse_index, parse_kernel
+from tunegrad.ir.text.print_graph import print_graph
 from tunegrad.ir.validate import numbers, rewrites
+from tunegrad.ir.verify import graph as verify_graph
+from tunegrad.ir.verify import kernel as verify_kernel
+from tunegrad.ir.verify import program as verify_program
 from tunegrad.opts import Schedule, Space
 
 from .fences import fence

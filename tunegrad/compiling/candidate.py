@@ -32,13 +32,13 @@ from tunegrad.devices.verifying.inputs import Kind
 from tunegrad.devices.verifying.reaches import kinds_of
 from tunegrad.devices.verifying.tolerance import Bar
 from tunegrad.errors import CompileFailure, IllegalAction
-from tunegrad.ir.contraction import one_blas_thread
 from tunegrad.ir.error_bounds import FUNCTIONS, error_bounds_at
 from tunegrad.ir.exact import Rounded, rounded_within, roundings
-from tunegrad.ir.interpret_kernel import interpret, interpret_at, interpret_steps
+from tunegrad.ir.interpret.contraction import one_blas_thread
+from tunegrad.ir.interpret.kernel import interpret, interpret_at, interpret_steps
+from tunegrad.ir.interpret.reference import in_float64, unrounded
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.program import Program
-from tunegrad.ir.reference import in_float64, unrounded
 from tunegrad.opts import Schedule, Space
 
 __all__ = [

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tunegrad.errors import DTypeError, ShapeError
 from tunegrad.ir.dtypes import BF16, BOOL, F32, I64, DType, dtype_of
-from tunegrad.ir.numeric import convert
+from tunegrad.ir.interpret.numeric import convert
 
 __all__ = ["DTypeLike", "bf16_bits", "bf16_values", "held", "representable"]
 

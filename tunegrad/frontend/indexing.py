@@ -3,9 +3,9 @@
 Reading is one graph operation, GATHER, which fusion turns into an index of the kernel that reads:
 an embedding reads the rows that it needs, and an index of several dimensions is one load. Indices
 are integers of any width. Negative ones count from the end. One out of range is an error: of
-constants when the graph is made, of others when it runs (``ir.ranges``). With ``beyond="clip"`` it
-is the first or the last position, with ``"wrap"`` it counts on from the other end, and nothing is
-checked.
+constants when the graph is made, of others when it runs (``ir.rewrites.ranges``). With
+``beyond="clip"`` it is the first or the last position, with ``"wrap"`` it counts on from the other
+end, and nothing is checked.
 
 Writing is a reduction: each element of the result folds what is written to it. So it is
 deterministic on every device, and takes (elements written to) x (indices) steps. Many slices that
@@ -23,11 +23,11 @@ from typing import Literal, cast, get_args
 from tunegrad.errors import DTypeError, ShapeError
 from tunegrad.ir import graph
 from tunegrad.ir.dtypes import BOOL, I32, I64
-from tunegrad.ir.evaluate import evaluate
 from tunegrad.ir.expr import Op
 from tunegrad.ir.graph import Bounds, GraphOp, Node
+from tunegrad.ir.interpret.evaluate import evaluate
 from tunegrad.ir.kernel import identity
-from tunegrad.ir.ranges import interval
+from tunegrad.ir.rewrites.ranges import interval
 
 from .elementwise import binary, broadcast, broadcast_shapes, compare, constant, where
 from .movement import axis_of

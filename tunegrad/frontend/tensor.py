@@ -26,8 +26,8 @@ from numpy.typing import ArrayLike, NDArray
 from tunegrad.errors import DTypeError, ModelError, ShapeError
 from tunegrad.ir import graph
 from tunegrad.ir.dtypes import BF16, F32, DType, dtype_of
-from tunegrad.ir.evaluate import evaluate
 from tunegrad.ir.graph import ConstData, GraphOp, Node
+from tunegrad.ir.interpret.evaluate import evaluate
 
 from . import elementwise as ew
 from . import movement

@@ -18,10 +18,10 @@ from tunegrad.errors import DeviceError, ModelError
 from tunegrad.inference.choosing import Choice, compiled_choice
 from tunegrad.inference.process import process_compiler
 from tunegrad.ir import fusion
-from tunegrad.ir.evaluate import evaluate
 from tunegrad.ir.graph import Node
-from tunegrad.ir.numeric import to_compute
-from tunegrad.ir.ranges import Guard
+from tunegrad.ir.interpret.evaluate import evaluate
+from tunegrad.ir.interpret.numeric import to_compute
+from tunegrad.ir.rewrites.ranges import Guard
 from tunegrad.runtime import Argument, Code, Constants, Runner, Runners, Signature
 from tunegrad.runtime.plan import needed_bytes
 

@@ -32,7 +32,7 @@ from tunegrad.inference.loaded import LoadedModel
 from tunegrad.inference.process import engine_of, process_compiler
 from tunegrad.ir import fusion
 from tunegrad.ir.graph import Node
-from tunegrad.ir.ranges import Guard
+from tunegrad.ir.rewrites.ranges import Guard
 from tunegrad.ir.target import Target
 from tunegrad.ir.validate import validated_guards
 from tunegrad.planning.plan import plan_launches, planned_as, prepared

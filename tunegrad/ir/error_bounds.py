@@ -26,9 +26,9 @@ import numpy as np
 
 from .dtypes import F64, DType
 from .expr import Apply, Cast, Const, Expr, IndexValue, Inside, Load, Op, Value, nodes
-from .interpret_kernel import CHUNK, Points, Run, boxes_of, own_points, parts_of
+from .interpret.kernel import CHUNK, Points, Run, boxes_of, own_points, parts_of
+from .interpret.numeric import Array
 from .kernel import Axis, Kernel, Reduce, Store
-from .numeric import Array
 
 __all__ = ["FUNCTIONS", "error_bounds_at", "has_jumps"]
 

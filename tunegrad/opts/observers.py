@@ -18,10 +18,10 @@ from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.looptree import LoopTree
 from tunegrad.ir.program import Program
 from tunegrad.ir.target import Target
-from tunegrad.ir.verify_kernel import verify_kernel
-from tunegrad.ir.verify_looptree import verify_looptree
-from tunegrad.ir.verify_program import verify_program
-from tunegrad.ir.verify_rules import describe
+from tunegrad.ir.verify.kernel import verify_kernel
+from tunegrad.ir.verify.looptree import verify_looptree
+from tunegrad.ir.verify.program import verify_program
+from tunegrad.ir.verify.rules import describe
 
 from .passes import PASSES, Form, Observer
 

@@ -19,7 +19,7 @@ from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.looptree import LoopTree, loop_tree
 from tunegrad.ir.program import Program, size
 from tunegrad.ir.target import Target
-from tunegrad.ir.verify_races import verify_races
+from tunegrad.ir.verify.races import verify_races
 
 from .actions import Action, ActionObserver, apply_actions, print_actions
 from .lowering import emit

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tunegrad.ir.evaluate import evaluate
 from tunegrad.ir.graph import Node
-from tunegrad.ir.numeric import to_compute
+from tunegrad.ir.interpret.evaluate import evaluate
+from tunegrad.ir.interpret.numeric import to_compute
 from tunegrad.reports import Deviation
 
 __all__ = ["deviation", "deviation_of_graph"]

@@ -36,10 +36,10 @@ import numpy as np
 from tunegrad.errors import WeightsError
 from tunegrad.ir import graph as g
 from tunegrad.ir.dtypes import F32, DType
-from tunegrad.ir.factors import applied, chain, stepped, sum_of_products, with_factors
 from tunegrad.ir.fusion import Draft, Fusion
 from tunegrad.ir.graph import MOVEMENT, ConstData, Fence, GraphOp, Node, Step, topological
-from tunegrad.ir.numeric import to_compute, to_memory
+from tunegrad.ir.interpret.numeric import to_compute, to_memory
+from tunegrad.ir.rewrites.factors import applied, chain, stepped, sum_of_products, with_factors
 
 __all__ = ["narrowed"]
 
@@ -59,8 +59,9 @@ def narrowed(
     """The same outputs with constants and stored tensors in ``dtype``, f16 or bf16; with
     ``factors``, all that contractions multiply in whole steps of a matrix unit, too.
 
-    ``outputs`` are folded (``ir.folding``), so that products of constants are rounded once. Shapes
-    and dtypes of inputs and outputs stay. A graph without f32 tensors in memory keeps its nodes.
+    ``outputs`` are folded (``ir.rewrites.folding``), so that products of constants are rounded
+    once. Shapes and dtypes of inputs and outputs stay. A graph without f32 tensors in memory keeps
+    its nodes.
 
     Raises WeightsError for a constant with a finite number that ``dtype`` has as an infinity.
     """

@@ -22,7 +22,7 @@ from tunegrad.ir.index import Index, as_index
 from tunegrad.ir.pipelines import expand_pipelines, is_aligned
 from tunegrad.ir.program import Alloc, Buffer, Instr, Pack, Program, VType
 from tunegrad.ir.target import MatrixUnit
-from tunegrad.ir.verify_program import is_grouped
+from tunegrad.ir.verify.program import is_grouped
 
 from .c_arithmetic import HELPED, wraps
 from .c_dialect import Dialect

@@ -9,7 +9,7 @@ from math import isinf, isnan
 import numpy as np
 
 from tunegrad.ir.dtypes import BF16, BOOL, F32, I64, DType
-from tunegrad.ir.numeric import to_memory
+from tunegrad.ir.interpret.numeric import to_memory
 from tunegrad.ir.program import VType
 from tunegrad.ir.target import Target
 

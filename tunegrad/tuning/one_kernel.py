@@ -19,7 +19,7 @@ from tunegrad.errors import ConfigError
 from tunegrad.frontend import substitute
 from tunegrad.ir.fusion import Draft, LaunchPlan
 from tunegrad.ir.graph import Node, graph_input
-from tunegrad.ir.print_graph import print_graph
+from tunegrad.ir.text.print_graph import print_graph
 from tunegrad.opts import Schedule, Space, Trace, TraceStep, form_text
 from tunegrad.planning.plan import stored_toggles
 from tunegrad.planning.variants import picked

@@ -10,7 +10,7 @@ from tunegrad.devices.processes.confinement import Confinement
 from tunegrad.errors import NothingRunsError
 from tunegrad.ir.program import Program
 from tunegrad.ir.target import Target
-from tunegrad.ir.verify_program import verify_program
+from tunegrad.ir.verify.program import verify_program
 from tunegrad.trial import Fingerprint, Properties
 
 if TYPE_CHECKING:

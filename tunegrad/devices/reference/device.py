@@ -22,11 +22,11 @@ from tunegrad.devices.processes.confinement import Confinement
 from tunegrad.devices.replies import WROTE_READ_ONLY
 from tunegrad.errors import CompileFailure
 from tunegrad.ir.dtypes import buffer_dtype
-from tunegrad.ir.interpret_program import interpret
+from tunegrad.ir.interpret.program import interpret
 from tunegrad.ir.pack import Pack
 from tunegrad.ir.program import Program
 from tunegrad.ir.target import Target
-from tunegrad.ir.verify_program import verify_program
+from tunegrad.ir.verify.program import verify_program
 from tunegrad.trial import Fingerprint, Properties
 
 if TYPE_CHECKING:

@@ -35,7 +35,7 @@ import numpy.typing as npt
 from tunegrad.devices.job import KernelIO, Parameter
 from tunegrad.ir.dtypes import BF16, DType, buffer_dtype
 from tunegrad.ir.exact import Drawn
-from tunegrad.ir.numeric import to_memory
+from tunegrad.ir.interpret.numeric import to_memory
 
 __all__ = [
     "DOMAINS", "KINDS", "MILDEST", "SPANS", "Domain", "Draw", "Kind", "Sign", "constants_of",

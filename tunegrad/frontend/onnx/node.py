@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from tunegrad.errors import ModelError
 from tunegrad.ir.dtypes import BF16
-from tunegrad.ir.evaluate import evaluate
 from tunegrad.ir.graph import GraphOp, topological
+from tunegrad.ir.interpret.evaluate import evaluate
 
 from ..arrays import bf16_values
 from ..tensor import Tensor

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 
 from ..expr import Apply, Cast, Expr
 from ..graph import GraphOp, Node, Step
-from ..repeats import stored_once
+from ..rewrites.repeats import stored_once
 from .build import CutError, Draft, draft_kernel
 from .realize import MAX_OPS, realized_nodes, target_of
 from .scores import scores_of

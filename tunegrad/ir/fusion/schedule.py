@@ -19,7 +19,7 @@ from tunegrad.errors import ShapeError
 from ..graph import ConstData, Fence, GraphOp, Node
 from ..kernel import Kernel, Param
 from ..layout import Layout
-from ..ranges import unchecked
+from ..rewrites.ranges import unchecked
 from .build import Draft
 from .drafts import Drafts
 from .layouts import LAST, Images, conversions, image_nodes, temp_layouts
@@ -81,7 +81,7 @@ class Fusion:
     ) -> Fusion:
         """The graph as the rules cut it; arguments and errors as in ``schedule``.
 
-        WITHIN nodes are left out: ``ir.ranges.guarded`` makes outputs of them.
+        WITHIN nodes are left out: ``ir.rewrites.ranges.guarded`` makes outputs of them.
         """
         names = names or tuple(f"out{i}" for i in range(len(outputs)))
         if len(names) != len(outputs):

@@ -17,7 +17,7 @@ import numpy as np
 from ..dtypes import BOOL, F32, DType
 from ..expr import Apply, Cast, Const, Expr, IndexValue, Inside, Load, Op
 from ..index import Index, Valid
-from ..numeric import compute, convert
+from ..interpret.numeric import compute, convert
 
 __all__ = ["apply_op", "as_compute", "cast_to", "index_value", "literal", "masked"]
 

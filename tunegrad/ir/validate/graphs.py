@@ -17,8 +17,8 @@ import numpy as np
 from ..dtypes import I64, DType
 from ..expr import Const, Op
 from ..graph import MOVEMENT, GraphOp, Node
+from ..interpret.numeric import Array, convert
 from ..kernel import identity
-from ..numeric import Array, convert
 from .numbers import Number, Numbers, deep, zero
 
 __all__ = [

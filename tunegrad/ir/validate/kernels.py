@@ -18,9 +18,9 @@ from tunegrad.errors import WrongPlan
 
 from ..expr import Apply, Cast, Const, Expr, IndexValue, Load, Value, nodes
 from ..index import Element, FloorDiv, Index, Valid, Var
+from ..interpret.numeric import Array
 from ..kernel import Kernel, Param, Reduce, Store
 from ..layout import Layout
-from ..numeric import Array
 from .graphs import Unvalidated, folded, position_value
 from .numbers import Number, Numbers, deep, zero
 

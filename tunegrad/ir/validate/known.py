@@ -18,7 +18,7 @@ from tunegrad.object_cache import ObjectCache
 from ..dtypes import DType
 from ..fusion.plan import VALIDATION, LaunchPlan
 from ..graph import GraphOp, Node, Step
-from ..ranges import Guard, guarded
+from ..rewrites.ranges import Guard, guarded
 from .graphs import Unvalidated
 from .plans import Group, groups_of, validate_group
 from .rewrites import check_guards, check_rewrite

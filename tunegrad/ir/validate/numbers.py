@@ -36,7 +36,7 @@ import numpy as np
 
 from ..dtypes import BF16, F16, F32, DType
 from ..expr import Const, Op
-from ..numeric import FOLDS, Array, compute, convert, to_compute
+from ..interpret.numeric import FOLDS, Array, compute, convert, to_compute
 
 __all__ = ["Known", "Number", "Numbers", "P", "deep", "embedded", "leaf", "zero"]
 

@@ -22,9 +22,9 @@ from ..dtypes import DType
 from ..expr import Load, Op, nodes
 from ..fusion.plan import VALIDATION, Buffer, Combined, Launch, LaunchPlan
 from ..graph import ConstData, GraphOp, Node
+from ..interpret.numeric import Array
 from ..kernel import Kernel, Param, Store
 from ..layout import Layout
-from ..numeric import Array
 from .graphs import At, GraphValues, Unvalidated, flat_position, is_leaf, terms_behind
 from .kernels import (
     KernelValues,

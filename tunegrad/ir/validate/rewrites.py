@@ -27,11 +27,11 @@ import numpy as np
 from tunegrad.errors import WrongPlan
 
 from ..dtypes import DType
-from ..evaluate import evaluate
 from ..expr import Op
 from ..graph import Bounds, ConstData, GraphOp, Node, Step, topological
-from ..numeric import compute, to_compute
-from ..ranges import Guard
+from ..interpret.evaluate import evaluate
+from ..interpret.numeric import compute, to_compute
+from ..rewrites.ranges import Guard
 from .graphs import At, GraphValues, Unvalidated, flat_position, terms_behind
 from .numbers import Number, Numbers, deep
 from .samples import borders, sampled

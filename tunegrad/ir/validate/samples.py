@@ -11,7 +11,7 @@ from typing import Any, cast
 import numpy as np
 
 from ..graph import GraphOp, Node
-from ..numeric import Array
+from ..interpret.numeric import Array
 
 __all__ = ["borders", "sampled"]
 

@@ -22,13 +22,13 @@ from numpy.typing import NDArray
 
 from tunegrad.devices.processes.pool import Ending, Finished
 from tunegrad.errors import WrongResult
-from tunegrad.ir.contraction import one_blas_thread
 from tunegrad.ir.dtypes import DType
-from tunegrad.ir.evaluate import evaluate
 from tunegrad.ir.expr import Op
 from tunegrad.ir.graph import GraphOp, Node
-from tunegrad.ir.graph_reference import FlatNode, flat, graph_in_float64, unflat
-from tunegrad.ir.numeric import to_compute
+from tunegrad.ir.interpret.contraction import one_blas_thread
+from tunegrad.ir.interpret.evaluate import evaluate
+from tunegrad.ir.interpret.graph_reference import FlatNode, flat, graph_in_float64, unflat
+from tunegrad.ir.interpret.numeric import to_compute
 from tunegrad.runtime import Argument
 
 from .inputs import SETS, drawn

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from tunegrad.devices import Parameter
 from tunegrad.devices.verifying.inputs import draw
 from tunegrad.ir.dtypes import BF16, DType
-from tunegrad.ir.numeric import to_compute, to_memory
+from tunegrad.ir.interpret.numeric import to_compute, to_memory
 from tunegrad.runtime import Argument
 
 __all__ = ["SETS", "drawn"]

@@ -1,0 +1,1 @@
+"""The meaning of graphs, kernels and programs, in numpy: the oracle of everything else."""

@@ -1,0 +1,179 @@
+"""The operations of a program on values: numpy scalars for one lane, arrays for several.
+
+Values keep their dtype's width at every step: an f32 sum is an f32 sum. ``FMA`` of f32 is computed
+in f64 and rounded to f32 (the product is exact; the sum may round twice), of f64 in the platform's
+long double. f16 and bf16 are stored and converted, never computed with; a bf16 value is the
+``uint16`` upper half of an f32. The meaning is that of ``numeric``; this table is for one value at
+a time, millions of times, so it calls the plain operators.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tunegrad.errors import InternalError
+
+from ..dtypes import BF16, F32, DType
+from ..expr import Op
+from .numeric import compute, convert, integer_power, to_compute, to_memory
+
+__all__ = ["constant", "converter", "folder", "lane_folder", "operation"]
+
+Value = Any  # a numpy scalar or a one-dimensional array
+
+
+_EITHER: dict[Op, Callable[..., Value]] = {
+    Op.NEG: operator.neg,
+    Op.NOT: operator.invert,
+    Op.ADD: operator.add,
+    Op.SUB: operator.sub,
+    Op.MUL: operator.mul,
+    Op.DIV: operator.truediv,
+    Op.FLOORDIV: operator.floordiv,
+    Op.MOD: operator.mod,
+    Op.LT: operator.lt,
+    Op.EQ: operator.eq,
+    Op.NE: operator.ne,
+    Op.AND: operator.and_,
+    Op.OR: operator.or_,
+    Op.XOR: operator.xor,
+    Op.SHL: np.left_shift,
+    Op.SHR: np.right_shift,
+    Op.EXP: np.exp,
+    Op.LOG: np.log,
+    Op.LOG2: np.log2,
+    Op.SQRT: np.sqrt,
+    Op.TANH: np.tanh,
+    Op.SIN: np.sin,
+    Op.COS: np.cos,
+    Op.ABS: operator.abs,
+    Op.FLOOR: np.floor,
+    Op.MAX: np.maximum,
+    Op.MIN: np.minimum,
+}
+
+_FOLDS: dict[Op, np.ufunc] = {
+    Op.ADD: np.add,
+    Op.MUL: np.multiply,
+    Op.MAX: np.maximum,
+    Op.MIN: np.minimum,
+    Op.AND: np.bitwise_and,
+    Op.OR: np.bitwise_or,
+    Op.XOR: np.bitwise_xor,
+}
+
+
+def operation(op: Op, dtype: DType, lanes: int) -> Callable[..., Value]:
+    """The function that computes ``op`` on values of ``dtype`` (the type of its last argument)."""
+    if op is Op.FMA:
+        return _fma(dtype, lanes)
+    if op in (Op.PAIR, Op.LOW, Op.HIGH, Op.DOT2, Op.DOT2_ADD):
+        return _of_pairs(op)
+    if op in (Op.QUAD, Op.DOT4):
+        return lambda *x: compute(op, *map(np.asarray, x))[()]
+    if op is Op.DOT4_ADD:
+        return lambda p, q, c: compute(Op.DOT4, np.asarray(p), np.asarray(q))[()] + c
+    if op is Op.WHERE:
+        return np.where if lanes > 1 else lambda c, a, b: a if c else b
+    if op is Op.RECIP:
+        one = dtype.numpy.type(1)
+        return lambda a: one / a
+    if op is Op.TF32:
+        return lambda a: compute(op, np.asarray(a))[()]
+    if op is Op.ERF:
+        return _erf(dtype, lanes)
+    if op is Op.FLOOR and not dtype.is_float:
+        return lambda a: a
+    if op is Op.POW:
+        return lambda a, b: integer_power(a, b)[()]
+    return _EITHER[op]
+
+
+def constant(value: float | int | bool, dtype: DType) -> Value:
+    """``value`` as a scalar of ``dtype``."""
+    if dtype == BF16:
+        return to_memory(np.array(value, np.float32), BF16)[()]
+    return np.asarray(value).astype(dtype.numpy)[()]
+
+
+def folder(op: Op) -> Callable[[Value], Value]:
+    """The function that folds an array's lanes to a scalar of the same dtype."""
+    if op not in _FOLDS:
+        raise InternalError(f"fold {op}: lanes fold with {', '.join(_FOLDS)}")
+    reduce = _FOLDS[op].reduce
+    if op in (Op.ADD, Op.MUL):
+        return lambda a: reduce(a, dtype=a.dtype)
+    return reduce
+
+
+def lane_folder(op: Op) -> Callable[[Value], Value]:
+    """The function that folds the last of an array's axes to one element of the same dtype."""
+    if op not in _FOLDS:
+        raise InternalError(f"fold {op}: lanes fold with {', '.join(_FOLDS)}")
+    reduce = _FOLDS[op].reduce
+    if op in (Op.ADD, Op.MUL):
+        return lambda a: reduce(a, axis=-1, keepdims=True, dtype=a.dtype)
+    return lambda a: reduce(a, axis=-1, keepdims=True)
+
+
+def converter(source: DType, to: DType) -> Callable[[Value], Value]:
+    """The function that converts values: float to int as ``numeric.convert``, to bool is ``!= 0``,
+    floats round to nearest even.
+    """
+    if source == to:
+        return lambda a: a
+    if source == BF16:
+        after = converter(F32, to)
+        return lambda a: after(to_compute(a, BF16)[()])
+    if to.is_bool:
+        return lambda a: a != 0
+    if to == BF16:
+        return lambda a: to_memory(a.astype(np.float32), BF16)[()]
+    kind = to.numpy
+    if to.is_int and source.is_float:
+        return lambda a: convert(a, to)[()]
+    return lambda a: a.astype(kind)
+
+
+def _fma(dtype: DType, lanes: int) -> Callable[..., Value]:
+    narrow = dtype.numpy.type
+    if dtype == F32:
+        if lanes == 1:
+            return lambda a, b, c: narrow(float(a) * float(b) + float(c))
+        wide: Any = np.float64
+    else:
+        wide = np.longdouble
+    return lambda a, b, c: (a.astype(wide) * b + c).astype(narrow)
+
+
+def _of_pairs(op: Op) -> Callable[..., Value]:
+    """Pairs of bf16; halves come as bf16 bit patterns or as f32."""
+    if op is Op.PAIR:
+        return lambda *x: compute(
+            op, *(to_compute(a, BF16) if a.dtype == BF16.numpy else a for a in x)
+        )[()]
+    if op is not Op.DOT2_ADD:
+        return lambda *x: compute(op, *map(np.asarray, x)).astype(np.float32)[()]
+
+    def add(a: Value, b: Value, c: Value) -> Value:
+        total = c
+        for half in (Op.HIGH, Op.LOW):
+            x, y = (compute(half, np.asarray(v)).astype(np.float64) for v in (a, b))
+            total = (x * y + total).astype(np.float32)
+        return total[()]
+
+    return add
+
+
+def _erf(dtype: DType, lanes: int) -> Callable[[Value], Value]:
+    narrow = dtype.numpy.type
+    if lanes == 1:
+        return lambda a: narrow(math.erf(a))
+    return lambda a: (
+        np.array([math.erf(x) for x in a.reshape(-1).tolist()]).astype(narrow).reshape(a.shape)
+    )

@@ -1,0 +1,113 @@
+"""Computes and stores once what repeats itself: broadcasts go after it.
+
+reduce(expand(x))                   -->  expand(reduce(x)), along dimensions that stay
+reduce(exp(expand(x)) * expand(y))  -->  the same where both repeat: one of the copies is reduced
+exp(expand(x)), stored              -->  expand(exp(x)), the smaller one stored
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Set
+from typing import Any
+from typing import cast as typed
+
+from .. import graph as g
+from ..graph import GraphOp, Node, Step
+from .factors import stepped
+
+__all__ = ["Repeats", "stored_once"]
+
+
+def stored_once(
+    outputs: tuple[Node, ...],
+    order: Iterable[Node],
+    stored: Set[Node],
+    steps: list[Step] | None = None,
+) -> tuple[Node, ...]:
+    """The same outputs, each node of ``stored`` that repeats itself as one copy, spread out again
+    by its readers; the same nodes where none does. ``order`` is topological.
+    """
+    repeats, new = Repeats(), dict[Node, Node]()
+    memory: set[Node] = set()
+    for n in order:
+        srcs = tuple(new[s] for s in n.srcs)
+        made = n if srcs == n.srcs else Node(n.op, srcs, n.arg, n.shape, n.dtype)
+        dims = repeats.of(made)
+        if n in stored:
+            if dims and made.size:
+                small = repeats.one(made, dims, memory)
+                made = g.expand(small, n.shape)
+                repeats.of(small)
+            memory.add(made)
+            repeats.of(made)
+        new[n] = made
+    return stepped(outputs, new, steps)
+
+
+class Repeats:
+    """Along which dimensions nodes repeat themselves. Mutable: keeps what it has found.
+
+    Nodes are asked for after their sources.
+    """
+
+    def __init__(self) -> None:
+        self._found: dict[Node, frozenset[int]] = {}
+
+    def reduced_once(self, n: Node) -> Node:
+        """A reduction of one copy, spread out; the node itself where nothing repeats."""
+        if n.op is not GraphOp.REDUCE:
+            return n
+        src, (op, axes) = n.srcs[0], typed(tuple[Any, tuple[int, ...]], n.arg)
+        twice = self.of(src) - set(axes)
+        if not twice or 0 in src.shape:
+            return n
+        one = g.shrink(src, tuple((0, 1 if d in twice else s) for d, s in enumerate(src.shape)))
+        return g.expand(g.reduce(op, one, axes), n.shape)
+
+    def one(self, n: Node, dims: frozenset[int], memory: Set[Node]) -> Node:
+        """One of the copies of ``n`` along ``dims``, computed of one copy of each source; of those
+        in ``memory`` a part.
+        """
+        dims &= self.of(n)
+        shape = tuple(1 if d in dims else s for d, s in enumerate(n.shape))
+        made: Node | None = None
+        if not dims:
+            return n
+        if n.op in (GraphOp.FULL, GraphOp.IOTA):
+            made = Node(n.op, (), n.arg, shape, n.dtype)
+        elif n not in memory and n.op in (GraphOp.MAP, GraphOp.CAST):
+            srcs = tuple(self.one(s, dims, memory) for s in n.srcs)
+            made = Node(n.op, srcs, n.arg, shape, n.dtype)
+        elif n.op is GraphOp.EXPAND:
+            made = g.expand(self.one(n.srcs[0], dims, memory), shape)
+        if made is None:
+            made = g.shrink(n, tuple((0, s) for s in shape))
+        self.of(made)
+        return made
+
+    def of(self, n: Node) -> frozenset[int]:
+        """The dimensions of several positions along which all of its elements are equal."""
+        found = self._found.get(n)
+        if found is None:
+            wide = {d for d, s in enumerate(n.shape) if s > 1}
+            found = self._found[n] = self._dims(n) & wide
+        return found
+
+    def _dims(self, n: Node) -> frozenset[int]:
+        every = frozenset(range(len(n.shape)))
+        if n.op is GraphOp.FULL:
+            return every
+        if n.op is GraphOp.IOTA:
+            return every - {typed(int, n.arg)}
+        if n.op is GraphOp.MAP:
+            return every.intersection(*map(self.of, n.srcs))
+        below = self.of(n.srcs[0]) if n.srcs else frozenset[int]()
+        if n.op is GraphOp.EXPAND:
+            return below | {d for d in every if n.srcs[0].shape[d] == 1}
+        if n.op is GraphOp.PERMUTE:
+            return frozenset(d for d, s in enumerate(typed(tuple[int, ...], n.arg)) if s in below)
+        if n.op in (GraphOp.CAST, GraphOp.FLIP, GraphOp.SHRINK):
+            return below
+        if n.op in (GraphOp.REDUCE, GraphOp.PAD):
+            return below - {d for d in every if n.srcs[0].shape[d] != n.shape[d]}
+        return frozenset()

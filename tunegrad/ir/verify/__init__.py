@@ -1,0 +1,1 @@
+"""Rules of each form, and proofs that programs have no races."""
