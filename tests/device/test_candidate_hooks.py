@@ -140,6 +140,20 @@ def test_integers_are_compared_as_integers_and_never_divide_by_zero():
     np.testing.assert_array_equal(found.values, arrays["a"] // arrays["b"])
 
 
+@pytest.mark.parametrize("count", [64, 1 << 21])
+def test_reference_is_undecided_where_single_precision_overflows_on_the_way(count):
+    """Of a few elements among many, interpreted and compiled."""
+    ones = np.ones(count, np.float32)
+    (use,) = workload_of_function(lambda a: a * 4.0 - a * 3.5, (ones,)).kernels
+    payload = Payload(use.kernel, "", HOST)
+    (name,) = (p.name for p in use.kernel.params if p.role == "in")
+    values = np.ones(count, np.float32)
+    values[[3, count - 2]] = 1e38, -2e37
+    (found,) = reference(payload, {name: values}).values()
+    assert found.values[3] == pytest.approx(5e37)
+    assert np.flatnonzero(np.isinf(found.bounds)).tolist() == [3]
+
+
 def test_inputs_of_two_seeds_differ_and_constants_stay():
     weights = np.ones((5, 7), np.float32)
     kernel = kernel_of(lambda a: a @ Tensor(weights), (6, 5))

@@ -32,12 +32,14 @@ from tunegrad.devices.verifying.inputs import Kind
 from tunegrad.devices.verifying.reaches import kinds_of
 from tunegrad.devices.verifying.tolerance import Bar
 from tunegrad.errors import CompileFailure, IllegalAction
+from tunegrad.ir.dtypes import F32, F64
 from tunegrad.ir.error_bounds import FUNCTIONS, error_bounds_at
 from tunegrad.ir.exact import Rounded, rounded_within, roundings
 from tunegrad.ir.interpret.contraction import one_blas_thread
 from tunegrad.ir.interpret.kernel import interpret, interpret_at, interpret_steps
+from tunegrad.ir.interpret.numeric import to_compute
 from tunegrad.ir.interpret.reference import in_float64, unrounded
-from tunegrad.ir.kernel import Kernel
+from tunegrad.ir.kernel import Kernel, Param
 from tunegrad.ir.program import Program
 from tunegrad.opts import Schedule, Space
 
@@ -74,6 +76,9 @@ _CHECK_STEPS = 500_000
 
 _BOUND_STEPS = 400_000
 """Steps up to which the bounds of every element's error are worked out; beyond, of a sample."""
+
+_LARGE = 2.0**32
+"""Of inputs: sums and products of few smaller ones do not overflow."""
 
 _FEWEST = 64
 """Points of a sample, at least."""
@@ -161,10 +166,56 @@ def reference(payload: Payload, arrays: Mapping[str, Array]) -> dict[str, Refere
             name: _reference(values, rounded[name], at) for name, (at, values) in sample.items()
         }
     bounds = _bounds(kernel, arrays, rounded)
-    return {
-        name: judgeable(replace(r, within=within, bounds=_of_each(r, bounds.get(name))))
+    found = {
+        name: replace(r, within=within, bounds=_of_each(r, bounds.get(name)))
         for name, r in found.items()
     }
+    decided = _without_overflows(payload.kernel, arrays, found)
+    return {name: judgeable(r) for name, r in decided.items()}
+
+
+def _without_overflows(
+    kernel: Kernel, arrays: Mapping[str, Array], found: Mapping[str, Reference]
+) -> dict[str, Reference]:
+    """The references, undecided where the kernel's own dtypes overflow on the way to a finite
+    result: of a few elements among many, which a sample of them need not show.
+    """
+    read = {p.name: arrays[p.name] for p in kernel.params if p.role != "out"}
+    if not any(_is_large(read[p.name], p) for p in kernel.params if p.role != "out"):
+        return dict(found)
+    if interpret_steps(kernel) <= INTERPRETED_STEPS:
+        narrow = interpret(kernel, arrays)
+    elif work(kernel) <= SAMPLED_WORK:
+        narrow = run_on_host(_oracle(kernel), read)
+    else:
+        narrow = {}
+        for name, (at, values) in interpret_at(kernel, read, sample_points(kernel)).items():
+            narrow[name] = np.zeros(kernel.param(name).size, values.dtype)
+            narrow[name][at] = values
+    return {
+        name: _undecided(r, to_compute(narrow[name], kernel.param(name).dtype))
+        if kernel.param(name).dtype in (F32, F64)
+        else r
+        for name, r in found.items()
+    }
+
+
+def _is_large(memory: Array, p: Param) -> bool:
+    """True where a parameter has finite numbers that may overflow on the way."""
+    if not p.dtype.is_float or p.dtype.is_pair:
+        return False
+    values = np.abs(to_compute(memory, p.dtype))
+    return bool(values[np.isfinite(values)].max(initial=0.0) >= _LARGE)
+
+
+def _undecided(r: Reference, narrow: Array) -> Reference:
+    """The reference with infinite bounds where it is finite and ``narrow`` is not."""
+    here = narrow if r.indices is None else narrow[r.indices]
+    lost = np.isfinite(r.values) & ~np.isfinite(here)
+    if not lost.any():
+        return r
+    bounds = np.full(r.values.shape, np.nan, np.float32) if r.bounds is None else r.bounds
+    return replace(r, bounds=np.where(lost, np.float32(np.inf), bounds))
 
 
 def _bounds(
@@ -288,7 +339,7 @@ def _compiled(kernel: Kernel, arrays: Mapping[str, Array]) -> dict[str, Array]:
     )
 
 
-@lru_cache(maxsize=1)
+@lru_cache(maxsize=2)
 def _oracle(wide: Kernel) -> Program:
     """The unscheduled kernel for this machine: a kernel's input sets come one after the other."""
     return Space(wide, devices.host_device().target).lower(Schedule(()))

@@ -51,8 +51,8 @@ def run_on_host(program: Program, arrays: Mapping[str, Array]) -> dict[str, Arra
     return {b.name: buffers[b.name].array(b.dtype.name) for b in outputs}
 
 
-@lru_cache(maxsize=1)
+@lru_cache(maxsize=2)
 def _image(program: Program) -> bytes:
-    """The code of one program: a kernel's input sets come one after the other."""
+    """The code of two programs: a kernel's input sets come one after the other."""
     target = host_target(1)
     return compile_llvm(render_llvm(program, target), target)
