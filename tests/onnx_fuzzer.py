@@ -255,7 +255,7 @@ def _judged(case: Case, made: Sequence[Array], said: str) -> str:
         theirs = _runtime(alone)
         ours = _ours(alone)
         if _difference(alone, ours, theirs):
-            theirs = _reference(alone)
+            theirs = _like(ours, _reference(alone))
             if not theirs or _difference(alone, ours, theirs, kinds=False):
                 return said
             blamed.append(node.op_type)
@@ -264,6 +264,15 @@ def _judged(case: Case, made: Sequence[Array], said: str) -> str:
     if _difference(case, made, wanted, kinds=False):
         return said
     return f"judged: {', '.join(blamed) or 'together'}: {said}"
+
+
+def _like(ours: Sequence[Array], theirs: Sequence[Array]) -> list[Array]:
+    """Integers in our types, wrapped around: the reference's numpy sums i32 in i64."""
+    whole = "iu"
+    return [
+        t.astype(o.dtype) if t.dtype.kind in whole and o.dtype.kind in whole else t
+        for o, t in zip(ours, theirs, strict=False)
+    ]
 
 
 def _is_made(case: Case, name: str) -> bool:
