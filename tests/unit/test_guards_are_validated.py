@@ -14,15 +14,15 @@ from tunegrad.ir.graph import Bounds, Node
 from tunegrad.ir.validate import validated_guards
 
 FAULTS = (
-    Fault("another index", "ranges:_unchecked", "new[n] = srcs[0]",
+    Fault("another index", "rewrites.ranges:_unchecked", "new[n] = srcs[0]",
           "new[n] = Node(GraphOp.FLIP, srcs[:1], (0,), n.shape, n.dtype)", ""),
-    Fault("every index is in range", "ranges:_inside",
+    Fault("every index is in range", "rewrites.ranges:_inside",
           "bounds.low <= low and high < bounds.high", "True", ""),
-    Fault("no index has a guard", "ranges:guarded",
+    Fault("no index has a guard", "rewrites.ranges:guarded",
           "elif index.size and not _inside(index, bounds):", "elif not index.size:", ""),
-    Fault("the nearest one", "ranges:_farthest", "Op.MAX", "Op.MIN", ""),
-    Fault("from the other end", "ranges:_farthest", "g.full(-low", "g.full(low", ""),
-    Fault("from 0", "ranges:_farthest", "low = bounds.low if", "low = 0 if", ""),
+    Fault("the nearest one", "rewrites.ranges:_farthest", "Op.MAX", "Op.MIN", ""),
+    Fault("from the other end", "rewrites.ranges:_farthest", "g.full(-low", "g.full(low", ""),
+    Fault("from 0", "rewrites.ranges:_farthest", "low = bounds.low if", "low = 0 if", ""),
 )  # fmt: skip
 
 

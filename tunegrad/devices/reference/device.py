@@ -140,8 +140,11 @@ class _Launch:
     memories: list[HostMemory]
 
     def run(self) -> None:
-        pairs = zip(self.code.io.params, self.memories, strict=True)
-        interpret(self.code.program, {p.name: m.view(p.dtype)[: p.elements] for p, m in pairs})
+        given = {}
+        for p, m in zip(self.code.io.params, self.memories, strict=True):
+            held = m.view(p.dtype)[: p.elements]  # of an unread constant nothing
+            given[p.name] = np.resize(held, p.elements) if p.name in self.code.io.unread else held
+        interpret(self.code.program, given)
 
 
 class ReferenceEngine:
