@@ -37,7 +37,7 @@ def _drawn(monkeypatch: pytest.MonkeyPatch, law: str, case: int) -> int:
     """Compare what one run of a law rewrites; return how much that was."""
     compared = 0
 
-    def kept(rule: str, before: Node, after: Node, inputs: object) -> None:
+    def kept(rule: str, before: Node, after: Node, inputs: object, **_: object) -> None:
         nonlocal compared
         compared += before is not after
         assert not check_rewrite((before,), (after,), (), on_purpose=law in ("pairs", "tf32"))
