@@ -23,8 +23,8 @@ from statistics import fmean
 from tunegrad.db import open_store
 from tunegrad.devices.host.facts import host_target
 from tunegrad.ir.kernel import Kernel
+from tunegrad.ir.parse_kernel import parse_kernel
 from tunegrad.ir.target import Target
-from tunegrad.ir.text.parse_kernel import parse_kernel
 from tunegrad.opts import Schedule, Space
 from tunegrad.recording import read_recording
 from tunegrad.search import (

@@ -11,9 +11,9 @@ import numpy as np
 
 from tests.faults import IN_LOWERING, IN_MEANING, IN_TEXT
 from tunegrad.frontend import Tensor
+from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import schedule
 from tunegrad.ir.kernel import Kernel
-from tunegrad.ir.rewrites.folding import fold_constants
 
 __all__ = ["CASES", "Case"]
 

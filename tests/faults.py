@@ -23,6 +23,7 @@ from tunegrad.compiling.candidate import Payload
 from tunegrad.devices import Lowered
 from tunegrad.ir.expr import Op
 from tunegrad.ir.index import Range, Valid, as_index, var
+from tunegrad.ir.parse_kernel import parse_kernel
 from tunegrad.ir.program import (
     Barrier,
     Compute,
@@ -37,7 +38,6 @@ from tunegrad.ir.program import (
     Store,
     Write,
 )  # fmt: skip
-from tunegrad.ir.text.parse_kernel import parse_kernel
 from tunegrad.opts import Space
 
 __all__ = [

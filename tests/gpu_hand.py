@@ -9,9 +9,9 @@ import numpy as np
 from tunegrad.frontend import Tensor
 from tunegrad.ir.dtypes import DTYPES
 from tunegrad.ir.expr import Apply, Cast, Expr, Load, Op, Value
+from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import schedule
 from tunegrad.ir.kernel import Axis, Kernel, Param, Reduce, Store
-from tunegrad.ir.rewrites.folding import fold_constants
 from tunegrad.opts import Schedule
 
 __all__ = ["CONV", "CONV_BLOCKS", "F32_GEMM", "GROUPED", "HGEMM", "gemm", "hgemm", "image_kernel"]

@@ -12,11 +12,11 @@ import numpy as np
 from tunegrad.frontend import Tensor, functional, indexing, scans, sorting
 from tunegrad.ir.dtypes import F32
 from tunegrad.ir.expr import Apply, Const, Load, Op, Value
+from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import Fusion, blocked, schedule
 from tunegrad.ir.graph import Node
 from tunegrad.ir.index import Range, Valid
 from tunegrad.ir.kernel import Axis, Kernel, Param, Reduce, Store
-from tunegrad.ir.rewrites.folding import fold_constants
 from tunegrad.ir.variants import parts_of
 
 __all__ = ["GRAPHS", "NAMES", "corpus_kernel", "graph_of", "kernels_of"]

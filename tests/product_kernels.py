@@ -10,9 +10,9 @@ import numpy as np
 
 from tests.gpu_hand import gemm, image_kernel
 from tunegrad.frontend import Tensor
+from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import schedule as fuse
 from tunegrad.ir.kernel import Kernel
-from tunegrad.ir.rewrites.folding import fold_constants
 
 __all__ = ["KERNELS", "MORE", "conv", "kernel_of", "residual", "summed", "weights", "x"]
 

@@ -20,6 +20,7 @@ from tunegrad.frontend.arrays import bf16_bits
 from tunegrad.ir import graph as g
 from tunegrad.ir.dtypes import BF16, BOOL, F16, F32, F64, I8, I32, I64, U8, DType
 from tunegrad.ir.expr import Op
+from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import Fusion, schedule
 from tunegrad.ir.fusion.build import CutError, Draft, draft_kernel
 from tunegrad.ir.fusion.movement import reshape_groups
@@ -27,7 +28,6 @@ from tunegrad.ir.fusion.words import without_copies
 from tunegrad.ir.graph import GraphOp, Node, topological
 from tunegrad.ir.interpret.evaluate import evaluate
 from tunegrad.ir.interpret.kernel import interpret
-from tunegrad.ir.rewrites.folding import fold_constants
 from tunegrad.ir.rewrites.pairs import pair_dots
 from tunegrad.ir.rewrites.quads import quad_dots
 from tunegrad.ir.rewrites.repeats import Repeats

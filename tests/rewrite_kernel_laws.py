@@ -14,6 +14,7 @@ from tests.graph_builders import run_schedule
 from tunegrad.frontend import Tensor
 from tunegrad.ir.dtypes import I32
 from tunegrad.ir.expr import Apply, Const, Expr, IndexValue, Inside, Load, Op, Value
+from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import schedule
 from tunegrad.ir.fusion.axes import split_axes
 from tunegrad.ir.fusion.merge import merge_axes
@@ -23,7 +24,6 @@ from tunegrad.ir.index import ALWAYS, Index, Range, Valid, as_index
 from tunegrad.ir.interpret.kernel import interpret
 from tunegrad.ir.kernel import Axis, Kernel, Param, Reduce, Store
 from tunegrad.ir.layout import Layout, Part
-from tunegrad.ir.rewrites.folding import fold_constants
 from tunegrad.ir.variants import Split, rewrite, split, split_k, splits_of_k, variants_of
 from tunegrad.ir.verify.kernel import verify_kernel
 

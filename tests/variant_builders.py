@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tunegrad.frontend import Tensor
+from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import LaunchPlan, schedule
 from tunegrad.ir.interpret.kernel import interpret
 from tunegrad.ir.kernel import Kernel
-from tunegrad.ir.rewrites.folding import fold_constants
 
 __all__ = ["FACTORS", "Conv", "bound", "constant", "kernel_of", "only", "ran"]
 

@@ -18,9 +18,9 @@ from tools.gpu_child import Named, Row
 from tools.gpu_journal import UNFINISHED
 from tunegrad.devices import Device
 from tunegrad.frontend import Tensor
+from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import schedule as fuse
 from tunegrad.ir.kernel import Kernel
-from tunegrad.ir.rewrites.folding import fold_constants
 from tunegrad.opts import Space
 from tunegrad.recording.files import read_recording, write_recording
 from tunegrad.reports import TuneReport

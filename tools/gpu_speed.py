@@ -19,8 +19,8 @@ from tools.gpu_measuring import measured
 from tunegrad.devices import Device
 from tunegrad.devices.job import Geometry, KernelIO, Lowered
 from tunegrad.frontend import Tensor
+from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import schedule as fuse
-from tunegrad.ir.rewrites.folding import fold_constants
 from tunegrad.opts import Schedule
 
 __all__ = ["convolutions", "copied_bytes_per_s", "products", "rows", "tensors"]

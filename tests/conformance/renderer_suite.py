@@ -27,11 +27,11 @@ from tunegrad.devices.job import Reference
 from tunegrad.devices.verifying.tolerance import compare
 from tunegrad.errors import IllegalAction
 from tunegrad.frontend import Tensor
+from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import schedule as fuse
 from tunegrad.ir.interpret.kernel import interpret
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.program import Program
-from tunegrad.ir.rewrites.folding import fold_constants
 from tunegrad.ir.target import Target
 from tunegrad.opts import Schedule, Space
 from tunegrad.search import RandomChooser

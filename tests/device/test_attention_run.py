@@ -17,8 +17,8 @@ from tunegrad import devices
 from tunegrad.db import open_store
 from tunegrad.devices import Device
 from tunegrad.frontend import Tensor, functional
+from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import ATTENTION, Alternatives, Fusion
-from tunegrad.ir.rewrites.folding import fold_constants
 from tunegrad.planning import plan
 from tunegrad.planning.plan import RULES
 

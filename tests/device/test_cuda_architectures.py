@@ -17,8 +17,8 @@ from tunegrad.devices.cuda.nvrtc import build
 from tunegrad.devices.cuda.peak import products_text
 from tunegrad.errors import OutOfResources
 from tunegrad.frontend import Tensor
+from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import schedule as fuse
-from tunegrad.ir.rewrites.folding import fold_constants
 from tunegrad.opts import Schedule, Space
 
 ARCHITECTURES = ("sm_75", "sm_86", "sm_100a", "sm_120a")

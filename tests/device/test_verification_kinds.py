@@ -19,10 +19,10 @@ from tunegrad.devices.verifying.tolerance import compare
 from tunegrad.frontend import Tensor
 from tunegrad.ir.dtypes import F32
 from tunegrad.ir.expr import Apply, Expr, Load, Op
+from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import schedule
 from tunegrad.ir.index import var
 from tunegrad.ir.kernel import Kernel
-from tunegrad.ir.rewrites.folding import fold_constants
 
 TARGET = host_target(1)
 

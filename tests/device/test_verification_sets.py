@@ -22,10 +22,10 @@ from tunegrad.devices.verifying.inputs import KINDS
 from tunegrad.devices.verifying.tolerance import compare
 from tunegrad.frontend import Tensor
 from tunegrad.ir.dtypes import I32
+from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import schedule
 from tunegrad.ir.interpret.kernel import interpret
 from tunegrad.ir.kernel import Kernel
-from tunegrad.ir.rewrites.folding import fold_constants
 from tunegrad.opts import Space
 from tunegrad.trial import Policy, Status
 

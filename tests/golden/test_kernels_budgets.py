@@ -29,9 +29,9 @@ from tests.graph_builders import (
 from tunegrad.frontend import Model
 from tunegrad.ir import graph as g
 from tunegrad.ir.expr import Op
+from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import LaunchPlan, schedule
 from tunegrad.ir.graph import Node
-from tunegrad.ir.rewrites.folding import fold_constants
 from tunegrad.models import encoder_layer as encoder_model
 from tunegrad.models import mlp, resnet18, resnet50
 

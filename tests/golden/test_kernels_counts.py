@@ -32,10 +32,10 @@ from tests.graph_builders import (
 from tunegrad.ir import graph as g
 from tunegrad.ir.dtypes import F32
 from tunegrad.ir.expr import Op
+from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import LAST, ROWS, LaunchPlan, blocked, schedule
 from tunegrad.ir.graph import Node
 from tunegrad.ir.interpret.evaluate import evaluate
-from tunegrad.ir.rewrites.folding import fold_constants
 from tunegrad.models import resnet50
 
 

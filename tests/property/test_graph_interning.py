@@ -11,8 +11,8 @@ from tests.graph_fuzzer import random_array, random_graph
 from tunegrad.frontend import Tensor
 from tunegrad.ir import graph as g
 from tunegrad.ir.dtypes import BOOL, F32, F64, I32
+from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.graph import GraphOp, Node
-from tunegrad.ir.rewrites.folding import fold_constants
 
 MIXED = (F32, F64, I32, BOOL)
 

@@ -11,8 +11,8 @@ import pytest
 import tests.rewrite_graph_laws as laws
 from tests.rewrite_faults import FAULTS, Fault, planted
 from tunegrad.errors import DTypeError, InternalError, ShapeError, WrongPlan
+from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.graph import Node, Step
-from tunegrad.ir.rewrites.folding import fold_constants
 from tunegrad.ir.validate import check_rewrite
 
 LAWS = (

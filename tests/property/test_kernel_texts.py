@@ -17,7 +17,7 @@ from tunegrad.errors import KernelTextError
 from tunegrad.ir.dtypes import BF16, BOOL, F16, F32, F64, I32, DType
 from tunegrad.ir.fusion import schedule
 from tunegrad.ir.kernel import Kernel
-from tunegrad.ir.text.parse_kernel import parse_kernel
+from tunegrad.ir.parse_kernel import parse_kernel
 from tunegrad.ir.verify.kernel import verify_kernel
 
 MIXED = (F32, F64, I32, BOOL)

@@ -14,8 +14,8 @@ from tests import fuzzing
 from tests.graph_fuzzer import random_graph
 from tests.kernel_corpus import GRAPHS, graph_of
 from tunegrad.ir.dtypes import BF16, BOOL, F16, F32, F64, I8, I32, I64, U8, U32
+from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import LAST, ROWS, Fusion, LaunchPlan, blocked, schedule
-from tunegrad.ir.rewrites.folding import fold_constants
 from tunegrad.ir.validate import validation
 from tunegrad.ir.variants import rewrite, variants_of
 

@@ -10,8 +10,8 @@ import pytest
 from benchmarks.hand_schedules import AVX512
 from tests.schedule_checks import check
 from tunegrad.devices.host.facts import host_target
+from tunegrad.ir.parse_kernel import parse_kernel
 from tunegrad.ir.target import Target
-from tunegrad.ir.text.parse_kernel import parse_kernel
 from tunegrad.opts import Space
 
 TEXT = """kernel

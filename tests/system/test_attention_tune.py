@@ -12,8 +12,8 @@ from test_plans_tune import Samples, faster
 from tunegrad.db import Store, open_store
 from tunegrad.devices.host.facts import host_target
 from tunegrad.frontend import Tensor, functional
+from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import ATTENTION, Alternatives, Fusion, LaunchPlan, is_attention
-from tunegrad.ir.rewrites.folding import fold_constants
 from tunegrad.planning.plan import plan_launches, stored_toggles
 from tunegrad.tuning.grounds import Grounds
 from tunegrad.tuning.plans import choose_cuts

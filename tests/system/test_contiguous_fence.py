@@ -18,10 +18,10 @@ from tunegrad.config import ModelSpec, TuneSettings
 from tunegrad.db import open_store
 from tunegrad.errors import IllegalAction, ShapeError
 from tunegrad.frontend import Tensor
+from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import LaunchPlan, schedule
 from tunegrad.ir.graph import GraphOp
 from tunegrad.ir.layout import Layout, Part
-from tunegrad.ir.rewrites.folding import fold_constants
 from tunegrad.ir.text.print_graph import print_graph
 from tunegrad.ir.verify.graph import verify_graph
 from tunegrad.tuning.session import run_session

@@ -26,10 +26,10 @@ from tunegrad.compiling.artifact import Compiler, object_key
 from tunegrad.devices import host_device
 from tunegrad.devices.cpu import device as cpu
 from tunegrad.inference import realizing
+from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import schedule
 from tunegrad.ir.graph import Node
 from tunegrad.ir.kernel import Kernel
-from tunegrad.ir.rewrites.folding import fold_constants
 from tunegrad.models import mlp
 from tunegrad.opts import Schedule
 from tunegrad.runtime import ObjectCache, Runner

@@ -20,9 +20,9 @@ from tunegrad.devices import host_device
 from tunegrad.devices.host.facts import fingerprint, host_target
 from tunegrad.errors import MissError
 from tunegrad.inference import loading
+from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import schedule
 from tunegrad.ir.kernel import Kernel
-from tunegrad.ir.rewrites.folding import fold_constants
 from tunegrad.models import mlp
 from tunegrad.opts import SPACE_VERSION
 from tunegrad.render import llvm

@@ -19,10 +19,10 @@ from tunegrad.db import open_store
 from tunegrad.devices.host.facts import fingerprint, host_target
 from tunegrad.errors import ConfigError, MissError
 from tunegrad.frontend import Model, Tensor
+from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import schedule
 from tunegrad.ir.interpret.evaluate import evaluate
 from tunegrad.ir.kernel import Kernel
-from tunegrad.ir.rewrites.folding import fold_constants
 from tunegrad.ir.variants import parts_of, variants_of
 from tunegrad.models import resnet18
 from tunegrad.opts import SPACE_VERSION

@@ -18,14 +18,14 @@ from tunegrad.errors import IllegalAction, VerifyError
 from tunegrad.frontend import Tensor, functional
 from tunegrad.ir.dtypes import BF16, F16, F32, DType
 from tunegrad.ir.expr import Apply, Load, Op, Value
+from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import ATTENTION, Alternatives, Fusion, is_attention
 from tunegrad.ir.index import element
 from tunegrad.ir.interpret.kernel import interpret, interpret_at
 from tunegrad.ir.kernel import Axis, Kernel, Param, Reduce, Store
 from tunegrad.ir.looptree import loop_tree
-from tunegrad.ir.rewrites.folding import fold_constants
+from tunegrad.ir.parse_kernel import parse_kernel
 from tunegrad.ir.target import Target
-from tunegrad.ir.text.parse_kernel import parse_kernel
 from tunegrad.ir.verify.kernel import verify_kernel
 from tunegrad.opts import Schedule, Space, apply_actions, parse_actions
 from tunegrad.planning.attention import expected_attentions

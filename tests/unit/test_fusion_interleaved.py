@@ -9,10 +9,10 @@ import pytest
 
 from tests.graph_builders import run_schedule
 from tunegrad.frontend import Tensor, cat
+from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import schedule
 from tunegrad.ir.graph import GraphOp, Node
 from tunegrad.ir.interpret.evaluate import evaluate
-from tunegrad.ir.rewrites.folding import fold_constants
 from tunegrad.ir.variants import match_conv3x3
 
 RNG = np.random.default_rng(0)

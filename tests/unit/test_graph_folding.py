@@ -10,10 +10,10 @@ from tunegrad.frontend import Tensor
 from tunegrad.ir import graph as g
 from tunegrad.ir.dtypes import BF16, BOOL, F16, F32, I32, DType
 from tunegrad.ir.expr import Op
+from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import schedule
 from tunegrad.ir.graph import GraphOp, Node
 from tunegrad.ir.interpret.evaluate import evaluate
-from tunegrad.ir.rewrites.folding import fold_constants
 
 
 def folded(x: Node) -> Node:

@@ -12,11 +12,11 @@ from tests.graph_fuzzer import random_graph
 from tunegrad.ir import graph as g
 from tunegrad.ir.dtypes import F32, I32
 from tunegrad.ir.expr import Op
+from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import LaunchPlan, schedule
 from tunegrad.ir.fusion.drafts import Drafts
 from tunegrad.ir.graph import GraphOp, Node
 from tunegrad.ir.interpret.evaluate import evaluate
-from tunegrad.ir.rewrites.folding import fold_constants
 from tunegrad.ir.rewrites.repeats import Repeats
 
 X = tensor("x", 16, 1, 24)

@@ -23,7 +23,7 @@ from tunegrad.ir.interpret.evaluate import evaluate
 from tunegrad.ir.interpret.kernel import interpret
 from tunegrad.ir.interpret.reference import unrounded
 from tunegrad.ir.kernel import Axis, Kernel, Param, Store
-from tunegrad.ir.text.parse_kernel import parse_kernel
+from tunegrad.ir.parse_kernel import parse_kernel
 from tunegrad.ir.verify.kernel import verify_kernel
 from tunegrad.opts import Schedule, Space
 from tunegrad.runtime import Argument

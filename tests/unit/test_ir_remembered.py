@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from tunegrad.ir.kernel import Kernel
+from tunegrad.ir.parse_kernel import parse_kernel
 from tunegrad.ir.remembered import remembered
-from tunegrad.ir.text.parse_kernel import parse_kernel
 
 
 def copy_of(rows: int, name: str = "kernel") -> Kernel:

@@ -21,8 +21,8 @@ from tunegrad.ir.fusion import schedule
 from tunegrad.ir.index import Range, Valid
 from tunegrad.ir.kernel import Axis, Kernel, Param, Store, axis_name
 from tunegrad.ir.layout import Layout, Part
+from tunegrad.ir.parse_kernel import LONGEST_KERNEL, parse_kernel
 from tunegrad.ir.target import Target
-from tunegrad.ir.text.parse_kernel import LONGEST_KERNEL, parse_kernel
 from tunegrad.ir.variants import parts_of
 from tunegrad.opts import Space
 from tunegrad.planning.variants import allowed

@@ -17,8 +17,8 @@ from tunegrad.frontend import Tensor
 from tunegrad.ir.dtypes import BF16, F32
 from tunegrad.ir.fusion import schedule
 from tunegrad.ir.index import as_index, var
+from tunegrad.ir.parse_kernel import parse_kernel
 from tunegrad.ir.program import Alloc, Buffer, For, Number, Program, Store, VType
-from tunegrad.ir.text.parse_kernel import parse_kernel
 from tunegrad.opts import Schedule, Space
 from tunegrad.render.llvm import render_llvm, workspace_bytes
 from tunegrad.render.llvm_values import literal

@@ -9,8 +9,8 @@ import sys
 import pytest
 
 from tunegrad.frontend import Model
+from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import schedule
-from tunegrad.ir.rewrites.folding import fold_constants
 from tunegrad.models import encoder_layer, mlp, resnet18, resnet50
 from tunegrad.runtime import Lifetime, lifetimes, lower_bound, plan_memory
 

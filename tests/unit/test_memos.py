@@ -15,7 +15,7 @@ from tunegrad.devices.host.facts import host_target
 from tunegrad.errors import IllegalAction
 from tunegrad.ir.kernel import Kernel, loads
 from tunegrad.ir.looptree import Loop, LoopKind, LoopTree, Staged, loop_tree
-from tunegrad.ir.text.parse_kernel import parse_kernel
+from tunegrad.ir.parse_kernel import parse_kernel
 from tunegrad.opts import DefaultChooser, Schedule, Space
 from tunegrad.opts.actions import Stage
 from tunegrad.opts.staging import check_copy, staged_copy

@@ -15,8 +15,8 @@ from tunegrad.ir.expr import Op
 from tunegrad.ir.fusion import schedule
 from tunegrad.ir.graph import GraphOp, topological
 from tunegrad.ir.interpret.evaluate import evaluate
+from tunegrad.ir.parse_kernel import parse_kernel
 from tunegrad.ir.rewrites.quads import quad_dots
-from tunegrad.ir.text.parse_kernel import parse_kernel
 from tunegrad.ir.verify.graph import verify_graph
 from tunegrad.ir.verify.kernel import verify_kernel
 from tunegrad.planning.plan import prepared

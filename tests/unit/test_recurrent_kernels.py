@@ -7,8 +7,8 @@ import pytest
 
 import tunegrad as tg
 from tunegrad.frontend import Tensor
+from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import LaunchPlan, schedule
-from tunegrad.ir.rewrites.folding import fold_constants
 
 MOST = {"LSTM": 8, "GRU": 5, "RNN": 4}
 

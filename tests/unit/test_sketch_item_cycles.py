@@ -6,8 +6,8 @@ from tests.gpu_hand import gemm
 from tests.sketch_checks import agrees, check_answers, drawn_schedule
 from tunegrad.devices.cuda.architectures import typical
 from tunegrad.frontend import Tensor
+from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import schedule as fuse
-from tunegrad.ir.rewrites.folding import fold_constants
 from tunegrad.opts import Space
 from tunegrad.opts.sketches.cycles import Problem
 from tunegrad.opts.sketches.item_cycles import best_item_block

@@ -17,7 +17,7 @@ from tunegrad.db import Claim, Contents, Finding, Question, import_store, key_of
 from tunegrad.db.claims import MAX_ACTIONS
 from tunegrad.db.export import export_lines
 from tunegrad.devices.host.facts import fingerprint, host_target
-from tunegrad.ir.text.parse_kernel import LONGEST_KERNEL
+from tunegrad.ir.parse_kernel import LONGEST_KERNEL
 from tunegrad.ir.variants import variants_of
 from tunegrad.opts import SPACE_VERSION, Space
 from tunegrad.trial import Fingerprint

@@ -11,8 +11,8 @@ from variant_builders import Conv, bound, constant, kernel_of, only, ran
 
 from tunegrad.errors import InternalError
 from tunegrad.frontend import Tensor
+from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import LaunchPlan, schedule
-from tunegrad.ir.rewrites.folding import fold_constants
 from tunegrad.ir.variants import match_conv3x3, parts_of, rewrite, winograd
 from tunegrad.ir.verify.kernel import verify_kernel
 

@@ -15,12 +15,12 @@ from tunegrad.frontend import Tensor
 from tunegrad.ir import graph as g
 from tunegrad.ir.dtypes import F16, F32, I64, DType
 from tunegrad.ir.expr import Apply, Cast, Const, Expr, IndexValue, Load, Op, rebuild
+from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import Buffer, Combined, LaunchPlan, schedule
 from tunegrad.ir.graph import const
 from tunegrad.ir.index import ALWAYS, Range, Valid
 from tunegrad.ir.kernel import Axis, Kernel, Reduce, Stage, Store
 from tunegrad.ir.layout import Layout
-from tunegrad.ir.rewrites.folding import fold_constants
 from tunegrad.ir.validate import known, validated, validation
 from tunegrad.ir.variants import rewrite, variants_of
 

@@ -21,9 +21,9 @@ from tunegrad.devices.cpu.device import CpuDevice
 from tunegrad.devices.host.cores import declared
 from tunegrad.devices.host.facts import fingerprint, host_target
 from tunegrad.frontend import Tensor
+from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import schedule
 from tunegrad.ir.kernel import Kernel
-from tunegrad.ir.rewrites.folding import fold_constants
 from tunegrad.ir.text.print_graph import print_graph
 from tunegrad.opts import Form, Schedule, Space
 from tunegrad.render.llvm import render_llvm

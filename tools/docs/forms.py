@@ -15,7 +15,18 @@ import numpy as np
 from benchmarks.hand_schedules import AVX512, GPU, conv3x3, gemm, row_sum, softmax
 from tunegrad.errors import IllegalAction, ShapeError, VerifyError
 from tunegrad.frontend import Tensor
-from tunegrad.ir import expr, graph, index, kernel, layout, looptree, program, target, validate
+from tunegrad.ir import (
+    expr,
+    graph,
+    index,
+    kernel,
+    layout,
+    looptree,
+    parse_kernel,
+    program,
+    target,
+    validate,
+)
 from tunegrad.ir.dtypes import BF16, F32, I32
 from tunegrad.ir.expr import Apply, Load, Op, Value
 from tunegrad.ir.fusion import (
@@ -44,7 +55,7 @@ from tunegrad.ir.program import (
     VType,
 )
 from tunegrad.ir.program import Store as StoreInstr
-from tunegrad.ir.text import parse_index, parse_kernel
+from tunegrad.ir.text import parse_index
 from tunegrad.ir.text.print_graph import print_graph
 from tunegrad.ir.validate import numbers, rewrites
 from tunegrad.ir.verify import graph as verify_graph

@@ -30,8 +30,8 @@ from tunegrad.ir.graph import Bounds, ConstData
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.layout import Layout, Part
 from tunegrad.ir.pack import Pack
+from tunegrad.ir.parse_kernel import parse_kernel
 from tunegrad.ir.rewrites.ranges import Guard
-from tunegrad.ir.text.parse_kernel import parse_kernel
 from tunegrad.reports import Outcome
 from tunegrad.runtime import Argument, Constants
 from tunegrad.runtime.mapped import MappedFileError, check_digest, map_arrays, write_arrays

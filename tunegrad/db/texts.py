@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from tunegrad.db.protocol import Store
 from tunegrad.errors import KernelTextError
-from tunegrad.ir.text.parse_kernel import parse_kernel
+from tunegrad.ir.parse_kernel import parse_kernel
 
 __all__ = ["UnreadText", "unread_texts"]
 

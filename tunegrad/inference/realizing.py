@@ -16,10 +16,10 @@ from tunegrad.frontend import Tensor, joined
 from tunegrad.inference.choosing import compiled_choice
 from tunegrad.inference.process import engine_of, process_compiler
 from tunegrad.ir import graph
+from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.graph import GraphOp, Node
 from tunegrad.ir.interpret.evaluate import evaluate
 from tunegrad.ir.rewrites.factors import rewritten
-from tunegrad.ir.rewrites.folding import fold_constants
 from tunegrad.ir.validate import validated_guards
 from tunegrad.planning.plan import plan_launches, prepared
 from tunegrad.runtime import Runner

@@ -59,7 +59,7 @@ def narrowed(
     """The same outputs with constants and stored tensors in ``dtype``, f16 or bf16; with
     ``factors``, all that contractions multiply in whole steps of a matrix unit, too.
 
-    ``outputs`` are folded (``ir.rewrites.folding``), so that products of constants are rounded
+    ``outputs`` are folded (``ir.folding``), so that products of constants are rounded
     once. Shapes and dtypes of inputs and outputs stay. A graph without f32 tensors in memory keeps
     its nodes.
 

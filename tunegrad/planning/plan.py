@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from tunegrad.ir.dtypes import dtype_of
 from tunegrad.ir.expr import Apply, Cast, Expr, IndexValue, Inside, Load, Value
+from tunegrad.ir.folding import fold_constants, known_outputs
 from tunegrad.ir.fusion import (
     EXPENSIVE,
     LAST,
@@ -35,7 +36,6 @@ from tunegrad.ir.graph import Node, Step
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.keys import key_of
 from tunegrad.ir.remembered import remembered
-from tunegrad.ir.rewrites.folding import fold_constants, known_outputs
 from tunegrad.ir.rewrites.pairs import pair_dots
 from tunegrad.ir.rewrites.quads import quad_dots
 from tunegrad.ir.rewrites.tf32 import round_factors

@@ -22,8 +22,8 @@ from tunegrad.db import Claim, Finding, actions_fault
 from tunegrad.devices import Device
 from tunegrad.errors import DeviceError, IllegalAction
 from tunegrad.ir.kernel import Kernel
+from tunegrad.ir.parse_kernel import read_back
 from tunegrad.ir.target import Target
-from tunegrad.ir.text.parse_kernel import read_back
 from tunegrad.ir.variants import variants_of
 from tunegrad.opts import SPACE_VERSION, Schedule, Space
 from tunegrad.trial import Fingerprint

@@ -28,8 +28,8 @@ from tunegrad.config import TuneSettings
 from tunegrad.db import IMPORTED
 from tunegrad.errors import IllegalAction
 from tunegrad.ir.kernel import Kernel
+from tunegrad.ir.parse_kernel import read_back
 from tunegrad.ir.target import Target
-from tunegrad.ir.text.parse_kernel import read_back
 from tunegrad.opts import SPACE_VERSION, Schedule, Space
 from tunegrad.search import (
     LEARNED,

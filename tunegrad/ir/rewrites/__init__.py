@@ -1,1 +1,1 @@
-"""Rewrites of graphs before they are fused: folding, narrower and packed numbers, repeats."""
+"""Rewrites of graphs before they are fused: narrower and packed numbers, repeats, ranges."""

@@ -26,11 +26,11 @@ from typing import cast
 from .. import graph as g
 from ..dtypes import I8, I32, U8, DType
 from ..expr import Op
+from ..folding import known_outputs
 from ..graph import ConstData, GraphOp, Node, Step, topological
 from ..interpret.numeric import Array
 from ..target import Target
 from .factors import Moves, applied, chain, is_known, rewritten, sum_of_products
-from .folding import known_outputs
 from .repeats import Repeats
 from .words import dimension, in_words, worded
 

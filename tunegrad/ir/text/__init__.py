@@ -1,1 +1,1 @@
-"""Texts of the forms, parsed and printed."""
+"""Texts of the forms: scanned, parsed and printed."""

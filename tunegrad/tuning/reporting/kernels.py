@@ -15,7 +15,7 @@ from statistics import median
 from tunegrad.db import Contents, Evidence, Session
 from tunegrad.db.contents import Promotion
 from tunegrad.db.identity import identity
-from tunegrad.ir.text.parse_kernel import read_back
+from tunegrad.ir.parse_kernel import read_back
 from tunegrad.paired import Interval, gain_interval, paired_gain
 from tunegrad.trial import Trial
 

@@ -29,14 +29,14 @@ from typing import cast as typed
 
 import numpy as np
 
-from .. import graph as g
-from ..dtypes import DType
-from ..expr import Op
-from ..graph import MOVEMENT, GraphOp, Node, Step, topological
-from ..interpret.evaluate import evaluate
-from ..interpret.numeric import compute, convert
-from .factors import is_known, stepped
-from .repeats import Repeats
+from . import graph as g
+from .dtypes import DType
+from .expr import Op
+from .graph import MOVEMENT, GraphOp, Node, Step, topological
+from .interpret.evaluate import evaluate
+from .interpret.numeric import compute, convert
+from .rewrites.factors import is_known, stepped
+from .rewrites.repeats import Repeats
 
 __all__ = ["fold_constants", "known_outputs"]
 
