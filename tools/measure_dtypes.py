@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tools import measure_functions as functions
-from tools.numerics_page import write_table
+from tools.numerics_page import error_cell, put_out
 from tunegrad.frontend import Tensor
 
 Array = NDArray[Any]
@@ -239,10 +239,8 @@ def table(count: int) -> str:
     head = "".join(f" {k.name} | PyTorch |" for k in KINDS)
     lines = [f"| |{head}", "|---" * (1 + 2 * len(KINDS)) + "|"]
     for name, errors in rows(count):
-        cells = ["" if np.isnan(v) else f"{v:.0e}" if v >= 1e4 else f"{v:.2f}" for v in errors]
-        for i in range(0, len(errors), 2):
-            if errors[i] > max(1.0, 2 * errors[i + 1]):
-                cells[i] = f"**{cells[i]}**"
+        both = zip(errors[::2], errors[1::2], strict=True)
+        cells = [c for own, peer in both for c in (error_cell(own, peer), error_cell(peer))]
         lines.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
@@ -254,10 +252,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--count", type=int, default=40_000)
     options = parser.parse_args(arguments)
     text = table(options.count)
-    if options.write:
-        write_table("measure_dtypes", text)
-    else:
-        sys.stdout.write(text)
+    put_out("measure_dtypes", text, options.write)
 
 
 if __name__ == "__main__":

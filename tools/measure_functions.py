@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from tools.numerics_page import write_table
+from tools.numerics_page import error_cell, put_out
 from tunegrad.frontend import Tensor
 
 Array = NDArray[Any]
@@ -345,11 +345,8 @@ def table(count: int) -> str:
     """
     lines = ["| f32 | tunegrad | PyTorch | PyTorch, strided | numpy |", "|---|---|---|---|---|"]
     for name, (own, torch, strided, numpy) in rows(count):
-        values = (own, torch, strided, numpy)
-        cells = [f"{v:.0e}" if v >= 1e4 else f"{v:.2f}" for v in values]
-        if not own <= max(1.0, 2 * torch):
-            cells[0] = f"**{cells[0]}**"
-        lines.append(f"| {name} | {' | '.join('' if c == 'nan' else c for c in cells)} |")
+        cells = [error_cell(own, torch), *map(error_cell, (torch, strided, numpy))]
+        lines.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
 
@@ -360,10 +357,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--count", type=int, default=200_000)
     options = parser.parse_args(arguments)
     text = table(options.count)
-    if options.write:
-        write_table("measure_functions", text)
-    else:
-        sys.stdout.write(text)
+    put_out("measure_functions", text, options.write)
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from tools.numerics_page import write_table
+from tools.numerics_page import put_out
 from tunegrad.devices.host.codegen import compile_llvm
 from tunegrad.devices.host.facts import host_target
 from tunegrad.devices.host.loader import Library
@@ -273,10 +273,7 @@ def main(arguments: list[str]) -> None:
     one.add_argument("--speed", action="store_true")
     options = parser.parse_args(arguments)
     text = speed() if options.speed else table(options.stride)
-    if options.write:
-        write_table("measure_math", text)
-    else:
-        sys.stdout.write(text)
+    put_out("measure_math", text, options.write)
 
 
 if __name__ == "__main__":

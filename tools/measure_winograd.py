@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tools.numerics_page import write_table
+from tools.numerics_page import put_out
 from tunegrad.compiling.artifact import Compiler
 from tunegrad.config import allowed_threads
 from tunegrad.devices import Engine, host_device
@@ -128,10 +128,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args(arguments)
     text = table(SHAPES[-options.last :])
-    if options.write:
-        write_table("measure_winograd", text)
-    else:
-        sys.stdout.write(text)
+    put_out("measure_winograd", text, options.write)
 
 
 if __name__ == "__main__":

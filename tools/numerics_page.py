@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
+import sys
 from pathlib import Path
 
-__all__ = ["DOCUMENT", "table_of", "write_table"]
+__all__ = ["DOCUMENT", "error_cell", "put_out", "table_of", "write_table"]
 
 DOCUMENT = Path(__file__).parent.parent / "docs" / "NUMERICS.md"
 _END = "<!-- end -->\n"
@@ -25,6 +27,24 @@ def write_table(tool: str, table: str) -> None:
     """
     before, _, after = _parts(tool)
     DOCUMENT.write_text(before + table + after, encoding="utf-8")
+
+
+def put_out(tool: str, table: str, write: bool) -> None:
+    """Print a table, or ``write`` it as ``write_table``."""
+    if write:
+        write_table(tool, table)
+    else:
+        sys.stdout.write(table)
+
+
+def error_cell(error: float, peer: float | None = None) -> str:
+    """An error in ulps, empty where it is NaN; with a ``peer``'s, bold where it is no number, or
+    over twice that one and over 1.
+    """
+    if peer is None and math.isnan(error):
+        return ""
+    text = f"{error:.0e}" if error >= 1e4 else f"{error:.2f}"
+    return text if peer is None or error <= max(1.0, 2 * peer) else f"**{text}**"
 
 
 def _parts(tool: str) -> tuple[str, str, str]:

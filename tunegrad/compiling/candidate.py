@@ -180,8 +180,8 @@ def _without_overflows(
     """The references, undecided where the kernel's own dtypes overflow on the way to a finite
     result: of a few elements among many, which a sample of them need not show.
     """
-    read = {p.name: arrays[p.name] for p in kernel.params if p.role != "out"}
-    if not any(_is_large(read[p.name], p) for p in kernel.params if p.role != "out"):
+    read = _read(kernel, arrays)
+    if not any(_is_large(memory, kernel.param(name)) for name, memory in read.items()):
         return dict(found)
     if interpret_steps(kernel) <= INTERPRETED_STEPS:
         narrow = interpret(kernel, arrays)
@@ -198,6 +198,11 @@ def _without_overflows(
         else r
         for name, r in found.items()
     }
+
+
+def _read(kernel: Kernel, arrays: Mapping[str, Array]) -> dict[str, Array]:
+    """The arrays that a kernel reads, by parameter."""
+    return {p.name: arrays[p.name] for p in kernel.params if p.role != "out"}
 
 
 def _is_large(memory: Array, p: Param) -> bool:
@@ -229,7 +234,7 @@ def _bounds(
     """
     if all(r.count == 0 for r in rounded.values()):
         return {}
-    read = {p.name: arrays[p.name] for p in kernel.params if p.role != "out"}
+    read = _read(kernel, arrays)
     found: dict[str, Array] = {}
     if not kernel.reduces or float_operations(kernel) & FUNCTIONS:
         few = work(kernel) > _BOUND_STEPS
@@ -327,16 +332,14 @@ def _sampled(
     kernel: Kernel, arrays: Mapping[str, Array], points: Mapping[str, Array]
 ) -> dict[str, tuple[Array, Array]]:
     """Elements and their values by output, as numpy has them at these points."""
-    read = {p.name: arrays[p.name] for p in kernel.params if p.role != "out"}
+    read = _read(kernel, arrays)
     return interpret_at(kernel, read, points, as_float64=True)
 
 
 def _compiled(kernel: Kernel, arrays: Mapping[str, Array]) -> dict[str, Array]:
     """Every output of the float64 kernel, run here and now on one thread."""
     wide = in_float64(kernel)
-    return run_on_host(
-        _oracle(wide), {p.name: arrays[p.name] for p in wide.params if p.role != "out"}
-    )
+    return run_on_host(_oracle(wide), _read(wide, arrays))
 
 
 @lru_cache(maxsize=2)

@@ -51,10 +51,10 @@ class RemoteMemory(ABC):
         return self._bytes().view(buffer_dtype(dtype).numpy)
 
     def protect(self, on: bool = True) -> None:
-        self._digest = self._content() if on else b""
+        self._digest = self.content() if on else b""
 
     def damage(self) -> str:
-        if self._digest and self._digest != self._content():
+        if self._digest and self._digest != self.content():
             return WROTE_READ_ONLY
         for zone, place in self._zones():
             wrong = int((zone != self._guard).sum())
@@ -62,7 +62,8 @@ class RemoteMemory(ABC):
                 return f"wrote {place} ({wrong} guard bytes changed, buffer of {self.nbytes} bytes)"
         return ""
 
-    def _content(self) -> bytes:
+    def content(self) -> bytes:
+        """A digest of the bytes that kernels may use."""
         return hashlib.blake2b(self._bytes().data, digest_size=16).digest()
 
 
