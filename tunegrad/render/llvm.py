@@ -758,8 +758,7 @@ class _Renderer(LlvmValues):
         elif i.offset.coefficient(i.lane) == 1:
             base = i.offset.at({i.lane: 0})
             address = self.address(i.buffer, base)
-            # parameters and scratch are 64-byte aligned, so an offset in whole vectors is aligned
-            # too
+            # an offset in whole vectors, so it is aligned where the parameter is
             whole = base.const % lanes == 0 and all(c % lanes == 0 for _, c in base.terms)
             if (
                 i.stream
@@ -768,12 +767,7 @@ class _Renderer(LlvmValues):
                 and not dtype.is_bool
                 and lanes * dtype.itemsize <= ALIGN
             ):
-                self.streams = True
-                t = f"<{lanes} x {memory_type(dtype)}>"
-                self.emit(
-                    f"store {t} {raw}, ptr {address}, align {lanes * dtype.itemsize}, "
-                    "!nontemporal !0"
-                )
+                self._store_past(i.buffer, address, raw, dtype, lanes)
             else:
                 self.store_vector(address, raw, dtype, lanes, mask)
         else:
@@ -785,6 +779,27 @@ class _Renderer(LlvmValues):
                 )
                 held = None if mask is None else self.extract_mask(mask, lanes, lane)
                 self.store_scalar(address, piece, dtype, held)
+
+    def _store_past(self, buffer: str, address: str, raw: str, dtype: DType, lanes: int) -> None:
+        """A non-temporal store of one vector where the buffer is aligned, and a common one
+        elsewhere: a part of a joined buffer may begin at any element.
+        """
+        self.streams = True
+        pointer, scope, n = self.pointer[buffer], self.scopes[0], self.number()
+        place = self.cached(scope, (buffer, "place"), f"ptrtoint ptr {pointer} to i64")
+        low = self.cached(scope, (buffer, "low"), f"and i64 {place}, {ALIGN - 1}")
+        aligned = self.cached(scope, (buffer, "aligned"), f"icmp eq i64 {low}, 0")
+        self.emit(f"br i1 {aligned}, label %past{n}, label %near{n}")
+        self.start(f"past{n}")
+        self.emit(
+            f"store <{lanes} x {memory_type(dtype)}> {raw}, ptr {address}, "
+            f"align {lanes * dtype.itemsize}, !nontemporal !0"
+        )
+        self.emit(f"br label %stored{n}")
+        self.start(f"near{n}")
+        self.store_vector(address, raw, dtype, lanes, None)
+        self.emit(f"br label %stored{n}")
+        self.start(f"stored{n}")
 
     # -- accesses of lanes
 
