@@ -1,7 +1,14 @@
-"""HIP C++ without one of AMD's GPUs: compiled for it by clang, and run on this CPU by what runs
-CUDA's.
+"""HIP C++, the language of AMD's GPUs, without one of them: compiled for it by clang, and run on
+this CPU by what runs CUDA's.
 
+    %3 = shuffle %2 across 4 f32  -->  const float v3 = __shfl_xor(v2, 4);
     tg_hip.hpp + text --clang--> assembly: instructions, and metadata of the kernel
+
+The text is that of CUDA C++ with HIP's shuffles and conversions of halves. Its words are those of
+``hip/hip_runtime.h``. A product and a sum are fused exactly where the program says FMA, if the
+compiler is told ``-ffp-contract=off``. There is no inline assembly, so there are no copies that run
+ahead and no matrix units (MFMA, WMMA). A program's shuffles stay among 32 neighbours. A wave has as
+many (gfx1100), or is two of them (gfx90a), so they need no width.
 
 clang's own choice of parts of AMD's device library (ocml, LLVM's bitcode) fails where the library
 is older than the architecture, so they are named here.
@@ -17,7 +24,7 @@ import shutil
 import subprocess
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 
@@ -29,9 +36,55 @@ from tunegrad.devices.cuda.host.device import CudaHost
 from tunegrad.devices.job import Lowered
 from tunegrad.ir.program import Program
 from tunegrad.ir.target import Target
-from tunegrad.render.hip import render_hip
+from tunegrad.render.c_family import render_c
+from tunegrad.render.cuda import CUDA, VECTORS, exchanged
 
-__all__ = ["ARCHITECTURES", "TARGETS", "Assembly", "HipHost", "compiled", "hip_host", "lowered"]
+__all__ = [
+    "ARCHITECTURES", "HIP", "TARGETS", "Assembly", "HipHost", "compiled", "hip_host", "lowered",
+    "render_hip",
+]  # fmt: skip
+
+
+def render_hip(program: Program) -> str:
+    """The program as HIP C++ text; ``c_family`` says its ``kernel_name`` and ``arguments``."""
+    return render_c(program, HIP)
+
+
+def _on_gpu(c: str, name: str, argument: str, body: str) -> str:
+    """A function that a CPU has a twin of, in the header before the text."""
+    text = f"__device__ __forceinline__ {c} tg_{name}({argument} x) {{ {body} }}"
+    return f"#ifndef TG_HOST\n{text}\n#endif"
+
+
+_HALVES = {
+    "from_f16": _on_gpu(
+        "float", "from_f16", "unsigned short", "return (float)__builtin_bit_cast(_Float16, x);"
+    ),
+    "to_f16": _on_gpu(
+        "unsigned short", "to_f16", "float",
+        "return __builtin_bit_cast(unsigned short, (_Float16)x);",
+    ),
+    "tf32_f32": _on_gpu(
+        "float", "tf32_f32", "float",
+        "const unsigned int u = __float_as_uint(x); return (u & 0x7f800000u) == 0x7f800000u ? x : "
+        "__uint_as_float((u + 0x1000u) & 0xffffe000u);",
+    ),
+}  # fmt: skip
+"""Halves are rounded to the nearest, ties to even, as the mode of a kernel is; tf32 away from
+zero, by integers.
+"""
+
+
+HIP = replace(
+    CUDA,
+    name="hip",
+    helpers={**CUDA.helpers, **_HALVES},
+    prologue=VECTORS,
+    wrappers=None,
+    shuffle=exchanged("__shfl_xor({}, {})"),
+    declared_shared_bytes=1 << 40,
+    shared_array="",
+)
 
 
 def _target(

@@ -20,9 +20,9 @@ import numpy as np
 import pytest
 
 from tests.schedule_checks import Arrays
+from tests.wgsl import WEBGPU, render_wgsl
 from tunegrad.ir.program import Alloc, Buffer, Pack, Program
 from tunegrad.render.c_family import arguments, kernel_name
-from tunegrad.render.wgsl import WEBGPU, render_wgsl
 
 __all__ = ["WebGpu", "tint", "webgpu"]
 

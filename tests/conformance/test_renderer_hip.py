@@ -6,8 +6,7 @@ import pytest
 from renderer_suite import RendererSuite
 from test_renderer_cuda import Cuda
 
-from tests.hip import hip_host
-from tunegrad.render.hip import render_hip
+from tests.hip import hip_host, render_hip
 
 
 class Hip(Cuda):

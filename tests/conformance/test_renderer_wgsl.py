@@ -7,12 +7,12 @@ import pytest
 from renderer_suite import RendererSuite, schedules
 
 from tests.webgpu import webgpu
+from tests.wgsl import WEBGPU, render_wgsl
 from tunegrad.frontend import Tensor
 from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import schedule as fuse
 from tunegrad.ir.interpret.program import pack_buffers
 from tunegrad.opts import Space
-from tunegrad.render.wgsl import WEBGPU, render_wgsl
 
 
 class Wgsl:

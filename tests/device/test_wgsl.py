@@ -13,6 +13,7 @@ from kernel_corpus import NAMES
 from tests.opencl_batches import Case, corpus_cases, has_barriers, uses_shared
 from tests.schedule_checks import assert_close, buffers_of, expected
 from tests.webgpu import tint, webgpu
+from tests.wgsl import WEBGPU, render_wgsl
 from tunegrad.errors import CompileFailure
 from tunegrad.ir.dtypes import BOOL, F32, I32, U32, DType
 from tunegrad.ir.expr import Op
@@ -33,7 +34,6 @@ from tunegrad.ir.program import (
     walk,
 )
 from tunegrad.ir.target import Target
-from tunegrad.render.wgsl import WEBGPU, render_wgsl
 
 WIDE = replace(WEBGPU, vector_bytes=16)
 """Lanes, each a variable of its own."""

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from hand_programs import elementwise, group_add, row_sum, tiled_gemm
 
+from tests.wgsl import render_wgsl
 from tunegrad.ir.dtypes import F32, I32
 from tunegrad.ir.expr import Op
-from tunegrad.render.wgsl import render_wgsl
 
 FOLDER = Path(__file__).parent / "wgsl"
 PROGRAMS = {

@@ -5,7 +5,7 @@ from hand_programs import tiled_gemm
 
 from benchmarks.hand_schedules import row_sum
 from tests.gpu_hand import gemm, hgemm
-from tests.hip import TARGETS
+from tests.hip import HIP, TARGETS, render_hip
 from tests.product_kernels import KERNELS
 from tunegrad.devices.cuda.architectures import typical
 from tunegrad.errors import InternalError
@@ -14,7 +14,6 @@ from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.program import Program
 from tunegrad.opts import Space
 from tunegrad.render.cuda import CUDA, render_cuda
-from tunegrad.render.hip import HIP, render_hip
 
 
 def by_default(kernel: Kernel) -> Program:

@@ -10,6 +10,7 @@ from hand_programs import F, elementwise, group_add, loop, vector_add
 from kernel_corpus import NAMES
 
 from tests.opencl_batches import corpus_cases
+from tests.wgsl import WEBGPU, render_wgsl
 from tunegrad.errors import CompileFailure, OutOfResources
 from tunegrad.frontend import Tensor
 from tunegrad.ir.dtypes import BOOL, F32, I64
@@ -18,7 +19,6 @@ from tunegrad.ir.fusion import schedule
 from tunegrad.ir.index import Index, as_index, var
 from tunegrad.ir.program import Alloc, Buffer, Load, Number, Program, Store
 from tunegrad.opts import Space
-from tunegrad.render.wgsl import WEBGPU, render_wgsl
 
 REFUSED = {
     "doubles": "parameter p0 is f64",
