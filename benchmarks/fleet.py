@@ -24,8 +24,7 @@ from random import Random
 from typing import Any
 
 from benchmarks.fleet_simulator import Simulated, SimulatedMachine
-from tunegrad.db import open_store
-from tunegrad.db.rows import key_of
+from tunegrad.db import key_of, open_store
 from tunegrad.devices import Limits
 from tunegrad.errors import InternalError
 from tunegrad.events import CandidateMeasured, Event

@@ -17,7 +17,7 @@ from store_trials import EVIDENCE, HERE, KERNEL, KEY, numbered
 from tunegrad.cli.app import run
 from tunegrad.cli.store.tables import plain
 from tunegrad.db import Contents, key_of, open_store
-from tunegrad.db.export import export_lines
+from tunegrad.db.exchange.export import export_lines
 from tunegrad.devices.host.facts import fingerprint, host_target
 from tunegrad.opts import SPACE_VERSION
 
@@ -370,7 +370,6 @@ def test_store_commands_all_have_an_example():
         "verify",
         "history",
         "why",
-        "portability",
         "diff",
         "export",
         "import",

@@ -15,13 +15,11 @@ from tunegrad.cli.bench_tables import bench_text
 from tunegrad.cli.explain_tables import explain_text
 from tunegrad.cli.output import wrapped
 from tunegrad.cli.store.history_tables import history_text
-from tunegrad.cli.store.portability import portability_text
 from tunegrad.cli.store.tables import why_text
 from tunegrad.cli.tables import compiled_text, doctor_text, run_text, stats_text, tune_text
-from tunegrad.db import History, Portability, Stats, Why
-from tunegrad.db.history import DecisionRow, LatencyRow, MeasurementRow
-from tunegrad.db.portability import Machine, PortabilityRow
-from tunegrad.db.why import FieldRow, PromotionRow
+from tunegrad.db import History, Stats, Why
+from tunegrad.db.views.history import DecisionRow, LatencyRow, MeasurementRow
+from tunegrad.db.views.why import FieldRow, PromotionRow
 from tunegrad.reports import (
     CompiledReport,
     CompiledRow,
@@ -130,11 +128,6 @@ WHY = Why(
     (PromotionRow(ACTIONS, "mannwhitneyu", 0.00012, 0.6524, 0.4321, 200, True, False, "s", AT),),
     (), (), (DECISION,),
 )  # fmt: skip
-PORTABLE = Portability(
-    KERNEL, KEY, 5,
-    tuple(Machine(f"{MACHINE[:-1]}{i}", "cpu sapphirerapids, 8 threads", 0.4321) for i in range(4)),
-    (PortabilityRow(ACTIONS, (), {f"{MACHINE[:-1]}{i}": 0.95 for i in range(4)}),),
-)  # fmt: skip
 BENCH = BenchReport(
     20, 100, 8, (BenchSpace("conv3x3_56x56_relu", "k", 2112, 920, 0.6451, 2112, ()),),
     (BenchRow("conv3x3_56x56_relu", "evolutionary", 0.08, 0.01, -0.12, 100, 1.0, 12_345.0, ()),),
@@ -151,7 +144,6 @@ TEXTS: dict[str, tuple[Callable[[], str], int]] = {
     "latencies": (lambda: history_text(HISTORIES[0]), 1),
     "measurements": (lambda: history_text(HISTORIES[1]), 2),
     "why": (lambda: why_text(WHY), 3),
-    "portability": (lambda: portability_text(PORTABLE), 2),
     "search-bench": (lambda: bench_text(BENCH), 2),
 }
 RULE = re.compile(r" *-+( +-+)+")

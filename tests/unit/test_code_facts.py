@@ -10,7 +10,7 @@ from kernel_corpus import corpus_kernel
 from tunegrad import devices
 from tunegrad.compiling.artifact import build
 from tunegrad.compiling.candidate import HOOKS, Payload
-from tunegrad.db.history import MeasurementRow
+from tunegrad.db.views.history import MeasurementRow
 from tunegrad.devices import Candidate, DeviceMeasurer, Limits
 from tunegrad.devices.cpu.objects import object_facts
 from tunegrad.devices.host.codegen import compile_llvm

@@ -23,7 +23,7 @@ from tests.simulated_nights import MODEL, World, stored
 from tunegrad.cli.regress_text import finding_text
 from tunegrad.cli.reporting.judging import judgement
 from tunegrad.db import Latency, merge_stores, open_store
-from tunegrad.db.export import machine_id
+from tunegrad.db.rows import machine_id
 from tunegrad.errors import ConfigError
 from tunegrad.paired import gain_interval
 from tunegrad.regress import SweepSettings, bless

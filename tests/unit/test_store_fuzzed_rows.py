@@ -13,10 +13,10 @@ from store_trials import EVIDENCE, HERE, KERNEL, KEY, numbered
 
 from tunegrad.db import Contents, open_store, read_contents, salvage_store
 from tunegrad.db.contents import Promotion
-from tunegrad.db.decision_rows import DECISION_VALUES
 from tunegrad.db.identity import identity
-from tunegrad.db.latency_rows import LATENCY_VALUES
-from tunegrad.db.rows import TRIAL_VALUES
+from tunegrad.db.rows.decisions import DECISION_VALUES
+from tunegrad.db.rows.latencies import LATENCY_VALUES
+from tunegrad.db.rows.trials import TRIAL_VALUES
 
 # No foreign keys: a row that names another row of the same kind is another trial, not a damaged
 # one.

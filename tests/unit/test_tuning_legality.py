@@ -14,8 +14,8 @@ from store_exports import WORLD, promotion, trial
 from stored_decisions import decided
 
 from tunegrad.db import Claim, Contents, Finding, Question, import_store, key_of, open_store
-from tunegrad.db.claims import MAX_ACTIONS
-from tunegrad.db.export import export_lines
+from tunegrad.db.exchange.claims import MAX_ACTIONS
+from tunegrad.db.exchange.export import export_lines
 from tunegrad.devices.host.facts import fingerprint, host_target
 from tunegrad.ir.parse_kernel import LONGEST_KERNEL
 from tunegrad.ir.variants import variants_of

@@ -16,7 +16,7 @@ from typing import Self
 from tunegrad.db.lookup import Lookup, look_up
 from tunegrad.db.protocol import Mode
 from tunegrad.db.records import WITHDRAWN, Properties, Session, Withdrawal, withdrawn_by
-from tunegrad.db.values import clean_text, properties_faults
+from tunegrad.db.rows import clean_text, properties_faults
 from tunegrad.errors import InternalError, StoreError
 from tunegrad.trial import Fingerprint, Status, Trial
 

@@ -13,8 +13,7 @@ from dataclasses import replace
 
 from tunegrad.db.base import BaseStore, described, withdrawn
 from tunegrad.db.contents import Contents, decided, fastest
-from tunegrad.db.decision_rows import admit_decision
-from tunegrad.db.evidence_rows import admit_evidence
+from tunegrad.db.file import SCHEMA_VERSION
 from tunegrad.db.identity import (
     Identity,
     Subject,
@@ -24,8 +23,6 @@ from tunegrad.db.identity import (
     subject,
     wrong_of,
 )
-from tunegrad.db.latency_rows import admit_latency
-from tunegrad.db.migrations import SCHEMA_VERSION
 from tunegrad.db.protocol import Mode
 from tunegrad.db.records import (
     STOPPED,
@@ -39,8 +36,14 @@ from tunegrad.db.records import (
     Withdrawal,
     imported,
 )
-from tunegrad.db.rows import admit, key_of
-from tunegrad.db.values import clean_text
+from tunegrad.db.rows import (
+    admit,
+    admit_decision,
+    admit_evidence,
+    admit_latency,
+    clean_text,
+    key_of,
+)
 from tunegrad.trial import Fingerprint, Policy, Properties, Status, Trial
 
 __all__ = ["MemoryStore"]

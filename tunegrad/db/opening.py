@@ -8,9 +8,14 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tunegrad.db.connection import DamagedStore, connect_reader, connect_writer
-from tunegrad.db.location import MOUNTS, check_location
-from tunegrad.db.lock import WriterLock
+from tunegrad.db.file import (
+    MOUNTS,
+    DamagedStore,
+    WriterLock,
+    check_location,
+    connect_reader,
+    connect_writer,
+)
 from tunegrad.db.protocol import Mode, Store
 from tunegrad.db.sqlite_store import SqliteStore
 from tunegrad.errors import StoreError

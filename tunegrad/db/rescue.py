@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from tunegrad.db.check import salvaged_contents
 from tunegrad.db.memory_store import MemoryStore
-from tunegrad.db.reading import salvaged_contents
 
 __all__ = ["rescue"]
 

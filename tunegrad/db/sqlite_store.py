@@ -13,22 +13,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from tunegrad.db.base import BaseStore, described, withdrawn
-from tunegrad.db.connection import close_writer
+from tunegrad.db.check import verify_store
 from tunegrad.db.contents import Contents, decided
-from tunegrad.db.decision_rows import (
-    DECISION_COLUMNS,
-    DECISION_FROM,
-    DECISION_VALUES,
-    admit_decision,
-    decode_decision,
-    encode_decision,
-)
-from tunegrad.db.evidence_rows import (
-    admit_evidence,
-    decode_evidence,
-    decode_withdrawal,
-    dump_evidence,
-)
+from tunegrad.db.file import WriterLock, close_writer
 from tunegrad.db.identity import (
     Identity,
     Subject,
@@ -39,40 +26,7 @@ from tunegrad.db.identity import (
     subject,
     wrong_of,
 )
-from tunegrad.db.latency_rows import (
-    LATENCY_COLUMNS,
-    LATENCY_FROM,
-    LATENCY_VALUES,
-    admit_latency,
-    decode_latency,
-    encode_latency,
-)
-from tunegrad.db.lock import WriterLock
-from tunegrad.db.records import (
-    STOPPED,
-    Decision,
-    Evidence,
-    Latency,
-    Problem,
-    Question,
-    Session,
-    Stats,
-    Withdrawal,
-    imported,
-)
-from tunegrad.db.rows import (
-    TRIAL_COLUMNS,
-    TRIAL_FROM,
-    admit,
-    decode_trial,
-    dump_fingerprint,
-    dump_policy,
-    encode_trial,
-    key_of,
-    load_fingerprint,
-)
-from tunegrad.db.session_rows import SESSION_COLUMNS, SESSION_VALUES, decode_session, encode_session
-from tunegrad.db.sqlite_queries import (
+from tunegrad.db.queries import (
     BY_SPEED,
     FINGERPRINT,
     INSERT_TRIAL,
@@ -89,8 +43,52 @@ from tunegrad.db.sqlite_queries import (
     WITHDRAWN,
     conditions,
 )
-from tunegrad.db.values import RowFault, clean_text, dump_properties
-from tunegrad.db.verify import verify_store
+from tunegrad.db.records import (
+    STOPPED,
+    Decision,
+    Evidence,
+    Latency,
+    Problem,
+    Question,
+    Session,
+    Stats,
+    Withdrawal,
+    imported,
+)
+from tunegrad.db.rows import (
+    DECISION_COLUMNS,
+    DECISION_FROM,
+    DECISION_VALUES,
+    LATENCY_COLUMNS,
+    LATENCY_FROM,
+    LATENCY_VALUES,
+    SESSION_COLUMNS,
+    SESSION_VALUES,
+    TRIAL_COLUMNS,
+    TRIAL_FROM,
+    RowFault,
+    admit,
+    admit_decision,
+    admit_evidence,
+    admit_latency,
+    clean_text,
+    decode_decision,
+    decode_evidence,
+    decode_latency,
+    decode_session,
+    decode_trial,
+    decode_withdrawal,
+    dump_evidence,
+    dump_fingerprint,
+    dump_policy,
+    dump_properties,
+    encode_decision,
+    encode_latency,
+    encode_session,
+    encode_trial,
+    key_of,
+    load_fingerprint,
+)
 from tunegrad.errors import InternalError, StoreError
 from tunegrad.trial import Fingerprint, Policy, Properties, Status, Trial
 

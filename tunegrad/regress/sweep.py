@@ -13,8 +13,7 @@ import msgspec
 from tunegrad import __version__
 from tunegrad.compiling.candidate import HOOKS
 from tunegrad.config import TuneSettings, labelled
-from tunegrad.db import Latency, Properties, Store
-from tunegrad.db.values import clean_text
+from tunegrad.db import Latency, Properties, Store, clean_text
 from tunegrad.devices import Hooks
 from tunegrad.errors import CandidateFailure, UserError
 from tunegrad.tuning.conditions import machine_state, versions

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from functools import cache
 
 from tunegrad.cli.regress_text import failed_text, finding_text
-from tunegrad.db import Contents
-from tunegrad.db.export import machine_id
+from tunegrad.db import Contents, machine_id
 from tunegrad.regress.nights import (
     Place,
     failures_of,

@@ -10,7 +10,6 @@ from tunegrad.cli.store.change import import_file, merge, prune
 from tunegrad.cli.store.compare import diff, why
 from tunegrad.cli.store.history import history
 from tunegrad.cli.store.inspect import export, stats, verify
-from tunegrad.cli.store.portability import portability
 
 __all__ = ["store"]
 
@@ -27,7 +26,6 @@ for _command in (
     verify,
     history,
     why,
-    portability,
     diff,
     export,
     import_file,

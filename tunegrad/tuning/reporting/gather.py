@@ -13,8 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 
-from tunegrad.db import Contents, Session, key_of, model_history, read_contents
-from tunegrad.db.history import decision_view
+from tunegrad.db import Contents, Session, decision_view, key_of, model_history, read_contents
 from tunegrad.errors import ConfigError
 from tunegrad.paired import gain_interval
 from tunegrad.trial import Trial

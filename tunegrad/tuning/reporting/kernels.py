@@ -12,9 +12,7 @@ from collections.abc import Mapping, Sequence
 from math import inf
 from statistics import median
 
-from tunegrad.db import Contents, Evidence, Session
-from tunegrad.db.contents import Promotion
-from tunegrad.db.identity import identity
+from tunegrad.db import Contents, Evidence, Promotion, Session, identity
 from tunegrad.ir.parse_kernel import read_back
 from tunegrad.paired import Interval, gain_interval, paired_gain
 from tunegrad.trial import Trial

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from statistics import median
 
 from tunegrad.db.contents import Contents
-from tunegrad.db.export import machine_id
-from tunegrad.db.finding import find_kernel
 from tunegrad.db.identity import Identity, Subject, identity, subject
 from tunegrad.db.records import Decision, Latency, LatencyKind, Question
-from tunegrad.db.rows import key_of
+from tunegrad.db.rows import key_of, machine_id
+from tunegrad.db.views.finding import find_kernel
 from tunegrad.errors import StoreError
 from tunegrad.paired import Interval, gain_interval
 from tunegrad.trial import Status, Trial

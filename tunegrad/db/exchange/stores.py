@@ -17,19 +17,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from tunegrad.db.claims import ActionRule, Refusal
+from tunegrad.db.check import read_contents, sound_contents
 from tunegrad.db.contents import Contents, is_imported, winners
-from tunegrad.db.diff import StoreDiff, diff_contents
-from tunegrad.db.export import export_lines, selected
-from tunegrad.db.finding import find_kernel
+from tunegrad.db.exchange.claims import ActionRule, Refusal
+from tunegrad.db.exchange.export import export_lines, selected
+from tunegrad.db.exchange.merge import HELD, merge_contents, with_imported
+from tunegrad.db.exchange.prune import PruneRules, prune_contents
 from tunegrad.db.identity import subject
-from tunegrad.db.merge import HELD, merge_contents, with_imported
 from tunegrad.db.opening import open_store
-from tunegrad.db.prune import PruneRules, prune_contents
-from tunegrad.db.reading import read_contents, sound_contents
 from tunegrad.db.records import Problem
 from tunegrad.db.rows import key_of
 from tunegrad.db.sqlite_store import SqliteStore
+from tunegrad.db.views import StoreDiff, diff_contents, find_kernel
 from tunegrad.errors import StoreError
 
 __all__ = [
@@ -174,7 +173,7 @@ def import_store(
     for this machine); without it they need only parse. Raises StoreError when the file is no
     export, or the store can not be written.
     """
-    from tunegrad.db.importing import read_export  # brings msgspec, which only this needs
+    from tunegrad.db.exchange.importing import read_export  # brings msgspec, which only this needs
 
     reading = read_export(file, source) if rule is None else read_export(file, source, rule)
     with _rewriting(path, dry_run) as (before, write):

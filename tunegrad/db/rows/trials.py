@@ -9,6 +9,7 @@ sample must not make a winner.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,7 +19,7 @@ from itertools import pairwise
 from typing import Any, get_type_hints
 
 from tunegrad.db.records import Problem
-from tunegrad.db.values import (
+from tunegrad.db.rows.values import (
     RowFault,
     checksum,
     clean_text,
@@ -54,6 +55,7 @@ __all__ = [
     "key_of",
     "load_fingerprint",
     "load_policy",
+    "machine_id",
 ]
 
 ERROR_CHARACTERS = 16_000
@@ -188,6 +190,12 @@ def admit(trial: Trial) -> Trial:
 def dump_fingerprint(fingerprint: Fingerprint) -> str:
     """Fields as a JSON list of [name, value] pairs, in ASCII: the identity of a fingerprint."""
     return json.dumps(fingerprint.fields, separators=(",", ":"))
+
+
+@lru_cache(maxsize=256)
+def machine_id(fingerprint: Fingerprint) -> str:
+    """Name of a fingerprint in the rows of a file: 16 hex digits of the SHA-256 of its fields."""
+    return hashlib.sha256(dump_fingerprint(fingerprint).encode("ascii")).hexdigest()[:16]
 
 
 def dump_policy(policy: Policy) -> str:

@@ -20,18 +20,16 @@ every row is a claim of a stranger.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, replace
-from functools import lru_cache
 
 from tunegrad.db.contents import Contents, Promotion, Spend, Withdrawn, winners
 from tunegrad.db.identity import Identity, identity
 from tunegrad.db.records import IMPORTED, Decision, Evidence, Latency, Session
-from tunegrad.db.rows import dump_fingerprint, key_of
-from tunegrad.trial import Fingerprint, Trial
+from tunegrad.db.rows import key_of, machine_id
+from tunegrad.trial import Trial
 
 __all__ = [
     "FORMAT",
@@ -40,7 +38,6 @@ __all__ = [
     "decision_row",
     "export_lines",
     "latency_row",
-    "machine_id",
     "promotion_row",
     "selected",
     "trial_row",
@@ -63,12 +60,6 @@ KINDS = (
     "latency",
 )
 """Kinds of rows in the order of the file: a row only names rows above it."""
-
-
-@lru_cache(maxsize=256)
-def machine_id(fingerprint: Fingerprint) -> str:
-    """Name of a fingerprint in the rows of a file: 16 hex digits of the SHA-256 of its fields."""
-    return hashlib.sha256(dump_fingerprint(fingerprint).encode("ascii")).hexdigest()[:16]
 
 
 def selected(

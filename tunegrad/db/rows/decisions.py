@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-from tunegrad.db.evidence_rows import admit_evidence, dump_evidence, evidence_faults, load_evidence
 from tunegrad.db.records import QUESTIONS, Decision, Problem, Question
-from tunegrad.db.rows import ERROR_CHARACTERS, key_of, load_fingerprint
-from tunegrad.db.values import (
+from tunegrad.db.rows.evidence import admit_evidence, dump_evidence, evidence_faults, load_evidence
+from tunegrad.db.rows.trials import ERROR_CHARACTERS, key_of, load_fingerprint
+from tunegrad.db.rows.values import (
     RowFault,
     checksum,
     clean_text,

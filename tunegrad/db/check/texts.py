@@ -6,10 +6,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from tunegrad.db.protocol import Store
 from tunegrad.errors import KernelTextError
-from tunegrad.ir.parse_kernel import parse_kernel
+
+if TYPE_CHECKING:
+    from tunegrad.db.protocol import Store
 
 __all__ = ["UnreadText", "unread_texts"]
 
@@ -31,6 +33,8 @@ def unread_texts(store: Store) -> Iterator[UnreadText]:
 
     No damage: of another version, or by hand.
     """
+    from tunegrad.ir.parse_kernel import parse_kernel
+
     for key, text in store.kernels():
         try:
             parse_kernel(text)

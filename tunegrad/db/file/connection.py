@@ -21,7 +21,7 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
-from tunegrad.db.migrations import (
+from tunegrad.db.file.schema import (
     APPLICATION_ID,
     FIRST_VERSION,
     SCHEMA_VERSION,

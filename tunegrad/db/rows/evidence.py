@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from tunegrad.db.records import Evidence, Problem, Withdrawal
-from tunegrad.db.values import (
+from tunegrad.db.rows.values import (
     RowFault,
     clean_text,
     dump,

@@ -39,7 +39,7 @@ from tunegrad.db.contents import (
     is_imported,
     with_wrong_withdrawn,
 )
-from tunegrad.db.export import decision_row, latency_row, promotion_row, trial_row
+from tunegrad.db.exchange.export import decision_row, latency_row, promotion_row, trial_row
 from tunegrad.db.identity import Identity, Place, Subject, identity, place_of, subject
 from tunegrad.db.records import Decision, Evidence, Latency, Session
 from tunegrad.db.rows import dump_fingerprint, key_of

@@ -9,22 +9,27 @@ from collections.abc import Callable, Iterator
 from math import isfinite
 from typing import Any
 
-from tunegrad.db.connection import damage_of
-from tunegrad.db.decision_rows import DECISION_COLUMNS, DECISION_FROM, decode_decision
-from tunegrad.db.evidence_rows import decode_evidence
-from tunegrad.db.latency_rows import LATENCY_COLUMNS, LATENCY_FROM, decode_latency
+from tunegrad.db.check.scan import scan
+from tunegrad.db.file import damage_of
 from tunegrad.db.records import Problem
 from tunegrad.db.rows import (
+    DECISION_COLUMNS,
+    DECISION_FROM,
+    LATENCY_COLUMNS,
+    LATENCY_FROM,
+    SESSION_COLUMNS,
     TRIAL_COLUMNS,
     TRIAL_FROM,
+    RowFault,
+    decode_decision,
+    decode_evidence,
+    decode_latency,
+    decode_session,
     decode_trial,
     key_of,
     load_fingerprint,
     load_policy,
 )
-from tunegrad.db.scan import scan
-from tunegrad.db.session_rows import SESSION_COLUMNS, decode_session
-from tunegrad.db.values import RowFault
 
 __all__ = ["SELECTS", "check_row", "verify_store"]
 

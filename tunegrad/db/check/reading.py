@@ -10,18 +10,21 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tunegrad.db.connection import DamagedStore, connect_reader, connect_salvager
+from tunegrad.db.check.scan import scan
+from tunegrad.db.check.verify import SELECTS, check_row, verify_store
 from tunegrad.db.contents import Contents, Promotion, Spend, Withdrawn
-from tunegrad.db.decision_rows import decode_decision
-from tunegrad.db.evidence_rows import decode_evidence, decode_withdrawal
+from tunegrad.db.file import DamagedStore, check_location, connect_reader, connect_salvager
 from tunegrad.db.identity import Identity, identity
-from tunegrad.db.latency_rows import decode_latency
-from tunegrad.db.location import check_location
 from tunegrad.db.records import Decision, Evidence, Latency, Problem, Session
-from tunegrad.db.rows import decode_trial, load_fingerprint
-from tunegrad.db.scan import scan
-from tunegrad.db.session_rows import decode_session
-from tunegrad.db.verify import SELECTS, check_row, verify_store
+from tunegrad.db.rows import (
+    decode_decision,
+    decode_evidence,
+    decode_latency,
+    decode_session,
+    decode_trial,
+    decode_withdrawal,
+    load_fingerprint,
+)
 from tunegrad.errors import StoreError
 from tunegrad.trial import Trial
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any, cast
 
 from tunegrad.db.records import LATENCY_KINDS, Latency, LatencyKind, Problem
-from tunegrad.db.rows import load_fingerprint
-from tunegrad.db.values import (
+from tunegrad.db.rows.trials import load_fingerprint
+from tunegrad.db.rows.values import (
     RowFault,
     checksum,
     clean_text,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tunegrad.db.records import Problem, Session
-from tunegrad.db.values import (
+from tunegrad.db.rows.values import (
     RowFault,
     dump_properties,
     take_integer,

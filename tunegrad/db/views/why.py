@@ -8,13 +8,13 @@ from collections import Counter
 from dataclasses import dataclass
 
 from tunegrad.db.contents import Contents, Promotion, Winner, is_imported, winners
-from tunegrad.db.diff import WinnerFacts, winner_facts
-from tunegrad.db.finding import find_kernel
-from tunegrad.db.history import DecisionRow, decision_view
 from tunegrad.db.identity import Place, place_of, standing
 from tunegrad.db.lookup import Hit, Lookup, Near, look_up
 from tunegrad.db.records import Withdrawal
 from tunegrad.db.rows import key_of
+from tunegrad.db.views.diff import WinnerFacts, winner_facts
+from tunegrad.db.views.finding import find_kernel
+from tunegrad.db.views.history import DecisionRow, decision_view
 from tunegrad.trial import Fingerprint, Measurement, Status, Trial
 
 __all__ = ["FieldRow", "NearRow", "PromotionRow", "Why", "WithdrawalRow", "why"]

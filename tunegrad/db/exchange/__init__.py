@@ -1,0 +1,40 @@
+"""Stores as files that are exchanged: exported, imported, merged, pruned, salvaged."""
+
+from __future__ import annotations
+
+from .claims import Claim, Finding, Refusal, actions_fault
+from .export import export_lines
+from .prune import PruneRules
+from .stores import (
+    Exported,
+    ImportReport,
+    MergeReport,
+    PruneReport,
+    SalvageReport,
+    diff_stores,
+    export_store,
+    import_store,
+    merge_stores,
+    prune_store,
+    salvage_store,
+)
+
+__all__ = [
+    "Claim",
+    "Exported",
+    "Finding",
+    "ImportReport",
+    "MergeReport",
+    "PruneReport",
+    "PruneRules",
+    "Refusal",
+    "SalvageReport",
+    "actions_fault",
+    "diff_stores",
+    "export_lines",
+    "export_store",
+    "import_store",
+    "merge_stores",
+    "prune_store",
+    "salvage_store",
+]

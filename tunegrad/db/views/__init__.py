@@ -1,0 +1,35 @@
+"""Questions about a store, answered as tables of plain values."""
+
+from __future__ import annotations
+
+from .diff import DecisionChange, LatencyPair, StoreDiff, WinnerChange, WinnerFacts, diff_contents
+from .finding import find_kernel
+from .history import (
+    DecisionRow,
+    History,
+    LatencyRow,
+    MeasurementRow,
+    decision_view,
+    history,
+    model_history,
+)
+from .why import Why, why
+
+__all__ = [
+    "DecisionChange",
+    "DecisionRow",
+    "History",
+    "LatencyPair",
+    "LatencyRow",
+    "MeasurementRow",
+    "StoreDiff",
+    "Why",
+    "WinnerChange",
+    "WinnerFacts",
+    "decision_view",
+    "diff_contents",
+    "find_kernel",
+    "history",
+    "model_history",
+    "why",
+]
