@@ -1,16 +1,200 @@
-"""Canonical sums of atoms, and the laws that keep them so (the package's docstring has them all).
+"""Index algebra: integer sums with bounds, in one canonical form.
 
-Sums and laws make each other, so they stand in one module.
+An ``Index`` is ``sum(coefficient * atom) + const``. An atom is a variable with a range, a floor
+division or a modulus of such a sum by a positive constant, or an ``Element`` of a buffer of
+integers, which is an index of so many. Sums are always simplified, so two equal
+shapes of the same address print, hash and compare alike. The laws (d, e > 0, ``//`` and ``%`` as in
+Python):
+
+    (d*a + r) // d      -> a + r // d      (d*a + r) % d      -> r % d
+    r // d              -> k               r % d              -> r - k*d          k*d <= r < (k+1)*d
+    (a // d) // e       -> a // (d*e)      (a % (d*e)) % d    -> a % d
+    (a % (d*e)) // d    -> (a // d) % e
+    (g*a + b) // (g*d)  -> a // d          (g*a + b) % (g*d)  -> g*(a % d) + b    0 <= b < g
+    d*(a // d) + a % d  -> a
+
+``Valid`` is a conjunction of ``lo <= index < hi``; bounds decide what they can. ``tests/property``
+checks every law by brute force. Values are immutable; the classes are written by hand (not
+dataclasses) because lowering makes thousands of them a second.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from math import gcd
+from typing import Any
 
-from .atoms import NO_NAMES, Atom, Element, FloorDiv, Mod, Var, merged, term_key
+import numpy as np
 
-__all__ = ["Index", "as_index", "element", "var"]
+__all__ = [
+    "ALWAYS",
+    "NEVER",
+    "Atom",
+    "Element",
+    "FloorDiv",
+    "Index",
+    "Mod",
+    "Range",
+    "Valid",
+    "Var",
+    "as_index",
+    "element",
+    "var",
+]
+
+NO_NAMES: frozenset[str] = frozenset()
+
+
+class Var:
+    """An integer variable with inclusive bounds ``lo <= value <= hi``.
+
+    Equal names must mean equal bounds.
+    """
+
+    __slots__ = ("hi", "key", "lo", "name", "names")
+
+    def __init__(self, name: str, lo: int, hi: int) -> None:
+        self.name, self.lo, self.hi = name, lo, hi
+        self.key = name
+        self.names = frozenset((name,))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Var, (self.name, self.lo, self.hi)
+
+    def __repr__(self) -> str:
+        return self.key
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Var) and self.key == other.key)
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+
+class FloorDiv:
+    """``num // den`` that no law could simplify further."""
+
+    __slots__ = ("den", "hi", "key", "lo", "names", "num")
+
+    def __init__(self, num: Index, den: int) -> None:
+        self.num, self.den = num, den
+        self.lo, self.hi = num.lo // den, num.hi // den
+        self.key = f"({num.key})//{den}"
+        self.names = num.names()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return FloorDiv, (self.num, self.den)
+
+    def __repr__(self) -> str:
+        return self.key
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, FloorDiv) and self.key == other.key)
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+
+class Mod:
+    """``num % den`` that no law could simplify further."""
+
+    __slots__ = ("den", "hi", "key", "lo", "names", "num")
+
+    def __init__(self, num: Index, den: int) -> None:
+        self.num, self.den = num, den
+        self.lo, self.hi = 0, den - 1
+        self.key = f"({num.key})%{den}"
+        self.names = num.names()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Mod, (self.num, self.den)
+
+    def __repr__(self) -> str:
+        return self.key
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Mod) and self.key == other.key)
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+
+class Element:
+    """``buffer[num]`` as an index below ``den``: an integer read from memory that is not written
+    meanwhile.
+
+    Negative ones count from the end, as numpy's; beyond either end they are the first or the last.
+    An offset ``num`` outside the ``size`` elements of the buffer stands for 0. So it is an index
+    whatever the memory holds and wherever it is worked out: ``0 <= value < den``.
+    """
+
+    __slots__ = ("buffer", "den", "hi", "key", "lo", "names", "num", "size")
+
+    def __init__(self, buffer: str, num: Index, size: int, den: int) -> None:
+        self.buffer, self.num, self.size, self.den = buffer, num, size, den
+        self.lo, self.hi = 0, den - 1
+        self.key = f"{buffer}[{num.key}]@{den}"
+        self.names = num.names()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Element, (self.buffer, self.num, self.size, self.den)
+
+    def __repr__(self) -> str:
+        return self.key
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Element) and self.key == other.key)
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    @property
+    def inside(self) -> bool:
+        """True if bounds prove that its offset is inside the buffer."""
+        return self.num.lo >= 0 and self.num.hi < self.size
+
+    def value(self, memory: Any, at: Any) -> Any:
+        """Its value, for a flat array and an offset (or arrays of them)."""
+        if not self.inside:
+            at = np.where((at >= 0) & (at < self.size), at, 0)
+        found = memory[at]
+        if memory.dtype.kind == "u":
+            return np.minimum(found, found.dtype.type(min(self.hi, np.iinfo(found.dtype).max)))
+        found = found.astype(np.int64)
+        return np.clip(np.where(found < 0, found + self.den, found), 0, self.hi)
+
+
+Atom = Var | FloorDiv | Mod | Element
+
+Terms = tuple[tuple[Atom, int], ...]
+"""Atoms and their coefficients, sorted by ``term_key``, none of them twice, none zero."""
+
+
+def term_key(term: tuple[Atom, int]) -> str:
+    """The key that terms are sorted by."""
+    return term[0].key
+
+
+def merged(a: Terms, b: Terms) -> list[tuple[Atom, int]]:
+    """The terms of a sum, in order."""
+    found: list[tuple[Atom, int]] = []
+    i, j = 0, 0
+    while i < len(a) and j < len(b):
+        (x, cx), (y, cy) = a[i], b[j]
+        if x.key == y.key:
+            if cx + cy:
+                found.append((x, cx + cy))
+            i += 1
+            j += 1
+        elif x.key < y.key:
+            found.append(a[i])
+            i += 1
+        else:
+            found.append(b[j])
+            j += 1
+    found.extend(a[i:])
+    found.extend(b[j:])
+    return found
 
 
 class Index:
@@ -393,3 +577,159 @@ def _mod(n: Index, d: int) -> Index:
     if any(not 0 < c < d for _, c in n.terms):
         return _mod(Index(tuple((a, c % d) for a, c in n.terms), n.const), d)
     return Index(((Mod(n, d), 1),), 0)
+
+
+class Range:
+    """The condition ``lo <= index < hi``."""
+
+    __slots__ = ("hi", "index", "lo")
+
+    def __init__(self, index: Index, lo: int, hi: int) -> None:
+        self.index, self.lo, self.hi = index, lo, hi
+
+    @property
+    def key(self) -> str:
+        """Its canonical text."""
+        return f"{self.lo}<={self.index.key}<{self.hi}"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Range, (self.index, self.lo, self.hi)
+
+    def __repr__(self) -> str:
+        return self.key
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        return isinstance(other, Range) and (self.lo, self.hi, self.index) == (
+            other.lo,
+            other.hi,
+            other.index,
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.lo, self.hi, self.index))
+
+    @property
+    def always(self) -> bool:
+        """True if bounds prove it."""
+        return self.lo <= self.index.lo and self.index.hi < self.hi
+
+    @property
+    def never(self) -> bool:
+        """True if bounds refute it."""
+        return self.index.hi < self.lo or self.index.lo >= self.hi or self.lo >= self.hi
+
+
+def _plain(r: Range) -> Range:
+    """lo <= a//d + c < hi -> d*(lo-c) <= a < d*(hi-c);  the constant moves into the limits; -a < hi
+    flips
+    """
+    index, lo, hi = r.index, r.lo - r.index.const, r.hi - r.index.const
+    terms = index.terms
+    if len(terms) == 1:
+        atom, c = terms[0]
+        if c < 0:
+            return _plain(Range(Index(((atom, -c),), 0), 1 - hi, 1 - lo))
+        if c > 1:
+            lo, hi = -(-lo // c), -(-hi // c)
+        if isinstance(atom, FloorDiv):
+            return _plain(Range(atom.num, lo * atom.den, hi * atom.den))
+        index = Index(((atom, 1),), 0)
+    else:
+        index = Index(terms, 0)
+    return Range(index, max(lo, index.lo), min(hi, index.hi + 1))
+
+
+class Valid:
+    """A conjunction of ranges, simplified: proved ones dropped, one refuted makes it ``NEVER``."""
+
+    __slots__ = ("_key", "never", "ranges")
+
+    def __init__(self, ranges: Iterable[Range] = ()) -> None:
+        merged: dict[Index, Range] = {}
+        never = False
+        for r in ranges:
+            if not r.index.terms:
+                never = never or not r.lo <= r.index.const < r.hi
+                continue
+            r = _plain(r)
+            old = merged.get(r.index)
+            if old is not None:
+                r = Range(r.index, max(r.lo, old.lo), min(r.hi, old.hi))
+            merged[r.index] = r
+        never = never or any(r.never for r in merged.values())
+        kept = [] if never else [r for r in merged.values() if not r.always]
+        if len(kept) > 1:
+            kept.sort(key=lambda r: r.index.key)
+        self.ranges: tuple[Range, ...] = tuple(kept)
+        self.never = never
+        self._key: str | None = None
+
+    @property
+    def key(self) -> str:
+        """Its canonical text; '' where nothing is left to hold."""
+        if self._key is None:
+            self._key = "never" if self.never else "&".join(r.key for r in self.ranges)
+        return self._key
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Valid, ((Range(Index((), 0), 1, 1),) if self.never else self.ranges,)
+
+    def __repr__(self) -> str:
+        return self.key or "always"
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        return (
+            isinstance(other, Valid) and self.never == other.never and self.ranges == other.ranges
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.never, self.ranges))
+
+    def __iter__(self) -> Iterator[Range]:
+        return iter(self.ranges)
+
+    @property
+    def always(self) -> bool:
+        return not self.never and not self.ranges
+
+    def __and__(self, other: Valid) -> Valid:
+        if self.never or other.always:
+            return self
+        if other.never or self.always:
+            return other
+        return Valid(self.ranges + other.ranges)
+
+    def substitute(self, env: Mapping[str, Index]) -> Valid:
+        """The condition with variables replaced."""
+        if not self.ranges or not env or env.keys().isdisjoint(self.names()):
+            return self
+        return Valid(Range(r.index.substitute(env), r.lo, r.hi) for r in self.ranges)
+
+    def reading(self, buffers: Mapping[str, str]) -> Valid:
+        """The condition with the buffers of its elements renamed."""
+        if not any(True for r in self.ranges for _ in r.index.elements()):
+            return self
+        return Valid(Range(r.index.reading(buffers), r.lo, r.hi) for r in self.ranges)
+
+    def at(self, point: Mapping[str, int]) -> Valid:
+        """The condition with variables at fixed values."""
+        if not self.ranges or point.keys().isdisjoint(self.names()):
+            return self
+        return Valid(Range(r.index.at(point), r.lo, r.hi) for r in self.ranges)
+
+    def names(self) -> frozenset[str]:
+        """Names of every variable it depends on."""
+        return NO_NAMES.union(*(r.index.names() for r in self.ranges)) if self.ranges else NO_NAMES
+
+    def holds(self, env: Mapping[str, int]) -> bool:
+        """Its truth for the variables' values in ``env``."""
+        return not self.never and all(r.lo <= r.index.evaluate(env) < r.hi for r in self.ranges)
+
+
+ALWAYS = Valid()
+
+NEVER = Valid((Range(Index((), 0), 1, 1),))
