@@ -1,6 +1,7 @@
 """docs/PROGRESS.md: what a search looks like on terminals of several sizes, captured from tmux.
 
     python -m tools.captures > docs/PROGRESS.md        needs tmux; takes about four minutes
+    python -m tools.captures --picture                 writes docs/images/tune.svg from that page
 
 A real search runs in a terminal of each size, and its screen is taken while it runs; one search is
 stopped by Ctrl-C, one is piped.
@@ -8,12 +9,17 @@ stopped by Ctrl-C, one is piped.
 
 from __future__ import annotations
 
+import io
+import re
 import shlex
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
 
 __all__ = ["main"]
 
@@ -99,8 +105,24 @@ def block(text: str) -> str:
     return f"```text\n{text}\n```\n"
 
 
+def write_picture() -> None:
+    """Draw the end of the first search of the page, for the README: no script, no outside font."""
+    page = (TREE / "docs" / "PROGRESS.md").read_text(encoding="utf-8")
+    screen_text = page.split("The end of it:\n\n```text\n", 1)[1].split("\n$\n```", 1)[0]
+    console = Console(record=True, width=SIZES[0][0], file=io.StringIO())
+    text = Text(screen_text)
+    text.highlight_regex(r"\d\.\d\dx(?= \()", "bold green")
+    console.print(text)
+    svg = console.export_svg(title=COMMAND, unique_id="tune")
+    svg = re.sub(r"\s*@font-face \{.*?\}", "", svg, flags=re.DOTALL)
+    (TREE / "docs" / "images" / "tune.svg").write_text(svg, encoding="utf-8")
+
+
 def main() -> None:
-    """Print the page."""
+    """Print the page, or with ``--picture`` draw its first end."""
+    if sys.argv[1:] == ["--picture"]:
+        write_picture()
+        return
     parts = [PAGE]
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)

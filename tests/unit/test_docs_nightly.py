@@ -1,4 +1,4 @@
-"""The cron line and the job of the README are commands that this tree has, as they stand."""
+"""The cron line and the job of docs/REGRESS.md are commands that this tree has, as they stand."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from click.testing import CliRunner
 
 from tunegrad.cli.regress import regress
 
-README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
-PART = README[README.index("## Every night") : README.index("## Where to read on")]
+PAGE = (Path(__file__).parents[2] / "docs" / "REGRESS.md").read_text(encoding="utf-8")
+PART = PAGE[PAGE.index("## Every night") : PAGE.index("## The file")]
 
 
-def test_every_sweep_of_the_readme_takes_its_options_and_finds_its_file() -> None:
+def test_every_sweep_of_the_page_takes_its_options_and_finds_its_file() -> None:
     lines = [x for x in PART.splitlines() if ".venv/bin/tunegrad regress" in x]
     assert len(lines) == 2
     for line in lines:
