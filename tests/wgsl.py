@@ -20,13 +20,13 @@ from tunegrad.errors import CompileFailure, OutOfResources
 from tunegrad.ir import program as p
 from tunegrad.ir.dtypes import DType
 from tunegrad.ir.expr import Op
+from tunegrad.ir.math_coefficients import ERF_LARGE, ERF_SMALL, ERF_SPLIT
 from tunegrad.ir.pipelines import expand_pipelines
 from tunegrad.ir.program import Alloc, Program
 from tunegrad.ir.target import Target
 from tunegrad.render.c_dialect import Dialect
 from tunegrad.render.c_family import CPrinter, arguments, fixed, kernel_name
 from tunegrad.render.c_index import fits_32_bits, passes_32_bits
-from tunegrad.render.math_coefficients import ERF_LARGE, ERF_SMALL, ERF_SPLIT
 
 __all__ = ["WEBGPU", "render_wgsl"]
 

@@ -1,4 +1,4 @@
-"""Fit the polynomials of tunegrad/render/math_coefficients.py, and write that file.
+"""Fit the polynomials of tunegrad/ir/math_coefficients.py, and write that file.
 
     python -m tools.fit_math            print it
     python -m tools.fit_math --write    write it
@@ -22,7 +22,7 @@ from scipy.optimize import linprog
 from scipy.special import erf, log_ndtr
 
 Array = NDArray[np.float64]
-TARGET = Path(__file__).parent.parent / "tunegrad" / "render" / "math_coefficients.py"
+TARGET = Path(__file__).parent.parent / "tunegrad" / "ir" / "math_coefficients.py"
 ERF_SPLIT = 1.0
 TANH_SPLIT = 1.0
 

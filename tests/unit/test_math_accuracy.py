@@ -14,10 +14,10 @@ from scipy import special
 from tools.fit_math import ERF_FITS, FITS, Fit, erf_table, error_of, solve
 from tools.measure_math import CASES, STRIDE, TARGETS, Case, Kernel, host, without_avx512, worst
 from tools.numerics_page import table_of
+from tunegrad.ir import math_coefficients
 from tunegrad.ir.dtypes import F32, F64
 from tunegrad.ir.expr import Op
 from tunegrad.ir.target import Target
-from tunegrad.render import math_coefficients
 
 _LIBRARY = {
     Op.EXP: np.exp, Op.LOG: np.log, Op.LOG2: np.log2,

@@ -21,8 +21,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from tunegrad.ir.math_coefficients import ERF_PLACES, ERF_TABLE
+
 from .math_body import Body, Val, nearest_f32
-from .math_coefficients import ERF_PLACES, ERF_TABLE
 
 __all__ = ["LANES", "erf", "exp"]
 

@@ -13,8 +13,7 @@ from __future__ import annotations
 
 import math
 
-from .math_body import Body, Val, nearest_f32
-from .math_coefficients import (
+from tunegrad.ir.math_coefficients import (
     ERF_LARGE,
     ERF_SMALL,
     ERF_SPLIT,
@@ -27,6 +26,8 @@ from .math_coefficients import (
     TANH,
     TANH_SPLIT,
 )
+
+from .math_body import Body, Val, nearest_f32
 
 __all__ = ["FAR", "cos", "erf", "exp", "log", "log2", "power", "sin", "tanh"]
 

@@ -10,6 +10,7 @@ import numpy as np
 from tunegrad.errors import ShapeError
 from tunegrad.ir.dtypes import F32
 from tunegrad.ir.expr import Op
+from tunegrad.ir.math_coefficients import EXP
 
 from .. import elementwise as ew
 from ..elementwise import Scalar
@@ -416,11 +417,6 @@ _ERFC_SCALED = (
 """erfc(z) exp(z^2) (z + 1/2) - 39/64 from 1/2 to 10.25, as a polynomial (highest power first) of
 (49.5 - 21 z) / (13 z + 32.5): fitted at Chebyshev's points, to 1e-9.
 """
-_EXP_TAIL = (
-    0.0013821452157571912, 0.008368661627173424, 0.041668254882097244, 0.1666652113199234,
-    0.4999999403953552,
-)  # fmt: skip
-"""(exp(r) - 1 - r) / r^2 for ``|r| <= ln(2) / 2``: ``EXP`` of ``render/math_coefficients.py``."""
 
 
 def _erfc_tail(z: Tensor) -> Tensor:
@@ -432,9 +428,9 @@ def _erfc_tail(z: Tensor) -> Tensor:
     """
     curve: tuple[float, ...]
     if z.dtype == F32:
-        last, beside, curve = 10.2, 2.0**-16, _EXP_TAIL
+        last, beside, curve = 10.2, 2.0**-16, EXP[::-1]
     else:
-        last, beside, curve = 27.5, 2.0**-42, _EXP_TAIL_DOUBLE
+        last, beside, curve = 27.5, 2.0**-42, _EXP_DOUBLE
     z = z.minimum(last)  # beyond it is zero
     square, square_rest = two_product(z, z)
     whole = (square * math.log2(math.e) + 0.5).floor() * math.log(2) + beside
@@ -456,8 +452,8 @@ def _erfc_tail(z: Tensor) -> Tensor:
     return fma(power, found, power * (left * inverse))
 
 
-_EXP_TAIL_DOUBLE = tuple(1 / math.factorial(k) for k in range(14, 1, -1))
-"""The same in f64, by its series."""
+_EXP_DOUBLE = tuple(1 / math.factorial(k) for k in range(14, 1, -1))
+"""``EXP`` in f64, by its series."""
 _ERFC_DOUBLE = (
     -1.723157787069881e-11, 6.8524251331654465e-12, 2.648992008778055e-10,
     -1.0932523434029652e-10, -2.940280511932792e-09, 5.091565723984382e-10,
