@@ -10,7 +10,7 @@ setup(
     ],
     package_dir={"tunegrad.configs": "configs", "tunegrad.spaces": "tests/data/spaces"},
     package_data={
-        "tunegrad": ["py.typed", "devices/cuda/host/*.[ch]pp"],
+        "tunegrad": ["py.typed"],
         "tunegrad.configs": ["*.toml"],
         "tunegrad.spaces": ["*.jsonl.gz"],
     },

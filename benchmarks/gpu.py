@@ -5,7 +5,6 @@ on the device.
 
     python -m benchmarks.gpu --store results/tuned.db --json gpu.json
     python -m benchmarks.gpu --only encoder --compile             torch.compile takes minutes
-    python -m benchmarks.gpu --device cuda-host --only mlp --batch 1    a rehearsal without a GPU
 
 Ours        one CUDA graph, timed by events; the schedules of the store, and the defaults
 torch       eager, images channels-last, captured once as a CUDA graph, timed by events

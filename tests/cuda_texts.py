@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tunegrad.devices.cuda.host.build import build
-from tunegrad.devices.cuda.host.driver import HostDriver
+from tests.cuda_host.build import build
+from tests.cuda_host.driver import HostDriver
 from tunegrad.devices.job import Geometry
 from tunegrad.errors import DeviceError, DeviceFault
 

@@ -19,11 +19,11 @@ from unittest.mock import patch
 
 import pytest
 
+from tests.cuda_host.device import CudaHost
+from tests.cuda_host.driver import HostDriver
 from tunegrad.devices.cuda import bindings
 from tunegrad.devices.cuda.bindings import BindingsDriver
 from tunegrad.devices.cuda.engine import CudaEngine
-from tunegrad.devices.cuda.host.device import CudaHost
-from tunegrad.devices.cuda.host.driver import HostDriver
 from tunegrad.devices.job import Geometry
 from tunegrad.errors import CompileFailure, DeviceFault, OutOfResources
 from tunegrad.trial import Fingerprint, Properties

@@ -22,9 +22,9 @@ from unittest.mock import patch
 
 import numpy as np
 
+from tests.cuda_host.device import CudaHost
+from tests.cuda_host.driver import HostDriver
 from tunegrad.devices.cuda.engine import CudaEngine
-from tunegrad.devices.cuda.host.device import CudaHost
-from tunegrad.devices.cuda.host.driver import HostDriver
 from tunegrad.devices.cuda.pycuda import PycudaDriver
 from tunegrad.devices.job import Geometry
 from tunegrad.errors import CompileFailure, DeviceFault, OutOfResources

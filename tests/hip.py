@@ -31,8 +31,8 @@ from pathlib import Path
 import pytest
 
 from tests.cuda_host import cuda_host
+from tests.cuda_host.device import CudaHost
 from tunegrad.devices.c_lowering import lowered_c
-from tunegrad.devices.cuda.host.device import CudaHost
 from tunegrad.devices.job import Lowered
 from tunegrad.ir.program import Program
 from tunegrad.ir.target import Target

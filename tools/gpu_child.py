@@ -25,6 +25,7 @@ from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
 from typing import Any
 
+import tests.cuda_host  # noqa: F401  # adds the device on which a session is rehearsed
 from tunegrad import devices
 from tunegrad.devices.processes.confine import obey_parent
 from tunegrad.errors import InternalError

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.cuda_host import build
 from tests.cuda_texts import driver, image
-from tunegrad.devices.cuda.host import build
 from tunegrad.devices.job import Geometry
 from tunegrad.errors import (
     CompileFailure,
@@ -259,8 +259,8 @@ def test_signals_are_as_they_were_after_a_launch():
     driver().close()
     script = textwrap.dedent(f"""
         import ctypes
-        from tunegrad.devices.cuda.host import build
-        from tunegrad.devices.cuda.host.driver import HostDriver
+        from tests.cuda_host import build
+        from tests.cuda_host.driver import HostDriver
         from tunegrad.devices.job import Geometry
         from tunegrad.errors import DeviceFault
         host = HostDriver()
@@ -334,8 +334,8 @@ extern "C" __global__ void k(int *x) {
 }"""
     script = textwrap.dedent(f"""
         import numpy as np
-        from tunegrad.devices.cuda.host import build
-        from tunegrad.devices.cuda.host.driver import HostDriver
+        from tests.cuda_host import build
+        from tests.cuda_host.driver import HostDriver
         from tunegrad.devices.job import Geometry
         from tunegrad.errors import DeviceFault
         host = HostDriver(seed=3)

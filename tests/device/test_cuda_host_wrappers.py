@@ -8,10 +8,10 @@ import re
 import numpy as np
 import pytest
 
+from tests.cuda_host import build
 from tests.cuda_texts import ORDERS, launch
 from tests.wrapper_kernels import CASES
 from tunegrad.devices.cuda import nvrtc
-from tunegrad.devices.cuda.host import build
 from tunegrad.devices.job import Geometry
 from tunegrad.errors import DeviceError
 from tunegrad.render.cuda_wrappers import WRAPPERS, wrappers_text

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from tests.cuda_host import cuda_host
+from tests.cuda_host.device import CudaHost
+from tests.cuda_host.driver import HostDriver
 from tunegrad.devices.cuda import engine as engines
 from tunegrad.devices.cuda.engine import CudaEngine
-from tunegrad.devices.cuda.host.device import CudaHost
-from tunegrad.devices.cuda.host.driver import HostDriver
 from tunegrad.devices.job import (
     Candidate,
     Geometry,

@@ -14,15 +14,14 @@ from quad_builders import CONVS, MATMULS, conv, dot_kernel, drawn, in_fours, mat
 from word_checks import runs_alike
 
 import tunegrad as tg
+from tests.cuda_host import cuda_host
 from tests.opencl_device import opencl_device
 from tunegrad.compiling.candidate import Payload, reference
-from tunegrad.devices import registry
 from tunegrad.devices.cpu.device import CpuDevice
 from tunegrad.devices.device import Device
 from tunegrad.devices.host.facts import host_target
 from tunegrad.devices.programs import Programs
 from tunegrad.devices.verifying.tolerance import compare
-from tunegrad.errors import DeviceError
 from tunegrad.frontend import Tensor
 from tunegrad.frontend.onnx.casts import CASTS
 from tunegrad.frontend.onnx.node import NodeView
@@ -122,18 +121,9 @@ def test_reference_of_verification_accepts_the_sums_and_finds_a_lost_byte() -> N
     assert compare(arrays[name], "i32", expected).first // 48 == 3
 
 
-def _device(name: str) -> Device:
-    if name == "opencl":
-        return opencl_device()
-    try:
-        return registry.open(name)
-    except DeviceError as error:
-        pytest.skip(str(error))
-
-
-@pytest.mark.parametrize("name", ["opencl", "cuda-host"])
-def test_languages_of_gpus_take_words_apart(name: str) -> None:
-    device = _device(name)
+@pytest.mark.parametrize("opened", [opencl_device, cuda_host], ids=["opencl", "cuda-host"])
+def test_languages_of_gpus_take_words_apart(opened: Callable[[], Device]) -> None:
+    device = opened()
     with Programs(device) as programs:
         for a, b in KINDS[:2]:
             for case in (matmul((17, 32), (32, 19), a, b), matmul((5, 7), (7, 3), a, b)):

@@ -9,8 +9,8 @@ import pytest
 
 import tunegrad as tg
 from tests.cuda_host import cuda_host
+from tests.cuda_host.device import CudaHost
 from tunegrad.db import open_store
-from tunegrad.devices.cuda.host.device import CudaHost
 
 STATE = ("clock_reasons", 0.0), ("memory_mhz", 3201.0), ("power_w", 132.5), ("sm_mhz", 1980.0)
 

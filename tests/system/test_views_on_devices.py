@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import tests.cuda_host  # noqa: F401  # adds the device
 import tunegrad as tg
 from tunegrad.errors import DeviceError
 

@@ -65,7 +65,6 @@ def test_wheel_holds_every_module_and_every_config(tree: Path, tmp_path: Path) -
         names = set(archive.namelist())
         archive.extractall(unpacked)
     modules = {str(path.relative_to(ROOT)) for path in (ROOT / "tunegrad").rglob("*.py")}
-    modules |= {str(path.relative_to(ROOT)) for path in (ROOT / "tunegrad").rglob("*.[ch]pp")}
     configs = {f"tunegrad/{path.relative_to(ROOT)}" for path in (ROOT / "configs").glob("*.toml")}
     spaces = {f"tunegrad/spaces/{path.name}" for path in SPACES.glob("*.jsonl.gz")}
     assert (modules | configs | spaces | {"tunegrad/py.typed"}) - names == set()

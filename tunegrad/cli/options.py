@@ -27,8 +27,8 @@ models_argument = click.argument("models", metavar="MODEL...", nargs=-1, require
 device_option = click.option(
     "--device",
     metavar="NAME",
-    help="Device: cpu, opencl, cuda, cuda-host; cuda:1 or cuda: and a part of its name, and so for "
-    "opencl; null:sm_90a only compiles.  [default: cpu]",
+    help="Device: cpu, opencl, cuda; cuda:1 or cuda: and a part of its name, and so for opencl; "
+    "null:sm_90a only compiles.  [default: cpu]",
 )
 
 

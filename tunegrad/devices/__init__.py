@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from .registry import host_device as host_device
     from .registry import known as known
     from .registry import open as open  # noqa: A004 - as gzip.open
+    from .registry import register as register
     from .registry import running as running
     from .timing import relative_interval as relative_interval
 else:
@@ -57,7 +58,7 @@ else:
             "lowered": "Geometry KernelIO Lowered Parameter",
             "measurer": "Compiling DeviceMeasurer",
             "processes.confine": "Protections",
-            "registry": "DEFAULT check_name found host_device known open running",
+            "registry": "DEFAULT check_name found host_device known open register running",
             "timing": "relative_interval",
         },
     )

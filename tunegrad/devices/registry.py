@@ -2,7 +2,8 @@
 
     cpu    opencl:1    opencl:pocl    cuda    cuda:1    cuda:h100    null:sm_90a
 
-A further device is a folder, a line here, and an extra in pyproject.toml.
+A further device is a folder, a line here, and an extra in pyproject.toml; or it stands outside, and
+``register`` adds it.
 """
 
 from __future__ import annotations
@@ -17,7 +18,12 @@ from tunegrad.errors import DeviceError, NothingRunsError
 if TYPE_CHECKING:
     from tunegrad.devices.device import Device
 
-__all__ = ["DEFAULT", "check_name", "found", "host_device", "known", "open", "running"]
+__all__ = ["DEFAULT", "check_name", "found", "host_device", "known", "open", "register", "running"]
+
+Opener = Callable[[str, "int | None"], "Device"]
+"""Of a family: the device of the part of a name after the colon ('' without one) and the threads
+that were asked for. Raises DeviceError.
+"""
 
 
 def open(name: str, threads: int | None = None) -> Device:  # noqa: A001 - as gzip.open
@@ -64,6 +70,18 @@ def running(name: str, threads: int | None = None) -> Device:
 def known() -> tuple[str, ...]:
     """The families of devices that users may name."""
     return tuple(_FAMILIES)
+
+
+def register(family: str, opener: Opener) -> None:
+    """Add a family of devices of another package to those of this process.
+
+    Workers of tunegrad get the device as a value, so its class must be importable there. Raises
+    DeviceError for a family that another opener has, and for a name that is empty or has a colon.
+    """
+    if not family or ":" in family:
+        raise DeviceError(f"device family {family!r}: a word without a colon")
+    if _FAMILIES.setdefault(family, opener) is not opener:
+        raise DeviceError(f"device family {family!r} is taken; known: {', '.join(known())}")
 
 
 def host_device(threads: int = 1) -> Device:
@@ -116,23 +134,16 @@ def _cuda(part: str, threads: int | None) -> Device:  # noqa: ARG001  # its unit
     return select(part)
 
 
-def _cuda_host(part: str, threads: int | None) -> Device:  # noqa: ARG001  # one block at a time
-    from tunegrad.devices.cuda.host.device import cuda_host
-
-    return cuda_host(part)
-
-
 def _null(part: str, threads: int | None) -> Device:  # noqa: ARG001  # nothing runs
     from tunegrad.devices.cuda.absent import absent
 
     return absent(part)
 
 
-_FAMILIES: dict[str, Callable[[str, int | None], Device]] = {
+_FAMILIES: dict[str, Opener] = {
     "cpu": _cpu,
     "opencl": _opencl,
     "cuda": _cuda,
-    "cuda-host": _cuda_host,
     "null": _null,
 }
 _FOUND: dict[str, Callable[[], list[Device]]] = {

@@ -1,7 +1,7 @@
 """Functions that CUDA C++ does not have: inline PTX on a GPU, a twin on the CPU.
 
     tg_cp_async16(to, from, 16);    -->  cp.async.cg.shared.global [to], [from], 16, 16;     a GPU
-                                    -->  tg_cp_async16 of devices/cuda/host/tg_host.hpp      a CPU
+                                    -->  tg_cp_async16 of tests/cuda_host/tg_host.hpp        a CPU
 
 One table. The twin has the same name and the same arguments, and a test holds each against numpy.
 Addresses of shared memory are 32 bits, as ``tg_shared_address`` gives them. The elements of a

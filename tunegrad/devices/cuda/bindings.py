@@ -31,7 +31,7 @@ def api() -> Any:
     except Exception as error:  # the bindings do not find libcuda
         raise DeviceError(
             "device cuda: no NVIDIA driver was found on this machine (libcuda.so.1); install the "
-            "driver of your GPU, or use --device cuda-host, which runs the same code on the CPU"
+            "driver of your GPU, or use --device null:sm_90a, which compiles and runs nothing"
         ) from error
     if code != driver.CUresult.CUDA_SUCCESS:
         raise DeviceError(f"device cuda: the driver does not start: {code.name}")

@@ -1,7 +1,7 @@
 """Peaks of a CUDA device, measured by kernels written for nothing else: f32 FMA, the products of
 each matrix unit, read and triad.
 
-On cuda-host they are what fibers of a CPU do by turns, and rates of no GPU.
+On an emulated GPU they are what fibers of a CPU do by turns, and rates of no GPU.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SUMS = 4
 """Products of a warp that do not wait for each other; a unit has many warps besides."""
 _LEAST_S = 1e-3
 _PRODUCT_STEPS = (16, 128, 1024, 8192)
-"""Of a launch, as many as take ``_LEAST_S`` or the most; cuda-host takes it for the fewest."""
+"""Of a launch, as many as take ``_LEAST_S`` or the most; an emulator takes it for the fewest."""
 _HEAD = """
 struct __align__(16) tg_four { float x, y, z, w; };
 """

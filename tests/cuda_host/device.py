@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from tests.cuda_host.build import build, compiler
 from tunegrad.devices.cuda.architectures import Chip, cuda_target
-from tunegrad.devices.cuda.host.build import build, compiler
 from tunegrad.devices.cuda.lowering import lower_cuda
 from tunegrad.devices.host.facts import fingerprint as host_fingerprint
 from tunegrad.devices.host.facts import host_target
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tunegrad.devices.cuda.engine import CudaEngine
     from tunegrad.devices.device import Inspection
 
-__all__ = ["CudaHost", "cuda_host"]
+__all__ = ["CudaHost", "opened"]
 
 _CHIP = Chip(units=2, cache_bytes=1 << 20, hertz=2e7, memory_bytes_per_s=2e9)
 """A fiber a thread does about a fiftieth of what the core does by itself."""
@@ -92,16 +92,16 @@ class CudaHost:
         return ()
 
     def open(self, pin: bool = False) -> CudaEngine:
+        from tests.cuda_host.driver import HostDriver
         from tunegrad.devices.cuda.engine import CudaEngine
-        from tunegrad.devices.cuda.host.driver import HostDriver
 
         compiler()
         return CudaEngine(self, HostDriver(self.seed, self.lazy))
 
 
-def cuda_host(part: str) -> CudaHost:
+def opened(part: str, threads: int | None) -> CudaHost:
     """Read the part of a device's name after ``cuda-host:``: ``lazy``, a seed, or both. Raises
-    DeviceError for anything else, and where there is no compiler.
+    DeviceError for anything else, and where there is no compiler. One block runs at a time.
     """
     words = part.split(":") if part else []
     lazy = words[:1] == ["lazy"]

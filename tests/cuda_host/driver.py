@@ -21,8 +21,8 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from tests.cuda_host import runtime
 from tunegrad.devices.cuda.driver import DLPACK_CPU, Resources
-from tunegrad.devices.cuda.host import runtime
 from tunegrad.devices.job import Geometry
 from tunegrad.devices.processes.confine import physical_bytes
 from tunegrad.errors import DeviceFault, InternalError, OutOfResources

@@ -6,7 +6,7 @@ import ctypes
 import functools
 from typing import NamedTuple
 
-from tunegrad.devices.cuda.host.build import checked, runtime_library
+from tests.cuda_host.build import checked, runtime_library
 from tunegrad.errors import CompileFailure, DeviceError, InternalError
 
 __all__ = ["Image", "Job", "call", "load", "open_image", "unload"]

@@ -1,1 +1,0 @@
-"""cuda-host: the very CUDA C++ that a GPU gets, built for this CPU and run by fibers."""
