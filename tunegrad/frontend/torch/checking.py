@@ -41,7 +41,7 @@ Run = Callable[[Model, Sequence[Any]], Any]
 
 _UNITS = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 _STEP, _FUNCTIONS, _APART = 16.0, 64.0, 4.0
-"""Factors of one rounding, as in the verification of kernels (docs/NUMERICS.md)."""
+"""Factors of one rounding, as in the verification of kernels (docs/VERIFYING.md)."""
 
 _NUDGE = 4.0
 """Roundings that a value is moved by."""

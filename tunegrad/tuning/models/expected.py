@@ -5,7 +5,7 @@ model may be.
     graph  -->  numpy, all floats f64   >  a killable process  -->  Expected: values, and
     inputs, both sets                  /                            their tolerance
 
-No fusion, index algebra, lowering, renderer or compiler has a part in it. docs/NUMERICS.md derives
+No fusion, index algebra, lowering, renderer or compiler has a part in it. docs/VERIFYING.md derives
 the tolerance.
 """
 
