@@ -27,12 +27,12 @@ from tunegrad.errors import CandidateFailure, InternalError
 from tunegrad.opts import SPACE_VERSION, Space
 from tunegrad.search import LOOKS
 from tunegrad.trial import Fingerprint, Measurement, Status, Trial
-from tunegrad.tuning.choices import Choice
 from tunegrad.tuning.interrupt import Interrupt
 from tunegrad.tuning.models import LocalBench, Models, expected_of
-from tunegrad.tuning.policies import search_policy
-from tunegrad.tuning.race import race
-from tunegrad.tuning.schedules import track_of
+from tunegrad.tuning.questions.schedule import track_of
+from tunegrad.tuning.race.halving import race
+from tunegrad.tuning.race.values import Choice
+from tunegrad.tuning.session import search_policy
 from tunegrad.tuning.workload import Workload, only, workload_of_spec
 
 __all__ = ["main"]

@@ -42,7 +42,7 @@ from tunegrad.search import (
     make_searcher,
 )
 from tunegrad.trial import Fingerprint, Policy
-from tunegrad.tuning.costs import ChargedSearcher, ChargedTrials, Costs
+from tunegrad.tuning.budget.costs import ChargedSearcher, ChargedTrials, Costs
 from tunegrad.tuning.fleet import (
     Answer,
     Call,

@@ -16,9 +16,9 @@ from collections.abc import Iterator
 from random import Random
 
 from tunegrad.opts import Schedule, TraceChooser
-from tunegrad.search.ledger import Row
-from tunegrad.search.one_by_one import OneByOne
 from tunegrad.search.protocols import SearchSpace
+from tunegrad.search.searchers.ledger import Row
+from tunegrad.search.searchers.one_by_one import OneByOne
 
 __all__ = ["BareBeam", "PlainBeam"]
 

@@ -37,7 +37,7 @@ from tunegrad.search import (
     tree_features,
 )
 from tunegrad.trial import Trial
-from tunegrad.tuning.lessons import Teacher
+from tunegrad.tuning.transfer.training import Teacher
 
 SPACES = Path(__file__).parents[1] / "tests" / "data" / "spaces"
 SEEDS, TRAINED, TESTED = 3, 200, 300

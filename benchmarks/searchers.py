@@ -41,10 +41,10 @@ from tunegrad.ir.target import Target
 from tunegrad.opts import Schedule, Space
 from tunegrad.search import KernelSearch, Searcher, SearchTask, TrialLog, decide, make_searcher
 from tunegrad.trial import Fingerprint, Trial
-from tunegrad.tuning.lessons import Teacher, features_of
-from tunegrad.tuning.measuring import CandidateMeasurer
-from tunegrad.tuning.seeding import Seeding
+from tunegrad.tuning.executor.local import CandidateMeasurer
 from tunegrad.tuning.session import SEARCH_POLICY
+from tunegrad.tuning.transfer.seeding import Seeding
+from tunegrad.tuning.transfer.training import Teacher, features_of
 from tunegrad.tuning.workload import workload_of_function
 
 __all__ = ["Played", "main"]

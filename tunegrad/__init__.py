@@ -116,4 +116,4 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *__all__, *_DTYPES, *found})
 
 
-before_modules(__name__, ["tune"])  # tunegrad.tune is the function, not its module
+before_modules(__name__, ["explain", "tune"])  # tunegrad.tune is the function, not its module

@@ -11,9 +11,9 @@ import pytest
 
 from tunegrad.errors import CandidateFailure
 from tunegrad.ir.fusion import LaunchPlan
-from tunegrad.tuning.choices import FAULTS, Pair
-from tunegrad.tuning.deciding import Deciding
-from tunegrad.tuning.grounds import PlanTrack
+from tunegrad.tuning.questions.plan import Deciding
+from tunegrad.tuning.questions.question import PlanTrack
+from tunegrad.tuning.race.values import FAULTS, Pair
 
 Compare = Callable[[LaunchPlan, LaunchPlan], tuple[list[float], list[float]]]
 

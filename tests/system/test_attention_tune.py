@@ -15,8 +15,8 @@ from tunegrad.frontend import Tensor, functional
 from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import ATTENTION, Alternatives, Fusion, LaunchPlan, is_attention
 from tunegrad.planning.plan import plan_launches, stored_toggles
-from tunegrad.tuning.grounds import Grounds
-from tunegrad.tuning.plans import choose_cuts
+from tunegrad.tuning.questions.cut import choose_cuts
+from tunegrad.tuning.questions.question import Grounds
 
 Q, K, V = (Tensor.input(n, (1, 8, 64, 8)) for n in "qkv")
 FUSION = Fusion.of(fold_constants((functional.scaled_dot_product_attention(Q, K, V).node,)))

@@ -17,13 +17,13 @@ from tunegrad.db import Store, open_store
 from tunegrad.errors import CandidateCrashed, CandidateFailure, WrongResult
 from tunegrad.ir.fusion import Alternatives
 from tunegrad.opts import SPACE_VERSION, Space
-from tunegrad.search.random_chooser import RandomChooser
+from tunegrad.search.searchers.random_chooser import RandomChooser
 from tunegrad.trial import Measurement, Policy, Status, Trial
-from tunegrad.tuning.choices import Choice
 from tunegrad.tuning.fleet import bench, host
 from tunegrad.tuning.models import Models, WholeModel
-from tunegrad.tuning.race import race
-from tunegrad.tuning.schedules import Schedules, track_of
+from tunegrad.tuning.questions.schedule import Schedules, track_of
+from tunegrad.tuning.race.halving import race
+from tunegrad.tuning.race.values import Choice
 from tunegrad.tuning.workload import KernelUse, Workload, with_toggles
 
 SUPPLY = ["put", "profiled", "put", "profiled"]

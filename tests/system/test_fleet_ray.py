@@ -34,11 +34,13 @@ from tunegrad.frontend import Tensor
 from tunegrad.opts import Schedule
 from tunegrad.trial import Policy
 from tunegrad.tune import tune
-from tunegrad.tuning import deciding, session, sites
+from tunegrad.tuning import session
+from tunegrad.tuning.executor import site as sites
 from tunegrad.tuning.fleet import Dispatcher, EngineSpec, FleetBench, FleetMeasurer, cluster
 from tunegrad.tuning.fleet.cluster import RayCluster
 from tunegrad.tuning.models import Models
-from tunegrad.tuning.schedules import Schedules
+from tunegrad.tuning.questions import plan as deciding
+from tunegrad.tuning.questions.schedule import Schedules
 from tunegrad.tuning.workload import workload_of_function
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install 'tunegrad[ray]'")

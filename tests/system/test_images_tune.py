@@ -23,6 +23,7 @@ from tunegrad.db import Store, open_store
 from tunegrad.devices.host.facts import host_target
 from tunegrad.errors import CandidateFailure, WrongResult
 from tunegrad.events import Event, WinnerPromoted
+from tunegrad.explain import winners as showing
 from tunegrad.frontend import Tensor
 from tunegrad.ir.fusion import LAST, ROWS, Images, LaunchPlan, blocked
 from tunegrad.planning.plan import (
@@ -33,11 +34,10 @@ from tunegrad.planning.plan import (
     stored_images,
 )
 from tunegrad.trial import Fingerprint, Status
-from tunegrad.tuning import deciding
-from tunegrad.tuning import show as showing
-from tunegrad.tuning.grounds import Grounds
-from tunegrad.tuning.images import choose_images
-from tunegrad.tuning.rivals import Rivals
+from tunegrad.tuning.questions import plan as deciding
+from tunegrad.tuning.questions.candidates import Rivals
+from tunegrad.tuning.questions.layout import choose_images
+from tunegrad.tuning.questions.question import Grounds
 from tunegrad.tuning.session import run_session
 from tunegrad.tuning.workload import workload_of_function
 
@@ -88,7 +88,7 @@ def never(*_: object) -> Any:
 @pytest.fixture(autouse=True)
 def _hopeful(monkeypatch: pytest.MonkeyPatch) -> None:
     """No form is out before it is measured, whatever machine this is."""
-    monkeypatch.setattr("tunegrad.tuning.images.CONTENDING", inf)
+    monkeypatch.setattr("tunegrad.tuning.questions.layout.CONTENDING", inf)
 
 
 @pytest.fixture
@@ -156,7 +156,7 @@ def test_a_form_that_does_not_compile_loses(store: Store) -> None:
 
 
 def test_hopeless_forms_are_not_measured(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tunegrad.tuning.images.CONTENDING", 0.0)
+    monkeypatch.setattr("tunegrad.tuning.questions.layout.CONTENDING", 0.0)
     assert settled(store, never) == LAST
     assert not store.decisions(KEY, here()), "what was not measured is no row"
 
@@ -182,7 +182,7 @@ def stored(path: Path, choice: str) -> Path:
 def test_what_a_file_claims_is_measured_here_even_where_it_is_hopeless(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tunegrad.tuning.images.CONTENDING", 0.0)
+    monkeypatch.setattr("tunegrad.tuning.questions.layout.CONTENDING", 0.0)
     store.record_decision(decided("images", images_text(FUSION), str(ROWS), here(), claimed=True))
     assert stored_images(FUSION, here(), store) == ROWS
     assert settled(store, winning(LAST)) == LAST
@@ -258,7 +258,7 @@ def test_a_small_budget_leaves_the_images_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spec = ModelSpec("images", f"kernels:{WORK.key}", source="a function")
-    monkeypatch.setattr("tunegrad.tuning.grounds.race", never)
+    monkeypatch.setattr("tunegrad.tuning.questions.question.race", never)
     report = run_session(
         TuneSettings(spec, "cpu", THREADS, 0.3, "beam", tmp_path / "s.db", 3), WORK, []
     )

@@ -22,13 +22,13 @@ from tunegrad.devices.host.facts import host_target
 from tunegrad.errors import CandidateCrashed, CandidateFailure, WrongResult
 from tunegrad.opts import SPACE_VERSION
 from tunegrad.trial import Measurement, Policy, Status, Trial
-from tunegrad.tuning.choices import Choice
 from tunegrad.tuning.models import LocalBench, Models
 from tunegrad.tuning.models import bench as bench_module
 from tunegrad.tuning.models.expected import Evaluation
-from tunegrad.tuning.race import race
-from tunegrad.tuning.schedules import Schedules, track_of
-from tunegrad.tuning.variants import choose_variants, rivals_of
+from tunegrad.tuning.questions.schedule import Schedules, track_of
+from tunegrad.tuning.questions.variant import choose_variants, rivals_of
+from tunegrad.tuning.race.halving import race
+from tunegrad.tuning.race.values import Choice
 from tunegrad.tuning.workload import KernelUse, Workload, only, workload_of_spec
 
 TARGET = host_target(THREADS)

@@ -22,13 +22,12 @@ from tunegrad.errors import CandidateFailure
 from tunegrad.events import Event, Warned
 from tunegrad.opts import SPACE_VERSION, Space
 from tunegrad.trial import Measurement, Policy, Status, Trial
-from tunegrad.tuning.decisions import in_model
+from tunegrad.tuning.end_to_end import measured_whole
 from tunegrad.tuning.interrupt import Interrupt
 from tunegrad.tuning.models import Models
+from tunegrad.tuning.questions.rows import in_model
 from tunegrad.tuning.session import run_session
-from tunegrad.tuning.soundness import made_sound
-from tunegrad.tuning.whole import measured_whole
-from tunegrad.tuning.withdrawals import Withdrawals
+from tunegrad.tuning.soundness import Withdrawals, made_sound
 from tunegrad.tuning.workload import KernelUse, Workload, workload_of_spec
 
 TARGET = host_target(THREADS)
@@ -38,7 +37,7 @@ def other_schedules(use: KernelUse, evil: bool, count: int) -> list[str]:
     """Legal schedules that are not defaults, and that the hooks plant something in, or do not."""
     from random import Random
 
-    from tunegrad.search.random_chooser import RandomChooser
+    from tunegrad.search.searchers.random_chooser import RandomChooser
 
     space, found = Space(use.kernel, TARGET), dict[str, None]()
     defaults = {s.text for s in space.defaults()}

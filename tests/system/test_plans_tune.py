@@ -28,9 +28,10 @@ from tunegrad.ir.fusion import Alternative, Alternatives, LaunchPlan
 from tunegrad.opts import SPACE_VERSION
 from tunegrad.planning.plan import RULES, plan_launches, stored_toggles
 from tunegrad.trial import Fingerprint, Status
-from tunegrad.tuning import deciding, plans
-from tunegrad.tuning.grounds import Grounds
-from tunegrad.tuning.plans import choose_cuts
+from tunegrad.tuning.questions import cut as plans
+from tunegrad.tuning.questions import plan as deciding
+from tunegrad.tuning.questions.cut import choose_cuts
+from tunegrad.tuning.questions.question import Grounds
 from tunegrad.tuning.session import run_session
 from tunegrad.tuning.workload import workload_of_function
 
@@ -285,7 +286,7 @@ def test_a_session_decides_edges_first_and_searches_the_kernels_of_its_plan(
 def test_a_small_budget_leaves_the_edges_alone(
     settings: TuneSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tunegrad.tuning.grounds.race", never)
+    monkeypatch.setattr("tunegrad.tuning.questions.question.race", never)
     report = run_session(replace(settings, budget_s=0.3), WORK, [])
     assert {r.key for r in report.rows} == keys(FUSION.schedule())
 

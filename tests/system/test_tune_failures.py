@@ -12,8 +12,8 @@ from small_models import Listener, settings_of, trials_of, workload_in
 from tunegrad import tune as tune_model
 from tunegrad.db import open_store
 from tunegrad.events import CandidateMeasured, Event
+from tunegrad.explain import machine as examining
 from tunegrad.tune import doctor
-from tunegrad.tuning import doctor as examining
 
 
 class Fragile(Listener):

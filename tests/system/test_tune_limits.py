@@ -76,7 +76,7 @@ def test_models_are_tuned_together_and_a_shared_kernel_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Races of plans could decide for other kernels.
-    monkeypatch.setattr("tunegrad.tuning.plans.CONTENDING", 0.0)
+    monkeypatch.setattr("tunegrad.tuning.questions.cut.CONTENDING", 0.0)
     settings = settings_of(tmp_path, ["first", "second"], 47.5, patience=24)
     listener = Listener()
     reports = tune_models(settings, [listener])

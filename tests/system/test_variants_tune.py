@@ -31,8 +31,8 @@ from tunegrad.planning.variants import allowed
 from tunegrad.reports import TuneReport
 from tunegrad.trial import Fingerprint, Measurement, Policy, Status, Trial
 from tunegrad.tuning.models import Models
+from tunegrad.tuning.questions.variant import choose_variants, rivals_of
 from tunegrad.tuning.session import run_session
-from tunegrad.tuning.variants import choose_variants, rivals_of
 from tunegrad.tuning.workload import Workload, workload_of_function
 
 BUDGET_S = 9.0

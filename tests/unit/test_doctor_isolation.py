@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tunegrad.devices import Protections
-from tunegrad.tuning.doctor import isolation_rows
+from tunegrad.explain.machine import isolation_rows
 
 NONE = Protections(False, 0, False, False, False, False)
 ALL = Protections(True, 6, True, True, True, True)

@@ -21,6 +21,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("cli",),
     ("regress",),
     ("tune",),
+    ("explain",),
     ("tuning",),
     ("torch",),
     ("inference",),

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-PACKAGES = ("config", "db", "devices", "inference", "opts")
+PACKAGES = ("config", "db", "devices", "explain", "inference", "opts", "tuning")
 
 
 def imported_for_checkers(package: str) -> dict[str, str]:

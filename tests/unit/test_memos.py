@@ -20,7 +20,7 @@ from tunegrad.opts import DefaultChooser, Schedule, Space
 from tunegrad.opts.actions import Stage
 from tunegrad.opts.staging import check_copy, staged_copy
 from tunegrad.search import CostModel, tree_features
-from tunegrad.search.tree_features import _accesses, _touched
+from tunegrad.search.features import _accesses, _touched
 
 GEMM = """kernel
   param p0 f32[64,96] out row

@@ -29,8 +29,8 @@ from tunegrad.paired import gain_interval
 from tunegrad.regress import SweepSettings, bless
 from tunegrad.regress.verdict import judge
 from tunegrad.trial import Fingerprint, Status
+from tunegrad.tuning.machine.roofline import needed_flops
 from tunegrad.tuning.reporting import Judgement, ReportPage, SessionPage, gather
-from tunegrad.tuning.roofline import needed_flops
 
 
 def page_of(tmp_path: Path, **given: object) -> SessionPage:

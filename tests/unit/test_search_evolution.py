@@ -16,8 +16,8 @@ from tunegrad.search import (
     RandomChooser,
     RandomSearcher,
     cost_model_installed,
-    evolution,
 )
+from tunegrad.search.searchers import evolution
 from tunegrad.trial import Status
 
 

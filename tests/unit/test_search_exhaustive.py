@@ -6,7 +6,7 @@ from random import Random
 from search_surface import SurfaceSpace, choices_of
 
 from tunegrad.search import ExhaustiveSearcher, is_small
-from tunegrad.search.exhaustive import decision_lists
+from tunegrad.search.searchers.exhaustive import decision_lists
 
 BOX = SurfaceSpace({"a": 3, "b": 2, "c": 4})
 

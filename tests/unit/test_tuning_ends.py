@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tunegrad.tuning.ends import Ends
+from tunegrad.tuning.budget.deadlines import Ends
 
 BUDGETS = (3.0, 10.0, 60.0, 300.0, 3600.0)
 

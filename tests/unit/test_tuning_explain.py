@@ -25,13 +25,13 @@ from tunegrad.devices import (
 from tunegrad.devices.cpu.device import CpuDevice
 from tunegrad.errors import ConfigError
 from tunegrad.events import Event, KernelStarted, Warned
+from tunegrad.explain.ablation import ScheduleTimer, time_steps
+from tunegrad.explain.model import explain_rows, selected
 from tunegrad.ir.target import Target
 from tunegrad.opts import SPACE_VERSION, Schedule, Space, print_actions
 from tunegrad.reports import ExplainRow, StepTime
 from tunegrad.trial import Fingerprint, Measurement, Policy, Status, Trial
-from tunegrad.tuning.explain import explain_rows, selected
-from tunegrad.tuning.roofline import Roofline
-from tunegrad.tuning.stepping import ScheduleTimer, time_steps
+from tunegrad.tuning.machine.roofline import Roofline
 from tunegrad.tuning.workload import KernelUse, Workload, workload_of_function
 
 HERE = Fingerprint((("device", "cpu"),))

@@ -9,9 +9,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from tunegrad.tuning.ends import Ends
+from tunegrad.tuning.budget.deadlines import Ends
 from tunegrad.tuning.interrupt import Interrupt, OutOfTimeError
-from tunegrad.tuning.schedules import Schedules
+from tunegrad.tuning.questions.schedule import Schedules
 from tunegrad.tuning.stages import Stages
 
 

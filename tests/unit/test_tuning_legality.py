@@ -17,12 +17,8 @@ from tunegrad.db import Claim, Contents, Finding, Question, import_store, key_of
 from tunegrad.db.exchange.claims import MAX_ACTIONS
 from tunegrad.db.exchange.export import export_lines
 from tunegrad.devices.host.facts import fingerprint, host_target
-from tunegrad.ir.parse_kernel import LONGEST_KERNEL
-from tunegrad.ir.variants import variants_of
-from tunegrad.opts import SPACE_VERSION, Space
-from tunegrad.trial import Fingerprint
-from tunegrad.tuning import legality as module
-from tunegrad.tuning.legality import (
+from tunegrad.explain import legality as module
+from tunegrad.explain.legality import (
     ENDED,
     LONGEST_S,
     NO_KERNEL,
@@ -30,6 +26,10 @@ from tunegrad.tuning.legality import (
     OTHER_SPACE,
     Legality,
 )
+from tunegrad.ir.parse_kernel import LONGEST_KERNEL
+from tunegrad.ir.variants import variants_of
+from tunegrad.opts import SPACE_VERSION, Space
+from tunegrad.trial import Fingerprint
 
 HERE = fingerprint(host_target(2))
 GEMM, CONV = corpus_kernel("gemm_square"), corpus_kernel("conv3x3")

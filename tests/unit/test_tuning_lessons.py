@@ -17,10 +17,11 @@ from tunegrad.ir.target import Target
 from tunegrad.opts import SPACE_VERSION, Schedule, Space
 from tunegrad.search import Lessons, Measured, Proposal, ScheduleFeatures, tree_features
 from tunegrad.trial import Fingerprint, Measurement, Policy, Status, Trial
-from tunegrad.tuning import lessons, searching
-from tunegrad.tuning.account import sessions_since
-from tunegrad.tuning.costs import Costs
-from tunegrad.tuning.lessons import Teacher
+from tunegrad.tuning import searching
+from tunegrad.tuning.budget.account import sessions_since
+from tunegrad.tuning.budget.costs import Costs
+from tunegrad.tuning.transfer import training as lessons
+from tunegrad.tuning.transfer.training import Teacher
 
 TARGET = Target("cpu", "cpu", "generic", vector_bytes=64, registers=32, threads=2)
 GEMM, POOL = corpus_kernel("gemm_square"), corpus_kernel("max_pool")

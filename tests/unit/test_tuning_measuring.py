@@ -22,8 +22,8 @@ from tunegrad.frontend import Tensor
 from tunegrad.ir.fusion import schedule
 from tunegrad.opts import Schedule, Space
 from tunegrad.trial import Measurement, Policy, Status
-from tunegrad.tuning.costs import Costs
-from tunegrad.tuning.measuring import CandidateMeasurer
+from tunegrad.tuning.budget.costs import Costs
+from tunegrad.tuning.executor.local import CandidateMeasurer
 
 
 class Device:

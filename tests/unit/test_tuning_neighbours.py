@@ -6,11 +6,11 @@ import pytest
 
 from tests.kernel_corpus import corpus_kernel
 from tests.report_stores import HERE
+from tunegrad.explain.neighbours import neighbours
 from tunegrad.ir.target import Target
 from tunegrad.opts import Schedule
 from tunegrad.reports import Neighbour
 from tunegrad.trial import Measurement, Policy, Status, Trial
-from tunegrad.tuning.neighbours import neighbours
 
 TARGET = Target("cpu", "cpu", "x", threads=2, vector_bytes=16, registers=16, l3_bytes=1 << 20)
 KERNEL = corpus_kernel("gemm")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from search_surface import MACHINE, kernel
 
 from tunegrad.trial import Measurement, Policy, Status, Trial
-from tunegrad.tuning.pace import near_s
+from tunegrad.tuning.report import near_s
 
 K = kernel("k")
 

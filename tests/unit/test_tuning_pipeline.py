@@ -35,10 +35,10 @@ from tunegrad.search import (
     SearchTask,
 )
 from tunegrad.trial import Measurement, Policy, Status
-from tunegrad.tuning.costs import Costs
+from tunegrad.tuning.budget.costs import Costs
+from tunegrad.tuning.executor.local import CandidateMeasurer
+from tunegrad.tuning.executor.site import open_site
 from tunegrad.tuning.interrupt import Interrupt
-from tunegrad.tuning.measuring import CandidateMeasurer
-from tunegrad.tuning.sites import open_site
 
 SPACE, SURFACE = separable(Random(1), decisions=6, options=6)
 OTHER = Surface(

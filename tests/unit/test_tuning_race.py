@@ -12,8 +12,9 @@ from random import Random
 import pytest
 
 from tunegrad.errors import CandidateCrashed, CandidateFailure, WrongResult
-from tunegrad.tuning import race as racing
-from tunegrad.tuning.choices import (
+from tunegrad.tuning.race import halving as racing
+from tunegrad.tuning.race.halving import race
+from tunegrad.tuning.race.values import (
     AT_ONCE,
     FEWEST_TURNS,
     HEAT_TURNS,
@@ -23,7 +24,6 @@ from tunegrad.tuning.choices import (
     Met,
     Pair,
 )
-from tunegrad.tuning.race import race
 
 Lineup = Mapping[str, str]
 

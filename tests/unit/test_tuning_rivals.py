@@ -13,7 +13,7 @@ import pytest
 
 from tunegrad.frontend import Tensor
 from tunegrad.ir.variants import DIRECT, parts_of
-from tunegrad.tuning.rivals import Group, Rivals, leave_but, narrowed_in_rounds
+from tunegrad.tuning.questions.candidates import Group, Rivals, leave_but, narrowed_in_rounds
 from tunegrad.tuning.workload import KernelUse, with_variants, workload_of_function
 
 RNG = np.random.default_rng(0)

@@ -19,8 +19,8 @@ from tunegrad.events import Event, Warned, WinnerPromoted
 from tunegrad.opts import Schedule
 from tunegrad.search import Measured
 from tunegrad.trial import Cache, Fingerprint, Measurement, Policy, Status, Trial
-from tunegrad.tuning.choices import PROOF_TURNS
-from tunegrad.tuning.schedules import Schedules
+from tunegrad.tuning.questions.schedule import Schedules
+from tunegrad.tuning.race.values import PROOF_TURNS
 
 HERE = Fingerprint((("device", "cpu"),))
 DEFAULT, A, B, C = "", "tile(axis=a, size=2)", "tile(axis=a, size=4)", "tile(axis=a, size=8)"
@@ -172,7 +172,7 @@ class Race:
         plan = SimpleNamespace(launches=launches, buffers=())
         work = SimpleNamespace(name="model", plan=plan, kernels=uses)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("tunegrad.tuning.schedules.only", _only)
+            patch.setattr("tunegrad.tuning.questions.schedule.only", _only)
             schedules.promote_proved(cast(Any, self.searches), [cast(Any, work)])
         return self.promoted(self.searches[0].name)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tunegrad.tuning.whole import slower
+from tunegrad.tuning.end_to_end import slower
 
 
 def test_a_model_that_got_slower_says_so() -> None:

@@ -28,7 +28,7 @@ from tunegrad.cli.output import emit, note
 if TYPE_CHECKING:
     from tunegrad.config import TuneSettings
     from tunegrad.events import Event
-    from tunegrad.tuning.one_kernel import Stage
+    from tunegrad.explain import Stage
 
 __all__ = ["explain"]
 

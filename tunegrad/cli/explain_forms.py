@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tunegrad.tuning.one_kernel import FormReport, TraceReport
+    from tunegrad.explain import FormReport, TraceReport
 
 __all__ = ["form_heading", "trace_text"]
 

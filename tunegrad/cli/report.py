@@ -59,7 +59,7 @@ def report(
     from tunegrad.cli.reporting import report_html
     from tunegrad.cli.reporting.judging import judgement
     from tunegrad.errors import ConfigError
-    from tunegrad.tuning.reporting import gather
+    from tunegrad.tuning import gather
 
     place = Path(out).expanduser()
     try:

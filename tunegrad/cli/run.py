@@ -98,7 +98,7 @@ def run(
         numerics=settings.numerics,
         dtype=settings.dtype,
     )
-    from tunegrad.tuning.busy import busy_text, cpu_use, others_cpus
+    from tunegrad.tuning import busy_text, cpu_use, others_cpus
 
     used = cpu_use()
     report = loaded.benchmark()

@@ -31,16 +31,22 @@ from tunegrad.errors import CandidateFailure, ConfigError
 from tunegrad.opts import SPACE_VERSION
 from tunegrad.planning.variants import picked
 from tunegrad.trial import Fingerprint, Properties, Trial
-from tunegrad.tuning.busy import cpu_use, lacking_cpus, others_cpus
-from tunegrad.tuning.choices import FAULTS
-from tunegrad.tuning.costs import Costs
-from tunegrad.tuning.interrupt import Interrupt
-from tunegrad.tuning.models import Models, Turns, WholeModel, culprit
-from tunegrad.tuning.policies import search_policy
-from tunegrad.tuning.sites import Site, open_site
-from tunegrad.tuning.workload import (
+from tunegrad.tuning import (
+    FAULTS,
+    Costs,
+    Interrupt,
+    Models,
+    Site,
+    Turns,
+    WholeModel,
     Workload,
+    cpu_use,
+    culprit,
     cut_as_stored,
+    lacking_cpus,
+    open_site,
+    others_cpus,
+    search_policy,
     with_variants,
     workload_of_function,
     workload_of_spec,

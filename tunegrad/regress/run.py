@@ -16,7 +16,7 @@ from tunegrad.compiling.candidate import HOOKS
 from tunegrad.db import check_store, open_store
 from tunegrad.devices import Hooks
 from tunegrad.errors import ConfigError, UserError
-from tunegrad.tuning.conditions import revision
+from tunegrad.tuning import revision
 
 from .nights import BLESS, nights_of
 from .quiet import busy

@@ -16,8 +16,7 @@ from tunegrad.config import TuneSettings, labelled
 from tunegrad.db import Latency, Properties, Store, clean_text
 from tunegrad.devices import Hooks
 from tunegrad.errors import CandidateFailure, UserError
-from tunegrad.tuning.conditions import machine_state, versions
-from tunegrad.tuning.interrupt import Interrupt
+from tunegrad.tuning import Interrupt, machine_state, versions
 
 from .measured import ModelTimes, measure_model
 from .nights import (

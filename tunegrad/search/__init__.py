@@ -2,8 +2,6 @@
 is replaced.
 """
 
-from tunegrad.search.bayesian import BayesianSearcher
-from tunegrad.search.beam import BeamSearcher
 from tunegrad.search.budget import BudgetPolicy, ModelSearch
 from tunegrad.search.cost_model import (
     OPENMP,
@@ -15,9 +13,7 @@ from tunegrad.search.cost_model import (
     ranking_accuracy,
 )
 from tunegrad.search.driver import KernelSearch
-from tunegrad.search.evolution import EvolutionarySearcher
-from tunegrad.search.exhaustive import ExhaustiveSearcher, is_small
-from tunegrad.search.portfolio import PortfolioSearcher
+from tunegrad.search.features import tree_features
 from tunegrad.search.promote import LEAST_EFFECT, LOOKS, Comparison, decide, fastest_ratio
 from tunegrad.search.protocols import (
     Measured,
@@ -27,8 +23,6 @@ from tunegrad.search.protocols import (
     SearchSpace,
     TrialStore,
 )
-from tunegrad.search.random import RandomSearcher
-from tunegrad.search.random_chooser import RandomChooser
 from tunegrad.search.recorded import (
     Option,
     Question,
@@ -37,18 +31,25 @@ from tunegrad.search.recorded import (
     Recording,
     conflicts,
 )
-from tunegrad.search.registry import (
+from tunegrad.search.replay import ReplayMeasurer, play
+from tunegrad.search.scoring import area, excess, score, trials_within
+from tunegrad.search.searchers import (
     LEARNED,
+    BayesianSearcher,
+    BeamSearcher,
+    EvolutionarySearcher,
+    ExhaustiveSearcher,
+    PortfolioSearcher,
+    RandomChooser,
+    RandomSearcher,
     check_searcher,
+    is_small,
     make_searcher,
     searcher_names,
 )
-from tunegrad.search.replay import ReplayMeasurer, play
-from tunegrad.search.scoring import area, excess, score, trials_within
 from tunegrad.search.seeds import Shape, adapted, distance, seeds_from
 from tunegrad.search.steps import Result, SearchTask, Step, Winner
 from tunegrad.search.stopping import StopReason, StopRule
-from tunegrad.search.tree_features import tree_features
 from tunegrad.search.trial_log import TrialLog, different
 
 __all__ = [

@@ -10,13 +10,13 @@ from tunegrad.errors import ConfigError, ModelError
 from tunegrad.frontend import Example, Model, as_model
 
 if TYPE_CHECKING:
-    from tunegrad.tuning.workload import Workload
+    from tunegrad.tuning import Workload
 
 
 def workload_of_model(model: Model, settings: TuneSettings) -> Workload:
     """The work of a model under settings; its weights are drawn from their seed."""
     from tunegrad import devices
-    from tunegrad.tuning.workload import workload_of
+    from tunegrad.tuning import workload_of
 
     target = devices.open(settings.device, settings.threads).target
     return workload_of(model, model.name, settings.seed, settings.numerics, target, settings.dtype)

@@ -14,7 +14,7 @@ from tunegrad.reports import DoctorReport, ExplainReport, ShowRow
 from tunegrad.tune.given import model_of, settings_of, work_of
 
 if TYPE_CHECKING:
-    from tunegrad.tuning.one_kernel import FormReport, Stage, TraceReport
+    from tunegrad.explain import FormReport, Stage, TraceReport
 
 EXPLAIN_BUDGET_S = 20.0
 """Seconds that ``explain`` times, unless it is told otherwise."""
@@ -36,7 +36,7 @@ def show(
     A Model, or a model's name, with the settings that are not its defaults, or resolved settings.
     Raises UserError in one line.
     """
-    from tunegrad.tuning.show import show as rows
+    from tunegrad.explain import show as rows
 
     model = model_of(model)
     settings = settings_of(
@@ -71,7 +71,7 @@ def explain(
     ``load``: None is the default one if it exists, False is none; beside resolved settings it may
     say the one that they name, or False. Raises UserError in one line.
     """
-    from tunegrad.tuning.explain import explain as explained
+    from tunegrad.explain import explain as explained
 
     model = model_of(model)
     settings, with_store = _explained(
@@ -102,7 +102,7 @@ def explain_form(
     Nothing is measured; a device that only compiles will do. Arguments are those of ``explain``.
     Raises UserError in one line.
     """
-    from tunegrad.tuning.one_kernel import form_of_kernel
+    from tunegrad.explain import form_of_kernel
 
     model = model_of(model)
     settled, with_store = _explained(model, store, **settings)
@@ -120,7 +120,7 @@ def explain_trace(
 
     As ``explain_form``.
     """
-    from tunegrad.tuning.one_kernel import trace_of_kernel
+    from tunegrad.explain import trace_of_kernel
 
     model = model_of(model)
     settled, with_store = _explained(model, store, **settings)
@@ -144,6 +144,6 @@ def doctor() -> DoctorReport:
     """Report on this machine: its devices, the software that is installed, and its measured
     peaks.
     """
-    from tunegrad.tuning.doctor import doctor as examine
+    from tunegrad.explain import doctor as examine
 
     return examine()

@@ -32,7 +32,7 @@ from tunegrad.reports import CompiledReport, CompiledRow, TuneReport
 from tunegrad.tune.given import model_of, settings_of, workload_of_model
 
 if TYPE_CHECKING:
-    from tunegrad.tuning.workload import Workload
+    from tunegrad.tuning import Workload
 
 _WORKERS = ("tunegrad.tuning.models.work",)
 """Modules that the workers of a session need: they are forked from a process that imports them
@@ -101,8 +101,7 @@ def _tuned(
 
     _check_places(settings)
     start_fork_server(_WORKERS)
-    from tunegrad.tuning.costs import Costs
-    from tunegrad.tuning.session import run_session
+    from tunegrad.tuning import Costs, run_session
 
     costs = Costs()
     with costs.part("model"):
@@ -132,9 +131,7 @@ def tune_models(
     _check_places(settings)
     start_fork_server(_WORKERS)
     from tunegrad import devices
-    from tunegrad.tuning.costs import Costs
-    from tunegrad.tuning.session import run_sessions
-    from tunegrad.tuning.workload import workload_of_spec
+    from tunegrad.tuning import Costs, run_sessions, workload_of_spec
 
     costs = Costs(began_s=began_s)
     with costs.part("model"):
@@ -171,8 +168,8 @@ def compile_models(
     each kernel. Raises UserError in one line.
     """
     from tunegrad import devices
-    from tunegrad.tuning.compiled import compile_model
-    from tunegrad.tuning.workload import workload_of_spec
+    from tunegrad.tune.compiled import compile_model
+    from tunegrad.tuning import workload_of_spec
 
     device = devices.open(settings.device, settings.threads)
     works = (
@@ -223,7 +220,7 @@ def tune_callable(
 
     def work() -> Workload:
         from tunegrad import devices
-        from tunegrad.tuning.workload import workload_of_function
+        from tunegrad.tuning import workload_of_function
 
         target = devices.open(device, settings.threads).target
         return workload_of_function(function, arrays, numerics, target, dtype)

@@ -24,8 +24,8 @@ from tunegrad.events import (
 )
 from tunegrad.ir.kernel import Kernel
 
-from .account import Account
-from .roofline import Roofline
+from .budget.account import Account
+from .machine.roofline import Roofline
 
 __all__ = ["Progress"]
 

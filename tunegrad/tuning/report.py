@@ -14,13 +14,12 @@ from tunegrad.reports import Deviation, TuneReport, TuneRow
 from tunegrad.search import KernelSearch, StopReason
 from tunegrad.trial import Fingerprint, Trial
 
-from .busy import busy_text
-from .pace import near_s
-from .roofline import Roofline
-from .whole import Whole
+from .end_to_end import Whole
+from .machine.load import busy_text
+from .machine.roofline import Roofline
 from .workload import Workload
 
-__all__ = ["Finish", "report_of"]
+__all__ = ["Finish", "near_s", "report_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,3 +166,35 @@ def _facts(search: KernelSearch, winner: Trial | None, whole: Whole | None) -> _
 
 def _ms(seconds: float) -> float | None:
     return 1e3 * seconds if seconds < inf else None
+
+
+NEAR = 0.05
+"""Part above the final value that still counts as near it."""
+
+
+def near_s(
+    kernels: Sequence[tuple[int, Sequence[Trial]]], session: str, began_s: float
+) -> float | None:
+    """Seconds after ``began_s`` (since the epoch) until the sum stayed within ``NEAR`` of its final
+    value.
+
+    ``kernels`` are (uses, rows). Rows of other sessions were there before. Kernels of which nothing
+    ran are left out; None where none did.
+    """
+    ran = [
+        (uses, rows) for uses, found in kernels if (rows := [t for t in found if t.measurement.ran])
+    ]
+    if not ran:
+        return None
+    best: list[float] = [inf] * len(ran)
+    final_s = sum(uses * min(t.measurement.seconds for t in rows) for uses, rows in ran)
+    dated = [
+        (max(0.0, t.created_s - began_s) if t.session == session else 0.0, i, t.measurement.seconds)
+        for i, (_, rows) in enumerate(ran)
+        for t in rows
+    ]
+    for at_s, i, seconds in sorted(dated):
+        best[i] = min(best[i], seconds)
+        if sum(uses * s for (uses, _), s in zip(ran, best, strict=True)) <= (1.0 + NEAR) * final_s:
+            return at_s
+    return None

@@ -25,15 +25,15 @@ from tunegrad.search import (
 )
 from tunegrad.trial import Policy
 
-from .account import sessions_since
-from .costs import ChargedSearcher, ChargedTrials, Costs
-from .deciding import OutOfTrialsError
-from .lessons import Teacher, learns
+from .budget.account import sessions_since
+from .budget.costs import ChargedSearcher, ChargedTrials, Costs
+from .executor.references import standing
+from .executor.site import Site
+from .machine.roofline import needed_flops
 from .progress import Progress
-from .references import standing
-from .roofline import needed_flops
-from .seeding import Seeding
-from .sites import Site
+from .questions.plan import OutOfTrialsError
+from .transfer.seeding import Seeding
+from .transfer.training import Teacher, learns
 from .workload import KernelUse
 
 __all__ = ["BATCH", "Searching"]

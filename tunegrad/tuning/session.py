@@ -21,21 +21,22 @@ from tunegrad.config import TuneSettings
 from tunegrad.db import open_store
 from tunegrad.devices import Hooks, Limits
 from tunegrad.events import Event, MachineBusy, Observer, PhaseStarted, Stopping, Warned
+from tunegrad.ir.target import Target
 from tunegrad.reports import TuneReport
 from tunegrad.search import check_searcher
+from tunegrad.trial import Policy
 
-from .account import Account, resumed_sessions, session_record
-from .busy import busy_text, cpu_use, probed
-from .conditions import machine_state, versions
-from .costs import Costs
-from .deciding import RACE_SHARE
-from .ends import Ends
+from .budget.account import Account, resumed_sessions, session_record
+from .budget.costs import Costs
+from .budget.deadlines import Ends
+from .executor.site import open_site
 from .interrupt import Interrupt
-from .policies import SEARCH_POLICY, search_policy
+from .machine.conditions import machine_state, versions
+from .machine.load import busy_text, cpu_use, probed
+from .machine.roofline import Roofline
 from .progress import Progress
-from .roofline import Roofline
+from .questions.plan import RACE_SHARE
 from .searching import BATCH, Searching
-from .sites import open_site
 from .stages import Stages
 from .workload import Workload, not_a_number, work_key
 
@@ -145,3 +146,23 @@ def _stopping(observers: Sequence[Observer]) -> None:
 
 def _warn(observers: Sequence[Observer], message: str) -> None:
     _tell(observers, Warned(message))
+
+
+SEARCH_POLICY = Policy(
+    cache="warm", min_samples=3, max_samples=10, tolerance=0.03, budget_s=0.01, timeout_s=10.0
+)
+"""The policy for timing candidates of small models during a search; finalists are raced in whole
+models.
+"""
+
+
+def search_policy(workloads: Sequence[Workload], target: Target) -> Policy:
+    """Policy for timing candidates of these models: constants are evicted where the cores' own
+    caches do not hold them all.
+
+    Between two runs of a kernel a model reads all its other constants, so that what one kernel that
+    runs alone has in its caches says little of it: see decision 0020.
+    """
+    held = target.threads * target.l2_bytes
+    constants = sum(b.nbytes for w in workloads for b in w.plan.buffers if b.role == "const")
+    return replace(SEARCH_POLICY, cache="constants") if constants > held else SEARCH_POLICY

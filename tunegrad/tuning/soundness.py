@@ -18,14 +18,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tunegrad.errors import CandidateFailure
+from tunegrad.db import Store
+from tunegrad.errors import CandidateFailure, InternalError
+from tunegrad.events import Event, Warned
+from tunegrad.trial import Fingerprint, Trial
 
-from .choices import FAULTS
-from .decisions import in_model
 from .models import Models, culprit
+from .questions.rows import in_model
+from .race.values import FAULTS
 from .workload import Workload
 
-__all__ = ["Soundness", "made_sound"]
+__all__ = ["Soundness", "Withdrawals", "made_sound"]
 
 Void = Callable[[str, str, CandidateFailure], None]
 
@@ -91,3 +94,31 @@ def _failure(
     except FAULTS as error:
         return error
     return None
+
+
+@dataclass(frozen=True, slots=True)
+class Withdrawals:
+    """Withdraws trials of this machine in the name of a session, and says so."""
+
+    store: Store
+    here: Fingerprint
+    session: str
+    tell: Callable[[Event], None]
+
+    def trial(self, trial: Trial, failure: CandidateFailure) -> None:
+        """Withdraw one trial."""
+        number = self.store.id_of(trial)
+        if number is None:
+            raise InternalError(
+                f"kernel {trial.kernel_key}: {trial.actions!r} ran in a model and is not in "
+                "the store"
+            )
+        self.store.withdraw(number, in_model(failure), self.session)
+        name = self.store.kernel_name(trial.kernel_key)
+        self.tell(Warned(f"kernel {name}: {trial.actions!r} is withdrawn: {in_model(failure)}"))
+
+    def actions(self, key: str, actions: str, failure: CandidateFailure) -> None:
+        """Withdraw every trial of a kernel here that has these actions."""
+        for trial in self.store.trials(key, self.here):
+            if trial.actions == actions and trial.measurement.ran:
+                self.trial(trial, failure)

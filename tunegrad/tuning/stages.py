@@ -26,25 +26,25 @@ from tunegrad.opts import SPACE_VERSION, Schedule, Space
 from tunegrad.reports import Deviation, TuneReport
 from tunegrad.search import KernelSearch, StopReason, StopRule
 
-from .account import LEAST_S
-from .busy import CpuUse, cpu_use, others_cpus
-from .costs import Costs
-from .deciding import Deciding
-from .ends import Ends
-from .facts import session_facts
-from .goal import goal_of
+from .budget.account import LEAST_S
+from .budget.costs import Costs
+from .budget.deadlines import Ends
+from .budget.goal import goal_of
+from .end_to_end import Whole, latency_s, measured_deviation, measured_whole
+from .executor.site import Site
 from .interrupt import Interrupt, OutOfTimeError
-from .lessons import missing_model
+from .machine.load import CpuUse, cpu_use, others_cpus
+from .machine.roofline import needed_flops
 from .models import Models
 from .progress import Progress
+from .questions.candidates import Rivals, leave_but, narrowed_in_rounds
+from .questions.plan import Deciding
+from .questions.schedule import Schedules
 from .report import Finish, report_of
-from .rivals import Rivals, leave_but, narrowed_in_rounds
-from .roofline import needed_flops
-from .schedules import Schedules
+from .reporting.facts import session_facts
 from .searching import Searching
-from .sites import Site
-from .whole import Whole, latency_s, measured_deviation, measured_whole
-from .withdrawals import Withdrawals
+from .soundness import Withdrawals
+from .transfer.training import missing_model
 from .workload import Workload, shared_kernels
 
 __all__ = ["Stages"]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from tunegrad.tuning.reporting import HistoryChart, KernelEntry, SessionPage, Trace
+    from tunegrad.tuning import HistoryChart, KernelEntry, SessionPage, Trace
 
 __all__ = ["history_chart", "progress_chart", "roofline_chart", "series_colours", "trace_charts"]
 

@@ -18,7 +18,7 @@ from tunegrad.regress.nights import (
     sweeps_of,
 )
 from tunegrad.regress.verdict import Judged, judge_nights
-from tunegrad.tuning.reporting import Judgement
+from tunegrad.tuning import Judgement
 
 __all__ = ["judgement"]
 

@@ -13,13 +13,7 @@ from .sections import gain, session_sections
 from .style import STYLE
 
 if TYPE_CHECKING:
-    from tunegrad.tuning.reporting import (
-        HistoryChart,
-        Latencies,
-        ReportPage,
-        SessionLine,
-        SessionPage,
-    )
+    from tunegrad.tuning import HistoryChart, Latencies, ReportPage, SessionLine, SessionPage
 
 __all__ = ["report_html"]
 

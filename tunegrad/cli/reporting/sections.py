@@ -13,7 +13,7 @@ from .sweep_sections import findings_section, peers_section
 
 if TYPE_CHECKING:
     from tunegrad.paired import Interval
-    from tunegrad.tuning.reporting import KernelEntry, SessionPage
+    from tunegrad.tuning import KernelEntry, SessionPage
 
 __all__ = ["gain", "session_sections"]
 

@@ -9,7 +9,7 @@ from tunegrad.cli.tables import ms
 from .markup import Html, element
 
 if TYPE_CHECKING:
-    from tunegrad.tuning.reporting import SessionPage
+    from tunegrad.tuning import SessionPage
 
 __all__ = ["findings_section", "peers_section"]
 

@@ -56,7 +56,7 @@ def import_file(
     """
     from tunegrad.cli.store.tables import import_text
     from tunegrad.db import import_store
-    from tunegrad.tuning.legality import Legality
+    from tunegrad.explain import Legality
 
     with _opened(file) as opened:
         place = store_path(store, make_place=not dry_run)

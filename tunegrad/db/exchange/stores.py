@@ -169,7 +169,7 @@ def import_store(
     """Take the good rows of an exported file into the store at ``path``, which is made if it is
     missing.
 
-    ``rule`` says of each trial whether its actions are legal (``tunegrad.tuning.legality`` has one
+    ``rule`` says of each trial whether its actions are legal (``tunegrad.explain.legality`` has one
     for this machine); without it they need only parse. Raises StoreError when the file is no
     export, or the store can not be written.
     """

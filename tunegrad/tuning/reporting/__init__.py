@@ -2,7 +2,7 @@
 no model is built.
 """
 
-from .gather import gather
+from .pages import gather
 from .records import (
     Failure,
     HistoryChart,

@@ -17,8 +17,8 @@ from tunegrad.ir.parse_kernel import read_back
 from tunegrad.paired import Interval, gain_interval, paired_gain
 from tunegrad.trial import Trial
 
-from ..facts import KernelFacts, SessionFacts
-from ..roofline import needed_flops
+from ..machine.roofline import needed_flops
+from .facts import KernelFacts, SessionFacts
 from .records import KernelEntry, Measured
 
 __all__ = ["entries_of", "needs"]

@@ -14,7 +14,7 @@ from tunegrad.db import DecisionRow, LatencyRow
 from tunegrad.paired import Interval
 from tunegrad.trial import Status
 
-from ..facts import SessionFacts
+from .facts import SessionFacts
 
 __all__ = [
     "Failure",

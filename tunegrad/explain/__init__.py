@@ -1,0 +1,33 @@
+"""Explanations: a model's time by kernel, the forms of one kernel, this machine.
+
+Nothing is tuned, and no store is written. Modules are imported when one of their names is asked
+for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tunegrad.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from .legality import Legality as Legality
+    from .machine import doctor as doctor
+    from .model import explain as explain
+    from .one_kernel import FormReport as FormReport
+    from .one_kernel import Stage as Stage
+    from .one_kernel import TraceReport as TraceReport
+    from .one_kernel import form_of_kernel as form_of_kernel
+    from .one_kernel import trace_of_kernel as trace_of_kernel
+    from .winners import show as show
+else:
+    __all__, __getattr__ = lazy_names(
+        __name__,
+        {
+            "legality": "Legality",
+            "machine": "doctor",
+            "model": "explain",
+            "one_kernel": "FormReport Stage TraceReport form_of_kernel trace_of_kernel",
+            "winners": "show",
+        },
+    )

@@ -1,0 +1,159 @@
+"""One kernel of a model, lowered and not run: any of its forms, or what each action and pass
+changed.
+
+graph -> kernel -> loops -> program -> source -> asm
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from tunegrad import devices
+from tunegrad.compiling.artifact import build
+from tunegrad.config import TuneSettings
+from tunegrad.db import open_store
+from tunegrad.devices import Device
+from tunegrad.errors import ConfigError
+from tunegrad.frontend import substitute
+from tunegrad.ir.fusion import Draft, LaunchPlan
+from tunegrad.ir.graph import Node, graph_input
+from tunegrad.ir.text.print_graph import print_graph
+from tunegrad.opts import Schedule, Space, Trace, TraceStep, form_text
+from tunegrad.planning.plan import stored_toggles
+from tunegrad.planning.variants import picked
+from tunegrad.tuning import KernelUse, Workload, cut_as_stored, with_variants, workload_of_spec
+
+from .model import chosen, selected
+
+__all__ = ["STAGES", "FormReport", "Stage", "TraceReport", "form_of_kernel", "trace_of_kernel"]
+
+Stage = Literal["graph", "kernel", "loops", "program", "source", "asm"]
+STAGES: tuple[Stage, ...] = get_args(Stage)
+
+
+@dataclass(frozen=True, slots=True)
+class FormReport:
+    """One form of a kernel under the schedule that it runs with."""
+
+    model: str
+    kernel: str
+    key: str
+    outcome: str
+    actions: str
+    stage: Stage
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class TraceReport:
+    """The changes that every action and pass made to a kernel, in order."""
+
+    model: str
+    kernel: str
+    key: str
+    outcome: str
+    actions: str
+    steps: tuple[TraceStep, ...]
+
+
+def form_of_kernel(
+    settings: TuneSettings, kernel: str, stage: Stage, with_store: bool, made: Workload | None
+) -> FormReport:
+    """A form of the kernel that ``kernel`` names ("" where the model has only one).
+
+    Nothing is measured. Raises ConfigError for no kernel or several, and for a form that the device
+    does not show.
+    """
+    one = _one(settings, kernel, with_store, made)
+    text = _graph(one) if stage == "graph" else _form(one, stage)
+    return FormReport(
+        one.model, one.use.name, one.use.key, one.outcome, one.schedule.text, stage, text.rstrip()
+    )
+
+
+def trace_of_kernel(
+    settings: TuneSettings, kernel: str, with_store: bool, made: Workload | None
+) -> TraceReport:
+    """Trace the changes that every action and pass make to the kernel that ``kernel`` names. As
+    above.
+    """
+    one, trace = _one(settings, kernel, with_store, made), Trace()
+    build(one.use.kernel, one.schedule, one.device, trace.passed, trace.acted)
+    return TraceReport(
+        one.model, one.use.name, one.use.key, one.outcome, one.schedule.text, tuple(trace.steps)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _One:
+    """A kernel with what it runs with; ``drafts`` are those of the graph as it is cut here, and
+    ``direct`` is its plan before variants.
+    """
+
+    model: str
+    device: Device
+    use: KernelUse
+    outcome: str
+    schedule: Schedule
+    drafts: tuple[Draft, ...]
+    direct: LaunchPlan
+    plan: LaunchPlan
+
+
+def _one(settings: TuneSettings, kernel: str, with_store: bool, made: Workload | None) -> _One:
+    device = devices.open(settings.device, settings.threads)
+    target, here = device.target, device.fingerprint(settings.numerics)
+    direct = made or workload_of_spec(
+        settings.model, settings.seed, settings.numerics, target, settings.dtype
+    )
+    with ExitStack() as stack:
+        store = stack.enter_context(open_store(settings.store)) if with_store else None
+        direct = cut_as_stored(direct, here, store, target)
+        fusion = direct.fusion.toggled(stored_toggles(direct.fusion, here, store, target))
+        picks = picked(direct.plan, target, here, store, settings.numerics)
+        workload = with_variants(direct, picks)
+        found = selected(workload, kernel)
+        if len(found) != 1:
+            names = ", ".join(repr(u.name) for u in found)
+            raise ConfigError(f"model {workload.name} has {len(found)} kernels; name one: {names}")
+        choice, schedule, *_ = chosen(found[0].kernel, device, here, store)
+    drafts = tuple(fusion.drafts.sorted())
+    return _One(
+        workload.name, device, found[0], choice.outcome, schedule, drafts, direct.plan,
+        workload.plan,
+    )  # fmt: skip
+
+
+def _form(one: _One, stage: Stage) -> str:
+    kernel, space = one.use.kernel, Space(one.use.kernel, one.device.target)
+    if stage == "kernel":
+        return form_text(kernel)
+    if stage == "loops":
+        return form_text(space.tree(one.schedule))
+    if stage == "program":
+        return form_text(space.lower(one.schedule))
+    lowered = build(kernel, one.schedule, one.device)
+    if stage == "source":
+        return lowered.text
+    shown = one.device.inspect(lowered)
+    if shown is None or not shown.listing:
+        raise ConfigError(f"device {one.device.name}: its compiler shows no machine code")
+    return shown.listing
+
+
+def _graph(one: _One) -> str:
+    """The operations that the kernel computes, on what it reads; of a part of a variant those of
+    the direct kernel.
+    """
+    origin = next(x.origin for x in one.plan.launches if x.kernel.key == one.use.key)
+    places = [i for i, x in enumerate(one.direct.launches) if x.kernel.key == one.use.key]
+    places += [i for i, x in enumerate(one.direct.launches) if x.origin == origin]
+    draft = one.drafts[places[0]]
+    leaves: dict[Node, Node] = {
+        n: graph_input(f"{name}.{number}", n.shape, n.dtype)
+        for number, (name, n) in enumerate(draft.reads.items())
+        if n.srcs
+    }
+    return print_graph(substitute((draft.node,), leaves))

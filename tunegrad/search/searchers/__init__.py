@@ -1,0 +1,25 @@
+"""Searchers: each proposes schedules of one kernel, and is told how long they take."""
+
+from .bayesian import BayesianSearcher
+from .beam import BeamSearcher
+from .evolution import EvolutionarySearcher
+from .exhaustive import ExhaustiveSearcher, is_small
+from .portfolio import PortfolioSearcher
+from .random import RandomSearcher
+from .random_chooser import RandomChooser
+from .registry import LEARNED, check_searcher, make_searcher, searcher_names
+
+__all__ = [
+    "LEARNED",
+    "BayesianSearcher",
+    "BeamSearcher",
+    "EvolutionarySearcher",
+    "ExhaustiveSearcher",
+    "PortfolioSearcher",
+    "RandomChooser",
+    "RandomSearcher",
+    "check_searcher",
+    "is_small",
+    "make_searcher",
+    "searcher_names",
+]

@@ -1,0 +1,264 @@
+"""Evolutionary search: traces of decisions are mutated and crossed, and a cost model says which
+children to measure.
+
+    told rows --> population (the fastest) --tournament--> parents --mutate, cross--> children
+                                              ^                                          |
+                                              +----- the children it thinks best --------+
+                                                                                         |
+        cost model, trained <-- measured <-- the best of them, and some random draws  <--+
+        on all rows told
+
+Children are lists of decisions until they are proposed, so that a generation costs microseconds a
+child; only the chosen ones are sampled from the space. Evolution under a learned cost model is from
+Zheng et al., "Ansor", OSDI 2020.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+
+from tunegrad.opts import Schedule, TraceChooser
+
+from ..cost_model import CostModel, Features, Lessons, ScheduleFeatures, cost_model_installed
+from ..protocols import SearchSpace
+from .ledger import Row, Traces
+from .one_by_one import OneByOne, cautious
+from .random_chooser import RandomChooser
+
+__all__ = ["EvolutionarySearcher"]
+
+_Choices = dict[str, int]
+_Key = tuple[tuple[str, int], ...]
+
+_FEWEST = 12
+"""Rows before a model is trained and parents are bred from: fewer say nothing. Random draws
+come first.
+"""
+
+_LEARNED = 256
+"""Rows that a model is trained on, at most, half of them the fastest and half the latest: more
+only cost time.
+"""
+
+_SURE = 24
+"""Rows before it is said of others' schedules that they are slow: a model of fewer takes good
+ones for slow ones.
+"""
+
+_DRAWS = 6
+"""Random draws for each that is proposed, where the rows of other kernels say which is best."""
+
+
+class EvolutionarySearcher(OneByOne):
+    """Evolves the ``population`` fastest schedules.
+
+    A share ``explore`` of what it proposes are random draws. With a cost model (``learned``, where
+    the library is installed), ``generations`` of ``children`` each are bred for one batch and
+    ranked by it; without one, children are proposed as they are bred. ``features`` adds facts of
+    each candidate's program to what the model sees: then the most promising are looked at first,
+    twice as many as are asked for; ``lessons`` of other kernels are in terms of these facts. It is
+    done when ``tries`` ideas in a row were old.
+    """
+
+    origin = "evolutionary"
+
+    def __init__(
+        self,
+        space: SearchSpace,
+        rng: Random,
+        features: Features | None = None,
+        population: int = 24,
+        generations: int = 3,
+        children: int = 96,
+        explore: float = 0.05,
+        strangers: float = 0.1,
+        tries: int = 200,
+        learned: bool = True,
+        lessons: Lessons | None = None,
+        traces: Traces | None = None,
+    ) -> None:
+        super().__init__(space, traces)
+        self.rng, self.population = rng, population
+        self.generations, self.children, self.tries = generations, children, tries
+        self.explore, self.strangers = explore, strangers
+        self._options: dict[str, int] = {}
+        self._tried: set[_Key] = set()
+        self._used = 0
+        self._facts = ScheduleFeatures(features)
+        installed = learned and cost_model_installed()
+        self._model = CostModel(rng.getrandbits(31)) if installed else None
+        self._facts_model = (
+            CostModel(rng.getrandbits(31), lessons=lessons)
+            if installed and features is not None
+            else None
+        )
+        self._parents: list[Row] = []
+        self._children: list[Schedule] = []
+
+    def prepare(self, n: int) -> None:
+        self.ledger.retrace_best()
+        self._learn()
+        grown = len(self.ledger.rows) >= _FEWEST
+        self._parents = self.ledger.fastest(self.population) if grown else []
+        self._children = (
+            self._bred(n, self._parents) if self._parents else [] if grown else self._taught(n)
+        )
+
+    def propose(self) -> Schedule | None:
+        return self._children.pop(0) if self._children else self._draw(self._parents)
+
+    def behind(self, schedules: Sequence[Schedule]) -> list[float]:
+        """Log seconds by which each is expected to be slower than the fastest that was told; 0
+        without a forecast.
+
+        It is the forecast of the models as they were last trained: when this searcher was asked.
+        """
+        fastest = self.ledger.fastest(1)
+        if not fastest or self._used < _SURE:
+            return [0.0] * len(schedules)
+        everybody = [*schedules, fastest[0].schedule]
+        if self._facts_model is not None and self._facts_model.fitted:
+            forecast = self._facts_model.predict([self._facts.of(s) for s in everybody])
+        elif self._model is not None and self._model.fitted:
+            forecast = self._model.predict([{d.name: d.choice for d in s.trace} for s in everybody])
+        else:
+            return [0.0] * len(schedules)
+        return [float(f - forecast[-1]) for f in forecast[:-1]]
+
+    # ---- learning
+    # ----------------------------------------------------------------------------------------------
+
+    def _learn(self) -> None:
+        """Train the models on all rows, where some are new and there are enough."""
+        rows = self.ledger.rows
+        for row in rows[self._used :]:
+            self._options.update((d.name, d.options) for d in row.schedule.trace)
+            self._tried.add(_key(row.choices))
+        fresh, self._used = len(rows) > self._used, len(rows)
+        rows = self.ledger.telling(_LEARNED // 2) if len(rows) > _LEARNED else rows
+        log_s, enough = [r.log_s for r in rows], len(rows) >= _FEWEST
+        if self._model is not None and fresh and enough:
+            self._model.fit([r.choices for r in rows], log_s)
+        facts = self._facts_model
+        if facts is not None and (
+            (fresh and enough) or (facts.lessons.rows and (fresh or not facts.fitted))
+        ):
+            facts.fit([self._facts.of(r.schedule) for r in rows], log_s)
+
+    # ---- breeding
+    # ----------------------------------------------------------------------------------------------
+
+    def _bred(self, n: int, parents: Sequence[Row]) -> list[Schedule]:
+        """Up to ``n`` new schedules, the most promising first; every so often one of them is a
+        random draw instead.
+        """
+        ideas = self._ideas([r.choices for r in parents])
+        wanted = n if self._facts_model is None else 2 * n
+        found: dict[str, Schedule] = {}
+        for choices in ideas:
+            if len(found) >= wanted:
+                break
+            if self.rng.random() < self.explore:
+                schedule = self.ledger.sample(RandomChooser(self.rng, self.rng.choice((0.0, 0.5))))
+            else:
+                schedule = self.ledger.sample(TraceChooser(choices))
+            if schedule is not None and not self.ledger.known(schedule):
+                found.setdefault(schedule.text, schedule)
+        best = list(found.values())
+        if self._facts_model is not None and self._facts_model.fitted:
+            best = self._by_facts(best, self._facts_model)
+        return [s for s in best[:n] if self.ledger.claim(s)]
+
+    def _taught(self, n: int) -> list[Schedule]:
+        """Before there is enough to learn from: the best of some random draws, as other kernels'
+        rows would have it.
+        """
+        if self._facts_model is None or not self._facts_model.fitted:
+            return []
+        found: dict[str, Schedule] = {}
+        for _ in range(_DRAWS * n):
+            schedule = self.ledger.sample(cautious(self.rng, 0, self.tries))
+            if schedule is not None and not self.ledger.known(schedule):
+                found.setdefault(schedule.text, schedule)
+        return [
+            s
+            for s in self._by_facts(list(found.values()), self._facts_model)[:n]
+            if self.ledger.claim(s)
+        ]
+
+    def _by_facts(self, schedules: list[Schedule], model: CostModel) -> list[Schedule]:
+        """Schedules by the forecast from their facts, fastest first."""
+        forecast = model.predict([self._facts.of(s) for s in schedules])
+        return [schedules[int(i)] for i in forecast.argsort(kind="stable")]
+
+    def _ideas(self, parents: list[_Choices]) -> list[_Choices]:
+        """Children as decisions, each once; in the model's order, fastest first, where there is
+        one.
+        """
+        model = self._model if self._model is not None and self._model.fitted else None
+        pool: dict[_Key, _Choices] = {}
+        forecast: dict[_Key, float] = {}
+        for _ in range(self.generations if model is not None else 1):
+            for _ in range(self.children):
+                child = self._child(parents)
+                pool.setdefault(_key(child), child)
+            if model is not None:
+                new = {key: child for key, child in pool.items() if key not in forecast}
+                forecast.update(zip(new, model.predict(list(new.values())), strict=True))
+                pool = {key: pool[key] for key in sorted(pool, key=forecast.__getitem__)}
+                parents = list(pool.values())[: self.population]
+        return [child for key, child in pool.items() if key not in self._tried]
+
+    def _child(self, parents: list[_Choices]) -> _Choices:
+        """One or two parents by tournament (they come best first), some of their decisions
+        changed.
+        """
+        first = self._pick(parents)
+        child = dict(first)
+        if self.rng.random() < self.strangers:
+            return {name: self.rng.randrange(self._options.get(name, 1)) for name in child}
+        if self.rng.random() < 0.4:
+            other = self._pick(parents)
+            for name, choice in other.items():
+                if name not in child or self.rng.random() < 0.5:
+                    child[name] = choice
+            if child != first and self.rng.random() < 0.5:
+                return child
+        names = list(first)
+        for _ in range(self.rng.choice((1, 1, 1, 2, 2, 3))):
+            if names:
+                name = self.rng.choice(names)
+                child[name] = self._other(name, child[name])
+        return child
+
+    def _pick(self, parents: list[_Choices]) -> _Choices:
+        return parents[min(self.rng.randrange(len(parents)), self.rng.randrange(len(parents)))]
+
+    def _other(self, name: str, choice: int) -> int:
+        """Another option of a decision: a neighbour half of the time, else any."""
+        count = self._options.get(name, 1)
+        if count < 2:
+            return choice
+        if self.rng.random() < 0.5:
+            near = choice + self.rng.choice((-2, -1, 1, 2))
+            if 0 <= near < count:
+                return near
+        return (choice + self.rng.randrange(1, count)) % count
+
+    def _draw(self, parents: Sequence[Row]) -> Schedule | None:
+        """A change of a parent or a random draw that is new; None when ``tries`` ideas in a row
+        were not.
+        """
+        for attempt in range(self.tries):
+            if parents and 4 * attempt < self.tries and self.rng.random() >= self.explore:
+                schedule = self.claimed(TraceChooser(self._child([r.choices for r in parents])))
+            else:
+                schedule = self.claimed(cautious(self.rng, attempt, self.tries))
+            if schedule is not None:
+                return schedule
+        return None
+
+
+def _key(choices: _Choices) -> _Key:
+    return tuple(sorted(choices.items()))

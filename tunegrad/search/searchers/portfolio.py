@@ -1,0 +1,276 @@
+"""Portfolio search: several searchers share the trials, each gets what it has earned, all hear
+everything.
+
+    the first dozen is beam search's; then shares: a floor for each, the rest by gain per trial
+
+    ask(n) --> beam | evolutionary | bayesian | random --> promising? --> proposals --> measured
+                 ^         ^             ^        ^            |                         |
+                 |         |             |        |            +--> put off              |
+                 +---------+-------------+--------+---------------- tell ----------------+--> credit
+
+The gain of a trial is by how many log seconds it beats the few fastest so far; old gains fade. This
+is a bandit with fading rewards, as in Fialho et al., "Analyzing bandit-based adaptive operator
+selection", 2010, and in OpenTuner (Ansel et al., PACT 2014).
+
+What evolutionary search's cost model takes to be hopeless is put off, from any searcher, until
+nothing else is left; one in ten is measured all the same, so that the model hears where it is
+wrong. Those schedules were a fifth of a search's trials and more of its time: they are long
+programs as well as slow ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from random import Random
+
+from tunegrad.trial import Measurement
+
+from ..cost_model import Features, Lessons
+from ..protocols import Proposal, Searcher, SearchSpace
+from .bayesian import BayesianSearcher
+from .beam import BeamSearcher
+from .evolution import EvolutionarySearcher
+from .exhaustive import ExhaustiveSearcher
+from .ledger import Ledger, Traces, log_seconds
+from .random import RandomSearcher
+
+__all__ = ["PortfolioSearcher"]
+
+_TRIALS = 6.0
+"""Number of trials that the trust in a searcher weighs as much as."""
+
+_TRUST = {"beam": 1.0, "evolutionary": 0.8, "bayesian": 0.6, "random": 0.4}
+"""Assumed worth of a searcher before it has earned anything, against the best; 1 for others."""
+
+_LEAST = {"evolutionary": 6}
+"""So many trials a searcher is asked for at once, where that goes: it gets ready as long for
+one as for many.
+"""
+
+_ALONE = 12
+"""Schedules with decisions that are known before the trials are divided: the first searcher
+needs fewest to be good.
+"""
+
+_HOPELESS, _HOPELESS_LATER, _LATER = 1.1, 0.7, 100
+"""Log seconds behind the fastest at which a forecast puts a schedule off: 3 times its time,
+later twice.
+"""
+
+_ANYWAY = 0.1
+"""The part of these that is measured all the same."""
+
+_ROUNDS = 8
+"""Number of times that a searcher is asked again, where what it proposed was proposed by another
+before, or is put off.
+"""
+
+_ONCE = {"bayesian"}
+"""The searcher that is not asked again: an idea costs it some ten times what it costs others."""
+
+
+@dataclass(slots=True)
+class _Account:
+    """Running account of a searcher: trials spent and gains earned.
+
+    ``gain`` over ``trials``, both fading; ``due`` trials are owed to it.
+    """
+
+    trust: float
+    least: int = 1
+    trials: float = 0.0
+    gain: float = 0.0
+    due: float = 0.0
+
+    def earn(self, gain: float, fading: float) -> None:
+        self.trials, self.gain = 1.0 + fading * self.trials, gain + fading * self.gain
+
+    def expected(self, usual: float) -> float:
+        """Gain of the next trial; at first it is taken to be ``trust`` times the usual one."""
+        return (_TRIALS * self.trust * usual + self.gain) / (_TRIALS + self.trials)
+
+
+class PortfolioSearcher:
+    """Divides what it is asked for among ``searchers``; by default beam, evolutionary, bayesian and
+    random search.
+
+    The first ``alone`` trials are the first searcher's. Then each gets the share ``floor`` at
+    least; the rest is divided by the expected gain to the power of ``greed``. When all have run
+    dry, exhaustive search looks for what is left, among at most ``sweep`` lists of decisions.
+    ``features`` and ``lessons`` are for evolutionary search.
+    """
+
+    origin = "portfolio"
+
+    def __init__(
+        self,
+        space: SearchSpace,
+        rng: Random,
+        searchers: Mapping[str, Searcher] | None = None,
+        floor: float = 0.03,
+        fading: float = 0.96,
+        elite: int = 5,
+        greed: float = 2.0,
+        sweep: int = 4096,
+        alone: int = _ALONE,
+        features: Features | None = None,
+        lessons: Lessons | None = None,
+    ) -> None:
+        self.floor, self.fading, self.elite, self.greed = floor, fading, elite, greed
+        self.alone = alone
+        self.searchers = (
+            dict(searchers) if searchers is not None else _default(space, rng, features, lessons)
+        )
+        self._judge = next(
+            (s for s in self.searchers.values() if isinstance(s, EvolutionarySearcher)), None
+        )
+        self._rng = Random(rng.getrandbits(64))
+        self._put_off: dict[str, Proposal] = {}
+        self._last = ExhaustiveSearcher(space, rng)
+        self._left = sweep
+        self._accounts = {
+            name: _Account(_TRUST.get(name, 1.0), _LEAST.get(name, 1)) for name in self.searchers
+        }
+        self._ledger = Ledger(space)
+        self._seen: set[str] = set()
+        self._from: dict[str, str] = {}
+        self._fastest: list[float] = []
+        self._done = False
+
+    @property
+    def done(self) -> bool:
+        return self._done
+
+    @property
+    def skipped(self) -> int:
+        return self._last.skipped + sum(s.skipped for s in self.searchers.values())
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """The part of the next trials that each searcher gets; they add up to 1."""
+        usual = max(1e-6, *(a.gain / (_TRIALS + a.trials) for a in self._accounts.values()))
+        worth = {name: a.expected(usual) ** self.greed for name, a in self._accounts.items()}
+        free, total = 1.0 - self.floor * len(worth), sum(worth.values())
+        return {name: self.floor + free * w / total for name, w in worth.items()}
+
+    def ask(self, n: int) -> list[Proposal]:
+        found: list[Proposal] = []
+        if len(self._ledger.rows) < self.alone:
+            found += self._new(next(iter(self.searchers)), n)
+        found += self._divided(n - len(found))
+        if len(found) < n:
+            found += self._swept(n - len(found))
+        while len(found) < n and self._put_off:
+            found.append(self._put_off.pop(next(iter(self._put_off))))
+        self._done = len(found) < n
+        return found
+
+    def tell(self, proposal: Proposal, measurement: Measurement) -> None:
+        text = proposal.schedule.text
+        self._seen.add(text)
+        self._put_off.pop(text, None)
+        if not self._ledger.take(proposal, measurement):
+            return
+        self._done = False
+        for searcher in self.searchers.values():
+            searcher.tell(proposal, measurement)
+        self._last.tell(proposal, measurement)
+        self._credit(self._from.pop(text, None), measurement)
+
+    def _credit(self, name: str | None, measurement: Measurement) -> None:
+        log_s, ran = log_seconds(measurement), measurement.ran
+        if name is not None:
+            # Against the mean of the few fastest, so that a steady supply of good ones counts, too.
+            mark = sum(self._fastest) / len(self._fastest) if self._fastest else log_s
+            self._accounts[name].earn(max(0.0, mark - log_s) if ran else 0.0, self.fading)
+        if ran:
+            self._fastest = sorted([*self._fastest, log_s])[: self.elite]
+
+    # ---- proposing
+    # ----------------------------------------------------------------------------------------------
+
+    def _divided(self, n: int) -> list[Proposal]:
+        """Up to ``n`` proposals, of each searcher as many as are due to it; the others stand in for
+        one that is dry.
+
+        Where no searcher is owed enough to be asked, the first one goes into debt.
+        """
+        found: list[Proposal] = []
+        for name, share in self.shares.items():
+            self._accounts[name].due += share * n
+        dry: set[str] = set()
+        while len(found) < n and len(dry) < len(self.searchers):
+            left = [a for a in self._accounts if a not in dry]
+            ready = [a for a in left if self._accounts[a].due >= self._accounts[a].least]
+            name = max(ready, key=lambda a: self._accounts[a].due) if ready else left[0]
+            count = max(1, min(n - len(found), int(self._accounts[name].due)))
+            new = self._new(name, count)
+            self._accounts[name].due -= len(new)
+            found += new
+            if len(new) < count:
+                dry.add(name)
+        for name in dry:
+            self._accounts[name].due = 0.0
+        return found
+
+    def _new(self, name: str, count: int) -> list[Proposal]:
+        """Up to ``count`` ideas of one searcher that no other has had."""
+        found: list[Proposal] = []
+        for _ in range(1 if name in _ONCE else _ROUNDS):
+            asked = self.searchers[name].ask(count - len(found))
+            fresh = [p.schedule for p in asked if p.schedule.text not in self._seen]
+            self._seen.update(s.text for s in fresh)
+            self._from.update((s.text, name) for s in fresh)
+            proposals = [Proposal(s, f"{self.origin}:{name}") for s in fresh]
+            found += (
+                proposals if self.searchers[name] is self._judge else self._promising(proposals)
+            )
+            if len(found) == count or not asked:
+                break
+        return found
+
+    def _promising(self, proposals: list[Proposal]) -> list[Proposal]:
+        """Those that are not expected to be hopeless, and a few of those that are; the others are
+        put off.
+        """
+        if self._judge is None or not proposals:
+            return proposals
+        found, limit = [], _HOPELESS if len(self._ledger.rows) < _LATER else _HOPELESS_LATER
+        for proposal, behind in zip(
+            proposals, self._judge.behind([p.schedule for p in proposals]), strict=True
+        ):
+            if behind < limit or self._rng.random() < _ANYWAY:
+                found.append(proposal)
+            else:
+                self._put_off[proposal.schedule.text] = proposal
+        return found
+
+    def _swept(self, count: int) -> list[Proposal]:
+        """Proposals that the others did not find, as far as the sweep goes."""
+        found: list[Proposal] = []
+        while len(found) < count and self._left > 0 and (asked := self._last.ask(1)):
+            self._left -= 1
+            schedule = asked[0].schedule
+            if schedule.text not in self._seen:
+                self._seen.add(schedule.text)
+                found.append(Proposal(schedule, f"{self.origin}:{self._last.origin}"))
+        return found
+
+
+def _default(
+    space: SearchSpace, rng: Random, features: Features | None, lessons: Lessons | None
+) -> dict[str, Searcher]:
+    """The searchers that are worth having together, each with randomness of its own; a trace is
+    looked for once.
+    """
+    traces: Traces = {}
+    beam, evolutionary, bayesian, random = (Random(rng.getrandbits(64)) for _ in range(4))
+    return {
+        "beam": BeamSearcher(space, beam, traces=traces),
+        "evolutionary": EvolutionarySearcher(
+            space, evolutionary, features, lessons=lessons, traces=traces
+        ),
+        "bayesian": BayesianSearcher(space, bayesian, traces=traces),
+        "random": RandomSearcher(space, random),
+    }

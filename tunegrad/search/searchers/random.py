@@ -1,0 +1,40 @@
+"""Random search: independent draws from the space. The yardstick for every other searcher."""
+
+from __future__ import annotations
+
+from random import Random
+
+from tunegrad.opts import Schedule
+from tunegrad.trial import Measurement
+
+from ..protocols import Proposal, SearchSpace
+from .one_by_one import OneByOne
+from .random_chooser import RandomChooser
+
+__all__ = ["RandomSearcher"]
+
+
+class RandomSearcher(OneByOne):
+    """Draws schedules uniformly, decision by decision, without repeats.
+
+    It is done when ``patience`` draws in a row gave nothing new: then the space is (nearly) used
+    up.
+    """
+
+    origin = "random"
+
+    def __init__(self, space: SearchSpace, rng: Random, patience: int = 200) -> None:
+        super().__init__(space)
+        self.patience = patience
+        self._chooser = RandomChooser(rng)
+
+    def tell(self, proposal: Proposal, measurement: Measurement) -> None:
+        self.ledger.take(
+            proposal, measurement
+        )  # it learns nothing from times, so that what is done stays done
+
+    def propose(self) -> Schedule | None:
+        for _ in range(self.patience):
+            if (schedule := self.claimed(self._chooser)) is not None:
+                return schedule
+        return None

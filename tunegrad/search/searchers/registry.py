@@ -1,0 +1,67 @@
+"""Every searcher by its name: what sessions, the replay bench and the tests ask for."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import get_args
+
+from tunegrad.config import Searcher as SearcherName
+from tunegrad.errors import ConfigError, InternalError
+
+from ..cost_model import Features, Lessons
+from ..protocols import Searcher, SearchSpace
+from .bayesian import BayesianSearcher
+from .beam import BeamSearcher
+from .evolution import EvolutionarySearcher
+from .exhaustive import ExhaustiveSearcher
+from .portfolio import PortfolioSearcher
+from .random import RandomSearcher
+
+__all__ = ["LEARNED", "check_searcher", "make_searcher", "searcher_names"]
+
+LEARNED: frozenset[SearcherName] = frozenset({"evolutionary", "portfolio"})
+"""The searchers that are better with the learned cost model, where its library is installed."""
+
+
+def searcher_names() -> tuple[str, ...]:
+    """The names that a setting may give, in the order of ``config.Searcher``."""
+    return get_args(SearcherName)
+
+
+def check_searcher(name: str) -> None:
+    """Raise ConfigError for an unknown searcher."""
+    if name not in searcher_names():
+        raise ConfigError(f"searcher {name!r} is unknown; valid: {', '.join(searcher_names())}")
+
+
+def make_searcher(
+    name: str,
+    space: SearchSpace,
+    rng: Random,
+    features: Features | None = None,
+    lessons: Lessons | None = None,
+) -> Searcher:
+    """A fresh searcher of that name on a space; every draw comes from ``rng``.
+
+    ConfigError as by ``check_searcher``.
+
+    ``features`` of its schedules and ``lessons`` of other kernels are for those in ``LEARNED``.
+    """
+    check_searcher(name)
+    match name:
+        case "beam":
+            return BeamSearcher(space, rng)
+        case "random":
+            return RandomSearcher(space, rng)
+        case "exhaustive":
+            return ExhaustiveSearcher(space, rng)
+        case "bayesian":
+            return BayesianSearcher(space, rng)
+        case "evolutionary":
+            return EvolutionarySearcher(space, rng, features, lessons=lessons)
+        case "portfolio":
+            return PortfolioSearcher(space, rng, features=features, lessons=lessons)
+        case _:
+            raise InternalError(
+                f"searcher {name!r} is a name that a setting may give, but nothing makes it"
+            )

@@ -1,0 +1,240 @@
+"""Whole models at the end of a session: right, and timed with their winners next to their default
+schedules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass
+from math import inf
+from statistics import median
+
+from tunegrad.db import Evidence
+from tunegrad.errors import CandidateFailure, WrongResult
+from tunegrad.events import Event, Warned
+from tunegrad.paired import Interval, gain_interval, paired_gain
+from tunegrad.planning.deviation import deviation_of_graph
+from tunegrad.reports import Deviation
+from tunegrad.search import decide
+from tunegrad.trial import Trial
+
+from .interrupt import Interrupt, OutOfTimeError
+from .machine.conditions import record_latency
+from .models import Models, Turns, WholeModel
+from .models.inputs import drawn
+from .models.work import RUNS
+from .questions.schedule import promote
+from .race.values import PROOF_TURNS, Pair
+from .soundness import Soundness, Withdrawals, made_sound
+from .workload import Workload
+
+__all__ = [
+    "Weighed",
+    "Whole",
+    "latency_s",
+    "measured_deviation",
+    "measured_whole",
+    "slower",
+]
+
+
+_PAIRED_S, _PAIRED_SHARE = 2.0, 0.3
+"""Of the tuned model and its defaults in turns, and of their kernels: seconds, and parts of the
+time that is left at most.
+"""
+
+_INTERRUPTED_S = 0.3
+
+_AGAIN = "tune it again with a longer budget, or when the machine is quiet"
+
+
+@dataclass(frozen=True, slots=True)
+class Weighed:
+    """Medians of a kernel's launches in the model, in turns: with the default schedule, and with
+    the winner; and where their ratio lies.
+
+    ``gain`` is the median of that ratio, turn by turn.
+    """
+
+    default_s: float
+    winner_s: float
+    interval: Interval | None = None
+    gain: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """The whole model: seconds with default schedules and with winners, None where it did not run;
+    and its outputs.
+
+    ``weighed`` are its kernels, by key. ``by_turns`` is its gain, turn by turn, and ``interval``
+    where that lies.
+    """
+
+    default_s: float | None
+    tuned_s: float | None
+    sound: Soundness
+    weighed: dict[str, Weighed]
+    interval: Interval | None = None
+    by_turns: float | None = None
+
+
+def measured_whole(
+    work: Workload,
+    models: Models,
+    withdrawals: Withdrawals,
+    interrupt: Interrupt,
+    left_s: float = inf,
+    fresh: Set[str] = frozenset(),
+) -> Whole:
+    """The tuned model held to what it must compute, and timed next to its default schedules, in
+    about ``left_s`` seconds.
+
+    That is stored. Where the model is proved slower than its defaults, these take the place of the
+    winners again, of the kernels ``fresh``: those with a new winner in this session that no other
+    model of it runs.
+    """
+    paired_s = _INTERRUPTED_S if interrupt.requested else min(_PAIRED_S, _PAIRED_SHARE * left_s)
+    sound, weighed, tell = Soundness(), dict[str, Weighed](), withdrawals.tell
+    try:
+        sound = made_sound(work, models, withdrawals.actions)
+        if sound.mismatch:
+            raise WrongResult(sound.mismatch)
+        if not sound.judged:
+            tell(
+                Warned(
+                    f"model {work.name}: its outputs were not compared: nothing could evaluate "
+                    "it in time and memory, or it overflows on the inputs that were drawn"
+                )
+            )
+        tuned, default = models.of(work), models.of(work, stored=False)
+        samples = models.bench.paired(tuned, default, paired_s)
+        turn_s = RUNS * sum(map(median, samples))
+        turns = max(1, min(PROOF_TURNS, int(paired_s / turn_s)))
+        launches = _launches(work, *models.bench.profiled([default, tuned], turns))
+        back = _taken_back(models, tuned, default, samples, fresh)
+        if back:
+            said = slower(work.name, gain_interval(samples[1], samples[0]), "these stand again")
+            tell(Warned(said or f"model {work.name}: default schedules stand again"))
+            tuned = models.of(work)
+            samples = models.bench.paired(tuned, default, paired_s)
+        same = {key for key, text in tuned.actions.items() if default.actions[key] == text}
+        weighed = _weighed(launches, same, frozenset(back))
+        state = models.bench.state()
+        record_latency(models.store, work, models.here, withdrawals.session, samples, state)
+        interval = gain_interval(samples[1], samples[0])
+        if (said := slower(work.name, interval)) is not None:
+            tell(Warned(said))
+        by_turns = paired_gain(samples[1], samples[0])
+        return Whole(median(samples[1]), median(samples[0]), sound, weighed, interval, by_turns)
+    except CandidateFailure as error:
+        tell(Warned(f"the whole model was not measured: {error}"))
+    except OutOfTimeError:
+        tell(
+            Warned(
+                f"model {work.name}: the budget ended before the whole model was compared and "
+                "measured; tunegrad run measures it"
+            )
+        )
+    except KeyboardInterrupt:
+        if not interrupt.requested:
+            raise
+        tell(Warned("interrupted before the whole model was compared and measured"))
+    return Whole(None, None, sound, weighed)
+
+
+def slower(name: str, interval: Interval | None, what_then: str = _AGAIN) -> str | None:
+    """Warning about a model whose whole gain lies below 1, and ``what_then``; None for any
+    other.
+    """
+    if interval is None or interval[1] >= 1.0:
+        return None
+    return (
+        f"model {name}: its winners are slower here than its default schedules, {interval[0]:.2f} "
+        f"to {interval[1]:.2f}x; {what_then}"
+    )
+
+
+def _taken_back(
+    models: Models, tuned: WholeModel, default: WholeModel, samples: Pair, fresh: Set[str]
+) -> list[str]:
+    """Promote the default schedules of ``fresh`` kernels that had another winner, where the model
+    is proved slower with winners than without, by the test that every winner passes.
+    """
+    found, (slow, fast) = decide(*samples), samples
+    if not found.promoted:
+        return []
+    evidence = Evidence(found.test, found.p_value, tuple(slow), tuple(fast), cold=False)
+    back = []
+    for key in sorted(fresh & tuned.actions.keys()):
+        text = default.actions[key]
+        rows = [] if tuned.actions[key] == text else _ran(models, key, text)
+        if rows:
+            promote(models.store, rows[0], evidence)
+            back.append(key)
+    return back
+
+
+def _ran(models: Models, key: str, actions: str) -> list[Trial]:
+    trials = models.store.trials(key, models.here)
+    return [t for t in trials if t.actions == actions and t.measurement.ran]
+
+
+def measured_deviation(work: Workload) -> Deviation | None:
+    """Deviation that 16 bits cost a model: its graph next to the one before, both evaluated by
+    numpy.
+
+    None where it was not narrowed, or memory does not suffice.
+    """
+    if not work.full:
+        return None
+    try:
+        return deviation_of_graph(work.graph, work.full, drawn(work.inputs, 0))
+    except MemoryError:
+        return None
+
+
+def latency_s(
+    work: Workload, actions: dict[str, str], models: Models, tell: Callable[[Event], None]
+) -> float:
+    """Seconds of a model with these actions by kernel key; infinity where it does not run, as
+    ``tell`` hears.
+    """
+    used = {u.key: actions[u.key] for u in work.kernels if u.key in actions}
+    try:
+        return median(models.bench.latencies(models.of(work, used), PROOF_TURNS))
+    except CandidateFailure as error:
+        tell(Warned(f"the whole model was not measured: {error}"))
+        return inf
+
+
+def _launches(work: Workload, default: Turns, tuned: Turns) -> dict[str, Pair]:
+    """Seconds of the mean launch of each kernel, turn by turn: with winners, and with defaults."""
+    launches: dict[str, list[int]] = {}
+    for i, launch in enumerate(work.plan.launches):
+        launches.setdefault(launch.kernel.key, []).append(i)
+
+    def means(turns: Turns, at: Sequence[int]) -> list[float]:
+        return [sum(turn[i] for i in at) / len(at) for turn in turns]
+
+    return {key: (means(tuned, at), means(default, at)) for key, at in launches.items()}
+
+
+def _weighed(launches: Mapping[str, Pair], same: Set[str], back: Set[str]) -> dict[str, Weighed]:
+    """Medians over turns. A kernel that won by default has one time; of one whose default stands
+    again, that is what it took with it.
+    """
+    found: dict[str, Weighed] = {}
+    for key, (after, before) in launches.items():
+        if key in back:
+            found[key] = Weighed(*2 * (median(before),))
+        elif key in same:
+            found[key] = Weighed(*2 * (median([*before, *after]),))
+        else:
+            found[key] = Weighed(
+                median(before),
+                median(after),
+                gain_interval(before, after),
+                paired_gain(before, after),
+            )
+    return found

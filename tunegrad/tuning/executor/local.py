@@ -1,0 +1,318 @@
+"""The device as a search sees it: schedules of a kernel in, one result each out, in batches that
+wait their turn.
+
+    schedules --compile in a batch, all cores--> code --one by one, alone--> verified, timed
+
+    measure(A)  A compiles while the caller asks for B
+    measure(B)  B waits; A is read: the rest of it compiles, then each is timed, alone
+                after A's last result B compiles while the caller asks for C
+
+Nothing compiles while something is timed. ``prime`` compiles schedules of several kernels in one
+batch ahead of their measuring, and computes their references, so that short batches leave no core
+idle. Candidates are timed in turns with what ``references`` says.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+from math import inf
+from typing import Protocol
+
+from tunegrad.compiling.candidate import Payload
+from tunegrad.devices import (
+    CONTENDING,
+    Candidate,
+    CompiledCandidate,
+    DeviceMeasurer,
+    Outcome,
+    usable_cores,
+)
+from tunegrad.ir.kernel import Kernel
+from tunegrad.opts import Schedule, Space
+from tunegrad.search import Measured, Measurer
+from tunegrad.trial import Measurement, Policy, Properties, Status
+
+from ..budget.costs import Costs, Window, compiling
+from ..interrupt import Interrupt
+from ..machine.roofline import Roofline
+from .batches import Batch, Making
+from .references import References
+
+__all__ = ["CandidateMeasurer", "SessionMeasurer"]
+
+_TIMEOUT_S = 0.5
+_TIMEOUT_FACTOR = 50.0
+
+_PATIENT = 20.0
+"""Of a second compile of a default: a driver's first compile may take half a minute."""
+
+_SLOWEST_BYTES_PER_S, _SLOWEST_FLOPS_PER_S = 3e9, 1e10
+"""Less than the peaks of any machine: what is slower needs no look at them."""
+
+_KEPT = 512
+"""Fast candidates whose code is kept for races."""
+
+
+class SessionMeasurer(Measurer, Protocol):
+    """The part of a measurer that a session needs."""
+
+    def prime(self, work: Sequence[tuple[Kernel, Schedule]]) -> None:
+        """These will be asked for soon."""
+
+    def stand(self, work: Sequence[tuple[Kernel, Schedule, float]]) -> None:
+        """These were found sound in earlier sessions, and stand for so many seconds: candidates are
+        timed beside.
+        """
+
+    def counted_code(self, work: Sequence[tuple[Kernel, Schedule]]) -> list[Properties]:
+        """Properties from the compiler's listing of each, () where none is to be had."""
+
+    def wait_idle(self) -> None:
+        """Return once nothing of this session works on this machine in the background."""
+
+
+class CandidateMeasurer:
+    """``search.Measurer`` on a ``DeviceMeasurer``.
+
+    A candidate may run for ``policy.timeout_s``; once a kernel has a best time, for 50 times that,
+    at least half a second. What it spends goes into ``costs``.
+    """
+
+    def __init__(
+        self,
+        device: DeviceMeasurer,
+        policy: Policy,
+        interrupt: Interrupt | None = None,
+        costs: Costs | None = None,
+    ) -> None:
+        self.device, self.policy = device, policy
+        self._interrupt, self._costs = interrupt or Interrupt(), costs or Costs()
+        self._queue: list[Batch] = []
+        self.references = References()
+        self._referenced: set[str] = set()
+        self._primed: dict[tuple[str, str], CompiledCandidate | Outcome] = {}
+        self._near: OrderedDict[tuple[str, str], CompiledCandidate] = OrderedDict()
+
+    def prime(self, work: Sequence[tuple[Kernel, Schedule]]) -> None:
+        """Compile in one batch what will be asked for soon, and what it must compute; what is there
+        is left alone.
+        """
+        fresh = [(k, s) for k, s in work if (k.key, s.text) not in self._primed]
+        candidates = [self._candidate(kernel, schedule) for kernel, schedule in fresh]
+        compiled = self._compile(candidates, ())
+        pairs = zip(candidates, compiled, strict=True)
+        with self._costs.part("verifying"), self._interrupt.breakable():
+            self.device.refer(
+                [(c, code.io) for c, code in pairs if isinstance(code, CompiledCandidate)]
+            )
+        for (kernel, schedule), result in zip(fresh, compiled, strict=True):
+            self._primed[kernel.key, schedule.text] = result
+
+    def measure(
+        self, kernel: Kernel, schedules: Sequence[Schedule], best_s: float, known: Collection[str]
+    ) -> Iterator[Measured | None]:
+        """One result per schedule, in order; None where its program is known, or came to light
+        since.
+
+        The batch compiles from now on, or once those that were begun before it have been read.
+        """
+        batch = Batch(self, kernel, schedules, best_s, known)
+        self._queue.append(batch)
+        self._queue[0].start()
+        return batch
+
+    def compile(
+        self, kernel: Kernel, schedules: Sequence[Schedule], known: Collection[str]
+    ) -> list[CompiledCandidate | Outcome]:
+        """The code of each schedule, for another machine to measure; none for programs that are
+        known.
+        """
+        return self._compile([self._candidate(kernel, s) for s in schedules], known)
+
+    def code(self, candidates: Sequence[Candidate]) -> list[CompiledCandidate | Outcome]:
+        """The code of candidates for models to come: what was measured as fast is at hand, the
+        others are compiled.
+        """
+        at = [(c.kernel_key, _actions(c)) for c in candidates]
+        fresh = [c for c, name in zip(candidates, at, strict=True) if name not in self._near]
+        made = iter(self.device.compile(fresh))
+        return [self._near[name] if name in self._near else next(made) for name in at]
+
+    def take(
+        self,
+        kernel: Kernel,
+        schedules: Sequence[Schedule],
+        code: Sequence[CompiledCandidate | Outcome],
+    ) -> None:
+        """Keep code that another machine compiled, until it is measured."""
+        for schedule, result in zip(schedules, code, strict=True):
+            self._primed[kernel.key, schedule.text] = result
+
+    def stand(self, work: Sequence[tuple[Kernel, Schedule, float]]) -> None:
+        """See ``SessionMeasurer``; nothing for a schedule that does not compile any more."""
+        self.prime([(kernel, schedule) for kernel, schedule, _ in work])
+        for kernel, schedule, seconds in work:
+            code = self._primed.pop((kernel.key, schedule.text), None)
+            if isinstance(code, CompiledCandidate):
+                self.references.stand(kernel.key, code, seconds)
+
+    def counted_code(self, work: Sequence[tuple[Kernel, Schedule]]) -> list[Properties]:
+        """See ``DeviceMeasurer.counted_code``."""
+        with self._costs.part("waiting"), self._interrupt.breakable():
+            return self.device.counted_code([self._candidate(k, s) for k, s in work])
+
+    def wait_idle(self) -> None:
+        """Return once nothing compiles."""
+        with self._costs.part("waiting"), self._interrupt.breakable():
+            self.device.wait_idle()
+
+    # ---- what a batch asks of it
+
+    def begin(
+        self, kernel: Kernel, schedules: Sequence[Schedule], known: Collection[str]
+    ) -> Making:
+        """Compile in the background what is not primed; programs that are known are left out."""
+        ready = {
+            s.text: r
+            for s in schedules
+            if (r := self._primed.pop((kernel.key, s.text), None)) is not None
+        }
+        fresh = [s for s in schedules if s.text not in ready]
+        with self._costs.part("waiting"):
+            under_way = self.device.begin_compile(
+                [self._candidate(kernel, s) for s in fresh], known
+            )
+        return Making(kernel, ready, fresh, under_way)
+
+    def made(self, making: Making) -> dict[str, CompiledCandidate | Outcome]:
+        """The code of a batch by text, waited for."""
+        with self._costs.part("waiting") as window, self._interrupt.breakable():
+            made = making.compiling.wait()
+        self._charge_compiling(window, made)
+        candidates = [self._candidate(making.kernel, s) for s in making.fresh]
+        made = self._defaults_again(candidates, made)
+        return making.ready | {s.text: code for s, code in zip(making.fresh, made, strict=True)}
+
+    def timed(
+        self, kernel: Kernel, schedule: Schedule, code: CompiledCandidate, best_s: float
+    ) -> Measurement:
+        """Verify and time one candidate; every batch of its kernel learns of it."""
+        candidate = self._candidate(kernel, schedule)
+        with self._costs.part("waiting") as window, self._interrupt.breakable():
+            beside = self.references.of(kernel.key)
+            measurement = self.device.measure_compiled(
+                candidate, code, self._limited(best_s), best_s, beside
+            )
+            measurement = self._possible(kernel, measurement)
+        self.references.learn(kernel.key, code, measurement)
+        if measurement.ran and (measurement.seconds <= CONTENDING * best_s or best_s == inf):
+            self._keep((kernel.key, schedule.text), code)
+        self._charge(window, kernel.key, measurement)
+        for batch in self._queue:
+            batch.learn(kernel.key, code.program_hash, measurement.seconds)
+        return measurement
+
+    def _possible(self, kernel: Kernel, found: Measurement) -> Measurement:
+        """The same; wrong where no program is as fast as that, whatever its outputs were.
+
+        The machine's peaks are measured once more before that is said.
+        """
+        slow_s = max(
+            kernel.unique_bytes / _SLOWEST_BYTES_PER_S, kernel.flops / _SLOWEST_FLOPS_PER_S
+        )
+        if not found.ran or found.seconds >= slow_s:
+            return found
+        for again in (False, True):
+            peaks = self.device.machine_limits(again)
+            why = Roofline(peaks, self.device.device.target).refusal(kernel, found.seconds)
+            if not why:
+                return found
+        return replace(found, status=Status.WRONG, samples_s=(), reference_samples_s=(), error=why)
+
+    def leave(self, batch: Batch) -> None:
+        """A batch is over, or given up."""
+        if batch in self._queue:
+            self._queue.remove(batch)
+
+    def go_on(self) -> None:
+        """Let the batch that is read next compile."""
+        if self._queue:
+            self._queue[0].start()
+
+    # ---- code
+
+    def _compile(
+        self, candidates: Sequence[Candidate], known: Collection[str]
+    ) -> list[CompiledCandidate | Outcome]:
+        with self._costs.part("waiting") as window, self._interrupt.breakable():
+            made = self.device.compile(candidates, known)
+        self._charge_compiling(window, made)
+        return self._defaults_again(candidates, made)
+
+    def _defaults_again(
+        self, candidates: Sequence[Candidate], made: Sequence[CompiledCandidate | Outcome]
+    ) -> list[CompiledCandidate | Outcome]:
+        """The same, with the defaults that could not be compiled in time compiled once more, in
+        ``_PATIENT`` times as much: nothing can win that did not meet a default.
+        """
+        found = list(made)
+        late = [
+            at
+            for at, (c, code) in enumerate(zip(candidates, made, strict=True))
+            if isinstance(code, Outcome) and code.measurement.uncompiled and _is_default(c)
+        ]
+        if late:
+            calls = [candidates[at] for at in late]
+            limit_s = _PATIENT * self.device.limits.compile_s
+            with self._costs.part("waiting") as window, self._interrupt.breakable():
+                again = self.device.compile(calls, (), limit_s)
+            self._charge_compiling(window, again)
+            for at, code in zip(late, again, strict=True):
+                found[at] = code
+        return found
+
+    def _charge_compiling(
+        self, window: Window, made: Sequence[CompiledCandidate | Outcome]
+    ) -> None:
+        """Charge what the compile workers did, as far as it was waited for."""
+        took = [m.measurement if isinstance(m, Outcome) else m for m in made]
+        window.divide(compiling([(t.lower_s, t.compile_s) for t in took], usable_cores()))
+
+    def _charge(self, window: Window, key: str, measurement: Measurement) -> None:
+        """Charge what the bench and the referee did; the first time of a kernel inputs are drawn
+        and references computed.
+        """
+        window.divide({"timing": measurement.timing_s, "verifying": measurement.verify_s})
+        if key not in self._referenced:
+            self._referenced.add(key)
+            window.divide({"verifying": window.seconds})
+
+    def _candidate(self, kernel: Kernel, schedule: Schedule) -> Candidate:
+        return Candidate(kernel.key, Payload(kernel, schedule.text, self.device.device))
+
+    def _keep(self, name: tuple[str, str], code: CompiledCandidate) -> None:
+        """Code of what may be raced; the oldest goes first."""
+        self._near[name] = code
+        while len(self._near) > _KEPT:
+            self._near.popitem(last=False)
+
+    def _limited(self, best_s: float) -> Policy:
+        limit_s = min(self.policy.timeout_s, max(_TIMEOUT_S, _TIMEOUT_FACTOR * best_s))
+        return replace(self.policy, timeout_s=limit_s)
+
+
+def _is_default(candidate: Candidate) -> bool:
+    """True for a candidate with the schedule of a default of its kernel."""
+    payload = candidate.payload
+    if not isinstance(payload, Payload):
+        return False
+    defaults = Space(payload.kernel, payload.device.target).defaults()
+    return payload.actions in {s.text for s in defaults}
+
+
+def _actions(candidate: Candidate) -> str:
+    """The text of its schedule; empty where it came lowered."""
+    payload = candidate.payload
+    return payload.actions if isinstance(payload, Payload) else ""

@@ -1,0 +1,149 @@
+"""Decisions about a model by measuring: how it stores images, where it is cut, which variants it
+runs.
+
+    rules, store  -->  forms of images raced  -->  cuts raced  -->  variants by default schedules
+                  -->  near variants searched: ``rivals``      -->  variants raced: the decided plan
+
+What can not be measured (no time, no allowance of candidates, Ctrl-C) stays as the store has it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
+
+from tunegrad.config import Numerics
+from tunegrad.db import Store
+from tunegrad.errors import CandidateFailure
+from tunegrad.events import Event
+from tunegrad.ir.fusion import LaunchPlan
+from tunegrad.ir.kernel import Kernel
+from tunegrad.ir.target import Target
+from tunegrad.planning.plan import stored_images, stored_toggles
+from tunegrad.planning.variants import pick_variants, picked
+from tunegrad.trial import Fingerprint
+
+from ..budget.account import LEAST_S
+from ..interrupt import Interrupt, OutOfTimeError
+from ..models import Models, WholeModel
+from ..race.model_track import Blamed, ModelTrack, most_at_once
+from ..workload import Workload, with_images, with_plan, with_toggles, with_variants
+from .candidates import Rivals
+from .cut import choose_cuts
+from .layout import choose_images
+from .question import Grounds
+from .variant import choose_variants, rivals_of
+
+__all__ = ["RACE_SHARE", "Deciding", "OutOfTrialsError"]
+
+RACE_SHARE = 0.1
+"""The part of a budget that races of one kind may take: of a graph's images and cuts, of variants,
+of schedules.
+"""
+
+_T = TypeVar("_T")
+
+
+class OutOfTrialsError(Exception):
+    """Measuring this would leave too few candidates for the kernels' defaults."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deciding:
+    """The context that the decisions about a session's models have in common.
+
+    ``seconds`` verifies and times default schedules, by key; it may raise OutOfTrialsError.
+    """
+
+    target: Target
+    here: Fingerprint
+    store: Store
+    session: str
+    numerics: Numerics
+    models: Models
+    seconds: Callable[[Sequence[Kernel]], dict[str, float]]
+    interrupt: Interrupt
+    tell: Callable[[Event], None]
+
+    def opened(self, work: Workload, budget_s: float) -> Rivals:
+        """The work of the plan that measuring decides on, in its share of a budget, and the
+        variants that are near.
+
+        As the store has decided it where the budget is spent.
+        """
+        deadline_s = time.monotonic() + RACE_SHARE * budget_s
+        graph = self._grounds(work)
+        images = self._tried(
+            lambda: choose_images(work.fusion, graph, deadline_s),
+            lambda: stored_images(work.fusion, self.here, self.store),
+        )
+        cut = with_images(work, images)
+        toggles = self._tried(
+            lambda: choose_cuts(cut.fusion, graph, deadline_s),
+            lambda: stored_toggles(cut.fusion, self.here, self.store, self.target),
+        )
+        cut = with_toggles(cut, toggles) if toggles else cut
+        known = partial(picked, cut.plan, self.target, self.here, self.store, self.numerics)
+        if budget_s < LEAST_S:
+            return Rivals(cut, known())
+        near = partial(
+            rivals_of, cut, self.here, self.store, self.seconds, self.numerics, self.target
+        )
+        return self._tried(near, lambda: Rivals(cut, known()))
+
+    def decided(self, rivals: Rivals, actions: Mapping[str, str], budget_s: float) -> Workload:
+        """The work as the variants that whole models of these actions settle, in their share of a
+        budget.
+        """
+        deadline_s = time.monotonic() + RACE_SHARE * budget_s
+        picks = self._tried(
+            lambda: choose_variants(rivals, actions, self.models, self.session, deadline_s),
+            lambda: rivals.favourites,
+        )
+        return with_variants(rivals.work, picks)
+
+    def _grounds(self, work: Workload) -> Grounds:
+        """The grounds on which plans of the model are raced, each with the variants that are picked
+        for it.
+        """
+
+        def planned(plan: LaunchPlan) -> WholeModel | None:
+            """A plan ready to run; None where a kernel has no schedule that compiles."""
+            args = self.target, self.here, self.store, self.numerics
+            try:
+                return self.models.of(with_plan(work, pick_variants(plan, *args)[0]))
+            except CandidateFailure:
+                return None
+
+        def places(lineup: Mapping[str, LaunchPlan]) -> dict[str, list[slice]]:
+            return {key: [slice(None)] for key in lineup}
+
+        def track(blamed: Blamed[LaunchPlan]) -> ModelTrack[LaunchPlan]:
+            known: dict[int, WholeModel | None] = {}  # of plans that live as long as the race
+
+            def made(lineups: Sequence[Mapping[str, LaunchPlan]]) -> list[WholeModel | None]:
+                plans = [plan for lineup in lineups for plan in lineup.values()]
+                known.update({id(p): planned(p) for p in plans if id(p) not in known})
+                return [known[id(p)] for p in plans]
+
+            return ModelTrack(self.models.bench, made, places, blamed, most_at_once(work))
+
+        return Grounds(
+            self.target, self.here, self.store, self.session, self.numerics, track, self.tell
+        )
+
+    def _tried(self, settle: Callable[[], _T], known: Callable[[], _T]) -> _T:
+        """Return what measuring settles; what is known where the user, the bound on candidates, or
+        a deadline stops that.
+        """
+        try:
+            return settle()
+        except (OutOfTrialsError, OutOfTimeError):
+            return known()
+        except KeyboardInterrupt:
+            if not self.interrupt.requested:
+                raise
+            return known()

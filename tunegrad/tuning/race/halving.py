@@ -1,0 +1,240 @@
+"""One race: which of several alternatives takes least, by samples that were taken in turns with
+the incumbent.
+
+    choices  the incumbent, and its alternatives, best first: schedules of kernels, variants,
+             layouts, cuts
+    heats    1, 2, 4, then 8 alternatives at a time beside the incumbent, while there is time
+    halving  the slower half leaves, the others run again, until one of each choice is left
+    proof    a fresh process: the incumbent against those that are left; one test, at most three
+             looks --> the winners, with their evidence; elsewhere the incumbent stays
+
+One run is about all choices at once: a model runs some alternative of each of them. The challengers
+of the proof were chosen by samples of the heats; the evidence is of the proof alone. A challenger
+that ends the process, hangs or spoils results is found by halves, blamed, and out; the race goes
+on. The clock tells what something takes: a heat is held where one like the last one, and a proof,
+still fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from math import inf
+from statistics import median
+from time import monotonic
+from typing import Generic, TypeVar
+
+from tunegrad.errors import CandidateFailure
+from tunegrad.search import LEAST_EFFECT, LOOKS, decide, fastest_ratio
+
+from ..models import culprit
+from .values import (
+    AT_ONCE,
+    FAULTS,
+    FEWEST_TURNS,
+    HEAT_TURNS,
+    PROOF_TURNS,
+    TOTAL,
+    Choice,
+    Met,
+    Pair,
+    Track,
+)
+
+__all__ = ["race"]
+
+A = TypeVar("A")
+
+
+def race(
+    choices: Sequence[Choice[A]], track: Track[A], deadline_s: float = inf
+) -> dict[str, Met[A]]:
+    """The nearest alternative of each choice; nothing of one whose alternatives did not run.
+
+    However little time there is until ``deadline_s`` (of the monotonic clock), the first
+    alternatives meet what stands, and the one that is ahead then has one look of a proof. Raises
+    CandidateFailure where what stands does not run.
+    """
+    return _Race([c for c in choices if c.others], track, deadline_s).run()
+
+
+_At = tuple[str, int]
+"""An alternative: its choice, and its place there."""
+
+
+class _Race(Generic[A]):
+    """One race while it runs. Mutable: ``left`` shrinks, samples grow."""
+
+    def __init__(self, choices: Sequence[Choice[A]], track: Track[A], deadline_s: float) -> None:
+        self._others = {c.key: c.others for c in choices}
+        self._stands = {c.key: c.stands for c in choices}
+        self._track, self._deadline_s = track, deadline_s
+        self._left = {c.key: list(range(len(c.others))) for c in choices}
+        self._samples: dict[_At, tuple[list[float], list[float]]] = {}
+        self._ready_s = self._turn_s = 0.0
+
+    def run(self) -> dict[str, Met[A]]:
+        if not self._others:
+            return {}
+        self._heats()
+        while max(map(len, self._left.values())) > 1:
+            self._left = {key: self._faster(key) for key in self._left}
+            if max(map(len, self._left.values())) > 1 and not self._again():
+                self._left = {key: places[:1] for key, places in self._left.items()}
+        return self._proved({key: places[0] for key, places in self._left.items() if places})
+
+    # ---- heats, and halving
+
+    def _heats(self) -> None:
+        """Let as many alternatives meet what stands as there is time for: the others are out."""
+        entered = {key: tuple(places) for key, places in self._left.items()}
+        count, at, most = max(map(len, entered.values())), 0, 1
+        while at < count and (at == 0 or self._time_for(most, HEAT_TURNS, made=False)):
+            self._heat({key: places[at : at + most] for key, places in entered.items()})
+            at, most = at + most, min(2 * most, AT_ONCE, self._track.most)
+        self._left = {
+            key: [i for i in places if (key, i) in self._samples]
+            for key, places in self._left.items()
+        }
+
+    def _again(self) -> bool:
+        """Run those that are left again; False where there is no time for it."""
+        count = max(map(len, self._left.values()))
+        if not self._time_for(count, HEAT_TURNS):
+            return False
+        width = min(AT_ONCE, self._track.most)
+        for at in range(0, count, width):
+            self._heat({key: places[at : at + width] for key, places in self._left.items()})
+        return True
+
+    def _faster(self, key: str) -> list[int]:
+        """The faster half of what is left of a choice, the fastest first."""
+        ranked = sorted(self._left[key], key=lambda i: fastest_ratio(*self._samples[key, i]))
+        return ranked[: (len(ranked) + 1) // 2]
+
+    def _heat(self, places: Mapping[str, Sequence[int]]) -> None:
+        """One heat: the n-th lineup has the n-th of these of every choice that has so many."""
+        count = max(map(len, places.values()))
+        lineups = [{key: mine[n] for key, mine in places.items() if mine[n:]} for n in range(count)]
+        for lineup, found in zip(lineups, self._turns(lineups, HEAT_TURNS), strict=True):
+            for key, i in lineup.items():
+                if key in found:
+                    _extend(self._samples.setdefault((key, i), ([], [])), found[key])
+
+    # ---- the proof
+
+    def _proved(self, leaders: Mapping[str, int]) -> dict[str, Met[A]]:
+        """Test those that are ahead, on samples of their own.
+
+        An alternative that makes the whole slower does not win.
+        """
+        found = {key: self._met(key, i, self._samples[key, i], 0) for key, i in leaders.items()}
+        least = 1.0 - LEAST_EFFECT
+        ahead = {
+            key: i for key, i in leaders.items() if fastest_ratio(*self._samples[key, i]) <= least
+        }
+        proof: dict[str, tuple[list[float], list[float]]] = {}
+        if ahead:
+            self._track.fresh()
+        looks, turns = self._looks()
+        for _ in range(looks if ahead else 0):
+            (taken,) = self._turns([ahead], turns)
+            for key, pair in taken.items():
+                _extend(proof.setdefault(key, ([], [])), pair)
+            found |= {
+                key: self._met(key, i, proof[key], looks)
+                for key, i in ahead.items()
+                if key in taken
+            }
+            if not any(found[key].comparison.undecided for key in ahead):
+                break
+        slower = TOTAL in proof and median(proof[TOTAL][1]) > median(proof[TOTAL][0])
+        lost = {key for key in ahead if key not in proof}
+        return {
+            key: self._met(key, leaders[key], met.samples, 0) if slower or key in lost else met
+            for key, met in found.items()
+        }
+
+    def _looks(self) -> tuple[int, int]:
+        """As many looks at a proof as there is time for, and the turns of each, said before the
+        first one.
+        """
+        left_s = self._deadline_s - monotonic()
+        look_s = 2 * PROOF_TURNS * self._turn_s
+        fit = int(min(LOOKS, max(0.0, left_s) / look_s)) if look_s > 0.0 else LOOKS
+        return (fit, PROOF_TURNS) if fit else (1, FEWEST_TURNS)
+
+    def _met(self, key: str, i: int, samples: Pair, looks: int) -> Met[A]:
+        """Test samples, at one of so many looks; 0: they prove nothing."""
+        found = decide(*samples, looks or 1)
+        if not looks:
+            found = replace(found, promoted=False, undecided=False)
+        return Met(self._others[key][i], found, (tuple(samples[0]), tuple(samples[1])))
+
+    # ---- turns, and their failures
+
+    def _turns(self, lineups: Sequence[Mapping[str, int]], rounds: int) -> list[dict[str, Pair]]:
+        """Turns of those that are not out.
+
+        One that fails, and does not fail again without one of them, is run once more.
+        """
+        mercy = 1
+        while True:
+            sound = [self._sound(x) for x in lineups]
+            try:
+                return self._timed(sound, rounds)
+            except FAULTS:
+                if self._blamed(lineups, rounds):
+                    continue
+                if not mercy:
+                    raise
+                mercy -= 1
+                self._track.fresh()
+
+    def _timed(self, lineups: Sequence[Mapping[str, A]], rounds: int) -> list[dict[str, Pair]]:
+        """Turns, and what one of them takes, and what making a lineup does."""
+        began_s = monotonic()
+        self._track.ready(self._stands, lineups)
+        ready_s = monotonic()
+        found = self._track.turns(self._stands, lineups, rounds)
+        self._ready_s = (ready_s - began_s) / len(lineups)
+        self._turn_s = (monotonic() - ready_s) / (rounds * (1 + len(lineups)))
+        return found
+
+    def _sound(self, lineup: Mapping[str, int]) -> dict[str, A]:
+        return {key: self._others[key][i] for key, i in lineup.items() if i in self._left[key]}
+
+    def _blamed(self, lineups: Sequence[Mapping[str, int]], rounds: int) -> bool:
+        """Return True when one of these ended the race, alone and twice; it is out from now on."""
+        suspects = [(key, i) for x in lineups for key, i in x.items() if i in self._left[key]]
+
+        def fails(few: Sequence[_At]) -> CandidateFailure | None:
+            self._track.fresh()
+            kept = [{key: i for key, i in x.items() if (key, i) in few} for x in lineups]
+            try:
+                self._timed([self._sound(x) for x in kept if x] or [{}], rounds)
+            except FAULTS as error:
+                return error
+            return None
+
+        found = None if fails([]) is not None else culprit(suspects, fails)
+        if found is None:
+            return False
+        (key, i), failure = found
+        self._left[key].remove(i)
+        self._track.blame(key, self._others[key][i], failure)
+        return True
+
+    def _time_for(self, others: int, rounds: int, made: bool = True) -> bool:
+        """True when turns of so many beside what stands, and a proof after them, fit into the time
+        that is left.
+        """
+        took_s = self._turn_s * ((1 + others) * rounds + 2 * PROOF_TURNS) + (
+            0.0 if made else others * self._ready_s
+        )
+        return monotonic() + took_s <= self._deadline_s
+
+
+def _extend(samples: tuple[list[float], list[float]], more: Pair) -> None:
+    for side, new in zip(samples, more, strict=True):
+        side.extend(new)
