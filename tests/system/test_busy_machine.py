@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,8 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A model on a machine of which others use 99 CPUs."""
     monkeypatch.setattr("tunegrad.tuning.session.probed", lambda: 99.0)
     for module in ("tuning.machine.load", "tuning.stages", "explain.model"):
-        monkeypatch.setattr(f"tunegrad.{module}.others_cpus", lambda _before, _after: 99.0)
+        patched = import_module(f"tunegrad.{module}")
+        monkeypatch.setattr(patched, "others_cpus", lambda _before, _after: 99.0)
     return str(model_file(tmp_path))
 
 
