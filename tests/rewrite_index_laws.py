@@ -14,7 +14,7 @@ from tests.graph_fuzzer import moved
 from tunegrad.errors import ShapeError
 from tunegrad.ir import graph as g
 from tunegrad.ir.dtypes import I32
-from tunegrad.ir.fusion.movement import source_index
+from tunegrad.ir.fusion.build import source_index
 from tunegrad.ir.index import Index, Range, Valid, as_index, element, var
 from tunegrad.ir.interpret.evaluate import evaluate
 from tunegrad.ir.layout import Layout, Part

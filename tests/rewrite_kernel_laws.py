@@ -16,10 +16,7 @@ from tunegrad.ir.dtypes import I32
 from tunegrad.ir.expr import Apply, Const, Expr, IndexValue, Inside, Load, Op, Value
 from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import schedule
-from tunegrad.ir.fusion.axes import split_axes
-from tunegrad.ir.fusion.merge import merge_axes
-from tunegrad.ir.fusion.normalize import normalized
-from tunegrad.ir.fusion.views import viewed
+from tunegrad.ir.fusion.axes import merge_axes, normalized, split_axes, viewed
 from tunegrad.ir.index import ALWAYS, Index, Range, Valid, as_index
 from tunegrad.ir.interpret.kernel import interpret
 from tunegrad.ir.kernel import Axis, Kernel, Param, Reduce, Store

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from tunegrad.ir.dtypes import BF16, BOOL, F16, F32, F64, I8, I32, I64, U8, U32, DType
 from tunegrad.ir.expr import Apply, Cast, Const, Expr, IndexValue, Inside, Load, Op
-from tunegrad.ir.fusion import simplify
+from tunegrad.ir.fusion import build as simplify
 from tunegrad.ir.index import ALWAYS, NEVER, Range, Valid
 from tunegrad.ir.interpret.kernel import interpret
 from tunegrad.ir.interpret.numeric import to_memory

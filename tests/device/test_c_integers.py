@@ -10,9 +10,8 @@ from tests.cuda_host import cuda_host
 from tests.opencl_device import opencl_device
 from tunegrad.devices.programs import Programs
 from tunegrad.ir.dtypes import DTYPES, F32, F64
-from tunegrad.ir.expr import Op
+from tunegrad.ir.expr import Op, result_type
 from tunegrad.ir.interpret.program import interpret
-from tunegrad.ir.op_types import result_type
 
 N = 96
 NUMBERS = [t for t in DTYPES.values() if t.is_int]

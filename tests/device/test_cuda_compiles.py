@@ -29,10 +29,9 @@ from tunegrad.devices.job import Geometry, KernelIO, Lowered
 from tunegrad.errors import CompileFailure, DeviceError, OutOfResources
 from tunegrad.frontend import Tensor
 from tunegrad.ir.dtypes import DTYPES
-from tunegrad.ir.expr import Op
+from tunegrad.ir.expr import Op, result_type
 from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import schedule as fuse
-from tunegrad.ir.op_types import result_type
 from tunegrad.ir.program import Alloc
 from tunegrad.opts import Schedule, Space
 

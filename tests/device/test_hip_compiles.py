@@ -13,8 +13,7 @@ from tests.gpu_hand import gemm
 from tests.hip import ARCHITECTURES, TARGETS, compiled, lowered
 from tests.product_kernels import KERNELS, MORE
 from tunegrad.ir.dtypes import DTYPES
-from tunegrad.ir.expr import Op
-from tunegrad.ir.op_types import result_type
+from tunegrad.ir.expr import Op, result_type
 from tunegrad.opts import Space
 
 PRODUCTS = {f"product: {name}": make for name, make in (KERNELS | MORE).items()}

@@ -16,10 +16,9 @@ from tests.webgpu import tint, webgpu
 from tests.wgsl import WEBGPU, render_wgsl
 from tunegrad.errors import CompileFailure
 from tunegrad.ir.dtypes import BOOL, F32, I32, U32, DType
-from tunegrad.ir.expr import Op
+from tunegrad.ir.expr import Op, result_type
 from tunegrad.ir.index import Index, as_index, var
 from tunegrad.ir.interpret.program import interpret
-from tunegrad.ir.op_types import result_type
 from tunegrad.ir.program import (
     Alloc,
     Barrier,

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tunegrad.errors import InternalError
 from tunegrad.ir.dtypes import F32
 from tunegrad.ir.index import ALWAYS, Range, Valid, as_index, var
-from tunegrad.ir.pack import Pack
+from tunegrad.ir.layout import Pack
 
 
 def by_definition(pack: Pack, source: np.ndarray) -> np.ndarray:

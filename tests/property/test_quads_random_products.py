@@ -14,7 +14,7 @@ from tunegrad.ir.expr import Op
 from tunegrad.ir.fusion import schedule
 from tunegrad.ir.graph import GraphOp, topological
 from tunegrad.ir.interpret.evaluate import evaluate
-from tunegrad.ir.rewrites.quads import quad_dots
+from tunegrad.ir.rewrites.packed_dots import quad_dots
 from tunegrad.ir.verify.graph import verify_graph
 from tunegrad.ir.verify.kernel import verify_kernel
 from tunegrad.planning.plan import prepared

@@ -9,8 +9,7 @@ import pytest
 
 from tunegrad.ir.dtypes import F32
 from tunegrad.ir.expr import Load
-from tunegrad.ir.fusion.axes import conditions, split_axes
-from tunegrad.ir.fusion.merge import merge_axes
+from tunegrad.ir.fusion.axes import conditions, merge_axes, split_axes
 from tunegrad.ir.index import Index, Range, Valid
 from tunegrad.ir.interpret.kernel import interpret
 from tunegrad.ir.kernel import Axis, Kernel, Param, Store

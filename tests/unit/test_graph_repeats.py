@@ -17,7 +17,7 @@ from tunegrad.ir.fusion import LaunchPlan, schedule
 from tunegrad.ir.fusion.drafts import Drafts
 from tunegrad.ir.graph import GraphOp, Node
 from tunegrad.ir.interpret.evaluate import evaluate
-from tunegrad.ir.rewrites.repeats import Repeats
+from tunegrad.ir.rewrites.sums import Repeats
 
 X = tensor("x", 16, 1, 24)
 SPREAD = g.expand(X, (16, 8, 24))

@@ -15,7 +15,7 @@ from tunegrad.ir.fusion import schedule
 from tunegrad.ir.graph import GraphOp, topological
 from tunegrad.ir.interpret.evaluate import evaluate
 from tunegrad.ir.kernel import Kernel
-from tunegrad.ir.rewrites.pairs import pair_dots
+from tunegrad.ir.rewrites.packed_dots import pair_dots
 from tunegrad.ir.target import Target
 from tunegrad.ir.verify.graph import verify_graph
 from tunegrad.ir.verify.kernel import verify_kernel

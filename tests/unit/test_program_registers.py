@@ -13,7 +13,7 @@ from tunegrad.devices.cuda.architectures import typical
 from tunegrad.errors import OutOfResources
 from tunegrad.ir.dtypes import F32, F64
 from tunegrad.ir.program import Program, Read, Register, VType, Write
-from tunegrad.ir.program_registers import carried_registers
+from tunegrad.ir.program_counts import carried_registers
 from tunegrad.opts import Schedule, Space
 
 WIDE = VType(F32, 4)

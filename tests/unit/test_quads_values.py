@@ -23,10 +23,9 @@ from tunegrad.ir.dtypes import (
     U8X4,
     buffer_dtype,
 )
-from tunegrad.ir.expr import Op
+from tunegrad.ir.expr import Op, result_type
 from tunegrad.ir.interpret.numeric import bytes_of, compute
 from tunegrad.ir.interpret.values import operation
-from tunegrad.ir.op_types import result_type
 
 WORDS = {"u8": U8X4, "i8": I8X4}
 

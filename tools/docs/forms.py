@@ -34,10 +34,10 @@ from tunegrad.ir.fusion import (
     ROWS,
     Alternatives,
     Fusion,
+    Images,
     alternatives,
     blocked,
     drafts,
-    layouts,
 )
 from tunegrad.ir.index import Range, Valid, as_index, var
 from tunegrad.ir.interpret import program as interpret_program
@@ -68,9 +68,9 @@ from .fences import fence
 __all__ = ["BLOCKS"]
 
 
-def said(module: ModuleType) -> str:
-    """A module's docstring."""
-    return fence(inspect.cleandoc(module.__doc__ or ""))
+def said(documented: ModuleType | type) -> str:
+    """The docstring of a module or class."""
+    return fence(inspect.cleandoc(documented.__doc__ or ""))
 
 
 def refused(attempts: Iterable[Callable[[], object]]) -> str:
@@ -278,7 +278,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "fusion": partial(said, drafts),
     "fusion-edges": partial(said, alternatives),
     "fusion-plans": _plans,
-    "images": partial(said, layouts),
+    "images": partial(said, Images),
     "images-example": _images,
     "validated": partial(said, validate),
     "validated-numbers": partial(said, numbers),

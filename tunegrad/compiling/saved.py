@@ -28,8 +28,7 @@ from tunegrad.ir.dtypes import U32, U64, buffer_dtype
 from tunegrad.ir.fusion import Buffer, BufferRole, Launch, LaunchPlan
 from tunegrad.ir.graph import Bounds, ConstData
 from tunegrad.ir.kernel import Kernel
-from tunegrad.ir.layout import Layout, Part
-from tunegrad.ir.pack import Pack
+from tunegrad.ir.layout import Layout, Pack, Part
 from tunegrad.ir.parse_kernel import parse_kernel
 from tunegrad.ir.rewrites.ranges import Guard
 from tunegrad.reports import Outcome

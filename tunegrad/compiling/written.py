@@ -25,7 +25,7 @@ from tunegrad.errors import UserError
 from tunegrad.ir.dtypes import buffer_dtype
 from tunegrad.ir.index import Atom, Element, FloorDiv, Index, Mod, Range, Valid, Var
 from tunegrad.ir.kernel import Kernel
-from tunegrad.ir.pack import Pack
+from tunegrad.ir.layout import Pack
 from tunegrad.ir.target import Target
 
 if TYPE_CHECKING:

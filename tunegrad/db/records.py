@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from tunegrad.ir.keys import key_of
+from tunegrad.ir.kernel import key_of
 from tunegrad.trial import Fingerprint, Properties, Status, Trial, middle
 
 __all__ = [

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tunegrad.devices.limits import MachineLimits
     from tunegrad.devices.lowered import Lowered
     from tunegrad.devices.processes.confinement import Confinement
-    from tunegrad.ir.pack import Pack
+    from tunegrad.ir.layout import Pack
     from tunegrad.ir.program import Program
     from tunegrad.ir.target import Target
     from tunegrad.reports import CodeFacts, KernelResources

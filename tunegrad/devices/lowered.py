@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from tunegrad.ir.dtypes import buffer_dtype
-from tunegrad.ir.pack import Pack
+from tunegrad.ir.layout import Pack
 
 if TYPE_CHECKING:
     from tunegrad.ir.program import Program

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from tunegrad.devices.job import Array
 from tunegrad.devices.replies import WROTE_READ_ONLY
 from tunegrad.ir.dtypes import buffer_dtype
-from tunegrad.ir.pack import Pack
+from tunegrad.ir.layout import Pack
 
 __all__ = ["GUARD_BYTES", "RemoteMemory", "packed"]
 

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Literal, get_args
 
 from tunegrad.errors import ConfigError
-from tunegrad.ir.text.print_dot import print_dot
-from tunegrad.ir.text.print_graph import print_graph
+from tunegrad.ir.text.print_graph import print_dot, print_graph
 
 from .tensor import Tensor
 

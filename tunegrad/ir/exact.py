@@ -18,8 +18,7 @@ from math import inf, isfinite, prod, sqrt
 from .dtypes import DType
 from .expr import Apply, Cast, Const, Expr, IndexValue, Inside, Load, Op, Value, loads_in
 from .index import Var
-from .kernel import Kernel, Reduce, Stage, Store
-from .remembered import remembered
+from .kernel import Kernel, Reduce, Stage, Store, memoized
 
 __all__ = ["Drawn", "Rounded", "fold_steps", "rounded_within", "roundings"]
 
@@ -76,7 +75,7 @@ def roundings(k: Kernel, drawn: Mapping[str, Drawn | None]) -> dict[str, Rounded
     return dict(_roundings(k, tuple((p.name, drawn.get(p.name)) for p in k.params)))
 
 
-@remembered(64)
+@memoized(64)
 def _roundings(k: Kernel, drawn: tuple[tuple[str, Drawn | None], ...]) -> dict[str, Rounded]:
     """Kept: the sets of a kernel differ in what was drawn, and it is asked before they are drawn as
     well.
@@ -286,7 +285,7 @@ def _arithmetic(op: Op, args: list[_Known]) -> _Known | None:
     return None
 
 
-@remembered(64)
+@memoized(64)
 def rounded_within(k: Kernel) -> str:
     """The coarsest 16-bit type, or tf32, that computed values are rounded to inside a kernel; ""
     for none.

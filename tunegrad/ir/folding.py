@@ -35,8 +35,7 @@ from .expr import Op
 from .graph import MOVEMENT, GraphOp, Node, Step, topological
 from .interpret.evaluate import evaluate
 from .interpret.numeric import compute, convert
-from .rewrites.factors import is_known, stepped
-from .rewrites.repeats import Repeats
+from .rewrites.sums import Repeats, is_known, stepped
 
 __all__ = ["fold_constants", "known_outputs"]
 

@@ -27,31 +27,20 @@ type: changing it is a change of the kernel, never of a schedule.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+import hashlib
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from math import inf, prod
-from typing import Literal
+from typing import Concatenate, Literal, ParamSpec, TypeVar
 
 from tunegrad.errors import InternalError
+from tunegrad.forks import ForkSafeLock
 
 from .dtypes import DType
-from .expr import (
-    Apply,
-    Cast,
-    Const,
-    Expr,
-    IndexValue,
-    Inside,
-    Load,
-    Op,
-    Value,
-    loads_in,
-    rebuilder,
-)
+from .expr import Apply, Cast, Const, Expr, IndexValue, Inside, Load, Op, Value, loads_in, rebuilder
 from .index import ALWAYS, Index, Valid, var
-from .keys import key_of
 from .layout import Layout
-from .row_flops import row_flops
 
 __all__ = [
     "Axis",
@@ -63,9 +52,64 @@ __all__ = [
     "Store",
     "axis_name",
     "identity",
+    "key_of",
     "loads",
+    "memoized",
     "own_axes",
+    "row_flops",
 ]
+
+
+def key_of(text: str) -> str:
+    """32 hex digits of the SHA-256 of a canonical text; of any text, one of a damaged file
+    included.
+    """
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def row_flops(
+    root: Expr, shared: Mapping[str, int], own: Mapping[str, int], costs: Mapping[Op, int]
+) -> int:
+    """Floating-point operations of one run, without the fold itself.
+
+    ``shared`` and ``own`` are the extents of the shared axes and of the stage's; ``costs`` are of
+    operations that do not count as one. A result of an earlier reduction depends on all shared
+    axes.
+
+    v3[e] = add over j: mul(exp(v0[j]), V[j, e])     J exponentials for all e, and E * J products
+    """
+    known: dict[int, frozenset[str]] = {}
+    extents = {**shared, **own}
+    total = 0
+
+    def names(x: Expr) -> frozenset[str]:
+        nonlocal total
+        if id(x) in known:
+            return known[id(x)]
+        if isinstance(x, Apply | Cast):
+            args = x.args if isinstance(x, Apply) else (x.x,)
+            found = frozenset[str]().union(*map(names, args))
+            if isinstance(x, Apply) and x.dtype.is_float:
+                total += costs.get(x.op, 1) * prod(extents[n] for n in found)
+        else:
+            found = _mentioned(x, frozenset(shared))
+        known[id(x)] = found
+        return found
+
+    names(root)
+    return total
+
+
+def _mentioned(x: Expr, shared: frozenset[str]) -> frozenset[str]:
+    """The axes that a leaf depends on."""
+    if isinstance(x, Load):
+        return frozenset(x.valid.names()).union(*(i.names() for i in x.index))
+    if isinstance(x, Value):
+        return shared.union(*(i.names() for i in x.index))
+    if isinstance(x, IndexValue):
+        return frozenset(x.index.names())
+    return frozenset(x.valid.names()) if isinstance(x, Inside) else frozenset()
+
 
 Role = Literal["in", "const", "out"]
 
@@ -463,3 +507,40 @@ class _Shared:
 def loads(k: Kernel) -> tuple[tuple[Stage, Load], ...]:
     """Every load of every stage."""
     return k.loads
+
+
+P = ParamSpec("P")
+
+T = TypeVar("T")
+
+
+def memoized(
+    most: int,
+) -> Callable[[Callable[Concatenate[Kernel, P], T]], Callable[Concatenate[Kernel, P], T]]:
+    """Decorates a function of a kernel, and of hashable arguments, to keep the ``most`` values that
+    were last found.
+
+    Kernels are told apart by their text and fixed actions: a text is hashed once, a kernel each
+    time it is looked up. Several threads may ask at once.
+    """
+
+    def decorate(f: Callable[Concatenate[Kernel, P], T]) -> Callable[Concatenate[Kernel, P], T]:
+        known: dict[Hashable, T] = {}
+        lock = ForkSafeLock()
+
+        @functools.wraps(f)
+        def looked_up(kernel: Kernel, /, *args: P.args, **kwargs: P.kwargs) -> T:
+            key = kernel.text, kernel.fixed, args, tuple(kwargs.items())
+            with lock:
+                if key in known:
+                    return known[key]
+            value = f(kernel, *args, **kwargs)
+            with lock:
+                if len(known) >= most:
+                    known.pop(next(iter(known)))
+                known[key] = value
+            return value
+
+        return looked_up
+
+    return decorate

@@ -32,13 +32,11 @@ from math import prod
 from tunegrad.errors import KernelTextError, ShapeError, VerifyError
 
 from .dtypes import DTYPES, WORD_TYPES, DType
-from .expr import Apply, Cast, Const, Expr, IndexValue, Inside, Load, Op, Value
+from .expr import Apply, Cast, Const, Expr, IndexValue, Inside, Load, Op, Value, result_type
 from .index import ALWAYS, Index, Valid
 from .kernel import Axis, Kernel, Param, Reduce, Role, Stage, Store, axis_name
 from .layout import Layout, Part
-from .op_types import result_type
-from .text.parse_index import NAME, parse_condition, parse_index
-from .text.scanner import LARGEST, Scanner
+from .text.parse_index import LARGEST, NAME, Scanner, parse_condition, parse_index
 from .verify.kernel import verify_kernel
 
 __all__ = ["LONGEST_KERNEL", "parse_kernel", "read_back"]

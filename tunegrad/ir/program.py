@@ -32,8 +32,8 @@ from typing import Literal
 from .dtypes import DType
 from .expr import Op
 from .index import Index, Valid
-from .keys import key_of
-from .pack import Pack
+from .kernel import key_of
+from .layout import Pack
 from .target import MatrixUnit, TileUnit
 
 __all__ = [

@@ -39,7 +39,7 @@ from tunegrad.ir.dtypes import F32, DType
 from tunegrad.ir.fusion import Draft, Fusion
 from tunegrad.ir.graph import MOVEMENT, ConstData, Fence, GraphOp, Node, Step, topological
 from tunegrad.ir.interpret.numeric import to_compute, to_memory
-from tunegrad.ir.rewrites.factors import applied, chain, stepped, sum_of_products, with_factors
+from tunegrad.ir.rewrites.sums import applied, chain, stepped, sum_of_products, with_factors
 
 __all__ = ["narrowed"]
 

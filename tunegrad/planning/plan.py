@@ -33,12 +33,8 @@ from tunegrad.ir.fusion import (
     blocked,
 )
 from tunegrad.ir.graph import Node, Step
-from tunegrad.ir.kernel import Kernel
-from tunegrad.ir.keys import key_of
-from tunegrad.ir.remembered import remembered
-from tunegrad.ir.rewrites.pairs import pair_dots
-from tunegrad.ir.rewrites.quads import quad_dots
-from tunegrad.ir.rewrites.tf32 import round_factors
+from tunegrad.ir.kernel import Kernel, key_of, memoized
+from tunegrad.ir.rewrites.packed_dots import pair_dots, quad_dots, round_factors
 from tunegrad.ir.target import Target
 from tunegrad.ir.validate import validated, validated_rewrite
 from tunegrad.ir.variants import parts_of, rewrite
@@ -240,7 +236,7 @@ def expected_plan_s(plan: LaunchPlan, target: Target, numerics: Numerics) -> flo
     )
 
 
-@remembered(_MOST_KNOWN)
+@memoized(_MOST_KNOWN)
 def expected_s(kernel: Kernel, target: Target, numerics: Numerics) -> float:
     """Seconds that a model of the machine expects a kernel to take as its expected variant.
 

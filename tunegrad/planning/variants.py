@@ -13,8 +13,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from tunegrad.ir.fusion import LaunchPlan
-from tunegrad.ir.kernel import Kernel, Reduce, loads
-from tunegrad.ir.remembered import remembered
+from tunegrad.ir.kernel import Kernel, Reduce, loads, memoized
 from tunegrad.ir.target import Target
 from tunegrad.ir.variants import (
     DIRECT,
@@ -75,7 +74,7 @@ def allowed(kernel: Kernel, numerics: Numerics, target: Target | None = None) ->
     return (*(v for v in found if not splits_k(v)), *faster)
 
 
-@remembered(_MOST_KNOWN)
+@memoized(_MOST_KNOWN)
 def expected(kernel: Kernel, target: Target, numerics: Numerics = "contract") -> str:
     """The variant that a model of the machine expects to be fastest.
 

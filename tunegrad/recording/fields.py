@@ -17,7 +17,7 @@ from msgspec import Meta, Struct
 from msgspec.structs import asdict
 
 from tunegrad.errors import IllegalAction
-from tunegrad.ir.keys import key_of
+from tunegrad.ir.kernel import key_of
 from tunegrad.opts import Schedule
 from tunegrad.search import Question, RecordedTrial, Recording
 from tunegrad.trial import Cache, Fingerprint, Measurement, Policy, Status

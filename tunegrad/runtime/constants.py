@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from tunegrad.errors import InternalError
 from tunegrad.ir.fusion import Buffer
-from tunegrad.ir.pack import Pack
+from tunegrad.ir.layout import Pack
 
 from .engine import Engine, Memory
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from tunegrad.ir.pack import Pack
+    from tunegrad.ir.layout import Pack
 
 __all__ = ["BoundPlan", "Code", "Engine", "Memory", "Placed", "Sharing"]
 

@@ -18,8 +18,7 @@ from tunegrad.db import Store
 from tunegrad.frontend import Model, model_of_spec
 from tunegrad.ir.fusion import Fusion, Images, LaunchPlan
 from tunegrad.ir.graph import Node
-from tunegrad.ir.kernel import Kernel
-from tunegrad.ir.keys import key_of
+from tunegrad.ir.kernel import Kernel, key_of
 from tunegrad.ir.rewrites.ranges import guarded
 from tunegrad.ir.target import Target
 from tunegrad.ir.validate import validated

@@ -39,7 +39,7 @@ from tunegrad.db.rows.values import (
     take_text,
 )
 from tunegrad.errors import InternalError
-from tunegrad.ir import keys
+from tunegrad.ir.kernel import key_of as text_key
 from tunegrad.trial import Fingerprint, Measurement, Policy, Status, Trial
 
 __all__ = [
@@ -98,7 +98,7 @@ TRIAL_FROM = (
 )
 
 
-key_of = lru_cache(maxsize=256)(keys.key_of)
+key_of = lru_cache(maxsize=256)(text_key)
 """The key of a kernel by its canonical text; the latest are remembered, since rows repeat them."""
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tunegrad.devices.job import Array, CompiledCandidate
     from tunegrad.devices.limits import MachineLimits
     from tunegrad.devices.lowered import Lowered
-    from tunegrad.ir.pack import Pack
+    from tunegrad.ir.layout import Pack
 
 __all__ = ["CpuEngine"]
 

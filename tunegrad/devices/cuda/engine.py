@@ -31,7 +31,7 @@ from tunegrad.devices.job import Array, CompiledCandidate, Geometry, KernelIO, L
 from tunegrad.devices.limits import MachineLimits
 from tunegrad.devices.remote import GUARD_BYTES, RemoteMemory, packed
 from tunegrad.errors import DeviceFault, InternalError, OutOfResources
-from tunegrad.ir.pack import Pack
+from tunegrad.ir.layout import Pack
 
 if TYPE_CHECKING:
     from tunegrad.devices.device import BoundPlan, Device

@@ -26,7 +26,7 @@ from tunegrad.devices.opencl.device import OpenClDevice, opened
 from tunegrad.devices.opencl.peak import measure_limits
 from tunegrad.devices.remote import GUARD_BYTES, RemoteMemory, packed
 from tunegrad.errors import CompileFailure, InternalError, OutOfResources
-from tunegrad.ir.pack import Pack
+from tunegrad.ir.layout import Pack
 
 if TYPE_CHECKING:
     from tunegrad.devices.device import BoundPlan

@@ -23,7 +23,7 @@ from tunegrad.devices.replies import WROTE_READ_ONLY
 from tunegrad.errors import CompileFailure
 from tunegrad.ir.dtypes import buffer_dtype
 from tunegrad.ir.interpret.program import interpret
-from tunegrad.ir.pack import Pack
+from tunegrad.ir.layout import Pack
 from tunegrad.ir.program import Program
 from tunegrad.ir.target import Target
 from tunegrad.ir.verify.program import verify_program

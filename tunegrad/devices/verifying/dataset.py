@@ -21,7 +21,7 @@ from tunegrad.devices.verifying.inputs import KINDS, MILDEST, Draw, Kind, draw_i
 from tunegrad.devices.verifying.tolerance import Bar
 from tunegrad.errors import InternalError
 from tunegrad.ir.dtypes import buffer_dtype
-from tunegrad.ir.pack import Pack
+from tunegrad.ir.layout import Pack
 
 __all__ = [
     "Dataset",

@@ -46,8 +46,7 @@ from tunegrad.ir.fusion.axes import compared
 from tunegrad.ir.interpret.kernel import folds_at, interpret_at
 from tunegrad.ir.interpret.numeric import bytes_of, to_compute
 from tunegrad.ir.interpret.reference import unrounded
-from tunegrad.ir.kernel import Kernel, Param, Reduce
-from tunegrad.ir.remembered import remembered
+from tunegrad.ir.kernel import Kernel, Param, Reduce, memoized
 
 __all__ = ["draw_set", "drawn_values", "float_operations", "gaps_of", "judgeable", "random_rows"]
 
@@ -383,7 +382,7 @@ def _middle(kernel: Kernel, how: Draw) -> dict[str, tuple[int, int]]:
     }
 
 
-@remembered(64)
+@memoized(64)
 def _divides_integers(kernel: Kernel) -> bool:
     return any(
         x.op in (Op.FLOORDIV, Op.MOD) and x.dtype.is_int
@@ -485,13 +484,13 @@ def _at(kernel: Kernel, arrays: Mapping[str, Array]) -> dict[str, Array]:
     return {name: values for name, (_, values) in found.items()}
 
 
-@remembered(64)
+@memoized(64)
 def float_operations(kernel: Kernel) -> frozenset[Op]:
     """Operations that give floats somewhere in the kernel."""
     return frozenset(x.op for s in kernel.stages for x in applied(s.expr) if x.dtype.is_float)
 
 
-@remembered(64)
+@memoized(64)
 def _operations(kernel: Kernel) -> int:
     """Operations that one point of the shared axes takes, one at least for a step."""
     return sum(

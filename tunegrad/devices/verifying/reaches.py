@@ -24,8 +24,7 @@ from tunegrad.ir.dtypes import F32
 from tunegrad.ir.error_bounds import FUNCTIONS, has_jumps
 from tunegrad.ir.exact import Drawn, roundings
 from tunegrad.ir.expr import Apply, Cast, Const, Expr, Load, Op, nodes
-from tunegrad.ir.kernel import Kernel, Param, Store
-from tunegrad.ir.remembered import remembered
+from tunegrad.ir.kernel import Kernel, Param, Store, memoized
 
 __all__ = ["applied", "clamps_of", "kinds_of", "reaches", "signs_of"]
 
@@ -80,7 +79,7 @@ def _by_a_constant(x: Apply) -> bool:
     return any(isinstance(a, Const) for a in x.args[:2])
 
 
-@remembered(64)
+@memoized(64)
 def clamps_of(kernel: Kernel) -> frozenset[float]:
     """The constants that results are clamped at; such a result hides what was clamped."""
     return frozenset(
@@ -153,7 +152,7 @@ def applied(x: Expr) -> Iterator[Apply]:
     return (node for node in nodes(x) if isinstance(node, Apply))
 
 
-@remembered(64)
+@memoized(64)
 def _wide(kernel: Kernel) -> int | None:
     """The greatest reach that shows every shorter type, and for which all results are exact; None:
     there is none.

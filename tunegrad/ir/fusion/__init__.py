@@ -5,11 +5,10 @@ from __future__ import annotations
 from .alternatives import ATTENTION, Alternative, Alternatives, Edge
 from .attention import is_attention
 from .build import Draft
-from .layouts import LAST, ROWS, Images, blocked
-from .origins import layers_of
+from .naming import layers_of
 from .plan import VALIDATION, Buffer, BufferRole, Combined, Launch, LaunchPlan
 from .realize import EXPENSIVE
-from .schedule import Fusion, schedule
+from .schedule import LAST, ROWS, Fusion, Images, blocked, schedule
 
 __all__ = [
     "ATTENTION",

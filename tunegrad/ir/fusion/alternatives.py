@@ -19,8 +19,7 @@ from dataclasses import dataclass, field
 
 from ..expr import Op
 from ..graph import MOVEMENT, GraphOp, Node
-from ..kernel import Kernel
-from ..keys import key_of
+from ..kernel import Kernel, key_of
 from .build import Draft
 from .plan import Launch
 from .schedule import Fusion

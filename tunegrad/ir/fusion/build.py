@@ -11,21 +11,329 @@ computed again for every point of an axis that it does not depend on.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import frexp, isfinite
 from typing import Any, cast
 
-from ..expr import PRODUCTS, Apply, Const, Expr, IndexValue, Inside, Load, Op, Value, rebuild
+import numpy as np
+
+from ..dtypes import BOOL, F32, DType
+from ..expr import PRODUCTS, Apply, Cast, Const, Expr, IndexValue, Inside, Load, Op, Value, rebuild
 from ..graph import MOVEMENT, GraphOp, Node
-from ..index import ALWAYS, Index, Valid, as_index, element
+from ..index import ALWAYS, Index, Range, Valid, as_index, element
+from ..interpret.numeric import compute, convert
 from ..kernel import Axis, Kernel, Param, Reduce, Stage, Store, identity
 from .attention import is_attention, rows_divided, sums_divided_last
 from .axes import all_indices, distinct_leaves, split_axes, uses
-from .movement import Place, source_index
-from .simplify import apply_op, as_compute, cast_to, index_value, literal, masked
 
-__all__ = ["CutError", "Draft", "draft_kernel"]
+__all__ = [
+    "CutError",
+    "Draft",
+    "Place",
+    "apply_op",
+    "as_compute",
+    "cast_to",
+    "draft_kernel",
+    "index_value",
+    "interleaves",
+    "literal",
+    "masked",
+    "reshape_groups",
+    "source_index",
+]
+
+_ZERO_STAYS = (Op.SQRT, Op.TANH, Op.ERF, Op.SIN, Op.ABS, Op.FLOOR, Op.TF32)
+
+
+def literal(value: float | int | bool, dtype: DType) -> Const:
+    """The constant as the Python type that ``dtype`` calls for, rounded to what it can hold."""
+    array = convert(np.asarray(value), dtype)
+    return Const(array.item(), dtype.compute)
+
+
+def apply_op(op: Op, args: tuple[Expr, ...], dtype: DType) -> Expr:
+    """``op`` on ``args``, simplified; ``dtype`` is the result's compute type.
+
+    Each rule keeps every bit of the result.
+
+    op(Const ...)            -> Const          cast(cast(x: f16 -> f32) -> f16) -> x
+    x * 1, x / 1             -> x              x / 2^k -> x * 2^-k
+    where(Const, a, b)       -> a or b         where(c, true, false) -> c
+    inside(u) and inside(v)  -> inside(u & v)  where(inside(v), x, 0) -> x  when x is 0 outside v
+    """
+    if all(isinstance(a, Const) for a in args):
+        arrays = [np.asarray(a.value, a.dtype.numpy) for a in args if isinstance(a, Const)]
+        return Const(compute(op, *arrays).astype(dtype.numpy).item(), dtype)
+    if op is Op.MUL and any(_is(a, 1) for a in args):
+        return args[1] if _is(args[0], 1) else args[0]
+    if op is Op.DIV and isinstance(args[1], Const):
+        return _divided(args[0], args[1])
+    if op is Op.WHERE:
+        return _where(args[0], args[1], args[2])
+    if op is Op.AND and isinstance(args[0], Inside) and isinstance(args[1], Inside):
+        return inside(args[0].valid & args[1].valid)
+    if op is Op.AND and dtype.is_bool and any(_is(a, True) for a in args):
+        return args[1] if _is(args[0], True) else args[0]
+    return Apply(op, args, dtype)
+
+
+def _is(x: Expr, value: float | bool) -> bool:
+    return isinstance(x, Const) and x.value == value
+
+
+def _divided(x: Expr, by: Const) -> Expr:
+    """x / 1 -> x;  x / 2^k -> x * 2^-k"""
+    value = float(by.value)
+    if value == 1.0:
+        return x
+    if (
+        value
+        and isfinite(value)
+        and abs(frexp(value)[0]) == 0.5
+        and 2.0**-100 < abs(value) < 2.0**100
+    ):
+        return Apply(Op.MUL, (x, Const(1.0 / value, by.dtype)), by.dtype)
+    return Apply(Op.DIV, (x, by), by.dtype)
+
+
+def _where(c: Expr, a: Expr, b: Expr) -> Expr:
+    """where(true, a, b) -> a;  where(c, true, false) -> c;  where(c, a, a) -> a"""
+    if isinstance(c, Const):
+        return a if c.value else b
+    if a is b:
+        return a
+    if _is(a, True) and _is(b, False) and a.dtype.is_bool:
+        return c
+    return Apply(Op.WHERE, (c, a, b), a.dtype)
+
+
+def cast_to(x: Expr, dtype: DType) -> Expr:
+    """``x`` as ``dtype``, which may be a stored type (f16, bf16)."""
+    if x.dtype == dtype:
+        return x
+    if isinstance(x, Const) and not dtype.is_half:
+        return literal(x.value, dtype)
+    if isinstance(x, Cast) and x.dtype == F32 and x.x.dtype == dtype and dtype.is_half:
+        return x.x
+    return Cast(cast_to(x, F32) if dtype.is_half else x, dtype)
+
+
+def as_compute(x: Expr) -> Expr:
+    """``x`` in the type that arithmetic on it happens in."""
+    return cast_to(x, x.dtype.compute)
+
+
+def inside(valid: Valid) -> Expr:
+    """The condition as an expression."""
+    return Const(not valid.never, BOOL) if valid.always or valid.never else Inside(valid)
+
+
+def index_value(index: Index, dtype: DType) -> Expr:
+    """An index as a number."""
+    return literal(index.const, dtype) if index.is_const else IndexValue(index, dtype)
+
+
+def masked(valid: Valid, x: Expr) -> Expr:
+    """where(inside(valid), x, 0), for an ``x`` whose loads are masked by ``valid`` already.
+
+    A pad of a pad is one: where(inside(u), where(inside(v), x, 0), 0) -> where(inside(u & v), x,
+    0). That 0 is the constant: a load is 0 outside ``u`` alone.
+    """
+    if valid.always or _vanishes(x):
+        return x
+    zero = literal(0, x.dtype)
+    if valid.never:
+        return zero
+    if (
+        isinstance(x, Apply)
+        and x.op is Op.WHERE
+        and isinstance(x.args[0], Inside)
+        and isinstance(x.args[2], Const)
+        and _vanishes(x.args[2])
+    ):
+        return masked(valid & x.args[0].valid, x.args[1])
+    return _where(inside(valid), x, zero)
+
+
+def _vanishes(x: Expr) -> bool:
+    """True if ``x`` is +0 when all its loads are."""
+    if isinstance(x, Load):
+        return True
+    if isinstance(x, Const):
+        return x.value == 0 and not str(x.value).startswith("-")
+    if isinstance(x, Cast):
+        return _vanishes(x.x)
+    if not isinstance(x, Apply):
+        return False
+    if x.op in _ZERO_STAYS:
+        return _vanishes(x.args[0])
+    if x.op in (Op.PAIR, Op.LOW, Op.HIGH, Op.QUAD):
+        return all(_vanishes(a) for a in x.args)
+    if x.op in (Op.ADD, Op.SUB, Op.MAX, Op.MIN, Op.AND, Op.OR, Op.XOR):
+        return _vanishes(x.args[0]) and _vanishes(x.args[1])
+    if x.op is Op.MUL:
+        a, b = x.args
+        return (_vanishes(a) and (_vanishes(b) or _positive(b))) or (_vanishes(b) and _positive(a))
+    if x.op is Op.WHERE:
+        return _vanishes(x.args[1]) and _vanishes(x.args[2])
+    return False
+
+
+def _positive(x: Expr) -> bool:
+    return isinstance(x, Const) and x.value > 0 and isfinite(x.value)
+
 
 ZERO = as_index(0)
+
+
+def source_index(node: Node, index: tuple[Index, ...]) -> tuple[tuple[Index, ...], Valid]:
+    """The source index that a movement node reads for ``index``, and where it reads anything.
+
+    PERMUTE(order)  out[i_0, ...] = in[...]  with in index order[d] = i_d
+    EXPAND          the source's extent-1 dimensions are read at 0
+    SHRINK, FLIP    begin + i, extent - 1 - i
+    WINDOW          o*stride + k*dilation, k being the last index
+    PAD             i - lo, valid where 0 <= i - lo < extent
+    RESHAPE         row-major offset, then // and %, dimension group by dimension group
+    """
+    op, arg, src = node.op, cast(Any, node.arg), node.srcs[0]
+    if op is GraphOp.RESHAPE:
+        return _reshaped(index, node.shape, src.shape), ALWAYS
+    if op is GraphOp.EXPAND:
+        return tuple(ZERO if s == 1 else i for i, s in zip(index, src.shape, strict=True)), ALWAYS
+    if op is GraphOp.PERMUTE:
+        return _permuted(index, arg), ALWAYS
+    if op is GraphOp.SHRINK:
+        return tuple(i + begin for i, (begin, _) in zip(index, arg, strict=True)), ALWAYS
+    if op is GraphOp.FLIP:
+        return tuple(src.shape[d] - 1 - i if d in arg else i for d, i in enumerate(index)), ALWAYS
+    if op is GraphOp.WINDOW:
+        dim, _, stride, dilation = arg
+        *rest, k = index
+        return tuple(
+            i * stride + k * dilation if d == dim else i for d, i in enumerate(rest)
+        ), ALWAYS
+    moved = [i - lo for i, (lo, _) in zip(index, arg, strict=True)]
+    limits = (Range(i, 0, s) for i, s, w in zip(moved, src.shape, arg, strict=True) if w != (0, 0))
+    return tuple(moved), Valid(limits)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """An element of a node: its index, and the views that lead there from an index above.
+
+    A view and its inverse cancel, also where elementwise work is between them: the index is the one
+    above both, whatever divisions the first one has made of it.
+    """
+
+    index: tuple[Index, ...]
+    shape: tuple[int, ...]
+    op: GraphOp | None = None
+    order: tuple[int, ...] = ()
+    """Of a PERMUTE: dimension ``d`` of ``above`` is dimension ``order[d]`` here."""
+    above: Place | None = None
+
+    def below(self, node: Node) -> tuple[Place, Valid]:
+        """The place in the source of a movement node, and where it reads anything."""
+        op, shape = node.op, node.srcs[0].shape
+        start, order = self, cast(tuple[int, ...], node.arg) if op is GraphOp.PERMUTE else ()
+        if op in (GraphOp.RESHAPE, GraphOp.PERMUTE) and self.op is op and self.above is not None:
+            start, order = self.above, tuple(order[d] for d in self.order) if order else ()
+            if order == tuple(range(len(order))) and start.shape == shape:
+                return start, ALWAYS
+        if op is GraphOp.RESHAPE:
+            return Place(_reshaped(start.index, start.shape, shape), shape, op, (), start), ALWAYS
+        if op is GraphOp.PERMUTE:
+            return Place(_permuted(start.index, order), shape, op, order, start), ALWAYS
+        index, valid = source_index(node, self.index)
+        return Place(index, shape), valid
+
+
+def reshape_groups(a: Sequence[int], b: Sequence[int]) -> list[tuple[list[int], list[int]]]:
+    """Dimensions of two shapes of one size, paired into the smallest groups of equal products.
+
+    Extents of 1 belong to no group; shapes of size 0 are one group.
+    """
+    da = [d for d, s in enumerate(a) if s != 1]
+    db = [d for d, s in enumerate(b) if s != 1]
+    if any(a[d] == 0 for d in da):
+        return [(da, db)]
+    groups: list[tuple[list[int], list[int]]] = []
+    i = j = 0
+    while i < len(da) or j < len(db):
+        ga, gb = [da[i]], [db[j]]
+        pa, pb = a[da[i]], b[db[j]]
+        i, j = i + 1, j + 1
+        while pa != pb:
+            if pa < pb:
+                ga.append(da[i])
+                pa *= a[da[i]]
+                i += 1
+            else:
+                gb.append(db[j])
+                pb *= b[db[j]]
+                j += 1
+        groups.append((ga, gb))
+    return groups
+
+
+def _permuted(index: tuple[Index, ...], order: tuple[int, ...]) -> tuple[Index, ...]:
+    moved = [ZERO] * len(index)
+    for d, o in enumerate(order):
+        moved[o] = index[d]
+    return tuple(moved)
+
+
+def _reshaped(
+    index: tuple[Index, ...], shape: tuple[int, ...], src: tuple[int, ...]
+) -> tuple[Index, ...]:
+    result = [ZERO] * len(src)
+    if 0 in shape:
+        return tuple(result)
+    for outer, inner in reshape_groups(shape, src):
+        if len(outer) == len(inner) == 1:
+            result[inner[0]] = index[outer[0]]
+            continue
+        offset, stride = ZERO, 1
+        for d in reversed(outer):
+            offset = offset + index[d] * stride
+            stride *= shape[d]
+        for place, d in enumerate(reversed(inner)):
+            last = place == len(inner) - 1
+            result[d] = offset if last else offset % src[d]
+            offset = offset if last else offset // src[d]
+    return tuple(result)
+
+
+def interleaves(chain: Sequence[Node]) -> bool:
+    """True if a dimension of the first of these views is made of parts of several dimensions of the
+    last.
+    """
+    parts = [[(d, s)] for d, s in enumerate(chain[-1].shape)]
+    for view in reversed(chain[:-1]):
+        if view.op is GraphOp.PERMUTE:
+            parts = [parts[d] for d in cast(tuple[int, ...], view.arg)]
+        elif view.op is GraphOp.RESHAPE:
+            left = [x for dim in parts for x in dim if x[1] != 1][::-1]
+            parts = [_taken(left, size) for size in view.shape]
+    return any(len({d for d, _ in dim}) > 1 for dim in parts)
+
+
+def _taken(left: list[tuple[int, int]], size: int) -> list[tuple[int, int]]:
+    """The next parts (dimension, extent) that make up ``size``, from the end of a list; what is
+    left of the last of them goes back.
+    """
+    found = []
+    while size > 1 and left:
+        d, extent = left.pop()
+        if extent > size:
+            left.append((d, extent // size))
+            extent = size
+        found.append((d, extent))
+        size = -(-size // extent)
+    return found
+
 
 MAX_NESTED = 80
 """Computing nodes inside one another in one expression, at most; the rules stay far below it."""

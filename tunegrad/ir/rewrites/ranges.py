@@ -34,7 +34,7 @@ from ..dtypes import I32, I64, U32, U64
 from ..expr import Op
 from ..graph import Bounds, ConstData, GraphOp, Node, topological
 from ..interpret.evaluate import evaluate
-from .factors import is_known
+from .sums import is_known
 
 __all__ = ["Guard", "guarded", "interval", "unchecked"]
 

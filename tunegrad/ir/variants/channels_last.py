@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 from ..dtypes import DType
 from ..expr import Apply, Expr, Load, Op, loads_in, rebuild
-from ..fusion.merge import merge_axes
+from ..fusion.axes import merge_axes
 from ..index import Index
 from ..kernel import Axis, Kernel, Param, Reduce, Stage, Store
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from ..expr import Apply, Expr, Load, Op, leaves, rebuild
-from ..fusion.merge import merge_axes
+from ..fusion.axes import merge_axes
 from ..kernel import Axis, Kernel, Param, Reduce, Store
 
 __all__ = ["Im2col", "im2col"]

@@ -25,13 +25,11 @@ from tunegrad.errors import InternalError
 from ..dtypes import F32
 from ..fusion import Buffer, Combined, Launch, LaunchPlan
 from ..graph import ConstData, Node
-from ..kernel import Kernel
+from ..kernel import Kernel, memoized
 from ..layout import Layout
-from ..remembered import remembered
 from .channels_last import ChannelsLast, channels_last
 from .im2col import Im2col, im2col
-from .split import Split, split, splits_of
-from .split_k import split_k, splits_of_k
+from .split import Split, split, split_k, splits_of, splits_of_k
 from .winograd import TILES, Winograd, match_conv3x3, winograd
 
 __all__ = ["DIRECT", "exact", "parts_of", "rewrite", "splits_k", "variants_of"]
@@ -91,7 +89,7 @@ def parts_of(kernel: Kernel, variant: str) -> tuple[Kernel, ...]:
     return (kernel,) if variant == DIRECT else _made(kernel, variant)
 
 
-@remembered(_MOST_KNOWN)
+@memoized(_MOST_KNOWN)
 def _made(kernel: Kernel, variant: str) -> tuple[Kernel, ...]:
     """The kernels of a variant that is not direct; a tune asks for the same ones at every step of
     choosing.
@@ -145,7 +143,7 @@ def _split(kernel: Kernel, variant: str) -> Split | None:
     return split(kernel, int(chunks), int(lanes or 1))
 
 
-@remembered(_MOST_KNOWN)
+@memoized(_MOST_KNOWN)
 def _winograd(kernel: Kernel, variant: str, names: tuple[str, ...]) -> Winograd:  # noqa: ARG001  # told apart by names
     conv = match_conv3x3(kernel)
     if conv is None or variant not in variants_of(kernel):

@@ -21,32 +21,46 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import gcd, prod
 
-from ..expr import Apply, Expr, Load, Value, leaves, loads_in, rebuild
-from ..fusion.axes import rewritten
-from ..fusion.merge import merge_axes
+from ..expr import Apply, Cast, Expr, Load, Op, Value, leaves, loads_in, rebuild
+from ..fusion.axes import merge_axes, rewritten
 from ..index import as_index
 from ..kernel import Axis, Kernel, Param, Reduce, Store
 
-__all__ = ["CHUNKS", "Split", "finish_of", "partial_of", "reads_rows", "split", "splits_of"]
+__all__ = [
+    "CHUNKS",
+    "PARTS",
+    "Split",
+    "finish_of",
+    "partial_of",
+    "reads_rows",
+    "split",
+    "split_k",
+    "splits_of",
+    "splits_of_k",
+]
 
 CHUNKS = (64, 512)
 """Partial results for each result: enough for many cores, and for uneven ones."""
 
 _MOST_POINTS = 256
+
 _MOST_ROWS = 64
 """Results, at most: neighbouring ones, and ones that long rows each give."""
 
 _LEAST_TERMS = 1 << 15
+
 _LEAST_CHUNK = 1 << 13
 """Terms of one result, and of one chunk where there are more chunks than the fewest."""
 
 _RUN = 64
+
 _VECTOR = 16
 """Neighbouring numbers that one step of a chunk reads, and a divisor of them: four vectors of
 16 lanes.
 """
 
 _ALIGNED = 128
+
 _LONG = 2048
 
 
@@ -238,3 +252,80 @@ def finish_of(
     used = {x.param for s in stages for x in loads_in(s.expr)}
     kept = tuple(p for p in k.params if p.role == "out" or p.name in used)
     return replace(k, params=(*kept, source), stages=tuple(stages))
+
+
+PARTS = (2, 4, 8, 16)
+
+_LEAST_TERMS_OF_K = 256
+"""Terms of a part: fewer are added up in less time than a second launch takes."""
+
+_STEP = 16
+"""Terms of a part of the axis that is cut are a multiple of these: matrix units have no tails."""
+
+
+def splits_of_k(kernel: Kernel) -> tuple[int, ...]:
+    """Into how many parts the sum of a product can be split; none for another kernel."""
+    if not _is_product(kernel):
+        return ()
+    (reduce,) = kernel.reduces
+    terms, extent = prod(a.extent for a in reduce.axes), _longest_axis(reduce).extent
+    return tuple(p for p in PARTS if terms // p >= _LEAST_TERMS_OF_K and extent % (p * _STEP) == 0)
+
+
+def split_k(kernel: Kernel, parts: int) -> Split:
+    """The two kernels for one of ``splits_of_k``.
+
+        v0 = sum over k: a(m, k) * b(k, n)
+        store Y[m, n] = g(v0, m, n)
+            -->
+        v0 = sum over k': a(m, p*K/P + k') * b(p*K/P + k', n)         for p in P parts
+        store T[p, m, n] = v0
+
+        v0 = sum over p: T[p, m, n]
+        store Y[m, n] = g(v0, m, n)
+
+    Both are ordinary kernels. Parts are the outermost axis of the first one, so that results lie
+    side by side as they did, and a matrix unit multiplies them as it did; T holds sums in the dtype
+    in which they are added. The second one adds the parts of a result in one order, whatever ran
+    first: equal inputs give equal bits. Every part has the same number of terms.
+    """
+    k = kernel.canonical()
+    (reduce,) = k.reduces
+    axis = _longest_axis(reduce)
+    rows = axis.extent // parts
+    partial = partial_of(k, reduce, axis, (parts, rows, 1), outermost=True)
+    finish = finish_of(k, reduce, axis, (parts, rows), outermost=True)
+    places = {p.name: i for i, p in enumerate(k.params)}
+    return Split(
+        replace(partial.canonical(), name=f"{kernel.name} in {parts}"),
+        replace(finish.canonical(), name=f"{kernel.name} of {parts}"),
+        tuple(places[p.name] for p in partial.params[1:]),
+        tuple(places.get(p.name) for p in finish.params),
+    )
+
+
+def _longest_axis(reduce: Reduce) -> Axis:
+    return max(reduce.axes, key=lambda a: a.extent)
+
+
+def _is_product(kernel: Kernel) -> bool:
+    """One sum of products of two loads, and stores at the shared points."""
+    if len(kernel.reduces) != 1 or any(s.axes for s in kernel.stores):
+        return False
+    (reduce,) = kernel.reduces
+    x = reduce.expr
+    return (
+        reduce.op is Op.ADD
+        and reduce.dtype.is_float
+        and isinstance(x, Apply)
+        and x.op is Op.MUL
+        and all(isinstance(_uncast(y), Load) for y in x.args)
+        and _uncast(x.args[0]) != _uncast(x.args[1])
+    )
+
+
+def _uncast(x: Expr) -> Expr:
+    """The expression that is widened, or rounded to tf32."""
+    if isinstance(x, Apply) and x.op is Op.TF32:
+        return x.args[0]
+    return x.x if isinstance(x, Cast) else x

@@ -8,9 +8,8 @@ from tunegrad.errors import UserError, VerifyError
 
 from .. import graph as g
 from ..dtypes import DType
-from ..expr import Op
+from ..expr import Op, fold_takes, result_type
 from ..graph import ConstData, GraphOp, Node
-from ..op_types import fold_takes, result_type
 
 __all__ = ["verify_graph"]
 

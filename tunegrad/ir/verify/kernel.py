@@ -18,10 +18,22 @@ from numpy.typing import NDArray
 from tunegrad.errors import VerifyError
 
 from ..dtypes import F32, DType
-from ..expr import Apply, Cast, Const, Expr, IndexValue, Inside, Load, Op, Value, nodes
+from ..expr import (
+    Apply,
+    Cast,
+    Const,
+    Expr,
+    IndexValue,
+    Inside,
+    Load,
+    Op,
+    Value,
+    fold_takes,
+    nodes,
+    result_type,
+)
 from ..index import Element, Index, Valid, Var
 from ..kernel import Axis, Kernel, Param, Reduce, Store
-from ..op_types import fold_takes, result_type
 
 __all__ = ["verify_kernel"]
 

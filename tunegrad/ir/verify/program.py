@@ -36,9 +36,8 @@ from __future__ import annotations
 
 from .. import program as p
 from ..dtypes import BOOL, DType
-from ..expr import Op
+from ..expr import Op, fold_takes, result_type
 from ..index import Valid, var
-from ..op_types import fold_takes, result_type
 from ..program import Instr, Program, TileInstr, VType
 from ..target import Target
 from .groups import GroupRules

@@ -11,9 +11,8 @@ from collections.abc import Collection, Mapping
 from tunegrad.ir.expr import Inside, leaves
 from tunegrad.ir.expr import Load as ExprLoad
 from tunegrad.ir.index import ALWAYS, Range, Valid, as_index
-from tunegrad.ir.kernel import Kernel, Store
+from tunegrad.ir.kernel import Kernel, Store, memoized
 from tunegrad.ir.looptree import LoopTree
-from tunegrad.ir.remembered import remembered
 
 from .over import Over
 from .shape import AxisShape
@@ -59,7 +58,7 @@ def interior(
     return Valid(ranges), frozenset(held)
 
 
-@remembered(64)
+@memoized(64)
 def _conditions(kernel: Kernel) -> tuple[tuple[int, str, Valid], ...]:
     """The conditions of a kernel, with the stage that asks, and the parameter of a load ("" where
     it is none).

@@ -23,7 +23,7 @@ from tunegrad.errors import (
     WrongResult,
 )
 from tunegrad.events import Event, WinnerPromoted
-from tunegrad.ir.keys import key_of
+from tunegrad.ir.kernel import key_of
 from tunegrad.opts import SPACE_VERSION
 from tunegrad.trial import Fingerprint, Policy, Status
 

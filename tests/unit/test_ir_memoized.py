@@ -6,9 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from tunegrad.ir.kernel import Kernel
+from tunegrad.ir.kernel import Kernel, memoized
 from tunegrad.ir.parse_kernel import parse_kernel
-from tunegrad.ir.remembered import remembered
 
 
 def copy_of(rows: int, name: str = "kernel") -> Kernel:
@@ -22,7 +21,7 @@ def copy_of(rows: int, name: str = "kernel") -> Kernel:
 def counted(most: int = 8):
     calls = []
 
-    @remembered(most)
+    @memoized(most)
     def points(kernel: Kernel, times: int = 1) -> int:
         """Of a kernel."""
         calls.append(kernel.points)
@@ -54,7 +53,7 @@ def test_the_oldest_is_forgotten_first():
 def test_error_is_not_remembered():
     fails = iter((True, False))
 
-    @remembered(4)
+    @memoized(4)
     def once(kernel: Kernel) -> int:
         if next(fails):
             raise ValueError("first")

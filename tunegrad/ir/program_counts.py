@@ -1,9 +1,4 @@
-"""Floating-point operations that a program executes, with all that its padding, tails and masks
-waste.
-
-for a in 5:
-    if a < 4:  fma f32x16       4 times 2 x 16 operations, also where a mask hides some of the lanes
-"""
+"""Counts of a program: its floating-point operations, its carried registers."""
 
 from __future__ import annotations
 
@@ -11,9 +6,26 @@ from collections.abc import Mapping
 from math import prod
 
 from .expr import Op
-from .program import Compute, Fold, For, If, Instr, Program, Select, TileMul
+from .program import (
+    Compute,
+    Fold,
+    For,
+    If,
+    Instr,
+    Pipeline,
+    Program,
+    Read,
+    Register,
+    Select,
+    TileMul,
+    Write,
+    walk,
+)
 
-__all__ = ["executed_flops"]
+__all__ = [
+    "carried_registers",
+    "executed_flops",
+]
 
 _FLOPS = {Op.FMA: 2, Op.DOT2: 3, Op.DOT2_ADD: 4, Op.LOW: 0, Op.HIGH: 0, Op.TF32: 0}
 
@@ -28,6 +40,9 @@ def executed_flops(program: Program) -> int | None:
     DOT2_ADD 4, a fold 1.
 
     None for a program of work-items, and for one whose conditions take too long to follow.
+
+    for a in 5:
+        if a < 4:  fma f32x16       4 times 2 x 16 operations, of masked lanes too
     """
     if program.local != 1:
         return None
@@ -100,3 +115,41 @@ class _Counter:
         if i.var not in self.names(i.body):
             return trips * self.block(i.body, env, inside) if trips else 0
         return sum(self.block(i.body, {**env, i.var: value}, inside) for value in range(trips))
+
+
+_WORD = 4
+
+
+def carried_registers(program: Program) -> int:
+    """The most registers of 32 bits that one serial loop carries; a compiler needs more.
+
+    for k in 64:           c0 to c7 are read and written by each iteration,
+      c0 = c0 + a0 * b0    so all of them are alive while it runs: 8 registers
+      ...
+    """
+    words = {
+        i.name: -(-i.vtype.lanes * i.vtype.dtype.itemsize // _WORD)
+        for i in walk(program.body)
+        if isinstance(i, Register)
+    }
+    return max((sum(words.get(n, 0) for n in c) for c in _carried(program.body)), default=0)
+
+
+def _carried(body: tuple[Instr, ...]) -> list[frozenset[str]]:
+    """For every serial loop, the variables that are declared outside of it and read and written
+    inside.
+    """
+    found: list[frozenset[str]] = []
+    for i in body:
+        if isinstance(i, If):
+            found += _carried(i.body) + _carried(i.orelse)
+        elif isinstance(i, For | Pipeline):
+            inside = i.copies + i.body if isinstance(i, Pipeline) else i.body
+            found += _carried(inside)
+            if isinstance(i, Pipeline) or i.kind == "serial":
+                all_of = list(walk(inside))
+                own = {x.name for x in all_of if isinstance(x, Register)}
+                read = {x.name for x in all_of if isinstance(x, Read)}
+                written = {x.name for x in all_of if isinstance(x, Write)}
+                found.append(frozenset((read & written) - own))
+    return found
