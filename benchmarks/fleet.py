@@ -84,7 +84,6 @@ class Recorded:
         texts: list[str],
         _best_s: float,
         _known: frozenset[str],
-        _code: object,
     ) -> list[Measured | None]:
         """The recorded results."""
         return [self._replays[kernel.recording].take(text, set()) for text in texts]
@@ -106,7 +105,7 @@ class Host:
                 return Answer(MACHINE, None)
             kernel, texts, best_s, known = arguments
             await asyncio.sleep(self._trial_s * len(texts))
-            return Answer(MACHINE, self._engine.measure(kernel, texts, best_s, known, None))
+            return Answer(MACHINE, self._engine.measure(kernel, texts, best_s, known))
 
 
 class RayHosts:
@@ -131,14 +130,6 @@ class RayHosts:
     def end(self, name: str) -> None:
         """No machine of a recording is given up."""
         raise InternalError(f"{name} was given up")
-
-    def waiting(self) -> dict[Any, str]:
-        """None: every machine compiles for itself."""
-        return {}
-
-    def cut_off(self, source: str, why: str) -> None:
-        """Never asked for: there are no sources."""
-        raise InternalError(f"{source} is no source of code ({why})")
 
     def send(self, name: str, call: Call) -> Any:
         """Begin a call."""

@@ -17,7 +17,6 @@ from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
-from tunegrad.errors import InternalError
 from tunegrad.tuning.fleet import Answer, Call, Engine, StationLost, answered
 
 __all__ = ["Simulated", "SimulatedMachine"]
@@ -93,14 +92,6 @@ class Simulated:
         """Stop a machine's station."""
         self._fail(name, "ended")
         self.ended.append(name)
-
-    def waiting(self) -> Mapping[int, str]:
-        """None: every machine compiles for itself."""
-        return {}
-
-    def cut_off(self, source: str, why: str) -> None:
-        """Never asked for: there are no sources."""
-        raise InternalError(f"{source} is no source of code ({why})")
 
     def send(self, name: str, call: Call) -> int:
         """Begin a call after those that the machine has."""

@@ -59,7 +59,7 @@ class Recorded:
         self.delay_s, self.marker = delay_s, marker
         self.fingerprint: Fingerprint = MACHINE
 
-    def measure(self, kernel, texts, best_s, known, code):
+    def measure(self, kernel, texts, best_s, known):
         found = []
         for text in texts:
             time.sleep(self.delay_s)
@@ -69,21 +69,11 @@ class Recorded:
                     log.write(f"{os.getpid()} {kernel.key} {text}\n")
         return found
 
-    def compile(self, kernel, texts, known):
-        return ()
-
     def machine_limits(self, again):
         raise NotImplementedError
 
     def close(self):
         pass
-
-
-class Helpless(Recorded):
-    """As ``Recorded``, but that nothing is ever compiled."""
-
-    def compile(self, kernel, texts, known):
-        time.sleep(3600.0)
 
 
 @cache
@@ -104,7 +94,3 @@ def with_pid(path, *arguments):
 
 def recorded(names, delay_s=0.0, marker=""):
     return Recorded(tuple(names), delay_s, marker)
-
-
-def helpless(names):
-    return Helpless(tuple(names))

@@ -11,17 +11,14 @@ import threading
 import time
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import fleet_engines
 import numpy as np
 import planted_in_model
 import psutil
 import pytest
-from fleet_engines import recording
 from fleet_sessions import NAMES, InProcess, Session, fleet_of
 from planted_in_model import is_evil
-from search_surface import MACHINE, kernel
 from small_models import Listener, settings_of, workload_in
 
 from tunegrad.config import ModelSpec, TuneSettings, resolve_settings
@@ -31,12 +28,11 @@ from tunegrad.devices.host.facts import fingerprint, host_target
 from tunegrad.errors import ConfigError, DeviceError
 from tunegrad.events import Warned
 from tunegrad.frontend import Tensor
-from tunegrad.opts import Schedule
 from tunegrad.trial import Policy
 from tunegrad.tune import tune
 from tunegrad.tuning import session
 from tunegrad.tuning.executor import site as sites
-from tunegrad.tuning.fleet import Dispatcher, EngineSpec, FleetBench, FleetMeasurer, cluster
+from tunegrad.tuning.fleet import Dispatcher, EngineSpec, FleetBench, cluster
 from tunegrad.tuning.fleet.cluster import RayCluster
 from tunegrad.tuning.models import Models
 from tunegrad.tuning.questions import plan as deciding
@@ -176,57 +172,6 @@ def test_fleet_a_node_that_comes_later_is_taken_in(tmp_path):
     assert session.told == Session(InProcess(), 2, 700).run().told
     assert left == 3
     assert len({line.split()[0] for line in marker.read_text().splitlines()}) == 3
-
-
-@pytest.mark.slow
-def test_fleet_a_node_for_compiling_sends_code_to_the_one_that_measures(tmp_path):
-    """Real candidates: the second node compiles, the first one verifies and times."""
-    with Nodes(1) as nodes:
-        nodes.add(resources={"tunegrad_compile": 1})
-        nodes.cluster.wait_for_nodes()
-        with RayCluster(nodes.cluster.address, "cpu", 1, "contract", share_hosts=True) as ray:
-            crew = ray.crew(None)
-            assert (len(crew.measuring), len(crew.compiling)) == (1, 1)
-            measured = real_measurements(ray, crew)
-    assert all(found.measurement.status == "ok" for found in measured)
-    assert len(measured) == 4
-
-
-@pytest.mark.slow
-def test_fleet_a_node_that_compiles_and_hangs_is_left_out():
-    """Nobody blames the machine that waits for its code; once no code is to come, it compiles by
-    itself.
-    """
-    recorded = recording("softmax")
-    trials = list({t.program_hash: t for t in recorded.trials}.values())[:6]
-    said = []
-    with Nodes(1) as nodes:
-        nodes.add(resources={"tunegrad_compile": 1})
-        nodes.cluster.wait_for_nodes()
-        with RayCluster(nodes.cluster.address, "cpu", 1, "contract", share_hosts=True) as ray:
-            crew = ray.crew(None)
-            stations = ray.open(crew, EngineSpec("fleet_engines:helpless", (NAMES,)))
-            dispatcher = Dispatcher(stations, MACHINE, time.monotonic, said.append)
-            limits = Limits(worker_start_s=0.5, reference_s=0.0, compile_s=0.0)
-            measurer = FleetMeasurer(dispatcher, 2, limits, Policy(timeout_s=0.0))
-            kernel = SimpleNamespace(key=recorded.kernel_key)
-            found = list(
-                measurer.measure(kernel, [Schedule.parse(t.actions) for t in trials], 1.0, ())
-            )
-            assert dispatcher.machines == 1
-    assert said == [f"machine {crew.compiling[0].address} compiles no more: no code within 2.5 s"]
-    assert [m.measurement for m in found] == [t.measurement for t in trials]
-
-
-def real_measurements(ray, crew):
-    policy, limits = Policy(budget_s=0.01), Limits()
-    spec = EngineSpec(
-        "tunegrad.tuning.fleet:DeviceEngine", (crew.device, "contract", policy, limits, 0)
-    )
-    dispatcher = Dispatcher(ray.open(crew, spec), crew.fingerprint, time.monotonic)
-    measurer = FleetMeasurer(dispatcher, 8, limits, policy)
-    texts = ["", "tile(axis=i, size=4)", "tile(axis=i, size=8)", "tile(axis=i, size=16)"]
-    return list(measurer.measure(kernel("copy", 4096), [Schedule.parse(t) for t in texts], 1.0, ()))
 
 
 # ---- whole models

@@ -2,7 +2,6 @@
 the wrong machine.
 """
 
-import heapq
 import math
 from types import SimpleNamespace
 
@@ -14,12 +13,10 @@ from tunegrad.errors import DeviceError, InternalError, OutOfResources
 from tunegrad.ir.fusion import LaunchPlan
 from tunegrad.trial import Fingerprint
 from tunegrad.tuning.fleet import (
-    Answer,
     Call,
     Dispatcher,
     FleetBench,
     JobLost,
-    SourceLost,
     StationRaised,
 )
 from tunegrad.tuning.fleet.parts import Missing
@@ -33,7 +30,7 @@ class Echo:
     def __init__(self, fingerprint=MACHINE):
         self.fingerprint = fingerprint
 
-    def measure(self, kernel, texts, best_s, known, code):
+    def measure(self, kernel, texts, best_s, known):
         return texts
 
     def compare(self, kernel, a, b, rounds, cold, renewals):
@@ -55,8 +52,8 @@ def fleet(*machines):
     return stations, Dispatcher(stations, MACHINE, stations, said.append), said
 
 
-def ask(number, key="k", limit_s=60.0, code_limit_s=60.0, copies=True):
-    return Call("measure", (None, [number], 1.0, frozenset()), key, limit_s, code_limit_s, copies)
+def ask(number, key="k", limit_s=60.0):
+    return Call("measure", (None, [number], 1.0, frozenset()), key, limit_s)
 
 
 def answers(dispatcher, calls):
@@ -112,25 +109,9 @@ def test_dispatch_cuts_off_a_machine_that_hangs():
         Echo(), lambda call: math.inf if call.arguments and call.arguments[1] == [3] else 1.0
     )
     _, dispatcher, said = fleet(hung, machine())
-    assert answers(dispatcher, [ask(i, limit_s=7.0, copies=False) for i in range(10)]) == [
-        [i] for i in range(10)
-    ]
+    assert answers(dispatcher, [ask(i, limit_s=7.0) for i in range(10)]) == [[i] for i in range(10)]
     assert said == ["machine m0 was lost: no answer within 7 s"]
     assert dispatcher.machines == 2
-
-
-def test_dispatch_copies_the_calls_of_a_slow_machine_to_an_idle_one():
-    stations, dispatcher, said = fleet(machine(), machine(), machine(takes_s=500.0))
-    assert answers(dispatcher, [ask(i, limit_s=1e4) for i in range(30)]) == [[i] for i in range(30)]
-    assert stations.now_s < 40.0
-    assert said == []
-
-
-def test_dispatch_copies_nothing_that_must_not_be_run_twice():
-    stations, dispatcher, _ = fleet(machine(), machine(takes_s=500.0))
-    answers(dispatcher, [ask(i, limit_s=1e4, copies=False) for i in range(10)])
-    assert len(measured(stations)) == 10
-    assert stations.now_s >= 500.0
 
 
 def test_dispatch_gives_up_a_call_that_costs_three_machines():
@@ -138,7 +119,7 @@ def test_dispatch_gives_up_a_call_that_costs_three_machines():
         return math.inf if call.arguments and call.arguments[1] == ["deadly"] else 1.0
 
     _, dispatcher, said = fleet(*(SimulatedMachine(Echo(), deadly) for _ in range(4)))
-    job = dispatcher.submit(ask("deadly", limit_s=5.0, copies=False))
+    job = dispatcher.submit(ask("deadly", limit_s=5.0))
     others = [dispatcher.submit(ask(i, limit_s=5.0)) for i in range(20)]
     with pytest.raises(JobLost, match=r"(m\d: no answer within 5 s; ){2}m\d: no answer within 5 s"):
         dispatcher.answer(job)
@@ -194,119 +175,8 @@ def test_dispatch_an_exception_of_every_station_is_a_bug_and_no_row():
     assert isinstance(caught.value.__cause__, ValueError)
 
 
-class Sourceless(Simulated):
-    lost = 3
-
-    def take(self, ticket) -> Answer:
-        found = super().take(ticket)
-        if self.lost and self.calls[ticket - 1][1].method == "measure":
-            self.lost -= 1
-            raise SourceLost("helper") from ValueError("no compiler here")
-        return found
-
-
-def test_dispatch_a_lost_source_is_told_once_and_no_station_is_blamed():
-    stations = Sourceless({f"m{i}": machine() for i in range(2)})
-    said = []
-    dispatcher = Dispatcher(stations, MACHINE, stations, said.append)
-    assert answers(dispatcher, [ask(i) for i in range(10)]) == [[i] for i in range(10)]
-    assert said == ["machine helper compiles no more: no compiler here"]
-    assert dispatcher.machines == 2
-
-
-class Helped(Simulated):
-    """Machines whose code others compile, in turn: ``helpers`` give the seconds of a call;
-    infinity: no code comes.
-    """
-
-    def __init__(self, machines, helpers):
-        super().__init__(machines)
-        self.helpers, self.free, self.why = dict(helpers), dict.fromkeys(helpers, 0.0), {}
-        self.code, self.sourceless, self.turn = {}, {}, 0
-
-    def send(self, name, call):
-        if call.method != "measure" or not self.helpers:
-            return super().send(name, call)
-        self.turn += 1
-        helper = list(self.helpers)[self.turn % len(self.helpers)]
-        self.free[helper] = ready_s = max(self.now_s, self.free[helper]) + self.helpers[helper](
-            call
-        )
-        self.machines[name].free_s = max(self.machines[name].free_s, ready_s)
-        ticket = super().send(name, call)
-        self.code[ticket] = helper, ready_s
-        return ticket
-
-    def waiting(self):
-        return {t: helper for t, (helper, ready_s) in self.code.items() if ready_s > self.now_s}
-
-    def cut_off(self, source, why):
-        lost = [t for t, helper in self.waiting().items() if helper == source]
-        self.why[source] = why
-        del self.helpers[source]
-        for ticket in lost:
-            del self.code[ticket]
-            self.sourceless[ticket] = source
-            if ticket not in self._lost:
-                machine = self.machines[self._open[ticket][0]]
-                machine.running.remove(ticket)
-                machine.free_s = self.now_s + sum(self._open[t][2] for t in machine.running)
-                for other in machine.running:
-                    heapq.heappush(self._ends, (machine.free_s, other))
-            self._ended.add(ticket)
-
-    def take(self, ticket):
-        if ticket in self.sourceless and ticket not in self._lost:
-            del self._open[ticket]
-            raise SourceLost(source := self.sourceless.pop(ticket)) from DeviceError(
-                self.why[source]
-            )
-        return super().take(ticket)
-
-
-def helped(count, **helpers):
-    stations = Helped({f"m{i}": machine() for i in range(count)}, helpers)
-    said = []
-    return stations, Dispatcher(stations, MACHINE, stations, said.append), said
-
-
 def opened(stations):
     return sum(call.method == "hello" for _, call in stations.calls)
-
-
-@pytest.mark.parametrize("others", [{}, {"h1": lambda _: 0.5}])
-def test_dispatch_blames_who_compiles_for_code_that_does_not_come(others):
-    stations, dispatcher, said = helped(2, h0=lambda _: math.inf, **others)
-    jobs = [
-        dispatcher.submit(ask(i, limit_s=4.0, code_limit_s=9.0, copies=False)) for i in range(10)
-    ]
-    assert [dispatcher.answer(job) for job in jobs] == [[i] for i in range(10)]
-    assert said == ["machine h0 compiles no more: no code within 9 s"]
-    assert [job.losses for job in jobs] == [[]] * 10
-    assert opened(stations) == dispatcher.machines == 2
-    assert list(stations.helpers) == list(others)
-
-
-def test_dispatch_waits_in_the_queue_of_one_that_compiles_slowly():
-    stations, dispatcher, said = helped(10, h0=lambda _: 3.0)
-    calls = [ask(i, limit_s=4.0, code_limit_s=5.0, copies=False) for i in range(30)]
-    assert answers(dispatcher, calls) == [[i] for i in range(30)]
-    assert stations.now_s >= 90.0
-    assert said == []
-
-
-def test_dispatch_blames_the_machine_that_hangs_once_it_has_its_code():
-    times = iter([0.0, 1.0, math.inf])
-    stations = Helped(
-        {"m0": SimulatedMachine(Echo(), lambda _: next(times, 1.0)), "m1": machine()},
-        {"h0": lambda _: 2.0},
-    )
-    said = []
-    dispatcher = Dispatcher(stations, MACHINE, stations, said.append)
-    calls = [ask(i, limit_s=7.0, code_limit_s=5.0, copies=False) for i in range(10)]
-    assert answers(dispatcher, calls) == [[i] for i in range(10)]
-    assert said == ["machine m0 was lost: no answer within 7 s"]
-    assert list(stations.helpers) == ["h0"]
 
 
 def test_dispatch_drops_what_nobody_wants():
@@ -336,9 +206,9 @@ def test_dispatch_runs_a_call_on_its_machine_and_nothing_beside_it_there_while_o
         return {"hello": 0.0, "models": 10.0}.get(call.method, 1.0)
 
     stations, dispatcher, said = fleet(*(SimulatedMachine(Echo(), takes_s) for _ in range(2)))
-    before = [dispatcher.submit(ask(i, copies=False)) for i in range(4)]
+    before = [dispatcher.submit(ask(i)) for i in range(4)]
     job = dispatcher.submit(models("m1"))
-    after = [dispatcher.submit(ask(i, copies=False)) for i in range(12)]
+    after = [dispatcher.submit(ask(i)) for i in range(12)]
     assert dispatcher.answer(job) == ("run",)
     assert 11.0 <= stations.now_s <= 13.0, "it waited for what the machine had, and no longer"
     assert [dispatcher.answer(j) for j in before + after] == [[i] for i in [*range(4), *range(12)]]

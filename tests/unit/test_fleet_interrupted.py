@@ -30,8 +30,8 @@ class Answered(Recorded):
         super().__init__(names)
         self.log = log
 
-    def measure(self, kernel, texts, best_s, known, code):
-        found = super().measure(kernel, texts, best_s, known, code)
+    def measure(self, kernel, texts, best_s, known):
+        found = super().measure(kernel, texts, best_s, known)
         self.log += [
             (kernel.key, text, m.program_hash) for text, m in zip(texts, found, strict=True)
         ]

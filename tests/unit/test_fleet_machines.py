@@ -1,4 +1,4 @@
-"""Who measures, who compiles and who is left out: kinds of machine are kept apart."""
+"""Machines that measure, and machines that are left out: kinds of machine are kept apart."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -9,12 +9,9 @@ from tunegrad.devices import host_device
 from tunegrad.errors import ConfigError, DeviceError
 from tunegrad.trial import Fingerprint
 from tunegrad.tuning.fleet import (
-    Call,
     Crew,
     EngineSpec,
     Machine,
-    SourceLost,
-    StationLost,
     choose_crew,
     cluster,
     in_flight,
@@ -35,7 +32,7 @@ ARM = Fingerprint(
 
 
 def node(name, fingerprint=ZEN, host=None, **more):
-    given = {"cpus": 8.0, "release": "1", "compiles_only": False} | more
+    given = {"cpus": 8.0, "release": "1"} | more
     return Machine(
         f"id-{name}", name, host or f"host-{name}", given.pop("cpus"), DEVICE, fingerprint, **given
     )
@@ -48,7 +45,7 @@ def names(machines):
 def test_crew_of_one_kind_measures_on_all_of_it():
     crew = choose_crew([node("a"), node("b"), node("c")], None, "1")
     assert names(crew.measuring) == ["a", "b", "c"]
-    assert (crew.compiling, crew.left_out, crew.fingerprint) == ((), (), ZEN)
+    assert (crew.left_out, crew.fingerprint) == ((), ZEN)
 
 
 def test_crew_of_two_kinds_is_refused_with_a_choice():
@@ -57,15 +54,15 @@ def test_crew_of_two_kinds_is_refused_with_a_choice():
     assert str(caught.value) == (
         "the fleet has 2 kinds of machine, and what one measures does not answer for another: "
         f"{kind_of(LAKE)} (b), {kind_of(ZEN)} (a c); they differ in arch, cores; "
-        "name the kind to measure on with --ray-kind, the others then compile for it"
+        "name the kind to measure on with --ray-kind; the others are left out"
     )
 
 
 @pytest.mark.parametrize("kind", ["znver4", kind_of(ZEN)])
-def test_crew_of_the_kind_that_is_named_measures_and_the_other_compiles(kind):
+def test_crew_of_the_kind_that_is_named_measures_and_the_other_is_left_out(kind):
     crew = choose_crew([node("a", LAKE), node("b"), node("c")], kind, "1")
     assert names(crew.measuring) == ["b", "c"]
-    assert names(crew.compiling) == ["a"]
+    assert crew.left_out == (f"a: is no {kind_of(ZEN)} but a {kind_of(LAKE)}: other arch, cores",)
     assert crew.fingerprint == ZEN
 
 
@@ -100,23 +97,6 @@ def test_crew_measures_on_one_node_of_each_host():
     ]
 
 
-def test_crew_compiles_where_it_disturbs_nobody():
-    machines = [
-        node("a", host="x"),
-        node("b", host="x", compiles_only=True),
-        node("c", compiles_only=True),
-    ]
-    crew = choose_crew(machines, None, "1")
-    assert names(crew.compiling) == ["c"]
-    assert crew.left_out == ("b: compiling would disturb a, which measures on the same machine",)
-
-
-def test_crew_does_not_compile_on_another_system():
-    crew = choose_crew([node("a"), node("b", ARM)], "znver4", "1")
-    assert crew.compiling == ()
-    assert crew.left_out == (f"b: can not compile for {kind_of(ZEN)}: other os",)
-
-
 def test_crew_leaves_out_other_releases_and_nodes_without_cpus():
     crew = choose_crew([node("a"), node("b", release="0"), node("c", cpus=0.0)], None, "1")
     assert names(crew.measuring) == ["a"]
@@ -129,8 +109,6 @@ def test_crew_leaves_out_other_releases_and_nodes_without_cpus():
 def test_crew_without_anybody_to_measure_says_why():
     with pytest.raises(DeviceError, match="no machine to measure on: b: has tunegrad 0, not 1"):
         choose_crew([node("b", release="0")], None, "1")
-    with pytest.raises(DeviceError, match="kept for compiling"):
-        choose_crew([replace(node("b"), compiles_only=True)], None, "1")
 
 
 def test_fleet_keeps_every_machine_busy_and_another_job_waiting():
@@ -143,7 +121,7 @@ def test_fleet_without_machines_is_waited_for_and_not_asked_again_and_again(monk
     slept = []
     monkeypatch.setattr(cluster.time, "sleep", slept.append)
     nobody = SimpleNamespace(ray=None, alive=dict)
-    stations = cluster.RayStations(nobody, Crew(DEVICE, ZEN, (), (), ()), EngineSpec("a:b"))
+    stations = cluster.RayStations(nobody, Crew(DEVICE, ZEN, (), ()), EngineSpec("a:b"))
     assert stations.done((), 1.5) == []
     assert slept == [1.5]
 
@@ -165,49 +143,11 @@ def test_cluster_other_than_the_one_of_this_process_is_refused(monkeypatch, addr
             connected.alive()
 
 
-class RayError(Exception):
-    pass
-
-
-class GetTimeoutError(RayError):
-    pass
-
-
-@pytest.mark.parametrize(
-    ("code", "raised", "left"),
-    [
-        (GetTimeoutError("not yet"), StationLost, ["helper"]),
-        (RayError("no compiler"), SourceLost, []),
-    ],
-)
-def test_cluster_blames_who_compiles_only_for_code_that_failed(code, raised, left):
-    """The machine that measures is lost while the code for its next call is under way, or because
-    of that code.
-    """
-
-    def get(ref, timeout=None):
-        raise code if ref == "code" else RayError("the actor died")
-
-    errors = SimpleNamespace(
-        RayError=RayError, GetTimeoutError=GetTimeoutError, RayTaskError=GetTimeoutError
-    )
-    ray = SimpleNamespace(get=get, exceptions=errors, kill=lambda _: None)
-    stations = cluster.RayStations(
-        SimpleNamespace(ray=ray, alive=dict), Crew(DEVICE, ZEN, (), (), ()), EngineSpec("a:b")
-    )
-    stations._helpers["helper"] = object()
-    stations._code["ticket"] = cluster._Code("station", "helper", "code")
-    with pytest.raises(raised):
-        stations.take("ticket")
-    assert list(stations._helpers) == left
-
-
 class Actor:
     """An actor of a Ray that is played: its methods give references by name."""
 
     def __init__(self, name):
         self.name = name
-        self.code = SimpleNamespace(remote=lambda _: f"code of {name}")
         self.call = SimpleNamespace(remote=lambda *_: f"answer of {name}")
 
 
@@ -223,7 +163,7 @@ def played(alive=dict, warn=lambda _: None, measuring=(), **ray):
         told=lambda _, ref: COMING[ref],
     )
     return cluster.RayStations(
-        nodes, Crew(DEVICE, ZEN, measuring, (), ()), EngineSpec("a:b"), warn
+        nodes, Crew(DEVICE, ZEN, measuring, ()), EngineSpec("a:b"), warn
     ), killed
 
 
@@ -237,41 +177,10 @@ def test_cluster_kills_the_actor_of_a_machine_that_is_given_up():
     assert killed == ["a"]
 
 
-def test_cluster_says_which_calls_wait_for_code_and_kills_who_does_not_send_it():
-    there = []
-
-    class RayError(Exception):
-        pass
-
-    def get(ref, timeout=None):
-        raise RayError("the actor died")
-
-    stations, killed = played(
-        wait=lambda refs, **_: ([r for r in refs if r in there], []),
-        get=get,
-        exceptions=SimpleNamespace(
-            RayError=RayError, GetTimeoutError=GetTimeoutError, RayTaskError=GetTimeoutError
-        ),
-    )
-    stations._actors |= {"a": Actor("a"), "b": Actor("b")}
-    stations._helpers |= {"c": Actor("c"), "d": Actor("d")}
-    call = Call("measure")
-    assert [stations.send(name, call) for name in "ab"] == ["answer of a", "answer of b"]
-    assert stations.waiting() == {"answer of a": "d", "answer of b": "c"}
-    there.append("code of c")
-    assert stations.waiting() == {"answer of a": "d"}
-    stations.cut_off("d", "no code within 9 s")
-    assert (killed, list(stations._helpers)) == (["d"], ["c"])
-    with pytest.raises(SourceLost, match=r"^d$") as caught:
-        stations.take("answer of a")
-    assert str(caught.value.__cause__) == "no code within 9 s"
-
-
 COMING = {
     "id-b": node("b", LAKE, release=cluster.RELEASE),
     "id-c": node("c", host="host-a", release=cluster.RELEASE),
     "id-d": node("d", release="0"),
-    "id-e": node("e", compiles_only=True, release=cluster.RELEASE),
     "id-f": "can not be asked what it is: it ran out of memory",
     "id-g": node("g", release=cluster.RELEASE),
     "id-h": replace(node("b", LAKE, release=cluster.RELEASE), node="id-h"),
@@ -287,7 +196,7 @@ def test_cluster_tells_once_why_a_machine_that_came_later_is_left_out():
         wait=lambda refs, **_: (refs, []),
     )
     assert stations.names() == ("a",)
-    for name in "bcdefgh":
+    for name in "bcdfgh":
         present[f"id-{name}"] = {"NodeManagerAddress": "10.0.0.9", "NodeManagerPort": 7}
         stations.names()
         stations.names()
@@ -296,6 +205,5 @@ def test_cluster_tells_once_why_a_machine_that_came_later_is_left_out():
         f"left out: b: is no {kind_of(ZEN)} but a {kind_of(LAKE)}: other arch, cores",
         "left out: c: would disturb a, which measures on the same machine",
         f"left out: d: has tunegrad 0, not {cluster.RELEASE}",
-        "left out: e: is kept for compiling, and came after the session had begun",
         "left out: 10.0.0.9:7: can not be asked what it is: it ran out of memory",
     ]

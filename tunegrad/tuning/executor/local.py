@@ -123,14 +123,6 @@ class CandidateMeasurer:
         self._queue[0].start()
         return batch
 
-    def compile(
-        self, kernel: Kernel, schedules: Sequence[Schedule], known: Collection[str]
-    ) -> list[CompiledCandidate | Outcome]:
-        """The code of each schedule, for another machine to measure; none for programs that are
-        known.
-        """
-        return self._compile([self._candidate(kernel, s) for s in schedules], known)
-
     def code(self, candidates: Sequence[Candidate]) -> list[CompiledCandidate | Outcome]:
         """The code of candidates for models to come: what was measured as fast is at hand, the
         others are compiled.
@@ -139,16 +131,6 @@ class CandidateMeasurer:
         fresh = [c for c, name in zip(candidates, at, strict=True) if name not in self._near]
         made = iter(self.device.compile(fresh))
         return [self._near[name] if name in self._near else next(made) for name in at]
-
-    def take(
-        self,
-        kernel: Kernel,
-        schedules: Sequence[Schedule],
-        code: Sequence[CompiledCandidate | Outcome],
-    ) -> None:
-        """Keep code that another machine compiled, until it is measured."""
-        for schedule, result in zip(schedules, code, strict=True):
-            self._primed[kernel.key, schedule.text] = result
 
     def stand(self, work: Sequence[tuple[Kernel, Schedule, float]]) -> None:
         """See ``SessionMeasurer``; nothing for a schedule that does not compile any more."""

@@ -1,5 +1,4 @@
-"""Many machines: the roles of measuring and compiling, calls that survive the loss of either, and
-Ray underneath.
+"""Many machines: one kind measures, calls survive the loss of a machine, and Ray is underneath.
 
     KernelSearch --> FleetMeasurer --> Dispatcher --> Stations --> a Station each --> DeviceMeasurer
     whole models --> FleetBench    -->                             one of them    --> LocalBench
@@ -14,7 +13,6 @@ from tunegrad.tuning.fleet.dispatch import (
     Dispatcher,
     Job,
     JobLost,
-    SourceLost,
     StationLost,
     StationRaised,
     Stations,
@@ -46,7 +44,6 @@ __all__ = [
     "Job",
     "JobLost",
     "Machine",
-    "SourceLost",
     "Station",
     "StationLost",
     "StationRaised",

@@ -1,5 +1,4 @@
-"""The fleet on Ray: one actor on every machine that measures, one on every machine that compiles
-for them.
+"""The fleet on Ray: one actor on every machine that measures.
 
     ray.init --> every node is asked what it is --> a crew --> actors, pinned --> calls
                                                                to their nodes
@@ -17,8 +16,8 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType, TracebackType
@@ -29,20 +28,17 @@ from tunegrad.config import Numerics
 from tunegrad.errors import DeviceError
 from tunegrad.opts import SPACE_VERSION
 
-from .dispatch import SourceLost, StationLost, StationRaised
+from .dispatch import StationLost, StationRaised
 from .machines import Crew, Machine, choose_crew, why_not
 from .work import Answer, Call, EngineSpec, Station
 
-__all__ = ["COMPILE_ONLY", "LOCAL", "RELEASE", "RayCluster", "RayStations", "survey"]
+__all__ = ["LOCAL", "RELEASE", "RayCluster", "RayStations", "survey"]
 
 LOCAL = "local"
 """The address that means: a cluster of this machine alone, gone when the session ends."""
 
 _RUNNING = "auto"
 """Ray's word for the cluster that this process, or this machine, is connected to."""
-
-COMPILE_ONLY = "tunegrad_compile"
-"""Nodes started with this resource are never timed on."""
 
 RELEASE = f"{__version__} (space {SPACE_VERSION})"
 
@@ -130,7 +126,7 @@ class RayCluster:
             self.ray.shutdown()
 
     def crew(self, kind: str | None) -> Crew:
-        """The machines that measure and those that compile.
+        """The machines that measure.
 
         Raises ConfigError or DeviceError where that can not be said.
         """
@@ -149,9 +145,7 @@ class RayCluster:
                 f"ray {self.address}: no machine could be asked what it is: {'; '.join(silent)}"
             )
         crew = choose_crew(machines, kind, RELEASE, self.share_hosts)
-        return Crew(
-            crew.device, crew.fingerprint, crew.measuring, crew.compiling, (*silent, *crew.left_out)
-        )
+        return replace(crew, left_out=(*silent, *crew.left_out))
 
     def open(
         self, crew: Crew, spec: EngineSpec, warn: Callable[[str], None] = lambda _: None
@@ -190,21 +184,9 @@ class RayCluster:
             release, host, target, found = self.ray.get(ref, timeout=0)
         except self.ray.exceptions.RayError as error:
             return f"can not be asked what it is: {_first_line(error)}"
-        given = node["Resources"]
         address = f"{node['NodeManagerAddress']}:{node['NodeManagerPort']}"
-        only = COMPILE_ONLY in given
-        return Machine(
-            node["NodeID"], address, host, given.get("CPU", 0.0), target, found, release, only
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class _Code:
-    """The code that a call of a station needs, and the helper that compiles it."""
-
-    station: str
-    helper: str
-    ref: Any
+        cpus = node["Resources"].get("CPU", 0.0)
+        return Machine(node["NodeID"], address, host, cpus, target, found, release)
 
 
 class RayStations:
@@ -221,22 +203,12 @@ class RayStations:
         spec: EngineSpec,
         warn: Callable[[str], None] = lambda _: None,
     ) -> None:
-        self._cluster, self._ray, self._crew, self._spec, self._warn = (
-            cluster,
-            cluster.ray,
-            crew,
-            spec,
-            warn,
-        )
+        self._cluster, self._ray, self._crew = cluster, cluster.ray, crew
+        self._spec, self._warn = spec, warn
         self._machines = {m.address: m for m in crew.measuring}
         self._seen = set(cluster.alive())
         self._asked: dict[str, Any] = {}
         self._actors: dict[str, Any] = {}
-        self._helpers = {m.address: self._actor(m) for m in crew.compiling}
-        self._turn = 0
-        self._code: dict[Any, _Code] = {}
-        self._compiling: dict[Any, Any] = {}
-        self._cut_off: dict[str, str] = {}
         self._left_out: set[str] = set()
 
     def names(self) -> tuple[str, ...]:
@@ -267,38 +239,12 @@ class RayStations:
 
     def end(self, name: str) -> None:
         """Kill a machine's actor; its processes go with it."""
-        self._code = {ticket: code for ticket, code in self._code.items() if code.station != name}
         if (actor := self._actors.pop(name, None)) is not None:
             self._ray.kill(actor)
 
     def send(self, name: str, call: Call) -> Any:
-        """Begin a call; where there are machines that compile, one of them sends its code to the
-        one that measures.
-        """
-        if call.method != "measure" or not self._helpers:
-            return self._actors[name].call.remote(call.method, call.arguments)
-        helpers = list(self._helpers)
-        self._turn = (self._turn + 1) % len(helpers)
-        helper = helpers[self._turn]
-        code = self._helpers[helper].code.remote(call.arguments)
-        ref = self._actors[name].call.remote(call.method, call.arguments, code)
-        self._code[ref] = _Code(name, helper, code)
-        self._compiling[code] = ref, helper
-        return ref
-
-    def waiting(self) -> Mapping[Any, str]:
-        """Calls whose code is not there yet, and the compilers that make it."""
-        if self._compiling:
-            codes = list(self._compiling)
-            ready, _ = self._ray.wait(codes, num_returns=len(codes), timeout=0, fetch_local=False)
-            for code in ready:
-                del self._compiling[code]
-        return dict(self._compiling.values())
-
-    def cut_off(self, source: str, why: str) -> None:
-        """Kill the actor of a machine that compiles: the calls that wait for it fail."""
-        self._cut_off.setdefault(source, why)
-        self._drop_helper(source)
+        """Begin a call."""
+        return self._actors[name].call.remote(call.method, call.arguments)
 
     def done(self, tickets: Collection[Any], timeout_s: float) -> list[Any]:
         """The calls that ended; waits for one."""
@@ -313,26 +259,19 @@ class RayStations:
         return found
 
     def take(self, ticket: Any) -> Answer:
-        """The answer of a call. Raises StationLost, StationRaised or SourceLost."""
-        code = self._code.pop(ticket, None)
+        """The answer of a call. Raises StationLost or StationRaised."""
         errors = self._ray.exceptions
         try:
             answer: Answer = self._ray.get(ticket)
+        except errors.RayTaskError as error:
+            raise StationRaised(error) from error
         except errors.RayError as error:
-            if code is not None and (why := self._fault(code.ref)) is not None:
-                self._drop_helper(code.helper)
-                raise SourceLost(code.helper) from DeviceError(
-                    self._cut_off.get(code.helper, _first_line(why))
-                )
-            if isinstance(error, errors.RayTaskError):
-                raise StationRaised(error) from error
             raise StationLost(_first_line(error)) from error
         return answer
 
     def close(self) -> None:
         """Stop every actor; those that do not stop by themselves are killed."""
-        actors = [*self._actors.values(), *self._helpers.values()]
-        self._actors, self._helpers = {}, {}
+        actors, self._actors = list(self._actors.values()), {}
         if not self._ray.is_initialized():
             return
         closing = [actor.close.remote() for actor in actors]
@@ -370,22 +309,6 @@ class RayStations:
         nodes = self._cluster.alive()
         measuring = {} if self._cluster.share_hosts else self._machines
         return {m.host: m.address for m in measuring.values() if m.node in nodes}
-
-    def _fault(self, code: Any) -> Exception | None:
-        """Error for which there is no code; None where there is, or may be yet."""
-        try:
-            self._ray.get(code, timeout=0)
-        except self._ray.exceptions.GetTimeoutError:
-            return None
-        except self._ray.exceptions.RayError as error:
-            fault: Exception = error
-            return fault
-        return None
-
-    def _drop_helper(self, name: str) -> None:
-        actor = self._helpers.pop(name, None)
-        if actor is not None:
-            self._ray.kill(actor)
 
 
 def _import_ray(address: str) -> ModuleType:

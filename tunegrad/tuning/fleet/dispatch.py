@@ -1,15 +1,9 @@
-"""Calls handed to stations: kept busy, retried where one is lost, cut off where one hangs, copied
-where one is slow.
+"""Calls handed to stations: kept busy, retried where one is lost, cut off where one hangs.
 
     submit --> queue --> a station with a free place --> answer
                  ^                |
                  |                |  lost, hung: back into the queue, the station started
-                 |                |              anew or given up
-                 +----------------+  slow, and others idle: a copy elsewhere; the first
-                                     answer counts
-
-A call may need code that another machine compiles, its source. Until that is there the station is
-not to blame: time counts for the source, and one that hangs is cut off.
+                 +----------------+              anew or given up
 
 A call may be for one station alone: it waits for a place there, and runs nowhere else.
 
@@ -21,12 +15,9 @@ in.
 from __future__ import annotations
 
 from bisect import insort
-from collections import deque
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable
 from dataclasses import dataclass, field
 from itertools import islice
-from math import inf
-from statistics import median
 from typing import Any, Protocol
 
 from tunegrad.errors import DeviceError, InternalError
@@ -34,7 +25,7 @@ from tunegrad.trial import Fingerprint
 
 from .work import Answer, Call
 
-__all__ = ["Dispatcher", "Job", "JobLost", "SourceLost", "StationLost", "StationRaised", "Stations"]
+__all__ = ["Dispatcher", "Job", "JobLost", "StationLost", "StationRaised", "Stations"]
 
 _PLACES = 2
 """Calls that a station holds: one runs while the next is on its way."""
@@ -47,12 +38,6 @@ _TICK_S = 1.0
 _LOOK_S = 5.0
 _GRACE_S = 60.0
 """Seconds that a fleet without machines is waited for."""
-
-_SLOW = 4.0
-_LEAST_SLOW_S = 2.0
-"""A call is slow once it has taken four times the median of late, and at least this long."""
-
-_RECENT = 64
 
 _CONSIDERED = 64
 """Free stations that are compared for a call: enough to find one that knows the kernel, or is
@@ -77,14 +62,6 @@ class StationRaised(StationLost):
         self.error = error
 
 
-class SourceLost(Exception):
-    """Loss of something that the call needed from elsewhere: the call is to be sent again, and the
-    station is not to blame.
-
-    Its text is the name of the machine that was to give it, its cause is why.
-    """
-
-
 class Stations(Protocol):
     """The transport: stations by name, calls sent to them, answers taken when they are there."""
 
@@ -102,23 +79,13 @@ class Stations(Protocol):
     def send(self, name: str, call: Call) -> Ticket:
         """Begin a call; calls of one station run one after the other."""
 
-    def waiting(self) -> Mapping[Ticket, str]:
-        """Calls whose code is not there yet, and the machine that compiles it, in the order in
-        which it was asked.
-
-        Calls of stations that were lost stay, as long as the machine has them to do.
-        """
-
-    def cut_off(self, source: str, why: str) -> None:
-        """Let a machine compile no more; calls that wait for it end with SourceLost."""
-
     def done(self, tickets: Collection[Ticket], timeout_s: float) -> list[Ticket]:
         """Tickets whose calls have ended, well or not; waits for the first for ``timeout_s`` at
         most.
         """
 
     def take(self, ticket: Ticket) -> Answer:
-        """The answer of a call that ended. Raises StationLost, StationRaised or SourceLost."""
+        """The answer of a call that ended. Raises StationLost or StationRaised."""
 
 
 class JobLost(Exception):
@@ -139,7 +106,6 @@ class Job:
     call: Call
     answer: Answer | None = None
     losses: list[str] = field(default_factory=list)
-    running: set[Ticket] = field(default_factory=set)
     dropped: bool = False
     raised: Exception | None = None
 
@@ -168,7 +134,6 @@ class _Seat:
 class _Sent:
     job: Job
     seat: _Seat
-    sent_s: float
 
 
 class Dispatcher:
@@ -191,11 +156,8 @@ class Dispatcher:
         self._seats: dict[str, _Seat] = {}
         self._free: dict[str, _Seat] = {}
         self._given_up: set[str] = set()
-        self._lost_sources: set[str] = set()
-        self._compiling: dict[str, tuple[Ticket, float]] = {}
         self._queue: list[Job] = []
         self._sent: dict[Ticket, _Sent] = {}
-        self._slow: deque[float] = deque(maxlen=_RECENT)
         self._count = 0
         self._empty_since_s = self._looked_s = clock()
         self._join(stations.names())
@@ -280,7 +242,6 @@ class Dispatcher:
             self._settle(ticket)
         now_s = self._clock()
         self._cut_off(now_s)
-        self._copy_slow(now_s)
         if now_s - self._looked_s >= _LOOK_S:
             self._looked_s = now_s
             self._join(self._stations.names())
@@ -306,13 +267,11 @@ class Dispatcher:
 
     def _send(self, seat: _Seat, job: Job) -> None:
         ticket = self._stations.send(seat.name, job.call)
-        now_s = self._clock()
         if not seat.tickets:
-            seat.since_s = now_s
+            seat.since_s = self._clock()
         seat.tickets.append(ticket)
         seat.prepared.add(job.call.key)
-        job.running.add(ticket)
-        self._sent[ticket] = _Sent(job, seat, now_s)
+        self._sent[ticket] = _Sent(job, seat)
         self._note(seat)
 
     def _note(self, seat: _Seat) -> None:
@@ -343,7 +302,7 @@ class Dispatcher:
         self._warn(f"machine {seat.name} is left out from here on: {why}")
 
     def _again(self, job: Job) -> None:
-        if not job.over and not job.running and job.call.method != "hello":
+        if not job.over and job.call.method != "hello":
             insort(self._queue, job, key=lambda j: j.number)
 
     # ---- calls
@@ -377,13 +336,6 @@ class Dispatcher:
             job.raised = error.error if isinstance(error, StationRaised) else None
             self._lose(seat, str(error))
             return
-        except SourceLost as error:
-            if (source := str(error)) not in self._lost_sources:
-                self._lost_sources.add(source)
-                self._warn(f"machine {source} compiles no more: {error.__cause__ or 'it was lost'}")
-            self._remove(ticket, sent)
-            self._again(job)
-            return
         self._remove(ticket, sent)
         if answer.fingerprint != self._expected:
             fields = ", ".join(name for name, *_ in self._expected.differences(answer.fingerprint))
@@ -393,66 +345,24 @@ class Dispatcher:
             return
         seat.ready, seat.losses = True, 0
         self._note(seat)
-        if job.answer is None:
-            job.answer = answer
-        if job.call.copies:
-            self._slow.append(self._clock() - sent.sent_s)
+        job.answer = answer
 
     def _take_back(self, seat: _Seat) -> None:
         for ticket in seat.tickets:
-            job = self._sent.pop(ticket).job
-            job.running.discard(ticket)
-            self._again(job)
+            self._again(self._sent.pop(ticket).job)
         seat.tickets.clear()
 
     def _remove(self, ticket: Ticket, sent: _Sent) -> None:
         del self._sent[ticket]
-        sent.job.running.discard(ticket)
         if sent.seat.tickets and sent.seat.tickets[0] == ticket:
             sent.seat.since_s = self._clock()
         sent.seat.tickets.remove(ticket)
         self._note(sent.seat)
 
     def _cut_off(self, now_s: float) -> None:
-        waiting = self._stations.waiting()
-        self._cut_off_sources(waiting, now_s)
+        """Lose the stations whose call takes longer than it may."""
         for seat in list(self._seats.values()):
-            if seat.tickets and seat.tickets[0] in waiting:
-                seat.since_s = now_s
-            elif seat.tickets:
+            if seat.tickets:
                 limit_s = self._sent[seat.tickets[0]].job.call.limit_s
                 if now_s - seat.since_s > limit_s:
                     self._lose(seat, f"no answer within {limit_s:g} s")
-
-    def _cut_off_sources(self, waiting: Mapping[Ticket, str], now_s: float) -> None:
-        """A source answers in the order in which it was asked, so the first that waits for it is
-        what it works on.
-        """
-        by_source: dict[str, list[Ticket]] = {}
-        for ticket, source in waiting.items():
-            by_source.setdefault(source, []).append(ticket)
-        before, self._compiling = self._compiling, {}
-        for source, tickets in by_source.items():
-            first, since_s = before.get(source, (None, now_s))
-            if first != tickets[0]:
-                since_s = now_s
-            self._compiling[source] = tickets[0], since_s
-            calls = (self._sent[t].job.call for t in tickets if t in self._sent)
-            limit_s = max(
-                (call.code_limit_s for call in calls), default=inf
-            )  # no call waits any more
-            if now_s - since_s > limit_s:
-                self._stations.cut_off(source, f"no code within {limit_s:g} s")
-
-    def _copy_slow(self, now_s: float) -> None:
-        """Ask an idle station what a slow one was asked, where nothing else waits."""
-        idle = [] if self._queue else [s for s in self._free.values() if not s.tickets]
-        if not idle:
-            return
-        slow_s = max(_LEAST_SLOW_S, _SLOW * median(self._slow)) if self._slow else inf
-        late = [
-            s.job for s in self._sent.values() if s.job.call.copies and now_s - s.sent_s > slow_s
-        ]
-        for job in sorted(late, key=lambda j: j.number):
-            if idle and not job.over and len(job.running) == 1:
-                self._send(idle.pop(), job)

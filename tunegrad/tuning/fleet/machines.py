@@ -1,7 +1,7 @@
-"""Roles of the machines of a fleet: some measure, some only compile, and some are left out.
+"""Roles of the machines of a fleet: some measure, the others are left out.
 
     machines --group by fingerprint--> kinds --one kind--> measure, one actor for each host
-                                             --others----> compile for it
+                                             --others----> left out
 
 A row says which kind of machine it is from, and answers for that kind alone. So one session
 measures on one kind.
@@ -19,9 +19,6 @@ from tunegrad.trial import Fingerprint
 
 __all__ = ["Crew", "Machine", "choose_crew", "kind_of", "why_not"]
 
-_BUILD = ("os", "compiler", "compiler_version")
-"""Fields of a fingerprint that must agree for one machine to compile for another."""
-
 
 @dataclass(frozen=True, slots=True)
 class Machine:
@@ -29,8 +26,7 @@ class Machine:
 
     ``host`` tells nodes of one machine apart from others; ``cpus`` are what Ray may use.
 
-    ``release`` names the tunegrad there. ``compiles_only``: its owner said that nothing is to be
-    timed on it.
+    ``release`` names the tunegrad there.
     """
 
     node: str
@@ -40,7 +36,6 @@ class Machine:
     device: Device
     fingerprint: Fingerprint
     release: str
-    compiles_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +48,6 @@ class Crew:
     device: Device
     fingerprint: Fingerprint
     measuring: tuple[Machine, ...]
-    compiling: tuple[Machine, ...]
     left_out: tuple[str, ...]
 
 
@@ -68,8 +62,7 @@ def kind_of(found: Fingerprint) -> str:
 def choose_crew(
     machines: Sequence[Machine], kind: str | None, release: str, share_hosts: bool = False
 ) -> Crew:
-    """The machines of one kind measure, one node of each host; the others compile, where they can,
-    for them.
+    """The machines of one kind measure, one node of each host; the others are left out.
 
     ``kind`` is a start of the kind's name; where it is None, there may be only one. ``share_hosts``
     lets all nodes of a host measure, which is right only where nothing is timed. Raises ConfigError
@@ -79,16 +72,11 @@ def choose_crew(
     fit, left_out = _fit(machines, release)
     kinds: dict[str, list[Machine]] = {}
     for m in fit:
-        if not m.compiles_only:
-            kinds.setdefault(kind_of(m.fingerprint), []).append(m)
+        kinds.setdefault(kind_of(m.fingerprint), []).append(m)
     if not kinds:
-        reasons = (
-            "; ".join(left_out) or "every machine is kept for compiling (resource tunegrad_compile)"
-        )
-        raise DeviceError(f"the fleet has no machine to measure on: {reasons}")
+        raise DeviceError(f"the fleet has no machine to measure on: {'; '.join(left_out)}")
     chosen = _chosen(kinds, kind)
-    first = chosen[0]
-    measuring, compiling = [], []
+    first, measuring = chosen[0], []
     hosts: dict[str, str] = {}
     for m in chosen:
         if m.host in hosts and not share_hosts:
@@ -98,26 +86,10 @@ def choose_crew(
             continue
         hosts[m.host] = m.address
         measuring.append(m)
-    for m in fit:
-        if m in chosen:
-            continue
-        if m.host in hosts and not share_hosts:
-            left_out.append(
-                f"{m.address}: compiling would disturb {hosts[m.host]}, which measures on the "
-                "same machine"
-            )
-        elif fields := [n for n, *_ in first.fingerprint.differences(m.fingerprint) if n in _BUILD]:
-            left_out.append(
-                f"{m.address}: can not compile for {kind_of(first.fingerprint)}: other "
-                f"{', '.join(fields)}"
-            )
-        elif not first.device.anywhere:
-            left_out.append(f"{m.address}: {first.device.name} compiles where its driver is")
-        else:
-            compiling.append(m)
-    return Crew(
-        first.device, first.fingerprint, tuple(measuring), tuple(compiling), tuple(left_out)
-    )
+    left_out += [
+        f"{m.address}: {_other_kind(m, first.fingerprint)}" for m in fit if m not in chosen
+    ]
+    return Crew(first.device, first.fingerprint, tuple(measuring), tuple(left_out))
 
 
 def why_not(late: Machine, crew: Crew, hosts: Mapping[str, str], release: str) -> str:
@@ -127,16 +99,17 @@ def why_not(late: Machine, crew: Crew, hosts: Mapping[str, str], release: str) -
     """
     if reason := _unfit(late, release):
         return reason
-    if late.compiles_only:
-        return "is kept for compiling, and came after the session had begun"
-    if fields := [name for name, *_ in crew.fingerprint.differences(late.fingerprint)]:
-        return (
-            f"is no {kind_of(crew.fingerprint)} but a {kind_of(late.fingerprint)}: other "
-            f"{', '.join(fields)}"
-        )
+    if late.fingerprint != crew.fingerprint:
+        return _other_kind(late, crew.fingerprint)
     if late.host in hosts:
         return f"would disturb {hosts[late.host]}, which measures on the same machine"
     return ""
+
+
+def _other_kind(m: Machine, chosen: Fingerprint) -> str:
+    """Reason for which a machine of another kind does not measure."""
+    fields = ", ".join(name for name, *_ in chosen.differences(m.fingerprint))
+    return f"is no {kind_of(chosen)} but a {kind_of(m.fingerprint)}: other {fields}"
 
 
 def _fit(machines: Sequence[Machine], release: str) -> tuple[list[Machine], list[str]]:
@@ -169,8 +142,8 @@ def _chosen(kinds: dict[str, list[Machine]], kind: str | None) -> list[Machine]:
     raise ConfigError(
         f"the fleet has {len(kinds)} kinds of machine, and what one measures does not answer "
         f"for another: {listed}; "
-        f"they differ in {fields}; name the kind to measure on with --ray-kind, the others "
-        "then compile for it"
+        f"they differ in {fields}; name the kind to measure on with --ray-kind; the others "
+        "are left out"
     )
 
 

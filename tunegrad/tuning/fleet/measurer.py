@@ -64,7 +64,7 @@ class FleetMeasurer:
         self._interrupt, self._costs = interrupt or Interrupt(), costs or Costs()
 
     def prime(self, work: Sequence[tuple[Kernel, Schedule]]) -> None:
-        """Nothing: a machine compiles what it measures, or gets it compiled."""
+        """Nothing: a machine compiles what it measures."""
 
     def stand(self, work: Sequence[tuple[Kernel, Schedule, float]]) -> None:
         """Nothing: each machine times beside what it measured first itself."""
@@ -126,16 +126,8 @@ class FleetMeasurer:
     ) -> Job:
         each_s = self._limits.compile_s + self._policy.timeout_s + 1.0
         limit_s = self._limits.worker_start_s + self._limits.reference_s + each_s * len(texts)
-        code_limit_s = self._limits.worker_start_s + (self._limits.compile_s + 1.0) * len(texts)
-        call = Call(
-            "measure",
-            (kernel, texts, best_s, known),
-            kernel.key,
-            limit_s,
-            code_limit_s,
-            copies=True,
-        )
-        return self._dispatcher.submit(call)
+        arguments = (kernel, texts, best_s, known)
+        return self._dispatcher.submit(Call("measure", arguments, kernel.key, limit_s))
 
 
 class _Results:

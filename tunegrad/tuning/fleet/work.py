@@ -18,13 +18,11 @@ from typing import Any, Literal, Protocol
 from tunegrad.compiling.candidate import HOOKS
 from tunegrad.config import Numerics
 from tunegrad.devices import (
-    CompiledCandidate,
     Device,
     DeviceMeasurer,
     Hooks,
     Limits,
     MachineLimits,
-    Outcome,
 )
 from tunegrad.devices.verifying.dataset import load_hook
 from tunegrad.errors import CandidateFailure, InternalError
@@ -40,7 +38,6 @@ from .host import ModelHost
 __all__ = [
     "Answer",
     "Call",
-    "Code",
     "DeviceEngine",
     "Engine",
     "EngineSpec",
@@ -51,7 +48,6 @@ __all__ = [
 ]
 
 Method = Literal["hello", "measure", "machine_limits", "models"]
-Code = tuple[CompiledCandidate | Outcome, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,18 +56,14 @@ class Call:
 
     ``key`` names the kernel, whose inputs a machine keeps once it has made them.
 
-    After ``limit_s`` seconds the machine counts as hung; after ``code_limit_s``, one that compiles
-    for it. ``copies``: a second machine may be asked the same where the first is slow. ``on`` names
-    the only machine that may run it, where it names one. A call that cost ``tries`` stations is
-    given up.
+    After ``limit_s`` seconds the machine counts as hung. ``on`` names the only machine that may run
+    it, where it names one. A call that cost ``tries`` stations is given up.
     """
 
     method: Method
     arguments: tuple[Any, ...] = ()
     key: str = ""
     limit_s: float = 60.0
-    code_limit_s: float = 60.0
-    copies: bool = False
     on: str = ""
     tries: int = 3
 
@@ -115,16 +107,10 @@ class Engine(Protocol):
         texts: Sequence[str],
         best_s: float,
         known: Collection[str],
-        code: Code | None,
     ) -> list[Measured | None]:
-        """Verify and time schedules: one result each, in order; None for a program that is known or
-        came before.
-
-        ``code`` is what another machine compiled them to; None where they are to be compiled here.
+        """Compile, verify and time schedules: one result each, in order; None for a program that is
+        known or came before.
         """
-
-    def compile(self, kernel: Kernel, texts: Sequence[str], known: Collection[str]) -> Code:
-        """Compile for the machines that measure."""
 
     def machine_limits(self, again: bool) -> MachineLimits:
         """The machine's measured peaks."""
@@ -137,10 +123,7 @@ class Engine(Protocol):
 
 
 class DeviceEngine:
-    """A machine's device. ``device`` is what is compiled for.
-
-    It is the machine's own where it is one of those that measure.
-    """
+    """A machine's device."""
 
     def __init__(
         self,
@@ -164,19 +147,10 @@ class DeviceEngine:
         texts: Sequence[str],
         best_s: float,
         known: Collection[str],
-        code: Code | None,
     ) -> list[Measured | None]:
-        """Compile where that was not done, then verify and time each."""
+        """Compile on all cores, then verify and time each."""
         schedules = [Schedule.parse(text) for text in texts]
-        if code is not None:
-            self._measurer.take(kernel, schedules, code)
         return list(self._measurer.measure(kernel, schedules, best_s, known))
-
-    def compile(self, kernel: Kernel, texts: Sequence[str], known: Collection[str]) -> Code:
-        """Compile on all cores."""
-        return tuple(
-            self._measurer.compile(kernel, [Schedule.parse(text) for text in texts], known)
-        )
 
     def machine_limits(self, again: bool) -> MachineLimits:
         """The measured peaks of this machine."""
@@ -213,26 +187,16 @@ class Station:
         factory = load_hook(spec.factory)
         self._engine: Engine = factory(*spec.arguments)
 
-    def call(self, method: Method, arguments: tuple[Any, ...], code: Code | None = None) -> Answer:
+    def call(self, method: Method, arguments: tuple[Any, ...]) -> Answer:
         """Answer one call: see ``answered``."""
-        return Answer(self._engine.fingerprint, answered(self._engine, method, arguments, code))
-
-    def code(self, arguments: tuple[Any, ...]) -> Code:
-        """Code for another machine's ``measure``: its schedules, compiled."""
-        kernel, texts, _, known = arguments
-        return self._engine.compile(kernel, texts, known)
+        return Answer(self._engine.fingerprint, answered(self._engine, method, arguments))
 
     def close(self) -> None:
         """Stop the engine."""
         self._engine.close()
 
 
-def answered(
-    engine: Engine,
-    method: Method,
-    arguments: tuple[Any, ...],
-    code: Code | None = None,
-) -> Any:
+def answered(engine: Engine, method: Method, arguments: tuple[Any, ...]) -> Any:
     """Answer a call by an engine; ``Failed`` where it has no row for a candidate's failure.
 
     Raises InternalError for a method that there is not.
@@ -242,8 +206,7 @@ def answered(
             case "hello":
                 return None
             case "measure":
-                kernel, texts, best_s, known = arguments
-                return engine.measure(kernel, texts, best_s, known, code)
+                return engine.measure(*arguments)
             case "machine_limits":
                 return engine.machine_limits(*arguments)
             case "models":
