@@ -9,7 +9,7 @@ from pathlib import Path
 
 from store_trials import HERE, KERNEL, KEY
 
-from tunegrad.db import Contents, Decision, Evidence, Latency, Session, SqliteStore, open_store
+from tunegrad.db import Contents, Decision, Evidence, Latency, Session, open_store
 from tunegrad.db.contents import Promotion, Spend, Withdrawn
 from tunegrad.db.identity import identity
 from tunegrad.trial import Measurement, Policy, Status, Trial
@@ -68,6 +68,5 @@ WORLD = Contents(
 def make(path: Path, contents: Contents) -> Path:
     """A store file with these contents."""
     with open_store(path, "write") as store:
-        assert isinstance(store, SqliteStore)
         store.replace_contents(contents)
     return path

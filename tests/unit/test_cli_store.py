@@ -324,7 +324,7 @@ def test_store_verify_salvages_what_is_sound(tmp_path, out):
         store.add(numbered(1))
         store.promote(store.add(numbered(2)), EVIDENCE)
         store.name_kernel(KERNEL, "mm")
-        store._connection.execute("UPDATE trials SET samples_s = '[' WHERE id = 1")
+        store._db.connection.execute("UPDATE trials SET samples_s = '[' WHERE id = 1")
     assert (
         run(["store", "verify", "--store", str(path), "--salvage", str(tmp_path / "new.db")]) == 3
     )

@@ -10,7 +10,7 @@ import pytest
 from recordings import GATED, KERNEL, recording_of, small_recording
 from search_surface import SEARCHERS, Surface, SurfaceMeasurer, kernel, separable, trial_log
 
-from tunegrad.db import MemoryStore
+from tunegrad.db import MEMORY, open_store
 from tunegrad.errors import InternalError
 from tunegrad.opts import DefaultChooser, Schedule
 from tunegrad.search import (
@@ -65,7 +65,7 @@ def test_replay_of_another_kernel_is_a_bug() -> None:
 
 def searched(space, measurer, name: str, steps: int) -> list[tuple[str, float]]:
     """What a kernel's search asked, and how far it was then."""
-    store = MemoryStore()
+    store = open_store(MEMORY, "write")
     search = KernelSearch(
         SearchTask.of(KERNEL),
         space,

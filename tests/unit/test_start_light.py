@@ -17,7 +17,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 HEAVY = (
-    "llvmlite", "tunegrad.db.sqlite_store", "tunegrad.devices.host.codegen",
+    "llvmlite", "tunegrad.db.store", "tunegrad.devices.host.codegen",
     "tunegrad.devices.job", "tunegrad.ir.program",
     "tunegrad.opts.actions",
     "tunegrad.opts.passes", "tunegrad.opts.sketches", "tunegrad.render", "tunegrad.reports",

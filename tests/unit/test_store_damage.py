@@ -11,7 +11,7 @@ import pytest
 from store_exports import decision, latency
 from store_trials import EVIDENCE, HERE, KERNEL, KEY, numbered
 
-from tunegrad.db import MemoryStore, key_of, open_store, salvage_store
+from tunegrad.db import key_of, open_store, salvage_store
 from tunegrad.errors import StoreError
 from tunegrad.trial import Status
 
@@ -214,7 +214,7 @@ def many(tmp_path_factory):
     """The bytes of a store of 600 trials of two kernels, on some hundred pages."""
     file = tmp_path_factory.mktemp("store") / "many.db"
     with open_store(file, "write") as store:
-        store._connection.execute("PRAGMA synchronous = OFF")
+        store._db.connection.execute("PRAGMA synchronous = OFF")
         with store.session("tune mlp", 7, {}, "0.1.0", "s1"):
             for n in range(300):
                 store.add(numbered(n))
@@ -329,11 +329,11 @@ def test_store_whose_tables_are_unreadable_is_refused_in_one_line(tmp_path, many
         open_store(path)
 
 
-def test_store_of_a_healthy_file_is_no_rescue(tmp_path, many):
+def test_store_of_a_healthy_file_is_read_without_a_warning(tmp_path, many, caplog):
     path = tmp_path / "t.db"
     path.write_bytes(many)
     with open_store(path) as store:
-        assert not isinstance(store, MemoryStore)
+        assert caplog.text == ""
         assert store.verify() == []
         assert len(store.trials(KEY)) == 300
 
@@ -358,7 +358,7 @@ def test_store_winner_whose_newest_measurement_is_damaged_has_the_figures_before
 
 def test_store_fastest_whose_newest_measurement_is_damaged_is_that_before_it(path):
     with open_store(path, "write") as store:
-        store._connection.execute("DELETE FROM promotions")
+        store._db.connection.execute("DELETE FROM promotions")
         store.add(replace(numbered(1), session="s2"))
     damage(path, "UPDATE trials SET samples_s = '[1e-9]' WHERE session = 's2'")
     with open_store(path) as store:

@@ -298,9 +298,9 @@ def test_store_filesystem_is_unknown_without_a_mount_table(tmp_path):
 def test_store_that_can_not_be_written_any_more_keeps_what_it_has(tmp_path):
     with open_store(tmp_path / "t.db", "write") as store:
         store.add(numbered(1))
-        store._connection.execute("PRAGMA query_only = ON")
+        store._db.connection.execute("PRAGMA query_only = ON")
         with pytest.raises(StoreError, match=r"can not be written: .*; nothing was changed"):
             store.add(numbered(2))
-        store._connection.execute("PRAGMA query_only = OFF")
+        store._db.connection.execute("PRAGMA query_only = OFF")
         store.add(numbered(3))
         assert [t.actions for t in store.trials(KEY)] == ["unroll(by=1)", "unroll(by=3)"]

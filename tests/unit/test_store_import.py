@@ -395,7 +395,7 @@ def test_import_ends_at_too_many_rows(monkeypatch):
 def test_import_into_a_damaged_store_changes_nothing(tmp_path):
     path = make(tmp_path / "a.db", WORLD)
     with open_store(path, "write") as store:
-        store._connection.execute("UPDATE trials SET samples_s = '[1e-9]' WHERE id = 1")
+        store._db.connection.execute("UPDATE trials SET samples_s = '[1e-9]' WHERE id = 1")
     before = export_store(path)
     assert len(before.problems) == 1
     with pytest.raises(

@@ -204,7 +204,7 @@ def test_store_from_before_the_first_release_is_refused_and_left_as_it_is(old, m
 
 def test_store_winners_view_leaves_out_the_withdrawn(old):
     with open_store(old) as store:
-        rows = store._select(
+        rows = store._db.select(
             "SELECT kernel_key, actions FROM winners WHERE policy LIKE 'cache=warm%' ORDER BY trial"
         )
     assert (key_of("kernel(third)"), "unroll(by=6)") in rows
@@ -243,7 +243,7 @@ def test_store_opened_for_reading_is_migrated_in_memory_only(old, monkeypatch):
     before = old.read_bytes()
     with open_store(old) as store:
         assert store.winner(KEY, HERE, 1) == numbered(1)
-        assert store._select("SELECT note FROM trials WHERE id = 1") == [("",)]
+        assert store._db.select("SELECT note FROM trials WHERE id = 1") == [("",)]
         with pytest.raises(StoreError, match="is open for reading"):
             store.add(numbered(9))
     assert old.read_bytes() == before
@@ -258,7 +258,8 @@ def test_store_migration_that_fails_changes_nothing(old, monkeypatch):
     with open_store(old, "write") as store:
         assert store.verify() == []
         assert (
-            store._select("SELECT name FROM sqlite_master WHERE name IN ('extra', 'later')") == []
+            store._db.select("SELECT name FROM sqlite_master WHERE name IN ('extra', 'later')")
+            == []
         )
 
 

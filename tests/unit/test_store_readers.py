@@ -20,7 +20,7 @@ store = open_store(sys.argv[1], "write")
 for n in range(int(sys.argv[2])):
     store.add(numbered(n))
 if sys.argv[3] == "merge":
-    store._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    store._db.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 os.kill(os.getpid(), 9)
 """
 

@@ -9,7 +9,7 @@ from store_exports import decision, latency
 from store_trials import EVIDENCE, HERE, KERNEL, KEY, numbered
 
 from tunegrad.db import Hit, Miss, Near, open_store
-from tunegrad.db.queries import BY_SPEED, PLACES, PROMOTED, SAME, SELECT, WITHDRAWN
+from tunegrad.db.queries import BY_SPEED, PLACES, PROMOTED, SAME, SELECT, WITHDRAWALS
 from tunegrad.trial import Fingerprint
 
 THERE = Fingerprint((("arch", "skylake"), ("device", "cpu")))
@@ -27,7 +27,7 @@ def traced(tmp_path):
     """A store of 200 trials of four kernels, and the list of statements it runs."""
     seen = []
     with open_store(tmp_path / "t.db", "write", trace=seen.append) as store:
-        store._connection.execute("PRAGMA synchronous = OFF")
+        store._db.connection.execute("PRAGMA synchronous = OFF")
         for n in range(200):
             store.add(numbered(n, KERNEL if n % 4 == 0 else f"kernel({n % 4})"))
         seen.clear()
@@ -119,7 +119,7 @@ def test_store_trials_is_one_statement_however_many_there_are(traced):
         pytest.param(f"{PROMOTED} AND t.space_version = :space ORDER BY r.id DESC", id="promoted"),
         pytest.param(PLACES, id="places"),
         pytest.param(f"{SELECT} WHERE {SAME}", id="same"),
-        pytest.param(WITHDRAWN, id="withdrawn"),
+        pytest.param(WITHDRAWALS, id="withdrawn"),
     ],
 )
 def test_store_lookups_never_read_a_whole_table(traced, sql):
@@ -130,7 +130,7 @@ def test_store_lookups_never_read_a_whole_table(traced, sql):
 
 def reads_a_whole_table(store, sql, values=()):
     """The steps of a statement that do."""
-    plan = [row[3] for row in store._select(f"EXPLAIN QUERY PLAN {sql}", values)]
+    plan = [row[3] for row in store._db.select(f"EXPLAIN QUERY PLAN {sql}", values)]
     assert any("USING" in line for line in plan)
     read = [line for line in plan if line.startswith("SCAN") and "subquery" not in line.lower()]
     # A window function's rows come from a co-routine, which is read in full: it is the filtered

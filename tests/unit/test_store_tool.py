@@ -205,7 +205,7 @@ def test_store_merge_of_a_damaged_store_is_refused_and_writes_nothing(three):
     a, b, out = three
     made(a, numbered(1))
     with open_store(made(b, numbered(2)), "write") as store:
-        store._connection.execute("UPDATE trials SET samples_s = '[1]'")
+        store._db.connection.execute("UPDATE trials SET samples_s = '[1]'")
     with pytest.raises(StoreError, match=r"b\.db: is damaged \(trials row 1"):
         merge_stores(out, [a, b])
     assert not out.exists()
@@ -450,7 +450,7 @@ def test_store_salvage_writes_a_new_sound_store(tmp_path):
     path = made(tmp_path / "a.db", numbered(1), numbered(2))
     with open_store(path, "write") as store:
         store.promote(2, EVIDENCE)
-        store._connection.execute("UPDATE trials SET samples_s = '[1]' WHERE id = 1")
+        store._db.connection.execute("UPDATE trials SET samples_s = '[1]' WHERE id = 1")
     report = salvage_store(path, tmp_path / "new.db")
     assert (report.trials, report.promotions, len(report.problems)) == (1, 1, 1)
     with open_store(tmp_path / "new.db") as store:

@@ -43,12 +43,9 @@ if TYPE_CHECKING:
     from .lookup import Miss as Miss
     from .lookup import Near as Near
     from .lookup import Nearby as Nearby
-    from .memory_store import MemoryStore as MemoryStore
     from .opening import MEMORY as MEMORY
     from .opening import check_store as check_store
     from .opening import open_store as open_store
-    from .protocol import Mode as Mode
-    from .protocol import Store as Store
     from .records import IMPORTED as IMPORTED
     from .records import PART as PART
     from .records import STOPPED as STOPPED
@@ -65,7 +62,8 @@ if TYPE_CHECKING:
     from .rows import clean_text as clean_text
     from .rows import key_of as key_of
     from .rows import machine_id as machine_id
-    from .sqlite_store import SqliteStore as SqliteStore
+    from .store import Mode as Mode
+    from .store import Store as Store
     from .views import DecisionChange as DecisionChange
     from .views import DecisionRow as DecisionRow
     from .views import History as History
@@ -94,15 +92,13 @@ else:
             "file": "APPLICATION_ID SCHEMA_VERSION",
             "identity": "identity",
             "lookup": "Difference Hit Lookup Miss Near Nearby",
-            "memory_store": "MemoryStore",
             "opening": "MEMORY check_store open_store",
-            "protocol": "Mode Store",
             "records": (
                 "Decision Evidence IMPORTED Latency PART Problem Properties Question "
                 "STOPPED Session Stats Withdrawal imported"
             ),
             "rows": "clean_text key_of machine_id",
-            "sqlite_store": "SqliteStore",
+            "store": "Mode Store",
             "views": (
                 "DecisionChange DecisionRow History LatencyPair LatencyRow MeasurementRow "
                 "StoreDiff Why WinnerChange WinnerFacts decision_view history model_history "

@@ -8,7 +8,7 @@ depends on them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass, replace
 
 from tunegrad.db.identity import (
@@ -23,6 +23,7 @@ from tunegrad.db.identity import (
     wrong_of,
 )
 from tunegrad.db.records import IMPORTED, Decision, Evidence, Latency, Session, imported
+from tunegrad.db.rows import key_of
 from tunegrad.trial import Fingerprint, Trial, middle
 
 __all__ = [
@@ -101,6 +102,43 @@ class Contents:
     def by_identity(self) -> dict[Identity, Trial]:
         """Every trial by what makes it the same one."""
         return {identity(t): t for t in self.trials}
+
+    def of_kernels(self, keys: Set[str]) -> Contents:
+        """The part about some kernels, by their keys.
+
+        Spent budget and latencies are of models, not of kernels, so a part has none.
+        """
+        part = self._with_trials(
+            (t for t in self.trials if t.kernel_key in keys),
+            tuple(d for d in self.decisions if d.key in keys),
+        )
+        return replace(part, kernels=tuple(k for k in self.kernels if key_of(k[0]) in keys))
+
+    def of_winners(self) -> Contents:
+        """The part that says what wins: winners with their evidence, and decisions in force."""
+        won = winners(self).values()
+        winning = {identity(w.trial) for w in won}
+        winning |= {w.promotion.trial for w in won if w.promotion is not None}
+        return self._with_trials(
+            (t for t in self.trials if identity(t) in winning),
+            tuple(d for d in self.decisions if d.chosen),
+        )
+
+    def _with_trials(self, trials: Iterable[Trial], decisions: tuple[Decision, ...]) -> Contents:
+        """These trials and decisions of the contents, with the rows that name them or are named."""
+        kept = {identity(t): t for t in trials}
+        keys = {t.kernel_key for t in kept.values()} | {d.key for d in decisions}
+        withdrawals = tuple(w for w in self.withdrawals if w.trial in kept)
+        named = {t.session for t in kept.values()}
+        named |= {w.session for w in withdrawals} | {d.session for d in decisions}
+        return Contents(
+            kernels=tuple(k for k in self.kernels if key_of(k[0]) in keys),
+            sessions=tuple(s for s in self.sessions if s.id in named),
+            trials=tuple(kept.values()),
+            promotions=tuple(p for p in self.promotions if p.trial in kept),
+            withdrawals=withdrawals,
+            decisions=decisions,
+        )
 
     def with_sound_promotions(self) -> Contents:
         """Without the promotions whose trial is not there, or is not a timed one; withdrawals of

@@ -13,14 +13,15 @@ on_miss="nearest", closest first.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING
 
-from tunegrad.db.records import Withdrawal
 from tunegrad.trial import Fingerprint, Trial
 
-__all__ = ["Difference", "Hit", "Lookup", "Miss", "Near", "Nearby", "WinnerSource", "look_up"]
+if TYPE_CHECKING:
+    from tunegrad.db.store import Store
+
+__all__ = ["Difference", "Hit", "Lookup", "Miss", "Near", "Nearby", "look_up"]
 
 _NEAREST = 8
 
@@ -106,37 +107,17 @@ class Miss:
 Lookup = Hit | Near | Miss
 
 
-class WinnerSource(Protocol):
-    """The part of a store that a lookup needs."""
-
-    def winner(self, kernel_key: str, fingerprint: Fingerprint, space_version: int) -> Trial | None:
-        """The winner for exactly this, or None."""
-
-    def knows(self, kernel_key: str) -> bool:
-        """True when any row names this kernel."""
-
-    def places(self, kernel_key: str) -> Sequence[tuple[Fingerprint, int]]:
-        """Distinct (fingerprint, space version) pairs with an OK trial of this kernel, the newest
-        first.
-        """
-
-    def withdrawals(self, kernel_key: str, fingerprint: Fingerprint) -> Sequence[Withdrawal]:
-        """Trials of a kernel on a machine that shall not win again, oldest first."""
-
-
-def look_up(
-    source: WinnerSource, kernel_key: str, fingerprint: Fingerprint, space_version: int
-) -> Lookup:
-    """Ask ``source`` for a winner; on a miss say what differs and what is nearest."""
-    trial = source.winner(kernel_key, fingerprint, space_version)
+def look_up(store: Store, kernel_key: str, fingerprint: Fingerprint, space_version: int) -> Lookup:
+    """Ask ``store`` for a winner; on a miss say what differs and what is nearest."""
+    trial = store.winner(kernel_key, fingerprint, space_version)
     if trial is not None:
         return Hit(trial)
-    if not source.knows(kernel_key):
+    if not store.knows(kernel_key):
         return Miss((Difference("kernel", "", kernel_key),))
-    nearest = _nearest(source, kernel_key, fingerprint, space_version)
+    nearest = _nearest(store, kernel_key, fingerprint, space_version)
     withdrawn = [
         w
-        for w in source.withdrawals(kernel_key, fingerprint)
+        for w in store.withdrawals(kernel_key, fingerprint)
         if w.trial.space_version == space_version
     ]
     if withdrawn:
@@ -149,11 +130,11 @@ def look_up(
 
 
 def _nearest(
-    source: WinnerSource, key: str, fingerprint: Fingerprint, space_version: int
+    store: Store, key: str, fingerprint: Fingerprint, space_version: int
 ) -> tuple[Nearby, ...]:
     """Winners elsewhere: this machine first, then by how many fields differ, then the newest."""
     ranked = []
-    for age, (place, space) in enumerate(source.places(key)):
+    for age, (place, space) in enumerate(store.places(key)):
         differences = _differences(place, space, fingerprint, space_version)
         ranked.append((place != fingerprint, len(differences), age, place, space, differences))
     ranked.sort(key=lambda entry: entry[:3])
@@ -161,7 +142,7 @@ def _nearest(
     for *_, place, space, differences in ranked:
         if len(found) == _NEAREST:
             break
-        trial = source.winner(key, place, space)
+        trial = store.winner(key, place, space)
         if trial is not None:
             found.append(Nearby(trial, differences))
     return tuple(found)

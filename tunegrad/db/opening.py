@@ -5,22 +5,27 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from tunegrad.db.check import salvaged_contents
+from tunegrad.db.contents import Contents
 from tunegrad.db.file import (
     MOUNTS,
     DamagedStore,
+    Database,
     WriterLock,
     check_location,
+    connect_memory,
     connect_reader,
     connect_writer,
 )
-from tunegrad.db.protocol import Mode, Store
-from tunegrad.db.sqlite_store import SqliteStore
+from tunegrad.db.records import Problem
+from tunegrad.db.store import Mode, Store
+from tunegrad.db.writing import replace_all
 from tunegrad.errors import StoreError
 
-__all__ = ["MEMORY", "check_store", "open_store"]
+__all__ = ["MEMORY", "check_store", "open_store", "store_of"]
 
 MEMORY = ":memory:"
 
@@ -48,9 +53,7 @@ def open_store(
     if mode not in ("read", "write"):
         raise StoreError(f"store {os.fspath(path)}: mode {mode!r} is neither 'read' nor 'write'")
     if os.fspath(path) == MEMORY:
-        from tunegrad.db.memory_store import MemoryStore
-
-        return MemoryStore(mode, clock=clock)
+        return Store(Database(MEMORY, connect_memory(trace), writable=mode == "write"), clock)
     resolved = _placed(path, mode, mounts)
     if mode == "write":
         return _open_writer(resolved, clock, trace)
@@ -80,10 +83,11 @@ def check_store(path: str | os.PathLike[str], mounts: Path = MOUNTS) -> None:
 
 def _open_writer(
     path: Path, clock: Callable[[], float], trace: Callable[[str], None] | None
-) -> SqliteStore:
+) -> Store:
     lock = WriterLock(path)
     try:
-        return SqliteStore(path, connect_writer(path, trace), lock, clock)
+        connection = connect_writer(path, trace)
+        return Store(Database(str(path), connection, writable=True, path=path, lock=lock), clock)
     except BaseException:
         lock.release()
         raise
@@ -93,9 +97,22 @@ def _open_reader(
     path: Path, clock: Callable[[], float], trace: Callable[[str], None] | None
 ) -> Store:
     try:
-        return SqliteStore(path, connect_reader(path, trace), None, clock)
+        connection = connect_reader(path, trace)
+        return Store(Database(str(path), connection, writable=False, path=path), clock)
     except DamagedStore as error:
         _log.warning("%s; reading what is left", error)
-    from tunegrad.db.rescue import rescue
+    contents, problems = salvaged_contents(path)
+    return store_of(contents, str(path), clock, problems)
 
-    return rescue(path, clock)
+
+def store_of(
+    contents: Contents,
+    label: str = MEMORY,
+    clock: Callable[[], float] = time.time,
+    problems: Sequence[Problem] = (),
+) -> Store:
+    """These contents as a store in memory that is only read; its ``verify`` lists ``problems``."""
+    database = Database(label, connect_memory(), writable=True)
+    replace_all(database, contents)
+    database.writable = False
+    return Store(database, clock, problems)

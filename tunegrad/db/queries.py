@@ -1,4 +1,4 @@
-"""SQL about trials, promotions and withdrawals.
+"""The SQL of a store's questions.
 
 Parameters are named: kernel, fingerprint, policy, actions, space.
 """
@@ -7,23 +7,43 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tunegrad.db.rows import TRIAL_COLUMNS, TRIAL_FROM, TRIAL_VALUES
+from tunegrad.db.rows import (
+    DECISION_COLUMNS,
+    DECISION_FROM,
+    LATENCY_COLUMNS,
+    LATENCY_FROM,
+    SESSION_COLUMNS,
+    SESSION_VALUES,
+    TRIAL_COLUMNS,
+    TRIAL_FROM,
+    TRIAL_VALUES,
+)
 
 __all__ = [
+    "BARE",
     "BY_SPEED",
+    "DECISIONS",
+    "FILL_SESSION",
     "FINGERPRINT",
     "INSERT_TRIAL",
     "KERNEL",
+    "LATENCIES",
     "MEASURED",
+    "NAME_KERNEL",
+    "OF_DECISIONS",
+    "OF_LATENCIES",
+    "OF_TRIALS",
     "PLACES",
     "POLICY",
     "PROMOTED",
     "REPLACE",
     "SAME",
     "SELECT",
+    "SESSIONS",
+    "SET_SPEND",
     "STRUCK",
     "WITHDRAW",
-    "WITHDRAWN",
+    "WITHDRAWALS",
     "conditions",
 ]
 
@@ -55,6 +75,7 @@ SELECT = (
     f"SELECT {TRIAL_COLUMNS}, w.reason, w.session FROM {TRIAL_FROM} LEFT JOIN withdrawals "
     f"w ON w.id = ({STRUCK})"
 )
+BARE = f"SELECT {TRIAL_COLUMNS} FROM {TRIAL_FROM}"
 MEASURED = f"SELECT {TRIAL_COLUMNS}, t.repeat FROM {TRIAL_FROM} WHERE {SAME} ORDER BY t.repeat"
 BY_SPEED = (
     f"SELECT t.id, {_REPEATED} FROM trials t WHERE t.kernel = {KERNEL} AND t.fingerprint "
@@ -69,7 +90,7 @@ PROMOTED = (
     f" WHERE t.id = r.trial AND t.kernel = r.kernel AND t.fingerprint = r.fingerprint"
     f" AND r.kernel = {KERNEL} AND r.fingerprint = {FINGERPRINT} AND ({STRUCK}) IS NULL"
 )
-WITHDRAWN = (
+WITHDRAWALS = (
     f"SELECT {TRIAL_COLUMNS}, w.reason, w.session, w.created_s, w.id FROM withdrawals w "
     f"JOIN {TRIAL_FROM}"
     f" WHERE t.id = w.trial AND w.kernel = {KERNEL} AND w.fingerprint = {FINGERPRINT} ORDER BY w.id"
@@ -85,6 +106,39 @@ PLACES = (
     f" WHERE t.kernel = {KERNEL} AND {_TIMED} GROUP BY t.fingerprint, t.space_version "
     "ORDER BY MAX(t.id) DESC"
 )
+
+
+DECISIONS = f"SELECT {DECISION_COLUMNS} FROM {DECISION_FROM}"
+LATENCIES = f"SELECT {LATENCY_COLUMNS} FROM {LATENCY_FROM}"
+SESSIONS = f"SELECT {SESSION_COLUMNS} FROM sessions"
+_KNOWN = ", ".join(f"{name} = excluded.{name}" for name in SESSION_VALUES if name != "id")
+FILL_SESSION = f"ON CONFLICT (id) DO UPDATE SET {_KNOWN} WHERE command = ''"
+SET_SPEND = (
+    "INSERT INTO spend (model_key, fingerprint, settings, seconds) VALUES (?, ?, ?, ?)"
+    " ON CONFLICT (model_key, fingerprint, settings) DO UPDATE SET seconds = excluded.seconds"
+)
+NAME_KERNEL = (
+    "INSERT INTO kernels (key, text, name) VALUES (?, ?, ?)"
+    " ON CONFLICT (key) DO UPDATE SET name = excluded.name"
+)
+
+OF_TRIALS = {
+    "kernel": f"t.kernel = {KERNEL}",
+    "fingerprint": f"t.fingerprint = {FINGERPRINT}",
+    "policy": f"t.policy = {POLICY}",
+}
+OF_DECISIONS = {
+    "kernel": f"d.kernel = {KERNEL}",
+    "fingerprint": f"d.fingerprint = {FINGERPRINT}",
+    "space": "d.space_version = :space",
+    "kind": "d.kind = :kind",
+    "chosen": "d.chosen = :chosen",
+}
+OF_LATENCIES = {
+    "model": "l.model = :model",
+    "fingerprint": f"l.fingerprint = {FINGERPRINT}",
+    "since": "l.created_s >= :since",
+}
 
 
 def conditions(known: Mapping[str, str], **given: object) -> tuple[str, dict[str, object]]:

@@ -10,21 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tunegrad.db.check.scan import scan
-from tunegrad.db.check.verify import SELECTS, check_row, verify_store
-from tunegrad.db.contents import Contents, Promotion, Spend, Withdrawn
+from tunegrad.db.check.verify import every_row, faults_of_file, rows_of
+from tunegrad.db.contents import Contents, Promotion, Withdrawn
 from tunegrad.db.file import DamagedStore, check_location, connect_reader, connect_salvager
-from tunegrad.db.identity import Identity, identity
-from tunegrad.db.records import Decision, Evidence, Latency, Problem, Session
-from tunegrad.db.rows import (
-    decode_decision,
-    decode_evidence,
-    decode_latency,
-    decode_session,
-    decode_trial,
-    decode_withdrawal,
-    load_fingerprint,
-)
+from tunegrad.db.identity import identity
+from tunegrad.db.records import Problem
+from tunegrad.db.rows import decode_withdrawal
 from tunegrad.errors import StoreError
 from tunegrad.trial import Trial
 
@@ -58,7 +49,7 @@ def salvaged_contents(path: Path) -> tuple[Contents, tuple[Problem, ...]]:
 
 def _read(connection: sqlite3.Connection, path: Path) -> tuple[Contents, tuple[Problem, ...]]:
     try:
-        return _contents(connection), tuple(verify_store(connection))
+        return _contents(connection)
     except sqlite3.Error as error:
         raise StoreError(f"store {path}: damaged beyond reading: {error}") from error
     finally:
@@ -81,62 +72,41 @@ def sound_contents(path: str | os.PathLike[str]) -> Contents:
     return contents
 
 
-def _contents(connection: sqlite3.Connection) -> Contents:
-    trials: dict[int, Trial] = {}
-    for row in _rows(connection, "trials"):
-        if isinstance(trial := decode_trial(row), Trial):
-            trials[row[0]] = trial
-    sessions = (
-        s for row in _rows(connection, "sessions") if isinstance(s := decode_session(row), Session)
-    )
-    decisions = (
-        d
-        for row in _rows(connection, "decisions")
-        if isinstance(d := decode_decision(row), Decision)
-    )
-    latencies = (
-        x for row in _rows(connection, "latencies") if isinstance(x := decode_latency(row), Latency)
-    )
-    kernels = [row for row in _rows(connection, "kernels") if check_row("kernels", row) is None]
-    spends = [
-        Spend(row[1], load_fingerprint(row[2]), row[3], float(row[4]))
-        for row in _rows(connection, "spend")
-        if check_row("spend", row) is None and isinstance(row[1], str) and isinstance(row[3], str)
+def _contents(connection: sqlite3.Connection) -> tuple[Contents, tuple[Problem, ...]]:
+    """Everything that can be read, and what ``verify_store`` finds, by reading each row once."""
+    problems = [*faults_of_file(connection)]
+
+    def rows(table: str) -> list[tuple[tuple[Any, ...], Any]]:
+        return list(rows_of(connection, table, problems))
+
+    kernels = sorted((row for row, _ in rows("kernels")), key=lambda row: str(row[1]))
+    rows("fingerprints"), rows("policies")
+    sessions = [s for _, s in rows("sessions")]
+    trials: dict[int, Trial] = {row[0]: trial for row, trial in rows("trials")}
+    promotions = [
+        Promotion(identity(trials[row[2]]), evidence, float(row[-1]))
+        for row, evidence in rows("promotions")
+        if row[2] in trials
     ]
-    return Contents(
-        kernels=tuple((row[2], row[3]) for row in sorted(kernels, key=lambda row: str(row[1]))),
+    spends = [s for _, s in rows("spend")]
+    rows("withdrawals")
+    found = Contents(
+        kernels=tuple((text, name) for _, _, text, name in kernels),
         sessions=tuple(sorted(sessions, key=lambda s: (s.started_s, s.id))),
         trials=tuple(trials.values()),
-        promotions=tuple(_promotions(connection, {row: identity(t) for row, t in trials.items()})),
+        promotions=tuple(promotions),
         spends=tuple(sorted(spends, key=lambda s: (s.model_key, s.fingerprint.fields, s.settings))),
         withdrawals=tuple(_withdrawals(connection, trials)),
-        decisions=tuple(decisions),
-        latencies=tuple(latencies),
-    ).with_sound_promotions()
-
-
-def _promotions(
-    connection: sqlite3.Connection, identities: dict[int, Identity]
-) -> Iterator[Promotion]:
-    for row in _rows(connection, "promotions"):
-        evidence = decode_evidence(row[0], row[1])
-        if (
-            check_row("promotions", row) is None
-            and isinstance(evidence, Evidence)
-            and row[2] in identities
-        ):
-            yield Promotion(identities[row[2]], evidence, float(row[-1]))
+        decisions=tuple(d for _, d in rows("decisions")),
+        latencies=tuple(x for _, x in rows("latencies")),
+    )
+    return found.with_sound_promotions(), tuple(problems)
 
 
 def _withdrawals(connection: sqlite3.Connection, trials: dict[int, Trial]) -> Iterator[Withdrawn]:
     """Whatever else is wrong with a withdrawal, its trial does not win."""
-    for row_id, trial, reason, session, created_s, *_ in _rows(connection, "withdrawals"):
-        if trial in trials:
-            found = decode_withdrawal(row_id, trials[trial], reason, session, created_s)
-            yield Withdrawn(identity(trials[trial]), found.reason, found.session, found.created_s)
-
-
-def _rows(connection: sqlite3.Connection, table: str) -> Iterator[tuple[Any, ...]]:
-    for row in scan(connection, table, *SELECTS[table]):
-        if not isinstance(row, Problem):
-            yield row
+    for row in every_row(connection, "withdrawals"):
+        if not isinstance(row, Problem) and row[1] in trials:
+            row_id, named, reason, session, created_s, *_ = row
+            w = decode_withdrawal(row_id, trials[named], reason, session, created_s)
+            yield Withdrawn(identity(w.trial), w.reason, w.session, w.created_s)

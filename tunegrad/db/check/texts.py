@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from tunegrad.errors import KernelTextError
 
 if TYPE_CHECKING:
-    from tunegrad.db.protocol import Store
+    from tunegrad.db.store import Store
 
 __all__ = ["UnreadText", "unread_texts"]
 

@@ -22,11 +22,11 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 
-from tunegrad.db.contents import Contents, Promotion, Spend, Withdrawn, winners
-from tunegrad.db.identity import Identity, identity
+from tunegrad.db.contents import Contents, Promotion, Spend, Withdrawn
+from tunegrad.db.identity import Identity
 from tunegrad.db.records import IMPORTED, Decision, Evidence, Latency, Session
 from tunegrad.db.rows import key_of, machine_id
 from tunegrad.trial import Trial
@@ -39,7 +39,6 @@ __all__ = [
     "export_lines",
     "latency_row",
     "promotion_row",
-    "selected",
     "trial_row",
     "withdrawal_row",
 ]
@@ -60,42 +59,6 @@ KINDS = (
     "latency",
 )
 """Kinds of rows in the order of the file: a row only names rows above it."""
-
-
-def selected(
-    contents: Contents, wanted: Callable[[str, str], bool], *, best: bool = False
-) -> Contents:
-    """The part about kernels of which ``wanted(key, name)`` holds; ``best``: winners with their
-    evidence only.
-
-    Spent budget and latencies are of models, not of kernels, so a part has none.
-    """
-    kernels = tuple((text, name) for text, name in contents.kernels if wanted(key_of(text), name))
-    keys = {key_of(text) for text, _ in kernels}
-    trials = [t for t in contents.trials if t.kernel_key in keys]
-    if best:
-        won = winners(contents).values()
-        winning = {identity(w.trial) for w in won} | {
-            w.promotion.trial for w in won if w.promotion is not None
-        }
-        trials = [t for t in trials if identity(t) in winning]
-    decisions = [d for d in contents.decisions if d.key in keys and (d.chosen or not best)]
-    keys = {t.kernel_key for t in trials} | {d.key for d in decisions} if best else keys
-    kept = {identity(t) for t in trials}
-    withdrawals = tuple(w for w in contents.withdrawals if w.trial in kept)
-    named = (
-        {t.session for t in trials}
-        | {w.session for w in withdrawals}
-        | {d.session for d in decisions}
-    )
-    return Contents(
-        kernels=tuple((text, name) for text, name in kernels if key_of(text) in keys),
-        sessions=tuple(s for s in contents.sessions if s.id in named),
-        trials=tuple(trials),
-        promotions=tuple(p for p in contents.promotions if p.trial in kept),
-        withdrawals=withdrawals,
-        decisions=tuple(decisions),
-    )
 
 
 def export_lines(contents: Contents) -> Iterator[str]:

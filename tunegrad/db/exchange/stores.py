@@ -20,14 +20,13 @@ from typing import BinaryIO
 from tunegrad.db.check import read_contents, sound_contents
 from tunegrad.db.contents import Contents, is_imported, winners
 from tunegrad.db.exchange.claims import ActionRule, Refusal
-from tunegrad.db.exchange.export import export_lines, selected
+from tunegrad.db.exchange.export import export_lines
 from tunegrad.db.exchange.merge import HELD, merge_contents, with_imported
 from tunegrad.db.exchange.prune import PruneRules, prune_contents
 from tunegrad.db.identity import subject
-from tunegrad.db.opening import open_store
+from tunegrad.db.opening import MEMORY, open_store
 from tunegrad.db.records import Problem
 from tunegrad.db.rows import key_of
-from tunegrad.db.sqlite_store import SqliteStore
 from tunegrad.db.views import StoreDiff, diff_contents, find_kernel
 from tunegrad.errors import StoreError
 
@@ -150,9 +149,10 @@ def export_store(path: PathLike, kernel: str | None = None, *, best: bool = Fals
     Raises StoreError for an unknown kernel, or a store that can not be read at all.
     """
     contents, problems = read_contents(path)
-    if kernel is not None or best:
-        key = None if kernel is None else key_of(find_kernel(contents, kernel)[0])
-        contents = selected(contents, lambda found, _name: key in (None, found), best=best)
+    if kernel is not None:
+        contents = contents.of_kernels({key_of(find_kernel(contents, kernel)[0])})
+    if best:
+        contents = contents.of_winners()
     return Exported(
         tuple(export_lines(contents)), len(contents.trials), len(contents.promotions), problems
     )
@@ -274,7 +274,7 @@ def salvage_store(path: PathLike, into: PathLike) -> SalvageReport:
     if Path(into).expanduser().exists():
         raise StoreError(f"store {os.fspath(into)}: exists; rows are salvaged into a new store")
     contents, problems = read_contents(path)
-    with _writer(into) as store:
+    with open_store(into, "write") as store:
         store.replace_contents(contents)
     return SalvageReport(
         os.fspath(path), os.fspath(into), len(contents.trials), len(contents.promotions), problems
@@ -288,31 +288,23 @@ def _rewriting(
     """The contents of a store and how to replace them, under its writer's lock; a dry run only
     reads.
     """
+    if os.fspath(path) == MEMORY:
+        raise StoreError(f"store {MEMORY}: is not a file, and only files are rewritten")
     exists = Path(path).expanduser().exists()
     if dry_run:
         yield (sound_contents(path) if exists else Contents()), lambda _: None
         return
-    with _writer(path) as store:
+    with open_store(path, "write") as store:
         yield (sound_contents(path) if exists else Contents()), store.replace_contents
         if compact:
             store.compact()
-
-
-@contextmanager
-def _writer(path: PathLike) -> Iterator[SqliteStore]:
-    with open_store(path, "write") as store:
-        if not isinstance(store, SqliteStore):
-            raise StoreError(
-                f"store {os.fspath(path)}: is not a file, and only files are rewritten"
-            )
-        yield store
 
 
 def _size_of(contents: Contents) -> int:
     """Bytes of a compact file that holds this."""
     with tempfile.TemporaryDirectory(prefix="tunegrad-") as folder:
         path = Path(folder) / "store.db"
-        with _writer(path) as store:
+        with open_store(path, "write") as store:
             store.replace_contents(contents)
             store.compact()
         return path.stat().st_size

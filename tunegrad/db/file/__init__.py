@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from .connection import (
     DamagedStore,
-    close_writer,
+    connect_memory,
     connect_reader,
     connect_salvager,
     connect_writer,
     damage_of,
 )
+from .database import Database, Run
 from .location import MOUNTS, check_location
 from .lock import WriterLock
 from .schema import APPLICATION_ID, SCHEMA_VERSION
@@ -19,9 +20,11 @@ __all__ = [
     "MOUNTS",
     "SCHEMA_VERSION",
     "DamagedStore",
+    "Database",
+    "Run",
     "WriterLock",
     "check_location",
-    "close_writer",
+    "connect_memory",
     "connect_reader",
     "connect_salvager",
     "connect_writer",

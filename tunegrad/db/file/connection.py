@@ -34,6 +34,7 @@ __all__ = [
     "MINIMUM_SQLITE",
     "DamagedStore",
     "close_writer",
+    "connect_memory",
     "connect_reader",
     "connect_salvager",
     "connect_writer",
@@ -134,6 +135,23 @@ def connect_reader(path: Path, trace: Trace | None = None) -> sqlite3.Connection
     return connection
 
 
+def connect_memory(trace: Trace | None = None) -> sqlite3.Connection:
+    """A new, empty store in memory."""
+    connection = _memory()
+    connection.deserialize(_empty_store())
+    connection.execute("PRAGMA foreign_keys = ON")
+    connection.set_trace_callback(trace)
+    return connection
+
+
+@cache
+def _empty_store() -> bytes:
+    """The image of a new store: copied, since making its tables takes milliseconds."""
+    with contextlib.closing(_memory()) as fresh:
+        migrate(fresh)
+        return fresh.serialize()
+
+
 def connect_salvager(path: Path) -> sqlite3.Connection:
     """Open a damaged store read-only, as far as SQLite will go.
 
@@ -181,6 +199,12 @@ def _connect(path: Path, mode: str) -> sqlite3.Connection:
     # not end the query.
     connection.text_factory = _lenient_text
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MOST_VALUE_BYTES)
+    return connection
+
+
+def _memory() -> sqlite3.Connection:
+    connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    connection.text_factory = _lenient_text
     return connection
 
 
@@ -264,8 +288,7 @@ def _schema(version: int) -> frozenset[tuple[str, str, str | None]]:
 
 def _migrated_copy(connection: sqlite3.Connection) -> sqlite3.Connection:
     """The store in memory, at the newest schema; the file's connection is closed."""
-    copy = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-    copy.text_factory = _lenient_text
+    copy = _memory()
     connection.backup(copy)
     connection.close()
     migrate(copy)
@@ -287,8 +310,7 @@ def _copy_of_file(path: Path) -> sqlite3.Connection:
         )
     image = bytearray(path.read_bytes())
     image[18:20] = b"\x01\x01"  # file format: rollback journal instead of WAL, which memory has not
-    copy = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-    copy.text_factory = _lenient_text
+    copy = _memory()
     copy.deserialize(bytes(image))
     return copy
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from tunegrad.db.contents import Contents, Promotion, Winner, is_imported, winners
 from tunegrad.db.identity import Place, place_of, standing
-from tunegrad.db.lookup import Hit, Lookup, Near, look_up
-from tunegrad.db.records import Withdrawal
+from tunegrad.db.lookup import Hit, Lookup, Near
+from tunegrad.db.opening import store_of
 from tunegrad.db.rows import key_of
 from tunegrad.db.views.diff import WinnerFacts, winner_facts
 from tunegrad.db.views.finding import find_kernel
@@ -104,42 +104,13 @@ class Why:
     decisions: tuple[DecisionRow, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Source:
-    """Contents as what a lookup asks."""
-
-    contents: Contents
-    won: dict[Place, Winner]
-
-    def winner(self, kernel_key: str, fingerprint: Fingerprint, space_version: int) -> Trial | None:
-        found = self.won.get(Place(kernel_key, fingerprint, space_version))
-        return None if found is None else found.trial
-
-    def knows(self, kernel_key: str) -> bool:
-        return any(key_of(text) == kernel_key for text, _ in self.contents.kernels)
-
-    def places(self, kernel_key: str) -> list[tuple[Fingerprint, int]]:
-        timed = (
-            t
-            for t in reversed(self.contents.trials)
-            if t.kernel_key == kernel_key and t.measurement.ran
-        )
-        return list(dict.fromkeys((t.fingerprint, t.space_version) for t in timed))
-
-    def withdrawals(self, kernel_key: str, fingerprint: Fingerprint) -> list[Withdrawal]:
-        trials = self.contents.by_identity()
-        found = [
-            w for w in self.contents.withdrawals if w.trial.subject[:2] == (kernel_key, fingerprint)
-        ]
-        return [Withdrawal(trials[w.trial], w.reason, w.session, w.created_s) for w in found]
-
-
 def why(contents: Contents, wanted: str, here: Fingerprint, space_version: int) -> Why:
     """Explain one kernel for the machine ``here``. Raises StoreError where ``find_kernel`` does."""
     text, name = find_kernel(contents, wanted)
     key = key_of(text)
     won = winners(contents)
-    answer = look_up(_Source(contents, won), key, here, space_version)
+    with store_of(contents.of_kernels({key})) as store:
+        answer = store.lookup(key, here, space_version)
     asked = Place(key, here, space_version)
     place = _place(answer, asked)
     winner = won.get(place)

@@ -1,0 +1,172 @@
+"""Insertion of records as rows, together with the rows that they name."""
+
+from __future__ import annotations
+
+from tunegrad.db.contents import Contents
+from tunegrad.db.file import Database, Run
+from tunegrad.db.identity import Identity, Subject, identity, subject
+from tunegrad.db.queries import INSERT_TRIAL, WITHDRAW
+from tunegrad.db.records import Decision, Evidence, Latency, Session
+from tunegrad.db.rows import (
+    DECISION_VALUES,
+    LATENCY_VALUES,
+    SESSION_VALUES,
+    admit,
+    admit_decision,
+    admit_evidence,
+    admit_latency,
+    clean_text,
+    dump_evidence,
+    dump_fingerprint,
+    dump_policy,
+    encode_decision,
+    encode_latency,
+    encode_session,
+    encode_trial,
+    key_of,
+)
+from tunegrad.errors import InternalError
+from tunegrad.trial import Fingerprint, Trial
+
+__all__ = [
+    "INSERT_SESSION",
+    "clean_reason",
+    "insert_decision",
+    "insert_latency",
+    "insert_promotion",
+    "machine_row",
+    "name_session",
+    "owners_of",
+    "replace_all",
+]
+
+_REASON_CHARACTERS = 4000
+
+
+def _insert(table: str, *columns: str) -> str:
+    return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
+
+
+INSERT_SESSION = _insert("sessions", *SESSION_VALUES)
+_INSERT_BARE_SESSION = f"{INSERT_SESSION} ON CONFLICT (id) DO NOTHING"
+_INSERT_DECISION = _insert("decisions", "kernel", "fingerprint", *DECISION_VALUES)
+_INSERT_LATENCY = _insert("latencies", "fingerprint", *LATENCY_VALUES)
+_INSERT_PROMOTION = (
+    "INSERT INTO promotions (kernel, fingerprint, trial, evidence, created_s)"
+    " SELECT kernel, fingerprint, id, ?, ? FROM trials WHERE id = ?"
+)
+
+# Those that others refer to come last.
+_TABLES = (
+    "spend", "withdrawals", "promotions", "decisions", "latencies", "trials", "sessions",
+    "policies", "fingerprints", "kernels",
+)  # fmt: skip
+
+
+def machine_row(database: Database, run: Run, fingerprint: Fingerprint) -> int:
+    """Id of a fingerprint's row."""
+    return database.id_of(run, "fingerprints", "fields", dump_fingerprint(fingerprint))
+
+
+def _kernel_row(database: Database, run: Run, key: str, text: str) -> int:
+    return database.id_of(run, "kernels", "key", key, text=text)
+
+
+def name_session(database: Database, run: Run, session: str, started_s: float) -> None:
+    """Make a row for a session that only other rows name."""
+    bare = Session(session, started_s, None, "", 0, "{}", "")
+    database.once(run, "sessions", session, _INSERT_BARE_SESSION, encode_session(bare))
+
+
+def owners_of(database: Database, run: Run, trial: Trial) -> tuple[int, int, int]:
+    """Ids of a trial's kernel, fingerprint and policy; its session has a row, too."""
+    name_session(database, run, trial.session, trial.created_s)
+    policy = trial.policy
+    return (
+        _kernel_row(database, run, trial.kernel_key, trial.kernel_text),
+        machine_row(database, run, trial.fingerprint),
+        database.id_of(run, "policies", "text", policy.text, fields=dump_policy(policy)),
+    )
+
+
+def insert_promotion(run: Run, trial_id: int, evidence: Evidence, created_s: float) -> int:
+    """Id of a new promotion of a trial."""
+    values = (dump_evidence(admit_evidence(evidence)), created_s, trial_id)
+    return int(run(_INSERT_PROMOTION, values).lastrowid or 0)
+
+
+def insert_decision(database: Database, run: Run, decision: Decision) -> int:
+    """Id of a new decision, which was admitted."""
+    d = decision
+    name_session(database, run, d.session, d.created_s)
+    owners = (
+        _kernel_row(database, run, d.key, d.text),
+        machine_row(database, run, d.fingerprint),
+    )
+    return int(run(_INSERT_DECISION, (*owners, *encode_decision(d))).lastrowid or 0)
+
+
+def insert_latency(database: Database, run: Run, latency: Latency) -> int:
+    """Id of a new latency, which was admitted."""
+    name_session(database, run, latency.session, latency.created_s)
+    machine = machine_row(database, run, latency.fingerprint)
+    return int(run(_INSERT_LATENCY, (machine, *encode_latency(latency))).lastrowid or 0)
+
+
+def clean_reason(reason: str) -> str:
+    """The reason of a withdrawal as it is kept: valid Unicode of a bounded length."""
+    return clean_text(reason, _REASON_CHARACTERS)
+
+
+# --------------------------------------------------------------------------------------------------
+# Everything at once
+
+
+def replace_all(database: Database, contents: Contents) -> None:
+    """Hold exactly these contents: all of it is committed, or nothing changes. Ids are new."""
+    with database.transaction() as run:
+        database.forget()
+        for table in _TABLES:
+            run(f"DELETE FROM {table}")
+        for session in contents.sessions:
+            database.once(run, "sessions", session.id, INSERT_SESSION, encode_session(session))
+        for text, name in contents.kernels:
+            values = (key_of(text), text, clean_text(name))
+            run("INSERT INTO kernels (key, text, name) VALUES (?, ?, ?)", values)
+        _insert_trials(database, run, contents)
+        for decision in map(admit_decision, contents.decisions):
+            insert_decision(database, run, decision)
+        for latency in map(admit_latency, contents.latencies):
+            insert_latency(database, run, latency)
+        for s in contents.spends:
+            machine = machine_row(database, run, s.fingerprint)
+            spend = _insert("spend", "model_key", "fingerprint", "settings", "seconds")
+            run(spend, (s.model_key, machine, s.settings, s.seconds))
+
+
+def _insert_trials(database: Database, run: Run, contents: Contents) -> None:
+    """Insert trials, and the promotions and withdrawals that name them."""
+    ids: dict[Identity, int] = {}
+    repeats: dict[Subject, int] = {}
+    for trial in map(admit, contents.trials):
+        if identity(trial) in ids:
+            continue
+        owners = owners_of(database, run, trial)
+        repeat = repeats[subject(trial)] = repeats.get(subject(trial), -1) + 1
+        cursor = run(INSERT_TRIAL, (*owners, repeat, *encode_trial(trial)))
+        ids[identity(trial)] = int(cursor.lastrowid or 0)
+
+    def named(what: str, trial: Identity) -> int:
+        if trial not in ids:
+            actions = trial.subject.actions
+            raise InternalError(
+                f"store {database.label}: a {what} names a trial that is not there: {actions!r}"
+            )
+        return ids[trial]
+
+    for p in contents.promotions:
+        insert_promotion(run, named("promotion", p.trial), p.evidence, p.created_s)
+    for w in contents.withdrawals:
+        number = named("withdrawal", w.trial)
+        name_session(database, run, w.session, w.created_s)
+        run(WITHDRAW, (clean_reason(w.reason), w.session, w.created_s, number))
