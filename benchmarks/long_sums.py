@@ -5,7 +5,7 @@
 
 For each kernel, default schedules: the time over that of one chain (the median of the rounds'
 ratios; below 1 is faster), and the relative error of uniform numbers. ``again`` is the chain
-against itself: the noise. The last ratio and the last error are those of ``chains.BLOCK``.
+against itself: the noise. The last ratio and the last error are those of ``reductions.BLOCK``.
 ``--errors`` prints relative errors of sums of 2^24 numbers, in one serial loop and in 64 lanes, as
 one chain and in blocks.
 """
@@ -34,7 +34,7 @@ from tunegrad.ir.program import Program
 from tunegrad.ir.target import Target
 from tunegrad.ir.variants import split
 from tunegrad.opts import Schedule, Space
-from tunegrad.opts.lowering import chains
+from tunegrad.opts.lowering import reductions
 
 __all__ = ["main"]
 
@@ -58,11 +58,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.errors:
         _print_errors(target)
         return 0
-    sizes = [_CHAIN, _CHAIN, *(int(n) for n in args.blocks.split(",")), chains.BLOCK]
+    sizes = [_CHAIN, _CHAIN, *(int(n) for n in args.blocks.split(",")), reductions.BLOCK]
     names = ["chain", "again", *(str(n) for n in sizes[2:])]
     about = describe(("python", "-m", "benchmarks.long_sums"), args.threads)
     print(
-        f"{about['cpu']}, {args.threads} threads, errors of blocks of {chains.BLOCK}; "
+        f"{about['cpu']}, {args.threads} threads, errors of blocks of {reductions.BLOCK}; "
         f"{about['command']}\n"
     )
     print("| kernel | chain, ms | " + " | ".join(names[1:]) + " | error, chain | error, blocks |")
@@ -125,7 +125,7 @@ def _print_errors(target: Target) -> None:
         programs = [
             _lowered(launch.kernel, target, n, text)
             for text in ("", _LANES)
-            for n in (_CHAIN, chains.BLOCK)
+            for n in (_CHAIN, reductions.BLOCK)
         ]
         _, outputs = _in_turns(programs, target, {given: x}, 0)
         found = [*(o.item() for o in outputs), float(x.sum())]
@@ -134,14 +134,14 @@ def _print_errors(target: Target) -> None:
 
 def _lowered(kernel: Kernel, target: Target, block: int, text: str | None = None) -> Program:
     """A kernel under a schedule, or its first default one, its chains cut after ``block`` terms."""
-    before = chains.BLOCK, chains.MOST_PARTIALS
-    chains.BLOCK = block
-    chains.MOST_PARTIALS = _CHAIN if block == _CHAIN else chains.MOST_PARTIALS
+    before = reductions.BLOCK, reductions.MOST_PARTIALS
+    reductions.BLOCK = block
+    reductions.MOST_PARTIALS = _CHAIN if block == _CHAIN else reductions.MOST_PARTIALS
     try:
         space = Space(kernel, target)
         return space.lower(space.defaults()[0] if text is None else Schedule.parse(text))
     finally:
-        chains.BLOCK, chains.MOST_PARTIALS = before
+        reductions.BLOCK, reductions.MOST_PARTIALS = before
 
 
 def _in_turns(

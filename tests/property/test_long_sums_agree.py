@@ -15,7 +15,7 @@ from tests.schedule_checks import assert_agrees, is_small
 from tunegrad.errors import IllegalAction
 from tunegrad.ir.program import For, Program, Register, Write, walk
 from tunegrad.opts import Schedule, Space
-from tunegrad.opts.lowering import chains
+from tunegrad.opts.lowering import reductions
 
 PARTIAL = {
     "reorder(order=(k, m, n))": 1,
@@ -33,10 +33,10 @@ PARTIAL = {
 
 @pytest.fixture(autouse=True)
 def short_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chains, "BLOCK", 3)
-    monkeypatch.setattr(chains, "MOST_PARTIALS", 3)
-    monkeypatch.setattr(chains, "LONG_SUM", 3)
-    monkeypatch.setattr(chains, "LONG_DOT", 4)
+    monkeypatch.setattr(reductions, "BLOCK", 3)
+    monkeypatch.setattr(reductions, "MOST_PARTIALS", 3)
+    monkeypatch.setattr(reductions, "LONG_SUM", 3)
+    monkeypatch.setattr(reductions, "LONG_DOT", 4)
 
 
 def in_registers(program: Program) -> bool:
@@ -76,7 +76,7 @@ def test_sums_in_blocks_agree_under_random_actions(target, seeds):
 def test_many_partial_sums_go_on_in_f64(text, depth):
     kernel = gemm(3, 8, depth)
     program = Space(kernel, CPU).lower(Schedule.parse(text))
-    assert in_memory(program) == (-(-depth // PARTIAL[text]) > chains.MOST_PARTIALS)
+    assert in_memory(program) == (-(-depth // PARTIAL[text]) > reductions.MOST_PARTIALS)
     assert is_small(program)
     assert_agrees(kernel, program, text)
 
@@ -102,7 +102,7 @@ def test_a_row_in_blocks_agrees_whatever_its_tail(text, columns):
         assert in_registers(program)
     for loop in walk(program.body):
         if isinstance(loop, For) and loop.var.endswith(".step"):
-            assert loop.extent <= chains.BLOCK
+            assert loop.extent <= reductions.BLOCK
 
 
 def test_a_peeled_tail_is_a_block_of_its_own():

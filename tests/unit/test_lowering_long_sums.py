@@ -10,7 +10,14 @@ from tunegrad.ir.expr import Apply, Expr, Load, Op, Value
 from tunegrad.ir.kernel import Axis, Kernel, Param, Reduce, Store
 from tunegrad.ir.program import Compute, For, Program, Register, walk
 from tunegrad.opts import Schedule, Space
-from tunegrad.opts.lowering.chains import BLOCK, LONG_DOT, LONG_SUM, Cut, cut_of, has_wide_partials
+from tunegrad.opts.lowering.reductions import (
+    BLOCK,
+    LONG_DOT,
+    LONG_SUM,
+    Cut,
+    cut_of,
+    has_wide_partials,
+)
 
 LANES = "tile(axis=k, size=64) tile(axis=k1, size=16) upcast(axis=k1) group(axis=k2)"
 

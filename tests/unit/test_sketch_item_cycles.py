@@ -9,8 +9,7 @@ from tunegrad.frontend import Tensor
 from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import schedule as fuse
 from tunegrad.opts import Space
-from tunegrad.opts.sketches.cycles import Problem
-from tunegrad.opts.sketches.item_cycles import best_item_block
+from tunegrad.opts.sketches.cycles import Problem, best_item_block
 
 TARGET = typical("sm_80")
 ARCHITECTURES = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_120a")

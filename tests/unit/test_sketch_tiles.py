@@ -17,12 +17,9 @@ from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.target import Target
 from tunegrad.opts import DefaultChooser, Space
 from tunegrad.opts.choosing import Recorder
-from tunegrad.opts.sketches.tiles.copies import Copies
-from tunegrad.opts.sketches.tiles.idea import Idea
-from tunegrad.opts.sketches.tiles.operands import axes_of, operands_of
-from tunegrad.opts.sketches.tiles.products import Products
-from tunegrad.opts.sketches.tiles.sketch import idea_of
-from tunegrad.opts.sketches.tiles.sums import Sums
+from tunegrad.opts.sketches.tile_defaults import Copies, Defaults, Products, Sums
+from tunegrad.opts.sketches.tile_operands import axes_of, operands_of
+from tunegrad.opts.sketches.tiles import defaults_of
 
 SERVER = replace(AVX512, fmas_per_cycle=2, l1_bytes=48 << 10, l2_bytes=2 << 20, l3_bytes=480 << 20)
 X = Tensor.input("x", (4096, 2048))
@@ -32,10 +29,10 @@ def kernel(x: Tensor) -> Kernel:
     return schedule((x.node,)).launches[-1].kernel
 
 
-def idea(x: Tensor, target: Target = AVX512) -> Idea:
+def defaults(x: Tensor, target: Target = AVX512) -> Defaults:
     made = kernel(x)
     lane, row = axes_of(made, Recorder(DefaultChooser()))
-    return idea_of(operands_of(made, target, lane, row))
+    return defaults_of(operands_of(made, target, lane, row))
 
 
 def default(x: Tensor, target: Target) -> str:
@@ -44,51 +41,53 @@ def default(x: Tensor, target: Target) -> str:
 
 def test_kernels_without_a_reduction_are_copies() -> None:
     for x in (X + 1.0, X.transpose(0, 1).contiguous(), X + Tensor.input("b", (2048,))):
-        assert isinstance(idea(x), Copies)
+        assert isinstance(defaults(x), Copies)
 
 
 def test_reductions_that_read_everything_once_are_sums() -> None:
     pooled = max_pool2d(Tensor.input("p", (1, 8, 32, 32)), 2)
     for x in (X.sum(0), X.max(0), pooled):
-        assert isinstance(idea(x), Sums)
+        assert isinstance(defaults(x), Sums)
 
 
 def test_reductions_that_read_an_operand_again_are_products() -> None:
     weights = Tensor.constant(np.ones((8, 16, 3, 3), np.float32))
     image = Tensor.input("i", (1, 16, 28, 28)).conv2d(weights)
     for x in (X @ Tensor.input("w", (2048, 64)), image):
-        assert isinstance(idea(x), Products)
+        assert isinstance(defaults(x), Products)
 
 
 def test_transpose_turns_runs_of_eight_and_elementwise_kernels_take_four_vectors() -> None:
-    assert idea(X.transpose(0, 1).contiguous()).tiles()[0] == (8, 1)
-    assert idea(X + 1.0).tiles()[0] == (1, 4)
+    assert defaults(X.transpose(0, 1).contiguous()).tiles()[0] == (8, 1)
+    assert defaults(X + 1.0).tiles()[0] == (1, 4)
 
 
 @pytest.mark.parametrize("streams", [4, 8, 16])
 def test_sum_of_columns_adds_as_many_rows_as_the_prefetcher_follows(streams: int) -> None:
     sizes = [0, 256, 128, 64, 32, 16, 8, 4]
-    guess = idea(X.sum(0), replace(AVX512, streams=streams)).reduce_block(sizes)
+    guess = defaults(X.sum(0), replace(AVX512, streams=streams)).reduce_block(sizes)
     assert sizes[guess] == streams
 
 
 def test_rows_of_a_tile_are_no_more_than_the_target_reads_side_by_side() -> None:
     product = X @ Tensor.input("w", (2048, 2048))
-    rows = [idea(product, replace(SERVER, streams=n)).tiles()[0][0] for n in (2, 4, 8)]
+    rows = [defaults(product, replace(SERVER, streams=n)).tiles()[0][0] for n in (2, 4, 8)]
     assert rows == sorted(set(rows))
     assert all(m <= n for m, n in zip(rows, (2, 4, 8), strict=True))
 
 
 def test_tiles_read_fewer_vectors_where_the_second_cache_is_slower() -> None:
     product = Tensor.input("x", (128, 768)) @ Tensor.constant(np.ones((768, 768), np.float32))
-    slow, fast = (idea(product, replace(SERVER, l2_bytes_per_cycle=n)).tiles()[0] for n in (20, 64))
+    slow, fast = (
+        defaults(product, replace(SERVER, l2_bytes_per_cycle=n)).tiles()[0] for n in (20, 64)
+    )
     assert slow[1] < fast[1]
 
 
 def test_one_multiply_add_a_cycle_asks_nothing_of_the_second_cache() -> None:
     product = Tensor.input("x", (128, 768)) @ Tensor.constant(np.ones((768, 768), np.float32))
     one = replace(SERVER, fmas_per_cycle=1)
-    tiles = [idea(product, replace(one, l2_bytes_per_cycle=n)).tiles() for n in (1, 20, 64)]
+    tiles = [defaults(product, replace(one, l2_bytes_per_cycle=n)).tiles() for n in (1, 20, 64)]
     assert tiles[0] == tiles[1] == tiles[2]
 
 
@@ -103,7 +102,7 @@ def test_panels_are_as_long_as_the_second_cache_allows(l2: int, fmas: int, steps
     """
     x, w = Tensor.input("x", (4096, 4096)), Tensor.input("w", (4096, 2048))
     sizes = [0, 512, 256, 128, 64]
-    guess = idea(x @ w, replace(SERVER, l2_bytes=l2, fmas_per_cycle=fmas)).reduce_block(sizes)
+    guess = defaults(x @ w, replace(SERVER, l2_bytes=l2, fmas_per_cycle=fmas)).reduce_block(sizes)
     assert sizes[guess] == steps
 
 
@@ -111,9 +110,9 @@ def test_padded_image_is_copied_where_taps_stay_a_loop_and_two_multiply_adds_sta
     w = Tensor.constant(np.ones((128, 128, 3, 3), np.float32))
     image = Tensor.input("x", (1, 30, 30, 128)).permute(0, 3, 1, 2)
 
-    def made(stride: int, target: Target) -> Idea:
+    def made(stride: int, target: Target) -> Defaults:
         y = image.conv2d(w, stride=stride, padding=1)
-        return idea(y.permute(0, 2, 3, 1).contiguous(), target)
+        return defaults(y.permute(0, 2, 3, 1).contiguous(), target)
 
     assert made(2, SERVER).pads
     assert not made(2, AVX512).pads

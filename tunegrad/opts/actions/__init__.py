@@ -1,4 +1,4 @@
-"""The actions: one file each, all frozen values that print as text and rewrite a loop tree."""
+"""The actions: frozen values that print as text and rewrite a loop tree, a family in each file."""
 
 from .base import (
     ACTIONS,
@@ -9,23 +9,10 @@ from .base import (
     parse_actions,
     print_actions,
 )
-from .epilogue import Epilogue
-from .fuse import Fuse
-from .group import Group
-from .keep import Keep
-from .local import Local
-from .pad import Pad
-from .pipeline import Pipeline
-from .prefetch import Prefetch
-from .reorder import Reorder
-from .stage import Stage
-from .stream import Stream
+from .copies import Epilogue, Keep, Pipeline, Prefetch, Stage, Stream
+from .kinds import Group, Local, Thread, Unroll, Upcast, Vectorize
+from .loops import Fuse, Pad, Reorder, Tile
 from .tensorcore import Tensorcore
-from .thread import Thread
-from .tile import Tile
-from .unroll import Unroll
-from .upcast import Upcast
-from .vectorize import Vectorize
 
 __all__ = [
     "ACTIONS",

@@ -15,7 +15,7 @@ from tunegrad.ir.target import MatrixUnit, TileUnit
 
 from .base import Action
 from .kinds import MAX_COPIES, rechecked, set_items, set_kind
-from .tile import Tile
+from .loops import Tile
 
 __all__ = ["Tensorcore", "factors", "taken_as"]
 

@@ -1,21 +1,183 @@
-"""Copies of staged operands: vectors where the source is contiguous, over the team, zero-filled.
-
-Those of a work-group are in ``item_copies``.
-"""
+"""Copies of staged operands: vectors where the source is contiguous, over the team, zero-filled."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
 
-from tunegrad.ir.index import ALWAYS, NEVER, Index, Valid, as_index, var
+from tunegrad.ir.index import ALWAYS, NEVER, Index, Range, Valid, as_index, var
 from tunegrad.ir.looptree import LoopKind, LoopTree
-from tunegrad.ir.program import Barrier, For, If, Instr
+from tunegrad.ir.program import Barrier, CopyAsync, For, If, Instr, VType
 
 from ..staging import StagedCopy
 from .builder import Builder
-from .item_copies import copy_by_items
 
-__all__ = ["copies_ahead", "emit_copies"]
+__all__ = [
+    "copies_ahead",
+    "copy_by_items",
+    "emit_copies",
+    "this_item",
+]
+
+
+def copy_by_items(
+    tree: LoopTree, b: Builder, p: StagedCopy, env: dict[str, Index], ahead: bool = False
+) -> None:
+    """Vector ``q`` of the source's order is copied by work-item ``q % items``.
+
+    With ``ahead`` no item waits for a copy whose vectors are aligned in both places.
+
+        B.k0[k1, n1, n2] = B[512*k1 + 4*n1 + n2]  of 16 x 16 x 4, by 256 items     -->
+
+        q = item                                     one of 256 vectors, in the order of the source
+        B.k0[4*q + <0..3>] = B[512*(q // 16) + 4*(q % 16) + <0..3>]
+
+    Where the last index of a copy is not the one along which the source is contiguous, work-items
+    follow the source, and its rows are one element longer, so that they write to banks of their
+    own:
+
+        A.k0[k1, m1, m2] = A[512*(4*m1 + m2) + k1]  of 16 x 16 x 4     -->
+
+        A.k0[65*k1 + 4*m1 + m2] = ...                k1 = item % 16
+
+    Where the items divide the rows of a copy, or rows the items, what changes from round to round
+    is a sum: divisions stay outside the loop over rounds.
+    """
+    p = p if p.crossed else _joined(p)
+    offset, valid = p.offset.substitute(env), p.valid.substitute(env)
+    items, me = this_item(tree)
+    ordered = _source_order(p, offset) if p.crossed else list(p.variables)
+    width = _width(tree, p, ordered, offset, valid)
+    if ahead:
+        aligned = _aligned(p, ordered, width, offset)
+        ahead = aligned > 0
+        width = aligned or width
+    vectors = p.count // width
+    rounds = -(-vectors // items)
+    name, lane = f"{p.staged.buffer}.i", f"{p.staged.buffer}.v" if width > 1 else ""
+    q = var(name, rounds) * items + me
+    within = var(lane, width) if lane else as_index(0)
+    at, first = _digits(ordered, q, width, within, wraps=p.dense)
+    target = q * width + within if p.dense else _target(p, at)
+    b.open()
+    source, where = offset.substitute(at), valid.substitute(at)
+    if ahead:
+        mask = None if where.always else b.test(where, "", 1)[0]
+        moved = VType(p.dtype, width)
+        b.add(CopyAsync(p.staged.buffer, target, p.source, source, moved, lane, mask))
+    else:
+        value = b.load(p.source, source, where, p.dtype, lane, width)
+        b.store(p.staged.buffer, target, ALWAYS, value, p.dtype, lane, width)
+    body = b.close()
+    if q.hi >= vectors:
+        body = (If(Valid((Range(q, 0, vectors) if p.dense else first,)), body),)
+    if rounds > 1:
+        body = (For(name, rounds, (as_index(rounds),), body),)
+    for instr in body:
+        b.add(instr)
+
+
+def _joined(p: StagedCopy) -> StagedCopy:
+    """The copy with variables joined that are one row in the source and in the copy.
+
+    B.k0[k1, n1, n2] = B[512*k1 + 4*n1 + n2], n2 of 4  -->  B.k0[k1, n] = B[512*k1 + n]
+    """
+    variables, strides = list(p.variables), list(p.strides)
+    offset, conditions = p.offset, p.valid.names()
+    for i in reversed(range(len(variables) - 1)):
+        (outer, count), (inner, extent) = variables[i : i + 2]
+        far, near = offset.coefficient(outer), offset.coefficient(inner)
+        apart = strides[i] != strides[i + 1] * extent or {outer, inner} & conditions
+        if apart or not near or far != near * extent:
+            continue
+        joined = var(outer, count * extent)
+        env = {outer: joined // extent, inner: joined % extent}
+        offset = offset.substitute(env)
+        variables[i : i + 2] = [(outer, count * extent)]
+        strides[i : i + 2] = [strides[i + 1]]
+    return replace(p, variables=tuple(variables), strides=tuple(strides), offset=offset)
+
+
+def _source_order(p: StagedCopy, offset: Index) -> list[tuple[str, int]]:
+    """The variables of a copy, those that move furthest in the source first."""
+    return sorted(p.variables, key=lambda x: -abs(offset.coefficient(x[0]) or 0))
+
+
+def _width(
+    tree: LoopTree, p: StagedCopy, ordered: Sequence[tuple[str, int]], offset: Index, valid: Valid
+) -> int:  # fmt: skip
+    """Neighbours that are so in the source and in the copy, alike inside or outside: a vector."""
+    if not ordered or ordered[-1] != p.variables[-1]:
+        return 1
+    last, extent = ordered[-1]
+    if offset.coefficient(last) != 1 or last in valid.names():
+        return 1
+    width = tree.target.lanes(p.dtype.itemsize)
+    while extent % width:
+        width //= 2
+    return width
+
+
+_COPIED = (16, 8, 4)
+"""Bytes that one asynchronous copy can move."""
+
+
+def _aligned(
+    p: StagedCopy, ordered: Sequence[tuple[str, int]], most: int, offset: Index
+) -> int:  # fmt: skip
+    """The most elements that are aligned to themselves in the source and in the copy; 0: too few.
+
+    Every stride of the source is looked at, and every one of the copy but that of neighbours.
+    """
+    size = p.dtype.itemsize
+    for nbytes in _COPIED:
+        width = nbytes // size
+        if width < 1 or width > most:
+            continue
+        if width == 1:
+            return 1
+        last = ordered[-1][0]
+        apart = [c for atom, c in offset.terms if atom.names != {last}]
+        rows = [s for (n, _), s in zip(p.variables, p.strides, strict=True) if n != last]
+        if not any(c % width for c in (offset.const, *apart, *rows)):
+            return width
+    return 0
+
+
+def this_item(tree: LoopTree) -> tuple[int, Index]:
+    """Number of work-items that shared loops make, and the number of this one."""
+    items, me = 1, as_index(0)
+    for x in reversed(tree.loops):
+        if x.kind is LoopKind.LOCAL and x.stage < 0:
+            me = me + var(x.name, x.extent) * items
+            items *= x.extent
+    return items, me
+
+
+def _digits(
+    ordered: Sequence[tuple[str, int]], q: Index, width: int, within: Index, *, wraps: bool
+) -> tuple[dict[str, Index], Range]:
+    """The variables at lane ``within`` of vector ``q``, and that the first is within its extent.
+
+    Without ``wraps`` the first one is past its extent where ``q`` is past the copy: what is asked
+    of it then proves that two vectors have two places.
+    """
+    found: dict[str, Index] = {}
+    left, digit, step = q, q, 1
+    for i, (n, extent) in enumerate(reversed(ordered)):
+        step = extent if i else extent // width
+        digit = left % step if wraps or i < len(ordered) - 1 else left
+        found[n] = digit if i else digit * width + within
+        left = left // step
+    return found, Range(digit, 0, step)
+
+
+def _target(p: StagedCopy, at: dict[str, Index]) -> Index:
+    target = as_index(0)
+    for (n, _), stride in zip(reversed(p.variables), reversed(p.strides), strict=True):
+        target = target + at[n] * stride
+    return target
 
 
 def copies_ahead(

@@ -22,7 +22,7 @@ from tunegrad.ir.program import Alloc, Barrier, For, If
 
 from ..epilogues import StagedEpilogue
 from .builder import Builder
-from .item_copies import this_item
+from .copies import this_item
 from .values import Point, Result, Values, fix, fix_valid, known
 
 __all__ = ["slice_alloc", "store_by_slices"]

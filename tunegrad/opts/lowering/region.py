@@ -4,7 +4,7 @@ if the tile is full:                       (split axes; once more for the remain
     registers = identity
     for own serial loops:                  (a last, partial iteration is peeled)
         registers op= expr                 for every point of the register loops (long f32 sums in
-                                           blocks: chains.py)
+                                           blocks: reductions.py)
     fold lanes and copies
     if not the first partial sum: registers op= out
     if the last one: out = epilogue(registers)   else: out = registers
@@ -43,14 +43,20 @@ from ..epilogues import staged_epilogue
 from ..keeping import ROW, kept_of, row_scratch
 from ..staging import StagedCopy
 from .builder import Builder, Known
-from .chains import Cut, cut_of, has_wide_partials
 from .copies import copies_ahead, emit_copies
 from .epilogue import slice_alloc, store_by_slices
 from .fragments import Fragments
-from .interior import interior
-from .over import Over
-from .shape import AxisShape, loop_stops
-from .shares import Exchange, Shares, exchanges, on_first, on_items
+from .reductions import (
+    Cut,
+    Exchange,
+    Shares,
+    cut_of,
+    exchanges,
+    has_wide_partials,
+    on_first,
+    on_items,
+)
+from .shape import AxisShape, Over, interior, loop_stops
 from .tiles import Tiles
 from .values import Point, Result, Values, fix, fix_valid, known
 

@@ -39,7 +39,7 @@ from tunegrad.ir.program import (
 
 from ..actions.tensorcore import factors
 from .builder import Builder, Known
-from .chains import cut_of
+from .reductions import cut_of
 from .values import Point, Values, fix, fix_valid
 
 __all__ = ["Tiles"]

@@ -14,10 +14,15 @@ from tunegrad.ir.looptree import LoopTree
 from ..keeping import Kept, kept_of, readers_of, row_scratch
 from ..staging import StagedCopy, tails
 from .builder import Builder, Known
-from .over import Over
-from .shape import AxisShape
+from .shape import AxisShape, Over
 
-__all__ = ["Point", "Result", "Values", "known"]
+__all__ = [
+    "Point",
+    "Result",
+    "Values",
+    "known",
+]
+
 
 Point = tuple[tuple[str, int], ...]
 """A value for each scalar register loop, in list order."""

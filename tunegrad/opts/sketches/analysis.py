@@ -1,5 +1,5 @@
-"""Facts about a kernel that the sketches ask for: how loads walk memory along each axis, how much
-work there is.
+"""Parts that sketches share: how loads walk memory along each axis, levels of split axes, threads,
+and decisions about memory traffic.
 """
 
 from __future__ import annotations
@@ -10,20 +10,34 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import TypeVar, cast
 
+from tunegrad.ir.expr import Apply, Expr, Op
 from tunegrad.ir.kernel import Axis, Kernel, Stage, loads
+from tunegrad.ir.target import Target
 
+from ..actions import Action, Keep, Prefetch, Stream, Thread, Tile, Upcast, Vectorize
+from ..choosing import Recorder
+from ..keeping import readers_of
 from ..staging import most_packed
 
 __all__ = [
     "Access",
+    "Levels",
     "accesses",
+    "axis_of",
+    "balance",
+    "blocks",
     "can_be_packed",
     "contiguous_axes",
     "contiguous_itemsize",
+    "costly",
+    "item_lanes",
+    "keep_hints",
+    "memory_hints",
+    "on_threads",
     "once",
     "output_stride",
+    "vector_lanes",
 ]
-
 
 T = TypeVar("T")
 
@@ -145,3 +159,161 @@ def output_stride(kernel: Kernel, axis: str) -> int | None:
 def contiguous_axes(kernel: Kernel, names: list[str]) -> list[str]:
     """The axes along which the first store is contiguous."""
     return [n for n in names if output_stride(kernel, n) == 1]
+
+
+class Levels:
+    """Builds ``tile`` actions. Each axis is split at most once, by sizes from the outside in."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.actions: list[Action] = []
+        self.loops: dict[str, int] = {a.name: a.extent for a in kernel.all_axes()}
+
+    def split(self, axis: str, sizes: Sequence[int]) -> list[str]:
+        """Loop names: what is outside every size, then what runs inside each size.
+
+        "" where there is no such loop. Each size must be a multiple of the next. Sizes of 0 and 1,
+        and sizes that hold all that is left, make no loop of their own, but a power of two at the
+        end that is larger than the axis does (vector lanes).
+        """
+        extent = self.loops.pop(axis)
+        found = [""] * (len(sizes) + 1)
+        slot, covered, current, level = 0, extent, axis, 0
+        for i, size in enumerate(sizes):
+            last = i == len(sizes) - 1
+            if 1 < size < covered or (last and size > extent and covered == extent):
+                self.actions.append(Tile(current, size))
+                outer = f"{axis}{level}"
+                found[slot] = outer
+                self.loops[outer] = -(-covered // size)
+                level, covered, current = level + 1, size, f"{axis}{level + 1}"
+                slot = i + 1
+            elif size >= covered > 1:
+                slot = i + 1
+        found[slot] = current
+        self.loops[current] = covered
+        return found
+
+    def extent(self, loop: str) -> int:
+        """Iterations of a loop; 1 where there is none."""
+        return self.loops.get(loop, 1) if loop else 1
+
+
+def axis_of(loop: str) -> str:
+    """The axis of a loop that ``Levels`` made."""
+    return loop.rstrip("0123456789")
+
+
+def vector_lanes(extent: int, widest: int) -> int:
+    """Lanes for an axis: the widest vector, or the least power of two that holds a smaller
+    extent.
+    """
+    lanes = 1
+    while lanes < min(extent, widest):
+        lanes *= 2
+    return lanes
+
+
+def item_lanes(ask: Recorder, levels: Levels, loop: str, most: int) -> list[Action]:
+    """Give a work-item its part of ``loop``: a vector, where one of ``most`` lanes holds it all and
+    ``ask`` decides so; else registers.
+    """
+    if levels.extent(loop) < 2:
+        return []
+    vector = levels.extent(loop) <= most and ask.pick("lane.vector", [False, True], 1)
+    return [Vectorize(loop) if vector else Upcast(loop)]
+
+
+def blocks(extent: int, unit: int, most: int = 5) -> list[int]:
+    """Cache-block sizes for an axis tiled by ``unit``: multiples of it.
+
+    0 (none: the loop over tiles stands with the outer loops), then doublings of the unit, largest
+    sensible first, then sizes that make 2, 4, 8 or 16 even blocks, then one block (the loop over
+    tiles stands with the inner loops).
+    """
+    found: list[int] = []
+    size = unit
+    while size < extent and len(found) < 12:
+        size *= 2
+        if size < extent:
+            found.append(size)
+    even = {-(-extent // (count * unit)) * unit for count in (2, 4, 8, 16)}
+    even = {n for n in even if unit < n < extent} - set(found)
+    return [
+        0,
+        *reversed(found[-most:]),
+        *sorted(even, reverse=True),
+        *([extent] if extent > unit else []),
+    ]
+
+
+def balance(extent: int, threads: int) -> float:
+    """Evenness with which iterations split over threads, 0 to 1."""
+    return extent / (-(-extent // threads) * threads) if extent else 0.0
+
+
+_DISTANCES = (0, 256, 512, 1024, 4096)
+
+_COSTLY = frozenset(
+    (Op.EXP, Op.LOG, Op.LOG2, Op.TANH, Op.ERF, Op.SIN, Op.COS, Op.POW, Op.SQRT, Op.DIV)
+)
+
+
+def memory_hints(
+    kernel: Kernel, target: Target, ask: Recorder, *, partial: bool = False, row_bytes: int = 0
+) -> list[Action]:
+    """Streaming stores of outputs and prefetches of inputs where the last-level cache does not hold
+    all of them.
+
+    By default nothing is prefetched: what the hardware asks for is enough, and more costs
+    bandwidth. ``partial``: the outputs hold partial sums, which are read again. ``row_bytes``: of
+    an input that is read row by row in several stages; while one row is computed on, the next one
+    may come into the first cache.
+    """
+    actions: list[Action] = []
+    sizes = once(kernel, "bytes", lambda: [p.nbytes for p in kernel.params])
+    everything = sum(sizes)
+    for p, nbytes in zip(kernel.params, sizes, strict=True):
+        if nbytes <= (
+            target.l2_bytes if row_bytes and p.role == "in" else target.cached_bytes // 4
+        ):
+            continue
+        if p.role == "out":
+            past = int(everything >= target.cached_bytes)
+            can = target.can_stream and not partial
+            if can and ask.pick(f"stream.{p.name}", [False, True], past):
+                actions.append(Stream(p.name))
+        elif target.can_prefetch and (nbytes > target.cached_bytes // 2 or row_bytes):
+            near = next((i for i, d in enumerate(_DISTANCES) if d >= row_bytes), 0)
+            ahead = ask.pick(f"prefetch.{p.name}", _DISTANCES, near)
+            actions += [Prefetch(p.name, ahead)] if ahead else []
+    return actions
+
+
+def keep_hints(kernel: Kernel, target: Target, ask: Recorder) -> list[Action]:
+    """Keeping what a later stage would compute again; by default where that is costly."""
+    if not target.can_keep:
+        return []
+    actions: list[Action] = []
+    for i, stage in enumerate(kernel.stages):
+        again = bool(readers_of(kernel, i))
+        if again and ask.pick(f"keep{i}", [False, True], int(costly(stage.expr))):
+            actions.append(Keep(i))
+    return actions
+
+
+def costly(x: Expr) -> bool:
+    """True if an expression is made of operations that take many instructions."""
+    return isinstance(x, Apply) and (x.op in _COSTLY or any(costly(a) for a in x.args))
+
+
+def on_threads(outer: Sequence[str], levels: Levels, target: Target, ask: Recorder) -> list[Thread]:
+    """Asks for the loop on threads: the outermost of some that splits evenly over them."""
+    loops = [x for x in outer if levels.extent(x) > 1]
+    if target.threads < 2 or not loops:
+        return []
+    even = [balance(levels.extent(x), target.threads) > 0.9 for x in loops]
+    best = even.index(True) if any(even) else 0
+    chosen = ask.pick("thread", [*loops[:3], "none"], min(best, 2))
+    if chosen == "none":
+        return []
+    return [Thread(chosen, min(target.threads, levels.extent(chosen)))]

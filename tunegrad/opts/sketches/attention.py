@@ -25,10 +25,7 @@ from tunegrad.ir.target import Target
 from ..actions import Action, Group, Keep, Reorder, Stage, Upcast, Vectorize
 from ..choosing import Recorder
 from ..keeping import readers_of
-from .analysis import accesses
-from .hints import costly
-from .threads import on_threads
-from .tiling import Levels, vector_lanes
+from .analysis import Levels, accesses, costly, on_threads, vector_lanes
 
 __all__ = ["sketch_attention"]
 

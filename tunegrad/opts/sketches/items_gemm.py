@@ -8,7 +8,7 @@
             row2 x lane2 accumulators, lane2 in vectors
 
 How large the block of a group is, and how many steps of the reduction stand between two barriers, a
-model of cycles says where the target tells what its units have (``item_cycles.py``): then an item
+model of cycles says where the target tells what its units have (``cycles.py``): then an item
 may have several vectors, a block's width apart, so that neighbouring items read neighbouring ones.
 Else the block is as large as leaves every unit of the device one, of as many steps as shared memory
 holds.
@@ -28,16 +28,17 @@ from ..actions.kinds import MAX_COPIES
 from ..choosing import Recorder
 from .analysis import (
     Access,
+    Levels,
     accesses,
+    axis_of,
     can_be_packed,
     contiguous_itemsize,
+    item_lanes,
     once,
     output_stride,
 )
-from .cycles import Problem
-from .item_counts import GROUP_ITEMS, each_counts, item_counts, nearest
-from .item_cycles import ItemBlock, best_item_block
-from .tiling import Levels, axis_of, item_lanes
+from .cycles import ItemBlock, Problem, best_item_block
+from .items import GROUP_ITEMS, each_counts, item_counts, nearest
 
 __all__ = ["sketch_gemm"]
 

@@ -41,9 +41,8 @@ from ..actions import (
 from ..actions.tensorcore import taken_as
 from ..choosing import Recorder
 from ..epilogues import row_stride
-from .analysis import Access, accesses, output_stride
+from .analysis import Access, Levels, accesses, axis_of, output_stride
 from .cycles import Block, Problem, blocks_by_cycles, cycles, resident
-from .tiling import Levels, axis_of
 
 __all__ = ["Product", "product_cycles", "product_of", "sketch_tensor"]
 

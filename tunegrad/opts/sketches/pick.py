@@ -1,31 +1,39 @@
 """Whole schedules from a few decisions; the defaults of all decisions are the heuristic schedule.
 
-Which sketch fits follows from the kernel:
+The kind of the kernel decides. For vectors of a CPU:
 
-    tiles/            one reduction or none, every store over the shared axes: GEMM, convolution,
+    tiles             one reduction or none, every store over the shared axes: GEMM, convolution,
                       pooling, copies. Lanes along a contiguous shared axis, a register tile, cache
                       blocks
-    dots.py           the same, lanes along the reduction: matrix-vector products, row sums
-    rows.py           several stages over a row: softmax, layer norm
-    tile_products.py  a product of words in tile registers, where the target has some
-    attention.py      rows of results inside a kernel
-    items.py          every kernel of a target with work-items: groups of them
+    rows              several stages over a row: softmax, layer norm; ``sketch_dots``: lanes along
+                      the reduction of matrix-vector products, row sums
+    tile_products     a product of words in tile registers, where the target has some
+    attention         rows of results inside a kernel
+
+and for groups of work-items:
+
+    items_gemm        sums of products that share operands: a block of the output a group, tiles in
+                      shared memory, a register tile a work-item
+    items_tensor      such sums, where the device has a matrix unit for them
+    items             other reductions, several stages over a row, no reduction
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
-from tunegrad.ir.kernel import Kernel
+from tunegrad.ir.kernel import Axis, Kernel
 from tunegrad.ir.target import Target
 
 from ..actions import Action
 from ..choosing import Recorder
-from .analysis import Access, accesses, can_be_packed, contiguous_axes, once
+from .analysis import Access, accesses, can_be_packed, contiguous_axes, once, output_stride
 from .attention import sketch_attention
-from .dots import sketch_dots
-from .items import sketch_items
-from .rows import sketch_rows
+from .items import sketch_flat, sketch_item_rows, sketch_reduce
+from .items_gemm import sketch_gemm
+from .items_tensor import product_of, sketch_tensor
+from .rows import sketch_dots, sketch_rows
 from .tile_products import sketch_tile_product, tile_product_of
 from .tiles import sketch_tiles
 
@@ -34,11 +42,17 @@ __all__ = ["sketch"]
 _TILE = 4
 """Vectors of sums that hide the latency of a multiplication."""
 
+_FEW = 4
+"""Outputs for each step of the reduction, below which the reduction is shared over work-items."""
+
+_WINDOW = 32
+"""Terms of a reduction below which it is not worth sharing: the work-items of one warp."""
+
 
 def sketch(kernel: Kernel, target: Target, ask: Recorder) -> tuple[Action, ...]:
     """The actions that a chooser's answers give."""
     if target.has_work_items:
-        return sketch_items(kernel, target, ask)
+        return _sketch_items(kernel, target, ask)
     if any(r.rows for r in kernel.reduces):
         return sketch_attention(kernel, target, ask)
     if len(kernel.reduces) > 1 or any(s.axes for s in kernel.stores):
@@ -98,3 +112,32 @@ def _wide(kernel: Kernel, target: Target, strided: Sequence[Access]) -> bool:
         kernel.param(x.param).dtype.itemsize >= 4 and can_be_packed(kernel, reduce.axes, x)
         for x in strided
     )
+
+
+def _sketch_items(kernel: Kernel, target: Target, ask: Recorder) -> tuple[Action, ...]:
+    """Asks for the decisions of the GPU sketches and returns their actions."""
+    shared = [a for a in kernel.axes if a.extent > 1]
+    if len(kernel.reduces) > 1 or any(s.axes for s in kernel.stores):
+        return sketch_item_rows(kernel, target, ask)
+    reduces = [a for s in kernel.reduces for a in s.axes if a.extent > 1]
+    if not reduces:
+        return sketch_flat(kernel, target, ask) if shared else ()
+    if not shared:
+        return sketch_reduce(kernel, target, reduces, ask)
+    product = product_of(kernel, target)
+    if product is not None and ask.pick("unit", [True, False]):
+        return sketch_tensor(kernel, target, product, ask)
+    form = ask.pick("form", ["tile", "group"], int(_shares_reduction(kernel, shared, reduces)))
+    return (sketch_gemm if form == "tile" else sketch_reduce)(kernel, target, reduces, ask)
+
+
+def _shares_reduction(kernel: Kernel, shared: list[Axis], reduces: list[Axis]) -> bool:
+    """True if work-items should share the reduction: few outputs, or long sums of own terms."""
+    work = prod(a.extent for a in reduces)
+    if kernel.points < _FEW * work:
+        return True
+    found = accesses(kernel, kernel.reduces[0])
+    lane = min(shared, key=lambda a: output_stride(kernel, a.name) or 1 << 40)
+    rest = [a for a in shared if a is not lane]
+    reused = any(x.depends(lane.name) and not x.depends(a.name) for a in rest for x in found)
+    return work >= _WINDOW and not reused

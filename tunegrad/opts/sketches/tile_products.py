@@ -26,10 +26,7 @@ from tunegrad.ir.target import Target, TileUnit
 
 from ..actions import Action, Pad, Reorder, Stage, Tensorcore, Upcast
 from ..choosing import Recorder
-from .analysis import Access, accesses, output_stride
-from .hints import memory_hints
-from .threads import on_threads
-from .tiling import Levels, axis_of
+from .analysis import Access, Levels, accesses, axis_of, memory_hints, on_threads, output_stride
 
 __all__ = ["TileProduct", "sketch_tile_product", "tile_product_of"]
 

@@ -8,11 +8,17 @@ from math import prod
 from tunegrad.ir.kernel import Axis, Kernel
 from tunegrad.ir.target import Target
 
-from ...choosing import Recorder
-from ..analysis import Access, accesses, once, output_stride
-from ..tiling import vector_lanes
+from ..choosing import Recorder
+from .analysis import Access, accesses, once, output_stride, vector_lanes
 
-__all__ = ["Operands", "axes_of", "in_order", "operands_of"]
+__all__ = [
+    "Nest",
+    "Operands",
+    "axes_of",
+    "axis_of",
+    "in_order",
+    "operands_of",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,3 +156,29 @@ def _row_axes(kernel: Kernel, lane: Axis) -> list[Axis]:
     near = sorted(reuse, key=lambda a: (a.extent < 4, output_stride(kernel, a.name) or 1 << 40))
     ranked = near or candidates[-1:]
     return [*ranked, *(a for a in candidates if a not in ranked)]
+
+
+@dataclass(frozen=True, slots=True)
+class Nest:
+    """Loop names by role, outer before inner; "" where there is none.
+
+    ``k`` is the outer block of the longest reduce axis, ``others`` are shared axes that are in no
+    register tile, ``registers`` the loops of the tile: rows, vectors, lanes.
+    """
+
+    k: str
+    others: tuple[tuple[str, str], ...]
+    rows: tuple[str, str]
+    lanes: tuple[str, str]
+    reduces: tuple[str, ...]
+    registers: tuple[str, str, str]
+
+    @property
+    def tile(self) -> list[str]:
+        """The loops of the register tile that there are."""
+        return [x for x in self.registers if x]
+
+
+def axis_of(loop: str) -> str:
+    """The axis that a loop is a level of."""
+    return loop.rstrip("0123456789")
