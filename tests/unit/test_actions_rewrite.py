@@ -194,7 +194,7 @@ REWRITES = {
             "tensorcore(unit=m16n8k16_f16_f32, m=m1, n=n1, k=k1)"
         ),
         "epilogue(param=C)", """
-        sums go through shared memory to who stores neighbours of C
+        sums go through shared memory to the items that store neighbours of C
         m16n8k16_f16_f32 on m1, m2 x n1, n2 x k1
         for m0 in 2:
             for n0 in 2:

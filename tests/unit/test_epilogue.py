@@ -152,7 +152,7 @@ def test_the_same_text_again() -> None:
         render_cuda(Space(kernel, TARGET).lower(Schedule.parse(schedule.text))) for _ in range(2)
     }
     assert len(texts) == 1
-    assert "sums go through shared memory to who stores neighbours" in str(
+    assert "sums go through shared memory to the items that store neighbours" in str(
         Space(kernel, TARGET).tree(schedule)
     )
 

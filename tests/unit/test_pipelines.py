@@ -332,7 +332,7 @@ def test_pipeline_that_some_skip_is_refused():
     program = small()
     inner = If(Valid((Range(var("i", 4), 0, 2),)), program.body[0].body)
     made = replace(program, body=(replace(program.body[0], body=(inner,)),))
-    with pytest.raises(VerifyError, match="where not everybody arrives"):
+    with pytest.raises(VerifyError, match="where not all threads arrive"):
         verify_program(made, AHEAD)
 
 

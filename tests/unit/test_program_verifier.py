@@ -145,7 +145,7 @@ def team(count, *body, threads=4, inner=1, extent=4, name="i"):
 
 def test_program_verifier_rejects_barriers_that_not_everybody_reaches():
     with pytest.raises(
-        VerifyError, match="`barrier`: inside thread loop i, where not everybody arrives"
+        VerifyError, match="`barrier`: inside thread loop i, where not all threads arrive"
     ):
         verify_program(team(4, Barrier()))
     with pytest.raises(VerifyError, match="`barrier`: inside thread loop i"):

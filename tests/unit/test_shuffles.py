@@ -151,7 +151,7 @@ def test_shuffle_that_some_skip_is_refused_and_found():
     (loop,) = program.body
     some = replace(program, body=(replace(loop, extent=16, stops=(as_index(16),)),))
     some = replace(some, body=(replace(some.body[0], body=_of_16(loop.body)),))
-    with pytest.raises(VerifyError, match="where not everybody arrives"):
+    with pytest.raises(VerifyError, match="where not all threads arrive"):
         verify_program(some, WARPS)
     with pytest.raises(VerifyError, match="shuffle: work-item 0 waits, work-item 16 ends"):
         interpret(some, {"x": np.zeros(32, np.float32), "y": np.zeros(32, np.float32)})

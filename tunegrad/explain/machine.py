@@ -94,7 +94,7 @@ def isolation_rows(has: Protections) -> tuple[IsolationRow, ...]:
         IsolationRow(
             "empty root", has.empty_root, "an empty folder as root, where there is no Landlock"
         ),
-        IsolationRow("own session", has.session, "signals to its process group reach nobody else"),
+        IsolationRow("own session", has.session, "signals to its process group stay in it"),
     )
 
 

@@ -317,7 +317,7 @@ def _check_pipelined(t: LoopTree) -> None:
 def lines(t: LoopTree) -> Iterator[str]:
     """The lines of ``t``, outer loops first."""
     if t.epilogue:
-        yield f"sums go through shared memory to who stores neighbours of {t.epilogue}"
+        yield f"sums go through shared memory to the items that store neighbours of {t.epilogue}"
     if t.pipelined is not None:
         yield f"copies of {t.pipelined[0]} run ahead, {t.pipelined[1]} slots"
     if t.matrix is not None:

@@ -132,11 +132,11 @@ class _InTurn:
         """A load of the rows that all items give, by each."""
         self.last += 1
         width = ROW_BYTES // i.vtype.dtype.itemsize
-        everybody = {n: e for n, e in items.items() if n in i.offset.names()}
-        env = {n: var(f"{n}.all", e) for n, e in everybody.items()}
+        all_items = {n: e for n, e in items.items() if n in i.offset.names()}
+        env = {n: var(f"{n}.all", e) for n, e in all_items.items()}
         at = i.offset.substitute(env) + var(_COLUMN, width)
         made: Instr = p.Load(self.last, i.buffer, at, p.VType(i.vtype.dtype, width), _COLUMN)
-        for n, e in everybody.items():
+        for n, e in all_items.items():
             made = p.For(f"{n}.all", e, (as_index(e),), (made,))
         return made
 

@@ -280,12 +280,12 @@ class CPrinter:
                 self.line(self.dialect.unroll.format(_ROUNDS))
             self._nest(self.loop(v, "0", stop), i.body)
             return
-        who = self._share("item" if i.kind == "local" else "group", i)
+        share = self._share("item" if i.kind == "local" else "group", i)
         if i.count >= i.extent:
             sure = all(s.lo >= i.count for s in i.stops)
             self.line("{")
             self.depth += 1
-            self.line(self.constant(self.index_type, v, who))
+            self.line(self.constant(self.index_type, v, share))
             if sure:
                 self.block(i.body)
             else:
@@ -293,16 +293,16 @@ class CPrinter:
             self.depth -= 1
             self.line("}")
             return
-        ends = [f"{stop} * {part} / {i.count}" for part in (f"({who})", f"({who} + 1)")]
+        ends = [f"{stop} * {part} / {i.count}" for part in (f"({share})", f"({share} + 1)")]
         self._nest(self.loop(v, *ends), i.body)
 
     def loop(self, v: str, first: str, stop: str) -> str:
         """The head of a loop."""
         return f"for ({self.index_type} {v} = {first}; {v} < {stop}; ++{v}) {{"
 
-    def _share(self, who: str, i: p.For) -> str:
+    def _share(self, place: str, i: p.For) -> str:
         team = self.program.local if i.kind == "local" else self.program.threads
-        text = who if i.inner == 1 else f"{who} / {i.inner}"
+        text = place if i.inner == 1 else f"{place} / {i.inner}"
         return f"{text} % {i.count}" if i.inner * i.count < team else text
 
     def _value(self, i: Instr) -> None:

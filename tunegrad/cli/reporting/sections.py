@@ -156,7 +156,7 @@ def _schedule(k: KernelEntry) -> Html | None:
     return element(
         "details",
         element("summary", f"schedule, {count_text(k.candidates)} candidates"),
-        element("p", f"from {k.origin or 'nobody'}; key {k.key}"),
+        element("p", f"from {k.origin or 'unknown'}; key {k.key}"),
         element("code", k.actions or "(no actions)"),
         element("p", f"its code: {_code(k)}") if k.code else None,
     )
@@ -229,7 +229,7 @@ def _search(page: SessionPage, number: str) -> Html | None:
         )
         if page.traces
         else None,
-        element("h3", "Who proposed what"),
+        element("h3", "Proposals by source"),
         element("table", element("thead", head), element("tbody", *rows), css="stacked"),
     )
 

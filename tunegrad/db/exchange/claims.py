@@ -87,4 +87,4 @@ def actions_fault(actions: str) -> str | None:
 def parsed_only(claim: Claim) -> Finding:
     """The rule of a caller that gives none."""
     fault = actions_fault(claim.actions) if claim.kind == "schedule" else None
-    return Finding(fault=fault) if fault else Finding(unchecked="nobody was asked")
+    return Finding(fault=fault) if fault else Finding(unchecked="not checked")

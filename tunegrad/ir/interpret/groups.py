@@ -72,7 +72,7 @@ class GroupMachine(GroupAccesses):
         for first in range(0, self.groups, self.together):
             self.first = first
             left = min(self.together, self.groups - first) * self.items
-            self.active = None if left == self.rows else self.who < left
+            self.active = None if left == self.rows else self.actor < left
             self.env = self.names.env([])
             self.batches[:] = 0
             self._run(self.steps)
@@ -179,7 +179,7 @@ class GroupMachine(GroupAccesses):
     def _for(self, i: p.For) -> Step:
         slot, stops = self.names.slot(i.var), [self.names.index(s) for s in i.stops]
         steps, serial = self._block(i.body), i.kind == "serial"
-        of = self.who % self.items if i.kind == "local" else self.who // self.items
+        of = self.actor % self.items if i.kind == "local" else self.actor // self.items
 
         def loop() -> None:
             env = self.env
@@ -190,8 +190,8 @@ class GroupMachine(GroupAccesses):
             if serial:
                 self._over(slot, steps, 0, stop)
                 return
-            who = of if i.kind == "local" else of + self.first
-            mine = who // i.inner % i.count
+            part = of if i.kind == "local" else of + self.first
+            mine = part // i.inner % i.count
             if i.count >= i.extent:
                 env[slot] = mine
                 self._within(mine < stop, steps)
@@ -323,7 +323,7 @@ class GroupMachine(GroupAccesses):
 
     def _shuffle(self, i: p.Shuffle) -> None:
         self._together_here("shuffle")
-        self.values[i.id] = self._per_row(i.arg)[self.who[:, 0] ^ i.across]
+        self.values[i.id] = self._per_row(i.arg)[self.actor[:, 0] ^ i.across]
 
     def _multiply(self, i: p.MatMul) -> Step:
         def run() -> None:

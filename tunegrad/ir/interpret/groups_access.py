@@ -78,7 +78,7 @@ class GroupAccesses:
             )  # fmt: skip
         self.copies: list[_Copy] = []
         self.batches = np.zeros(self.rows, np.int64)
-        self.who = np.arange(self.rows, dtype=np.int64)[:, None]
+        self.actor = np.arange(self.rows, dtype=np.int64)[:, None]
 
     def fault(self, instr: Instr, why: str, row: int, at: Env | None = None) -> Never:
         env = self.env if at is None else at
@@ -136,7 +136,7 @@ class GroupAccesses:
             self.fault(i, f"out of bounds: {of}", row)
         if memory.copies == 1:
             return key
-        which = self.who if memory.private else self.who // self.items
+        which = self.actor if memory.private else self.actor // self.items
         return key + which * memory.size
 
     def _touch(self, i: Instr, memory: GroupMemory, key: Array, keep: Mask | None) -> None:
@@ -170,7 +170,7 @@ class GroupAccesses:
     def _flat(self, key: Array, keep: Mask | None) -> tuple[Array, Array]:
         """Elements and rows, one after the other, of active rows and the lanes kept."""
         shape = (self.rows, key.shape[1])
-        elements, rows = np.broadcast_to(key, shape), np.broadcast_to(self.who, shape)
+        elements, rows = np.broadcast_to(key, shape), np.broadcast_to(self.actor, shape)
         good = keep
         if self.active is not None:
             good = self.active if good is None else good & self.active

@@ -25,10 +25,10 @@ class Tracker:
     ``span - 1`` stands for many actors.
     """
 
-    __slots__ = ("_base", "_first", "_last", "_read", "_slot", "_span", "_who")
+    __slots__ = ("_actor", "_base", "_first", "_last", "_read", "_slot", "_span")
 
-    def __init__(self, size: int, actors: int, slot: int, who: str) -> None:
-        self._span, self._slot, self._who = actors + 1, slot, who
+    def __init__(self, size: int, actors: int, slot: int, actor: str) -> None:
+        self._span, self._slot, self._actor = actors + 1, slot, actor
         self._base = self._span
         self._first = np.zeros(size, np.int64)
         self._last = np.zeros(size, np.int64)
@@ -47,7 +47,7 @@ class Tracker:
             return (
                 ""
                 if other == me
-                else f"reads what {self._who} {other - base} wrote since the last barrier"
+                else f"reads what {self._actor} {other - base} wrote since the last barrier"
             )
         seen = self._read[i]
         if seen != me:
@@ -69,7 +69,7 @@ class Tracker:
         elif first != me:
             if data[i].tobytes() != value.tobytes():
                 return (
-                    f"writes another value than {self._who} {self._last[i] - base} did "
+                    f"writes another value than {self._actor} {self._last[i] - base} did "
                     "since the last barrier"
                 )
             self._first[i] = base + self._span - 1
@@ -86,7 +86,7 @@ class Tracker:
             foreign = written & (self._last[key] != me)
             if foreign.any():
                 other = self._last[key][foreign][0] - base
-                return f"reads what {self._who} {other} wrote since the last barrier"
+                return f"reads what {self._actor} {other} wrote since the last barrier"
         seen = self._read[key]
         now = np.where((seen < base) | (seen == me), me, base + self._span - 1)
         self._read[key] = np.where(written, seen, now)
@@ -105,7 +105,7 @@ class Tracker:
         if shared.any():
             if data[key][shared].tobytes() != value[shared].tobytes():
                 other = self._last[key][shared][0] - base
-                return f"writes another value than {self._who} {other} did since the last barrier"
+                return f"writes another value than {self._actor} {other} did since the last barrier"
             self._first[key] = np.where(shared, base + self._span - 1, me)
         else:
             self._first[key] = me
@@ -114,7 +114,7 @@ class Tracker:
 
     def _name(self, stamp: int) -> str:
         actor = stamp - self._base
-        return "several others" if actor == self._span - 1 else f"{self._who} {actor}"
+        return "several others" if actor == self._span - 1 else f"{self._actor} {actor}"
 
 
 class Memory:

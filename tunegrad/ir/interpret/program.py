@@ -153,7 +153,7 @@ class _Machine:
 
     def run(self) -> int:
         """Run all actors; return the number of instructions executed."""
-        team = [(self._values(), self.names.env([who, 0])) for who in range(self.actors)]
+        team = [(self._values(), self.names.env([actor, 0])) for actor in range(self.actors)]
         if self.body is None:
             for values, env in team:
                 for step in self.steps:

@@ -44,7 +44,7 @@ class GroupRules(Rules):
     def _warps(self, i: Instr, s: Scope) -> None:
         """Whole warps run it together."""
         if s.alone:
-            self._broken(i, f"inside {s.alone}, where not everybody arrives")
+            self._broken(i, f"inside {s.alone}, where not all threads arrive")
         if self.program.local % WARP:
             self._broken(i, f"groups of {self.program.local} work-items: it takes {WARP} together")
 
@@ -130,7 +130,7 @@ class GroupRules(Rules):
         if not self.grouped:
             self._broken(i, "copies ahead to memory that a work-group shares")
         if s.alone:
-            self._broken(i, f"inside {s.alone}, where not everybody arrives")
+            self._broken(i, f"inside {s.alone}, where not all threads arrive")
         if i.extent < 1 or i.slots < 2:
             self._broken(i, f"{i.extent} iterations, {i.slots} slots: at least 1 and 2")
         if i.var in s.extents:

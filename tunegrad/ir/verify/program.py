@@ -157,7 +157,7 @@ class _Verifier(GroupRules, TileRules):
                 self._broken(i, "a program has pipelines, whose batches and waits follow from them")
             elif isinstance(i, p.Barrier):
                 if s.alone:
-                    self._broken(i, f"inside {s.alone}, where not everybody arrives")
+                    self._broken(i, f"inside {s.alone}, where not all threads arrive")
             elif isinstance(i, p.Register):
                 if i.name in s.registers:
                     self._broken(i, "is declared twice")

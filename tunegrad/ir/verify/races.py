@@ -220,7 +220,7 @@ class _Seen:
             )
             apart = isinstance(x, For) and x.kind == kind and not (self.grouped and _once(x))
             if apart or not mine.isdisjoint(names):
-                raise VerifyError(f"program {self.program.name}: `barrier`: not everybody arrives")
+                raise VerifyError(f"program {self.program.name}: `barrier`: not all threads arrive")
             if isinstance(x, For) and x.kind == kind:
                 mine.add(x.var)
 
@@ -404,11 +404,11 @@ class _Level:
         )
 
     def _race(self, a: Instr, b: Instr) -> Never:
-        who = "work-items" if self.kind == "local" else "threads"
+        actors = "work-items" if self.kind == "local" else "threads"
         lines = " and ".join(f"`{line}`" for line in dict.fromkeys(_lines((a, b))))
         raise VerifyError(
             f"program {self.program.name}: {lines}: can not be proved to be run by one of the "
-            f"{self.actors} {who} "
+            f"{self.actors} {actors} "
             "alone for each element between two barriers"
         )
 

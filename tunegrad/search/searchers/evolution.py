@@ -117,11 +117,13 @@ class EvolutionarySearcher(OneByOne):
         fastest = self.ledger.fastest(1)
         if not fastest or self._used < _SURE:
             return [0.0] * len(schedules)
-        everybody = [*schedules, fastest[0].schedule]
+        candidates = [*schedules, fastest[0].schedule]
         if self._facts_model is not None and self._facts_model.fitted:
-            forecast = self._facts_model.predict([self._facts.of(s) for s in everybody])
+            forecast = self._facts_model.predict([self._facts.of(s) for s in candidates])
         elif self._model is not None and self._model.fitted:
-            forecast = self._model.predict([{d.name: d.choice for d in s.trace} for s in everybody])
+            forecast = self._model.predict(
+                [{d.name: d.choice for d in s.trace} for s in candidates]
+            )
         else:
             return [0.0] * len(schedules)
         return [float(f - forecast[-1]) for f in forecast[:-1]]
