@@ -109,10 +109,7 @@ def __getattr__(name: str) -> Any:
 def __dir__() -> list[str]:
     from tunegrad.frontend import creation, functions, random
 
-    found = {*creation.__all__, *random.__all__, *functions.__all__, *functions.METHODS} - {
-        "METHODS",
-        "function",
-    }
+    found = {*creation.__all__, *random.__all__, *functions.__all__}
     return sorted({*globals(), *__all__, *_DTYPES, *found})
 
 

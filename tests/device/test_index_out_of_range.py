@@ -13,6 +13,7 @@ import tunegrad as tg
 from tests.cuda_host import cuda_host
 from tests.opencl_device import opencl_device
 from tunegrad.errors import IndexOutOfRange
+from tunegrad.frontend.ops.indexing import within
 from tunegrad.inference.loading import measured_deviation
 from tunegrad.ir.interpret.evaluate import evaluate
 from tunegrad.tuning.workload import workload_of_function
@@ -128,7 +129,7 @@ def test_two_tensors_read_by_one_number_are_both_checked(
     tables = [tg.Tensor(np.arange(n, dtype=np.float32)) for n in order]
 
     def rows(i: tg.Tensor) -> tuple[tg.Tensor, ...]:
-        return tuple(t[i._within("rows", 0, t.shape[0])] for t in tables)
+        return tuple(t[within(i, "rows", 0, t.shape[0])] for t in tables)
 
     kind = np.dtype(dtype.replace("i", "int").replace("u", "uint"))
     run = tg.compile(rows, np.zeros(2, kind), store=False, threads=1)

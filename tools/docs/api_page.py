@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import tunegrad as tg
-from tunegrad.frontend import Tensor, creation, functional, functions, nn, random
+from tunegrad.frontend import Tensor, creation, functional, functions, nn, ops, random
 from tunegrad.frontend.handle import Handle
 
 from .fences import table
@@ -51,17 +51,18 @@ def _rows(owner: object, names: Iterable[str], method: bool = False) -> str:
     return table(_HEAD, rows)
 
 
-def _family(owner: type) -> str:
-    """Public methods and properties that a class of methods defines; second names behind them."""
+def _family(owner: type, home: str) -> str:
+    """Public methods and properties of a class that a module defines; second names behind them."""
     kept: dict[int, list[str]] = {}
     for name, value in vars(owner).items():
-        plain = callable(value) or isinstance(value, property | staticmethod)
-        if not name.startswith("_") and plain:
+        plain = callable(value) or isinstance(value, property | staticmethod | classmethod)
+        function = getattr(value, "fget", getattr(value, "__func__", value))
+        if not name.startswith("_") and plain and function.__module__ == home:
             kept.setdefault(id(value), []).append(name)
     rows = []
     for first, *others in kept.values():
         value = getattr(owner, first)
-        static = isinstance(vars(owner)[first], staticmethod)
+        static = isinstance(vars(owner)[first], staticmethod | classmethod)
         call = first if isinstance(value, property) else _call(first, value, not static)
         also = f" Also {', '.join(f'`{o}`' for o in others)}." if others else ""
         rows.append((f"`{call}`", _sentence(value) + also))
@@ -69,17 +70,27 @@ def _family(owner: type) -> str:
 
 
 def _methods() -> str:
-    """All families, from the handle up to the tensor."""
-    parts = []
-    for owner in reversed(Tensor.__mro__[:-1]):
-        words = _sentence(owner)
-        title = "What it is" if owner is Handle else "Tensor" if owner is Tensor else owner.__name__
-        parts.append(f"### {title}\n\n{words}\n\n{_family(owner)}")
-    return "\n\n".join(parts)
+    """Methods of the handle and of the tensor, and the operations of each family."""
+    parts = [
+        ("Handle", _sentence(Handle), _family(Handle, Handle.__module__)),
+        ("Tensor", _sentence(Tensor), _family(Tensor, Tensor.__module__)),
+    ]
+    for name in ops.__all__:
+        module = getattr(ops, name)
+        parts.append((name.capitalize(), _sentence(module), _family(Tensor, module.__name__)))
+    return "\n\n".join(f"### {title}\n\n{words}\n\n{rows}" for title, words, rows in parts)
 
 
-def _own_functions() -> set[str]:
-    return set(functions.__all__) - {"METHODS", "function"}
+def _own(owner: Any) -> set[str]:
+    """Names of a module's functions that are no operations, which ``Tensor`` has as methods."""
+    operations = {id(value) for value in vars(Tensor).values()}
+    values = {name: getattr(owner, name) for name in owner.__all__}
+    return {n for n, v in values.items() if id(v) not in operations and "." not in v.__qualname__}
+
+
+def _operations(owner: Any) -> str:
+    """Names of a module's functions that are operations."""
+    return " ".join(f"`{n}`" for n in sorted(set(owner.__all__) - _own(owner)))
 
 
 def _modules() -> str:
@@ -128,10 +139,10 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "torch": _torch_names,
     "creation": lambda: _rows(creation, creation.__all__),
     "random": lambda: _rows(random, random.__all__),
-    "functions": lambda: _rows(functions, _own_functions()),
+    "functions": lambda: _rows(functions, _own(functions)),
     "methods": _methods,
-    "functional": lambda: _rows(functional, set(functional.__all__) - {"METHODS"}),
-    "same": lambda: " ".join(f"`{n}`" for n in sorted(functional.METHODS)),
-    "both": lambda: " ".join(f"`{n}`" for n in sorted(functions.METHODS)),
+    "functional": lambda: _rows(functional, _own(functional)),
+    "same": lambda: _operations(functional),
+    "both": lambda: _operations(functions),
     "modules": _modules,
 }

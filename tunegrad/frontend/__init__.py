@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import creation, functional, functions, nn
+from . import creation, functional, functions, nn, ops
 from . import random as _random
 from .creation import arange, full, ones, zeros
-from .dump import dump
-from .functions import cat, maximum, minimum, stack, where
+from .functions import cat, dump, maximum, minimum, stack, where
 from .model import Example, InputSpec, Model, as_model, find_model
 from .rewrite import substitute
 from .spec import model_of_spec
@@ -19,13 +18,13 @@ __all__ = [
     "Bindings", "Example", "InputSpec", "Model", "ParameterSpec", "Tensor", "TensorLike", "arange",
     "as_model", "cat", "check_weights", "creation", "draw", "dump", "find_model", "full",
     "functional", "functions", "joined", "load_weights", "maximum", "minimum", "model_of_spec",
-    "nn", "ones", "read_safetensors", "stack", "substitute", "where", "zeros",
+    "nn", "ones", "ops", "read_safetensors", "stack", "substitute", "where", "zeros",
 ]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
     """Everything that ``creation`` and ``functions`` have."""
     for module in (creation, functions, _random):
-        if name in module.__all__ or (module is functions and name in functions.METHODS):
+        if name in module.__all__:
             return getattr(module, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -20,10 +20,9 @@ from . import elementwise as ew
 from . import movement
 from .arrays import DTypeLike
 from .elementwise import Scalar
-from .handle import Handle, TensorLike, lift
-from .handle import where as select
+from .handle import TensorLike
 from .spelling import spelled
-from .tensor import Tensor
+from .tensor import Tensor, lift, where
 
 __all__ = [
     "arange", "as_tensor", "asarray", "empty", "empty_like", "eye", "from_numpy", "full",
@@ -172,7 +171,7 @@ def linspace(start: float, end: float, steps: int, dtype: DTypeLike = F32) -> Te
     step = (end - start) / (count - 1) if count > 1 else 0.0
     place = Tensor.of(graph.cast(graph.iota((count,), 0), work))
     front, back = place * step + start, (place - (count - 1)) * step + end
-    return select(place < count / 2, front, back).cast(kind)  # both ends exact
+    return where(place < count / 2, front, back).cast(kind)  # both ends exact
 
 
 @spelled
@@ -188,7 +187,7 @@ def eye(n: int, m: int | None = None, dtype: DTypeLike = F32) -> Tensor:
     rows = movement.integer("eye", "n", n, 0)
     columns = rows if m is None else movement.integer("eye", "m", m, 0)
     shape = (rows, columns)
-    return (Handle.of(graph.iota(shape, 0)) == Handle.of(graph.iota(shape, 1))).cast(dtype)
+    return (Tensor.of(graph.iota(shape, 0)) == Tensor.of(graph.iota(shape, 1))).cast(dtype)
 
 
 def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:

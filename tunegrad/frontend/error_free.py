@@ -10,22 +10,16 @@ without it. A result that is not finite has no second part worth adding: see ``f
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from tunegrad.ir import graph
 from tunegrad.ir.expr import Op
 
-from .elementwise import broadcast, broadcast_shapes, constant
+from .elementwise import Scalar, broadcast, broadcast_shapes, constant
 from .handle import Handle, joined, where
-
-if TYPE_CHECKING:
-    from .elementwise import Scalar
-    from .tensor import Tensor
 
 __all__ = ["finite", "fma", "two_product", "two_sum"]
 
 
-def fma(a: Tensor, b: Tensor | Scalar, c: Tensor | Scalar) -> Tensor:
+def fma(a: Handle, b: Handle | Scalar, c: Handle | Scalar) -> Handle:
     """``a * b + c``, rounded once where the device can; floats of one dtype, broadcast."""
     given = [
         x.node if isinstance(x, Handle) else constant(x, (), a.dtype, "fma") for x in (a, b, c)
@@ -35,19 +29,19 @@ def fma(a: Tensor, b: Tensor | Scalar, c: Tensor | Scalar) -> Tensor:
     return Handle.of(node, joined([x for x in (a, b, c) if isinstance(x, Handle)]))
 
 
-def two_sum(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+def two_sum(a: Handle, b: Handle) -> tuple[Handle, Handle]:
     """The sum, and what rounding took from it (Knuth)."""
     total = a + b
     second = total - a
     return total, (a - (total - second)) + (b - second)
 
 
-def two_product(a: Tensor, b: Tensor | Scalar) -> tuple[Tensor, Tensor]:
+def two_product(a: Handle, b: Handle | Scalar) -> tuple[Handle, Handle]:
     """The product, and what rounding took from it, where that is not below the least number."""
     product = a * b
     return product, fma(a, b, -product)
 
 
-def finite(correction: Tensor) -> Tensor:
+def finite(correction: Handle) -> Handle:
     """A correction, 0 where it is infinite or NaN."""
     return where(correction - correction == 0, correction, 0.0)

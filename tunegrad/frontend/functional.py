@@ -1,58 +1,71 @@
 """``torch.nn.functional``: its functions by its names, for inference.
 
-Where a method of Tensor has the same arguments, the function is the method.
+Where an operation has the same arguments, the function is the operation.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from tunegrad.errors import ShapeError
 
 from .creation import arange, linspace, ones
 from .elementwise import Scalar
-from .functions import function, stack
-from .handle import TensorLike, lift
-from .methods.convolution import Extent
-from .methods.linear import attention as scaled_dot_product_attention
+from .functions import scaled_dot_product_attention, stack
+from .handle import Handle, TensorLike
+from .operation import operation
+from .ops.convolution import Extent
 from .spelling import spelled
-from .tensor import Tensor
+from .tensor import Tensor, lift
+
+# isort: off
+from .ops.activation import (
+    celu, elu, gelu, glu, hardshrink, hardsigmoid, hardswish, hardtanh, leaky_relu, logsigmoid,
+    mish, prelu, relu, relu6, rrelu, selu, sigmoid, silu, softplus, softshrink, softsign,
+    tanhshrink, threshold,
+)  # fmt: skip
+from .ops.convolution import (
+    conv1d, conv2d, conv3d, conv_transpose1d, conv_transpose2d, conv_transpose3d,
+)  # fmt: skip
+from .ops.products import bilinear, cosine_similarity, linear, pairwise_distance
+from .ops.losses import (
+    binary_cross_entropy, binary_cross_entropy_with_logits, cross_entropy, hinge_embedding_loss,
+    huber_loss, kl_div, l1_loss, mse_loss, nll_loss, poisson_nll_loss, smooth_l1_loss,
+    soft_margin_loss,
+)  # fmt: skip
+from .ops.normalisation import group_norm, local_response_norm
+from .ops.pooling import (
+    adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d, adaptive_max_pool1d,
+    adaptive_max_pool2d, adaptive_max_pool3d, avg_pool1d, avg_pool2d, avg_pool3d, lp_pool1d,
+    lp_pool2d, max_pool1d, max_pool2d, max_pool3d,
+)  # fmt: skip
+from .ops.reduction import log_softmax, normalize, softmax, softmin
+from .ops.resizing import channel_shuffle, grid_sample, interpolate, pixel_shuffle, pixel_unshuffle
+# isort: on
 
 __all__ = [
-    "METHODS", "affine_grid", "alpha_dropout", "batch_norm", "dropout", "dropout1d",
-    "dropout2d", "dropout3d", "embedding", "feature_alpha_dropout", "fold", "instance_norm",
-    "layer_norm", "one_hot", "pad", "rms_norm", "scaled_dot_product_attention",
-    "triplet_margin_loss", "unfold", "upsample",
+    "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d",
+    "adaptive_max_pool2d", "adaptive_max_pool3d", "affine_grid", "alpha_dropout", "avg_pool1d",
+    "avg_pool2d", "avg_pool3d", "batch_norm", "bilinear", "binary_cross_entropy",
+    "binary_cross_entropy_with_logits", "celu", "channel_shuffle", "conv1d", "conv2d", "conv3d",
+    "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "cosine_similarity",
+    "cross_entropy", "dropout", "dropout1d", "dropout2d", "dropout3d", "elu", "embedding",
+    "feature_alpha_dropout", "fold", "gelu", "glu", "grid_sample", "group_norm", "hardshrink",
+    "hardsigmoid", "hardswish", "hardtanh", "hinge_embedding_loss", "huber_loss",
+    "instance_norm", "interpolate", "kl_div", "l1_loss", "layer_norm", "leaky_relu", "linear",
+    "local_response_norm", "log_softmax", "logsigmoid", "lp_pool1d", "lp_pool2d", "max_pool1d",
+    "max_pool2d", "max_pool3d", "mish", "mse_loss", "nll_loss", "normalize", "one_hot", "pad",
+    "pairwise_distance", "pixel_shuffle", "pixel_unshuffle", "poisson_nll_loss", "prelu",
+    "relu", "relu6", "rms_norm", "rrelu", "scaled_dot_product_attention", "selu", "sigmoid",
+    "silu", "smooth_l1_loss", "soft_margin_loss", "softmax", "softmin", "softplus",
+    "softshrink", "softsign", "tanh", "tanhshrink", "threshold", "triplet_margin_loss",
+    "unfold", "upsample",
 ]  # fmt: skip
-
-METHODS = frozenset(
-    [
-        "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d",
-        "adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d", "avg_pool1d",
-        "avg_pool2d", "avg_pool3d", "bilinear", "binary_cross_entropy",
-        "binary_cross_entropy_with_logits", "celu", "channel_shuffle", "conv1d", "conv2d",
-        "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d",
-        "cosine_similarity", "cross_entropy", "elu", "gelu", "glu", "grid_sample",
-        "group_norm", "hardshrink", "hardsigmoid", "hardswish", "hardtanh",
-        "hinge_embedding_loss", "huber_loss", "interpolate", "kl_div", "l1_loss",
-        "leaky_relu", "linear", "local_response_norm", "log_softmax", "logsigmoid",
-        "lp_pool1d", "lp_pool2d", "max_pool1d", "max_pool2d", "max_pool3d", "mish",
-        "mse_loss", "nll_loss", "normalize", "pairwise_distance", "pixel_shuffle",
-        "pixel_unshuffle", "poisson_nll_loss", "prelu", "relu", "relu6", "rrelu", "selu",
-        "sigmoid", "silu", "smooth_l1_loss", "soft_margin_loss", "softmax", "softmin",
-        "softplus", "softshrink", "softsign", "tanh", "tanhshrink", "threshold",
-    ]
-)  # fmt: skip
-"""Functions that are methods of Tensor."""
 
 _Shape = int | Sequence[int]
 
-
-def __getattr__(name: str) -> Callable[..., Any]:
-    if name in METHODS:
-        return function(name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+tanh = operation(Handle.tanh)
 
 
 @spelled

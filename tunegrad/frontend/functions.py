@@ -1,5 +1,5 @@
-"""Functions of tensors, as ``tg.name`` and ``torch.name``: those of several tensors, and every
-method as a function of its tensor.
+"""Functions of tensors, as ``tg.name`` and ``torch.name``: those of several tensors, and
+operations, which ``Tensor`` has as methods.
 
     tg.relu(x)    x.relu()        tg.sum(x, dim=1)    x.sum(1)
 """
@@ -7,32 +7,180 @@ method as a function of its tensor.
 from __future__ import annotations
 
 import functools
-import inspect
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Literal, get_args
 
-from tunegrad.errors import ShapeError
+from tunegrad.errors import ConfigError, ShapeError
+from tunegrad.ir.text.print_graph import print_dot, print_graph
 
 from . import movement
-from .contraction import einsum
-from .handle import TensorLike, apply, beside, lift, where
-from .methods.linear import attention as scaled_dot_product_attention
-from .methods.movement import join
+from .elementwise import broadcast_shapes as common_shape
+from .handle import Handle, TensorLike
+from .operation import operation
+from .ops import products
+from .ops.movement import join
 from .spelling import spelled
-from .tensor import Tensor
+from .tensor import Tensor, apply, giving_tensors, lift, where
+
+# isort: off
+from .ops.activation import celu, hardshrink, prelu, relu, selu, sigmoid
+from .ops.arithmetic import (
+    add, addcdiv, addcmul, bitwise_and, bitwise_left_shift, bitwise_not, bitwise_or,
+    bitwise_right_shift, bitwise_xor, ceil, clamp_max, clamp_min, copysign, div, eq,
+    floor_divide, fmax, fmin, fmod, frac, ge, gt, heaviside, isclose, isfinite, isinf, isnan,
+    isneginf, isposinf, le, lerp, logical_and, logical_not, logical_or, logical_xor, lt,
+    masked_fill, mul, nan_to_num, ne, remainder, rsub, sign, signbit, sub, trunc,
+)  # fmt: skip
+from .ops.convolution import (
+    conv1d, conv2d, conv3d, conv_transpose1d, conv_transpose2d, conv_transpose3d,
+)  # fmt: skip
+from .ops.indexing import (
+    gather, index_add, index_copy, index_fill, index_select, scatter, scatter_add,
+    scatter_reduce, take, take_along_dim,
+)  # fmt: skip
+from .ops.products import (
+    addbmm, addmm, addmv, addr, baddbmm, bmm, cdist, cosine_similarity, cross, dot, inner, kron,
+    matmul, matrix_power, mm, mv, outer, pairwise_distance, tensordot,
+)  # fmt: skip
+from .ops.movement import (
+    broadcast_to, chunk, diag, diag_embed, diagonal, expand_dims, flatten, fliplr, flipud,
+    movedim, repeat_interleave, roll, rot90, split, t, tensor_split, tile, trace, transpose,
+    tril, triu, unbind, unflatten,
+)  # fmt: skip
+from .ops.ordering import (
+    argsort, bucketize, corrcoef, cov, cummax, cummin, cumprod, cumsum, diff, kthvalue,
+    logcumsumexp, median, msort, quantile, searchsorted, sort, topk,
+)  # fmt: skip
+from .ops.reduction import (
+    aminmax, argmax, argmin, count_nonzero, log_softmax, logsumexp, nanmean, nansum, norm,
+    softmax, std, std_mean, var, var_mean,
+)  # fmt: skip
+from .ops.resizing import channel_shuffle, pixel_shuffle, pixel_unshuffle
+from .ops.special import (
+    acos, acosh, asin, asinh, atan, atan2, atanh, cosh, deg2rad, erfc, erfinv, exp2, expm1,
+    float_power, hypot, log10, log1p, logaddexp, logaddexp2, logit, rad2deg, rsqrt, sinc, sinh,
+    tan, xlogy,
+)  # fmt: skip
+# isort: on
 
 __all__ = [
-    "METHODS", "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_shapes", "broadcast_tensors",
-    "cat", "chain_matmul", "column_stack", "concat", "concatenate", "dstack", "einsum", "function",
-    "hstack", "is_tensor", "maximum", "minimum", "row_stack", "scaled_dot_product_attention",
-    "stack", "vstack", "where",
+    "abs", "absolute", "acos", "acosh", "add", "addbmm", "addcdiv", "addcmul", "addmm", "addmv",
+    "addr", "all", "allclose", "amax", "amin", "aminmax", "any", "arccos", "arccosh", "arcsin",
+    "arcsinh", "arctan", "arctan2", "arctanh", "argmax", "argmin", "argsort", "asin", "asinh",
+    "atan", "atan2", "atanh", "atleast_1d", "atleast_2d", "atleast_3d", "baddbmm",
+    "bitwise_and", "bitwise_left_shift", "bitwise_not", "bitwise_or", "bitwise_right_shift",
+    "bitwise_xor", "bmm", "broadcast_shapes", "broadcast_tensors", "broadcast_to", "bucketize",
+    "cat", "cdist", "ceil", "celu", "chain_matmul", "channel_shuffle", "chunk", "clamp",
+    "clamp_max", "clamp_min", "clip", "clone", "column_stack", "concat", "concatenate",
+    "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d",
+    "copysign", "corrcoef", "cos", "cosh", "cosine_similarity", "count_nonzero", "cov", "cross",
+    "cummax", "cummin", "cumprod", "cumsum", "deg2rad", "detach", "diag", "diag_embed",
+    "diagonal", "diff", "div", "divide", "dot", "dstack", "dump", "einsum", "eq", "equal",
+    "erf", "erfc", "erfinv", "exp", "exp2", "expand_dims", "expm1", "fix", "flatten", "flip",
+    "fliplr", "flipud", "float_power", "floor", "floor_divide", "fmax", "fmin", "fmod", "frac",
+    "gather", "ge", "ger", "greater", "greater_equal", "gt", "hardshrink", "heaviside",
+    "hstack", "hypot", "index_add", "index_copy", "index_fill", "index_select", "inner",
+    "is_tensor", "isclose", "isfinite", "isinf", "isnan", "isneginf", "isposinf", "kron",
+    "kthvalue", "le", "lerp", "less", "less_equal", "log", "log1p", "log2", "log10",
+    "log_softmax", "logaddexp", "logaddexp2", "logcumsumexp", "logical_and", "logical_not",
+    "logical_or", "logical_xor", "logit", "logsumexp", "lt", "masked_fill", "matmul",
+    "matrix_power", "max", "maximum", "mean", "median", "min", "minimum", "mm", "moveaxis",
+    "movedim", "msort", "mul", "multiply", "mv", "nan_to_num", "nanmean", "nansum", "narrow",
+    "ne", "neg", "negative", "norm", "not_equal", "numel", "outer", "pairwise_distance",
+    "permute", "pixel_shuffle", "pixel_unshuffle", "positive", "pow", "prelu", "prod",
+    "quantile", "rad2deg", "ravel", "reciprocal", "relu", "remainder", "repeat_interleave",
+    "reshape", "roll", "rot90", "round", "row_stack", "rsqrt", "rsub",
+    "scaled_dot_product_attention", "scatter", "scatter_add", "scatter_reduce", "searchsorted",
+    "select", "selu", "sigmoid", "sign", "signbit", "sin", "sinc", "sinh", "softmax", "sort",
+    "split", "sqrt", "square", "squeeze", "stack", "std", "std_mean", "sub", "subtract", "sum",
+    "swapaxes", "swapdims", "t", "take", "take_along_dim", "tan", "tanh", "tensor_split",
+    "tensordot", "tile", "topk", "trace", "transpose", "tril", "triu", "true_divide", "trunc",
+    "unbind", "unflatten", "unsqueeze", "var", "var_mean", "vdot", "vstack", "where", "xlogy",
 ]  # fmt: skip
+
+GraphForm = Literal["text", "dot"]
+
+# ---- operations that are methods of a handle, or of Tensor alone
+
+abs = operation(Handle.abs)
+all = operation(Handle.all)
+amax = operation(Handle.amax)
+amin = operation(Handle.amin)
+any = operation(Handle.any)
+clamp = operation(Handle.clamp)
+cos = operation(Handle.cos)
+erf = operation(Handle.erf)
+exp = operation(Handle.exp)
+flip = operation(Handle.flip)
+floor = operation(Handle.floor)
+log = operation(Handle.log)
+log2 = operation(Handle.log2)
+mean = operation(Handle.mean)
+narrow = operation(Handle.narrow)
+neg = operation(Handle.neg)
+numel = operation(Handle.numel)
+permute = operation(Handle.permute)
+positive = operation(Handle.positive)
+pow = operation(Handle.pow)
+prod = operation(Handle.prod)
+ravel = operation(Handle.ravel)
+reciprocal = operation(Handle.reciprocal)
+reshape = operation(Handle.reshape)
+round = operation(Handle.round)
+select = operation(Handle.select)
+sin = operation(Handle.sin)
+sqrt = operation(Handle.sqrt)
+square = operation(Handle.square)
+squeeze = operation(Handle.squeeze)
+sum = operation(Handle.sum)
+swapaxes = operation(Handle.swapaxes)
+tanh = operation(Handle.tanh)
+unsqueeze = operation(Handle.unsqueeze)
+allclose = operation(Tensor.allclose)
+clone = operation(Tensor.clone)
+detach = operation(Tensor.detach)
+equal = operation(Tensor.equal)
+max = operation(Tensor.max)
+min = operation(Tensor.min)
+
+# ---- second names
+
+absolute = abs
+arccos = acos
+arccosh = acosh
+arcsin = asin
+arcsinh = asinh
+arctan = atan
+arctan2 = atan2
+arctanh = atanh
+clip = clamp
+divide = div
+fix = trunc
+ger = outer
+greater = gt
+greater_equal = ge
+less = lt
+less_equal = le
+moveaxis = movedim
+multiply = mul
+negative = neg
+not_equal = ne
+subtract = sub
+swapdims = swapaxes
+true_divide = div
+vdot = dot
+
+# ---- of several tensors
+
+einsum = giving_tensors(products.einsum)
+scaled_dot_product_attention = giving_tensors(products.scaled_dot_product_attention)
+_join = giving_tensors(join)
 
 
 @spelled
 def cat(tensors: Sequence[TensorLike], dim: int = 0) -> Tensor:
     """Tensors joined along a dimension; dtypes are promoted."""
-    return join("cat", tensors, dim)
+    return _join("cat", tensors, dim)
 
 
 concat = concatenate = cat
@@ -48,20 +196,14 @@ def stack(tensors: Sequence[TensorLike], dim: int = 0) -> Tensor:
 
 def maximum(input: TensorLike, other: TensorLike) -> Tensor:
     """The larger one; NaN where either is NaN."""
-    return (
-        lift(input, "max").maximum(other)
-        if not _number(input)
-        else lift(other, "max").maximum(input)
-    )
+    first, second = (other, input) if _number(input) else (input, other)
+    return lift(first, "max").maximum(second)
 
 
 def minimum(input: TensorLike, other: TensorLike) -> Tensor:
     """The smaller one; NaN where either is NaN."""
-    return (
-        lift(input, "min").minimum(other)
-        if not _number(input)
-        else lift(other, "min").minimum(input)
-    )
+    first, second = (other, input) if _number(input) else (input, other)
+    return lift(first, "min").minimum(second)
 
 
 def _number(x: TensorLike) -> bool:
@@ -89,12 +231,12 @@ def atleast_3d(input: TensorLike) -> Tensor:
 def hstack(tensors: Sequence[TensorLike]) -> Tensor:
     """Tensors joined along the second dimension; vectors along their only one."""
     listed = [atleast_1d(t) for t in tensors]
-    return join("hstack", listed, 0 if listed and listed[0].ndim == 1 else 1)
+    return _join("hstack", listed, 0 if listed and listed[0].ndim == 1 else 1)
 
 
 def vstack(tensors: Sequence[TensorLike]) -> Tensor:
     """Tensors joined along the first dimension; vectors as rows."""
-    return join("vstack", [atleast_2d(t) for t in tensors], 0)
+    return _join("vstack", [atleast_2d(t) for t in tensors], 0)
 
 
 row_stack = vstack
@@ -102,20 +244,18 @@ row_stack = vstack
 
 def dstack(tensors: Sequence[TensorLike]) -> Tensor:
     """Tensors joined along the third dimension."""
-    return join("dstack", [atleast_3d(t) for t in tensors], 2)
+    return _join("dstack", [atleast_3d(t) for t in tensors], 2)
 
 
 def column_stack(tensors: Sequence[TensorLike]) -> Tensor:
     """Vectors as columns, matrices side by side."""
     listed = [atleast_1d(t) for t in tensors]
-    return join("column_stack", [t.unsqueeze(1) if t.ndim == 1 else t for t in listed], 1)
+    return _join("column_stack", [t.unsqueeze(1) if t.ndim == 1 else t for t in listed], 1)
 
 
 def broadcast_shapes(*shapes: Sequence[int]) -> tuple[int, ...]:
     """The shape that all of these broadcast to."""
-    from .elementwise import broadcast_shapes as common
-
-    return common("broadcast_shapes", *(tuple(s) for s in shapes))
+    return common_shape("broadcast_shapes", *(tuple(s) for s in shapes))
 
 
 def broadcast_tensors(*tensors: TensorLike) -> tuple[Tensor, ...]:
@@ -136,64 +276,13 @@ def is_tensor(obj: object) -> bool:
     return isinstance(obj, Tensor)
 
 
-METHODS = frozenset(
-    [
-        "abs", "absolute", "acos", "acosh", "add", "addbmm", "addcdiv", "addcmul", "addmm",
-        "addmv", "addr", "all", "allclose", "amax", "amin", "aminmax", "any", "arccos",
-        "arccosh", "arcsin", "arcsinh", "arctan", "arctan2", "arctanh", "argmax", "argmin",
-        "argsort", "asin", "asinh", "atan", "atan2", "atanh", "baddbmm", "bitwise_and",
-        "bitwise_left_shift", "bitwise_not", "bitwise_or", "bitwise_right_shift",
-        "bitwise_xor", "bmm", "broadcast_to", "bucketize", "cdist", "ceil", "celu",
-        "channel_shuffle", "chunk", "clamp", "clamp_max", "clamp_min", "clip", "clone",
-        "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d",
-        "conv_transpose3d", "copysign", "corrcoef", "cos", "cosh", "cosine_similarity",
-        "count_nonzero", "cov", "cross", "cummax", "cummin", "cumprod", "cumsum", "deg2rad",
-        "detach", "diag", "diag_embed", "diagonal", "diff", "div", "divide", "dot", "eq",
-        "equal", "erf", "erfc", "erfinv", "exp", "exp2", "expand_dims", "expm1", "fix",
-        "flatten", "flip", "fliplr", "flipud", "float_power", "floor", "floor_divide",
-        "fmax", "fmin", "fmod", "frac", "gather", "ge", "ger", "greater", "greater_equal",
-        "gt", "hardshrink", "heaviside", "hypot", "index_add", "index_copy", "index_fill",
-        "index_select", "inner", "isclose", "isfinite", "isinf", "isnan", "isneginf",
-        "isposinf", "kron", "kthvalue", "le", "lerp", "less", "less_equal", "log", "log10",
-        "log1p", "log2", "log_softmax", "logaddexp", "logaddexp2", "logcumsumexp",
-        "logical_and", "logical_not", "logical_or", "logical_xor", "logit", "logsumexp",
-        "lt", "masked_fill", "matmul", "matrix_power", "max", "mean", "median", "min", "mm",
-        "moveaxis", "movedim", "msort", "mul", "multiply", "mv", "nan_to_num", "nanmean",
-        "nansum", "narrow", "ne", "neg", "negative", "norm", "not_equal", "numel", "outer",
-        "pairwise_distance", "permute", "pixel_shuffle", "pixel_unshuffle", "positive",
-        "pow", "prelu", "prod", "quantile", "rad2deg", "ravel", "reciprocal", "relu",
-        "remainder", "repeat_interleave", "reshape", "roll", "rot90", "round", "rsqrt",
-        "rsub", "scatter", "scatter_add", "scatter_reduce", "searchsorted", "select",
-        "selu", "sigmoid", "sign", "signbit", "sin", "sinc", "sinh", "softmax", "sort",
-        "split", "sqrt", "square", "squeeze", "std", "std_mean", "sub", "subtract", "sum",
-        "swapaxes", "swapdims", "t", "take", "take_along_dim", "tan", "tanh",
-        "tensor_split", "tensordot", "tile", "topk", "trace", "transpose", "tril", "triu",
-        "true_divide", "trunc", "unbind", "unflatten", "unsqueeze", "var", "var_mean",
-        "vdot", "xlogy",
-    ]
-)  # fmt: skip
-"""Methods that PyTorch has as functions, too."""
+def dump(graph: Tensor | Sequence[Tensor], form: GraphForm = "text") -> str:
+    """The graph that tensors are computed by: a line per node, or for Graphviz's ``dot``.
 
-
-@functools.cache
-def function(name: str) -> Callable[..., Any]:
-    """A method of Tensor as a function of the tensor, given first or as ``input=``."""
-    method = getattr(Tensor, name)
-
-    def called(input: TensorLike, *args: Any, **kwargs: Any) -> Any:
-        number = isinstance(input, bool | int | float) and args and isinstance(args[0], Tensor)
-        first = beside(args[0], input, name) if number else lift(input, name)
-        return getattr(first, name)(*args, **kwargs)
-
-    called.__name__ = called.__qualname__ = name
-    called.__doc__ = method.__doc__
-    own = list(inspect.signature(method).parameters.values())
-    first = inspect.Parameter("input", inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    called.__signature__ = inspect.Signature([first, *own[1:]])  # type: ignore[attr-defined]
-    return called
-
-
-def __getattr__(name: str) -> Any:
-    if name in METHODS:
-        return function(name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    Nothing is computed. Raises ConfigError for another form.
+    """
+    outputs = (graph,) if isinstance(graph, Tensor) else tuple(graph)
+    if form not in get_args(GraphForm):
+        raise ConfigError(f"dump: form {form!r} is not one of {', '.join(get_args(GraphForm))}")
+    nodes = tuple(t.node for t in outputs)
+    return print_graph(nodes) if form == "text" else print_dot(nodes)

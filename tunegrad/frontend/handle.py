@@ -1,44 +1,51 @@
-"""The handle on a graph node that every family of tensor methods extends.
+"""The handle on a graph node, with the operations that are one or two nodes: arithmetic, movement,
+folds. All others are functions of handles in ``ops/``, and methods of ``Tensor``.
 
-A family is a class of methods in ``methods/``; each extends the one before it, and ``Tensor`` is
-the last of them. A method takes and gives tensors; what it does to nodes stands in ``elementwise``,
-``movement`` and ``reduction``.
+A method takes and gives handles; what it does to nodes stands in ``elementwise``, ``movement`` and
+``reduction``. Results are of the class that ``Handle.result`` names, which is ``Tensor``.
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tunegrad.errors import DTypeError
+from tunegrad.errors import AxisError, DTypeError, ShapeError
 from tunegrad.ir import graph
-from tunegrad.ir.dtypes import F32, DType
+from tunegrad.ir.dtypes import F32, I8, I16, I32, I64, U8, U16, U32, DType, dtype_of
+from tunegrad.ir.expr import Op
 from tunegrad.ir.graph import Node
+from tunegrad.ir.layout import Layout
 
 from . import elementwise as ew
+from . import movement, reduction
+from .arrays import DTypeLike, held
 from .elementwise import Scalar
-from .movement import axis_of
-from .spelling import spelled_methods
-
-if TYPE_CHECKING:
-    from .tensor import Tensor
+from .movement import Axes, axes_of, axis_of, integer
+from .reduction import accumulator
+from .spelling import spelled
 
 __all__ = [
-    "NOTHING", "Bindings", "Count", "Handle", "TensorLike", "along", "apply", "beside", "floating",
-    "floats", "joined", "lift", "optional", "where",
+    "NOTHING", "Bindings", "Count", "Handle", "TensorLike", "apply", "beside", "bound", "floats",
+    "joined", "lift", "optional", "own_name", "where",
 ]  # fmt: skip
 
 Bindings = Mapping[str, NDArray[np.generic]]
 NOTHING: Bindings = MappingProxyType({})
 
-P = ParamSpec("P")
-T = TypeVar("T")
+_NUMBERS = itertools.count()
+_VIA = {I8: I32, U8: I32, I16: I32, U16: I32, U32: I64}
+"""Types that floats become on their way to a type, so that they wrap around."""
+_WHOLE = {"f32": 2.0**23, "f64": 2.0**52}
+"""From here on every float is a whole number."""
 
 
 class Count(int):
@@ -61,19 +68,21 @@ class Handle:
     already known.
     """
 
+    result: ClassVar[type[Handle]]
+    """The class of all results."""
+
     node: Node
     bindings: Bindings
 
-    def __init_subclass__(cls) -> None:
-        spelled_methods(cls)
-
-    @staticmethod
-    def of(node: Node, bindings: Bindings = NOTHING) -> Tensor:
+    @classmethod
+    def of(cls, node: Node, bindings: Bindings = NOTHING) -> Self:
         """A handle on an existing node."""
-        tensor = object.__new__(_tensor_class())
+        tensor: Any = object.__new__(Handle.result)
         object.__setattr__(tensor, "node", node)
         object.__setattr__(tensor, "bindings", bindings)
-        return tensor
+        return tensor  # type: ignore[no-any-return]
+
+    # ---- what it is
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -126,53 +135,445 @@ class Handle:
         """The float type that a function of it has: its own, or f32 for integers and bools."""
         return self.node.dtype if self.node.dtype.is_float else F32
 
-    def _with(self, node: Node) -> Tensor:
-        return Handle.of(node, self.bindings)
+    def describe(self) -> str:
+        """Its dtype, shape and operation in a few words, without values."""
+        return f"<Tensor {self.dtype}{list(self.shape)} of {self.node.op}>"
 
-    def _wide(self) -> Tensor:
+    # ---- results
+
+    def _with(self, node: Node) -> Self:
+        return self.of(node, self.bindings)
+
+    def _of(self, op: str, function: Callable[..., Node], *operands: TensorLike) -> Self:
+        return self.of(*_applied(op, function, operands))
+
+    def _binary(self, op: Op, a: TensorLike, b: TensorLike) -> Self:
+        return self._of(str(op), functools.partial(ew.binary, op), a, b)
+
+    def _bitwise(self, op: Op, other: TensorLike) -> Self:
+        return self._of(str(op), functools.partial(ew.bitwise, op), self, other)
+
+    def _shift(self, op: Op, a: TensorLike, b: TensorLike) -> Self:
+        return self._of(str(op), functools.partial(ew.shift, op), a, b)
+
+    def _compare(self, name: str, other: TensorLike) -> Self:
+        return self._of(name, functools.partial(ew.compare, name), self, other)
+
+    def _wide(self) -> Self:
         """In the float type that it is computed in: f32 for f16, bf16, integers and bools."""
         return self._with(graph.cast(self.node, self.float_type.compute))
 
-    def _same(self) -> Tensor:
-        return self  # type: ignore[return-value]  # every handle is a Tensor
-
-    def _as(self, dtype: DType) -> Tensor:
+    def _as(self, dtype: DType) -> Self:
         return self._with(graph.cast(self.node, dtype))
+
+    def cast(self, dtype: DTypeLike) -> Self:
+        """Converted; float to int truncates, anything to bool is ``!= 0``.
+
+        Floats beyond an integer of 8 or 16 bits or a u32 wrap around, as PyTorch's do: 300.7 as u8
+        is 44. From a magnitude of 2^31 on (u32: 2^63), where C and PyTorch define nothing, i32's or
+        i64's nearest number wraps. i32, i64 and u64 give their nearest number. NaN is 0.
+        """
+        kind, node = dtype_of(dtype), self.node
+        if node.dtype.is_float and kind.is_int:
+            node = graph.cast(node, _VIA.get(kind, kind))
+        return self._with(graph.cast(node, kind))
+
+    astype = cast
+
+    # ---- operators: numpy's broadcasting and promotion, numbers that take the tensor's dtype
+
+    def __add__(self, other: TensorLike) -> Self:
+        return self._binary(Op.ADD, self, other)
+
+    def __radd__(self, other: TensorLike) -> Self:
+        return self._binary(Op.ADD, other, self)
+
+    def __sub__(self, other: TensorLike) -> Self:
+        return self._binary(Op.SUB, self, other)
+
+    def __rsub__(self, other: TensorLike) -> Self:
+        return self._binary(Op.SUB, other, self)
+
+    def __mul__(self, other: TensorLike) -> Self:
+        return self._binary(Op.MUL, self, other)
+
+    def __rmul__(self, other: TensorLike) -> Self:
+        return self._binary(Op.MUL, other, self)
+
+    def __truediv__(self, other: TensorLike) -> Self:
+        return self._of("div", ew.divide, self, other)
+
+    def __rtruediv__(self, other: TensorLike) -> Self:
+        return self._of("div", ew.divide, other, self)
+
+    def __floordiv__(self, other: TensorLike) -> Self:
+        return self._of("floordiv", ew.floor_divide, self, other)
+
+    def __rfloordiv__(self, other: TensorLike) -> Self:
+        return self._of("floordiv", ew.floor_divide, other, self)
+
+    def __mod__(self, other: TensorLike) -> Self:
+        return self._of("mod", ew.remainder, self, other)
+
+    def __rmod__(self, other: TensorLike) -> Self:
+        return self._of("mod", ew.remainder, other, self)
+
+    def __pow__(self, other: TensorLike) -> Self:
+        return self._of("pow", ew.power, self, other)
+
+    def __rpow__(self, other: TensorLike) -> Self:
+        return self._of("pow", ew.power, other, self)
+
+    def __matmul__(self, other: TensorLike) -> Self:
+        return self._of("matmul", reduction.matmul, self, lift(other, "matmul"))
+
+    def __rmatmul__(self, other: TensorLike) -> Self:
+        return self._of("matmul", reduction.matmul, lift(other, "matmul"), self)
+
+    def __and__(self, other: TensorLike) -> Self:
+        return self._bitwise(Op.AND, other)
+
+    def __or__(self, other: TensorLike) -> Self:
+        return self._bitwise(Op.OR, other)
+
+    def __xor__(self, other: TensorLike) -> Self:
+        return self._bitwise(Op.XOR, other)
+
+    __rand__, __ror__, __rxor__ = __and__, __or__, __xor__
+
+    def __lshift__(self, other: TensorLike) -> Self:
+        return self._shift(Op.SHL, self, other)
+
+    def __rlshift__(self, other: TensorLike) -> Self:
+        return self._shift(Op.SHL, other, self)
+
+    def __rshift__(self, other: TensorLike) -> Self:
+        return self._shift(Op.SHR, self, other)
+
+    def __rrshift__(self, other: TensorLike) -> Self:
+        return self._shift(Op.SHR, other, self)
+
+    def __lt__(self, other: TensorLike) -> Self:
+        return self._compare("lt", other)
+
+    def __le__(self, other: TensorLike) -> Self:
+        return self._compare("le", other)
+
+    def __gt__(self, other: TensorLike) -> Self:
+        return self._compare("gt", other)
+
+    def __ge__(self, other: TensorLike) -> Self:
+        return self._compare("ge", other)
+
+    def __eq__(self, other: TensorLike) -> Self:  # type: ignore[override]
+        return self._compare("eq", other)
+
+    def __ne__(self, other: TensorLike) -> Self:  # type: ignore[override]
+        return self._compare("ne", other)
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __neg__(self) -> Self:
+        return self._with(ew.negate(self.node))
+
+    def __pos__(self) -> Self:
+        return self._with(self.node)
+
+    def __invert__(self) -> Self:
+        return self._with(ew.invert(self.node))
+
+    def __abs__(self) -> Self:
+        return self._with(ew.unary(Op.ABS, self.node))
+
+    # ---- element by element
+
+    def pow(self, exponent: TensorLike) -> Self:
+        """``self ** exponent``."""
+        return self**exponent
+
+    @spelled
+    def maximum(self, other: TensorLike) -> Self:
+        """The larger one; NaN where either is NaN."""
+        return self._binary(Op.MAX, self, other)
+
+    @spelled
+    def minimum(self, other: TensorLike) -> Self:
+        """The smaller one; NaN where either is NaN."""
+        return self._binary(Op.MIN, self, other)
+
+    @spelled
+    def clamp(self, min: TensorLike | None = None, max: TensorLike | None = None) -> Self:
+        """At least ``min`` and at most ``max``; None is no bound.
+
+        Raises ShapeError without any bound.
+        """
+        if min is None and max is None:
+            raise ShapeError(f"clamp: {self.shape} has neither a least nor a greatest value")
+        bounded = self if min is None else self.maximum(min)
+        return bounded if max is None else bounded.minimum(max)
+
+    @spelled
+    def where(self, condition: TensorLike, other: TensorLike) -> Self:
+        """self where the bool ``condition`` holds, else ``other``."""
+        return self._of("where", ew.where, lift(condition, "where"), self, other)
+
+    def neg(self) -> Self:
+        """``-self``; not for bools."""
+        return -self
+
+    def positive(self) -> Self:
+        """self."""
+        return +self
+
+    def abs(self) -> Self:
+        """The absolute value."""
+        return self.__abs__()
+
+    def floor(self) -> Self:
+        """The largest whole number that is not larger."""
+        return self._with(ew.unary(Op.FLOOR, self.node))
+
+    def round(self, decimals: int = 0) -> Self:
+        """The nearest whole number, of two the even one; or of so many decimals."""
+        if not self.dtype.is_float:
+            return self
+        if decimals:
+            scale = 10.0**decimals
+            return ((self._wide() * scale).round() / scale).cast(self.dtype)
+        x = self._wide()
+        down = x.floor()
+        rest: Handle = x - down
+        odd: Handle = down - (down * 0.5).floor() * 2
+        up = (rest > 0.5) | ((rest == 0.5) & (odd != 0))
+        fraction = x.abs() < _WHOLE[x.dtype.name]
+        return (down + 1).where(up, down).where(fraction, x).cast(self.dtype)
+
+    def square(self) -> Self:
+        """``self * self``."""
+        return self * self
+
+    def sqrt(self) -> Self:
+        """The square root; NaN below zero."""
+        return self._with(ew.float_function(Op.SQRT, self.node))
+
+    def reciprocal(self) -> Self:
+        """1 / self."""
+        return self._with(ew.float_function(Op.RECIP, self.node))
+
+    def exp(self) -> Self:
+        """e to this power."""
+        return self._with(ew.float_function(Op.EXP, self.node))
+
+    def log(self) -> Self:
+        """The natural logarithm."""
+        return self._with(ew.float_function(Op.LOG, self.node))
+
+    def log2(self) -> Self:
+        """The logarithm to base 2."""
+        return self._with(ew.float_function(Op.LOG2, self.node))
+
+    def erf(self) -> Self:
+        """The error function."""
+        return self._with(ew.float_function(Op.ERF, self.node))
+
+    def sin(self) -> Self:
+        """The sine of radians."""
+        return self._with(ew.float_function(Op.SIN, self.node))
+
+    def cos(self) -> Self:
+        """The cosine of radians."""
+        return self._with(ew.float_function(Op.COS, self.node))
+
+    def tanh(self) -> Self:
+        """The hyperbolic tangent."""
+        return self._with(ew.float_function(Op.TANH, self.node))
+
+    clip, negative, absolute = clamp, neg, abs
+
+    # ---- movement: other shapes of the same elements; nothing is moved until a kernel reads it
+
+    @spelled
+    def reshape(self, *shape: int | Sequence[int]) -> Self:
+        """The same elements under another shape; one extent may be -1."""
+        return self._with(movement.reshape(self.node, movement.flat(shape)))
+
+    def ravel(self) -> Self:
+        """All elements in one dimension."""
+        return self.reshape(self.node.size)
+
+    @spelled
+    def squeeze(self, dim: Axes = None) -> Self:
+        """Dimensions of extent 1 removed, of those named; None is all of them."""
+        named = axes_of("squeeze", dim, self.shape)
+        return self._with(movement.squeeze(self.node, [a for a in named if self.shape[a] == 1]))
+
+    @spelled
+    def unsqueeze(self, dim: int) -> Self:
+        """A new dimension of extent 1 in front of ``dim``."""
+        return self._with(movement.unsqueeze(self.node, dim))
+
+    @spelled
+    def permute(self, *dims: int | Sequence[int]) -> Self:
+        """Dimensions in another order."""
+        return self._with(movement.permute(self.node, movement.flat(dims)))
+
+    @spelled
+    def swapaxes(self, dim0: int, dim1: int) -> Self:
+        """Two dimensions exchanged."""
+        return self._with(movement.swap(self.node, dim0, dim1))
+
+    @property
+    def T(self) -> Self:  # noqa: N802 - numpy's name
+        """All dimensions reversed."""
+        return self._with(movement.permute(self.node, range(self.ndim)[::-1]))
+
+    @property
+    def mT(self) -> Self:  # noqa: N802 - PyTorch's name
+        """The last two dimensions exchanged."""
+        return self.swapaxes(-2, -1)
+
+    @spelled
+    def flip(self, *dims: int | Sequence[int] | None) -> Self:
+        """Dimensions reversed; none named is all of them."""
+        if not dims or dims == (None,):
+            return self._with(movement.flip(self.node, None))
+        given = dims[0] if len(dims) == 1 else dims
+        return self._with(movement.flip(self.node, given))  # type: ignore[arg-type]
+
+    @spelled
+    def expand(self, *sizes: int | Sequence[int]) -> Self:
+        """Extents of 1 repeated to a larger shape; -1 keeps an extent."""
+        return self._with(movement.broadcast_to(self.node, movement.flat(sizes), "expand"))
+
+    @spelled
+    def narrow(self, dim: int, start: int, length: int) -> Self:
+        """The ``length`` elements from ``start`` along ``dim``."""
+        at = axis_of("narrow", dim, self.shape)
+        extent = self.shape[at]
+        first = integer("narrow", "start", start)
+        first = first + extent if first < 0 else first
+        count = integer("narrow", "length", length, 0)
+        if not 0 <= first <= first + count <= extent:
+            raise AxisError(
+                f"narrow: {count} elements from {start} are not in extent {extent} of dimension "
+                f"{at} of {self.shape}"
+            )
+        limits = [(first, first + count) if a == at else (0, s) for a, s in enumerate(self.shape)]
+        return self._with(graph.shrink(self.node, tuple(limits)))
+
+    @spelled
+    def select(self, dim: int, index: int) -> Self:
+        """The slice at ``index`` along ``dim``, without that dimension."""
+        at = axis_of("select", dim, self.shape)
+        position = axis_of("select", index, self.shape, self.shape[at])
+        return self.narrow(at, position, 1).squeeze(at)
+
+    @spelled
+    def window(self, dim: int, size: int, stride: int = 1, dilation: int = 1) -> Self:
+        """Sliding windows along ``dim``, the position inside a window as a new last dimension."""
+        return self._with(movement.window(self.node, dim, size, stride, dilation))
+
+    def shrink(self, limits: Sequence[Sequence[int]]) -> Self:
+        """The part ``begin <= i < end`` of each dimension."""
+        return self._with(movement.shrink(self.node, limits))
+
+    def contiguous(
+        self, layout: Sequence[int] | Layout | None = None, schedule: str | None = None
+    ) -> Self:
+        """A fence: this tensor is written to memory by a kernel of its own.
+
+        ``layout``: the order in which its dimensions are stored, the last one contiguous ((0, 2, 3,
+        1) keeps an image channels-last), or a Layout of its shape; default: as fusion chooses.
+        ``schedule``: the action text of that kernel, which is then not searched. An output is
+        row-major, whatever is asked: the fence is copied to it.
+
+        Raises ShapeError for a layout that does not fit, IllegalAction for a schedule that does not
+        parse; one that is not legal for the kernel raises when the model is compiled.
+        """
+        from tunegrad.opts import Schedule
+
+        text = Schedule.parse(schedule).text if schedule else ""
+        order = layout if layout is None or isinstance(layout, Layout) else tuple(layout)
+        return self._with(graph.contiguous(self.node, order, text))
+
+    view, swapdims = reshape, swapaxes
+
+    # ---- folds
+
+    @spelled
+    def sum(
+        self,
+        dim: Axes = None,
+        keepdim: bool = False,
+        accumulate: DTypeLike | None = None,
+        *,
+        dtype: DTypeLike | None = None,
+    ) -> Self:
+        """Sums over ``dim``; None is all dimensions.
+
+        Integers and bools give i64, or what they accumulate in. ``dtype``: converted to it first.
+        """
+        x = self if dtype is None else self.cast(dtype)
+        total = x._with(reduction.fold(Op.ADD, x.node, dim, keepdim, accumulate))
+        return total if dtype is None else total.cast(dtype)
+
+    @spelled
+    def prod(
+        self, dim: Axes = None, keepdim: bool = False, *, dtype: DTypeLike | None = None
+    ) -> Self:
+        """Products over ``dim``. Integers and bools give i64."""
+        x = self if dtype is None else self.cast(dtype)
+        found = x._with(reduction.fold(Op.MUL, x.node, dim, keepdim))
+        return found if dtype is None else found.cast(dtype)
+
+    @spelled
+    def amax(self, dim: Axes = None, keepdim: bool = False) -> Self:
+        """The largest over ``dim``; NaN if one is."""
+        return self._with(reduction.fold(Op.MAX, self.node, dim, keepdim))
+
+    @spelled
+    def amin(self, dim: Axes = None, keepdim: bool = False) -> Self:
+        """The smallest over ``dim``; NaN if one is."""
+        return self._with(reduction.fold(Op.MIN, self.node, dim, keepdim))
+
+    @spelled
+    def mean(
+        self,
+        dim: Axes = None,
+        keepdim: bool = False,
+        accumulate: DTypeLike | None = None,
+        *,
+        dtype: DTypeLike | None = None,
+    ) -> Self:
+        """The average over ``dim``; NaN of no elements. Integers and bools give f32."""
+        x = self if dtype is None else self.cast(dtype)
+        axes = axes_of("mean", dim, x.shape)
+        wide = x.cast(accumulator("mean", x.float_type, accumulate))
+        return (wide.sum(axes, keepdim) / float(_count(x, axes)))._as(x.float_type)
+
+    @spelled
+    def all(self, dim: Axes = None, keepdim: bool = False) -> Self:
+        """True where all over ``dim`` are other than zero; of none, true."""
+        return self._truth_of(Op.MIN, dim, keepdim)
+
+    @spelled
+    def any(self, dim: Axes = None, keepdim: bool = False) -> Self:
+        """True where one over ``dim`` is other than zero; of none, false."""
+        return self._truth_of(Op.MAX, dim, keepdim)
+
+    def _truth_of(self, op: Op, dim: Axes, keepdim: bool) -> Self:
+        name = "all" if op is Op.MIN else "any"
+        axes = axes_of(name, dim, self.shape)
+        truth = self.cast("bool")
+        if not _count(self, axes):
+            shape = [1 if i in axes else s for i, s in enumerate(self.shape)]
+            kept = self.of(graph.full(op is Op.MIN, tuple(shape), truth.dtype))
+            return kept if keepdim else kept.squeeze(axes)
+        return truth._with(reduction.fold(op, truth.node, axes, keepdim))
 
 
 TensorLike = Handle | Scalar | ArrayLike
-
-
-def floating(method: Callable[P, Tensor]) -> Callable[P, Tensor]:
-    """A method on floats: 16-bit ones are computed in f32 and rounded once, integers become f32."""
-
-    @functools.wraps(method)
-    def wrapped(*args: P.args, **kwargs: P.kwargs) -> Tensor:
-        first: Any = args[0]
-        if first.dtype.compute == first.dtype and first.dtype.is_float:
-            return method(*args, **kwargs)
-        widened: Any = (first._wide(), *args[1:])
-        return method(*widened, **kwargs)._as(first.float_type)
-
-    return wrapped
-
-
-def along(method: Callable[P, T]) -> Callable[P, T]:
-    """A method along one dimension, of which a scalar is a row of one element (0 and -1)."""
-
-    @functools.wraps(method)
-    def wrapped(*args: P.args, **kwargs: P.kwargs) -> T:
-        first: Any = args[0]
-        if first.shape:
-            return method(*args, **kwargs)
-        row: Any = (first.reshape(1), *args[1:])
-        found: Any = method(*row, **kwargs)
-        if isinstance(found, Handle):
-            return found._same().reshape(())  # type: ignore[return-value]  # T is a Tensor
-        parts: Any = (t.reshape(()) for t in found)
-        return type(found)(*parts)  # type: ignore[no-any-return]
-
-    return wrapped
 
 
 def joined(tensors: Sequence[Handle]) -> Bindings:
@@ -186,18 +587,23 @@ def joined(tensors: Sequence[Handle]) -> Bindings:
     return result
 
 
-def apply(op: str, function: Callable[..., Node], *operands: TensorLike) -> Tensor:
+def apply(op: str, function: Callable[..., Node], *operands: TensorLike) -> Handle:
     """``function`` on the nodes of tensors and arrays, and on Python numbers as they are."""
+    return Handle.of(*_applied(op, function, operands))
+
+
+def _applied(
+    op: str, function: Callable[..., Node], operands: Sequence[TensorLike]
+) -> tuple[Node, Bindings]:
     lifted = [_operand(x, op) for x in operands]
     if not any(isinstance(x, Handle) for x in lifted):
         lifted[0] = lift(operands[0], op)
     tensors = [x for x in lifted if isinstance(x, Handle)]
-    return Handle.of(
-        function(*(x.node if isinstance(x, Handle) else x for x in lifted)), joined(tensors)
-    )
+    nodes = (x.node if isinstance(x, Handle) else x for x in lifted)
+    return function(*nodes), joined(tensors)
 
 
-def lift(x: TensorLike, op: str) -> Tensor:
+def lift(x: TensorLike, op: str) -> Handle:
     """A tensor, array or number as a tensor.
 
     Raises:
@@ -211,12 +617,12 @@ def lift(x: TensorLike, op: str) -> Tensor:
     )
 
 
-def where(condition: TensorLike, input: TensorLike, other: TensorLike) -> Tensor:
+def where(condition: TensorLike, input: TensorLike, other: TensorLike) -> Handle:
     """``input`` where the bool condition holds, else ``other``."""
     return apply("where", ew.where, condition, input, other)
 
 
-def beside(first: Handle, x: TensorLike, op: str) -> Tensor:
+def beside(first: Handle, x: TensorLike, op: str) -> Handle:
     """As ``lift``, but a number has the dtype that it takes beside ``first``."""
     lifted = _operand(x, op)
     if not isinstance(lifted, bool | int | float):
@@ -224,7 +630,7 @@ def beside(first: Handle, x: TensorLike, op: str) -> Tensor:
     return Handle.of(ew.constant(lifted, (), ew.result_type(first.node, lifted), op))
 
 
-def floats(op: str, *operands: TensorLike) -> tuple[DType, tuple[Tensor, ...]]:
+def floats(op: str, *operands: TensorLike) -> tuple[DType, tuple[Handle, ...]]:
     """Operands in the float type that all are computed in, and the one of their result."""
     lifted = [_operand(x, op) for x in operands]
     kind = ew.result_type(*(x.node if isinstance(x, Handle) else x for x in lifted))
@@ -236,29 +642,36 @@ def floats(op: str, *operands: TensorLike) -> tuple[DType, tuple[Tensor, ...]]:
     )
 
 
-def optional(x: TensorLike | None, op: str) -> Tensor | None:
+def optional(x: TensorLike | None, op: str) -> Handle | None:
     """As ``lift``, but None stays."""
     return None if x is None else lift(x, op)
 
 
-def _operand(x: TensorLike, op: str) -> Tensor | Scalar:
+def _operand(x: TensorLike, op: str) -> Handle | Scalar:
     """Numbers stay, numpy's scalars as Python's (as in PyTorch: they are weak, whatever their
     dtype); arrays and lists become tensors.
     """
     if isinstance(x, Handle):
-        return x  # type: ignore[return-value]  # every handle is a Tensor
+        return x
     if isinstance(x, np.generic) and x.dtype.kind in "biuf":
         return x.item()  # type: ignore[no-any-return]
     if isinstance(x, bool | int | float):
         return x
     if isinstance(x, np.ndarray | list | tuple) or hasattr(x, "__dlpack__"):
-        return _tensor_class()(x)
+        return Handle.of(*bound(*held(x)))
     raise DTypeError(f"{op}: {x!r} of type {type(x).__name__} is not a tensor, array or number")
 
 
-@functools.cache
-def _tensor_class() -> type[Tensor]:
-    """The class that all handles have, which stands on top of this one."""
-    from .tensor import Tensor
+def own_name() -> str:
+    """A name of an input that no other input of this process has."""
+    return f"#{next(_NUMBERS)}"
 
-    return Tensor
+
+def bound(array: NDArray[np.generic], kind: DType) -> tuple[Node, Bindings]:
+    """An input of a name of its own, and its value."""
+    name = own_name()
+    return graph.graph_input(name, array.shape, kind), MappingProxyType({name: array})
+
+
+def _count(x: Handle, axes: tuple[int, ...]) -> int:
+    return math.prod(x.shape[a] for a in axes)

@@ -9,7 +9,7 @@ and arrays or tensors of positions.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,15 +22,13 @@ from tunegrad.ir.graph import ConstData, GraphOp
 from . import indexing, movement
 from .handle import Handle, joined
 
-if TYPE_CHECKING:
-    from .tensor import Tensor
-
 __all__ = ["item", "take"]
 
 Positions = NDArray[np.int64]
+T = TypeVar("T", bound=Handle)
 
 
-def item(x: Tensor, key: object) -> Tensor:
+def item(x: T, key: object) -> T:
     """``x[key]``.
 
     Raises:
@@ -52,7 +50,7 @@ def item(x: Tensor, key: object) -> Tensor:
             return take(y, at, _counted(known.astype(np.int64), y, at))
     nodes = [None if i is None else i.node for i in chosen]
     tensors = [i for i in chosen if i is not None]
-    return Handle.of(indexing.index(y.node, nodes), joined([y, *tensors]))
+    return x.of(indexing.index(y.node, nodes), joined([y, *tensors]))
 
 
 def _position(i: object) -> Handle | None:
@@ -64,7 +62,7 @@ def _position(i: object) -> Handle | None:
     return Handle.of(graph.const(np.asarray(i, np.int64), I64))
 
 
-def _counted(positions: Positions, x: Tensor, at: int) -> Positions:
+def _counted(positions: Positions, x: Handle, at: int) -> Positions:
     """Positions counted from the front.
 
     Raises IndexOutOfRange for one that is.
@@ -79,7 +77,7 @@ def _counted(positions: Positions, x: Tensor, at: int) -> Positions:
     return np.where(positions < 0, positions + extent, positions)
 
 
-def _listed(key: object, x: Tensor) -> object:
+def _listed(key: object, x: Handle) -> object:
     """Arrays of positions or masks; tensors stay, but masks must be known."""
     if isinstance(key, Handle):
         return _known_mask(key, x) if key.dtype.is_bool else _whole(key, x)
@@ -95,24 +93,22 @@ def _listed(key: object, x: Tensor) -> object:
     return array
 
 
-def _whole(key: Handle, x: Tensor) -> Handle:
+def _whole(key: Handle, x: Handle) -> Handle:
     if not key.dtype.is_int:
-        raise DTypeError(
-            f"getitem: index {key._same().describe()} on shape {x.shape} is not an integer"
-        )
+        raise DTypeError(f"getitem: index {key.describe()} on shape {x.shape} is not an integer")
     return key
 
 
-def _known_mask(key: Handle, x: Tensor) -> NDArray[np.generic]:
+def _known_mask(key: Handle, x: Handle) -> NDArray[np.generic]:
     if key.node.op is not GraphOp.CONST:
         raise DTypeError(
-            f"getitem: mask {key._same().describe()} on shape {x.shape}: how many elements it "
+            f"getitem: mask {key.describe()} on shape {x.shape}: how many elements it "
             "chooses depends on its values; use where or masked_fill, or a numpy mask"
         )
     return cast(ConstData, key.node.arg).array
 
 
-def _spelled_out(x: Tensor, items: list[object]) -> list[object]:
+def _spelled_out(x: Handle, items: list[object]) -> list[object]:
     """One item for each dimension: masks as positions, the Ellipsis as slices."""
     used = sum(_width(i) for i in items if i is not Ellipsis)
     if used > x.ndim:
@@ -145,7 +141,7 @@ def _width(i: object) -> int:
     return i.ndim if isinstance(i, np.ndarray) and i.dtype == np.bool_ else 1
 
 
-def take(x: Tensor, dim: int, positions: Positions) -> Tensor:
+def take(x: T, dim: int, positions: Positions) -> T:
     """The slices of ``x`` at known positions along ``dim``, each from 0 to its extent; one slice
     where they are equally far apart.
     """

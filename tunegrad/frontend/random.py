@@ -31,8 +31,8 @@ from tunegrad.ir.dtypes import F32, I64, U64, dtype_of
 
 from . import movement
 from .arrays import DTypeLike
-from .handle import Handle, TensorLike, lift
-from .tensor import Tensor
+from .handle import TensorLike
+from .tensor import Tensor, lift
 
 __all__ = [
     "Generator", "bernoulli", "manual_seed", "multinomial", "normal", "rand",
@@ -93,7 +93,7 @@ class Generator:
         with self.lock:
             first, self.drawn = self.drawn, self.drawn + count
         start = (_mixed(self.seed & _WORD) + (first + 1) * _GAMMA) & _WORD
-        places = Handle.of(graph.iota((count,), 0, U64))
+        places = Tensor.of(graph.iota((count,), 0, U64))
         z = Tensor(np.array(start, np.uint64)) + places * _u64(_GAMMA)
         for shift, factor in _MIX:
             z = (z ^ z >> shift) * _u64(factor)

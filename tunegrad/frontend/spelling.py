@@ -9,10 +9,9 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from types import FunctionType
 from typing import Any, ParamSpec, TypeVar
 
-__all__ = ["SPELLINGS", "spelled", "spelled_methods"]
+__all__ = ["SPELLINGS", "spelled"]
 
 SPELLINGS: dict[str, tuple[str, ...]] = {
     "axis": ("dim", "dims"),
@@ -102,10 +101,3 @@ def _parameters(function: Callable[..., object]) -> tuple[tuple[str, ...], str]:
     starred = bool(code.co_flags & inspect.CO_VARARGS)
     named = count + starred + bool(code.co_flags & inspect.CO_VARKEYWORDS)
     return code.co_varnames[:named], code.co_varnames[count] if starred else ""
-
-
-def spelled_methods(owner: type) -> None:
-    """Let every public method that ``owner`` defines take both spellings."""
-    for name, value in vars(owner).items():
-        if not name.startswith("_") and isinstance(value, FunctionType):
-            setattr(owner, name, spelled(value))

@@ -9,42 +9,72 @@ graph.
     w = Tensor.constant(b, name="w")    CONST w
     y = (x @ w).relu()                  MAP max(REDUCE add(MAP mul(..)), FULL 0), bindings {"#0": a}
 
-What it can do stands in ``methods/``, a family in each file.
+Operations of one or two nodes are methods of ``Handle``. All others are functions in ``ops/``; the
+class body lists them.
 """
 
 from __future__ import annotations
 
 import importlib
-import itertools
 from collections.abc import Callable, Iterator, Sequence
 from types import MappingProxyType
-from typing import Any, cast
+from typing import Any, ParamSpec, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tunegrad.errors import DTypeError, ModelError, ShapeError
 from tunegrad.ir import graph
-from tunegrad.ir.dtypes import BF16, F32, DType, dtype_of
+from tunegrad.ir.dtypes import BF16, F32, dtype_of
 from tunegrad.ir.graph import ConstData, GraphOp, Node
 from tunegrad.ir.interpret.evaluate import evaluate
 
 from . import elementwise as ew
-from . import movement
+from . import handle, keys
 from .arrays import DTypeLike, bf16_values, held
 from .elementwise import Scalar
-from .handle import Bindings, TensorLike, apply, joined
-from .methods import Losses
+from .handle import Bindings, Handle, TensorLike, bound, joined, own_name
+from .movement import Axes, extents, flat
+from .ops import (
+    activation,
+    arithmetic,
+    convolution,
+    indexing,
+    losses,
+    movement,
+    normalisation,
+    ordering,
+    pooling,
+    products,
+    reduction,
+    resizing,
+    special,
+)
 from .rewrite import substitute
+from .spelling import spelled
 
-__all__ = ["Bindings", "Extreme", "Tensor", "TensorLike", "apply", "joined"]
+__all__ = [
+    "Bindings", "Extreme", "Tensor", "TensorLike", "apply", "giving_tensors", "joined", "lift",
+    "where",
+]  # fmt: skip
 
-_NUMBERS = itertools.count()
+P = ParamSpec("P")
+
 _SHOWN_ELEMENTS, _SHOWN_NODES, _SHOWN_WORK = 1000, 300, 200_000
 """Most that ``repr`` computes: elements of the result, nodes, and elements of all nodes."""
 
 
-class Tensor(Losses):
+def giving_tensors(function: Callable[P, Handle]) -> Callable[P, Tensor]:
+    """``function``, whose results are tensors: the class of all handles is ``Tensor``."""
+    return cast("Callable[P, Tensor]", function)
+
+
+apply = giving_tensors(handle.apply)
+lift = giving_tensors(handle.lift)
+where = giving_tensors(handle.where)
+
+
+class Tensor(Handle):
     """``node`` says what is computed; ``bindings`` holds the arrays of those inputs that are
     already known.
 
@@ -59,7 +89,7 @@ class Tensor(Losses):
             source = data if dtype is None else data.cast(dtype)
             node, bindings = source.node, source.bindings
         else:
-            node, bindings = _bound(*held(data, dtype))
+            node, bindings = bound(*held(data, dtype))
         object.__setattr__(self, "node", node)
         object.__setattr__(self, "bindings", bindings)
 
@@ -69,14 +99,14 @@ class Tensor(Losses):
 
         Raises ValueError where it would have to be copied.
         """
-        return Tensor.of(*_bound(*held(data, dtype, share=True)))
+        return Tensor.of(*bound(*held(data, dtype, share=True)))
 
     @staticmethod
     def input(name: str, shape: Sequence[int], dtype: DTypeLike = F32) -> Tensor:
         """A tensor whose value the caller supplies when the compiled graph runs."""
         if not name or name.startswith("#"):
             raise ModelError(f"input name {name!r} must not be empty or start with '#'")
-        return Tensor.of(graph.graph_input(name, movement.extents("input", shape), dtype_of(dtype)))
+        return Tensor.of(graph.graph_input(name, extents("input", shape), dtype_of(dtype)))
 
     @staticmethod
     def constant(data: ArrayLike, dtype: DTypeLike | None = None, name: str = "") -> Tensor:
@@ -84,30 +114,29 @@ class Tensor(Losses):
         array, kind = held(data, dtype)
         return Tensor.of(graph.const(array, kind, name))
 
+    @spelled
     def new_full(
         self, size: Sequence[int], fill_value: Scalar, dtype: DTypeLike | None = None
     ) -> Tensor:
         """``fill_value`` everywhere, in this dtype unless given."""
         kind = self.dtype if dtype is None else dtype_of(dtype)
-        return Tensor.of(ew.constant(fill_value, movement.extents("new_full", size), kind))
+        return Tensor.of(ew.constant(fill_value, extents("new_full", size), kind))
 
+    @spelled
     def new_zeros(self, *size: Any, dtype: DTypeLike | None = None) -> Tensor:
         """Zeros, in this dtype unless given."""
-        return self.new_full(movement.flat(size), 0, dtype)
+        return self.new_full(flat(size), 0, dtype)
 
+    @spelled
     def new_ones(self, *size: Any, dtype: DTypeLike | None = None) -> Tensor:
         """Ones, in this dtype unless given."""
-        return self.new_full(movement.flat(size), 1, dtype)
+        return self.new_full(flat(size), 1, dtype)
 
     def new_tensor(self, data: ArrayLike, dtype: DTypeLike | None = None) -> Tensor:
         """A tensor of data, in this dtype unless given."""
         return Tensor(data, self.dtype if dtype is None else dtype)
 
     # ---- what it is
-
-    def describe(self) -> str:
-        """Its dtype, shape and operation in a few words, without values."""
-        return f"<Tensor {self.dtype}{list(self.shape)} of {self.node.op}>"
 
     def __repr__(self) -> str:
         array = self._shown()
@@ -239,6 +268,422 @@ class Tensor(Losses):
         """The CPU, in DLPack's words."""
         return 1, 0
 
+    # ---- comparisons that are computed now, copies, positions, extremes
+
+    @spelled
+    def equal(self, other: TensorLike) -> bool:
+        """True if shapes and all values are equal, computed now."""
+        y = lift(other, "equal")
+        return self.shape == y.shape and bool((self == y).all().item())
+
+    @spelled
+    def allclose(
+        self, other: TensorLike, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+    ) -> bool:
+        """True if all elements are close, computed now."""
+        return bool(self.isclose(other, rtol, atol, equal_nan).all().item())
+
+    def clone(self) -> Tensor:
+        """self; tensors do not change, so none needs a copy."""
+        return self
+
+    def detach(self) -> Tensor:
+        """self; there are no gradients to stop."""
+        return self
+
+    def cpu(self) -> Tensor:
+        """self; values are computed where a model is compiled for."""
+        return self
+
+    def __getitem__(self, key: object) -> Tensor:
+        return keys.item(self, key)
+
+    def __setitem__(self, key: object, value: object) -> None:
+        raise TypeError(
+            f"setitem: tensors do not change; use where, masked_fill or scatter for x[{key!r}]"
+        )
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise ShapeError("len: a tensor of shape () has no length")
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[Tensor]:
+        return (self[i] for i in range(len(self)))
+
+    @spelled
+    def max(
+        self, dim: Axes | TensorLike = None, keepdim: bool = False, *, axis: Any = ...
+    ) -> Tensor:
+        """The largest over ``dim``; NaN if one is. Over one dimension it unpacks into values and
+        indices (``values, indices = x.max(1)``); with ``axis=`` it does not, as in numpy. Of two
+        tensors, the larger one of each place.
+        """
+        return self._extreme("max", dim, keepdim, axis)
+
+    @spelled
+    def min(
+        self, dim: Axes | TensorLike = None, keepdim: bool = False, *, axis: Any = ...
+    ) -> Tensor:
+        """The smallest over ``dim``; the rest as in ``max``."""
+        return self._extreme("min", dim, keepdim, axis)
+
+    def _extreme(self, name: str, dim: Any, keepdim: bool, axis: Any) -> Tensor:
+        fold = self.amax if name == "max" else self.amin
+        if isinstance(dim, Handle | np.ndarray | float):
+            return self.maximum(dim) if name == "max" else self.minimum(dim)
+        if axis is not ...:
+            return fold(axis, keepdim)
+        values = fold(dim, keepdim)
+        if dim is None or isinstance(dim, list | tuple):
+            return values
+        found = object.__new__(Extreme)
+        for slot, value in (("node", values.node), ("bindings", values.bindings),
+                            ("source", self), ("place", (name, dim, keepdim))):  # fmt: skip
+            object.__setattr__(found, slot, value)
+        return found
+
+    # ---- arithmetic
+
+    add = arithmetic.add
+    addcdiv = arithmetic.addcdiv
+    addcmul = arithmetic.addcmul
+    bitwise_and = arithmetic.bitwise_and
+    bitwise_left_shift = arithmetic.bitwise_left_shift
+    bitwise_not = arithmetic.bitwise_not
+    bitwise_or = arithmetic.bitwise_or
+    bitwise_right_shift = arithmetic.bitwise_right_shift
+    bitwise_xor = arithmetic.bitwise_xor
+    ceil = arithmetic.ceil
+    clamp_max = arithmetic.clamp_max
+    clamp_min = arithmetic.clamp_min
+    copysign = arithmetic.copysign
+    div = arithmetic.div
+    eq = arithmetic.eq
+    floor_divide = arithmetic.floor_divide
+    fmax = arithmetic.fmax
+    fmin = arithmetic.fmin
+    fmod = arithmetic.fmod
+    frac = arithmetic.frac
+    ge = arithmetic.ge
+    gt = arithmetic.gt
+    heaviside = arithmetic.heaviside
+    isclose = arithmetic.isclose
+    isfinite = arithmetic.isfinite
+    isinf = arithmetic.isinf
+    isnan = arithmetic.isnan
+    isneginf = arithmetic.isneginf
+    isposinf = arithmetic.isposinf
+    le = arithmetic.le
+    lerp = arithmetic.lerp
+    logical_and = arithmetic.logical_and
+    logical_not = arithmetic.logical_not
+    logical_or = arithmetic.logical_or
+    logical_xor = arithmetic.logical_xor
+    lt = arithmetic.lt
+    masked_fill = arithmetic.masked_fill
+    mul = arithmetic.mul
+    nan_to_num = arithmetic.nan_to_num
+    ne = arithmetic.ne
+    remainder = arithmetic.remainder
+    rsub = arithmetic.rsub
+    sign = arithmetic.sign
+    signbit = arithmetic.signbit
+    sub = arithmetic.sub
+    trunc = arithmetic.trunc
+    divide = div
+    fix = trunc
+    greater = gt
+    greater_equal = ge
+    less = lt
+    less_equal = le
+    multiply = mul
+    not_equal = ne
+    subtract = sub
+    true_divide = div
+
+    # ---- special
+
+    acos = special.acos
+    acosh = special.acosh
+    asin = special.asin
+    asinh = special.asinh
+    atan = special.atan
+    atan2 = special.atan2
+    atanh = special.atanh
+    cosh = special.cosh
+    deg2rad = special.deg2rad
+    erfc = special.erfc
+    erfinv = special.erfinv
+    exp2 = special.exp2
+    expm1 = special.expm1
+    float_power = special.float_power
+    hypot = special.hypot
+    log10 = special.log10
+    log1p = special.log1p
+    logaddexp = special.logaddexp
+    logaddexp2 = special.logaddexp2
+    logit = special.logit
+    rad2deg = special.rad2deg
+    rsqrt = special.rsqrt
+    sinc = special.sinc
+    sinh = special.sinh
+    tan = special.tan
+    xlogy = special.xlogy
+    arccos = acos
+    arccosh = acosh
+    arcsin = asin
+    arcsinh = asinh
+    arctan = atan
+    arctan2 = atan2
+    arctanh = atanh
+
+    # ---- movement
+
+    broadcast_to = movement.broadcast_to
+    chunk = movement.chunk
+    diag = movement.diag
+    diag_embed = movement.diag_embed
+    diagonal = movement.diagonal
+    expand_as = movement.expand_as
+    expand_dims = movement.expand_dims
+    flatten = movement.flatten
+    fliplr = movement.fliplr
+    flipud = movement.flipud
+    movedim = movement.movedim
+    pad = movement.pad
+    repeat = movement.repeat
+    repeat_interleave = movement.repeat_interleave
+    roll = movement.roll
+    rot90 = movement.rot90
+    split = movement.split
+    t = movement.t
+    tensor_split = movement.tensor_split
+    tile = movement.tile
+    trace = movement.trace
+    transpose = movement.transpose
+    tril = movement.tril
+    triu = movement.triu
+    unbind = movement.unbind
+    unflatten = movement.unflatten
+    unfold = movement.unfold
+    view_as = movement.view_as
+    moveaxis, reshape_as = movedim, view_as
+
+    # ---- indexing
+
+    gather = indexing.gather
+    index_add = indexing.index_add
+    index_copy = indexing.index_copy
+    index_fill = indexing.index_fill
+    index_select = indexing.index_select
+    one_hot = indexing.one_hot
+    scatter = indexing.scatter
+    scatter_add = indexing.scatter_add
+    scatter_reduce = indexing.scatter_reduce
+    take = indexing.take
+    take_along_dim = indexing.take_along_dim
+
+    # ---- reduction
+
+    aminmax = reduction.aminmax
+    argmax = reduction.argmax
+    argmin = reduction.argmin
+    count_nonzero = reduction.count_nonzero
+    log_softmax = reduction.log_softmax
+    logsumexp = reduction.logsumexp
+    masked_softmax = reduction.masked_softmax
+    nanmean = reduction.nanmean
+    nansum = reduction.nansum
+    norm = reduction.norm
+    normalize = reduction.normalize
+    position_of = reduction.position_of
+    softmax = reduction.softmax
+    softmin = reduction.softmin
+    std = reduction.std
+    std_mean = reduction.std_mean
+    var = reduction.var
+    var_mean = reduction.var_mean
+
+    # ---- ordering
+
+    argsort = ordering.argsort
+    bucketize = ordering.bucketize
+    corrcoef = ordering.corrcoef
+    cov = ordering.cov
+    cummax = ordering.cummax
+    cummin = ordering.cummin
+    cumprod = ordering.cumprod
+    cumsum = ordering.cumsum
+    diff = ordering.diff
+    kthvalue = ordering.kthvalue
+    logcumsumexp = ordering.logcumsumexp
+    median = ordering.median
+    msort = ordering.msort
+    quantile = ordering.quantile
+    searchsorted = ordering.searchsorted
+    sort = ordering.sort
+    topk = ordering.topk
+
+    # ---- activation
+
+    celu = activation.celu
+    elu = activation.elu
+    gelu = activation.gelu
+    glu = activation.glu
+    hardshrink = activation.hardshrink
+    hardsigmoid = activation.hardsigmoid
+    hardswish = activation.hardswish
+    hardtanh = activation.hardtanh
+    leaky_relu = activation.leaky_relu
+    logsigmoid = activation.logsigmoid
+    mish = activation.mish
+    prelu = activation.prelu
+    relu = activation.relu
+    relu6 = activation.relu6
+    rrelu = activation.rrelu
+    selu = activation.selu
+    sigmoid = activation.sigmoid
+    silu = activation.silu
+    softplus = activation.softplus
+    softshrink = activation.softshrink
+    softsign = activation.softsign
+    tanhshrink = activation.tanhshrink
+    threshold = activation.threshold
+    swish = silu
+
+    # ---- products
+
+    addbmm = products.addbmm
+    addmm = products.addmm
+    addmv = products.addmv
+    addr = products.addr
+    baddbmm = products.baddbmm
+    bilinear = products.bilinear
+    bmm = products.bmm
+    cdist = products.cdist
+    cosine_similarity = products.cosine_similarity
+    cross = products.cross
+    dot = products.dot
+    inner = products.inner
+    kron = products.kron
+    linear = products.linear
+    matmul = products.matmul
+    matrix_power = products.matrix_power
+    mm = products.mm
+    mv = products.mv
+    outer = products.outer
+    pairwise_distance = products.pairwise_distance
+    tensordot = products.tensordot
+    ger, vdot = outer, dot
+
+    # ---- convolution
+
+    conv1d = convolution.conv1d
+    conv2d = convolution.conv2d
+    conv3d = convolution.conv3d
+    conv_transpose1d = convolution.conv_transpose1d
+    conv_transpose2d = convolution.conv_transpose2d
+    conv_transpose3d = convolution.conv_transpose3d
+    fold_columns = convolution.fold_columns
+    unfold_columns = convolution.unfold_columns
+
+    # ---- pooling
+
+    adaptive_avg_pool1d = pooling.adaptive_avg_pool1d
+    adaptive_avg_pool2d = pooling.adaptive_avg_pool2d
+    adaptive_avg_pool3d = pooling.adaptive_avg_pool3d
+    adaptive_max_pool1d = pooling.adaptive_max_pool1d
+    adaptive_max_pool2d = pooling.adaptive_max_pool2d
+    adaptive_max_pool3d = pooling.adaptive_max_pool3d
+    avg_pool1d = pooling.avg_pool1d
+    avg_pool2d = pooling.avg_pool2d
+    avg_pool3d = pooling.avg_pool3d
+    global_avg_pool2d = pooling.global_avg_pool2d
+    lp_pool1d = pooling.lp_pool1d
+    lp_pool2d = pooling.lp_pool2d
+    max_pool1d = pooling.max_pool1d
+    max_pool2d = pooling.max_pool2d
+    max_pool3d = pooling.max_pool3d
+
+    # ---- resizing
+
+    channel_shuffle = resizing.channel_shuffle
+    grid_sample = resizing.grid_sample
+    interpolate = resizing.interpolate
+    pixel_shuffle = resizing.pixel_shuffle
+    pixel_unshuffle = resizing.pixel_unshuffle
+
+    # ---- normalisation
+
+    batch_norm = normalisation.batch_norm
+    group_norm = normalisation.group_norm
+    instance_norm = normalisation.instance_norm
+    layer_norm = normalisation.layer_norm
+    local_response_norm = normalisation.local_response_norm
+    rms_norm = normalisation.rms_norm
+
+    # ---- losses
+
+    binary_cross_entropy = losses.binary_cross_entropy
+    binary_cross_entropy_with_logits = losses.binary_cross_entropy_with_logits
+    cross_entropy = losses.cross_entropy
+    hinge_embedding_loss = losses.hinge_embedding_loss
+    huber_loss = losses.huber_loss
+    kl_div = losses.kl_div
+    l1_loss = losses.l1_loss
+    mse_loss = losses.mse_loss
+    nll_loss = losses.nll_loss
+    poisson_nll_loss = losses.poisson_nll_loss
+    smooth_l1_loss = losses.smooth_l1_loss
+    soft_margin_loss = losses.soft_margin_loss
+
+    # ---- types, whose names are Python's, and so come last
+
+    def type(self, dtype: DTypeLike) -> Tensor:
+        """Converted to ``dtype``."""
+        return self.cast(dtype)
+
+    def to(self, dtype: DTypeLike) -> Tensor:
+        """Converted to ``dtype``. Which device a tensor is on is not its own business here."""
+        return self.cast(dtype)
+
+    @spelled
+    def type_as(self, other: Tensor) -> Tensor:
+        """Converted to the dtype of ``other``."""
+        return self.cast(other.dtype)
+
+    def double(self) -> Tensor:
+        """As f64."""
+        return self.cast("f64")
+
+    def half(self) -> Tensor:
+        """As f16."""
+        return self.cast("f16")
+
+    def bfloat16(self) -> Tensor:
+        """As bf16."""
+        return self.cast("bf16")
+
+    def long(self) -> Tensor:
+        """As i64."""
+        return self.cast("i64")
+
+    def float(self) -> Tensor:
+        """As f32."""
+        return self.cast("f32")
+
+    def int(self) -> Tensor:
+        """As i32."""
+        return self.cast("i32")
+
+    def bool(self) -> Tensor:
+        """True where an element is other than zero."""
+        return self.cast("bool")
+
+
+Handle.result = Tensor
+
 
 class Extreme(Tensor):
     """The largest or smallest elements along a dimension, as PyTorch gives them: a tensor of the
@@ -288,15 +733,9 @@ _REFLECTED = {
 """Operations of a tensor where numpy's first operand is a number."""
 
 
-def _bound(array: NDArray[np.generic], kind: DType) -> tuple[Node, Bindings]:
-    """An input of a name of its own, and its value."""
-    name = f"#{next(_NUMBERS)}"
-    return graph.graph_input(name, array.shape, kind), MappingProxyType({name: array})
-
-
 def _restored(node: Node, bindings: dict[str, NDArray[np.generic]]) -> Tensor:
     """A pickled tensor: its known inputs get names that are new in this process."""
-    names = {name: f"#{next(_NUMBERS)}" for name in bindings}
+    names = {name: own_name() for name in bindings}
     renamed = {
         n: graph.graph_input(names[str(n.arg)], n.shape, n.dtype)
         for n in graph.topological((node,))

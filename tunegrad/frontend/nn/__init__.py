@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from .. import functional as functional  # PyTorch has it here, too
-from . import containers, layers, norms, recurrent, transformer
+from . import containers, layers, norms, plain, recurrent, transformer
 from .containers import *  # noqa: F403
 from .layers import *  # noqa: F403
 from .module import Layer, Module, Parameter
 from .norms import *  # noqa: F403
-from .plain import PLAIN
+from .plain import *  # noqa: F403
 from .recurrent import *  # noqa: F403
 from .transformer import *  # noqa: F403
 
 __all__ = [  # noqa: PLE0604 - strings all
-    *containers.__all__, *layers.__all__, *norms.__all__, *recurrent.__all__,
-    *transformer.__all__, "Layer", "Module", "PLAIN", "Parameter", "functional",
+    *containers.__all__, *layers.__all__, *norms.__all__, *plain.__all__,
+    *recurrent.__all__,     *transformer.__all__, "Layer", "Module", "Parameter", "functional",
 ]  # fmt: skip
-
-
-def __getattr__(name: str) -> Any:
-    if name in PLAIN:
-        return PLAIN[name]
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *PLAIN})

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from tunegrad.errors import ShapeError
 
-from ..methods.convolution import Extent, Sides, extents_of
+from ..ops.convolution import Extent, Sides, extents_of
 from ..spelling import spelled
 from ..tensor import Tensor
 from .module import Layer, Parameter, kaiming, value_of

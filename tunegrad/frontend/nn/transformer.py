@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 
 from tunegrad.errors import ShapeError
 
-from ..functions import scaled_dot_product_attention
+from ..creation import ones
+from ..functions import scaled_dot_product_attention, where
 from ..tensor import Tensor
 from .containers import ModuleList
 from .layers import Linear
@@ -72,8 +73,6 @@ class MultiheadAttention(Module):
         if need_weights:
             scores = (q @ k.mT) * width**-0.5
             if causal:
-                from ..creation import ones
-
                 mask = ones((rows, k.shape[-2]), dtype="bool").triu(1)
             if mask is not None:
                 scores = (
@@ -121,8 +120,6 @@ class MultiheadAttention(Module):
 
 
 def _added(mask: Tensor) -> Tensor:
-    from ..handle import where
-
     return where(mask, float("-inf"), 0.0) if mask.dtype.is_bool else mask
 
 

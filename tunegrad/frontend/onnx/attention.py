@@ -10,8 +10,7 @@ import numpy as np
 
 from tunegrad.ir.dtypes import DType
 
-from ..functions import cat, stack, where
-from ..methods.linear import attention
+from ..functions import cat, scaled_dot_product_attention, stack, where
 from ..tensor import Tensor
 from .casts import type_of
 from .node import NodeView
@@ -67,7 +66,7 @@ def _attention(n: NodeView) -> tuple[Tensor, ...]:
         y, scores = _scored(n, q, k, v, mask)
         found.append(scores)
     else:
-        y = attention(
+        y = scaled_dot_product_attention(
             q, k, v, None if causal else mask, is_causal=causal, scale=n.get("scale"),
             enable_gqa=q.shape[1] != k.shape[1],
         )  # fmt: skip

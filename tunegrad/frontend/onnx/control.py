@@ -21,6 +21,7 @@ from tunegrad.errors import ModelError
 
 from ..functions import stack, where
 from ..indexing import only_where
+from ..ops.indexing import within
 from ..tensor import Tensor
 from .codes import Coded
 from .node import Function, Known, NodeView, NotKnownError, TensorList, Value, settled
@@ -59,7 +60,7 @@ def _if(n: NodeView) -> tuple[Value, ...]:
     if refused:
         ((name, why),) = refused.items()
         said = f"{n.place}: its {name} is taken, which does not fit ({why})"
-        place = where(truth, *((0, 1) if name == "else_branch" else (1, 0)))._within(said, 0, 1)
+        place = within(where(truth, *((0, 1) if name == "else_branch" else (1, 0))), said, 0, 1)
         return tuple(_held(n, v, place) for values in made.values() for v in values)
     both = made["then_branch"], made["else_branch"]
     return tuple(_either(n, condition, i, a, b) for i, (a, b) in enumerate(zip(*both, strict=True)))

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..contraction import einsum
-from ..functions import where
+from ..functions import einsum, where
 from ..tensor import Tensor
 from .convolutions import convolution
 from .node import NodeView, Value

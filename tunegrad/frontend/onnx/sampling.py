@@ -10,7 +10,7 @@ from typing import Any, get_args
 import numpy as np
 
 from ..functions import where
-from ..methods.resizing import SamplePadding, Sampling, grid_places, read_at, sampled
+from ..ops.resizing import SamplePadding, Sampling, grid_places, read_at, sampled
 from ..tensor import Tensor
 from .node import NodeView
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from .. import indexing
 from ..functions import where
-from ..handle import apply
-from ..tensor import Tensor
+from ..ops.indexing import within
+from ..tensor import Tensor, apply
 from .node import NodeView
 
 __all__ = ["SCATTERING"]
@@ -48,7 +48,7 @@ def _row(op: str, index: Tensor, extents: tuple[int, ...]) -> Tensor:
     """Places of several dimensions as those in one row."""
     row: Tensor | None = None
     for d, extent in enumerate(extents):
-        at = index[..., d]._within(op, -extent, extent)
+        at = within(index[..., d], op, -extent, extent)
         at = where(at < 0, at + extent, at)
         row = at if row is None else row * extent + at
     assert row is not None

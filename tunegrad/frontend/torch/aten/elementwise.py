@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...functions import where
-from ...handle import lift
-from ...tensor import Tensor
+from ...tensor import Tensor, lift
 from .table import Operator, entries, methods
 
 __all__ = ["TABLE"]

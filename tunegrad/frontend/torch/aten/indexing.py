@@ -9,8 +9,8 @@ from typing import Any
 from ...creation import arange
 from ...functional import embedding
 from ...functions import broadcast_shapes, where
-from ...handle import lift
-from ...tensor import Tensor
+from ...ops.indexing import within
+from ...tensor import Tensor, lift
 from .table import Operator, entries, methods, unsupported
 
 __all__ = ["TABLE"]
@@ -23,7 +23,7 @@ def _embedding(
     sparse: bool = False,
 ) -> Tensor:  # fmt: skip
     del padding_idx, scale_grad_by_freq, sparse
-    return embedding(indices._within("embedding", 0, weight.shape[0]), weight)
+    return embedding(within(indices, "embedding", 0, weight.shape[0]), weight)
 
 
 def _gather(x: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor:
@@ -33,7 +33,7 @@ def _gather(x: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) ->
 
 def _positive(op: str, x: Tensor, dim: int, index: Tensor) -> Tensor:
     """An index of an operator for which negative positions are an error."""
-    return index._within(op, 0, x.shape[dim]) if x.ndim else index
+    return within(index, op, 0, x.shape[dim]) if x.ndim else index
 
 
 def _by_positive(name: str) -> Operator:
@@ -70,7 +70,7 @@ def _index_put(x: Tensor, indices: Indices, values: Tensor, accumulate: bool = F
     row: Any = 0
     for d, i in known:
         extent = x.shape[d]
-        i = i._within("index_put", -extent, extent)
+        i = within(i, "index_put", -extent, extent)
         row = row * extent + where(i < 0, i + extent, i)
     before, after = x.shape[:at], x.shape[at + len(dims) :]
     extents = x.shape[at : at + len(dims)]

@@ -9,8 +9,7 @@ from tunegrad.ir.dtypes import DType
 
 from ...creation import arange
 from ...functions import cat, stack, where
-from ...handle import lift
-from ...tensor import Tensor
+from ...tensor import Tensor, lift
 from .table import Operator, entries, methods, unsupported
 
 __all__ = ["TABLE", "span", "strided"]

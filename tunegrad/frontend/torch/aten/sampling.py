@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...methods.resizing import SamplePadding, Sampling
+from ...ops.resizing import SamplePadding, Sampling
 from ...tensor import Tensor
 from .table import Operator, entries, unsupported
 

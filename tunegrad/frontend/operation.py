@@ -1,0 +1,99 @@
+"""How a function of handles becomes an operation: one object that is a function of tensors, arrays
+and numbers, and, in the body of ``Tensor``, a method.
+
+    @operation
+    def softplus(input: Handle, beta: float = 1.0) -> Handle: ...
+
+    softplus(x)    softplus([1.0, 2.0])    softplus(input=x)        a function
+    x.softplus()                                                   softplus = activation.softplus
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar, overload
+
+from .handle import Handle, TensorLike, beside, lift
+from .spelling import spelled
+
+__all__ = ["Operation", "T", "along", "floating", "operation"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T", bound=Handle)
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Operation(Protocol[P]):
+    """An operation that gives one tensor: of a ``Tensor`` a ``Tensor``."""
+
+    @overload
+    def __call__(self, input: T, *args: P.args, **kwargs: P.kwargs) -> T: ...
+
+    @overload
+    def __call__(self, input: TensorLike, *args: P.args, **kwargs: P.kwargs) -> Handle: ...
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> Self: ...
+
+    @overload
+    def __get__(self, instance: T, owner: type) -> Callable[P, T]: ...
+
+
+@overload
+def operation(function: Callable[Concatenate[Handle, P], Handle]) -> Operation[P]: ...
+
+
+@overload
+def operation(function: F) -> F: ...
+
+
+def operation(function: Callable[..., Any]) -> Any:
+    """``function`` of a handle as an operation: it takes keyword arguments in either spelling, and
+    an array or number in the place of its first operand.
+    """
+    taken = spelled(function)
+    name = function.__name__
+
+    @functools.wraps(function)
+    def called(input: TensorLike, *args: Any, **kwargs: Any) -> Any:
+        if not isinstance(input, Handle):
+            number = isinstance(input, bool | int | float) and args and isinstance(args[0], Handle)
+            input = beside(args[0], input, name) if number else lift(input, name)
+        return taken(input, *args, **kwargs)
+
+    return called
+
+
+def floating(function: Callable[P, R]) -> Callable[P, R]:
+    """A function of floats: 16-bit ones are computed in f32 and rounded once, integers are f32."""
+
+    @functools.wraps(function)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
+        first: Any = args[0]
+        if first.dtype.compute == first.dtype and first.dtype.is_float:
+            return function(*args, **kwargs)
+        widened: Any = (first._wide(), *args[1:])
+        found: Any = function(*widened, **kwargs)
+        return found._as(first.float_type)  # type: ignore[no-any-return]
+
+    return wrapped
+
+
+def along(function: Callable[P, R]) -> Callable[P, R]:
+    """A function along one dimension, of which a scalar is a row of one element (0 and -1)."""
+
+    @functools.wraps(function)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
+        first: Any = args[0]
+        if first.shape:
+            return function(*args, **kwargs)
+        row: Any = (first.reshape(1), *args[1:])
+        found: Any = function(*row, **kwargs)
+        if isinstance(found, Handle):
+            return found.reshape(())  # type: ignore[return-value]  # R is a Handle
+        parts: Any = (t.reshape(()) for t in found)
+        return type(found)(*parts)  # type: ignore[no-any-return]
+
+    return wrapped

@@ -1,0 +1,194 @@
+"""Activations of ``torch.nn.functional``: 16-bit floats are computed in f32 and rounded once."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+from tunegrad.errors import ShapeError
+
+from ..handle import Handle, TensorLike, lift, where
+from ..movement import axis_of
+from ..operation import floating, operation
+from .movement import chunk
+from .special import expm1, log1p
+
+__all__ = [
+    "celu", "elu", "gelu", "glu", "hardshrink", "hardsigmoid", "hardswish", "hardtanh",
+    "leaky_relu", "logsigmoid", "mish", "prelu", "relu", "relu6", "rrelu", "selu", "sigmoid",
+    "silu", "softplus", "softshrink", "softsign", "tanhshrink", "threshold",
+]  # fmt: skip
+
+
+@operation
+def relu(input: Handle) -> Handle:
+    """The larger of input and zero; NaN stays NaN."""
+    return input.maximum(0)
+
+
+@operation
+def relu6(input: Handle) -> Handle:
+    """input between 0 and 6."""
+    return input.clamp(0, 6)
+
+
+@operation
+@floating
+def sigmoid(input: Handle) -> Handle:
+    """1 / (1 + exp(-input))."""
+    return ((-input).exp() + 1).reciprocal()
+
+
+@operation
+@floating
+def logsigmoid(input: Handle) -> Handle:
+    """log(sigmoid(input)), without overflow on the way."""
+    return input.minimum(0) - log1p((-input.abs()).exp())
+
+
+@operation
+@floating
+def silu(input: Handle) -> Handle:
+    """input * sigmoid(input)."""
+    return input * sigmoid(input)
+
+
+@operation
+@floating
+def gelu(input: Handle, approximate: Literal["none", "tanh"] = "none") -> Handle:
+    """input * P(Z <= input) of a standard normal Z: by erf, or by the tanh formula of Hendrycks
+    and Gimpel 2016.
+    """
+    x = input
+    if approximate == "none":
+        return x * 0.5 * ((x * math.sqrt(0.5)).erf() + 1)
+    if approximate == "tanh":
+        return x * 0.5 * (((x + x * x * x * 0.044715) * math.sqrt(2 / math.pi)).tanh() + 1)
+    raise ShapeError(f"gelu: approximate={approximate!r} is not one of 'none', 'tanh'")
+
+
+@operation
+@floating
+def leaky_relu(input: Handle, negative_slope: float = 0.01) -> Handle:
+    """input where positive, else negative_slope * input."""
+    return where(input > 0, input, input * negative_slope)
+
+
+@operation
+@floating
+def prelu(input: Handle, weight: TensorLike) -> Handle:
+    """input where positive, else weight * input, one weight for all channels (axis 1) or each."""
+    w = lift(weight, "prelu")._wide()
+    if w.ndim == 1 and w.shape[0] != 1 and input.ndim > 1:
+        if w.shape[0] != input.shape[1]:
+            raise ShapeError(f"prelu: weight {w.shape} for the channels of {input.shape}")
+        w = w.reshape(-1, *(1 for _ in input.shape[2:]))
+    return where(input > 0, input, input * w)
+
+
+@operation
+@floating
+def rrelu(input: Handle, lower: float = 1 / 8, upper: float = 1 / 3) -> Handle:
+    """input where positive, else input by the mean of the two slopes, as in inference."""
+    return where(input >= 0, input, input * ((lower + upper) / 2))
+
+
+@operation
+@floating
+def elu(input: Handle, alpha: float = 1.0) -> Handle:
+    """input where positive, else alpha * (exp(input) - 1)."""
+    return where(input > 0, input, expm1(input.minimum(0)) * alpha)
+
+
+@operation
+@floating
+def selu(input: Handle) -> Handle:
+    """``elu``, scaled so that means and variances stay (Klambauer et al. 2017)."""
+    return elu(input, 1.6732632423543772) * 1.0507009873554805
+
+
+@operation
+@floating
+def celu(input: Handle, alpha: float = 1.0) -> Handle:
+    """input where positive, else alpha * (exp(input / alpha) - 1)."""
+    return where(input > 0, input, expm1(input.minimum(0) / alpha) * alpha)
+
+
+@operation
+@floating
+def softplus(input: Handle, beta: float = 1.0, threshold: float = 20.0) -> Handle:
+    """log(1 + exp(beta * input)) / beta; input where beta * input is beyond the threshold."""
+    x = input * beta
+    return where(x > threshold, input, (x.maximum(0) + log1p((-x.abs()).exp())) / beta)
+
+
+@operation
+@floating
+def softsign(input: Handle) -> Handle:
+    """input / (1 + |input|)."""
+    return input / (input.abs() + 1)
+
+
+@operation
+@floating
+def mish(input: Handle) -> Handle:
+    """input * tanh(softplus(input))."""
+    return input * softplus(input).tanh()
+
+
+@operation
+def hardtanh(input: Handle, min_val: float = -1.0, max_val: float = 1.0) -> Handle:
+    """input between two bounds."""
+    return input.clamp(min_val, max_val)
+
+
+@operation
+@floating
+def hardsigmoid(input: Handle) -> Handle:
+    """(input + 3) / 6, between 0 and 1."""
+    return (input + 3).clamp(0, 6) * (1 / 6)
+
+
+@operation
+@floating
+def hardswish(input: Handle) -> Handle:
+    """input * hardsigmoid(input)."""
+    return input * (input + 3).clamp(0, 6) * (1 / 6)
+
+
+@operation
+def hardshrink(input: Handle, lambd: float = 0.5) -> Handle:
+    """input beyond ``lambd`` on either side, else zero."""
+    return where((input >= -lambd) & (input <= lambd), 0, input)
+
+
+@operation
+def softshrink(input: Handle, lambd: float = 0.5) -> Handle:
+    """Elements beyond ``lambd`` on either side, moved towards zero by it; else zero."""
+    return where(input > lambd, input - lambd, where(input < -lambd, input + lambd, input * 0))
+
+
+@operation
+@floating
+def tanhshrink(input: Handle) -> Handle:
+    """input - tanh(input)."""
+    return input - input.tanh()
+
+
+@operation
+def threshold(input: Handle, threshold: float, value: float) -> Handle:
+    """input where it is beyond the threshold, else ``value``."""
+    return where(input > threshold, input, value)
+
+
+@operation
+def glu(input: Handle, dim: int = -1) -> Handle:
+    """The first half along ``dim`` by the sigmoid of the second.
+
+    Raises ShapeError for an odd extent.
+    """
+    at = axis_of("glu", dim, input.shape)
+    if input.shape[at] % 2:
+        raise ShapeError(f"glu: extent {input.shape[at]} of dimension {at} of {input.shape} is odd")
+    a, b = chunk(input._wide(), 2, at)
+    return (a * sigmoid(b))._as(input.float_type)

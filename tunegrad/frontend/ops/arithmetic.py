@@ -1,0 +1,370 @@
+"""Arithmetic, bounds, comparisons and logic by name, element by element."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import numpy as np
+
+from tunegrad.errors import ShapeError
+from tunegrad.ir import graph
+
+from ..elementwise import Scalar
+from ..handle import Handle, TensorLike, beside, floats, lift, where
+from ..operation import operation
+
+__all__ = [
+    "add", "addcdiv", "addcmul", "bitwise_and", "bitwise_left_shift", "bitwise_not",
+    "bitwise_or", "bitwise_right_shift", "bitwise_xor", "ceil", "clamp_max", "clamp_min",
+    "copysign", "div", "eq", "floor_divide", "fmax", "fmin", "fmod", "frac", "ge", "gt",
+    "heaviside", "isclose", "isfinite", "isinf", "isnan", "isneginf", "isposinf", "le", "lerp",
+    "logical_and", "logical_not", "logical_or", "logical_xor", "lt", "masked_fill", "mul",
+    "nan_to_num", "ne", "remainder", "rsub", "sign", "signbit", "sub", "trunc",
+]  # fmt: skip
+
+
+@operation
+def add(input: Handle, other: TensorLike, *, alpha: Scalar = 1) -> Handle:
+    """``input + alpha * other``."""
+    return input + (other if alpha == 1 else beside(input, other, "add") * alpha)
+
+
+@operation
+def sub(input: Handle, other: TensorLike, *, alpha: Scalar = 1) -> Handle:
+    """``input - alpha * other``."""
+    return input - (other if alpha == 1 else beside(input, other, "sub") * alpha)
+
+
+@operation
+def rsub(input: Handle, other: TensorLike, *, alpha: Scalar = 1) -> Handle:
+    """``other - alpha * input``."""
+    return beside(input, other, "rsub") - input * alpha
+
+
+@operation
+def mul(input: Handle, other: TensorLike) -> Handle:
+    """``input * other``."""
+    return input * other
+
+
+@operation
+def div(
+    input: Handle, other: TensorLike, *, rounding_mode: Literal["trunc", "floor"] | None = None
+) -> Handle:
+    """``input / other``; rounded towards zero or down, where that is asked for.
+
+    Raises ShapeError for another ``rounding_mode``.
+    """
+    if rounding_mode is None:
+        return input / other
+    if rounding_mode == "floor":
+        return input // other
+    if rounding_mode != "trunc":
+        raise ShapeError(f"div: rounding_mode={rounding_mode!r} is not None, 'trunc' or 'floor'")
+    below = beside(input, other, "div")
+    if input.dtype.is_float or below.dtype.is_float:
+        return trunc(input / other)
+    down, exact = input // other, input % other == 0
+    return down + ((down < 0) & ~exact).cast(down.dtype)
+
+
+@operation
+def floor_divide(input: Handle, other: TensorLike) -> Handle:
+    """``input // other``, rounded down."""
+    return input // other
+
+
+@operation
+def remainder(input: Handle, other: TensorLike) -> Handle:
+    """The rest of the division, with the divisor's sign: ``input % other``."""
+    return input % other
+
+
+@operation
+def fmod(input: Handle, other: TensorLike) -> Handle:
+    """The rest of the division, with the dividend's sign."""
+    rest = input.abs() % beside(input, other, "fmod").abs()
+    return where(input < 0, -rest, rest) if rest.dtype.is_int else copysign(rest, input)
+
+
+@operation
+def fmax(input: Handle, other: TensorLike) -> Handle:
+    """The larger one; the other one where either is NaN."""
+    y = beside(input, other, "fmax")
+    return where(input != input, y, where(y != y, input, input.maximum(y)))
+
+
+@operation
+def fmin(input: Handle, other: TensorLike) -> Handle:
+    """The smaller one; the other one where either is NaN."""
+    y = beside(input, other, "fmin")
+    return where(input != input, y, where(y != y, input, input.minimum(y)))
+
+
+@operation
+def copysign(input: Handle, other: TensorLike) -> Handle:
+    """The size of input with the sign of ``other``."""
+    kind, (x, y) = floats("copysign", input, other)
+    return where(signbit(y), -x.abs(), x.abs())._as(kind)
+
+
+@operation
+def lerp(input: Handle, end: TensorLike, weight: TensorLike) -> Handle:
+    """``input + weight * (end - input)``."""
+    return input + beside(input, weight, "lerp") * (beside(input, end, "lerp") - input)
+
+
+@operation
+def addcmul(
+    input: Handle, tensor1: TensorLike, tensor2: TensorLike, *, value: Scalar = 1
+) -> Handle:
+    """``input + value * tensor1 * tensor2``."""
+    return input + beside(input, tensor1, "addcmul") * tensor2 * value
+
+
+@operation
+def addcdiv(
+    input: Handle, tensor1: TensorLike, tensor2: TensorLike, *, value: Scalar = 1
+) -> Handle:
+    """``input + value * tensor1 / tensor2``."""
+    return input + beside(input, tensor1, "addcdiv") / tensor2 * value
+
+
+@operation
+def masked_fill(input: Handle, mask: TensorLike, value: TensorLike) -> Handle:
+    """``value`` where the bool ``mask`` holds, else input."""
+    return where(lift(mask, "masked_fill"), value, input)._as(input.dtype)
+
+
+@operation
+def clamp_min(input: Handle, min: TensorLike) -> Handle:
+    """At least ``min``."""
+    return input.maximum(min)
+
+
+@operation
+def clamp_max(input: Handle, max: TensorLike) -> Handle:
+    """At most ``max``."""
+    return input.minimum(max)
+
+
+@operation
+def nan_to_num(
+    input: Handle,
+    nan: float = 0.0,
+    posinf: float | None = None,
+    neginf: float | None = None,
+) -> Handle:
+    """NaN and infinities as numbers; by default zero and the largest and smallest float."""
+    if not input.dtype.is_float:
+        return input
+    top = _LARGEST[input.dtype.name]
+    high, low = top if posinf is None else posinf, -top if neginf is None else neginf
+    finite = where(input == math.inf, high, where(input == -math.inf, low, input))
+    return where(input != input, nan, finite)
+
+
+@operation
+def sign(input: Handle) -> Handle:
+    """-1, 0 or 1; 0 of NaN, as PyTorch has it."""
+    if input.dtype.is_bool:
+        return input
+    return (input > 0).cast(input.dtype) - (input < 0).cast(input.dtype)
+
+
+@operation
+def ceil(input: Handle) -> Handle:
+    """The smallest whole number that is not smaller."""
+    return -(-input).floor() if input.dtype.is_float else input
+
+
+@operation
+def trunc(input: Handle) -> Handle:
+    """The whole part."""
+    if not input.dtype.is_float:
+        return input
+    return where(input < 0, ceil(input), input.floor())
+
+
+@operation
+def frac(input: Handle) -> Handle:
+    """The fraction that ``trunc`` cuts off."""
+    return input - trunc(input)
+
+
+_LARGEST = {
+    "bf16": 3.3895313892515355e38, "f16": 65504.0, "f32": float(np.finfo(np.float32).max),
+    "f64": float(np.finfo(np.float64).max),
+}  # fmt: skip
+"""The largest finite float of each type."""
+
+
+@operation
+def eq(input: Handle, other: TensorLike) -> Handle:
+    """True where an element equals the other's."""
+    return input == other
+
+
+@operation
+def ne(input: Handle, other: TensorLike) -> Handle:
+    """True where an element differs from the other's."""
+    return input != other
+
+
+@operation
+def lt(input: Handle, other: TensorLike) -> Handle:
+    """True where an element is less."""
+    return input < other
+
+
+@operation
+def le(input: Handle, other: TensorLike) -> Handle:
+    """True where an element is less or equal."""
+    return input <= other
+
+
+@operation
+def gt(input: Handle, other: TensorLike) -> Handle:
+    """True where an element is greater."""
+    return input > other
+
+
+@operation
+def ge(input: Handle, other: TensorLike) -> Handle:
+    """True where an element is greater or equal."""
+    return input >= other
+
+
+@operation
+def isclose(
+    input: Handle,
+    other: TensorLike,
+    rtol: float = 1e-5,
+    atol: float = 1e-8,
+    equal_nan: bool = False,
+) -> Handle:
+    """True where ``|input - other| <= atol + rtol * |other|``; infinities are close to
+    themselves alone, and NaN to nothing unless ``equal_nan``.
+    """
+    x, y = input._wide(), beside(input, other, "isclose")._wide()
+    near = ((x - y).abs() <= y.abs() * rtol + atol) & (y.abs() != math.inf)
+    close = (x == y) | near
+    return close | ((x != x) & (y != y)) if equal_nan else close
+
+
+@operation
+def isnan(input: Handle) -> Handle:
+    """True where an element is no number."""
+    return input != input
+
+
+@operation
+def isinf(input: Handle) -> Handle:
+    """True where an element is infinite, of either sign."""
+    return _float_or_zero(input).abs() == math.inf
+
+
+@operation
+def isposinf(input: Handle) -> Handle:
+    """True where an element is plus infinity."""
+    return _float_or_zero(input) == math.inf
+
+
+@operation
+def isneginf(input: Handle) -> Handle:
+    """True where an element is minus infinity."""
+    return _float_or_zero(input) == -math.inf
+
+
+@operation
+def isfinite(input: Handle) -> Handle:
+    """True where an element is a number and not infinite."""
+    return _float_or_zero(input).abs() < math.inf
+
+
+@operation
+def signbit(input: Handle) -> Handle:
+    """True where an element has a minus sign; zeros have one, too."""
+    if not input.dtype.is_float:
+        return input < 0 if input.dtype.is_int else input & False
+    return (input < 0) | ((input == 0) & (input._wide().reciprocal() < 0))
+
+
+@operation
+def heaviside(input: Handle, values: TensorLike) -> Handle:
+    """0 below zero, 1 above, ``values`` at zero; NaN stays."""
+    x, at_zero = input, beside(input, values, "heaviside")
+    step = where(x != x, x, (x > 0).cast(x.dtype)) if input.dtype.is_float else (x > 0)
+    return where(x == 0, at_zero, step.cast(x.dtype))
+
+
+@operation
+def logical_and(input: Handle, other: TensorLike) -> Handle:
+    """True where both are other than zero."""
+    return _truth(input) & _truth(lift(other, "logical_and"))
+
+
+@operation
+def logical_or(input: Handle, other: TensorLike) -> Handle:
+    """True where at least one is other than zero."""
+    return _truth(input) | _truth(lift(other, "logical_or"))
+
+
+@operation
+def logical_xor(input: Handle, other: TensorLike) -> Handle:
+    """True where exactly one is other than zero."""
+    return _truth(input) ^ _truth(lift(other, "logical_xor"))
+
+
+@operation
+def logical_not(input: Handle) -> Handle:
+    """True where an element is zero."""
+    return ~_truth(input)
+
+
+@operation
+def bitwise_and(input: Handle, other: TensorLike) -> Handle:
+    """``input & other``."""
+    return input & other
+
+
+@operation
+def bitwise_or(input: Handle, other: TensorLike) -> Handle:
+    """``input | other``."""
+    return input | other
+
+
+@operation
+def bitwise_xor(input: Handle, other: TensorLike) -> Handle:
+    """``input ^ other``."""
+    return input ^ other
+
+
+@operation
+def bitwise_left_shift(input: Handle, other: TensorLike) -> Handle:
+    """``input << other``."""
+    return input << other
+
+
+@operation
+def bitwise_right_shift(input: Handle, other: TensorLike) -> Handle:
+    """``input >> other``."""
+    return input >> other
+
+
+@operation
+def bitwise_not(input: Handle) -> Handle:
+    """``~input``."""
+    return ~input
+
+
+def _truth(input: Handle) -> Handle:
+    return input.cast("bool")
+
+
+def _float_or_zero(input: Handle) -> Handle:
+    """input, or zeros where its type has no infinities."""
+    if input.dtype.is_float:
+        return input
+    return input._with(graph.full(0.0, input.shape, input.float_type))

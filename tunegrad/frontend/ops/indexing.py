@@ -1,0 +1,191 @@
+"""Reading and writing by position: gather and its kin, scatter.
+
+Positions are integers of any width; negative ones count from the end. One out of range is an error
+when the result is computed, or at once where it is known. Where there is a ``mode``, ``"clip"``
+makes it the first or last position, and ``"wrap"`` counts on from the other end. Writing gives a
+new tensor: tensors do not change.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from tunegrad.errors import DTypeError, ShapeError
+from tunegrad.ir import graph
+
+from .. import indexing
+from ..elementwise import Scalar
+from ..handle import Handle, TensorLike, apply, lift
+from ..movement import axis_of, integer
+from ..operation import T, operation
+
+__all__ = [
+    "gather", "index_add", "index_copy", "index_fill", "index_select", "one_hot", "scatter",
+    "scatter_add", "scatter_reduce", "take", "take_along_dim", "within",
+]  # fmt: skip
+
+
+@operation
+def gather(
+    input: Handle, dim: int, index: TensorLike, *, mode: indexing.Beyond = "raise"
+) -> Handle:
+    """``out[i, j] = input[index[i, j], j]`` for dimension 0 of two; ``index`` is no longer than
+    input along the other dimensions.
+    """
+    i = lift(index, "gather")
+    if not input.shape:
+        return gather(input.reshape(1), dim, i.reshape(-1), mode=mode).reshape(i.shape)
+    return apply("gather", lambda x, n: indexing.gather(x, n, dim, mode), input, i)
+
+
+@operation
+def take_along_dim(
+    input: Handle, indices: TensorLike, dim: int | None = None, *, mode: indexing.Beyond = "raise"
+) -> Handle:
+    """``gather`` with the other dimensions of both broadcast; of all in one row without a
+    dimension.
+    """
+    i = lift(indices, "take_along_dim")
+    if dim is None:
+        return take_along_dim(input.ravel(), i.ravel(), 0, mode=mode)
+    return apply("take_along_dim", lambda x, n: indexing.take_along(x, n, dim, mode), input, i)
+
+
+@operation
+def index_select(
+    input: Handle, dim: int, index: TensorLike, *, mode: indexing.Beyond = "raise"
+) -> Handle:
+    """The slices at the positions of a vector along ``dim``."""
+    i = lift(index, "index_select")
+    if i.ndim > 1:
+        raise ShapeError(f"index_select: index {i.shape} for {input.shape} must be a vector")
+    if not input.shape:
+        return index_select(input.reshape(1), dim, i, mode=mode).reshape(())
+    row = i.reshape(-1)
+    return apply("index_select", lambda x, n: indexing.take(x, n, dim, mode), input, row)
+
+
+@operation
+def take(
+    input: Handle, index: TensorLike, dim: int | None = None, *, mode: indexing.Beyond = "raise"
+) -> Handle:
+    """Elements at positions in the row of all; along ``dim``, where that is given, as numpy's.
+
+    The result has the shape of ``index`` there.
+    """
+    x, at = (input.ravel(), 0) if dim is None else (input, dim)
+    return apply("take", lambda n, i: indexing.take(n, i, at, mode), x, lift(index, "take"))
+
+
+@operation
+def scatter(
+    input: Handle, dim: int, index: TensorLike, src: TensorLike | None = None,
+    *, reduce: Literal["add", "multiply"] | None = None, value: Scalar | None = None,
+) -> Handle:  # fmt: skip
+    """``input[index[i, j], j] = src[i, j]`` for dimension 0 of two, the last one of several; or
+    folded into input.
+    """
+    mode = "set" if reduce is None else _FOLDS[reduce]
+    return _scattered(input, "scatter", dim, index, value if src is None else src, mode)
+
+
+@operation
+def scatter_add(input: Handle, dim: int, index: TensorLike, src: TensorLike) -> Handle:
+    """``input[index[i, j], j] += src[i, j]`` for dimension 0 of two."""
+    return _scattered(input, "scatter_add", dim, index, src, "add")
+
+
+@operation
+def scatter_reduce(
+    input: Handle, dim: int, index: TensorLike, src: TensorLike,
+    reduce: Literal["sum", "prod", "amax", "amin"], *, include_self: bool = True,
+) -> Handle:  # fmt: skip
+    """Fold input with all elements of ``src`` that are written to the same place.
+
+    Raises ShapeError for a fold that is not there, or without input.
+    """
+    if reduce not in _FOLDS or not include_self:
+        raise ShapeError(
+            f"scatter_reduce: reduce={reduce!r} with include_self={include_self} is not there; "
+            "valid: 'sum', 'prod', 'amax', 'amin' with include_self"
+        )
+    return _scattered(input, "scatter_reduce", dim, index, src, _FOLDS[reduce])
+
+
+def _scattered(
+    input: Handle, op: str, dim: int, index: TensorLike, src: TensorLike | None, mode: indexing.Mode
+) -> Handle:
+    i = lift(index, op)
+    if src is None:
+        raise ShapeError(f"{op}: neither a source nor a value for {input.shape}")
+    s = lift(src, op)
+    if not isinstance(src, Handle) and not s.shape:
+        s = s.cast(input.dtype).expand(i.shape)
+    if not input.shape:
+        row = _scattered(input.reshape(1), op, dim, i.reshape(-1), s.reshape(-1), mode)
+        return row.reshape(())
+    at = axis_of(op, dim, input.shape)
+    if s.ndim == i.ndim:  # a source may be longer than the index
+        limits = [(0, min(a, b)) for a, b in zip(i.shape, s.shape, strict=True)]
+        s = s.shrink(limits)
+    return apply(op, lambda x, n, v: indexing.scatter(x, n, v, at, mode), input, i, s)
+
+
+@operation
+def index_add(
+    input: Handle, dim: int, index: TensorLike, source: TensorLike, *, alpha: Scalar = 1
+) -> Handle:
+    """The slices of ``source`` added to those at the positions of a vector."""
+    s = lift(source, "index_add")
+    return _by_rows(input, dim, index, s if alpha == 1 else s * alpha, "add")
+
+
+@operation
+def index_copy(input: Handle, dim: int, index: TensorLike, source: TensorLike) -> Handle:
+    """The slices of ``source`` in the place of those at the positions of a vector."""
+    return _by_rows(input, dim, index, lift(source, "index_copy"), "set")
+
+
+@operation
+def index_fill(input: Handle, dim: int, index: TensorLike, value: Scalar) -> Handle:
+    """``value`` in the slices at the positions of a vector."""
+    if not input.shape:
+        return index_fill(input.reshape(1), dim, index, value).reshape(())
+    at = axis_of("index_fill", dim, input.shape)
+    i = lift(index, "index_fill")
+    shape = [i.shape[0] if a == at else s for a, s in enumerate(input.shape)]
+    return _by_rows(input, dim, i, lift(value, "").cast(input.dtype).expand(shape), "set")
+
+
+def within(input: T, op: str, low: int, high: int) -> T:
+    """These positions, held to ``low <= position < high``."""
+    return input._with(indexing.within(op, input.node, low, high))
+
+
+def _by_rows(input: Handle, dim: int, index: TensorLike, s: Handle, mode: indexing.Mode) -> Handle:
+    i = lift(index, "index")
+    if not input.shape:
+        return _by_rows(input.reshape(1), dim, i.reshape(-1), s.reshape(-1), mode).reshape(())
+    return apply("index", lambda x, n, v: indexing.put(x, n, v, dim, mode), input, i, s)
+
+
+_FOLDS: dict[str, indexing.Mode] = {
+    "sum": "add", "add": "add", "prod": "mul", "multiply": "mul", "amax": "max", "amin": "min",
+}  # fmt: skip
+
+
+@operation
+def one_hot(input: Handle, num_classes: int) -> Handle:
+    """i64 ones at the positions that it holds, along a new last dimension.
+
+    Raises DTypeError for positions that are no integers, IndexOutOfRange for those that are not
+    from 0 to ``num_classes`` - 1.
+    """
+    if not input.dtype.is_int:
+        raise DTypeError(
+            f"one_hot: positions of shape {input.shape} are {input.dtype}, they must be integers"
+        )
+    count = integer("one_hot", "num_classes", num_classes, 0)
+    positions = Handle.of(graph.iota((count,), 0, input.dtype))
+    held = within(input, "one_hot", 0, count)
+    return (held.unsqueeze(-1) == positions).cast("i64")

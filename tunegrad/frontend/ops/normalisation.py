@@ -1,0 +1,196 @@
+"""Normalisation: by statistics of the input, or by known ones. 16-bit floats are computed in f32
+throughout and rounded once.
+"""
+
+from __future__ import annotations
+
+import math
+
+from tunegrad.errors import ShapeError
+
+from ..error_free import finite, fma
+from ..handle import Handle, TensorLike, lift, optional
+from ..movement import Axes, axes_of, integer
+from ..operation import operation
+from .movement import pad
+
+__all__ = [
+    "batch_norm", "group_norm", "instance_norm", "layer_norm", "local_response_norm",
+    "rms_norm",
+]  # fmt: skip
+
+
+@operation
+def layer_norm(
+    input: Handle,
+    weight: TensorLike | None = None,
+    bias: TensorLike | None = None,
+    eps: float = 1e-5,
+    dim: Axes = -1,
+) -> Handle:
+    """Zero mean and unit variance over ``dim``, then ``* weight + bias``, both of the shape of
+    those dimensions.
+
+    Raises:
+        ShapeError: ``weight`` or ``bias`` has another shape.
+    """
+    over = tuple(sorted(axes_of("layer_norm", dim, input.shape)))
+    x = input._wide()
+    centred = x - x.mean(over, True)
+    variance = (centred * centred).mean(over, True)
+    result = centred * (variance + eps).sqrt().reciprocal()
+    return _scaled(input, "layer_norm", result, over, weight, bias)
+
+
+@operation
+def rms_norm(
+    input: Handle, weight: TensorLike | None = None, eps: float | None = None, dim: Axes = -1
+) -> Handle:
+    """Divided by the root of the mean square over ``dim``, then ``* weight``; ``eps`` is the
+    smallest step of the dtype unless given.
+    """
+    over = tuple(sorted(axes_of("rms_norm", dim, input.shape)))
+    x = input._wide()
+    small = _STEP[x.dtype.name] if eps is None else eps
+    result = x * ((x * x).mean(over, True) + small).sqrt().reciprocal()
+    return _scaled(input, "rms_norm", result, over, weight, None)
+
+
+def _scaled(
+    input: Handle, op: str, result: Handle, over: tuple[int, ...], weight: TensorLike | None,
+    bias: TensorLike | None,
+) -> Handle:  # fmt: skip
+    inner = tuple(input.shape[a] for a in over)
+    spread = tuple(s if i in over else 1 for i, s in enumerate(input.shape))
+    for what, given in (("weight", weight), ("bias", bias)):
+        p = optional(given, op)
+        if p is None:
+            continue
+        if p.shape != inner:
+            raise ShapeError(
+                f"{op}: {what} {p.shape} for input {input.shape} over axes {over}, must be {inner}"
+            )
+        term = p._wide().reshape(spread)
+        result = result * term if what == "weight" else result + term
+    return result._as(input.float_type)
+
+
+@operation
+def batch_norm(
+    input: Handle,
+    weight: TensorLike | None,
+    bias: TensorLike | None,
+    mean: TensorLike,
+    var: TensorLike,
+    eps: float = 1e-5,
+) -> Handle:
+    """Normalised by known statistics of the channels (axis 1): ``(x - mean) * scale + bias``,
+    scale being an expression of constants. ``x * scale + shift`` would lose the digits of what
+    lies far from zero.
+    """
+    if input.ndim < 2:
+        raise ShapeError(
+            f"batch_norm: input {input.shape} has no channel axis; its shape must be (batch, "
+            "channels, ...)"
+        )
+    channels = (input.shape[1],)
+    w, b = optional(weight, "batch_norm"), optional(bias, "batch_norm")
+    m, v = lift(mean, "batch_norm"), lift(var, "batch_norm")
+    for what, p in (("weight", w), ("bias", b), ("mean", m), ("var", v)):
+        if p is not None and p.shape != channels:
+            raise ShapeError(
+                f"batch_norm: {what} {p.shape} for input {input.shape}, must be {channels}"
+            )
+    spread = (-1 if channels[0] else 0, *(1 for _ in input.shape[2:]))
+    scale = _inverse_root(v._wide() + eps)
+    scale = (scale if w is None else scale * w._wide()).reshape(spread)
+    about = input._wide() - m._wide().reshape(spread)
+    found = about * scale if b is None else fma(about, scale, b._wide().reshape(spread))
+    return found._as(input.float_type)
+
+
+@operation
+def group_norm(
+    input: Handle,
+    num_groups: int,
+    weight: TensorLike | None = None,
+    bias: TensorLike | None = None,
+    eps: float = 1e-5,
+) -> Handle:
+    """Zero mean and unit variance over the channels of a group and what is behind them, then
+    ``* weight + bias`` by channel (axis 1).
+
+    Raises ShapeError for groups that do not divide the channels.
+    """
+    groups = integer("group_norm", "num_groups", num_groups, 1)
+    if input.ndim < 2 or input.shape[1] % groups:
+        raise ShapeError(
+            f"group_norm: num_groups={groups} does not divide the channels of {input.shape}"
+        )
+    n, channels, *rest = input.shape
+    x = input._wide().reshape(n, groups, channels // groups * math.prod(rest))
+    result = layer_norm(x, None, None, eps, -1).reshape(input.shape)
+    return _by_channel(input, "group_norm", result, weight, bias)
+
+
+@operation
+def instance_norm(
+    input: Handle,
+    weight: TensorLike | None = None,
+    bias: TensorLike | None = None,
+    eps: float = 1e-5,
+) -> Handle:
+    """Zero mean and unit variance of each channel of each image, then ``* weight + bias`` by
+    channel.
+    """
+    if input.ndim < 3:
+        raise ShapeError(f"instance_norm: input {input.shape} must be (N, C, ...)")
+    over = tuple(range(2, input.ndim))
+    x = input._wide()
+    about = x - x.mean(over, True)
+    off = about.mean(over, True)  # what rounding took from the mean
+    variance = ((about * about).mean(over, True) - off * off).maximum(0.0)
+    result = (about - off) * _inverse_root(variance + eps)
+    return _by_channel(input, "instance_norm", result, weight, bias)
+
+
+def _by_channel(
+    input: Handle, op: str, result: Handle, weight: TensorLike | None, bias: TensorLike | None
+) -> Handle:
+    spread = (-1, *(1 for _ in input.shape[2:]))
+    for what, given in (("weight", weight), ("bias", bias)):
+        p = optional(given, op)
+        if p is None:
+            continue
+        if p.shape != input.shape[1:2]:
+            raise ShapeError(
+                f"{op}: {what} {p.shape} for input {input.shape}, must be {input.shape[1:2]}"
+            )
+        term = p._wide().reshape(spread)
+        result = result * term if what == "weight" else result + term
+    return result._as(input.float_type)
+
+
+@operation
+def local_response_norm(
+    input: Handle, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
+) -> Handle:
+    """Divided by a power of the mean square of ``size`` neighbouring channels."""
+    if input.ndim < 3:
+        raise ShapeError(f"local_response_norm: input {input.shape} must be (N, C, ...)")
+    x = input._wide()
+    ends = [(0, 0)] * input.ndim
+    ends[1] = (size // 2, (size - 1) // 2)
+    mean = pad(x * x, ends).window(1, size).mean(-1)
+    return (x / (mean * alpha + k) ** beta)._as(input.float_type)
+
+
+def _inverse_root(x: Handle) -> Handle:
+    """1 / sqrt(x), rounded about once: what the root and its reciprocal left over is added."""
+    root = x.sqrt()
+    found = root.reciprocal()
+    left = fma(-root, root, x) * found * found * 0.5
+    return found + finite(found * (fma(-found, root, 1.0) - left))
+
+
+_STEP = {"f32": 1.1920928955078125e-07, "f64": 2.220446049250313e-16}

@@ -1,0 +1,352 @@
+"""Pooling over one to three spatial dimensions: the largest or the average of windows.
+
+Padding never wins a maximum; an average counts it as zeros, or not at all.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from tunegrad.errors import ShapeError
+from tunegrad.ir import graph
+from tunegrad.ir.dtypes import BOOL, I64, DType
+
+from ..handle import Handle, where
+from ..movement import integer
+from ..operation import operation
+from .activation import relu
+from .arithmetic import sign
+from .convolution import Ends, Extent, extents_of, windows
+from .movement import join
+
+__all__ = [
+    "Target", "adaptive", "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d",
+    "adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d", "avg_pool1d",
+    "avg_pool2d", "avg_pool3d", "global_avg_pool2d", "lp_pool1d", "lp_pool2d", "max_pool1d",
+    "max_pool2d", "max_pool3d",
+]  # fmt: skip
+
+Target = int | None | tuple[int | None, ...]
+
+
+@operation
+def max_pool1d(
+    input: Handle, kernel_size: Extent, stride: Extent | None = None, padding: Extent = 0,
+    dilation: Extent = 1, ceil_mode: bool = False, return_indices: bool = False,
+) -> Any:  # fmt: skip
+    """The largest element of each window of (N, C, L)."""
+    return _max(input, 1, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
+
+
+@operation
+def max_pool2d(
+    input: Handle, kernel_size: Extent, stride: Extent | None = None, padding: Extent = 0,
+    dilation: Extent = 1, ceil_mode: bool = False, return_indices: bool = False,
+) -> Any:  # fmt: skip
+    """The largest element of each window of (N, C, H, W); padding never wins.
+
+    ``stride``: the size of the window unless given. ``ceil_mode``: a last window may go over
+    the end. ``return_indices``: a pair, with the place of each in its flattened image.
+    """
+    return _max(input, 2, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
+
+
+@operation
+def max_pool3d(
+    input: Handle, kernel_size: Extent, stride: Extent | None = None, padding: Extent = 0,
+    dilation: Extent = 1, ceil_mode: bool = False, return_indices: bool = False,
+) -> Any:  # fmt: skip
+    """The largest element of each window of (N, C, D, H, W)."""
+    return _max(input, 3, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
+
+
+@operation
+def avg_pool1d(
+    input: Handle, kernel_size: Extent, stride: Extent | None = None, padding: Extent = 0,
+    ceil_mode: bool = False, count_include_pad: bool = True,
+) -> Handle:  # fmt: skip
+    """The average of each window of (N, C, L)."""
+    return _avg(input, 1, kernel_size, stride, padding, ceil_mode, count_include_pad, None)
+
+
+@operation
+def avg_pool2d(
+    input: Handle, kernel_size: Extent, stride: Extent | None = None, padding: Extent = 0,
+    ceil_mode: bool = False, count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Handle:  # fmt: skip
+    """The average of each window of (N, C, H, W), padding counted as zeros or not at all; or
+    its sum over ``divisor_override``.
+    """
+    return _avg(
+        input, 2, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
+    )
+
+
+@operation
+def avg_pool3d(
+    input: Handle, kernel_size: Extent, stride: Extent | None = None, padding: Extent = 0,
+    ceil_mode: bool = False, count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Handle:  # fmt: skip
+    """The average of each window of (N, C, D, H, W)."""
+    return _avg(
+        input, 3, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
+    )
+
+
+@operation
+def lp_pool1d(
+    input: Handle, norm_type: float, kernel_size: Extent, stride: Extent | None = None,
+    ceil_mode: bool = False,
+) -> Handle:  # fmt: skip
+    """The p-norm of each window of (N, C, L)."""
+    return _norms(input, 1, norm_type, kernel_size, stride, ceil_mode)
+
+
+@operation
+def lp_pool2d(
+    input: Handle, norm_type: float, kernel_size: Extent, stride: Extent | None = None,
+    ceil_mode: bool = False,
+) -> Handle:  # fmt: skip
+    """The p-norm of each window of (N, C, H, W)."""
+    return _norms(input, 2, norm_type, kernel_size, stride, ceil_mode)
+
+
+@operation
+def global_avg_pool2d(input: Handle) -> Handle:
+    """The average of each channel: (N, C, H, W) to (N, C, 1, 1)."""
+    if input.ndim != 4:
+        raise ShapeError(f"global_avg_pool2d: input {input.shape} must be (N, C, H, W)")
+    return input.mean((2, 3), True)
+
+
+@operation
+def adaptive_avg_pool1d(input: Handle, output_size: Target) -> Handle:
+    """Averages of ``output_size`` windows that cover (N, C, L)."""
+    return adaptive(input, "avg", 1, output_size)
+
+
+@operation
+def adaptive_avg_pool2d(input: Handle, output_size: Target) -> Handle:
+    """Averages of windows that cover (N, C, H, W), so many along each dimension; None keeps an
+    extent. Windows differ by one where the extent is no multiple.
+    """
+    return adaptive(input, "avg", 2, output_size)
+
+
+@operation
+def adaptive_avg_pool3d(input: Handle, output_size: Target) -> Handle:
+    """Averages of windows that cover (N, C, D, H, W)."""
+    return adaptive(input, "avg", 3, output_size)
+
+
+@operation
+def adaptive_max_pool1d(input: Handle, output_size: Target) -> Handle:
+    """The largest of ``output_size`` windows that cover (N, C, L)."""
+    return adaptive(input, "max", 1, output_size)
+
+
+@operation
+def adaptive_max_pool2d(input: Handle, output_size: Target) -> Handle:
+    """The largest of windows that cover (N, C, H, W)."""
+    return adaptive(input, "max", 2, output_size)
+
+
+@operation
+def adaptive_max_pool3d(input: Handle, output_size: Target) -> Handle:
+    """The largest of windows that cover (N, C, D, H, W)."""
+    return adaptive(input, "max", 3, output_size)
+
+
+def _batched(input: Handle, op: str, rank: int) -> Handle:
+    """With a batch dimension.
+
+    Raises ShapeError for too few or too many dimensions.
+    """
+    if input.ndim == rank + 2:
+        return input
+    if input.ndim != rank + 1:
+        raise ShapeError(f"{op}: input {input.shape} must be {_LETTERS[rank]}")
+    return input.unsqueeze(0)
+
+
+def _max(
+    input: Handle, rank: int, size: Extent, stride: Extent | None, padding: Extent,
+    dilation: Extent, ceil_mode: bool, return_indices: bool,
+) -> Any:  # fmt: skip
+    op = f"max_pool{rank}d"
+    x = _batched(input, op, rank)
+    w = _Windows(op, x, rank, size, stride, padding, dilation, ceil_mode)
+    inside = range(-rank, 0)
+    values = w.of(x)
+    if w.padded:
+        values = where(w.of(_true(x)), values, _lowest(x.dtype))
+    best = values.amax(tuple(inside))
+    kept = best if input.ndim == x.ndim else best.squeeze(0)
+    if not return_indices:
+        return kept
+    image = x.shape[2:]
+    places = Handle.of(graph.iota((math.prod(image),), 0, I64)).reshape(1, 1, *image)
+    spread = best.reshape(*best.shape, *(1,) * rank)
+    here = (values == spread) | (values != values)
+    if w.padded:
+        here = here & w.of(_true(x))
+    found = where(here, w.of(places), math.prod(image)).amin(tuple(inside))
+    return kept, found if input.ndim == x.ndim else found.squeeze(0)
+
+
+def _avg(
+    input: Handle, rank: int, size: Extent, stride: Extent | None, padding: Extent, ceil_mode: bool,
+    count_include_pad: bool, divisor: int | None,
+) -> Handle:  # fmt: skip
+    op = f"avg_pool{rank}d"
+    x = _batched(input, op, rank)._wide()
+    w = _Windows(op, x, rank, size, stride, padding, 1, ceil_mode)
+    inside = tuple(range(-rank, 0))
+    total = w.of(x).sum(inside)
+    if divisor is not None:
+        if integer(op, "divisor_override", divisor) == 0:
+            raise ShapeError(f"{op}: divisor_override is 0")
+        result = total / float(divisor)
+    elif not w.padded or (count_include_pad and not w.beyond):
+        result = total / float(math.prod(w.size))
+    else:
+        result = total / w.counted(x, count_include_pad).cast(x.dtype).sum(inside)
+    return (result if input.ndim == x.ndim else result.squeeze(0))._as(input.float_type)
+
+
+def _norms(
+    input: Handle, rank: int, p: float, size: Extent, stride: Extent | None, ceil_mode: bool
+) -> Handle:
+    x = input._wide()
+    powers = x * x if p == 2 else x**p
+    sums = _avg(powers, rank, size, stride, 0, ceil_mode, True, 1)
+    positive = sign(sums) * relu(sums.abs())
+    return (positive.sqrt() if p == 2 else positive ** (1 / p))._as(input.float_type)
+
+
+def adaptive(input: Handle, kind: str, rank: int, output_size: Target) -> Handle:
+    """``kind`` ("avg" or "max") of windows that cover ``rank`` spatial dimensions."""
+    op = f"adaptive_{kind}_pool{rank}d"
+    x = _batched(input, op, rank)
+    wanted = output_size if isinstance(output_size, tuple | list) else (output_size,) * rank
+    if len(wanted) != rank:
+        raise ShapeError(f"{op}: output_size {output_size!r} must be {rank} numbers")
+    extents = x.shape[2:]
+    out = [
+        e if o is None else integer(op, "output_size", o, 1)
+        for e, o in zip(extents, wanted, strict=True)
+    ]
+    if 0 in extents:
+        raise ShapeError(f"{op}: input {x.shape} has no elements to pool")
+    if all(e % o == 0 for e, o in zip(extents, out, strict=True)):
+        size = tuple(e // o for e, o in zip(extents, out, strict=True))
+        y = (
+            _avg(x, rank, size, None, 0, False, True, None)
+            if kind == "avg"
+            else _max(x, rank, size, None, 0, 1, False, False)
+        )
+    else:
+        y = x._wide() if kind == "avg" else x
+        for i, (e, o) in enumerate(zip(extents, out, strict=True)):
+            y = _uneven(y, kind, i + 2, e, o)
+        y = y._as(input.float_type) if kind == "avg" else y
+    return y if input.ndim == x.ndim else y.squeeze(0)
+
+
+_LETTERS = {1: "(N, C, L)", 2: "(N, C, H, W)", 3: "(N, C, D, H, W)"}
+
+
+def _uneven(x: Handle, kind: str, at: int, extent: int, out: int) -> Handle:
+    """Windows from floor(i * extent / out) to ceil((i + 1) * extent / out) of one dimension."""
+    parts = []
+    for i in range(out):
+        begin, end = i * extent // out, -(-(i + 1) * extent // out)
+        part = x.narrow(at, begin, end - begin)
+        parts.append(part.mean(at, True) if kind == "avg" else part.amax(at, True))
+    return join("adaptive pool", parts, at)
+
+
+def _true(x: Handle) -> Handle:
+    return Handle.of(graph.full(True, x.shape, BOOL))
+
+
+def _lowest(dtype: DType) -> float | int | bool:
+    if dtype.is_float:
+        return -math.inf
+    return False if dtype.is_bool else int(np.iinfo(dtype.numpy.name).min)
+
+
+class _Windows:
+    """Windows of a pooling: of any tensor whose spatial dimensions are the input's."""
+
+    def __init__(
+        self, op: str, x: Handle, rank: int, size: Extent, stride: Extent | None, padding: Extent,
+        dilation: Extent, ceil_mode: bool,
+    ) -> None:  # fmt: skip
+        self.op = op
+        self.size = extents_of(op, "size", size, rank, 1)
+        self.stride = (
+            self.size
+            if stride in (None, ())
+            else extents_of(
+                op,
+                "stride",
+                stride,
+                rank,
+                1,
+            )
+        )
+        self.pads = extents_of(op, "padding", padding, rank, 0)
+        self.dilation = extents_of(op, "dilation", dilation, rank, 1)
+        if any(2 * p > k for p, k in zip(self.pads, self.size, strict=True)):
+            raise ShapeError(
+                f"{op}: padding {self.pads} is more than half of window {self.size} on input "
+                f"{x.shape}"
+            )
+        self.more = tuple(self._over(e, i) if ceil_mode else 0 for i, e in enumerate(x.shape[2:]))
+        """Elements that the last window needs beyond the padding."""
+
+    @property
+    def beyond(self) -> bool:
+        return any(self.more)
+
+    @property
+    def padded(self) -> bool:
+        return self.beyond or any(self.pads)
+
+    @property
+    def ends(self) -> Ends:
+        return tuple((p, p + m) for p, m in zip(self.pads, self.more, strict=True))
+
+    def _over(self, extent: int, i: int) -> int:
+        span = self.dilation[i] * (self.size[i] - 1) + 1
+        room = extent + 2 * self.pads[i] - span
+        last = -(-room // self.stride[i])
+        if last * self.stride[i] >= extent + self.pads[i]:  # it would begin beyond the input
+            last -= 1
+        return max(0, last * self.stride[i] - room)
+
+    def of(self, x: Handle) -> Handle:
+        """The windows of ``x``; zero in the padding."""
+        return windows(self.op, x, self.size, self.stride, self.dilation, self.ends)
+
+    def counted(self, x: Handle, with_padding: bool) -> Handle:
+        """Mask of the elements of the windows that count for an average."""
+        true = _true(x)
+        if not with_padding:
+            return self.of(true)
+        rank = len(self.size)
+        wide = Handle.of(
+            graph.full(
+                True,
+                (*x.shape[:2], *(e + 2 * p for e, p in zip(x.shape[2:], self.pads, strict=True))),
+                BOOL,
+            )
+        )
+        ends = tuple((0, m) for m in self.more)
+        return windows(self.op, wide, self.size, self.stride, (1,) * rank, ends)

@@ -1,0 +1,245 @@
+"""Folds of dimensions: statistics, norms, softmax, places of extremes.
+
+``axis=`` and ``keepdims=`` are taken for ``dim=`` and ``keepdim=`` everywhere.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+from tunegrad.errors import ShapeError
+from tunegrad.ir.dtypes import dtype_of
+from tunegrad.ir.expr import Op
+
+from .. import sorting
+from ..arrays import DTypeLike
+from ..handle import Handle, where
+from ..movement import Axes, axes_of, axis_of
+from ..operation import T, along, floating, operation
+from .arithmetic import isfinite
+
+__all__ = [
+    "Order", "aminmax", "argmax", "argmin", "count_nonzero", "log_softmax", "logsumexp",
+    "masked_softmax", "nanmean", "nansum", "norm", "normalize", "position_of", "softmax",
+    "softmin", "std", "std_mean", "var", "var_mean",
+]  # fmt: skip
+
+Order = float | Literal["fro", "nuc"] | None
+
+
+@operation
+def nansum(input: Handle, dim: Axes = None, keepdim: bool = False) -> Handle:
+    """Sums over ``dim``, NaN counted as zero."""
+    return where(input != input, 0, input).sum(dim, keepdim)
+
+
+@operation
+def aminmax(input: T, *, dim: int | None = None, keepdim: bool = False) -> tuple[T, T]:
+    """The smallest and the largest over ``dim``."""
+    return input.amin(dim, keepdim), input.amax(dim, keepdim)
+
+
+@operation
+def nanmean(input: Handle, dim: Axes = None, keepdim: bool = False) -> Handle:
+    """The average over ``dim`` of what is a number."""
+    x = input._wide()
+    numbers = (x == x).cast(x.dtype).sum(dim, keepdim)
+    return (nansum(x, dim, keepdim) / numbers)._as(input.float_type)
+
+
+@operation
+def var(
+    input: Handle,
+    dim: Axes = None,
+    unbiased: bool = True,
+    keepdim: bool = False,
+    *,
+    correction: float | None = None,
+) -> Handle:
+    """The variance over ``dim``, in two passes: squared distances from the mean over ``count -
+    correction``, corrected for how far the mean was rounded (Chan, Golub and LeVeque 1983).
+
+    ``correction`` is 1, the sample's, or 0, the population's (numpy's default), where
+    ``unbiased`` is false.
+    """
+    axes = axes_of("var", dim, input.shape)
+    x = input._wide()
+    distance = x - x.mean(axes, True)
+    squares, total = (distance * distance).sum(axes, True), distance.sum(axes, True)
+    count = _count(input, axes)
+    # for numbers around 1e7, the mean's rounding is large
+    around = (squares - total * (total / float(count or 1))).clamp(0)
+    less = float(unbiased) if correction is None else float(correction)
+    freedom = max(0.0, count - less) if count else math.nan
+    found = around if keepdim else around.squeeze(axes)
+    return (found / freedom)._as(input.float_type)
+
+
+@operation
+def std(
+    input: Handle,
+    dim: Axes = None,
+    unbiased: bool = True,
+    keepdim: bool = False,
+    *,
+    correction: float | None = None,
+) -> Handle:
+    """The square root of the variance."""
+    x = var(input._wide(), dim, unbiased, keepdim, correction=correction)
+    return x.sqrt()._as(input.float_type)
+
+
+@operation
+def var_mean(
+    input: T, dim: Axes = None, unbiased: bool = True, keepdim: bool = False,
+    *, correction: float | None = None,
+) -> tuple[T, T]:  # fmt: skip
+    """The variance and the mean."""
+    return var(input, dim, unbiased, keepdim, correction=correction), input.mean(dim, keepdim)
+
+
+@operation
+def std_mean(
+    input: T, dim: Axes = None, unbiased: bool = True, keepdim: bool = False,
+    *, correction: float | None = None,
+) -> tuple[T, T]:  # fmt: skip
+    """The standard deviation and the mean."""
+    return std(input, dim, unbiased, keepdim, correction=correction), input.mean(dim, keepdim)
+
+
+@operation
+def logsumexp(input: Handle, dim: Axes = None, keepdim: bool = False) -> Handle:
+    """``log(sum(exp(input)))`` over ``dim``, shifted so that nothing overflows."""
+    axes = axes_of("logsumexp", dim, input.shape)
+    x = input._wide()
+    if not _count(x, axes):
+        return x.sum(axes, keepdim).log()._as(input.float_type)
+    top = x.amax(axes, True)
+    shift = where(isfinite(top), top, 0.0)
+    total = (x - shift).exp().sum(axes, True).log() + shift
+    return (total if keepdim else total.squeeze(axes))._as(input.float_type)
+
+
+@operation
+def norm(
+    input: Handle, p: Order = "fro", dim: Axes = None, keepdim: bool = False,
+    dtype: DTypeLike | None = None,
+) -> Handle:  # fmt: skip
+    """The p-norm of all elements along ``dim``: 2 unless told, ``math.inf`` the largest size, 0
+    how many are other than zero.
+
+    Raises ShapeError for a ``p`` that is no number; the nuclear norm needs singular values.
+    """
+    kind = input.float_type if dtype is None else dtype_of(dtype)
+    x = input._wide().cast(kind.compute).abs()
+    order = 2.0 if p in ("fro", None) else p
+    if isinstance(order, str):
+        raise ShapeError(f"norm: p={p!r} of shape {input.shape} is neither a number nor 'fro'")
+    if order == math.inf:
+        found = x.amax(dim, keepdim)
+    elif order == -math.inf:
+        found = x.amin(dim, keepdim)
+    elif order == 0:
+        found = (x != 0).cast(x.dtype).sum(dim, keepdim)
+    elif order == 1:
+        found = x.sum(dim, keepdim)
+    elif order == 2:
+        found = (x * x).sum(dim, keepdim).sqrt()
+    else:
+        found = (x**order).sum(dim, keepdim) ** (1 / order)
+    return found._as(kind)
+
+
+@operation
+def count_nonzero(input: Handle, dim: Axes = None) -> Handle:
+    """Number of elements over ``dim`` that are other than zero, i64."""
+    return input.cast("bool").sum(dim)
+
+
+@operation
+@along
+@floating
+def softmax(input: Handle, dim: int | None = -1, dtype: DTypeLike | None = None) -> Handle:
+    """exp(input) over its sum along ``dim``, shifted so that nothing overflows."""
+    if dtype is not None:
+        return softmax(input.cast(dtype), dim)
+    at = axis_of("softmax", -1 if dim is None else dim, input.shape)
+    if 0 in input.shape:
+        return input
+    powers = (input - input.amax(at, True)).exp()
+    return powers * powers.sum(at, True).reciprocal()
+
+
+@operation
+def masked_softmax(input: Handle) -> Handle:
+    """softmax of floats along the last dimension, zeros in a row of -inf alone: attention's."""
+    if 0 in input.shape:
+        return input
+    least, tiny = _BOUNDS[input.dtype.name]
+    powers = (input - input.amax(-1, True).maximum(least)).exp()
+    # a sum is at least 1 where an element is a number
+    return powers * powers.sum(-1, True).maximum(tiny).reciprocal()
+
+
+@operation
+@along
+@floating
+def log_softmax(input: Handle, dim: int | None = -1, dtype: DTypeLike | None = None) -> Handle:
+    """The logarithm of softmax, computed without it."""
+    if dtype is not None:
+        return log_softmax(input.cast(dtype), dim)
+    at = axis_of("log_softmax", -1 if dim is None else dim, input.shape)
+    if 0 in input.shape:
+        return input
+    shifted = input - input.amax(at, True)
+    return shifted - shifted.exp().sum(at, True).log()
+
+
+@operation
+def softmin(input: Handle, dim: int | None = -1) -> Handle:
+    """``softmax`` of the negated elements."""
+    return softmax(-input, dim)
+
+
+@operation
+def normalize(input: Handle, p: float = 2.0, dim: Axes = 1, eps: float = 1e-12) -> Handle:
+    """Divided by the p-norm along ``dim``, which counts as ``eps`` at least."""
+    x = input._wide()
+    return (x / norm(x, p, dim, True).clamp(eps))._as(input.float_type)
+
+
+@operation
+@along
+def argmax(input: Handle, dim: int | None = None, keepdim: bool = False) -> Handle:
+    """The first place of the largest along ``dim``, i64; in the row of all without one."""
+    return _arg(input, "max", dim, keepdim)
+
+
+@operation
+@along
+def argmin(input: Handle, dim: int | None = None, keepdim: bool = False) -> Handle:
+    """The first place of the smallest along ``dim``, i64; in the row of all without one."""
+    return _arg(input, "min", dim, keepdim)
+
+
+def _arg(input: Handle, name: Literal["max", "min"], dim: int | None, keepdim: bool) -> Handle:
+    op = Op.MAX if name == "max" else Op.MIN
+    found = input._with(sorting.argextremum(op, input.node, dim, keepdim and dim is not None))
+    return found.reshape((1,) * input.ndim) if keepdim and dim is None else found
+
+
+@operation
+def position_of(input: Handle, name: Literal["max", "min"], dim: int, keepdim: bool) -> Handle:
+    """The first place of the largest or smallest along ``dim``, i64; of NaN, where there is
+    one.
+    """
+    return _arg(input, name, dim, keepdim)
+
+
+_BOUNDS = {"f32": (-3.4028234663852886e38, 2.0**-100), "f64": (-1.7976931348623157e308, 2.0**-900)}
+"""The least finite number, and one below any sum of powers that has a largest one."""
+
+
+def _count(x: Handle, axes: tuple[int, ...]) -> int:
+    return math.prod(x.shape[a] for a in axes)

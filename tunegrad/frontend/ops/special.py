@@ -1,0 +1,466 @@
+"""Exponentials, logarithms, trigonometric and hyperbolic functions, their inverses, and the error
+function: made of sine, exponential, logarithm and polynomials.
+
+16-bit floats are computed in f32, integers as f32.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from tunegrad.ir.dtypes import F32
+from tunegrad.ir.math_coefficients import EXP
+
+from ..error_free import finite, fma, two_product, two_sum
+from ..handle import Handle, TensorLike, floats, lift, where
+from ..operation import floating, operation
+from .arithmetic import copysign, signbit
+
+__all__ = [
+    "acos",
+    "acosh",
+    "asin",
+    "asinh",
+    "atan",
+    "atan2",
+    "atanh",
+    "cosh",
+    "deg2rad",
+    "erfc",
+    "erfinv",
+    "exp2",
+    "expm1",
+    "float_power",
+    "hypot",
+    "log1p",
+    "log10",
+    "logaddexp",
+    "logaddexp2",
+    "logit",
+    "polynomial",
+    "rad2deg",
+    "rsqrt",
+    "sinc",
+    "sinh",
+    "tan",
+    "xlogy",
+]  # fmt: skip
+
+
+@operation
+def float_power(input: Handle, exponent: TensorLike) -> Handle:
+    """``input ** exponent`` in f64."""
+    return input.cast("f64") ** lift(exponent, "float_power").cast("f64")
+
+
+@operation
+def hypot(input: Handle, other: TensorLike) -> Handle:
+    """``sqrt(input**2 + other**2)``, without overflow on the way; inf where one is, even beside
+    NaN (C99, F.10.4.3).
+
+    The remainders of the quotient, its square and the root are added before the only rounding
+    that counts.
+    """
+    kind, (x, y) = floats("hypot", input, other)
+    large, small = x.abs().maximum(y.abs()), x.abs().minimum(y.abs())
+    ratio = where(large == 0, 0.0, small / large)
+    left = fma(-ratio, large, small)
+    share, rest = two_product(ratio, ratio)
+    square = share + 1
+    root = square.sqrt()
+    missing = fma(-root, root, square) + ((share - (square - 1)) + rest)
+    size = fma(large, root, (large * missing * 0.5 + ratio * left) / root)
+    infinite = (x.abs() == math.inf) | (y.abs() == math.inf)
+    return where(infinite, math.inf, size)._as(kind)
+
+
+@operation
+def xlogy(input: Handle, other: TensorLike) -> Handle:
+    """``input * log(other)``; zero where input is, unless ``other`` is NaN."""
+    kind, (x, y) = floats("xlogy", input, other)
+    return where((x == 0) & (y == y), 0.0, x * y.log())._as(kind)
+
+
+@operation
+def logaddexp(input: Handle, other: TensorLike) -> Handle:
+    """``log(exp(input) + exp(other))``, without overflow on the way."""
+    kind, (x, y) = floats("logaddexp", input, other)
+    top, gap = x.maximum(y), (x - y).abs()
+    same = (x == y) & (top.abs() == math.inf)  # whose gap is no number
+    return where(same, top, top + log1p((-gap).exp()))._as(kind)
+
+
+@operation
+def logaddexp2(input: Handle, other: TensorLike) -> Handle:
+    """``log2(2**input + 2**other)``, without overflow on the way."""
+    kind, (x, y) = floats("logaddexp2", input, other)
+    ln2 = math.log(2)
+    return (logaddexp(x * ln2, y * ln2) * (1 / ln2))._as(kind)
+
+
+@operation
+@floating
+def rsqrt(input: Handle) -> Handle:
+    """1 / sqrt."""
+    return input.sqrt().reciprocal()
+
+
+@operation
+@floating
+def exp2(input: Handle) -> Handle:
+    """2 to this power."""
+    return 2.0**input
+
+
+@operation
+@floating
+def expm1(input: Handle) -> Handle:
+    """``exp(input) - 1``, near zero with what rounding took from the power: its logarithm tells
+    that (as Higham 2002, section 1.14.1, by a sum in place of a quotient).
+    """
+    power = input.exp()
+    less = power - 1
+    near = where(less == 0, input, less + power * (input - power.log()))
+    return where((input > -0.35) & (input < 1), near, less)
+
+
+@operation
+@floating
+def log10(input: Handle) -> Handle:
+    """The logarithm to base 10."""
+    y = input.log2()
+    upper = float(np.float32(math.log10(2)))
+    return fma(y, upper, finite(y * (math.log10(2) - upper)))
+
+
+@operation
+@floating
+def log1p(input: Handle) -> Handle:
+    """``log(1 + input)``, and what rounding took from the sum (as Higham 2002, section 1.14.1,
+    by a sum in place of a quotient).
+    """
+    more = input + 1
+    found = more.log()
+    near = found + (input - (more - 1)) / more
+    far = where(found.abs() == math.inf, found, near)
+    small = input.abs() < (2.0**-13 if input.dtype.bits == 32 else 2.0**-27)
+    return where(small, input - input * input * 0.5, far)
+
+
+@operation
+@floating
+def logit(input: Handle, eps: float | None = None) -> Handle:
+    """``log(input / (1 - input))``, of input kept ``eps`` away from 0 and 1."""
+    x = input if eps is None else input.clamp(eps, 1 - eps)
+    return (x / (1 - x)).log()
+
+
+@operation
+@floating
+def erfc(input: Handle) -> Handle:
+    """``1 - erf(input)``, with its own digits where erf is nearly 1."""
+    z = input.abs()
+    tail = _erfc_tail(z)
+    far = where(input < 0, 2 - tail, tail)
+    return where(z < 0.5, 1 - input.erf(), far)
+
+
+@operation
+@floating
+def erfinv(input: Handle) -> Handle:
+    """The inverse of ``erf`` on (-1, 1): a guess (Giles 2012) and steps of Newton's method; in
+    f32 a polynomial up to 0.8, whose first coefficient is two numbers.
+    """
+    single = input.dtype.bits == 32
+    w = -((1 - input) * (1 + input)).log()
+    near, far = w - 2.5, w.sqrt() - 3
+    guess = where(w < 5, polynomial(near, _GILES_NEAR), polynomial(far, _GILES_FAR)) * input
+    size, rest = input.abs(), 1 - input.abs()
+    guess = guess.abs()
+    for _ in range(1 if single else 2):
+        slope = (guess * guess).exp() * (math.sqrt(math.pi) / 2)
+        beyond = rest - erfc(guess)
+        over = beyond if single else where(size < 0.5, guess.erf() - size, beyond)
+        guess = guess - over * slope
+    if single:
+        square = size * size
+        upper = float(np.float32(math.sqrt(math.pi) / 2))
+        more = square * polynomial(square, _ERFINV) + (math.sqrt(math.pi) / 2 - upper)
+        guess = where(size < 0.8, fma(size, upper, size * more), guess)
+    guess = copysign(guess, input)
+    return where(size < 1, guess, where(size == 1, input * math.inf, math.nan))
+
+
+@operation
+def deg2rad(input: Handle) -> Handle:
+    """Degrees as radians."""
+    return input * (math.pi / 180)
+
+
+@operation
+def rad2deg(input: Handle) -> Handle:
+    """Radians as degrees."""
+    return input * (180 / math.pi)
+
+
+def polynomial(x: Handle, coefficients: tuple[float, ...]) -> Handle:
+    """Horner's rule, the highest power first."""
+    result = x * coefficients[0] + coefficients[1]
+    for c in coefficients[2:]:
+        result = result * x + c
+    return result
+
+
+_GILES_NEAR = (
+    2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087,
+    -0.00125372503, -0.00417768164, 0.246640727, 1.50140941,
+)  # fmt: skip
+
+
+_GILES_FAR = (
+    -0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773,
+    -0.0076224613, 0.00943887047, 1.00167406, 2.83297682,
+)  # fmt: skip
+
+
+_ERFINV = (
+    2.7892831189975418, -7.852357419856187, 10.031439401791111, -7.284717179610016,
+    3.3863847512517187, -0.9591422400887597, 0.23344464164203978, 0.028924663624437248,
+    0.06655296736013773, 0.08649507490146152, 0.1275569704923276, 0.2320136647092409,
+)  # fmt: skip
+"""(erfinv(x) / x - sqrt(pi) / 2) / x^2 up to 0.8, as a polynomial of x^2 (highest power first):
+fitted at Chebyshev's points, to 2e-9 of the quotient.
+"""
+
+
+_ERFC_SCALED = (
+    -4.68535613421286e-06, 3.6591595323828943e-06, 9.462293570737807e-05, 6.239005940173721e-05,
+    -0.001708184375841335, -0.008886417164443097, -0.022000246820482933, -0.023040885496582633,
+    0.03699651053863397, 0.024798580958794312,
+)  # fmt: skip
+"""erfc(z) exp(z^2) (z + 1/2) - 39/64 from 1/2 to 10.25, as a polynomial (highest power first) of
+(49.5 - 21 z) / (13 z + 32.5): fitted at Chebyshev's points, to 1e-9.
+"""
+
+
+def _erfc_tail(z: Handle) -> Handle:
+    """erfc from 1/2 on, rounded about once: ``exp(-z^2) K(z) / (z + 1/2)``, where K is 39/64 and at
+    most 0.035 more or less.
+
+    The power is that of a number next to a multiple of ln(2), which any exp rounds well, times a
+    sum of two numbers; the product with K and the divisor are such sums, too.
+    """
+    curve: tuple[float, ...]
+    if z.dtype == F32:
+        last, beside, curve = 10.2, 2.0**-16, EXP[::-1]
+    else:
+        last, beside, curve = 27.5, 2.0**-42, _EXP_DOUBLE
+    z = z.minimum(last)  # beyond it is zero
+    square, square_rest = two_product(z, z)
+    whole = (square * math.log2(math.e) + 0.5).floor() * math.log(2) + beside
+    r = square - whole
+    power = 1 - r
+    curved = r * r * polynomial(-r, curve)
+    tail = ((1 - power) - r) + (curved - square_rest * (power + curved))
+    below = z + 0.5
+    inverse = below.reciprocal()
+    if z.dtype == F32:
+        more = polynomial((49.5 - z * 21) / (z * 13 + 32.5), _ERFC_SCALED)
+    else:
+        more = polynomial((125.5 - z * 35) / (z * 27 + 94.5), _ERFC_DOUBLE)
+    most, rest = two_product(power, 39 / 64)
+    over, over_rest = two_sum(most, rest + ((power + tail) * more + tail * (39 / 64)))
+    found = over * inverse
+    left = fma(-found, below, over) + (over_rest - found * (0.5 - (below - z)))
+    power = (-whole).exp()
+    return fma(power, found, power * (left * inverse))
+
+
+_EXP_DOUBLE = tuple(1 / math.factorial(k) for k in range(14, 1, -1))
+"""``EXP`` in f64, by its series."""
+
+
+_ERFC_DOUBLE = (
+    -1.723157787069881e-11, 6.8524251331654465e-12, 2.648992008778055e-10,
+    -1.0932523434029652e-10, -2.940280511932792e-09, 5.091565723984382e-10,
+    3.237115606318641e-08, 1.8237046048555765e-08, -3.5973028241457336e-07,
+    -7.472697003666664e-07, 3.2092406356928537e-06, 1.8101093768439985e-05,
+    1.0188497918413919e-05, -0.00024146361779244898, -0.0013952404700635023,
+    -0.004625807921285411, -0.010860904993031122, -0.018531284967889215, -0.020377590994789044,
+    -0.0020664859768431748, 0.05343157748292457, 0.01095210549708247,
+)  # fmt: skip
+"""erfc(z) exp(z^2) (z + 1/2) - 39/64 from 1/2 to 27.5, as a polynomial (highest power first) of
+(125.5 - 35 z) / (27 z + 94.5): fitted at Chebyshev's points in 40 digits, to 1e-18.
+"""
+
+
+@operation
+@floating
+def tan(input: Handle) -> Handle:
+    """The tangent of radians."""
+    return input.sin() / input.cos()
+
+
+@operation
+@floating
+def sinc(input: Handle) -> Handle:
+    """``sin(pi x) / (pi x)``, and 1 at zero."""
+    x = input * math.pi
+    return where(input == 0, 1.0, x.sin() / x)
+
+
+@operation
+@floating
+def asin(input: Handle) -> Handle:
+    """The angle whose sine it is; NaN outside of -1 to 1."""
+    near, size, root, more = _arc(input)
+    half, rest = _HALF_PI[input.dtype.name]
+    # what is added to a quarter is small where the sum is
+    far = ((half / 2 - root * 2) - (more * 2 - rest)) + half / 2
+    return copysign(where(near, size + more, far), input)
+
+
+@operation
+@floating
+def acos(input: Handle) -> Handle:
+    """The angle whose cosine it is; NaN outside of -1 to 1."""
+    near, _, root, more = _arc(input)
+    half, rest = _HALF_PI[input.dtype.name]
+    middle = half - (input - (rest - copysign(more, input)))
+    left = (half - (root + (more - rest))) * 2
+    return where(near, middle, where(input < 0, left, (root + more) * 2))
+
+
+def _arc(input: Handle) -> tuple[Handle, Handle, Handle, Handle]:
+    """``asin(s) = s + more``: of the size s of input up to 1/2, beyond of the root s of
+    ``(1 - size) / 2``, which is the sine of half the rest to a right angle.
+    """
+    size = input.abs()
+    near = size <= 0.5
+    square = where(near, size * size, (1 - size) * 0.5)
+    root = square.sqrt()
+    sine = where(near, size, root)
+    return near, size, root, sine * square * polynomial(square, _ASIN[input.dtype.name])
+
+
+@operation
+@floating
+def atan(input: Handle) -> Handle:
+    """The angle whose tangent it is (Moshier's rational function, Cephes)."""
+    x = input.abs()
+    far, middle = x > math.tan(3 * math.pi / 8), x > 0.66
+    y = where(far, -1 / x, where(middle, (x - 1) / (x + 1), x))
+    z = y * y
+    odd = y + y * z * polynomial(z, _ATAN_P) / polynomial(z, _ATAN_Q)
+    whole = where(far, odd + math.pi / 2, where(middle, odd + math.pi / 4, odd))
+    return copysign(whole, input)
+
+
+@operation
+def atan2(input: Handle, other: TensorLike) -> Handle:
+    """The angle of the point (other, input), from -pi to pi."""
+    kind, (y, x) = floats("atan2", input, other)
+    both = (x.abs() == math.inf) & (y.abs() == math.inf)
+    ratio = where(both, 1.0, where(y == 0, 0.0, y.abs() / x.abs()))
+    first = where((x == 0) & (y != 0), math.pi / 2, atan(ratio))
+    angle = copysign(where(signbit(x), math.pi - first, first), y)
+    return where((x != x) | (y != y), math.nan, angle)._as(kind)
+
+
+@operation
+@floating
+def sinh(input: Handle) -> Handle:
+    """The hyperbolic sine."""
+    x = input.abs()
+    less, power = expm1(x), x.exp()
+    near = where(x < 1, less + less / (less + 1), power - 1 / power) * 0.5
+    return copysign(where(x < _LARGE[input.dtype.name], near, _half_power(input, x)), input)
+
+
+@operation
+@floating
+def cosh(input: Handle) -> Handle:
+    """The hyperbolic cosine."""
+    x = input.abs()
+    power = x.exp()
+    near = power * 0.5 + 0.5 / power
+    return where(x < _LARGE[input.dtype.name], near, _half_power(input, x))
+
+
+def _half_power(input: Handle, x: Handle) -> Handle:
+    """``exp(x) / 2``, which is a number where ``exp(x)`` no longer is."""
+    from_ = _LARGE[input.dtype.name]
+    return (x - from_).exp() * (math.exp(from_) / 2)
+
+
+@operation
+@floating
+def asinh(input: Handle) -> Handle:
+    """The number whose hyperbolic sine it is."""
+    x = input.abs()
+    near = log1p(x + x * x / ((x * x + 1).sqrt() + 1))
+    return copysign(where(x > 1e9, x.log() + math.log(2), near), input)
+
+
+@operation
+@floating
+def acosh(input: Handle) -> Handle:
+    """The number whose hyperbolic cosine it is; NaN below 1."""
+    t = input - 1
+    near = log1p(t + (t * 2 + t * t).sqrt())
+    found = where(input > 1e9, input.log() + math.log(2), near)
+    return where(input < 1, math.nan, found)
+
+
+@operation
+@floating
+def atanh(input: Handle) -> Handle:
+    """The number whose hyperbolic tangent it is; NaN outside of -1 to 1."""
+    x = input.abs()
+    double = x * 2
+    found = log1p(double + double * x / (1 - x)) * 0.5
+    return copysign(where(x > 1, math.nan, found), input)
+
+
+_LARGE = {"f32": 88.0320816040039, "f64": 709.0895667149406}
+"""From here on hyperbolic functions are half a power. That of each is nearly a number of
+its dtype, and little more than a power of two, so a product with it moves no error to larger ulps.
+"""
+
+
+_HALF_PI = {
+    "f32": (1.57079637050628662109375, -4.371139000186243e-08),
+    "f64": (1.5707963267948966, 6.123233995736766e-17),
+}
+"""A right angle, and what rounding took from it."""
+
+
+_ASIN = {
+    "f32": (
+        0.03369084745645523, 0.017149237915873528, 0.031100662425160408, 0.04459940269589424,
+        0.07500094175338745, 0.1666666567325592,
+    ),
+    "f64": (
+        0.0496328699277025, -0.046128659736464496, 0.03788964802370373, -0.002246496013813719,
+        0.012157745878583752, 0.011191033632198822, 0.014001301179724696, 0.0173503371202047,
+        0.0223722608517715, 0.03038194198325319, 0.04464285717160332, 0.07499999999990194,
+        0.16666666666666657,
+    ),
+}  # fmt: skip
+"""``(asin(s) / s - 1) / s^2`` up to 1/2 as a polynomial of s^2 (highest power first), fitted at
+Chebyshev's points, to 1e-9 and 1e-16 of asin.
+"""
+
+
+_ATAN_P = (
+    -8.750608600031904122785e-1, -1.615753718733365076637e1, -7.500855792314704667340e1,
+    -1.228866684490136173410e2, -6.485021904942025371773e1,
+)  # fmt: skip
+
+
+_ATAN_Q = (
+    1.0, 2.485846490142306297962e1, 1.650270098316988542046e2, 4.328810604912902668951e2,
+    4.853903996359136964868e2, 1.945506571482613964425e2,
+)  # fmt: skip
