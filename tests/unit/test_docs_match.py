@@ -100,6 +100,30 @@ def test_links_that_lead_nowhere_are_found(tmp_path: Path) -> None:
     assert broken_links(tmp_path / "a.md") == ["#b", "c.md"]
 
 
+def test_site_lists_every_page_once() -> None:
+    """The site has no page without a place; decisions and notebook have lists of their own."""
+    docs = ROOT / "docs"
+    site = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").split("\nnav:\n", 1)[1]
+    pages = [*docs.glob("*.md"), *docs.glob("*/README.md")]
+    assert sorted(re.findall(r": (\S+\.md)$", site, re.MULTILINE)) == sorted(
+        str(page.relative_to(docs)) for page in pages
+    )
+
+
+@pytest.mark.parametrize("document", [
+    str(path.relative_to(ROOT)) for path in DOCUMENTS if "docs" in path.relative_to(ROOT).parts
+])  # fmt: skip
+def test_links_of_the_site_stay_in_it(document: str) -> None:
+    """A link to a folder, or out of docs/, leads nowhere on the site."""
+    text = prose((ROOT / document).read_text(encoding="utf-8"))
+    outside = []
+    for target in re.findall(r"\]\(([^)#\s]+)", text):
+        path = ((ROOT / document).parent / target).resolve()
+        if "://" not in target and not (path.is_file() and path.is_relative_to(ROOT / "docs")):
+            outside.append(target)
+    assert outside == []
+
+
 def headless_rows(text: str) -> list[str]:
     """Rows of tables that begin without a header and its rule, which Markdown shows as text."""
     blocks = re.findall(r"^\| .*(?:\n\|.*)*", prose(text), re.MULTILINE)
