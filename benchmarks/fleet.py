@@ -42,7 +42,7 @@ from tunegrad.search import (
     make_searcher,
 )
 from tunegrad.trial import Fingerprint, Policy
-from tunegrad.tuning.budget.costs import ChargedSearcher, ChargedTrials, Costs
+from tunegrad.tuning.budget.costs import Costs
 from tunegrad.tuning.fleet import (
     Answer,
     Call,
@@ -225,7 +225,7 @@ def _run(
 
     with tempfile.TemporaryDirectory() as place:
         store = open_store(":memory:" if options.memory else Path(place) / "fleet.db", "write")
-        log = TrialLog(ChargedTrials(store, costs), MACHINE, policy, "bench", time.time)
+        log = TrialLog(store, MACHINE, policy, "bench", time.time, frozenset(), costs.part)
         searches = []
         spaces = {key: RecordedSpace(r) for key, r in recordings.items()}
         for i in range(options.kernels):
@@ -234,9 +234,7 @@ def _run(
             kernel = NamedKernel(key_of(text), f"{r.kernel_name} {i}", key)
             task = SearchTask(kernel, kernel.name, kernel.key, text, 1, 1000, 1000)  # type: ignore[arg-type]
             space = spaces[key]
-            searcher = ChargedSearcher(
-                make_searcher(options.searcher, space, Random(str(i))), costs
-            )
+            searcher = make_searcher(options.searcher, space, Random(str(i)))
             searches.append(KernelSearch(task, space, searcher, measurer, log, observe))
         budget = BudgetPolicy(in_flight=ahead, machines=options.machines)
         if isinstance(stations, Simulated):

@@ -32,7 +32,7 @@ from benchmarks.plain_beam import BareBeam, PlainBeam
 from benchmarks.workloads import Workload, laid_out, select
 from tunegrad.compiling.candidate import HOOKS, Payload
 from tunegrad.db import Store, open_store
-from tunegrad.devices import Beside, Candidate, DeviceMeasurer, Limits, Outcome
+from tunegrad.devices import Beside, Candidate, DeviceMeasurer, Limits
 from tunegrad.devices.cpu.device import CpuDevice
 from tunegrad.devices.host.facts import fingerprint, host_target
 from tunegrad.errors import InternalError
@@ -40,7 +40,7 @@ from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.target import Target
 from tunegrad.opts import Schedule, Space
 from tunegrad.search import KernelSearch, Searcher, SearchTask, TrialLog, decide, make_searcher
-from tunegrad.trial import Fingerprint, Trial
+from tunegrad.trial import Fingerprint, Measured, Trial
 from tunegrad.tuning.executor.local import CandidateMeasurer
 from tunegrad.tuning.session import SEARCH_POLICY
 from tunegrad.tuning.transfer.seeding import Seeding
@@ -156,7 +156,7 @@ class Arena:
         """Samples of two schedules, in seconds."""
         pair = [Candidate(kernel.key, Payload(kernel, s.text, self.device.device)) for s in (a, b)]
         one, other = self.device.compile(pair)
-        if isinstance(one, Outcome) or isinstance(other, Outcome):
+        if isinstance(one, Measured) or isinstance(other, Measured):
             raise InternalError(f"kernel {kernel.name}: a winner does not compile any more")
         policy = replace(SEARCH_POLICY, min_samples=_ROUNDS, max_samples=_ROUNDS)
         found = self.device.measure_compiled(pair[1], other, policy, beside=Beside(one, 1.0))

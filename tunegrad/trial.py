@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Literal
 
 __all__ = [
-    "Cache", "Fingerprint", "Measurement", "Policy", "Properties", "Status", "Trial",
+    "Cache", "Fingerprint", "Measured", "Measurement", "Policy", "Properties", "Status", "Trial",
 ]  # fmt: skip
 
 Properties = tuple[tuple[str, float | str], ...]
@@ -179,6 +179,17 @@ def middle(samples: Sequence[float]) -> float:
         return float("inf")
     ordered, half = sorted(samples), len(samples) // 2
     return (ordered[half] + ordered[~half]) / 2  # ``statistics`` would load fractions and decimals
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """The result of one candidate: its program, and what was measured.
+
+    The hash names the program; it is empty where the candidate could not be lowered.
+    """
+
+    program_hash: str
+    measurement: Measurement
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,10 +20,9 @@ from tunegrad.devices import (
     Hooks,
     Limits,
     Lowered,
-    Outcome,
     host_device,
 )
-from tunegrad.trial import Status
+from tunegrad.trial import Measured, Status
 
 SLOW_S, COMPILE_S, LONG_S = 0.5, 8.0, 60.0
 
@@ -118,7 +117,7 @@ def test_second_batch_compiles_after_the_first_which_keeps_its_code(device, good
         device.begin_compile(candidates("good", "dies")),
     )
     assert [code.program_hash for code in first.wait()] == [good.program_hash]
-    assert [type(code) for code in second.wait()] == [CompiledCandidate, Outcome]
+    assert [type(code) for code in second.wait()] == [CompiledCandidate, Measured]
 
 
 def test_worker_that_dies_or_hangs_in_the_background_costs_its_own_candidate(device):
@@ -127,11 +126,11 @@ def test_worker_that_dies_or_hangs_in_the_background_costs_its_own_candidate(dev
     found = compiling.wait()
     assert [type(code) for code in found] == [
         CompiledCandidate,
-        Outcome,
-        Outcome,
+        Measured,
+        Measured,
         CompiledCandidate,
     ]
-    statuses = [code.measurement.status for code in found if isinstance(code, Outcome)]
+    statuses = [code.measurement.status for code in found if isinstance(code, Measured)]
     assert statuses == [Status.CRASHED, Status.TIMED_OUT]
     assert found[2].measurement.compile_s == COMPILE_S
 

@@ -20,11 +20,11 @@ from test_models_sound import other_schedules
 
 from tunegrad.compiling import candidate
 from tunegrad.db import Store, open_store
-from tunegrad.devices import Candidate, CompiledCandidate, Outcome
+from tunegrad.devices import Candidate, CompiledCandidate
 from tunegrad.devices.host.codegen import compile_llvm
 from tunegrad.devices.host.facts import host_target
 from tunegrad.errors import CandidateCrashed, CandidateTimeout, WrongResult
-from tunegrad.trial import Status
+from tunegrad.trial import Measured, Status
 from tunegrad.tuning.models import LocalBench, Models, WholeModel
 from tunegrad.tuning.workload import Workload
 
@@ -49,7 +49,7 @@ ALWAYS = (
 )
 """One of each kind; the others are slow tests."""
 
-Compiler = Callable[[Sequence[Candidate]], Sequence[CompiledCandidate | Outcome]]
+Compiler = Callable[[Sequence[Candidate]], Sequence[CompiledCandidate | Measured]]
 
 
 @dataclass
@@ -65,16 +65,16 @@ class Planting:
     after: int = 0
     met: list[str] = field(default_factory=list)
 
-    def __call__(self, candidates: Sequence[Candidate]) -> list[CompiledCandidate | Outcome]:
+    def __call__(self, candidates: Sequence[Candidate]) -> list[CompiledCandidate | Measured]:
         return [
             self._with_body(c, made)
             for c, made in zip(candidates, self.compiler(candidates), strict=True)
         ]
 
     def _with_body(
-        self, asked: Candidate, made: CompiledCandidate | Outcome
-    ) -> CompiledCandidate | Outcome:
-        if asked.payload.actions != self.actions or isinstance(made, Outcome):
+        self, asked: Candidate, made: CompiledCandidate | Measured
+    ) -> CompiledCandidate | Measured:
+        if asked.payload.actions != self.actions or isinstance(made, Measured):
             return made
         lowered = candidate.lower(asked.payload)
         image = compile_llvm(planted(lowered.text, lowered.entry, self.body, self.after), TARGET)

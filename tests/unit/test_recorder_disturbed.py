@@ -13,10 +13,10 @@ from typing import Any, ClassVar
 import pytest
 from search_surface import kernel
 
-from tunegrad.devices import CompiledCandidate, Geometry, KernelIO, Outcome, host_device
+from tunegrad.devices import CompiledCandidate, Geometry, KernelIO, host_device
 from tunegrad.errors import ConfigError
 from tunegrad.opts import Space
-from tunegrad.trial import Measurement, Status
+from tunegrad.trial import Measured, Measurement, Status
 from tunegrad.tuning import recorder
 from tunegrad.tuning.points import settle_vary
 
@@ -49,12 +49,12 @@ class PaperDevice:
     def __exit__(self, *_: object) -> None:
         pass
 
-    def compile(self, candidates: Any, known: Any = ()) -> list[CompiledCandidate | Outcome]:
-        found: list[CompiledCandidate | Outcome] = []
+    def compile(self, candidates: Any, known: Any = ()) -> list[CompiledCandidate | Measured]:
+        found: list[CompiledCandidate | Measured] = []
         for candidate in candidates:
             text = candidate.payload.actions
             if self.refused and self.refused in text:
-                found.append(Outcome("", Measurement(Status.COMPILE_ERROR, error="refused")))
+                found.append(Measured("", Measurement(Status.COMPILE_ERROR, error="refused")))
                 continue
             program = hashlib.sha256(
                 (text.split(" thread")[0] if self.merged else text).encode()

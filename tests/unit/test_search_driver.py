@@ -62,7 +62,6 @@ def search(
         measurer,
         trial_log(store, **log),
         observed.append,
-        peak_flops_per_s=1e9,
     )
     return found, measurer
 

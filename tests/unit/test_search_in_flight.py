@@ -20,7 +20,14 @@ from search_surface import (
 from tunegrad.db import open_store
 from tunegrad.errors import InternalError
 from tunegrad.events import BudgetSpent, CandidateMeasured, KernelFinished, KernelStarted
-from tunegrad.search import BeamSearcher, BudgetPolicy, KernelSearch, ModelSearch, SearchTask
+from tunegrad.search import (
+    BeamSearcher,
+    BudgetPolicy,
+    KernelSearch,
+    ModelSearch,
+    Results,
+    SearchTask,
+)
 from tunegrad.trial import Status
 
 SPACE, SURFACE = separable(Random(1), decisions=6, options=6)
@@ -47,12 +54,9 @@ class Eager:
         return _Reader(self, kernel.name, found)
 
 
-class _Reader:
+class _Reader(Results):
     def __init__(self, eager, name, found):
         self.eager, self.name, self.found, self.count = eager, name, iter(found), len(found)
-
-    def __iter__(self):
-        return self
 
     def __next__(self):
         try:

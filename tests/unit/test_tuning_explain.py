@@ -20,7 +20,6 @@ from tunegrad.devices import (
     Geometry,
     KernelIO,
     MachineLimits,
-    Outcome,
 )
 from tunegrad.devices.cpu.device import CpuDevice
 from tunegrad.errors import ConfigError
@@ -30,7 +29,7 @@ from tunegrad.explain.model import explain_rows, selected
 from tunegrad.ir.target import Target
 from tunegrad.opts import SPACE_VERSION, Schedule, Space, print_actions
 from tunegrad.reports import ExplainRow, StepTime
-from tunegrad.trial import Fingerprint, Measurement, Policy, Status, Trial
+from tunegrad.trial import Fingerprint, Measured, Measurement, Policy, Status, Trial
 from tunegrad.tuning.machine.roofline import Roofline
 from tunegrad.tuning.workload import KernelUse, Workload, workload_of_function
 
@@ -63,7 +62,7 @@ class Scripted:
     measured: list[str] = field(default_factory=list)
     limits_s: list[float] = field(default_factory=list)
 
-    def compile(self, candidates: Sequence[Candidate]) -> list[CompiledCandidate | Outcome]:
+    def compile(self, candidates: Sequence[Candidate]) -> list[CompiledCandidate | Measured]:
         return [self._compiled(_text(c)) for c in candidates]
 
     def measure_compiled(
@@ -76,9 +75,9 @@ class Scripted:
         found = self.seconds[text]
         return found if isinstance(found, Measurement) else Measurement(Status.OK, (found,) * 3)
 
-    def _compiled(self, text: str) -> CompiledCandidate | Outcome:
+    def _compiled(self, text: str) -> CompiledCandidate | Measured:
         if text not in self.seconds:
-            return Outcome("", Measurement(Status.COMPILE_ERROR, error="too hard\nreally"))
+            return Measured("", Measurement(Status.COMPILE_ERROR, error="too hard\nreally"))
         return CompiledCandidate(
             b"x", "k", KernelIO(()), (), Geometry(), self.programs.get(text, text), 0.0, 0.0
         )

@@ -14,14 +14,13 @@ from tunegrad.devices import (
     KernelIO,
     Limits,
     MachineLimits,
-    Outcome,
     host_device,
     usable_cores,
 )
 from tunegrad.frontend import Tensor
 from tunegrad.ir.fusion import schedule
 from tunegrad.opts import Schedule, Space
-from tunegrad.trial import Measurement, Policy, Status
+from tunegrad.trial import Measured, Measurement, Policy, Status
 from tunegrad.tuning.budget.costs import Costs
 from tunegrad.tuning.executor.local import CandidateMeasurer
 
@@ -41,9 +40,9 @@ class Device:
         self.count = len(candidates)
         return self
 
-    def wait(self) -> list[CompiledCandidate | Outcome]:
+    def wait(self) -> list[CompiledCandidate | Measured]:
         self.now_s += 4.0
-        failed = Outcome("", Measurement(Status.COMPILE_ERROR, lower_s=0.5, compile_s=0.0))
+        failed = Measured("", Measurement(Status.COMPILE_ERROR, lower_s=0.5, compile_s=0.0))
         code = [
             CompiledCandidate(b"x", "k", KernelIO(()), (), Geometry(), f"h{i}", 0.5, 1.0)
             for i in range(self.count)
@@ -102,12 +101,12 @@ class SlowCompiler(Device):
 
     def compile(
         self, candidates: Sequence[Candidate], known: Collection[str], limit_s: float | None = None
-    ) -> list[CompiledCandidate | Outcome]:
+    ) -> list[CompiledCandidate | Measured]:
         return self.begin_compile(candidates, known, limit_s).wait()
 
-    def wait(self) -> list[CompiledCandidate | Outcome]:
+    def wait(self) -> list[CompiledCandidate | Measured]:
         texts, limit_s = self.asked[-1]
-        late = Outcome("", Measurement(Status.TIMED_OUT, error="late", compile_s=limit_s))
+        late = Measured("", Measurement(Status.TIMED_OUT, error="late", compile_s=limit_s))
         code = [
             CompiledCandidate(b"x", "k", KernelIO(()), (), Geometry(), f"h{t}", 0.5, 40.0)
             for t in texts
@@ -154,7 +153,7 @@ class Fast(Device):
     def measure_compiled(self, *_: object) -> Measurement:
         return Measurement(Status.OK, (1e-7,))
 
-    def wait(self) -> list[CompiledCandidate | Outcome]:
+    def wait(self) -> list[CompiledCandidate | Measured]:
         return [CompiledCandidate(b"x", "k", KernelIO(()), (), Geometry(), "h", 0.5, 1.0)]
 
 

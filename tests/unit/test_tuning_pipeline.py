@@ -21,7 +21,6 @@ from tunegrad.devices import (
     Geometry,
     KernelIO,
     Limits,
-    Outcome,
     host_device,
 )
 from tunegrad.events import CandidateMeasured, Event
@@ -34,7 +33,7 @@ from tunegrad.search import (
     ModelSearch,
     SearchTask,
 )
-from tunegrad.trial import Measurement, Policy, Status
+from tunegrad.trial import Measured, Measurement, Policy, Status
 from tunegrad.tuning.budget.costs import Costs
 from tunegrad.tuning.executor.local import CandidateMeasurer
 from tunegrad.tuning.executor.site import open_site
@@ -79,7 +78,7 @@ class Device:
 
     def compile(
         self, candidates: Sequence[Candidate], known: Collection[str]
-    ) -> list[CompiledCandidate | Outcome]:
+    ) -> list[CompiledCandidate | Measured]:
         self.wait_idle()
         return self.begin_compile(candidates, known).wait()
 
@@ -120,9 +119,9 @@ class Compiling:
     ) -> None:
         self.device, self.candidates, self.known = device, candidates, known
         self.ends_s = device.clock.now_s + 1.0
-        self.found: list[CompiledCandidate | Outcome] | None = None
+        self.found: list[CompiledCandidate | Measured] | None = None
 
-    def wait(self) -> list[CompiledCandidate | Outcome]:
+    def wait(self) -> list[CompiledCandidate | Measured]:
         if self.found is None:
             assert self.device.under_way is self, "was given up"
             self.device.under_way = None
@@ -137,11 +136,11 @@ class Compiling:
             self.device.under_way = None
             self.device.log.append(("given up",))
 
-    def _compiled(self, found: Payload) -> CompiledCandidate | Outcome:
+    def _compiled(self, found: Payload) -> CompiledCandidate | Measured:
         schedule, surface = Schedule.parse(found.actions), SURFACES[found.kernel.name]
         program, measurement = surface.program(schedule), surface.measure(schedule)
         if measurement.status is Status.COMPILE_ERROR:
-            return Outcome(program, measurement)
+            return Measured(program, measurement)
         image = b"" if program in self.known else b"x"
         return CompiledCandidate(image, "k", KernelIO(()), (), Geometry(), program, 0.25, 1.0)
 

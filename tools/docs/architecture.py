@@ -16,7 +16,7 @@ from benchmarks.hand_schedules import AVX512, FULL
 from tunegrad.compiling.artifact import build
 from tunegrad.compiling.candidate import HOOKS, Payload
 from tunegrad.db import Hit, Miss, open_store
-from tunegrad.devices import Candidate, CompiledCandidate, DeviceMeasurer, Outcome
+from tunegrad.devices import Candidate, CompiledCandidate, DeviceMeasurer
 from tunegrad.devices.cpu.device import CpuDevice
 from tunegrad.devices.host.cores import declared
 from tunegrad.devices.host.facts import fingerprint, host_target
@@ -27,7 +27,7 @@ from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.text.print_graph import print_graph
 from tunegrad.opts import Form, Schedule, Space
 from tunegrad.render.llvm import render_llvm
-from tunegrad.trial import Fingerprint, Policy, Trial
+from tunegrad.trial import Fingerprint, Measured, Policy, Trial
 
 from .fences import fence, table
 
@@ -129,7 +129,7 @@ def _trial() -> tuple[Trial, CompiledCandidate]:
     candidate = Candidate(k.key, Payload(k, ACTIONS, CpuDevice(SMALL)))
     with DeviceMeasurer(CpuDevice(target), HOOKS, compile_workers=1) as device:
         (compiled,) = device.compile([candidate])
-        if isinstance(compiled, Outcome):
+        if isinstance(compiled, Measured):
             raise TypeError(f"{ACTIONS}: {compiled.measurement}")
         measurement = device.measure_compiled(candidate, compiled, policy)
     trial = Trial(

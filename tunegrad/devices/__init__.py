@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from .job import CompiledCandidate as CompiledCandidate
     from .job import Hooks as Hooks
     from .job import Limits as Limits
-    from .job import Outcome as Outcome
     from .job import Reference as Reference
     from .limits import MachineLimits as MachineLimits
     from .lowered import Geometry as Geometry
@@ -53,7 +52,7 @@ else:
             "hashing": "program_hash",
             "host.facts": "usable_cores",
             "host.single": "run_on_host",
-            "job": ("CONTENDING Beside Candidate CompiledCandidate Hooks Limits Outcome Reference"),
+            "job": ("CONTENDING Beside Candidate CompiledCandidate Hooks Limits Reference"),
             "limits": "MachineLimits",
             "lowered": "Geometry KernelIO Lowered Parameter",
             "measurer": "Compiling DeviceMeasurer",

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tunegrad.devices.lowered import Geometry, KernelIO, Lowered, Parameter, io_of, unread
-from tunegrad.trial import Measurement, Properties
+from tunegrad.trial import Properties
 
 __all__ = [
     "CONTENDING",
@@ -25,7 +25,6 @@ __all__ = [
     "KernelIO",
     "Limits",
     "Lowered",
-    "Outcome",
     "Parameter",
     "Reference",
     "io_of",
@@ -85,14 +84,6 @@ class Candidate:
 
     kernel_key: str
     payload: object
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """The result of one candidate; the hash is empty when it could not be lowered."""
-
-    program_hash: str
-    measurement: Measurement
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,6 @@ from tunegrad.devices.job import (
     Hooks,
     KernelIO,
     Limits,
-    Outcome,
 )
 from tunegrad.devices.limits import MachineLimits
 from tunegrad.devices.processes.confine import Confinement, Protections, physical_bytes
@@ -42,7 +41,7 @@ from tunegrad.devices.replies import EXIT_WROTE, MOST_TOLD
 from tunegrad.devices.verifying import referee
 from tunegrad.devices.verifying.handover import Places
 from tunegrad.errors import InternalError
-from tunegrad.trial import Measurement, Policy, Properties, Status
+from tunegrad.trial import Measured, Measurement, Policy, Properties, Status
 
 __all__ = ["Compiling", "DeviceMeasurer"]
 
@@ -57,9 +56,9 @@ class Compiling:
 
     def __init__(self, started: Started, workers: WorkerPool) -> None:
         self._started, self._workers = started, workers
-        self._made: list[CompiledCandidate | Outcome] | None = None
+        self._made: list[CompiledCandidate | Measured] | None = None
 
-    def wait(self) -> list[CompiledCandidate | Outcome]:
+    def wait(self) -> list[CompiledCandidate | Measured]:
         """The code of each candidate, in order; failures are Outcomes.
 
         Left by an interrupt, the batch is given up.
@@ -158,7 +157,7 @@ class DeviceMeasurer:
         candidates: Sequence[Candidate],
         known: Iterable[str] = (),
         limit_s: float | None = None,
-    ) -> list[CompiledCandidate | Outcome]:
+    ) -> list[CompiledCandidate | Measured]:
         """Lower and compile a batch as ``begin_compile`` does, and wait for it."""
         return self.begin_compile(candidates, known, limit_s).wait()
 
@@ -238,17 +237,17 @@ class DeviceMeasurer:
         policy: Policy,
         best_s: float = math.inf,
         known: Iterable[str] = (),
-    ) -> list[Outcome | None]:
-        """Compile a batch, then verify and time each: one Outcome per candidate, None for a known
+    ) -> list[Measured | None]:
+        """Compile a batch, then verify and time each: one Measured per candidate, None for a known
         program.
 
         A program that occurs twice in the batch is measured once; the second is None. The time to
         beat falls as the batch goes on.
         """
         seen = set(known)
-        outcomes: list[Outcome | None] = []
+        outcomes: list[Measured | None] = []
         for candidate, compiled in zip(candidates, self.compile(candidates, seen), strict=True):
-            if isinstance(compiled, Outcome):
+            if isinstance(compiled, Measured):
                 outcomes.append(compiled)
             elif compiled.program_hash in seen:
                 outcomes.append(None)
@@ -256,7 +255,7 @@ class DeviceMeasurer:
                 seen.add(compiled.program_hash)
                 measurement = self.measure_compiled(candidate, compiled, policy, best_s)
                 best_s = min(best_s, measurement.seconds)
-                outcomes.append(Outcome(compiled.program_hash, measurement))
+                outcomes.append(Measured(compiled.program_hash, measurement))
         return outcomes
 
     def machine_limits(self, again: bool = False) -> MachineLimits:
@@ -354,11 +353,11 @@ class DeviceMeasurer:
         return "" if isinstance(copied, Finished) else f"inputs of kernel {key}: {copied.text}"
 
 
-def _compiled(ending: Ending, attempts: int = 1) -> CompiledCandidate | Outcome:
+def _compiled(ending: Ending, attempts: int = 1) -> CompiledCandidate | Measured:
     if isinstance(ending, Finished):
-        compiled: CompiledCandidate | Outcome = ending.value
+        compiled: CompiledCandidate | Measured = ending.value
         return compiled
-    return Outcome("", replace(_ended(ending, "compiling"), attempts=attempts))
+    return Measured("", replace(_ended(ending, "compiling"), attempts=attempts))
 
 
 def _failed(ended: Result | Died | TimedOut) -> bool:

@@ -21,7 +21,6 @@ from tunegrad.devices.job import (
     KernelIO,
     Limits,
     Lowered,
-    Outcome,
 )
 from tunegrad.devices.limits import MachineLimits
 from tunegrad.devices.processes.confine import (
@@ -37,7 +36,7 @@ from tunegrad.devices.replies import Ran, Timed
 from tunegrad.devices.verifying.dataset import load_hook
 from tunegrad.devices.verifying.handover import Places
 from tunegrad.errors import CandidateFailure, InternalError, OutOfResources, WrongResult
-from tunegrad.trial import Measurement, Policy, Properties, Status
+from tunegrad.trial import Measured, Measurement, Policy, Properties, Status
 
 __all__ = [
     "EXIT_MEMORY", "compile_candidate", "counted_code", "hand_in", "load", "machine_limits",
@@ -86,8 +85,8 @@ def compile_candidate(
     lower: str,
     limits: Limits,
     known: frozenset[str],
-) -> CompiledCandidate | Outcome:
-    """Lower and compile one candidate; its failure comes back as an Outcome, also where lowering
+) -> CompiledCandidate | Measured:
+    """Lower and compile one candidate; its failure comes back as a Measured, also where lowering
     has a bug.
     """
     program, lower_s = "", 0.0
@@ -131,7 +130,7 @@ def compile_candidate(
         logging.getLogger(__name__).exception("lowering failed")
         where = "".join(traceback.format_exception(bug, limit=-3)).strip()
         error, status = f"{type(bug).__name__}: {bug}\n{where}", Status.COMPILE_ERROR
-    return Outcome(
+    return Measured(
         program,
         Measurement(status, error=error, lower_s=lower_s, compile_s=time.monotonic() - start),
     )

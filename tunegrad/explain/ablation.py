@@ -17,13 +17,13 @@ from math import inf
 from typing import Protocol
 
 from tunegrad.compiling.candidate import Payload
-from tunegrad.devices import Candidate, CompiledCandidate, Device, Outcome, relative_interval
+from tunegrad.devices import Candidate, CompiledCandidate, Device, relative_interval
 from tunegrad.errors import IllegalAction
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.target import Target
 from tunegrad.opts import Action, Schedule, Space, print_actions
 from tunegrad.reports import ExplainStep, StepTime
-from tunegrad.trial import Measurement, Policy, Status
+from tunegrad.trial import Measured, Measurement, Policy, Status
 
 __all__ = ["EXPLAIN_POLICY", "ScheduleTimer", "StepDevice", "time_steps"]
 
@@ -46,7 +46,7 @@ _SPENT = StepTime(note="not timed: the budget is spent")
 class StepDevice(Protocol):
     """The part of a ``DeviceMeasurer`` that stepping needs."""
 
-    def compile(self, candidates: Sequence[Candidate]) -> list[CompiledCandidate | Outcome]:
+    def compile(self, candidates: Sequence[Candidate]) -> list[CompiledCandidate | Measured]:
         """Lower and compile a batch, in order; failures are Outcomes."""
 
     def measure_compiled(
@@ -66,7 +66,7 @@ class ScheduleTimer:
     device: Device
     deadline_s: float = inf
     clock: Callable[[], float] = time.monotonic
-    _code: dict[tuple[str, str], CompiledCandidate | Outcome] = field(default_factory=dict)
+    _code: dict[tuple[str, str], CompiledCandidate | Measured] = field(default_factory=dict)
     _times: dict[tuple[str, str], StepTime] = field(default_factory=dict)
 
     @property
@@ -98,7 +98,7 @@ class ScheduleTimer:
         code = self._code.get((kernel.key, text))
         if code is None:
             return _SPENT
-        if isinstance(code, Outcome):
+        if isinstance(code, Measured):
             return _step_time(code.measurement)
         at = kernel.key, code.program_hash
         known = self._times.get(at)

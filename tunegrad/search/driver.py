@@ -22,8 +22,8 @@ from tunegrad.events import CandidateMeasured, Event, KernelFinished, KernelStar
 from tunegrad.opts import Schedule
 from tunegrad.trial import Trial
 
-from .protocols import Measured, Measurer, Proposal, Searcher, SearchSpace
-from .steps import Begun, Result, SearchTask, Step, Waits, Winner
+from .protocols import Measured, Measurer, Proposal, Results, Searcher, SearchSpace
+from .steps import Begun, Result, SearchTask, Step, Winner
 from .trial_log import TrialLog, different
 
 __all__ = ["SEED", "KernelSearch"]
@@ -64,17 +64,11 @@ class KernelSearch:
         measurer: Measurer,
         log: TrialLog,
         observe: Callable[[Event], None] = _nobody,
-        peak_flops_per_s: float = 0.0,
         seeds: Callable[[], Sequence[Schedule]] = tuple,
     ) -> None:
-        self.task, self.space, self.searcher, self.measurer, self.log = (
-            task,
-            space,
-            searcher,
-            measurer,
-            log,
-        )
-        self._observe, self._peak, self._seeds = observe, peak_flops_per_s, seeds
+        self.task, self.space, self.searcher = task, space, searcher
+        self.measurer, self.log = measurer, log
+        self._observe, self._seeds = observe, seeds
         self.defaults = self._defaults()
         self._tally = _Tally()
         defaults = {s.text for s in self.defaults}
@@ -201,7 +195,9 @@ class KernelSearch:
         """
         if not self.defaults_measured:
             return self.begin_defaults()
-        return self._begin(self.searcher.ask(count), self._programs.keys())
+        with self.log.part("asking"):
+            proposals = self.searcher.ask(count)
+        return self._begin(proposals, self._programs.keys())
 
     def finish(self, begun: Begun) -> Step:
         """Take the results: commit and tell them in the order in which they were proposed, whenever
@@ -211,11 +207,11 @@ class KernelSearch:
         such order: then a batch is waited for, and committed as one, up to what breaks the telling
         off, if anything does.
         """
-        if not isinstance(begun.found, Waits):
+        if not begun.found.at_once:
             return self._finish(begun)
         begun.found.wait()
         with ExitStack() as commit:
-            commit.enter_context(self.log.store.together())
+            commit.enter_context(self.log.together())
             try:
                 return self._finish(begun)
             finally:
@@ -227,8 +223,8 @@ class KernelSearch:
         Closes it.
         """
         try:
-            if isinstance(begun.found, Waits):
-                with self.log.store.together():
+            if begun.found.at_once:
+                with self.log.together():
                     self._keep(begun, begun.found.arrived())
         finally:
             begun.close()
@@ -280,9 +276,10 @@ class KernelSearch:
         fresh = [p.schedule for p in proposals if p.schedule.text not in self._known]
         texts = frozenset(s.text for s in fresh)
         if not fresh:
-            return Begun(tuple(proposals), texts, iter(()))
+            return Begun(tuple(proposals), texts, Results(()))
         found = self.measurer.measure(self.task.kernel, fresh, self.best_s, frozenset(programs))
-        return Begun(tuple(proposals), texts, iter(found), repeats)
+        results = found if isinstance(found, Results) else Results(found)
+        return Begun(tuple(proposals), texts, results, repeats)
 
     def _measured(self, proposal: Proposal, begun: Begun) -> Trial | None:
         """The row of the next result, committed; None where its program is known by now."""
@@ -314,7 +311,7 @@ class KernelSearch:
                 measured.measurement.status,
                 seconds,
                 best_s,
-                self.pct_peak(best_s),
+                0.0,
                 trial.origin,
             )
         )
@@ -322,7 +319,8 @@ class KernelSearch:
 
     def _take(self, proposal: Proposal, trial: Trial) -> None:
         """A row comes to light: tell it, and keep it if it is the best."""
-        self.searcher.tell(proposal, trial.measurement)
+        with self.log.part("asking"):
+            self.searcher.tell(proposal, trial.measurement)
         self._see(proposal.schedule, trial)
 
     def _see(self, schedule: Schedule, trial: Trial) -> None:
@@ -359,14 +357,6 @@ class KernelSearch:
     # ---- saying so
     # ----------------------------------------------------------------------------------------------
 
-    def pct_peak(self, seconds: float) -> float:
-        """Per cent of the machine's peak at a time; 0 where either is unknown."""
-        return (
-            100.0 * self.task.flops / seconds / self._peak
-            if self._peak > 0.0 and 0.0 < seconds < math.inf
-            else 0.0
-        )
-
     def started(self) -> KernelStarted:
         """The event that the search turns to this kernel."""
         return KernelStarted(
@@ -382,7 +372,7 @@ class KernelSearch:
             self.task.key,
             self.default_s,
             best_s,
-            self.pct_peak(best_s),
+            0.0,
             winner.actions,
             self.statuses,
         )

@@ -11,16 +11,16 @@ look like these.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
 from tunegrad.ir.kernel import Kernel
 from tunegrad.opts import Action, Chooser, Schedule
-from tunegrad.trial import Fingerprint, Measurement, Policy, Trial
+from tunegrad.trial import Fingerprint, Measured, Measurement, Policy, Trial
 
-__all__ = ["Measured", "Measurer", "Proposal", "SearchSpace", "Searcher", "TrialStore"]
+__all__ = ["Measured", "Measurer", "Proposal", "Results", "SearchSpace", "Searcher", "TrialStore"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,15 +31,38 @@ class Proposal:
     origin: str
 
 
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """The result of one schedule.
+class Results:
+    """The results of one call of a measurer, in the order of its schedules. Mutable: what was read
+    is gone.
 
-    The hash names its program; it is empty when the schedule could not be lowered.
+    These are measured as they are read. A subclass may measure many ``at_once``: then they are
+    waited for together, and committed as one.
     """
 
-    program_hash: str
-    measurement: Measurement
+    at_once = False
+
+    def __init__(self, found: Iterable[Measured | None]) -> None:
+        self._found = iter(found)
+
+    def __iter__(self) -> Iterator[Measured | None]:
+        return self
+
+    def __next__(self) -> Measured | None:
+        return next(self._found)
+
+    def wait(self) -> None:
+        """Return once every result that is measured at once is there."""
+
+    def arrived(self) -> Sequence[Measured | None]:
+        """Results that are left and can be read without waiting, in order; None as well for one
+        that is not there yet.
+        """
+        return ()
+
+    def close(self) -> None:
+        """Give up what was not read; a measurer that works ahead stops."""
+        if isinstance(self._found, Generator):
+            self._found.close()
 
 
 class SearchSpace(Protocol):
@@ -113,8 +136,8 @@ class Measurer(Protocol):
         result before it takes the next, so an implementation yields each as it is there. Several
         calls may be open at once, and are read one after the other in the order of the calls: one
         with many machines starts at the call, one with a single machine may compile from then on,
-        and measures when its results are asked for. Where the iterator has a ``close``, it is
-        called on one that will not be read to its end.
+        and measures when its results are asked for. ``Results`` are closed where they are not read
+        to their end.
         """
 
 

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
 
 from tunegrad.ir.kernel import Kernel
 from tunegrad.trial import Measurement, Trial
 
-from .protocols import Measured, Proposal
+from .protocols import Proposal, Results
 
-__all__ = ["Begun", "Result", "SearchTask", "Step", "Waits", "Winner"]
+__all__ = ["Begun", "Result", "SearchTask", "Step", "Winner"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,23 +101,6 @@ class Winner:
         return self.trial.measurement.seconds if self.trial is not None else math.inf
 
 
-@runtime_checkable
-class _Closes(Protocol):
-    def close(self) -> None:
-        """Give up what was not read."""
-
-
-@runtime_checkable
-class Waits(Protocol):
-    """Results of a measurer that has many at once."""
-
-    def wait(self) -> None:
-        """Return once every result is there."""
-
-    def arrived(self) -> Sequence[Measured | None]:
-        """Results that are left to read, in order; None for those that are not there yet."""
-
-
 @dataclass(frozen=True, slots=True)
 class Begun:
     """Proposals that were asked for and handed to the measurer.
@@ -131,10 +112,9 @@ class Begun:
 
     proposals: tuple[Proposal, ...]
     fresh: frozenset[str]
-    found: Iterator[Measured | None]
+    found: Results
     repeats: bool = False
 
     def close(self) -> None:
         """Give up what was not taken; a measurer that works ahead stops."""
-        if isinstance(self.found, _Closes):
-            self.found.close()
+        self.found.close()

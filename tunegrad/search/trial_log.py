@@ -4,14 +4,19 @@ and read back on resuming.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
+from typing import Literal
 
 from tunegrad.trial import Fingerprint, Measurement, Policy, Status, Trial
 
 from .protocols import Measured, Proposal, TrialStore
 
 __all__ = ["TrialLog", "different"]
+
+Charged = Literal["asking", "store"]
+"""Parts of a session's costs that a search takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +26,8 @@ class TrialLog:
     ``resumed`` names the sessions that this one continues: the same searcher, seed and settings,
     cut short. Their trials are not told to the searcher up front. It asks the same questions again,
     and the rows answer, so that it ends where an undisturbed run would have. ``now`` gives a row
-    its date, in seconds since the epoch.
+    its date, in seconds since the epoch. ``part`` opens a part of the session's costs, ``store`` or
+    ``asking``, to which the time of a block is charged.
     """
 
     store: TrialStore
@@ -30,6 +36,17 @@ class TrialLog:
     session: str
     now: Callable[[], float]
     resumed: frozenset[str] = frozenset()
+    part: Callable[[Charged], AbstractContextManager[object]] = nullcontext
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Commit what is recorded in the block at its end, as one."""
+        with ExitStack() as stack:
+            with self.part("store"):
+                stack.enter_context(self.store.together())
+            yield
+            with self.part("store"):
+                stack.close()
 
     def stored(
         self, kernel_key: str, space_version: int, without: Collection[str] = ()
@@ -39,7 +56,8 @@ class TrialLog:
 
         It is as if the sessions in ``without`` had measured nothing.
         """
-        found = self.store.trials(kernel_key, self.fingerprint, self.policy, without)
+        with self.part("store"):
+            found = self.store.trials(kernel_key, self.fingerprint, self.policy, without)
         return [t for t in found if t.space_version == space_version]
 
     def record(
@@ -64,7 +82,8 @@ class TrialLog:
             origin=proposal.origin,
             created_s=self.now(),
         )
-        self.store.add(trial)
+        with self.part("store"):
+            self.store.add(trial)
         return trial
 
     def cost_s(self, measurement: Measurement) -> float:

@@ -17,7 +17,7 @@ from pathlib import Path
 from tunegrad import devices
 from tunegrad.compiling.candidate import HOOKS, Payload
 from tunegrad.config import Numerics, TuneSettings
-from tunegrad.devices import Candidate, CompiledCandidate, Device, DeviceMeasurer, Limits, Outcome
+from tunegrad.devices import Candidate, CompiledCandidate, Device, DeviceMeasurer, Limits
 from tunegrad.errors import ConfigError
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.variants import parts_of
@@ -25,7 +25,7 @@ from tunegrad.opts import SPACE_VERSION, Space
 from tunegrad.planning.variants import allowed
 from tunegrad.recording import read_recording, write_recording, write_t4
 from tunegrad.search import Question, RecordedTrial, Recording
-from tunegrad.trial import Measurement, Policy
+from tunegrad.trial import Measured, Measurement, Policy
 
 from .points import MOST_POINTS, Point, Vary, points_of, settle_vary, vary_of
 from .workload import Workload, workload_of_spec
@@ -182,7 +182,7 @@ def _measure(workers: DeviceMeasurer, kernel: Kernel, texts: Sequence[str], log:
     compiled = workers.compile(candidates, log.measured.keys() - mine)
     done = set(log.measured) - mine
     for text, candidate, code in zip(texts, candidates, compiled, strict=True):
-        if isinstance(code, Outcome):
+        if isinstance(code, Measured):
             log.add(text, code.program_hash, _rounded(code.measurement))
         elif code.program_hash in done:
             log.add(text, code.program_hash, log.measured[code.program_hash])

@@ -26,7 +26,7 @@ from tunegrad.search import (
 from tunegrad.trial import Policy
 
 from .budget.account import sessions_since
-from .budget.costs import ChargedSearcher, ChargedTrials, Costs
+from .budget.costs import Costs
 from .executor.references import standing
 from .executor.site import Site
 from .machine.roofline import needed_flops
@@ -69,8 +69,10 @@ class Searching:
         mine = self.resumed | {self.session}
         since = sessions_since(self.store, mine) if seeded else frozenset[str]()
         seeding = Seeding(self.store, self.site.here, self.policy, since)
-        trials = ChargedTrials(self.store, self.costs)
-        log = TrialLog(trials, self.site.here, self.policy, self.session, time.time, self.resumed)
+        log = TrialLog(
+            self.store, self.site.here, self.policy, self.session, time.time, self.resumed,
+            self.costs.part,
+        )  # fmt: skip
         with self.costs.part("asking"):
             teacher = Teacher({})
             if seeded and learns(self.settings):
@@ -87,7 +89,7 @@ class Searching:
         self.store.name_kernel(use.kernel.text, use.name)
         with self.costs.part("asking"):
             space = Space(use.kernel, self.site.target)
-            searcher = ChargedSearcher(teacher.searcher(self.settings, space, use.key), self.costs)
+            searcher = teacher.searcher(self.settings, space, use.key)
             seeds = tuple if seeding is None else partial(self._seeds, seeding, use.kernel, space)
             measurer = self.site.measurer
             return KernelSearch(

@@ -1,15 +1,13 @@
 """Time of a session: its parts, its deadlines, its goal, and what is left of the budget."""
 
 from .account import LEAST_S, Account, resumed_sessions, session_record, sessions_since
-from .costs import ChargedSearcher, ChargedTrials, Costs, compiling
+from .costs import Costs, compiling
 from .deadlines import Ends
 from .goal import Goal, goal_of
 
 __all__ = [
     "LEAST_S",
     "Account",
-    "ChargedSearcher",
-    "ChargedTrials",
     "Costs",
     "Ends",
     "Goal",

@@ -18,15 +18,12 @@ rest is theirs:
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from tunegrad.search import Proposal, Searcher, TrialStore
-from tunegrad.trial import Fingerprint, Measurement, Policy, Trial
-
-__all__ = ["PARTS", "ChargedSearcher", "ChargedTrials", "Costs", "Part", "Window", "compiling"]
+__all__ = ["PARTS", "Costs", "Part", "Window", "compiling"]
 
 Part = Literal[
     "start-up",
@@ -141,56 +138,3 @@ def compiling(measurements: Sequence[tuple[float, float]], workers: int) -> dict
         "lowering": sum(lower_s for lower_s, _ in measurements) / busy,
         "compiling": sum(compile_s for _, compile_s in measurements) / busy,
     }
-
-
-class ChargedSearcher:
-    """A searcher whose time is charged as ``asking``."""
-
-    def __init__(self, searcher: Searcher, costs: Costs) -> None:
-        self._searcher, self._costs = searcher, costs
-
-    @property
-    def done(self) -> bool:
-        return self._searcher.done
-
-    @property
-    def skipped(self) -> int:
-        return self._searcher.skipped
-
-    def ask(self, n: int) -> list[Proposal]:
-        with self._costs.part("asking"):
-            return self._searcher.ask(n)
-
-    def tell(self, proposal: Proposal, measurement: Measurement) -> None:
-        with self._costs.part("asking"):
-            self._searcher.tell(proposal, measurement)
-
-
-class ChargedTrials:
-    """A store's trials; the time to write and read them is charged as ``store``."""
-
-    def __init__(self, store: TrialStore, costs: Costs) -> None:
-        self._store, self._costs = store, costs
-
-    def add(self, trial: Trial) -> int:
-        with self._costs.part("store"):
-            return self._store.add(trial)
-
-    @contextmanager
-    def together(self) -> Iterator[None]:
-        with ExitStack() as stack:
-            with self._costs.part("store"):
-                stack.enter_context(self._store.together())
-            yield
-            with self._costs.part("store"):
-                stack.close()
-
-    def trials(
-        self,
-        kernel_key: str,
-        fingerprint: Fingerprint | None = None,
-        policy: Policy | None = None,
-        without: Collection[str] = (),
-    ) -> list[Trial]:
-        with self._costs.part("store"):
-            return self._store.trials(kernel_key, fingerprint, policy, without)

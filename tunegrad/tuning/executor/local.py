@@ -14,8 +14,8 @@ idle. Candidates are timed in turns with what ``references`` says.
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Collection, Iterator, Sequence
+from collections import OrderedDict, deque
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from math import inf
 from typing import Protocol
@@ -25,19 +25,18 @@ from tunegrad.devices import (
     CONTENDING,
     Candidate,
     CompiledCandidate,
+    Compiling,
     DeviceMeasurer,
-    Outcome,
     usable_cores,
 )
 from tunegrad.ir.kernel import Kernel
 from tunegrad.opts import Schedule, Space
-from tunegrad.search import Measured, Measurer
-from tunegrad.trial import Measurement, Policy, Properties, Status
+from tunegrad.search import Measurer, Results
+from tunegrad.trial import Measured, Measurement, Policy, Properties, Status
 
 from ..budget.costs import Costs, Window, compiling
 from ..interrupt import Interrupt
 from ..machine.roofline import Roofline
-from .batches import Batch, Making
 from .references import References
 
 __all__ = ["CandidateMeasurer", "SessionMeasurer"]
@@ -73,6 +72,42 @@ class SessionMeasurer(Measurer, Protocol):
         """Return once nothing of this session works on this machine in the background."""
 
 
+class Batch(Results):
+    """The results of one call of ``measure``, in order. Mutable: what was read is gone.
+
+        begun --start--> compiling --first result--> timed, one after the other
+                                                       --last result--> the next one starts
+
+    A batch that is closed starts nothing, since those behind it are given up with it; one that is
+    read all the same compiles then. ``ready`` is code that was there, by text; ``fresh`` are the
+    schedules that compile. ``left`` are the schedules that are not read yet, once all have
+    compiled.
+    """
+
+    def __init__(
+        self,
+        measurer: CandidateMeasurer,
+        kernel: Kernel,
+        schedules: Sequence[Schedule],
+        best_s: float,
+        known: Collection[str],
+    ) -> None:
+        super().__init__(())
+        self._measurer, self.kernel, self.schedules = measurer, kernel, tuple(schedules)
+        self.best_s, self.seen = best_s, set(known)
+        self.ready: dict[str, CompiledCandidate | Measured] = {}
+        self.fresh: list[Schedule] = []
+        self.compiling: Compiling | None = None
+        self.left: deque[tuple[Schedule, CompiledCandidate | Measured]] | None = None
+
+    def __next__(self) -> Measured | None:
+        return self._measurer.read(self)
+
+    def close(self) -> None:
+        """Give up what was not read; nothing of it goes on compiling."""
+        self._measurer.give_up(self)
+
+
 class CandidateMeasurer:
     """``search.Measurer`` on a ``DeviceMeasurer``.
 
@@ -92,7 +127,7 @@ class CandidateMeasurer:
         self._queue: list[Batch] = []
         self.references = References()
         self._referenced: set[str] = set()
-        self._primed: dict[tuple[str, str], CompiledCandidate | Outcome] = {}
+        self._primed: dict[tuple[str, str], CompiledCandidate | Measured] = {}
         self._near: OrderedDict[tuple[str, str], CompiledCandidate] = OrderedDict()
 
     def prime(self, work: Sequence[tuple[Kernel, Schedule]]) -> None:
@@ -112,7 +147,7 @@ class CandidateMeasurer:
 
     def measure(
         self, kernel: Kernel, schedules: Sequence[Schedule], best_s: float, known: Collection[str]
-    ) -> Iterator[Measured | None]:
+    ) -> Batch:
         """One result per schedule, in order; None where its program is known, or came to light
         since.
 
@@ -120,10 +155,10 @@ class CandidateMeasurer:
         """
         batch = Batch(self, kernel, schedules, best_s, known)
         self._queue.append(batch)
-        self._queue[0].start()
+        self._start(self._queue[0])
         return batch
 
-    def code(self, candidates: Sequence[Candidate]) -> list[CompiledCandidate | Outcome]:
+    def code(self, candidates: Sequence[Candidate]) -> list[CompiledCandidate | Measured]:
         """The code of candidates for models to come: what was measured as fast is at hand, the
         others are compiled.
         """
@@ -150,37 +185,71 @@ class CandidateMeasurer:
         with self._costs.part("waiting"), self._interrupt.breakable():
             self.device.wait_idle()
 
-    # ---- what a batch asks of it
+    # ---- a batch
 
-    def begin(
-        self, kernel: Kernel, schedules: Sequence[Schedule], known: Collection[str]
-    ) -> Making:
-        """Compile in the background what is not primed; programs that are known are left out."""
-        ready = {
-            s.text: r
-            for s in schedules
-            if (r := self._primed.pop((kernel.key, s.text), None)) is not None
-        }
-        fresh = [s for s in schedules if s.text not in ready]
-        with self._costs.part("waiting"):
-            under_way = self.device.begin_compile(
-                [self._candidate(kernel, s) for s in fresh], known
-            )
-        return Making(kernel, ready, fresh, under_way)
+    def read(self, batch: Batch) -> Measured | None:
+        """The next result of a batch. Raises StopIteration after the last one."""
+        try:
+            if batch.left is None:
+                code = self._made(batch)
+                batch.left = deque((s, code[s.text]) for s in batch.schedules)
+            if not batch.left:
+                raise StopIteration
+            found = self._result(batch, *batch.left.popleft())
+        except BaseException:
+            self.give_up(batch)
+            raise
+        if not batch.left:
+            self._leave(batch)
+            if self._queue:
+                self._start(self._queue[0])
+        return found
 
-    def made(self, making: Making) -> dict[str, CompiledCandidate | Outcome]:
+    def give_up(self, batch: Batch) -> None:
+        """End a batch; nothing of it goes on compiling."""
+        self._leave(batch)
+        if batch.compiling is not None and batch.left is None:
+            batch.compiling.close()
+        batch.left = deque()
+
+    def _leave(self, batch: Batch) -> None:
+        if batch in self._queue:
+            self._queue.remove(batch)
+
+    def _start(self, batch: Batch) -> Compiling:
+        """Compile in the background what is not primed, unless it does already; programs that are
+        known are left out.
+        """
+        if batch.compiling is None:
+            for s in batch.schedules:
+                code = self._primed.pop((batch.kernel.key, s.text), None)
+                if code is not None:
+                    batch.ready[s.text] = code
+            batch.fresh = [s for s in batch.schedules if s.text not in batch.ready]
+            with self._costs.part("waiting"):
+                candidates = [self._candidate(batch.kernel, s) for s in batch.fresh]
+                batch.compiling = self.device.begin_compile(candidates, batch.seen)
+        return batch.compiling
+
+    def _made(self, batch: Batch) -> dict[str, CompiledCandidate | Measured]:
         """The code of a batch by text, waited for."""
+        under_way = self._start(batch)
         with self._costs.part("waiting") as window, self._interrupt.breakable():
-            made = making.compiling.wait()
+            made = under_way.wait()
         self._charge_compiling(window, made)
-        candidates = [self._candidate(making.kernel, s) for s in making.fresh]
+        candidates = [self._candidate(batch.kernel, s) for s in batch.fresh]
         made = self._defaults_again(candidates, made)
-        return making.ready | {s.text: code for s, code in zip(making.fresh, made, strict=True)}
+        return batch.ready | {s.text: code for s, code in zip(batch.fresh, made, strict=True)}
 
-    def timed(
-        self, kernel: Kernel, schedule: Schedule, code: CompiledCandidate, best_s: float
-    ) -> Measurement:
+    def _result(
+        self, batch: Batch, schedule: Schedule, code: CompiledCandidate | Measured
+    ) -> Measured | None:
         """Verify and time one candidate; every batch of its kernel learns of it."""
+        if isinstance(code, Measured):
+            return code
+        if code.program_hash in batch.seen:
+            return None
+        kernel, best_s = batch.kernel, batch.best_s
         candidate = self._candidate(kernel, schedule)
         with self._costs.part("waiting") as window, self._interrupt.breakable():
             beside = self.references.of(kernel.key)
@@ -192,9 +261,11 @@ class CandidateMeasurer:
         if measurement.ran and (measurement.seconds <= CONTENDING * best_s or best_s == inf):
             self._keep((kernel.key, schedule.text), code)
         self._charge(window, kernel.key, measurement)
-        for batch in self._queue:
-            batch.learn(kernel.key, code.program_hash, measurement.seconds)
-        return measurement
+        for other in self._queue:
+            if other.kernel.key == kernel.key:
+                other.seen.add(code.program_hash)
+                other.best_s = min(other.best_s, measurement.seconds)
+        return Measured(code.program_hash, measurement)
 
     def _possible(self, kernel: Kernel, found: Measurement) -> Measurement:
         """The same; wrong where no program is as fast as that, whatever its outputs were.
@@ -213,29 +284,19 @@ class CandidateMeasurer:
                 return found
         return replace(found, status=Status.WRONG, samples_s=(), reference_samples_s=(), error=why)
 
-    def leave(self, batch: Batch) -> None:
-        """A batch is over, or given up."""
-        if batch in self._queue:
-            self._queue.remove(batch)
-
-    def go_on(self) -> None:
-        """Let the batch that is read next compile."""
-        if self._queue:
-            self._queue[0].start()
-
     # ---- code
 
     def _compile(
         self, candidates: Sequence[Candidate], known: Collection[str]
-    ) -> list[CompiledCandidate | Outcome]:
+    ) -> list[CompiledCandidate | Measured]:
         with self._costs.part("waiting") as window, self._interrupt.breakable():
             made = self.device.compile(candidates, known)
         self._charge_compiling(window, made)
         return self._defaults_again(candidates, made)
 
     def _defaults_again(
-        self, candidates: Sequence[Candidate], made: Sequence[CompiledCandidate | Outcome]
-    ) -> list[CompiledCandidate | Outcome]:
+        self, candidates: Sequence[Candidate], made: Sequence[CompiledCandidate | Measured]
+    ) -> list[CompiledCandidate | Measured]:
         """The same, with the defaults that could not be compiled in time compiled once more, in
         ``_PATIENT`` times as much: nothing can win that did not meet a default.
         """
@@ -243,7 +304,7 @@ class CandidateMeasurer:
         late = [
             at
             for at, (c, code) in enumerate(zip(candidates, made, strict=True))
-            if isinstance(code, Outcome) and code.measurement.uncompiled and _is_default(c)
+            if isinstance(code, Measured) and code.measurement.uncompiled and _is_default(c)
         ]
         if late:
             calls = [candidates[at] for at in late]
@@ -256,10 +317,10 @@ class CandidateMeasurer:
         return found
 
     def _charge_compiling(
-        self, window: Window, made: Sequence[CompiledCandidate | Outcome]
+        self, window: Window, made: Sequence[CompiledCandidate | Measured]
     ) -> None:
         """Charge what the compile workers did, as far as it was waited for."""
-        took = [m.measurement if isinstance(m, Outcome) else m for m in made]
+        took = [m.measurement if isinstance(m, Measured) else m for m in made]
         window.divide(compiling([(t.lower_s, t.compile_s) for t in took], usable_cores()))
 
     def _charge(self, window: Window, key: str, measurement: Measurement) -> None:

@@ -11,13 +11,13 @@ one row.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 
 from tunegrad.devices import Limits, MachineLimits
 from tunegrad.errors import DeviceError
 from tunegrad.ir.kernel import Kernel
 from tunegrad.opts import Schedule
-from tunegrad.search import Measured
+from tunegrad.search import Measured, Results
 from tunegrad.trial import Measurement, Policy, Properties, Status
 from tunegrad.tuning.budget.costs import Costs
 from tunegrad.tuning.interrupt import Interrupt
@@ -130,15 +130,15 @@ class FleetMeasurer:
         return self._dispatcher.submit(Call("measure", arguments, kernel.key, limit_s))
 
 
-class _Results:
+class _Results(Results):
     """The results of one batch, in order. Mutable: what was read is gone."""
 
+    at_once = True
+
     def __init__(self, fleet: FleetMeasurer, jobs: Sequence[Job], known: frozenset[str]) -> None:
+        super().__init__(())
         self._fleet, self._jobs, self._seen = fleet, deque(jobs), set(known)
         self._ready: deque[Measured | None] = deque()
-
-    def __iter__(self) -> Iterator[Measured | None]:
-        return self
 
     def wait(self) -> None:
         """Return once every result is there.

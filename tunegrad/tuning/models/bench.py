@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from tunegrad.compiling.candidate import Payload
-from tunegrad.devices import Candidate, CompiledCandidate, Device, Limits, Outcome
+from tunegrad.devices import Candidate, CompiledCandidate, Device, Limits
 from tunegrad.devices.processes.ending import Died, TimedOut
 from tunegrad.devices.processes.isolated import IsolatedWorker
 from tunegrad.errors import (
@@ -31,7 +31,7 @@ from tunegrad.ir.fusion import LaunchPlan
 from tunegrad.ir.graph import Node
 from tunegrad.ir.kernel import Kernel
 from tunegrad.runtime import Argument
-from tunegrad.trial import Properties
+from tunegrad.trial import Measured, Properties
 from tunegrad.tuning.interrupt import Interrupt
 
 from . import work
@@ -123,7 +123,7 @@ class LocalBench:
     def __init__(
         self,
         device: Device,
-        compiler: Callable[[Sequence[Candidate]], Sequence[CompiledCandidate | Outcome]],
+        compiler: Callable[[Sequence[Candidate]], Sequence[CompiledCandidate | Measured]],
         evaluate: Callable[[Sequence[tuple[tuple[Node, ...], tuple[Argument, ...]]]], Evaluation],
         limits: Limits,
         interrupt: Interrupt | None = None,
@@ -162,7 +162,7 @@ class LocalBench:
             with self._interrupt.breakable():
                 made = self._compiler(candidates)
             for at, found in zip(fresh, made, strict=True):
-                self._code[at] = found.measurement.error if isinstance(found, Outcome) else found
+                self._code[at] = found.measurement.error if isinstance(found, Measured) else found
         answers = [self._compiled(k.key, text) for k, text in pairs]
         while (
             len(self._code) > len(pairs)
