@@ -24,19 +24,16 @@ from random import Random
 from typing import Any
 
 from benchmarks.fleet_simulator import Simulated, SimulatedMachine
+from benchmarks.recorded import RecordedSpace, Recording, ReplayMeasurer, read_recording
 from tunegrad.db import key_of, open_store
 from tunegrad.devices import Limits
 from tunegrad.errors import InternalError
 from tunegrad.events import CandidateMeasured, Event
-from tunegrad.recording import read_recording
 from tunegrad.search import (
     BudgetPolicy,
     KernelSearch,
     Measured,
     ModelSearch,
-    RecordedSpace,
-    Recording,
-    ReplayMeasurer,
     SearchTask,
     TrialLog,
     make_searcher,

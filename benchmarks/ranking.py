@@ -20,17 +20,16 @@ from pathlib import Path
 from random import Random
 from statistics import fmean
 
+from benchmarks.recorded import Recording, read_recording
 from tunegrad.db import open_store
 from tunegrad.devices.host.facts import host_target
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.parse_kernel import parse_kernel
 from tunegrad.ir.target import Target
 from tunegrad.opts import Schedule, Space
-from tunegrad.recording import read_recording
 from tunegrad.search import (
     CostModel,
     Lessons,
-    Recording,
     ScheduleFeatures,
     TrialLog,
     ranking_accuracy,

@@ -12,11 +12,10 @@ from pathlib import Path
 
 from search_surface import MACHINE
 
+from benchmarks.recorded import Recording, ReplayMeasurer, read_recording
 from tunegrad.devices.cpu.device import CpuDevice
 from tunegrad.devices.host.facts import host_target
 from tunegrad.ir.target import Target
-from tunegrad.recording import read_recording
-from tunegrad.search import Recording, ReplayMeasurer
 from tunegrad.trial import Fingerprint
 from tunegrad.tuning.fleet import DeviceEngine
 from tunegrad.tuning.fleet.cluster import RELEASE

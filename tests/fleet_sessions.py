@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from fleet_engines import recording, replay
 from search_surface import MACHINE, Clock
 
+from benchmarks.recorded import RecordedSpace
 from tunegrad.db import open_store
 from tunegrad.devices import Limits
 from tunegrad.events import CandidateMeasured
@@ -19,7 +20,6 @@ from tunegrad.search import (
     BudgetPolicy,
     KernelSearch,
     ModelSearch,
-    RecordedSpace,
     SearchTask,
     TrialLog,
     make_searcher,

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 
 from search_surface import MACHINE, Surface, SurfaceSpace, kernel
 
-from tunegrad.search import Question, RecordedTrial, Recording
+from benchmarks.recorded import Question, RecordedTrial, Recording
+from benchmarks.recorded.points import points_of
 from tunegrad.trial import Policy
-from tunegrad.tuning.points import points_of
 
 __all__ = ["GATED", "KERNEL", "recording_of", "small_recording"]
 

@@ -12,6 +12,9 @@ import numpy as np
 
 from benchmarks.gpu import GpuRow
 from benchmarks.gpu import measured as measured_model
+from benchmarks.recorded.files import read_recording, write_recording
+from benchmarks.recorded.points import settle_vary
+from benchmarks.recorded.recorder import record
 from tests.gpu_hand import gemm, image_kernel
 from tests.product_kernels import kernel_of, residual, summed, weights, x
 from tools.gpu_child import Named, Row
@@ -22,10 +25,7 @@ from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import schedule as fuse
 from tunegrad.ir.kernel import Kernel
 from tunegrad.opts import Space
-from tunegrad.recording.files import read_recording, write_recording
 from tunegrad.reports import TuneReport
-from tunegrad.tuning.points import settle_vary
-from tunegrad.tuning.recorder import record
 
 __all__ = ["SPACES", "peers", "recorded", "searched", "tuned", "vary_of"]
 

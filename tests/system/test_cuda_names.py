@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from benchmarks.recorded.bench import find_spaces
+from benchmarks.recorded.files import read_recording, write_recording
 from tests.cuda_host import cuda_host
 from tests.fake_cuda import FakeBindings, NamedGpu, real
 from tunegrad import devices, tune
@@ -19,14 +21,12 @@ from tunegrad.db import open_store
 from tunegrad.devices import registry
 from tunegrad.devices.cuda import bindings
 from tunegrad.errors import ConfigError, DeviceError
-from tunegrad.recording.files import read_recording, write_recording
 from tunegrad.regress import SweepSettings, regress
 from tunegrad.regress import measured as measuring
 from tunegrad.regress import run as running
 from tunegrad.trial import Fingerprint
 from tunegrad.tuning.fleet import Machine, choose_crew
 from tunegrad.tuning.fleet.cluster import survey
-from tunegrad.tuning.search_bench import find_spaces
 
 SPACES = Path(__file__).parents[1] / "data" / "spaces"
 NAMES = ("cuda", "cuda:1", "cuda:h100")

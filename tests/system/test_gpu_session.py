@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.recorded.points import points_of
 from tests.cuda_host import cuda_host
 from tests.nvrtc_builds import require_nvrtc
 from tests.time_enough import with_time_enough
@@ -20,7 +21,6 @@ from tools.gpu_steps import STEPS, Step
 from tunegrad.devices.cuda.absent import absent
 from tunegrad.errors import DeviceError
 from tunegrad.opts import Space
-from tunegrad.tuning.points import points_of
 
 
 def rows(path):

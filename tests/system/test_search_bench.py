@@ -1,4 +1,4 @@
-"""search-bench from the command line, on the recorded spaces that come with the tests."""
+"""The bench of searchers from the command line, on the recorded spaces of the tests."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from typing import Any
 
 import pytest
 
-from tunegrad.cli.app import run
-from tunegrad.recording import read_recording
-from tunegrad.search import RecordedSpace, ReplayMeasurer, excess, make_searcher, play
-from tunegrad.tuning.search_bench import LoadedSpace, find_spaces, search_bench
+from benchmarks import search_bench as command
+from benchmarks import space as space_command
+from benchmarks.recorded import RecordedSpace, ReplayMeasurer, excess, play, read_recording
+from benchmarks.recorded.bench import LoadedSpace, find_spaces, search_bench
+from tunegrad.search import make_searcher
 
 SPACES = Path(__file__).parents[1] / "data" / "spaces"
 NAMES = sorted(path.name.removesuffix(".jsonl.gz") for path in SPACES.iterdir())
@@ -47,7 +48,7 @@ def test_recorded_spaces_are_small() -> None:
 
 
 def test_bench_compares_every_searcher_on_every_space(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["search-bench", "--spaces", str(SPACES), *FAST, "--json"]) == 0
+    assert command.main(["--spaces", str(SPACES), *FAST, "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
     assert [(r["space"], r["searcher"]) for r in report["rows"]] == [
         (n, s) for n in NAMES for s in ("random", "beam")
@@ -103,7 +104,7 @@ def test_bench_finds_the_portfolio_no_more_than_a_twentieth_behind_its_best_memb
 
 
 def test_bench_prints_a_table(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["search-bench", "--spaces", str(SPACES / "softmax.jsonl.gz"), *FAST]) == 0
+    assert command.main(["--spaces", str(SPACES / "softmax.jsonl.gz"), *FAST]) == 0
     shown = capsys.readouterr().out.splitlines()
     words = "space trials best ms searcher area score within 5 % after of seeds % trials/s"
     assert shown[0].split() == words.split()
@@ -111,9 +112,33 @@ def test_bench_prints_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     assert shown[-1].startswith("2 seeds, batches of 8, ")
 
 
+def test_one_seed_says_nothing_about_errors(spaces: tuple[LoadedSpace, ...]) -> None:
+    small = [s for s in spaces if s.name == "layernorm"]
+    report = search_bench(small, ["beam"], seeds=1, trials=10)
+    assert all(total.clearly == 0 for total in report.totals)
+    assert "unknown" in command.bench_text(report)
+    assert "±" not in command.bench_text(report)
+    assert "±" in command.bench_text(search_bench(small, ["beam"], seeds=2, trials=10))
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["--searchers", "beam,bean"], "searcher 'bean' is unknown"),
+        (["--figure", "/no_such_directory/x.svg"], "directory /no_such_directory does not exist"),
+    ],
+)
+def test_bench_tells_what_is_wrong_before_it_reads_spaces(
+    words: list[str], why: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(command, "find_spaces", lambda *_: pytest.fail("read"))
+    assert command.main(words) == 1
+    assert why in capsys.readouterr().err
+
+
 def test_bench_is_the_same_in_another_process(spaces: tuple[LoadedSpace, ...]) -> None:
     code = (
-        "import sys; from pathlib import Path; from tunegrad.tuning.search_bench import *;"
+        "import sys; from pathlib import Path; from benchmarks.recorded.bench import *;"
         "r = search_bench(find_spaces([Path(sys.argv[1])]), ['beam'], seeds=2, trials=20);"
         "print([(w.searcher, w.area, w.curve) for w in r.rows])"
     )
@@ -163,9 +188,8 @@ def test_bench_draws_the_figure(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="the figure needs the [plot] extra")
     figure = tmp_path / "curves.svg"
     assert (
-        run(
+        command.main(
             [
-                "search-bench",
                 "--spaces",
                 str(SPACES / "softmax.jsonl.gz"),
                 *FAST,
@@ -182,7 +206,7 @@ def test_bench_says_what_a_figure_needs(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    assert run(["search-bench", "--spaces", str(SPACES), "--figure", str(tmp_path / "x.svg")]) == 1
+    assert command.main(["--spaces", str(SPACES), "--figure", str(tmp_path / "x.svg")]) == 1
     assert "needs matplotlib, which is not installed: tunegrad[plot]" in capsys.readouterr().err
 
 
@@ -212,7 +236,7 @@ def test_bench_says_what_a_figure_needs(
 def test_bench_names_what_is_wrong(
     arguments: list[str], why: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(["search-bench", *arguments]) == 1
+    assert command.main([*arguments]) == 1
     assert why in capsys.readouterr().err
 
 
@@ -222,21 +246,21 @@ def test_space_converts_to_t4_and_back(tmp_path: Path, capsys: pytest.CaptureFix
         tmp_path / "a.t4.json",
         tmp_path / "b.jsonl.gz",
     )
-    assert run(["space", "convert", str(source), str(t4), "--format", "t4"]) == 0
-    assert run(["space", "convert", str(t4), str(back), "--format", "tunegrad"]) == 0
+    assert space_command.main(["convert", str(source), str(t4), "--format", "t4"]) == 0
+    assert space_command.main(["convert", str(t4), str(back), "--format", "tunegrad"]) == 0
     assert read_recording(back).recording == read_recording(source).recording
-    assert run(["space", "show", str(t4)]) == 0
+    assert space_command.main(["show", str(t4)]) == 0
     assert f"({read_recording(source).recording.kernel_key[:6]})" in capsys.readouterr().out
 
 
 def test_space_show_reports_broken_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plain = tmp_path / "a.jsonl"
-    run(
-        ["space", "convert", str(SPACES / "layernorm.jsonl.gz"), str(plain), "--format", "tunegrad"]
+    space_command.main(
+        ["convert", str(SPACES / "layernorm.jsonl.gz"), str(plain), "--format", "tunegrad"]
     )
     lines = plain.read_text(encoding="utf-8").splitlines()
     plain.write_text("\n".join([*lines[:-1], lines[-1].replace("ok", "no")]), encoding="utf-8")
-    assert run(["space", "show", str(plain), "--json"]) == 3
+    assert space_command.main(["show", str(plain), "--json"]) == 3
     report = json.loads(capsys.readouterr().out)
     assert report["problems"] == [
         f"lines row {len(lines)}: its checksum does not match its content"

@@ -7,12 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import space as space_command
+from benchmarks.recorded import RecordedSpace, Recording, ReplayMeasurer, read_recording, recorder
 from tests.time_enough import with_time_enough
-from tunegrad.cli.app import run
-from tunegrad.recording import read_recording
-from tunegrad.search import RecordedSpace, Recording, ReplayMeasurer
 from tunegrad.trial import Status
-from tunegrad.tuning import recorder
 
 MODEL = "row_models:softmax_rows"
 KERNEL = "softmax 64x33"
@@ -30,9 +28,8 @@ def here(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def record(out: Path, *more: str) -> int:
     vary = ["--vary", "stage0.copies:2", "--vary", "stage1.copies:2", "--vary", "thread"]
-    return run(
+    return space_command.main(
         [
-            "space",
             "record",
             MODEL,
             "--kernel",

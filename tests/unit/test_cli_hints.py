@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -19,11 +18,11 @@ def test_command_of_a_near_name_is_named(capsys: pytest.CaptureFixture[str]) -> 
     assert run(["tuen", "mlp"]) == 2
     said = capsys.readouterr().err
     assert "Did you mean 'tune'?" in said
-    assert "search-bench, doctor" in said
+    assert "store, doctor" in said
 
 
 @pytest.mark.parametrize(
-    ("group", "name", "near"), [("store", "exprot", "export"), ("space", "recrod", "record")]
+    ("group", "name", "near"), [("store", "exprot", "export"), ("store", "mrege", "merge")]
 )
 def test_near_name_within_a_group_is_named(
     group: str, name: str, near: str, capsys: pytest.CaptureFixture[str]
@@ -122,47 +121,3 @@ def test_threads_that_are_no_number_of_threads_are_refused(threads: object) -> N
             call("mlp", threads=threads, store=":memory:" if call is tg.tune else False)
         assert f"threads {threads!r} is not a " in str(caught.value)
         assert "whole number" in str(caught.value)
-
-
-def test_one_seed_says_nothing_about_errors() -> None:
-    from tunegrad.cli.bench_tables import bench_text
-    from tunegrad.tuning.search_bench import find_spaces, search_bench
-
-    spaces = find_spaces([Path(__file__).parents[1] / "data" / "spaces" / "layernorm.jsonl.gz"])
-    report = search_bench(spaces, ["beam"], seeds=1, trials=10)
-    assert all(total.clearly == 0 for total in report.totals)
-    assert "unknown" in bench_text(report)
-    assert "±" not in bench_text(report)
-    assert "±" in bench_text(search_bench(spaces, ["beam"], seeds=2, trials=10))
-
-
-def test_searcher_that_is_none_is_told_before_spaces_are_read(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def read(*_: object) -> None:
-        pytest.fail("read")
-
-    monkeypatch.setattr("tunegrad.tuning.search_bench.find_spaces", read)
-    assert run(["search-bench", "--searchers", "beam,bean"]) == 1
-    assert "searcher 'bean' is unknown" in capsys.readouterr().err
-
-
-def test_figure_without_its_directory_is_told_before_spaces_are_read(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def read(*_: object) -> None:
-        pytest.fail("read")
-
-    monkeypatch.setattr("tunegrad.tuning.search_bench.find_spaces", read)
-    assert run(["search-bench", "--figure", "/no_such_directory/curves.svg"]) == 1
-    assert "directory /no_such_directory does not exist" in capsys.readouterr().err
-
-
-def test_search_bench_without_its_spaces_says_where_to_get_some(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("tunegrad.tuning.search_bench.__file__", "/site/tunegrad/tuning/s.py")
-    assert run(["search-bench", "--searchers", "beam"]) == 1
-    said = capsys.readouterr().err
-    assert "tunegrad space record mlp" in said
-    assert "--spaces" in said

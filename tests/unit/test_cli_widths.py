@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from tunegrad.cli import printer
-from tunegrad.cli.bench_tables import bench_text
 from tunegrad.cli.explain_tables import explain_text
 from tunegrad.cli.output import wrapped
 from tunegrad.cli.store.history_tables import history_text
@@ -42,7 +41,6 @@ from tunegrad.reports import (
     VariantRow,
 )
 from tunegrad.trial import Status
-from tunegrad.tuning.search_bench import BenchReport, BenchRow, BenchSpace, BenchTotal
 
 KERNEL = "winograd4 output of conv3x3 256->256 14x14 +add +relu"
 ACTIONS = (
@@ -128,11 +126,6 @@ WHY = Why(
     (PromotionRow(ACTIONS, "mannwhitneyu", 0.00012, 0.6524, 0.4321, 200, True, False, "s", AT),),
     (), (), (DECISION,),
 )  # fmt: skip
-BENCH = BenchReport(
-    20, 100, 8, (BenchSpace("conv3x3_56x56_relu", "k", 2112, 920, 0.6451, 2112, ()),),
-    (BenchRow("conv3x3_56x56_relu", "evolutionary", 0.08, 0.01, -0.12, 100, 1.0, 12_345.0, ()),),
-    (BenchTotal("evolutionary", 0.61, 12, 11, 12),), 61.0,
-)  # fmt: skip
 
 TEXTS: dict[str, tuple[Callable[[], str], int]] = {
     "tune": (lambda: tune_text(TUNE), 1),
@@ -144,7 +137,6 @@ TEXTS: dict[str, tuple[Callable[[], str], int]] = {
     "latencies": (lambda: history_text(HISTORIES[0]), 1),
     "measurements": (lambda: history_text(HISTORIES[1]), 2),
     "why": (lambda: why_text(WHY), 3),
-    "search-bench": (lambda: bench_text(BENCH), 2),
 }
 RULE = re.compile(r" *-+( +-+)+")
 

@@ -1,6 +1,4 @@
-"""configs/ stands at the top of the tree, recorded spaces among the tests; both are found from a
-wheel and from an editable install alike.
-"""
+"""configs/ stands at the top of the tree; it is found from a wheel and from an editable install."""
 
 from __future__ import annotations
 
@@ -13,11 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-SPACES = ROOT / "tests" / "data" / "spaces"
-SPACE_NAMES = sorted(path.name.removesuffix(".jsonl.gz") for path in SPACES.glob("*.jsonl.gz"))
 RESOLVE = "from tunegrad.config import config_names, configs_dir, resolve_model; "
-RESOLVE += "from tunegrad.tuning.search_bench import find_spaces; "
-RESOLVE += "print(*(space.name for space in find_spaces([]))); "
 RESOLVE += "print(configs_dir()); print(*config_names()); print(resolve_model('resnet').name)"
 
 pytest.importorskip("setuptools", minversion="77", reason="building a wheel needs setuptools 77")
@@ -37,7 +31,7 @@ def build(tree: Path, out: Path, kind: str) -> Path:
 def tree(tmp_path: Path) -> Path:
     target = tmp_path / "tree"
     ignore = shutil.ignore_patterns("__pycache__")
-    for name in ("tunegrad", "configs", "tests/data/spaces"):
+    for name in ("tunegrad", "configs"):
         shutil.copytree(ROOT / name, target / name, ignore=ignore)
     for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, target / name)
@@ -66,19 +60,14 @@ def test_wheel_holds_every_module_and_every_config(tree: Path, tmp_path: Path) -
         archive.extractall(unpacked)
     modules = {str(path.relative_to(ROOT)) for path in (ROOT / "tunegrad").rglob("*.py")}
     configs = {f"tunegrad/{path.relative_to(ROOT)}" for path in (ROOT / "configs").glob("*.toml")}
-    spaces = {f"tunegrad/spaces/{path.name}" for path in SPACES.glob("*.jsonl.gz")}
-    assert (modules | configs | spaces | {"tunegrad/py.typed"}) - names == set()
+    assert (modules | configs | {"tunegrad/py.typed"}) - names == set()
     assert not any(name.startswith(("tests/", "configs/", "benchmarks/")) for name in names)
 
-    spaces_found, where, found, resnet = resolve(
-        f"import sys; sys.path.insert(0, {str(unpacked)!r}); ", tmp_path
-    )
+    where, found, resnet = resolve(f"import sys; sys.path.insert(0, {str(unpacked)!r}); ", tmp_path)
     assert where == str(unpacked / "tunegrad" / "configs")
     files = {path.stem for path in (ROOT / "configs").glob("*.toml")}
     assert found.split() == sorted(files - {"nightly"})  # that one says what a sweep times
     assert resnet == "resnet50"
-
-    assert spaces_found.split() == SPACE_NAMES
 
 
 def test_editable_install_reads_the_checkout(tree: Path, tmp_path: Path) -> None:
@@ -96,7 +85,6 @@ def test_editable_install_reads_the_checkout(tree: Path, tmp_path: Path) -> None
     code += f"sys.path.insert(0, {str(site)!r}); site.addsitedir({str(site)!r}); "
     # Before the finder of folders, which finds a wheel that is installed.
     code += "sys.meta_path.sort(key=lambda finder: '__editable__' not in str(finder)); "
-    spaces_found, where, _, resnet = resolve(code, tmp_path)
+    where, _, resnet = resolve(code, tmp_path)
     assert where == str(tree / "configs")
     assert resnet == "resnet50"
-    assert spaces_found.split() == SPACE_NAMES

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from scipy.stats import spearmanr
 
+from benchmarks.recorded import read_recording
 from tools.gpu_models import SPACES
 from tunegrad.devices.cuda.architectures import Chip, cuda_target
 from tunegrad.opts.sketches.cycles import Block, cycles
 from tunegrad.opts.sketches.items_tensor import _problem, product_of
-from tunegrad.recording import read_recording
 
 DATA = Path(__file__).parents[1] / "data" / "h200"
 H200 = cuda_target(

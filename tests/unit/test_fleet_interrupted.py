@@ -11,10 +11,11 @@ from fleet_sessions import NAMES, InProcess, Session, fleet_of
 from search_surface import MACHINE
 
 from benchmarks.fleet_simulator import Simulated, SimulatedMachine
+from benchmarks.recorded import RecordedSpace
 from tunegrad.db import open_store
 from tunegrad.errors import DeviceError
 from tunegrad.opts import Schedule
-from tunegrad.search import KernelSearch, Proposal, RecordedSpace, SearchTask, TrialLog
+from tunegrad.search import KernelSearch, Proposal, SearchTask, TrialLog
 from tunegrad.trial import Policy
 
 SOFTMAX = recording("softmax")

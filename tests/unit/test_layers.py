@@ -25,7 +25,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("tuning",),
     ("torch",),
     ("inference",),
-    ("compiling", "planning", "recording"),
+    ("compiling", "planning"),
     ("models",),
     ("nn",),
     ("frontend",),

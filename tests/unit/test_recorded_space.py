@@ -11,10 +11,10 @@ import pytest
 from recordings import GATED, recording_of, small_recording
 from search_surface import Surface, SurfaceSpace
 
+from benchmarks.recorded import RecordedSpace, conflicts
+from benchmarks.recorded.points import decisions, points_of, settle_vary, vary_of
 from tunegrad.errors import ConfigError, IllegalAction
 from tunegrad.opts import DefaultChooser, TraceChooser
-from tunegrad.search import RecordedSpace, conflicts
-from tunegrad.tuning.points import decisions, points_of, settle_vary, vary_of
 
 SPACE = RecordedSpace(small_recording())
 WIDE = SurfaceSpace({"a": 9, "b": 2, "c": 3})

@@ -13,12 +13,12 @@ from typing import Any, ClassVar
 import pytest
 from search_surface import kernel
 
+from benchmarks.recorded import recorder
+from benchmarks.recorded.points import settle_vary
 from tunegrad.devices import CompiledCandidate, Geometry, KernelIO, host_device
 from tunegrad.errors import ConfigError
 from tunegrad.opts import Space
 from tunegrad.trial import Measured, Measurement, Status
-from tunegrad.tuning import recorder
-from tunegrad.tuning.points import settle_vary
 
 KERNEL = kernel("copy", 4096)
 DEVICE = host_device(2)

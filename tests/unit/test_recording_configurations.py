@@ -13,13 +13,14 @@ from typing import Any
 
 import pytest
 
-from tunegrad.cli.app import run
+from benchmarks import search_bench as bench_command
+from benchmarks import space as space_command
+from benchmarks.recorded import Read, RecordedSpace, read_recording, write_recording, write_t4
+from benchmarks.recorded.bench import find_spaces, search_bench
 from tunegrad.errors import IllegalAction, StoreError
 from tunegrad.opts import DefaultChooser, TraceChooser
-from tunegrad.recording import Read, read_recording, write_recording, write_t4
-from tunegrad.search import RecordedSpace, searcher_names
+from tunegrad.search import searcher_names
 from tunegrad.trial import Status
-from tunegrad.tuning.search_bench import find_spaces, search_bench
 
 # As Kernel Tuner writes it: no header of ours, "compilation" for the schema's "compilation_time",
 # correctness always 1.
@@ -351,12 +352,11 @@ def test_commands_read_another_tuners_results(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = str(tuned(tmp_path))
-    assert run(["space", "show", file]) == 0
+    assert space_command.main(["show", file]) == 0
     assert "x (5), y (4), width (3), cached (2), unroll (2)" in capsys.readouterr().out
     assert (
-        run(
+        bench_command.main(
             [
-                "search-bench",
                 "--spaces",
                 file,
                 "--searchers",
@@ -370,7 +370,7 @@ def test_commands_read_another_tuners_results(
         == 0
     )
     assert "tuned" in capsys.readouterr().out
-    assert run(["space", "convert", file, str(tmp_path / "out"), "--format", "tunegrad"]) == 1
+    assert space_command.main(["convert", file, str(tmp_path / "out"), "--format", "tunegrad"]) == 1
     assert (
         "results of another tuner are read for search-bench, and not written"
         in capsys.readouterr().err

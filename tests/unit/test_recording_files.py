@@ -16,9 +16,8 @@ from typing import Any
 import pytest
 from recordings import small_recording
 
+from benchmarks.recorded import Recording, files, read_recording, write_recording
 from tunegrad.errors import StoreError
-from tunegrad.recording import files, read_recording, write_recording
-from tunegrad.search import Recording
 
 RECORDING = small_recording()
 QUESTIONS = len(RECORDING.questions)

@@ -14,9 +14,8 @@ from typing import Any
 import pytest
 from recordings import small_recording
 
+from benchmarks.recorded import Recording, read_recording, write_t4
 from tunegrad.errors import StoreError
-from tunegrad.recording import read_recording, write_t4
-from tunegrad.search import Recording
 from tunegrad.trial import Measurement, Status
 
 Change = Callable[[dict[str, Any]], object]

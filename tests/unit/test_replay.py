@@ -10,22 +10,19 @@ import pytest
 from recordings import GATED, KERNEL, recording_of, small_recording
 from search_surface import SEARCHERS, Surface, SurfaceMeasurer, kernel, separable, trial_log
 
-from tunegrad.db import MEMORY, open_store
-from tunegrad.errors import InternalError
-from tunegrad.opts import DefaultChooser, Schedule
-from tunegrad.search import (
-    KernelSearch,
-    Measured,
+from benchmarks.recorded import (
     RecordedSpace,
     ReplayMeasurer,
-    SearchTask,
     area,
     excess,
-    make_searcher,
     play,
     score,
     trials_within,
 )
+from tunegrad.db import MEMORY, open_store
+from tunegrad.errors import InternalError
+from tunegrad.opts import DefaultChooser, Schedule
+from tunegrad.search import KernelSearch, Measured, SearchTask, make_searcher
 from tunegrad.trial import Status
 
 RECORDING = small_recording()

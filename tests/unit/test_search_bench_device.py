@@ -5,11 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from tunegrad.cli.app import root
+from benchmarks.recorded.bench import find_spaces
 from tunegrad.errors import ConfigError
-from tunegrad.tuning.search_bench import find_spaces
 
 SPACES = Path(__file__).parents[1] / "data" / "spaces"
 
@@ -27,11 +25,3 @@ def test_family_that_nothing_was_recorded_on_is_named_with_those_that_there_are(
         ConfigError, match="device 'abacus:1': no space was recorded there, but on cpu"
     ):
         find_spaces([SPACES], "abacus:1")
-
-
-def test_search_bench_ends_with_that_error():
-    found = CliRunner().invoke(
-        root, ["search-bench", "--spaces", str(SPACES), "--device", "abacus"]
-    )
-    assert found.exit_code == 1
-    assert isinstance(found.exception, ConfigError)

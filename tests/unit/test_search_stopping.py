@@ -22,6 +22,8 @@ from search_surface import (
     trial_log,
 )
 
+from benchmarks.recorded import RecordedSpace, ReplayMeasurer
+from benchmarks.recorded.bench import find_spaces
 from tunegrad.db import Store, open_store
 from tunegrad.opts import Schedule
 from tunegrad.search import (
@@ -29,8 +31,6 @@ from tunegrad.search import (
     KernelSearch,
     Measured,
     ModelSearch,
-    RecordedSpace,
-    ReplayMeasurer,
     SearchTask,
     StopRule,
     make_searcher,
@@ -38,7 +38,6 @@ from tunegrad.search import (
 from tunegrad.search.promote import LEAST_EFFECT
 from tunegrad.search.stopping import potential
 from tunegrad.trial import Policy, Status
-from tunegrad.tuning.search_bench import find_spaces
 
 SPACES = find_spaces([Path(__file__).parents[1] / "data" / "spaces"])
 SPACE, SURFACE = separable(Random(1), decisions=6, options=6)

@@ -29,8 +29,6 @@ COMMANDS = (
     "regress",
     "compare",
     "store",
-    "space",
-    "search-bench",
     "doctor",
 )
 
@@ -88,13 +86,14 @@ def root() -> None:
     """Search for the fastest correct way to run your model on this machine, and remember it."""
 
 
-def run(argv: Sequence[str]) -> int:
-    """Run the command line ``argv`` (without the program's name); returns the exit code.
+def run(argv: Sequence[str], command: click.Command = root, name: str = "tunegrad") -> int:
+    """Run the command line ``argv`` (without the program's name); returns the exit code. Benchmarks
+    of a checkout run commands of their own by it, each under its ``name``.
 
     An internal error is not caught: it leaves with its traceback.
     """
     try:
-        return _exit_code(argv)
+        return _exit_code(argv, command, name)
     except BrokenPipeError:
         # The reader of our stdout left. What is still buffered must not fail again when Python
         # exits.
@@ -108,10 +107,10 @@ def run(argv: Sequence[str]) -> int:
         return EXIT_USER_ERROR
 
 
-def _exit_code(argv: Sequence[str]) -> int:
+def _exit_code(argv: Sequence[str], command: click.Command, name: str) -> int:
     as_json = "--json" in argv
     try:
-        result = root.main(args=list(argv), prog_name="tunegrad", standalone_mode=False)
+        result = command.main(args=list(argv), prog_name=name, standalone_mode=False)
         if sys.stdout is not None:
             say("")
     except click.ClickException as error:

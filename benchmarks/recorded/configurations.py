@@ -21,11 +21,11 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct, field
 
 from tunegrad.ir.kernel import key_of
-from tunegrad.search import Option, Question, RecordedTrial, Recording
 from tunegrad.trial import Fingerprint, Measurement, Policy, Status
 from tunegrad.untrusted import Fault, between, converted, printable, shortened
 
 from .fields import Time
+from .space import Option, Question, RecordedTrial, Recording
 
 __all__ = ["parse_configurations"]
 

@@ -15,7 +15,6 @@ from typing import Any
 
 from msgspec import Struct
 
-from tunegrad.search import Question, RecordedTrial, Recording
 from tunegrad.trial import Status
 from tunegrad.untrusted import Fault, converted, shortened
 
@@ -24,13 +23,15 @@ from .fields import (
     MOST_PATHS,
     Samples,
     Time,
+    check_own,
     header_of,
     header_record,
     question_of,
     question_record,
     trial_of,
+    write_whole,
 )
-from .writing import check_own, write_whole
+from .space import Question, RecordedTrial, Recording
 
 __all__ = ["SCHEMA_VERSION", "parse_t4", "t4_document", "write_t4"]
 

@@ -20,12 +20,20 @@ from typing import IO, Any
 
 from tunegrad.db import Problem
 from tunegrad.errors import StoreError
-from tunegrad.search import Question, RecordedTrial, Recording, conflicts
 from tunegrad.untrusted import Fault, json_object, json_value
 
-from .fields import header_of, header_record, question_of, question_record, trial_of, trial_record
+from .fields import (
+    check_own,
+    header_of,
+    header_record,
+    question_of,
+    question_record,
+    trial_of,
+    trial_record,
+    write_whole,
+)
+from .space import Question, RecordedTrial, Recording, conflicts
 from .t4 import parse_t4
-from .writing import check_own, write_whole
 
 __all__ = ["FORMAT", "MOST_BYTES", "VERSION", "Read", "read_recording", "write_recording"]
 

@@ -7,22 +7,26 @@ other tools.
 
 from __future__ import annotations
 
+import gzip
 import math
+import os
 import sys
 from collections.abc import Mapping
 from dataclasses import fields
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 from msgspec.structs import asdict
 
-from tunegrad.errors import IllegalAction
+from tunegrad.errors import IllegalAction, StoreError
 from tunegrad.ir.kernel import key_of
 from tunegrad.opts import Schedule
-from tunegrad.search import Question, RecordedTrial, Recording
 from tunegrad.trial import Cache, Fingerprint, Measurement, Policy, Status
 from tunegrad.untrusted import Fault, FieldFault, at_most, between, converted, free_text, shortened
 from tunegrad.untrusted import whole as from_to
+
+from .space import Question, RecordedTrial, Recording
 
 __all__ = [
     "MOST_PATHS",
@@ -30,12 +34,14 @@ __all__ = [
     "Samples",
     "Text",
     "Time",
+    "check_own",
     "header_of",
     "header_record",
     "question_of",
     "question_record",
     "trial_of",
     "trial_record",
+    "write_whole",
 ]
 
 MOST_CHARACTERS = 200_000
@@ -207,3 +213,29 @@ def trial_of(record: Mapping[str, Any], questions: Mapping[int, Question]) -> Re
         said.timing_s, math.inf if said.max_error is None else said.max_error,
     )  # fmt: skip
     return RecordedTrial(said.actions, said.program, measured, said.paths)
+
+
+def check_own(recording: Recording) -> None:
+    """Raises StoreError for another tuner's recording: without kernel and actions, a file of ours
+    can not hold it.
+    """
+    if recording.foreign:
+        raise StoreError(
+            f"{recording.kernel_name}: results of another tuner are read for search-bench, and "
+            "not written"
+        )
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Put ``content`` into a file, gzipped if its name ends in ``.gz``, whole or not at all.
+
+    Raises StoreError.
+    """
+    data = gzip.compress(content, 9, mtime=0) if path.suffix == ".gz" else content
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    try:
+        part.write_bytes(data)
+        part.replace(path)
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        raise StoreError(f"{path}: can not be written: {error.strerror}") from error

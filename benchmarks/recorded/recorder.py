@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from benchmarks.recorded import read_recording, write_recording, write_t4
 from tunegrad import devices
 from tunegrad.compiling.candidate import HOOKS, Payload
 from tunegrad.config import Numerics, TuneSettings
@@ -23,12 +24,11 @@ from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.variants import parts_of
 from tunegrad.opts import SPACE_VERSION, Space
 from tunegrad.planning.variants import allowed
-from tunegrad.recording import read_recording, write_recording, write_t4
-from tunegrad.search import Question, RecordedTrial, Recording
 from tunegrad.trial import Measured, Measurement, Policy
+from tunegrad.tuning.workload import Workload, workload_of_spec
 
 from .points import MOST_POINTS, Point, Vary, points_of, settle_vary, vary_of
-from .workload import Workload, workload_of_spec
+from .space import Question, RecordedTrial, Recording
 
 __all__ = ["RECORD_POLICY", "find_kernel", "record", "record_file"]
 

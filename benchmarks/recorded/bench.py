@@ -4,7 +4,7 @@ was.
     spaces x searchers x seeds  -->  curves of best  -->  areas  -->  scores against
                                      times so far                     random search
 
-Nothing is measured: the recordings answer. Scores are defined in ``search.scoring`` and in
+Nothing is measured: the recordings answer. Scores are defined in ``replay`` and in
 docs/SEARCH_BENCH.md.
 """
 
@@ -18,25 +18,17 @@ from pathlib import Path
 from random import Random
 from statistics import fmean, median_low, stdev
 
+from benchmarks.recorded import read_recording
 from tunegrad.errors import ConfigError, StoreError
-from tunegrad.recording import read_recording
-from tunegrad.search import (
-    RecordedSpace,
-    Recording,
-    ReplayMeasurer,
-    area,
-    check_searcher,
-    excess,
-    make_searcher,
-    play,
-    score,
-    searcher_names,
-    trials_within,
-)
+from tunegrad.search import check_searcher, make_searcher, searcher_names
+
+from .replay import ReplayMeasurer, area, excess, play, score, trials_within
+from .space import RecordedSpace, Recording
 
 __all__ = [
     "BASELINE",
     "NEAR",
+    "SPACES",
     "BenchReport",
     "BenchRow",
     "BenchSpace",
@@ -47,6 +39,8 @@ __all__ = [
 ]
 
 BASELINE = "random"
+SPACES = Path(__file__).parents[2] / "tests" / "data" / "spaces"
+"""Twelve recorded spaces of a checkout."""
 
 NEAR = 0.05
 """Part above the optimum that counts as having found it, nearly."""
@@ -124,7 +118,7 @@ class BenchTotal:
 
 @dataclass(frozen=True, slots=True)
 class BenchReport:
-    """The table that ``tunegrad search-bench`` prints."""
+    """The table that ``benchmarks.search_bench`` prints."""
 
     seeds: int
     trials: int
@@ -139,11 +133,11 @@ def find_spaces(places: Sequence[Path], device: str | None = None) -> tuple[Load
     """The recorded spaces that ``places`` name: files, or directories of ``*.jsonl``,
     ``*.jsonl.gz`` and ``*.t4.json``.
 
-    Where none is named, those that come with tunegrad. ``device`` leaves those that were recorded
+    Where none is named, those of the tests. ``device`` leaves those that were recorded
     on devices of its family. Raises ConfigError for two of one name, and where none is of that
     family. Raises StoreError where there are none, or a file has no sound row.
     """
-    places = places or (_own(),)
+    places = places or (SPACES,)
     files = [
         file for place in places for file in (_files_of(place) if place.is_dir() else (place,))
     ]
@@ -172,22 +166,6 @@ def _of_device(spaces: Sequence[LoadedSpace], device: str) -> list[LoadedSpace]:
             f"{', '.join(sorted(set(families)))}"
         )
     return [space for space, family in zip(spaces, families, strict=True) if family == wanted]
-
-
-def _own() -> Path:
-    """The recorded spaces inside the installed package, or beside a checkout's tests.
-
-    Raises ConfigError where there are none.
-    """
-    package = Path(__file__).parents[1]
-    places = package / "spaces", package.parent / "tests" / "data" / "spaces"
-    place = next((p for p in places if p.is_dir()), None)
-    if place is None:
-        raise ConfigError(
-            f"spaces: {places[0]} is missing; name some with --spaces, or record one: tunegrad "
-            "space record mlp --kernel 'matmul 10x512' --points 40 --out mlp.jsonl.gz"
-        )
-    return place
 
 
 _ENDINGS = (".jsonl.gz", ".jsonl", ".t4.json.gz", ".t4.json")

@@ -17,7 +17,9 @@ from itertools import islice
 from tunegrad.errors import ConfigError, IllegalAction
 from tunegrad.ir.kernel import Axis
 from tunegrad.opts import Schedule
-from tunegrad.search import Option, Question, SearchSpace
+from tunegrad.search import SearchSpace
+
+from .space import Option, Question
 
 __all__ = ["MOST_POINTS", "Point", "Vary", "decisions", "points_of", "settle_vary", "vary_of"]
 
