@@ -44,6 +44,8 @@ def test_random_signs_make_longer_sums_exact():
 def test_signs_of_squares_are_not_random():
     a = x(1 << 25)
     assert rounded(kernel_of((a * a).sum())).count is None
+    p = a * x(1 << 25)
+    assert rounded(kernel_of((p * p).sum())).count is None
     # read at two places it is two parameters, which are drawn apart
     assert rounded(kernel_of((a * a.flip(0)).sum())).count == 0
 

@@ -127,12 +127,13 @@ class _Walk:
         element once.
         """
         reads = [x.param for x in loads_in(r.expr)]
+        factors = _factors(r.expr)
         return any(
             isinstance(f, Load)
-            and reads.count(f.param) == 1
+            and reads.count(f.param) == 1 == factors.count(f)
             and self._balanced(f.param)
             and self._once(f, r)
-            for f in _factors(r.expr)
+            for f in factors
         )
 
     def _balanced(self, param: str) -> bool:

@@ -43,6 +43,7 @@ __all__ = [
     "Load",
     "Op",
     "Value",
+    "equal",
     "fold_takes",
     "leaves",
     "loads_in",
@@ -50,6 +51,7 @@ __all__ = [
     "rebuild",
     "rebuilder",
     "result_type",
+    "tree_size",
 ]
 
 
@@ -225,20 +227,21 @@ Expr = Const | Load | Value | Apply | Cast | IndexValue | Inside
 
 
 def leaves(x: Expr) -> Iterator[Expr]:
-    """Every expression without arguments, left to right, repeats included."""
-    stack = [x]
+    """Every expression without arguments, left to right, as often as distinct operations take it:
+    twice in ``mul(x, x)``, and in the square of that.
+    """
+    stack, seen = [x], set[int]()
     while stack:
         node = stack.pop()
-        if isinstance(node, Apply):
-            stack.extend(reversed(node.args))
-        elif isinstance(node, Cast):
-            stack.append(node.x)
-        else:
+        if not isinstance(node, Apply | Cast):
             yield node
+        elif id(node) not in seen:
+            seen.add(id(node))
+            stack.extend(reversed(node.args) if isinstance(node, Apply) else [node.x])
 
 
 def loads_in(x: Expr) -> list[Load]:
-    """Every load of an expression, left to right, repeats included."""
+    """Every load of an expression: see ``leaves``."""
     return [leaf for leaf in leaves(x) if isinstance(leaf, Load)]
 
 
@@ -255,6 +258,43 @@ def nodes(x: Expr) -> Iterator[Expr]:
             stack.extend(reversed(node.args))
         elif isinstance(node, Cast):
             stack.append(node.x)
+
+
+def equal(x: Expr, y: Expr) -> bool:
+    """``x == y``, where shared parts are compared once."""
+    stack, seen = [(x, y)], set[tuple[int, int]]()
+    while stack:
+        a, b = stack.pop()
+        if a is b or (id(a), id(b)) in seen:
+            continue
+        seen.add((id(a), id(b)))
+        if isinstance(a, Apply) and isinstance(b, Apply):
+            if (a.op, a.dtype, len(a.args)) != (b.op, b.dtype, len(b.args)):
+                return False
+            stack.extend(zip(a.args, b.args, strict=True))
+        elif isinstance(a, Cast) and isinstance(b, Cast):
+            if a.dtype != b.dtype:
+                return False
+            stack.append((a.x, b.x))
+        elif a != b:
+            return False
+    return True
+
+
+def tree_size(*exprs: Expr) -> int:
+    """Operations of expressions, shared parts as often as they are used."""
+    known: dict[int, int] = {}
+    stack = [*exprs]
+    while stack:
+        node = stack[-1]
+        args = node.args if isinstance(node, Apply) else (node.x,) if isinstance(node, Cast) else ()
+        missing = [a for a in args if id(a) not in known]
+        if missing:
+            stack.extend(missing)
+            continue
+        stack.pop()
+        known[id(node)] = sum(known[id(a)] for a in args) + isinstance(node, Apply)
+    return sum(known[id(x)] for x in exprs)
 
 
 def rebuild(x: Expr, leaf: Callable[[Expr], Expr]) -> Expr:

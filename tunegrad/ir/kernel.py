@@ -37,8 +37,22 @@ from typing import Concatenate, Literal, ParamSpec, TypeVar
 from tunegrad.errors import InternalError
 from tunegrad.forks import ForkSafeLock
 
-from .dtypes import DType
-from .expr import Apply, Cast, Const, Expr, IndexValue, Inside, Load, Op, Value, loads_in, rebuilder
+from .dtypes import BOOL, DType
+from .expr import (
+    Apply,
+    Cast,
+    Const,
+    Expr,
+    IndexValue,
+    Inside,
+    Load,
+    Op,
+    Value,
+    equal,
+    loads_in,
+    rebuilder,
+    tree_size,
+)
 from .index import ALWAYS, Index, Valid, var
 from .layout import Layout
 
@@ -240,6 +254,17 @@ class Kernel:
     _loads: tuple[tuple[Stage, Load], ...] = field(
         default=(), init=False, repr=False, compare=False
     )
+
+    def __hash__(self) -> int:
+        return hash((self.params, self.axes, len(self.stages), self.fixed))
+
+    def __eq__(self, other: object) -> bool:
+        """True for the same fields; parts that expressions share are compared once."""
+        if not isinstance(other, Kernel) or self is other:
+            return self is other
+        return _header(self) == _header(other) and all(
+            equal(a.expr, b.expr) for a, b in zip(self.stages, other.stages, strict=True)
+        )
 
     def param(self, name: str) -> Param:
         """The parameter of that name."""
@@ -469,15 +494,27 @@ def _print(k: Kernel) -> str:
     return "\n".join(lines)
 
 
+def _header(k: Kernel) -> tuple[object, ...]:
+    """All that is compared of a kernel but its expressions."""
+    none = Const(0, BOOL)
+    return k.params, k.axes, k.fixed, tuple(replace(s, expr=none) for s in k.stages)
+
+
+_LONG = 1000
+"""Operations, shared ones as often as they are used, above which they are printed once."""
+
+
 class _Shared:
-    """Prints the expressions of a kernel of several stores; a node used more than once gets a line
-    of its own.
+    """Prints the expressions of a kernel; in one of several stores, or of more than ``_LONG``
+    operations, a node used more than once gets a line of its own.
     """
 
     def __init__(self, k: Kernel) -> None:
         self.uses: dict[int, int] = {}
         self.names: dict[int, str] = {}
-        stack: list[Expr] = [s.expr for s in k.stages] if len(k.stores) > 1 else []
+        exprs = [s.expr for s in k.stages]
+        apart = len(k.stores) > 1 or tree_size(*exprs) > _LONG
+        stack: list[Expr] = exprs if apart else []
         while stack:
             x = stack.pop()
             self.uses[id(x)] = self.uses.get(id(x), 0) + 1

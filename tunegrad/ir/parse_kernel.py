@@ -47,7 +47,7 @@ LONGEST_KERNEL = 1 << 15
 _DEPTH = 100
 """Operations inside operations."""
 
-_NODES = 10_000
+_NODES = 1 << 22
 """Operations and operands, those of shared expressions as often as they are used."""
 
 _AXES = 64
@@ -242,7 +242,7 @@ class _Reader:
                 self.own[over] = axes, text.at
             text.at = end
         text.at = begin
-        if stores < 2:
+        if stores < 2 and text.text.find("\n  t0 = ", begin) < 0:
             self.once = {}
 
     def _over(self) -> tuple[Axis, ...]:

@@ -335,7 +335,7 @@ def _taken(left: list[tuple[int, int]], size: int) -> list[tuple[int, int]]:
     return found
 
 
-MAX_NESTED = 80
+MAX_NESTED = 96
 """Computing nodes inside one another in one expression, at most; the rules stay far below it."""
 
 

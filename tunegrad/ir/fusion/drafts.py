@@ -17,13 +17,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field, replace
 
-from ..expr import Apply, Cast, Expr, Op, nodes
+from ..expr import Apply, Op, nodes, tree_size
 from ..graph import GraphOp, Node, Step
 from ..kernel import Kernel
 from ..rewrites.sums import stored_once
 from .attention import sums_products
 from .build import CutError, Draft, draft_kernel
-from .realize import MAX_OPS, realized_nodes, target_of
+from .realize import MAX_OPS, MAX_TREE, realized_nodes, target_of
 
 __all__ = [
     "Drafts",
@@ -68,10 +68,8 @@ def _is_softmax(k: Kernel) -> bool:
 _ROUNDS = 4
 """Most times that a graph is cut: where repeats are stored once, it may be cut otherwise."""
 
-_MAX_TREE = 4 * MAX_OPS
-"""Operations of a kernel's expressions as trees, above which a toggle is void: no compiler
-would be glad of it.
-"""
+_MAX_OPS = 4 * MAX_OPS
+"""Operations of a kernel, above which a toggle is void: no compiler would be glad of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +221,7 @@ class _Cutting:
             self.buffers.add(e.node)
             return
         inlined = self.off.intersection(draft.inlined)
-        if inlined and sum(_tree_ops(s.expr) for s in draft.kernel.stages) > _MAX_TREE:
+        if inlined and _ops(draft) > _MAX_OPS:
             self.buffers |= inlined
         else:
             self.done[n] = draft
@@ -239,17 +237,9 @@ class _Cutting:
         return twice
 
 
-def _tree_ops(x: Expr) -> int:
-    """Operations of an expression, shared parts as often as they are used."""
-    known: dict[int, int] = {}
-    stack = [x]
-    while stack:
-        node = stack[-1]
-        args = node.args if isinstance(node, Apply) else (node.x,) if isinstance(node, Cast) else ()
-        missing = [a for a in args if id(a) not in known]
-        if missing:
-            stack.extend(missing)
-            continue
-        stack.pop()
-        known[id(node)] = sum(known[id(a)] for a in args) + isinstance(node, Apply)
-    return known[id(x)]
+def _ops(draft: Draft) -> int:
+    """Operations of a kernel; very many where they are too many as trees."""
+    exprs = [s.expr for s in draft.kernel.stages]
+    if tree_size(*exprs) > MAX_TREE:
+        return MAX_TREE
+    return sum(isinstance(x, Apply) for e in exprs for x in nodes(e))

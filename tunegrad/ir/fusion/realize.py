@@ -131,18 +131,20 @@ EXPENSIVE = frozenset(
     )
 )
 
-MAX_OPS = 160
-"""Operations of one inlined expression, counted as a tree."""
+MAX_OPS = 200
+"""Operations of one inlined expression."""
 
-MAX_DEPTH = 40
+MAX_TREE = 1 << 20
+"""The same, shared ones as often as they are used: texts are compared so."""
+
+MAX_DEPTH = 80
 
 MAX_PENDING = 6
 """Reductions of one kernel."""
 
 CHEAP_OPS = 4
 """Elementwise operations worth repeating rather than storing."""
-
-REGION_LIMIT = 64
+REGION_LIMIT = 256
 
 SERIAL_LIMIT = 32768
 """Elements of one row, above which a kernel with fewer than eight rows is cut, so that cores
@@ -169,6 +171,7 @@ class State:
     rows: tuple[Node, ...] = ()
     """The nodes that were expanded into this BODY."""
     ops: int = 0
+    """Operations, shared ones as often as they are used."""
     depth: int = 0
     expensive: bool = False
     reuse: bool = False
@@ -249,11 +252,22 @@ class _Realizer:
             return
         shared = len(self.regions.consumers[i]) > 1
         if (
-            state.ops > MAX_OPS
+            (state.ops > MAX_OPS and self._is_large(n, state))
             or state.depth > MAX_DEPTH
             or (shared and not self._shareable(i, state))
         ):
             self.realize(n)
+
+    def _is_large(self, n: Node, state: State) -> bool:
+        """True if a kernel that inlines ``n`` has too many operations."""
+        stack, seen, ops = [n], set[Node](), 0
+        while stack and ops <= MAX_OPS < state.ops <= MAX_TREE:
+            at = stack.pop()
+            if at not in seen and (at is n or self.state(at) != _LEAF):
+                seen.add(at)
+                ops += at.op is GraphOp.MAP
+                stack.extend(at.srcs)
+        return ops > MAX_OPS or state.ops > MAX_TREE
 
     def _narrows_next(self, i: int) -> bool:
         """True if a cast to 16 bits is all that reads node ``i``: if any, that one is stored."""

@@ -1,0 +1,75 @@
+"""An elementwise function is one kernel, however often it uses what it has computed."""
+
+import numpy as np
+import pytest
+
+from tunegrad.frontend import Tensor
+from tunegrad.ir.expr import loads_in, tree_size
+from tunegrad.ir.fusion import Fusion
+from tunegrad.ir.kernel import Kernel
+from tunegrad.ir.parse_kernel import LONGEST_KERNEL, parse_kernel
+
+FUNCTIONS = (
+    "acos", "acosh", "asin", "asinh", "atan", "atanh", "cosh", "erfc", "erfinv", "expm1", "log1p",
+    "sinh",
+)  # fmt: skip
+
+
+def kernels(x: Tensor) -> list[Kernel]:
+    return [n.kernel for n in Fusion.of((x.node,)).schedule().launches]
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_function_of_one_input_is_one_kernel(name):
+    x = Tensor(np.zeros(100, np.float32))
+    assert len(kernels(getattr(x, name)())) == 1
+
+
+@pytest.mark.parametrize("name", ["atan2", "hypot", "logaddexp"])
+def test_function_of_two_inputs_is_one_kernel(name):
+    x, y = (Tensor(np.full(100, v, np.float32)) for v in (1, 2))
+    assert len(kernels(getattr(x, name)(y))) == 1
+
+
+def squared(times: int) -> Kernel:
+    """A number that is squared, and rounded down, so often."""
+    x = Tensor(np.ones(16, np.float32))
+    for _ in range(times):
+        x = (x * x).floor()
+    (kernel,) = kernels(x)
+    return kernel
+
+
+def test_text_of_much_that_is_shared_is_short_and_read_again():
+    kernel = squared(12)
+    assert tree_size(kernel.stores[0].expr) > 4_000
+    assert len(kernel.text) < 600
+    assert parse_kernel(kernel.text).text == kernel.text
+
+
+def test_text_of_little_that_is_shared_has_no_lines_of_its_own():
+    assert "\n  t0 = " not in squared(5).text
+
+
+def test_what_doubles_without_end_is_cut():
+    x = Tensor(np.ones(16, np.float32))
+    for _ in range(70):
+        x = (x * x).floor()
+    assert len(made := kernels(x)) > 1
+    assert all(len(k.text) < LONGEST_KERNEL and tree_size(k.stores[0].expr) < 1 << 22 for k in made)
+
+
+def test_loads_count_the_operations_that_take_them():
+    x = Tensor(np.ones(16, np.float32))
+    (kernel,) = kernels(x * x)
+    assert len(loads_in(kernel.stores[0].expr)) == 2
+    (kernel,) = kernels((x * x).floor() * (x * x).floor())
+    assert len(loads_in(kernel.stores[0].expr)) == 2
+
+
+def test_kernels_that_share_much_are_compared_at_once():
+    kernel = squared(18)
+    again = parse_kernel(kernel.text)
+    assert again == kernel.canonical()
+    assert hash(again) == hash(kernel.canonical())
+    assert again != squared(17).canonical()
