@@ -29,7 +29,7 @@ def fma(a: Handle, b: Handle | Scalar, c: Handle | Scalar) -> Handle:
     return Handle.of(node, joined([x for x in (a, b, c) if isinstance(x, Handle)]))
 
 
-def two_sum(a: Handle, b: Handle) -> tuple[Handle, Handle]:
+def two_sum(a: Handle, b: Handle | Scalar) -> tuple[Handle, Handle]:
     """The sum, and what rounding took from it (Knuth)."""
     total = a + b
     second = total - a

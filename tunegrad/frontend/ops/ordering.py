@@ -6,7 +6,6 @@ Sorting is stable, and NaN comes after all numbers.
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Sequence
 from typing import Generic, NamedTuple
 
@@ -15,6 +14,7 @@ import numpy as np
 from tunegrad.errors import ShapeError
 from tunegrad.ir import graph
 from tunegrad.ir.dtypes import F32
+from tunegrad.ir.math_coefficients import LOG
 
 from .. import scans, sorting
 from ..arrays import DTypeLike
@@ -26,6 +26,7 @@ from ..operation import T, along, floating, operation
 from .arithmetic import isnan, masked_fill
 from .movement import diagonal, movedim, pad
 from .reduction import argmax
+from .special import log1p, polynomial
 
 __all__ = [
     "Found", "argsort", "bucketize", "corrcoef", "cov", "cummax", "cummin", "cumprod", "cumsum",
@@ -80,7 +81,7 @@ def cummin(input: T, dim: int) -> Found[T]:
 def logcumsumexp(input: Handle, dim: int) -> Handle:
     """``log(cumsum(exp(input)))``, each sum shifted by the largest of its own elements.
 
-    A block of 16 elements is a triangle of maxima and of sums of shares of them; what the
+    A block of 8 elements is a triangle of maxima and of sums of shares of them; what the
     blocks before one come to is a shorter row of the same kind.
     """
     at = axis_of("logcumsumexp", dim, input.shape)
@@ -290,36 +291,55 @@ def _corrected_product(x: Handle, dim: int) -> Handle:
     return found + finite(found * fma(share * 0.5, share, share))  # that is found * e^share
 
 
-def _log_scan(x: Handle, size: Handle | None = None) -> tuple[Handle, Handle]:
-    """The largest ``m`` up to each one along the last dimension, and the sum of ``size * exp(x -
-    m)`` of all up to there; sizes are 1 by default. So only the last step takes a logarithm.
+def _log_scan(x: Handle, more: Handle | None = None) -> tuple[Handle, Handle]:
+    """The largest ``m`` up to each one along the last dimension, and the sum of ``(1 + more) *
+    exp(x - m)`` of all up to there less 1, which is the largest one's own share; ``more`` is 0 by
+    default. So only the last step takes a logarithm, and what is kept has the digits that the 1
+    would take.
     """
     *rows, n = x.shape
     if n <= _BLOCK:
         square = x.unsqueeze(-2).expand(*rows, n, n)
-        given = operator.ge(*(Handle.of(graph.iota((n, n), axis)) for axis in (0, 1)))
-        top = where(given, square, -math.inf).amax(-1)
-        share = where(given, _share(square, top.unsqueeze(-1)), 0.0)
-        return top, (share if size is None else share * size.unsqueeze(-2)).sum(-1)
+        to, from_ = (Handle.of(graph.iota((n, n), axis)) for axis in (0, 1))
+        top = where(from_ <= to, square, -math.inf).amax(-1)
+        share = where(from_ <= to, _share(square, top.unsqueeze(-1)), 0.0)
+        share = share if more is None else fma(share, more.unsqueeze(-2), share)
+        return top, (share - (from_ == 0)).sum(-1)
     count = -(-n // _BLOCK)
     widths, blocked = [(0, 0)] * len(rows), (*rows, count, _BLOCK)
-    x = pad(x, [*widths, (0, count * _BLOCK - n)], -math.inf).reshape(blocked)
-    size = None if size is None else pad(size, [*widths, (0, count * _BLOCK - n)]).reshape(blocked)
-    top, total = (t.contiguous() for t in _log_scan(x, size))
-    before, sizes = _log_scan(top.select(-1, -1), total.select(-1, -1))
+    after = [*widths, (0, count * _BLOCK - n)]
+    x = pad(x, after, -math.inf).reshape(blocked)
+    more = None if more is None else pad(more, after, -1.0).reshape(blocked)
+    top, total = (t.contiguous() for t in _log_scan(x, more))
+    before, beside = _log_scan(top.select(-1, -1), total.select(-1, -1))
     ends = [*widths, (1, -1)]
-    before, sizes = pad(before, ends, -math.inf).unsqueeze(-1), pad(sizes, ends).unsqueeze(-1)
-    both = top.maximum(before)
-    total = total * _share(top, both) + sizes * _share(before, both)
+    before = pad(before, ends, -math.inf).unsqueeze(-1)
+    beside = pad(beside, ends, -1.0).unsqueeze(-1)
+    share = _share(top.minimum(before), both := top.maximum(before))
+    first = before <= top
+    less = where(first, beside, total)
+    total = where(first, total, beside) + fma(share, less, share)
     whole = (*rows, count * _BLOCK)
     return both.reshape(whole).narrow(-1, 0, n), total.reshape(whole).narrow(-1, 0, n)
 
 
-def _log_of(top: Handle, total: Handle) -> Handle:
-    """``top + log(total)``, with what rounding took from the logarithm and from the sum."""
-    power = total.log()
-    found, rest = two_sum(top, power)
-    return found + finite(rest + fma(total, (-power).exp(), -1.0))
+def _log_of(top: Handle, more: Handle) -> Handle:
+    """``top + log(1 + more)``; in f32 rounded about once.
+
+    The sum is ``scale * (1 + z + rest)`` with z from -1/3 to 1/3 and a power of two, whose
+    logarithm is a sum of two numbers.
+    """
+    if top.dtype != F32:
+        return top + log1p(more)
+    total, left = two_sum(more, 1.0)
+    power = (total.log2() + math.log2(1.5)).floor()
+    scale = (1 << power.cast("i32")).cast("f32")
+    z, rest = total / scale - 1, left / scale
+    upper = 0.693359375
+    found, lost = two_sum(top, power * upper)
+    found, more = two_sum(found, z)
+    curve = z * z * fma(z, polynomial(z, LOG[::-1]), -0.5)
+    return found + finite(more + lost + fma(power, math.log(2) - upper, curve + rest * (1 - z)))
 
 
 def _share(x: Handle, top: Handle) -> Handle:
