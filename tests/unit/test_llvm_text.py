@@ -155,3 +155,47 @@ def test_llvm_reads_no_vector_beyond_a_buffer_where_one_condition_is_false() -> 
     )
     assert re.search(r"select i1 %\w+, ptr %\w+, ptr @tg.zero", text)
     assert "masked.load" not in text
+
+
+def test_llvm_masks_a_tail_of_lanes_and_chooses_the_address_by_what_they_share() -> None:
+    """The tail's own mask is a constant; rows of padding are read at the fixed address."""
+    text = rendered(
+        parse_kernel(
+            DEPTHWISE.replace(",32]", ",40]").replace("[32", "[40").replace("c:32", "c:40")
+        ),
+        "tile(axis=c, size=32) tile(axis=c1, size=16) reorder(order=(a, b, c0, c1, c2, ra, rb)) "
+        "upcast(axis=c1) vectorize(axis=c2) stage(param=p2, at=load, layout=(c0, ra, rb, c1, c2))",
+    )
+    masked = re.findall(r"masked\.load\S*\(ptr (%\w+), i32 4, <16 x i1> (<[^>]*>|%\w+)", text)
+    assert masked
+    tail = "<" + ", ".join(["i1 true"] * 8 + ["i1 false"] * 8) + ">"
+    for address, mask in masked:
+        assert mask == tail
+        (chosen,) = re.findall(rf"{address} = getelementptr i8, ptr (%\w+), i64 \d+\n", text)
+        assert re.search(rf"{chosen} = select i1 %\w+, ptr %\w+, ptr @tg.zero", text)
+
+
+def test_llvm_chooses_once_for_the_accesses_under_one_condition() -> None:
+    """Five neighbours of a row of padding, not one choice for each of them."""
+    text = rendered(
+        parse_kernel(
+            DEPTHWISE.replace("rb:3", "rb:5").replace("5,3]", "5,5]").replace("98", "100")
+        ),
+        "tile(axis=c, size=16) reorder(order=(a, b, c0, c1, ra, rb)) vectorize(axis=c1) "
+        "unroll(axis=rb) stage(param=p2, at=load, layout=(c0, ra, rb, c1))",
+    )
+    assert text.count("ptr @tg.zero") == 1
+
+
+def test_llvm_reads_strided_lanes_of_padding_at_the_fixed_address() -> None:
+    text = rendered(
+        parse_kernel("""kernel
+  param p0 f32[3,32] out row
+  param p1 f32[3,80] in row
+  axis a:3 b:32
+  v0 = add over ra:3 rb:3 in f32: p1[a+ra+-1, 2*b+rb if 1<=a+ra<4]
+  store p0[a, b] = v0"""),
+        "tile(axis=b, size=16) reorder(order=(a, b0, b1, ra, rb)) vectorize(axis=b1)",
+    )
+    assert re.search(r"select i1 %\w+, ptr %\w+, ptr @tg.zero", text)
+    assert "masked.load" not in text

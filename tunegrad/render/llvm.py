@@ -23,7 +23,7 @@ from math import nan
 from typing import Any
 
 from tunegrad.errors import InternalError
-from tunegrad.ir.dtypes import I64, DType
+from tunegrad.ir.dtypes import BOOL, I64, DType
 from tunegrad.ir.expr import Op
 from tunegrad.ir.index import Atom, Element, FloorDiv, Index, Valid, Var, as_index
 from tunegrad.ir.program import (
@@ -75,13 +75,14 @@ _COMPARE = {
 
 _MATH = frozenset((Op.EXP, Op.LOG, Op.LOG2, Op.TANH, Op.ERF, Op.SIN, Op.COS, Op.POW))
 
-_ZERO_BYTES = 64
-
-ZEROS = f"[{_ZERO_BYTES} x i8] zeroinitializer"
-"""The contents of ``@tg.zero``."""
-
 ALIGN = 64
 """Bytes that parameters and scratch are aligned to, at least."""
+
+_NEAR = 4096
+"""Bytes within which accesses under one condition share the choice of an address."""
+
+ZEROS = f"[{_NEAR + ALIGN} x i8] zeroinitializer"
+"""The contents of ``@tg.zero``."""
 
 _SHUFFLED = (2, 3, 4)
 """Steps between lanes at which whole vectors and shuffles cost less than a load for each lane."""
@@ -524,6 +525,20 @@ class _Renderer(LlvmValues):
         )
         return name
 
+    def _address_if(self, mask: str, buffer: str, offset: Index) -> str:
+        """A pointer to ``buffer[offset]`` where the mask is true, else to ``ALIGN`` bytes of zeros.
+
+        Accesses of a basic block that are near to each other choose once.
+        """
+        size = self.dtypes[buffer].itemsize
+        near = offset.const % (_NEAR // size)
+        key = ("or zero", self.label, mask, buffer, offset.terms, offset.const - near)
+        cache = self.scopes[-1].cache
+        if key not in cache:
+            address = self.address(buffer, offset + -near)
+            cache[key] = self.named(f"select i1 {mask}, ptr {address}, ptr @tg.zero")
+        return self.named(f"getelementptr i8, ptr {cache[key]}, i64 {near * size}")
+
     def _base(self, buffer: str, offset: Index) -> str:
         """A pointer to ``buffer[offset]``, but for the constant of the offset."""
         dtype = self.dtypes[buffer]
@@ -581,37 +596,44 @@ class _Renderer(LlvmValues):
         if i.lanes == 1:
             self.bind_bool(i.id, 1, self.condition(i.valid))
             return
+        shared = [r for r in i.valid if r.index.coefficient(i.lane) == 0]
+        apart = [r for r in i.valid if r.index.coefficient(i.lane) != 0]
+        if not shared or not apart:
+            self.bind_bool(i.id, i.lanes, self._lane_test(i.valid, i.lane, i.lanes))
+            return
+        whole, each = self.condition(Valid(shared)), self._lane_test(Valid(apart), i.lane, i.lanes)
+        splat = self.splat(whole, VType(BOOL, i.lanes))
+        both = self.named(f"and <{i.lanes} x i1> {splat}, {each}")
+        self.shared[both] = whole, each
+        self.bind_bool(i.id, i.lanes, both)
+
+    def _lane_test(self, valid: Valid, lane: str, lanes: int) -> str:
+        """A conjunction of ranges as an i1 of each lane."""
         held: list[Valid] = []
-        for lane in range(i.lanes):
-            v = i.valid.at({i.lane: lane})
-            if v.ranges and self._affine(i):
-                self.bind_bool(i.id, i.lanes, self._vector_test(i))
-                return
+        affine = all(r.index.coefficient(lane) is not None for r in valid)
+        for n in range(lanes):
+            v = valid.at({lane: n})
+            if v.ranges and affine:
+                return self._vector_test(valid, lane, lanes)
             held.append(v)
         if all(v.always or v.never for v in held):
-            self.bind_bool(
-                i.id, i.lanes, "<" + ", ".join(f"i1 {self.condition(v)}" for v in held) + ">"
-            )
-            return
-        self.bind_bool(i.id, i.lanes, self.assemble_bits([self.condition(v) for v in held]))
+            return "<" + ", ".join(f"i1 {self.condition(v)}" for v in held) + ">"
+        return self.assemble_bits([self.condition(v) for v in held])
 
-    def _affine(self, i: Test) -> bool:
-        return all(r.index.coefficient(i.lane) is not None for r in i.valid)
-
-    def _vector_test(self, i: Test) -> str:
+    def _vector_test(self, valid: Valid, lane: str, lanes: int) -> str:
         total = ""
-        for r in i.valid:
-            step = r.index.coefficient(i.lane) or 0
-            base = self.index(r.index.at({i.lane: 0}) + -r.lo)
-            whole = self.splat_i64(base, i.lanes)
-            steps = "<" + ", ".join(f"i64 {step * lane}" for lane in range(i.lanes)) + ">"
+        for r in valid:
+            step = r.index.coefficient(lane) or 0
+            base = self.index(r.index.at({lane: 0}) + -r.lo)
+            whole = self.splat_i64(base, lanes)
+            steps = "<" + ", ".join(f"i64 {step * n}" for n in range(lanes)) + ">"
             at, held = self.fresh(), self.fresh()
-            self.emit(f"{at} = add <{i.lanes} x i64> {whole}, {steps}")
-            limit = "<" + ", ".join([f"i64 {r.hi - r.lo}"] * i.lanes) + ">"
-            self.emit(f"{held} = icmp ult <{i.lanes} x i64> {at}, {limit}")
+            self.emit(f"{at} = add <{lanes} x i64> {whole}, {steps}")
+            limit = "<" + ", ".join([f"i64 {r.hi - r.lo}"] * lanes) + ">"
+            self.emit(f"{held} = icmp ult <{lanes} x i64> {at}, {limit}")
             if total:
                 both = self.fresh()
-                self.emit(f"{both} = and <{i.lanes} x i1> {total}, {held}")
+                self.emit(f"{both} = and <{lanes} x i1> {total}, {held}")
                 held = both
             total = held
         return total
@@ -624,12 +646,11 @@ class _Renderer(LlvmValues):
         if lanes == 1 or step == 0:
             self.bind(i.id, i.vtype, self._splat_load(i, lanes))
         elif step == 1:
-            address = self.address(i.buffer, i.offset.at({i.lane: 0}))
+            offset = i.offset.at({i.lane: 0})
             if i.prefetch:
-                self._prefetch(address, i.prefetch)
-            raw = self.load_vector(
-                address, dtype, lanes, None if i.mask is None else self.value(i.mask)
-            )
+                self._prefetch(self.address(i.buffer, offset), i.prefetch)
+            mask = None if i.mask is None else self.value(i.mask)
+            raw = self.load_vector(i.buffer, offset, dtype, lanes, mask)
             self.bind(i.id, i.vtype, self.from_memory(raw, i.vtype))
         elif step == -1:
             self.bind(i.id, i.vtype, self.from_memory(self._backwards(i), i.vtype))
@@ -650,8 +671,8 @@ class _Renderer(LlvmValues):
         if lanes > 1 and i.mask is not None:
             raws = [self._lane_load(i, offset, lane) for lane in range(lanes)]
             return self.from_memory(self.assemble(raws, dtype, lanes), i.vtype)
-        address = self.address(i.buffer, offset)
-        raw = self.load_scalar(address, dtype, None if i.mask is None else self.value(i.mask))
+        mask = None if i.mask is None else self.value(i.mask)
+        raw = self.load_scalar(i.buffer, offset, dtype, mask)
         value = self.from_memory(raw, VType(dtype))
         return value if lanes == 1 else self.splat(value, i.vtype)
 
@@ -659,7 +680,7 @@ class _Renderer(LlvmValues):
         mask = (
             None if i.mask is None else self.extract_mask(self.value(i.mask), i.vtype.lanes, lane)
         )
-        return self.load_scalar(self.address(i.buffer, offset), i.vtype.dtype, mask)
+        return self.load_scalar(i.buffer, offset, i.vtype.dtype, mask)
 
     def _gather(self, i: Load) -> str:
         offsets = [i.offset.at({i.lane: lane}) for lane in range(i.vtype.lanes)]
@@ -671,11 +692,8 @@ class _Renderer(LlvmValues):
         dtype, lanes = i.vtype.dtype, i.vtype.lanes
         turned = list(range(lanes - 1, -1, -1))
         mask = None if i.mask is None else self.spread_mask(self.value(i.mask), list(turned))
-        address = self.address(i.buffer, i.offset.at({i.lane: lanes - 1}))
-        raw, kind = (
-            self.load_vector(address, dtype, lanes, mask),
-            f"<{lanes} x {memory_type(dtype)}>",
-        )
+        kind = f"<{lanes} x {memory_type(dtype)}>"
+        raw = self.load_vector(i.buffer, i.offset.at({i.lane: lanes - 1}), dtype, lanes, mask)
         return self.named(f"shufflevector {kind} {raw}, {kind} poison, {shuffle_mask(turned)}")
 
     def _strided(self, i: Load, step: int) -> str:
@@ -702,9 +720,7 @@ class _Renderer(LlvmValues):
                 if mask is None
                 else self.spread_mask(mask, [wanted.get(j) for j in range(lanes)])
             )
-            raw = self.load_vector(
-                self.address(i.buffer, offset + as_index(start)), dtype, lanes, some
-            )
+            raw = self.load_vector(i.buffer, offset + as_index(start), dtype, lanes, some)
             places = [
                 lane if lane < filled else lanes + lane * step - start for lane in range(lanes)
             ]
@@ -719,8 +735,8 @@ class _Renderer(LlvmValues):
         offset = group[0].offset
         rows = []
         for lane in range(lanes):
-            address = self.address(group[0].buffer, offset.at({group[0].lane: lane}))
-            rows.append(self.load_vector(address, dtype, n, None))
+            start = offset.at({group[0].lane: lane})
+            rows.append(self.load_vector(group[0].buffer, start, dtype, n, None))
         one = memory_type(dtype)
         vectors = [
             self._joined([rows[lane] for lane in range(j, lanes, n)], one, n) for j in range(n)
@@ -803,26 +819,29 @@ class _Renderer(LlvmValues):
 
     # -- accesses of lanes
 
-    def load_scalar(self, address: str, dtype: DType, mask: str | None) -> str:
+    def load_scalar(self, buffer: str, offset: Index, dtype: DType, mask: str | None) -> str:
         """One element; where the mask is false, the zero that stands at a fixed address."""
-        if mask is not None:
-            address = self._or_zero(address, mask)
+        address = (
+            self.address(buffer, offset) if mask is None else self._address_if(mask, buffer, offset)
+        )
         name = self.fresh()
         self.emit(f"{name} = load {memory_type(dtype)}, ptr {address}, align {dtype.itemsize}")
         return name
 
-    def _or_zero(self, address: str, mask: str) -> str:
-        return self.named(f"select i1 {mask}, ptr {address}, ptr @tg.zero")
-
-    def load_vector(self, address: str, dtype: DType, lanes: int, mask: str | None) -> str:
+    def load_vector(
+        self, buffer: str, offset: Index, dtype: DType, lanes: int, mask: str | None
+    ) -> str:
         """Neighbours; where the mask is false, zeros.
 
-        A mask that is one condition for all lanes chooses the address: of a masked load without
-        lanes beyond a buffer, where no page is, the processor takes hundreds of cycles.
+        What a mask asks of all lanes alike chooses the address: of a masked load without lanes
+        beyond a buffer, where no page is, the processor takes hundreds of cycles.
         """
         t = f"<{lanes} x {memory_type(dtype)}>"
-        if mask in self.splatted and lanes * dtype.itemsize <= _ZERO_BYTES:
-            address, mask = self._or_zero(address, self.splatted[mask]), None
+        if mask in self.shared and lanes * dtype.itemsize <= ALIGN:
+            whole, mask = self.shared[mask]
+            address = self._address_if(whole, buffer, offset)
+        else:
+            address = self.address(buffer, offset)
         name = self.fresh()
         if mask is None:
             self.emit(f"{name} = load {t}, ptr {address}, align {dtype.itemsize}")

@@ -92,8 +92,8 @@ class LlvmValues:
         self.count = 0
         self.names: dict[int, str] = {}
         self.types: dict[int, VType] = {}
-        self.splatted: dict[str, str] = {}
-        """By vector, the scalar that all its lanes are."""
+        self.shared: dict[str, tuple[str, str | None]] = {}
+        """By vector of truths, the scalar that all its lanes need, and what is each lane's own."""
         self.declared: set[str] = set()
         self.defined: dict[str, str] = {}
 
@@ -146,7 +146,7 @@ class LlvmValues:
             f"{whole} = shufflevector <{t.lanes} x {one}> {first}, <{t.lanes} x {one}> poison, "
             f"<{t.lanes} x i32> zeroinitializer"
         )
-        self.splatted[whole] = value
+        self.shared[whole] = value, None
         return whole
 
     def splat_i64(self, value: str, lanes: int) -> str:
@@ -173,7 +173,13 @@ class LlvmValues:
         """A mask whose lanes are those of ``mask`` that are named, and false."""
         n = len(lanes)
         places = shuffle_mask(n if lane is None else lane for lane in lanes)
-        return self.named(f"shufflevector <{n} x i1> {mask}, <{n} x i1> zeroinitializer, {places}")
+        spread = self.named(
+            f"shufflevector <{n} x i1> {mask}, <{n} x i1> zeroinitializer, {places}"
+        )
+        if mask in self.shared:
+            whole, each = self.shared[mask]
+            self.shared[spread] = whole, None if each is None else self.spread_mask(each, lanes)
+        return spread
 
     def extract_mask(self, mask: str, lanes: int, lane: int) -> str:
         if lanes == 1:
