@@ -81,8 +81,7 @@ ALIGN = 64
 _NEAR = 4096
 """Bytes within which accesses under one condition share the choice of an address."""
 
-ZEROS = f"[{_NEAR + ALIGN} x i8] zeroinitializer"
-"""The contents of ``@tg.zero``."""
+_ZEROS = f"[{_NEAR + ALIGN} x i8] zeroinitializer, align {ALIGN}"
 
 _SHUFFLED = (2, 3, 4)
 """Steps between lanes at which whole vectors and shuffles cost less than a load for each lane."""
@@ -167,7 +166,7 @@ class _Renderer(LlvmValues):
         self.writes: dict[int, tuple[str, ...]] = {}
         self.label = "entry"
         self._fma: dict[tuple[str, int], tuple[str, str]] = {}
-        self.streams = False
+        self.streams = self.pads = False
         self.read_only = frozenset(b.name for b in program.params if b.role != "out")
         self.tiles = Tiles(program, target, self, self.address)
         self._handlers = self._handled()
@@ -202,7 +201,7 @@ class _Renderer(LlvmValues):
             "}",
             *self._wrapper(buffers),
             "declare void @tg_barrier(ptr)",
-            f"@tg.zero = private unnamed_addr constant {ZEROS}, align {ALIGN}",
+            *([f"@tg.zero = private unnamed_addr constant {_ZEROS}"] if self.pads else []),
             *self.tiles.constants(),
             *(f"declare {d}" for d in sorted(self.declared)),
             *(self.defined[k] for k in sorted(self.defined)),
@@ -535,6 +534,7 @@ class _Renderer(LlvmValues):
         key = ("or zero", self.label, mask, buffer, offset.terms, offset.const - near)
         cache = self.scopes[-1].cache
         if key not in cache:
+            self.pads = True
             address = self.address(buffer, offset + -near)
             cache[key] = self.named(f"select i1 {mask}, ptr {address}, ptr @tg.zero")
         return self.named(f"getelementptr i8, ptr {cache[key]}, i64 {near * size}")
