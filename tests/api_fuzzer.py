@@ -30,8 +30,7 @@ import tunegrad
 from tests import fuzzing
 from tests.api_operations import FAMILIES, OPERATIONS, Unfit
 from tests.compiled_graphs import TARGET, CompiledKernels
-from tunegrad.frontend import Tensor
-from tunegrad.frontend.arrays import bf16_values
+from tunegrad.frontend import Tensor, bf16_values
 from tunegrad.ir.folding import known_outputs
 from tunegrad.ir.fusion import Fusion
 from tunegrad.ir.interpret.evaluate import evaluate

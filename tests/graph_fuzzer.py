@@ -8,7 +8,7 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from tunegrad.frontend import movement
+from tunegrad.frontend.nodes import movement
 from tunegrad.ir import graph as g
 from tunegrad.ir.dtypes import BF16, BOOL, F32, I32, I64, DType
 from tunegrad.ir.expr import Op

@@ -9,7 +9,8 @@ from functools import cache
 
 import numpy as np
 
-from tunegrad.frontend import Tensor, functional, indexing, scans, sorting
+from tunegrad.frontend import Tensor, functional
+from tunegrad.frontend.nodes import indexing, scans, sorting
 from tunegrad.ir.dtypes import F32
 from tunegrad.ir.expr import Apply, Const, Load, Op, Value
 from tunegrad.ir.folding import fold_constants

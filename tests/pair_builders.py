@@ -9,8 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tunegrad.frontend import Tensor
-from tunegrad.frontend.arrays import bf16_bits, bf16_values
+from tunegrad.frontend import Tensor, bf16_bits, bf16_values
 from tunegrad.ir.dtypes import BF16, DType
 from tunegrad.ir.fusion import LaunchPlan, schedule
 from tunegrad.ir.kernel import Kernel

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from tests.graph_builders import run_schedule
 from tests.graph_fuzzer import factorization, moved, random_graph, random_inputs
 from tests.rewrite_laws import CONSTANTS, FLOAT_BINARY, INT_BINARY, memory, same
-from tunegrad.frontend.arrays import bf16_bits
+from tunegrad.frontend import bf16_bits
 from tunegrad.ir import graph as g
 from tunegrad.ir.dtypes import BF16, BOOL, F16, F32, F64, I8, I32, I64, U8, DType
 from tunegrad.ir.expr import Op

@@ -30,8 +30,7 @@ from numpy.typing import NDArray
 import tunegrad as tg
 from tools.numerics_page import write_table
 from tunegrad.config import Numerics
-from tunegrad.frontend import Tensor
-from tunegrad.frontend.arrays import bf16_bits, bf16_values
+from tunegrad.frontend import Tensor, bf16_bits, bf16_values
 
 SEEDS = 3
 ROUNDS = 15

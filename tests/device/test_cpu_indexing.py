@@ -10,7 +10,7 @@ import pytest
 
 import tunegrad as tg
 from tunegrad import Tensor
-from tunegrad.frontend import indexing
+from tunegrad.frontend.nodes import indexing
 from tunegrad.ir.dtypes import DTYPES
 
 RNG = np.random.default_rng(0)

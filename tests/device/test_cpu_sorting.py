@@ -10,7 +10,7 @@ import pytest
 import tunegrad as tg
 from tunegrad import Tensor
 from tunegrad.errors import ShapeError
-from tunegrad.frontend import scans, sorting
+from tunegrad.frontend.nodes import scans, sorting
 from tunegrad.ir import graph as g
 from tunegrad.ir.dtypes import DTYPES, F32
 from tunegrad.ir.expr import Op

@@ -23,8 +23,7 @@ from tunegrad.devices.host.team import BufferTable, Team
 from tunegrad.devices.programs import Programs
 from tunegrad.devices.verifying.tolerance import compare
 from tunegrad.errors import ConfigError
-from tunegrad.frontend import Tensor
-from tunegrad.frontend.arrays import bf16_bits, bf16_values
+from tunegrad.frontend import Tensor, bf16_bits, bf16_values
 from tunegrad.ir.fusion import schedule
 from tunegrad.ir.interpret.program import interpret, pack_buffers
 from tunegrad.ir.program import Program
@@ -119,7 +118,7 @@ def test_compiled_models_agree_with_float64(case: Case, threads: int) -> None:
 
 def _on(case: Case, a: Tensor, b: Tensor) -> object:
     """The case's graph on other inputs."""
-    from tunegrad.frontend.rewrite import substitute
+    from tunegrad.frontend import substitute
     from tunegrad.ir.graph import GraphOp, topological
 
     given = {"a": a.node, "b": b.node}

@@ -102,7 +102,7 @@ def test_random_products_compiled_give_their_sums() -> None:
 
 def _on(product: _Product, given: dict[str, Tensor]) -> Tensor:
     """The product of other inputs."""
-    from tunegrad.frontend.rewrite import substitute
+    from tunegrad.frontend import substitute
 
     inputs = [n for n in topological((product.output.node,)) if n.op is GraphOp.INPUT]
     known = {n: given[str(n.arg)].node for n in inputs}

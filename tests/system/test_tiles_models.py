@@ -6,7 +6,7 @@ import pytest
 from tests.tile_kernels import tiled
 from tunegrad import config
 from tunegrad.devices.cpu.device import CpuDevice
-from tunegrad.frontend.spec import model_of_spec
+from tunegrad.frontend import model_of_spec
 from tunegrad.inference import compiled_choice, process_compiler
 from tunegrad.ir.fusion import schedule
 from tunegrad.ir.interpret.evaluate import evaluate

@@ -6,8 +6,7 @@ generated code, too.
 
 import numpy as np
 
-from tunegrad.frontend import joined
-from tunegrad.frontend.arrays import bf16_values
+from tunegrad.frontend import bf16_values, joined
 from tunegrad.ir.graph import GraphOp, topological
 from tunegrad.ir.interpret.evaluate import evaluate
 

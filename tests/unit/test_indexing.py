@@ -12,7 +12,7 @@ from tests.schedule_fuzzer import TWO
 from tunegrad.devices.cuda.absent import absent
 from tunegrad.devices.job import io_of
 from tunegrad.errors import DTypeError, IllegalAction, ShapeError, VerifyError
-from tunegrad.frontend import indexing
+from tunegrad.frontend.nodes import indexing
 from tunegrad.ir import graph as g
 from tunegrad.ir.dtypes import F32, I32, I64
 from tunegrad.ir.expr import Load

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from tunegrad.errors import WrongResult
-from tunegrad.frontend import Tensor
-from tunegrad.frontend.rewrite import substitute
+from tunegrad.frontend import Tensor, substitute
 from tunegrad.ir.dtypes import BF16, BOOL, F16, F32, F64, I32, I64
 from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.graph import Node, graph_input, topological

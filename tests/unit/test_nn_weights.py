@@ -8,8 +8,14 @@ import pytest
 from safetensors.numpy import save_file
 
 from tunegrad.errors import WeightsError
-from tunegrad.frontend import ParameterSpec, check_weights, draw, load_weights, read_safetensors
-from tunegrad.frontend.arrays import bf16_bits
+from tunegrad.frontend import (
+    ParameterSpec,
+    bf16_bits,
+    check_weights,
+    draw,
+    load_weights,
+    read_safetensors,
+)
 
 SPECS = tuple(
     ParameterSpec(n, s) for n, s in [("fc.weight", (3, 4)), ("fc.bias", (3,)), ("bn.weight", (5,))]

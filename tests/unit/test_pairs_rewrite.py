@@ -7,8 +7,7 @@ import pytest
 from pair_builders import CONVS, DOT, MATMULS, conv, matmul
 
 from benchmarks.hand_schedules import GPU
-from tunegrad.frontend import Tensor
-from tunegrad.frontend.arrays import bf16_bits
+from tunegrad.frontend import Tensor, bf16_bits
 from tunegrad.ir.dtypes import BF16, BF16X2
 from tunegrad.ir.expr import Op
 from tunegrad.ir.fusion import schedule

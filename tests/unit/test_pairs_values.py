@@ -8,8 +8,7 @@ from tunegrad.devices.job import Parameter, Reference
 from tunegrad.devices.verifying.inputs import draw
 from tunegrad.devices.verifying.tolerance import compare
 from tunegrad.errors import DTypeError
-from tunegrad.frontend import Tensor
-from tunegrad.frontend.arrays import bf16_bits, bf16_values
+from tunegrad.frontend import Tensor, bf16_bits, bf16_values
 from tunegrad.ir import graph
 from tunegrad.ir.dtypes import BF16, BF16X2, DTYPES, F32, F64, I32, buffer_dtype, dtype_of
 from tunegrad.ir.expr import Op, result_type

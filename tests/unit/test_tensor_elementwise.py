@@ -10,8 +10,7 @@ import pytest
 from tensor_values import nodes, numbers, same, value
 
 from tunegrad.errors import DTypeError
-from tunegrad.frontend import Tensor, maximum, minimum, where
-from tunegrad.frontend.arrays import bf16_bits, bf16_values
+from tunegrad.frontend import Tensor, bf16_bits, bf16_values, maximum, minimum, where
 from tunegrad.ir.graph import GraphOp
 
 A = np.array([[1.5, -2.0, 0.25], [3.0, -0.5, 4.0]], np.float32)

@@ -23,8 +23,7 @@ from typing import Any
 import numpy as np
 
 import tunegrad as tg
-from tunegrad.frontend import Tensor
-from tunegrad.frontend.arrays import bf16_values
+from tunegrad.frontend import Tensor, bf16_values
 from tunegrad.inference import realize
 
 Case = tuple[Callable[..., Any], list[np.ndarray]]

@@ -8,17 +8,54 @@ from . import creation, functional, functions, nn, ops
 from . import random as _random
 from .creation import arange, full, ones, zeros
 from .functions import cat, dump, maximum, minimum, stack, where
-from .model import Example, InputSpec, Model, as_model, find_model
-from .rewrite import substitute
-from .spec import model_of_spec
+from .model import Example, InputSpec, Model, as_model, find_model, model_of_spec
+from .nodes.arrays import bf16_bits, bf16_values
+from .nodes.rewrite import substitute
 from .tensor import Bindings, Tensor, TensorLike, joined
-from .weights import ParameterSpec, check_weights, draw, load_weights, read_safetensors
+from .weights import (
+    ParameterSpec,
+    Weights,
+    check_weights,
+    draw,
+    load_weights,
+    read_safetensors,
+)
 
 __all__ = [
-    "Bindings", "Example", "InputSpec", "Model", "ParameterSpec", "Tensor", "TensorLike", "arange",
-    "as_model", "cat", "check_weights", "creation", "draw", "dump", "find_model", "full",
-    "functional", "functions", "joined", "load_weights", "maximum", "minimum", "model_of_spec",
-    "nn", "ones", "ops", "read_safetensors", "stack", "substitute", "where", "zeros",
+    "Bindings",
+    "Example",
+    "InputSpec",
+    "Model",
+    "ParameterSpec",
+    "Tensor",
+    "TensorLike",
+    "Weights",
+    "arange",
+    "as_model",
+    "bf16_bits",
+    "bf16_values",
+    "cat",
+    "check_weights",
+    "creation",
+    "draw",
+    "dump",
+    "find_model",
+    "full",
+    "functional",
+    "functions",
+    "joined",
+    "load_weights",
+    "maximum",
+    "minimum",
+    "model_of_spec",
+    "nn",
+    "ones",
+    "ops",
+    "read_safetensors",
+    "stack",
+    "substitute",
+    "where",
+    "zeros",
 ]  # fmt: skip
 
 

@@ -16,11 +16,11 @@ from tunegrad.ir import graph
 from tunegrad.ir.dtypes import F32, I64, dtype_of
 from tunegrad.ir.expr import Op
 
-from . import elementwise as ew
-from . import movement
-from .arrays import DTypeLike
-from .elementwise import Scalar
 from .handle import TensorLike
+from .nodes import elementwise as ew
+from .nodes import movement
+from .nodes.arrays import DTypeLike
+from .nodes.elementwise import Scalar
 from .spelling import spelled
 from .tensor import Tensor, lift, where
 

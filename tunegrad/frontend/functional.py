@@ -11,9 +11,9 @@ from typing import Any
 from tunegrad.errors import ShapeError
 
 from .creation import arange, linspace, ones
-from .elementwise import Scalar
 from .functions import scaled_dot_product_attention, stack
 from .handle import Handle, TensorLike
+from .nodes.elementwise import Scalar
 from .operation import operation
 from .ops.convolution import Extent
 from .spelling import spelled

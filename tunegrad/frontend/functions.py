@@ -13,9 +13,9 @@ from typing import Literal, get_args
 from tunegrad.errors import ConfigError, ShapeError
 from tunegrad.ir.text.print_graph import print_dot, print_graph
 
-from . import movement
-from .elementwise import broadcast_shapes as common_shape
 from .handle import Handle, TensorLike
+from .nodes import movement
+from .nodes.elementwise import broadcast_shapes as common_shape
 from .operation import operation
 from .ops import products
 from .ops.movement import join

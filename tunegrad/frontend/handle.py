@@ -25,12 +25,12 @@ from tunegrad.ir.expr import Op
 from tunegrad.ir.graph import Node
 from tunegrad.ir.layout import Layout
 
-from . import elementwise as ew
-from . import movement, reduction
-from .arrays import DTypeLike, held
-from .elementwise import Scalar
-from .movement import Axes, axes_of, axis_of, integer
-from .reduction import accumulator
+from .nodes import elementwise as ew
+from .nodes import movement, reduction
+from .nodes.arrays import DTypeLike, held
+from .nodes.elementwise import Scalar
+from .nodes.movement import Axes, axes_of, axis_of, integer
+from .nodes.reduction import accumulator
 from .spelling import spelled
 
 __all__ = [

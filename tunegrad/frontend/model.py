@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from numpy.typing import ArrayLike
 
@@ -28,12 +29,18 @@ from tunegrad.ir.dtypes import F32, DType, dtype_of
 from tunegrad.ir.graph import GraphOp, Node
 
 from .nn import Module
+from .nodes.rewrite import substitute
 from .random import no_draws
-from .rewrite import substitute
 from .tensor import Tensor, joined
 from .weights import Array, ParameterSpec, Weights, check_weights, load_weights
 
-__all__ = ["Example", "Function", "InputSpec", "Model", "as_model", "find_model"]
+if TYPE_CHECKING:
+    from tunegrad.config import ModelSpec
+
+__all__ = [
+    "Example", "Function", "InputSpec", "Model", "as_model", "find_model", "is_torch_module",
+    "model_of_spec",
+]  # fmt: skip
 
 Function = Callable[..., Tensor | Sequence[Tensor]]
 Example = tuple[Callable[..., Any], Any]
@@ -105,7 +112,7 @@ class Model:
         Raises:
             ModelError: the function does not take as many.
         """
-        if _is_torch_module(function):
+        if is_torch_module(function):
             return _from_torch(function, examples, name)
         tensors = [Tensor(e) for e in examples]
         names = _input_names(name, function, len(tensors))
@@ -143,16 +150,16 @@ def _same(function: Function) -> Function:
     return function
 
 
-def _is_torch_module(value: object) -> bool:
-    from .torch import is_module
-
-    return is_module(value)
+def is_torch_module(value: object) -> bool:
+    """True for a ``torch.nn.Module``; PyTorch is not imported for that."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.nn.Module)
 
 
 def _from_torch(module: object, examples: Sequence[object], name: str) -> Model:
-    from .torch import from_torch
-
-    return replace(from_torch(module, *examples), name=name)
+    # the importer of modules stands above models, and is imported where there is a module
+    importer = importlib.import_module(f"{__package__}.torch")
+    return replace(importer.from_torch(module, *examples), name=name)
 
 
 def _outputs(name: str, result: object) -> tuple[Tensor, ...]:
@@ -208,10 +215,10 @@ def as_model(value: object, name: str = "") -> Model:
         return value
     if isinstance(value, tuple) and value and not name:
         name = getattr(value[0], "__name__", type(value[0]).__name__).strip("<>")
-    if isinstance(value, tuple) and len(value) == 2 and _is_torch_module(value[0]):
+    if isinstance(value, tuple) and len(value) == 2 and is_torch_module(value[0]):
         examples = value[1] if isinstance(value[1], list | tuple) else [value[1]]
         return _from_torch(value[0], examples, name)
-    if _is_torch_module(value):
+    if is_torch_module(value):
         raise ModelError(
             f"model {name} is a torch.nn.Module without examples; it must be a pair (module, "
             "[examples])"
@@ -253,3 +260,26 @@ def find_model(reference: str, arguments: Mapping[str, object] | None = None) ->
         valid = ", ".join(inspect.signature(function).parameters) or "none"
         raise ModelError(f"model {reference!r}: {error}; its arguments: {valid}") from None
     return as_model(function(**given), reference)
+
+
+def model_of_spec(spec: ModelSpec) -> Model:
+    """The model that a spec's builder makes, under the spec's name.
+
+    Modules are also looked for where one stands. Raises ModelError for one that can not be built,
+    or that has other inputs than its file says.
+    """
+    from tunegrad.config import build_model
+
+    model = as_model(build_model(spec, (str(Path.cwd()),)), spec.name)
+    said = [(i.shape, i.dtype) for i in spec.inputs]
+    built = [(i.shape, i.dtype.name) for i in model.inputs]
+    if said and said != built:
+        raise ModelError(
+            f"{spec.source}: [input] says {_listed(said)}, and builder {spec.builder} makes a "
+            f"model of {_listed(built)}"
+        )
+    return replace(model, name=spec.name)
+
+
+def _listed(inputs: Sequence[tuple[tuple[int, ...], str]]) -> str:
+    return ", ".join(f"{dtype}{list(shape)}" for shape, dtype in inputs) or "no inputs"

@@ -29,9 +29,9 @@ from tunegrad.errors import DTypeError, ModelError, ShapeError
 from tunegrad.ir import graph
 from tunegrad.ir.dtypes import F32, I64, U64, dtype_of
 
-from . import movement
-from .arrays import DTypeLike
 from .handle import TensorLike
+from .nodes import movement
+from .nodes.arrays import DTypeLike
 from .tensor import Tensor, lift
 
 __all__ = [

@@ -29,17 +29,19 @@ from tunegrad.ir.dtypes import BF16, F32, dtype_of
 from tunegrad.ir.graph import ConstData, GraphOp, Node
 from tunegrad.ir.interpret.evaluate import evaluate
 
-from . import elementwise as ew
-from . import handle, keys
-from .arrays import DTypeLike, bf16_values, held
-from .elementwise import Scalar
+from . import handle
 from .handle import Bindings, Handle, TensorLike, bound, joined, own_name
-from .movement import Axes, extents, flat
+from .nodes import elementwise as ew
+from .nodes.arrays import DTypeLike, bf16_values, held
+from .nodes.elementwise import Scalar
+from .nodes.movement import Axes, extents, flat
+from .nodes.rewrite import substitute
 from .ops import (
     activation,
     arithmetic,
     convolution,
     indexing,
+    keys,
     losses,
     movement,
     normalisation,
@@ -50,7 +52,6 @@ from .ops import (
     resizing,
     special,
 )
-from .rewrite import substitute
 from .spelling import spelled
 
 __all__ = [

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from tunegrad.errors import WeightsError
 from tunegrad.ir.dtypes import BF16, F32, DType
 
-from .arrays import bf16_bits, bf16_values
+from .nodes.arrays import bf16_bits, bf16_values
 
 __all__ = [
     "Array",

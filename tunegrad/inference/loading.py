@@ -25,8 +25,7 @@ from tunegrad.config import (
     resolve_model,
 )
 from tunegrad.errors import ConfigError, ModelError
-from tunegrad.frontend import Example, Model, Tensor, as_model, model_of_spec
-from tunegrad.frontend.weights import Weights
+from tunegrad.frontend import Example, Model, Tensor, Weights, as_model, model_of_spec
 from tunegrad.inference.choosing import OnMiss, compiled_choice
 from tunegrad.inference.loaded import LoadedModel
 from tunegrad.inference.process import engine_of, process_compiler

@@ -26,8 +26,8 @@ from tunegrad import devices
 from tunegrad.errors import DeviceError, ModelError
 from tunegrad.ir.dtypes import BF16, DType
 
-from ..arrays import bf16_values
 from ..model import InputSpec, Model
+from ..nodes.arrays import bf16_values
 from ..tensor import Tensor
 from .building import evaluated
 from .codes import Coded, array_of, codes_of, kind_of_array

@@ -20,7 +20,7 @@ import numpy as np
 from tunegrad.errors import ModelError
 
 from ..functions import stack, where
-from ..indexing import only_where
+from ..nodes.indexing import only_where
 from ..ops.indexing import within
 from ..tensor import Tensor
 from .codes import Coded

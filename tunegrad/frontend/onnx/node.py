@@ -14,7 +14,7 @@ from tunegrad.ir.dtypes import BF16
 from tunegrad.ir.graph import GraphOp, topological
 from tunegrad.ir.interpret.evaluate import evaluate
 
-from ..arrays import bf16_values
+from ..nodes.arrays import bf16_values
 from ..tensor import Tensor
 from .codes import Coded, array_of, codes_of, kind_of_array
 

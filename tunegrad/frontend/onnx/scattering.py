@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from .. import indexing
 from ..functions import where
+from ..nodes import indexing
 from ..ops.indexing import within
 from ..tensor import Tensor, apply
 from .node import NodeView

@@ -8,7 +8,7 @@ from typing import Literal
 from tunegrad.errors import ShapeError
 
 from ..handle import Handle, TensorLike, lift, where
-from ..movement import axis_of
+from ..nodes.movement import axis_of
 from ..operation import floating, operation
 from .movement import chunk
 from .special import expm1, log1p

@@ -10,8 +10,8 @@ import numpy as np
 from tunegrad.errors import ShapeError
 from tunegrad.ir import graph
 
-from ..elementwise import Scalar
 from ..handle import Handle, TensorLike, beside, floats, lift, where
+from ..nodes.elementwise import Scalar
 from ..operation import operation
 
 __all__ = [

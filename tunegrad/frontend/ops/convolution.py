@@ -15,12 +15,12 @@ from tunegrad.ir import graph
 from tunegrad.ir.dtypes import promote
 from tunegrad.ir.expr import Op
 
-from ..arrays import DTypeLike
 from ..handle import Handle, TensorLike, lift, optional
-from ..keys import item
-from ..movement import integer
+from ..nodes.arrays import DTypeLike
+from ..nodes.movement import integer
+from ..nodes.reduction import accumulator
 from ..operation import operation
-from ..reduction import accumulator
+from .keys import item
 from .movement import flatten, pad, transpose
 
 __all__ = [

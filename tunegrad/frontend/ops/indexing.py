@@ -13,10 +13,10 @@ from typing import Literal
 from tunegrad.errors import DTypeError, ShapeError
 from tunegrad.ir import graph
 
-from .. import indexing
-from ..elementwise import Scalar
 from ..handle import Handle, TensorLike, apply, lift
-from ..movement import axis_of, integer
+from ..nodes import indexing
+from ..nodes.elementwise import Scalar
+from ..nodes.movement import axis_of, integer
 from ..operation import T, operation
 
 __all__ = [

@@ -12,10 +12,10 @@ from typing import Literal
 from tunegrad.errors import ShapeError
 from tunegrad.ir import graph
 
-from .. import movement
-from ..elementwise import Scalar
 from ..handle import Handle, TensorLike, apply, lift, where
-from ..movement import Axes, axes_of, axis_of, integer
+from ..nodes import movement
+from ..nodes.elementwise import Scalar
+from ..nodes.movement import Axes, axes_of, axis_of, integer
 from ..operation import T, operation
 
 __all__ = [

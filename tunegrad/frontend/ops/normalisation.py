@@ -8,10 +8,10 @@ import math
 
 from tunegrad.errors import ShapeError
 
-from ..error_free import finite, fma
 from ..handle import Handle, TensorLike, lift, optional
-from ..movement import Axes, axes_of, integer
+from ..nodes.movement import Axes, axes_of, integer
 from ..operation import operation
+from .error_free import finite, fma
 from .movement import pad
 
 __all__ = [

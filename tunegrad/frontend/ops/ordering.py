@@ -16,14 +16,14 @@ from tunegrad.ir import graph
 from tunegrad.ir.dtypes import F32
 from tunegrad.ir.math_coefficients import LOG
 
-from .. import scans, sorting
-from ..arrays import DTypeLike
-from ..error_free import finite, fma, two_product, two_sum
 from ..handle import Handle, TensorLike, lift, where
-from ..keys import take
-from ..movement import axis_of, integer
+from ..nodes import scans, sorting
+from ..nodes.arrays import DTypeLike
+from ..nodes.movement import axis_of, integer
 from ..operation import T, along, floating, operation
 from .arithmetic import isnan, masked_fill
+from .error_free import finite, fma, two_product, two_sum
+from .keys import take
 from .movement import diagonal, movedim, pad
 from .reduction import argmax
 from .special import log1p, polynomial

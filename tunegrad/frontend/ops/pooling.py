@@ -15,7 +15,7 @@ from tunegrad.ir import graph
 from tunegrad.ir.dtypes import BOOL, I64, DType
 
 from ..handle import Handle, where
-from ..movement import integer
+from ..nodes.movement import integer
 from ..operation import operation
 from .activation import relu
 from .arithmetic import sign

@@ -14,13 +14,13 @@ from tunegrad.errors import ShapeError
 from tunegrad.ir import graph
 from tunegrad.ir.dtypes import BOOL, promote
 
-from .. import reduction
-from ..arrays import DTypeLike
-from ..elementwise import Scalar, broadcast_shapes
 from ..handle import Handle, TensorLike, apply, lift, optional, where
-from ..movement import axes_of, axis_of, integer
+from ..nodes import reduction
+from ..nodes.arrays import DTypeLike
+from ..nodes.elementwise import Scalar, broadcast_shapes
+from ..nodes.movement import axes_of, axis_of, integer
+from ..nodes.reduction import accumulator
 from ..operation import operation
-from ..reduction import accumulator
 from .movement import diagonal, repeat_interleave, roll, tril
 from .reduction import masked_softmax, norm, softmax
 

@@ -12,10 +12,10 @@ from tunegrad.errors import ShapeError
 from tunegrad.ir.dtypes import dtype_of
 from tunegrad.ir.expr import Op
 
-from .. import sorting
-from ..arrays import DTypeLike
 from ..handle import Handle, where
-from ..movement import Axes, axes_of, axis_of
+from ..nodes import sorting
+from ..nodes.arrays import DTypeLike
+from ..nodes.movement import Axes, axes_of, axis_of
 from ..operation import T, along, floating, operation
 from .arithmetic import isfinite
 

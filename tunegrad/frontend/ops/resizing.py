@@ -16,10 +16,10 @@ from tunegrad.errors import ShapeError
 from tunegrad.ir import graph
 
 from ..handle import Handle, TensorLike, lift, where
-from ..keys import take
-from ..movement import integer
+from ..nodes.movement import integer
 from ..operation import T, operation
 from .indexing import gather
+from .keys import take
 from .movement import repeat_interleave, transpose
 from .pooling import adaptive
 

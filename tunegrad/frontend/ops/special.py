@@ -13,10 +13,10 @@ import numpy as np
 from tunegrad.ir.dtypes import F32
 from tunegrad.ir.math_coefficients import EXP
 
-from ..error_free import finite, fma, two_product, two_sum
 from ..handle import Handle, TensorLike, floats, lift, where
 from ..operation import floating, operation
 from .arithmetic import copysign, signbit
+from .error_free import finite, fma, two_product, two_sum
 
 __all__ = [
     "acos",

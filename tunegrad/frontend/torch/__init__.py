@@ -8,6 +8,6 @@ PyTorch is optional (``pip install tunegrad[torch]``) and is imported where it i
 
 from __future__ import annotations
 
-from .exported import from_torch, is_module
+from .exported import from_torch
 
-__all__ = ["from_torch", "is_module"]
+__all__ = ["from_torch"]

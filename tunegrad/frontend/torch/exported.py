@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
 from collections.abc import Mapping
 from functools import partial
@@ -19,19 +18,13 @@ from .checking import FirstCall, check_choice
 from .graph import missing_operators, run_graph
 from .values import dtype_from, load_torch, shared, value_of
 
-__all__ = ["from_torch", "is_module"]
+__all__ = ["from_torch"]
 
 _SHOWN = 300
 """Letters of PyTorch's own errors."""
 
 _NAMED = 3
 """Layers that an error names."""
-
-
-def is_module(value: object) -> bool:
-    """True for a ``torch.nn.Module``; PyTorch is not imported for that."""
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(value, torch.nn.Module)
 
 
 def from_torch(

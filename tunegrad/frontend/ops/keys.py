@@ -19,8 +19,8 @@ from tunegrad.ir import graph
 from tunegrad.ir.dtypes import I64
 from tunegrad.ir.graph import ConstData, GraphOp
 
-from . import indexing, movement
-from .handle import Handle, joined
+from ..handle import Handle, joined
+from ..nodes import indexing, movement
 
 __all__ = ["item", "take"]
 

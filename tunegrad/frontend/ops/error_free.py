@@ -13,8 +13,8 @@ from __future__ import annotations
 from tunegrad.ir import graph
 from tunegrad.ir.expr import Op
 
-from .elementwise import Scalar, broadcast, broadcast_shapes, constant
-from .handle import Handle, joined, where
+from ..handle import Handle, joined, where
+from ..nodes.elementwise import Scalar, broadcast, broadcast_shapes, constant
 
 __all__ = ["finite", "fma", "two_product", "two_sum"]
 

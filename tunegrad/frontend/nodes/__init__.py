@@ -1,0 +1,12 @@
+"""Operations on graph nodes: arithmetic, movement, folds, scans, sorting, indexing; and arrays as
+what nodes hold.
+"""
+
+from __future__ import annotations
+
+from . import arrays, elementwise, indexing, movement, reduction, scans, sorting
+from .rewrite import substitute
+
+__all__ = [
+    "arrays", "elementwise", "indexing", "movement", "reduction", "scans", "sorting", "substitute",
+]  # fmt: skip
