@@ -34,14 +34,18 @@ from tunegrad.errors import (
     TunegradError,
 )
 from tunegrad.frontend import InputSpec, Model, Tensor
-from tunegrad.frontend.torch import from_torch
-from tunegrad.frontend.torch.aten import TABLE, Complex
-from tunegrad.frontend.torch.checking import Call, check_choice, fault_of
-from tunegrad.frontend.torch.graph import missing_operators, run_graph
-from tunegrad.frontend.torch.values import (
+from tunegrad.frontend.torch import (
+    TABLE,
+    Call,
+    Complex,
     array_of,
+    check_choice,
     dtype_from,
+    fault_of,
+    from_torch,
     load_torch,
+    missing_operators,
+    run_graph,
     tensor_of,
     torch_dtype,
     value_of,

@@ -159,7 +159,8 @@ def is_torch_module(value: object) -> bool:
 def _from_torch(module: object, examples: Sequence[object], name: str) -> Model:
     # the importer of modules stands above models, and is imported where there is a module
     importer = importlib.import_module(f"{__package__}.torch")
-    return replace(importer.from_torch(module, *examples), name=name)
+    made: Model = importer.from_torch(module, *examples)
+    return replace(made, name=name)
 
 
 def _outputs(name: str, result: object) -> tuple[Tensor, ...]:

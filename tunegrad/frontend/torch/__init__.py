@@ -8,6 +8,22 @@ PyTorch is optional (``pip install tunegrad[torch]``) and is imported where it i
 
 from __future__ import annotations
 
+from .aten import FAMILIES, TABLE, Complex
+from .checking import Call, check_choice, fault_of
 from .exported import from_torch
+from .graph import missing_operators, run_graph
+from .values import (
+    array_of,
+    constant_of,
+    dtype_from,
+    load_torch,
+    tensor_of,
+    torch_dtype,
+    value_of,
+)
 
-__all__ = ["from_torch"]
+__all__ = [
+    "FAMILIES", "TABLE", "Call", "Complex", "array_of", "check_choice", "constant_of", "dtype_from",
+    "fault_of", "from_torch", "load_torch", "missing_operators", "run_graph", "tensor_of",
+    "torch_dtype", "value_of",
+]  # fmt: skip
