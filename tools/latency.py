@@ -37,12 +37,13 @@ from tunegrad.devices.host.facts import host_target
 from tunegrad.errors import IllegalAction
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.target import Target
-from tunegrad.opts import PASSES, Schedule, Space, TraceChooser
+from tunegrad.opts import Schedule, Space, TraceChooser
+from tunegrad.pipeline import KERNEL_PASSES
 from tunegrad.tuning.workload import workload_of_spec
 
 __all__ = ["STAGES", "Drawn", "Timed", "draw", "main", "measured"]
 
-_LOWER = ("actions", *(p.name for p in PASSES))
+_LOWER = ("actions", *(p.name for p in KERNEL_PASSES))
 _COMPILE = ("parse", "passes", "emit")
 STAGES = ("sample", *_LOWER, *_COMPILE, "link")
 

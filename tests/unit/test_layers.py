@@ -26,6 +26,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("torch",),
     ("inference",),
     ("compiling", "planning"),
+    ("pipeline",),
     ("models",),
     ("nn",),
     ("frontend",),

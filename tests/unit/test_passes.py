@@ -21,8 +21,9 @@ from tunegrad.ir.dtypes import F32
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.looptree import LoopTree
 from tunegrad.ir.program import Alloc, Program
-from tunegrad.opts import PASSES, Schedule, Seconds, Space
+from tunegrad.opts import Schedule, Seconds, Space
 from tunegrad.opts.observers import dump_to_folder, dump_to_stream, verifying
+from tunegrad.pipeline import KERNEL_PASSES
 from tunegrad.search import RandomChooser
 
 DEVICES = {"cpu": CpuDevice(AVX512), "gpu": NullDevice(GPU)}
@@ -62,7 +63,7 @@ def test_passes_run_in_this_order() -> None:
         ("limit", Program),
         ("render", Lowered),
     ]
-    assert [name for name, _ in seen] == [p.name for p in PASSES]
+    assert [name for name, _ in seen] == [p.name for p in KERNEL_PASSES]
 
 
 def test_passes_hand_each_other_what_they_made() -> None:
@@ -158,4 +159,4 @@ def test_passes_time_each_by_name() -> None:
     for _ in range(2):
         seconds.start()
         build(corpus_kernel("gemm"), TILED, DEVICES["cpu"], seconds)
-    assert seconds.of == {p.name: 2.0 for p in PASSES}
+    assert seconds.of == {p.name: 2.0 for p in KERNEL_PASSES}

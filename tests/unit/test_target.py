@@ -26,7 +26,7 @@ from tunegrad.frontend import Tensor
 from tunegrad.ir.fusion import Alternatives, Fusion
 from tunegrad.ir.target import MatrixUnit, Rates, Target
 from tunegrad.opts import Space
-from tunegrad.planning.plan import expected_s, stored_s
+from tunegrad.planning.expected import expected_s, stored_s
 from tunegrad.planning.variants import expected
 
 ROOT = Path(tunegrad.__file__).parent

@@ -1,7 +1,7 @@
 """A schedule of a kernel as code of a device, with all that launching it needs: the one place where
 they meet.
 
-    kernel, schedule, target   --opts.PASSES-->   Lowered(text, entry, io, scratch, geometry)
+    kernel, schedule, target   --KERNEL_PASSES-->   Lowered(text, entry, io, scratch, geometry)
                                            -->   image (once on a machine)   -->   Code
 
 ``build`` is a pure function: the search's workers and a loaded model get byte-identical text for
@@ -42,10 +42,11 @@ def build(
 
     Raises IllegalAction for one that is not legal there, OutOfResources for one that is too large.
     """
-    from tunegrad.opts import PASSES, Context, run_passes
+    from tunegrad.opts import Context, run_passes
+    from tunegrad.pipeline import KERNEL_PASSES
 
     context = Context(kernel, device.target, schedule.actions, device.lower, acted)
-    made: Lowered = run_passes(PASSES, kernel, context, observe)
+    made: Lowered = run_passes(KERNEL_PASSES, kernel, context, observe)
     return made
 
 

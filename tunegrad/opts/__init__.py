@@ -22,12 +22,19 @@ if TYPE_CHECKING:
     from .choosing import SpaceDecision as SpaceDecision
     from .choosing import TraceChooser as TraceChooser
     from .observers import Seconds as Seconds
+    from .observers import Trace as Trace
+    from .observers import TraceStep as TraceStep
     from .observers import dump_to_folder as dump_to_folder
     from .observers import dump_to_stream as dump_to_stream
     from .observers import form_text as form_text
     from .observers import verifying as verifying
+    from .passes import LIMIT as LIMIT
+    from .passes import LOOPS as LOOPS
+    from .passes import LOWER as LOWER
     from .passes import MAX_INSTRUCTIONS as MAX_INSTRUCTIONS
-    from .passes import PASSES as PASSES
+    from .passes import RACES as RACES
+    from .passes import RENDER as RENDER
+    from .passes import SCHEDULE as SCHEDULE
     from .passes import Context as Context
     from .passes import Form as Form
     from .passes import Observer as Observer
@@ -39,8 +46,6 @@ if TYPE_CHECKING:
     from .sketches import product_cycles as product_cycles
     from .space import Schedule as Schedule
     from .space import Space as Space
-    from .trace import Trace as Trace
-    from .trace import TraceStep as TraceStep
     from .version import SPACE_VERSION as SPACE_VERSION
 else:
     __all__, __getattr__ = lazy_names(
@@ -50,12 +55,16 @@ else:
                 "Action ActionObserver action_names apply_actions parse_actions print_actions"
             ),
             "choosing": "Chooser DefaultChooser SpaceDecision TraceChooser",
-            "observers": "Seconds dump_to_folder dump_to_stream form_text verifying",
-            "passes": "MAX_INSTRUCTIONS PASSES Context Form Observer Pass lower run_passes",
+            "observers": (
+                "Seconds Trace TraceStep dump_to_folder dump_to_stream form_text verifying"
+            ),
+            "passes": (
+                "LIMIT LOOPS LOWER MAX_INSTRUCTIONS RACES RENDER SCHEDULE "
+                "Context Form Observer Pass lower run_passes"
+            ),
             "product_rates": "kernel_flops_per_s product_rate",
             "sketches": "product_cycles",
             "space": "Schedule Space",
-            "trace": "Trace TraceStep",
             "version": "SPACE_VERSION",
         },
     )

@@ -1,4 +1,5 @@
-"""Observers of the pipeline: dump what it made, verify that it is well formed, time each pass.
+"""Observers of the pipeline: dump what it made, verify that it is well formed, time each pass,
+trace what changed.
 
 build(kernel, schedule, device, dump_to_folder(Path("forms")))       forms/3-lower.txt
 build(kernel, schedule, device, verifying(device.target))            VerifyError
@@ -10,8 +11,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from difflib import unified_diff
 from pathlib import Path
-from typing import TextIO
+from typing import Literal, TextIO
 
 from tunegrad.errors import VerifyError
 from tunegrad.ir.kernel import Kernel
@@ -23,11 +25,18 @@ from tunegrad.ir.verify.looptree import verify_looptree
 from tunegrad.ir.verify.program import verify_program
 from tunegrad.ir.verify.rules import describe
 
-from .passes import PASSES, Form, Observer
+from .actions import Action
+from .passes import Form, Observer
 
-__all__ = ["Seconds", "dump_to_folder", "dump_to_stream", "form_text", "verifying"]
-
-_FILES = {p.name: f"{i}-{p.name}" for i, p in enumerate(PASSES, 1)}
+__all__ = [
+    "Seconds",
+    "Trace",
+    "TraceStep",
+    "dump_to_folder",
+    "dump_to_stream",
+    "form_text",
+    "verifying",
+]
 
 
 def dump_to_stream(stream: TextIO) -> Observer:
@@ -45,11 +54,16 @@ def dump_to_folder(folder: Path) -> Observer:
 
 
 def _dump(write: Callable[[str, str], object]) -> Observer:
+    count = 0
+
     def observe(name: str, before: Form, after: Form) -> None:
-        if name == PASSES[0].name:
+        nonlocal count
+        if isinstance(before, Kernel):
+            count = 0
             write("0-kernel", form_text(before))
+        count += 1
         if after is not before:
-            write(_FILES[name], form_text(after))
+            write(f"{count}-{name}", form_text(after))
 
     return observe
 
@@ -103,3 +117,58 @@ class Seconds:
         now = self.clock()
         self.of[name] = self.of.get(name, 0.0) + now - self._mark
         self._mark = now
+
+
+_AROUND = 1
+"""Lines that are shown around a change."""
+
+
+@dataclass(frozen=True, slots=True)
+class TraceStep:
+    """One action, or one pass.
+
+    ``change`` is how ``text`` is to be read: a ``new`` form is all there; a ``difference`` has
+    lines that begin with ``-`` and ``+``; of what is the ``same`` there is no text.
+    """
+
+    name: str
+    kind: Literal["action", "pass"]
+    change: Literal["new", "difference", "same"]
+    text: str
+
+
+@dataclass(slots=True)
+class Trace:
+    """Two observers, of passes and of actions, that fill ``steps`` in order. Mutable.
+
+    trace = Trace()
+    build(kernel, schedule, device, trace.passed, trace.acted)
+    trace.steps[2].text:    -for b in 8:
+                            +for b0 in 2:
+                            +    for b1 in 4:
+
+    It keeps texts and no forms, so nothing stays alive for it.
+    """
+
+    steps: list[TraceStep] = field(default_factory=list)
+
+    def acted(self, action: Action, before: LoopTree, after: LoopTree) -> None:
+        """An action was applied."""
+        self.steps.append(_step(str(action), "action", before, after))
+
+    def passed(self, name: str, before: Form, after: Form) -> None:
+        """A pass ran; of the schedule as a whole its actions said everything."""
+        if any(step.kind == "action" for step in self.steps) and name == "schedule":
+            return
+        self.steps.append(_step(name, "pass", before, after))
+
+
+def _step(name: str, kind: Literal["action", "pass"], before: Form, after: Form) -> TraceStep:
+    if after is before:
+        return TraceStep(name, kind, "same", "")
+    if type(after) is not type(before):
+        return TraceStep(name, kind, "new", form_text(after))
+    old, new = form_text(before).splitlines(), form_text(after).splitlines()
+    lines = list(unified_diff(old, new, n=_AROUND, lineterm=""))[2:]  # without names of files
+    shown = "\n".join("..." if x.startswith("@@") else x for x in lines)
+    return TraceStep(name, kind, "difference" if lines else "same", shown)

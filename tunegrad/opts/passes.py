@@ -1,34 +1,39 @@
-"""The pipeline of a kernel: one tuple of named passes, pure functions of a form and a context.
+"""Passes of a kernel: pure functions of a form and a context, from its loops to the text.
 
-    kernel   --loops-->   loop tree   --schedule-->   loop tree   --lower-->   program
-    program  --races-->   program     --limit-->      program     --render-->  text
+    kernel   --LOOPS-->   loop tree   --SCHEDULE-->   loop tree   --LOWER-->   program
+    program  --RACES-->   program     --LIMIT-->      program     --RENDER-->  text
 
-An observer is called after every pass with its name, the form before and the form after;
-``observers`` has three: they dump, verify and time. ``races`` and ``limit`` hand on the program
-that they were given, or refuse it.
+``tunegrad.pipeline`` runs them after the passes of graphs. An observer is called after every pass
+with its name, the form before and the form after; ``observers`` has some: they dump, verify, time
+and trace. ``RACES`` and ``LIMIT`` hand on the program that they were given, or refuse it.
+
+What a pass needs is imported when it runs: a text that was lowered before is found without it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from tunegrad.errors import IllegalAction, InternalError, OutOfResources, VerifyError
-from tunegrad.ir.kernel import Kernel
-from tunegrad.ir.looptree import LoopTree, loop_tree
-from tunegrad.ir.program import Program, size
-from tunegrad.ir.target import Target
-from tunegrad.ir.verify.races import verify_races
 
-from .actions import Action, ActionObserver, apply_actions, print_actions
-from .lowering import emit
+if TYPE_CHECKING:
+    from tunegrad.ir.kernel import Kernel
+    from tunegrad.ir.looptree import LoopTree
+    from tunegrad.ir.program import Program
+    from tunegrad.ir.target import Target
+
+    from .actions import Action, ActionObserver
 
 __all__ = [
+    "LIMIT",
+    "LOOPS",
+    "LOWER",
     "MAX_INSTRUCTIONS",
-    "PASSES",
-    "TO_PROGRAM",
-    "TO_TREE",
+    "RACES",
+    "RENDER",
+    "SCHEDULE",
     "Context",
     "Form",
     "Observer",
@@ -42,10 +47,13 @@ MAX_INSTRUCTIONS = 20_000
 for scalar ones."""
 
 Form = Any
-"""A Kernel, a LoopTree, a Program, or what ``Context.render`` makes of one."""
+"""A value that passes hand on: of a kernel's a Kernel, a LoopTree, a Program, or what
+``Context.render`` makes of one."""
 
 Observer = Callable[[str, Form, Form], None]
 """Is told the name of a pass that ran, the form before it and the form after it."""
+
+C = TypeVar("C")
 
 
 class Text(Protocol):
@@ -53,6 +61,33 @@ class Text(Protocol):
 
     @property
     def text(self) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Pass(Generic[C]):
+    """A step of the pipeline. ``run`` is a pure function of a form and a context; an unchanged form
+    is the same object.
+    """
+
+    name: str
+    run: Callable[[Form, C], Form]
+
+
+def run_passes(
+    passes: tuple[Pass[C], ...],
+    form: Form,
+    context: C,
+    observe: Observer | None = None,
+) -> Form:
+    """The form after all passes, in order.
+
+    Raises what they raise; the observer is not told of a pass that fails.
+    """
+    for step in passes:
+        before, form = form, step.run(form, context)
+        if observe is not None:
+            observe(step.name, before, form)
+    return form
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,31 +105,31 @@ class Context:
     acted: ActionObserver | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Pass:
-    """A step of the pipeline. ``run`` is pure; an unchanged form is the same object."""
-
-    name: str
-    run: Callable[[Form, Context], Form]
-
-
 def _loops(kernel: Kernel, context: Context) -> LoopTree:
     """Every axis a serial loop."""
+    from tunegrad.ir.looptree import loop_tree
+
     return loop_tree(kernel, context.target)
 
 
 def _schedule(tree: LoopTree, context: Context) -> LoopTree:
     """Every action of the schedule in turn. Raises IllegalAction, which names the action."""
+    from .actions import apply_actions
+
     return apply_actions(tree, context.actions, context.acted)
 
 
 def _lower(tree: LoopTree, _: Context) -> Program:
     """Vectors, registers, copies, masks, barriers. IllegalAction for a copy that does not fit."""
+    from .lowering import emit
+
     return emit(tree)
 
 
 def _races(program: Program, context: Context) -> Program:
     """Prove that there is no race. Raises IllegalAction where one can not be ruled out."""
+    from tunegrad.ir.verify.races import verify_races
+
     try:
         verify_races(program, context.target.has_work_items)
     except VerifyError as error:
@@ -104,6 +139,8 @@ def _races(program: Program, context: Context) -> Program:
 
 def _limit(program: Program, _: Context) -> Program:
     """Raises OutOfResources for a program of more than ``MAX_INSTRUCTIONS``."""
+    from tunegrad.ir.program import size
+
     count = size(program.body)
     if count > MAX_INSTRUCTIONS:
         raise OutOfResources(f"program of {count} instructions: at most {MAX_INSTRUCTIONS}")
@@ -112,6 +149,8 @@ def _limit(program: Program, _: Context) -> Program:
 
 def _render(program: Program, context: Context) -> Text:
     """The program in the device's language. Raises IllegalAction where the device refuses it."""
+    from .actions import print_actions
+
     if context.render is None:
         raise InternalError(f"kernel {context.kernel.name}: no renderer was given to pass render")
     try:
@@ -120,38 +159,15 @@ def _render(program: Program, context: Context) -> Text:
         raise IllegalAction(f"{print_actions(context.actions)}: {error}") from error
 
 
-PASSES = (
-    Pass("loops", _loops),
-    Pass("schedule", _schedule),
-    Pass("lower", _lower),
-    Pass("races", _races),
-    Pass("limit", _limit),
-    Pass("render", _render),
-)
-"""From a kernel to text, in the order in which they run."""
-
-TO_TREE, TO_PROGRAM = PASSES[:2], PASSES[2:4]
-"""The parts that are asked for alone: to a scheduled loop tree, and on to a proved program."""
-
-
-def run_passes(
-    passes: tuple[Pass, ...],
-    form: Form,
-    context: Context,
-    observe: Observer | None = None,
-) -> Form:
-    """The form after all passes, in order.
-
-    Raises what they raise; the observer is not told of a pass that fails.
-    """
-    for step in passes:
-        before, form = form, step.run(form, context)
-        if observe is not None:
-            observe(step.name, before, form)
-    return form
+LOOPS = Pass("loops", _loops)
+SCHEDULE = Pass("schedule", _schedule)
+LOWER = Pass("lower", _lower)
+RACES = Pass("races", _races)
+LIMIT = Pass("limit", _limit)
+RENDER = Pass("render", _render)
 
 
 def lower(tree: LoopTree) -> Program:
     """The program of a loop tree, free of races by proof. Raises IllegalAction."""
-    program: Program = run_passes(TO_PROGRAM, tree, Context(tree.kernel, tree.target))
+    program: Program = run_passes((LOWER, RACES), tree, Context(tree.kernel, tree.target))
     return program

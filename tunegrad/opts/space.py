@@ -19,7 +19,7 @@ from tunegrad.ir.target import Target
 
 from .actions import ACTIONS, Action, parse_actions, print_actions
 from .choosing import Chooser, DefaultChooser, Recorder, SpaceDecision
-from .passes import TO_PROGRAM, TO_TREE, Context, Form, Pass, run_passes
+from .passes import LOOPS, LOWER, RACES, SCHEDULE, Context, Form, Pass, run_passes
 from .sketches import sketch
 from .version import SPACE_VERSION
 
@@ -92,17 +92,17 @@ class Space:
 
     def tree(self, schedule: Schedule) -> LoopTree:
         """The loop tree after the schedule's actions; IllegalAction when one is not legal."""
-        tree: LoopTree = self._run(TO_TREE, schedule)
+        tree: LoopTree = self._run((LOOPS, SCHEDULE), schedule)
         return tree
 
     def lower(self, schedule: Schedule) -> Program:
         """The program of a schedule; IllegalAction when one is not legal, or a race can not be
         ruled out.
         """
-        program: Program = self._run((*TO_TREE, *TO_PROGRAM), schedule)
+        program: Program = self._run((LOOPS, SCHEDULE, LOWER, RACES), schedule)
         return program
 
-    def _run(self, passes: tuple[Pass, ...], schedule: Schedule) -> Form:
+    def _run(self, passes: tuple[Pass[Context], ...], schedule: Schedule) -> Form:
         return run_passes(passes, self.kernel, Context(self.kernel, self.target, schedule.actions))
 
     def actions(self, schedule: Schedule) -> Iterator[Action]:

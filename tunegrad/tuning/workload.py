@@ -23,12 +23,8 @@ from tunegrad.ir.rewrites.ranges import guarded
 from tunegrad.ir.target import Target
 from tunegrad.ir.validate import validated
 from tunegrad.ir.variants import rewrite
-from tunegrad.planning.plan import (
-    prepared,
-    stored_images,
-    stored_toggles,
-    validated_schedule,
-)
+from tunegrad.pipeline import validated_plan
+from tunegrad.planning.plan import prepared, stored_images, stored_toggles
 from tunegrad.runtime import Argument
 from tunegrad.trial import Fingerprint
 
@@ -163,7 +159,7 @@ def workload_of(
     target = target or devices.host_device().target
     graph = prepared(nodes, numerics, target, dtype, known=True)
     fusion = Fusion.of(graph, view_bytes=target.view_bytes)
-    plan = validated_schedule(fusion.schedule(), fusion, graph)
+    plan = validated_plan(fusion.schedule(), fusion, graph)
     bounds = {plan.buffers[at].name: bound for at, bound in plan.indexed().items()}
     return Workload(
         labelled(name, dtype),

@@ -34,12 +34,13 @@ from typing import cast as typed
 import numpy as np
 
 from tunegrad.errors import WeightsError
-from tunegrad.ir import graph as g
-from tunegrad.ir.dtypes import F32, DType
-from tunegrad.ir.fusion import Draft, Fusion
-from tunegrad.ir.graph import MOVEMENT, ConstData, Fence, GraphOp, Node, Step, topological
-from tunegrad.ir.interpret.numeric import to_compute, to_memory
-from tunegrad.ir.rewrites.sums import applied, chain, stepped, sum_of_products, with_factors
+
+from .. import graph as g
+from ..dtypes import F32, DType
+from ..fusion import Draft, Fusion
+from ..graph import MOVEMENT, ConstData, Fence, GraphOp, Node, Step, topological
+from ..interpret.numeric import to_compute, to_memory
+from .sums import applied, chain, stepped, sum_of_products, with_factors
 
 __all__ = ["narrowed"]
 

@@ -1,0 +1,264 @@
+"""The pipeline from a graph to text: three tuples of named passes, each a pure function of a value.
+
+    outputs of a graph                                          GRAPH_PASSES, Rewritten
+      --pack bytes, narrow, tf32, pack pairs, fold, known-->    the graph that is planned
+      --validate-->                                             compared with the first one
+
+    outputs of that graph                                       PLAN_PASSES, Plan
+      --fuse-->        kernels and the edges between them, by rules
+      --layout-->      the form of feature maps in memory       decided
+      --cut-->         which edges are buffers                  decided
+      --launches-->    kernels over buffers, in order
+      --variant-->     equal kernels: Winograd, split sums ...  decided
+      --validate-->    compared with the graph, in exact numbers
+
+    a kernel of that plan                                       KERNEL_PASSES
+      --loops, schedule-->  a loop tree in the order of a schedule
+      --lower-->            a program for one target
+      --races, limit-->     proved free of races, of a size that compiles
+      --render-->           text in the device's language
+
+``run_passes`` runs a tuple, and calls an observer with each pass's name, the value before it and
+the value after. The same value comes back from a pass that has nothing to do. What is decided is
+asked of ``Decisions``: ``tunegrad.planning`` answers from the store, else by what it expects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Protocol
+
+from tunegrad.errors import InternalError
+from tunegrad.ir.dtypes import DType, dtype_of
+from tunegrad.ir.folding import fold_constants, known_outputs
+from tunegrad.ir.fusion import Fusion, Images, LaunchPlan
+from tunegrad.ir.graph import Node, Step
+from tunegrad.ir.rewrites.narrow import narrowed
+from tunegrad.ir.rewrites.packed_dots import pair_dots, quad_dots, round_factors
+from tunegrad.ir.target import Target
+from tunegrad.ir.validate import validated, validated_rewrite
+from tunegrad.ir.variants import rewrite
+from tunegrad.opts import LIMIT, LOOPS, LOWER, RACES, RENDER, SCHEDULE, Pass
+
+if TYPE_CHECKING:
+    from tunegrad.config import ModelDtype, Numerics
+
+__all__ = [
+    "GRAPH_PASSES",
+    "KERNEL_PASSES",
+    "PLAN_PASSES",
+    "Decisions",
+    "GraphContext",
+    "Plan",
+    "PlanContext",
+    "Rewritten",
+    "validated_plan",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """Outputs of a graph that passes rewrote, and the steps of rewrites so far."""
+
+    outputs: tuple[Node, ...]
+    steps: tuple[Step, ...] = ()
+
+    def by(self, rule: Callable[[tuple[Node, ...], list[Step]], tuple[Node, ...]]) -> Rewritten:
+        """These outputs, rewritten once more; the same value where ``rule`` changes nothing."""
+        steps: list[Step] = []
+        outputs = rule(self.outputs, steps)
+        if outputs == self.outputs and not steps:
+            return self
+        return Rewritten(outputs, (*self.steps, *steps))
+
+
+@dataclass(frozen=True, slots=True)
+class GraphContext:
+    """Inputs of GRAPH_PASSES: the outputs as they were given, and how they may be computed.
+
+    ``known``: outputs that no input reaches become constants.
+    """
+
+    given: tuple[Node, ...]
+    target: Target
+    numerics: Numerics = "contract"
+    dtype: ModelDtype = "f32"
+    known: bool = False
+
+    @property
+    def narrow(self) -> DType | None:
+        """The 16-bit dtype of stored tensors; None for f32."""
+        return None if self.dtype == "f32" else dtype_of(self.dtype)
+
+    @property
+    def in_pairs(self) -> bool:
+        """True if bf16 products may round, and one instruction adds up two of them."""
+        lenient = self.dtype == "bf16" and self.numerics != "strict"
+        return (lenient or self.numerics in ("bf16-dot", "tf32")) and self.target.multiplies_pairs
+
+    @property
+    def in_tf32(self) -> bool:
+        """True if factors may be rounded to tf32, and a matrix unit multiplies such."""
+        return self.numerics == "tf32" and self.target.multiplies("tf32")
+
+
+def _pack_bytes(graph: Rewritten, context: GraphContext) -> Rewritten:
+    """Products of bytes in fours wherever the target multiplies them: they are exact."""
+    if not context.target.multiplies_bytes:
+        return graph
+    return graph.by(lambda outputs, steps: quad_dots(outputs, context.target, steps))
+
+
+def _narrow(graph: Rewritten, context: GraphContext) -> Rewritten:
+    """Constants and stored tensors in 16 bits. Constants are folded first, so that a product of
+    them is rounded once. Factors are stored so where a matrix unit multiplies them, unless numerics
+    are strict. Raises WeightsError for a constant that does not fit.
+    """
+    dtype = context.narrow
+    if dtype is None:
+        return graph
+    factors = context.numerics != "strict" and context.target.multiplies(context.dtype)
+    return graph.by(fold_constants).by(
+        lambda outputs, steps: narrowed(outputs, dtype, factors=factors, steps=steps)
+    )
+
+
+def _tf32(graph: Rewritten, context: GraphContext) -> Rewritten:
+    """Factors of f32 products rounded to tf32, constants folded first."""
+    return graph.by(fold_constants).by(round_factors) if context.in_tf32 else graph
+
+
+def _pack_pairs(graph: Rewritten, context: GraphContext) -> Rewritten:
+    """Products of bf16 in pairs; f32 inputs of a model that is asked to be bf16 round, too."""
+    if not context.in_pairs:
+        return graph
+    inputs = context.dtype == "bf16"
+    return graph.by(lambda outputs, steps: pair_dots(outputs, inputs=inputs, steps=steps))
+
+
+def _fold(graph: Rewritten, _: GraphContext) -> Rewritten:
+    """What depends on constants only is computed once."""
+    return graph.by(fold_constants)
+
+
+def _known(graph: Rewritten, context: GraphContext) -> Rewritten:
+    """Outputs that no input reaches are constants, where that is asked for."""
+    return graph.by(known_outputs) if context.known else graph
+
+
+def _validate_graph(graph: Rewritten, context: GraphContext) -> Rewritten:
+    """Compare with the graph that was given. Raises WrongPlan."""
+    rounds = context.in_pairs or context.in_tf32
+    validated_rewrite(context.given, graph.outputs, graph.steps, context.narrow, on_purpose=rounds)
+    return graph
+
+
+GRAPH_PASSES = (
+    Pass("pack bytes", _pack_bytes),
+    Pass("narrow", _narrow),
+    Pass("tf32", _tf32),
+    Pass("pack pairs", _pack_pairs),
+    Pass("fold", _fold),
+    Pass("known", _known),
+    Pass("validate", _validate_graph),
+)
+"""From the outputs that were given to those that are planned."""
+
+
+class Decisions(Protocol):
+    """Choices that rules do not make. Each is asked for once, when what it chooses of is made."""
+
+    def images(self, fusion: Fusion) -> Images:
+        """The form of feature maps in memory."""
+
+    def toggles(self, fusion: Fusion) -> frozenset[int]:
+        """Nodes at which the graph is cut otherwise than by the rules."""
+
+    def variants(self, plan: LaunchPlan) -> Mapping[str, str]:
+        """Variants by kernel key; a kernel that is left out runs directly."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanContext:
+    """Inputs of PLAN_PASSES."""
+
+    target: Target
+    decisions: Decisions
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A graph on its way to launches: how it is cut so far, what was decided, and the launches once
+    they are made.
+    """
+
+    outputs: tuple[Node, ...]
+    cut: Fusion
+    toggles: frozenset[int] = frozenset()
+    variants: Mapping[str, str] = field(default_factory=dict)
+    made: LaunchPlan | None = None
+
+    @property
+    def launches(self) -> LaunchPlan:
+        """Kernels over buffers. Raises InternalError before pass ``launches``."""
+        if self.made is None:
+            raise InternalError("plan: no launches before pass launches")
+        return self.made
+
+
+def _fuse(outputs: tuple[Node, ...], context: PlanContext) -> Plan:
+    """Kernels by the rules."""
+    return Plan(outputs, Fusion.of(outputs, view_bytes=context.target.view_bytes))
+
+
+def _layout(plan: Plan, context: PlanContext) -> Plan:
+    """Feature maps in the form that is decided."""
+    images = context.decisions.images(plan.cut)
+    return plan if images == plan.cut.images else replace(plan, cut=plan.cut.storing(images))
+
+
+def _cut(plan: Plan, context: PlanContext) -> Plan:
+    """Edges that are decided otherwise than by the rules."""
+    toggles = context.decisions.toggles(plan.cut)
+    return replace(plan, cut=plan.cut.toggled(toggles), toggles=toggles) if toggles else plan
+
+
+def _launches(plan: Plan, _: PlanContext) -> Plan:
+    """Canonical kernels over buffers, in order."""
+    return replace(plan, made=plan.cut.schedule())
+
+
+def _variant(plan: Plan, context: PlanContext) -> Plan:
+    """Kernels as the variants that are decided."""
+    variants = context.decisions.variants(plan.launches)
+    return replace(plan, variants=variants, made=rewrite(plan.launches, variants))
+
+
+def _validate_plan(plan: Plan, _: PlanContext) -> Plan:
+    """Compare the launches with the graph. Raises WrongPlan."""
+    return replace(plan, made=validated_plan(plan.launches, plan.cut, plan.outputs))
+
+
+def validated_plan(plan: LaunchPlan, fusion: Fusion, outputs: tuple[Node, ...]) -> LaunchPlan:
+    """The plan of a rewritten graph, which is validated, and what fusion has made of that graph
+    too.
+
+    Raises WrongPlan.
+    """
+    targets = validated_rewrite(outputs, fusion.drafts.targets, fusion.drafts.steps)
+    return validated(plan, targets)
+
+
+PLAN_PASSES = (
+    Pass("fuse", _fuse),
+    Pass("layout", _layout),
+    Pass("cut", _cut),
+    Pass("launches", _launches),
+    Pass("variant", _variant),
+    Pass("validate", _validate_plan),
+)
+"""From the outputs that are planned to launches of kernels."""
+
+KERNEL_PASSES = (LOOPS, SCHEDULE, LOWER, RACES, LIMIT, RENDER)
+"""From a kernel to text, under one schedule (``tunegrad.opts.passes``)."""
