@@ -12,7 +12,7 @@ import pytest
 from tunegrad.tuning.budget.deadlines import Ends
 from tunegrad.tuning.interrupt import Interrupt, OutOfTimeError
 from tunegrad.tuning.questions.schedule import Schedules
-from tunegrad.tuning.stages import Stages
+from tunegrad.tuning.session import Session
 
 
 def press() -> None:
@@ -94,10 +94,11 @@ def test_the_race_of_schedules_ends_early_only_where_the_user_asked_for_it(monke
     site = SimpleNamespace(
         measurer=SimpleNamespace(wait_idle=lambda: None), here=None, target=None, bench=None
     )
-    progress = SimpleNamespace(tell=told.append)
-    searching = SimpleNamespace(progress=progress, session="s")
-    ends, settings = Ends(1.0, 0.0, 0.0, 0.1), SimpleNamespace(budget_s=1.0)
-    session = Stages(settings, [], site, None, interrupt, None, 0.0, searching, ends, None)
+    context = SimpleNamespace(
+        site=site, here=None, store=None, session="s", interrupt=interrupt, models=None,
+        tell=told.append,
+    )  # fmt: skip
+    session = Session(context, [], Ends(1.0, 0.0, 0.0, 0.1))
     if asked_for:
         session._raced(())
         assert "interrupted before every winner was settled" in told[0].message

@@ -245,13 +245,12 @@ def test_session_is_taught_by_the_kernels_of_its_machine_and_by_no_later_session
         keep(store, STRANGE["of another machine"], TEXTS)
         add(store, "now", TEXTS)
         settings = SimpleNamespace(searcher="evolutionary")
-        site, progress = (
-            SimpleNamespace(here=HERE, target=TARGET),
-            SimpleNamespace(named={"pool": POOL}),
-        )
-        asked = searching.Searching(
-            settings, site, store, progress, Costs(), Policy(), "now", frozenset({"resumed"})
-        )
+        context = SimpleNamespace(
+            settings=settings, here=HERE, target=TARGET, store=store, costs=Costs(),
+            progress=SimpleNamespace(named={"pool": POOL}), policy=Policy(), session="now",
+            resumed=frozenset({"resumed"}),
+        )  # fmt: skip
+        asked = searching.Searching(context)
         uses = [SimpleNamespace(name="gemm", kernel=GEMM)]
         with pytest.raises(InterruptedError):
             asked.searches(uses, seeded=True)

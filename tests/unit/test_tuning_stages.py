@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any, cast
 
-from tunegrad.tuning.stages import Stages
+from tunegrad.tuning.session import Session
 
 
 def test_kernels_stand_under_the_names_that_their_searches_have() -> None:
@@ -22,5 +22,5 @@ def test_kernels_stand_under_the_names_that_their_searches_have() -> None:
         )
         for key in "ba"
     ]
-    (standing,) = Stages._standings(stages, searches)
+    (standing,) = Session._standings(stages, searches)
     assert (standing.name, standing.key, standing.uses) == ("output of conv [aaaaaa]", kept.key, 3)

@@ -6,17 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 
-from tunegrad.config import TuneSettings
-from tunegrad.db import Store
 from tunegrad.ir.fusion import layers_of
 from tunegrad.paired import Interval
 from tunegrad.reports import Deviation, TuneReport, TuneRow
 from tunegrad.search import KernelSearch, StopReason
-from tunegrad.trial import Fingerprint, Trial
+from tunegrad.trial import Trial
 
 from .end_to_end import Whole
 from .machine.load import busy_text
-from .machine.roofline import Roofline
+from .state import Context
 from .workload import Workload
 
 __all__ = ["Finish", "near_s", "report_of"]
@@ -28,8 +26,8 @@ class Finish:
     seconds.
 
     ``saved_s`` of the budget were left; ``costs`` are all its seconds by part. ``others`` are
-    trials by status that the searches of the models' kernels do not count. ``began_s`` is when it
-    began, since the epoch; ``others_cpus`` how many CPUs other processes used meanwhile.
+    trials by status that the searches of the models' kernels do not count. ``others_cpus`` is how
+    many CPUs other processes used meanwhile.
     """
 
     interrupted: bool
@@ -38,18 +36,13 @@ class Finish:
     search_s: float
     costs: Mapping[str, float]
     others: Mapping[str, int]
-    began_s: float
     others_cpus: float = 0.0
 
 
 def report_of(
-    settings: TuneSettings,
+    context: Context,
     workload: Workload,
-    searches: tuple[KernelSearch, ...],
-    store: Store,
-    here: Fingerprint,
-    roofline: Roofline,
-    session: str,
+    searches: Sequence[KernelSearch],
     finish: Finish,
     whole: Whole | None,
     deviation: Deviation | None = None,
@@ -58,8 +51,11 @@ def report_of(
 
     ``whole`` is the whole model where it was measured, ``deviation`` what 16 bits cost it.
     """
+    settings, roofline = context.settings, context.progress.roofline
     uses = {u.key: u.uses for u in workload.kernels}
-    facts = [_facts(s, store.winner(s.task.key, here, s.space.version), whole) for s in searches]
+    searches = [s for s in searches if s.task.key in uses]
+    won = [context.store.winner(s.task.key, context.here, s.space.version) for s in searches]
+    facts = [_facts(s, winner, whole) for s, winner in zip(searches, won, strict=True)]
     total_s = (
         sum(
             uses[s.task.key] * f.tuned_s
@@ -101,7 +97,7 @@ def report_of(
         threads=settings.threads,
         searcher=settings.searcher,
         store=str(settings.store),
-        session=session,
+        session=context.session,
         rows=tuple(sorted(rows, key=lambda row: -row.share)),
         default_ms=_ms(whole.default_s) if whole and whole.default_s else None,
         tuned_ms=_ms(whole.tuned_s) if whole and whole.tuned_s else None,
@@ -114,7 +110,9 @@ def report_of(
         interrupted=finish.interrupted,
         seconds=sum(finish.costs.values()),
         candidates_per_s=measured / finish.search_s if finish.search_s > 0 else 0.0,
-        near_s=near_s([(uses[s.task.key], s.trials) for s in searches], session, finish.began_s),
+        near_s=near_s(
+            [(uses[s.task.key], s.trials) for s in searches], context.session, context.began_s
+        ),
         costs=finish.costs,
         stopped=finish.stopped or "",
         saved_s=finish.saved_s,

@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from tunegrad.config import TuneSettings
-from tunegrad.db import Store
 from tunegrad.devices import usable_cores
 from tunegrad.ir.kernel import Kernel
 from tunegrad.opts import Schedule, Space
@@ -23,15 +21,12 @@ from tunegrad.search import (
     StopRule,
     TrialLog,
 )
-from tunegrad.trial import Policy
 
 from .budget.account import sessions_since
-from .budget.costs import Costs
 from .executor.references import standing
-from .executor.site import Site
 from .machine.roofline import needed_flops
-from .progress import Progress
 from .questions.plan import OutOfTrialsError
+from .state import Context
 from .transfer.seeding import Seeding
 from .transfer.training import Teacher, learns
 from .workload import KernelUse
@@ -47,62 +42,48 @@ _PRIMED = 8
 
 @dataclass(frozen=True, slots=True)
 class Searching:
-    """Makes the searches of one session, and what they share.
+    """Makes the searches of one session, and what they share."""
 
-    ``resumed`` are the sessions that it goes on from.
-    """
-
-    settings: TuneSettings
-    site: Site
-    store: Store
-    progress: Progress
-    costs: Costs
-    policy: Policy
-    session: str
-    resumed: frozenset[str]
+    context: Context
 
     def searches(self, uses: Sequence[KernelUse], seeded: bool = False) -> tuple[KernelSearch, ...]:
         """One search a kernel, in order.
 
         ``seeded``: the store's other kernels lend seeds and lessons.
         """
-        mine = self.resumed | {self.session}
-        since = sessions_since(self.store, mine) if seeded else frozenset[str]()
-        seeding = Seeding(self.store, self.site.here, self.policy, since)
-        log = TrialLog(
-            self.store, self.site.here, self.policy, self.session, time.time, self.resumed,
-            self.costs.part,
-        )  # fmt: skip
-        with self.costs.part("asking"):
+        c = self.context
+        mine = c.resumed | {c.session}
+        since = sessions_since(c.store, mine) if seeded else frozenset[str]()
+        seeding = Seeding(c.store, c.here, c.policy, since)
+        charged = c.costs.part
+        log = TrialLog(c.store, c.here, c.policy, c.session, time.time, c.resumed, charged)
+        with c.costs.part("asking"):
             teacher = Teacher({})
-            if seeded and learns(self.settings):
-                others = dict(self.store.kernels(self.site.here))
-                teacher = Teacher.of(
-                    [use.kernel for use in uses], self.site.target, log, others, since
-                )
+            if seeded and learns(c.settings):
+                others = dict(c.store.kernels(c.here))
+                teacher = Teacher.of([use.kernel for use in uses], c.target, log, others, since)
         return tuple(self._search(use, log, teacher, seeding if seeded else None) for use in uses)
 
     def _search(
         self, use: KernelUse, log: TrialLog, teacher: Teacher, seeding: Seeding | None
     ) -> KernelSearch:
-        self.progress.named[use.name] = use.kernel
-        self.store.name_kernel(use.kernel.text, use.name)
-        with self.costs.part("asking"):
-            space = Space(use.kernel, self.site.target)
-            searcher = teacher.searcher(self.settings, space, use.key)
+        c = self.context
+        c.progress.named[use.name] = use.kernel
+        c.store.name_kernel(use.kernel.text, use.name)
+        with c.costs.part("asking"):
+            space = Space(use.kernel, c.target)
+            searcher = teacher.searcher(c.settings, space, use.key)
             seeds = tuple if seeding is None else partial(self._seeds, seeding, use.kernel, space)
-            measurer = self.site.measurer
-            return KernelSearch(
-                self._task(use), space, searcher, measurer, log, self.progress.tell, seeds=seeds
-            )
+            task, measurer = self._task(use), c.site.measurer
+            return KernelSearch(task, space, searcher, measurer, log, c.tell, seeds)
 
     def _seeds(self, seeding: Seeding, kernel: Kernel, space: Space) -> Sequence[Schedule]:
-        with self.costs.part("asking"):
+        with self.context.costs.part("asking"):
             return seeding.seeds(kernel, space)
 
     def _task(self, use: KernelUse) -> SearchTask:
         k = use.kernel
-        floor_s = self.progress.roofline.bound_s(k)
+        floor_s = self.context.progress.roofline.bound_s(k)
         return SearchTask(
             k, use.name, use.key, k.text, use.uses, needed_flops(k), k.unique_bytes, floor_s
         )
@@ -111,23 +92,25 @@ class Searching:
 
     def begin(self, searches: Sequence[KernelSearch], left_s: float, rule: StopRule) -> ModelSearch:
         """A search of all these kernels, of which nothing was asked yet."""
+        c = self.context
         policy = BudgetPolicy(
             batch=BATCH,
             charge_resumed=False,
-            in_flight=self.site.in_flight(BATCH),
-            machines=self.site.machines,
+            in_flight=c.site.in_flight(BATCH),
+            machines=c.site.machines,
         )
-        return ModelSearch(searches, left_s, time.monotonic, self.progress.tell, policy, rule)
+        return ModelSearch(searches, left_s, time.monotonic, c.progress.tell, policy, rule)
 
     def prepare(self, searches: Sequence[KernelSearch]) -> None:
         """Have code of the defaults at hand, and of what earlier sessions timed candidates
         beside.
         """
+        c = self.context
         held = [(s.task.kernel, t) for s in searches if (t := standing(s.trials)) is not None]
-        self.site.measurer.stand(
+        c.site.measurer.stand(
             [(k, Schedule.parse(t.actions), t.measurement.seconds) for k, t in held]
         )
-        if self.settings.max_trials is None:
+        if c.settings.max_trials is None:
             self._prime(searches)
 
     def default_seconds(self, spared: int, kernels: Sequence[Kernel]) -> dict[str, float]:
@@ -158,11 +141,15 @@ class Searching:
 
     def trials_left(self) -> int | None:
         """Number of candidates that may still be measured; None for any number."""
-        most = self.settings.max_trials
+        c = self.context
+        most = c.settings.max_trials
         return (
             None
             if most is None
-            else max(0, most - self.store.count({self.session, *self.resumed}, self.policy))
+            else max(
+                0,
+                most - c.store.count({c.session, *c.resumed}, c.policy),
+            )
         )
 
     def _prime(self, searches: Sequence[KernelSearch]) -> None:
@@ -172,4 +159,4 @@ class Searching:
         work = [(s.task.kernel, d) for s in searches for d in s.defaults if d.text not in s.texts]
         size = _PRIMED * usable_cores()
         for at in range(0, len(work), size):
-            self.site.measurer.prime(work[at : at + size])
+            self.context.site.measurer.prime(work[at : at + size])

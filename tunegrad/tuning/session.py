@@ -1,49 +1,86 @@
-"""One tuning session: the kernels of models searched within a budget, winners raced, everything in
-the store.
+"""One tuning session: the kernels of models searched within a budget, winners raced, everything
+in the store.
 
-    open      store, site, the machine's peaks, the session's row
-    stages    plan, search, race, search, race, measure, report
-
-A search, a device and a store meet here and nowhere else.
+plan     how images are stored, where graphs are cut, which variants are near;
+         raced in whole models
+search   defaults, seeds, rounds of near variants: those behind leave
+race     variants, in whole models
+search   the kernels of the variants that won, while more is expected of it
+race     schedules, in whole models
+measure  whole models, before and after
+report
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence, Set
-from contextlib import ExitStack
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Iterator, Sequence, Set
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
+from math import inf
 
 from tunegrad import __version__
 from tunegrad.compiling.candidate import HOOKS
 from tunegrad.config import TuneSettings
 from tunegrad.db import open_store
 from tunegrad.devices import Hooks, Limits
-from tunegrad.events import Event, MachineBusy, Observer, PhaseStarted, Stopping, Warned
+from tunegrad.events import (
+    Event,
+    KernelStanding,
+    MachineBusy,
+    Observer,
+    PhaseStarted,
+    SessionFinished,
+    Stopping,
+    Warned,
+)
 from tunegrad.ir.target import Target
-from tunegrad.reports import TuneReport
-from tunegrad.search import check_searcher
+from tunegrad.opts import SPACE_VERSION, Schedule, Space
+from tunegrad.reports import Deviation, TuneReport
+from tunegrad.search import KernelSearch, StopReason, StopRule, check_searcher
 from tunegrad.trial import Policy
 
-from .budget.account import Account, resumed_sessions, session_record
+from .budget.account import LEAST_S, Account, resumed_sessions, session_record
 from .budget.costs import Costs
 from .budget.deadlines import Ends
+from .budget.goal import goal_of
+from .end_to_end import Whole, latency_s, measured_deviation, measured_whole
 from .executor.site import open_site
-from .interrupt import Interrupt
+from .interrupt import Interrupt, OutOfTimeError
 from .machine.conditions import machine_state, versions
-from .machine.load import busy_text, cpu_use, probed
-from .machine.roofline import Roofline
+from .machine.load import busy_text, cpu_use, others_cpus, probed
+from .machine.roofline import Roofline, needed_flops
 from .progress import Progress
-from .questions.plan import RACE_SHARE
+from .questions.candidates import Rivals, leave_but, narrowed_in_rounds
+from .questions.plan import RACE_SHARE, Deciding
+from .questions.schedule import Schedules
+from .report import Finish, report_of
+from .reporting.facts import session_facts
 from .searching import BATCH, Searching
-from .stages import Stages
-from .workload import Workload, not_a_number, work_key
+from .soundness import Withdrawals
+from .state import Context
+from .transfer.training import missing_model
+from .workload import Workload, not_a_number, shared_kernels, work_key
 
-__all__ = ["SEARCH_POLICY", "run_session", "run_sessions", "search_policy"]
+__all__ = ["SEARCH_POLICY", "Session", "run_session", "run_sessions", "search_policy"]
 
 _LIMITS = Limits(compile_s=3.0)
 _BUSY = "times are worse and less sure than on a quiet machine"
+
+_NUMPY_FLOPS_PER_S, _SHORT_S = 1e9, 0.2
+"""Speed at which a graph in 16 bits is evaluated, about; and a time that is not worth a look at the
+clock.
+"""
+
+_ROUNDS_SHARE = 0.25
+"""The part of a budget in which near variants are searched."""
+
+_UNSETTLED = (
+    "the budget ended before every winner was settled; the others stay as they were, and what was "
+    "measured is kept: the same command with a larger budget goes on from here"
+)
 
 
 def run_session(
@@ -73,66 +110,57 @@ def run_sessions(
     unknown device, a searcher whose packages are not installed, or an unusable store.
     """
     check_searcher(settings.searcher)
-    costs = costs or Costs()
-    began_s = time.time() - costs.total_s
-    used = cpu_use()
+    with _opened(settings, workloads, observers, hooks, costs or Costs()) as context:
+        left_s, began_s = context.progress.account.left_s, context.costs.began_s
+        ends = Ends(left_s, began_s, time.monotonic(), RACE_SHARE)
+        return Session(context, list(workloads), ends, only).run()
+
+
+@contextmanager
+def _opened(
+    settings: TuneSettings,
+    workloads: Sequence[Workload],
+    observers: Sequence[Observer],
+    hooks: Hooks,
+    costs: Costs,
+) -> Iterator[Context]:
+    """Open the store, the workers and the session's row, all closed however this ends."""
+    began_s, used = time.time() - costs.total_s, cpu_use()
     with ExitStack() as stack:
-        starting = stack.enter_context(ExitStack())
-        starting.enter_context(costs.part("start-up"))
-        store = stack.enter_context(open_store(settings.store, "write"))
-        interrupt = stack.enter_context(Interrupt(partial(_stopping, observers)))
-        site = stack.enter_context(
-            open_site(
-                settings,
-                partial(search_policy, workloads),
-                _LIMITS,
-                hooks,
-                interrupt,
-                costs,
-                partial(_warn, observers),
+        with costs.part("start-up"):
+            store = stack.enter_context(open_store(settings.store, "write"))
+            interrupt = stack.enter_context(Interrupt(partial(_stopping, observers)))
+            policy_of, warn = partial(search_policy, workloads), partial(_warn, observers)
+            site = stack.enter_context(
+                open_site(settings, policy_of, _LIMITS, hooks, interrupt, costs, warn)
             )
-        )
-        settings = replace(settings, in_flight=site.in_flight(BATCH))
-        _tell(observers, PhaseStarted("limits"))
-        others = probed()
-        if busy := busy_text(others, settings.threads):
-            _tell(observers, MachineBusy(others, f"{busy}: {_BUSY}"))
-        policy = site.policy
-        record = session_record(settings, policy)
-        row = stack.enter_context(
-            store.session(
-                "tune",
-                settings.seed,
-                record,
-                __version__,
-                versions=versions(site.here),
-                state=machine_state(others=others, device=site.bench.state()),
+            settings = replace(settings, in_flight=site.in_flight(BATCH))
+            _tell(observers, PhaseStarted("limits"))
+            others = probed()
+            if busy := busy_text(others, settings.threads):
+                _tell(observers, MachineBusy(others, f"{busy}: {_BUSY}"))
+            row = stack.enter_context(
+                store.session(
+                    "tune",
+                    settings.seed,
+                    session_record(settings, site.policy),
+                    __version__,
+                    versions=versions(site.here),
+                    state=machine_state(others=others, device=site.bench.state()),
+                )
             )
-        )
-        for text in not_a_number(workloads):
-            _warn(observers, text)
-        with interrupt.breakable():
-            roofline = Roofline(site.machine_limits(), site.target)
-        account = Account(settings, policy, store, site.here, work_key(workloads), costs)
-        progress = Progress(observers, account, roofline, settings.budget_s)
-        resumed = resumed_sessions(store, settings, policy, row.id)
-        searching = Searching(settings, site, store, progress, costs, policy, row.id, resumed)
-        ends = Ends(account.left_s, costs.began_s, time.monotonic(), RACE_SHARE)
-        stages = Stages(
-            settings,
-            list(workloads),
-            site,
-            store,
-            interrupt,
-            costs,
-            began_s,
-            searching,
-            ends,
-            used,
-            only,
-        )
-        starting.close()
-        return stages.run()
+            for text in not_a_number(workloads):
+                warn(text)
+            with interrupt.breakable():
+                roofline = Roofline(site.machine_limits(), site.target)
+            work = work_key(workloads)
+            account = Account(settings, site.policy, store, site.here, work, costs)
+            progress = Progress(observers, account, roofline, settings.budget_s)
+            resumed = resumed_sessions(store, settings, site.policy, row.id)
+            context = Context(
+                settings, site, store, row.id, resumed, interrupt, costs, progress, began_s, used
+            )
+        yield context
 
 
 def _tell(observers: Sequence[Observer], event: Event) -> None:
@@ -166,3 +194,314 @@ def search_policy(workloads: Sequence[Workload], target: Target) -> Policy:
     held = target.threads * target.l2_bytes
     constants = sum(b.nbytes for w in workloads for b in w.plan.buffers if b.role == "const")
     return replace(SEARCH_POLICY, cache="constants") if constants > held else SEARCH_POLICY
+
+
+@dataclass(slots=True)
+class Session:
+    """A session while it runs. Mutable: ``workloads`` are the models as far as they are decided.
+
+    ``only`` are the kernels that are searched, by key, where not all are.
+    """
+
+    context: Context
+    workloads: list[Workload]
+    ends: Ends
+    only: Set[str] = frozenset()
+
+    def run(self) -> tuple[TuneReport, ...]:
+        """Plan, search, race, search, race, measure, report."""
+        c = self.context
+        left_s, ready_s = self.ends.budget_s, time.monotonic()
+        self._announce()
+        c.progress.phase("plans")
+        with c.costs.part("plans"):
+            rivals = self._planned(left_s)
+        self.workloads = [r.favourite for r in rivals]
+        searches = self._searches(rivals)
+        stopped: StopReason | None = None
+        if left_s >= LEAST_S:
+            stopped = self._searched(searches, rivals, left_s)
+        else:
+            c.tell(Warned(c.progress.account.nothing_left))
+        searches = _of_models(searches, self.workloads)
+        search_s = time.monotonic() - ready_s
+        c.progress.phase("race")
+        before = self._promotions(searches)
+        with c.costs.part("finals", sealed=True):
+            self._raced(searches)
+        fresh = {key for key, count in self._promotions(searches).items() if count > before[key]}
+        used_s, interrupted = c.costs.total_s, c.interrupt.requested
+        saved_s = c.progress.account.charge_used(stopped, left_s, used_s, interrupted)
+        c.progress.phase("whole model")
+        with c.costs.part("whole model", sealed=True):
+            wholes = self.measured(fresh)
+            deviations = [self.deviation(work) for work in self.workloads]
+        c.site.close()
+        return self.reported(searches, wholes, deviations, stopped, saved_s, search_s)
+
+    def _promotions(self, searches: Sequence[KernelSearch]) -> dict[str, int]:
+        """Number of promotions, by kernel."""
+        c = self.context
+        keys = (s.task.key for s in searches)
+        return {key: len(c.store.promotions(key, c.here)) for key in keys}
+
+    # ---- plan
+
+    def _planned(self, left_s: float) -> list[Rivals]:
+        """The models as plans that measuring decides on, with the variants that are near."""
+        self._expect()
+        share_s, now_s = left_s / len(self.workloads), time.monotonic()
+        each_s = max(0.0, self.ends.plans_s - now_s) / len(self.workloads)
+        rivals = []
+        for n, work in enumerate(self.workloads, 1):
+            with self.context.interrupt.until(now_s + n * each_s):
+                rivals.append(self._deciding.opened(work, share_s))
+        return rivals
+
+    def _expect(self) -> None:
+        """Begin to evaluate the models, for which the compile workers have time while their plans
+        are looked at.
+
+        Not where other machines measure: one of them may be this one.
+        """
+        c = self.context
+        if c.settings.ray is None:
+            try:
+                c.site.bench.expect([(work.graph, work.inputs) for work in self.workloads])
+            except KeyboardInterrupt:
+                if not c.interrupt.requested:
+                    raise
+
+    # ---- search
+
+    def _searches(self, rivals: Sequence[Rivals]) -> tuple[KernelSearch, ...]:
+        """Of all kernels that the models may launch in the end."""
+        c = self.context
+        if missing := missing_model(c.settings):
+            c.tell(Warned(missing))
+        uses = [u for u in shared_kernels(rivals) if not u.kernel.fixed]
+        return self._searching.searches(uses, c.settings.warm_start)
+
+    def _searched(
+        self,
+        searches: tuple[KernelSearch, ...],
+        rivals: list[Rivals],
+        left_s: float,
+    ) -> StopReason:
+        """Search the kernels of near variants, decide between these, and search on.
+
+        Why that ended.
+        """
+        c = self.context
+        goal = goal_of(
+            c.settings,
+            lambda: _of_models(searches, self.workloads),
+            lambda: self._latency_s(searches),
+        )
+        rule = StopRule(c.settings.patience, self._searching.trials_left(), goal)
+        begun_s = time.monotonic()
+        search = self._searching.begin(searches, max(LEAST_S, self.ends.search_s - begun_s), rule)
+        stopped: StopReason | None = None
+        c.progress.standings = lambda: self._standings(searches)
+        c.progress.phase("defaults")
+        try:
+            with c.interrupt.until(self.ends.defaults_given_up(begun_s)):
+                self._searching.prepare(searches)
+                search.open()
+            self._learn(searches)
+            c.progress.phase("search")
+            search.budget_s = max(LEAST_S, self.ends.search_s - begun_s)
+            with c.interrupt.until(self.ends.given_up(self.ends.search_s)):
+                until_s = time.monotonic() + _ROUNDS_SHARE * left_s
+                rivals = narrowed_in_rounds(search, rivals, until_s)
+                self.workloads = self._variants(rivals, search.searches, left_s)
+                leave_but(search, self.workloads)
+                search.leave(self._not_asked(searches))
+                search.run()
+        except OutOfTimeError:
+            stopped = "budget"
+        except KeyboardInterrupt:
+            if not c.interrupt.requested:
+                raise
+        finally:
+            search.close()
+        self._learn(searches)
+        return stopped or search.stopped
+
+    def _not_asked(self, searches: Sequence[KernelSearch]) -> set[str]:
+        """The kernels that are not to be searched; none where the models run none of the others."""
+        keys = {s.task.key for s in _of_models(searches, self.workloads)}
+        return keys - self.only if keys & self.only else set()
+
+    def _standings(self, searches: Sequence[KernelSearch]) -> list[KernelStanding]:
+        """Standings of the kernels that the models run, as far as is decided, under the names that
+        their searches have: fewer kernels may need fewer names of their own.
+        """
+        found = {s.task.key: s for s in searches}
+        return [
+            KernelStanding(s.task.name, use.key, use.uses, s.default_s, s.best_s)
+            for use in shared_kernels(self.workloads)
+            if (s := found.get(use.key)) is not None
+        ]
+
+    def _learn(self, searches: Sequence[KernelSearch]) -> None:
+        """Tell the deadlines what the models take, both ways, for what is reserved of the
+        budget.
+        """
+        kernels = self._standings(searches)
+        self.ends.both_s = sum(
+            k.uses * s for k in kernels for s in (k.default_s, k.best_s) if s < inf
+        )
+
+    def _variants(
+        self, rivals: Sequence[Rivals], searches: Sequence[KernelSearch], left_s: float
+    ) -> list[Workload]:
+        """Models as races of their variants decide, with the fastest schedules so far.
+
+        Nothing else works meanwhile.
+        """
+        c = self.context
+        fastest = {s.task.key: s.winner.actions for s in searches}
+        c.site.measurer.wait_idle()
+        with c.costs.part("plans"):
+            return [self._deciding.decided(r, fastest, left_s / len(rivals)) for r in rivals]
+
+    def _latency_s(self, searches: Sequence[KernelSearch]) -> float:
+        """Of the model with the fastest schedules so far, in seconds; infinity where it does not
+        run.
+        """
+        c = self.context
+        c.site.measurer.wait_idle()
+        with c.costs.part("whole model", sealed=True):
+            fastest = {s.task.key: s.winner.actions for s in searches}
+            return latency_s(self.workloads[0], fastest, c.models, c.tell)
+
+    # ---- race
+
+    def _raced(self, searches: tuple[KernelSearch, ...]) -> None:
+        """Settle the winner of every kernel."""
+        c, now_s = self.context, time.monotonic()
+        interrupted, tell = c.interrupt.requested, c.tell
+        deadline_s = now_s if interrupted else self.ends.race_s
+        void = self._withdrawals.trial
+        schedules = Schedules(c.site.measurer, c.models, c.store, c.here, void, tell)
+        c.interrupt.forgive()
+        try:
+            with c.interrupt.until(self.ends.race_given_up(now_s, interrupted)):
+                c.site.measurer.wait_idle()
+                schedules.promote_proved(searches, self.workloads, deadline_s)
+        except OutOfTimeError:
+            tell(Warned(_UNSETTLED))
+        except KeyboardInterrupt:
+            if not c.interrupt.requested:
+                raise
+            tell(
+                Warned(
+                    "interrupted before every winner was settled; the others are the fastest "
+                    "measured so far"
+                )
+            )
+        else:
+            self.described(searches)
+
+    # ---- measure and report: winners described, whole models measured
+
+    def described(self, searches: tuple[KernelSearch, ...]) -> None:
+        """Store what the compiler's listings say of the winners, unless their images said it."""
+        c = self.context
+        found = [
+            (search.task.kernel, winner)
+            for search in searches
+            if (winner := c.store.winner(search.task.key, c.here, SPACE_VERSION))
+            and "instructions" not in dict(winner.measurement.facts)
+        ]
+        work = [(kernel, Schedule.parse(winner.actions)) for kernel, winner in found]
+        for (_, winner), facts in zip(found, c.site.measurer.counted_code(work), strict=True):
+            row = c.store.id_of(winner) if facts else None
+            if row is not None:
+                c.store.describe(row, facts)
+
+    def measured(self, fresh: Set[str]) -> list[Whole | None]:
+        """Measure the models, each in its part of the time that is left; ``fresh`` are the kernels
+        that a new schedule won in this session.
+        """
+        c = self.context
+        found: list[Whole | None] = []
+        interrupted, count = c.interrupt.requested, len(self.workloads)
+        for n, work in enumerate(self.workloads):
+            now_s = time.monotonic()
+            left_s = max(0.0, self.ends.whole_s - now_s) / (count - n)
+            if not work.kernels:  # none of its outputs depends on an input
+                found.append(None)
+                continue
+            with c.interrupt.until(self.ends.whole_given_up(now_s + left_s, interrupted)):
+                models, withdrawals = c.models, self._withdrawals
+                others = {u.key for w in self.workloads if w is not work for u in w.kernels}
+                mine = fresh - others
+                found.append(measured_whole(work, models, withdrawals, c.interrupt, left_s, mine))
+        return found
+
+    def deviation(self, work: Workload) -> Deviation | None:
+        """Measure what 16 bits cost the model; None after an interrupt, or where that is expected
+        to take long and to end late.
+        """
+        takes_s = sum(u.uses * needed_flops(u.kernel) for u in work.kernels) / _NUMPY_FLOPS_PER_S
+        late = takes_s > _SHORT_S and time.monotonic() + takes_s > self.ends.over_s
+        return None if late or self.context.interrupt.requested else measured_deviation(work)
+
+    def reported(
+        self,
+        searches: tuple[KernelSearch, ...],
+        wholes: Sequence[Whole | None],
+        deviations: Sequence[Deviation | None],
+        stopped: StopReason | None,
+        saved_s: float,
+        search_s: float,
+    ) -> tuple[TuneReport, ...]:
+        """The reports, one a model; the session's facts are stored, and its end is told."""
+        c = self.context
+        others = c.progress.measured - sum((Counter(s.statuses) for s in searches), Counter[str]())
+        finish = Finish(
+            c.interrupt.requested, stopped, saved_s, search_s, c.costs.seconds, others,
+            others_cpus(c.used, cpu_use()),
+        )  # fmt: skip
+        facts = session_facts(c.progress.roofline, c.costs, self.workloads, wholes)
+        c.store.add_facts(c.session, facts)
+        found = zip(self.workloads, wholes, deviations, strict=True)
+        reports = tuple(report_of(c, w, searches, finish, whole, off) for w, whole, off in found)
+        c.tell(SessionFinished(reports[0], reports[1:]))
+        return reports
+
+    # ---- what the steps share
+
+    @property
+    def _deciding(self) -> Deciding:
+        spared = len(shared_kernels(self.workloads))
+        return Deciding(self.context, partial(self._searching.default_seconds, spared))
+
+    @property
+    def _searching(self) -> Searching:
+        return Searching(self.context)
+
+    @property
+    def _withdrawals(self) -> Withdrawals:
+        c = self.context
+        return Withdrawals(c.store, c.here, c.session, c.tell)
+
+    def _announce(self) -> None:
+        kernels, c = shared_kernels(self.workloads), self.context
+        known = sum(len(c.store.trials(u.key, c.here, c.policy)) for u in kernels)
+        names = " + ".join(w.name for w in self.workloads)
+        c.progress.announce(c.settings, c.session, names, len(kernels), known)
+        for use in kernels:
+            if use.kernel.fixed:
+                # An illegal one is the user's error, at once.
+                Space(use.kernel, c.target).fixed()
+
+
+def _of_models(
+    searches: Sequence[KernelSearch], models: Sequence[Workload]
+) -> tuple[KernelSearch, ...]:
+    """Those of the kernels that the models run."""
+    kept = {use.key for use in shared_kernels(models)}
+    return tuple(s for s in searches if s.task.key in kept)

@@ -15,21 +15,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from tunegrad.config import Numerics
-from tunegrad.db import Store
 from tunegrad.errors import CandidateFailure
-from tunegrad.events import Event
 from tunegrad.ir.fusion import LaunchPlan
 from tunegrad.ir.kernel import Kernel
-from tunegrad.ir.target import Target
 from tunegrad.planning.plan import stored_images, stored_toggles
 from tunegrad.planning.variants import pick_variants, picked
-from tunegrad.trial import Fingerprint
 
 from ..budget.account import LEAST_S
-from ..interrupt import Interrupt, OutOfTimeError
-from ..models import Models, WholeModel
+from ..interrupt import OutOfTimeError
+from ..models import WholeModel
 from ..race.model_track import Blamed, ModelTrack, most_at_once
+from ..state import Context
 from ..workload import Workload, with_images, with_plan, with_toggles, with_variants
 from .candidates import Rivals
 from .cut import choose_cuts
@@ -53,20 +49,13 @@ class OutOfTrialsError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Deciding:
-    """The context that the decisions about a session's models have in common.
+    """Decides about the models of a session.
 
     ``seconds`` verifies and times default schedules, by key; it may raise OutOfTrialsError.
     """
 
-    target: Target
-    here: Fingerprint
-    store: Store
-    session: str
-    numerics: Numerics
-    models: Models
+    context: Context
     seconds: Callable[[Sequence[Kernel]], dict[str, float]]
-    interrupt: Interrupt
-    tell: Callable[[Event], None]
 
     def opened(self, work: Workload, budget_s: float) -> Rivals:
         """The work of the plan that measuring decides on, in its share of a budget, and the
@@ -74,33 +63,32 @@ class Deciding:
 
         As the store has decided it where the budget is spent.
         """
-        deadline_s = time.monotonic() + RACE_SHARE * budget_s
+        deadline_s, c = time.monotonic() + RACE_SHARE * budget_s, self.context
         graph = self._grounds(work)
         images = self._tried(
             lambda: choose_images(work.fusion, graph, deadline_s),
-            lambda: stored_images(work.fusion, self.here, self.store),
+            lambda: stored_images(work.fusion, c.here, c.store),
         )
         cut = with_images(work, images)
         toggles = self._tried(
             lambda: choose_cuts(cut.fusion, graph, deadline_s),
-            lambda: stored_toggles(cut.fusion, self.here, self.store, self.target),
+            lambda: stored_toggles(cut.fusion, c.here, c.store, c.target),
         )
         cut = with_toggles(cut, toggles) if toggles else cut
-        known = partial(picked, cut.plan, self.target, self.here, self.store, self.numerics)
+        known = partial(picked, cut.plan, c.target, c.here, c.store, c.numerics)
         if budget_s < LEAST_S:
             return Rivals(cut, known())
-        near = partial(
-            rivals_of, cut, self.here, self.store, self.seconds, self.numerics, self.target
-        )
+        near = partial(rivals_of, cut, c.here, c.store, self.seconds, c.numerics, c.target)
         return self._tried(near, lambda: Rivals(cut, known()))
 
     def decided(self, rivals: Rivals, actions: Mapping[str, str], budget_s: float) -> Workload:
         """The work as the variants that whole models of these actions settle, in their share of a
         budget.
         """
+        c = self.context
         deadline_s = time.monotonic() + RACE_SHARE * budget_s
         picks = self._tried(
-            lambda: choose_variants(rivals, actions, self.models, self.session, deadline_s),
+            lambda: choose_variants(rivals, actions, c.models, c.session, deadline_s),
             lambda: rivals.favourites,
         )
         return with_variants(rivals.work, picks)
@@ -109,12 +97,13 @@ class Deciding:
         """The grounds on which plans of the model are raced, each with the variants that are picked
         for it.
         """
+        c = self.context
 
         def planned(plan: LaunchPlan) -> WholeModel | None:
             """A plan ready to run; None where a kernel has no schedule that compiles."""
-            args = self.target, self.here, self.store, self.numerics
+            args = c.target, c.here, c.store, c.numerics
             try:
-                return self.models.of(with_plan(work, pick_variants(plan, *args)[0]))
+                return c.models.of(with_plan(work, pick_variants(plan, *args)[0]))
             except CandidateFailure:
                 return None
 
@@ -129,11 +118,9 @@ class Deciding:
                 known.update({id(p): planned(p) for p in plans if id(p) not in known})
                 return [known[id(p)] for p in plans]
 
-            return ModelTrack(self.models.bench, made, places, blamed, most_at_once(work))
+            return ModelTrack(c.models.bench, made, places, blamed, most_at_once(work))
 
-        return Grounds(
-            self.target, self.here, self.store, self.session, self.numerics, track, self.tell
-        )
+        return Grounds(c.target, c.here, c.store, c.session, c.numerics, track, c.tell)
 
     def _tried(self, settle: Callable[[], _T], known: Callable[[], _T]) -> _T:
         """Return what measuring settles; what is known where the user, the bound on candidates, or
@@ -144,6 +131,6 @@ class Deciding:
         except (OutOfTrialsError, OutOfTimeError):
             return known()
         except KeyboardInterrupt:
-            if not self.interrupt.requested:
+            if not self.context.interrupt.requested:
                 raise
             return known()
