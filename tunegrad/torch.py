@@ -94,7 +94,7 @@ def backend(
         missing = missing_operators(graph.graph)
         if missing:
             _log.warning(
-                "torch.compile: %d operators are not there, this graph runs in PyTorch: %s",
+                "torch.compile: %d operators are not supported, this graph runs in PyTorch: %s",
                 len(missing), ", ".join(missing),
             )  # fmt: skip
             return make_boxed_func(graph.forward)
@@ -132,7 +132,7 @@ def register() -> None:
 def _settings(options: Mapping[str, Any] | None, mode: str | None) -> dict[str, Any]:
     if mode is not None and mode not in _MODES:
         raise ConfigError(
-            f"torch.compile: mode {mode!r} is not there; valid: {', '.join(map(repr, _MODES))}"
+            f"torch.compile: mode {mode!r} is not supported; valid: {', '.join(map(repr, _MODES))}"
         )
     given = dict(options or {})
     wrong = [name for name in given if name not in _OPTIONS]

@@ -178,7 +178,7 @@ class _Configuration(Action):
     text: str
 
     def apply(self, tree: LoopTree) -> LoopTree:
-        raise self.fail(tree, "a configuration of another tuner is no action")
+        raise self.fail(tree, "a configuration of another tuner is not an action")
 
     @classmethod
     def options(cls, tree: LoopTree) -> Iterator[Action]:  # noqa: ARG003  # an action's protocol

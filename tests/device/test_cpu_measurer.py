@@ -258,7 +258,7 @@ def test_payload_without_a_lowering_hook_must_be_lowered():
     with DeviceMeasurer(host_device(1), HOOKS, Limits(), compile_workers=1) as measurer:
         (outcome,) = measurer.measure([Candidate("k", "text")], hostile.QUICK)
     assert outcome.measurement.status is Status.COMPILE_ERROR
-    assert "str is no Lowered" in outcome.measurement.error
+    assert "str is not a Lowered" in outcome.measurement.error
 
 
 def test_hash_depends_on_the_program_only():

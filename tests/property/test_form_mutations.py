@@ -206,9 +206,10 @@ def test_kernel_mutants_are_rejected_or_other_kernels(name: str) -> None:
 
 KERNEL_RULES = (
     "is used twice among", "write some elements twice", "writes some elements twice",
-    "points for", "is no axis of this stage", r" leaves \[0, ", "load of .* as", "does not give",
-    "store of .* to .*, which is", "is read as .*; earlier reductions", "can not fold",
-    " indices, ", "must be stored and never loaded", "is never loaded", "is no input of integers",
+    "points for", "is not an axis of this stage", r" leaves \[0, ", "load of .* as",
+    "does not give", "store of .* to .*, which is", "is read as .*; earlier reductions",
+    "can not fold", " indices, ", "must be stored and never loaded", "is never loaded",
+    "is not an input of integers",
 )  # fmt: skip
 
 

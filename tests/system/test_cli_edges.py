@@ -130,7 +130,7 @@ def test_export_that_gzip_packed_is_imported(folder: Path, tmp_path: Path) -> No
     packed.write_bytes(packed.read_bytes()[:-50])
     cut = run("store", "import", str(packed), "--store", "cut.db", folder=tmp_path)
     assert (cut.returncode, cut.stderr.count("\n")) == (1, 1)
-    assert "is no whole gzip file" in cut.stderr
+    assert "is not a whole gzip file" in cut.stderr
 
 
 @pytest.mark.parametrize("utf8", ["0", "1"])

@@ -92,7 +92,7 @@ RULES = [
     (GEMM, GPU, f"{AHEAD_OF} pipeline(loop=k0, slots=2)", "pipeline(loop=k0, slots=2)",
         "loop k0 is pipelined already"),
     (GEMM, GPU, f"{AHEAD_OF} pipeline(loop=k0, slots=2)", "unroll(axis=k0)",
-        "no serial reduce loop of a stage alone"),
+        "not a serial reduce loop of a stage alone"),
     (GEMM, AVX512, "tile(axis=k, size=8) stage(param=B, at=k0, layout=(k1))",
         "pipeline(loop=k0, slots=2)", "no shared memory to copy ahead to"),
     (gemm(64, 96, 30), GPU, AHEAD_OF, "pipeline(loop=k0, slots=2)", "axis k has a tail; pad it"),
@@ -121,10 +121,10 @@ RULES = [
     (SOFTMAX, AVX512, "keep(stage=1)", "keep(stage=1)", "stage 1 is kept already"),
     (SOFTMAX, GPU, "", "keep(stage=1)", "needs a thread with scratch"),
     # stream
-    (GEMM, AVX512, "", "stream(param=A)", "A is no output that is not streamed yet"),
+    (GEMM, AVX512, "", "stream(param=A)", "A must be an output that is not streamed yet"),
     (GEMM, GPU, "", "stream(param=C)", "has no such stores"),
     # prefetch
-    (GEMM, AVX512, "", "prefetch(param=C, distance=512)", "C is no input"),
+    (GEMM, AVX512, "", "prefetch(param=C, distance=512)", "C is not an input"),
     (GEMM, AVX512, "", "prefetch(param=A, distance=1)", ("the distance must be from 64 to 65536 "
                                                         "bytes")),
     (GEMM, AVX512, "prefetch(param=A, distance=64)", "prefetch(param=A, distance=64)",

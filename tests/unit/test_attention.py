@@ -301,11 +301,11 @@ def test_a_kernel_with_a_row_is_sound() -> None:
         (rows(Value("v", F32)), "v: 0 indices of a row of 1 axes"),
         (rows(Value("v", F32, (E, E))), "v[e, e]: 2 indices of a row of 1 axes"),
         (rows(Value("v", F32, (E + 1,))), "v[e+1]: index e+1 leaves [0, 5)"),
-        (rows(Value("v", F32, (Axis("z", 5).index,))), "z in [0, 4] is no axis of this stage"),
+        (rows(Value("v", F32, (Axis("z", 5).index,))), "z in [0, 4] is not an axis of this stage"),
         (rows(Value("v", F32, (E,)), 2), "v: a row over 2 of its 2 axes leaves none to fold"),
         (
             rows(Value("v", F32, (element("X", E, 60, 5),))),
-            "X is no input of integers",
+            "X is not an input of integers",
         ),
     ],
 )  # fmt: skip

@@ -153,7 +153,7 @@ BAD = {
         "some.place:make", "something:make"
     ),
     "model.alias = 'other' stands alone": '[model]\nalias = "other"\nbatch = 2\n',
-    "model.alias = 'other' does not name a model file beside it": '[model]\nalias = "other"\n',
+    "model.alias = 'other' must name a model file beside it": '[model]\nalias = "other"\n',
 }
 
 
@@ -171,7 +171,7 @@ def test_bad_file_is_a_config_error_that_names_the_file_and_the_rule(
 def test_alias_of_an_alias_is_refused(tmp_path: Path) -> None:
     write(tmp_path, '[model]\nalias = "first"\n', "second.toml")
     path = write(tmp_path, '[model]\nalias = "second"\n', "first.toml")
-    with pytest.raises(ConfigError, match="that is no alias"):
+    with pytest.raises(ConfigError, match="not an alias"):
         resolve_model(path)
 
 

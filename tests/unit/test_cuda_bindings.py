@@ -368,7 +368,7 @@ def test_clocks_that_are_hidden_are_reckoned_with(fake, monkeypatch):
 def test_a_gpu_that_went_away_is_one_line(fake, monkeypatch):
     device = devices.open("cuda:0")
     fake._cuDeviceTotalMem = lambda device: 40 << 30
-    with pytest.raises(DeviceError, match=r"device cuda:0: NVIDIA H100 .* 80 GiB is not there; it"):
+    with pytest.raises(DeviceError, match=r"device cuda:0: NVIDIA H100 .* 80 GiB is absent; it"):
         device.open()
 
 

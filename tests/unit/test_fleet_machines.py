@@ -62,7 +62,9 @@ def test_crew_of_two_kinds_is_refused_with_a_choice():
 def test_crew_of_the_kind_that_is_named_measures_and_the_other_is_left_out(kind):
     crew = choose_crew([node("a", LAKE), node("b"), node("c")], kind, "1")
     assert names(crew.measuring) == ["b", "c"]
-    assert crew.left_out == (f"a: is no {kind_of(ZEN)} but a {kind_of(LAKE)}: other arch, cores",)
+    assert crew.left_out == (
+        f"a: is not a {kind_of(ZEN)} but a {kind_of(LAKE)}: other arch, cores",
+    )
     assert crew.fingerprint == ZEN
 
 
@@ -202,7 +204,7 @@ def test_cluster_tells_once_why_a_machine_that_came_later_is_left_out():
         stations.names()
     assert stations.names() == ("a", "g")
     assert told == [
-        f"left out: b: is no {kind_of(ZEN)} but a {kind_of(LAKE)}: other arch, cores",
+        f"left out: b: is not a {kind_of(ZEN)} but a {kind_of(LAKE)}: other arch, cores",
         "left out: c: would disturb a, which measures on the same machine",
         f"left out: d: has tunegrad 0, not {cluster.RELEASE}",
         "left out: 10.0.0.9:7: can not be asked what it is: it ran out of memory",

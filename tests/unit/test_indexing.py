@@ -208,12 +208,16 @@ def test_kernel_with_an_index_from_memory_is_well_formed():
     ("index", "changed", "message"),
     [
         (element("i", A, 4, 10), {}, "can not be proved to be in [0, 9)"),
-        (element("x", A, 9, 9), {}, "x is no input of integers"),
-        (element("k", A, 4, 9), {}, "k is no input of integers"),
-        (element("y", A, 4, 9), {}, "y is no input of integers"),
+        (element("x", A, 9, 9), {}, "x is not an input of integers"),
+        (element("k", A, 4, 9), {}, "k is not an input of integers"),
+        (element("y", A, 4, 9), {}, "y is not an input of integers"),
         (element("i", A, 5, 9), {}, "has to be row-major"),
-        (element("i", A, 4, 9), {"i": Param.dense("i", F32, (4,), "in")}, "no input of integers"),
-        (element("i", var("q", 4), 4, 9), {}, "q in [0, 3] is no axis of this stage"),
+        (
+            element("i", A, 4, 9),
+            {"i": Param.dense("i", F32, (4,), "in")},
+            "not an input of integers",
+        ),
+        (element("i", var("q", 4), 4, 9), {}, "q in [0, 3] is not an axis of this stage"),
     ],
 )
 def test_kernel_with_a_wrong_index_from_memory_is_refused(index, changed, message):

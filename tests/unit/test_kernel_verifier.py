@@ -42,19 +42,22 @@ F16X = Param.dense("x", F16, (4, 5), "in")
 BROKEN: dict[str, tuple[Kernel, str]] = {
     "unknown parameter": (
         kernel(Load("z", (A.index, R.index), F32)),
-        "load of z, which is no parameter",
+        "load of z, which is not a parameter",
     ),
     "wrong load type": (kernel(Load("x", (A.index, R.index), F64)), "load of x as f64, it is f32"),
     "too few indices": (kernel(Load("x", (A.index,), F32)), "has 1 indices, x has 2 dimensions"),
-    "axis out of scope": (kernel(Load("x", (A.index, B.index), F32)), "is no axis of this stage"),
+    "axis out of scope": (
+        kernel(Load("x", (A.index, B.index), F32)),
+        "is not an axis of this stage",
+    ),
     "axis of another extent": (
         kernel(Load("x", (A.index, var("r", 3)), F32)),
-        "is no axis of this stage",
+        "is not an axis of this stage",
     ),
-    "reduce axis in the store": (kernel(store=LOAD), "is no axis of this stage"),
+    "reduce axis in the store": (kernel(store=LOAD), "is not an axis of this stage"),
     "condition out of scope": (
         kernel(Load("x", (A.index, R.index), F32, Valid((Range(B.index, 0, 3),)))),
-        "is no axis of this stage",
+        "is not an axis of this stage",
     ),
     "load past the end": (kernel(Load("x", (A.index, R.index + 1), F32)), "leaves"),
     "load before the start": (kernel(Load("x", (A.index - 1, R.index), F32)), "leaves"),
@@ -84,7 +87,10 @@ BROKEN: dict[str, tuple[Kernel, str]] = {
         kernel(Cast(Apply(Op.EXP, (Cast(LOAD, I32),), I32), F32)),
         "does not give i32",
     ),
-    "constant of another type": (kernel(Apply(Op.ADD, (LOAD, Const(1, F32)), F32)), "is no f32"),
+    "constant of another type": (
+        kernel(Apply(Op.ADD, (LOAD, Const(1, F32)), F32)),
+        "is not of type f32",
+    ),
     "constant too large": (
         kernel(Cast(Const(1 << 31, I32), F32)),
         "constant 2147483648 does not fit i32",
@@ -152,7 +158,7 @@ def test_kernel_verifier_refuses_two_stores_to_one_output() -> None:
 
 def test_kernel_verifier_refuses_a_store_to_an_input() -> None:
     k = kernel()
-    with pytest.raises(VerifyError, match="store to x, which is no output"):
+    with pytest.raises(VerifyError, match="store to x, which is not an output"):
         verify_kernel(
             replace(k, stages=(*k.stages, Store("x", (A.index, as_index(0)), Const(0.0, F32))))
         )

@@ -91,7 +91,7 @@ def test_wrong_inputs_are_one_error() -> None:
 
 def test_a_model_is_checked_when_it_is_prepared() -> None:
     lacking = parsed("m (float[2] x) => (float[2] y) { y = Bernoulli (x) }")
-    with pytest.raises(ModelError, match="1 operators are not there: Bernoulli"):
+    with pytest.raises(ModelError, match="1 operators are not supported: Bernoulli"):
         TunegradBackend.prepare(lacking)
     assert not TunegradBackend.is_compatible(lacking)
     assert TunegradBackend.is_compatible(parsed(RELU))

@@ -109,7 +109,8 @@ def test_operators_that_are_not_there_are_all_listed(tmp_path: Path) -> None:
     ]
     path = saved(tmp_path / "m.onnx", nodes, {"x": [2, 2]}, ["y"], {})
     with pytest.raises(
-        ModelError, match=r"3 operators are not there: Bernoulli, ImageDecoder, com.example.Mine"
+        ModelError,
+        match=r"3 operators are not supported: Bernoulli, ImageDecoder, com.example.Mine",
     ):
         tg.load(str(path), store=False)
 
@@ -205,7 +206,7 @@ def test_external_data_does_not_leave_the_folder(tmp_path: Path) -> None:
     entry = tensor.external_data.add()
     entry.key, entry.value = "location", "../secret.bin"
     path.write_bytes(proto.SerializeToString())
-    with pytest.raises(ModelError, match="is no ONNX file that can be read"):
+    with pytest.raises(ModelError, match="is not an ONNX file that can be read"):
         tg.load(str(path), store=False)
 
 

@@ -149,7 +149,7 @@ def test_loop_carries_a_sequence() -> None:
     [
         ("SequenceAt", {"s": [A], "i": np.asarray(1)}, "position 1 is not in a sequence of 1"),
         ("SequenceErase", {"s": [A], "i": np.asarray(-2)}, "position -2 is not in a sequence of 1"),
-        ("SequenceLength", {"s": A}, "operand 0 is no sequence"),
+        ("SequenceLength", {"s": A}, "operand 0 is not a sequence"),
         ("ConcatFromSequence", {"s": []}, "the sequence is empty"),
         ("Relu", {"s": [A]}, "operand 0 is a sequence"),
         ("SplitToSequence", {"x": A, "n": np.asarray([1, 2])}, r"parts of \[1, 2\] do not make"),
@@ -165,7 +165,9 @@ def test_what_does_not_fit_is_an_error_that_names_the_node(
 
 def test_a_files_inputs_are_tensors_and_a_sequence_of_outputs_comes_one_by_one() -> None:
     proto = parsed("m (seq(float) s) => (int64 y) { y = SequenceLength (s) }")
-    with pytest.raises(ModelError, match="input s is no tensor; sequences and optional values are"):
+    with pytest.raises(
+        ModelError, match="input s is not a tensor; sequences and optional values are"
+    ):
         model_of_proto(proto, "m")
     proto = parsed("m (float[2] x) => (seq(float) y) { y = SequenceConstruct (x, x, x) }")
     assert len(model_of_proto(proto, "m").build({})) == 3

@@ -297,7 +297,7 @@ RULES = {
     "s is written outside its copies, too": lambda p: replace(
         p, body=(*p.body, Store("s", as_index(0), 1, VType(F32)))
     ),
-    "copies to y, which is no shared memory": of_copy(buffer="y", into=var("v", 4)),
+    "copies to y, which is not shared memory": of_copy(buffer="y", into=var("v", 4)),
     "copies from y, which the program writes": of_copy(source="y"),
     "in the copies of a pipeline": lambda p: replace(p, copies=(Barrier(), *p.copies)),
     "stands outside the copies of a pipeline": lambda p: p.copies[0],
@@ -305,9 +305,9 @@ RULES = {
     "12 bytes: 4, 8 or 16": of_copy(
         vtype=VType(F32, 3), into=var("v", 3), offset=var("k", 3) * 3 + var("v", 3)
     ),
-    "is no multiple of 4 elements": of_copy(offset=var("k", 3) * 3 + var("v", 4)),
-    "is no row of neighbours": of_copy(offset=var("v", 4) * 2),
-    "always out of bounds|is no multiple": of_copy(into=var("v", 4) + 2),
+    "is not a multiple of 4 elements": of_copy(offset=var("k", 3) * 3 + var("v", 4)),
+    "is not a row of neighbours": of_copy(offset=var("v", 4) * 2),
+    "always out of bounds|is not a multiple": of_copy(into=var("v", 4) + 2),
 }
 
 
@@ -351,8 +351,8 @@ def fragment(**fields: object) -> Program:
 FRAGMENTS = {
     "3 matrices: 1, 2 or 4": {"ids": (1, 2, 3)},
     "4 bytes, of 2 each where it is transposed": {"transposed": True},
-    "is no multiple of 4 elements": {"offset": var("r", 32) * 7},
-    "y is no shared memory": {"buffer": "y"},
+    "is not a multiple of 4 elements": {"offset": var("r", 32) * 7},
+    "y is not shared memory": {"buffer": "y"},
 }
 
 

@@ -82,7 +82,7 @@ def test_lists_of_another_kind_or_range_are_refused(value: Any, dtype: DType, ha
         ((ARRAY,), {"y": np.zeros((), np.int64)}, "there is no input 'y'; valid: x, n"),
         ((np.zeros((), np.int64), ARRAY), {}, r"input 'x' has shape \(\), it must be \(2, 3\)"),
         ((ARRAY[:1], 1), {}, r"input 'x' has shape \(1, 3\), it must be \(2, 3\)"),
-        (([[1.0, 2.0], [3.0]], 1), {}, "input 'x' is no array"),
+        (([[1.0, 2.0], [3.0]], 1), {}, "input 'x' is not an array"),
     ],
 )
 def test_a_wrong_number_name_or_shape_is_a_shape_error(

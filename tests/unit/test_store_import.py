@@ -351,9 +351,9 @@ def test_import_survives_a_line_that_is_no_row(line, message):
 @pytest.mark.parametrize(
     ("header", "message"),
     [
-        ("", "file x.jsonl: is no export of a store"),
-        ("SQLite format 3\x00", "file x.jsonl: is no export of a store"),
-        ('{"format": "t4"}', "file x.jsonl: is no export of a store"),
+        ("", "file x.jsonl: is not an export of a store"),
+        ("SQLite format 3\x00", "file x.jsonl: is not an export of a store"),
+        ('{"format": "t4"}', "file x.jsonl: is not an export of a store"),
         (
             '{"format": "tunegrad-store", "version": 5, "rows": {}}',
             "version 5 of the format is not 4, the one known",
@@ -508,7 +508,7 @@ class Endless(io.RawIOBase):
 @pytest.mark.parametrize(
     ("head", "message"),
     [
-        (b"", "file zero: is no export of a store"),
+        (b"", "file zero: is not an export of a store"),
         ((json.dumps(rows()[0]) + "\n").encode(), "file zero: line 2 has more than"),
     ],
 )

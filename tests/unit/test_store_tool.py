@@ -216,7 +216,7 @@ def test_store_that_is_given_broken_contents_keeps_its_own(tmp_path):
     with open_store(path, "write") as store:
         broken = Contents(trials=(numbered(2),), promotions=(promoted(3, 1e-3),))
         with pytest.raises(
-            InternalError, match=r"names a trial that is not there: 'unroll\(by=3\)'"
+            InternalError, match=r"names a trial that does not exist: 'unroll\(by=3\)'"
         ):
             store.replace_contents(broken)
         assert store.trials(KEY) == [numbered(1)]

@@ -66,7 +66,7 @@ def test_numbers_of_python():
     x = Tensor([2.5])
     assert (float(x), int(x), bool(x), math.floor(float(x))) == (2.5, 2, True, 2)
     assert list(range(5))[Tensor(3)] == 3
-    with pytest.raises(DTypeError, match="is no integer"):
+    with pytest.raises(DTypeError, match="is not an integer"):
         range(Tensor(3.0))
 
 

@@ -458,7 +458,7 @@ def test_a_recurrent_layer_is_taken_where_dynamo_takes_it(
 def test_options_are_checked() -> None:
     with pytest.raises(ConfigError, match="options budget are unknown; valid: check"):
         backends.backend(None, [], options={"budget": 3})
-    with pytest.raises(ConfigError, match="mode 'fastest' is not there"):
+    with pytest.raises(ConfigError, match="mode 'fastest' is not supported"):
         backends.backend(None, [], mode="fastest")
 
 

@@ -261,7 +261,7 @@ def _model(head: _Model, arrays: Mapping[str, Array]) -> SavedModel:
     guards = tuple(Guard(Bounds(x.op, x.low, x.high), x.signed) for x in head.guards)
     for i in plan.outputs[len(plan.outputs) - len(guards) :]:
         if buffers[i].dtype not in (U32, U64) or buffers[i].shape:
-            raise ValueError(f"{buffers[i]} is no guard")
+            raise ValueError(f"{buffers[i]} is not a guard")
     return SavedModel(
         head.name,
         dtype,

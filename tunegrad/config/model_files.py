@@ -124,7 +124,7 @@ def _follow_alias(
     target = path.with_name(f"{alias}.toml")
     if not allow_alias or not target.is_file():
         raise ConfigError(
-            f"{path}: model.alias = {alias!r} does not name a model file beside it that is no alias"
+            f"{path}: model.alias = {alias!r} must name a model file beside it, not an alias"
         )
     return load_model(target, batch, allow_alias=False)
 

@@ -160,7 +160,7 @@ def _insert_trials(database: Database, run: Run, contents: Contents) -> None:
         if trial not in ids:
             actions = trial.subject.actions
             raise InternalError(
-                f"store {database.label}: a {what} names a trial that is not there: {actions!r}"
+                f"store {database.label}: a {what} names a trial that does not exist: {actions!r}"
             )
         return ids[trial]
 

@@ -95,7 +95,9 @@ def compile_candidate(
     try:
         lowered = load_hook(lower)(candidate.payload) if lower else candidate.payload
         if not isinstance(lowered, Lowered):
-            raise InternalError(f"{lower or 'candidate'}: {type(lowered).__name__} is no Lowered")
+            raise InternalError(
+                f"{lower or 'candidate'}: {type(lowered).__name__} is not a Lowered"
+            )
         lower_s = time.monotonic() - start
         program = program_hash(lowered)
         image, compile_s = b"", 0.0

@@ -37,7 +37,7 @@ are allowed 0.2 s.
 
 OTHER_MACHINE = "of another machine"
 OTHER_SPACE = "of another space version"
-NO_KERNEL = "the text is no kernel's"
+NO_KERNEL = "the text does not parse as a kernel"
 ENDED = f"the {LONGEST_S:g} s for it were over"
 
 _KERNELS = 512

@@ -184,7 +184,7 @@ class Tensor(Handle):
 
     def __index__(self) -> int:
         if not self.dtype.is_int:
-            raise DTypeError(f"index: {self.describe()} is no integer")
+            raise DTypeError(f"index: {self.describe()} is not an integer")
         return int(self.item())
 
     def __reduce__(self) -> tuple[object, ...]:

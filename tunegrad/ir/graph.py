@@ -480,7 +480,9 @@ def within(x: Node, bounds: Bounds, when: Node | None = None) -> Node:
     if not x.dtype.is_int:
         raise DTypeError(f"{bounds.op}: indices are integers, not {x.dtype}")
     if when is not None and (when.shape or not when.dtype.is_bool):
-        raise ShapeError(f"{bounds.op}: a condition of {when.dtype}{list(when.shape)} is no truth")
+        raise ShapeError(
+            f"{bounds.op}: a condition of {when.dtype}{list(when.shape)} is not a boolean"
+        )
     srcs = (x,) if when is None else (x, when)
     return Node(GraphOp.WITHIN, srcs, bounds, x.shape, x.dtype)
 

@@ -306,7 +306,7 @@ def _check_pipelined(t: LoopTree) -> None:
     name, slots = t.pipelined
     x = t.loop(name)
     if x.kind is not LoopKind.SERIAL or not x.reduce or x in t.outer:
-        raise IllegalAction(f"pipelined loop {name} is no serial reduce loop of a stage alone")
+        raise IllegalAction(f"pipelined loop {name} is not a serial reduce loop of a stage alone")
     if x.extent < slots:
         raise IllegalAction(f"pipelined loop {name} of {x.extent} iterations: {slots} slots")
     for axis in x.axes:

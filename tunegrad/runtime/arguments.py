@@ -117,7 +117,7 @@ def _checked(
     try:
         array = np.asarray(value)
     except (TypeError, ValueError) as error:  # torch's, of a tensor on another device
-        raise ShapeError(f"{signature}: input {a.name!r} is no array ({error})") from None
+        raise ShapeError(f"{signature}: input {a.name!r} is not an array ({error})") from None
     if array.shape != a.shape:
         raise ShapeError(
             f"{signature}: input {a.name!r} has shape {array.shape}, it must be {a.shape}"

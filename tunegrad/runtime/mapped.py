@@ -129,7 +129,7 @@ def map_arrays(path: Path) -> tuple[dict[str, Array], dict[str, str], dict[str, 
         about = msgspec.json.decode(header.pop("__metadata__", b"{}"), type=dict[str, str])
         entries = {name: msgspec.json.decode(raw, type=_Entry) for name, raw in header.items()}
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise MappedFileError(f"its header is no safetensors header: {error}") from None
+        raise MappedFileError(f"its header is not a safetensors header: {error}") from None
     whole: Array = np.empty(0, np.uint8)
     if size > 8 + length:
         whole = np.memmap(path, np.uint8, "r", 8 + length)

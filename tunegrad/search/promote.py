@@ -74,7 +74,7 @@ def decide(
     n = len(stands_s)
     if n != len(challenger_s):
         raise InternalError(
-            f"{n} standing and {len(challenger_s)} challenger samples: they are no turns"
+            f"{n} standing and {len(challenger_s)} challenger samples: they are not paired turns"
         )
     from scipy.stats import wilcoxon
 

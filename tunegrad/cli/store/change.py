@@ -160,4 +160,4 @@ def _opened(file: str) -> Iterator[BinaryIO]:
             with gzip.open(opened) as unpacked:
                 yield unpacked  # type: ignore[misc]  # it reads lines, which is all that is asked
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            raise StoreError(f"file {file}: is no whole gzip file: {error}") from error
+            raise StoreError(f"file {file}: is not a whole gzip file: {error}") from error

@@ -83,7 +83,7 @@ def read_export(file: BinaryIO, source: str, rule: ActionRule = parsed_only) -> 
         work.take(line_number, line)
         if len(work.refusals) > MAX_REFUSALS:
             raise StoreError(
-                f"file {source}: more than {MAX_REFUSALS} bad rows: it is no export of a store"
+                f"file {source}: more than {MAX_REFUSALS} bad rows: it is not an export of a store"
             )
     seen = work.seen
     short = [f"{seen[k]} of {counts[k]} {k} rows" for k in KINDS if seen[k] < counts[k]]
@@ -128,9 +128,9 @@ def _header(first: tuple[int, bytes | None], source: str) -> dict[str, int]:
     try:
         header = untrusted.json_object((first[1] or b"").decode("utf-8"))
     except (FieldFault, UnicodeDecodeError):
-        raise StoreError(f"file {source}: is no export of a store: {rule}") from None
+        raise StoreError(f"file {source}: is not an export of a store: {rule}") from None
     if header.get("format") != FORMAT or type(version := header.get("version")) is not int:
-        raise StoreError(f"file {source}: is no export of a store: {rule}")
+        raise StoreError(f"file {source}: is not an export of a store: {rule}")
     if version != FORMAT_VERSION:
         raise StoreError(
             f"file {source}: version {untrusted.shortened(version)} of the format is not "

@@ -78,7 +78,7 @@ class CudaDevice(NvrtcDevice):
         here = _device(self.number)
         if here.identity != self.identity:
             raise DeviceError(
-                f"device {self.name}: {self.describe()} is not there; it is {here.describe()}"
+                f"device {self.name}: {self.describe()} is absent; it is {here.describe()}"
             )
         check_driver(int(dict(here.identity)["driver"]))
         return CudaEngine(self, _driver(self.number))

@@ -156,7 +156,7 @@ def _section(image: bytes, index: int, header: _Header) -> Section:
     align = max(1, header.align)
     if align & (align - 1) or align > _MAX_ALIGN:
         raise CompileFailure(
-            f"section {index}: alignment {align} is no power of 2 up to {_MAX_ALIGN}"
+            f"section {index}: alignment {align} is not a power of 2 up to {_MAX_ALIGN}"
         )
     data = (
         b""
@@ -173,7 +173,7 @@ def _symbols(
     image: bytes, table: _Header, names: _Header, loaded: dict[int, Section]
 ) -> tuple[Symbol, ...]:
     if names.kind != _STRTAB:
-        raise CompileFailure("symbol table: its names are no string table")
+        raise CompileFailure("symbol table: its names are not a string table")
     text = _part(image, names.offset, names.size, "symbol names")
     rows = struct.iter_unpack(
         _SYMBOL.format, _part(image, table.offset, table.size, "symbol table")

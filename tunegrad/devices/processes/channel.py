@@ -164,7 +164,7 @@ def receive(end: socket.socket) -> Request:
     ]
     request = pickle.loads(body, buffers=arrays)  # noqa: S301  # from the process that started this one
     if not isinstance(request, Request):
-        raise InternalError(f"worker: {type(request).__name__} is no Request")
+        raise InternalError(f"worker: {type(request).__name__} is not a Request")
     return request
 
 

@@ -100,7 +100,7 @@ class _Forms(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if module.startswith("tunegrad.ir.") and "." not in name:
             return super().find_class(module, name)
-        raise pickle.UnpicklingError(f"{module}.{name} is no part of a program")
+        raise pickle.UnpicklingError(f"{module}.{name} is not part of a program")
 
 
 class HostMemory:

@@ -166,7 +166,7 @@ class InstanceNorm2d(_Norm):
     ) -> None:
         del momentum
         if track_running_stats:
-            raise ShapeError(f"{type(self).__name__}: track_running_stats=True is not there")
+            raise ShapeError(f"{type(self).__name__}: track_running_stats=True is not supported")
         self._affine(num_features, weight=affine, bias=affine)
         self.eps = eps
 

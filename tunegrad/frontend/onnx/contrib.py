@@ -48,7 +48,7 @@ def _activated(n: NodeView, y: Tensor) -> Tensor:
         "Tanh": lambda x: x.tanh(),
     }.get(name)
     if found is None:
-        raise n.error(f"activation {name} is not there")
+        raise n.error(f"activation {name} is not supported")
     return found(y)
 
 
@@ -162,7 +162,7 @@ def _held(n: NodeView, mask: Tensor, batch: int, keys: int) -> Tensor:
         ends, starts = mask[:batch].reshape(-1, 1), mask[batch:].reshape(-1, 1)
         return (line < ends).logical_and(line >= starts).reshape(batch, 1, 1, keys)
     if mask.ndim not in (2, 3) or mask.shape[-1] != keys:
-        raise n.error(f"a mask of shape {mask.shape} is not there")
+        raise n.error(f"a mask of shape {mask.shape} is not supported")
     held = mask.ne(0)
     return held.unsqueeze(1).unsqueeze(1) if mask.ndim == 2 else held.unsqueeze(1)
 
@@ -185,7 +185,7 @@ def _projected(
     added: Tensor | None,
 ) -> tuple[Tensor, ...]:  # fmt: skip
     if n.get("do_rotary", 0) or n.get("past_present_share_buffer", 0):
-        raise n.error("do_rotary and past_present_share_buffer are not there")
+        raise n.error("do_rotary and past_present_share_buffer are not supported")
     made = made if bias is None else made + bias
     sizes = list(n.get("qkv_hidden_sizes") or [made.shape[-1] // 3] * 3)
     heads = n.get("num_heads")
@@ -194,14 +194,14 @@ def _projected(
     if k.shape == v.shape:
         k, v, *present = _with_past(past, k, v)
     elif past is not None or n.outputs > 1:
-        raise n.error("a cache of keys and values of two widths is not there")
+        raise n.error("a cache of keys and values of two widths is not supported")
     return _attended(n, q, k, v, mask, added), *present
 
 
 def _multi_head(n: NodeView) -> tuple[Tensor, ...]:
     heads, bias, mask, added = n.get("num_heads"), n.tensor(3), n.tensor(4), n.tensor(5)
     if n.at(1) is None or n.at(2) is None:
-        raise n.error("packed keys and values are not there")
+        raise n.error("packed keys and values are not supported")
     parts = [n(0), n(1), n(2)]
     if bias is not None:
         sizes = [p.shape[-1] if p.ndim == 3 else heads * p.shape[-1] for p in parts]

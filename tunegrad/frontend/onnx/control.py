@@ -36,7 +36,7 @@ def stacked(n: NodeView, values: Sequence[Value], axis: int) -> Tensor | Known:
         return np.stack(arrays, axis)
     tensors = [v for v in values if isinstance(v, Tensor | np.ndarray)]
     if len(tensors) != len(values):
-        raise n.error("a scanned output is no tensor")
+        raise n.error("a scanned output is not a tensor")
     return stack([n.constant(v) for v in tensors], axis)
 
 
@@ -154,7 +154,7 @@ def _scan(n: NodeView) -> tuple[Value, ...]:
     if n.opset >= 9:
         return _scanned(n, n.inputs)
     if n.at(0) is not None:
-        raise n.error("sequence_lens are not there")
+        raise n.error("sequence_lens are not supported")
     batch = n.inputs[1:]
     extents = {v.shape[0] for v in batch if isinstance(v, Tensor | np.ndarray)}
     if len(extents) != 1:
@@ -206,7 +206,7 @@ def _placed(
 def _at(n: NodeView, value: Value, axis: int, place: int) -> Tensor | Known:
     """One position along an axis."""
     if not isinstance(value, Tensor | np.ndarray):
-        raise n.error("a scanned operand is no tensor")
+        raise n.error("a scanned operand is not a tensor")
     key = (slice(None),) * (axis % len(value.shape)) + (place,)
     found = value[key]
     return found if isinstance(found, Tensor) else np.asarray(found)

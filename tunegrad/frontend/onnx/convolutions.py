@@ -49,7 +49,7 @@ def convolution(n: NodeView) -> Tensor:
     x, w, bias = n(0), n(1), n.tensor(2)
     rank = w.ndim - 2
     if rank not in (1, 2, 3):
-        raise n.error(f"convolutions over {rank} dimensions are not there")
+        raise n.error(f"convolutions over {rank} dimensions are not supported")
     ends = ends_of(n, x.shape[2:], w.shape[2:])
     padding: Any = [a for a, _ in ends]
     if any(a != b for a, b in ends):

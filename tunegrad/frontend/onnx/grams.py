@@ -20,7 +20,7 @@ def _tfidf(n: NodeView) -> Tensor:
     """
     pool = n.get("pool_int64s")
     if not pool:
-        raise n.error("pools of strings are not there")
+        raise n.error("pools of strings are not supported")
     x, numbers = n(0), np.asarray(n.get("ngram_indexes"))
     rows = x.reshape(1, -1) if x.ndim < 2 else x
     least, most = n.get("min_gram_length"), n.get("max_gram_length")

@@ -41,7 +41,7 @@ def model(path: str, **given: object) -> Model:
         proto = onnx.load(path)
     except Exception as error:  # noqa: BLE001  # protobuf and onnx raise many kinds
         said = " ".join(str(error).split())[:200]
-        raise ModelError(f"model {path} is no ONNX file that can be read: {said}") from None
+        raise ModelError(f"model {path} is not an ONNX file that can be read: {said}") from None
     return model_of_proto(proto, Path(path).stem, given)
 
 

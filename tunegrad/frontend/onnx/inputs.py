@@ -93,7 +93,7 @@ def inputs_of_graph(
 def _declared(said: Any, name: str) -> _Input:
     if not said.type.HasField("tensor_type"):
         raise ModelError(
-            f"model {name}: input {said.name} is no tensor; sequences and optional values are "
+            f"model {name}: input {said.name} is not a tensor; sequences and optional values are "
             "inputs of tunegrad.frontend.onnx.backend only"
         )
     kind = said.type.tensor_type
@@ -185,4 +185,6 @@ def dtype_of_onnx(name: str, tensor: str, kind: int) -> DType:
     try:
         return dtype_of(np.dtype(helper.tensor_dtype_to_np_dtype(kind)).name)
     except Exception as error:  # noqa: BLE001  # onnx raises many kinds
-        raise ModelError(f"model {name}: {tensor} has a type that is not there: {error}") from None
+        raise ModelError(
+            f"model {name}: {tensor} has a type that is not supported: {error}"
+        ) from None

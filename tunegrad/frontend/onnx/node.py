@@ -175,7 +175,7 @@ class NodeView:
         """An operand that is a sequence. Raises ModelError where it is none."""
         value = self.at(place)
         if not isinstance(value, TensorList):
-            raise self.error(f"operand {place} is no sequence")
+            raise self.error(f"operand {place} is not a sequence")
         return value
 
     def ints(self, place: int, attribute: str = "") -> list[int] | None:

@@ -88,7 +88,7 @@ def _curves(n: NodeView, i: int) -> list[_Curve]:
     count, found = len(usual[n.op]), list[_Curve]()
     for name in (str(m).lower() for m in names):
         if name not in (*_PLAIN, *_DEFAULTS):
-            raise n.error(f"activation {name} is not there")
+            raise n.error(f"activation {name} is not supported")
         alpha, beta = (*_DEFAULTS.get(name, ()), 0.0, 0.0)[:2]
         if alphas and name in _DEFAULTS:
             alpha = alphas.pop(0)

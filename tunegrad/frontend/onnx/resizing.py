@@ -113,7 +113,7 @@ def _places(n: NodeView, axis: _Axis, how: str) -> Known:
     if how == "half_pixel_symmetric":
         at = at + old / 2 * (1 - axis.new / (old * axis.factor))
     elif how not in ("half_pixel", "pytorch_half_pixel"):
-        raise n.error(f"coordinate_transformation_mode {how} is not there")
+        raise n.error(f"coordinate_transformation_mode {how} is not supported")
     return at
 
 
@@ -125,7 +125,7 @@ def _weights(n: NodeView, axis: _Axis, places: Known, mode: str) -> Known:
     """
     reach = {"linear": 1, "cubic": 2}.get(mode)
     if reach is None:
-        raise n.error(f"mode {mode} is not there")
+        raise n.error(f"mode {mode} is not supported")
     stretch = min(1.0, axis.factor) if n.get("antialias", 0) else 1.0
     width, low = math.ceil(reach / stretch), np.floor(places).astype(np.int64)
     found = np.zeros((axis.new, axis.old))

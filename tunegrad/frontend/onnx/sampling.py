@@ -24,7 +24,7 @@ def _grid_sample(n: NodeView) -> Tensor:
     mode = {"linear": "bilinear", "cubic": "bicubic"}.get(mode, mode)
     corners = bool(n.get("align_corners", 0))
     if mode not in get_args(Sampling) or padding not in get_args(SamplePadding):
-        raise n.error(f"mode {mode!r} with padding {padding!r} is not there")
+        raise n.error(f"mode {mode!r} with padding {padding!r} is not supported")
     places = grid_places(grid, x.shape[2:], corners)
     if mode == "nearest":  # before they are padded, by the standard; PyTorch does it afterwards
         places = [p.round() for p in places]
@@ -117,7 +117,7 @@ def _deform_conv(n: NodeView) -> Tensor:
     """DeformConv: a convolution whose windows read at places of their own (Zhu et al. 2019)."""
     x, w, bend, bias, mask = n(0), n(1), n(2), n.tensor(3), n.tensor(4)
     if x.ndim != 4:
-        raise n.error(f"of {x.ndim - 2} dimensions is not there; of two")
+        raise n.error(f"of {x.ndim - 2} dimensions is not supported; of two")
     (batch, channels), (kh, kw), (rows, columns) = x.shape[:2], w.shape[2:], bend.shape[2:]
     groups, parts = n.get("group", 1), n.get("offset_group", 1)
     strides, spread = n.get("strides") or [1, 1], n.get("dilations") or [1, 1]

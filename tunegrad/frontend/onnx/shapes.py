@@ -183,7 +183,7 @@ def _eye_like(n: NodeView) -> Tensor:
         raise n.error(f"of shape {x.shape}; a matrix is there")
     dtype = x.dtype if n.get("dtype") is None else type_of(n, n.get("dtype"))
     if not isinstance(dtype, DType):
-        raise n.error(f"dtype {dtype.name} is not there")
+        raise n.error(f"dtype {dtype.name} is not supported")
     return Tensor(np.eye(x.shape[0], x.shape[1], n.get("k", 0))).cast(dtype)
 
 

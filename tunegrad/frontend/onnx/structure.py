@@ -78,7 +78,7 @@ def check_structure(proto: Any, name: str) -> int:
     missing = missing_operators(proto.graph)
     if missing:
         raise ModelError(
-            f"model {name}: {len(missing)} operators are not there: {', '.join(missing)}"
+            f"model {name}: {len(missing)} operators are not supported: {', '.join(missing)}"
         )
     _check_graph(proto.graph, _context(proto, opset), name)
     return int(opset)

@@ -106,7 +106,7 @@ def scatter_reduce(
     """
     if reduce not in _FOLDS or not include_self:
         raise ShapeError(
-            f"scatter_reduce: reduce={reduce!r} with include_self={include_self} is not there; "
+            f"scatter_reduce: reduce={reduce!r} with include_self={include_self} is not supported; "
             "valid: 'sum', 'prod', 'amax', 'amin' with include_self"
         )
     return _scattered(input, "scatter_reduce", dim, index, src, _FOLDS[reduce])

@@ -169,7 +169,7 @@ def quantile(
     Raises ShapeError for parts outside of 0 to 1, or another interpolation.
     """
     if interpolation not in ("linear", "lower", "higher", "nearest"):
-        raise ShapeError(f"quantile: interpolation={interpolation!r} is not there")
+        raise ShapeError(f"quantile: interpolation={interpolation!r} is not supported")
     parts = np.atleast_1d(np.asarray(q, np.float64))
     if parts.ndim != 1 or not ((parts >= 0) & (parts <= 1)).all():
         raise ShapeError(f"quantile: q={q!r} must lie from 0 to 1")

@@ -182,7 +182,7 @@ def matrix_power(input: Handle, n: int) -> Handle:
     """A square matrix multiplied by itself, ``n >= 0`` times."""
     count = integer("matrix_power", "n", n, 0)
     if input.ndim < 2 or input.shape[-1] != input.shape[-2]:
-        raise ShapeError(f"matrix_power: shape {input.shape} is no square matrix")
+        raise ShapeError(f"matrix_power: shape {input.shape} is not a square matrix")
     found, square = None, input
     while count:
         if count & 1:

@@ -61,7 +61,7 @@ def interpolate(
     if mode not in (*_RANKS, "nearest", "nearest-exact", "area"):
         raise ShapeError(f"{op}: mode {mode!r} is unknown")
     if antialias:
-        raise ShapeError(f"{op}: antialias=True is not there")
+        raise ShapeError(f"{op}: antialias=True is not supported")
     if (size is None) == (scale_factor is None):
         raise ShapeError(f"{op}: either size or scale_factor must be given")
     extents = input.shape[2:]
@@ -107,7 +107,7 @@ def grid_sample(
             f"{shapes} must be (N, C, H, W) and (N, rows, columns, 2), or of other ranks alike"
         )
     if mode not in get_args(Sampling) or padding_mode not in get_args(SamplePadding):
-        raise ShapeError(f"{shapes}: mode {mode!r} with padding {padding_mode!r} is not there")
+        raise ShapeError(f"{shapes}: mode {mode!r} with padding {padding_mode!r} is not supported")
     places = grid_places(at, input.shape[2:], align_corners)
     return sampled(input._wide(), places, mode, padding_mode, align_corners)._as(input.float_type)
 

@@ -71,7 +71,7 @@ def check_choice(door: str, check: object) -> None:
     """Raise ConfigError, which names the door, for a ``check`` that is not there."""
     if not any(check is c or (isinstance(check, str) and check == c) for c in _CHECKS):
         valid = ", ".join(map(repr, _CHECKS))
-        raise ConfigError(f"{door}: check {check!r} is not there; valid: {valid}")
+        raise ConfigError(f"{door}: check {check!r} is not supported; valid: {valid}")
 
 
 def fault_of(call: Call, got: Sequence[Any], want: Sequence[Any], run: Run) -> str:

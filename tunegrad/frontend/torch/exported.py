@@ -60,7 +60,7 @@ def from_torch(
     missing = missing_operators(program.graph)
     if missing:
         raise ModelError(
-            f"module {name}: {len(missing)} operators are not there: {', '.join(missing)}"
+            f"module {name}: {len(missing)} operators are not supported: {', '.join(missing)}"
         )
     graph = _Graph(name, program)
     inputs = tuple(graph.inputs.values())

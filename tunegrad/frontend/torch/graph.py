@@ -109,7 +109,7 @@ def _nothing(*_: Any, **__: Any) -> None:
 def _called(node: Any, values: Mapping[Any, Any]) -> Any:
     function = _function(node)
     if function is None:
-        raise ModelError(f"{name_of(node.target)} is not there")
+        raise ModelError(f"{name_of(node.target)} is not supported")
     args = [_mapped(a, values) for a in node.args]
     kwargs = {k: _mapped(a, values) for k, a in node.kwargs.items() if k not in _DROPPED}
     if name_of(node.target) == _STRIDED:
@@ -135,7 +135,9 @@ def _with_memory(
         raise ModelError(f"{_STRIDED}: where the elements of its input lie is not known")
     held, first = [*said.stride()], said.storage_offset()
     if not all(isinstance(n, int) for n in (*held, first, *size, *stride)):
-        raise ModelError(f"{_STRIDED}: strides that are not known before the call are not there")
+        raise ModelError(
+            f"{_STRIDED}: strides that are not known before the call are not supported"
+        )
     return [x, held, size, stride, 0 if offset is None else offset - first]
 
 

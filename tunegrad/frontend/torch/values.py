@@ -64,7 +64,7 @@ def dtype_from(theirs: Any) -> DType:
     """
     found = _dtypes().get(theirs)
     if found is None:
-        raise DTypeError(f"{theirs} of PyTorch is not there; valid: {', '.join(_NAMES)}")
+        raise DTypeError(f"{theirs} of PyTorch is not supported; valid: {', '.join(_NAMES)}")
     return found
 
 
@@ -121,7 +121,7 @@ def shared(tensor: Any) -> NDArray[np.generic]:
     torch = load_torch()
     if tensor.device.type != "cpu" or tensor.layout is not torch.strided:
         raise DTypeError(
-            f"a tensor on {tensor.device} of layout {tensor.layout} is no plain array on the CPU"
+            f"a tensor on {tensor.device} of layout {tensor.layout} is not a plain array on the CPU"
         )
     array = array_of(tensor).view()
     array.flags.writeable = False

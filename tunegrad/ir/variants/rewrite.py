@@ -270,7 +270,7 @@ class _Rewriting:
 
     def _constant(self, made: Winograd, kernel: Kernel, weights: Buffer, name: str) -> int:
         if weights.data is None:
-            raise InternalError(f"kernel {kernel.name}: weights {weights} are no constant")
+            raise InternalError(f"kernel {kernel.name}: weights {weights} are not a constant")
         layout = kernel.param(made.conv.w.param).layout
         key = name, weights.data.digest, weights.layout, layout, made.conv.w_dims, made.tile
         data = _weights.get(key)

@@ -27,7 +27,7 @@ def verify_graph(outputs: tuple[Node, ...]) -> None:
         if (n.op in _LEAVES) != (not n.srcs):
             raise VerifyError(f"graph: {n!r} has {len(n.srcs)} sources")
         if not _is_argument(n.op, n.arg):
-            raise VerifyError(f"graph: {n!r}: {n.arg!r} is no argument of {n.op}")
+            raise VerifyError(f"graph: {n!r}: {n.arg!r} is not an argument of {n.op}")
         _verify_leaf(n) if n.op in _LEAVES else _verify_node(n)
         if n.op is GraphOp.INPUT:
             first = inputs.setdefault(cast(str, n.arg), n)
@@ -112,7 +112,7 @@ def _inferred(n: Node) -> tuple[tuple[int, ...], DType]:
     if op is GraphOp.REDUCE:
         fold, axes = cast(tuple[Op, tuple[int, ...]], arg)
         if not axes or tuple(sorted(set(axes))) != axes or not fold_takes(fold, x.dtype):
-            raise VerifyError(f"graph: {n!r}: {fold} over axes {axes} of {x!r} is no reduction")
+            raise VerifyError(f"graph: {n!r}: {fold} over axes {axes} of {x!r} is not a reduction")
         made = g.reduce(fold, x, axes)
     elif op is GraphOp.RESHAPE:
         made = g.reshape(x, n.shape)

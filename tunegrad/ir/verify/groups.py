@@ -84,13 +84,13 @@ class GroupRules(Rules):
     def _shared_row(self, i: p.MatLoad, name: str, offset: Index, s: Scope) -> int:
         """Elements of a row, which lies in shared memory at a multiple of its size."""
         if all(a.name != name or a.space != "shared" for a in self.program.allocs):
-            self._broken(i, f"{name} is no shared memory")
+            self._broken(i, f"{name} is not shared memory")
         if self.buffers[name][0] != i.vtype.dtype:
             self._broken(i, f"{name} holds {self.buffers[name][0]}")
         self._names(i, offset, s)
         width = ROW_BYTES // i.vtype.dtype.itemsize
         if not is_aligned(offset, width):
-            self._broken(i, f"offset {offset} is no multiple of {width} elements")
+            self._broken(i, f"offset {offset} is not a multiple of {width} elements")
         return width
 
     def _copy_async(self, i: p.CopyAsync, s: Scope) -> None:
@@ -104,7 +104,7 @@ class GroupRules(Rules):
         if i.source in stored_buffers(self.program.body):
             self._broken(i, f"copies from {i.source}, which the program writes")
         if all(a.name != i.buffer or a.space != "shared" for a in self.program.allocs):
-            self._broken(i, f"copies to {i.buffer}, which is no shared memory")
+            self._broken(i, f"copies to {i.buffer}, which is not shared memory")
         if i.mask is not None:
             self._same(i, "the mask", self._use(i, i.mask, s), VType(BOOL))
         for name, index in ((i.buffer, i.into), (i.source, i.offset)):
@@ -115,10 +115,10 @@ class GroupRules(Rules):
                 self._broken(i, f"{name} holds {known[0]}")
             self._names(i, index, s, i.lane, t.lanes)
             if t.lanes > 1 and index.coefficient(i.lane) != 1:
-                self._broken(i, f"{index} is no row of neighbours")
+                self._broken(i, f"{index} is not a row of neighbours")
             first = index.substitute({i.lane: as_index(0)}) if i.lane else index
             if not is_aligned(first, t.lanes):
-                self._broken(i, f"{index} is no multiple of {t.lanes} elements")
+                self._broken(i, f"{index} is not a multiple of {t.lanes} elements")
             facts = s.facts
             if i.mask is not None and name == i.source:
                 facts += condition_facts(s.tests.get(i.mask, Valid()))
@@ -139,7 +139,7 @@ class GroupRules(Rules):
         spaces = {a.name: a.space for a in self.program.allocs}
         for name in sorted(ahead):
             if spaces.get(name) != "shared":
-                self._broken(i, f"copies to {name}, which is no shared memory")
+                self._broken(i, f"copies to {name}, which is not shared memory")
         written = stored_buffers(without(self.program.body, i))
         for name in sorted(ahead & (written | stored_buffers(i.body))):
             self._broken(i, f"{name} is written outside its copies, too")

@@ -118,7 +118,7 @@ class _Verifier:
     def _store(self, s: Store) -> None:
         p = self.params.get(s.param)
         if p is None or p.role != "out":
-            raise self.fail(f"store to {s.param}, which is no output")
+            raise self.fail(f"store to {s.param}, which is not an output")
         self.stored.add(s.param)
         places = (*s.index, *(r.index for r in s.valid.ranges))
         if any(True for i in places for _ in i.elements()):
@@ -168,7 +168,7 @@ class _Verifier:
         kind = {"bool": bool, "float": float}.get(x.dtype.category, int)
         if type(x.value) is not kind or x.dtype.is_half:
             raise self.fail(
-                f"constant {x.value!r} of type {type(x.value).__name__} is no {x.dtype}"
+                f"constant {x.value!r} of type {type(x.value).__name__} is not of type {x.dtype}"
             )
         if kind is int and not x.dtype.least <= x.value <= x.dtype.greatest:
             raise self.fail(f"constant {x.value} does not fit {x.dtype}")
@@ -201,7 +201,7 @@ class _Verifier:
     def _load(self, x: Load) -> None:
         p = self.params.get(x.param)
         if p is None:
-            raise self.fail(f"load of {x.param}, which is no parameter")
+            raise self.fail(f"load of {x.param}, which is not a parameter")
         self.read.add(x.param)
         if x.dtype != p.dtype:
             raise self.fail(f"load of {x.param} as {x.dtype}, it is {p.dtype}")
@@ -228,14 +228,14 @@ class _Verifier:
         for v in index.variables():
             if self.scope.get(v.name) != v.hi + 1 or v.lo != 0:
                 raise self.fail(
-                    f"index {index}: {v.name} in [{v.lo}, {v.hi}] is no axis of this stage: "
+                    f"index {index}: {v.name} in [{v.lo}, {v.hi}] is not an axis of this stage: "
                     f"{self.scope}"
                 )
 
     def _element(self, e: Element) -> None:
         p = self.params.get(e.buffer)
         if p is None or p.role == "out" or not p.dtype.is_int:
-            raise self.fail(f"index {e}: {e.buffer} is no input of integers")
+            raise self.fail(f"index {e}: {e.buffer} is not an input of integers")
         if not p.layout.is_row_major or p.size != e.size or e.den < 2:
             raise self.fail(f"index {e}: {e.buffer} has to be row-major, its extent 2 or more")
         self.read.add(e.buffer)

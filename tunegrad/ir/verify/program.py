@@ -104,7 +104,7 @@ class _Verifier(GroupRules, TileRules):
             source = self.buffers.get(k.source)
             if source is None or source[0] != k.dtype:
                 self._broken(
-                    f"pack {k.name}", f"its source {k.source} is no parameter of dtype {k.dtype}"
+                    f"pack {k.name}", f"its source {k.source} is not a parameter of dtype {k.dtype}"
                 )
             if set(k.variables) < k.offset.names() | k.valid.names():
                 self._broken(
@@ -295,7 +295,7 @@ class _Verifier(GroupRules, TileRules):
         if dtype.is_int or dtype.is_word:
             fits = isinstance(value, int) and dtype.least <= value <= dtype.greatest
         if not fits:
-            self._broken(i, f"{value!r} is no {dtype}")
+            self._broken(i, f"{value!r} is not of type {dtype}")
 
     def _register(self, i: Instr, name: str, t: VType, s: Scope) -> None:
         have = s.registers.get(name)

@@ -90,12 +90,12 @@ class Rules(ABC):
         for e in index.elements():
             known = self.buffers.get(e.buffer)
             if known is None or known[2] or not known[0].is_int or known[1] != e.size:
-                self._broken(i, f"{e}: {e.buffer} is no input of {e.size} integers")
+                self._broken(i, f"{e}: {e.buffer} is not an input of {e.size} integers")
         if lane and lane in s.extents:
             self._broken(i, f"its lane variable {lane} is the variable of a loop around it")
         for v in index.variables():
             extent = lanes if v.name == lane else s.extents.get(v.name)
             if extent is None:
-                self._broken(i, f"{v.name} is no loop around it, nor its lane variable")
+                self._broken(i, f"{v.name} is not a loop around it, nor its lane variable")
             if (v.lo, v.hi) != (0, extent - 1):
                 self._broken(i, f"{v.name} runs over [0, {extent}), not [{v.lo}, {v.hi + 1})")

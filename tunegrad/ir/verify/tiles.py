@@ -34,7 +34,7 @@ class TileRules(Rules):
                 self._held(i, tile)
                 spaces = {a.name: a.space for a in self.program.allocs}
                 if spaces.get(i.buffer) != "thread":
-                    self._broken(i, f"{i.buffer} is no scratch of a thread's own")
+                    self._broken(i, f"{i.buffer} is not scratch of a thread's own")
             case p.TileMul():
                 self._mul(i, s)
 
@@ -67,7 +67,7 @@ class TileRules(Rules):
         if self._rows(i, i.tile, s) != i.rows:
             self._broken(i, f"{i.rows} rows: tile{i.tile} has {s.tiles[i.tile]}")
         if i.offset.coefficient(i.lane) != 1 or i.offset.coefficient(i.row) is None:
-            self._broken(i, f"{i.offset} is no rows of neighbours, equally far apart")
+            self._broken(i, f"{i.offset} is not rows of neighbours, equally far apart")
         for row in range(i.rows):
             self._access(p.Load(-1, i.buffer, i.offset.at({i.row: row}), i.vtype, i.lane), s)
 

@@ -228,7 +228,7 @@ class Prefetch(Action):
         if not tree.target.can_prefetch:
             raise self.fail(tree, f"target {tree.target.name} has no such hint")
         if self.param not in [p.name for p in tree.kernel.params if p.role != "out"]:
-            raise self.fail(tree, f"{self.param} is no input")
+            raise self.fail(tree, f"{self.param} is not an input")
         if any(name == self.param for name, _ in tree.prefetched):
             raise self.fail(tree, f"{self.param} is prefetched already")
         if not 64 <= self.distance <= 1 << 16:
@@ -267,7 +267,7 @@ class Stream(Action):
         if not tree.target.can_stream:
             raise self.fail(tree, f"target {tree.target.name} has no such stores")
         if self.param not in [p.name for p in tree.kernel.outputs] or self.param in tree.streamed:
-            raise self.fail(tree, f"{self.param} is no output that is not streamed yet")
+            raise self.fail(tree, f"{self.param} must be an output that is not streamed yet")
         if tree.partial:
             raise self.fail(tree, "partial sums are read again")
         return replace(tree, streamed=(*tree.streamed, self.param))

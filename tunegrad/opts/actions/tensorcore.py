@@ -169,7 +169,9 @@ def factors(tree: LoopTree, m: str, n: str) -> tuple[Load, Load]:
     loads = [_load(y) for y in x.args] if isinstance(x, Apply) and multiplied else []
     found = [y for y in loads if y is not None]
     if len(found) != 2:
-        raise IllegalAction(f"tensorcore: kernel {tree.kernel.name} is no sum of products of loads")
+        raise IllegalAction(
+            f"tensorcore: kernel {tree.kernel.name} is not a sum of products of loads"
+        )
     index = dict(tree.index)
     used = [
         {v for i in y.index for v in i.substitute(index).names()}

@@ -109,7 +109,7 @@ def why_not(late: Machine, crew: Crew, hosts: Mapping[str, str], release: str) -
 def _other_kind(m: Machine, chosen: Fingerprint) -> str:
     """Reason for which a machine of another kind does not measure."""
     fields = ", ".join(name for name, *_ in chosen.differences(m.fingerprint))
-    return f"is no {kind_of(chosen)} but a {kind_of(m.fingerprint)}: other {fields}"
+    return f"is not a {kind_of(chosen)} but a {kind_of(m.fingerprint)}: other {fields}"
 
 
 def _fit(machines: Sequence[Machine], release: str) -> tuple[list[Machine], list[str]]:

@@ -197,7 +197,7 @@ class Judge:
             zip(outputs, self.dtypes, self.sets[number], strict=True)
         ):
             if len(raw) % dtype.itemsize:
-                raise WrongResult(f"output {i}: {len(raw)} bytes are no {dtype} values")
+                raise WrongResult(f"output {i}: {len(raw)} bytes are not {dtype} values")
             if found := expected.fault(_numbers(raw, dtype)):
                 raise WrongResult(f"output {i} on input set {number}{found}")
 

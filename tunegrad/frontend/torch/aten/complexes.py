@@ -51,7 +51,7 @@ def lifted(operator: Operator | None, name: str) -> Operator:
         ModelError: another operator; truths of complex numbers.
     """
     if operator is None or name.partition(".")[0] not in _MOVES:
-        raise ModelError(f"aten.{name}: complex numbers are not there")
+        raise ModelError(f"aten.{name}: complex numbers are not supported")
 
     def run(*args: Any, **kwargs: Any) -> Any:
         dtype: DType | None = kwargs.get("dtype")

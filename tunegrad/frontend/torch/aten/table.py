@@ -30,4 +30,4 @@ def methods(names: str, overloads: str = "default") -> dict[str, Operator]:
 
 def unsupported(operator: str, why: str) -> ModelError:
     """An operator that is known, with arguments that are not."""
-    return ModelError(f"aten.{operator}: {why} is not there")
+    return ModelError(f"aten.{operator}: {why} is not supported")
