@@ -21,8 +21,8 @@ from tunegrad.devices.host.tiles import AMX_INT8
 from tunegrad.devices.programs import Programs
 from tunegrad.errors import IllegalAction
 from tunegrad.ir.dtypes import buffer_dtype
-from tunegrad.ir.interpret.matrices import multiply_tiles
 from tunegrad.ir.interpret.numeric import bytes_of
+from tunegrad.ir.interpret.values import multiply_tiles
 from tunegrad.ir.program import TileConfig, TileMul, walk
 from tunegrad.ir.verify.program import verify_program
 from tunegrad.opts import Schedule, Space

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from kernel_corpus import NAMES, corpus_kernel
 
-from tunegrad.ir.interpret.contraction import contraction_of
-from tunegrad.ir.interpret.kernel import interpret, interpret_at, interpret_steps
+from tunegrad.ir.interpret.kernel import contraction_of, interpret, interpret_at, interpret_steps
 
 SUMS = ("gemm", "gemv", "batched", "conv3x3", "conv3x3s2", "conv_dilated", "conv_grouped",
     "conv_depthwise",

@@ -22,8 +22,7 @@ from tunegrad.ir.program import Program
 from tunegrad.ir.target import Target
 from tunegrad.ir.verify.kernel import verify_kernel
 from tunegrad.ir.verify.looptree import verify_looptree
-from tunegrad.ir.verify.program import verify_program
-from tunegrad.ir.verify.rules import describe
+from tunegrad.ir.verify.program import describe, verify_program
 
 from .actions import Action
 from .passes import Form, Observer

@@ -31,7 +31,7 @@ from tunegrad.devices.verifying.dataset import (
 from tunegrad.devices.verifying.handover import Bytes, Places, hand_over, output_places
 from tunegrad.devices.verifying.kept import KeptInputs
 from tunegrad.errors import InternalError
-from tunegrad.ir.interpret.contraction import one_blas_thread
+from tunegrad.ir.interpret.kernel import one_blas_thread
 
 __all__ = ["Referee", "judge", "prepare_kernel", "refer", "start_referee"]
 

@@ -1,18 +1,194 @@
-"""Memory that records its accesses: bounds, first writes, and races between threads or work-items.
-
-A race is two actors touching one element between two barriers, at least one of them writing, unless
-all of them write the same value (code outside ``thread`` and ``local`` loops runs everywhere) and
-each that reads it wrote it first.
+"""Memory of one thread at a time: indices as functions; bounds, first writes and races at each
+access.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Never, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Memory", "Tracker"]
+from ..index import Element, FloorDiv, Index, Valid, Var
+from ..program import Load, Store
+
+__all__ = [
+    "Env",
+    "IndexCompiler",
+    "Memory",
+    "Number",
+    "Step",
+    "Tracker",
+    "Values",
+    "load_step",
+    "store_step",
+]
+
+
+# ---- index
+#
+# Indices and conditions as Python functions of an environment, a list that holds each variable's
+# value in its slot.
+#
+# A lane variable has a slot of its own that holds ``arange(lanes)``, so the same functions give
+# arrays.
+
+
+Env = list[Any]
+Number = Callable[[Env], Any]
+
+
+class Readable(Protocol):
+    """A buffer: all its elements, flat."""
+
+    data: Any
+
+
+class IndexCompiler:
+    """Gives variables their slots (from ``first`` on) and makes functions of indices, each distinct
+    one once.
+    """
+
+    __slots__ = ("_first", "_lanes", "_made", "_memory", "slots")
+
+    def __init__(self, first: int, memory: Mapping[str, Readable]) -> None:
+        """``memory``: the buffers by name, for indices that are elements of one."""
+        self._memory = memory
+        self.slots: dict[str, int] = {}
+        self._first = first
+        self._lanes: list[tuple[int, int]] = []
+        self._made: dict[tuple[str, str, int], Number] = {}
+
+    def env(self, head: list[int]) -> Env:
+        """A fresh environment: ``head`` fills the slots before the variables'."""
+        env: Env = head + [None] * len(self.slots)
+        for slot, lanes in self._lanes:
+            env[slot] = np.arange(lanes, dtype=np.int64)
+        return env
+
+    def slot(self, name: str) -> int:
+        """The slot of a loop variable."""
+        return self.slots.setdefault(name, self._first + len(self.slots))
+
+    def index(self, index: Index, lane: str = "", lanes: int = 1) -> Number:
+        """``index`` as a function of env; an array of ``lanes`` numbers when it depends on
+        ``lane``.
+        """
+        key = (index.key, lane, lanes)
+        made = self._made.get(key)
+        if made is None:
+            made = self._made[key] = self._index(index, lane, lanes)
+        return made
+
+    def valid(self, valid: Valid, lane: str = "", lanes: int = 1) -> Number:
+        """``valid`` as a function of env, giving a bool, or an array of them when it depends on
+        ``lane``.
+        """
+        if valid.never:
+            return lambda _: False
+        ranges = [(self.index(r.index, lane, lanes), r.lo, r.hi) for r in valid]
+        if lane and lane in valid.names():
+
+            def many(e: Env) -> Any:
+                keep: Any = True
+                for at, lo, hi in ranges:
+                    x = at(e)
+                    keep = keep & (x >= lo) & (x < hi)
+                return keep
+
+            return many
+
+        def one(e: Env) -> bool:
+            for at, lo, hi in ranges:  # noqa: SIM110  # all() over a generator takes twice as long
+                if not lo <= at(e) < hi:
+                    return False
+            return True
+
+        return one
+
+    def _lane_slot(self, lane: str, lanes: int) -> int:
+        name = f"{lane}:{lanes}"
+        if name not in self.slots:
+            self._lanes.append((self.slot(name), lanes))
+        return self.slots[name]
+
+    def _index(self, index: Index, lane: str, lanes: int) -> Number:
+        pairs: list[tuple[int, int]] = []
+        hard: list[tuple[Number, int]] = []
+        for atom, c in index.terms:
+            if isinstance(atom, Var):
+                pairs.append(
+                    (self._lane_slot(lane, lanes) if atom.name == lane else self.slot(atom.name), c)
+                )
+            else:
+                num = self.index(atom.num, lane, lanes)
+                if isinstance(atom, Element):
+                    hard.append((_element(num, atom, self._memory[atom.buffer].data), c))
+                    continue
+                hard.append(
+                    (
+                        _floordiv(num, atom.den)
+                        if isinstance(atom, FloorDiv)
+                        else _mod(num, atom.den),
+                        c,
+                    )
+                )
+        if hard:
+            return _general(_linear(index.const, pairs), tuple(hard))
+        return _linear(index.const, pairs)
+
+
+def _linear(const: int, pairs: list[tuple[int, int]]) -> Number:
+    if not pairs:
+        return lambda _: const
+    (s0, c0), rest = pairs[0], pairs[1:]
+    if not rest:
+        return (lambda e: e[s0]) if (c0, const) == (1, 0) else (lambda e: c0 * e[s0] + const)
+    if len(rest) == 1:
+        s1, c1 = rest[0]
+        return lambda e: c0 * e[s0] + c1 * e[s1] + const
+    if len(rest) == 2:
+        (s1, c1), (s2, c2) = rest
+        return lambda e: c0 * e[s0] + c1 * e[s1] + c2 * e[s2] + const
+    if len(rest) == 3:
+        (s1, c1), (s2, c2), (s3, c3) = rest
+        return lambda e: c0 * e[s0] + c1 * e[s1] + c2 * e[s2] + c3 * e[s3] + const
+
+    head, tail = _linear(const, pairs[:4]), _linear(0, pairs[4:])
+    return lambda e: head(e) + tail(e)
+
+
+def _general(head: Number, hard: tuple[tuple[Number, int], ...]) -> Number:
+    def total(e: Env) -> Any:
+        sum_ = head(e)
+        for at, c in hard:
+            sum_ = sum_ + c * at(e)
+        return sum_
+
+    return total
+
+
+def _element(num: Number, e: Element, memory: Any) -> Number:
+    return lambda env: e.value(memory, num(env))
+
+
+def _floordiv(num: Number, den: int) -> Number:
+    return lambda e: num(e) // den
+
+
+def _mod(num: Number, den: int) -> Number:
+    return lambda e: num(e) % den
+
+
+# ---- memory
+#
+# Memory that records its accesses: bounds, first writes, and races between threads or work-items.
+#
+# A race is two actors touching one element between two barriers, at least one of them writing,
+# unless all of them write the same value (code outside ``thread`` and ``local`` loops runs
+# everywhere) and each that reads it wrote it first.
+
 
 Key = Any  # an int, a slice or an array of ints
 
@@ -137,3 +313,197 @@ class Memory:
         """Nothing is written any more: the memory of the next work-group."""
         if self.written is not None:
             self.written.fill(False)
+
+
+# ---- access
+#
+# Loads and stores as closures: bounds, first writes and races are checked at every access.
+#
+# one     a scalar                      key is an int
+# slice   lanes next to each other      key is a slice
+# gather  any other lanes, or a mask    key is an array
+
+
+Values = list[Any]
+Step = Callable[[Values, Env], None]
+Fault = Callable[[str, Env], Never]
+Find = Callable[[Env, Any], Any]
+
+
+def load_step(
+    i: Load, memory: Memory, names: IndexCompiler, to: int, mask: int | None, fault: Fault
+) -> Step:
+    """The closure that runs ``i``: reads ``memory`` into value slot ``to`` where the value in slot
+    ``mask`` holds.
+    """
+    lanes, zero = i.vtype.lanes, memory.data.dtype.type(0)
+    if lanes == 1 or i.lane not in i.offset.names():
+        one = _load_one(i, memory, names, to, fault)
+
+        def scalar(v: Values, e: Env) -> None:
+            if mask is None or v[mask].all():
+                one(v, e)
+            elif lanes == 1 or not v[mask].any():
+                v[to] = zero if lanes == 1 else np.full(lanes, zero)
+            else:
+                one(v, e)
+                v[to] = np.where(v[mask], v[to], zero)
+
+        return one if mask is None else scalar
+    find = _finder(i, memory, names, fault)
+    read, data = _reader(memory, fault), memory.data
+
+    def whole(v: Values, e: Env) -> None:
+        key = find(e, None)
+        read(key, e)
+        v[to] = data[key].copy()
+
+    def masked(v: Values, e: Env) -> None:
+        keep = v[mask]  # type: ignore[index]  # whole is returned where there is no mask
+        if keep.all():
+            whole(v, e)
+            return
+        v[to] = out = np.zeros(lanes, data.dtype)
+        if keep.any():
+            key = find(e, keep)
+            read(key, e)
+            out[keep] = data[key]
+
+    return whole if mask is None else masked
+
+
+def _load_one(i: Load, memory: Memory, names: IndexCompiler, to: int, fault: Fault) -> Step:
+    at, size, data, lanes = (
+        names.index(i.offset, i.lane, 1),
+        memory.size,
+        memory.data,
+        i.vtype.lanes,
+    )
+    written, trackers, private = memory.written, memory.trackers, memory.copies > 0
+
+    def plain(v: Values, e: Env) -> None:
+        k = at(e)
+        if not 0 <= k < size:
+            fault(_outside(memory, k), e)
+        v[to] = data[k]
+
+    def checked(v: Values, e: Env) -> None:
+        k = at(e)
+        if not 0 <= k < size:
+            fault(_outside(memory, k), e)
+        if private:
+            k += e[0] * size
+        if not written[k]:  # type: ignore[index]  # plain is returned where nothing is to be written first
+            fault(f"reads {memory.name}[{k % size}], which was never written", e)
+        for t in trackers:
+            if why := t.read_one(k, e):
+                fault(f"race: {why} ({memory.name}[{k}])", e)
+        v[to] = data[k]
+
+    one = plain if written is None else checked
+
+    def splat(v: Values, e: Env) -> None:
+        one(v, e)
+        v[to] = np.full(lanes, v[to])
+
+    return one if lanes == 1 else splat
+
+
+def store_step(
+    i: Store, memory: Memory, names: IndexCompiler, source: int, mask: int | None, fault: Fault
+) -> Step:
+    """The closure that runs ``i``: writes the value in slot ``source`` to ``memory`` where that in
+    ``mask`` holds.
+    """
+    if i.vtype.lanes == 1:
+        return _store_one(i, memory, names, source, mask, fault)
+    find, data, trackers = _finder(i, memory, names, fault), memory.data, memory.trackers
+
+    def write(key: Any, x: Any, e: Env) -> None:
+        for t in trackers:
+            if why := t.write_many(key, x, data, e):
+                fault(f"race: {why} ({memory.name})", e)
+        data[key] = x
+        memory.written[key] = True  # type: ignore[index]  # writable memory has it
+
+    def whole(v: Values, e: Env) -> None:
+        write(find(e, None), v[source], e)
+
+    def masked(v: Values, e: Env) -> None:
+        keep = v[mask]  # type: ignore[index]  # whole is returned where there is no mask
+        if keep.all():
+            whole(v, e)
+        elif keep.any():
+            write(find(e, keep), v[source][keep], e)
+
+    return whole if mask is None else masked
+
+
+def _store_one(
+    i: Store, memory: Memory, names: IndexCompiler, source: int, mask: int | None, fault: Fault
+) -> Step:
+    at, size, data = names.index(i.offset, i.lane, 1), memory.size, memory.data
+    trackers, private = memory.trackers, memory.copies > 0
+
+    def step(v: Values, e: Env) -> None:
+        if mask is not None and not v[mask]:
+            return
+        k = at(e)
+        if not 0 <= k < size:
+            fault(_outside(memory, k), e)
+        if private:
+            k += e[0] * size
+        x = v[source]
+        for t in trackers:
+            if why := t.write_one(k, x, data, e):
+                fault(f"race: {why} ({memory.name}[{k}])", e)
+        data[k] = x
+        memory.written[k] = True  # type: ignore[index]  # writable memory has it
+
+    return step
+
+
+def _finder(i: Load | Store, memory: Memory, names: IndexCompiler, fault: Fault) -> Find:
+    """A function of env and the lanes kept (None: all of them) that gives the key, in bounds."""
+    lanes, size, private = i.vtype.lanes, memory.size, memory.copies > 0
+    at = names.index(i.offset, i.lane, lanes)
+    contiguous = i.offset.coefficient(i.lane) == 1
+    first = names.index(i.offset.substitute({i.lane: i.offset * 0})) if contiguous else at
+
+    def find(e: Env, keep: Any) -> Any:
+        if contiguous and keep is None:
+            k = first(e)
+            if k < 0 or k + lanes > size:
+                fault(_outside(memory, k if k < 0 else k + lanes - 1), e)
+            if private:
+                k += e[0] * size
+            return slice(k, k + lanes)
+        key = at(e)
+        if keep is not None:
+            key = key[keep]
+        low, high = int(key.min()), int(key.max())
+        if low < 0 or high >= size:
+            fault(_outside(memory, low if low < 0 else high), e)
+        return key + e[0] * size if private else key
+
+    return find
+
+
+def _reader(memory: Memory, fault: Fault) -> Callable[[Any, Env], None]:
+    written, trackers = memory.written, memory.trackers
+
+    def free(key: Any, e: Env) -> None:
+        pass
+
+    def checked(key: Any, e: Env) -> None:
+        if not written[key].all():  # type: ignore[index]  # free is returned where there is none
+            fault(f"reads elements of {memory.name} that were never written", e)
+        for t in trackers:
+            if why := t.read_many(key, e):
+                fault(f"race: {why} ({memory.name})", e)
+
+    return free if written is None else checked
+
+
+def _outside(memory: Memory, k: int) -> str:
+    return f"out of bounds: {memory.name}[{k}] of {memory.size} elements"

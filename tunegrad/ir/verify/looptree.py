@@ -23,7 +23,7 @@ from tunegrad.errors import IllegalAction, VerifyError
 from ..index import Index
 from ..kernel import Reduce
 from ..looptree import Loop, LoopKind, LoopTree
-from .addresses import told
+from .races import told
 
 __all__ = ["verify_looptree"]
 

@@ -21,22 +21,330 @@ proved so is refused, and so is a barrier that some of the actors that wait at i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from itertools import combinations
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations, pairwise
 from typing import Literal, Never
 
 from tunegrad.errors import VerifyError
 
 from .. import program as p
-from ..index import Index, Valid, var
+from ..index import Atom, FloorDiv, Index, Mod, Valid, Var, var
 from ..pipelines import in_turn
 from ..program import For, Instr, Program
-from .addresses import Family, narrowed, pinned, split, told
-from .prove import Facts, condition_facts, stop_facts
-from .same_values import Memory, depends
+from .prove import Facts, below, condition_facts, stop_facts
 
-__all__ = ["verify_races"]
+__all__ = [
+    "Depends",
+    "Family",
+    "Memory",
+    "depends",
+    "narrowed",
+    "pinned",
+    "split",
+    "told",
+    "verify_races",
+]
+
+
+# ---- addresses
+#
+# The digits of an address, and the variables of the loops around it that they fix.
+#
+#     97*m + 32*n0 + n1     with 0 <= 32*n0+n1 < 97 and 0 <= n1 < 32      -->      digits m, n0, n1
+#
+# A sum ``g*high + low`` with ``0 <= low < g`` is the same number only where ``high`` and ``low``
+# both are. So two accesses that split by the same moduli touch one element only where all their
+# digits are equal, and a digit ``v`` that both have says that they are in the same iteration of
+# loop ``v``. Bounds of ``low`` come from the variables' ranges, and from the masks, stops and
+# branches around the access (``prove``).
+#
+# The accesses of a register tile differ by constants: they are one family, and split at once.
+
+
+_Terms = tuple[tuple[Atom, int], ...]
+
+
+@dataclass(slots=True)
+class Family:
+    """Addresses ``terms + constant``, at which ``facts`` hold.
+
+    ``split`` sets ``digits``, the terms of each digit, most significant first, and
+    ``constants_of``, theirs for each address.
+    """
+
+    terms: _Terms
+    facts: Callable[[], Facts]
+    constants: list[int] = field(default_factory=list)
+    digits: tuple[_Terms, ...] = ()
+    constants_of: list[tuple[int, ...]] = field(default_factory=list)
+
+
+def split(families: Sequence[Family]) -> None:
+    """Take all addresses apart by the same moduli."""
+    every = {c for f in families for c in f.constants}
+    moduli = {abs(c) for f in families for _, c in f.terms} | _steps(every)
+    rests = [(f.terms, f.constants) for f in families]
+    digits: list[list[_Terms]] = [[] for _ in families]
+    constants: list[list[list[int]]] = [[] for _ in families]
+    for g in sorted(moduli - {1}, reverse=True):
+        if not any(c % g == 0 for terms, _ in rests for _, c in terms) and all(
+            0 <= c < g for _, x in rests for c in x
+        ):
+            continue
+        parts: list[_Terms] = []
+        for (terms, x), f in zip(rests, families, strict=True):
+            low = _low(terms, x, g, f.facts)
+            if low is None:
+                break
+            parts.append(low)
+        if len(parts) < len(families):
+            continue
+        for n, (terms, x) in enumerate(rests):
+            digits[n].append(tuple([(a, c // g) for a, c in terms if c % g == 0]))
+            constants[n].append([c // g for c in x])
+        rests = [(low, [c % g for c in x]) for low, (_, x) in zip(parts, rests, strict=True)]
+    for n, (f, (terms, x)) in enumerate(zip(families, rests, strict=True)):
+        f.digits = (*digits[n], terms)
+        f.constants_of = list(zip(*constants[n], x, strict=True))
+
+
+def _steps(constants: set[int]) -> set[int]:
+    """Distances at which the constants of a register tile begin a new row: after a wider gap than
+    any before it.
+    """
+    ordered = sorted(constants)
+    found, widest = set(), 0
+    for a, b in pairwise(ordered):
+        if b - a > widest:
+            widest = b - a
+            found.add(b - ordered[0])
+    return found
+
+
+def _low(terms: _Terms, constants: list[int], g: int, facts: Callable[[], Facts]) -> _Terms | None:
+    """The terms that ``g`` does not divide; None where they can not be proved to stay in [0, g)."""
+    low = tuple([t for t in terms if t[1] % g])
+    rests = [c % g for c in constants]
+    index, least, most = Index(low, 0), min(rests), max(rests)
+    if (index.hi + most < g or _below(index + most, g, facts)) and (
+        index.lo + least >= 0 or _below(-index - least, 1, facts)
+    ):
+        return low
+    return None
+
+
+def _below(index: Index, limit: int, facts: Callable[[], Facts]) -> bool:
+    known = facts()
+    return narrowed(index, known).hi < limit or below(index, limit, known)
+
+
+def narrowed(index: Index, facts: Facts) -> Index:
+    """The sum where the facts hold: each variable has the range that one fact at a time leaves
+    it.
+    """
+    limits: dict[str, tuple[int, int]] = {}
+    for fact in facts:
+        for v, k in fact.terms:
+            if isinstance(v, Var) and v.name in index.names():
+                lo, hi = limits.get(v.name, (v.lo, v.hi))
+                rest = fact.hi - max(k * v.lo, k * v.hi)
+                limits[v.name] = (max(lo, -(rest // k)), hi) if k > 0 else (lo, min(hi, rest // -k))
+    known = {
+        n: Index(((Var(n, lo, hi), 1),), 0) if lo < hi else Index((), lo)
+        for n, (lo, hi) in limits.items()
+    }
+    return index.substitute(known)
+
+
+def pinned(family: Family) -> dict[str, int]:
+    """The variables of its terms that facts leave one value, with it; they are taken out of the
+    terms.
+    """
+    facts = family.facts()
+    found = {}
+    for v, _ in family.terms:
+        if isinstance(v, Var) and (only := narrowed(Index(((v, 1),), 0), facts)).is_const:
+            found[v.name] = only.const
+    if found:
+        rest = Index(family.terms, 0).at(found)
+        family.terms, family.constants = rest.terms, [c + rest.const for c in family.constants]
+    return found
+
+
+def told(sums: Iterable[_Terms]) -> frozenset[str]:
+    """The variables that are known once the values of some sums are; constants do not matter."""
+    atoms: set[Atom] = set()
+    left = list(sums)
+    while left:
+        for atom in _alone(left.pop()):
+            if atom not in atoms:
+                atoms.add(atom)
+                left += _wholes(atom, atoms)
+    return frozenset(a.name for a in atoms if isinstance(a, Var))
+
+
+def _alone(terms: _Terms) -> Iterable[Atom]:
+    """The atoms of a sum that are digits of its own: ``g*high + low`` tells both where ``low``
+    spans less than g.
+    """
+    for g in sorted({abs(c) for _, c in terms} - {1}, reverse=True) if len(terms) > 1 else ():
+        low = tuple([t for t in terms if t[1] % g])
+        index = Index(low, 0)
+        if index.hi - index.lo < g:
+            high = tuple([(a, c // g) for a, c in terms if c % g == 0])
+            if len(high) == 1:
+                yield high[0][0]
+            terms = low
+    if len(terms) == 1:
+        yield terms[0][0]
+
+
+def _wholes(new: Atom, atoms: set[Atom]) -> list[_Terms]:
+    """n, where n // d and m % d are known, n - m is the same modulo d always, and ``new`` is one of
+    them
+    """
+    found = []
+    for m in [a for a in ((new,) if isinstance(new, Mod) else atoms) if isinstance(a, Mod)]:
+        if atoms.issuperset(a for a, _ in (m.num // m.den).terms):
+            found.append(m.num.terms)
+        quotients = [
+            a for a in ((new,) if isinstance(new, FloorDiv) else atoms) if isinstance(a, FloorDiv)
+        ]
+        found += [
+            q.num.terms for q in quotients if q.den == m.den and not ((q.num - m.num) % m.den).terms
+        ]
+    return found
+
+
+# ---- same values
+#
+# Finds what the stored values of a program depend on: loop variables, where that is all; or the
+# actor.
+#
+# loaded from                                             depends on
+#     read-only memory, memory not written meanwhile      variables of the address and the mask
+#     private memory, memory that others write            the actor
+# a register after a loop that wrote it
+#     over threads or work-items                          the actor: each ran other iterations
+#     of any other kind                                   all but the loop's variable
+
+
+Depends = frozenset[str] | None
+"""Names of the variables that a value is a function of; None: it also depends on the
+actor that computes it.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Loads that read the same in every actor: ``stable`` ones, by identity, and those of
+    ``read_only`` buffers.
+
+    Loops of kind ``actors`` give every actor other iterations.
+    """
+
+    stable: frozenset[int]
+    read_only: frozenset[str]
+    actors: Literal["thread", "local"]
+
+
+def depends(body: tuple[Instr, ...], memory: Memory) -> dict[int, Depends]:
+    """By the identity of a store, what the value it stores depends on."""
+    found = _Values(memory)
+    found.block(body)
+    return found.stores
+
+
+class _Values:
+    def __init__(self, memory: Memory) -> None:
+        self.memory = memory
+        self.values: dict[int, Depends] = {}
+        self.registers: dict[str, Depends] = {}
+        self.stores: dict[int, Depends] = {}
+
+    def block(self, body: tuple[Instr, ...]) -> None:
+        for i in body:
+            if isinstance(i, p.For):
+                self._for(i)
+            elif isinstance(i, p.If):
+                self._if(i)
+            elif isinstance(i, p.Write):
+                self.registers[i.name] = self.values[i.value]
+            elif isinstance(i, p.Store):
+                self.stores[id(i)] = _both(
+                    self.stores.get(id(i), frozenset()), self.values[i.value]
+                )
+            elif isinstance(i, p.MatMul | p.MatLoad):  # of what other items hold
+                self.values |= dict.fromkeys(i.ids)
+            elif isinstance(i, p.Shuffle):
+                self.values[i.id] = None
+            elif isinstance(i, p.Valued):
+                self.values[i.id] = self._value(i)
+
+    def _value(self, i: Instr) -> Depends:
+        if isinstance(i, p.Load):
+            if i.buffer not in self.memory.read_only and id(i) not in self.memory.stable:
+                return None
+            return _both(i.offset.names(), frozenset() if i.mask is None else self.values[i.mask])
+        if isinstance(i, p.Position):
+            return i.index.names()
+        if isinstance(i, p.Test):
+            return i.valid.names()
+        if isinstance(i, p.Read):
+            return self.registers.get(i.name)
+        if isinstance(i, p.Number):
+            return frozenset()
+        used = (
+            i.args
+            if isinstance(i, p.Compute)
+            else (i.mask, i.yes, i.no)
+            if isinstance(i, p.Select)
+            else None
+        )
+        if used is None:
+            assert isinstance(i, p.Convert | p.Splat | p.Fold)  # all others have no value
+            used = (i.arg,)
+        found: Depends = frozenset()
+        for a in used:
+            found = _both(found, self.values[a])
+        return found
+
+    def _for(self, i: p.For) -> None:
+        stops = frozenset[str]().union(*(s.names() for s in i.stops))
+        written = _written(i.body)
+        while True:  # each round adds names, or the actor: it ends
+            start = dict(self.registers)
+            self.block(i.body)
+            self.registers = {
+                n: _both(start[n], d) if n in start else d for n, d in self.registers.items()
+            }
+            if self.registers == start:
+                break
+        shared_out = i.kind in ("local", self.memory.actors)
+        for name in written:
+            left = self.registers[name]
+            self.registers[name] = None if left is None or shared_out else left - {i.var} | stops
+
+    def _if(self, i: p.If) -> None:
+        before = dict(self.registers)
+        self.block(i.body)
+        yes, self.registers = self.registers, before
+        self.block(i.orelse)
+        for name in _written(i.body) | _written(i.orelse):
+            either = _both(yes.get(name, frozenset()), self.registers.get(name, frozenset()))
+            self.registers[name] = _both(either, i.valid.names())
+
+
+def _written(body: tuple[Instr, ...]) -> set[str]:
+    return {i.name for i in p.walk(body) if isinstance(i, p.Write)}
+
+
+def _both(a: Depends, b: Depends) -> Depends:
+    return None if a is None or b is None else a | b
+
+
+# ---- races
 
 
 @dataclass(frozen=True, slots=True)
