@@ -145,7 +145,7 @@ def _spoilt(payload: Payload, kind: str) -> Lowered:
 
 
 def _example() -> str:
-    from tunegrad.cli.regress_text import sweep_text
+    from tunegrad.cli.tables import sweep_text
     from tunegrad.regress import regress
 
     with tempfile.TemporaryDirectory() as folder:

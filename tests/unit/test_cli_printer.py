@@ -9,9 +9,8 @@ import termios
 
 import pytest
 
-from tunegrad.cli import printer
 from tunegrad.cli.output import page_width, wrapped
-from tunegrad.cli.printer import table
+from tunegrad.cli.tables import printer, table
 
 HEADER = ("kernel", "uses", "share %", "default ms", "gain (95 %)", "candidates")
 ROWS = [

@@ -15,7 +15,7 @@ from store_exports import WORLD, decision, latency, make, promotion, trial
 from store_trials import EVIDENCE, HERE, KERNEL, KEY, numbered
 
 from tunegrad.cli.app import run
-from tunegrad.cli.store.tables import plain
+from tunegrad.cli.tables import plain
 from tunegrad.db import Contents, key_of, open_store
 from tunegrad.db.exchange.export import export_lines
 from tunegrad.devices.host.facts import fingerprint, host_target

@@ -10,12 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from tunegrad.cli import printer
-from tunegrad.cli.explain_tables import explain_text
 from tunegrad.cli.output import wrapped
-from tunegrad.cli.store.history_tables import history_text
-from tunegrad.cli.store.tables import why_text
-from tunegrad.cli.tables import compiled_text, doctor_text, run_text, stats_text, tune_text
+from tunegrad.cli.tables import (
+    compiled_text,
+    doctor_text,
+    explain_text,
+    history_text,
+    printer,
+    run_text,
+    stats_text,
+    tune_text,
+    why_text,
+)
 from tunegrad.db import History, Stats, Why
 from tunegrad.db.views.history import DecisionRow, LatencyRow, MeasurementRow
 from tunegrad.db.views.why import FieldRow, PromotionRow

@@ -99,7 +99,7 @@ def test_listings_are_counted_when_asked_for(measured):
 
 
 def test_history_has_a_column_of_code_and_one_of_the_device_where_rows_tell():
-    from tunegrad.cli.store.history_tables import _measurements
+    from tunegrad.cli.tables.store import _measurements
 
     def row(facts, state):
         return MeasurementRow(

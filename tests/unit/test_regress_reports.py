@@ -12,7 +12,7 @@ import pytest
 
 from tests.simulated_nights import HERE, MODEL, World, busy, stored
 from tunegrad.cli.app import run
-from tunegrad.cli.regress_text import junit_text, markdown_text, sweep_text
+from tunegrad.cli.tables import junit_text, markdown_text, sweep_text
 from tunegrad.db import Latency, merge_stores, open_store
 from tunegrad.errors import ConfigError, ModelError
 from tunegrad.paired import unpaired_interval

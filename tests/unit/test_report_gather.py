@@ -20,8 +20,8 @@ from tests.report_stores import (
     write_session,
 )
 from tests.simulated_nights import MODEL, World, stored
-from tunegrad.cli.regress_text import finding_text
-from tunegrad.cli.reporting.judging import judgement
+from tunegrad.cli.html import judgement
+from tunegrad.cli.tables import finding_text
 from tunegrad.db import Latency, merge_stores, open_store
 from tunegrad.db.rows import machine_id
 from tunegrad.errors import ConfigError

@@ -12,7 +12,7 @@ import pytest
 from tests.report_stores import store_of, write_session
 from tests.simulated_nights import World, stored
 from tunegrad.cli.app import run
-from tunegrad.cli.reporting.markup import Html, clean, element, joined
+from tunegrad.cli.html.markup import Html, clean, element, joined
 from tunegrad.db import open_store
 
 pytest.importorskip("matplotlib", reason="charts need the plot extra")
@@ -97,7 +97,7 @@ def test_gains_have_intervals_and_those_with_one_inside_are_no_difference(tmp_pa
     assert "2.00x (1.90 to 2.10)" in text
     assert "the same schedule" in text
     assert "its code: instructions 37, spills 0" in text
-    from tunegrad.cli.reporting.sections import gain
+    from tunegrad.cli.html.sections import gain
 
     assert Seen(gain(1.02, (0.98, 1.05))).text == "no difference (0.98 to 1.05)"
     assert Seen(gain(1.01, (1.001, 1.01))).text == "no difference (1.00 to 1.01)"

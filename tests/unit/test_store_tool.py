@@ -8,7 +8,7 @@ import pytest
 from store_exports import decision, latency
 from store_trials import EVIDENCE, HERE, KERNEL, KEY, numbered
 
-from tunegrad.cli.store.tables import why_text
+from tunegrad.cli.tables import why_text
 from tunegrad.db import (
     Contents,
     Evidence,

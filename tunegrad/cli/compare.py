@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
+from tunegrad.cli.files import store_path
 from tunegrad.cli.options import example, json_option, store_option
 from tunegrad.cli.output import emit
-from tunegrad.cli.place import store_path
 
 __all__ = ["compare"]
 
@@ -30,7 +30,7 @@ def compare(a: str, b: str, store: str | None, as_json: bool) -> None:
     sweeps say about the machine is taken off. Where 1.0 is inside the interval there is no
     difference.
     """
-    from tunegrad.cli.regress_text import compare_text
+    from tunegrad.cli.tables import compare_text
     from tunegrad.regress import compare as compared
 
     found = compared(a, b, store_path(store))

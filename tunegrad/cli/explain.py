@@ -111,7 +111,7 @@ def explain(
     """
     if trace and stage is not None:
         raise click.UsageError("--stage and --trace exclude each other")
-    from tunegrad.cli.explain_tables import explain_text
+    from tunegrad.cli.tables import explain_text
     from tunegrad.config import resolve_settings
 
     model = with_arguments(model, batch, arguments)
@@ -144,7 +144,7 @@ def _form(
     settings: TuneSettings, kernel: str, stage: Stage | None, place: Path | None, *, as_json: bool
 ) -> None:
     """Print one form of a kernel, or how each came of the one before."""
-    from tunegrad.cli.explain_forms import form_heading, trace_text
+    from tunegrad.cli.tables import form_heading, trace_text
     from tunegrad.tune import explain_form, explain_trace
 
     if stage is None:

@@ -1,4 +1,6 @@
-"""Files that a command writes: looked at before anything takes time, and written whole."""
+"""Files of commands: the store that each is about, and those that it writes, which are looked at
+before anything takes time, and written whole.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,9 @@ import os
 from errno import EISDIR
 from pathlib import Path
 
-__all__ = ["check_writable", "write_whole"]
+from tunegrad.errors import StoreError
+
+__all__ = ["check_writable", "make_default_place", "store_path", "write_whole"]
 
 
 def check_writable(place: Path) -> None:
@@ -42,3 +46,27 @@ def _in_place(place: Path) -> bool:
 
 def _part(place: Path) -> Path:
     return place.with_name(f".{place.name}.{os.getpid()}.part")
+
+
+def store_path(given: str | None, *, make_place: bool = False) -> Path:
+    """The store that a command is about; ``make_place``: with the default one's directory."""
+    from tunegrad.config import default_store
+
+    if given is not None:
+        return Path(given).expanduser()
+    path = default_store()
+    if make_place:
+        make_default_place(path)
+    return path
+
+
+def make_default_place(store: Path) -> None:
+    """Make the directory of the default store, which no user has made; one that the user named must
+    exist.
+    """
+    try:
+        store.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(
+            f"store {store}: directory {store.parent} can not be made: {error.strerror}"
+        ) from error

@@ -7,6 +7,7 @@ import click
 from tunegrad.cli.output import note
 
 __all__ = [
+    "age_s",
     "batch_option",
     "device_option",
     "dtype_option",
@@ -110,3 +111,18 @@ def with_arguments(model: str, batch: int | None, arguments: tuple[str, ...]) ->
 def example(*lines: str) -> str:
     """The epilog of a command's help: command lines that work as they stand."""
     return "\b\nExample:\n" + "\n".join(f"  {line}" for line in lines)
+
+
+def age_s(value: str, option: str) -> float:
+    """Seconds of an age, as people write it: 12h, 30d, 8w.
+
+    Raises BadParameter, which names the option, for any other text.
+    """
+    from tunegrad.config import parse_duration
+
+    seconds = parse_duration(value)
+    if seconds is None:
+        raise click.BadParameter(
+            f"{value!r} is not an age such as 12h, 30d or 8w", param_hint=f"'{option}'"
+        )
+    return seconds

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING
 import click
 
 from tunegrad.cli.app import EXIT_INTERRUPTED, EXIT_MISMATCH, EXIT_USER_ERROR
-from tunegrad.cli.display import search_display
-from tunegrad.cli.files import check_writable, write_whole
+from tunegrad.cli.files import check_writable, make_default_place, write_whole
 from tunegrad.cli.options import example, json_option, store_option
 from tunegrad.cli.output import emit, note, printable
-from tunegrad.cli.place import make_default_place
+from tunegrad.cli.progress import search_display
 from tunegrad.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -76,7 +75,7 @@ def regress(
     """
     from dataclasses import replace
 
-    from tunegrad.cli.regress_text import accepted_text, junit_text, markdown_text, sweep_text
+    from tunegrad.cli.tables import accepted_text, junit_text, markdown_text, sweep_text
     from tunegrad.config import parse_budget
     from tunegrad.regress import bless as accept
     from tunegrad.regress import load_sweep

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import click
 
-from tunegrad.cli.files import check_writable, write_whole
+from tunegrad.cli.files import check_writable, store_path, write_whole
 from tunegrad.cli.options import example, json_option, store_option
 from tunegrad.cli.output import emit
-from tunegrad.cli.place import store_path
 
 __all__ = ["report"]
 
@@ -53,11 +52,10 @@ def report(
     MODEL only what is about these. Needs the [plot] extra. Nothing is measured, and nothing is
     loaded when the file is opened. docs/REPORT.md says how to read it.
     """
-    from tunegrad.cli.reporting.svg import check_plotting
+    from tunegrad.cli.html import check_plotting
 
     check_plotting()
-    from tunegrad.cli.reporting import report_html
-    from tunegrad.cli.reporting.judging import judgement
+    from tunegrad.cli.html import judgement, report_html
     from tunegrad.errors import ConfigError
     from tunegrad.tuning import gather
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tunegrad.cli.app import EXIT_INTERRUPTED, EXIT_MISMATCH, EXIT_USER_ERROR
-from tunegrad.cli.display import search_display
+from tunegrad.cli.files import make_default_place
 from tunegrad.cli.options import (
     batch_option,
     device_option,
@@ -25,7 +25,7 @@ from tunegrad.cli.options import (
     with_arguments,
 )
 from tunegrad.cli.output import emit, note
-from tunegrad.cli.place import make_default_place
+from tunegrad.cli.progress import search_display
 from tunegrad.errors import NothingRunsError
 
 _STARTING_S = 30.0

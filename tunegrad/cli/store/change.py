@@ -16,10 +16,9 @@ from typing import BinaryIO
 import click
 
 from tunegrad.cli.app import EXIT_MISMATCH
-from tunegrad.cli.options import example, json_option, store_option
+from tunegrad.cli.files import store_path
+from tunegrad.cli.options import age_s, example, json_option, store_option
 from tunegrad.cli.output import emit, note
-from tunegrad.cli.place import store_path
-from tunegrad.cli.store.ages import age_s
 
 __all__ = ["import_file", "merge", "prune"]
 
@@ -54,7 +53,7 @@ def import_file(
     rule is named and left out, and the exit code is then 3. Its winners count where this store has
     measured nothing of its own; what was measured here stays the winner until it is measured again.
     """
-    from tunegrad.cli.store.tables import import_text
+    from tunegrad.cli.tables import import_text
     from tunegrad.db import import_store
     from tunegrad.explain import Legality
 
@@ -85,7 +84,7 @@ def merge(others: tuple[str, ...], store: str | None, dry_run: bool, as_json: bo
     kept once. The order of the stores does not matter, and merging again changes nothing.
     docs/STORE.md has the whole rule.
     """
-    from tunegrad.cli.store.tables import merge_text
+    from tunegrad.cli.tables import merge_text
     from tunegrad.db import merge_stores
 
     paths = [Path(other).expanduser() for other in others]
@@ -128,7 +127,7 @@ def prune(
     Winners, promoted trials and their evidence always stay. What is removed is measured again if a
     search comes by it.
     """
-    from tunegrad.cli.store.tables import prune_text
+    from tunegrad.cli.tables import prune_text
     from tunegrad.db import PruneRules, prune_store
 
     if keep_best is None and older_than is None and space_version is None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from tunegrad.cli.app import EXIT_MISMATCH
+from tunegrad.cli.files import store_path
 from tunegrad.cli.options import (
     device_option,
     example,
@@ -16,7 +17,6 @@ from tunegrad.cli.options import (
     threads_option,
 )
 from tunegrad.cli.output import emit, note
-from tunegrad.cli.place import store_path
 
 __all__ = ["diff", "why"]
 
@@ -36,7 +36,7 @@ def diff(ctx: click.Context, a: str, b: str, all_machines: bool, as_json: bool) 
     Winners and decisions are compared on the same machine and space version. Exits with 3 when the
     stores differ; the newest latencies of models are shown side by side, and are no difference.
     """
-    from tunegrad.cli.store.tables import diff_text
+    from tunegrad.cli.tables import diff_text
     from tunegrad.db import diff_stores
 
     found = diff_stores(Path(a).expanduser(), Path(b).expanduser(), all_machines=all_machines)
@@ -71,7 +71,7 @@ def why(
     text. Every field of the key is shown as it is stored and as it is here.
     """
     from tunegrad import devices
-    from tunegrad.cli.store.tables import why_text
+    from tunegrad.cli.tables import why_text
     from tunegrad.db import read_contents
     from tunegrad.db import why as explain
     from tunegrad.opts import SPACE_VERSION

@@ -6,10 +6,9 @@ import time
 
 import click
 
-from tunegrad.cli.options import example, json_option, store_option
+from tunegrad.cli.files import store_path
+from tunegrad.cli.options import age_s, example, json_option, store_option
 from tunegrad.cli.output import emit, note
-from tunegrad.cli.place import store_path
-from tunegrad.cli.store.ages import age_s
 
 __all__ = ["history"]
 
@@ -35,7 +34,7 @@ def history(name: str, since: str | None, every: bool, store: str | None, as_jso
     prints it, a key or the first digits of one, or the text that decisions are about; listed are
     schedules that won, or were measured several times.
     """
-    from tunegrad.cli.store.history_tables import history_text
+    from tunegrad.cli.tables import history_text
     from tunegrad.db import history as over_time
     from tunegrad.db import model_history, open_store, read_contents
 

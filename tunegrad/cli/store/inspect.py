@@ -9,10 +9,9 @@ from pathlib import Path
 import click
 
 from tunegrad.cli.app import EXIT_MISMATCH
-from tunegrad.cli.files import write_whole
+from tunegrad.cli.files import store_path, write_whole
 from tunegrad.cli.options import example, json_option, store_option
 from tunegrad.cli.output import emit, note, say
-from tunegrad.cli.place import store_path
 
 __all__ = ["export", "stats", "verify"]
 
@@ -51,8 +50,7 @@ def verify(ctx: click.Context, store: str | None, salvage: str | None, as_json: 
     Writes nothing to the store. A damaged one is read as far as it can be; --salvage saves what was
     read. Kernels whose texts can not be read back are named on stderr; their rows are sound.
     """
-    from tunegrad.cli.store.tables import plain
-    from tunegrad.cli.tables import problems_text
+    from tunegrad.cli.tables import plain, problems_text
     from tunegrad.db import open_store, unread_texts
 
     path = store_path(store)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from tunegrad.cli.output import note
 
 if TYPE_CHECKING:
-    from tunegrad.cli.lines import LineObserver
-    from tunegrad.cli.live import LiveObserver
+    from tunegrad.cli.progress.lines import LineObserver
+    from tunegrad.cli.progress.live import LiveObserver
 
 __all__ = ["search_display"]
 
@@ -23,9 +23,9 @@ def search_display(began_s: float) -> LiveObserver | LineObserver:
     if sys.stderr.isatty():
         from rich.console import Console
 
-        from tunegrad.cli.live import LiveObserver
+        from tunegrad.cli.progress.live import LiveObserver
 
         return LiveObserver(Console(stderr=True), time.monotonic, began_s)
-    from tunegrad.cli.lines import LineObserver
+    from tunegrad.cli.progress.lines import LineObserver
 
     return LineObserver(note, time.monotonic, began_s=began_s)

@@ -7,8 +7,8 @@ import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tunegrad.cli.store.tables import when
-from tunegrad.cli.tables import UNKNOWN, duration, gain_cell, ms, table
+from tunegrad.cli.tables.figures import UNKNOWN, duration, gain_cell, ms, shortened, times, when
+from tunegrad.cli.tables.printer import Table, figure, words
 
 if TYPE_CHECKING:
     from tunegrad.paired import Interval
@@ -139,19 +139,16 @@ def accepted_text(accepted: Accepted) -> str:
 
 def compare_text(report: CompareReport) -> str:
     """A line a series; then what differs between the runs."""
-    rows = [
-        (
-            _cut(r.series),
-            ms(r.a_ms),
-            ms(r.b_ms),
-            f"{r.ratio:.3f}x" if r.counts else UNKNOWN,
-            _interval(r.interval),
-            _difference(r),
-        )
-        for r in report.rows
-    ]
-    header = ("series", "A ms", "B ms", "B/A", "95 %", "")
-    blocks = [f"A  {report.a}\nB  {report.b}", table(header, rows, left=("series", ""))]
+    table = Table.of(
+        report.rows,
+        words("series", lambda r: shortened(r.series, _WIDEST)),
+        figure("A ms", lambda r: r.a_ms, ms),
+        figure("B ms", lambda r: r.b_ms, ms),
+        figure("B/A", lambda r: times(r.ratio if r.counts else None, 3)),
+        figure("95 %", lambda r: r.interval, _interval),
+        words("", _difference),
+    )
+    blocks = [f"A  {report.a}\nB  {report.b}", table.text()]
     blocks += [
         f"{x}: a night does not count, since other processes took CPUs that it needed; tunegrad "
         "regress on a quiet machine makes another"
@@ -186,20 +183,17 @@ def _difference(row: CompareRow) -> str:
 
 
 def _series_table(rows: Sequence[SeriesRow]) -> str:
-    lines = [
-        (
-            _cut(r.series),
-            ms(r.ms),
-            ms(r.default_ms),
-            gain_cell(r.gain, r.interval),
-            str(r.nights),
-            UNKNOWN if r.noise is None else f"{r.noise:.1%}",
-            _sure(r),
-        )
-        for r in rows
-    ]
-    header = ("series", "ms", "default", "gain (95 %)", "nights", "noise", "sees")
-    return table(header, lines, left=("series",))
+    table = Table.of(
+        rows,
+        words("series", lambda r: shortened(r.series, _WIDEST)),
+        figure("ms", lambda r: r.ms, ms),
+        figure("default", lambda r: r.default_ms, ms),
+        figure("gain (95 %)", lambda r: gain_cell(r.gain, r.interval)),
+        figure("nights", lambda r: r.nights),
+        figure("noise", lambda r: None if r.noise is None else f"{r.noise:.1%}"),
+        figure("sees", _sure),
+    )
+    return table.text()
 
 
 def _by(f: Finding) -> str:
@@ -209,7 +203,7 @@ def _by(f: Finding) -> str:
 
 
 def _sure(r: SeriesRow) -> str:
-    return UNKNOWN if r.sure_from is None else f"{r.sure_from:.3f}x"
+    return times(r.sure_from, 3)
 
 
 def _interval(interval: Interval | None) -> str:
@@ -218,10 +212,6 @@ def _interval(interval: Interval | None) -> str:
 
 def _nights(count: int) -> str:
     return "1 night" if count == 1 else f"{count} nights"
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 3]}..."
 
 
 def _case(suite: ET.Element, device: str, name: str, time_ms: float) -> ET.Element:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from html import escape
 
-__all__ = ["Html", "clean", "element", "joined", "text"]
+from tunegrad.cli.tables import UNKNOWN, Table
+
+__all__ = ["Html", "clean", "element", "joined", "table_element", "text"]
 
 _VOID = frozenset(("br", "hr", "meta"))
 _REPLACED = "\N{REPLACEMENT CHARACTER}"
@@ -54,3 +56,18 @@ def element(name: str, /, *children: object, css: str = "", **attributes: object
     if name in _VOID:
         return Html(f"<{name}{shown}>")
     return Html(f"<{name}{shown}>{joined(*children)}</{name}>")
+
+
+def table_element(table: Table) -> Html:
+    """A table; on a phone each cell stands under the name of its column."""
+    css = ["" if name in table.left else "right" for name in table.header]
+    head = [element("th", n, css=c, scope="col") for n, c in zip(table.header, css, strict=True)]
+    rows = [
+        element("tr", *(
+            element("td", UNKNOWN if cell is None else cell, css=c, data_label=name or None)
+            for cell, name, c in zip(row, table.header, css, strict=True)
+        ))
+        for row in table.rows
+    ]  # fmt: skip
+    parts = element("thead", element("tr", *head)), element("tbody", *rows)
+    return element("table", *parts, css="stacked")

@@ -1,4 +1,6 @@
-"""The one printer of tables.
+"""Tables: the value, and its printer as text.
+
+    Table.of(report.rows, words("kernel", lambda r: r.kernel), figure("ms", lambda r: r.ms, ms))
 
     a terminal     rich lays the table out for its width: names and lists fold, headers break at
                    spaces, figures stay whole; columns that a table can spare are left out
@@ -13,11 +15,16 @@ from __future__ import annotations
 
 import io
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Self, TypeVar
 
 from tunegrad.cli.output import page_width, printable
+from tunegrad.cli.tables.figures import UNKNOWN
 
-__all__ = ["table"]
+__all__ = ["Column", "Table", "figure", "table", "words"]
+
+Row = TypeVar("Row")
 
 _LEAST_NAME = 12
 _GOOD_NAME = 24
@@ -25,6 +32,65 @@ _GOOD_NAME = 24
 
 _Lines = Sequence[Sequence[str]]
 """The header, then the rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column(Generic[Row]):
+    """A column: its name, and its cell of a row, None where there is nothing to show.
+
+    ``left``: words rather than figures. ``spare``: a terminal that is too narrow may leave it out,
+    the lowest number above 0 first.
+    """
+
+    name: str
+    cell: Callable[[Row], object]
+    left: bool = False
+    spare: int = 0
+
+
+def words(name: str, cell: Callable[[Row], object], spare: int = 0) -> Column[Row]:
+    """A column of words, aligned left."""
+    return Column(name, cell, left=True, spare=spare)
+
+
+def figure(
+    name: str,
+    value: Callable[[Row], Any],
+    written: Callable[[Any], object] = lambda value: value,
+    spare: int = 0,
+) -> Column[Row]:
+    """A column of figures, aligned right; ``written`` makes the text of a value."""
+    return Column(name, lambda row: written(value(row)), spare=spare)
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Names of columns and rows of cells, which text and HTML are printed from.
+
+    ``left`` names the columns of words, ``spare`` those that may be left out, the first one first.
+    """
+
+    header: tuple[str, ...]
+    rows: tuple[tuple[object, ...], ...]
+    left: tuple[str, ...] = ()
+    spare: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, rows: Iterable[Row], *columns: Column[Row] | None) -> Self:
+        """The table of these rows; a column that is None is left out."""
+        shown = [c for c in columns if c is not None]
+        spare = sorted((c for c in shown if c.spare), key=lambda c: c.spare)
+        return cls(
+            tuple(c.name for c in shown),
+            tuple(tuple(c.cell(row) for c in shown) for row in rows),
+            tuple(c.name for c in shown if c.left),
+            tuple(c.name for c in spare),
+        )
+
+    def text(self, indent: int = 0) -> str:
+        """The table as text, within the terminal less ``indent`` columns."""
+        cells = [[UNKNOWN if c is None else str(c) for c in row] for row in self.rows]
+        return table(self.header, cells, self.left, indent, self.spare)
 
 
 def table(

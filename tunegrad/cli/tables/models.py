@@ -1,122 +1,38 @@
-"""Reports as plain text: aligned columns, numbers with their units, one sentence where a table
-would be too much.
-"""
+"""Reports on models as text: tuned, run, shown, compiled."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
-from tunegrad.cli.printer import table
+from tunegrad.cli.tables.figures import (
+    count_text,
+    duration,
+    gain_cell,
+    gain_text,
+    ms,
+    peak_text,
+    percent,
+    shortened,
+    threads_text,
+)
+from tunegrad.cli.tables.printer import Table, figure, words
 from tunegrad.reports import (
     CompiledReport,
     CompiledRow,
     Deviation,
-    DoctorReport,
     RunReport,
     ShowRow,
     TuneReport,
     TuneRow,
 )
 
-if TYPE_CHECKING:
-    from tunegrad.db import Problem, Stats
-    from tunegrad.paired import Interval
+__all__ = ["busy_lines", "compiled_line", "compiled_text", "run_text", "show_text", "tune_text"]
 
-__all__ = [
-    "UNKNOWN",
-    "busy_lines",
-    "compiled_line",
-    "compiled_text",
-    "count_text",
-    "doctor_text",
-    "duration",
-    "gain_cell",
-    "gain_text",
-    "ms",
-    "peak_text",
-    "problems_text",
-    "run_text",
-    "show_text",
-    "stats_text",
-    "table",
-    "tune_text",
-]
-
-UNKNOWN = "-"
 _LEAST_SHOWN_S = 0.05
-_NEAR_ONE = 0.005
 _PLACE = 36
 """Letters of a layer's name in a table."""
 _BUSY = "times and gains are less sure than on a quiet machine"
-
-
-def ms(value: float | None) -> str:
-    """Milliseconds with as many decimals as are worth reading."""
-    if value is None:
-        return UNKNOWN
-    return f"{value:.1f}" if value >= 100 else f"{value:.2f}" if value >= 10 else f"{value:.4f}"
-
-
-def duration(seconds: float) -> str:
-    """``4:07`` or ``1:04:07``."""
-    whole = max(0, round(seconds))
-    minutes, s = divmod(whole, 60)
-    hours, m = divmod(minutes, 60)
-    return f"{hours}:{m:02}:{s:02}" if hours else f"{m}:{s:02}"
-
-
-def count_text(candidates: Mapping[str, int]) -> str:
-    """``120``, or ``120 (3 wrong, 1 crashed)``: all trials, and those that did not end well."""
-    counts = {str(status): count for status, count in candidates.items() if count}
-    failed = ", ".join(
-        f"{count} {status}" for status, count in sorted(counts.items()) if status != "ok"
-    )
-    total = str(sum(counts.values()))
-    return f"{total} ({failed})" if failed else total
-
-
-def gain_text(gain: float | None, interval: Interval | None) -> str:
-    """``gain 1.35x (1.31 to 1.38)``; ``no difference (0.98 to 1.03)`` where 1 is among that; ``gain
-    unknown`` where nothing says how sure it is.
-    """
-    if gain is None or interval is None:
-        return "gain unknown"
-    low, high = interval
-    digits = _digits(low, gain, high)
-    said = f"({low:.{digits}f} to {high:.{digits}f})"
-    return f"no difference {said}" if low <= 1.0 <= high else f"gain {gain:.{digits}f}x {said}"
-
-
-def gain_cell(gain: float | None, interval: Interval | None) -> str:
-    """The same in a table, ``1.35x (1.31-1.38)``; ``-`` where it is unknown."""
-    if gain is None or interval is None:
-        return UNKNOWN
-    if interval[0] <= 1.0 <= interval[1]:
-        return "no difference"
-    return gain_text(gain, interval).removeprefix("gain ").replace(" to ", "-")
-
-
-def _digits(*ratios: float) -> int:
-    """Decimals that tell ratios from 1, where they are near it."""
-    return 2 if all(r == 1.0 or abs(r - 1.0) >= _NEAR_ONE for r in ratios) else 3
-
-
-def peak_text(percent: float | None) -> str:
-    """Return a share of the machine's peak as text.
-
-    A kernel above 100 % shows that the peak was measured in a busy moment, or that its data lay in
-    a cache whose bandwidth was not measured; by how much it is above says nothing then.
-    """
-    if percent is None:
-        return UNKNOWN
-    return f"{percent:.1f}" if percent <= 100.0 else "> 100"
-
-
-def _percent(value: float | None) -> str:
-    return UNKNOWN if value is None else f"{value:.1f}"
 
 
 def tune_text(*reports: TuneReport) -> str:
@@ -130,35 +46,20 @@ def tune_text(*reports: TuneReport) -> str:
 def _model_text(report: TuneReport) -> str:
     """The table of a model's kernels, then the whole model."""
     places = any(row.layers for row in report.rows)
-    header = (
-        "kernel",
-        "uses",
-        "share %",
-        "default ms",
-        "tuned ms",
-        "gain (95 %)",
-        "% of peak",
-        "candidates",
-        *(("in the model",) if places else ()),
+    kernels = Table.of(
+        report.rows,
+        words("kernel", lambda r: r.kernel),
+        figure("uses", lambda r: r.uses),
+        figure("share %", lambda r: r.share, percent, spare=3),
+        figure("default ms", lambda r: r.default_ms, ms),
+        figure("tuned ms", lambda r: r.tuned_ms, ms),
+        figure("gain (95 %)", _row_gain),
+        figure("% of peak", lambda r: r.pct_peak, peak_text),
+        words("candidates", lambda r: count_text(r.candidates), spare=2),
+        words("in the model", lambda r: _place(r.layers), spare=1) if places else None,
     )
-    rows = [
-        (
-            row.kernel,
-            str(row.uses),
-            _percent(100 * row.share),
-            ms(row.default_ms),
-            ms(row.tuned_ms),
-            _row_gain(row),
-            peak_text(row.pct_peak),
-            count_text(row.candidates),
-            *((_place(row.layers),) if places else ()),
-        )
-        for row in report.rows
-    ]
-    threads = f"{report.threads} thread{'s' if report.threads != 1 else ''}"
     model = (
-        f"{report.model} on {report.device}, {threads}: {ms(report.default_ms)} ms with the "
-        "default schedules, "
+        f"{_where(report)}: {ms(report.default_ms)} ms with the default schedules, "
         f"{ms(report.tuned_ms)} ms tuned, {gain_text(report.gain, report.interval)}"
     )
     search = (
@@ -167,12 +68,7 @@ def _model_text(report: TuneReport) -> str:
     )
     return "\n".join(
         [
-            table(
-                header,
-                rows,
-                left=("kernel", "candidates", "in the model"),
-                spare=("in the model", "candidates", "share %"),
-            ),
+            kernels.text(),
             "",
             model,
             *_explained(report),
@@ -188,7 +84,7 @@ def _place(layers: Sequence[str]) -> str:
     """``layer1.0.conv1+bn1, 3 more``: the first layer that a kernel comes from, shortened."""
     if not layers:
         return ""
-    first = layers[0] if len(layers[0]) <= _PLACE else f"{layers[0][: _PLACE - 3]}..."
+    first = shortened(layers[0], _PLACE)
     return f"{first}, {len(layers) - 1} more" if len(layers) > 1 else first
 
 
@@ -287,10 +183,14 @@ def busy_lines(busy: str) -> list[str]:
 
 def run_text(report: RunReport) -> str:
     """Latency with the store next to the defaults, then how each kernel found its schedule."""
-    header = ("kernel", "uses", "store", "why not a hit")
-    rows = [(row.kernel, str(row.uses), row.outcome, "; ".join(row.differs)) for row in report.rows]
-    threads = f"{report.threads} thread{'s' if report.threads != 1 else ''}"
-    where = f"{report.model} on {report.device}, {threads}"
+    kernels = Table.of(
+        report.rows,
+        words("kernel", lambda r: r.kernel),
+        figure("uses", lambda r: r.uses),
+        words("store", lambda r: r.outcome),
+        words("why not a hit", lambda r: "; ".join(r.differs)),
+    )
+    where = _where(report)
     latency = (
         f"{where}: {ms(report.stored_ms)} ms with the store, "
         f"{ms(report.default_ms)} ms with the default schedules, "
@@ -301,8 +201,11 @@ def run_text(report: RunReport) -> str:
         "compare"
     )
     off = _deviation(report.dtype, report.deviation, report.constant_bytes)
-    kernels = table(header, rows, left=("kernel", "store", "why not a hit"))
-    return "\n".join([latency, *busy_lines(report.busy), *off, "", kernels])
+    return "\n".join([latency, *busy_lines(report.busy), *off, "", kernels.text()])
+
+
+def _where(report: TuneReport | RunReport) -> str:
+    return f"{report.model} on {report.device}, {threads_text(report.threads)}"
 
 
 def _deviation(dtype: str, found: Deviation | None, constant_bytes: int = 0) -> list[str]:
@@ -344,20 +247,21 @@ def compiled_text(*reports: CompiledReport) -> str:
     """Table of the resources that the kernels of models take on a device that runs nothing; ``a
     unit`` is how many groups one unit of it would run at a time.
     """
-    header = (
-        "kernel", "uses", "groups", "items", "registers", "spilled", "shared", "a unit", "seconds"
-    )  # fmt: skip
     parts = []
     for report in reports:
-        rows = []
-        for row in report.rows:
-            r = row.resources
-            takes: tuple[object, ...] = (UNKNOWN,) * 4
-            if r:
-                takes = (r.registers, r.spilled_bytes, r.shared_bytes, r.unit_groups or UNKNOWN)
-            cells = (row.uses, row.groups, row.items, *takes, f"{row.compile_s:.2f}")
-            rows.append((row.kernel, *map(str, cells)))
-        parts.append(table(header, rows, left=("kernel",)))
+        table = Table.of(
+            report.rows,
+            words("kernel", lambda r: r.kernel),
+            figure("uses", lambda r: r.uses),
+            figure("groups", lambda r: r.groups),
+            figure("items", lambda r: r.items),
+            figure("registers", lambda r: r.resources and r.resources.registers),
+            figure("spilled", lambda r: r.resources and r.resources.spilled_bytes),
+            figure("shared", lambda r: r.resources and r.resources.shared_bytes),
+            figure("a unit", lambda r: r.resources and (r.resources.unit_groups or None)),
+            figure("seconds", lambda r: f"{r.compile_s:.2f}"),
+        )
+        parts.append(table.text())
         parts.append(
             f"{report.model} on {report.device}: {len(report.rows)} kernels by their default "
             f"schedules, {report.failed} refused, in {report.seconds:.1f} s; nothing ran, and "
@@ -365,68 +269,3 @@ def compiled_text(*reports: CompiledReport) -> str:
         )
         parts += [f"{row.kernel}: {row.error}" for row in report.rows if row.error]
     return "\n\n".join(parts)
-
-
-def doctor_text(report: DoctorReport) -> str:
-    """Devices, compilers, versions, what was measured, and what candidates are kept in."""
-    devices = [(d.name, "yes" if d.usable else "no", d.detail) for d in report.devices]
-    tools = [(c.name, c.version or "not installed") for c in (*report.compilers, *report.versions)]
-    peaks = [
-        (
-            "FMA peak, f32, GFLOP/s",
-            f"{report.fma_peak_one_thread_gflops:.1f}",
-            f"{report.fma_peak_gflops:.1f}",
-        ),
-        (
-            "DRAM triad, GB/s",
-            f"{report.bandwidth_one_thread_gb_per_s:.1f}",
-            f"{report.bandwidth_gb_per_s:.1f}",
-        ),
-    ]
-    places = [(p.what, p.place, p.held) for p in report.places]
-    others = f"{report.others_cpus:.1f} of {report.cpus} CPUs"
-    busy = "the machine is busy, and the peaks are too low" if report.busy else "it is quiet enough"
-    isolation = [(r.name, "yes" if r.present else "no", r.detail) for r in report.isolation]
-    return "\n\n".join(
-        [
-            table(("device", "usable", "detail"), devices, left=("device", "usable", "detail")),
-            table(
-                ("compiler or package", "version"), tools, left=("compiler or package", "version")
-            ),
-            table(("measured", "1 thread", f"{report.threads} threads"), peaks, left=("measured",)),
-            f"other processes use {others}: {busy}",
-            table(("kept", "where", "held"), places, left=("kept", "where", "held")),
-            table(
-                ("isolation", "here", "what it is"),
-                isolation,
-                left=("isolation", "here", "what it is"),
-            ),
-        ]
-    )
-
-
-def stats_text(path: Path, stats: Stats) -> str:
-    """Text of a store's contents, a fact a line; statuses with no trial are left out."""
-    facts = [
-        ("trials", str(stats.trials)),
-        *((f"  {status}", str(count)) for status, count in stats.by_status if count),
-        *([("  unknown status", str(stats.unknown_status))] if stats.unknown_status else []),
-        ("kernels", str(stats.kernels)),
-        ("machines", str(stats.fingerprints)),
-        ("sessions", str(stats.sessions)),
-        ("promotions", str(stats.promotions)),
-        ("withdrawals", str(stats.withdrawals)),
-        ("decisions", str(stats.decisions)),
-        ("latencies of models", str(stats.latencies)),
-        ("time spent searching", duration(stats.spent_s)),
-        ("size, bytes", str(stats.size_bytes)),
-        ("schema version", str(stats.schema_version)),
-    ]
-    return table(("store", str(path)), facts, left=("store", str(path)))
-
-
-def problems_text(path: Path, problems: Sequence[Problem]) -> str:
-    """``ok``, or what is damaged, a line each."""
-    if not problems:
-        return f"{path}: ok"
-    return "\n".join(f"{path}: {problem}" for problem in problems)

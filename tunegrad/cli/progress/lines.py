@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import inf
 
-from tunegrad.cli.progress import PHASES, STOPPING, MutableProgress
+from tunegrad.cli.progress.state import PHASES, STOPPING, MutableProgress
 from tunegrad.cli.tables import duration, ms, peak_text
 from tunegrad.events import (
     Event,

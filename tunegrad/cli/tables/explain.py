@@ -1,28 +1,48 @@
 """The answer of ``explain`` as text: a table of the model, the heaviest first, then a block per
-kernel.
+kernel; or one kernel's forms, and how each came of the one before.
 """
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from math import inf
+from typing import TYPE_CHECKING
 
-from tunegrad.cli.explain_neighbours import neighbour_lines
-from tunegrad.cli.store.tables import plain
-from tunegrad.cli.tables import UNKNOWN, busy_lines, gain_cell, ms, table
+from tunegrad.cli.tables.figures import (
+    UNKNOWN,
+    gain_cell,
+    ms,
+    number,
+    percent,
+    plain,
+    shortened,
+    threads_text,
+    times,
+)
+from tunegrad.cli.tables.models import busy_lines
+from tunegrad.cli.tables.printer import Table, figure, words
 from tunegrad.reports import (
     CodeFacts,
     ExplainReport,
     ExplainRow,
     KernelResources,
+    Neighbour,
     Promotion,
     StepTime,
     VariantRow,
 )
 
-__all__ = ["explain_text"]
+if TYPE_CHECKING:
+    from tunegrad.explain import FormReport, TraceReport
+
+__all__ = ["explain_text", "form_heading", "trace_text"]
 
 _BOUND = {"flops": "arithmetic", "bytes": "traffic"}
+_TRIED, _RULES, _WIDTH = 8, 6, 72
+_NUMBER = re.compile(r"\d+")
+"""Rules that are alike but for their numbers are one."""
 
 
 def explain_text(report: ExplainReport) -> str:
@@ -42,45 +62,30 @@ def _rate(gb_per_s: float) -> str:
 
 
 def _machine(report: ExplainReport) -> str:
-    threads = f"{report.threads} thread{'s' if report.threads != 1 else ''}"
     store = f"store {report.store}" if report.store else "no store"
     measured = (
-        f"{report.model} on {report.device}, {threads}, {store}; measured: FMA peak "
-        f"{report.peak_gflops:.1f} GFLOP/s, "
+        f"{report.model} on {report.device}, {threads_text(report.threads)}, {store}; measured: "
+        f"FMA peak {report.peak_gflops:.1f} GFLOP/s, "
         f"caches {_rate(report.cache_gb_per_s)}, memory {report.memory_gb_per_s:.1f} GB/s"
     )
     return "\n".join([measured, *busy_lines(report.busy)])
 
 
 def _model_table(report: ExplainReport) -> str:
-    header = (
-        "kernel",
-        "uses",
-        "share %",
-        "MFLOP",
-        "KB",
-        "bound by",
-        "bound ms",
-        "ms",
-        "% of bound",
-        "lost ms",
+    table = Table.of(
+        sorted(report.rows, key=lambda row: -row.uses * (row.ms or 0.0)),
+        words("kernel", lambda r: r.kernel),
+        figure("uses", lambda r: r.uses),
+        figure("share %", lambda r: r.share, percent),
+        figure("MFLOP", lambda r: _size(r.flops / 1e6), spare=2),
+        figure("KB", lambda r: _size(r.unique_bytes / 1e3), spare=1),
+        words("bound by", lambda r: _BOUND[r.bound]),
+        figure("bound ms", lambda r: r.bound_ms, ms),
+        figure("ms", lambda r: r.ms, ms),
+        figure("% of bound", lambda r: r.pct_bound, number),
+        figure("lost ms", lambda r: r.lost_ms, ms),
     )
-    rows = [
-        (
-            row.kernel,
-            str(row.uses),
-            _number(None if row.share is None else 100 * row.share, 1),
-            _size(row.flops / 1e6),
-            _size(row.unique_bytes / 1e3),
-            _BOUND[row.bound],
-            ms(row.bound_ms),
-            ms(row.ms),
-            _number(row.pct_bound, 1),
-            ms(row.lost_ms),
-        )
-        for row in sorted(report.rows, key=lambda row: -row.uses * (row.ms or 0.0))
-    ]
-    return table(header, rows, left=("kernel", "bound by"), spare=("KB", "MFLOP"))
+    return table.text()
 
 
 def _sums(report: ExplainReport) -> str:
@@ -98,39 +103,28 @@ def _sum_of_kernels(report: ExplainReport) -> str:
     return (
         f"all kernels: {ms(report.total_ms)} ms; the sum of their bounds is "
         f"{ms(report.floor_ms)} ms, so they stand at "
-        f"{_number(report.pct_floor, 1)} % of it; with every kernel direct it would be "
+        f"{number(report.pct_floor)} % of it; with every kernel direct it would be "
         f"{ms(report.direct_floor_ms)} ms"
     )
 
 
 def _variants(rows: Sequence[VariantRow]) -> str:
-    header = (
-        "kernel",
-        "uses",
-        "variant",
-        "",
-        "kernels",
-        "bound ms",
-        "their sum ms",
-        "as a whole ms",
+    table = Table.of(
+        [(row, option, i == 0) for row in rows for i, option in enumerate(row.options)],
+        words("kernel", lambda at: at[0].kernel if at[2] else ""),
+        figure("uses", lambda at: at[0].uses if at[2] else ""),
+        words("variant", lambda at: at[1].name),
+        words("", lambda at: _picked(at[0]) if at[1].name == at[0].picked else ""),
+        figure("kernels", lambda at: at[1].kernels),
+        figure("bound ms", lambda at: at[1].bound_ms, ms),
+        figure("their sum ms", lambda at: at[1].parts_ms, ms),
+        figure("as a whole ms", lambda at: at[1].stored_ms, ms),
     )
-    lines = []
-    for row in rows:
-        for i, o in enumerate(row.options):
-            head = (row.kernel, str(row.uses)) if i == 0 else ("", "")
-            mark = ("stored" if row.stored else "expected") if o.name == row.picked else ""
-            lines.append(
-                (
-                    *head,
-                    o.name,
-                    mark,
-                    str(o.kernels),
-                    ms(o.bound_ms),
-                    ms(o.parts_ms),
-                    ms(o.stored_ms),
-                )
-            )
-    return table(header, lines, left=("kernel", "variant", ""))
+    return table.text()
+
+
+def _picked(row: VariantRow) -> str:
+    return "stored" if row.stored else "expected"
 
 
 def _block(row: ExplainRow) -> str:
@@ -156,7 +150,7 @@ def _lines(row: ExplainRow) -> Iterator[str]:
     level = "caches" if row.level == "cache" else "memory"
     measured = "not timed"
     if row.ms is not None:
-        measured = f"takes {ms(row.ms)} ms, {_number(row.pct_bound, 1)} % of the bound"
+        measured = f"takes {ms(row.ms)} ms, {number(row.pct_bound)} % of the bound"
     yield f"arithmetic {ms(row.flops_ms)} ms, traffic to {level} {ms(row.bytes_ms)} ms; {measured}"
     yield _source(row)
     if row.registers:
@@ -173,7 +167,7 @@ def _lines(row: ExplainRow) -> Iterator[str]:
         yield from _steps(row).splitlines()
     else:
         yield row.actions or "(no actions)"
-    yield from neighbour_lines(row.neighbours)
+    yield from _neighbours(row.neighbours)
     yield from row.hot_loop.expandtabs(4).splitlines()
 
 
@@ -224,9 +218,8 @@ def _counts(facts: Mapping[str, float | str]) -> str:
 
 
 def _steps(row: ExplainRow) -> str:
-    header = ("action", "ms after it", "gain (95 %)", "ms without it", "worth (95 %)")
     unscheduled = row.unscheduled or StepTime()
-    lines = [("(no actions)", _time(unscheduled), "", "", "")]
+    lines: list[tuple[str, ...]] = [("(no actions)", _time(unscheduled), "", "", "")]
     before = unscheduled
     for s in row.steps:
         gain, worth = (
@@ -235,7 +228,8 @@ def _steps(row: ExplainRow) -> str:
         )
         lines.append((s.action, _time(s.after), gain, _time(s.without), worth))
         before = s.after
-    return table(header, lines, left=("action",), indent=4)
+    header = ("action", "ms after it", "gain (95 %)", "ms without it", "worth (95 %)")
+    return Table(header, tuple(lines), left=("action",)).text(indent=4)
 
 
 def _time(t: StepTime) -> str:
@@ -257,9 +251,65 @@ def _factor(value: float | None, before: StepTime, after: StepTime) -> str:
     return gain_cell(value, (least, most))
 
 
-def _number(value: float | None, decimals: int) -> str:
-    return UNKNOWN if value is None else f"{value:.{decimals}f}"
-
-
 def _size(value: float) -> str:
     return f"{value:.0f}" if value >= 100 else f"{value:.2f}"
+
+
+# ---- schedules next to the one that runs
+
+
+def _neighbours(found: Sequence[Neighbour]) -> Iterator[str]:
+    """A table of those that were timed, the fastest first; then why others failed or are not legal,
+    by the rule; then how many are left. ``--json`` has all.
+    """
+    if not found:
+        return
+    tried = [n for n in found if n.kind == "tried"]
+    counts = Counter(n.kind for n in found)
+    said = ", ".join(f"{counts[k]} {k}" for k in ("tried", "failed", "illegal", "not tried")
+        if counts[k])  # fmt: skip
+    yield f"one action away: {said}"
+    if tried:
+        table = Table.of(
+            tried[:_TRIED],
+            words("one action away", lambda n: _short(n.change)),
+            figure("ms in the search", lambda n: n.ms, ms),
+            figure("of this", lambda n: n.cost, times),
+            words("from", lambda n: plain(n.origin), spare=1),
+        )
+        yield from table.text(indent=4).splitlines()
+        if len(tried) > _TRIED:
+            yield f"and {len(tried) - _TRIED} slower ones"
+    for kind in ("failed", "illegal"):
+        rules: dict[str, list[Neighbour]] = {}
+        for n in (n for n in found if n.kind == kind):
+            rules.setdefault(_NUMBER.sub("N", n.why), []).append(n)
+        by_count = sorted(rules.values(), key=lambda alike: -len(alike))
+        for first, *others in by_count[:_RULES]:
+            more = f", and {len(others)} more" if others else ""
+            yield f"{kind}: {plain(first.why)}  [{_short(first.change)}{more}]"
+        if len(by_count) > _RULES:
+            yield f"{kind}: and {len(by_count) - _RULES} other rules"
+
+
+def _short(text: str) -> str:
+    return shortened(plain(text), _WIDTH)
+
+
+# ---- forms of one kernel
+
+
+def form_heading(report: FormReport | TraceReport) -> str:
+    """The kernel and its schedule; for stderr, so that stdout is the form alone."""
+    return f"{report.kernel}  {report.key}, {report.outcome}: {report.actions or '(no actions)'}"
+
+
+def trace_text(report: TraceReport) -> str:
+    """A heading for every step, under it what it changed: all of a new form, else the lines that
+    went (-) and came (+).
+    """
+    blocks = []
+    for step in report.steps:
+        what = {"same": ": nothing", "new": ": a new form", "difference": ""}[step.change]
+        blocks.append("\n".join([f"== {step.kind} {step.name}{what}", *step.text.splitlines()]))
+    return "\n".join(blocks)

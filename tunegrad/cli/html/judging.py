@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 
-from tunegrad.cli.regress_text import failed_text, finding_text
+from tunegrad.cli.tables import failed_text, finding_text
 from tunegrad.db import Contents, machine_id
 from tunegrad.regress.nights import (
     Place,

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from tunegrad.cli.tables import UNKNOWN, count_text, ms
+from tunegrad.cli.tables import UNKNOWN, Table, count_text, figure, ms, words
 
 from .charts import drawable, progress_chart, roofline_chart, series_colours, trace_charts
-from .markup import Html, element, joined
-from .sweep_sections import findings_section, peers_section
+from .markup import Html, element, joined, table_element
 
 if TYPE_CHECKING:
     from tunegrad.paired import Interval
@@ -31,9 +30,9 @@ _WHERE = {
 def session_sections(page: SessionPage, number: str) -> Html:
     """All of a session; sections of which nothing is known are left out."""
     return joined(
-        findings_section(page),
+        _findings(page),
         _kernels(page),
-        peers_section(page),
+        _peers(page),
         _search(page, number),
         _roofline(page, number),
         _seconds(page),
@@ -195,21 +194,13 @@ def _search(page: SessionPage, number: str) -> Html | None:
         return None
     origins = [s.origin for s in page.sources]
     colours = series_colours(origins)
-    rows = [
-        element(
-            "tr",
-            element("td", element("i", style=f"background:var(--{colours[s.origin]})"), s.origin,
-                css="words swatch", data_label="source"),
-            element("td", s.candidates, css="right", data_label="candidates"),
-            element("td", s.failed, css="right", data_label="failed"),
-            element("td", s.improvements, css="right", data_label="improvements"),
-            element("td", s.winners, css="right", data_label="winners"),
-        )
-        for s in page.sources
-    ]  # fmt: skip
-    names = ("source", "candidates", "failed", "improvements", "winners")
-    head = element(
-        "tr", *(element("th", n, css="right" if n != "source" else "", scope="col") for n in names)
+    proposals = Table.of(
+        page.sources,
+        words("source", lambda s: _swatch(colours[s.origin], s.origin)),
+        figure("candidates", lambda s: s.candidates),
+        figure("failed", lambda s: s.failed),
+        figure("improvements", lambda s: s.improvements),
+        figure("winners", lambda s: s.winners),
     )
     return element(
         "section",
@@ -230,8 +221,12 @@ def _search(page: SessionPage, number: str) -> Html | None:
         if page.traces
         else None,
         element("h3", "Proposals by source"),
-        element("table", element("thead", head), element("tbody", *rows), css="stacked"),
+        table_element(proposals),
     )
+
+
+def _swatch(colour: str, said: str) -> Html:
+    return element("span", element("i", style=f"background:var(--{colour})"), said, css="swatch")
 
 
 # ---- roofline
@@ -288,60 +283,45 @@ def _failures(page: SessionPage) -> Html | None:
     if not page.statuses:
         return None
     counts = ", ".join(f"{count} {status}" for status, count in page.statuses)
-    rows = [
-        element(
-            "tr",
-            element("td", element("span", f.status, css="badge"), data_label="kind"),
-            element("td", f.count, css="right", data_label="candidates"),
-            element(
-                "td",
-                element("div", f.message or "(nothing was said)"),
-                element("details", element("summary", f.kernel or "example"),
-                    element("code", f.actions or "(no actions)")),
-                css="words", data_label="said",
-            ),
-        )
-        for f in page.failures
-    ]  # fmt: skip
-    head = element(
-        "tr",
-        element("th", "kind", scope="col"),
-        element("th", "candidates", css="right", scope="col"),
-        element("th", "what the first of them said", scope="col"),
+    table = Table.of(
+        page.failures,
+        words("kind", lambda f: element("span", f.status, css="badge")),
+        figure("candidates", lambda f: f.count),
+        words("what the first of them said", lambda f: _said(f.message, f.kernel, f.actions)),
     )
-    table = element("table", element("thead", head), element("tbody", *rows), css="stacked")
     return element(
         "section",
         element("h2", "How candidates ended"),
         element("p", f"{counts}."),
-        table if rows else element("p", "None failed.", css="note"),
+        table_element(table) if page.failures else element("p", "None failed.", css="note"),
+    )
+
+
+def _said(message: str, kernel: str, actions: str) -> Html:
+    """The first message of a kind, and an example of a candidate that got it."""
+    example = element("summary", kernel or "example")
+    return joined(
+        element("div", message or "(nothing was said)"),
+        element("details", example, element("code", actions or "(no actions)")),
     )
 
 
 def _decisions(page: SessionPage) -> Html | None:
     if not page.decisions:
         return None
-    rows = [
-        element(
-            "tr",
-            element("td", d.kind, data_label="about"),
-            element("td", d.choice, css="words", data_label="choice"),
-            element("td", "stands" if d.chosen else str(d.status) if d.error else "lost",
-                data_label="verdict"),
-            element("td", ms(d.incumbent_ms), css="right", data_label="before, ms"),
-            element("td", ms(d.challenger_ms), css="right", data_label="with it, ms"),
-        )
-        for d in page.decisions
-    ]  # fmt: skip
-    names = ("about", "choice", "verdict", "before, ms", "with it, ms")
-    head = element(
-        "tr", *(element("th", n, css="right" if "ms" in n else "", scope="col") for n in names)
+    table = Table.of(
+        page.decisions,
+        words("about", lambda d: d.kind),
+        words("choice", lambda d: d.choice),
+        words("verdict", lambda d: "stands" if d.chosen else d.status if d.error else "lost"),
+        figure("before, ms", lambda d: d.incumbent_ms, ms),
+        figure("with it, ms", lambda d: d.challenger_ms, ms),
     )
-    table = element("table", element("thead", head), element("tbody", *rows), css="stacked")
+    tried = f"{len(page.decisions)} alternatives were tried"
     return element(
         "section",
         element("h2", "Decisions about the whole model"),
-        element("details", element("summary", f"{len(rows)} alternatives were tried"), table),
+        element("details", element("summary", tried), table_element(table)),
     )
 
 
@@ -360,4 +340,44 @@ def _about(page: SessionPage) -> Html:
             *(element("div", element("dt", n), element("dd", v)) for n, v in facts),
             css="facts",
         ),
+    )
+
+
+# ---- sweeps: what one found, and other libraries beside it
+
+
+def _findings(page: SessionPage) -> Html | None:
+    """Section on what changed, since when, and what changed with it; nothing of a session that is
+    no sweep.
+    """
+    if page.findings is None:
+        return None
+    items = []
+    for found in page.findings:
+        what, *details = found.splitlines()
+        items.append(element("li", element("p", what, css="name"),
+            *(element("p", line.strip(), css="note") for line in details)))  # fmt: skip
+    return element(
+        "section",
+        element("h2", "What the sweep found"),
+        element("ul", *items) if items else element("p", "No change of level.", css="note"),
+    )
+
+
+def _peers(page: SessionPage) -> Html | None:
+    if not page.peers:
+        return None
+    own = {x.model: x.tuned_s for x in page.line.latencies}
+    table = Table.of(
+        page.peers,
+        words("peer", lambda p: p.peer),
+        words("model", lambda p: p.model),
+        figure("ms", lambda p: 1e3 * p.seconds, ms),
+        figure("ours, ms", lambda p: ms(1e3 * own[p.model]) if p.model in own else None),
+    )
+    return element(
+        "section",
+        element("h2", "Peers"),
+        element("p", "Medians of calls between the turns of the sweep.", css="note"),
+        table_element(table),
     )

@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from tunegrad.cli.tables import duration, ms
+from tunegrad.cli.tables import Table, duration, figure, ms, words
 
 from .charts import history_chart
-from .markup import Html, element, joined, text
+from .markup import Html, element, joined, table_element, text
 from .sections import gain, session_sections
 from .style import STYLE
 
@@ -129,28 +129,19 @@ def _histories(histories: tuple[HistoryChart, ...]) -> Html | None:
 
 
 def _sessions(page: ReportPage) -> Html:
-    rows = [
-        element(
-            "tr",
-            element("td", _when(x), data_label="began"),
-            element("td", " + ".join(x.models) or x.command, css="words", data_label="model"),
-            element("td", x.where, data_label="on"),
-            element("td", "-" if x.seconds is None else duration(x.seconds), css="right",
-                data_label="took"),
-            element("td", x.candidates, css="right", data_label="candidates"),
-            element("td", *(_verdict(each) for each in x.latencies), css="right",
-                data_label="whole model"),
-            element("td", element("code", x.id[:12]), data_label="session"),
-        )
-        for x in page.sessions
-    ]  # fmt: skip
-    names = ("began", "model", "on", "took", "candidates", "whole model", "session")
-    right = ("took", "candidates", "whole model")
-    head = element(
-        "tr", *(element("th", n, css="right" if n in right else "", scope="col") for n in names)
+    table = Table.of(
+        page.sessions,
+        words("began", _when),
+        words("model", lambda x: " + ".join(x.models) or x.command),
+        words("on", lambda x: x.where),
+        figure("took", lambda x: None if x.seconds is None else duration(x.seconds)),
+        figure("candidates", lambda x: x.candidates),
+        figure("whole model", lambda x: joined(*(_verdict(each) for each in x.latencies))),
+        words("session", lambda x: element("code", x.id[:12])),
     )
-    table = element("table", element("thead", head), element("tbody", *rows), css="stacked")
-    return element("section", element("h2", "Sessions"), element("div", table, css="scroll"))
+    return element(
+        "section", element("h2", "Sessions"), element("div", table_element(table), css="scroll")
+    )
 
 
 def _verdict(x: Latencies) -> Html:

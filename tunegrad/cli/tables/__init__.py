@@ -1,0 +1,72 @@
+"""Reports as text: tables of columns, figures with their units, one sentence where a table would be
+too much.
+"""
+
+from __future__ import annotations
+
+from .explain import explain_text, form_heading, trace_text
+from .figures import UNKNOWN, count_text, duration, gain_cell, gain_text, ms, peak_text, plain, when
+from .machine import doctor_text
+from .models import busy_lines, compiled_line, compiled_text, run_text, show_text, tune_text
+from .printer import Column, Table, figure, table, words
+from .regress import (
+    accepted_text,
+    compare_text,
+    failed_text,
+    finding_text,
+    junit_text,
+    markdown_text,
+    sweep_text,
+)
+from .store import (
+    diff_text,
+    history_text,
+    import_text,
+    merge_text,
+    problems_text,
+    prune_text,
+    stats_text,
+    why_text,
+)
+
+__all__ = [
+    "UNKNOWN",
+    "Column",
+    "Table",
+    "accepted_text",
+    "busy_lines",
+    "compare_text",
+    "compiled_line",
+    "compiled_text",
+    "count_text",
+    "diff_text",
+    "doctor_text",
+    "duration",
+    "explain_text",
+    "failed_text",
+    "figure",
+    "finding_text",
+    "form_heading",
+    "gain_cell",
+    "gain_text",
+    "history_text",
+    "import_text",
+    "junit_text",
+    "markdown_text",
+    "merge_text",
+    "ms",
+    "peak_text",
+    "plain",
+    "problems_text",
+    "prune_text",
+    "run_text",
+    "show_text",
+    "stats_text",
+    "sweep_text",
+    "table",
+    "trace_text",
+    "tune_text",
+    "when",
+    "why_text",
+    "words",
+]
