@@ -13,7 +13,7 @@ from tunegrad.ir import program as p
 from tunegrad.ir.index import Index
 from tunegrad.ir.pipelines import expand_pipelines, is_aligned
 from tunegrad.ir.program import Alloc, Instr, Program
-from tunegrad.render.c_wide import Joined, joined
+from tunegrad.render.c_family import Joined, joined
 
 __all__ = ["turns"]
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tunegrad.devices.job import Geometry
-from tunegrad.render.cuda_wrappers import wrappers_text
+from tunegrad.render.cuda import wrappers_text
 
 __all__ = ["gemm_arrays", "gemm_geometry", "gemm_text", "relative_error"]
 

@@ -25,8 +25,14 @@ from tunegrad.ir.pipelines import expand_pipelines
 from tunegrad.ir.program import Alloc, Program
 from tunegrad.ir.target import Target
 from tunegrad.render.c_dialect import Dialect
-from tunegrad.render.c_family import CPrinter, arguments, fixed, kernel_name
-from tunegrad.render.c_index import fits_32_bits, passes_32_bits
+from tunegrad.render.c_family import (
+    CPrinter,
+    arguments,
+    fits_32_bits,
+    fixed,
+    kernel_name,
+    passes_32_bits,
+)
 
 __all__ = ["WEBGPU", "render_wgsl"]
 

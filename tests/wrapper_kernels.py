@@ -1,4 +1,4 @@
-"""A kernel for each wrapper of ``render.cuda_wrappers``, with what it must give, by numpy.
+"""A kernel for each wrapper of ``render.cuda``, with what it must give, by numpy.
 
 The same texts run on cuda-host and are compiled for GPUs. Places of elements in a warp are written
 out here as PTX ISA 9.7.14.5 draws them, apart from ``MatrixUnit``.
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from tunegrad.ir.dtypes import DTYPES
 from tunegrad.ir.interpret.numeric import to_memory
-from tunegrad.render.cuda_wrappers import WRAPPERS, wrappers_text
+from tunegrad.render.cuda import WRAPPERS, wrappers_text
 
 __all__ = ["CASES", "Case"]
 

@@ -12,7 +12,7 @@ from tests.cuda_texts import ORDERS, launch
 from tunegrad.devices.cuda import nvrtc
 from tunegrad.devices.job import Geometry
 from tunegrad.errors import DeviceError
-from tunegrad.render.cuda_wrappers import wrappers_text
+from tunegrad.render.cuda import wrappers_text
 
 N = 1000
 ADD = """

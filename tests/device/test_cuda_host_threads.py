@@ -5,7 +5,7 @@ import pytest
 
 from tests.cuda_texts import ORDERS, launch
 from tunegrad.devices.job import Geometry
-from tunegrad.render.cuda_wrappers import wrappers_text
+from tunegrad.render.cuda import wrappers_text
 
 LANES = np.arange(32)
 COPIES = wrappers_text(

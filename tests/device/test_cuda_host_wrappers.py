@@ -14,7 +14,7 @@ from tests.wrapper_kernels import CASES
 from tunegrad.devices.cuda import nvrtc
 from tunegrad.devices.job import Geometry
 from tunegrad.errors import DeviceError
-from tunegrad.render.cuda_wrappers import WRAPPERS, wrappers_text
+from tunegrad.render.cuda import WRAPPERS, wrappers_text
 
 ARCHITECTURES = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_120a")
 

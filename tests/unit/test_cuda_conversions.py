@@ -2,8 +2,7 @@
 
 import re
 
-from tunegrad.render.cuda import CUDA
-from tunegrad.render.cuda_wrappers import CONVERSIONS, WRAPPERS
+from tunegrad.render.cuda import CONVERSIONS, CUDA, WRAPPERS
 
 
 def test_every_helper_with_ptx_is_a_wrapper():

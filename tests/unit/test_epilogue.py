@@ -23,7 +23,7 @@ from tunegrad.ir.target import Target
 from tunegrad.ir.verify.looptree import verify_looptree
 from tunegrad.ir.verify.program import verify_program
 from tunegrad.opts import Schedule, Space
-from tunegrad.render.c_wide import Joined, joined
+from tunegrad.render.c_family import Joined, joined
 from tunegrad.render.cuda import render_cuda
 
 

@@ -4,7 +4,7 @@ from tunegrad.ir.dtypes import F32
 from tunegrad.ir.expr import Op
 from tunegrad.ir.index import as_index, var
 from tunegrad.ir.program import Barrier, Compute, Load, Number, Store, VType
-from tunegrad.render.c_wide import Joined, joined
+from tunegrad.render.c_family import Joined, joined
 
 ONE = VType(F32)
 ROW = var("i", 8) * 4

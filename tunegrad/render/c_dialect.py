@@ -7,9 +7,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from tunegrad.ir.dtypes import DType
+from tunegrad.ir.dtypes import DTYPES, DType
+from tunegrad.ir.expr import Op
 
-__all__ = ["Dialect"]
+__all__ = ["HELPED", "Dialect", "arithmetic_helpers", "byte_helpers", "wraps"]
+
+
+# ---- c dialect
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,3 +105,156 @@ class Dialect:
         """True if values of that type are one vector variable."""
         fits = lanes in self.widths and lanes * dtype.itemsize <= self.vector_bytes
         return fits and dtype.name in self.vector_dtypes
+
+
+# ---- arithmetic
+#
+# Arithmetic that plain C leaves undefined, as helper functions of a dialect: what wraps around,
+# quotients by zero, shifts by too many bits, floats that no integer holds.
+
+
+HELPED = frozenset((Op.FLOORDIV, Op.MOD, Op.POW, Op.SHL, Op.SHR))
+"""Operations that are helper functions for integers, the first two for floats as well."""
+
+
+def wraps(op: Op, dtype: DType) -> bool:
+    """True if a sum or product of that type may overflow in C: those of numbers with a sign, and
+    products of u16, which C makes int.
+    """
+    if op is Op.MUL and dtype.name == "u16":
+        return True
+    signed = dtype.is_int and dtype.signed and dtype.bits >= 32
+    return signed and op in (Op.ADD, Op.SUB, Op.MUL, Op.NEG)
+
+
+def arithmetic_helpers(
+    values: Mapping[str, str],
+    define: Callable[[str, str, str, str], str],
+    function: Callable[[str, DType], str],
+) -> dict[str, str]:
+    """Texts by name; ``values`` are C's types, ``define`` makes a function of (result, name,
+    arguments, text), ``function`` names the language's own.
+    """
+    wide, size = values["i64"], values["u64"]
+    made = {
+        "index_inside": define(
+            "INDEX", "index_inside", "INDEX a, INDEX n", "return a >= 0 && a < n ? a : 0;"
+        ),
+        "index_element": define(
+            "INDEX", "index_element", f"{wide} a, INDEX n",
+            f"const {wide} b = a < 0 ? a + n : a; "
+            "return (INDEX)(b < 0 ? 0 : b < n ? b : n - 1);",
+        ),
+        "index_least": define(
+            "INDEX", "index_least", f"{size} a, INDEX n",
+            f"return (INDEX)(a < ({size})n ? a : ({size})n - 1);",
+        ),
+    }  # fmt: skip
+    for dtype in DTYPES.values():
+        c = values[dtype.name]
+        texts: dict[str, str] = {}
+        if dtype.is_int:
+            texts = _of_integers(dtype, c, values)
+            for source in ("f32", "f64"):
+                name = f"{source}_to_{dtype}"
+                made[name] = define(
+                    c,
+                    name,
+                    f"{values[source]} a",
+                    _saturated(dtype, c, values[f"u{dtype.bits}"], source),
+                )
+        elif dtype.is_float and not dtype.is_half:
+            texts = _of_floats(dtype, c, function)
+        for op, text in texts.items():
+            made[f"{op}_{dtype}"] = define(c, f"{op}_{dtype}", f"{c} a, {c} b", text)
+        if dtype.is_int:
+            text = "return a;"
+            if dtype.signed:
+                u = values[f"u{dtype.bits}"]
+                text = f"return a < 0 ? ({c})(({u})0 - ({u})a) : a;"
+            made[f"abs_{dtype}"] = define(c, f"abs_{dtype}", f"{c} a", text)
+    return made
+
+
+def byte_helpers(word: str, define: Callable[[str, str, str, str], str]) -> dict[str, str]:
+    """Texts by name of words of four bytes; ``word`` is C's type of one, ``define`` as above."""
+    arguments = ", ".join(f"{{0}} {x}" for x in "abcd")
+    joined = " | ".join(f"({word})(b{i}) << {8 * i}" for i in range(4))
+    made = {}
+    for one in ("signed char", "unsigned char"):
+        name = f"quad_{one[0].replace('s', 'i')}8"
+        parts = " ".join(f"const unsigned char b{i} = {x};" for i, x in enumerate("abcd"))
+        made[name] = define(word, name, arguments.format(one), f"{parts} return {joined};")
+    for p in ("u8x4", "i8x4"):
+        for q in ("u8x4", "i8x4"):
+            terms = " + ".join(f"{_byte('a', p, i)} * {_byte('b', q, i)}" for i in range(4))
+            text = f"return (int)(({word})c + ({word})({terms}));"
+            name = f"dot4_{p}_{q}"
+            made[name] = define("int", name, f"{word} a, {word} b, int c", text)
+    return made
+
+
+def _byte(word: str, kind: str, i: int) -> str:
+    """Byte ``i`` of a word as an int."""
+    if kind == "u8x4":
+        return f"(int)({word} >> {8 * i} & 255u)"
+    return f"((int)({word} << {24 - 8 * i}) >> 24)"
+
+
+def _of_integers(dtype: DType, c: str, values: Mapping[str, str]) -> dict[str, str]:
+    u, bits = values[f"u{dtype.bits}"], dtype.bits
+    sign = "a < 0 ? -1 : 0" if dtype.signed else "0"
+    wide = values["u64"] if bits == 64 else values["u32"]
+    inside = f"({u})b < {bits}"
+    found = {
+        "shl": f"return {inside} ? ({c})(({wide})a << b) : ({c})0;",
+        "shr": f"return {inside} ? ({c})(a >> b) : ({c})({sign});",
+    }
+    loop = (
+        f"{u} e = ({u})b; {wide} r = 1, x = ({wide})a; "
+        "for (; e != 0; e >>= 1) { if (e & 1) r *= x; x *= x; } "
+    )
+    if not dtype.signed:
+        return found | {
+            "floordiv": f"return b == 0 ? ({c})0 : ({c})(a / b);",
+            "mod": f"return b == 0 ? ({c})0 : ({c})(a % b);",
+            "pow": f"{loop}return ({c})r;",
+        }
+    apart = "(a < 0) != (b < 0)"
+    special = f"if (b == 0) return 0; if (b == -1) return {{}}; const {c} r = ({c})(a % b); "
+    return found | {
+        "floordiv": special.format(f"({c})(({wide})0 - ({wide})a)")
+        + f"return ({c})(a / b - (r != 0 && {apart}));",
+        "mod": special.format("0") + f"return ({c})(r + ((r != 0 && {apart}) ? b : 0));",
+        "pow": f"if (b < 0 && a != 1 && a != -1) return 0; {loop}return ({c})r;",
+    }
+
+
+def _of_floats(dtype: DType, c: str, function: Callable[[str, DType], str]) -> dict[str, str]:
+    fmod, floor, copysign = (function(name, dtype) for name in ("fmod", "floor", "copysign"))
+    zero, one, half = f"({c})0", f"({c})1", f"({c})0.5"
+    rest = f"{c} r = {fmod}(a, b); "
+    apart = "(r < 0) != (b < 0)"
+    return {
+        "mod": f"{rest}if (r != 0) {{ if ({apart}) r += b; }} else r = {copysign}({zero}, b); "
+        "return r;",
+        "floordiv": f"if (b == 0) return a / b; const {rest}{c} q = (a - r) / b; "
+        f"if (r != 0 && {apart}) q -= {one}; "
+        f"if (q == 0) return {copysign}({zero}, a / b); "
+        f"const {c} f = {floor}(q); return q - f > {half} ? f + {one} : f;",
+    }
+
+
+def _saturated(dtype: DType, c: str, u: str, source: str) -> str:
+    """Comparisons with powers of two, which floats hold; NaN fails all of them."""
+    suffix = "f" if source == "f32" else ""
+    low, high = float(dtype.least).hex(), float(dtype.greatest + 1).hex()
+    ones = f"(~({u})0)"
+    greatest = f"({c})({ones} >> 1)" if dtype.signed else f"({c}){ones}"
+    if dtype.bits < 32:
+        greatest = f"({c}){dtype.greatest}"
+    least = f"({c})(-{greatest} - 1)" if dtype.signed else f"({c})0"
+    return (
+        f"return a >= {high}{suffix} ? {greatest} : a <= {low}{suffix} ? {least} : "
+        f"a == a ? ({c})a : ({c})0;"
+    )

@@ -12,33 +12,290 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Protocol
 
 from tunegrad.errors import InternalError
 from tunegrad.ir import program as p
 from tunegrad.ir.dtypes import BOOL, DType
 from tunegrad.ir.expr import Op
-from tunegrad.ir.index import Index, as_index
+from tunegrad.ir.index import Atom, Element, FloorDiv, Index, Valid, Var, as_index
 from tunegrad.ir.pipelines import expand_pipelines, is_aligned
-from tunegrad.ir.program import Alloc, Buffer, Instr, Pack, Program, VType
+from tunegrad.ir.program import Alloc, Buffer, Instr, Pack, Program, VType, indices
 from tunegrad.ir.target import MatrixUnit
 from tunegrad.ir.verify.program import is_grouped
 
-from .c_arithmetic import HELPED, wraps
-from .c_dialect import Dialect
-from .c_index import IndexPrinter, fits_32_bits
-from .c_wide import Joined, joined
+from .c_dialect import HELPED, Dialect, wraps
 
 __all__ = [
     "CPrinter",
+    "IndexPrinter",
+    "Joined",
     "Names",
     "arguments",
+    "fits_32_bits",
     "fixed",
+    "joined",
     "kernel_name",
     "launched_bytes",
+    "passes_32_bits",
     "product_wrapper",
     "render_c",
 ]
+
+
+# ---- indices
+#
+# Indices and conditions as C text, in 32 bits wherever every intermediate result fits.
+
+
+_LIMIT = 1 << 31
+
+
+def fits_32_bits(program: Program) -> bool:
+    """True if every buffer has less than 2**31 elements and no part of an index can leave 32
+    bits.
+    """
+    sizes = (
+        [b.size for b in program.params]
+        + [a.size for a in program.allocs]
+        + [k.size for k in program.packs]
+    )
+    return max(sizes, default=0) < _LIMIT and not any(map(passes_32_bits, indices(program)))
+
+
+def passes_32_bits(index: Index) -> bool:
+    """True if a part of an index can leave 32 bits."""
+    return _magnitude(index) >= _LIMIT
+
+
+def _magnitude(index: Index) -> int:
+    """A bound of every partial sum, and of every sum inside a division."""
+    total = abs(index.const)
+    inside = 0
+    for atom, c in index.terms:
+        total += abs(c) * max(abs(atom.lo), abs(atom.hi))
+        if not isinstance(atom, Var):
+            inside = max(inside, _magnitude(atom.num), atom.den)
+    return max(total, inside)
+
+
+class _Names(Protocol):
+    def __getitem__(self, name: str, /) -> str: ...
+
+
+class IndexPrinter:
+    """Prints indices over C variables; ``used`` collects the helper functions that the text
+    calls.
+    """
+
+    __slots__ = ("_buffers", "_dtypes", "_suffix", "_truth", "names", "used")
+
+    def __init__(
+        self,
+        suffix: str,
+        used: set[str],
+        buffers: _Names,
+        dtypes: Mapping[str, DType],
+        truth: tuple[str, str],
+    ) -> None:
+        """``buffers`` gives a buffer's C name, ``dtypes`` what it holds; ``truth`` are the words
+        for false and true.
+        """
+        self._truth = truth
+        self._buffers, self._dtypes = buffers, dtypes
+        self.names: dict[str, str] = {}
+        self._suffix = suffix
+        self.used = used
+
+    def number(self, value: int) -> str:
+        """An integer literal of the index type."""
+        return f"{value}{self._suffix}" if value >= 0 else f"({value}{self._suffix})"
+
+    def index(self, index: Index) -> str:
+        """A C expression, in parentheses unless it is one term."""
+        text = self.sum(index)
+        return (
+            f"({text})"
+            if len(index.terms) + bool(index.const) > 1 or text.startswith("-")
+            else text
+        )
+
+    def sum(self, index: Index) -> str:
+        """A C expression without parentheses around it."""
+        parts: list[str] = []
+        for atom, c in index.terms:
+            text = self._atom(atom)
+            sign = "-" if c < 0 else "+"
+            scaled = text if abs(c) == 1 else f"{self.number(abs(c))} * {text}"
+            parts.append(f" {sign} {scaled}" if parts else (f"-{scaled}" if c < 0 else scaled))
+        if index.const or not parts:
+            sign = "-" if index.const < 0 else "+"
+            parts.append(
+                f" {sign} {self.number(abs(index.const))}" if parts else self.number(index.const)
+            )
+        return "".join(parts)
+
+    def condition(self, valid: Valid) -> str:
+        """A C condition."""
+        if valid.never:
+            return self._truth[False]
+        tests: list[str] = []
+        for r in valid:
+            text = self.index(r.index)
+            if r.lo > r.index.lo:
+                tests.append(f"{text} >= {self.number(r.lo)}")
+            if r.hi <= r.index.hi:
+                tests.append(f"{text} < {self.number(r.hi)}")
+        return " && ".join(tests) or self._truth[True]
+
+    def least(self, stops: tuple[Index, ...]) -> str:
+        """The least of the stops."""
+        text = self.index(stops[0])
+        for stop in stops[1:]:
+            text = f"tg_least({text}, {self.index(stop)})"
+            self.used.add("least")
+        return text
+
+    def _atom(self, atom: Atom) -> str:
+        if isinstance(atom, Var):
+            return self.names[atom.name]
+        if isinstance(atom, Element):
+            return self._element(atom)
+        divides = isinstance(atom, FloorDiv)
+        num, den = self.index(atom.num), self.number(atom.den)
+        if atom.num.lo >= 0:
+            return f"({num} {'/' if divides else '%'} {den})"
+        helper = "index_floordiv" if divides else "index_mod"
+        self.used.add(helper)
+        return f"tg_{helper}({num}, {den})"
+
+    def _element(self, e: Element) -> str:
+        """An integer from memory as an index: wrapped once, then clamped."""
+        at = self.sum(e.num)
+        if not e.inside:
+            self.used.add("index_inside")
+            at = f"tg_index_inside({at}, {self.number(e.size)})"
+        helper = "index_element" if self._dtypes[e.buffer].signed else "index_least"
+        self.used.add(helper)
+        return f"tg_{helper}({self._buffers[e.buffer]}[{at}], {self.number(e.den)})"
+
+
+# ---- wide accesses
+#
+# Scalars that lie side by side, as one access: what unrolled loops read and write.
+#
+#     %1 = x[8*i], %2 = x[8*i+1], %3 = x[8*i+2], %4 = x[8*i+3]     -->    one load of 16 bytes
+#
+# Loads are made at the place of the first of them, stores at that of the last, within a stretch of
+# code that has no loop, branch, barrier, or access between that could tell. Only what is proved to
+# be aligned is joined.
+
+
+Widths = Callable[[p.Load | p.Store], Iterable[int]]
+"""The widths that an access may begin, the widest first; none where neighbours are not joined."""
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """Accesses of one buffer, each an element after the one before."""
+
+    parts: tuple[p.Load, ...] | tuple[p.Store, ...]
+
+
+def joined(body: tuple[Instr, ...], widths: Widths) -> Iterator[Instr | Joined]:
+    """The block, with accesses that are side by side joined."""
+    starts: dict[int, Joined] = {}
+    gone: set[int] = set()
+    for stretch in _stretches(body):
+        for group in (*_loads(body, stretch), *_stores(body, stretch)):
+            for parts in _windows(body, group, widths):
+                made = tuple(body[n] for n in parts)
+                at = min(parts) if isinstance(made[0], p.Load) else max(parts)
+                starts[at] = Joined(made)  # type: ignore[arg-type]  # of one kind, as groups are
+                gone.update(parts)
+    for n, i in enumerate(body):
+        if n in starts:
+            yield starts[n]
+        elif n not in gone:
+            yield i
+
+
+def _stretches(body: tuple[Instr, ...]) -> Iterator[range]:
+    """Runs of instructions between loops, branches, barriers and what warps do together."""
+    first = 0
+    parting = p.For | p.If | p.Pipeline | p.Barrier | p.CopyAsync | p.Commit | p.Await
+    for n, i in enumerate(body):
+        if isinstance(i, parting):
+            yield range(first, n)
+            first = n + 1
+    yield range(first, len(body))
+
+
+_Key = tuple[str, tuple[object, ...]]
+
+
+def _key(i: p.Load | p.Store) -> _Key:
+    return i.buffer, i.offset.terms
+
+
+def _alone(i: p.Load | p.Store) -> bool:
+    return i.vtype.lanes == 1 and i.mask is None
+
+
+def _loads(body: tuple[Instr, ...], stretch: range) -> Iterator[list[int]]:
+    """Loads that may change places: nothing is stored to their buffer between them."""
+    open_: dict[_Key, list[int]] = {}
+    for n in stretch:
+        i = body[n]
+        if isinstance(i, p.Load) and _alone(i):
+            open_.setdefault(_key(i), []).append(n)
+        elif isinstance(i, p.Store):
+            for key in [k for k in open_ if k[0] == i.buffer]:
+                yield open_.pop(key)
+    yield from open_.values()
+
+
+def _stores(body: tuple[Instr, ...], stretch: range) -> Iterator[list[int]]:
+    """Stores that may change places: their buffer is not touched otherwise between them."""
+    open_: dict[_Key, list[int]] = {}
+    for n in stretch:
+        i = body[n]
+        if isinstance(i, p.Store) and _alone(i):
+            for key in [k for k in open_ if k[0] == i.buffer and k != _key(i)]:
+                yield open_.pop(key)
+            open_.setdefault(_key(i), []).append(n)
+        elif isinstance(i, p.Load | p.Store | p.MatLoad):
+            for key in [k for k in open_ if k[0] == i.buffer]:
+                yield open_.pop(key)
+    yield from open_.values()
+
+
+def _windows(body: tuple[Instr, ...], group: list[int], widths: Widths) -> Iterator[list[int]]:
+    """Places of neighbours that one access takes, in the order of their elements."""
+    at: dict[int, int] = {}
+    for n in group:
+        i = body[n]
+        assert isinstance(i, p.Load | p.Store)
+        if i.offset.const in at:  # an element twice over stays as it is
+            return
+        at[i.offset.const] = n
+    for const in sorted(at):
+        if const not in at:
+            continue
+        first = body[at[const]]
+        assert isinstance(first, p.Load | p.Store)
+        for width in widths(first):
+            parts = [at.get(const + k) for k in range(width)]
+            if None not in parts:
+                yield [n for n in parts if n is not None]
+                for k in range(width):
+                    del at[const + k]
+                break
+
+
+# ---- programs
 
 
 def word_of(name: str) -> str:

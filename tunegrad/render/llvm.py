@@ -56,14 +56,28 @@ from tunegrad.ir.program import (
 )
 from tunegrad.ir.target import Target
 
-from .llvm_convert import converted, of_pairs, pair_of
-from .llvm_floats import of_floats
-from .llvm_integers import of_integers
-from .llvm_quads import dot_of_quads, quad_of
-from .llvm_shuffle import shuffle_mask
+from .llvm_operations import (
+    converted,
+    dot_of_quads,
+    of_floats,
+    of_integers,
+    of_pairs,
+    pair_of,
+    quad_of,
+)
 from .llvm_tiles import Tiles
-from .llvm_transpose import runs_of, transposition
-from .llvm_values import LlvmValues, literal, ltype, mask_type, memory_type, scalar_type, suffix_of
+from .llvm_values import (
+    LlvmValues,
+    literal,
+    ltype,
+    mask_type,
+    memory_type,
+    runs_of,
+    scalar_type,
+    shuffle_mask,
+    suffix_of,
+    transposition,
+)
 from .math import definitions
 
 __all__ = ["render_llvm", "workspace_bytes"]

@@ -22,7 +22,7 @@ from tunegrad.ir.dtypes import F32, F64, DType
 from tunegrad.ir.expr import Op
 
 from . import math_avx512, math_f32
-from .llvm_shuffle import shuffle_mask
+from .llvm_values import shuffle_mask
 from .math_body import Body, Scalar, Val, vector_type
 
 __all__ = ["FUNCTIONS", "Definition", "declarations", "definition", "definitions", "library"]

@@ -14,8 +14,7 @@ from __future__ import annotations
 from tunegrad.ir.dtypes import DTYPES, DType
 from tunegrad.ir.program import Program
 
-from .c_arithmetic import arithmetic_helpers, byte_helpers
-from .c_dialect import Dialect
+from .c_dialect import Dialect, arithmetic_helpers, byte_helpers
 from .c_family import render_c
 
 __all__ = ["OPENCL", "render_opencl"]

@@ -11,8 +11,7 @@ from tunegrad.ir.program import Program
 from tunegrad.ir.program_counts import carried_registers
 from tunegrad.ir.target import Target
 from tunegrad.render.c_family import launched_bytes
-from tunegrad.render.cuda import CUDA, render_cuda
-from tunegrad.render.cuda_wrappers import WRAPPERS
+from tunegrad.render.cuda import CUDA, WRAPPERS, render_cuda
 
 __all__ = ["lower_cuda"]
 

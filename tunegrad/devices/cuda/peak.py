@@ -13,7 +13,7 @@ from tunegrad.devices.job import Geometry, KernelIO, Lowered
 from tunegrad.devices.limits import MachineLimits
 from tunegrad.ir.target import MatrixUnit
 from tunegrad.render.c_family import product_wrapper
-from tunegrad.render.cuda_wrappers import wrappers_text
+from tunegrad.render.cuda import wrappers_text
 
 if TYPE_CHECKING:
     from tunegrad.devices.cuda.engine import CudaEngine

@@ -1,0 +1,374 @@
+"""LLVM IR of operations: conversions, arithmetic of floats and integers, products of bytes."""
+
+from __future__ import annotations
+
+from tunegrad.errors import InternalError
+from tunegrad.ir.dtypes import F32, I32, U8X4, DType
+from tunegrad.ir.expr import Op
+from tunegrad.ir.program import VType
+
+from .llvm_values import LlvmValues, literal, ltype, mask_type, scalar_type, suffix_of
+
+__all__ = [
+    "converted",
+    "dot_of_quads",
+    "of_floats",
+    "of_integers",
+    "of_pairs",
+    "pair_of",
+    "quad_of",
+]
+
+
+# ---- conversions
+#
+# LLVM IR of conversions between dtypes; of bf16 and of pairs of them, whose halves are moved.
+
+
+def converted(to: LlvmValues, v: str, s: VType, t: VType) -> str:
+    """A value of type ``s`` as one of type ``t``."""
+    if s.dtype == t.dtype:
+        return v
+    if "bf16" in (s.dtype.name, t.dtype.name):
+        return _bf16(to, v, s, t)
+    a, b = ltype(s), ltype(t)
+    if t.dtype.is_bool:
+        zero = literal(0, s)
+        return to.named(f"{'fcmp une' if s.dtype.is_float else 'icmp ne'} {a} {v}, {zero}")
+    if s.dtype.is_float and t.dtype.is_float:
+        return to.named(f"{'fpext' if t.dtype.bits > s.dtype.bits else 'fptrunc'} {a} {v} to {b}")
+    if s.dtype.is_float:
+        suffix = (
+            f"{suffix_of(scalar_type(t.dtype), t.lanes)}.{suffix_of(scalar_type(s.dtype), s.lanes)}"
+        )
+        kind = "fptosi" if t.dtype.signed else "fptoui"
+        return to.named(to.call(b, f"llvm.{kind}.sat.{suffix}", [(a, v)]))
+    if t.dtype.is_float:
+        return to.named(f"{'sitofp' if s.dtype.signed else 'uitofp'} {a} {v} to {b}")
+    if a == b:
+        return v
+    if t.dtype.bits < s.dtype.bits:
+        return to.named(f"trunc {a} {v} to {b}")
+    return to.named(f"{'sext' if s.dtype.signed else 'zext'} {a} {v} to {b}")
+
+
+def _bf16(to: LlvmValues, v: str, s: VType, t: VType) -> str:
+    """To or from bf16; rounded to even, and NaN stays one."""
+    word, single = VType(I32, s.lanes), VType(F32, s.lanes)
+    if s.dtype.name == "bf16":
+        wide = to.named(f"zext {ltype(s)} {v} to {ltype(word)}")
+        bits = to.named(f"shl {ltype(word)} {wide}, {literal(16, word)}")
+        return converted(
+            to, to.named(f"bitcast {ltype(word)} {bits} to {ltype(single)}"), single, t
+        )
+    x = converted(to, v, s, single)
+    if to.bf16_dot and s.lanes in (4, 8, 16):
+        narrow = f"<{s.lanes} x bfloat>"
+        rounded = to.named(f"fptrunc {ltype(single)} {x} to {narrow}")
+        return to.named(f"bitcast {narrow} {rounded} to {ltype(t)}")
+    bits = to.named(f"bitcast {ltype(single)} {x} to {ltype(word)}")
+    high = to.named(f"lshr {ltype(word)} {bits}, {literal(16, word)}")
+    odd = to.named(f"and {ltype(word)} {high}, {literal(1, word)}")
+    round_up = to.named(f"add {ltype(word)} {odd}, {literal(0x7FFF, word)}")
+    rounded = to.named(f"add {ltype(word)} {bits}, {round_up}")
+    top = to.named(f"lshr {ltype(word)} {rounded}, {literal(16, word)}")
+    quiet = to.named(f"or {ltype(word)} {high}, {literal(0x40, word)}")
+    mask = mask_type(s.lanes)
+    nan = to.named(f"fcmp uno {ltype(single)} {x}, {x}")
+    chosen = to.named(f"select {mask} {nan}, {ltype(word)} {quiet}, {ltype(word)} {top}")
+    return to.named(f"trunc {ltype(word)} {chosen} to {ltype(t)}")
+
+
+def pair_of(to: LlvmValues, a: list[str], s: VType) -> str:
+    """The first in the low half: bf16 as they are, of f32 the upper halves."""
+    word = VType(I32, s.lanes)
+    ty = ltype(word)
+    if s.dtype == F32:
+        first, second = (to.named(f"bitcast {ltype(s)} {x} to {ty}") for x in a)
+        low = to.named(f"lshr {ty} {first}, {literal(16, word)}")
+        high = to.named(f"and {ty} {second}, {literal(-65536, word)}")
+    else:
+        low, second = (to.named(f"zext {ltype(s)} {x} to {ty}") for x in a)
+        high = to.named(f"shl {ty} {second}, {literal(16, word)}")
+    return to.named(f"or {ty} {low}, {high}")
+
+
+def of_pairs(to: LlvmValues, op: Op, a: list[str], lanes: int) -> str:
+    """An operation on pairs of bf16: a half as f32, or sums of products."""
+    if op in (Op.LOW, Op.HIGH):
+        return _half(to, op, a[0], lanes)
+    single = VType(F32, lanes)
+    total = a[2] if op is Op.DOT2_ADD else literal(0.0, single)
+    if to.bf16_dot and lanes in (4, 8, 16):
+        pairs = f"<{2 * lanes} x bfloat>"
+        x, y = (to.named(f"bitcast <{lanes} x i32> {v} to {pairs}") for v in a[:2])
+        arguments = [(ltype(single), total), (pairs, x), (pairs, y)]
+        return to.named(
+            to.call(ltype(single), f"llvm.x86.avx512bf16.dpbf16ps.{32 * lanes}", arguments)
+        )
+    for half in (Op.HIGH, Op.LOW):
+        factors = [(ltype(single), _half(to, half, v, lanes)) for v in a[:2]]
+        name = f"llvm.fmuladd.{suffix_of('float', lanes)}"
+        total = to.named(to.call(ltype(single), name, [*factors, (ltype(single), total)]))
+    return total
+
+
+def _half(to: LlvmValues, op: Op, pair: str, lanes: int) -> str:
+    word = VType(I32, lanes)
+    code = f"shl {ltype(word)} {pair}, {literal(16, word)}"
+    if op is Op.HIGH:
+        code = f"and {ltype(word)} {pair}, {literal(-65536, word)}"
+    return to.named(f"bitcast {ltype(word)} {to.named(code)} to {ltype(VType(F32, lanes))}")
+
+
+# ---- floats
+#
+# LLVM IR of floating-point arithmetic.
+
+
+_FLOAT = {Op.ADD: "fadd", Op.SUB: "fsub", Op.MUL: "fmul", Op.DIV: "fdiv"}
+
+
+def of_floats(to: LlvmValues, op: Op, a: list[str], s: VType) -> str:
+    """An operation on floats that has no function of ``math``."""
+    ty, suffix = ltype(s), suffix_of(scalar_type(s.dtype), s.lanes)
+    if op in _FLOAT:
+        return to.named(f"{_FLOAT[op]} {ty} {a[0]}, {a[1]}")
+    if op is Op.NEG:
+        return to.named(f"fneg {ty} {a[0]}")
+    if op is Op.RECIP:
+        return to.named(f"fdiv {ty} {literal(1.0, s)}, {a[0]}")
+    unary = {Op.SQRT: "sqrt", Op.ABS: "fabs", Op.FLOOR: "floor"}
+    if op in unary:
+        return to.named(to.call(ty, f"llvm.{unary[op]}.{suffix}", [(ty, a[0])]))
+    if op in (Op.MAX, Op.MIN):
+        return _extreme(to, op, a, s)
+    if op in (Op.FLOORDIV, Op.MOD):
+        return _remainder(to, op, a, s)
+    if op is Op.TF32:
+        return _tf32(to, a[0], s)
+    raise InternalError(f"no LLVM for {op} on {s}")
+
+
+def _tf32(to: LlvmValues, x: str, s: VType) -> str:
+    """To 10 bits of a fraction, ties away from zero; infinities and NaN as they are."""
+    word, mask = VType(I32, s.lanes), mask_type(s.lanes)
+    ty, exponent = ltype(word), literal(0x7F800000, word)
+    bits = to.named(f"bitcast {ltype(s)} {x} to {ty}")
+    more = to.named(f"add {ty} {bits}, {literal(0x1000, word)}")
+    cut = to.named(f"and {ty} {more}, {literal(-0x2000, word)}")
+    held = to.named(f"and {ty} {bits}, {exponent}")
+    special = to.named(f"icmp eq {ty} {held}, {exponent}")
+    found = to.named(f"bitcast {ty} {cut} to {ltype(s)}")
+    return to.named(f"select {mask} {special}, {ltype(s)} {x}, {ltype(s)} {found}")
+
+
+def _remainder(to: LlvmValues, op: Op, a: list[str], s: VType) -> str:
+    """numpy's: the remainder is exact but for the divisor that is added where signs differ, and
+    the quotient follows from it. ``frem`` is a call of the C library for each lane.
+    """
+    ty, mask = ltype(s), mask_type(s.lanes)
+    zero, suffix = literal(0.0, s), suffix_of(scalar_type(s.dtype), s.lanes)
+
+    def chosen(test: str, yes: str, no: str) -> str:
+        return to.named(f"select {mask} {test}, {ty} {yes}, {ty} {no}")
+
+    def sign_of(x: str) -> str:
+        call = to.call(ty, f"llvm.copysign.{suffix}", [(ty, zero), (ty, x)])
+        return to.named(call)
+
+    rest = to.named(f"frem {ty} {a[0]}, {a[1]}")
+    left = to.named(f"fcmp une {ty} {rest}, {zero}")
+    signs = [to.named(f"fcmp olt {ty} {x}, {zero}") for x in (rest, a[1])]
+    apart = to.named(f"xor {mask} {signs[0]}, {signs[1]}")
+    fix = to.named(f"and {mask} {apart}, {left}")
+    if op is Op.MOD:
+        moved = chosen(fix, to.named(f"fadd {ty} {rest}, {a[1]}"), rest)
+        return chosen(left, moved, sign_of(a[1]))
+    whole = to.named(f"fsub {ty} {a[0]}, {rest}")
+    quotient = to.named(f"fdiv {ty} {whole}, {a[1]}")
+    less = to.named(f"fsub {ty} {quotient}, {literal(1.0, s)}")
+    quotient = chosen(fix, less, quotient)
+    floor = to.named(to.call(ty, f"llvm.floor.{suffix}", [(ty, quotient)]))
+    beyond = to.named(f"fsub {ty} {quotient}, {floor}")
+    half = to.named(f"fcmp ogt {ty} {beyond}, {literal(0.5, s)}")
+    up = to.named(f"fadd {ty} {floor}, {literal(1.0, s)}")
+    plain = to.named(f"fdiv {ty} {a[0]}, {a[1]}")
+    some = to.named(f"fcmp une {ty} {quotient}, {zero}")
+    result = chosen(some, chosen(half, up, floor), sign_of(plain))
+    by_zero = to.named(f"fcmp oeq {ty} {a[1]}, {zero}")
+    return chosen(by_zero, plain, result)
+
+
+def _extreme(to: LlvmValues, op: Op, a: list[str], s: VType) -> str:
+    """NaN wins, and which zero wins is open.
+
+    With one constant side a single compare does it: the other side is kept when unordered.
+    Otherwise the hardware's maximum, which keeps its second side (the one so far, in a fold),
+    and a repair of the first: by name where there is a name, since LLVM makes two compares and
+    a union of masks out of two selects.
+    """
+    ty, mask = ltype(s), mask_type(s.lanes)
+    greater, less = ("ugt", "ogt") if op is Op.MAX else ("ult", "olt")
+    constant = [not x.startswith("%") for x in a]
+    if any(constant) and not all(constant):
+        x, c = (a[1], a[0]) if constant[0] else (a[0], a[1])
+        held = to.named(f"fcmp {greater} {ty} {x}, {c}")
+        return to.named(f"select {mask} {held}, {ty} {x}, {ty} {c}")
+    old, new = a
+    name = f"{'max' if op is Op.MAX else 'min'}.ps"
+    if to.avx512 and s.dtype == F32 and s.lanes == 16:
+        arguments = [(ty, new), (ty, old), ("i32", "4")]
+        chosen = to.named(to.call(ty, f"llvm.x86.avx512.{name}.512", arguments))
+    elif to.avx512 and s.dtype == F32 and s.lanes in (4, 8):
+        arguments = [(ty, new), (ty, old)]
+        chosen = to.named(
+            to.call(
+                ty,
+                f"llvm.x86.{f'avx.{name}.256' if s.lanes == 8 else f'sse.{name}'}",
+                arguments,
+            )
+        )
+    else:
+        held = to.named(f"fcmp {less} {ty} {new}, {old}")
+        chosen = to.named(f"select {mask} {held}, {ty} {new}, {ty} {old}")
+    unordered = to.named(f"fcmp uno {ty} {new}, {new}")
+    return to.named(f"select {mask} {unordered}, {ty} {new}, {ty} {chosen}")
+
+
+# ---- integers
+#
+# LLVM IR of integer arithmetic, and of bools, which are integers of one bit.
+
+
+_INT = {Op.ADD: "add", Op.SUB: "sub", Op.MUL: "mul", Op.AND: "and", Op.OR: "or", Op.XOR: "xor"}
+
+
+def of_integers(to: LlvmValues, op: Op, a: list[str], s: VType) -> str:
+    """An operation on integers; on bools a sum is the union, a product the meet."""
+    ty, suffix = ltype(s), suffix_of(scalar_type(s.dtype), s.lanes)
+    if s.dtype.is_bool:
+        op = {Op.MUL: Op.AND, Op.MIN: Op.AND, Op.ADD: Op.OR, Op.MAX: Op.OR, Op.SUB: Op.XOR}.get(
+            op, op
+        )
+    if op in _INT:
+        return to.named(f"{_INT[op]} {ty} {a[0]}, {a[1]}")
+    if op is Op.NOT:
+        return to.named(f"xor {ty} {a[0]}, {literal(True if s.dtype.is_bool else -1, s)}")
+    if op is Op.NEG:
+        return to.named(f"sub {ty} {literal(0, s)}, {a[0]}")
+    if op is Op.ABS and not s.dtype.signed:
+        return a[0]
+    if op is Op.ABS:
+        return _extreme_int(
+            to, "smax", a[0], to.named(f"sub {ty} {literal(0, s)}, {a[0]}"), ty, suffix
+        )
+    if op is Op.FMA:
+        return to.named(f"add {ty} {to.named(f'mul {ty} {a[0]}, {a[1]}')}, {a[2]}")
+    if op in (Op.MAX, Op.MIN):
+        name = f"{'s' if s.dtype.signed else 'u'}{op}"
+        return _extreme_int(to, name, a[0], a[1], ty, suffix)
+    if op in (Op.FLOORDIV, Op.MOD):
+        return _division(to, op, a, s) if s.dtype.signed else _unsigned(to, op, a, s)
+    if op in (Op.SHL, Op.SHR):
+        return _shift(to, op, a, s)
+    raise InternalError(f"no LLVM for {op} on {s}")
+
+
+def _extreme_int(to: LlvmValues, name: str, x: str, y: str, ty: str, suffix: str) -> str:
+    return to.named(to.call(ty, f"llvm.{name}.{suffix}", [(ty, x), (ty, y)]))
+
+
+def _unsigned(to: LlvmValues, op: Op, a: list[str], s: VType) -> str:
+    """Division by 0 gives 0."""
+    ty, mask = ltype(s), mask_type(s.lanes)
+    zero = literal(0, s)
+    none = to.named(f"icmp eq {ty} {a[1]}, {zero}")
+    d = to.named(f"select {mask} {none}, {ty} {literal(1, s)}, {ty} {a[1]}")
+    result = to.named(f"{'udiv' if op is Op.FLOORDIV else 'urem'} {ty} {a[0]}, {d}")
+    return to.named(f"select {mask} {none}, {ty} {zero}, {ty} {result}")
+
+
+def _shift(to: LlvmValues, op: Op, a: list[str], s: VType) -> str:
+    """By all bits or more (as a number without a sign) nothing is left but the sign."""
+    ty, mask, bits = ltype(s), mask_type(s.lanes), s.dtype.bits
+    all_bits = literal(bits - 1, s)
+    inside = to.named(f"icmp ule {ty} {a[1]}, {all_bits}")
+    by = to.named(f"select {mask} {inside}, {ty} {a[1]}, {ty} {all_bits}")
+    if op is Op.SHR and s.dtype.signed:
+        return to.named(f"ashr {ty} {a[0]}, {by}")
+    moved = to.named(f"{'shl' if op is Op.SHL else 'lshr'} {ty} {a[0]}, {by}")
+    return to.named(f"select {mask} {inside}, {ty} {moved}, {ty} {literal(0, s)}")
+
+
+def _division(to: LlvmValues, op: Op, a: list[str], s: VType) -> str:
+    """Python's: the quotient rounds down and the remainder has the divisor's sign.
+
+    X // 0 is 0 and x % 0 is 0, like numpy. Neither 0 nor -1 reaches the division: the least
+    integer over -1 traps.
+    """
+    ty, mask = ltype(s), mask_type(s.lanes)
+    zero, one, minus_one = literal(0, s), literal(1, s), literal(-1, s)
+    none = to.named(f"icmp eq {ty} {a[1]}, {zero}")
+    minus = to.named(f"icmp eq {ty} {a[1]}, {minus_one}")
+    special = to.named(f"or {mask} {none}, {minus}")
+    d = to.named(f"select {mask} {special}, {ty} {one}, {ty} {a[1]}")
+    r = to.named(f"srem {ty} {a[0]}, {d}")
+    signs = to.named(f"xor {ty} {r}, {d}")
+    opposite = to.named(f"icmp slt {ty} {signs}, {zero}")
+    left = to.named(f"icmp ne {ty} {r}, {zero}")
+    fix = to.named(f"and {mask} {opposite}, {left}")
+    if op is Op.MOD:
+        moved = to.named(f"add {ty} {r}, {d}")
+        result = to.named(f"select {mask} {fix}, {ty} {moved}, {ty} {r}")
+    else:
+        q = to.named(f"sdiv {ty} {a[0]}, {d}")
+        less = to.named(f"sub {ty} {q}, {one}")
+        rounded = to.named(f"select {mask} {fix}, {ty} {less}, {ty} {q}")
+        negated = to.named(f"sub {ty} {zero}, {a[0]}")
+        result = to.named(f"select {mask} {minus}, {ty} {negated}, {ty} {rounded}")
+    return to.named(f"select {mask} {none}, {ty} {zero}, {ty} {result}")
+
+
+# ---- words of four bytes
+#
+# LLVM IR of words of four bytes: how they are put together, and sums of their products.
+#
+#     dot4_add p q c    p u8x4, q i8x4     -->    vpdpbusd, where vectors of the target have it
+#                       others             -->    each pair of bytes widened, multiplied and added
+#
+# ``vpdpbusds``, which saturates, would be another sum; ``vpmaddubsw`` saturates on the way.
+
+
+def quad_of(to: LlvmValues, a: list[str], s: VType) -> str:
+    """Four bytes, the first the lowest."""
+    word = VType(I32, s.lanes)
+    total = ""
+    for i, x in enumerate(a):
+        wide = to.named(f"zext {ltype(s)} {x} to {ltype(word)}")
+        moved = to.named(f"shl {ltype(word)} {wide}, {literal(8 * i, word)}") if i else wide
+        total = to.named(f"or {ltype(word)} {total}, {moved}") if total else moved
+    return total
+
+
+def dot_of_quads(to: LlvmValues, a: list[str], types: tuple[DType, DType], lanes: int) -> str:
+    """The sum of four products of bytes, and of ``a[2]`` where that is given."""
+    word = VType(I32, lanes)
+    ty, total = ltype(word), a[2] if len(a) == 3 else literal(0, word)
+    widths = (4, 8, 16) if to.avx512 else (4, 8)
+    if to.vnni and lanes in widths and types[0] != types[1]:
+        x, y = a[:2] if types[0] == U8X4 else (a[1], a[0])
+        arguments = [(ty, total), (ty, x), (ty, y)]
+        return to.named(to.call(ty, f"llvm.x86.avx512.vpdpbusd.{32 * lanes}", arguments))
+    for i in range(4):
+        x, y = (_byte(to, v, t, i, word) for v, t in zip(a[:2], types, strict=True))
+        product = to.named(f"mul {ty} {x}, {y}")
+        total = to.named(f"add {ty} {total}, {product}")
+    return total
+
+
+def _byte(to: LlvmValues, v: str, dtype: DType, i: int, word: VType) -> str:
+    """Byte ``i`` of words, as i32."""
+    up = to.named(f"shl {ltype(word)} {v}, {literal(24 - 8 * i, word)}") if i < 3 else v
+    kind = "ashr" if dtype.signed else "lshr"
+    return to.named(f"{kind} {ltype(word)} {up}, {literal(24, word)}")
