@@ -19,7 +19,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import cycle
 
-from tunegrad.compiling.candidate import HOOKS
+from tunegrad.compiling import HOOKS
 from tunegrad.config import resolve_model
 from tunegrad.db import open_store
 from tunegrad.devices import DeviceMeasurer, Limits, host_device

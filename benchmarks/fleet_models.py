@@ -17,7 +17,7 @@ from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from statistics import median
 
-from tunegrad.compiling.candidate import HOOKS
+from tunegrad.compiling import HOOKS
 from tunegrad.config import resolve_settings
 from tunegrad.db import open_store
 from tunegrad.devices import DeviceMeasurer, Limits, host_device

@@ -21,7 +21,7 @@ from tunegrad.config import resolve_model
 from tunegrad.devices import Engine, host_device
 from tunegrad.inference import LoadedModel, compiled_choice, process_compiler
 from tunegrad.ir.fusion import LAST, ROWS, Fusion, LaunchPlan, blocked
-from tunegrad.planning.variants import pick_variants
+from tunegrad.planning import pick_variants
 from tunegrad.tuning.models import turn_order
 from tunegrad.tuning.workload import Workload, workload_of_spec
 

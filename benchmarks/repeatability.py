@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from random import Random
 from statistics import median, quantiles
 
-from tunegrad.compiling.candidate import HOOKS, Payload
+from tunegrad.compiling import HOOKS, Payload
 from tunegrad.config import resolve_model
 from tunegrad.devices import Candidate, CompiledCandidate, DeviceMeasurer, host_device
 from tunegrad.ir.kernel import Kernel

@@ -30,7 +30,7 @@ from benchmarks.machine import describe
 from benchmarks.ours import function_of
 from benchmarks.plain_beam import BareBeam, PlainBeam
 from benchmarks.workloads import Workload, laid_out, select
-from tunegrad.compiling.candidate import HOOKS, Payload
+from tunegrad.compiling import HOOKS, Payload
 from tunegrad.db import Store, open_store
 from tunegrad.devices import Beside, Candidate, DeviceMeasurer, Limits
 from tunegrad.devices.cpu.device import CpuDevice

@@ -34,7 +34,7 @@ from tunegrad.frontend import Tensor, bf16_values
 from tunegrad.ir.folding import known_outputs
 from tunegrad.ir.fusion import Fusion
 from tunegrad.ir.interpret.evaluate import evaluate
-from tunegrad.planning.plan import prepared
+from tunegrad.planning import prepared
 
 __all__ = [
     "Draw", "Program", "Step", "Value", "agrees", "check_programs", "drawn", "failures", "never",

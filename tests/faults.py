@@ -18,8 +18,7 @@ from dataclasses import replace
 from typing import Any
 from unittest import mock
 
-from tunegrad.compiling import candidate
-from tunegrad.compiling.candidate import Payload
+from tunegrad.compiling import Payload, candidate
 from tunegrad.devices import Lowered
 from tunegrad.ir.expr import Op
 from tunegrad.ir.index import Range, Valid, as_index, var

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from fleet_engines import narrow_target
 
 from benchmarks.fleet_simulator import Simulated, SimulatedMachine
-from tunegrad.compiling.candidate import HOOKS
+from tunegrad.compiling import HOOKS
 from tunegrad.devices import Hooks, Limits
 from tunegrad.devices.cpu.device import CpuDevice
 from tunegrad.devices.host.facts import fingerprint

@@ -14,7 +14,7 @@ from tunegrad.ir.dtypes import BF16, DType
 from tunegrad.ir.fusion import LaunchPlan, schedule
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.target import Target
-from tunegrad.planning.plan import prepared
+from tunegrad.planning import prepared
 
 __all__ = ["CONVS", "DOT", "MATMULS", "Case", "conv", "dot_kernel", "matmul", "memory", "paired"]
 

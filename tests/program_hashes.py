@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tunegrad.compiling.artifact import build
+from tunegrad.compiling import build
 from tunegrad.devices import program_hash
 from tunegrad.devices.cpu.device import CpuDevice
 from tunegrad.errors import IllegalAction

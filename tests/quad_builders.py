@@ -12,7 +12,7 @@ from tunegrad.ir.dtypes import DType, dtype_of
 from tunegrad.ir.fusion import LaunchPlan, schedule
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.target import Target
-from tunegrad.planning.plan import prepared
+from tunegrad.planning import prepared
 
 __all__ = [
     "CONVS", "MATMULS", "VNNI", "Case", "conv", "dot_kernel", "drawn", "in_fours", "matmul",

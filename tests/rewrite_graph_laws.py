@@ -21,13 +21,13 @@ from tunegrad.ir import graph as g
 from tunegrad.ir.dtypes import BF16, BOOL, F16, F32, F64, I8, I32, I64, U8, DType
 from tunegrad.ir.expr import Op
 from tunegrad.ir.folding import fold_constants
-from tunegrad.ir.fusion import Fusion, schedule
-from tunegrad.ir.fusion.build import CutError, Draft, draft_kernel, reshape_groups
+from tunegrad.ir.fusion import Draft, Fusion, schedule
+from tunegrad.ir.fusion.build import CutError, draft_kernel, reshape_groups
 from tunegrad.ir.fusion.plan import without_copies
 from tunegrad.ir.graph import GraphOp, Node, topological
 from tunegrad.ir.interpret.evaluate import evaluate
 from tunegrad.ir.interpret.kernel import interpret
-from tunegrad.ir.rewrites.packed_dots import pair_dots, quad_dots, round_factors
+from tunegrad.ir.rewrites import pair_dots, quad_dots, round_factors
 from tunegrad.ir.rewrites.sums import Repeats
 from tunegrad.ir.target import Target
 

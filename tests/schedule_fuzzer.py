@@ -30,8 +30,8 @@ from tunegrad.errors import IllegalAction
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.looptree import LoopTree, loop_tree
 from tunegrad.ir.target import Target
-from tunegrad.opts import Schedule, Space, parse_actions
-from tunegrad.opts.actions import ACTIONS, Action, Thread
+from tunegrad.opts import Action, Schedule, Space, parse_actions
+from tunegrad.opts.actions import ACTIONS, Thread
 
 __all__ = ["KERNELS", "ORIGINS", "TWO", "draw", "fuzz", "legal_part", "wild_action"]
 

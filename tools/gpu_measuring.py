@@ -10,7 +10,7 @@ import atexit
 from functools import cache
 from typing import Any
 
-from tunegrad.compiling.candidate import HOOKS, Payload
+from tunegrad.compiling import HOOKS, Payload
 from tunegrad.devices import Device, DeviceMeasurer
 from tunegrad.devices.job import Candidate, Hooks, Limits
 from tunegrad.ir.kernel import Kernel

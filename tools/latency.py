@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from tunegrad.compiling.artifact import build
+from tunegrad.compiling import build
 from tunegrad.config import resolve_model
 from tunegrad.devices.cpu.device import CpuDevice
 from tunegrad.devices.host.codegen import compile_llvm

@@ -27,7 +27,7 @@ from random import Random
 
 from benchmarks.hand_schedules import AVX512
 from tests.kernel_corpus import NAMES, kernels_of
-from tunegrad.compiling.artifact import build
+from tunegrad.compiling import build
 from tunegrad.devices import program_hash
 from tunegrad.devices.cpu.device import CpuDevice
 from tunegrad.devices.host.cores import declared

@@ -28,7 +28,7 @@ from tunegrad.ir.looptree import MatrixTile
 from tunegrad.ir.variants import parts_of, splits_k
 from tunegrad.opts import Space
 from tunegrad.opts.actions import Pipeline
-from tunegrad.planning.variants import expected
+from tunegrad.planning import expected
 
 __all__ = ["SHAPES", "Chosen", "chosen", "main"]
 

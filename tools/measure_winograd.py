@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tools.numerics_page import put_out
-from tunegrad.compiling.artifact import Compiler
+from tunegrad.compiling import Compiler
 from tunegrad.config import allowed_threads
 from tunegrad.devices import Engine, host_device
 from tunegrad.frontend import Tensor

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 import tunegrad
-from tunegrad.compiling.artifact import build
+from tunegrad.compiling import build
 from tunegrad.devices.cpu.device import CpuDevice
 from tunegrad.frontend import Tensor
 from tunegrad.opts import Space

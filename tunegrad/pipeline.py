@@ -34,8 +34,7 @@ from tunegrad.ir.dtypes import DType, dtype_of
 from tunegrad.ir.folding import fold_constants, known_outputs
 from tunegrad.ir.fusion import Fusion, Images, LaunchPlan
 from tunegrad.ir.graph import Node, Step
-from tunegrad.ir.rewrites.narrow import narrowed
-from tunegrad.ir.rewrites.packed_dots import pair_dots, quad_dots, round_factors
+from tunegrad.ir.rewrites import narrowed, pair_dots, quad_dots, round_factors
 from tunegrad.ir.target import Target
 from tunegrad.ir.validate import validated, validated_rewrite
 from tunegrad.ir.variants import rewrite

@@ -16,14 +16,14 @@ from pathlib import Path
 
 from benchmarks.recorded import read_recording, write_recording, write_t4
 from tunegrad import devices
-from tunegrad.compiling.candidate import HOOKS, Payload
+from tunegrad.compiling import HOOKS, Payload
 from tunegrad.config import Numerics, TuneSettings
 from tunegrad.devices import Candidate, CompiledCandidate, Device, DeviceMeasurer, Limits
 from tunegrad.errors import ConfigError
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.variants import parts_of
 from tunegrad.opts import SPACE_VERSION, Space
-from tunegrad.planning.variants import allowed
+from tunegrad.planning import allowed
 from tunegrad.trial import Measured, Measurement, Policy
 from tunegrad.tuning.workload import Workload, workload_of_spec
 

@@ -18,7 +18,7 @@ import pytest
 from hand_programs import F, arguments_of, expected, loop, vector_add
 from kernel_corpus import corpus_kernel
 
-from tunegrad.compiling.candidate import HOOKS, Payload
+from tunegrad.compiling import HOOKS, Payload
 from tunegrad.db import open_store
 from tunegrad.devices import Candidate, Device, DeviceMeasurer, Engine, Geometry, Lowered, Memory
 from tunegrad.devices.programs import Programs

@@ -19,8 +19,7 @@ from tunegrad.devices import Device
 from tunegrad.frontend import Tensor, functional
 from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import ATTENTION, Alternatives, Fusion
-from tunegrad.planning import plan
-from tunegrad.planning.plan import RULES
+from tunegrad.planning import RULES, plan
 
 DEVICES = {
     "cpu": lambda: devices.open("cpu", 2),

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tunegrad.compiling import candidate
-from tunegrad.compiling.candidate import Payload, inputs, lower, reference, sample_points
+from tunegrad.compiling import Payload, candidate
+from tunegrad.compiling.candidate import inputs, lower, reference, sample_points
 from tunegrad.devices import host_device
 from tunegrad.errors import CompileFailure, OutOfResources
 from tunegrad.frontend import Tensor

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from tunegrad.compiling.candidate import HOOKS, Payload
+from tunegrad.compiling import HOOKS, Payload
 from tunegrad.config import resolve_settings
 from tunegrad.devices import Candidate, DeviceMeasurer, host_device
 from tunegrad.frontend import as_model
 from tunegrad.opts import Space
-from tunegrad.planning.variants import pick_variants
+from tunegrad.planning import pick_variants
 from tunegrad.trial import Policy, Status
 from tunegrad.tuning.workload import Workload, workload_of, workload_of_spec
 

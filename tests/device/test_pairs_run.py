@@ -12,7 +12,8 @@ from pair_builders import CONVS, MATMULS, Case, conv, dot_kernel, matmul, memory
 
 import tunegrad as tg
 from tests.opencl_device import opencl_device
-from tunegrad.compiling.candidate import Payload, reference
+from tunegrad.compiling import Payload
+from tunegrad.compiling.candidate import reference
 from tunegrad.db import open_store
 from tunegrad.devices.cpu.device import OPT_LEVEL, CpuDevice
 from tunegrad.devices.host.buffers import Buffer

@@ -13,7 +13,7 @@ import pytest
 
 from tests.fault_kernels import CASES
 from tests.faults import HOOKS, SAME_FAULT
-from tunegrad.compiling.candidate import Payload
+from tunegrad.compiling import Payload
 from tunegrad.devices import Candidate, DeviceMeasurer
 from tunegrad.devices.cpu.device import CpuDevice
 from tunegrad.devices.host.facts import host_target

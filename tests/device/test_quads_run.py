@@ -16,7 +16,8 @@ from word_checks import runs_alike
 import tunegrad as tg
 from tests.cuda_host import cuda_host
 from tests.opencl_device import opencl_device
-from tunegrad.compiling.candidate import Payload, reference
+from tunegrad.compiling import Payload
+from tunegrad.compiling.candidate import reference
 from tunegrad.devices.cpu.device import CpuDevice
 from tunegrad.devices.device import Device
 from tunegrad.devices.host.facts import host_target

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from tests.fault_kernels import CASES
-from tunegrad.compiling.candidate import HOOKS, Payload, lower
+from tunegrad.compiling import HOOKS, Payload
+from tunegrad.compiling.candidate import lower
 from tunegrad.devices import Candidate
 from tunegrad.devices.cpu.device import CpuDevice
 from tunegrad.devices.host.facts import host_target

@@ -30,7 +30,7 @@ from tunegrad.ir.target import Target
 from tunegrad.ir.variants import parts_of
 from tunegrad.ir.verify.program import verify_program
 from tunegrad.opts import Space
-from tunegrad.planning.variants import expected
+from tunegrad.planning import expected
 
 RNG = np.random.default_rng(0)
 ORDERS = ((0, False), (1, False), (2, True), (3, True))

@@ -7,7 +7,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from tunegrad.compiling.candidate import HOOKS, Payload, inputs, kinds, lower, reference
+from tunegrad.compiling import HOOKS, Payload
+from tunegrad.compiling.candidate import inputs, kinds, lower, reference
 from tunegrad.devices import Candidate
 from tunegrad.devices.cpu.device import CpuDevice
 from tunegrad.devices.host.facts import host_target

@@ -11,8 +11,8 @@ import pytest
 from kernel_corpus import NAMES, corpus_kernel
 
 import tunegrad as tg
-from tunegrad.compiling import candidate
-from tunegrad.compiling.candidate import HOOKS, Payload, inputs, lower, reference
+from tunegrad.compiling import HOOKS, Payload, candidate
+from tunegrad.compiling.candidate import inputs, lower, reference
 from tunegrad.devices import DeviceMeasurer, host_device
 from tunegrad.devices.cpu.device import CpuDevice
 from tunegrad.devices.host.facts import host_target

@@ -13,7 +13,7 @@ from test_graph_text import every_operation
 import tunegrad as tg
 from tunegrad.errors import ConfigError
 from tunegrad.ir.graph import topological
-from tunegrad.ir.text.print_graph import print_dot
+from tunegrad.ir.text import print_dot
 
 WANT = r"""
     digraph graph_ {

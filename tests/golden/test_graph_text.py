@@ -16,7 +16,7 @@ from tunegrad.ir import graph as g
 from tunegrad.ir.dtypes import F16, F32, I32
 from tunegrad.ir.expr import Op
 from tunegrad.ir.graph import GraphOp, Node, topological
-from tunegrad.ir.text.print_graph import print_graph
+from tunegrad.ir.text import print_graph
 
 ROOT = Path(__file__).parents[2]
 

@@ -16,7 +16,7 @@ import pytest
 import tunegrad as tg
 from tunegrad.ir.fusion import LaunchPlan, schedule
 from tunegrad.ir.target import Target
-from tunegrad.planning.plan import prepared
+from tunegrad.planning import prepared
 
 pytest.importorskip("torch", reason="PyTorch is not installed")
 

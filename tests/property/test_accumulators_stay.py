@@ -17,7 +17,7 @@ from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.program import Fold, Load, Register, walk
 from tunegrad.ir.target import Target
 from tunegrad.opts import Space
-from tunegrad.planning.plan import prepared
+from tunegrad.planning import prepared
 
 CPU = Target("cpu", "cpu", "x86-64", vector_bytes=32, registers=16, threads=2, l2_bytes=4096)
 

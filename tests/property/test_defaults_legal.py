@@ -16,7 +16,7 @@ from tunegrad.frontend import Tensor
 from tunegrad.ir.fusion import schedule
 from tunegrad.ir.target import Target
 from tunegrad.opts import Space
-from tunegrad.planning.plan import prepared
+from tunegrad.planning import prepared
 
 _VNNI, _PAIRS = ("+avx512f", "+avx512vl", "+avx512vnni"), ("+avx512f", "+avx512vl", "+avx512bf16")
 _NARROW = {

@@ -16,7 +16,7 @@ from tunegrad.ir.dtypes import BOOL, F32, I32, I64, U8
 from tunegrad.ir.fusion import schedule
 from tunegrad.ir.graph import GraphOp, Node
 from tunegrad.ir.interpret.evaluate import evaluate
-from tunegrad.ir.rewrites.ranges import guarded, interval
+from tunegrad.ir.rewrites import guarded, interval
 
 DTYPES = (F32, I32, I64, U8, BOOL)
 

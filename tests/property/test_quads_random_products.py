@@ -14,10 +14,10 @@ from tunegrad.ir.expr import Op
 from tunegrad.ir.fusion import schedule
 from tunegrad.ir.graph import GraphOp, topological
 from tunegrad.ir.interpret.evaluate import evaluate
-from tunegrad.ir.rewrites.packed_dots import quad_dots
+from tunegrad.ir.rewrites import quad_dots
 from tunegrad.ir.verify.graph import verify_graph
 from tunegrad.ir.verify.kernel import verify_kernel
-from tunegrad.planning.plan import prepared
+from tunegrad.planning import prepared
 
 EXTENTS = (1, 2, 3, 5, 8, 13, 16)
 

@@ -7,8 +7,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import replace
 
-from tunegrad.compiling import candidate
-from tunegrad.compiling.candidate import Payload
+from tunegrad.compiling import Payload, candidate
 from tunegrad.devices import Hooks, Lowered
 
 HOOKS = Hooks("planted:lower", candidate.HOOKS.inputs, candidate.HOOKS.reference)

@@ -4,8 +4,7 @@ the fastest.
 
 from __future__ import annotations
 
-from tunegrad.compiling import candidate
-from tunegrad.compiling.candidate import Payload
+from tunegrad.compiling import Payload, candidate
 from tunegrad.devices import Hooks, Lowered
 from tunegrad.errors import CompileFailure
 from tunegrad.ir.variants import match_conv3x3

@@ -13,8 +13,7 @@ import hashlib
 import re
 from dataclasses import replace
 
-from tunegrad.compiling import candidate
-from tunegrad.compiling.candidate import Payload
+from tunegrad.compiling import Payload, candidate
 from tunegrad.devices import Hooks, Lowered
 from tunegrad.opts import Space
 

@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.faults import NotPlanted
-from tunegrad.compiling import candidate
-from tunegrad.compiling.candidate import Payload
+from tunegrad.compiling import Payload, candidate
 from tunegrad.devices import Lowered
 
 if TYPE_CHECKING:

@@ -7,8 +7,7 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
-from tunegrad.compiling import candidate
-from tunegrad.compiling.candidate import Payload
+from tunegrad.compiling import Payload, candidate
 from tunegrad.devices import Hooks, Lowered
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.target import Target

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from tunegrad.compiling.candidate import HOOKS
+from tunegrad.compiling import HOOKS
 from tunegrad.config import TuneSettings, resolve_settings
 from tunegrad.db import Store
 from tunegrad.devices import DeviceMeasurer, Hooks, Limits, host_device

@@ -14,7 +14,7 @@ from tunegrad.devices.host.facts import host_target
 from tunegrad.frontend import Tensor, functional
 from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import ATTENTION, Alternatives, Fusion, LaunchPlan, is_attention
-from tunegrad.planning.plan import plan_launches, stored_toggles
+from tunegrad.planning import plan_launches, stored_toggles
 from tunegrad.tuning.questions.cut import choose_cuts
 from tunegrad.tuning.questions.question import Grounds
 

@@ -22,7 +22,7 @@ from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import LaunchPlan, schedule
 from tunegrad.ir.graph import GraphOp
 from tunegrad.ir.layout import Layout, Part
-from tunegrad.ir.text.print_graph import print_graph
+from tunegrad.ir.text import print_graph
 from tunegrad.ir.verify.graph import verify_graph
 from tunegrad.tuning.session import run_session
 from tunegrad.tuning.workload import workload_of_function

@@ -26,13 +26,7 @@ from tunegrad.events import Event, WinnerPromoted
 from tunegrad.explain import winners as showing
 from tunegrad.frontend import Tensor
 from tunegrad.ir.fusion import LAST, ROWS, Images, LaunchPlan, blocked
-from tunegrad.planning.plan import (
-    image_forms,
-    images_key,
-    images_text,
-    plan_launches,
-    stored_images,
-)
+from tunegrad.planning import image_forms, images_key, images_text, plan_launches, stored_images
 from tunegrad.trial import Fingerprint, Status
 from tunegrad.tuning.questions import plan as deciding
 from tunegrad.tuning.questions.candidates import Rivals

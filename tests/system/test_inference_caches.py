@@ -21,8 +21,7 @@ import tunegrad as tg
 from tests.graph_builders import calls_of
 from tests.time_enough import with_time_enough
 from tunegrad import inference
-from tunegrad.compiling import artifact, written
-from tunegrad.compiling.artifact import Compiler, object_key
+from tunegrad.compiling import Compiler, artifact, object_key, written
 from tunegrad.devices import host_device
 from tunegrad.devices.cpu import device as cpu
 from tunegrad.inference import realizing

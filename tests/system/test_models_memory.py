@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from small_models import THREADS, workload_in
 
-from tunegrad.compiling.candidate import HOOKS, Payload
+from tunegrad.compiling import HOOKS, Payload
 from tunegrad.devices import Candidate, CompiledCandidate, DeviceMeasurer
 from tunegrad.devices.cpu.device import CpuDevice
 from tunegrad.devices.host.facts import host_target

@@ -12,7 +12,7 @@ import planted_in_model
 import pytest
 from small_models import THREADS, Listener, bench_here, here, settings_of, workload_in
 
-from tunegrad.compiling.candidate import HOOKS, Payload
+from tunegrad.compiling import HOOKS, Payload
 from tunegrad.config import resolve_settings
 from tunegrad.db import Evidence, Store, open_store
 from tunegrad.devices import Candidate, CompiledCandidate, DeviceMeasurer

@@ -23,7 +23,7 @@ from tunegrad.ir.interpret.reference import flat
 from tunegrad.models.encoder import encoder_layer
 from tunegrad.models.mlp import mlp
 from tunegrad.models.resnet import resnet18
-from tunegrad.planning.plan import prepared
+from tunegrad.planning import prepared
 from tunegrad.runtime import Argument
 from tunegrad.tune import show, tune
 from tunegrad.tuning.models.expected import evaluated

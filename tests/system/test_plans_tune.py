@@ -26,7 +26,7 @@ from tunegrad.events import Event, WinnerPromoted
 from tunegrad.frontend import Tensor
 from tunegrad.ir.fusion import Alternative, Alternatives, LaunchPlan
 from tunegrad.opts import SPACE_VERSION
-from tunegrad.planning.plan import RULES, plan_launches, stored_toggles
+from tunegrad.planning import RULES, plan_launches, stored_toggles
 from tunegrad.trial import Fingerprint, Status
 from tunegrad.tuning.questions import cut as plans
 from tunegrad.tuning.questions import plan as deciding

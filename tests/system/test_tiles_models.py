@@ -11,7 +11,7 @@ from tunegrad.inference import compiled_choice, process_compiler
 from tunegrad.ir.fusion import schedule
 from tunegrad.ir.interpret.evaluate import evaluate
 from tunegrad.opts import Space
-from tunegrad.planning.plan import prepared
+from tunegrad.planning import prepared
 from tunegrad.runtime import Runner
 
 

@@ -27,7 +27,7 @@ from tunegrad.frontend import Tensor
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.variants import DIRECT, parts_of, variants_of
 from tunegrad.opts import SPACE_VERSION
-from tunegrad.planning.variants import allowed
+from tunegrad.planning import allowed
 from tunegrad.reports import TuneReport
 from tunegrad.trial import Fingerprint, Measurement, Policy, Status, Trial
 from tunegrad.tuning.models import Models

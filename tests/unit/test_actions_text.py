@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tunegrad.errors import IllegalAction, UserError
-from tunegrad.opts import action_names, parse_actions, print_actions
-from tunegrad.opts.actions import ACTIONS, Action, Reorder, Stage, Thread, Tile, Upcast
+from tunegrad.opts import Action, action_names, parse_actions, print_actions
+from tunegrad.opts.actions import ACTIONS, Reorder, Stage, Thread, Tile, Upcast
 
 NAME = st.from_regex(r"[A-Za-z_][A-Za-z_0-9.]{0,8}", fullmatch=True)
 FIELD = {

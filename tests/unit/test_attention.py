@@ -25,11 +25,11 @@ from tunegrad.ir.interpret.kernel import interpret, interpret_at
 from tunegrad.ir.kernel import Axis, Kernel, Param, Reduce, Store
 from tunegrad.ir.looptree import loop_tree
 from tunegrad.ir.parse_kernel import parse_kernel
-from tunegrad.ir.rewrites.narrow import narrowed
+from tunegrad.ir.rewrites import narrowed
 from tunegrad.ir.target import Target
 from tunegrad.ir.verify.kernel import verify_kernel
 from tunegrad.opts import Schedule, Space, apply_actions, parse_actions
-from tunegrad.planning.expected import expected_attentions
+from tunegrad.planning import expected_attentions
 
 CPU = Target("cpu", "cpu", "x86-64", vector_bytes=16, registers=16, threads=2)
 GPU = Target("gpu", "gpu", "", vector_bytes=16, registers=64, shared_bytes=32 << 10, max_local=64)

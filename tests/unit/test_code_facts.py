@@ -8,8 +8,7 @@ import pytest
 from kernel_corpus import corpus_kernel
 
 from tunegrad import devices
-from tunegrad.compiling.artifact import build
-from tunegrad.compiling.candidate import HOOKS, Payload
+from tunegrad.compiling import HOOKS, Payload, build
 from tunegrad.db.views.history import MeasurementRow
 from tunegrad.devices import Candidate, DeviceMeasurer, Limits
 from tunegrad.devices.cpu.objects import object_facts

@@ -12,7 +12,7 @@ from tunegrad.devices import host_device
 from tunegrad.frontend import Tensor
 from tunegrad.ir.fusion import schedule
 from tunegrad.opts import Space
-from tunegrad.planning.plan import prepared
+from tunegrad.planning import prepared
 
 TOKENS, HEADS, WIDTH = 37, 3, 16
 

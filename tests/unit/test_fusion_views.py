@@ -16,7 +16,7 @@ from tunegrad.ir.dtypes import F32, I64
 from tunegrad.ir.fusion import Buffer, LaunchPlan, schedule
 from tunegrad.ir.graph import Node
 from tunegrad.ir.interpret.evaluate import evaluate
-from tunegrad.planning.plan import prepared
+from tunegrad.planning import prepared
 
 X = tensor("x", 6, 4, 8)
 

@@ -11,7 +11,7 @@ from tunegrad.devices import host_device
 from tunegrad.frontend import Tensor, cat
 from tunegrad.ir.fusion import schedule
 from tunegrad.ir.graph import topological
-from tunegrad.planning.plan import prepared
+from tunegrad.planning import prepared
 
 
 def chain(nodes: int) -> Tensor:

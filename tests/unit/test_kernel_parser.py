@@ -25,7 +25,7 @@ from tunegrad.ir.parse_kernel import LONGEST_KERNEL, parse_kernel
 from tunegrad.ir.target import Target
 from tunegrad.ir.variants import parts_of
 from tunegrad.opts import Space
-from tunegrad.planning.variants import allowed
+from tunegrad.planning import allowed
 from tunegrad.tuning.workload import workload_of_spec
 
 TARGET = Target("cpu", "cpu", "generic", vector_bytes=64, registers=32, threads=2)

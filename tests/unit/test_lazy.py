@@ -10,14 +10,31 @@ from pathlib import Path
 
 import pytest
 
-PACKAGES = ("config", "db", "devices", "explain", "inference", "opts", "tuning")
+PACKAGES = (
+    "compiling",
+    "config",
+    "db",
+    "devices",
+    "explain",
+    "inference",
+    "ir/rewrites",
+    "ir/text",
+    "opts",
+    "planning",
+    "tuning",
+)
+
+
+def _module(package: str) -> str:
+    """The dotted name of a folder of the package."""
+    return f"tunegrad.{package}".replace("/", ".")
 
 
 def imported_for_checkers(package: str) -> dict[str, str]:
     """The module of each name that type checkers see."""
-    file = importlib.import_module(f"tunegrad.{package}").__file__
+    file = importlib.import_module(_module(package)).__file__
     return {
-        alias.asname: f"tunegrad.{package}.{node.module}"
+        alias.asname: f"{_module(package)}.{node.module}"
         for node in ast.walk(ast.parse(Path(file or "").read_text(encoding="utf-8")))
         if isinstance(node, ast.ImportFrom) and node.level
         for alias in node.names
@@ -27,14 +44,14 @@ def imported_for_checkers(package: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_type_checkers_see_the_names_that_there_are(package: str) -> None:
-    assert importlib.import_module(f"tunegrad.{package}").__all__ == sorted(
+    assert importlib.import_module(_module(package)).__all__ == sorted(
         imported_for_checkers(package)
     )
 
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_a_name_is_what_its_module_has(package: str) -> None:
-    found = importlib.import_module(f"tunegrad.{package}")
+    found = importlib.import_module(_module(package))
     for name, module in imported_for_checkers(package).items():
         assert getattr(found, name) is getattr(importlib.import_module(module), name)
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.hand_schedules import AVX512, gemm
-from tunegrad.compiling.artifact import build
+from tunegrad.compiling import build
 from tunegrad.devices.cpu.device import CpuDevice
 from tunegrad.opts import Schedule
 

@@ -13,7 +13,7 @@ from tunegrad.ir.graph import Node, graph_input, topological
 from tunegrad.ir.interpret.evaluate import evaluate
 from tunegrad.ir.interpret.numeric import to_compute
 from tunegrad.ir.interpret.reference import flat, graph_in_float64, unflat
-from tunegrad.ir.rewrites.packed_dots import pair_dots
+from tunegrad.ir.rewrites import pair_dots
 from tunegrad.runtime import Argument
 from tunegrad.tuning.models.expected import Expected, Judge, ToleranceTerms, evaluated
 from tunegrad.tuning.models.inputs import SETS, drawn

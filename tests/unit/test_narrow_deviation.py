@@ -6,7 +6,7 @@ from math import inf, sqrt
 
 import numpy as np
 
-from tunegrad.planning.deviation import deviation
+from tunegrad.planning import deviation
 from tunegrad.reports import Deviation, to_json
 
 FULL = np.array([3.0, -4.0, 0.0, 0.0], np.float32)

@@ -18,12 +18,12 @@ from tunegrad.ir.fusion import LaunchPlan, schedule
 from tunegrad.ir.graph import GraphOp, Node, topological
 from tunegrad.ir.interpret.evaluate import evaluate
 from tunegrad.ir.interpret.numeric import to_compute, to_memory
-from tunegrad.ir.rewrites.narrow import narrowed
+from tunegrad.ir.rewrites import narrowed
 from tunegrad.ir.verify.graph import verify_graph
 from tunegrad.models.encoder import encoder_layer
 from tunegrad.models.mlp import mlp
 from tunegrad.models.resnet import resnet18, resnet50
-from tunegrad.planning.plan import prepared
+from tunegrad.planning import prepared
 
 RNG = np.random.default_rng(0)
 W = RNG.standard_normal((64, 32), dtype=np.float32)

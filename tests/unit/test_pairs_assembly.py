@@ -13,7 +13,7 @@ from tunegrad.devices.cpu.machine_code import code_facts, hot_loop
 from tunegrad.devices.host.codegen import assembly
 from tunegrad.ir.fusion import schedule
 from tunegrad.opts import Schedule, Space
-from tunegrad.planning.plan import prepared
+from tunegrad.planning import prepared
 from tunegrad.render.llvm import render_llvm
 
 if platform.machine() not in ("x86_64", "AMD64"):

@@ -14,11 +14,11 @@ from tunegrad.ir.fusion import schedule
 from tunegrad.ir.graph import GraphOp, topological
 from tunegrad.ir.interpret.evaluate import evaluate
 from tunegrad.ir.kernel import Kernel
-from tunegrad.ir.rewrites.packed_dots import pair_dots
+from tunegrad.ir.rewrites import pair_dots
 from tunegrad.ir.target import Target
 from tunegrad.ir.verify.graph import verify_graph
 from tunegrad.ir.verify.kernel import verify_kernel
-from tunegrad.planning.plan import prepared
+from tunegrad.planning import prepared
 
 A, B = Tensor.input("a", (8, 6), "bf16"), Tensor.input("b", (6, 16), "bf16")
 

@@ -12,7 +12,7 @@ import pytest
 from benchmarks.hand_schedules import AVX512, GPU
 from tests.hand_programs import row_sum
 from tests.kernel_corpus import NAMES, corpus_kernel, kernels_of
-from tunegrad.compiling.artifact import build
+from tunegrad.compiling import build
 from tunegrad.devices import Lowered
 from tunegrad.devices.cpu.device import CpuDevice
 from tunegrad.devices.null.device import NullDevice
@@ -21,8 +21,7 @@ from tunegrad.ir.dtypes import F32
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.looptree import LoopTree
 from tunegrad.ir.program import Alloc, Program
-from tunegrad.opts import Schedule, Seconds, Space
-from tunegrad.opts.observers import dump_to_folder, dump_to_stream, verifying
+from tunegrad.opts import Schedule, Seconds, Space, dump_to_folder, dump_to_stream, verifying
 from tunegrad.pipeline import KERNEL_PASSES
 from tunegrad.search import RandomChooser
 

@@ -22,7 +22,7 @@ from tunegrad.pipeline import (
     PlanContext,
     Rewritten,
 )
-from tunegrad.planning.plan import prepared
+from tunegrad.planning import prepared
 
 
 class Rules:

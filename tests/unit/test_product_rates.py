@@ -12,7 +12,7 @@ from tunegrad.devices.host.cores import declared
 from tunegrad.devices.host.tiles import AMX_BF16
 from tunegrad.opts import kernel_flops_per_s, product_cycles, product_rate
 from tunegrad.opts.sketches.cycles import Block, Problem, cycles
-from tunegrad.planning.expected import expected_s
+from tunegrad.planning import expected_s
 from tunegrad.search import SearchTask
 from tunegrad.search.budget import BudgetPolicy, _Prospect
 from tunegrad.search.promote import LEAST_EFFECT

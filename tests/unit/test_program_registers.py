@@ -93,7 +93,7 @@ def test_large_groups_have_less_each():
 
 def test_a_refused_candidate_is_a_row_that_says_why():
     from tests.cuda_host import cuda_host
-    from tunegrad.compiling.candidate import HOOKS, Payload
+    from tunegrad.compiling import HOOKS, Payload
     from tunegrad.devices import Candidate, DeviceMeasurer
     from tunegrad.trial import Policy, Status
 

@@ -16,10 +16,10 @@ from tunegrad.ir.fusion import schedule
 from tunegrad.ir.graph import GraphOp, topological
 from tunegrad.ir.interpret.evaluate import evaluate
 from tunegrad.ir.parse_kernel import parse_kernel
-from tunegrad.ir.rewrites.packed_dots import quad_dots
+from tunegrad.ir.rewrites import quad_dots
 from tunegrad.ir.verify.graph import verify_graph
 from tunegrad.ir.verify.kernel import verify_kernel
-from tunegrad.planning.plan import prepared
+from tunegrad.planning import prepared
 
 A, B = Tensor.input("a", (8, 8), "u8"), Tensor.input("b", (8, 16), "i8")
 WEIGHTS = Tensor.constant(drawn((8, 16), "i8"), name="w")

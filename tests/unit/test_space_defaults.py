@@ -18,7 +18,7 @@ from tunegrad.ir.fusion import blocked, schedule
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.target import MatrixUnit, Target
 from tunegrad.opts import DefaultChooser, Schedule, Space
-from tunegrad.planning.plan import prepared
+from tunegrad.planning import prepared
 
 SSE = declared(replace(AVX512, arch="x86-64", vector_bytes=16, registers=16, threads=1))
 AVX2 = declared(replace(AVX512, arch="znver3", vector_bytes=32, registers=16))

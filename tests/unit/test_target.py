@@ -26,8 +26,7 @@ from tunegrad.frontend import Tensor
 from tunegrad.ir.fusion import Alternatives, Fusion
 from tunegrad.ir.target import MatrixUnit, Rates, Target
 from tunegrad.opts import Space
-from tunegrad.planning.expected import expected_s, stored_s
-from tunegrad.planning.variants import expected
+from tunegrad.planning import expected, expected_s, stored_s
 
 ROOT = Path(tunegrad.__file__).parent
 FAST = Rates((("f32", 2e11), ("f16", 8e11)), 1e11, 5e10, 2e-6, 1e9, 64, 10)

@@ -22,7 +22,7 @@ from tunegrad.ir.interpret.reference import in_float64
 from tunegrad.ir.program import Compute, MatLoad, MatMul, walk
 from tunegrad.ir.verify.program import verify_program
 from tunegrad.opts import Schedule, Space
-from tunegrad.planning.plan import prepared
+from tunegrad.planning import prepared
 
 TARGET = typical("sm_80")
 UNIT = "m16n8k8_tf32_f32"

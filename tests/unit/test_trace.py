@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.hand_schedules import AVX512
 from tests.kernel_corpus import NAMES, corpus_kernel
-from tunegrad.compiling.artifact import build
+from tunegrad.compiling import build
 from tunegrad.devices.cpu.device import CpuDevice
 from tunegrad.errors import IllegalAction
 from tunegrad.ir.looptree import LoopTree, loop_tree

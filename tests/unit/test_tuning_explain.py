@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from program_hashes import hash_of
 
-from tunegrad.compiling.candidate import Payload
+from tunegrad.compiling import Payload
 from tunegrad.db import Evidence, Store, open_store
 from tunegrad.devices import (
     Candidate,

@@ -11,7 +11,7 @@ from random import Random
 import pytest
 from search_surface import Clock, Surface, SurfaceMeasurer, kernel, separable, trial_log
 
-from tunegrad.compiling.candidate import HOOKS, Payload
+from tunegrad.compiling import HOOKS, Payload
 from tunegrad.config import ModelSpec, TuneSettings
 from tunegrad.db import Store, open_store
 from tunegrad.devices import (

@@ -18,7 +18,7 @@ from tunegrad.frontend import Tensor
 from tunegrad.ir.fusion import LaunchPlan
 from tunegrad.ir.variants import exact, parts_of, rewrite, variants_of
 from tunegrad.ir.verify.kernel import verify_kernel
-from tunegrad.planning.variants import expected
+from tunegrad.planning import expected
 
 SERVER = replace(AVX512, threads=1)
 

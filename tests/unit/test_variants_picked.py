@@ -18,7 +18,7 @@ from tunegrad.frontend import Tensor
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.variants import variants_of
 from tunegrad.opts import SPACE_VERSION
-from tunegrad.planning.variants import allowed, expected, pick_variants, picked
+from tunegrad.planning import allowed, expected, pick_variants, picked
 from tunegrad.trial import Fingerprint, Measurement, Policy, Status, Trial
 
 SERVER = replace(AVX512, threads=1)

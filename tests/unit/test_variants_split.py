@@ -16,7 +16,7 @@ from tunegrad.frontend import Tensor
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.variants import exact, parts_of, rewrite, split, variants_of
 from tunegrad.ir.verify.kernel import verify_kernel
-from tunegrad.planning.variants import allowed, expected
+from tunegrad.planning import allowed, expected
 
 ONE = replace(AVX512, threads=1)
 TWO = replace(ONE, threads=2)

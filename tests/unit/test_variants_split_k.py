@@ -20,7 +20,7 @@ from tunegrad.ir.target import Rates
 from tunegrad.ir.variants import exact, parts_of, rewrite, splits_k, variants_of
 from tunegrad.ir.verify.kernel import verify_kernel
 from tunegrad.opts import Space, product_cycles
-from tunegrad.planning.variants import allowed, expected
+from tunegrad.planning import allowed, expected
 
 RATES = Rates((("f32", 1e11),), 4e11, 2e11, 3e-7)
 ONE, TWO, MANY = (replace(AVX512, threads=n, rates=RATES) for n in (1, 2, 64))

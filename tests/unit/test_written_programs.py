@@ -10,7 +10,7 @@ from functools import cache
 import pytest
 
 from tests.kernel_corpus import NAMES, corpus_kernel
-from tunegrad.compiling.artifact import build
+from tunegrad.compiling import build
 from tunegrad.compiling.written import ProgramFacts, program_key, read_program, written_program
 from tunegrad.devices import KernelIO
 from tunegrad.devices.cpu.device import CpuDevice

@@ -21,7 +21,8 @@ from tunegrad.ir.graph import const
 from tunegrad.ir.index import ALWAYS, Range, Valid
 from tunegrad.ir.kernel import Axis, Kernel, Reduce, Stage, Store
 from tunegrad.ir.layout import Layout
-from tunegrad.ir.validate import known, validated, validation
+from tunegrad.ir.validate import rewrites as known
+from tunegrad.ir.validate import validated, validation
 from tunegrad.ir.variants import rewrite, variants_of
 
 

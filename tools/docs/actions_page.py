@@ -24,8 +24,8 @@ from tunegrad.errors import IllegalAction
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.looptree import LoopTree, loop_tree
 from tunegrad.ir.target import Target
-from tunegrad.opts import apply_actions, parse_actions
-from tunegrad.opts.actions import ACTIONS, Action
+from tunegrad.opts import Action, apply_actions, parse_actions
+from tunegrad.opts.actions import ACTIONS
 
 from .fences import fence, table
 

@@ -13,8 +13,7 @@ from dataclasses import fields, replace
 from functools import cache
 
 from benchmarks.hand_schedules import AVX512, FULL
-from tunegrad.compiling.artifact import build
-from tunegrad.compiling.candidate import HOOKS, Payload
+from tunegrad.compiling import HOOKS, Payload, build
 from tunegrad.db import Hit, Miss, open_store
 from tunegrad.devices import Candidate, CompiledCandidate, DeviceMeasurer
 from tunegrad.devices.cpu.device import CpuDevice
@@ -24,7 +23,7 @@ from tunegrad.frontend import Tensor
 from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import schedule
 from tunegrad.ir.kernel import Kernel
-from tunegrad.ir.text.print_graph import print_graph
+from tunegrad.ir.text import print_graph
 from tunegrad.opts import Form, Schedule, Space
 from tunegrad.render.llvm import render_llvm
 from tunegrad.trial import Fingerprint, Measured, Policy, Trial

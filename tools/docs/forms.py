@@ -55,8 +55,7 @@ from tunegrad.ir.program import (
     VType,
 )
 from tunegrad.ir.program import Store as StoreInstr
-from tunegrad.ir.text import parse_index
-from tunegrad.ir.text.print_graph import print_graph
+from tunegrad.ir.text import parse_index, print_graph
 from tunegrad.ir.validate import numbers, rewrites
 from tunegrad.ir.verify import graph as verify_graph
 from tunegrad.ir.verify import kernel as verify_kernel

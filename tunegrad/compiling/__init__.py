@@ -4,7 +4,30 @@ does.
 
 from __future__ import annotations
 
-__all__ = ["SUFFIX"]
+from typing import TYPE_CHECKING
 
-SUFFIX = ".plan"
-"""End of the names of files of saved models (``compiling.saved``)."""
+from tunegrad.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from .artifact import Compiler as Compiler
+    from .artifact import Counts as Counts
+    from .artifact import build as build
+    from .artifact import code_of as code_of
+    from .artifact import object_key as object_key
+    from .candidate import HOOKS as HOOKS
+    from .candidate import Payload as Payload
+    from .saved import SUFFIX as SUFFIX
+    from .saved import SavedKernel as SavedKernel
+    from .saved import SavedModel as SavedModel
+    from .saved import open_model as open_model
+    from .saved import save_model as save_model
+    from .saved import taken_constants as taken_constants
+else:
+    __all__, __getattr__ = lazy_names(
+        __name__,
+        {
+            "artifact": "Compiler Counts build code_of object_key",
+            "candidate": "HOOKS Payload",
+            "saved": "SUFFIX SavedKernel SavedModel open_model save_model taken_constants",
+        },
+    )

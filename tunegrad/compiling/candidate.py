@@ -57,7 +57,7 @@ __all__ = [
 
 Array = NDArray[Any]
 
-HOOKS = Hooks(*(f"{__name__}:{name}" for name in ("lower", "inputs", "reference", "kinds")))
+HOOKS: Hooks = Hooks(*(f"{__name__}:{name}" for name in ("lower", "inputs", "reference", "kinds")))
 
 SAMPLED_WORK = 500_000_000
 """Steps of scalar code (about half a second) above which a reference is a sample of the outputs."""

@@ -30,7 +30,7 @@ from tunegrad.ir.graph import Bounds, ConstData
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.layout import Layout, Pack, Part
 from tunegrad.ir.parse_kernel import parse_kernel
-from tunegrad.ir.rewrites.ranges import Guard
+from tunegrad.ir.rewrites import Guard
 from tunegrad.reports import Outcome
 from tunegrad.runtime import Argument, Constants
 from tunegrad.runtime.mapped import MappedFileError, check_digest, map_arrays, write_arrays
@@ -38,12 +38,16 @@ from tunegrad.runtime.mapped import MappedFileError, check_digest, map_arrays, w
 from .written import ProgramFacts, read_program, written_program
 
 __all__ = [
+    "SUFFIX",
     "SavedKernel",
     "SavedModel",
     "open_model",
     "save_model",
     "taken_constants",
 ]
+
+SUFFIX = ".plan"
+"""End of the names of files of saved models."""
 
 _VERSION = 2
 _ROLES = get_args(BufferRole)

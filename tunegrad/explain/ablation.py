@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Protocol
 
-from tunegrad.compiling.candidate import Payload
+from tunegrad.compiling import Payload
 from tunegrad.devices import Candidate, CompiledCandidate, Device, relative_interval
 from tunegrad.errors import IllegalAction
 from tunegrad.ir.kernel import Kernel

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from tunegrad.compiling.artifact import build
+from tunegrad.compiling import build
 from tunegrad.devices import Device
 from tunegrad.errors import ConfigError
 from tunegrad.opts import Schedule, dump_to_folder

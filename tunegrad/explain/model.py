@@ -19,8 +19,7 @@ from pathlib import Path
 from statistics import median
 
 from tunegrad import devices
-from tunegrad.compiling.artifact import build
-from tunegrad.compiling.candidate import HOOKS
+from tunegrad.compiling import HOOKS, build
 from tunegrad.config import TuneSettings
 from tunegrad.db import Store, open_store
 from tunegrad.devices import Device, DeviceMeasurer, Hooks, Inspection, Limits
@@ -34,7 +33,7 @@ from tunegrad.ir.program_counts import executed_flops
 from tunegrad.ir.target import Target
 from tunegrad.ir.variants import DIRECT, parts_of
 from tunegrad.opts import SPACE_VERSION, Schedule, Space
-from tunegrad.planning.variants import allowed, picked, stored_variant
+from tunegrad.planning import allowed, picked, stored_variant
 from tunegrad.reports import (
     ExplainReport,
     ExplainRow,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from tunegrad import devices
-from tunegrad.compiling.artifact import build
+from tunegrad.compiling import build
 from tunegrad.config import TuneSettings
 from tunegrad.db import open_store
 from tunegrad.devices import Device
@@ -19,10 +19,9 @@ from tunegrad.errors import ConfigError
 from tunegrad.frontend import substitute
 from tunegrad.ir.fusion import Draft, LaunchPlan
 from tunegrad.ir.graph import Node, graph_input
-from tunegrad.ir.text.print_graph import print_graph
+from tunegrad.ir.text import print_graph
 from tunegrad.opts import Schedule, Space, Trace, TraceStep, form_text
-from tunegrad.planning.plan import stored_toggles
-from tunegrad.planning.variants import picked
+from tunegrad.planning import picked, stored_toggles
 from tunegrad.tuning import KernelUse, Workload, cut_as_stored, with_variants, workload_of_spec
 
 from .model import chosen, selected

@@ -13,7 +13,7 @@ from tunegrad.devices import Device
 from tunegrad.inference import process_compiler, stale
 from tunegrad.ir.fusion import layers_of
 from tunegrad.opts import SPACE_VERSION, Space
-from tunegrad.planning.variants import picked
+from tunegrad.planning import picked
 from tunegrad.reports import Outcome, ShowRow
 from tunegrad.trial import Fingerprint
 from tunegrad.tuning import KernelUse, Workload, cut_as_stored, with_variants, workload_of_spec

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Literal, get_args
 
 from tunegrad.errors import ConfigError, ShapeError
-from tunegrad.ir.text.print_graph import print_dot, print_graph
+from tunegrad.ir.text import print_dot, print_graph
 
 from .handle import Handle, TensorLike
 from .nodes import movement

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Literal
 
 from tunegrad.errors import CandidateFailure, IllegalAction, InternalError, MissError
 from tunegrad.ir.kernel import Kernel
-from tunegrad.opts.version import SPACE_VERSION
+from tunegrad.opts import SPACE_VERSION
 
 if TYPE_CHECKING:
-    from tunegrad.compiling.artifact import Compiler
+    from tunegrad.compiling import Compiler
     from tunegrad.db import Nearby, Store
     from tunegrad.devices import Device, Engine
     from tunegrad.reports import Outcome

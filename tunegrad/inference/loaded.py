@@ -21,7 +21,7 @@ from tunegrad.ir import fusion
 from tunegrad.ir.graph import Node
 from tunegrad.ir.interpret.evaluate import evaluate
 from tunegrad.ir.interpret.numeric import to_compute
-from tunegrad.ir.rewrites.ranges import Guard
+from tunegrad.ir.rewrites import Guard
 from tunegrad.runtime import Argument, Code, Constants, Runner, Runners, Signature
 from tunegrad.runtime.plan import needed_bytes
 
@@ -181,7 +181,7 @@ class LoadedModel:
         """
         if not os.fspath(path).endswith(SUFFIX):
             raise ModelError(f"model file {os.fspath(path)}: its name must end with {SUFFIX}")
-        from tunegrad.compiling.saved import SavedKernel, SavedModel, save_model, taken_constants
+        from tunegrad.compiling import SavedKernel, SavedModel, save_model, taken_constants
 
         engine, compiler = self._engine, process_compiler()
         kernels = {
@@ -264,7 +264,7 @@ class LoadedModel:
 
         ``full`` is the graph of the model as it was: the same inputs and outputs, no ``dtype``.
         """
-        from tunegrad.planning.deviation import deviation
+        from tunegrad.planning import deviation
 
         arrays = self._drawn(seed)
         wanted = [to_compute(a, n.dtype) for a, n in zip(evaluate(full, arrays), full, strict=True)]

@@ -31,10 +31,10 @@ from tunegrad.inference.loaded import LoadedModel
 from tunegrad.inference.process import engine_of, process_compiler
 from tunegrad.ir import fusion
 from tunegrad.ir.graph import Node
-from tunegrad.ir.rewrites.ranges import Guard
+from tunegrad.ir.rewrites import Guard
 from tunegrad.ir.target import Target
 from tunegrad.ir.validate import validated_guards
-from tunegrad.planning.plan import plan_launches, planned_as, prepared
+from tunegrad.planning import plan_launches, planned_as, prepared
 from tunegrad.runtime import Argument
 
 if TYPE_CHECKING:

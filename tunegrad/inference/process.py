@@ -6,7 +6,7 @@ import functools
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tunegrad.compiling.artifact import Compiler
+from tunegrad.compiling import Compiler
 from tunegrad.config import cache_dir
 from tunegrad.runtime import ObjectCache
 

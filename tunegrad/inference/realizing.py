@@ -19,9 +19,9 @@ from tunegrad.ir import graph
 from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.graph import GraphOp, Node
 from tunegrad.ir.interpret.evaluate import evaluate
-from tunegrad.ir.rewrites.sums import rewritten
+from tunegrad.ir.rewrites import rewritten
 from tunegrad.ir.validate import validated_guards
-from tunegrad.planning.plan import plan_launches, prepared
+from tunegrad.planning import plan_launches, prepared
 from tunegrad.runtime import Runner
 
 Array = NDArray[Any]

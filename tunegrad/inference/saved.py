@@ -6,8 +6,7 @@ import logging
 from pathlib import Path
 
 from tunegrad import devices
-from tunegrad.compiling.artifact import code_of
-from tunegrad.compiling.saved import open_model
+from tunegrad.compiling import code_of, open_model
 from tunegrad.config import ModelDtype
 from tunegrad.errors import CandidateFailure, ConfigError, DeviceError, ModelError
 from tunegrad.inference.choosing import Choice

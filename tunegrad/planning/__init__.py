@@ -1,3 +1,46 @@
-"""From a graph to the schedule of kernels that runs: forms of images, cuts, variants, as the store
-has decided.
+"""From a graph to the launches that run: decisions of the store, and what a model of the machine
+expects where it has none.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tunegrad.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from .deviation import deviation as deviation
+    from .deviation import deviation_of_graph as deviation_of_graph
+    from .expected import expected_attentions as expected_attentions
+    from .expected import expected_parts as expected_parts
+    from .expected import expected_plan_s as expected_plan_s
+    from .expected import expected_s as expected_s
+    from .expected import stored_s as stored_s
+    from .plan import RULES as RULES
+    from .plan import Planned as Planned
+    from .plan import image_forms as image_forms
+    from .plan import images_key as images_key
+    from .plan import images_text as images_text
+    from .plan import plan_launches as plan_launches
+    from .plan import planned_as as planned_as
+    from .plan import prepared as prepared
+    from .plan import stored_images as stored_images
+    from .plan import stored_toggles as stored_toggles
+    from .variants import allowed as allowed
+    from .variants import expected as expected
+    from .variants import pick_variants as pick_variants
+    from .variants import picked as picked
+    from .variants import stored_variant as stored_variant
+else:
+    __all__, __getattr__ = lazy_names(
+        __name__,
+        {
+            "deviation": "deviation deviation_of_graph",
+            "expected": ("expected_attentions expected_parts expected_plan_s expected_s stored_s"),
+            "plan": (
+                "Planned RULES image_forms images_key images_text plan_launches planned_as "
+                "prepared stored_images stored_toggles"
+            ),
+            "variants": "allowed expected pick_variants picked stored_variant",
+        },
+    )

@@ -23,13 +23,13 @@ from typing import Any
 
 import numpy as np
 
-from tunegrad.compiling.candidate import HOOKS
+from tunegrad.compiling import HOOKS
 from tunegrad.config import TuneSettings
 from tunegrad.db import Store
 from tunegrad.devices import Hooks, Limits
 from tunegrad.errors import CandidateFailure, ConfigError
 from tunegrad.opts import SPACE_VERSION
-from tunegrad.planning.variants import picked
+from tunegrad.planning import picked
 from tunegrad.trial import Fingerprint, Properties, Trial
 from tunegrad.tuning import (
     FAULTS,

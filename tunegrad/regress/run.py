@@ -12,7 +12,7 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from tunegrad import __version__
-from tunegrad.compiling.candidate import HOOKS
+from tunegrad.compiling import HOOKS
 from tunegrad.db import check_store, open_store
 from tunegrad.devices import Hooks
 from tunegrad.errors import ConfigError, UserError

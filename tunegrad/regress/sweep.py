@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import msgspec
 
 from tunegrad import __version__
-from tunegrad.compiling.candidate import HOOKS
+from tunegrad.compiling import HOOKS
 from tunegrad.config import TuneSettings, labelled
 from tunegrad.db import Latency, Properties, Store, clean_text
 from tunegrad.devices import Hooks

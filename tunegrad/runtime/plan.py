@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from tunegrad.errors import InternalError
 from tunegrad.forks import ForkSafeLock
 from tunegrad.ir.fusion import Buffer, Launch, LaunchPlan
-from tunegrad.ir.rewrites.ranges import Guard
+from tunegrad.ir.rewrites import Guard
 
 from .constants import Constants
 from .engine import Code, Engine, Placed, Sharing

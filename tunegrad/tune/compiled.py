@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from tunegrad.compiling.artifact import build
+from tunegrad.compiling import build
 from tunegrad.devices import Device
 from tunegrad.errors import CandidateFailure
 from tunegrad.opts import Space

@@ -13,7 +13,7 @@ from tunegrad.db import Evidence
 from tunegrad.errors import CandidateFailure, WrongResult
 from tunegrad.events import Event, Warned
 from tunegrad.paired import Interval, gain_interval, paired_gain
-from tunegrad.planning.deviation import deviation_of_graph
+from tunegrad.planning import deviation_of_graph
 from tunegrad.reports import Deviation
 from tunegrad.search import decide
 from tunegrad.trial import Trial

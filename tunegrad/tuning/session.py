@@ -22,7 +22,7 @@ from functools import partial
 from math import inf
 
 from tunegrad import __version__
-from tunegrad.compiling.candidate import HOOKS
+from tunegrad.compiling import HOOKS
 from tunegrad.config import TuneSettings
 from tunegrad.db import open_store
 from tunegrad.devices import Hooks, Limits

@@ -19,12 +19,12 @@ from tunegrad.frontend import Model, model_of_spec
 from tunegrad.ir.fusion import Fusion, Images, LaunchPlan
 from tunegrad.ir.graph import Node
 from tunegrad.ir.kernel import Kernel, key_of
-from tunegrad.ir.rewrites.ranges import guarded
+from tunegrad.ir.rewrites import guarded
 from tunegrad.ir.target import Target
 from tunegrad.ir.validate import validated
 from tunegrad.ir.variants import rewrite
 from tunegrad.pipeline import validated_plan
-from tunegrad.planning.plan import prepared, stored_images, stored_toggles
+from tunegrad.planning import prepared, stored_images, stored_toggles
 from tunegrad.runtime import Argument
 from tunegrad.trial import Fingerprint
 

@@ -27,7 +27,7 @@ from tunegrad.ir.expr import Op
 from tunegrad.ir.graph import Bounds, GraphOp, Node
 from tunegrad.ir.interpret.evaluate import evaluate
 from tunegrad.ir.kernel import identity
-from tunegrad.ir.rewrites.ranges import interval
+from tunegrad.ir.rewrites import interval
 
 from .elementwise import binary, broadcast, broadcast_shapes, compare, constant, where
 from .movement import axis_of

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .alternatives import ATTENTION, Alternative, Alternatives, Edge
 from .attention import is_attention
+from .axes import compared
 from .build import Draft
 from .naming import layers_of
 from .plan import VALIDATION, Buffer, BufferRole, Combined, Launch, LaunchPlan
@@ -28,6 +29,7 @@ __all__ = [
     "Launch",
     "LaunchPlan",
     "blocked",
+    "compared",
     "is_attention",
     "layers_of",
     "schedule",

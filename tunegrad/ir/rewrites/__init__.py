@@ -1,1 +1,29 @@
 """Rewrites of graphs before they are fused: narrower and packed numbers, repeats, ranges."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tunegrad.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from .narrow import narrowed as narrowed
+    from .packed_dots import pair_dots as pair_dots
+    from .packed_dots import quad_dots as quad_dots
+    from .packed_dots import round_factors as round_factors
+    from .ranges import Guard as Guard
+    from .ranges import guarded as guarded
+    from .ranges import interval as interval
+    from .ranges import unchecked as unchecked
+    from .sums import rewritten as rewritten
+    from .sums import stored_once as stored_once
+else:
+    __all__, __getattr__ = lazy_names(
+        __name__,
+        {
+            "narrow": "narrowed",
+            "packed_dots": "pair_dots quad_dots round_factors",
+            "ranges": "Guard guarded interval unchecked",
+            "sums": "rewritten stored_once",
+        },
+    )

@@ -11,9 +11,15 @@ disk by their text, so equal layers cost one, and a second process none.
 from __future__ import annotations
 
 from .graphs import Unvalidated
-from .known import Validation, validated, validated_guards, validated_rewrite, validation
 from .plans import Group, groups_of, validate_group
-from .rewrites import check_rewrite
+from .rewrites import (
+    Validation,
+    check_rewrite,
+    validated,
+    validated_guards,
+    validated_rewrite,
+    validation,
+)
 
 __all__ = [
     "Group",

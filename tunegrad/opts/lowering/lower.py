@@ -17,7 +17,7 @@ from ..staging import StagedCopy, staged_copy
 from .builder import Builder
 from .copies import emit_copies
 from .region import Region
-from .shape import axis_shapes, loop_stops
+from .values import axis_shapes, loop_stops
 
 __all__ = ["emit"]
 

@@ -56,9 +56,19 @@ from .reductions import (
     on_first,
     on_items,
 )
-from .shape import AxisShape, Over, interior, loop_stops
 from .tiles import Tiles
-from .values import Point, Result, Values, fix, fix_valid, known
+from .values import (
+    AxisShape,
+    Over,
+    Point,
+    Result,
+    Values,
+    fix,
+    fix_valid,
+    interior,
+    known,
+    loop_stops,
+)
 
 __all__ = ["Region"]
 

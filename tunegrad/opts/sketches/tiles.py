@@ -26,8 +26,18 @@ from ..actions import Action, Reorder, Stage, Thread, Upcast, Vectorize
 from ..choosing import Recorder
 from ..staging import MAX_SCRATCH_BYTES
 from .analysis import Access, Levels, balance, blocks, can_be_packed, memory_hints, once
-from .tile_defaults import Copies, Defaults, Products, Sums, unrolled
-from .tile_operands import Nest, Operands, axes_of, axis_of, operands_of
+from .tile_defaults import (
+    Copies,
+    Defaults,
+    Nest,
+    Operands,
+    Products,
+    Sums,
+    axes_of,
+    axis_of,
+    operands_of,
+    unrolled,
+)
 
 __all__ = [
     "defaults_of",

@@ -20,7 +20,7 @@ from dataclasses import replace
 from math import inf
 from typing import Protocol
 
-from tunegrad.compiling.candidate import Payload
+from tunegrad.compiling import Payload
 from tunegrad.devices import (
     CONTENDING,
     Candidate,

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
-from tunegrad.compiling.candidate import Payload
+from tunegrad.compiling import Payload
 from tunegrad.devices import Candidate, CompiledCandidate, Device, Limits
 from tunegrad.devices.processes.ending import Died, TimedOut
 from tunegrad.devices.processes.isolated import IsolatedWorker

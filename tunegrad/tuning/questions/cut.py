@@ -16,8 +16,7 @@ from tunegrad.devices import CONTENDING
 from tunegrad.ir.fusion import Alternative, Alternatives, Edge, Fusion, LaunchPlan
 from tunegrad.ir.kernel import Kernel
 from tunegrad.opts import SPACE_VERSION
-from tunegrad.planning.expected import expected_s, stored_s
-from tunegrad.planning.plan import RULES, stored_toggles
+from tunegrad.planning import RULES, expected_s, stored_s, stored_toggles
 from tunegrad.search import LEAST_EFFECT
 
 from .claims import decided_here

@@ -6,7 +6,7 @@ from math import inf
 
 from tunegrad.devices import CONTENDING
 from tunegrad.ir.fusion import LAST, Fusion, Images, LaunchPlan
-from tunegrad.planning.plan import image_forms, images_key, images_text, stored_images
+from tunegrad.planning import image_forms, images_key, images_text, stored_images
 
 from .claims import decided_here
 from .question import Grounds, PlanQuestion

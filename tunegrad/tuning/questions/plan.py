@@ -18,8 +18,7 @@ from typing import TypeVar
 from tunegrad.errors import CandidateFailure
 from tunegrad.ir.fusion import LaunchPlan
 from tunegrad.ir.kernel import Kernel
-from tunegrad.planning.plan import stored_images, stored_toggles
-from tunegrad.planning.variants import pick_variants, picked
+from tunegrad.planning import pick_variants, picked, stored_images, stored_toggles
 
 from ..budget.account import LEAST_S
 from ..interrupt import OutOfTimeError

@@ -17,7 +17,7 @@ from tunegrad.errors import CandidateFailure
 from tunegrad.events import Event
 from tunegrad.ir.fusion import LaunchPlan
 from tunegrad.ir.target import Target
-from tunegrad.planning.expected import expected_plan_s
+from tunegrad.planning import expected_plan_s
 from tunegrad.trial import Fingerprint
 
 from ..race.halving import race

@@ -24,7 +24,7 @@ from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.target import Target
 from tunegrad.ir.variants import DIRECT, parts_of
 from tunegrad.opts import SPACE_VERSION
-from tunegrad.planning.variants import allowed
+from tunegrad.planning import allowed
 from tunegrad.trial import Fingerprint
 
 from ..models import Models, WholeModel
