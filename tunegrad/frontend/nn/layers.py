@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from tunegrad.errors import ShapeError
 
-from ..ops.convolution import Extent, Sides, extents_of
+from ..ops.convolution import Extent, Sides, convolve, convolve_transposed, extents_of
 from ..spelling import spelled
 from ..tensor import Tensor
 from .module import Layer, Parameter, kaiming, value_of
@@ -130,9 +130,9 @@ class _Conv(_Windows):
             ends = extents_of("conv", "padding", padding, self.rank, 0)
             mode: Any = self.padding_mode
             x, padding = x.pad([n for p in reversed(ends) for n in (p, p)], mode), 0
-        convolve = getattr(x, f"conv{self.rank}d")
-        y: Tensor = convolve(weight, bias, self.stride, padding, self.dilation, self.groups)
-        return y
+        return convolve(
+            x, self.rank, weight, bias, self.stride, padding, self.dilation, self.groups
+        )
 
 
 class Conv1d(_Conv):
@@ -172,9 +172,8 @@ class _ConvTranspose(_Windows):
 
     def forward(self, x: Tensor) -> Tensor:
         """(N, C, ..) to (N, O, ..)."""
-        turn = getattr(x, f"conv_transpose{self.rank}d")
-        y: Tensor = turn(self.weight.tensor, value_of(self.bias), *self.options)
-        return y
+        weight, bias = self.weight.tensor, value_of(self.bias)
+        return convolve_transposed(x, self.rank, weight, bias, *self.options)
 
 
 class ConvTranspose1d(_ConvTranspose):

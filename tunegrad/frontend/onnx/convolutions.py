@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..ops.convolution import convolve, convolve_transposed
 from ..tensor import Tensor
 from .node import NodeView
 
@@ -54,15 +55,8 @@ def convolution(n: NodeView) -> Tensor:
     padding: Any = [a for a, _ in ends]
     if any(a != b for a, b in ends):
         x, padding = padded(x, ends), 0
-    found: Tensor = getattr(x, f"conv{rank}d")(
-        w,
-        bias,
-        listed(n, "strides", rank),
-        padding,
-        listed(n, "dilations", rank),
-        n.get("group", 1),
-    )
-    return found
+    strides, spread = listed(n, "strides", rank), listed(n, "dilations", rank)
+    return convolve(x, rank, w, bias, strides, padding, spread, n.get("group", 1))
 
 
 def _conv_transpose(n: NodeView) -> Tensor:
@@ -85,9 +79,7 @@ def _conv_transpose(n: NodeView) -> Tensor:
         pads = n.get("pads") or [0] * 2 * rank
         ends = [(int(pads[i]), int(pads[rank + i])) for i in range(rank)]
     # all of it, and then what padding cuts away
-    y: Tensor = getattr(x, f"conv_transpose{rank}d")(
-        w, None, strides, 0, 0, n.get("group", 1), spread
-    )
+    y = convolve_transposed(x, rank, w, None, strides, 0, 0, n.get("group", 1), spread)
     for at, ((a, b), o) in enumerate(zip(ends, more, strict=True), 2):
         end = y.shape[at] + min(0, o - b)
         y = y.narrow(at, max(0, a), end - max(0, a))
@@ -114,7 +106,7 @@ def _col2im(n: NodeView) -> Tensor:
     channels = x.shape[1] // taps
     columns = x.reshape(x.shape[0] * channels, taps, *places)
     weight = Tensor(np.eye(taps).reshape(taps, 1, *block), x.dtype)
-    y: Tensor = getattr(columns, f"conv_transpose{rank}d")(weight, None, strides, 0, 0, 1, spread)
+    y = convolve_transposed(columns, rank, weight, None, strides, 0, 0, 1, spread)
     for d in range(rank):
         missing = max(0, room[d] - y.shape[2 + d])
         y = padded(y, [(0, missing if i == d else 0) for i in range(rank)])

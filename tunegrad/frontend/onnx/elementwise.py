@@ -14,33 +14,35 @@ from .node import Function, NodeView
 
 __all__ = ["ELEMENTWISE"]
 
-_METHODS = {
-    "Abs": "abs", "Acos": "acos", "Acosh": "acosh", "Asin": "asin", "Asinh": "asinh",
-    "Atan": "atan", "Atanh": "atanh", "BitwiseNot": "bitwise_not", "Ceil": "ceil", "Cos": "cos",
-    "Cosh": "cosh", "Erf": "erf", "Exp": "exp", "Floor": "floor", "HardSwish": "hardswish",
-    "IsNaN": "isnan", "Log": "log", "Mish": "mish", "Neg": "neg", "Not": "logical_not",
-    "Reciprocal": "reciprocal", "Relu": "relu", "Round": "round", "Sigmoid": "sigmoid",
-    "Sign": "sign", "Sin": "sin", "Sinh": "sinh", "Softsign": "softsign", "Sqrt": "sqrt",
-    "Tan": "tan", "Tanh": "tanh",
+_UNARY: dict[str, Callable[[Tensor], Tensor]] = {
+    "Abs": Tensor.abs, "Acos": Tensor.acos, "Acosh": Tensor.acosh, "Asin": Tensor.asin,
+    "Asinh": Tensor.asinh, "Atan": Tensor.atan, "Atanh": Tensor.atanh,
+    "BitwiseNot": Tensor.bitwise_not, "Ceil": Tensor.ceil, "Cos": Tensor.cos, "Cosh": Tensor.cosh,
+    "Erf": Tensor.erf, "Exp": Tensor.exp, "Floor": Tensor.floor, "HardSwish": Tensor.hardswish,
+    "IsNaN": Tensor.isnan, "Log": Tensor.log, "Mish": Tensor.mish, "Neg": Tensor.neg,
+    "Not": Tensor.logical_not, "Reciprocal": Tensor.reciprocal, "Relu": Tensor.relu,
+    "Round": Tensor.round, "Sigmoid": Tensor.sigmoid, "Sign": Tensor.sign, "Sin": Tensor.sin,
+    "Sinh": Tensor.sinh, "Softsign": Tensor.softsign, "Sqrt": Tensor.sqrt, "Tan": Tensor.tan,
+    "Tanh": Tensor.tanh,
 }  # fmt: skip
-_PAIRS = {
-    "Add": "add", "And": "logical_and", "BitwiseAnd": "bitwise_and", "BitwiseOr": "bitwise_or",
-    "BitwiseXor": "bitwise_xor", "Equal": "eq", "Greater": "gt", "GreaterOrEqual": "ge",
-    "Less": "lt", "LessOrEqual": "le", "Mul": "mul", "Or": "logical_or", "Sub": "sub",
-    "Xor": "logical_xor",
+_PAIRS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "Add": Tensor.add, "And": Tensor.logical_and, "BitwiseAnd": Tensor.bitwise_and,
+    "BitwiseOr": Tensor.bitwise_or, "BitwiseXor": Tensor.bitwise_xor, "Equal": Tensor.eq,
+    "Greater": Tensor.gt, "GreaterOrEqual": Tensor.ge, "Less": Tensor.lt, "LessOrEqual": Tensor.le,
+    "Mul": Tensor.mul, "Or": Tensor.logical_or, "Sub": Tensor.sub, "Xor": Tensor.logical_xor,
 }  # fmt: skip
 
 
-def _method(name: str) -> Function:
-    return lambda n: getattr(n(0), name)()
+def _of_one(function: Callable[[Tensor], Tensor]) -> Function:
+    return lambda n: function(n(0))
 
 
-def _pair(name: str) -> Function:
-    return lambda n: getattr(n(0), name)(n(1))
+def _of_two(function: Callable[[Tensor, Tensor], Tensor]) -> Function:
+    return lambda n: function(n(0), n(1))
 
 
-def _many(name: str) -> Function:
-    return lambda n: reduce(lambda a, b: getattr(a, name)(b), (n(i) for i in range(len(n.inputs))))
+def _many(function: Callable[[Tensor, Tensor], Tensor]) -> Function:
+    return lambda n: reduce(function, (n(i) for i in range(len(n.inputs))))
 
 
 def _div(n: NodeView) -> Tensor:
@@ -91,40 +93,27 @@ def _isinf(n: NodeView) -> Tensor:
     return x.isposinf() if up else x.isneginf() if down else x.isinf().logical_and(False)
 
 
-def _of(name: str, **attributes: tuple[str, Any]) -> Function:
-    """A method whose arguments are attributes: (ONNX's name, default)."""
-
-    def function(n: NodeView) -> Tensor:
-        given = {k: n.get(onnx, default) for k, (onnx, default) in attributes.items()}
-        found: Tensor = getattr(n(0), name)(**given)
-        return found
-
-    return function
-
-
 def _affine(n: NodeView, alpha: float, beta: float) -> Tensor:
     a, b = float(n.get("alpha", alpha)), float(n.get("beta", beta))
     return (n(0) * a + b).clamp(0.0, 1.0)
 
 
 ELEMENTWISE: dict[str, Callable[[NodeView], Any]] = {
-    **{op: _method(name) for op, name in _METHODS.items()},
-    **{op: _pair(name) for op, name in _PAIRS.items()},
-    "BitShift": lambda n: getattr(
-        n(0), f"bitwise_{n.get('direction').lower()}_shift"
-    )(n(1)),
-    "Celu": _of("celu", alpha=("alpha", 1.0)),
+    **{op: _of_one(f) for op, f in _UNARY.items()},
+    **{op: _of_two(f) for op, f in _PAIRS.items()},
+    "BitShift": lambda n: n(0) << n(1) if n.get("direction") == "LEFT" else n(0) >> n(1),
+    "Celu": lambda n: n(0).celu(n.get("alpha", 1.0)),
     "Clip": _clip,
     "Div": _div,
-    "Elu": _of("elu", alpha=("alpha", 1.0)),
+    "Elu": lambda n: n(0).elu(n.get("alpha", 1.0)),
     "Gelu": _gelu,
     "HardSigmoid": lambda n: _affine(n, 0.2, 0.5),
     "Identity": lambda n: n(0),
     "IsInf": _isinf,
-    "LeakyRelu": _of("leaky_relu", negative_slope=("alpha", 0.01)),
-    "Max": _many("maximum"),
-    "Mean": lambda n: _many("add")(n) / len(n.inputs),
-    "Min": _many("minimum"),
+    "LeakyRelu": lambda n: n(0).leaky_relu(n.get("alpha", 0.01)),
+    "Max": _many(Tensor.maximum),
+    "Mean": lambda n: _many(Tensor.add)(n) / len(n.inputs),
+    "Min": _many(Tensor.minimum),
     "Mod": _mod,
     "PRelu": _prelu,
     "Pow": _pow,
@@ -134,7 +123,7 @@ ELEMENTWISE: dict[str, Callable[[NodeView], Any]] = {
     ) * n.get("gamma", 1.05070102214813232421875),
     "Shrink": _shrink,
     "Softplus": lambda n: n(0).softplus(),
-    "Sum": _many("add"),
+    "Sum": _many(Tensor.add),
     "SwiGLU": lambda n: n(0) * (n(0) * n.get("alpha", 1.0)).sigmoid() * n(1),
     "Swish": lambda n: n(0) * (n(0) * n.get("alpha", 1.0)).sigmoid(),
     "ThresholdedRelu": lambda n: where(n(0) > n.get("alpha", 1.0), n(0), n(0) * 0),

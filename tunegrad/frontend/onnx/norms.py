@@ -85,8 +85,7 @@ def _softened(n: NodeView, x: Tensor, axis: int) -> Tensor:
         extent = x.shape[axis]
         places = np.arange(extent).reshape(-1, *(1,) * (x.ndim - axis % x.ndim - 1))
         return at.eq(Tensor(places)).cast(x.dtype)
-    found: Tensor = getattr(x, "log_softmax" if n.op == "LogSoftmax" else "softmax")(axis)
-    return found
+    return x.log_softmax(axis) if n.op == "LogSoftmax" else x.softmax(axis)
 
 
 def _dropout(n: NodeView) -> tuple[Any, ...]:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..functions import where
+from ..ops.pooling import avg_pool, max_pool
 from ..tensor import Tensor
 from .convolutions import ends_of, listed, padded
 from .node import Known, NodeView
@@ -84,7 +85,7 @@ def _max_pool(n: NodeView) -> Any:
     ceil = bool(n.get("ceil_mode", 0))
     if w.even and n.outputs == 1:
         pads = [a for a, _ in w.ends]
-        return getattr(x, f"max_pool{w.rank}d")(w.size, w.strides, pads, w.spread, ceil)
+        return max_pool(x, w.rank, w.size, w.strides, pads, w.spread, ceil, False)
     lowest = -math.inf if x.dtype.is_float else x.dtype.least
     values = w.read(x, lowest)
     best = values.amax(w.inside)
@@ -106,8 +107,7 @@ def _average(n: NodeView, x: Tensor, counted: bool) -> Tensor:
     w = _Windows.of(n)
     if w.even and all(d == 1 for d in w.spread):
         pads, ceil = [a for a, _ in w.ends], bool(n.get("ceil_mode", 0))
-        found: Tensor = getattr(x, f"avg_pool{w.rank}d")(w.size, w.strides, pads, ceil, counted)
-        return found
+        return avg_pool(x, w.rank, w.size, w.strides, pads, ceil, counted)
     wide = x.cast(x.dtype.compute)
     total = w.read(wide, 0.0).sum(w.inside)
     return (total / Tensor(w.counted(counted), wide.dtype)).cast(x.dtype)
@@ -122,14 +122,6 @@ def _lp_pool(n: NodeView) -> Tensor:
     powers = x.abs() if p == 1 else x.square() if p == 2 else x.abs().pow(p)
     total = w.read(powers, 0.0).sum(w.inside)
     return total if p == 1 else total.sqrt() if p == 2 else total.pow(1.0 / p)
-
-
-def _global(name: str) -> Callable[[NodeView], Tensor]:
-    def function(n: NodeView) -> Tensor:
-        found: Tensor = getattr(n(0), name)(tuple(range(2, n(0).ndim)), True)
-        return found
-
-    return function
 
 
 def _max_unpool(n: NodeView) -> Tensor:
@@ -154,9 +146,9 @@ def _max_unpool(n: NodeView) -> Tensor:
 
 POOLS: dict[str, Callable[[NodeView], Any]] = {
     "AveragePool": _average_pool,
-    "GlobalAveragePool": _global("mean"),
+    "GlobalAveragePool": lambda n: n(0).mean(tuple(range(2, n(0).ndim)), True),
     "GlobalLpPool": lambda n: n(0).norm(n.get("p", 2), tuple(range(2, n(0).ndim)), True),
-    "GlobalMaxPool": _global("amax"),
+    "GlobalMaxPool": lambda n: n(0).amax(tuple(range(2, n(0).ndim)), True),
     "LpPool": _lp_pool,
     "MaxPool": _max_pool,
     "MaxUnpool": _max_unpool,

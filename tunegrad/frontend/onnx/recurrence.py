@@ -16,7 +16,6 @@ __all__ = ["RECURRENCE", "recurrent"]
 
 _WAYS = {"forward": (1,), "reverse": (-1,), "bidirectional": (1, -1)}
 _GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
-_PLAIN = ("relu", "sigmoid", "softplus", "softsign", "tanh")
 _DEFAULTS = {
     "affine": (1.0, 0.0), "elu": (1.0,), "hardsigmoid": (0.2, 0.5), "leakyrelu": (0.01,),
     "scaledtanh": (1.0, 1.0), "thresholdedrelu": (1.0,),
@@ -24,6 +23,10 @@ _DEFAULTS = {
 """Alpha, and beta, of the activations that have them."""
 
 _Curve = Callable[[Tensor], Tensor]
+_PLAIN: dict[str, _Curve] = {
+    "relu": Tensor.relu, "sigmoid": Tensor.sigmoid, "softplus": Tensor.softplus,
+    "softsign": Tensor.softsign, "tanh": Tensor.tanh,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +103,7 @@ def _curves(n: NodeView, i: int) -> list[_Curve]:
 
 def _curve(name: str, a: float, b: float) -> _Curve:
     if name in _PLAIN:
-        return lambda x: getattr(x, name)()
+        return _PLAIN[name]
     given: dict[str, _Curve] = {
         "affine": lambda x: x * a + b,
         "elu": lambda x: x.elu(a),

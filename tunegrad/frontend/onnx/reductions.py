@@ -44,12 +44,10 @@ def _of_nothing(op: str, x: Tensor, axes: set[int], keep: bool) -> Tensor:
 
 def _arg(n: NodeView) -> Tensor:
     x, axis, keep = n(0), n.get("axis", 0), bool(n.get("keepdims", 1))
-    name = "argmax" if n.op == "ArgMax" else "argmin"
+    place = Tensor.argmax if n.op == "ArgMax" else Tensor.argmin
     if not n.get("select_last_index", 0):
-        found: Tensor = getattr(x, name)(axis, keepdim=keep)
-        return found
-    last: Tensor = getattr(x.flip(axis), name)(axis, keepdim=keep)
-    return last.neg() + int(x.shape[axis] - 1)
+        return place(x, axis, keep)
+    return place(x.flip(axis), axis, keep).neg() + int(x.shape[axis] - 1)
 
 
 def _cumulative(n: NodeView) -> Tensor:

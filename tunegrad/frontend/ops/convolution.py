@@ -19,14 +19,14 @@ from ..handle import Handle, TensorLike, lift, optional
 from ..nodes.arrays import DTypeLike
 from ..nodes.movement import integer
 from ..nodes.reduction import accumulator
-from ..operation import operation
+from ..operation import T, operation
 from .keys import item
 from .movement import flatten, pad, transpose
 
 __all__ = [
     "Ends", "Extent", "Sides", "conv1d", "conv2d", "conv3d", "conv_transpose1d",
-    "conv_transpose2d", "conv_transpose3d", "extents_of", "fold_columns", "unfold_columns",
-    "windows",
+    "conv_transpose2d", "conv_transpose3d", "convolve", "convolve_transposed", "extents_of",
+    "fold_columns", "unfold_columns", "windows",
 ]  # fmt: skip
 
 Extent = int | Sequence[int]
@@ -41,7 +41,7 @@ def conv1d(
     accumulate: DTypeLike | None = None,
 ) -> Handle:  # fmt: skip
     """(N, C, L) with weight (O, C / groups, K)."""
-    return _conv(input, 1, weight, bias, stride, padding, dilation, groups, accumulate)
+    return convolve(input, 1, weight, bias, stride, padding, dilation, groups, accumulate)
 
 
 @operation
@@ -58,7 +58,7 @@ def conv2d(
         ShapeError: shapes, strides or groups do not fit.
         DTypeError: bools, or ``accumulate`` can not add up the products.
     """
-    return _conv(input, 2, weight, bias, stride, padding, dilation, groups, accumulate)
+    return convolve(input, 2, weight, bias, stride, padding, dilation, groups, accumulate)
 
 
 @operation
@@ -68,18 +68,21 @@ def conv3d(
     accumulate: DTypeLike | None = None,
 ) -> Handle:  # fmt: skip
     """(N, C, D, H, W) with weight (O, C / groups, KD, KH, KW)."""
-    return _conv(input, 3, weight, bias, stride, padding, dilation, groups, accumulate)
+    return convolve(input, 3, weight, bias, stride, padding, dilation, groups, accumulate)
 
 
-def _conv(
-    input: Handle, rank: int, weight: TensorLike, bias: TensorLike | None, stride: Extent,
-    padding: Sides, dilation: Extent, groups: int, accumulate: DTypeLike | None,
-) -> Handle:  # fmt: skip
+def convolve(
+    input: T, rank: int, weight: TensorLike, bias: TensorLike | None, stride: Extent,
+    padding: Sides, dilation: Extent, groups: int, accumulate: DTypeLike | None = None,
+) -> T:  # fmt: skip
+    """``conv1d`` to ``conv3d``, by the number of spatial dimensions."""
     op = f"conv{rank}d"
     w, b = lift(weight, op), optional(bias, op)
     if input.ndim == rank + 1 and w.ndim == rank + 2:
         batched = input.unsqueeze(0)
-        return _conv(batched, rank, w, b, stride, padding, dilation, groups, accumulate).squeeze(0)
+        return convolve(batched, rank, w, b, stride, padding, dilation, groups, accumulate).squeeze(
+            0
+        )
     _check(op, rank, input, w, b, groups)
     size = w.shape[2:]
     strides = extents_of(op, "stride", stride, rank, 1)
@@ -100,7 +103,9 @@ def conv_transpose1d(
     padding: Extent = 0, output_padding: Extent = 0, groups: int = 1, dilation: Extent = 1,
 ) -> Handle:  # fmt: skip
     """(N, C, L) with weight (C, O / groups, K)."""
-    return _turned(input, 1, weight, bias, stride, padding, output_padding, groups, dilation)
+    return convolve_transposed(
+        input, 1, weight, bias, stride, padding, output_padding, groups, dilation
+    )
 
 
 @operation
@@ -111,7 +116,9 @@ def conv_transpose2d(
     """(N, C, H, W) with weight (C, O / groups, KH, KW): each element adds the weight by its
     value, at places ``stride`` apart.
     """
-    return _turned(input, 2, weight, bias, stride, padding, output_padding, groups, dilation)
+    return convolve_transposed(
+        input, 2, weight, bias, stride, padding, output_padding, groups, dilation
+    )
 
 
 @operation
@@ -120,21 +127,24 @@ def conv_transpose3d(
     padding: Extent = 0, output_padding: Extent = 0, groups: int = 1, dilation: Extent = 1,
 ) -> Handle:  # fmt: skip
     """(N, C, D, H, W) with weight (C, O / groups, KD, KH, KW)."""
-    return _turned(input, 3, weight, bias, stride, padding, output_padding, groups, dilation)
+    return convolve_transposed(
+        input, 3, weight, bias, stride, padding, output_padding, groups, dilation
+    )
 
 
-def _turned(
-    input: Handle, rank: int, weight: TensorLike, bias: TensorLike | None, stride: Extent,
+def convolve_transposed(
+    input: T, rank: int, weight: TensorLike, bias: TensorLike | None, stride: Extent,
     padding: Extent, output_padding: Extent, groups: int, dilation: Extent,
-) -> Handle:  # fmt: skip
-    """A convolution of the input with zeros between its elements, and the mirrored weight;
-    without these zeros, where there are several outputs to an element.
+) -> T:  # fmt: skip
+    """``conv_transpose1d`` to ``conv_transpose3d``: a convolution of the input with zeros between
+    its elements, and the mirrored weight; without these zeros, where there are several outputs to
+    an element.
     """
     op = f"conv_transpose{rank}d"
     w, b = lift(weight, op), optional(bias, op)
     if input.ndim == rank + 1 and w.ndim == rank + 2:
         batched = input.unsqueeze(0)
-        return _turned(
+        return convolve_transposed(
             batched, rank, w, b, stride, padding, output_padding, groups, dilation
         ).squeeze(0)
     if input.ndim != rank + 2 or w.ndim != rank + 2 or input.shape[1] != w.shape[0]:
@@ -173,12 +183,12 @@ def _turned(
     flat = [n for pair in reversed(ends) for n in pair]
     x = _with_zeros_between(input, strides)
     kernel = _mirrored(w, groups)
-    return _conv(pad(x, flat), rank, kernel, b, 1, 0, spread, groups, None)
+    return convolve(pad(x, flat), rank, kernel, b, 1, 0, spread, groups)
 
 
 def _stepped(
-    input: Handle, rank: int, w: Handle, b: Handle | None, strides: tuple[int, ...], groups: int
-) -> Handle:
+    input: T, rank: int, w: Handle, b: Handle | None, strides: tuple[int, ...], groups: int
+) -> T:
     """A transposed convolution whose window is a multiple of its stride, without padding: the
     ``stride`` outputs between two elements are channels of one convolution, without a tap on a
     zero in between (Shi et al., "Is the deconvolution layer the same as a convolutional
@@ -196,7 +206,7 @@ def _stepped(
     kernel = _mirrored(phased, groups)
     ends = [n for t in reversed(taps) for n in (t - 1, t - 1)]
     bias = None if b is None else flatten(b.unsqueeze(1).expand(-1, steps))
-    y = _conv(pad(input, ends), rank, kernel, bias, 1, 0, 1, groups, None)
+    y = convolve(pad(input, ends), rank, kernel, bias, 1, 0, 1, groups)
     n, places = y.shape[0], y.shape[2:]
     y = y.reshape(n, groups * part, *strides, *places)
     order = [a for i in range(rank) for a in (2 + rank + i, 2 + i)]
@@ -282,9 +292,9 @@ def extents_of(op: str, what: str, value: Extent, rank: int, least: int) -> tupl
 
 
 def windows(
-    op: str, x: Handle, size: tuple[int, ...], stride: tuple[int, ...], dilation: tuple[int, ...],
+    op: str, x: T, size: tuple[int, ...], stride: tuple[int, ...], dilation: tuple[int, ...],
     ends: Ends,
-) -> Handle:  # fmt: skip
+) -> T:  # fmt: skip
     """(N, C, spatial) padded with zeros, as (N, C, places, place in the window)."""
     y = pad(x, ((0, 0), (0, 0), *ends))
     for i in range(len(size)):
@@ -316,7 +326,7 @@ def _ends(
     return tuple((p, p) for p in extents_of(op, "padding", padding, rank, 0))
 
 
-def _contracted(y: Handle, w: Handle, rank: int, groups: int) -> Handle:
+def _contracted(y: T, w: Handle, rank: int, groups: int) -> T:
     """Windows (N, C, places, taps) with weights (O, C / groups, taps), added up."""
     n, channels = y.shape[:2]
     places, size = y.shape[2 : 2 + rank], y.shape[2 + rank :]
@@ -349,7 +359,7 @@ def _mirrored(w: Handle, groups: int) -> Handle:
     return grouped.reshape(groups * part, channels // groups, *size)
 
 
-def _with_zeros_between(x: Handle, strides: tuple[int, ...]) -> Handle:
+def _with_zeros_between(x: T, strides: tuple[int, ...]) -> T:
     """Zeros between the elements of the spatial dimensions, so that they are ``strides`` apart."""
     for i, s in enumerate(strides):
         at = i + 2

@@ -16,7 +16,7 @@ from tunegrad.ir.dtypes import BOOL, I64, DType
 
 from ..handle import Handle, where
 from ..nodes.movement import integer
-from ..operation import operation
+from ..operation import T, operation
 from .activation import relu
 from .arithmetic import sign
 from .convolution import Ends, Extent, extents_of, windows
@@ -24,9 +24,9 @@ from .movement import join
 
 __all__ = [
     "Target", "adaptive", "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d",
-    "adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d", "avg_pool1d",
-    "avg_pool2d", "avg_pool3d", "global_avg_pool2d", "lp_pool1d", "lp_pool2d", "max_pool1d",
-    "max_pool2d", "max_pool3d",
+    "adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d", "avg_pool", "avg_pool1d",
+    "avg_pool2d", "avg_pool3d", "global_avg_pool2d", "lp_pool1d", "lp_pool2d", "max_pool",
+    "max_pool1d", "max_pool2d", "max_pool3d",
 ]  # fmt: skip
 
 Target = int | None | tuple[int | None, ...]
@@ -38,7 +38,7 @@ def max_pool1d(
     dilation: Extent = 1, ceil_mode: bool = False, return_indices: bool = False,
 ) -> Any:  # fmt: skip
     """The largest element of each window of (N, C, L)."""
-    return _max(input, 1, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
+    return max_pool(input, 1, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
 
 @operation
@@ -51,7 +51,7 @@ def max_pool2d(
     ``stride``: the size of the window unless given. ``ceil_mode``: a last window may go over
     the end. ``return_indices``: a pair, with the place of each in its flattened image.
     """
-    return _max(input, 2, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
+    return max_pool(input, 2, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
 
 @operation
@@ -60,7 +60,7 @@ def max_pool3d(
     dilation: Extent = 1, ceil_mode: bool = False, return_indices: bool = False,
 ) -> Any:  # fmt: skip
     """The largest element of each window of (N, C, D, H, W)."""
-    return _max(input, 3, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
+    return max_pool(input, 3, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
 
 @operation
@@ -69,7 +69,7 @@ def avg_pool1d(
     ceil_mode: bool = False, count_include_pad: bool = True,
 ) -> Handle:  # fmt: skip
     """The average of each window of (N, C, L)."""
-    return _avg(input, 1, kernel_size, stride, padding, ceil_mode, count_include_pad, None)
+    return avg_pool(input, 1, kernel_size, stride, padding, ceil_mode, count_include_pad, None)
 
 
 @operation
@@ -81,7 +81,7 @@ def avg_pool2d(
     """The average of each window of (N, C, H, W), padding counted as zeros or not at all; or
     its sum over ``divisor_override``.
     """
-    return _avg(
+    return avg_pool(
         input, 2, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
     )
 
@@ -93,7 +93,7 @@ def avg_pool3d(
     divisor_override: int | None = None,
 ) -> Handle:  # fmt: skip
     """The average of each window of (N, C, D, H, W)."""
-    return _avg(
+    return avg_pool(
         input, 3, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
     )
 
@@ -162,7 +162,7 @@ def adaptive_max_pool3d(input: Handle, output_size: Target) -> Handle:
     return adaptive(input, "max", 3, output_size)
 
 
-def _batched(input: Handle, op: str, rank: int) -> Handle:
+def _batched(input: T, op: str, rank: int) -> T:
     """With a batch dimension.
 
     Raises ShapeError for too few or too many dimensions.
@@ -174,10 +174,11 @@ def _batched(input: Handle, op: str, rank: int) -> Handle:
     return input.unsqueeze(0)
 
 
-def _max(
+def max_pool(
     input: Handle, rank: int, size: Extent, stride: Extent | None, padding: Extent,
     dilation: Extent, ceil_mode: bool, return_indices: bool,
 ) -> Any:  # fmt: skip
+    """``max_pool1d`` to ``max_pool3d``, by the number of spatial dimensions."""
     op = f"max_pool{rank}d"
     x = _batched(input, op, rank)
     w = _Windows(op, x, rank, size, stride, padding, dilation, ceil_mode)
@@ -199,10 +200,11 @@ def _max(
     return kept, found if input.ndim == x.ndim else found.squeeze(0)
 
 
-def _avg(
-    input: Handle, rank: int, size: Extent, stride: Extent | None, padding: Extent, ceil_mode: bool,
-    count_include_pad: bool, divisor: int | None,
-) -> Handle:  # fmt: skip
+def avg_pool(
+    input: T, rank: int, size: Extent, stride: Extent | None, padding: Extent, ceil_mode: bool,
+    count_include_pad: bool, divisor: int | None = None,
+) -> T:  # fmt: skip
+    """``avg_pool1d`` to ``avg_pool3d``, by the number of spatial dimensions."""
     op = f"avg_pool{rank}d"
     x = _batched(input, op, rank)._wide()
     w = _Windows(op, x, rank, size, stride, padding, 1, ceil_mode)
@@ -224,7 +226,7 @@ def _norms(
 ) -> Handle:
     x = input._wide()
     powers = x * x if p == 2 else x**p
-    sums = _avg(powers, rank, size, stride, 0, ceil_mode, True, 1)
+    sums = avg_pool(powers, rank, size, stride, 0, ceil_mode, True, 1)
     positive = sign(sums) * relu(sums.abs())
     return (positive.sqrt() if p == 2 else positive ** (1 / p))._as(input.float_type)
 
@@ -246,9 +248,9 @@ def adaptive(input: Handle, kind: str, rank: int, output_size: Target) -> Handle
     if all(e % o == 0 for e, o in zip(extents, out, strict=True)):
         size = tuple(e // o for e, o in zip(extents, out, strict=True))
         y = (
-            _avg(x, rank, size, None, 0, False, True, None)
+            avg_pool(x, rank, size, None, 0, False, True, None)
             if kind == "avg"
-            else _max(x, rank, size, None, 0, 1, False, False)
+            else max_pool(x, rank, size, None, 0, 1, False, False)
         )
     else:
         y = x._wide() if kind == "avg" else x
@@ -290,17 +292,8 @@ class _Windows:
     ) -> None:  # fmt: skip
         self.op = op
         self.size = extents_of(op, "size", size, rank, 1)
-        self.stride = (
-            self.size
-            if stride in (None, ())
-            else extents_of(
-                op,
-                "stride",
-                stride,
-                rank,
-                1,
-            )
-        )
+        step = self.size if stride in (None, (), []) else stride  # PyTorch's empty list, too
+        self.stride = extents_of(op, "stride", step, rank, 1)
         self.pads = extents_of(op, "padding", padding, rank, 0)
         self.dilation = extents_of(op, "dilation", dilation, rank, 1)
         if any(2 * p > k for p, k in zip(self.pads, self.size, strict=True)):
@@ -331,7 +324,7 @@ class _Windows:
             last -= 1
         return max(0, last * self.stride[i] - room)
 
-    def of(self, x: Handle) -> Handle:
+    def of(self, x: T) -> T:
         """The windows of ``x``; zero in the padding."""
         return windows(self.op, x, self.size, self.stride, self.dilation, self.ends)
 

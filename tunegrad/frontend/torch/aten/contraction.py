@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 from ...functions import cat, einsum, scaled_dot_product_attention, stack
 from ...nn.recurrent import STEPS
+from ...ops.convolution import convolve, convolve_transposed
 from ...tensor import Tensor
-from .table import Operator, entries, methods, unsupported
+from .table import Operator, entries, overloads, unsupported
 
 __all__ = ["TABLE"]
 
@@ -19,26 +20,10 @@ def _convolution(
 ) -> Tensor:  # fmt: skip
     rank = weight.ndim - 2
     if transposed:
-        return _transposed(x, weight, bias, stride, padding, output_padding, groups, dilation)
-    conv: Operator = getattr(x, f"conv{rank}d")
-    return cast(Tensor, conv(weight, bias, list(stride), list(padding), list(dilation), groups))
-
-
-def _conv(
-    x: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0,
-    dilation: Any = 1, groups: int = 1,
-) -> Tensor:  # fmt: skip
-    conv: Operator = getattr(x, f"conv{weight.ndim - 2}d")
-    return cast(Tensor, conv(weight, bias, stride, padding, dilation, groups))
-
-
-def _transposed(
-    x: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0,
-    output_padding: Any = 0, groups: int = 1, dilation: Any = 1,
-) -> Tensor:  # fmt: skip
-    conv: Operator = getattr(x, f"conv_transpose{weight.ndim - 2}d")
-    found = conv(weight, bias, stride, padding, output_padding, groups, dilation)
-    return cast(Tensor, found)
+        return convolve_transposed(
+            x, rank, weight, bias, stride, padding, output_padding, groups, dilation
+        )
+    return convolve(x, rank, weight, bias, stride, padding, dilation, groups)
 
 
 def _addmm(x: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
@@ -166,14 +151,16 @@ _LSTM = 2
 """PyTorch's number for it."""
 
 TABLE: dict[str, Operator] = {
-    **methods("mm bmm matmul dot mv linear outer"),
+    **overloads(
+        "default", Tensor.mm, Tensor.bmm, Tensor.matmul, Tensor.dot, Tensor.mv, Tensor.linear,
+        Tensor.outer,
+    ),
     **entries(_addmm, "addmm.default", "baddbmm.default", "addmv.default"),
     **entries(_einsum, "einsum.default"),
     **entries(_convolution, "convolution.default"),
-    **entries(_conv, *(f"conv{n}d.{kind}" for n in (1, 2, 3) for kind in ("default", "padding"))),
-    **entries(
-        _transposed, "conv_transpose1d.default", "conv_transpose2d.input", "conv_transpose3d.input"
-    ),
+    **overloads("default padding", Tensor.conv1d, Tensor.conv2d, Tensor.conv3d),
+    **overloads("default", Tensor.conv_transpose1d),
+    **overloads("input", Tensor.conv_transpose2d, Tensor.conv_transpose3d),
     **entries(_attention, "scaled_dot_product_attention.default"),
     **entries(_cdist, "_cdist_forward.default"),
     **entries(_trilinear, "_trilinear.default"),
@@ -183,4 +170,4 @@ TABLE: dict[str, Operator] = {
     **entries(_recurrent("gru"), "gru.input"),
     **entries(_recurrent("rnn"), "rnn_tanh.input"),
     **entries(_recurrent("rnn", "relu"), "rnn_relu.input"),
-}
+}  # fmt: skip

@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 from ...functions import where
 from ...tensor import Tensor, lift
-from .table import Operator, entries, methods
+from .table import Operator, entries, overloads
 
 __all__ = ["TABLE"]
-
-
-def _swapped_pow(base: Any, exponent: Tensor) -> Tensor:
-    return base**exponent  # type: ignore[no-any-return]
 
 
 def _elu(x: Tensor, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Tensor:
     if scale == 1 and input_scale == 1:
         return x.elu(alpha)
     return where(x > 0, x * scale, (x * input_scale).expm1() * (alpha * scale))
-
-
-def _gelu(x: Tensor, *, approximate: Any = "none") -> Tensor:
-    return x.gelu(approximate)
 
 
 def _prelu(x: Tensor, weight: Tensor) -> Tensor:
@@ -34,25 +27,9 @@ def _log_sigmoid_forward(x: Tensor) -> tuple[Tensor, None]:
     return x.logsigmoid(), None
 
 
-def _sgn(x: Tensor) -> Tensor:
-    return x.sign()
-
-
-def _where(condition: Tensor, input: Any, other: Any) -> Tensor:
-    return where(condition, input, other)
-
-
 def _masked_fill(x: Tensor, mask: Tensor, value: Any) -> Tensor:
     filled = value if isinstance(value, int | float) else lift(value, "masked_fill").cast(x.dtype)
     return x.masked_fill(mask, filled)
-
-
-def _softplus(x: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
-    return x.softplus(beta, threshold)
-
-
-def _hardtanh(x: Tensor, min_val: float = -1, max_val: float = 1) -> Tensor:
-    return x.hardtanh(min_val, max_val)
 
 
 def _nan_to_num(
@@ -62,39 +39,50 @@ def _nan_to_num(
 
 
 TABLE: dict[str, Operator] = {
-    **methods(
-        "abs neg exp exp2 expm1 log log2 log10 log1p sqrt rsqrt reciprocal sin cos tan asin acos "
-        "atan sinh cosh tanh asinh acosh atanh erf erfc erfinv sigmoid relu relu6 ceil floor trunc "
-        "frac sign isnan isinf isfinite isposinf isneginf signbit logical_not bitwise_not silu "
-        "mish hardswish hardsigmoid selu square positive round logit leaky_relu glu threshold "
-        "celu hardshrink softshrink maximum minimum fmax fmin atan2 logical_and logical_or "
-        "logical_xor hypot clamp_min clamp_max clamp logaddexp logaddexp2 floor_divide heaviside "
-        "addcmul addcdiv sinc deg2rad rad2deg prelu"
+    **overloads(
+        "default", Tensor.abs, Tensor.neg, Tensor.exp, Tensor.exp2, Tensor.expm1, Tensor.log,
+        Tensor.log2, Tensor.log10, Tensor.log1p, Tensor.sqrt, Tensor.rsqrt, Tensor.reciprocal,
+        Tensor.sin, Tensor.cos, Tensor.tan, Tensor.asin, Tensor.acos, Tensor.atan, Tensor.sinh,
+        Tensor.cosh, Tensor.tanh, Tensor.asinh, Tensor.acosh, Tensor.atanh, Tensor.erf,
+        Tensor.erfc, Tensor.erfinv, Tensor.sigmoid, Tensor.relu, Tensor.relu6, Tensor.ceil,
+        Tensor.floor, Tensor.trunc, Tensor.frac, Tensor.sign, Tensor.isnan, Tensor.isinf,
+        Tensor.isfinite, Tensor.isposinf, Tensor.isneginf, Tensor.signbit, Tensor.logical_not,
+        Tensor.bitwise_not, Tensor.silu, Tensor.mish, Tensor.hardswish, Tensor.hardsigmoid,
+        Tensor.selu, Tensor.square, Tensor.positive, Tensor.round, Tensor.logit,
+        Tensor.leaky_relu, Tensor.glu, Tensor.threshold, Tensor.celu, Tensor.hardshrink,
+        Tensor.softshrink, Tensor.maximum, Tensor.minimum, Tensor.fmax, Tensor.fmin,
+        Tensor.atan2, Tensor.logical_and, Tensor.logical_or, Tensor.logical_xor, Tensor.hypot,
+        Tensor.clamp_min, Tensor.clamp_max, Tensor.clamp, Tensor.logaddexp, Tensor.logaddexp2,
+        Tensor.floor_divide, Tensor.heaviside, Tensor.addcmul, Tensor.addcdiv, Tensor.sinc,
+        Tensor.deg2rad, Tensor.rad2deg, Tensor.prelu,
     ),
-    **methods("add sub rsub mul", "Tensor Scalar"),
-    **methods("div", "Tensor Scalar Tensor_mode Scalar_mode"),
-    **methods("eq ne lt le gt ge fmod", "Tensor Scalar"),
-    **methods("remainder", "Tensor Scalar"),
-    **methods("bitwise_and bitwise_or bitwise_xor", "Tensor Scalar"),
-    **methods("bitwise_left_shift bitwise_right_shift", "Tensor Tensor_Scalar"),
-    **methods("pow", "Tensor_Tensor Tensor_Scalar"),
-    **methods("clamp clamp_min clamp_max", "Tensor"),
-    **methods("lerp", "Tensor Scalar"),
-    **methods("xlogy", "Tensor Scalar_Other"),
-    **methods("copysign", "Tensor Scalar"),
-    **methods("round", "decimals"),
+    **overloads("Tensor Scalar", Tensor.add, Tensor.sub, Tensor.rsub, Tensor.mul),
+    **overloads("Tensor Scalar Tensor_mode Scalar_mode", Tensor.div),
+    **overloads(
+        "Tensor Scalar", Tensor.eq, Tensor.ne, Tensor.lt, Tensor.le, Tensor.gt, Tensor.ge,
+        Tensor.fmod,
+    ),
+    **overloads("Tensor Scalar", Tensor.remainder),
+    **overloads("Tensor Scalar", Tensor.bitwise_and, Tensor.bitwise_or, Tensor.bitwise_xor),
+    **overloads("Tensor Tensor_Scalar", Tensor.bitwise_left_shift, Tensor.bitwise_right_shift),
+    **overloads("Tensor_Tensor Tensor_Scalar", Tensor.pow),
+    **overloads("Tensor", Tensor.clamp, Tensor.clamp_min, Tensor.clamp_max),
+    **overloads("Tensor Scalar", Tensor.lerp),
+    **overloads("Tensor Scalar_Other", Tensor.xlogy),
+    **overloads("Tensor Scalar", Tensor.copysign),
+    **overloads("decimals", Tensor.round),
     **entries(Tensor.bitwise_left_shift, "__lshift__.Tensor", "__lshift__.Scalar"),
     **entries(Tensor.bitwise_right_shift, "__rshift__.Tensor", "__rshift__.Scalar"),
-    **entries(_swapped_pow, "pow.Scalar"),
+    **entries(operator.pow, "pow.Scalar"),
     **entries(_elu, "elu.default"),
-    **entries(_gelu, "gelu.default"),
+    **entries(Tensor.gelu, "gelu.default"),
     **entries(_prelu, "_prelu_kernel.default"),
     **entries(Tensor.logsigmoid, "log_sigmoid.default"),
     **entries(_log_sigmoid_forward, "log_sigmoid_forward.default"),
-    **entries(_sgn, "sgn.default"),
-    **entries(_where, "where.self", "where.ScalarOther", "where.ScalarSelf", "where.Scalar"),
+    **entries(Tensor.sign, "sgn.default"),
+    **entries(where, "where.self", "where.ScalarOther", "where.ScalarSelf", "where.Scalar"),
     **entries(_masked_fill, "masked_fill.Scalar", "masked_fill.Tensor"),
-    **entries(_softplus, "softplus.default"),
-    **entries(_hardtanh, "hardtanh.default"),
+    **entries(Tensor.softplus, "softplus.default"),
+    **entries(Tensor.hardtanh, "hardtanh.default"),
     **entries(_nan_to_num, "nan_to_num.default"),
-}
+}  # fmt: skip

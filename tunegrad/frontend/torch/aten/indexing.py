@@ -11,7 +11,7 @@ from ...functional import embedding
 from ...functions import broadcast_shapes, where
 from ...ops.indexing import within
 from ...tensor import Tensor, lift
-from .table import Operator, entries, methods, unsupported
+from .table import Operator, entries, overloads, unsupported
 
 __all__ = ["TABLE"]
 
@@ -36,14 +36,14 @@ def _positive(op: str, x: Tensor, dim: int, index: Tensor) -> Tensor:
     return within(index, op, 0, x.shape[dim]) if x.ndim else index
 
 
-def _by_positive(name: str) -> Operator:
+def _by_positive(kinds: str, method: Operator) -> dict[str, Operator]:
     """A method of a tensor, a dimension, such an index and more."""
-    method = getattr(Tensor, name)
 
     def operator(x: Tensor, dim: int, index: Tensor, *rest: Any, **options: Any) -> Any:
-        return method(x, dim, _positive(name, x, dim, index), *rest, **options)
+        place = _positive(method.__name__, x, dim, index)
+        return method(x, dim, place, *rest, **options)
 
-    return operator
+    return entries(operator, *(f"{method.__name__}.{kind}" for kind in kinds.split()))
 
 
 def _index(x: Tensor, indices: Indices) -> Tensor:
@@ -80,14 +80,6 @@ def _index_put(x: Tensor, indices: Indices, values: Tensor, accumulate: bool = F
     line = row.expand(*shape).reshape((math.prod(shape),))
     put = flat.index_add(at, line, source) if accumulate else flat.index_copy(at, line, source)
     return put.reshape(x.shape)
-
-
-def _scatter(x: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
-    return x.scatter(dim, _positive("scatter", x, dim, index), src)
-
-
-def _scatter_value(x: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
-    return x.scatter(dim, _positive("scatter", x, dim, index), value=value)
 
 
 def _bags(
@@ -147,24 +139,20 @@ def _isin(elements: Any, test: Any, *, assume_unique: bool = False, invert: bool
 
 
 TABLE: dict[str, Operator] = {
-    **{
-        f"{name}.{overload}": _by_positive(name)
-        for overload, names in (
-            ("default", "index_select scatter_add index_add index_copy"),
-            ("two", "scatter_reduce"),
-        )
-        for name in names.split()
-    },
-    **methods("take kthvalue"),
+    **_by_positive("default", Tensor.index_select),
+    **_by_positive("default", Tensor.scatter_add),
+    **_by_positive("default", Tensor.index_add),
+    **_by_positive("default", Tensor.index_copy),
+    **_by_positive("two", Tensor.scatter_reduce),
+    **_by_positive("src value", Tensor.scatter),
+    **overloads("default", Tensor.take, Tensor.kthvalue),
     **entries(_bags, "_embedding_bag.default", "_embedding_bag_forward_only.default"),
     **entries(_searchsorted, "searchsorted.Tensor", "searchsorted.Scalar"),
     **entries(_bucketize, "bucketize.Tensor", "bucketize.Scalar"),
     **entries(_isin, "isin.Tensor_Tensor", "isin.Tensor_Scalar", "isin.Scalar_Tensor"),
-    **methods("index_fill", "int_Scalar"),
+    **overloads("int_Scalar", Tensor.index_fill),
     **entries(_embedding, "embedding.default"),
     **entries(_gather, "gather.default"),
     **entries(_index, "index.Tensor", "_unsafe_index.Tensor"),
     **entries(_index_put, "index_put.default", "_unsafe_index_put.default"),
-    **entries(_scatter, "scatter.src"),
-    **entries(_scatter_value, "scatter.value"),
-}
+}  # fmt: skip

@@ -10,7 +10,7 @@ from tunegrad.ir.dtypes import DType
 from ...creation import arange
 from ...functions import cat, stack, where
 from ...tensor import Tensor, lift
-from .table import Operator, entries, methods, unsupported
+from .table import Operator, entries, overloads, unsupported
 
 __all__ = ["TABLE", "span", "strided"]
 
@@ -69,10 +69,6 @@ def _select_scatter(x: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
     return _slice_scatter(x, src.unsqueeze(at), at, first, first + 1)
 
 
-def _unbind(x: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
-    return x.unbind(dim)
-
-
 def _constant_pad(x: Tensor, pad: Sequence[int], value: Any = 0) -> Tensor:
     return x.pad(list(pad), "constant", _filling(x, value))
 
@@ -98,39 +94,11 @@ def _roll(x: Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> Tensor:
     return x.roll(tuple(shifts), tuple(dims) or None)
 
 
-def _repeat(x: Tensor, repeats: Sequence[int]) -> Tensor:
-    return x.repeat(*repeats)
-
-
-def _flip(x: Tensor, dims: Sequence[int]) -> Tensor:
-    return x.flip(*dims) if dims else x
-
-
-def _permute(x: Tensor, dims: Sequence[int]) -> Tensor:
-    return x.permute(*dims)
-
-
-def _reshape(x: Tensor, shape: Sequence[int]) -> Tensor:
-    return x.reshape(tuple(shape))
-
-
-def _squeeze(x: Tensor, dim: Any = None) -> Tensor:
-    return x.squeeze(tuple(dim) if isinstance(dim, list) else dim)
-
-
-def _unflatten(x: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
-    return x.unflatten(dim, tuple(sizes))
-
-
 def _repeat_interleave(
     x: Tensor, repeats: int, dim: int | None = None, *, output_size: int | None = None
 ) -> Tensor:
     del output_size
     return x.repeat_interleave(repeats, dim)
-
-
-def _expand_as(x: Tensor, other: Tensor) -> Tensor:
-    return x.expand(*other.shape)
 
 
 def _copy(x: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
@@ -141,10 +109,6 @@ def _copy(x: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
 def _cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """Empty vectors join anything, as in PyTorch."""
     return cat([t for t in tensors if t.shape != (0,)] or list(tensors), dim)
-
-
-def _split(x: Tensor, size: Any, dim: int = 0) -> tuple[Tensor, ...]:
-    return x.split(list(size) if isinstance(size, list | tuple) else size, dim)
 
 
 def strided(
@@ -195,11 +159,15 @@ _VIEWS = (
 )  # fmt: skip
 
 TABLE: dict[str, Operator] = {
-    **methods("t unsqueeze diagonal tril triu unfold narrow chunk pixel_shuffle pixel_unshuffle"),
-    **methods("transpose select", "int"),
-    **methods("flatten", "using_ints"),
-    **methods("channel_shuffle diag_embed"),
-    **entries(_reshape, *_VIEWS),
+    **overloads(
+        "default", Tensor.t, Tensor.unsqueeze, Tensor.diagonal, Tensor.tril, Tensor.triu,
+        Tensor.unfold, Tensor.narrow, Tensor.chunk, Tensor.pixel_shuffle,
+        Tensor.pixel_unshuffle,
+    ),
+    **overloads("int", Tensor.transpose, Tensor.select),
+    **overloads("using_ints", Tensor.flatten),
+    **overloads("default", Tensor.channel_shuffle, Tensor.diag_embed),
+    **entries(Tensor.reshape, *_VIEWS),
     **entries(
         _same, "clone.default", "alias.default", "detach.default", "lift_fresh_copy.default",
         "lift_fresh.default", "contiguous.default", "_to_copy.default",
@@ -210,24 +178,24 @@ TABLE: dict[str, Operator] = {
     **entries(_to_device, "to.device"),
     **entries(_dropout, "dropout.default"),
     **entries(_expand, "expand.default"),
-    **entries(_expand_as, "expand_as.default"),
+    **entries(Tensor.expand_as, "expand_as.default"),
     **entries(_slice, "slice.Tensor"),
     **entries(_slice_scatter, "slice_scatter.default"),
     **entries(_select_scatter, "select_scatter.default"),
-    **entries(_unbind, "unbind.int"),
+    **entries(Tensor.unbind, "unbind.int"),
     **entries(_constant_pad, "constant_pad_nd.default"),
     **entries(_pad, "pad.default"),
     **entries(_reflection_pad, *(f"reflection_pad{n}d.default" for n in (1, 2, 3))),
     **entries(_replication_pad, *(f"replication_pad{n}d.default" for n in (1, 2, 3))),
     **entries(_roll, "roll.default"),
-    **entries(_repeat, "repeat.default"),
-    **entries(_flip, "flip.default"),
-    **entries(_permute, "permute.default"),
-    **entries(_squeeze, "squeeze.default", "squeeze.dim", "squeeze.dims"),
-    **entries(_unflatten, "unflatten.int"),
+    **entries(Tensor.repeat, "repeat.default"),
+    **entries(Tensor.flip, "flip.default"),
+    **entries(Tensor.permute, "permute.default"),
+    **entries(Tensor.squeeze, "squeeze.default", "squeeze.dim", "squeeze.dims"),
+    **entries(Tensor.unflatten, "unflatten.int"),
     **entries(_repeat_interleave, "repeat_interleave.self_int"),
     **entries(_copy, "copy.default"),
     **entries(_cat, "cat.default"),
-    **entries(lambda tensors, dim=0: stack(tensors, dim), "stack.default"),
-    **entries(_split, "split.Tensor", "split_with_sizes.default", "split.sizes"),
+    **entries(stack, "stack.default"),
+    **entries(Tensor.split, "split.Tensor", "split_with_sizes.default", "split.sizes"),
 }  # fmt: skip

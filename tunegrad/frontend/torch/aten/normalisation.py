@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import product
-from typing import Any, cast
+from typing import Any
 
 from ...functions import stack
 from ...tensor import Tensor
-from .table import Operator, entries, unsupported
+from .table import Operator, entries, overloads, unsupported
 
 __all__ = ["TABLE"]
 
@@ -117,47 +117,22 @@ def _native_group_norm(
     return x.group_norm(group, weight, bias, eps), None, None
 
 
-def _max_pool(rank: int, with_indices: bool) -> Operator:
+def _with_indices(method: Operator) -> Operator:
     def pool(
         x: Tensor, kernel_size: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1,
         ceil_mode: bool = False,
     ) -> Any:  # fmt: skip
-        method: Operator = getattr(x, f"max_pool{rank}d")
-        steps = list(stride) if stride else None
-        pair = method(kernel_size, steps, padding, dilation, ceil_mode, with_indices)
-        return tuple(pair) if with_indices else pair
+        return method(x, kernel_size, stride, padding, dilation, ceil_mode, True)
 
     return pool
 
 
-def _avg_pool(rank: int) -> Operator:
-    def pool(
-        x: Tensor, kernel_size: Any, stride: Any = (), padding: Any = 0, ceil_mode: bool = False,
-        count_include_pad: bool = True, divisor_override: int | None = None,
-    ) -> Tensor:  # fmt: skip
-        method: Operator = getattr(x, f"avg_pool{rank}d")
-        more = () if rank == 1 else (divisor_override,)
-        steps = list(stride) if stride else None
-        found = method(kernel_size, steps, padding, ceil_mode, count_include_pad, *more)
-        return cast(Tensor, found)
-
-    return pool
-
-
-def _adaptive(kind: str, rank: int) -> Operator:
-    def pool(x: Tensor, output_size: Any) -> Any:
-        size = tuple(output_size) if isinstance(output_size, list) else output_size
-        return getattr(x, f"adaptive_{kind}_pool{rank}d")(size)
-
-    return pool
-
-
-def _adaptive_max(rank: int) -> Operator:
+def _adaptive_max(method: Operator, rank: int) -> Operator:
     """The largest of each window, and its place in the image."""
 
     def pool(x: Tensor, output_size: Sequence[int]) -> tuple[Tensor, Tensor]:
         extents, sizes = x.shape[-rank:], tuple(output_size)
-        values: Tensor = getattr(x, f"adaptive_max_pool{rank}d")(sizes)
+        values: Tensor = method(x, sizes)
         found = []
         for cell in product(*map(range, sizes)):
             bounds = [
@@ -238,15 +213,24 @@ TABLE: dict[str, Operator] = {
     **entries(_with_new_statistics, "_native_batch_norm_legit_functional.default"),
     **entries(_group_norm, "group_norm.default"),
     **entries(_native_group_norm, "native_group_norm.default"),
-    **{f"max_pool{n}d.default": _max_pool(n, False) for n in _RANKS},
-    **{f"max_pool{n}d_with_indices.default": _max_pool(n, True) for n in _RANKS},
-    **{f"avg_pool{n}d.default": _avg_pool(n) for n in _RANKS},
-    **{f"adaptive_avg_pool{n}d.default": _adaptive("avg", n) for n in _RANKS},
-    **{f"adaptive_max_pool{n}d.default": _adaptive_max(n) for n in _RANKS},
+    **overloads("default", Tensor.max_pool1d, Tensor.max_pool2d, Tensor.max_pool3d),
+    **entries(_with_indices(Tensor.max_pool1d), "max_pool1d_with_indices.default"),
+    **entries(_with_indices(Tensor.max_pool2d), "max_pool2d_with_indices.default"),
+    **entries(_with_indices(Tensor.max_pool3d), "max_pool3d_with_indices.default"),
+    **overloads("default", Tensor.avg_pool1d, Tensor.avg_pool2d, Tensor.avg_pool3d),
+    **entries(Tensor.adaptive_avg_pool1d, "adaptive_avg_pool1d.default"),
+    **entries(
+        Tensor.adaptive_avg_pool2d, "adaptive_avg_pool2d.default", "_adaptive_avg_pool2d.default"
+    ),
+    **entries(
+        Tensor.adaptive_avg_pool3d, "adaptive_avg_pool3d.default", "_adaptive_avg_pool3d.default"
+    ),
+    **entries(_adaptive_max(Tensor.adaptive_max_pool1d, 1), "adaptive_max_pool1d.default"),
+    **entries(_adaptive_max(Tensor.adaptive_max_pool2d, 2), "adaptive_max_pool2d.default"),
+    **entries(_adaptive_max(Tensor.adaptive_max_pool3d, 3), "adaptive_max_pool3d.default"),
     **entries(_weight_norm, "_weight_norm_interface.default"),
-    **{f"_adaptive_avg_pool{n}d.default": _adaptive("avg", n) for n in (2, 3)},
     **{f"upsample_nearest{n}d.default": _nearest for n in _RANKS},
     **{f"upsample_nearest{n}d.vec": _nearest_vec for n in _RANKS},
     **{f"{name}.default": _smooth(mode) for name, mode in _MODES.items()},
     **{f"{name}.vec": _smooth_vec(mode) for name, mode in _MODES.items()},
-}
+}  # fmt: skip

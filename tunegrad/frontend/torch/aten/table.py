@@ -7,9 +7,7 @@ from typing import Any
 
 from tunegrad.errors import ModelError
 
-from ...tensor import Tensor
-
-__all__ = ["Operator", "entries", "methods", "unsupported"]
+__all__ = ["Operator", "entries", "overloads", "unsupported"]
 
 Operator = Callable[..., Any]
 
@@ -19,13 +17,9 @@ def entries(operator: Operator, *names: str) -> dict[str, Operator]:
     return dict.fromkeys(names, operator)
 
 
-def methods(names: str, overloads: str = "default") -> dict[str, Operator]:
-    """Methods of a tensor that have ATen's name and arguments."""
-    return {
-        f"{name}.{overload}": getattr(Tensor, name)
-        for name in names.split()
-        for overload in overloads.split()
-    }
+def overloads(kinds: str, *operators: Operator) -> dict[str, Operator]:
+    """Operations that have ATen's name and arguments, under these kinds of overload."""
+    return {f"{o.__name__}.{kind}": o for o in operators for kind in kinds.split()}
 
 
 def unsupported(operator: str, why: str) -> ModelError:
