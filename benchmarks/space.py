@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import click
 
@@ -90,6 +91,7 @@ def space() -> None:
 @click.pass_context
 def record(
     ctx: click.Context,
+    /,
     model: str,
     kernel: str,
     out: str,
@@ -97,12 +99,8 @@ def record(
     points: int,
     budget: str | None,
     form: str,
-    device: str | None,
-    threads: int | None,
-    seed: int | None,
-    numerics: str,
-    dtype: str | None,
     as_json: bool,
+    **given: Any,
 ) -> None:
     """Verify and time every schedule of a part of a kernel's space, and keep what came of each.
 
@@ -110,9 +108,7 @@ def record(
     defaults. Exits with 3 when the budget ended before the last point: the same command again goes
     on from there.
     """
-    settings = resolve_settings(
-        model, device=device, threads=threads, seed=seed, numerics=numerics, dtype=dtype
-    )
+    settings = resolve_settings(model, **given)
     end_s = time.monotonic() + parse_budget(budget) if budget is not None else float("inf")
 
     def go_on(done: int, total: int) -> bool:

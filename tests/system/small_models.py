@@ -70,7 +70,7 @@ def settings_of(
     return resolve_settings(
         str(model_file(directory)),
         threads=THREADS,
-        budget=budget,
+        budget_s=budget,
         searcher=searcher,
         store=store,
         seed=3,

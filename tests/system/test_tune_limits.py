@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from small_models import THREADS, Listener, here
@@ -34,7 +35,8 @@ def settings_of(
         files.append(str(directory / f"{name}.toml"))
         Path(files[-1]).write_text(_TEXT.format(name=name, sizes=SIZES[name]), encoding="utf-8")
     store = directory / "t.db"
-    return resolve_settings(files, threads=THREADS, budget=budget_s, store=store, seed=3, **limits)  # type: ignore[arg-type]
+    given: Any = {"threads": THREADS, "budget_s": budget_s, "store": store, "seed": 3, **limits}
+    return resolve_settings(files, **given)
 
 
 def test_bound_on_candidates_is_kept_and_remembered(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -51,7 +52,7 @@ def test_file_beats_defaults(model_file: str) -> None:
 def test_command_line_beats_file(model_file: str) -> None:
     settings = resolve_settings(
         model_file,
-        budget="1m",
+        budget_s="1m",
         searcher="beam",
         threads=1,
         seed=0,
@@ -85,7 +86,7 @@ def test_settings_are_frozen(model_file: str) -> None:
         ({"target_ms": 0.0}, "target_ms 0.0 is not a positive time in milliseconds"),
         ({"target_ms": float("nan")}, "target_ms nan is not a positive time in milliseconds"),
         ({"max_trials": 0}, "max_trials 0 is not a positive whole number"),
-        ({"budget": "-1m"}, "budget '-1m' is not a positive time"),
+        ({"budget_s": "-1m"}, "budget '-1m' is not a positive time"),
     ],
 )
 def test_bad_value_is_a_config_error(options: dict[str, object], message: str) -> None:
@@ -178,7 +179,7 @@ def test_several_models_share_what_their_files_agree_on(tmp_path: Path) -> None:
 def test_several_models_have_the_budgets_of_all_of_them(tmp_path: Path) -> None:
     files = two_files(tmp_path, 'budget = "2m"', "")
     assert resolve_settings(files, environ={}).budget_s == 120.0 + 300.0
-    assert resolve_settings(files, budget="9s", environ={}).budget_s == 9.0
+    assert resolve_settings(files, budget_s="9s", environ={}).budget_s == 9.0
 
 
 def test_several_models_that_disagree_need_an_argument(tmp_path: Path) -> None:
@@ -211,3 +212,9 @@ def test_several_models_have_no_one_target(tmp_path: Path) -> None:
 def test_model_named_twice_is_refused() -> None:
     with pytest.raises(ModelError, match="model 'a:b' is named twice"):
         resolve_settings(["a:b", "c:d", "a:b"], environ={})
+
+
+def test_a_name_that_is_no_setting_is_refused_and_the_valid_ones_are_listed() -> None:
+    given: Any = {"budget": 1.0}
+    with pytest.raises(TypeError, match="setting 'budget' is unknown, did you mean 'budget_s'"):
+        resolve_settings("a:b", environ={}, **given)

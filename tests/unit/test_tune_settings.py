@@ -20,7 +20,7 @@ from tunegrad.tune import show
 
 @pytest.fixture
 def settings(tmp_path: Path) -> TuneSettings:
-    return resolve_settings("mlp", budget=1.0, threads=1, store=tmp_path / "s.db")
+    return resolve_settings("mlp", budget_s=1.0, threads=1, store=tmp_path / "s.db")
 
 
 @pytest.mark.parametrize("call", [tune, show, explain])

@@ -90,7 +90,8 @@ def test_sessions_with_other_limits_are_resumed_and_those_of_another_search_are_
     for name, settings in others.items():
         with store.session("tune", 0, session_record(settings, Policy()), "0", name):
             pass
-    assert resumed_sessions(store, SETTINGS, Policy(), "mine") == {"larger", "patient"}
+    record = session_record(SETTINGS, Policy())
+    assert resumed_sessions(store, record, SETTINGS.seed, "mine") == {"larger", "patient"}
 
 
 def test_session_with_fewer_proposals_in_flight_is_not_resumed_and_what_it_spent_counts(
@@ -100,7 +101,7 @@ def test_session_with_fewer_proposals_in_flight_is_not_resumed_and_what_it_spent
     for name, settings in (("one", SETTINGS), ("ahead", mine)):
         with store.session("tune", 0, session_record(settings, Policy()), "0", name):
             pass
-    assert resumed_sessions(store, mine, Policy(), "mine") == {"ahead"}
+    assert resumed_sessions(store, session_record(mine, Policy()), mine.seed, "mine") == {"ahead"}
     account(store).charge(10.0)
     assert account(store, mine).left_s == 50.0
 

@@ -5,7 +5,7 @@ action bought what.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -94,13 +94,8 @@ def explain(
     top: int | None,
     stage: Stage | None,
     trace: bool,
-    device: str | None,
-    threads: int | None,
-    store: str | None,
-    seed: int | None,
-    numerics: str,
-    dtype: str | None,
     as_json: bool,
+    **given: Any,
 ) -> None:
     """Explain MODEL's kernels: their limits, their time now, what each action bought.
 
@@ -115,18 +110,9 @@ def explain(
     from tunegrad.config import resolve_settings
 
     model = with_arguments(model, batch, arguments)
-    settings = resolve_settings(
-        model,
-        device=device,
-        threads=threads,
-        store=store,
-        seed=seed,
-        json=as_json,
-        numerics=numerics,
-        dtype=dtype,
-    )
+    settings = resolve_settings(model, json=as_json, **given)
     place = (
-        None if store is None else settings.store
+        None if given["store"] is None else settings.store
     )  # none given: the default one, if there is one
     if stage is not None or trace:
         _form(settings, kernel, stage, place, as_json=as_json)

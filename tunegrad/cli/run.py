@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 import click
 
@@ -53,15 +53,10 @@ def run(
     model: str,
     batch: int | None,
     arguments: tuple[str, ...],
-    device: str | None,
-    threads: int | None,
-    store: str | None,
     on_miss: Literal["default", "nearest", "error"],
     weights: str | None,
-    seed: int | None,
-    numerics: str,
-    dtype: str | None,
     as_json: bool,
+    **given: Any,
 ) -> None:
     """Measure MODEL's latency: stored winners, then default schedules.
 
@@ -73,24 +68,14 @@ def run(
     from tunegrad.config import resolve_settings
 
     model = with_arguments(model, batch, arguments)
-    settings = resolve_settings(
-        model,
-        device=device,
-        threads=threads,
-        store=store,
-        seed=seed,
-        json=as_json,
-        numerics=numerics,
-        dtype=dtype,
-    )
+    settings = resolve_settings(model, json=as_json, **given)
     from tunegrad.inference import load
 
     loaded = load(
         model,
         device=settings.device,
-        store=None
-        if store is None
-        else settings.store,  # none given: the default one, if there is one
+        # None given: the default one, if there is one.
+        store=None if given["store"] is None else settings.store,
         on_miss=on_miss,
         threads=settings.threads,
         weights=weights,

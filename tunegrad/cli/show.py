@@ -4,6 +4,8 @@ from.
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from tunegrad.cli.options import (
@@ -38,27 +40,15 @@ def show(
     model: str,
     batch: int | None,
     arguments: tuple[str, ...],
-    device: str | None,
-    threads: int | None,
-    store: str | None,
-    numerics: str,
-    dtype: str | None,
     as_json: bool,
+    **given: Any,
 ) -> None:
     """Show MODEL's kernels, their actions, and where each came from."""
     from tunegrad.cli.tables import show_text
     from tunegrad.config import resolve_settings
 
     model = with_arguments(model, batch, arguments)
-    settings = resolve_settings(
-        model,
-        device=device,
-        threads=threads,
-        store=store,
-        json=as_json,
-        numerics=numerics,
-        dtype=dtype,
-    )
+    settings = resolve_settings(model, json=as_json, **given)
     from tunegrad.tune import show as show_model
 
     rows = show_model(settings)

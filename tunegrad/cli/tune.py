@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import ExitStack, closing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -51,6 +51,7 @@ __all__ = ["tune"]
 @threads_option
 @click.option(
     "--budget",
+    "budget_s",
     metavar="TIME",
     help="Wall-clock time of the whole command: 30s, 5m, 1h, or seconds.  [default: 5m]",
 )
@@ -90,7 +91,7 @@ __all__ = ["tune"]
 @click.option(
     "--ray-kind",
     metavar="KIND",
-    help="Which kind of machine of the cluster measures; the others compile.",
+    help="Which kind of machine of the cluster measures; the others are left out.",
 )
 @json_option
 @click.option(
@@ -99,25 +100,14 @@ __all__ = ["tune"]
 @click.pass_context
 def tune(
     ctx: click.Context,
+    /,
     models: tuple[str, ...],
     batch: int | None,
     arguments: tuple[str, ...],
-    device: str | None,
-    threads: int | None,
-    budget: str | None,
-    searcher: str | None,
-    patience: int | None,
-    target_ms: float | None,
-    max_trials: int | None,
     no_warm_start: bool,
-    store: str | None,
-    seed: int | None,
-    numerics: str,
-    dtype: str | None,
-    ray: str | None,
-    ray_kind: str | None,
     as_json: bool,
     log: str | None,
+    **given: Any,
 ) -> None:
     """Search for fast, correct schedules for MODEL, or for several within one budget; store the
     winners.
@@ -143,24 +133,12 @@ def tune(
 
     settings = resolve_settings(
         [with_arguments(model, batch, arguments) for model in models],
-        device=device,
-        threads=threads,
-        budget=budget,
-        searcher=searcher,
-        store=store,
-        seed=seed,
         json=as_json,
         log=log,
-        numerics=numerics,
-        dtype=dtype,
-        patience=patience,
-        target_ms=target_ms,
-        max_trials=max_trials,
-        ray=ray,
-        ray_kind=ray_kind,
         warm_start=False if no_warm_start else None,
+        **given,
     )
-    if store is None:
+    if given["store"] is None:
         make_default_place(settings.store)
     try:
         reports = _tuned(settings, as_json=as_json)

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from .models import resolve_model as resolve_model
     from .settings import DEFAULT_BUDGET_S as DEFAULT_BUDGET_S
     from .settings import check_dtype as check_dtype
+    from .settings import check_names as check_names
     from .settings import check_numerics as check_numerics
     from .settings import check_searcher as check_searcher
     from .settings import check_settings as check_settings
@@ -41,11 +42,13 @@ if TYPE_CHECKING:
     from .values import DtypeName as DtypeName
     from .values import InputSpec as InputSpec
     from .values import ModelDtype as ModelDtype
+    from .values import ModelOptions as ModelOptions
     from .values import ModelSpec as ModelSpec
     from .values import Numerics as Numerics
     from .values import Scalar as Scalar
     from .values import Searcher as Searcher
     from .values import TuneDefaults as TuneDefaults
+    from .values import TuneOptions as TuneOptions
     from .values import TuneSettings as TuneSettings
 else:
     _HOMES = {
@@ -57,13 +60,14 @@ else:
         ),
         "models": "config_names configs_dir resolve_model",
         "settings": (
-            "DEFAULT_BUDGET_S check_dtype check_numerics check_searcher check_settings labelled "
+            "DEFAULT_BUDGET_S check_dtype check_names check_numerics check_searcher "
+            "check_settings labelled "
             "resolve_settings"
         ),
         "tables": "nearest",
         "values": (
-            "DtypeName InputSpec ModelDtype ModelSpec Numerics Scalar Searcher TuneDefaults "
-            "TuneSettings"
+            "DtypeName InputSpec ModelDtype ModelOptions ModelSpec Numerics Scalar Searcher "
+            "TuneDefaults TuneOptions TuneSettings"
         ),
     }
     __all__, __getattr__ = lazy_names(__name__, _HOMES)

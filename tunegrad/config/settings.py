@@ -6,7 +6,7 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Unpack, get_args
 
 from tunegrad.errors import ConfigError, ModelError
 
@@ -14,7 +14,7 @@ from .durations import parse_budget
 from .environment import DEFAULT_DEVICE, MOST_THREADS, allowed_threads, default_store
 from .models import resolve_model
 from .tables import nearest
-from .values import ModelDtype, ModelSpec, Numerics, Searcher, TuneSettings
+from .values import ModelDtype, ModelSpec, Numerics, Searcher, TuneOptions, TuneSettings
 
 __all__ = [
     "DEFAULT_BUDGET_S",
@@ -32,23 +32,10 @@ DEFAULT_BUDGET_S = 300.0
 def resolve_settings(
     model: str | ModelSpec | Sequence[str],
     *,
-    device: str | None = None,
-    threads: int | None = None,
-    budget: str | float | None = None,
-    searcher: str | None = None,
-    store: str | Path | None = None,
-    seed: int | None = None,
     json: bool = False,
     log: str | Path | None = None,
-    numerics: str = "contract",
-    patience: int | None = None,
-    target_ms: float | None = None,
-    max_trials: int | None = None,
-    ray: str | None = None,
-    ray_kind: str | None = None,
-    warm_start: bool | None = None,
-    dtype: str | None = None,
     environ: Mapping[str, str] = os.environ,
+    **given: Unpack[TuneOptions],
 ) -> TuneSettings:
     """Settle every setting: an argument that is not None wins, then the model's file, then the
     default.
@@ -63,32 +50,46 @@ def resolve_settings(
         else _resolve_models([model] if isinstance(model, str) else model)
     )
 
-    def settled(name: str, given: Any, default: Any = None) -> Any:
-        return _first(given, _of_files(specs, name) if given is None else None, default)
+    check_names(given)
 
-    chosen_threads = settled("threads", threads)
+    def settled(name: str, default: Any = None) -> Any:
+        said = given.get(name)
+        return _first(said, _of_files(specs, name) if said is None else None, default)
+
+    threads, store = settled("threads"), given.get("store")
     settings = TuneSettings(
         model=specs[0],
-        device=settled("device", device, DEFAULT_DEVICE),
-        threads=allowed_threads(environ) if chosen_threads is None else chosen_threads,
-        budget_s=_settle_budget(budget, specs),
-        searcher=check_searcher(settled("searcher", searcher, "portfolio")),
+        device=settled("device", DEFAULT_DEVICE),
+        threads=allowed_threads(environ) if threads is None else threads,
+        budget_s=_settle_budget(given.get("budget_s"), specs),
+        searcher=check_searcher(settled("searcher", "portfolio")),
         store=default_store(environ) if store is None else Path(store).expanduser(),
-        seed=settled("seed", seed, 0),
+        seed=settled("seed", 0),
         json=json,
         log=None if log is None else Path(log).expanduser(),
-        numerics=check_numerics(numerics),
-        patience=settled("patience", patience),
-        target_ms=settled("target_ms", target_ms),
-        max_trials=settled("max_trials", max_trials),
+        numerics=check_numerics(given.get("numerics") or "contract"),
+        patience=settled("patience"),
+        target_ms=settled("target_ms"),
+        max_trials=settled("max_trials"),
         others=specs[1:],
-        ray=ray,
-        ray_kind=ray_kind,
-        warm_start=settled("warm_start", warm_start, True),
-        dtype=check_dtype(settled("dtype", dtype, "f32")),
+        ray=given.get("ray"),
+        ray_kind=given.get("ray_kind"),
+        warm_start=settled("warm_start", True),
+        dtype=check_dtype(settled("dtype", "f32")),
     )
     check_settings(settings)
     return settings
+
+
+def check_names(given: Mapping[str, object]) -> None:
+    """Raise TypeError for a name that is no setting, as Python does for an unknown argument."""
+    valid = TuneOptions.__required_keys__ | TuneOptions.__optional_keys__
+    for name in given:
+        if name not in valid:
+            raise TypeError(
+                f"setting {name!r} is unknown{nearest(name, sorted(valid))}; valid: "
+                f"{', '.join(sorted(valid))}"
+            )
 
 
 def check_settings(settings: TuneSettings) -> None:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypedDict
 
 __all__ = [
     "DtypeName",
     "InputSpec",
     "ModelDtype",
+    "ModelOptions",
     "ModelSpec",
     "Numerics",
     "Scalar",
     "Searcher",
     "TuneDefaults",
+    "TuneOptions",
     "TuneSettings",
 ]
 
@@ -77,6 +80,36 @@ class ModelSpec:
     inputs: tuple[InputSpec, ...] = ()
     tune: TuneDefaults = field(default_factory=TuneDefaults)
     source: str = ""
+
+
+class ModelOptions(TypedDict, total=False):
+    """The settings of a model that a caller may give; None is as good as none.
+
+    A setting that is not given is the one in the model's file, else the default. ``TuneSettings``
+    says what each means.
+    """
+
+    device: str | None
+    threads: int | None
+    store: str | os.PathLike[str] | None
+    seed: int | None
+    numerics: Numerics | None
+    dtype: ModelDtype | None
+
+
+class TuneOptions(ModelOptions, total=False):
+    """The settings of a session that a caller may give, as keyword arguments or as options of
+    ``tunegrad tune``.
+    """
+
+    budget_s: str | float | None
+    searcher: Searcher | None
+    patience: int | None
+    target_ms: float | None
+    max_trials: int | None
+    ray: str | None
+    ray_kind: str | None
+    warm_start: bool | None
 
 
 @dataclass(frozen=True, slots=True)

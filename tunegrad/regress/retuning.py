@@ -73,4 +73,4 @@ def _settings(
     """Of the model that the sweep calls so."""
     asked = {resolve_settings(m, dtype=settings.dtype).model.name: m for m in settings.models}
     model = asked.get(name) or asked.get(name.removesuffix(f" {settings.dtype}"), name)
-    return settings.of(device, model, budget=budget_s, seed=seed)
+    return settings.of(device, model, budget_s=budget_s, seed=seed)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
-from tunegrad.config import ModelSpec, TuneSettings, resolve_settings
+from tunegrad.config import ModelSpec, TuneOptions, TuneSettings, check_names, resolve_settings
 from tunegrad.errors import ConfigError, ModelError
 from tunegrad.frontend import Example, Model, as_model
 
@@ -32,13 +31,14 @@ def work_of(model: TuneSettings | Model | str, settings: TuneSettings) -> Worklo
     return workload_of_model(model, settings) if isinstance(model, Model) else None
 
 
-def settings_of(model: TuneSettings | Model | str, **given: Any) -> TuneSettings:
+def settings_of(model: TuneSettings | Model | str, **given: Unpack[TuneOptions]) -> TuneSettings:
     """The settings of one model: those that are resolved already, or a model, or its name, with
     what is given (not None).
 
     Raises ConfigError for both together: neither would hold; and for settings of several models.
     """
-    said = {name: value for name, value in given.items() if value is not None}
+    said: Any = {name: value for name, value in given.items() if value is not None}
+    check_names(said)
     if isinstance(model, TuneSettings):
         if said:
             raise ConfigError(
@@ -51,10 +51,6 @@ def settings_of(model: TuneSettings | Model | str, **given: Any) -> TuneSettings
                 f"settings of {len(model.models)} models ({names}): only tune_models takes several"
             )
         return model
-    if "budget_s" in said:
-        said["budget"] = said.pop("budget_s")
-    if "store" in said:
-        said["store"] = os.fspath(said["store"])
     if isinstance(model, Model):
         return resolve_settings(ModelSpec(model.name, "", source="a Model"), **said)
     if not isinstance(model, str):

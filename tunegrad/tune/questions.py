@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
-from tunegrad.config import ModelDtype, Numerics, TuneSettings, parse_budget
+from tunegrad.config import ModelOptions, TuneSettings, parse_budget
 from tunegrad.events import Event, Observer
 from tunegrad.frontend import Example, Model
 from tunegrad.reports import DoctorReport, ExplainReport, ShowRow
@@ -22,12 +22,7 @@ EXPLAIN_BUDGET_S = 20.0
 
 def show(
     model: TuneSettings | Model | Example | str,
-    *,
-    store: str | os.PathLike[str] | None = None,
-    device: str | None = None,
-    threads: int | None = None,
-    numerics: Numerics | None = None,
-    dtype: ModelDtype | None = None,
+    **options: Unpack[ModelOptions],
 ) -> list[ShowRow]:
     """One row per distinct kernel: what it would run with, and where that comes from.
 
@@ -39,9 +34,7 @@ def show(
     from tunegrad.explain import show as rows
 
     model = model_of(model)
-    settings = settings_of(
-        model, store=store, device=device, threads=threads, numerics=numerics, dtype=dtype
-    )
+    settings = settings_of(model, **options)
     return rows(settings, work_of(model, settings))
 
 
@@ -55,17 +48,14 @@ def explain(
     top: int | None = None,
     dump: Path | None = None,
     store: str | os.PathLike[str] | Literal[False] | None = None,
-    device: str | None = None,
-    threads: int | None = None,
-    seed: int | None = None,
-    numerics: Numerics | None = None,
-    dtype: ModelDtype | None = None,
+    **options: Any,
 ) -> ExplainReport:
     """Explain a model's time: per kernel its bounds, its time now, and the gain of each action of
     its schedule.
 
     Measures for about ``budget_s`` seconds, in processes that can be killed; reads the store and
-    never writes to it. ``kernel`` names one (or its key): that one is taken apart alone; else the
+    never writes to it. ``options`` are ``device``, ``threads``, ``seed``, ``numerics`` and
+    ``dtype``. ``kernel`` names one (or its key): that one is taken apart alone; else the
     ``top`` heaviest are, all where it is None. ``asm`` reads every kernel's machine code. ``dump``
     is a folder for every form of each kernel, by the beginning of its key. ``store`` as in
     ``load``: None is the default one if it exists, False is none; beside resolved settings it may
@@ -74,9 +64,7 @@ def explain(
     from tunegrad.explain import explain as explained
 
     model = model_of(model)
-    settings, with_store = _explained(
-        model, store, device=device, threads=threads, seed=seed, numerics=numerics, dtype=dtype
-    )
+    settings, with_store = _explained(model, store, **options)
 
     def observe(event: Event) -> None:
         for observer in observers:

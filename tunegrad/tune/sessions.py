@@ -2,29 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Sequence, Set
-from dataclasses import replace
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from tunegrad.config import (
-    DEFAULT_BUDGET_S,
-    DEFAULT_DEVICE,
-    ModelDtype,
     ModelSpec,
-    Numerics,
-    Searcher,
+    TuneOptions,
     TuneSettings,
-    allowed_threads,
-    check_dtype,
-    check_numerics,
-    check_searcher,
-    check_settings,
-    default_store,
-    parse_budget,
+    resolve_settings,
 )
 from tunegrad.events import Observer
 from tunegrad.frontend import Example, Model
@@ -43,21 +30,7 @@ while the model is built.
 def tune(
     model: TuneSettings | Model | Example | str,
     observers: Sequence[Observer] = (),
-    *,
-    device: str | None = None,
-    budget_s: float | None = None,
-    store: str | os.PathLike[str] | None = None,
-    threads: int | None = None,
-    seed: int | None = None,
-    searcher: Searcher | None = None,
-    numerics: Numerics | None = None,
-    patience: int | None = None,
-    target_ms: float | None = None,
-    max_trials: int | None = None,
-    ray: str | None = None,
-    ray_kind: str | None = None,
-    warm_start: bool | None = None,
-    dtype: ModelDtype | None = None,
+    **options: Unpack[TuneOptions],
 ) -> TuneReport:
     """Tune a model: a Model, a pair of a function or ``torch.nn.Module`` and its examples, or a
     model's name, with the settings that are not its defaults, or resolved settings and nothing
@@ -65,29 +38,15 @@ def tune(
 
     Every trial is in the store before the next one starts (with ``ray``: batch by batch, in their
     order). The same call again goes on where this one stopped, and measures nothing once
-    ``budget_s`` seconds are spent, or once the search has stopped early (``patience``,
-    ``target_ms``, ``max_trials``, ``warm_start`` and ``dtype`` are as in ``TuneSettings``). ``ray``
-    is the address of a Ray cluster to measure on, or ``local``; ``ray_kind`` the kind of its
-    machines that measures, where there are several. Raises UserError in one line.
+    ``budget_s`` seconds are spent, or once the search has stopped early. The settings are those of
+    ``TuneSettings``: ``device``, ``threads``, ``budget_s`` (seconds, or a text such as "5m"),
+    ``store``, ``seed``, ``searcher``, ``numerics``, ``dtype``, ``patience``, ``target_ms``,
+    ``max_trials`` and ``warm_start``. ``ray`` is the address of a Ray cluster to measure on, or
+    ``local``; ``ray_kind`` the kind of its
+        machines that measures, where there are several. Raises UserError in one line.
     """
     model = model_of(model)
-    settings = settings_of(
-        model,
-        device=device,
-        budget_s=budget_s,
-        store=store,
-        threads=threads,
-        seed=seed,
-        searcher=searcher,
-        numerics=numerics,
-        patience=patience,
-        target_ms=target_ms,
-        max_trials=max_trials,
-        ray=ray,
-        ray_kind=ray_kind,
-        warm_start=warm_start,
-        dtype=dtype,
-    )
+    settings = settings_of(model, **options)
     if isinstance(model, Model):
         return _tuned(settings, partial(workload_of_model, model, settings), observers)
     return tune_models(settings, observers)[0]
@@ -106,8 +65,7 @@ def _tuned(
     costs = Costs()
     with costs.part("model"):
         found = work()
-    spec = ModelSpec(found.name, f"kernels:{found.key}", source=settings.model.source)
-    return run_session(replace(settings, model=spec), found, observers, costs=costs)
+    return run_session(settings, found, observers, costs=costs)
 
 
 def tune_models(
@@ -182,47 +140,22 @@ def compile_models(
 def tune_callable(
     function: Callable[..., Any],
     *arrays: Any,
-    device: str = DEFAULT_DEVICE,
-    budget_s: float = DEFAULT_BUDGET_S,
-    store: str | os.PathLike[str] | None = None,
-    threads: int | None = None,
-    seed: int = 0,
-    searcher: Searcher = "portfolio",
     observers: Sequence[Observer] = (),
-    numerics: Numerics = "contract",
-    patience: int | None = None,
-    target_ms: float | None = None,
-    max_trials: int | None = None,
-    warm_start: bool = True,
-    dtype: ModelDtype = "f32",
+    **options: Unpack[TuneOptions],
 ) -> TuneReport:
     """Tune a function of tensors, for arrays of these shapes and dtypes; arrays that it captures
     are constants.
 
     The settings are those of ``tune``. Raises UserError in one line.
     """
-    settings = TuneSettings(
-        model=ModelSpec("function", "", source="a function"),
-        device=device,
-        threads=allowed_threads() if threads is None else threads,
-        budget_s=parse_budget(budget_s),
-        searcher=check_searcher(searcher),
-        store=default_store() if store is None else Path(store).expanduser(),
-        seed=seed,
-        numerics=check_numerics(numerics),
-        patience=patience,
-        target_ms=target_ms,
-        max_trials=max_trials,
-        warm_start=warm_start,
-        dtype=check_dtype(dtype),
-    )
-    check_settings(settings)
+    settings = resolve_settings(ModelSpec("function", "", source="a function"), **options)
 
     def work() -> Workload:
         from tunegrad import devices
         from tunegrad.tuning import workload_of_function
 
-        target = devices.open(device, settings.threads).target
-        return workload_of_function(function, arrays, numerics, target, dtype)
+        s = settings
+        target = devices.open(s.device, s.threads).target
+        return workload_of_function(function, arrays, s.numerics, target, s.dtype)
 
     return _tuned(settings, work, observers)

@@ -139,11 +139,12 @@ def _opened(
             others = probed()
             if busy := busy_text(others, settings.threads):
                 _tell(observers, MachineBusy(others, f"{busy}: {_BUSY}"))
+            record = session_record(settings, site.policy, workloads)
             row = stack.enter_context(
                 store.session(
                     "tune",
                     settings.seed,
-                    session_record(settings, site.policy),
+                    record,
                     __version__,
                     versions=versions(site.here),
                     state=machine_state(others=others, device=site.bench.state()),
@@ -156,7 +157,7 @@ def _opened(
             work = work_key(workloads)
             account = Account(settings, site.policy, store, site.here, work, costs)
             progress = Progress(observers, account, roofline, settings.budget_s)
-            resumed = resumed_sessions(store, settings, site.policy, row.id)
+            resumed = resumed_sessions(store, record, settings.seed, row.id)
             context = Context(
                 settings, site, store, row.id, resumed, interrupt, costs, progress, began_s, used
             )

@@ -9,7 +9,7 @@ a search that stopped early             -->  remembered: within that budget
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
@@ -19,6 +19,7 @@ from tunegrad.opts import SPACE_VERSION
 from tunegrad.search import LEARNED, cost_model_installed
 from tunegrad.trial import Fingerprint, Policy
 
+from ..workload import Workload
 from .costs import Costs
 
 __all__ = ["LEAST_S", "Account", "resumed_sessions", "session_record", "sessions_since"]
@@ -131,11 +132,19 @@ class Account:
         )
 
 
-def session_record(settings: TuneSettings, policy: Policy) -> dict[str, object]:
-    """The settings as the session's row keeps them."""
+def session_record(
+    settings: TuneSettings, policy: Policy, works: Sequence[Workload] = ()
+) -> dict[str, object]:
+    """The settings as the session's row keeps them.
+
+    A model without a builder is an object of the caller; it goes by the kernels of ``works``.
+    """
+    name, builder = settings.model.name, settings.model.builder
+    if not builder and works:
+        name, builder = works[0].name, f"kernels:{works[0].key}"
     record: dict[str, object] = {
-        "model": settings.model.name,
-        "builder": settings.model.builder,
+        "model": name,
+        "builder": builder,
         "batch": settings.model.batch,
         "args": [
             [name, list(value) if isinstance(value, tuple) else value]
@@ -166,17 +175,13 @@ def session_record(settings: TuneSettings, policy: Policy) -> dict[str, object]:
 
 
 def resumed_sessions(
-    store: Store, settings: TuneSettings, policy: Policy, mine: str
+    store: Store, record: Mapping[str, object], seed: int, mine: str
 ) -> frozenset[str]:
     """Sessions that asked the same questions: rows answer them now, in the same order, and this one
     goes on.
     """
-    asked = _questions(json.dumps(session_record(settings, policy)))
-    same = [
-        s
-        for s in store.sessions()
-        if s.id != mine and s.command == "tune" and s.seed == settings.seed
-    ]
+    asked = _questions(json.dumps(record))
+    same = [s for s in store.sessions() if s.id != mine and s.command == "tune" and s.seed == seed]
     return frozenset(s.id for s in same if _questions(s.settings) == asked)
 
 
