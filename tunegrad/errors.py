@@ -14,7 +14,7 @@
     │   │   └── NothingRunsError  a device that only compiles
     │   ├── StoreError          an unreadable, foreign or damaged store
     │   ├── IllegalAction       a schedule action whose rule is broken, or whose text does not parse
-    │   ├── KernelTextError     a text that is no kernel's
+    │   ├── KernelTextError     a text that does not parse as a kernel
     │   └── MissError           no stored winner, and the caller chose on_miss="error"
     ├── CandidateFailure        a candidate schedule failed: data for the search, never its end
     │   ├── CompileFailure      the compiler refused it
@@ -135,7 +135,7 @@ class IllegalAction(UserError):
 
 
 class KernelTextError(UserError):
-    """A text that is no kernel's canonical text.
+    """A text that does not parse as a kernel's canonical text.
 
     ``offset`` is the first character that does not fit.
     """
@@ -176,7 +176,7 @@ class WrongResult(CandidateFailure):
 
 
 class DeviceFault(TunegradError):
-    """A kernel ended the device's work in this process: an address that is none, a trap.
+    """A kernel ended the device's work in this process: an invalid address, a trap.
 
     Nothing works on the device in this process any more.
     """

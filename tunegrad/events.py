@@ -50,8 +50,8 @@ __all__ = [
 
 Phase = Literal["limits", "plans", "defaults", "search", "race", "whole model"]
 """``limits``: workers start, and the machine's peaks are measured. ``plans``: what the model's
-kernels are. ``defaults``: every kernel as its default schedule, and what similar kernels lend.
-``race``: winners are settled. ``whole model``: outputs are compared, and the model is timed.
+kernels are. ``defaults``: every kernel as its default schedule, and seeds of similar kernels.
+``race``: winners are decided. ``whole model``: outputs are compared, and the model is timed.
 """
 
 
@@ -184,7 +184,7 @@ class KernelFinished:
 
 @dataclass(frozen=True, slots=True)
 class Stopping:
-    """The user asked the search to end: what was found is kept and settled."""
+    """The user asked the search to end: the best so far is kept and stored."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ from tunegrad.cli.progress import search_display
 from tunegrad.errors import NothingRunsError
 
 _STARTING_S = 30.0
-"""A command that took longer to get here is one of a process that did other things before."""
+"""Longest start-up of a command that counts towards its budget: a longer one is other work."""
 
 if TYPE_CHECKING:
     from tunegrad.config import TuneSettings

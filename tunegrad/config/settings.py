@@ -1,4 +1,4 @@
-"""Every setting of a session, settled: an argument over the model's file over the default."""
+"""Every setting of a session, resolved: an argument over the model's file over the default."""
 
 from __future__ import annotations
 

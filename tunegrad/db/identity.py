@@ -87,7 +87,7 @@ def stands_among(measurements: Iterable[Trial]) -> Trial:
     """The measurement of a subject that counts; they are given the oldest first, and there is one.
 
     Measured here before claimed by a file; a wrong one before all others, as a result that was
-    wrong once is not trusted; a settled end before a crash that was seen once only; the newest.
+    wrong once is not trusted; a confirmed end before a crash that was seen once only; the newest.
     """
     *_, best = sorted(measurements, key=_rank)  # sorting is stable: of equals the newest comes last
     return best

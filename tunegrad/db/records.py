@@ -52,9 +52,7 @@ file.
 """
 
 STOPPED = "stopped: "
-"""Prefix of the settings of a spend that is no time spent, but the budget within which a search is
-over already.
-"""
+"""Prefix of the settings of a spend that holds the budget of a finished search, not spent time."""
 
 WITHDRAWN = "withdrawn by session "
 """Prefix of the error of a trial that was withdrawn."""

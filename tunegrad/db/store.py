@@ -218,7 +218,7 @@ class Store:
         given.
 
         Of what was measured several times it is the measurement that counts: one from here before
-        one of a file, a wrong one before all others, a settled end before a crash that was seen
+        one of a file, a wrong one before all others, a confirmed end before a crash that was seen
         once only, then the newest. A withdrawn one reads as ``wrong``: it has no samples, and its
         error says which session withdrew it, and why. It is as if the sessions in ``without`` had
         measured nothing.

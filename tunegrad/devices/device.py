@@ -32,9 +32,7 @@ if TYPE_CHECKING:
     from tunegrad.trial import Fingerprint, Properties
 
 Own = Any
-"""Memory, code or launches of an engine: they go back to the one that made them, and to no
-other.
-"""
+"""Memory, code or launches of an engine; only the engine that made them takes them back."""
 
 __all__ = ["BoundPlan", "Code", "Device", "Engine", "Inspection", "Launch", "Memory"]
 

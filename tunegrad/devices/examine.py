@@ -146,8 +146,8 @@ class Examination:
     """One candidate. Mutable: it learns how many input sets there are once the referee has told.
 
     ``end_s`` and ``code`` are of its one run: when the candidate's time is over, and the digest of
-    its code. ``trusted``: the bench is believed what its outputs' digest is. ``beside`` is what it
-    is timed in turns with.
+    its code. ``trusted``: the digest that the bench reports is taken as that of its outputs.
+    ``beside`` is the reference that it is timed in turns with.
     """
 
     bench: Caller

@@ -37,8 +37,7 @@ _PADDED = 4
 element again copy it again.
 """
 _SPARE_BYTES = 16
-"""Of a row that a matrix unit reads: as many as keep the next one aligned for wide copies, which is
-also a chunk that moves as a whole."""
+"""Padding of a row that a matrix unit reads: one wide copy, so the next row stays aligned."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -263,7 +263,7 @@ def picked(
     """A variant for every kernel of ``plan`` that has several, by key: the stored choice, else the
     expected one.
 
-    ``direct=False`` leaves those out that run directly: what rivals they have costs time to say.
+    ``direct=False`` leaves out kernels that run directly: listing their alternatives takes time.
     """
     picks: dict[str, str] = {}
     for key, (kernel, _) in plan.kernels().items():

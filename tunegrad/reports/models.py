@@ -20,8 +20,8 @@ looked up.
 class TuneRow:
     """One distinct kernel of a tuned model.
 
-    ``seed_ms`` is the fastest of what similar kernels lent, as the search measured it; None where
-    nothing was lent. ``share`` is its part of the tuned model's kernel time (all uses), 0 to 1.
+    ``seed_ms`` is the fastest seed of similar kernels, as the search measured it; None without
+    seeds. ``share`` is its part of the tuned model's kernel time (all uses), 0 to 1.
     ``default_ms`` and ``tuned_ms`` are of one use. ``candidates`` counts this session's trials by
     status. ``actions`` and ``origin`` are the winner's. ``interval`` is where the gain lies at
     95 %, from launches in turns in the whole model; None where there are too few, and where the

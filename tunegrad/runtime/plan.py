@@ -139,7 +139,7 @@ class Runner:
         engine = self._engine
         fresh = {i: engine.fresh(shape, dtype) for i, shape, dtype in self._fresh}
         with self._lock:
-            for b in self._inputs:  # ``arrays`` keeps what is lent until it has run
+            for b in self._inputs:  # ``arrays`` keeps the borrowed memory until it has run
                 self._lend_input(b, arrays[b.name])
             own = [b for b in self._distinct if not self._lend(b, fresh[b.id])]
             if self._codes:

@@ -273,7 +273,7 @@ class ModelSearch:
             self._finish_defaults()
 
     def _measure_seeds(self) -> None:
-        """Measure the schedules that the nearest kernels lend, the heaviest kernel first."""
+        """Measure the seeds of the nearest kernels, the heaviest kernel first."""
         for i in sorted(range(len(self._all)), key=self._heaviest_first):
             if self.left_s <= 0.0 or self._allowed < 1:
                 break

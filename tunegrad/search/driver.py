@@ -6,7 +6,7 @@
            |________ begin _________|             |____________ finish ______________|
 
 The defaults are measured before anything else, then seeds: schedules that did well on the nearest
-kernels. What alike kernels of the session lend comes with the batches. The best schedule so far is
+kernels. Seeds of similar kernels come with the batches. The best schedule so far is
 the fastest that ran, and the defaults among them, so a search never ends with something slower.
 """
 
@@ -29,7 +29,7 @@ from .trial_log import TrialLog, different
 __all__ = ["SEED", "KernelSearch"]
 
 SEED = "seed"
-"""Origin of a proposal that a nearest kernel of the store lent."""
+"""Origin of a proposal that is a seed of a nearest kernel of the store."""
 
 
 def _nobody(_: Event) -> None:
@@ -179,8 +179,8 @@ class KernelSearch:
         return self._begin(proposals, frozenset(), repeats=True)
 
     def begin_seeds(self, most: float = math.inf) -> Begun:
-        """Hand what nearest kernels lend to the measurer, once, right after the defaults; at most
-        so many.
+        """Hand the seeds of the nearest kernels to the measurer, once, right after the defaults; at
+        most so many.
         """
         proposals = [Proposal(s, SEED) for s in self._seeds()]
         self._seeds = tuple

@@ -25,7 +25,7 @@ __all__ = ["FARTHEST", "Shape", "adapted", "distance", "seeds_from"]
 
 FARTHEST = 12.0
 """Kernels whose extents are farther apart than this (sum of the logarithms of their ratios,
-base 2) lend no seeds.
+base 2) give no seeds.
 """
 
 _NUMBER = re.compile(r"(?<![\w.])\d+")

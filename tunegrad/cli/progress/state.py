@@ -30,7 +30,7 @@ STOPPING = "stopping, keeping the best so far ... (once more ends at once, witho
 PHASES: dict[Phase, str] = {
     "limits": "workers start, and the machine's limits are measured",
     "plans": "what the kernels are: whole models compared",
-    "defaults": "default schedules, and what similar kernels lend",
+    "defaults": "default schedules, and seeds of similar kernels",
     "search": "the search",
     "race": "winners are settled, in whole models",
     "whole model": "outputs compared, and the whole model timed",

@@ -164,7 +164,7 @@ def diff_text(found: StoreDiff, a: str, b: str) -> str:
 
 
 def why_text(found: Why) -> str:
-    """The answer in one line, the fields of the key, then the winner, its rivals and its
+    """The answer in one line, the fields of the key, then the winner, its alternatives and its
     evidence.
     """
     head = f"{plain(found.kernel) or '(no name)'}  {found.key}"

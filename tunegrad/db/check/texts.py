@@ -1,5 +1,5 @@
-"""Kernels of a store whose texts are no kernel's to this version: their rows are found by key, and
-teach nothing.
+"""Kernels of a store whose texts this version can not parse: their rows are found by key, and
+are no training data.
 """
 
 from __future__ import annotations

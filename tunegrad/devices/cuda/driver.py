@@ -27,7 +27,7 @@ DLPACK_CPU, DLPACK_CUDA = 1, 2
 Function = Any
 Event = Any
 Graph = Any
-"""A driver's own; they go back to the one that made them."""
+"""Objects of a driver; only the driver that made them takes them back."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,7 @@ _SHARE = 0.9
 candidate that wants more is out of resources before others on the device are.
 """
 _GRAPHS = 8
-"""Of a plan, by the addresses of what callers lend: a caller has a few outputs at once."""
+"""Graphs of a plan, one for each set of addresses of callers: a caller has a few outputs."""
 _IDLE_BYTES = 1 << 30
 """Of memory that was given back and is kept for the next of its size: the driver's own allocation
 waits for the device, each time.
@@ -400,7 +400,7 @@ class CudaEngine:
 
 class _Plan:
     """Launches as one graph, which has the addresses in it that it was made with: there is one for
-    each of the last few that callers lent.
+    each of the last few that callers gave.
 
     Making a graph takes as long as many launches. So addresses that come for the first time are
     launched one by one, unless they are the first of all, and get their graph when they come again.

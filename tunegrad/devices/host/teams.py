@@ -31,7 +31,7 @@ class _Place:
 
 
 class Cores:
-    """Lends cores, in the order in which they are asked for, the lowest that are free."""
+    """Gives cores in the order of requests, the lowest free ones first."""
 
     def __init__(self, cores: Sequence[int]) -> None:
         self.all = tuple(sorted(cores))
@@ -86,7 +86,7 @@ def process_cores() -> Cores:
 
 
 class Teams:
-    """Teams of ``threads`` threads, one for each set of cores that was lent; kept until ``close``.
+    """Teams of ``threads`` threads, one for each set of cores in use; kept until ``close``.
 
     ``first`` is the one on the lowest cores, made at once. ``pin_caller`` is for a process that has
     one caller: it is kept on the first core. Raises DeviceError as ``Team`` does.

@@ -149,7 +149,7 @@ class WorkerPool:
         try:
             endings = self._gather(started.futures, len(started.calls), limit_s)
             lost = [index for index, ending in enumerate(endings) if ending is None]
-            if lost:  # a pool that broke lost calls that were not to blame: they get a second one
+            if lost:  # a broken pool lost innocent calls: they get a second one
                 futures = self._schedule(
                     function, [started.calls[index] for index in lost], limit_s
                 )

@@ -69,7 +69,7 @@ _ROUNDS = 4
 """Most times that a graph is cut: where repeats are stored once, it may be cut otherwise."""
 
 _MAX_OPS = 4 * MAX_OPS
-"""Operations of a kernel, above which a toggle is void: no compiler would be glad of it."""
+"""Operations of a kernel, above which a toggle is left out, for the compiler's sake."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -225,10 +225,10 @@ def quad_dots(
                                                         a4 of u8(a + 128), the last sum at load
 
     Sums of integers wrap around, so both sides are equal in every order, bit by bit, and nothing
-    has to be declared. Vectors multiply numbers without a sign by such with one (VNNI), so a factor
-    of the wrong kind is moved by 128 where the other one is constant. What pads a factor is moved
-    with it, and is its zero point before. A constant that bytes hold less some number is these, and
-    that number times ``sum over k: i32(a[m, k]) - z[m]`` besides.
+    has to be declared. Vectors multiply unsigned by signed numbers (VNNI), so a factor of the wrong
+    kind is moved by 128 if the other one is constant. Padding, which is the zero point, is moved
+    with its factor. If a constant fits bytes only less some number, that number times
+    ``sum over k: i32(a[m, k]) - z[m]`` is added.
     """
     known: dict[Node, bool] = {}
     return rewritten(outputs, lambda n: _sum_in_fours(n, known, target), steps)

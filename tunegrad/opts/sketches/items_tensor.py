@@ -53,13 +53,13 @@ _READERS = 8
 """Items that load 16 bytes of shared memory at a time, of one row."""
 
 _TRANSPOSED_BYTES, _SPARE_BYTES = 2, 32
-"""Of an element that a warp loads across k; how much longer rows of larger ones are."""
+"""Bytes of the elements that a warp can load across k; padding of rows of larger elements."""
 
 _HALF_SECTOR = 8
 """Bytes that an item of a unit stores of a row, under which its four items fill half a sector."""
 
 _BENEATH = (2, 4, 8)
-"""Blocks of rows that may follow each other on the grid."""
+"""Numbers of blocks of rows that the grid may visit before the next columns."""
 
 _SLOTS = (4, 3, 2)
 """Steps in shared memory at a time, where copies run ahead."""

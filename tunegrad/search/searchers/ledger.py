@@ -60,7 +60,7 @@ class Ledger:
 
     Mutable; ``rows`` only grows, so that a learner can read on.
 
-    Schedules told without a trace (from a store) teach nothing until a sample prints the same text.
+    Schedules told without a trace (from a store) count once a sample prints the same text.
     For the fastest of them such a sample is looked for, by ``retrace_best``; ledgers of one space
     may share ``traces``, what it found.
     """
@@ -101,7 +101,7 @@ class Ledger:
     def claim(self, schedule: Schedule) -> bool:
         """Return True for a new text; it is taken from then on.
 
-        An old one may lend its trace to what was told.
+        An old one may give its trace to a told schedule.
         """
         text = schedule.text
         if text not in self._seen:

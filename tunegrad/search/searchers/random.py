@@ -1,4 +1,4 @@
-"""Random search: independent draws from the space. The yardstick for every other searcher."""
+"""Random search: independent draws from the space. Every other searcher is compared with it."""
 
 from __future__ import annotations
 
