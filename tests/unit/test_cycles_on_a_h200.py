@@ -11,8 +11,9 @@ from scipy.stats import spearmanr
 from benchmarks.recorded import read_recording
 from tools.gpu_models import SPACES
 from tunegrad.devices.cuda.architectures import Chip, cuda_target
+from tunegrad.opts.sketches.contraction import warp_contraction
 from tunegrad.opts.sketches.cycles import Block, cycles
-from tunegrad.opts.sketches.items_tensor import _problem, product_of
+from tunegrad.opts.sketches.items_tensor import _problem
 
 DATA = Path(__file__).parents[1] / "data" / "h200"
 H200 = cuda_target(
@@ -24,7 +25,7 @@ H200 = cuda_target(
 def test_model_of_cycles_ranks_the_blocks_of_a_convolution(name: str) -> None:
     recording = read_recording(DATA / f"{name.replace(' ', '_')}.jsonl.gz").recording
     kernel = SPACES[name][0]()
-    found = product_of(kernel, H200)
+    found = warp_contraction(kernel, H200)
     assert found is not None
     extents = [prod(a.extent for a in axes) for axes in (found.both, found.m, found.n)]
     problem = _problem(kernel, found, *extents)

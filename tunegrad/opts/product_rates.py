@@ -18,11 +18,12 @@ __all__ = ["kernel_flops_per_s", "product_rate"]
 
 def product_rate(kernel: Kernel, target: Target) -> str:
     """The name under which ``Rates.flops`` of a target may have a kernel's rate."""
-    from .sketches.items_tensor import product_of
-    from .sketches.tile_products import tile_product_of
+    from .sketches.contraction import tile_contraction, warp_contraction
 
-    if target.units and (found := product_of(kernel, target) or tile_product_of(kernel, target)):
-        return found.unit.name
+    if target.units:
+        found = warp_contraction(kernel, target) or tile_contraction(kernel, target)
+        if found is not None:
+            return found.unit.name
     pairs = any(isinstance(r.expr, Apply) and r.expr.op is Op.DOT2 for r in kernel.reduces)
     return "bf16x2" if pairs else "f32"
 

@@ -21,8 +21,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from math import prod
 
-from tunegrad.ir.expr import Apply, Cast, Expr, Load, Op
-from tunegrad.ir.kernel import Axis, Kernel, Reduce
+from tunegrad.ir.kernel import Axis, Kernel
 from tunegrad.ir.target import MatrixUnit, Target
 
 from ..actions import (
@@ -38,13 +37,13 @@ from ..actions import (
     Unroll,
     Upcast,
 )
-from ..actions.tensorcore import taken_as
 from ..choosing import Recorder
 from ..epilogues import row_stride
-from .analysis import Access, Levels, accesses, axis_of, output_stride
+from .analysis import Levels, axis_of, output_stride
+from .contraction import Contraction, warp_contraction
 from .cycles import Block, Problem, blocks_by_cycles, cycles, resident
 
-__all__ = ["Product", "product_cycles", "product_of", "sketch_tensor"]
+__all__ = ["product_cycles", "sketch_tensor"]
 
 _MOST = 4
 """Tiles of a warp, or warps, along one loop."""
@@ -65,93 +64,9 @@ _SLOTS = (4, 3, 2)
 """Steps in shared memory at a time, where copies run ahead."""
 
 
-@dataclass(frozen=True, slots=True)
-class Product:
-    """A kernel that a matrix unit can run: the axes of m, of n (results lie side by side), those
-    that both factors follow, and the reduction that is k.
-    """
-
-    unit: MatrixUnit
-    a: Access
-    b: Access
-    m: tuple[Axis, ...]
-    n: tuple[Axis, ...]
-    both: tuple[Axis, ...]
-    k: Axis
-
-
-def product_of(kernel: Kernel, target: Target) -> Product | None:
-    """The kernel as a product for a unit of the target; None where it is none."""
-    if len(kernel.reduces) != 1 or any(s.axes for s in kernel.stores):
-        return None
-    stage = kernel.reduces[0]
-    loads = _factors(stage)
-    units = (u for u in target.units if isinstance(u, MatrixUnit))
-    unit = next((u for u in units if loads and _fits(u, stage)), None)
-    if unit is None:
-        return None
-    by_param = {x.param: x for x in accesses(kernel, stage)}
-    if len(by_param) != 2:
-        return None
-    one, other = (by_param[x.param] for x in loads)
-    shared = [a for a in kernel.axes if a.extent > 1]
-    k = [
-        a
-        for a in stage.axes
-        if a.extent % unit.shape[2] == 0 and one.depends(a.name) and other.depends(a.name)
-    ]
-    if not k:
-        return None
-    depth = min(k, key=lambda a: (one.stride(a.name) != 1, -a.extent))
-    for x, y in sorted(((one, other), (other, one)), key=lambda pair: _crosses(kernel, pair[0])):
-        m, n = (
-            tuple(a for a in shared if z.depends(a.name) and not w.depends(a.name))
-            for z, w in ((x, y), (y, x))
-        )
-        if _holds(m, unit.shape[0]) and _holds(n, unit.shape[1]):
-            both = tuple(a for a in shared if a not in m and a not in n)
-            return Product(unit, x, y, m, n, both, depth)
-    return None
-
-
-def _crosses(kernel: Kernel, a: Access) -> bool:
-    """True if results lie side by side along an axis that a factor follows: that of n should."""
-    return any(output_stride(kernel, x.name) == 1 and a.depends(x.name) for x in kernel.axes)
-
-
-def _holds(axes: tuple[Axis, ...], size: int) -> bool:
-    """True if a loop of these axes is long enough for the unit: half of it at least."""
-    return bool(axes) and 2 * max(a.extent for a in axes) >= size
-
-
-def _factors(stage: Reduce) -> tuple[Load, ...]:
-    """The two loads that are multiplied and added; none where that is not what a stage does."""
-    x = stage.expr
-    if stage.op is not Op.ADD or not isinstance(x, Apply) or x.op is not Op.MUL:
-        return ()
-    found = (y.x if isinstance(y, Cast) else _rounded(y) for y in x.args)
-    loads = tuple(y for y in found if isinstance(y, Load))
-    return loads if len(loads) == 2 else ()
-
-
-def _rounded(x: Expr) -> Expr:
-    """The expression that is rounded to tf32."""
-    return x.args[0] if isinstance(x, Apply) and x.op is Op.TF32 else x
-
-
-def _fits(unit: MatrixUnit, stage: Reduce) -> bool:
-    """True if a stage, a sum of products of two loads, is of the unit's types."""
-    taken, gives = unit.dtypes
-    return (
-        isinstance(stage.expr, Apply)
-        and stage.dtype.name == gives
-        and all(taken_as(x) == taken for x in stage.expr.args)
-    )
-
-
 def product_cycles(kernel: Kernel, target: Target) -> float | None:
     """Cycles of a kernel by the model, in blocks that suit it; None where no unit multiplies it."""
-    found = product_of(kernel, target)
+    found = warp_contraction(kernel, target)
     if found is None:
         return None
     extents = (prod(a.extent for a in axes) for axes in (found.both, found.m, found.n))
@@ -168,14 +83,14 @@ def _ranked(problem: Problem, unit: MatrixUnit, target: Target) -> tuple[Block, 
     return tuple(blocks_by_cycles(problem, unit, target, _slot_counts(target)))
 
 
-def _problem(kernel: Kernel, found: Product, batch: int, m: int, n: int) -> Problem:
+def _problem(kernel: Kernel, found: Contraction[MatrixUnit], batch: int, m: int, n: int) -> Problem:
     terms = prod(a.extent for a in kernel.reduces[0].axes)
     stored = max(kernel.param(s.param).dtype.itemsize for s in kernel.stores)
     size = kernel.param(found.a.param).dtype.itemsize
     return Problem(batch, m, n, terms, size, stored, _spare(found, size))
 
 
-def _lies_along_n(p: Product) -> bool:
+def _lies_along_n(p: Contraction[MatrixUnit]) -> bool:
     """True if the factor that n follows lies in rows along it, in shared memory, too; no constant
     does.
     """
@@ -183,7 +98,7 @@ def _lies_along_n(p: Product) -> bool:
     return p.b.role != "const" and p.b.stride(p.k.name) != 1 and along
 
 
-def _spare(p: Product, size: int) -> int:
+def _spare(p: Contraction[MatrixUnit], size: int) -> int:
     """Bytes that such rows are longer, where they are not loaded by warps (``opts.staging``)."""
     return _SPARE_BYTES if size > _TRANSPOSED_BYTES and _lies_along_n(p) else 0
 
@@ -193,7 +108,7 @@ def _slot_counts(target: Target) -> tuple[int, ...]:
 
 
 def sketch_tensor(
-    kernel: Kernel, target: Target, product: Product, ask: Recorder
+    kernel: Kernel, target: Target, product: Contraction[MatrixUnit], ask: Recorder
 ) -> tuple[Action, ...]:
     """Asks for the decisions of the sketch and returns its actions."""
     return _Tensor(kernel, target, ask, product, Levels(kernel)).actions()
@@ -206,7 +121,7 @@ class _Tensor:
     kernel: Kernel
     target: Target
     ask: Recorder
-    found: Product
+    found: Contraction[MatrixUnit]
     levels: Levels
     fused: dict[str, list[str]] = field(default_factory=dict)
     """The axes of fused loops, by name."""

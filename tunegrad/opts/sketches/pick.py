@@ -30,11 +30,12 @@ from ..actions import Action
 from ..choosing import Recorder
 from .analysis import Access, accesses, can_be_packed, contiguous_axes, once, output_stride
 from .attention import sketch_attention
+from .contraction import tile_contraction, warp_contraction
 from .items import sketch_flat, sketch_item_rows, sketch_reduce
 from .items_gemm import sketch_gemm
-from .items_tensor import product_of, sketch_tensor
+from .items_tensor import sketch_tensor
 from .rows import sketch_dots, sketch_rows
-from .tile_products import sketch_tile_product, tile_product_of
+from .tile_products import sketch_tile_product
 from .tiles import sketch_tiles
 
 __all__ = ["sketch"]
@@ -59,7 +60,7 @@ def sketch(kernel: Kernel, target: Target, ask: Recorder) -> tuple[Action, ...]:
         return sketch_rows(kernel, target, ask)
     forms = once(kernel, ("forms", target), lambda: _forms(kernel, target))
     form = ask.pick("form", forms, 0)
-    product = tile_product_of(kernel, target) if form == "tile-product" else None
+    product = tile_contraction(kernel, target) if form == "tile-product" else None
     if product is not None:
         return sketch_tile_product(kernel, target, product, ask)
     return sketch_dots(kernel, target, ask) if form == "dots" else sketch_tiles(kernel, target, ask)
@@ -68,7 +69,7 @@ def sketch(kernel: Kernel, target: Target, ask: Recorder) -> tuple[Action, ...]:
 def _forms(kernel: Kernel, target: Target) -> list[str]:
     """The sketches that apply, best guess first."""
     found = _of_vectors(kernel, target)
-    return ["tile-product", *found] if tile_product_of(kernel, target) is not None else found
+    return ["tile-product", *found] if tile_contraction(kernel, target) is not None else found
 
 
 def _of_vectors(kernel: Kernel, target: Target) -> list[str]:
@@ -124,7 +125,7 @@ def _sketch_items(kernel: Kernel, target: Target, ask: Recorder) -> tuple[Action
         return sketch_flat(kernel, target, ask) if shared else ()
     if not shared:
         return sketch_reduce(kernel, target, reduces, ask)
-    product = product_of(kernel, target)
+    product = warp_contraction(kernel, target)
     if product is not None and ask.pick("unit", [True, False]):
         return sketch_tensor(kernel, target, product, ask)
     form = ask.pick("form", ["tile", "group"], int(_shares_reduction(kernel, shared, reduces)))

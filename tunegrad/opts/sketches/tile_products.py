@@ -20,18 +20,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import product as combinations
 
-from tunegrad.ir.expr import Apply, Load, Op
-from tunegrad.ir.kernel import Axis, Kernel, Reduce
+from tunegrad.ir.kernel import Axis, Kernel
 from tunegrad.ir.target import Target, TileUnit
 
 from ..actions import Action, Pad, Reorder, Stage, Tensorcore, Upcast
 from ..choosing import Recorder
-from .analysis import Access, Levels, accesses, axis_of, memory_hints, on_threads, output_stride
+from .analysis import Access, Levels, axis_of, memory_hints, on_threads, output_stride
+from .contraction import Contraction
 
-__all__ = ["TileProduct", "sketch_tile_product", "tile_product_of"]
+__all__ = ["sketch_tile_product"]
 
-_LEAST = 4
-"""Rows, or columns, below which vectors are as good."""
 
 _MOST = 4
 """Tiles along one axis."""
@@ -40,79 +38,8 @@ _BLOCKS = (1, 2, 4, 8)
 """Into how many blocks an axis is cut at most, around which an operand is copied."""
 
 
-@dataclass(frozen=True, slots=True)
-class TileProduct:
-    """A kernel for tile registers: the axes of m, of n (results lie side by side), those that both
-    factors follow, and the reduction that is k.
-    """
-
-    unit: TileUnit
-    a: Access
-    b: Access
-    m: tuple[Axis, ...]
-    n: tuple[Axis, ...]
-    both: tuple[Axis, ...]
-    k: Axis
-
-    @property
-    def padded(self) -> bool:
-        """True if k is padded to whole tiles."""
-        return self.k.extent % self.unit.shape[2] > 0
-
-
-def tile_product_of(kernel: Kernel, target: Target) -> TileProduct | None:
-    """The kernel as a product for tile registers of the target; None where it is none."""
-    if len(kernel.reduces) != 1 or any(s.axes for s in kernel.stores):
-        return None
-    stage = kernel.reduces[0]
-    loads = _factors(stage)
-    found = {x.param: x for x in accesses(kernel, stage)}
-    if len({x.param for x in loads}) != 2 or len(found) != 2:
-        return None
-    shared = [a for a in kernel.axes if a.extent > 1]
-    for left, right in (loads, loads[::-1]):
-        unit = next((u for u in target.units if _takes(u, stage, left, right)), None)
-        if not isinstance(unit, TileUnit):
-            continue
-        x, y = found[left.param], found[right.param]
-        k = [a for a in stage.axes if a.extent >= unit.shape[2] and _both(a, x, y)]
-        k = [a for a in k if a.extent % unit.shape[2] == 0] or k
-        m, n = (
-            tuple(a for a in shared if z.depends(a.name) and not w.depends(a.name))
-            for z, w in ((x, y), (y, x))
-        )
-        beside = any(output_stride(kernel, a.name) == 1 and a.extent >= _LEAST for a in n)
-        if k and beside and any(a.extent >= _LEAST for a in m):
-            rest = tuple(a for a in shared if _both(a, x, y))
-            depth = min(k, key=lambda a: (x.stride(a.name) != 1, -a.extent))
-            return TileProduct(unit, x, y, m, n, rest, depth)
-    return None
-
-
-def _both(a: Axis, one: Access, other: Access) -> bool:
-    return one.depends(a.name) and other.depends(a.name)
-
-
-def _factors(stage: Reduce) -> tuple[Load, ...]:
-    """The two loads of words that are multiplied and added; none where a stage does not do that, or
-    a place depends on data.
-    """
-    x = stage.expr
-    if stage.op is not Op.ADD or not isinstance(x, Apply) or x.op not in (Op.DOT2, Op.DOT4):
-        return ()
-    loads = tuple(y for y in x.args if isinstance(y, Load))
-    direct = not any(True for y in loads for i in y.index for _ in i.elements())
-    return loads if direct else ()
-
-
-def _takes(unit: object, stage: Reduce, a: Load, b: Load) -> bool:
-    if not isinstance(unit, TileUnit) or stage.dtype.name != unit.dtypes[1]:
-        return False
-    return (a.dtype.name, b.dtype.name) == unit.factors
-
-
 def sketch_tile_product(
-    kernel: Kernel, target: Target, found: TileProduct, ask: Recorder
+    kernel: Kernel, target: Target, found: Contraction[TileUnit], ask: Recorder
 ) -> tuple[Action, ...]:
     """Asks for the decisions of the sketch and returns its actions."""
     return _Sketch(kernel, target, ask, found, Levels(kernel)).actions()
@@ -139,7 +66,7 @@ class _Sketch:
     kernel: Kernel
     target: Target
     ask: Recorder
-    found: TileProduct
+    found: Contraction[TileUnit]
     levels: Levels
 
     def actions(self) -> tuple[Action, ...]:
