@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from .exchange import salvage_store as salvage_store
     from .file import APPLICATION_ID as APPLICATION_ID
     from .file import SCHEMA_VERSION as SCHEMA_VERSION
-    from .identity import identity as identity
     from .lookup import Difference as Difference
     from .lookup import Hit as Hit
     from .lookup import Lookup as Lookup
@@ -90,7 +89,6 @@ else:
                 "merge_stores prune_store salvage_store"
             ),
             "file": "APPLICATION_ID SCHEMA_VERSION",
-            "identity": "identity",
             "lookup": "Difference Hit Lookup Miss Near Nearby",
             "opening": "MEMORY check_store open_store",
             "records": (

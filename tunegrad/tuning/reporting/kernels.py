@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from math import inf
 from statistics import median
 
-from tunegrad.db import Contents, Evidence, Promotion, Session, identity
+from tunegrad.db import Contents, Evidence, Promotion, Session
 from tunegrad.ir.parse_kernel import read_back
 from tunegrad.paired import Interval, gain_interval, paired_gain
 from tunegrad.trial import Trial
@@ -39,7 +39,7 @@ def entries_of(
     measured = dict.fromkeys(t.kernel_key for t in trials)
     keys = list(facts.kernels) or list(measured)
     promoted = _promotions(session, trials, contents)
-    rows = {identity(t): t for t in contents.trials}
+    rows = contents.by_identity()
     entries = []
     for key in keys:
         won = [(rows[p.trial], p.evidence) for p in promoted if p.place.kernel_key == key]
