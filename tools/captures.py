@@ -30,8 +30,8 @@ COMMAND = "tunegrad tune resnet18 --budget 60s --store tuned.db"
 PAGE = """\
 # What a search shows
 
-While `tunegrad tune` runs, a terminal shows a picture that rich redraws twice a second, so its
-clock ticks while a worker is waited for:
+While `tunegrad tune` runs, a terminal shows its phase, a clock and the heaviest kernels, redrawn
+twice a second:
 
 - **the phase**: `limits` (workers start, the machine's peaks are measured), `plans` (whole models
   compared to decide how the graph is cut and stored), `defaults`, `search`, `race` (winners are
@@ -45,16 +45,16 @@ clock ticks while a worker is waited for:
 - **the heaviest kernels** with their gains, as many as there is room for; the one that the search
   is at is bold. A gain here is an estimate (`~`): times that were measured alone, not in turns.
 
-The first Ctrl-C (or SIGTERM, or SIGHUP) says at once that the best so far is kept, and settles it
-within a few seconds; the second one ends at once. Where stderr is no terminal there are plain
-lines, with stamps of the time since the command began; a kernel has one when it became faster.
+The first Ctrl-C (or SIGTERM, or SIGHUP) keeps the best so far and ends the search within a few
+seconds; the second one ends at once. If stderr is not a terminal, there are plain lines with the
+time since the command began; a kernel has a line when it became faster.
 
-At the end there is a table of the kernels. It fits the terminal: where there is no room for every
-column, it goes without the layers that a kernel is of, then without the candidates and the share;
-`--json` and pipes have all. A machine that others keep busy is named at the start and at the end.
+At the end there is a table of the kernels. A narrow terminal shows fewer columns: first without the
+layers of a kernel, then without the candidates and the share; `--json` and pipes have all columns.
+A warning names a busy machine at the start and at the end.
 
-The screens below show what is on a screen; they are no benchmark: other work used the machine at
-times, so some figures are wrong, those beyond 100 % of the peak among them. `python -m
+The screens below show the display and are not a benchmark: other work used the machine at times, so
+some figures are wrong, those beyond 100 % of the peak among them. `python -m
 tools.captures` makes this page.
 """
 
