@@ -61,7 +61,14 @@ def assert_parses(words: list[str]) -> None:
     command.make_context(name, rest, parent=ctx)  # raises UsageError for what does not parse
 
 
-DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("benchmarks/*.md")])
+DOCUMENTS = sorted(
+    [
+        *ROOT.glob("*.md"),
+        *ROOT.glob("docs/**/*.md"),
+        *ROOT.glob("benchmarks/*.md"),
+        *ROOT.glob("examples/*.md"),
+    ]
+)
 
 
 def prose(text: str) -> str:
