@@ -75,7 +75,7 @@ numerics_option = click.option(
 dtype_option = click.option(
     "--dtype",
     metavar="TYPE",
-    help="What weights and activations are stored in: f16 or bf16; sums, norms and softmax stay in "
+    help="Type of stored weights and activations: f16 or bf16; sums, norms and softmax stay in "
     "f32, inputs and outputs as they are; where the processor multiplies bf16 pairs (AVX512_BF16, "
     "AMX), products of bf16 are summed in pairs unless --numerics strict.  "
     "[default: f32, the model as it is]",

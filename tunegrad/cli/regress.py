@@ -36,16 +36,18 @@ __all__ = ["regress"]
 @click.option(
     "--require-quiet",
     is_flag=True,
-    help="Measure nothing, and exit 1, where other processes keep the machine busy.",
+    help="Measure nothing, and exit 1, on a machine that other processes keep busy.",
 )
 @click.option(
     "--fresh", is_flag=True, help="Begin a new sweep, though the last one was interrupted."
 )
-@click.option("--retune", metavar="TIME", help="Tune what got slower again, for so long: 10m, 1h.")
+@click.option(
+    "--retune", metavar="TIME", help="Tune the slower kernels again, for this time: 10m, 1h."
+)
 @click.option(
     "--bless",
     metavar="REASON",
-    help="Measure nothing; what is slower now is the level from now on, for this reason.",
+    help="Measure nothing; accept the slower series as the new level, for this reason.",
 )
 @json_option
 @click.pass_context

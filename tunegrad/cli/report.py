@@ -49,7 +49,7 @@ def report(
 
     Kernels before and after with intervals, and the layers that they came from; the search over
     time; a roofline; where the seconds went; failures by kind; the history of each model. With
-    MODEL only what is about these. Needs the [plot] extra. Nothing is measured, and nothing is
+    MODEL, only these models. Needs the [plot] extra. Nothing is measured, and nothing is
     loaded when the file is opened. docs/REPORT.md says how to read it.
     """
     from tunegrad.cli.html import check_plotting

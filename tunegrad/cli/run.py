@@ -38,7 +38,7 @@ __all__ = ["run"]
     type=click.Choice(["default", "nearest", "error"]),
     default="default",
     metavar="default|nearest|error",
-    help="What a kernel without a stored winner runs with.  [default: default]",
+    help="Schedule of a kernel without a stored winner.  [default: default]",
 )
 @click.option(
     "--weights",

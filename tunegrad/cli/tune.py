@@ -70,7 +70,7 @@ __all__ = ["tune"]
     "less than 1 % is expected]",
 )
 @click.option(
-    "--target-ms", type=float, metavar="MS", help="Stop when the whole model takes at most so long."
+    "--target-ms", type=float, metavar="MS", help="Stop when the whole model is that fast."
 )
 @click.option("--max-trials", type=int, metavar="N", help="Stop when N candidates were measured.")
 @click.option(
@@ -91,7 +91,7 @@ __all__ = ["tune"]
 @click.option(
     "--ray-kind",
     metavar="KIND",
-    help="Which kind of machine of the cluster measures; the others are left out.",
+    help="The kind of machine of the cluster that measures; the others are left out.",
 )
 @json_option
 @click.option(
@@ -115,19 +115,19 @@ def tune(
     MODEL is a name (resnet, resnet18, resnet50, encoder, mlp), a path to a TOML file, or
     package.module:function.
 
-    The search stops early when nothing more is expected, and says how much time that saved. Several
+    The search stops early when less than 1 % is expected, and says how much time it saved. Several
     models are one search: a kernel that they share is searched once, and time goes where it saves
     most over all of them.
 
     Ctrl-C stops early: the best so far is kept, the table is printed, and the exit code is 130. Run
     the same command again to go on; nothing that was measured is measured twice.
 
-    A device that is not here (null:sm_90a) runs nothing: all kernels are compiled by their default
+    An absent device (null:sm_90a) runs nothing: all kernels are compiled by their default
     schedules, and the table says what each takes. Nothing is stored.
 
-    In the end the outputs of the tuned model are compared with an independent evaluation. Winners
-    that spoil them are withdrawn from the store, the table says which, and the exit code is 3. With
-    --dtype the table says how far they are from those of the model in f32.
+    At the end the outputs of the tuned model are compared with an independent evaluation. Winners
+    that make them wrong are withdrawn from the store, the table says which, and the exit code is
+    3. With --dtype the table says how far they are from those of the model in f32.
     """
     from tunegrad.config import resolve_settings
 

@@ -105,7 +105,7 @@ def merge(others: tuple[str, ...], store: str | None, dry_run: bool, as_json: bo
     metavar="N",
     help="Remove all but the N fastest of each kernel and machine; failures too.",
 )
-@click.option("--older-than", metavar="AGE", help="Remove only what is older: 12h, 30d, 8w.")
+@click.option("--older-than", metavar="AGE", help="Remove only older rows: 12h, 30d, 8w.")
 @click.option(
     "--space-version",
     type=int,

@@ -20,7 +20,7 @@ __all__ = ["history"]
     )
 )
 @click.argument("name", metavar="MODEL|KERNEL")
-@click.option("--since", metavar="AGE", help="Only what is not older: 12h, 30d, 8w.")
+@click.option("--since", metavar="AGE", help="Only rows of this age or newer: 12h, 30d, 8w.")
 @click.option(
     "--all", "every", is_flag=True, help="Every measurement of the kernel, not only of winners."
 )
