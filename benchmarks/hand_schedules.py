@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from tunegrad.devices.host.cores import declared
+from tunegrad.devices.host.facts import declared
 from tunegrad.ir.dtypes import F16, F32
 from tunegrad.ir.expr import Apply, Cast, Const, Expr, Load, Op, Value
 from tunegrad.ir.index import Range, Valid

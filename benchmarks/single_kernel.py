@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from tunegrad.devices.cpu.device import OPT_LEVEL
 from tunegrad.devices.host.buffers import Buffer
 from tunegrad.devices.host.codegen import compile_llvm
-from tunegrad.devices.host.executable import Executable
-from tunegrad.devices.host.team import BufferTable, Launch, Team
+from tunegrad.devices.host.team import BufferTable, Executable, Launch, Team
 from tunegrad.ir.dtypes import DType
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.program import Program

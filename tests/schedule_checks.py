@@ -15,9 +15,8 @@ import numpy as np
 
 from tunegrad.devices.host.buffers import Buffer
 from tunegrad.devices.host.codegen import compile_llvm
-from tunegrad.devices.host.executable import Executable
 from tunegrad.devices.host.facts import host_target
-from tunegrad.devices.host.team import BufferTable, Team
+from tunegrad.devices.host.team import BufferTable, Executable, Team
 from tunegrad.ir.dtypes import DType
 from tunegrad.ir.interpret.kernel import interpret as interpret_kernel
 from tunegrad.ir.interpret.program import interpret as interpret_program

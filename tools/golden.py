@@ -18,7 +18,7 @@ from pathlib import Path
 from benchmarks.hand_schedules import AVX512
 from tests.kernel_corpus import corpus_kernel
 from tests.tile_kernels import NAME, SERVER, gemm
-from tunegrad.devices.host.cores import declared
+from tunegrad.devices.host.facts import declared
 from tunegrad.ir.target import Target
 from tunegrad.opts import Schedule, Space
 from tunegrad.render.llvm import render_llvm

@@ -32,8 +32,8 @@ from tunegrad.compiling import build
 from tunegrad.config import resolve_model
 from tunegrad.devices.cpu.device import CpuDevice
 from tunegrad.devices.host.codegen import compile_llvm
-from tunegrad.devices.host.executable import Executable
 from tunegrad.devices.host.facts import host_target
+from tunegrad.devices.host.team import Executable
 from tunegrad.errors import IllegalAction
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.target import Target

@@ -30,7 +30,7 @@ from tests.kernel_corpus import NAMES, kernels_of
 from tunegrad.compiling import build
 from tunegrad.devices import program_hash
 from tunegrad.devices.cpu.device import CpuDevice
-from tunegrad.devices.host.cores import declared
+from tunegrad.devices.host.facts import declared
 from tunegrad.errors import IllegalAction
 from tunegrad.ir.kernel import Kernel
 from tunegrad.opts import SPACE_VERSION, Schedule, Space

@@ -30,7 +30,7 @@ from random import Random
 from benchmarks.hand_schedules import AVX512, FULL, GPU, SMALL
 from tests.kernel_corpus import NAMES, kernels_of
 from tunegrad.devices.cuda.architectures import typical
-from tunegrad.devices.host.cores import declared
+from tunegrad.devices.host.facts import declared
 from tunegrad.errors import IllegalAction
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.program import Program

@@ -10,9 +10,8 @@ import pytest
 
 from tunegrad.devices.host.buffers import Buffer
 from tunegrad.devices.host.codegen import assembly, compile_llvm
-from tunegrad.devices.host.executable import Executable
 from tunegrad.devices.host.facts import host_target
-from tunegrad.devices.host.team import BufferTable, Launch, LaunchTable, Team
+from tunegrad.devices.host.team import BufferTable, Executable, Launch, LaunchTable, Team
 from tunegrad.errors import CompileFailure, DeviceError, InternalError
 
 TARGET = host_target(2)

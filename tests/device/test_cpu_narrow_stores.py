@@ -7,8 +7,7 @@ import pytest
 
 from tunegrad.devices import host_device
 from tunegrad.devices.host.buffers import Buffer
-from tunegrad.devices.host.executable import Executable
-from tunegrad.devices.host.team import BufferTable, Team
+from tunegrad.devices.host.team import BufferTable, Executable, Team
 from tunegrad.devices.programs import Programs
 from tunegrad.frontend import Tensor
 from tunegrad.ir.dtypes import BF16, dtype_of

@@ -10,12 +10,11 @@ import numpy as np
 import pytest
 
 from tunegrad.devices.cpu import peak
+from tunegrad.devices.device import MachineLimits
 from tunegrad.devices.host.buffers import Buffer
 from tunegrad.devices.host.codegen import assembly, compile_llvm
-from tunegrad.devices.host.executable import Executable
 from tunegrad.devices.host.facts import host_target
-from tunegrad.devices.host.team import BufferTable, Launch, Team
-from tunegrad.devices.limits import MachineLimits
+from tunegrad.devices.host.team import BufferTable, Executable, Launch, Team
 
 
 @pytest.fixture(scope="module")

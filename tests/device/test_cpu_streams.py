@@ -8,9 +8,8 @@ import pytest
 from tunegrad.devices.cpu.device import CpuDevice
 from tunegrad.devices.host.buffers import Buffer
 from tunegrad.devices.host.codegen import assembly
-from tunegrad.devices.host.executable import Executable
 from tunegrad.devices.host.facts import host_target
-from tunegrad.devices.host.team import BufferTable, Team
+from tunegrad.devices.host.team import BufferTable, Executable, Team
 from tunegrad.frontend import Tensor
 from tunegrad.ir.fusion import schedule
 from tunegrad.ir.program import Program

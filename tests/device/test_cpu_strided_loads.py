@@ -12,8 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tunegrad.devices import host_device
-from tunegrad.devices.host.executable import Executable
-from tunegrad.devices.host.team import BufferTable, Team
+from tunegrad.devices.host.team import BufferTable, Executable, Team
 from tunegrad.frontend import Tensor
 from tunegrad.ir.fusion import schedule
 from tunegrad.opts import Schedule, Space

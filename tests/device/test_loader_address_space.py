@@ -14,7 +14,7 @@ PRELUDE = '''
 import ctypes, mmap, resource
 import numpy as np
 from tunegrad.devices.host.codegen import compile_llvm
-from tunegrad.devices.host.executable import Executable
+from tunegrad.devices.host.team import Executable
 from tunegrad.devices.host.facts import host_target
 from tunegrad.devices.host.loader import Library
 

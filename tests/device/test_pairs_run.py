@@ -18,9 +18,8 @@ from tunegrad.db import open_store
 from tunegrad.devices.cpu.device import OPT_LEVEL, CpuDevice
 from tunegrad.devices.host.buffers import Buffer
 from tunegrad.devices.host.codegen import compile_llvm
-from tunegrad.devices.host.executable import Executable
 from tunegrad.devices.host.facts import fingerprint, host_target
-from tunegrad.devices.host.team import BufferTable, Team
+from tunegrad.devices.host.team import BufferTable, Executable, Team
 from tunegrad.devices.programs import Programs
 from tunegrad.devices.verifying.tolerance import compare
 from tunegrad.errors import ConfigError

@@ -96,7 +96,7 @@ def test_planted_reference_with_the_fault_of_the_candidate_is_found_out() -> Non
 
 
 NO_POISON = """
-from tunegrad.devices.host.bulk import Bulk
+from tunegrad.devices.host.team import Bulk
 
 Bulk.fill = lambda self, to, byte: None
 """

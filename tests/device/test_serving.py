@@ -16,8 +16,7 @@ import numpy as np
 import pytest
 
 import tunegrad as tg
-from tunegrad.devices.host.team import Team
-from tunegrad.devices.host.teams import Cores, Teams
+from tunegrad.devices.host.team import Cores, Team, Teams
 
 WAIT_S = 60.0
 

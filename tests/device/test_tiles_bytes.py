@@ -16,8 +16,7 @@ from tests.tile_kernels import SERVER
 from tunegrad.devices.cpu.device import OPT_LEVEL, CpuDevice
 from tunegrad.devices.cpu.machine_code import code_facts, hot_loop
 from tunegrad.devices.host.codegen import assembly
-from tunegrad.devices.host.facts import host_target
-from tunegrad.devices.host.tiles import AMX_INT8
+from tunegrad.devices.host.facts import AMX_INT8, host_target
 from tunegrad.devices.programs import Programs
 from tunegrad.errors import IllegalAction
 from tunegrad.ir.dtypes import buffer_dtype

@@ -11,8 +11,7 @@ import pytest
 
 from tests.tile_kernels import NAME, SERVER, buffers, conv, gemm, run, tiled, wanted
 from tunegrad.devices.cpu.device import CpuDevice
-from tunegrad.devices.host.facts import host_target
-from tunegrad.devices.host.tiles import require_tiles
+from tunegrad.devices.host.facts import host_target, require_tiles
 from tunegrad.devices.programs import Programs
 from tunegrad.errors import DeviceError
 from tunegrad.ir.interpret.program import interpret

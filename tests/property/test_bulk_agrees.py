@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tunegrad.devices.host.bulk import Bulk
-from tunegrad.devices.host.team import Team
+from tunegrad.devices.host.team import Bulk, Team
 from tunegrad.devices.job import Reference
 from tunegrad.devices.verifying.dataset import same_bytes
 from tunegrad.devices.verifying.tolerance import Bar

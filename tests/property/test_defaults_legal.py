@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.hand_schedules import AVX512
-from tunegrad.devices.host.cores import declared
-from tunegrad.devices.host.tiles import AMX_BF16, AMX_INT8
+from tunegrad.devices.host.facts import AMX_BF16, AMX_INT8, declared
 from tunegrad.frontend import Tensor
 from tunegrad.ir.fusion import schedule
 from tunegrad.ir.target import Target

@@ -16,10 +16,9 @@ from small_models import model_file, settings_of
 
 from tunegrad.db import open_store
 from tunegrad.devices.host.codegen import compile_llvm
-from tunegrad.devices.host.executable import Executable
 from tunegrad.devices.host.facts import host_target
 from tunegrad.devices.host.loader import Library
-from tunegrad.devices.host.team import Team
+from tunegrad.devices.host.team import Executable, Team
 from tunegrad.tuning.session import run_session
 from tunegrad.tuning.workload import workload_of_spec
 

@@ -9,13 +9,14 @@ import pytest
 
 from tunegrad.devices.host import facts as host
 from tunegrad.devices.host.facts import (
+    UNKNOWN,
+    Processor,
     cpu_limit,
     cpu_quota,
     fingerprint,
     host_target,
     usable_cores,
 )
-from tunegrad.devices.host.processor import UNKNOWN, Processor
 from tunegrad.errors import DeviceError
 from tunegrad.trial import Fingerprint
 

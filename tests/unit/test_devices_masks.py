@@ -13,7 +13,7 @@ import pytest
 
 from tunegrad.devices.host import kept
 from tunegrad.devices.host.facts import fingerprint, host_target
-from tunegrad.devices.host.masks import masked
+from tunegrad.devices.host.kept import masked
 from tunegrad.errors import ConfigError
 
 ZEN4 = (

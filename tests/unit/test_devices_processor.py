@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from recorded_cpuinfo import BIG_LITTLE, HIDDEN, NEOVERSE, XEON, ZEN4
 
-from tunegrad.devices.host import processor as module
-from tunegrad.devices.host.processor import UNKNOWN, parse_cpuinfo
+from tunegrad.devices.host import facts as module
+from tunegrad.devices.host.facts import UNKNOWN, parse_cpuinfo
 
 XEON_FACTS = (
     "GenuineIntel",

@@ -9,9 +9,8 @@ import pytest
 
 from tunegrad.devices.host.buffers import Buffer
 from tunegrad.devices.host.codegen import compile_llvm
-from tunegrad.devices.host.executable import Executable
 from tunegrad.devices.host.facts import host_target
-from tunegrad.devices.host.team import BufferTable
+from tunegrad.devices.host.team import BufferTable, Executable
 from tunegrad.ir.dtypes import F32
 from tunegrad.ir.expr import Op
 from tunegrad.ir.index import Range, Valid, as_index, var

@@ -16,10 +16,8 @@ from pathlib import Path
 import pytest
 
 from tunegrad.devices.host.codegen import compile_llvm
-from tunegrad.devices.host.elf import read_object
 from tunegrad.devices.host.facts import host_target
-from tunegrad.devices.host.loader import Library
-from tunegrad.devices.host.relocations import MACHINES
+from tunegrad.devices.host.loader import MACHINES, Library, read_object
 from tunegrad.errors import CompileFailure
 
 TEXT = """

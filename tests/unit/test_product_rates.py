@@ -8,8 +8,7 @@ from pair_builders import DOT
 from tests.gpu_hand import gemm
 from tunegrad.devices import MachineLimits
 from tunegrad.devices.cuda.architectures import typical
-from tunegrad.devices.host.cores import declared
-from tunegrad.devices.host.tiles import AMX_BF16
+from tunegrad.devices.host.facts import AMX_BF16, declared
 from tunegrad.opts import kernel_flops_per_s, product_cycles, product_rate
 from tunegrad.opts.sketches.cycles import Block, Problem, cycles
 from tunegrad.planning import expected_s

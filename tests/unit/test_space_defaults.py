@@ -11,8 +11,7 @@ import pytest
 from kernel_corpus import NAMES, kernels_of
 
 from benchmarks.hand_schedules import AVX512, FULL, GPU, gemm
-from tunegrad.devices.host.cores import declared
-from tunegrad.devices.host.tiles import AMX_BF16, AMX_INT8
+from tunegrad.devices.host.facts import AMX_BF16, AMX_INT8, declared
 from tunegrad.frontend import Tensor
 from tunegrad.ir.fusion import blocked, schedule
 from tunegrad.ir.kernel import Kernel

@@ -4,15 +4,16 @@ from dataclasses import replace
 
 from tests.tile_kernels import SERVER
 from tunegrad.devices.host import facts
-from tunegrad.devices.host.facts import fingerprint, host_target
-from tunegrad.devices.host.kept import Host
-from tunegrad.devices.host.tiles import (
+from tunegrad.devices.host.facts import (
     AMX_BF16,
     AMX_INT8,
     ask_for_tiles,
+    fingerprint,
+    host_target,
     tile_units,
     without_tiles,
 )
+from tunegrad.devices.host.kept import Host
 from tunegrad.devices.processes.syscalls import ALLOWED
 
 HAVE = ("+amx-bf16", "-amx-fp16", "+amx-int8", "+amx-tile", "+avx512f")

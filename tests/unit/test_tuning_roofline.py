@@ -10,7 +10,7 @@ import pytest
 from pair_builders import DOT
 
 from tunegrad.devices import MachineLimits
-from tunegrad.devices.host.cores import declared
+from tunegrad.devices.host.facts import declared
 from tunegrad.frontend import Tensor
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.target import Target

@@ -13,7 +13,7 @@ from variant_builders import Conv, constant, kernel_of, only
 
 from benchmarks.hand_schedules import AVX512
 from tunegrad.db import Evidence, Store, open_store
-from tunegrad.devices.host.cores import declared
+from tunegrad.devices.host.facts import declared
 from tunegrad.frontend import Tensor
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.variants import variants_of

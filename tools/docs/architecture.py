@@ -17,8 +17,7 @@ from tunegrad.compiling import HOOKS, Payload, build
 from tunegrad.db import Hit, Miss, open_store
 from tunegrad.devices import Candidate, CompiledCandidate, DeviceMeasurer
 from tunegrad.devices.cpu.device import CpuDevice
-from tunegrad.devices.host.cores import declared
-from tunegrad.devices.host.facts import fingerprint, host_target
+from tunegrad.devices.host.facts import declared, fingerprint, host_target
 from tunegrad.frontend import Tensor
 from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import schedule

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .device import Device as Device
     from .device import Engine as Engine
     from .device import Inspection as Inspection
+    from .device import MachineLimits as MachineLimits
     from .device import Memory as Memory
     from .hashing import program_hash as program_hash
     from .host.facts import usable_cores as usable_cores
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from .job import Hooks as Hooks
     from .job import Limits as Limits
     from .job import Reference as Reference
-    from .limits import MachineLimits as MachineLimits
     from .lowered import Geometry as Geometry
     from .lowered import KernelIO as KernelIO
     from .lowered import Lowered as Lowered
@@ -48,12 +48,11 @@ else:
     __all__, __getattr__ = lazy_names(
         __name__,
         {
-            "device": "BoundPlan Code Device Engine Inspection Memory",
+            "device": "BoundPlan Code Device Engine Inspection MachineLimits Memory",
             "hashing": "program_hash",
             "host.facts": "usable_cores",
             "host.single": "run_on_host",
             "job": ("CONTENDING Beside Candidate CompiledCandidate Hooks Limits Reference"),
-            "limits": "MachineLimits",
             "lowered": "Geometry KernelIO Lowered Parameter",
             "measurer": "Compiling DeviceMeasurer",
             "processes.confine": "Protections",

@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import Any, Literal, Self
 
 from tunegrad.devices import worker
-from tunegrad.devices.device import Device
+from tunegrad.devices.device import Device, MachineLimits
 from tunegrad.devices.examine import Examination, Result, Rights, Unprepared
 from tunegrad.devices.host.facts import usable_cores
 from tunegrad.devices.job import (
@@ -31,7 +31,6 @@ from tunegrad.devices.job import (
     KernelIO,
     Limits,
 )
-from tunegrad.devices.limits import MachineLimits
 from tunegrad.devices.processes.confine import Confinement, Protections, physical_bytes
 from tunegrad.devices.processes.ending import Died, Ending, Finished, TimedOut
 from tunegrad.devices.processes.isolated import IsolatedWorker, preload

@@ -13,7 +13,7 @@ import time
 import traceback
 
 from tunegrad.devices.bench import Bench
-from tunegrad.devices.device import Device
+from tunegrad.devices.device import Device, MachineLimits
 from tunegrad.devices.hashing import program_hash
 from tunegrad.devices.job import (
     Candidate,
@@ -22,7 +22,6 @@ from tunegrad.devices.job import (
     Limits,
     Lowered,
 )
-from tunegrad.devices.limits import MachineLimits
 from tunegrad.devices.processes.confine import (
     EXIT_MEMORY,
     limit_address_space,

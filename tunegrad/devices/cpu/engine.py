@@ -15,19 +15,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tunegrad.devices.host.buffers import GUARD, Buffer
-from tunegrad.devices.host.bulk import Bulk
-from tunegrad.devices.host.executable import Executable
-from tunegrad.devices.host.team import BufferTable, Launch, LaunchTable, Team
-from tunegrad.devices.host.teams import Teams
-from tunegrad.devices.host.tiles import require_tiles
+from tunegrad.devices.host.facts import require_tiles
+from tunegrad.devices.host.team import (
+    BufferTable,
+    Bulk,
+    Executable,
+    Launch,
+    LaunchTable,
+    Team,
+    Teams,
+)
 from tunegrad.errors import InternalError
 from tunegrad.ir.dtypes import buffer_dtype
 
 if TYPE_CHECKING:
     from tunegrad.devices.cpu.device import CpuDevice
     from tunegrad.devices.cpu.readonly import ReadOnly
+    from tunegrad.devices.device import MachineLimits
     from tunegrad.devices.job import Array, CompiledCandidate
-    from tunegrad.devices.limits import MachineLimits
     from tunegrad.devices.lowered import Lowered
     from tunegrad.ir.layout import Pack
 

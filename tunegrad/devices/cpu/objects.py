@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from tunegrad.devices.host.elf import read_object
+from tunegrad.devices.host.loader import read_object
 from tunegrad.trial import Properties
 
 __all__ = ["object_facts"]

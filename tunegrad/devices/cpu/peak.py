@@ -6,11 +6,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tunegrad.devices.device import MachineLimits
 from tunegrad.devices.host.buffers import Buffer
 from tunegrad.devices.host.codegen import compile_llvm
-from tunegrad.devices.host.executable import Executable
-from tunegrad.devices.host.team import BufferTable, Launch, Team
-from tunegrad.devices.limits import MachineLimits
+from tunegrad.devices.host.team import BufferTable, Executable, Launch, Team
 from tunegrad.ir.target import Target
 
 __all__ = ["fma_text", "measure_limits"]

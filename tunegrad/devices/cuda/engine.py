@@ -25,10 +25,10 @@ from numpy.typing import NDArray
 
 from tunegrad.devices.cuda.driver import Driver, Function, Graph
 from tunegrad.devices.cuda.peak import measure_limits
+from tunegrad.devices.device import MachineLimits
 from tunegrad.devices.hashing import contents_digest
 from tunegrad.devices.host.buffers import GUARD
 from tunegrad.devices.job import Array, CompiledCandidate, Geometry, KernelIO, Lowered
-from tunegrad.devices.limits import MachineLimits
 from tunegrad.devices.remote import GUARD_BYTES, RemoteMemory, packed
 from tunegrad.errors import DeviceFault, InternalError, OutOfResources
 from tunegrad.ir.layout import Pack

@@ -9,8 +9,8 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING
 
+from tunegrad.devices.device import MachineLimits
 from tunegrad.devices.job import Geometry, KernelIO, Lowered
-from tunegrad.devices.limits import MachineLimits
 from tunegrad.ir.target import MatrixUnit
 from tunegrad.render.c_family import product_wrapper
 from tunegrad.render.cuda import wrappers_text

@@ -4,24 +4,332 @@ both.
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import os
 import platform
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from tunegrad.devices.host.cores import declared
 from tunegrad.devices.host.kept import compiler_version, host
-from tunegrad.devices.host.processor import UNKNOWN, physical_core, processor_of
-from tunegrad.devices.host.tiles import ask_for_tiles, tile_units, without_tiles
+from tunegrad.devices.processes.syscalls import number
 from tunegrad.errors import DeviceError
-from tunegrad.ir.target import Target
+from tunegrad.ir.target import Rates, Target, TileUnit
 from tunegrad.trial import Fingerprint
 
-__all__ = ["cpu_limit", "cpu_quota", "fingerprint", "host_target", "usable_cores"]
+__all__ = [
+    "AMX_BF16",
+    "AMX_INT8",
+    "UNKNOWN",
+    "Processor",
+    "ask_for_tiles",
+    "cpu_limit",
+    "cpu_quota",
+    "declared",
+    "fingerprint",
+    "host_target",
+    "parse_cpuinfo",
+    "physical_core",
+    "processor_of",
+    "require_tiles",
+    "tile_units",
+    "usable_cores",
+    "without_tiles",
+]
 
+
+# ---- rates
+#
+# Rates of one core of a CPU, as far as they were measured: one table for every CPU target.
+#
+# The rates are round figures of a Zen 4 server core with AVX-512, on which the default choices were
+# made. Measured there, one core reached 118 GFLOP/s of f32 (one fused multiply-add of 16 lanes a
+# cycle) and read memory at 28 to 31 GB/s.
+#
+# Cores that start two fused multiply-adds a cycle have twice the peak. Raising the rate for them
+# was tried on one: it made worse choices among direct, channels-last and Winograd convolutions,
+# because direct kernels stay further below that peak than a model of peaks can say. So a rate is
+# what a default schedule comes near; tuning measures the rest.
+
+
+_TWO_FMAS = frozenset(("skylake-avx512", "cascadelake", "cooperlake", "icelake-server", "znver5"))
+
+_FLOPS = 1e11
+"""f32 operations a second of one core with registers of 64 bytes; narrower ones have a share."""
+
+_CACHE_BYTES_PER_S, _MEMORY_BYTES_PER_S = 5e10, 2.5e10
+
+_LAUNCH_S = 1e-6
+"""Of a kernel in a model. One that does nothing took two threads of a Xeon 0.35 to 0.39 us."""
+
+_FOLDS_PER_S, _FOLD_RUN = 1.1e9, 64
+"""One core summed rows of (2^24, 4) so fast. A step is of several vectors, whose sums overlap."""
+
+_EXPENSIVE_FLOPS = 15
+
+_L2_BYTES_PER_CYCLE = 20
+"""Besides computing; 26 alone, measured on a core with two fused multiply-adds a cycle."""
+
+_L3_SHARE_BYTES = 64 << 20
+"""A larger last cache serves a whole socket, cores that are not ours included: of 480 MiB, two
+cores read 64 MiB at 22 to 26 GB/s and 128 MiB at memory's 15 to 20.
+"""
+
+_STREAMS = 8
+"""Rows that a prefetcher follows, and whose equal places one set of the first cache holds."""
+
+
+def declared(target: Target) -> Target:
+    """A CPU target with what its core is declared to do; its other facts stay."""
+    fmas = _fmas_per_cycle(target)
+    return replace(
+        target,
+        fmas_per_cycle=fmas,
+        l2_bytes_per_cycle=_L2_BYTES_PER_CYCLE,
+        l3_share_bytes=_L3_SHARE_BYTES,
+        streams=_STREAMS,
+        rates=_rates(target, fmas),
+    )
+
+
+def _fmas_per_cycle(target: Target) -> int:
+    """Two of 64 bytes on Zen 5 and Intel's servers (by AMX or name), else one, or two of 32."""
+    if target.vector_bytes < 64:
+        return 2
+    return 2 if "+amx-tile" in target.features or target.arch in _TWO_FMAS else 1
+
+
+def _rates(target: Target, fmas: int) -> Rates:
+    """``fmas`` a cycle. Products of bf16 pairs: twice as many by vectors, by tiles what is declared
+    of them.
+    """
+    f32 = _FLOPS * (target.vector_bytes / 64)
+    one = f32 / (target.lanes(4) * fmas)
+    pairs = (("bf16x2", 2.0 * f32),) if target.bf16_dot else ()
+    return Rates(
+        flops=(*((u.name, u.fmas * one) for u in target.units), *pairs, ("f32", f32)),
+        cache_bytes_per_s=_CACHE_BYTES_PER_S,
+        memory_bytes_per_s=_MEMORY_BYTES_PER_S,
+        launch_s=_LAUNCH_S,
+        folds_per_s=_FOLDS_PER_S,
+        fold_run=_FOLD_RUN,
+        expensive_flops=_EXPENSIVE_FLOPS,
+    )
+
+
+# ---- processor
+#
+# The processors that this process may use, as Linux describes them: which they are, and how they
+# are shared.
+#
+#     /proc/cpuinfo                      -->  vendor, family, model, stepping, name, microcode (x86)
+#                                             implementer, architecture, part, variant and revision
+#                                             (aarch64, from MIDR)
+#     /sys/devices/system/cpu            -->  physical cores, threads of a core that are on
+#     /sys/kernel/mm/transparent_hugepage -> whether memory comes in huge pages
+#
+# What a virtual machine or a container hides is ``unknown``: two unknowns of otherwise equal
+# machines are equal.
+
+
+UNKNOWN = "unknown"
+
+_CPUINFO = Path("/proc/cpuinfo")
 _CPUS = Path("/sys/devices/system/cpu")
+_HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage")
+
+
+@dataclass(frozen=True, slots=True)
+class Processor:
+    """Facts as text; where allowed processors differ (big and little cores), every value once,
+    joined by ``+``.
+
+    ``smt``: threads of a core that are on, the most of any core. ``cores``: physical ones.
+    """
+
+    vendor: str
+    family: str
+    model: str
+    stepping: str
+    name: str
+    microcode: str
+    cores: str
+    smt: str
+    thp: str
+    thp_defrag: str
+
+
+def processor_of(allowed: Collection[int]) -> Processor:
+    """The processors with these numbers. /proc and /sys are read once in a process for each set of
+    numbers.
+    """
+    return _known(frozenset(allowed), _CPUINFO, _CPUS, _HUGE_PAGES)
+
+
+@cache
+def _known(allowed: frozenset[int], cpuinfo: Path, cpus: Path, huge_pages: Path) -> Processor:
+    return Processor(
+        **parse_cpuinfo(_read(cpuinfo), allowed),
+        cores=_physical_cores(allowed, cpus),
+        smt=_threads_of_a_core(allowed, cpus),
+        thp=_selected(_read(huge_pages / "enabled")),
+        thp_defrag=_selected(_read(huge_pages / "defrag")),
+    )
+
+
+def parse_cpuinfo(text: str, allowed: Collection[int]) -> dict[str, str]:
+    """vendor, family, model, stepping, name and microcode of the allowed processors, by the text of
+    /proc/cpuinfo.
+    """
+    blocks = [_facts(block) for block in text.split("\n\n")]
+    of_cpus = [facts for facts in blocks if facts.get("processor", "").isdigit()]
+    mine = [facts for facts in of_cpus if int(facts["processor"]) in allowed] or of_cpus
+    arm = any("CPU part" in facts for facts in mine)
+    return {name: _joined(mine, keys) for name, keys in (_ARM if arm else _X86).items()}
+
+
+_X86: Mapping[str, tuple[str, ...]] = {
+    "vendor": ("vendor_id",),
+    "family": ("cpu family",),
+    "model": ("model",),
+    "stepping": ("stepping",),
+    "name": ("model name",),
+    "microcode": ("microcode",),
+}
+_ARM: Mapping[str, tuple[str, ...]] = {
+    "vendor": ("CPU implementer",),
+    "family": ("CPU architecture",),
+    "model": ("CPU part",),
+    "stepping": ("CPU variant", "CPU revision"),
+    "name": ("model name",),
+    "microcode": ("microcode",),
+}
+
+
+def physical_core(cpu: int, cpus: Path = _CPUS) -> tuple[str, str]:
+    """Identity of a processor's core: its package and its number; its own number without any."""
+    topology = cpus / f"cpu{cpu}" / "topology"
+    core = _read(topology / "core_id").strip()
+    return _read(topology / "physical_package_id").strip(), core or f"cpu{cpu}"
+
+
+def _physical_cores(allowed: frozenset[int], cpus: Path) -> str:
+    if not any((cpus / f"cpu{cpu}" / "topology" / "core_id").exists() for cpu in allowed):
+        return UNKNOWN
+    return str(len({physical_core(cpu, cpus) for cpu in allowed}))
+
+
+def _threads_of_a_core(allowed: frozenset[int], cpus: Path) -> str:
+    counts = [
+        _count(_read(cpus / f"cpu{cpu}" / "topology" / "thread_siblings_list")) for cpu in allowed
+    ]
+    return str(max(counts)) if counts and min(counts) > 0 else UNKNOWN
+
+
+def _count(ranges: str) -> int:
+    """Number of entries in a list such as ``0-1,64``; 0 for what is no list."""
+    total = 0
+    for part in ranges.strip().split(","):
+        first, _, last = part.partition("-")
+        if not (first.isdigit() and (last or first).isdigit()):
+            return 0
+        total += int(last or first) - int(first) + 1
+    return total
+
+
+def _facts(block: str) -> dict[str, str]:
+    pairs = (line.partition(":") for line in block.splitlines() if ":" in line)
+    return {name.strip(): " ".join(value.split()) for name, _, value in pairs}
+
+
+def _joined(blocks: list[dict[str, str]], keys: tuple[str, ...]) -> str:
+    """Every value of these keys once, in order; ``unknown`` where no processor says it."""
+    values = {" ".join(facts[k] for k in keys if facts.get(k)) for facts in blocks}
+    return "+".join(sorted(values - {""})) or UNKNOWN
+
+
+def _selected(text: str) -> str:
+    """The word in brackets: ``always [madvise] never`` is ``madvise``."""
+    _, opened, rest = text.partition("[")
+    word, closed, _ = rest.partition("]")
+    return word if opened and closed and word else UNKNOWN
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_bytes().decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+# ---- tile registers
+#
+# Tile registers of x86 processors (AMX): what they multiply, and Linux's leave to use them.
+#
+#     cpuid leaf 7: EDX bit 24 (tiles), bit 22 (products of bf16), bit 25 (of bytes)
+#                                                                   -->  LLVM's features of the host
+#     arch_prctl(ARCH_REQ_XCOMP_PERM, 18)                           -->  this process may use them
+#
+# What a thread keeps in tiles is 8 KiB more to save, so Linux has a process ask before its first
+# tile instruction, which is illegal otherwise; all of its threads may use them from then on. A
+# process that is started anew asks anew. The call is one of those that a confined process may make.
+# See the kernel's ``Documentation/arch/x86/xstate.rst``.
+
+
+AMX_BF16 = TileUnit((16, 16, 16), ("bf16x2", "f32"), registers=8, fmas=512)
+"""TDPBF16PS: 16 x 16 results of 16 pairs in 16 cycles, 1024 operations in each, by Intel's figures
+for Sapphire Rapids: declared, not measured.
+"""
+
+AMX_INT8 = tuple(
+    TileUnit((16, 16, 16), (a, "i32"), registers=8, fmas=1024, right=b)
+    for a in ("u8x4", "i8x4")
+    for b in ("i8x4", "u8x4")
+)
+"""TDPBUSD, TDPBUUD, TDPBSSD, TDPBSUD: 16 x 16 results of 64 bytes in 16 cycles, declared too."""
+
+_REQUEST, _TILE_DATA = 0x1023, 18
+
+
+def ask_for_tiles() -> bool:
+    """Ask the kernel for tile registers; True when this process may use them from now on."""
+    call = number("x86_64", "arch_prctl") if platform.machine() == "x86_64" else None
+    if call is None:
+        return False
+    libc = ctypes.CDLL(None)
+    libc.syscall.restype = ctypes.c_long
+    asked = (ctypes.c_long(call), ctypes.c_ulong(_REQUEST), ctypes.c_ulong(_TILE_DATA))
+    return bool(libc.syscall(*asked) == 0)
+
+
+def require_tiles(target: Target, ask: Callable[[], bool] = ask_for_tiles) -> None:
+    """Ask for what code of ``target`` uses. Raises DeviceError where the system refuses it."""
+    if target.amx and not ask():
+        raise DeviceError(
+            f"device {target.name}: Linux refuses tile registers (AMX) to this process; the "
+            "target of this machine, asked for anew, has none then"
+        )
+
+
+def tile_units(features: Iterable[str]) -> tuple[TileUnit, ...]:
+    """The shapes that a processor with these features multiplies in tile registers."""
+    have = set(features)
+    if "+amx-tile" not in have:
+        return ()
+    pairs = (AMX_BF16,) if "+amx-bf16" in have else ()
+    return (*pairs, *AMX_INT8) if "+amx-int8" in have else pairs
+
+
+def without_tiles(features: Iterable[str]) -> tuple[str, ...]:
+    """The features of a processor whose tile registers this process may not use."""
+    return tuple(f"-{f[1:]}" if f.startswith("+amx-") else f for f in features)
+
+
+# ---- facts
+
+
 _CGROUP = Path("/sys/fs/cgroup")
 _L1_BYTES, _L2_BYTES, _L3_BYTES = 32 << 10, 512 << 10, 8 << 20
 
@@ -190,10 +498,3 @@ def _cache_sizes() -> dict[int, int]:
         if kind in ("Data", "Unified") and level.isdigit() and digits.isdigit():
             sizes[int(level)] = int(digits) * unit
     return sizes
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text()
-    except OSError:
-        return ""

@@ -18,15 +18,397 @@ import os
 import platform
 import struct
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
+from typing import Literal
 
-from tunegrad.devices.host.elf import ElfObject, Relocation, Section, Symbol, read_object
-from tunegrad.devices.host.relocations import MACHINES, SLOT_BYTES, STUB_BYTES, Machine, Rule
 from tunegrad.errors import CompileFailure
 
-__all__ = ["Library"]
+__all__ = [
+    "MACHINES",
+    "SLOT_BYTES",
+    "STUB_BYTES",
+    "ElfObject",
+    "Library",
+    "Machine",
+    "Relocation",
+    "Rule",
+    "Section",
+    "Symbol",
+    "read_object",
+]
+
+
+# ---- objects
+#
+# ELF relocatable objects, every offset checked: bytes to sections, symbols and relocations, or
+# CompileFailure.
+#
+# Source: System V ABI, chapter 4 (ELF-64, little endian). What LLVM emits for kernels is read; what
+# else an object may hold (thread-local data, constructors, common symbols) is refused, not passed
+# over.
+
+
+_HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
+_SECTION = struct.Struct("<IIQQQQIIQQ")
+_SYMBOL = struct.Struct("<IBBHQQ")
+_RELA = struct.Struct("<QQq")
+
+_IDENT = b"\x7fELF\x02\x01\x01"  # 64-bit, little endian, version 1
+_RELOCATABLE = 1
+_SYMTAB, _STRTAB, _RELA_TABLE, _NOBITS, _REL_TABLE = 2, 3, 4, 8, 9
+_STARTERS = (b".ctors", b".dtors", b".init_array", b".fini_array", b".preinit_array")
+_WRITE, _ALLOC, _EXECUTE, _TLS = 1, 2, 4, 0x400
+_UNDEFINED, _ABSOLUTE, _RESERVED = 0, 0xFFF1, 0xFF00
+_MAX_ALIGN = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A part that is loaded: ``size`` bytes of memory, aligned to ``align``.
+
+    ``data`` is empty where they are zeros.
+    """
+
+    index: int
+    size: int
+    align: int
+    data: bytes
+    executable: bool
+    writable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """A name and where it lies: ``value`` bytes into a section, or at the address ``value`` where
+    ``section`` is None.
+
+    ``external``: defined elsewhere, ``value`` says nothing. ``local``: no other object may name it.
+    """
+
+    name: str
+    section: int | None
+    value: int
+    external: bool
+    local: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Relocation:
+    """``kind`` (the machine's number) applies at ``offset`` of ``section``, towards ``symbol`` plus
+    ``addend``.
+    """
+
+    section: int
+    offset: int
+    kind: int
+    symbol: int
+    addend: int
+
+
+@dataclass(frozen=True, slots=True)
+class ElfObject:
+    """The loaded parts of an object. ``machine`` is ELF's number: 62 is x86-64, 183 aarch64."""
+
+    machine: int
+    sections: tuple[Section, ...]
+    symbols: tuple[Symbol, ...]
+    relocations: tuple[Relocation, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Header:
+    """A row of the section table."""
+
+    name: int
+    kind: int
+    flags: int
+    offset: int
+    size: int
+    link: int
+    info: int
+    align: int
+
+
+def read_object(image: bytes) -> ElfObject:
+    """Parts of ``image`` that are loaded.
+
+    Raises CompileFailure when it is damaged, or holds what is not loaded here.
+    """
+    try:
+        return _read(image)
+    except (struct.error, UnicodeDecodeError, IndexError) as error:
+        raise CompileFailure(f"object of {len(image)} bytes: damaged ({error})") from error
+
+
+def _read(image: bytes) -> ElfObject:
+    ident, kind, machine, _, _, _, at, _, _, _, _, row, count, named = _HEADER.unpack_from(image)
+    if not ident.startswith(_IDENT) or kind != _RELOCATABLE or row != _SECTION.size:
+        raise CompileFailure(
+            f"object of {len(image)} bytes: no little-endian 64-bit relocatable ELF object"
+        )
+    rows = struct.iter_unpack(_SECTION.format, _part(image, at, row * count, "section table"))
+    headers = [_Header(r[0], r[1], r[2], r[4], r[5], r[6], r[7], r[8]) for r in rows]
+    names = _part(image, headers[named].offset, headers[named].size, "section names")
+    sections = tuple(_section(image, i, h) for i, h in enumerate(headers) if _loaded(i, h, names))
+    loaded = {s.index: s for s in sections}
+    tables = [h for h in headers if h.kind == _SYMTAB]
+    if len(tables) != 1:
+        raise CompileFailure(f"object of {len(image)} bytes: {len(tables)} symbol tables, not one")
+    symbols = _symbols(image, tables[0], headers[tables[0].link], loaded)
+    relocations: list[Relocation] = []
+    for header in headers:
+        if header.info in loaded and header.kind == _REL_TABLE:
+            raise CompileFailure(f"section {header.info}: relocations without addends are not read")
+        if header.info in loaded and header.kind == _RELA_TABLE:
+            if headers[header.link] is not tables[0]:
+                raise CompileFailure(
+                    f"section {header.info}: its relocations name section {header.link}, no symbols"
+                )
+            relocations.extend(_relocations(image, header, loaded[header.info], len(symbols)))
+    return ElfObject(machine, sections, symbols, tuple(relocations))
+
+
+def _part(image: bytes, offset: int, size: int, what: str) -> bytes:
+    if offset + size > len(image):
+        raise CompileFailure(
+            f"{what}: bytes {offset} to {offset + size} of an object of {len(image)} bytes"
+        )
+    return image[offset : offset + size]
+
+
+def _loaded(index: int, header: _Header, names: bytes) -> bool:
+    """True for a section that takes memory."""
+    if not header.flags & _ALLOC:
+        return False
+    if header.flags & _TLS or names.startswith(_STARTERS, header.name):
+        raise CompileFailure(f"section {index}: thread-local data and constructors are not loaded")
+    return True
+
+
+def _section(image: bytes, index: int, header: _Header) -> Section:
+    align = max(1, header.align)
+    if align & (align - 1) or align > _MAX_ALIGN:
+        raise CompileFailure(
+            f"section {index}: alignment {align} is not a power of 2 up to {_MAX_ALIGN}"
+        )
+    data = (
+        b""
+        if header.kind == _NOBITS
+        else _part(image, header.offset, header.size, f"section {index}")
+    )
+    executable, writable = bool(header.flags & _EXECUTE), bool(header.flags & _WRITE)
+    if executable and writable:
+        raise CompileFailure(f"section {index}: code that can be written is not loaded")
+    return Section(index, header.size, align, data, executable, writable)
+
+
+def _symbols(
+    image: bytes, table: _Header, names: _Header, loaded: dict[int, Section]
+) -> tuple[Symbol, ...]:
+    if names.kind != _STRTAB:
+        raise CompileFailure("symbol table: its names are not a string table")
+    text = _part(image, names.offset, names.size, "symbol names")
+    rows = struct.iter_unpack(
+        _SYMBOL.format, _part(image, table.offset, table.size, "symbol table")
+    )
+    return tuple(_symbol(text, loaded, *row) for row in rows)
+
+
+def _symbol(
+    text: bytes,
+    loaded: dict[int, Section],
+    name: int,
+    info: int,
+    _: int,
+    index: int,
+    value: int,
+    size: int,
+) -> Symbol:
+    end = text.find(b"\0", name)
+    if end < 0:
+        raise CompileFailure(
+            f"symbol names: one starts at {name} and ends nowhere in {len(text)} bytes"
+        )
+    called = text[name:end].decode()
+    local = info >> 4 == 0
+    if index == _UNDEFINED:
+        return Symbol(called, None, 0, bool(called), local)
+    if index >= _RESERVED:
+        if index != _ABSOLUTE:
+            raise CompileFailure(f"symbol {called}: section index {index:#x} is not loaded here")
+        return Symbol(called, None, value, False, local)
+    section = loaded.get(index)
+    if section is not None and value + size > section.size:
+        raise CompileFailure(
+            f"symbol {called}: bytes {value} to {value + size} of a section of {section.size}"
+        )
+    return Symbol(called, index, value, False, local)
+
+
+def _relocations(image: bytes, table: _Header, section: Section, symbols: int) -> list[Relocation]:
+    found: list[Relocation] = []
+    rows = struct.iter_unpack(_RELA.format, _part(image, table.offset, table.size, "relocations"))
+    for offset, info, addend in rows:
+        if info >> 32 >= symbols:
+            raise CompileFailure(
+                f"section {section.index}: a relocation names symbol {info >> 32} of {symbols}"
+            )
+        found.append(Relocation(section.index, offset, info & 0xFFFFFFFF, info >> 32, addend))
+    return found
+
+
+# ---- relocations
+#
+# Relocations that LLVM emits for kernels: how one place in a linked object is patched towards a
+# symbol.
+#
+#     kind  a number of the machine's ELF supplement
+#           --> Rule: how the symbol is reached, and what is written
+#     stub  code beside the object that jumps through a slot of its table of addresses:
+#           a call reaches any address
+#
+# Sources: System V ABI, AMD64 supplement, table 4.9; ELF for the Arm 64-bit Architecture, tables 5
+# to 10. Both machines use the small code model: an object's parts lie within 2 GiB of one another,
+# what lies elsewhere is reached by a slot.
+
+
+STUB_BYTES = 16
+SLOT_BYTES = 8
+
+Patch = Callable[[memoryview, int, int, int], None]
+"""(bytes of the section, offset in them, value, address of the place): writes one field.
+
+Raises CompileFailure where the value does not fit.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """``width`` bytes are patched.
+
+    ``by``: towards the symbol, its stub where it is external, or its slot.
+    """
+
+    name: str
+    width: int
+    by: Literal["symbol", "stub", "slot"]
+    patch: Patch
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """``number`` is ELF's; ``write_stub(bytes, address of the stub, address of its slot)``."""
+
+    name: str
+    number: int
+    rules: Mapping[int, Rule]
+    write_stub: Callable[[memoryview, int, int], None]
+
+
+def _fit(distance: int, bits: int) -> int:
+    if not -(1 << (bits - 1)) <= distance < 1 << (bits - 1):
+        raise CompileFailure(f"a distance of {distance} bytes does not fit a field of {bits} bits")
+    return distance
+
+
+def _absolute64(data: memoryview, at: int, value: int, _: int) -> None:
+    struct.pack_into("<Q", data, at, value % (1 << 64))
+
+
+def _relative64(data: memoryview, at: int, value: int, place: int) -> None:
+    struct.pack_into("<q", data, at, _fit(value - place, 64))
+
+
+def _relative32(data: memoryview, at: int, value: int, place: int) -> None:
+    struct.pack_into("<i", data, at, _fit(value - place, 32))
+
+
+def _nothing(_data: memoryview, _at: int, _value: int, _place: int) -> None:
+    """R_NONE."""
+
+
+def _stub_x86(data: memoryview, stub: int, slot: int) -> None:
+    data[:2] = b"\xff\x25"  # jmp *slot(%rip), 6 bytes
+    _relative32(data, 2, slot, stub + 6)
+
+
+def _set_bits(data: memoryview, at: int, mask: int, bits: int) -> None:
+    """Put ``bits`` where ``mask`` is in the instruction at ``at``."""
+    (word,) = struct.unpack_from("<I", data, at)
+    struct.pack_into("<I", data, at, (word & ~mask) | bits)
+
+
+def _branch26(data: memoryview, at: int, value: int, place: int) -> None:
+    distance = _fit(value - place, 28)
+    if distance % 4:
+        raise CompileFailure(f"a branch over {distance} bytes: not a multiple of 4")
+    _set_bits(data, at, 0x03FFFFFF, distance // 4 % (1 << 26))
+
+
+def _page21(data: memoryview, at: int, value: int, place: int) -> None:
+    pages = _fit((value & ~0xFFF) - (place & ~0xFFF), 33) // 4096 % (1 << 21)
+    _set_bits(data, at, 0x60FFFFE0, (pages & 3) << 29 | pages >> 2 << 5)
+
+
+def _low12(shift: int) -> Patch:
+    """The lowest 12 bits of an address, in units of ``1 << shift`` bytes."""
+
+    def patch(data: memoryview, at: int, value: int, _: int) -> None:
+        low = value & 0xFFF
+        if low % (1 << shift):
+            raise CompileFailure(
+                f"address {value:#x}: not a multiple of {1 << shift}, as the access asks"
+            )
+        _set_bits(data, at, 0x003FFC00, low >> shift << 10)
+
+    return patch
+
+
+def _stub_arm(data: memoryview, stub: int, slot: int) -> None:
+    struct.pack_into(
+        "<III", data, 0, 0x90000010, 0xF9400210, 0xD61F0200
+    )  # adrp x16; ldr x16, [x16]; br x16
+    _page21(data, 0, slot, stub)
+    _low12(3)(data, 4, slot, stub + 4)
+
+
+_X86_64 = Machine("x86_64", 62, {
+    0: Rule("R_X86_64_NONE", 0, "symbol", _nothing),
+    1: Rule("R_X86_64_64", 8, "symbol", _absolute64),
+    2: Rule("R_X86_64_PC32", 4, "symbol", _relative32),
+    4: Rule("R_X86_64_PLT32", 4, "stub", _relative32),
+    9: Rule("R_X86_64_GOTPCREL", 4, "slot", _relative32),
+    24: Rule("R_X86_64_PC64", 8, "symbol", _relative64),
+    41: Rule("R_X86_64_GOTPCRELX", 4, "slot", _relative32),
+    42: Rule("R_X86_64_REX_GOTPCRELX", 4, "slot", _relative32),
+}, _stub_x86)  # fmt: skip
+
+_AARCH64 = Machine("aarch64", 183, {
+    0: Rule("R_AARCH64_NONE", 0, "symbol", _nothing),
+    257: Rule("R_AARCH64_ABS64", 8, "symbol", _absolute64),
+    260: Rule("R_AARCH64_PREL64", 8, "symbol", _relative64),
+    261: Rule("R_AARCH64_PREL32", 4, "symbol", _relative32),
+    275: Rule("R_AARCH64_ADR_PREL_PG_HI21", 4, "symbol", _page21),
+    277: Rule("R_AARCH64_ADD_ABS_LO12_NC", 4, "symbol", _low12(0)),
+    278: Rule("R_AARCH64_LDST8_ABS_LO12_NC", 4, "symbol", _low12(0)),
+    282: Rule("R_AARCH64_JUMP26", 4, "stub", _branch26),
+    283: Rule("R_AARCH64_CALL26", 4, "stub", _branch26),
+    284: Rule("R_AARCH64_LDST16_ABS_LO12_NC", 4, "symbol", _low12(1)),
+    285: Rule("R_AARCH64_LDST32_ABS_LO12_NC", 4, "symbol", _low12(2)),
+    286: Rule("R_AARCH64_LDST64_ABS_LO12_NC", 4, "symbol", _low12(3)),
+    299: Rule("R_AARCH64_LDST128_ABS_LO12_NC", 4, "symbol", _low12(4)),
+    311: Rule("R_AARCH64_ADR_GOT_PAGE", 4, "slot", _page21),
+    312: Rule("R_AARCH64_LD64_GOT_LO12_NC", 4, "slot", _low12(3)),
+}, _stub_arm)  # fmt: skip
+
+MACHINES: Mapping[str, Machine] = {"x86_64": _X86_64, "AMD64": _X86_64, "aarch64": _AARCH64}
+"""By ``platform.machine()``."""
+
+
+# ---- loader
+
 
 _ALIGN = 64
 """Alignment of each part, at least: a line of the cache, and the widest vector."""

@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 
 from tunegrad.devices.host.buffers import Buffer
 from tunegrad.devices.host.codegen import compile_llvm
-from tunegrad.devices.host.executable import Executable
 from tunegrad.devices.host.facts import host_target
-from tunegrad.devices.host.team import BufferTable
+from tunegrad.devices.host.team import BufferTable, Executable
 from tunegrad.ir.program import Program
 from tunegrad.render.llvm import render_llvm, workspace_bytes
 

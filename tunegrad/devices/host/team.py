@@ -11,25 +11,56 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import hashlib
+import math
 import os
 import platform
+import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from tunegrad.devices.host.kept import host, own_code
 from tunegrad.devices.host.loader import Library
-from tunegrad.devices.host.team_ir import ENTRY_BYTES, EXPORTS, runtime_text
+from tunegrad.devices.host.team_ir import (
+    BULK_EXPORTS,
+    ENTRY_BYTES,
+    EXPORTS,
+    MOST_DIMS,
+    RESULT_BYTES,
+    bulk_text,
+    runtime_text,
+)
 from tunegrad.errors import DeviceError, InternalError
-from tunegrad.forks import ForkSafeLock
+from tunegrad.forks import ForkSafeLock, in_child
 
-__all__ = ["BufferTable", "Launch", "LaunchTable", "Team", "barrier_address"]
+if TYPE_CHECKING:
+    from tunegrad.devices.verifying.tolerance import Bar, Mismatch
+
+__all__ = [
+    "BufferTable",
+    "Bulk",
+    "Cores",
+    "Executable",
+    "Launch",
+    "LaunchTable",
+    "Team",
+    "Teams",
+    "barrier_address",
+    "process_cores",
+]
+
+
+# ---- team
+
 
 _P, _I = ctypes.c_void_p, ctypes.c_int64
 _SIGNATURES: dict[str, tuple[object, tuple[object, ...]]] = {
@@ -301,3 +332,305 @@ def _places(threads: int) -> tuple[int, ...]:
 def _pin(cpu: int) -> None:
     with suppress(OSError):  # a sandbox may refuse; the run is only a little noisier
         os.sched_setaffinity(0, {cpu})
+
+
+# ---- kernels
+#
+# Kernels in this process's memory: linked, called by their address, unmapped.
+
+
+class Executable:
+    """A kernel in this process's memory.
+
+    ``address`` is what ``Launch`` and ``Team.run`` take, until ``close``.
+
+    It is unmapped with its last reference at the latest.
+    """
+
+    __slots__ = ("__weakref__", "_library", "name", "threads")
+
+    def __init__(self, library: Library, name: str, threads: int = 1) -> None:
+        self._library = library
+        self.name = name
+        self.threads = threads
+
+    @classmethod
+    def load(cls, image: bytes, name: str, threads: int = 1) -> Executable:
+        """Link an object from ``compile_llvm`` that defines the kernel ``name``, which runs on so
+        many threads.
+
+        Raises CompileFailure when ``image`` is no object or lacks a symbol.
+        """
+        return cls(Library(image, (name,), {"tg_barrier": barrier_address()}), name, threads)
+
+    @property
+    def address(self) -> int:
+        address = self._library.addresses.get(self.name)
+        if address is None:
+            raise InternalError(f"Executable {self.name}: used after close")
+        return address
+
+    def close(self) -> None:
+        """Unmap the code; nothing may be running in it."""
+        self._library.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+# ---- teams of callers
+#
+# Teams of threads for callers that run at the same time: each on cores of its own.
+#
+# two models of one thread, two cores     -->  both run
+# two models of two threads, two cores    -->  the second waits until the first has given them back
+#
+# Two teams on one core would wait for each other at every barrier: the threads of a kernel have to
+# run at the same time.
+
+
+class _Place:
+    """A place in the queue: how many cores are waited for, and those that were given."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.given: tuple[int, ...] = ()
+        self.ready = threading.Event()
+
+
+class Cores:
+    """Gives cores in the order of requests, the lowest free ones first."""
+
+    def __init__(self, cores: Sequence[int]) -> None:
+        self.all = tuple(sorted(cores))
+        self.forked()
+        in_child(self)
+
+    def forked(self) -> None:
+        """In a child no core is borrowed yet; see ``forks.in_child``."""
+        self._lock = threading.Lock()
+        self._free = list(self.all)
+        self._queue: deque[_Place] = deque()
+
+    def take(self, count: int) -> tuple[int, ...]:
+        """So many cores, all of them where there are no more; waits until they are free. They are
+        to be given back.
+        """
+        count = min(count, len(self.all))
+        with self._lock:
+            if not self._queue and count <= len(self._free):
+                return self._first(count)
+            place = _Place(count)
+            self._queue.append(place)
+        try:
+            place.ready.wait()
+        except BaseException:  # Ctrl-C: leaving the queue keeps nothing
+            with self._lock:
+                if place in self._queue:
+                    self._queue.remove(place)
+            self.give(place.given)
+            raise
+        return place.given
+
+    def _first(self, count: int) -> tuple[int, ...]:
+        cores = tuple(self._free[:count])
+        del self._free[:count]
+        return cores
+
+    def give(self, cores: Sequence[int]) -> None:
+        """Take cores back, and give those in front what they wait for."""
+        with self._lock:
+            self._free = sorted((*self._free, *cores))
+            while self._queue and self._queue[0].count <= len(self._free):
+                place = self._queue.popleft()
+                place.given = self._first(place.count)
+                place.ready.set()
+
+
+@cache
+def process_cores() -> Cores:
+    """The cores that this process may use, as they were when this was first asked."""
+    return Cores(sorted(os.sched_getaffinity(0)))
+
+
+class Teams:
+    """Teams of ``threads`` threads, one for each set of cores in use; kept until ``close``.
+
+    ``first`` is the one on the lowest cores, made at once. ``pin_caller`` is for a process that has
+    one caller: it is kept on the first core. Raises DeviceError as ``Team`` does.
+    """
+
+    def __init__(self, threads: int, pin_caller: bool = False) -> None:
+        self.threads, self._cores = threads, process_cores()
+        cores = self._cores.all[:threads]
+        self.first = Team(threads, self._cpus(cores), pin_caller)
+        self._teams, self._places = {cores: self.first}, {self.first: cores}
+
+    @property
+    def most(self) -> int:
+        """Callers that run at once; more wait."""
+        return max(1, len(self._cores.all) // self.threads)
+
+    def take(self) -> Team:
+        """A team of the caller's own, on cores that no other team uses; to be given back."""
+        cores = self._cores.take(self.threads)
+        return self._teams.get(cores) or self._made(cores)
+
+    def give(self, team: Team) -> None:
+        """Take back what ``take`` gave."""
+        self._cores.give(self._places[team])
+
+    def _made(self, cores: tuple[int, ...]) -> Team:
+        """A team on cores that have none yet; they are given back where the system refuses it."""
+        try:
+            team = Team(self.threads, self._cpus(cores))
+        except BaseException:
+            self._cores.give(cores)
+            raise
+        self._places[team] = cores  # no other caller has these cores
+        self._teams[cores] = team
+        return team
+
+    def close(self) -> None:
+        """Stop and join all helpers."""
+        for team in self._teams.values():
+            team.close()
+
+    def _cpus(self, cores: Sequence[int]) -> tuple[int, ...]:
+        """Processors that each thread is kept on; none, where there are more threads than cores."""
+        return tuple(cores) if len(cores) == self.threads else (-1,) * self.threads
+
+
+# ---- whole buffers
+#
+# Whole buffers at once, on all threads of a team: copy parts, fill, digest, and judge an output.
+#
+# A candidate is verified by passing over every byte that it read or wrote, which took as long as
+# compiling it when numpy did it on one core. What can be decided in one pass is decided here; what
+# is wrong is looked at again in numpy.
+
+
+_LINE = 64
+_SHARED_BYTES = 256 << 10
+"""Buffers below this are one thread's: waking the others would take longer."""
+
+
+@functools.cache
+def _library() -> Library:
+    return Library(own_code(bulk_text()), BULK_EXPORTS, {})
+
+
+class Bulk:
+    """Operations on whole buffers of this process, with ``team``'s threads where they are large
+    enough.
+
+    Arrays are contiguous. One call at a time, and none while a kernel runs on the team.
+    """
+
+    def __init__(self, team: Team) -> None:
+        self._team = team
+        self._addresses = _library().addresses
+        self._results: npt.NDArray[np.uint64] = np.zeros(
+            (team.threads, RESULT_BYTES // 8), np.uint64
+        )
+
+    def fill(self, to: npt.NDArray[Any], byte: int) -> None:
+        """Set every byte of an array."""
+        self._run("tg_fill", to.nbytes, to.ctypes.data, byte, to.nbytes)
+
+    def assign(self, to: npt.NDArray[Any], source: npt.NDArray[Any]) -> None:
+        """``to[...] = source``, of one shape and dtype, whatever their strides; they do not
+        overlap.
+        """
+        if to.shape != source.shape or to.dtype != source.dtype:
+            raise InternalError(f"assign {source.dtype} {source.shape} to {to.dtype} {to.shape}")
+        dims = _merged(to, source)
+        if (
+            to.itemsize not in (1, 2, 4, 8)
+            or to.nbytes < _SHARED_BYTES
+            or not 1 <= len(dims) <= MOST_DIMS
+        ):
+            to[...] = source
+            return
+        *outer, (row, to_step, from_step) = dims
+        rows = math.prod(extent for extent, _, _ in outer)
+        table = np.array(outer or [(1, 0, 0)], np.int64)
+        self._run(
+            f"tg_stride{to.itemsize}", to.nbytes, to.ctypes.data, source.ctypes.data, row, to_step,
+            from_step,
+            rows, len(outer), table.ctypes.data,
+        )  # fmt: skip
+
+    def digest(self, arrays: Iterable[npt.NDArray[Any]]) -> str:
+        """Of the bytes of arrays, in order: equal ones for equal bytes, with teams of one size;
+        hexadecimal.
+        """
+        whole = hashlib.blake2b(digest_size=16)
+        for array in arrays:
+            data = array.view(np.uint8)
+            lines = data.size & -_LINE
+            whole.update(f"{data.size} ".encode())
+            whole.update(self._run("tg_digest", lines, data.ctypes.data, lines).data)
+            whole.update(data[lines:].data)
+        return whole.hexdigest()
+
+    def judge(self, bar: Bar, got: npt.NDArray[Any]) -> Mismatch:
+        """``bar.judge(got)``, in one pass where ``got`` is f32 and nothing in it is bad."""
+        if bar.dtype.name == "f32" and not bar.fault:
+            picked = got if bar.indices is None else got[bar.indices]
+            if picked.size == bar.expected.size:
+                error = self._error(bar, picked)
+                if error is not None:
+                    from tunegrad.devices.verifying.tolerance import Mismatch
+
+                    return Mismatch(-1, 0.0, 0.0, 0.0, error)
+        return bar.judge(got)
+
+    def _error(self, bar: Bar, picked: npt.NDArray[Any]) -> float | None:
+        """The greatest error of f32 numbers that are all right; None where one is not."""
+        expected, allowed = bar.expected, bar.allowed
+        if bar.special is not None and bar.finite is not None:
+            special = picked[bar.special]
+            wanted = expected[bar.special]
+            if not ((special == wanted) | (np.isnan(special) & np.isnan(wanted))).all():
+                return None
+            picked, (expected, allowed) = picked[~bar.special], bar.finite
+        found = self._run(
+            "tg_judge",
+            5 * picked.nbytes,
+            picked.ctypes.data,
+            expected.ctypes.data,
+            allowed.ctypes.data,
+            picked.size,
+        )
+        return float(found[:, 1].view(np.float64).max()) if found[:, 0].all() else None
+
+    def _run(self, name: str, nbytes: int, *words: int) -> npt.NDArray[np.uint64]:
+        """Results of each thread."""
+        threads = self._team.threads if nbytes >= _SHARED_BYTES else 1
+        args = np.array([*words, threads], np.int64)
+        self._team.run(self._addresses[name], args.ctypes.data, self._results.ctypes.data, threads)
+        return self._results[:threads]
+
+
+def _merged(to: npt.NDArray[Any], source: npt.NDArray[Any]) -> list[tuple[int, int, int]]:
+    """(extent, step of to, step of source) of each dimension, those that are one in both arrays
+    made one.
+    """
+    dims: list[tuple[int, int, int]] = []
+    for extent, t, f in zip(to.shape, to.strides, source.strides, strict=True):
+        if extent == 1:
+            continue
+        if dims and dims[-1][1:] == (t * extent, f * extent):
+            dims[-1] = dims[-1][0] * extent, t, f
+        else:
+            dims.append((extent, t, f))
+    return dims

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from tunegrad.devices.device import MachineLimits
 from tunegrad.devices.hashing import contents_digest
 from tunegrad.devices.host.buffers import GUARD
 from tunegrad.devices.job import Array, CompiledCandidate, Lowered
-from tunegrad.devices.limits import MachineLimits
 from tunegrad.devices.opencl.device import OpenClDevice, opened
 from tunegrad.devices.opencl.peak import measure_limits
 from tunegrad.devices.remote import GUARD_BYTES, RemoteMemory, packed

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tunegrad.devices.limits import MachineLimits
+from tunegrad.devices.device import MachineLimits
 
 if TYPE_CHECKING:
     from tunegrad.devices.opencl.engine import OpenClEngine

@@ -26,7 +26,7 @@ _GPU_FLOPS, _GPU_MEMORY, _GPU_LAUNCH_S, _GPU_EXPENSIVE = 5e11, 3e12 / 132, 3e-6,
 
 _SOCKET_BYTES = 64 << 20
 """A larger last cache of a CPU serves a socket of cores that are not ours: see
-``host/cores.py``.
+``host/facts.py``.
 """
 
 

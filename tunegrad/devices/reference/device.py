@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from tunegrad.devices.device import MachineLimits
 from tunegrad.devices.hashing import contents_digest
 from tunegrad.devices.job import Array, CompiledCandidate, Geometry, KernelIO, Lowered, io_of
-from tunegrad.devices.limits import MachineLimits
 from tunegrad.devices.processes.confinement import Confinement
 from tunegrad.devices.replies import WROTE_READ_ONLY
 from tunegrad.errors import CompileFailure

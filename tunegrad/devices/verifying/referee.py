@@ -16,8 +16,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from tunegrad.devices.host.bulk import Bulk
-from tunegrad.devices.host.team import Team
+from tunegrad.devices.host.team import Bulk, Team
 from tunegrad.devices.job import Candidate, Hooks, KernelIO, Limits, Parameter
 from tunegrad.devices.processes.shared import Mapped
 from tunegrad.devices.replies import Verdict
