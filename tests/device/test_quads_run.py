@@ -24,7 +24,7 @@ from tunegrad.devices.host.facts import host_target
 from tunegrad.devices.programs import Programs
 from tunegrad.devices.verifying.tolerance import compare
 from tunegrad.frontend import Tensor
-from tunegrad.frontend.onnx.casts import CASTS
+from tunegrad.frontend.onnx.elementwise import CASTS
 from tunegrad.frontend.onnx.node import NodeView
 from tunegrad.frontend.onnx.products import PRODUCTS
 from tunegrad.ir.interpret.program import interpret, pack_buffers

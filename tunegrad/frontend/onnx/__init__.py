@@ -10,6 +10,6 @@ one error. The package onnx reads them (``pip install 'tunegrad[onnx]'``).
 from __future__ import annotations
 
 from .importer import model
-from .operators import OPERATORS
+from .structure import OPERATORS
 
 __all__ = ["OPERATORS", "model"]

@@ -12,7 +12,7 @@ from tunegrad.ir.dtypes import DType
 
 from ..functions import cat, scaled_dot_product_attention, stack, where
 from ..tensor import Tensor
-from .casts import type_of
+from .elementwise import type_of
 from .node import NodeView
 
 __all__ = ["ATTENTION"]

@@ -31,7 +31,7 @@ from ..nodes.arrays import bf16_values
 from ..tensor import Tensor
 from .building import evaluated
 from .codes import Coded, array_of, codes_of, kind_of_array
-from .inputs import dtype_of_onnx
+from .importer import dtype_of_onnx
 from .node import NotKnownError, TensorList, Value
 from .structure import check_structure, missing_operators
 

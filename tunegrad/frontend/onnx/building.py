@@ -19,12 +19,10 @@ import numpy as np
 
 from tunegrad.errors import DeviceError, ModelError, TunegradError
 
-from .casts import called
-from .control import CONTROL
+from .control import CONTROL, SEQUENCES
+from .elementwise import called
 from .node import Body, Held, Known, NodeError, NodeView, TensorList, Value, settled, within
-from .operators import OPERATORS
-from .sequences import SEQUENCES
-from .structure import check_axes, check_structure, nodes_of, operator_of
+from .structure import OPERATORS, check_axes, check_structure, nodes_of, operator_of
 
 __all__ = ["evaluated"]
 

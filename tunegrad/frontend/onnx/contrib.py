@@ -19,13 +19,11 @@ from tunegrad.ir.dtypes import DType
 
 from ..functions import cat, stack, where
 from ..tensor import Tensor
-from .casts import dynamically
-from .convolutions import convolution
+from .elementwise import dynamically
 from .node import Function, NodeView
-from .norms import NORMS
-from .pools import POOLS
-from .products import PRODUCTS
-from .recurrence import recurrent
+from .products import PRODUCTS, recurrent
+from .reductions import NORMS
+from .windows import POOLS, convolution
 
 __all__ = ["CONTRIB"]
 

@@ -1,8 +1,20 @@
-"""A file, or a model of onnx's, as a Model."""
+"""A file, or a model of onnx's, as a Model; its inputs, with what a user says of them.
+
+    batch=8              the extent of every dimension of this name
+    x.0=8                the extent of one dimension, by its input and place: of any, named or not
+    x=1x3x224x224        the whole shape of an input
+    sr=16000             the value of an input, which is a constant of the program then
+
+A name that is no name (``?``, ``-1``, nothing at all) is that of one dimension only: files give it
+to extents that have nothing in common.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,16 +22,179 @@ from typing import Any
 import numpy as np
 
 from tunegrad.errors import ModelError
+from tunegrad.ir.dtypes import DType, dtype_of
 
-from ..model import Model
+from ..model import InputSpec, Model
 from ..tensor import Tensor
 from .building import evaluated
 from .codes import Coded, Kind, coded, kind_of_type
-from .inputs import inputs_of_graph
 from .node import Known, TensorList
 from .structure import check_structure
 
-__all__ = ["model", "model_of_proto"]
+__all__ = [
+    "dtype_of_onnx", "inputs_of_graph", "model", "model_of_proto",
+]  # fmt: skip
+
+_SHAPE = re.compile(r"\d+(x\d+)*")
+_NAME = re.compile(r"[^\W\d_]")
+
+
+@dataclass(frozen=True, slots=True)
+class _Input:
+    """An input of a file: its type, and of each dimension the extent or the name.
+
+    ``dims`` is None where the file gives no shape.
+    """
+
+    name: str
+    dtype: DType
+    dims: tuple[int | str, ...] | None
+
+
+def inputs_of_graph(
+    graph: Any, name: str, given: Mapping[str, object]
+) -> tuple[list[InputSpec], dict[str, Known]]:
+    """The inputs that are left to a caller, and the values of those that have one.
+
+    Raises ModelError, in one line: dimensions without an extent (all of them), an extent, shape or
+    value that does not fit, a name that the file does not have.
+    """
+    constants = {t.name for t in graph.initializer}
+    inputs = [_declared(i, name) for i in graph.input if i.name not in constants]
+    names = {d for i in inputs for d in i.dims or () if isinstance(d, str)}
+    places = {f"{i.name}.{at}" for i in inputs for at in range(len(i.dims or ()))}
+    extra = given.keys() - names - places - {i.name for i in inputs}
+    if extra:
+        raise ModelError(
+            f"model {name} has no dimension or input {', '.join(sorted(extra))} to give an extent, "
+            f"a shape or a value to; inputs: {', '.join(i.name for i in inputs) or 'none'}; "
+            f"dimensions: {', '.join(sorted(names)) or 'none'}"
+        )
+    found, values, unknown = list[InputSpec](), dict[str, Known](), dict[str, None]()
+    for i in inputs:
+        said = None if i.name in names and isinstance(given.get(i.name), int) else given.get(i.name)
+        whole = said if isinstance(said, str) and _SHAPE.fullmatch(said) else None
+        if said is not None and whole is None:
+            own = np.asarray(said).shape
+            shape = own if i.dims is None else _shape(name, i, given, {})
+            values[i.name] = _value(name, i, said, shape)
+            continue
+        wanted = given if whole is None else _whole(name, i, whole)
+        if i.dims is None and whole is None:
+            key = _quoted(i.name)
+            raise ModelError(
+                f"model {name}: input {i.name} has no shape in the file; give it one: "
+                f"--set {key}=1x8, or {name}.onnx[{key}=1x8]"
+            )
+        if (shape := _shape(name, i, wanted, unknown)) is not None:
+            found.append(InputSpec(i.name, shape, i.dtype))
+    if unknown:
+        key = _quoted(next(iter(unknown)))
+        raise ModelError(
+            f"model {name}: dimensions without an extent: {', '.join(unknown)}; give each one: "
+            f"--set {key}=8, or {name}.onnx[{key}=8]"
+        )
+    return found, values
+
+
+def _declared(said: Any, name: str) -> _Input:
+    if not said.type.HasField("tensor_type"):
+        raise ModelError(
+            f"model {name}: input {said.name} is not a tensor; sequences and optional values are "
+            "inputs of tunegrad.frontend.onnx.backend only"
+        )
+    kind = said.type.tensor_type
+    dtype = dtype_of_onnx(name, said.name, kind.elem_type)
+    if not kind.HasField("shape"):
+        return _Input(said.name, dtype, None)
+    dims = list[int | str]()
+    for at, d in enumerate(kind.shape.dim):
+        if d.HasField("dim_value") and d.dim_value >= 0:
+            dims.append(int(d.dim_value))
+        else:
+            dims.append(d.dim_param if _NAME.search(d.dim_param) else f"{said.name}.{at}")
+    return _Input(said.name, dtype, tuple(dims))
+
+
+def _whole(name: str, i: _Input, said: str) -> dict[str, object]:
+    """A shape as extents of its places."""
+    extents = [int(e) for e in said.split("x")]
+    if i.dims is not None and len(i.dims) != len(extents):
+        raise ModelError(
+            f"model {name}: input {i.name} has {len(i.dims)} dimensions, and not the "
+            f"{len(extents)} of {said}"
+        )
+    return {f"{i.name}.{at}": e for at, e in enumerate(extents)}
+
+
+def _shape(
+    name: str, i: _Input, given: Mapping[str, object], unknown: dict[str, None]
+) -> tuple[int, ...] | None:
+    """The shape of an input; None where extents are ``unknown``, which then names them."""
+    dims: Sequence[int | str] = i.dims if i.dims is not None else list(given)
+    shape = list[int]()
+    for at, d in enumerate(dims):
+        by = next((str(k) for k in (f"{i.name}.{at}", d) if k in given), None)
+        if by is None:
+            if isinstance(d, int):
+                shape.append(d)
+            else:
+                unknown[d] = None
+            continue
+        extent = given[by]
+        if isinstance(extent, bool) or not isinstance(extent, int) or extent < 1:
+            raise ModelError(
+                f"model {name}: dimension {by} = {extent!r} is not a positive whole number"
+            )
+        if isinstance(d, int) and d != extent:
+            raise ModelError(f"model {name}: dimension {by} is {d} in the file, not {extent}")
+        shape.append(extent)
+    return tuple(shape) if len(shape) == len(dims) else None
+
+
+def _quoted(key: str) -> str:
+    """A name as it stands in the brackets behind a path, and in a command line."""
+    return key if re.fullmatch(r"[^\s,=\[\]\"']+", key) else f'"{key}"'
+
+
+def _value(name: str, i: _Input, value: object, shape: tuple[int, ...] | None) -> Known:
+    """The user's value of an input, in its shape and type; one number fills it, and a list says how
+    long it is where the file does not.
+    """
+    given, kind = np.asarray(value), i.dtype
+    if shape is None and given.ndim == 1 and i.dims is not None and len(i.dims) == 1:
+        shape = given.shape
+    kinds = "b" if kind.is_bool else "iu" if kind.is_int else "iuf"
+    fits = shape is not None and (not given.ndim or given.size == math.prod(shape))
+    if shape is None or not fits or given.dtype.kind not in kinds or kind.name == "bf16":
+        said = f"{kind}[{', '.join(map(str, i.dims or '?'))}]"
+        raise ModelError(
+            f"model {name}: input {i.name} = {value!r} is neither a shape (as 1x3) nor a value of "
+            f"{said}"
+        )
+    if kind.is_int and not (kind.least <= given.min() and given.max() <= kind.greatest):
+        raise ModelError(f"model {name}: input {i.name} = {value!r} is out of the range of {kind}")
+    taken = given.reshape(shape) if given.ndim else np.broadcast_to(given, shape)
+    return np.array(taken, kind.numpy)
+
+
+def dtype_of_onnx(name: str, tensor: str, kind: int) -> DType:
+    """The dtype of a tensor whose ``TensorProto.DataType`` is ``kind``, or of its codes.
+
+    Raises ModelError, naming the model and the tensor, for a type that is not there.
+    """
+    from onnx import TensorProto, helper
+
+    if kind == TensorProto.BFLOAT16:
+        return dtype_of("bf16")
+    if (small := kind_of_type(kind)) is not None:
+        return small.codes
+    try:
+        return dtype_of(np.dtype(helper.tensor_dtype_to_np_dtype(kind)).name)
+    except Exception as error:  # noqa: BLE001  # onnx raises many kinds
+        raise ModelError(
+            f"model {name}: {tensor} has a type that is not supported: {error}"
+        ) from None
 
 
 def model(path: str, **given: object) -> Model:

@@ -1,4 +1,4 @@
-"""Reductions, running sums, places of extremes, and losses."""
+"""Reductions, running sums, places of extremes, losses, norms, softmax and dropout."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from ..functions import cat, where
 from ..tensor import Tensor
 from .node import NodeView
 
-__all__ = ["REDUCTIONS"]
+__all__ = [
+    "NORMS", "REDUCTIONS",
+]  # fmt: skip
 
 
 def _reduced(body: Callable[[Tensor, Any, bool], Tensor]) -> Callable[[NodeView], Tensor]:
@@ -103,4 +105,117 @@ REDUCTIONS: dict[str, Callable[[NodeView], Any]] = {
     "ReduceSumSquare": _reduced(lambda x, a, k: x.square().sum(a, k)),
     "SoftmaxCrossEntropyLoss": _loss,
     "TopK": _topk,
+}
+
+
+def _batch_norm(n: NodeView) -> Any:
+    x, eps = n(0), n.get("epsilon", 1e-5)
+    if not n.get("training_mode", 0):
+        return x.batch_norm(n(1), n(2), n(3), n(4), eps)
+    axes = (0, *range(2, x.ndim))
+    wide = x.cast(x.dtype.compute)
+    mean = wide.mean(axes)
+    line = (-1, *(1,) * (x.ndim - 2))
+    var = (wide - mean.reshape(line)).square().mean(axes)
+    keep = n.get("momentum", 0.9)
+    running = [
+        (old * keep + new.cast(old.dtype) * (1 - keep)).cast(old.dtype)
+        for old, new in ((n(3), mean), (n(4), var))
+    ]
+    scale = (var + eps).rsqrt() * n(1).cast(wide.dtype)
+    y = (wide - mean.reshape(line)) * scale.reshape(line) + n(2).cast(wide.dtype).reshape(line)
+    return y.cast(x.dtype), *running
+
+
+def _instance_norm(n: NodeView) -> Tensor:
+    return n(0).instance_norm(n(1), n(2), n.get("epsilon", 1e-5))
+
+
+def _group_norm(n: NodeView) -> Tensor:
+    x, groups, scale, bias = n(0), n.get("num_groups"), n(1), n(2)
+    if scale.shape[0] != x.shape[1]:  # before opset 21: one for each group
+        each = x.shape[1] // groups
+        scale, bias = scale.repeat_interleave(each), bias.repeat_interleave(each)
+    return x.group_norm(groups, scale, bias, n.get("epsilon", 1e-5))
+
+
+def _layer_norm(n: NodeView) -> Any:
+    x, axis = n(0), n.get("axis", -1) % n(0).ndim
+    axes, eps = tuple(range(axis, x.ndim)), n.get("epsilon", 1e-5)
+    if n.op == "RMSNormalization":
+        return x * (x.square().mean(axes, True) + eps).rsqrt() * n(1)
+    if n.outputs == 1 and axis == x.ndim - 1 and n(1).ndim == 1:
+        return x.layer_norm(n(1), n.tensor(2), eps)
+    mean = x.mean(axes, True)
+    off = x - mean
+    inverse = (off.square().mean(axes, True) + eps).rsqrt()
+    y = off * inverse * n(1)
+    bias = n.tensor(2)
+    y = y if bias is None else y + bias
+    return (y, mean, inverse)[: max(1, n.outputs)]
+
+
+def _lrn(n: NodeView) -> Tensor:
+    return n(0).local_response_norm(
+        n.get("size"), n.get("alpha", 1e-4), n.get("beta", 0.75), n.get("bias", 1.0)
+    )
+
+
+def _soft(n: NodeView) -> Tensor:
+    """Softmax, LogSoftmax and Hardmax: along an axis; before opset 13 over all from there on."""
+    x = n(0)
+    axis = n.get("axis", -1 if n.opset >= 13 else 1)
+    if n.opset >= 13 or x.ndim == 0:
+        return _softened(n, x, axis)
+    rows = int(np.prod(x.shape[: axis % x.ndim], dtype=np.int64))
+    return _softened(n, x.reshape(rows, x.size // max(1, rows)), -1).reshape(*x.shape)
+
+
+def _softened(n: NodeView, x: Tensor, axis: int) -> Tensor:
+    if n.op == "Hardmax":
+        if not x.size:
+            return x
+        at = x.argmax(axis, keepdim=True)
+        extent = x.shape[axis]
+        places = np.arange(extent).reshape(-1, *(1,) * (x.ndim - axis % x.ndim - 1))
+        return at.eq(Tensor(places)).cast(x.dtype)
+    return x.log_softmax(axis) if n.op == "LogSoftmax" else x.softmax(axis)
+
+
+def _dropout(n: NodeView) -> tuple[Any, ...]:
+    training = n.known(2)
+    ratio = n.known(1) if training is not None and np.any(training) else None
+    drops = training is not None and np.any(training)
+    if drops and (ratio is None or np.any(ratio)):
+        raise n.error("training_mode drops elements at random; only a ratio of 0 is there")
+    return (n(0), np.ones(n(0).shape, np.bool_))[: max(1, n.outputs)]
+
+
+def _lp_norm(n: NodeView) -> Tensor:
+    x, axis = n(0), (n.get("axis", -1),)
+    if n.get("p", 2) not in (1, 2):
+        raise n.error(f"p = {n.get('p')}; 1 and 2 are there")
+    norm = x.abs().sum(axis, True) if n.get("p", 2) == 1 else x.square().sum(axis, True).sqrt()
+    return where(norm.eq(0), norm * 0, x / norm)
+
+
+def _mean_variance(n: NodeView) -> Tensor:
+    x, axes = n(0), tuple(n.get("axes") or (0, 2, 3))
+    off = x - x.mean(axes, True)
+    return off / (off.square().mean(axes, True).sqrt() + 1e-9)
+
+
+NORMS: dict[str, Callable[[NodeView], Any]] = {
+    "BatchNormalization": _batch_norm,
+    "Dropout": _dropout,
+    "GroupNormalization": _group_norm,
+    "Hardmax": _soft,
+    "InstanceNormalization": _instance_norm,
+    "LRN": _lrn,
+    "LayerNormalization": _layer_norm,
+    "LogSoftmax": _soft,
+    "LpNormalization": _lp_norm,
+    "MeanVarianceNormalization": _mean_variance,
+    "RMSNormalization": _layer_norm,
+    "Softmax": _soft,
 }

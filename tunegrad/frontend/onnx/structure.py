@@ -1,10 +1,11 @@
-"""Rules of ONNX that a file has to keep to, checked before anything is computed.
+"""Every operator that is there, by its ONNX name, and the rules that a file has to keep to, checked
+before anything is computed.
 
-opset 99                           one that the package onnx knows
-y = Relu(x), y = Neg(x)            each name is made once
-Conv(x)                            as many operands, and the attributes, that its schema has
-Pad(mode="mirror"), stride 0       modes and numbers that an operator has
-Gather(axis=77) of a matrix        an axis that the operand has, said once; when shapes are known
+    opset 99                           one that the package onnx knows
+    y = Relu(x), y = Neg(x)            each name is made once
+    Conv(x)                            as many operands, and the attributes, that its schema has
+    Pad(mode="mirror"), stride 0       modes and numbers that an operator has
+    Gather(axis=77) of a matrix        an axis that the operand has, once; when shapes are known
 """
 
 from __future__ import annotations
@@ -18,13 +19,29 @@ import numpy as np
 from tunegrad.errors import ModelError
 
 from ..tensor import Tensor
+from .attention import ATTENTION
 from .codes import Coded
-from .node import NodeView
-from .operators import OPERATORS
+from .contrib import CONTRIB
+from .control import CONTROL, SEQUENCES
+from .elementwise import CASTS, ELEMENTWISE
+from .images import RESIZING, SAMPLING
+from .node import Function, NodeView
+from .products import GRAMS, PRODUCTS, RECURRENCE, SIGNALS
+from .reductions import NORMS, REDUCTIONS
+from .shapes import SCATTERING, SHAPES
+from .windows import CONVOLUTIONS, POOLS
 
 __all__ = [
-    "FOLDED", "check_axes", "check_structure", "missing_operators", "nodes_of", "operator_of",
+    "FOLDED", "OPERATORS", "check_axes", "check_structure", "missing_operators", "nodes_of",
+    "operator_of",
 ]  # fmt: skip
+
+OPERATORS: dict[str, Function] = {
+    **ELEMENTWISE, **CASTS, **SHAPES, **SCATTERING, **PRODUCTS, **CONVOLUTIONS, **NORMS,
+    **POOLS, **GRAMS, **REDUCTIONS, **ATTENTION, **RECURRENCE, **RESIZING, **SAMPLING, **SIGNALS,
+    **CONTROL, **SEQUENCES, **CONTRIB,
+}  # fmt: skip
+
 
 FOLDED = frozenset(
     ["BlackmanWindow", "Constant", "HammingWindow", "HannWindow", "MelWeightMatrix",
