@@ -48,7 +48,6 @@ def _insert(table: str, *columns: str) -> str:
 
 
 INSERT_SESSION = _insert("sessions", *SESSION_VALUES)
-_INSERT_BARE_SESSION = f"{INSERT_SESSION} ON CONFLICT (id) DO NOTHING"
 _INSERT_DECISION = _insert("decisions", "kernel", "fingerprint", *DECISION_VALUES)
 _INSERT_LATENCY = _insert("latencies", "fingerprint", *LATENCY_VALUES)
 _INSERT_PROMOTION = (
@@ -69,23 +68,26 @@ def machine_row(database: Database, run: Run, fingerprint: Fingerprint) -> int:
 
 
 def _kernel_row(database: Database, run: Run, key: str, text: str) -> int:
-    return database.id_of(run, "kernels", "key", key, text=text)
+    return database.id_of(run, "kernels", "key", key, lambda: {"text": text})
 
 
 def name_session(database: Database, run: Run, session: str, started_s: float) -> None:
     """Make a row for a session that only other rows name."""
-    bare = Session(session, started_s, None, "", 0, "{}", "")
-    database.once(run, "sessions", session, _INSERT_BARE_SESSION, encode_session(bare))
+    if not database.has("sessions", session):
+        bare = Session(session, started_s, None, "", 0, "{}", "")
+        run(f"{INSERT_SESSION} ON CONFLICT (id) DO NOTHING", encode_session(bare))
 
 
 def owners_of(database: Database, run: Run, trial: Trial) -> tuple[int, int, int]:
     """Ids of a trial's kernel, fingerprint and policy; its session has a row, too."""
     name_session(database, run, trial.session, trial.created_s)
-    policy = trial.policy
+    policy = trial.policy.text
     return (
         _kernel_row(database, run, trial.kernel_key, trial.kernel_text),
         machine_row(database, run, trial.fingerprint),
-        database.id_of(run, "policies", "text", policy.text, fields=dump_policy(policy)),
+        database.id_of(
+            run, "policies", "text", policy, lambda: {"fields": dump_policy(trial.policy)}
+        ),
     )
 
 
@@ -129,7 +131,8 @@ def replace_all(database: Database, contents: Contents) -> None:
         for table in _TABLES:
             run(f"DELETE FROM {table}")
         for session in contents.sessions:
-            database.once(run, "sessions", session.id, INSERT_SESSION, encode_session(session))
+            if not database.has("sessions", session.id):
+                run(INSERT_SESSION, encode_session(session))
         for text, name in contents.kernels:
             values = (key_of(text), text, clean_text(name))
             run("INSERT INTO kernels (key, text, name) VALUES (?, ?, ?)", values)

@@ -119,29 +119,37 @@ class Database:
             finally:
                 self._joined = False
 
-    def id_of(self, run: Run, table: str, column: str, value: str, **also: str) -> int:
+    def id_of(
+        self,
+        run: Run,
+        table: str,
+        column: str,
+        value: str,
+        also: Callable[[], Mapping[str, str]] = dict,
+    ) -> int:
         """Id of the row of ``table`` that has this value; it is made where it is missing.
 
-        ``also`` is the content of its other columns: it replaces what a damaged row says.
+        ``also`` gives the content of its other columns: it replaces what a damaged row says.
         """
         known = self._ids.get((table, value))
         if known is None:
-            names, marks = ", ".join((column, *also)), ", ".join("?" * (1 + len(also)))
-            change = ", ".join(f"{name} = excluded.{name}" for name in also)
+            more = also()
+            names, marks = ", ".join((column, *more)), ", ".join("?" * (1 + len(more)))
+            change = ", ".join(f"{name} = excluded.{name}" for name in more)
             run(
                 f"INSERT INTO {table} ({names}) VALUES ({marks}) ON CONFLICT ({column}) DO "
-                + (f"UPDATE SET {change}" if also else "NOTHING"),
-                (value, *also.values()),
+                + (f"UPDATE SET {change}" if more else "NOTHING"),
+                (value, *more.values()),
             )
             (known,) = run(f"SELECT id FROM {table} WHERE {column} = ?", (value,)).fetchone()
             self._ids[table, value] = known
         return known
 
-    def once(self, run: Run, table: str, key: str, sql: str, values: tuple[object, ...]) -> None:
-        """Run a statement that makes the row ``key`` of ``table``, unless it is there for sure."""
-        if (table, key) not in self._ids:
-            run(sql, values)
-            self._ids[table, key] = 0
+    def has(self, table: str, key: str) -> bool:
+        """True for a row that was made or read by this connection; the next time as well."""
+        known = (table, key) in self._ids
+        self._ids.setdefault((table, key), 0)
+        return known
 
     def forget(self) -> None:
         """Forget every id, before all rows are replaced."""
