@@ -20,7 +20,7 @@ HEAVY = (
     "llvmlite", "tunegrad.db.store", "tunegrad.devices.host.codegen",
     "tunegrad.devices.job", "tunegrad.ir.program",
     "tunegrad.opts.actions",
-    "tunegrad.opts.passes", "tunegrad.opts.sketches", "tunegrad.render", "tunegrad.reports",
+    "tunegrad.opts.lowering", "tunegrad.opts.sketches", "tunegrad.render", "tunegrad.reports",
     "tunegrad.search", "tunegrad.tuning", "multiprocessing", "sqlite3", "scipy", "optuna", "rich",
     "pebble", "click",
 )  # fmt: skip
@@ -69,7 +69,7 @@ def test_a_first_eager_call_finds_its_code_and_loads_no_compiler(tmp_path: Path)
     code = EAGER.format(shape=(4, 5))
     modules, lowered, compiled, _ = run(code, tmp_path)
     assert (lowered, compiled) == (1, 1)
-    assert {"llvmlite", "tunegrad.opts.passes"} <= modules
+    assert {"llvmlite", "tunegrad.opts.lowering"} <= modules
     modules, lowered, compiled, _ = run(code, tmp_path)
     assert (lowered, compiled) == (0, 0)
     assert heavy(modules) == set()

@@ -16,18 +16,19 @@ if TYPE_CHECKING:
     from .artifact import object_key as object_key
     from .candidate import HOOKS as HOOKS
     from .candidate import Payload as Payload
-    from .saved import SUFFIX as SUFFIX
     from .saved import SavedKernel as SavedKernel
     from .saved import SavedModel as SavedModel
     from .saved import open_model as open_model
     from .saved import save_model as save_model
     from .saved import taken_constants as taken_constants
+    from .written import SUFFIX as SUFFIX
 else:
     __all__, __getattr__ = lazy_names(
         __name__,
         {
             "artifact": "Compiler Counts build code_of object_key",
             "candidate": "HOOKS Payload",
-            "saved": "SUFFIX SavedKernel SavedModel open_model save_model taken_constants",
+            "saved": "SavedKernel SavedModel open_model save_model taken_constants",
+            "written": "SUFFIX",
         },
     )

@@ -38,16 +38,12 @@ from tunegrad.runtime.mapped import MappedFileError, check_digest, map_arrays, w
 from .written import ProgramFacts, read_program, written_program
 
 __all__ = [
-    "SUFFIX",
     "SavedKernel",
     "SavedModel",
     "open_model",
     "save_model",
     "taken_constants",
 ]
-
-SUFFIX = ".plan"
-"""End of the names of files of saved models."""
 
 _VERSION = 2
 _ROLES = get_args(BufferRole)

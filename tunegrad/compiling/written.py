@@ -31,7 +31,17 @@ from tunegrad.ir.target import Target
 if TYPE_CHECKING:
     from tunegrad.devices import Device
 
-__all__ = ["ProgramFacts", "default_key", "program_key", "read_program", "written_program"]
+__all__ = [
+    "SUFFIX",
+    "ProgramFacts",
+    "default_key",
+    "program_key",
+    "read_program",
+    "written_program",
+]
+
+SUFFIX = ".plan"
+"""End of the names of files of saved models."""
 
 _STAGES = ("compiling", "devices", "ir", "opts", "render")
 
