@@ -98,7 +98,7 @@ def backend(
                 len(missing), ", ".join(missing),
             )  # fmt: skip
             return make_boxed_func(graph.forward)
-        return make_boxed_func(_Compiled(graph, names, settings))
+        return _Compiled(graph, names, settings)
 
     def training(graph: Any, _: Sequence[Any]) -> Any:
         return make_boxed_func(graph.forward)
@@ -224,6 +224,9 @@ class _Program:
         self._versions, self._memory = _versions(self._held), _memory(self._held)
         self._shapes = list(map(_SHAPE, self._given(args)))
         self._numbers = self._rest(args)
+        self._lend = _lent if shared else _lender(self._given(args))
+        taken = [o for o in outputs if o.computed and o.strides is None and _is_plain(o.value)]
+        self._plain = not shared and len(taken) == len(outputs)
 
     def fits(self, args: Sequence[Any]) -> bool:
         """Return True for the same constants, which were not written to, and the same shapes."""
@@ -246,10 +249,11 @@ class _Program:
         }
 
     def run(self, model: LoadedModel, args: Sequence[Any]) -> tuple[Any, ...]:
-        given = self._given(args)
-        run, lend = (model.on_device, _lent) if self.shared else (model, array_of)
-        found = run(*map(lend, given))
+        run = model.on_device if self.shared else model
+        found = run(*map(self._lend, self._given(args)))
         tensors = iter(found if isinstance(found, tuple) else (found,))
+        if self._plain:
+            return tuple(map(_FROM_NUMPY, tensors))
         take = _taken if self.shared else tensor_of
         outputs = []
         for o in self._outputs:
@@ -263,7 +267,12 @@ class _Program:
 
 
 class _Compiled:
-    """One graph: programs by the shapes of its inputs, made when they are needed."""
+    """One graph: programs by the shapes of its inputs, made when they are needed.
+
+    It takes its arguments as one list, as aot_autograd has them.
+    """
+
+    _boxed_call = True
 
     def __init__(self, graph: Any, names: Mapping[int, str], settings: Mapping[str, Any]) -> None:
         self._graph, self._names = graph, names
@@ -273,7 +282,7 @@ class _Compiled:
         self._written: set[int] = set()
         self._warned = False
 
-    def __call__(self, *args: Any) -> Any:
+    def __call__(self, args: Sequence[Any]) -> Any:
         for program in self._programs:
             if program.fits(args):
                 break
@@ -383,6 +392,8 @@ _COMPLEX = {"f16": "complex32", "f32": "complex64", "f64": "complex128"}
 _SHAPE = attrgetter("shape")
 _VERSION = attrgetter("_version")
 _ADDRESS = load_torch().Tensor.data_ptr
+_NUMPY = load_torch().Tensor.numpy
+_FROM_NUMPY = load_torch().from_numpy
 
 
 def _picker(places: Sequence[int]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
@@ -411,6 +422,25 @@ def _place(tensors: Sequence[Any]) -> str:
             "NVIDIA GPU"
         )
     return devices.pop() if devices else "cpu"
+
+
+def _is_plain(dtype: Any) -> bool:
+    """True for a dtype that numpy has, and that is no pair of numbers."""
+    return dtype is not load_torch().bfloat16 and not dtype.is_complex
+
+
+def _lender(examples: Sequence[Any]) -> Callable[[Any], Any]:
+    """``array_of`` for tensors of the dtypes of these, with no more calls than they need."""
+    if not all(_is_plain(t.dtype) for t in examples):
+        return array_of
+
+    def lent(tensor: Any) -> Any:
+        try:
+            return _NUMPY(tensor)
+        except RuntimeError:  # it needs gradients, or is a negative view
+            return array_of(tensor)
+
+    return lent
 
 
 def _lent(tensor: Any) -> Any:
