@@ -11,7 +11,7 @@ import pytest
 
 from tunegrad.errors import CandidateFailure
 from tunegrad.ir.fusion import LaunchPlan
-from tunegrad.tuning.questions.plan import Deciding
+from tunegrad.tuning.questions.plan import PlanDecisions
 from tunegrad.tuning.questions.question import PlanTrack
 from tunegrad.tuning.race.values import FAULTS, Pair
 
@@ -63,9 +63,9 @@ def track_of(compare: Compare) -> PlanTrack:
 
 def raced_as(monkeypatch: pytest.MonkeyPatch, compare: Compare) -> None:
     """From now on plans of a session are raced by a test."""
-    grounds = Deciding._grounds
+    context = PlanDecisions._plan_context
     monkeypatch.setattr(
-        Deciding,
-        "_grounds",
-        lambda self, work: replace(grounds(self, work), track=track_of(compare)),
+        PlanDecisions,
+        "_plan_context",
+        lambda self, work: replace(context(self, work), track=track_of(compare)),
     )

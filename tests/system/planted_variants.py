@@ -13,7 +13,7 @@ from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.target import Target
 from tunegrad.ir.variants import parts_of
 from tunegrad.opts import Space
-from tunegrad.search.searchers.random_chooser import RandomChooser
+from tunegrad.search.searchers.one_by_one import RandomChooser
 
 HOOKS = Hooks("planted_variants:lower", candidate.HOOKS.inputs, candidate.HOOKS.reference)
 OTHERS = Hooks("planted_variants:lower_others", candidate.HOOKS.inputs, candidate.HOOKS.reference)

@@ -16,7 +16,7 @@ from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import ATTENTION, Alternatives, Fusion, LaunchPlan, is_attention
 from tunegrad.planning import plan_launches, stored_toggles
 from tunegrad.tuning.questions.cut import choose_cuts
-from tunegrad.tuning.questions.question import Grounds
+from tunegrad.tuning.questions.question import PlanContext
 
 Q, K, V = (Tensor.input(n, (1, 8, 64, 8)) for n in "qkv")
 FUSION = Fusion.of(fold_constants((functional.scaled_dot_product_attention(Q, K, V).node,)))
@@ -32,14 +32,14 @@ def store() -> Iterator[Store]:
         yield opened
 
 
-def grounds(store: Store, compare: object) -> Grounds:
-    return Grounds(
+def context(store: Store, compare: object) -> PlanContext:
+    return PlanContext(
         host_target(THREADS), here(), store, "s1", "contract", track_of(compare), lambda _: None
     )
 
 
 def test_attention_that_is_faster_as_one_kernel_is_stored_and_loaded(store: Store) -> None:
-    chosen = choose_cuts(FUSION, grounds(store, faster(one_kernel)))
+    chosen = choose_cuts(FUSION, context(store, faster(one_kernel)))
     assert chosen == {*FUSION.drafts.attentions()}
     assert [d.choice for d in store.decisions(None, here(), "cut") if d.chosen][-1] == ATTENTION
     planned = plan_launches(FUSION.drafts.targets, host_target(THREADS), here(), store, "contract")
@@ -54,7 +54,7 @@ def test_attention_that_is_slower_as_one_kernel_stays_three(store: Store) -> Non
         asked.append(other)
         return faster(lambda p: len(p.launches) == 3 and not one_kernel(p))(plan, other)
 
-    choose_cuts(FUSION, grounds(store, compare))
+    choose_cuts(FUSION, context(store, compare))
     assert any(map(one_kernel, asked))
     assert not stored_toggles(FUSION, here(), store) & {*FUSION.drafts.attentions()}
 

@@ -17,7 +17,7 @@ from tunegrad.db import Store, open_store
 from tunegrad.errors import CandidateCrashed, CandidateFailure, WrongResult
 from tunegrad.ir.fusion import Alternatives
 from tunegrad.opts import SPACE_VERSION, Space
-from tunegrad.search.searchers.random_chooser import RandomChooser
+from tunegrad.search.searchers.one_by_one import RandomChooser
 from tunegrad.trial import Measurement, Policy, Status, Trial
 from tunegrad.tuning.fleet import bench, host
 from tunegrad.tuning.models import Models, WholeModel

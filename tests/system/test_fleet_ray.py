@@ -31,7 +31,7 @@ from tunegrad.frontend import Tensor
 from tunegrad.trial import Policy
 from tunegrad.tune import tune
 from tunegrad.tuning import session
-from tunegrad.tuning.executor import site as sites
+from tunegrad.tuning.executor import executor as executors
 from tunegrad.tuning.fleet import Dispatcher, EngineSpec, FleetBench, cluster
 from tunegrad.tuning.fleet.cluster import RayCluster
 from tunegrad.tuning.models import Models
@@ -226,7 +226,7 @@ def test_fleet_of_another_kind_decides_in_whole_models(tmp_path, another_kind, m
 
     names, in_races = noted(monkeypatch)
     for name in ("DeviceMeasurer", "LocalBench"):
-        monkeypatch.setattr(sites, name, refused)
+        monkeypatch.setattr(executors, name, refused)
     monkeypatch.setattr(deciding, "RACE_SHARE", 1.0)
     work = workload_of_function(images, (IMAGES,))
     store, heard = tmp_path / "s.db", Listener()

@@ -29,9 +29,9 @@ from tunegrad.ir.fusion import LAST, ROWS, Images, LaunchPlan, blocked
 from tunegrad.planning import image_forms, images_key, images_text, plan_launches, stored_images
 from tunegrad.trial import Fingerprint, Status
 from tunegrad.tuning.questions import plan as deciding
-from tunegrad.tuning.questions.candidates import Rivals
+from tunegrad.tuning.questions.candidates import VariantCandidates
 from tunegrad.tuning.questions.layout import choose_images
-from tunegrad.tuning.questions.question import Grounds
+from tunegrad.tuning.questions.question import PlanContext
 from tunegrad.tuning.session import run_session
 from tunegrad.tuning.workload import workload_of_function
 
@@ -98,8 +98,8 @@ def settled(
     tell: Any = lambda _: None,
     fusion: Any = FUSION,
 ) -> Images:
-    grounds = Grounds(TARGET, here(), store, "s1", "contract", track_of(compare), tell)
-    return choose_images(fusion, grounds, deadline_s)
+    context = PlanContext(TARGET, here(), store, "s1", "contract", track_of(compare), tell)
+    return choose_images(fusion, context, deadline_s)
 
 
 @pytest.mark.parametrize("images", [LAST, ROWS, BLOCKS], ids=str)
@@ -238,7 +238,7 @@ def test_a_session_decides_images_first_and_searches_the_kernels_of_that_form(
     settings = TuneSettings(spec, "cpu", THREADS, 2.0, "beam", tmp_path / "s.db", 3)
     monkeypatch.setattr(deciding, "RACE_SHARE", 20.0)
     monkeypatch.setattr(deciding, "choose_cuts", lambda *_: frozenset())
-    monkeypatch.setattr(deciding, "rivals_of", lambda work, *_: Rivals(work, {}))
+    monkeypatch.setattr(deciding, "candidates_of", lambda work, *_: VariantCandidates(work, {}))
     raced_as(monkeypatch, winning(BLOCKS))
     report = run_session(settings, WORK, [])
     assert {r.key for r in report.rows} == keys(plan(BLOCKS))

@@ -26,7 +26,7 @@ from tunegrad.tuning.models import LocalBench, Models
 from tunegrad.tuning.models import bench as bench_module
 from tunegrad.tuning.models.expected import Evaluation
 from tunegrad.tuning.questions.schedule import Schedules, track_of
-from tunegrad.tuning.questions.variant import choose_variants, rivals_of
+from tunegrad.tuning.questions.variant import candidates_of, choose_variants
 from tunegrad.tuning.race.halving import race
 from tunegrad.tuning.race.values import Choice
 from tunegrad.tuning.workload import KernelUse, Workload, only, workload_of_spec
@@ -232,11 +232,11 @@ def test_an_evil_challenger_of_a_race_is_withdrawn_and_the_others_go_on(
 
 
 def test_a_variant_that_ends_its_models_has_one_row_that_says_so(store: Store) -> None:
-    rivals = rivals_of(
+    candidates = candidates_of(
         workload(), here(), store, seconds(direct=1e-2, winograd2=1e-3, winograd4=1.1e-3)
     )
     with bench_here(planted_variants.HOOKS) as bench:
-        picks = choose_variants(rivals, {}, Models(store, TARGET, here(), bench), "s1")
+        picks = choose_variants(candidates, {}, Models(store, TARGET, here(), bench), "s1")
     assert "winograd2" not in picks.values()
     rows = [d for k in convolutions() for d in store.decisions(k.key, here(), "variant")]
     failed = [d for d in rows if d.status is not Status.OK]
@@ -249,12 +249,14 @@ def test_a_variant_that_ends_its_models_has_one_row_that_says_so(store: Store) -
 
 def test_a_variant_whose_schedule_ends_the_race_is_out_and_says_so(store: Store) -> None:
     work: Workload = workload()
-    rivals = rivals_of(work, here(), store, seconds(direct=1e-2, winograd2=1e-3, winograd4=1.1e-3))
-    use = next(u for u in rivals.kernels if u.key in planted_variants.parts("winograd2"))
+    candidates = candidates_of(
+        work, here(), store, seconds(direct=1e-2, winograd2=1e-3, winograd4=1.1e-3)
+    )
+    use = next(u for u in candidates.kernels if u.key in planted_variants.parts("winograd2"))
     (actions,) = planted_variants.other(use.kernel, TARGET, 1)
     with bench_here(planted_variants.OTHERS) as bench:
         models = Models(store, TARGET, here(), bench)
-        picks = choose_variants(rivals, {use.key: actions}, models, "s1")
+        picks = choose_variants(candidates, {use.key: actions}, models, "s1")
     assert "winograd2" not in picks.values()
     rows = [d for k in convolutions() for d in store.decisions(k.key, here(), "variant")]
     failed = {(d.choice, d.status, d.chosen) for d in rows if d.status is not Status.OK}

@@ -22,7 +22,7 @@ from tunegrad.errors import CandidateFailure
 from tunegrad.events import Event, Warned
 from tunegrad.opts import SPACE_VERSION, Space
 from tunegrad.trial import Measurement, Policy, Status, Trial
-from tunegrad.tuning.end_to_end import measured_whole
+from tunegrad.tuning.end_to_end import measured_end_to_end
 from tunegrad.tuning.interrupt import Interrupt
 from tunegrad.tuning.models import Models
 from tunegrad.tuning.questions.rows import in_model
@@ -37,7 +37,7 @@ def other_schedules(use: KernelUse, evil: bool, count: int) -> list[str]:
     """Legal schedules that are not defaults, and that the hooks plant something in, or do not."""
     from random import Random
 
-    from tunegrad.search.searchers.random_chooser import RandomChooser
+    from tunegrad.search.searchers.one_by_one import RandomChooser
 
     space, found = Space(use.kernel, TARGET), dict[str, None]()
     defaults = {s.text for s in space.defaults()}
@@ -235,7 +235,7 @@ def test_defaults_of_a_model_that_its_winners_make_slower_stand_again(
     keys = [use.key for use in world.work.kernels]
     kept = frozenset(keys[:1] if others else ())
     fresh = frozenset(keys) - kept
-    whole = measured_whole(world.work, world.models, withdrawals, Interrupt(), 60.0, fresh)
+    whole = measured_end_to_end(world.work, world.models, withdrawals, Interrupt(), 60.0, fresh)
     winners = [world.store.winner(key, here(), SPACE_VERSION) for key in keys]
     expected = [slow[key] if key in kept else default[key] for key in keys]
     assert [w and w.actions for w in winners] == expected
@@ -254,7 +254,7 @@ def test_what_was_settled_before_stays(world: World) -> None:
     _, slow = slow_winners(world)
     said: list[Event] = []
     withdrawals = Withdrawals(world.store, here(), "s1", said.append)
-    whole = measured_whole(world.work, world.models, withdrawals, Interrupt(), 60.0)
+    whole = measured_end_to_end(world.work, world.models, withdrawals, Interrupt(), 60.0)
     winners = {key: world.store.winner(key, here(), SPACE_VERSION) for key in slow}
     assert {key: w and w.actions for key, w in winners.items()} == slow
     assert whole.by_turns is not None

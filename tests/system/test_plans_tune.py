@@ -31,7 +31,7 @@ from tunegrad.trial import Fingerprint, Status
 from tunegrad.tuning.questions import cut as plans
 from tunegrad.tuning.questions import plan as deciding
 from tunegrad.tuning.questions.cut import choose_cuts
-from tunegrad.tuning.questions.question import Grounds
+from tunegrad.tuning.questions.question import PlanContext
 from tunegrad.tuning.session import run_session
 from tunegrad.tuning.workload import workload_of_function
 
@@ -91,10 +91,10 @@ def store() -> Iterator[Store]:
 def settled(
     store: Store, compare: Any, deadline_s: float = inf, tell: Any = lambda _: None
 ) -> frozenset[int]:
-    grounds = Grounds(
+    context = PlanContext(
         host_target(THREADS), here(), store, "s1", "contract", track_of(compare), tell
     )
-    return choose_cuts(FUSION, grounds, deadline_s)
+    return choose_cuts(FUSION, context, deadline_s)
 
 
 @pytest.mark.parametrize("name", ["store_exp", "store_reduce", "store_recip"])

@@ -31,7 +31,7 @@ from tunegrad.planning import allowed
 from tunegrad.reports import TuneReport
 from tunegrad.trial import Fingerprint, Measurement, Policy, Status, Trial
 from tunegrad.tuning.models import Models
-from tunegrad.tuning.questions.variant import choose_variants, rivals_of
+from tunegrad.tuning.questions.variant import candidates_of, choose_variants
 from tunegrad.tuning.session import run_session
 from tunegrad.tuning.workload import Workload, workload_of_function
 
@@ -221,10 +221,10 @@ def store() -> Iterator[Store]:
 
 
 def settled(store: Store, measure: Measure, **more: Any) -> dict[str, str]:
-    rivals = rivals_of(workload(), here(), store, measure)
+    candidates = candidates_of(workload(), here(), store, measure)
     with bench_here() as bench:
         models = Models(store, host_target(THREADS), here(), bench)
-        return choose_variants(rivals, {}, models, "s1", **more)
+        return choose_variants(candidates, {}, models, "s1", **more)
 
 
 @pytest.mark.parametrize("best", ["direct", "winograd2", "winograd4"])
@@ -346,9 +346,11 @@ def test_the_fastest_of_a_row_major_convolution_s_variants_is_measured_alone_and
         }
 
     place = here(numerics)
-    rivals = rivals_of(work, place, store, measure, numerics)
+    candidates = candidates_of(work, place, store, measure, numerics)
     with bench_here() as bench:
-        picks = choose_variants(rivals, {}, Models(store, host_target(THREADS), place, bench), "s1")
+        picks = choose_variants(
+            candidates, {}, Models(store, host_target(THREADS), place, bench), "s1"
+        )
     (row,) = store.decisions(kernel.key, place)
     assert (row.choice, row.kind, row.status) == (best, "variant", Status.OK)
     assert store.trials(kernel.key) == []

@@ -6,7 +6,7 @@ from search_surface import SurfaceSpace
 
 from tunegrad.opts import Schedule
 from tunegrad.search import RandomChooser
-from tunegrad.search.searchers.retrace import retrace
+from tunegrad.search.searchers.ledger import retrace
 
 
 def test_search_retrace_finds_the_decisions_of_a_text():

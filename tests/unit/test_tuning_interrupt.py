@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tunegrad.tuning.budget.deadlines import Ends
+from tunegrad.tuning.budget.deadlines import Deadlines
 from tunegrad.tuning.interrupt import Interrupt, OutOfTimeError
 from tunegrad.tuning.questions.schedule import Schedules
 from tunegrad.tuning.session import Session
@@ -91,14 +91,14 @@ def test_the_race_of_schedules_ends_early_only_where_the_user_asked_for_it(monke
     monkeypatch.setattr(Schedules, "promote_proved", broken_off)
     interrupt, told = Interrupt(), []
     interrupt.requested = asked_for
-    site = SimpleNamespace(
+    executor = SimpleNamespace(
         measurer=SimpleNamespace(wait_idle=lambda: None), here=None, target=None, bench=None
     )
     context = SimpleNamespace(
-        site=site, here=None, store=None, session="s", interrupt=interrupt, models=None,
+        executor=executor, here=None, store=None, session="s", interrupt=interrupt, models=None,
         tell=told.append,
     )  # fmt: skip
-    session = Session(context, [], Ends(1.0, 0.0, 0.0, 0.1))
+    session = Session(context, [], Deadlines(1.0, 0.0, 0.0, 0.1))
     if asked_for:
         session._raced(())
         assert "interrupted before every winner was settled" in told[0].message

@@ -35,8 +35,8 @@ from tunegrad.search import (
 )
 from tunegrad.trial import Measured, Measurement, Policy, Status
 from tunegrad.tuning.budget.costs import Costs
+from tunegrad.tuning.executor.executor import open_executor
 from tunegrad.tuning.executor.local import CandidateMeasurer
-from tunegrad.tuning.executor.site import open_site
 from tunegrad.tuning.interrupt import Interrupt
 
 SPACE, SURFACE = separable(Random(1), decisions=6, options=6)
@@ -375,10 +375,10 @@ def test_costs_of_a_batch_that_was_done_before_it_was_waited_for_are_none(device
 
 def test_site_of_this_machine_keeps_one_batch_under_way_and_one_asked_for():
     settings = TuneSettings(ModelSpec("toy", "a:b"), "cpu", 1, 60.0, "beam", Path("s.db"), 0)
-    with open_site(
+    with open_executor(
         settings, lambda _: Policy(), Limits(), HOOKS, Interrupt(), Costs(), print
-    ) as site:
-        assert [site.in_flight(batch) for batch in (8, 16)] == [9, 17]
+    ) as executor:
+        assert [executor.in_flight(batch) for batch in (8, 16)] == [9, 17]
 
 
 class Asking(BeamSearcher):

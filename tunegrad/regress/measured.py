@@ -34,9 +34,9 @@ from tunegrad.trial import Fingerprint, Properties, Trial
 from tunegrad.tuning import (
     FAULTS,
     Costs,
+    Executor,
     Interrupt,
     Models,
-    Site,
     Turns,
     WholeModel,
     Workload,
@@ -44,7 +44,7 @@ from tunegrad.tuning import (
     culprit,
     cut_as_stored,
     lacking_cpus,
-    open_site,
+    open_executor,
     others_cpus,
     search_policy,
     with_variants,
@@ -128,11 +128,11 @@ def measure_model(
     if settings.ray is not None:
         raise ConfigError("a sweep runs on this machine: ray has no place in it")
     policy = partial(search_policy, [])
-    with open_site(settings, policy, _LIMITS, hooks, interrupt, Costs(), warn) as site:
+    with open_executor(settings, policy, _LIMITS, hooks, interrupt, Costs(), warn) as executor:
         direct = workload_of_spec(
-            settings.model, settings.seed, settings.numerics, site.target, settings.dtype
+            settings.model, settings.seed, settings.numerics, executor.target, settings.dtype
         )
-        return _Timing(settings, store, site, direct, turns, peers).run()
+        return _Timing(settings, store, executor, direct, turns, peers).run()
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ class _Timing:
 
     settings: TuneSettings
     store: Store
-    site: Site
+    executor: Executor
     direct: Workload
     turns: int
     peers: Sequence[str] = ()
@@ -171,7 +171,7 @@ class _Timing:
         """The machine whose decisions and winners are timed: this one; where it has none, what it
         was before its software was renewed.
         """
-        here = self.site.here
+        here = self.executor.here
         known = [x.fingerprint for x in self.store.latencies(self.direct.name)][::-1]
         same = [f for f in dict.fromkeys([here, *known]) if place_of(f) == place_of(here)]
         return next((f for f in same if self.store.kernels(f)), here)
@@ -179,13 +179,15 @@ class _Timing:
     @cached_property
     def work(self) -> Workload:
         """The model as the store has decided to cut it and to run its kernels."""
-        cut = cut_as_stored(self.direct, self._from, self.store, self.site.target)
-        picks = picked(cut.plan, self.site.target, self._from, self.store, self.settings.numerics)
+        cut = cut_as_stored(self.direct, self._from, self.store, self.executor.target)
+        picks = picked(
+            cut.plan, self.executor.target, self._from, self.store, self.settings.numerics
+        )
         return with_variants(cut, picks)
 
     @property
     def _models(self) -> Models:
-        return Models(self.store, self.site.target, self.site.here, self.site.bench)
+        return Models(self.store, self.executor.target, self.executor.here, self.executor.bench)
 
     @cached_property
     def _defaults(self) -> dict[str, str]:
@@ -199,7 +201,9 @@ class _Timing:
             if found is not None and not use.kernel.fixed:
                 stored[use.key] = found
         kernels = {u.key: u for u in self.work.kernels}
-        made = self.site.bench.compile([(kernels[k].kernel, t.actions) for k, t in stored.items()])
+        made = self.executor.bench.compile(
+            [(kernels[k].kernel, t.actions) for k, t in stored.items()]
+        )
         failed = [
             (kernels[key].name, f"its winner does not compile: {compiled.error}")
             for key, compiled in zip(stored, made, strict=True)
@@ -211,9 +215,9 @@ class _Timing:
     def _fails(self, few: Mapping[str, str]) -> CandidateFailure | None:
         """Failure of the model in a fresh process with these winners over its defaults."""
         made = self._models.of(self.work, {**self._defaults, **few})
-        self.site.bench.renew()
+        self.executor.bench.renew()
         try:
-            self.site.bench.profiled([made], 1)
+            self.executor.bench.profiled([made], 1)
         except FAULTS as error:
             return error
         return None
@@ -225,7 +229,9 @@ class _Timing:
         found = {}
         for name, (function, shapes) in YARDSTICKS.items():
             arrays = tuple(np.zeros(shape, np.float32) for shape in shapes)
-            work = workload_of_function(function, arrays, self.settings.numerics, self.site.target)
+            work = workload_of_function(
+                function, arrays, self.settings.numerics, self.executor.target
+            )
             found[name] = self._models.of(replace(work, name=name), stored=False)
         return found
 
@@ -242,11 +248,11 @@ class _Timing:
                 count = min(_TURNS_AT_ONCE, self.turns - at)
                 for sides, known in zip(lineups, taken, strict=True):
                     for side, more in zip(
-                        known, self.site.bench.profiled(sides, count), strict=True
+                        known, self.executor.bench.profiled(sides, count), strict=True
                     ):
                         side.extend(more)
                 lost |= _beside(peers, count)
-        whole = self.site.bench.paired(tuned, default, _PAIRED_S)
+        whole = self.executor.bench.paired(tuned, default, _PAIRED_S)
         others = others_cpus(used, cpu_use())
         yardsticks = {
             name: (tuple(map(sum, seconds)), self._programs(model)[0])
@@ -255,15 +261,15 @@ class _Timing:
         return ModelTimes(
             self.work.name,
             self.direct.key,
-            self.site.here,
+            self.executor.here,
             (tuple(whole[0]), tuple(whole[1])),
             self._kernels(tuned, wanted, tuple(taken[0][0]), tuple(taken[0][1])),
             yardsticks,
             (*failed, *((PEER + name, why) for name, why in lost.items())),
             {peer.name: tuple(peer.samples_s) for peer in peers},
-            self.site.bench.state(),
+            self.executor.bench.state(),
             others,
-            lacking_cpus(others, self.site.target.host_threads),
+            lacking_cpus(others, self.executor.target.host_threads),
         )
 
     def _peers(self, stack: ExitStack) -> tuple[list[Peer], dict[str, str]]:
@@ -271,7 +277,7 @@ class _Timing:
         started, lost = [], {}
         for name in self.peers:
             try:
-                peer = Peer(name, self.settings.model.name, self.site.target.threads)
+                peer = Peer(name, self.settings.model.name, self.executor.target.threads)
                 started.append(stack.enter_context(peer))
             except CandidateFailure as error:
                 lost[name] = str(error)
@@ -301,7 +307,7 @@ class _Timing:
         """Hashes of the programs of a model's kernels, in the order of its actions."""
         kernels = model.plan.kernels()
         pairs = [(kernels[key][0], text) for key, text in model.actions.items()]
-        return [compiled.program for compiled in self.site.bench.compile(pairs)]
+        return [compiled.program for compiled in self.executor.bench.compile(pairs)]
 
 
 def _beside(peers: list[Peer], calls: int) -> dict[str, str]:

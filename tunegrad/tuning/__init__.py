@@ -21,8 +21,8 @@ from tunegrad.lazy import lazy_names
 
 if TYPE_CHECKING:
     from .budget.costs import Costs as Costs
-    from .executor.site import Site as Site
-    from .executor.site import open_site as open_site
+    from .executor.executor import Executor as Executor
+    from .executor.executor import open_executor as open_executor
     from .interrupt import Interrupt as Interrupt
     from .machine.conditions import machine_state as machine_state
     from .machine.conditions import revision as revision
@@ -65,7 +65,7 @@ else:
         __name__,
         {
             "budget.costs": "Costs",
-            "executor.site": "Site open_site",
+            "executor.executor": "Executor open_executor",
             "interrupt": "Interrupt",
             "machine.conditions": "machine_state revision versions",
             "machine.load": "CpuUse busy_text cpu_use lacking_cpus others_cpus probed",

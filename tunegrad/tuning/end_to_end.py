@@ -29,11 +29,11 @@ from .soundness import Soundness, Withdrawals, made_sound
 from .workload import Workload
 
 __all__ = [
+    "EndToEnd",
     "Weighed",
-    "Whole",
     "latency_s",
     "measured_deviation",
-    "measured_whole",
+    "measured_end_to_end",
     "slower",
 ]
 
@@ -63,7 +63,7 @@ class Weighed:
 
 
 @dataclass(frozen=True, slots=True)
-class Whole:
+class EndToEnd:
     """The whole model: seconds with default schedules and with winners, None where it did not run;
     and its outputs.
 
@@ -79,14 +79,14 @@ class Whole:
     by_turns: float | None = None
 
 
-def measured_whole(
+def measured_end_to_end(
     work: Workload,
     models: Models,
     withdrawals: Withdrawals,
     interrupt: Interrupt,
     left_s: float = inf,
     fresh: Set[str] = frozenset(),
-) -> Whole:
+) -> EndToEnd:
     """The tuned model held to what it must compute, and timed next to its default schedules, in
     about ``left_s`` seconds.
 
@@ -126,7 +126,7 @@ def measured_whole(
         if (said := slower(work.name, interval)) is not None:
             tell(Warned(said))
         by_turns = paired_gain(samples[1], samples[0])
-        return Whole(median(samples[1]), median(samples[0]), sound, weighed, interval, by_turns)
+        return EndToEnd(median(samples[1]), median(samples[0]), sound, weighed, interval, by_turns)
     except CandidateFailure as error:
         tell(Warned(f"the whole model was not measured: {error}"))
     except OutOfTimeError:
@@ -140,7 +140,7 @@ def measured_whole(
         if not interrupt.requested:
             raise
         tell(Warned("interrupted before the whole model was compared and measured"))
-    return Whole(None, None, sound, weighed)
+    return EndToEnd(None, None, sound, weighed)
 
 
 def slower(name: str, interval: Interval | None, what_then: str = _AGAIN) -> str | None:

@@ -12,7 +12,7 @@ from tunegrad.reports import Deviation, TuneReport, TuneRow
 from tunegrad.search import KernelSearch, StopReason
 from tunegrad.trial import Trial
 
-from .end_to_end import Whole
+from .end_to_end import EndToEnd
 from .machine.load import busy_text
 from .state import Context
 from .workload import Workload
@@ -44,7 +44,7 @@ def report_of(
     workload: Workload,
     searches: Sequence[KernelSearch],
     finish: Finish,
-    whole: Whole | None,
+    whole: EndToEnd | None,
     deviation: Deviation | None = None,
 ) -> TuneReport:
     """The report of one model: a row per kernel, the heaviest first. Uses are those of this model.
@@ -147,7 +147,7 @@ class _Facts:
     by_turns: float | None = None
 
 
-def _facts(search: KernelSearch, winner: Trial | None, whole: Whole | None) -> _Facts:
+def _facts(search: KernelSearch, winner: Trial | None, whole: EndToEnd | None) -> _Facts:
     """In turns in the whole model, or as their rows say."""
     if winner is None:
         return _Facts(search.defaults[0].text, "default", search.default_s, inf)

@@ -23,7 +23,7 @@ from tunegrad.search import (
 )
 
 from .budget.account import sessions_since
-from .executor.references import standing
+from .executor.local import standing
 from .machine.roofline import needed_flops
 from .questions.plan import OutOfTrialsError
 from .state import Context
@@ -74,7 +74,7 @@ class Searching:
             space = Space(use.kernel, c.target)
             searcher = teacher.searcher(c.settings, space, use.key)
             seeds = tuple if seeding is None else partial(self._seeds, seeding, use.kernel, space)
-            task, measurer = self._task(use), c.site.measurer
+            task, measurer = self._task(use), c.executor.measurer
             return KernelSearch(task, space, searcher, measurer, log, c.tell, seeds)
 
     def _seeds(self, seeding: Seeding, kernel: Kernel, space: Space) -> Sequence[Schedule]:
@@ -96,8 +96,8 @@ class Searching:
         policy = BudgetPolicy(
             batch=BATCH,
             charge_resumed=False,
-            in_flight=c.site.in_flight(BATCH),
-            machines=c.site.machines,
+            in_flight=c.executor.in_flight(BATCH),
+            machines=c.executor.machines,
         )
         return ModelSearch(searches, left_s, time.monotonic, c.progress.tell, policy, rule)
 
@@ -107,7 +107,7 @@ class Searching:
         """
         c = self.context
         held = [(s.task.kernel, t) for s in searches if (t := standing(s.trials)) is not None]
-        c.site.measurer.stand(
+        c.executor.measurer.stand(
             [(k, Schedule.parse(t.actions), t.measurement.seconds) for k, t in held]
         )
         if c.settings.max_trials is None:
@@ -159,4 +159,4 @@ class Searching:
         work = [(s.task.kernel, d) for s in searches for d in s.defaults if d.text not in s.texts]
         size = _PRIMED * usable_cores()
         for at in range(0, len(work), size):
-            self.context.site.measurer.prime(work[at : at + size])
+            self.context.executor.measurer.prime(work[at : at + size])

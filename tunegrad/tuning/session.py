@@ -44,17 +44,17 @@ from tunegrad.trial import Policy
 
 from .budget.account import LEAST_S, Account, resumed_sessions, session_record
 from .budget.costs import Costs
-from .budget.deadlines import Ends
+from .budget.deadlines import Deadlines
 from .budget.goal import goal_of
-from .end_to_end import Whole, latency_s, measured_deviation, measured_whole
-from .executor.site import open_site
+from .end_to_end import EndToEnd, latency_s, measured_deviation, measured_end_to_end
+from .executor.executor import open_executor
 from .interrupt import Interrupt, OutOfTimeError
 from .machine.conditions import machine_state, versions
 from .machine.load import busy_text, cpu_use, others_cpus, probed
 from .machine.roofline import Roofline, needed_flops
 from .progress import Progress
-from .questions.candidates import Rivals, leave_but, narrowed_in_rounds
-from .questions.plan import RACE_SHARE, Deciding
+from .questions.candidates import VariantCandidates, leave_but, narrowed_in_rounds
+from .questions.plan import RACE_SHARE, PlanDecisions
 from .questions.schedule import Schedules
 from .report import Finish, report_of
 from .reporting.facts import session_facts
@@ -112,8 +112,8 @@ def run_sessions(
     check_searcher(settings.searcher)
     with _opened(settings, workloads, observers, hooks, costs or Costs()) as context:
         left_s, began_s = context.progress.account.left_s, context.costs.began_s
-        ends = Ends(left_s, began_s, time.monotonic(), RACE_SHARE)
-        return Session(context, list(workloads), ends, only).run()
+        deadlines = Deadlines(left_s, began_s, time.monotonic(), RACE_SHARE)
+        return Session(context, list(workloads), deadlines, only).run()
 
 
 @contextmanager
@@ -131,35 +131,44 @@ def _opened(
             store = stack.enter_context(open_store(settings.store, "write"))
             interrupt = stack.enter_context(Interrupt(partial(_stopping, observers)))
             policy_of, warn = partial(search_policy, workloads), partial(_warn, observers)
-            site = stack.enter_context(
-                open_site(settings, policy_of, _LIMITS, hooks, interrupt, costs, warn)
+            executor = stack.enter_context(
+                open_executor(settings, policy_of, _LIMITS, hooks, interrupt, costs, warn)
             )
-            settings = replace(settings, in_flight=site.in_flight(BATCH))
+            settings = replace(settings, in_flight=executor.in_flight(BATCH))
             _tell(observers, PhaseStarted("limits"))
             others = probed()
             if busy := busy_text(others, settings.threads):
                 _tell(observers, MachineBusy(others, f"{busy}: {_BUSY}"))
-            record = session_record(settings, site.policy, workloads)
+            record = session_record(settings, executor.policy, workloads)
             row = stack.enter_context(
                 store.session(
                     "tune",
                     settings.seed,
                     record,
                     __version__,
-                    versions=versions(site.here),
-                    state=machine_state(others=others, device=site.bench.state()),
+                    versions=versions(executor.here),
+                    state=machine_state(others=others, device=executor.bench.state()),
                 )
             )
             for text in not_a_number(workloads):
                 warn(text)
             with interrupt.breakable():
-                roofline = Roofline(site.machine_limits(), site.target)
+                roofline = Roofline(executor.machine_limits(), executor.target)
             work = work_key(workloads)
-            account = Account(settings, site.policy, store, site.here, work, costs)
+            account = Account(settings, executor.policy, store, executor.here, work, costs)
             progress = Progress(observers, account, roofline, settings.budget_s)
             resumed = resumed_sessions(store, record, settings.seed, row.id)
             context = Context(
-                settings, site, store, row.id, resumed, interrupt, costs, progress, began_s, used
+                settings,
+                executor,
+                store,
+                row.id,
+                resumed,
+                interrupt,
+                costs,
+                progress,
+                began_s,
+                used,
             )
         yield context
 
@@ -206,22 +215,22 @@ class Session:
 
     context: Context
     workloads: list[Workload]
-    ends: Ends
+    deadlines: Deadlines
     only: Set[str] = frozenset()
 
     def run(self) -> tuple[TuneReport, ...]:
         """Plan, search, race, search, race, measure, report."""
         c = self.context
-        left_s, ready_s = self.ends.budget_s, time.monotonic()
+        left_s, ready_s = self.deadlines.budget_s, time.monotonic()
         self._announce()
         c.progress.phase("plans")
         with c.costs.part("plans"):
-            rivals = self._planned(left_s)
-        self.workloads = [r.favourite for r in rivals]
-        searches = self._searches(rivals)
+            candidates = self._planned(left_s)
+        self.workloads = [r.favourite for r in candidates]
+        searches = self._searches(candidates)
         stopped: StopReason | None = None
         if left_s >= LEAST_S:
-            stopped = self._searched(searches, rivals, left_s)
+            stopped = self._searched(searches, candidates, left_s)
         else:
             c.tell(Warned(c.progress.account.nothing_left))
         searches = _of_models(searches, self.workloads)
@@ -237,7 +246,7 @@ class Session:
         with c.costs.part("whole model", sealed=True):
             wholes = self.measured(fresh)
             deviations = [self.deviation(work) for work in self.workloads]
-        c.site.close()
+        c.executor.close()
         return self.reported(searches, wholes, deviations, stopped, saved_s, search_s)
 
     def _promotions(self, searches: Sequence[KernelSearch]) -> dict[str, int]:
@@ -248,16 +257,16 @@ class Session:
 
     # ---- plan
 
-    def _planned(self, left_s: float) -> list[Rivals]:
+    def _planned(self, left_s: float) -> list[VariantCandidates]:
         """The models as plans that measuring decides on, with the variants that are near."""
         self._expect()
         share_s, now_s = left_s / len(self.workloads), time.monotonic()
-        each_s = max(0.0, self.ends.plans_s - now_s) / len(self.workloads)
-        rivals = []
+        each_s = max(0.0, self.deadlines.plans_s - now_s) / len(self.workloads)
+        candidates = []
         for n, work in enumerate(self.workloads, 1):
             with self.context.interrupt.until(now_s + n * each_s):
-                rivals.append(self._deciding.opened(work, share_s))
-        return rivals
+                candidates.append(self._decisions.opened(work, share_s))
+        return candidates
 
     def _expect(self) -> None:
         """Begin to evaluate the models, for which the compile workers have time while their plans
@@ -268,25 +277,25 @@ class Session:
         c = self.context
         if c.settings.ray is None:
             try:
-                c.site.bench.expect([(work.graph, work.inputs) for work in self.workloads])
+                c.executor.bench.expect([(work.graph, work.inputs) for work in self.workloads])
             except KeyboardInterrupt:
                 if not c.interrupt.requested:
                     raise
 
     # ---- search
 
-    def _searches(self, rivals: Sequence[Rivals]) -> tuple[KernelSearch, ...]:
+    def _searches(self, candidates: Sequence[VariantCandidates]) -> tuple[KernelSearch, ...]:
         """Of all kernels that the models may launch in the end."""
         c = self.context
         if missing := missing_model(c.settings):
             c.tell(Warned(missing))
-        uses = [u for u in shared_kernels(rivals) if not u.kernel.fixed]
+        uses = [u for u in shared_kernels(candidates) if not u.kernel.fixed]
         return self._searching.searches(uses, c.settings.warm_start)
 
     def _searched(
         self,
         searches: tuple[KernelSearch, ...],
-        rivals: list[Rivals],
+        candidates: list[VariantCandidates],
         left_s: float,
     ) -> StopReason:
         """Search the kernels of near variants, decide between these, and search on.
@@ -301,21 +310,23 @@ class Session:
         )
         rule = StopRule(c.settings.patience, self._searching.trials_left(), goal)
         begun_s = time.monotonic()
-        search = self._searching.begin(searches, max(LEAST_S, self.ends.search_s - begun_s), rule)
+        search = self._searching.begin(
+            searches, max(LEAST_S, self.deadlines.search_s - begun_s), rule
+        )
         stopped: StopReason | None = None
         c.progress.standings = lambda: self._standings(searches)
         c.progress.phase("defaults")
         try:
-            with c.interrupt.until(self.ends.defaults_given_up(begun_s)):
+            with c.interrupt.until(self.deadlines.defaults_given_up(begun_s)):
                 self._searching.prepare(searches)
                 search.open()
             self._learn(searches)
             c.progress.phase("search")
-            search.budget_s = max(LEAST_S, self.ends.search_s - begun_s)
-            with c.interrupt.until(self.ends.given_up(self.ends.search_s)):
+            search.budget_s = max(LEAST_S, self.deadlines.search_s - begun_s)
+            with c.interrupt.until(self.deadlines.given_up(self.deadlines.search_s)):
                 until_s = time.monotonic() + _ROUNDS_SHARE * left_s
-                rivals = narrowed_in_rounds(search, rivals, until_s)
-                self.workloads = self._variants(rivals, search.searches, left_s)
+                candidates = narrowed_in_rounds(search, candidates, until_s)
+                self.workloads = self._variants(candidates, search.searches, left_s)
                 leave_but(search, self.workloads)
                 search.leave(self._not_asked(searches))
                 search.run()
@@ -350,12 +361,15 @@ class Session:
         budget.
         """
         kernels = self._standings(searches)
-        self.ends.both_s = sum(
+        self.deadlines.both_s = sum(
             k.uses * s for k in kernels for s in (k.default_s, k.best_s) if s < inf
         )
 
     def _variants(
-        self, rivals: Sequence[Rivals], searches: Sequence[KernelSearch], left_s: float
+        self,
+        candidates: Sequence[VariantCandidates],
+        searches: Sequence[KernelSearch],
+        left_s: float,
     ) -> list[Workload]:
         """Models as races of their variants decide, with the fastest schedules so far.
 
@@ -363,16 +377,18 @@ class Session:
         """
         c = self.context
         fastest = {s.task.key: s.winner.actions for s in searches}
-        c.site.measurer.wait_idle()
+        c.executor.measurer.wait_idle()
         with c.costs.part("plans"):
-            return [self._deciding.decided(r, fastest, left_s / len(rivals)) for r in rivals]
+            return [
+                self._decisions.decided(r, fastest, left_s / len(candidates)) for r in candidates
+            ]
 
     def _latency_s(self, searches: Sequence[KernelSearch]) -> float:
         """Of the model with the fastest schedules so far, in seconds; infinity where it does not
         run.
         """
         c = self.context
-        c.site.measurer.wait_idle()
+        c.executor.measurer.wait_idle()
         with c.costs.part("whole model", sealed=True):
             fastest = {s.task.key: s.winner.actions for s in searches}
             return latency_s(self.workloads[0], fastest, c.models, c.tell)
@@ -383,13 +399,13 @@ class Session:
         """Settle the winner of every kernel."""
         c, now_s = self.context, time.monotonic()
         interrupted, tell = c.interrupt.requested, c.tell
-        deadline_s = now_s if interrupted else self.ends.race_s
+        deadline_s = now_s if interrupted else self.deadlines.race_s
         void = self._withdrawals.trial
-        schedules = Schedules(c.site.measurer, c.models, c.store, c.here, void, tell)
+        schedules = Schedules(c.executor.measurer, c.models, c.store, c.here, void, tell)
         c.interrupt.forgive()
         try:
-            with c.interrupt.until(self.ends.race_given_up(now_s, interrupted)):
-                c.site.measurer.wait_idle()
+            with c.interrupt.until(self.deadlines.race_given_up(now_s, interrupted)):
+                c.executor.measurer.wait_idle()
                 schedules.promote_proved(searches, self.workloads, deadline_s)
         except OutOfTimeError:
             tell(Warned(_UNSETTLED))
@@ -417,29 +433,31 @@ class Session:
             and "instructions" not in dict(winner.measurement.facts)
         ]
         work = [(kernel, Schedule.parse(winner.actions)) for kernel, winner in found]
-        for (_, winner), facts in zip(found, c.site.measurer.counted_code(work), strict=True):
+        for (_, winner), facts in zip(found, c.executor.measurer.counted_code(work), strict=True):
             row = c.store.id_of(winner) if facts else None
             if row is not None:
                 c.store.describe(row, facts)
 
-    def measured(self, fresh: Set[str]) -> list[Whole | None]:
+    def measured(self, fresh: Set[str]) -> list[EndToEnd | None]:
         """Measure the models, each in its part of the time that is left; ``fresh`` are the kernels
         that a new schedule won in this session.
         """
         c = self.context
-        found: list[Whole | None] = []
+        found: list[EndToEnd | None] = []
         interrupted, count = c.interrupt.requested, len(self.workloads)
         for n, work in enumerate(self.workloads):
             now_s = time.monotonic()
-            left_s = max(0.0, self.ends.whole_s - now_s) / (count - n)
+            left_s = max(0.0, self.deadlines.whole_s - now_s) / (count - n)
             if not work.kernels:  # none of its outputs depends on an input
                 found.append(None)
                 continue
-            with c.interrupt.until(self.ends.whole_given_up(now_s + left_s, interrupted)):
+            with c.interrupt.until(self.deadlines.whole_given_up(now_s + left_s, interrupted)):
                 models, withdrawals = c.models, self._withdrawals
                 others = {u.key for w in self.workloads if w is not work for u in w.kernels}
                 mine = fresh - others
-                found.append(measured_whole(work, models, withdrawals, c.interrupt, left_s, mine))
+                found.append(
+                    measured_end_to_end(work, models, withdrawals, c.interrupt, left_s, mine)
+                )
         return found
 
     def deviation(self, work: Workload) -> Deviation | None:
@@ -447,13 +465,13 @@ class Session:
         to take long and to end late.
         """
         takes_s = sum(u.uses * needed_flops(u.kernel) for u in work.kernels) / _NUMPY_FLOPS_PER_S
-        late = takes_s > _SHORT_S and time.monotonic() + takes_s > self.ends.over_s
+        late = takes_s > _SHORT_S and time.monotonic() + takes_s > self.deadlines.over_s
         return None if late or self.context.interrupt.requested else measured_deviation(work)
 
     def reported(
         self,
         searches: tuple[KernelSearch, ...],
-        wholes: Sequence[Whole | None],
+        wholes: Sequence[EndToEnd | None],
         deviations: Sequence[Deviation | None],
         stopped: StopReason | None,
         saved_s: float,
@@ -476,9 +494,9 @@ class Session:
     # ---- what the steps share
 
     @property
-    def _deciding(self) -> Deciding:
+    def _decisions(self) -> PlanDecisions:
         spared = len(shared_kernels(self.workloads))
-        return Deciding(self.context, partial(self._searching.default_seconds, spared))
+        return PlanDecisions(self.context, partial(self._searching.default_seconds, spared))
 
     @property
     def _searching(self) -> Searching:

@@ -12,7 +12,7 @@ from tunegrad.ir.target import Target
 from tunegrad.trial import Fingerprint, Policy
 
 from .budget.costs import Costs
-from .executor.site import Site
+from .executor.executor import Executor
 from .interrupt import Interrupt
 from .machine.load import CpuUse
 from .models import Models
@@ -30,7 +30,7 @@ class Context:
     """
 
     settings: TuneSettings
-    site: Site
+    executor: Executor
     store: Store
     session: str
     resumed: frozenset[str]
@@ -43,17 +43,17 @@ class Context:
     @property
     def here(self) -> Fingerprint:
         """The fingerprint of the machines that measure, and of every row."""
-        return self.site.here
+        return self.executor.here
 
     @property
     def target(self) -> Target:
         """The target of all code."""
-        return self.site.target
+        return self.executor.target
 
     @property
     def policy(self) -> Policy:
         """The policy by which candidates are timed."""
-        return self.site.policy
+        return self.executor.policy
 
     @property
     def numerics(self) -> Numerics:
@@ -63,7 +63,7 @@ class Context:
     @property
     def models(self) -> Models:
         """Whole models of this machine, ready to run."""
-        return Models(self.store, self.target, self.here, self.site.bench)
+        return Models(self.store, self.target, self.here, self.executor.bench)
 
     @property
     def tell(self) -> Callable[[Event], None]:

@@ -4,9 +4,9 @@ from .bayesian import BayesianSearcher
 from .beam import BeamSearcher
 from .evolution import EvolutionarySearcher
 from .exhaustive import ExhaustiveSearcher, is_small
+from .one_by_one import RandomChooser
 from .portfolio import PortfolioSearcher
 from .random import RandomSearcher
-from .random_chooser import RandomChooser
 from .registry import LEARNED, check_searcher, make_searcher, searcher_names
 
 __all__ = [

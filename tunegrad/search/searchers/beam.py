@@ -27,8 +27,7 @@ from tunegrad.trial import Measurement
 
 from ..protocols import Proposal, SearchSpace
 from .ledger import Row, Traces, log_seconds
-from .one_by_one import OneByOne
-from .random_chooser import RandomChooser
+from .one_by_one import OneByOne, RandomChooser
 
 __all__ = ["BeamSearcher"]
 

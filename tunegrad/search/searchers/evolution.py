@@ -23,8 +23,7 @@ from tunegrad.opts import Schedule, TraceChooser
 from ..cost_model import CostModel, Features, Lessons, ScheduleFeatures, cost_model_installed
 from ..protocols import SearchSpace
 from .ledger import Row, Traces
-from .one_by_one import OneByOne, cautious
-from .random_chooser import RandomChooser
+from .one_by_one import OneByOne, RandomChooser, cautious
 
 __all__ = ["EvolutionarySearcher"]
 

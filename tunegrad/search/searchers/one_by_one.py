@@ -8,6 +8,7 @@ one was found.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from random import Random
 
 from tunegrad.opts import Chooser, Schedule
@@ -15,9 +16,24 @@ from tunegrad.trial import Measurement
 
 from ..protocols import Proposal, SearchSpace
 from .ledger import Ledger, Traces
-from .random_chooser import RandomChooser
 
-__all__ = ["OneByOne", "cautious"]
+__all__ = [
+    "OneByOne",
+    "RandomChooser",
+    "cautious",
+]
+
+
+class RandomChooser:
+    """Draws each decision uniformly, or takes its default with probability ``default_share``."""
+
+    def __init__(self, rng: Random, default_share: float = 0.0) -> None:
+        self.rng, self.default_share = rng, default_share
+
+    def choose(self, name: str, options: Sequence[object], default: int) -> int:  # noqa: ARG002  # the Chooser protocol
+        if self.default_share and self.rng.random() < self.default_share:
+            return default
+        return self.rng.randrange(len(options))
 
 
 class OneByOne(ABC):

@@ -8,8 +8,7 @@ from tunegrad.opts import Schedule
 from tunegrad.trial import Measurement
 
 from ..protocols import Proposal, SearchSpace
-from .one_by_one import OneByOne
-from .random_chooser import RandomChooser
+from .one_by_one import OneByOne, RandomChooser
 
 __all__ = ["RandomSearcher"]
 

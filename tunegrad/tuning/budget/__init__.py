@@ -2,14 +2,14 @@
 
 from .account import LEAST_S, Account, resumed_sessions, session_record, sessions_since
 from .costs import Costs, compiling
-from .deadlines import Ends
+from .deadlines import Deadlines
 from .goal import Goal, goal_of
 
 __all__ = [
     "LEAST_S",
     "Account",
     "Costs",
-    "Ends",
+    "Deadlines",
     "Goal",
     "compiling",
     "goal_of",

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from ..race.model_track import compared_s, least_s, most_compared_s
 
-__all__ = ["Ends"]
+__all__ = ["Deadlines"]
 
 _START_SHARE = 0.25
 """Of a budget that start-up may take at most: what it takes beyond that comes on top."""
@@ -40,7 +40,7 @@ _INTERRUPTED_S = 3.0
 
 
 @dataclass(slots=True)
-class Ends:
+class Deadlines:
     """Ends of the stages, in seconds of a monotonic clock. Mutable: it learns what a model takes.
 
     ``budget_s`` seconds are left of the budget of a command that began at ``began_s``; its workers

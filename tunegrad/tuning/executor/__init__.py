@@ -1,14 +1,13 @@
 """Executors: candidates of a session measured on this machine, or on a fleet of machines."""
 
-from .local import CandidateMeasurer, SessionMeasurer
-from .references import References, standing
-from .site import Site, open_site
+from .executor import Executor, open_executor
+from .local import CandidateMeasurer, References, SessionMeasurer, standing
 
 __all__ = [
     "CandidateMeasurer",
+    "Executor",
     "References",
     "SessionMeasurer",
-    "Site",
-    "open_site",
+    "open_executor",
     "standing",
 ]

@@ -16,13 +16,14 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Collection, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Protocol
 
 from tunegrad.compiling import Payload
 from tunegrad.devices import (
     CONTENDING,
+    Beside,
     Candidate,
     CompiledCandidate,
     Compiling,
@@ -32,14 +33,57 @@ from tunegrad.devices import (
 from tunegrad.ir.kernel import Kernel
 from tunegrad.opts import Schedule, Space
 from tunegrad.search import Measurer, Results
-from tunegrad.trial import Measured, Measurement, Policy, Properties, Status
+from tunegrad.trial import Measured, Measurement, Policy, Properties, Status, Trial
 
 from ..budget.costs import Costs, Window, compiling
 from ..interrupt import Interrupt
 from ..machine.roofline import Roofline
-from .references import References
 
-__all__ = ["CandidateMeasurer", "SessionMeasurer"]
+__all__ = [
+    "CandidateMeasurer",
+    "References",
+    "SessionMeasurer",
+    "standing",
+]
+
+_RENEWED = 0.5
+"""A reference is timed as often as its candidates: one of twice the time would take two thirds of
+all timing.
+"""
+
+
+@dataclass(slots=True)
+class References:
+    """The reference of each kernel, by key. Mutable: it learns from every measurement."""
+
+    _found: dict[str, Beside] = field(default_factory=dict)
+
+    def of(self, key: str) -> Beside | None:
+        """The reference that a candidate of a kernel is timed beside; None for the first one."""
+        return self._found.get(key)
+
+    def stand(self, key: str, compiled: CompiledCandidate, seconds: float) -> None:
+        """A program that was found sound before stands for what it took then."""
+        self._found[key] = Beside(compiled, seconds)
+
+    def learn(self, key: str, compiled: CompiledCandidate, measurement: Measurement) -> None:
+        """A candidate was measured."""
+        held = self._found.get(key)
+        if measurement.ran and (held is None or measurement.seconds <= _RENEWED * held.seconds):
+            self._found[key] = Beside(compiled, measurement.seconds)
+
+
+def standing(trials: Sequence[Trial]) -> Trial | None:
+    """The reference that the rows of a kernel ended with: its own row says what it stands for.
+
+    Of rows that were timed alone the first one that ran, which is a default's as a rule; None where
+    nothing ran.
+    """
+    ran = [t for t in trials if t.measurement.ran]
+    beside = [t.measurement.reference_program for t in ran if t.measurement.reference_samples_s]
+    held = [t for t in ran if beside and t.program_hash == beside[-1]]
+    return next(iter(held or ran), None)
+
 
 _TIMEOUT_S = 0.5
 _TIMEOUT_FACTOR = 50.0

@@ -1,25 +1,25 @@
 """Questions that whole models decide: feature-map layouts, cuts, variants and schedules."""
 
-from .candidates import Rivals, leave_but, narrowed_in_rounds
+from .candidates import VariantCandidates, leave_but, narrowed_in_rounds
 from .cut import choose_cuts
 from .layout import choose_images
-from .plan import RACE_SHARE, Deciding, OutOfTrialsError
-from .question import Grounds
+from .plan import RACE_SHARE, OutOfTrialsError, PlanDecisions
+from .question import PlanContext
 from .schedule import Schedules, promote
-from .variant import choose_variants, rivals_of
+from .variant import candidates_of, choose_variants
 
 __all__ = [
     "RACE_SHARE",
-    "Deciding",
-    "Grounds",
     "OutOfTrialsError",
-    "Rivals",
+    "PlanContext",
+    "PlanDecisions",
     "Schedules",
+    "VariantCandidates",
+    "candidates_of",
     "choose_cuts",
     "choose_images",
     "choose_variants",
     "leave_but",
     "narrowed_in_rounds",
     "promote",
-    "rivals_of",
 ]

@@ -5,9 +5,9 @@ models decide.
                                    --rounds of the search-->     fewer
                                    --a race in whole models-->   one
 
-    Rivals(picks {conv7x7: direct},
-           groups (conv3x3 64, conv3x3 64 +add: winograd4, winograd2),
-                  (conv3x3 512: direct, winograd2))
+    picks {conv7x7: direct}
+    groups (conv3x3 64, conv3x3 64 +add: winograd4, winograd2)
+           (conv3x3 512: direct, winograd2)
     .kernels      the parts of all these, each once, and the direct kernels that they have to beat
     .favourite    the model as its first variants
 """
@@ -27,7 +27,7 @@ from tunegrad.search import ModelSearch
 
 from ..workload import HasKernels, KernelUse, Workload, shared_kernels, uses_of, with_variants
 
-__all__ = ["NEAR", "Group", "Rivals", "leave_but", "narrowed_in_rounds"]
+__all__ = ["NEAR", "Group", "VariantCandidates", "leave_but", "narrowed_in_rounds"]
 
 NEAR = 1.6
 """Variants whose parts take at most this much longer than the best one's, by default schedules, are
@@ -68,7 +68,7 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Rivals:
+class VariantCandidates:
     """A model before its variants are settled: ``work`` has direct kernels, ``picks`` says what is
     settled by key.
 
@@ -95,12 +95,12 @@ class Rivals:
         """Kernels that the model may launch in the end, in the order of its first launch, with the
         most uses that each may have.
         """
-        rivals = {key: (*g.variants, g.stands) for g in self.groups for key in g.keys}
+        candidates = {key: (*g.variants, g.stands) for g in self.groups for key in g.keys}
         kernels: dict[str, Kernel] = {}
         uses: Counter[str] = Counter()
         for use in self.work.kernels:
             most: Counter[str] = Counter()
-            for variant in rivals.get(use.key, (self.picks.get(use.key, DIRECT),)):
+            for variant in candidates.get(use.key, (self.picks.get(use.key, DIRECT),)):
                 parts = parts_of(use.kernel, variant)
                 kernels |= {p.key: p for p in parts}
                 most |= Counter(p.key for p in parts)
@@ -128,7 +128,7 @@ class Rivals:
         names = (*group.variants, DIRECT)
         return {v: sum(launches_s(use, v) for use in mine) for v in names}
 
-    def narrowed(self, found_s: Mapping[str, float], within: float) -> Rivals:
+    def narrowed(self, found_s: Mapping[str, float], within: float) -> VariantCandidates:
         """Without the variants that take over ``within`` times the best one's time, the fastest
         first.
 
@@ -141,14 +141,14 @@ class Rivals:
 
 
 def narrowed_in_rounds(
-    search: ModelSearch, rivals: Sequence[Rivals], until_s: float
-) -> list[Rivals]:
-    """Rivals after rounds of a search: a batch of each of their kernels, and those that are behind
-    leave it.
+    search: ModelSearch, candidates: Sequence[VariantCandidates], until_s: float
+) -> list[VariantCandidates]:
+    """Variant candidates after rounds of a search: a batch of each of their kernels, and those that
+    are behind leave it.
 
     Rounds end at ``until_s`` of the monotonic clock; a round that does not fit is not held.
     """
-    left = list(rivals)
+    left = list(candidates)
     for _ in range(_ROUNDS):
         competing = frozenset[str]().union(*(r.competing for r in left))
         if not search.round(competing, until_s - monotonic()):

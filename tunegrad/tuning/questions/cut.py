@@ -19,24 +19,24 @@ from tunegrad.opts import SPACE_VERSION
 from tunegrad.planning import RULES, expected_s, stored_s, stored_toggles
 from tunegrad.search import LEAST_EFFECT
 
-from .claims import decided_here
-from .question import Grounds, PlanQuestion
+from .question import PlanContext, PlanQuestion
+from .rows import decided_here
 
 __all__ = ["choose_cuts"]
 
 
-def choose_cuts(fusion: Fusion, grounds: Grounds, deadline_s: float = inf) -> frozenset[int]:
+def choose_cuts(fusion: Fusion, context: PlanContext, deadline_s: float = inf) -> frozenset[int]:
     """The nodes at which the graph is cut otherwise than by the rules.
 
     Regions that this machine has decided are left as they are; those that the time until
     ``deadline_s`` does not suffice for stay open, and as the store has them: by the rules, or as a
     file claims without a measurement here. What a file claims is always tried.
     """
-    if grounds.fits((fusion.schedule(),) * 2, deadline_s):
-        cuts = _Cuts(fusion, grounds)
+    if context.fits((fusion.schedule(),) * 2, deadline_s):
+        cuts = _Cuts(fusion, context)
         for region in cuts.open_regions():
             cuts.decide(region, deadline_s)
-    return stored_toggles(fusion, grounds.here, grounds.store, grounds.target)
+    return stored_toggles(fusion, context.here, context.store, context.target)
 
 
 @dataclass(slots=True)
@@ -44,7 +44,7 @@ class _Cuts:
     """The regions of one graph. Mutable: ``chosen`` grows."""
 
     fusion: Fusion
-    grounds: Grounds
+    context: PlanContext
     alternatives: Alternatives = field(init=False)
     edges: tuple[Edge, ...] = field(init=False)
     here: frozenset[str] = field(init=False)
@@ -54,7 +54,7 @@ class _Cuts:
     def __post_init__(self) -> None:
         self.alternatives = Alternatives(self.fusion)
         self.edges = tuple(self.alternatives.edges())
-        store, here = self.grounds.store, self.grounds.here
+        store, here = self.context.store, self.context.here
         regions = {e.key for e in self.edges}
         self.here = frozenset(key for key in regions if decided_here(store, "cut", key, here))
         won = [e for e in self.edges if e.key in self.here and self._stored(e)]
@@ -98,11 +98,11 @@ class _Cuts:
             (RULES, self._plan(self.chosen)),
             {name: self._plan(t) for name, t in toggles.items()},
         )
-        self.chosen = toggles.get(self.grounds.decided(question, deadline_s) or "", self.chosen)
+        self.chosen = toggles.get(self.context.decided(question, deadline_s) or "", self.chosen)
 
     def _stored(self, edge: Edge) -> bool:
         """True when the store says, or claims, that this edge is how its region is cut best."""
-        store, here = self.grounds.store, self.grounds.here
+        store, here = self.context.store, self.context.here
         found = store.decision("cut", edge.key, here, SPACE_VERSION)
         return found is not None and found.choice == edge.name
 
@@ -111,7 +111,7 @@ class _Cuts:
         most edges that do not need no draft.
         """
         region_s = self._expected_s([x.kernel for x in self.alternatives.region(edge)])
-        return stored_s(edge, self.grounds.target) <= CONTENDING * region_s
+        return stored_s(edge, self.context.target) <= CONTENDING * region_s
 
     def _differing_s(self, found: Alternative) -> tuple[float, float]:
         """Seconds of kernels that go and of those that come, less what both have.
@@ -134,7 +134,7 @@ class _Cuts:
         return sum(self._each_s(kernels))
 
     def _each_s(self, kernels: Sequence[Kernel]) -> list[float]:
-        return [expected_s(k, self.grounds.target, self.grounds.numerics) for k in kernels]
+        return [expected_s(k, self.context.target, self.context.numerics) for k in kernels]
 
     def _plan(self, toggles: frozenset[int]) -> LaunchPlan:
         return self.fusion.toggled(toggles).schedule()

@@ -2,7 +2,8 @@
 runs.
 
     rules, store  -->  forms of images raced  -->  cuts raced  -->  variants by default schedules
-                  -->  near variants searched: ``rivals``      -->  variants raced: the decided plan
+                  -->  near variants searched: ``VariantCandidates``
+                  -->  variants raced: the decided plan
 
 What can not be measured (no time, no allowance of candidates, Ctrl-C) stays as the store has it.
 """
@@ -26,13 +27,13 @@ from ..models import WholeModel
 from ..race.model_track import Blamed, ModelTrack, most_at_once
 from ..state import Context
 from ..workload import Workload, with_images, with_plan, with_toggles, with_variants
-from .candidates import Rivals
+from .candidates import VariantCandidates
 from .cut import choose_cuts
 from .layout import choose_images
-from .question import Grounds
-from .variant import choose_variants, rivals_of
+from .question import PlanContext
+from .variant import candidates_of, choose_variants
 
-__all__ = ["RACE_SHARE", "Deciding", "OutOfTrialsError"]
+__all__ = ["RACE_SHARE", "OutOfTrialsError", "PlanDecisions"]
 
 RACE_SHARE = 0.1
 """The part of a budget that races of one kind may take: of a graph's images and cuts, of variants,
@@ -47,7 +48,7 @@ class OutOfTrialsError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Deciding:
+class PlanDecisions:
     """Decides about the models of a session.
 
     ``seconds`` verifies and times default schedules, by key; it may raise OutOfTrialsError.
@@ -56,14 +57,14 @@ class Deciding:
     context: Context
     seconds: Callable[[Sequence[Kernel]], dict[str, float]]
 
-    def opened(self, work: Workload, budget_s: float) -> Rivals:
+    def opened(self, work: Workload, budget_s: float) -> VariantCandidates:
         """The work of the plan that measuring decides on, in its share of a budget, and the
         variants that are near.
 
         As the store has decided it where the budget is spent.
         """
         deadline_s, c = time.monotonic() + RACE_SHARE * budget_s, self.context
-        graph = self._grounds(work)
+        graph = self._plan_context(work)
         images = self._tried(
             lambda: choose_images(work.fusion, graph, deadline_s),
             lambda: stored_images(work.fusion, c.here, c.store),
@@ -76,23 +77,25 @@ class Deciding:
         cut = with_toggles(cut, toggles) if toggles else cut
         known = partial(picked, cut.plan, c.target, c.here, c.store, c.numerics)
         if budget_s < LEAST_S:
-            return Rivals(cut, known())
-        near = partial(rivals_of, cut, c.here, c.store, self.seconds, c.numerics, c.target)
-        return self._tried(near, lambda: Rivals(cut, known()))
+            return VariantCandidates(cut, known())
+        near = partial(candidates_of, cut, c.here, c.store, self.seconds, c.numerics, c.target)
+        return self._tried(near, lambda: VariantCandidates(cut, known()))
 
-    def decided(self, rivals: Rivals, actions: Mapping[str, str], budget_s: float) -> Workload:
+    def decided(
+        self, candidates: VariantCandidates, actions: Mapping[str, str], budget_s: float
+    ) -> Workload:
         """The work as the variants that whole models of these actions settle, in their share of a
         budget.
         """
         c = self.context
         deadline_s = time.monotonic() + RACE_SHARE * budget_s
         picks = self._tried(
-            lambda: choose_variants(rivals, actions, c.models, c.session, deadline_s),
-            lambda: rivals.favourites,
+            lambda: choose_variants(candidates, actions, c.models, c.session, deadline_s),
+            lambda: candidates.favourites,
         )
-        return with_variants(rivals.work, picks)
+        return with_variants(candidates.work, picks)
 
-    def _grounds(self, work: Workload) -> Grounds:
+    def _plan_context(self, work: Workload) -> PlanContext:
         """The grounds on which plans of the model are raced, each with the variants that are picked
         for it.
         """
@@ -119,7 +122,7 @@ class Deciding:
 
             return ModelTrack(c.models.bench, made, places, blamed, most_at_once(work))
 
-        return Grounds(c.target, c.here, c.store, c.session, c.numerics, track, c.tell)
+        return PlanContext(c.target, c.here, c.store, c.session, c.numerics, track, c.tell)
 
     def _tried(self, settle: Callable[[], _T], known: Callable[[], _T]) -> _T:
         """Return what measuring settles; what is known where the user, the bound on candidates, or

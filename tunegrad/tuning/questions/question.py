@@ -25,7 +25,7 @@ from ..race.model_track import Blamed, least_s
 from ..race.values import Choice, Track
 from .rows import DecisionRows
 
-__all__ = ["Grounds", "PlanQuestion", "PlanTrack"]
+__all__ = ["PlanContext", "PlanQuestion", "PlanTrack"]
 
 PlanTrack = Callable[[Blamed[LaunchPlan]], Track[LaunchPlan]]
 """The track on which plans of a model are raced; the function is told which one ended a race."""
@@ -47,7 +47,7 @@ class PlanQuestion:
 
 
 @dataclass(frozen=True, slots=True)
-class Grounds:
+class PlanContext:
     """The context that the decisions about one model's graph have in common."""
 
     target: Target

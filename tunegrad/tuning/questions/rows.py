@@ -25,7 +25,7 @@ from tunegrad.errors import (
 from tunegrad.events import Event, WinnerPromoted
 from tunegrad.ir.kernel import key_of
 from tunegrad.opts import SPACE_VERSION
-from tunegrad.trial import Fingerprint, Policy, Status
+from tunegrad.trial import Fingerprint, Policy, Status, Trial
 
 from ..race.values import PROOF_TURNS, Met
 
@@ -36,7 +36,14 @@ _STATUS = {
     WrongResult: Status.WRONG,
 }
 
-__all__ = ["DecisionRows", "evidence_of", "in_model", "status_of"]
+__all__ = [
+    "DecisionRows",
+    "decided_here",
+    "evidence_of",
+    "in_model",
+    "measured_here",
+    "status_of",
+]
 
 _STANDING = "standing"
 """The test of a first incumbent, which met no challenger."""
@@ -120,3 +127,16 @@ class DecisionRows:
                 error, _POLICY.text,
             )
         )  # fmt: skip
+
+
+def measured_here(store: Store, key: str, here: Fingerprint) -> list[tuple[Trial, Evidence]]:
+    """The promotions of a kernel that rest on samples of this machine, oldest first."""
+    return [(t, e) for t, e in store.promotions(key, here) if not e.imported]
+
+
+def decided_here(store: Store, question: Question, key: str, here: Fingerprint) -> Decision | None:
+    """The decision of whole models on this machine; None where there is none, or a file
+    claims it.
+    """
+    found = store.decision(question, key, here, SPACE_VERSION)
+    return None if found is None or found.imported else found

@@ -33,8 +33,7 @@ from ..race.halving import race
 from ..race.model_track import ModelTrack, most_at_once
 from ..race.values import Choice, Met
 from ..workload import Workload, only
-from .claims import measured_here
-from .rows import evidence_of
+from .rows import evidence_of, measured_here
 
 __all__ = ["Schedules", "promote", "track_of"]
 

@@ -2,7 +2,7 @@
 
     every part of every variant,      -->  verified and timed by the device,
     default schedules                      rows in the store
-    sums of parts, of kernels         -->  the near variants: ``Rivals``,
+    sums of parts, of kernels         -->  the near variants: ``VariantCandidates``,
     that multiply alike                    whose kernels are searched a while
     whole models of these,            -->  the fastest; a row and a promotion each:
     launch by launch, in turns             ``variant(NAME)``
@@ -32,24 +32,23 @@ from ..race.halving import race
 from ..race.model_track import Blamed, ModelTrack, least_s, most_at_once
 from ..race.values import Choice
 from ..workload import Workload, with_variants
-from .candidates import NEAR, Group, Rivals
-from .claims import decided_here, measured_here
-from .rows import DecisionRows
+from .candidates import NEAR, Group, VariantCandidates
+from .rows import DecisionRows, decided_here, measured_here
 
-__all__ = ["choose_variants", "rivals_of"]
+__all__ = ["candidates_of", "choose_variants"]
 
 _Picks = Mapping[str, str]
 """A variant for each group, by the key of its first kernel."""
 
 
-def rivals_of(
+def candidates_of(
     workload: Workload,
     here: Fingerprint,
     store: Store,
     measure: Callable[[Sequence[Kernel]], dict[str, float]],
     numerics: Numerics = "contract",
     target: Target | None = None,
-) -> Rivals:
+) -> VariantCandidates:
     """The variants that each kernel of the workload may run as: what the store has settled, else
     the near ones.
 
@@ -62,17 +61,17 @@ def rivals_of(
         u.kernel for u in workload.kernels if u.key not in picks and len(names[u.key]) > 1
     ]
     if not open_kernels:
-        return Rivals(workload, picks)
+        return VariantCandidates(workload, picks)
     parts = {p.key: p for k in open_kernels for v in names[k.key] for p in parts_of(k, v)}
     alike: dict[tuple[str, ...], list[str]] = {}
     for k in open_kernels:
         alike.setdefault(_work_of(k, names[k.key]), []).append(k.key)
     groups = tuple(Group(tuple(keys), names[keys[0]]) for keys in alike.values())
-    return Rivals(workload, picks, groups).narrowed(measure(list(parts.values())), NEAR)
+    return VariantCandidates(workload, picks, groups).narrowed(measure(list(parts.values())), NEAR)
 
 
 def choose_variants(
-    rivals: Rivals,
+    candidates: VariantCandidates,
     actions: Mapping[str, str],
     models: Models,
     session: str,
@@ -86,36 +85,38 @@ def choose_variants(
     settled. A variant that ends a race, alone and twice, has a row that says it; actions that do so
     end the race, and are found where schedules are raced.
     """
-    groups = {g.keys[0]: g for g in rivals.groups if g.others or g.stands != DIRECT}
-    both_s = sum(rivals.seconds(g)[v] for g in groups.values() for v in (g.stands, *g.others[:1]))
+    groups = {g.keys[0]: g for g in candidates.groups if g.others or g.stands != DIRECT}
+    both_s = sum(
+        candidates.seconds(g)[v] for g in groups.values() for v in (g.stands, *g.others[:1])
+    )
     if not groups or monotonic() + least_s(both_s) > deadline_s:
-        return rivals.favourites
+        return candidates.favourites
     rows = DecisionRows(models.store, models.here, session, "variant")
-    texts = {u.key: u.kernel.text for u in rivals.work.kernels}
+    texts = {u.key: u.kernel.text for u in candidates.work.kernels}
 
     def blamed(key: str, variant: str, failure: CandidateFailure) -> None:
         rows.failed(texts[key], variant, failure)
 
     choices = [Choice(key, g.stands, g.others) for key, g in groups.items()]
     try:
-        found = race(choices, _track(rivals, groups, models, actions, blamed), deadline_s)
+        found = race(choices, _track(candidates, groups, models, actions, blamed), deadline_s)
     except CandidateFailure:
-        return rivals.favourites
-    picks = dict(rivals.favourites)
+        return candidates.favourites
+    picks = dict(candidates.favourites)
     for first, group in groups.items():
         met = found.get(first)
         won = met.alternative if met is not None and met.won else group.stands
         picks |= dict.fromkeys(group.keys, won)
         for key in group.keys:
             if group.stands != DIRECT:
-                rows.stands(texts[key], group.stands, (rivals.seconds(group)[group.stands],))
+                rows.stands(texts[key], group.stands, (candidates.seconds(group)[group.stands],))
             if met is not None:
                 rows.challenged(texts[key], met.alternative, met)
     return picks
 
 
 def _track(
-    rivals: Rivals,
+    candidates: VariantCandidates,
     groups: Mapping[str, Group],
     models: Models,
     actions: Mapping[str, str],
@@ -125,10 +126,10 @@ def _track(
 
     def picks_of(lineup: _Picks) -> dict[str, str]:
         raced = {key: variant for first, variant in lineup.items() for key in groups[first].keys}
-        return {**rivals.favourites, **raced}
+        return {**candidates.favourites, **raced}
 
     def model(lineup: _Picks) -> WholeModel | None:
-        work = with_variants(rivals.work, picks_of(lineup))
+        work = with_variants(candidates.work, picks_of(lineup))
         try:
             return models.of(
                 work, {u.key: actions[u.key] for u in work.kernels if u.key in actions}
@@ -141,7 +142,7 @@ def _track(
         picks, at = picks_of(lineup), 0
         group_of = {key: first for first in lineup for key in groups[first].keys}
         found: dict[str, list[slice]] = {}
-        for launch in rivals.work.plan.launches:
+        for launch in candidates.work.plan.launches:
             key = launch.kernel.key
             count = len(parts_of(launch.kernel, picks.get(key, DIRECT)))
             if key in group_of:
@@ -151,7 +152,7 @@ def _track(
 
     return ModelTrack(
         models.bench, lambda lineups: [model(x) for x in lineups], places, blamed,
-        most_at_once(rivals.work),
+        most_at_once(candidates.work),
     )  # fmt: skip
 
 

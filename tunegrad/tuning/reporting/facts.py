@@ -21,7 +21,7 @@ from tunegrad.ir.fusion import layers_of
 from tunegrad.paired import Interval
 
 from ..budget.costs import Costs
-from ..end_to_end import Whole
+from ..end_to_end import EndToEnd
 from ..machine.roofline import Roofline
 from ..workload import Workload, shared_kernels
 
@@ -61,7 +61,7 @@ class SessionFacts:
 
 
 def session_facts(
-    roofline: Roofline, costs: Costs, works: Sequence[Workload], wholes: Sequence[Whole | None]
+    roofline: Roofline, costs: Costs, works: Sequence[Workload], wholes: Sequence[EndToEnd | None]
 ) -> Properties:
     """The facts of a session about these models, as the store keeps them."""
     limits = (

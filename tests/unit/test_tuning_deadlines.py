@@ -6,20 +6,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tunegrad.tuning.budget.deadlines import Ends
+from tunegrad.tuning.budget.deadlines import Deadlines
 
 BUDGETS = (3.0, 10.0, 60.0, 300.0, 3600.0)
 
 
-def ends(budget_s: float, start_s: float = 2.0, both_s: float = 0.0) -> Ends:
+def deadlines(budget_s: float, start_s: float = 2.0, both_s: float = 0.0) -> Deadlines:
     """Of a command that began at 100, with workers that were ready so much later."""
-    return Ends(budget_s, 100.0, 100.0 + start_s, 0.1, both_s)
+    return Deadlines(budget_s, 100.0, 100.0 + start_s, 0.1, both_s)
 
 
 @pytest.mark.parametrize("budget_s", BUDGETS)
 @pytest.mark.parametrize("both_s", [0.0, 1e-4, 0.05, 0.7, 20.0])
 def test_stages_end_one_after_the_other_within_the_budget(budget_s: float, both_s: float) -> None:
-    e = ends(budget_s, min(2.0, budget_s / 4), both_s)
+    e = deadlines(budget_s, min(2.0, budget_s / 4), both_s)
     assert e.ready_s < e.plans_s < e.over_s == 100.0 + budget_s
     assert e.search_s < e.race_s < e.whole_s < e.over_s
     assert e.search_s - e.ready_s >= 0.2 * budget_s - 0.3
@@ -29,7 +29,7 @@ def test_stages_end_one_after_the_other_within_the_budget(budget_s: float, both_
 def test_waits_are_given_up_within_5_percent_or_3_seconds(
     budget_s: float, start_s: float, both_s: float
 ) -> None:
-    e = ends(budget_s, start_s, both_s)
+    e = deadlines(budget_s, start_s, both_s)
     late_s = e.over_s + max(3.0, 0.05 * budget_s) - 0.3  # to close, and to print
     for end_s in (e.plans_s, e.search_s, e.race_s):
         assert e.given_up(end_s) < late_s
@@ -38,30 +38,30 @@ def test_waits_are_given_up_within_5_percent_or_3_seconds(
 
 
 def test_start_up_is_of_the_budget_but_leaves_three_quarters_of_it() -> None:
-    assert ends(10.0, 2.0).over_s == 110.0
-    assert ends(10.0, 4.0).over_s == 111.5
-    assert ends(300.0, 4.0).over_s == 400.0
+    assert deadlines(10.0, 2.0).over_s == 110.0
+    assert deadlines(10.0, 4.0).over_s == 111.5
+    assert deadlines(300.0, 4.0).over_s == 400.0
 
 
 def test_slow_models_have_more_reserved_for_their_race() -> None:
-    quick, slow = ends(60.0, both_s=0.02), ends(60.0, both_s=0.3)
+    quick, slow = deadlines(60.0, both_s=0.02), deadlines(60.0, both_s=0.3)
     assert slow.race_s - slow.search_s > quick.race_s - quick.search_s == pytest.approx(6.0)
     assert slow.whole_s - slow.race_s >= 5.0
 
 
 def test_no_more_is_reserved_for_a_comparison_than_it_can_use() -> None:
-    tiny, quick = ends(60.0, both_s=1e-4), ends(60.0, both_s=0.02)
+    tiny, quick = deadlines(60.0, both_s=1e-4), deadlines(60.0, both_s=0.02)
     assert tiny.whole_s - tiny.race_s < 1.0
     assert quick.whole_s - quick.race_s == pytest.approx(6.0)
     assert tiny.search_s - quick.search_s > 5.0
 
 
 def test_after_ctrl_c_nothing_is_waited_for_over_3_seconds() -> None:
-    e = ends(3600.0)
+    e = deadlines(3600.0)
     assert e.race_given_up(500.0, interrupted=True) == 503.0
     assert e.whole_given_up(500.0, interrupted=True) == 503.0
 
 
 def test_models_of_a_spent_budget_are_measured_all_the_same() -> None:
-    e = ends(0.0, 2.0)
+    e = deadlines(0.0, 2.0)
     assert e.whole_given_up(102.0, interrupted=False) >= 110.0

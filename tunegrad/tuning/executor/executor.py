@@ -1,7 +1,7 @@
-"""Sites: the place where a session measures, which is this machine or a fleet of machines.
+"""The executor of a session: this machine, or a fleet of machines.
 
-A site says what is compiled for, what its rows are tagged with, how many machines measure at once
-and how many proposals they keep busy. Everything else of a session is the same on all of them.
+An executor says what is compiled for, what its rows are tagged with, how many machines measure at
+once and how many proposals they keep busy. Everything else of a session is the same on all of them.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from ..interrupt import Interrupt
 from ..models import LocalBench, ModelBench, expected_of
 from .local import CandidateMeasurer, SessionMeasurer
 
-__all__ = ["Site", "open_site"]
+__all__ = ["Executor", "open_executor"]
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
-    """A place where candidates are measured.
+class Executor:
+    """The place where candidates are measured.
 
     ``here`` is the fingerprint of the machines that measure, and of every row.
 
@@ -49,7 +49,7 @@ class Site:
 
 
 @contextmanager
-def open_site(
+def open_executor(
     settings: TuneSettings,
     policy_of: Callable[[Target], Policy],
     limits: Limits,
@@ -57,10 +57,10 @@ def open_site(
     interrupt: Interrupt,
     costs: Costs,
     warn: Callable[[str], None],
-) -> Iterator[Site]:
-    """The site that the settings name, closed however this ends.
+) -> Iterator[Executor]:
+    """The executor that the settings name, closed however this ends.
 
-    Raises UserError where there is no such site, or it can not be used; ``warn`` is told what is
+    Raises UserError where there is none, or it can not be used; ``warn`` is told what is
     left out or lost.
     """
     if settings.ray is None:
@@ -70,7 +70,7 @@ def open_site(
             policy = policy_of(device.target)
             measurer = CandidateMeasurer(workers, policy, interrupt, costs)
             with _bench_on(workers, measurer, limits, interrupt) as bench:
-                yield Site(
+                yield Executor(
                     device.target,
                     here,
                     policy,
@@ -101,7 +101,7 @@ def open_site(
         # With one machine, and the search on it, asking must not disturb what is timed.
         alone = count == 1 and cluster.is_here(crew.measuring[0])
         ahead = 1 if alone else in_flight(count)
-        yield Site(
+        yield Executor(
             crew.device.target,
             crew.fingerprint,
             policy,

@@ -13,7 +13,12 @@ import pytest
 
 from tunegrad.frontend import Tensor
 from tunegrad.ir.variants import DIRECT, parts_of
-from tunegrad.tuning.questions.candidates import Group, Rivals, leave_but, narrowed_in_rounds
+from tunegrad.tuning.questions.candidates import (
+    Group,
+    VariantCandidates,
+    leave_but,
+    narrowed_in_rounds,
+)
 from tunegrad.tuning.workload import KernelUse, with_variants, workload_of_function
 
 RNG = np.random.default_rng(0)
@@ -32,7 +37,7 @@ def three(x: Tensor) -> Tensor:
 WORK = workload_of_function(three, (X,))
 TWICE, ONCE, SUM = WORK.kernels
 GROUP = Group((TWICE.key, ONCE.key), (DIRECT, W2, W4))
-RIVALS = Rivals(WORK, {}, (GROUP,))
+RIVALS = VariantCandidates(WORK, {}, (GROUP,))
 
 
 def parts(*variants: str) -> set[str]:
@@ -56,7 +61,9 @@ def test_the_model_of_this_test_is_what_it_says() -> None:
 
 @pytest.mark.parametrize("variant", [DIRECT, W2, W4])
 def test_one_variant_each_has_the_kernels_and_uses_of_the_rewritten_model(variant: str) -> None:
-    alone = Rivals(WORK, {TWICE.key: variant}, (Group((ONCE.key,), (variant,), variant),))
+    alone = VariantCandidates(
+        WORK, {TWICE.key: variant}, (Group((ONCE.key,), (variant,), variant),)
+    )
     assert alone.kernels == alone.favourite.kernels
     assert (
         alone.favourite.kernels == with_variants(WORK, dict.fromkeys(GROUP.keys, variant)).kernels
@@ -162,11 +169,11 @@ class Search:
 
 
 def test_a_variant_that_is_slower_by_default_is_left_when_it_is_searched() -> None:
-    rivals = RIVALS.narrowed(times(direct=1.5, winograd2=1.0, winograd4=1.2), 1.6)
+    candidates = RIVALS.narrowed(times(direct=1.5, winograd2=1.0, winograd4=1.2), 1.6)
     search = Search(
-        rivals.kernels, [times(direct=1.4, winograd2=0.9, winograd4=0.8), times(winograd4=0.6)]
+        candidates.kernels, [times(direct=1.4, winograd2=0.9, winograd4=0.8), times(winograd4=0.6)]
     )
-    (left,) = narrowed_in_rounds(cast(Any, search), [rivals], inf)
+    (left,) = narrowed_in_rounds(cast(Any, search), [candidates], inf)
     assert search.rounds == [parts(DIRECT, W2, W4), parts(W2, W4)], (
         "direct fell behind in the first round"
     )
@@ -176,9 +183,9 @@ def test_a_variant_that_is_slower_by_default_is_left_when_it_is_searched() -> No
 
 
 def test_without_time_there_are_no_rounds_and_everything_stays() -> None:
-    rivals = RIVALS.narrowed(times(direct=1.5, winograd2=1.0, winograd4=1.2), 1.6)
-    search = Search(rivals.kernels, [times(winograd4=0.1)])
-    assert narrowed_in_rounds(cast(Any, search), [rivals], 0.0) == [rivals]
+    candidates = RIVALS.narrowed(times(direct=1.5, winograd2=1.0, winograd4=1.2), 1.6)
+    search = Search(candidates.kernels, [times(winograd4=0.1)])
+    assert narrowed_in_rounds(cast(Any, search), [candidates], 0.0) == [candidates]
     assert (search.rounds, search.gone) == ([], set())
 
 
