@@ -21,8 +21,8 @@ from tunegrad.db.file import (
     connect_writer,
 )
 from tunegrad.db.records import Problem
+from tunegrad.db.sql.writing import replace_all
 from tunegrad.db.store import Mode, Store
-from tunegrad.db.writing import replace_all
 from tunegrad.errors import StoreError
 
 __all__ = ["MEMORY", "check_store", "open_store", "store_of"]

@@ -21,31 +21,6 @@ from tunegrad.db.contents import Contents, decided
 from tunegrad.db.file import Database, Run
 from tunegrad.db.identity import identity, measured_again, standing, stands_among, wrong_of
 from tunegrad.db.lookup import Lookup, look_up
-from tunegrad.db.queries import (
-    BARE,
-    BY_SPEED,
-    DECISIONS,
-    FILL_SESSION,
-    FINGERPRINT,
-    INSERT_TRIAL,
-    LATENCIES,
-    MEASURED,
-    NAME_KERNEL,
-    OF_DECISIONS,
-    OF_LATENCIES,
-    OF_TRIALS,
-    PLACES,
-    PROMOTED,
-    REPLACE,
-    SAME,
-    SELECT,
-    SESSIONS,
-    SET_SPEND,
-    STRUCK,
-    WITHDRAW,
-    WITHDRAWALS,
-    conditions,
-)
 from tunegrad.db.records import (
     STOPPED,
     WITHDRAWN,
@@ -62,9 +37,6 @@ from tunegrad.db.records import (
 )
 from tunegrad.db.rows import (
     admit,
-    admit_decision,
-    admit_evidence,
-    admit_latency,
     clean_text,
     decode_decision,
     decode_evidence,
@@ -81,17 +53,8 @@ from tunegrad.db.rows import (
     properties_faults,
 )
 from tunegrad.db.rows.values import RowFault
-from tunegrad.db.writing import (
-    INSERT_SESSION,
-    clean_reason,
-    insert_decision,
-    insert_latency,
-    insert_promotion,
-    machine_row,
-    name_session,
-    owners_of,
-    replace_all,
-)
+from tunegrad.db.sql import queries as sql
+from tunegrad.db.sql import writing
 from tunegrad.errors import InternalError, StoreError
 from tunegrad.trial import Fingerprint, Policy, Properties, Status, Trial
 
@@ -168,8 +131,8 @@ class Store:
         trial = admit(trial)
         values = encode_trial(trial)
         with self._db.transaction() as run:
-            owners = owners_of(self._db, run, trial)
-            cursor = run(INSERT_TRIAL, (*owners, 0, *values))
+            owners = writing.owners_of(self._db, run, trial)
+            cursor = run(sql.INSERT_TRIAL, (*owners, 0, *values))
             if cursor.rowcount == 1 and cursor.lastrowid is not None:
                 return cursor.lastrowid
             return self._add_again(run, trial, owners, values)
@@ -183,22 +146,22 @@ class Store:
         row. What ran and was wrong is withdrawn.
         """
         known: list[tuple[int, Trial]] = []
-        rows = run(MEASURED, _names_of(trial)).fetchall()
+        rows = run(sql.MEASURED, _names_of(trial)).fetchall()
         for *row, _ in rows:
             found = decode_trial(row)
             if isinstance(found, Problem):
                 _log.warning("store %s: %s; replaced by a new measurement", self.label, found)
-                run(REPLACE, (*values, row[0]))
+                run(sql.REPLACE, (*values, row[0]))
                 return int(row[0])
             if identity(found) == identity(trial):
                 return int(row[0])
             known.append((row[0], found))
-        number = int(run(INSERT_TRIAL, (*owners, rows[-1][-1] + 1, *values)).lastrowid or 0)
+        number = int(run(sql.INSERT_TRIAL, (*owners, rows[-1][-1] + 1, *values)).lastrowid or 0)
         wrong = wrong_of([*known, (number, trial)])
         if wrong is not None:
             row_id, measured = wrong
-            reason = clean_reason(measured_again(measured.measurement.error))
-            run(WITHDRAW, (reason, measured.session, measured.created_s, row_id))
+            reason = writing.clean_reason(measured_again(measured.measurement.error))
+            run(sql.WITHDRAW, (reason, measured.session, measured.created_s, row_id))
         return number
 
     def together(self) -> AbstractContextManager[None]:
@@ -223,13 +186,13 @@ class Store:
         error says which session withdrew it, and why. It is as if the sessions in ``without`` had
         measured nothing.
         """
-        where, wanted = conditions(
-            OF_TRIALS,
+        where, wanted = sql.conditions(
+            sql.OF_TRIALS,
             kernel=kernel_key,
             fingerprint=_fields(fingerprint),
             policy=None if policy is None else policy.text,
         )
-        rows = self._db.select(f"{SELECT} WHERE {where} ORDER BY t.id", wanted)
+        rows = self._db.select(f"{sql.SELECT} WHERE {where} ORDER BY t.id", wanted)
         found = [t for t in map(self._usable, rows) if t is not None]
         return standing(
             t for t in found if t.session not in without and _answers(t, kernel_key, fingerprint)
@@ -239,8 +202,10 @@ class Store:
         """Every measurement of a kernel, as it was measured, oldest first; of one fingerprint where
         given.
         """
-        where, wanted = conditions(OF_TRIALS, kernel=kernel_key, fingerprint=_fields(fingerprint))
-        rows = self._db.select(f"{BARE} WHERE {where} ORDER BY t.id", wanted)
+        where, wanted = sql.conditions(
+            sql.OF_TRIALS, kernel=kernel_key, fingerprint=_fields(fingerprint)
+        )
+        rows = self._db.select(f"{sql.BARE} WHERE {where} ORDER BY t.id", wanted)
         found = self._sound(map(decode_trial, rows))
         return [t for t in found if _answers(t, kernel_key, fingerprint)]
 
@@ -258,7 +223,7 @@ class Store:
         """(key, text) of every kernel that has trials, by key; trials of one fingerprint where
         given.
         """
-        where, wanted = conditions(OF_TRIALS, fingerprint=_fields(fingerprint))
+        where, wanted = sql.conditions(sql.OF_TRIALS, fingerprint=_fields(fingerprint))
         trials = f"SELECT 1 FROM trials t WHERE t.kernel = k.id AND {where}"
         rows = self._db.select(
             f"SELECT key, text FROM kernels k WHERE EXISTS ({trials}) ORDER BY key", wanted
@@ -271,7 +236,7 @@ class Store:
         """
         when = "t.session = :session AND t.created_s = :created_s"
         named = _names_of(trial) | {"session": trial.session, "created_s": trial.created_s}
-        for row in self._db.select(f"{SELECT} WHERE {SAME} AND {when}", named):
+        for row in self._db.select(f"{sql.SELECT} WHERE {sql.SAME} AND {when}", named):
             found = self._usable(row)
             if found is not None and identity(found) == identity(trial):
                 return int(row[0])
@@ -284,7 +249,7 @@ class Store:
         """
         self._db.check_writable()
         found = self._sound(
-            map(decode_trial, self._db.select(f"{BARE} WHERE t.id = ?", (trial_id,)))
+            map(decode_trial, self._db.select(f"{sql.BARE} WHERE t.id = ?", (trial_id,)))
         )
         if not found:
             raise StoreError(f"store {self.label}: there is no trial {trial_id} to describe")
@@ -292,10 +257,10 @@ class Store:
         known = tuple(sorted((dict(facts) | dict(measured.facts)).items()))
         described = replace(found[0], measurement=replace(measured, facts=known))
         with self._db.transaction() as run:
-            run(REPLACE, (*encode_trial(admit(described)), trial_id))
+            run(sql.REPLACE, (*encode_trial(admit(described)), trial_id))
 
     def _trial(self, trial_id: int) -> Trial | None:
-        rows = self._db.select(f"{SELECT} WHERE t.id = ?", (trial_id,))
+        rows = self._db.select(f"{sql.SELECT} WHERE t.id = ?", (trial_id,))
         return self._usable(rows[0]) if rows else None
 
     def _usable(self, row: tuple[Any, ...]) -> Trial | None:
@@ -319,12 +284,12 @@ class Store:
         of the newest measurement that ran.
         """
         wanted = _wanted(kernel_key, fingerprint) | {"space": space_version}
-        promoted = f"{PROMOTED} AND t.space_version = :space ORDER BY r.id DESC"
+        promoted = f"{sql.PROMOTED} AND t.space_version = :space ORDER BY r.id DESC"
         for *row, repeated in self._db.select(promoted, wanted):
             entry = self._promotion(row)
             if entry is not None and _answers(entry[0], kernel_key, fingerprint, space_version):
                 return self._newest(entry[0]) if repeated else entry[0]
-        for trial_id, repeated in self._db.select(BY_SPEED, wanted):
+        for trial_id, repeated in self._db.select(sql.BY_SPEED, wanted):
             trial = self._trial(trial_id)
             if trial is None or not trial.measurement.ran:
                 continue
@@ -336,7 +301,7 @@ class Store:
 
     def _measurements(self, trial: Trial) -> list[Trial]:
         """All sound measurements of what a trial measured, as they were, oldest first."""
-        rows = self._db.select(MEASURED, _names_of(trial))
+        rows = self._db.select(sql.MEASURED, _names_of(trial))
         return self._sound(decode_trial(row) for *row, _ in rows)
 
     def _newest(self, trial: Trial) -> Trial:
@@ -358,7 +323,7 @@ class Store:
         first.
         """
         found = []
-        for row, fields, space_version in self._db.select(PLACES, {"kernel": kernel_key}):
+        for row, fields, space_version in self._db.select(sql.PLACES, {"kernel": kernel_key}):
             try:
                 found.append((load_fingerprint(fields), int(space_version)))
             except RowFault as error:
@@ -373,7 +338,6 @@ class Store:
         was withdrawn.
         """
         self._db.check_writable()
-        evidence = admit_evidence(evidence)
         trial = self._trial(trial_id)
         if trial is None or not trial.measurement.ran:
             raise StoreError(
@@ -381,11 +345,11 @@ class Store:
                 "winner is ok and has samples"
             )
         with self._db.transaction() as run:
-            return insert_promotion(run, trial_id, evidence, self._clock())
+            return writing.insert_promotion(run, trial_id, evidence, self._clock())
 
     def promotions(self, kernel_key: str, fingerprint: Fingerprint) -> list[tuple[Trial, Evidence]]:
         """Every promotion of a kernel on a machine whose trial was not withdrawn, oldest first."""
-        rows = self._db.select(f"{PROMOTED} ORDER BY r.id", _wanted(kernel_key, fingerprint))
+        rows = self._db.select(f"{sql.PROMOTED} ORDER BY r.id", _wanted(kernel_key, fingerprint))
         entries = [e for *row, _ in rows if (e := self._promotion(row)) is not None]
         return [entry for entry in entries if _answers(entry[0], kernel_key, fingerprint)]
 
@@ -407,7 +371,7 @@ class Store:
         returned. Raises StoreError when there is no such trial.
         """
         self._db.check_writable()
-        found = self._db.select(f"SELECT ({STRUCK}) FROM trials t WHERE t.id = ?", (trial_id,))
+        found = self._db.select(f"SELECT ({sql.STRUCK}) FROM trials t WHERE t.id = ?", (trial_id,))
         if not found:
             raise StoreError(
                 f"store {self.label}: trial {trial_id} can not be withdrawn: no such trial"
@@ -416,8 +380,8 @@ class Store:
             return int(found[0][0])
         now_s = self._clock()
         with self._db.transaction() as run:
-            name_session(self._db, run, session, now_s)
-            cursor = run(WITHDRAW, (clean_reason(reason), session, now_s, trial_id))
+            writing.name_session(self._db, run, session, now_s)
+            cursor = run(sql.WITHDRAW, (writing.clean_reason(reason), session, now_s, trial_id))
         return int(cursor.lastrowid or 0)
 
     def withdrawals(self, kernel_key: str, fingerprint: Fingerprint) -> list[Withdrawal]:
@@ -425,7 +389,7 @@ class Store:
         measured.
         """
         found = []
-        rows = self._db.select(WITHDRAWALS, _wanted(kernel_key, fingerprint))
+        rows = self._db.select(sql.WITHDRAWALS, _wanted(kernel_key, fingerprint))
         for *columns, reason, session, created_s, row in rows:
             trial = decode_trial(columns)
             if isinstance(trial, Problem):
@@ -442,9 +406,8 @@ class Store:
         Raises InternalError for one that breaks its rules: what failed does not stand.
         """
         self._db.check_writable()
-        decision = admit_decision(decision)
         with self._db.transaction() as run:
-            return insert_decision(self._db, run, decision)
+            return writing.insert_decision(self._db, run, decision)
 
     def decision(
         self, kind: Question, key: str, fingerprint: Fingerprint, space_version: int
@@ -466,8 +429,8 @@ class Store:
         return self._decisions(kernel=key, fingerprint=_fields(fingerprint), kind=kind)
 
     def _decisions(self, **given: object) -> list[Decision]:
-        where, wanted = conditions(OF_DECISIONS, **given)
-        rows = self._db.select(f"{DECISIONS} WHERE {where} ORDER BY d.id", wanted)
+        where, wanted = sql.conditions(sql.OF_DECISIONS, **given)
+        rows = self._db.select(f"{sql.DECISIONS} WHERE {where} ORDER BY d.id", wanted)
         return self._sound(map(decode_decision, rows))
 
     def record_latency(self, latency: Latency) -> int:
@@ -476,9 +439,8 @@ class Store:
         Raises InternalError for one without samples.
         """
         self._db.check_writable()
-        latency = admit_latency(latency)
         with self._db.transaction() as run:
-            return insert_latency(self._db, run, latency)
+            return writing.insert_latency(self._db, run, latency)
 
     def latencies(
         self,
@@ -489,10 +451,10 @@ class Store:
         """Latencies of whole models, oldest first; of one model, on one machine, from a moment on
         where given.
         """
-        where, wanted = conditions(
-            OF_LATENCIES, model=model, fingerprint=_fields(here), since=since_s
+        where, wanted = sql.conditions(
+            sql.OF_LATENCIES, model=model, fingerprint=_fields(here), since=since_s
         )
-        rows = self._db.select(f"{LATENCIES} WHERE {where} ORDER BY l.created_s, l.id", wanted)
+        rows = self._db.select(f"{sql.LATENCIES} WHERE {where} ORDER BY l.created_s, l.id", wanted)
         return self._sound(map(decode_latency, rows))
 
     # ---- sessions
@@ -531,7 +493,9 @@ class Store:
             name, now_s, None, clean_text(command), seed, text, version, versions, state
         )
         with self._db.transaction() as run:
-            cursor = run(f"{INSERT_SESSION} ON CONFLICT (id) DO NOTHING", encode_session(session))
+            cursor = run(
+                f"{writing.INSERT_SESSION} ON CONFLICT (id) DO NOTHING", encode_session(session)
+            )
         if cursor.rowcount != 1:
             raise StoreError(
                 f"store {self.label}: session id {session.id!r} is taken; choose another, or none"
@@ -562,13 +526,13 @@ class Store:
 
     def sessions(self) -> list[Session]:
         """Every session, oldest first."""
-        rows = self._db.select(f"{SESSIONS} ORDER BY started_s, id")
+        rows = self._db.select(f"{sql.SESSIONS} ORDER BY started_s, id")
         return self._sound(map(decode_session, rows))
 
     def keep_session(self, session: Session) -> None:
         """Keep a session of another store as it is, unless its id is taken by one that is known."""
         with self._db.transaction() as run:
-            run(f"{INSERT_SESSION} {FILL_SESSION}", encode_session(session))
+            run(f"{writing.INSERT_SESSION} {sql.FILL_SESSION}", encode_session(session))
 
     # ---- spent budget, names
 
@@ -579,7 +543,7 @@ class Store:
         """
         rows = self._db.select(
             f"SELECT id, seconds FROM spend WHERE model_key = :model AND settings = :settings"
-            f" AND fingerprint = {FINGERPRINT}",
+            f" AND fingerprint = {sql.FINGERPRINT}",
             {
                 "model": model_key,
                 "fingerprint": dump_fingerprint(fingerprint),
@@ -603,15 +567,15 @@ class Store:
                 "time >= 0"
             )
         with self._db.transaction() as run:
-            machine = machine_row(self._db, run, fingerprint)
+            machine = writing.machine_row(self._db, run, fingerprint)
             total = self.spent(model_key, fingerprint, settings) + float(seconds)
-            run(SET_SPEND, (model_key, machine, settings, total))
+            run(sql.SET_SPEND, (model_key, machine, settings, total))
         return total
 
     def name_kernel(self, kernel_text: str, name: str) -> None:
         """Give a kernel a name for people. Never part of a key; the last name wins."""
         with self._db.transaction() as run:
-            run(NAME_KERNEL, (key_of(kernel_text), kernel_text, clean_text(name)))
+            run(sql.NAME_KERNEL, (key_of(kernel_text), kernel_text, clean_text(name)))
 
     def kernel_name(self, kernel_key: str) -> str:
         """The name, or '' where there is none."""
@@ -625,7 +589,7 @@ class Store:
 
         Ids are new, in order.
         """
-        replace_all(self._db, contents)
+        writing.replace_all(self._db, contents)
 
     def compact(self) -> None:
         """Give unused pages of the file back to the filesystem."""

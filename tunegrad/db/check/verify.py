@@ -83,7 +83,7 @@ def verify_store(connection: sqlite3.Connection) -> list[Problem]:
 
 
 def faults_of_file(connection: sqlite3.Connection) -> Iterator[Problem]:
-    """What is wrong with the structure of the file, and rows whose session is unknown: they are
+    """Faults of the file's structure, and rows whose session is unknown: they are
     readable, but of unknown origin.
     """
     if damage := damage_of(connection):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from tunegrad.db.contents import Contents
 from tunegrad.db.file import Database, Run
 from tunegrad.db.identity import Identity, Subject, identity, subject
-from tunegrad.db.queries import INSERT_TRIAL, WITHDRAW
 from tunegrad.db.records import Decision, Evidence, Latency, Session
 from tunegrad.db.rows import (
     DECISION_VALUES,
@@ -25,6 +24,7 @@ from tunegrad.db.rows import (
     encode_trial,
     key_of,
 )
+from tunegrad.db.sql.queries import INSERT_TRIAL, WITHDRAW
 from tunegrad.errors import InternalError
 from tunegrad.trial import Fingerprint, Trial
 
@@ -98,8 +98,8 @@ def insert_promotion(run: Run, trial_id: int, evidence: Evidence, created_s: flo
 
 
 def insert_decision(database: Database, run: Run, decision: Decision) -> int:
-    """Id of a new decision, which was admitted."""
-    d = decision
+    """Id of a new decision. Raises InternalError for one that breaks its rules."""
+    d = admit_decision(decision)
     name_session(database, run, d.session, d.created_s)
     owners = (
         _kernel_row(database, run, d.key, d.text),
@@ -109,7 +109,8 @@ def insert_decision(database: Database, run: Run, decision: Decision) -> int:
 
 
 def insert_latency(database: Database, run: Run, latency: Latency) -> int:
-    """Id of a new latency, which was admitted."""
+    """Id of a new latency. Raises InternalError for one that breaks its rules."""
+    latency = admit_latency(latency)
     name_session(database, run, latency.session, latency.created_s)
     machine = machine_row(database, run, latency.fingerprint)
     return int(run(_INSERT_LATENCY, (machine, *encode_latency(latency))).lastrowid or 0)
@@ -137,9 +138,9 @@ def replace_all(database: Database, contents: Contents) -> None:
             values = (key_of(text), text, clean_text(name))
             run("INSERT INTO kernels (key, text, name) VALUES (?, ?, ?)", values)
         _insert_trials(database, run, contents)
-        for decision in map(admit_decision, contents.decisions):
+        for decision in contents.decisions:
             insert_decision(database, run, decision)
-        for latency in map(admit_latency, contents.latencies):
+        for latency in contents.latencies:
             insert_latency(database, run, latency)
         for s in contents.spends:
             machine = machine_row(database, run, s.fingerprint)
