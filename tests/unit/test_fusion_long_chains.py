@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from tunegrad.frontend import Tensor
+from tunegrad.frontend.nodes.scans import cumulative
 from tunegrad.ir.expr import loads_in, tree_size
 from tunegrad.ir.fusion import Fusion
 from tunegrad.ir.kernel import Kernel
@@ -73,3 +74,11 @@ def test_kernels_that_share_much_are_compared_at_once():
     assert again == kernel.canonical()
     assert hash(again) == hash(kernel.canonical())
     assert again != squared(17).canonical()
+
+
+@pytest.mark.parametrize("n", [65, 1000, 5000])
+def test_scan_adds_the_totals_of_one_level_to_each_element(n):
+    """Each level's totals are stored: an element reads what is before its block, and its own."""
+    x = Tensor(np.zeros((4, n), np.float32))
+    found = kernels(Tensor.of(cumulative("sum", x.node, 1)))
+    assert max(len(k.loads) for k in found if not k.reduces) == 2

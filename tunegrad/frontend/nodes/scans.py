@@ -82,6 +82,8 @@ def _scan(op: Op, x: Node) -> Node:
     ends = tuple((0, s) for s in (*rows, count))
     totals = graph.shrink(blocks, (*ends, (_BLOCK - 1, _BLOCK)))
     before = _scan(op, graph.reshape(totals, (*rows, count)))
+    if count > _BLOCK:  # else every element would add up the totals of all levels
+        before = graph.contiguous(before)
     shifted = _padded(graph.shrink(before, (*ends[:-1], (0, count - 1))), 1, 0, start)
     spread = graph.expand(graph.reshape(shifted, (*rows, count, 1)), (*rows, count, _BLOCK))
     whole = graph.reshape(graph.elementwise(op, spread, blocks), (*rows, count * _BLOCK))

@@ -134,8 +134,13 @@ EXPENSIVE = frozenset(
 MAX_OPS = 200
 """Operations of one inlined expression."""
 
+MAX_ROW_OPS = 160
+"""The same beside a reduction, shared ones as often as they are used: long chains of a row's
+statistics are stored, else the loop over the row has them, too.
+"""
+
 MAX_TREE = 1 << 20
-"""The same, shared ones as often as they are used: texts are compared so."""
+"""The same, shared ones as often as they are used."""
 
 MAX_DEPTH = 80
 
@@ -252,7 +257,7 @@ class _Realizer:
             return
         shared = len(self.regions.consumers[i]) > 1
         if (
-            (state.ops > MAX_OPS and self._is_large(n, state))
+            (state.ops > MAX_ROW_OPS and self._is_large(n, state))
             or state.depth > MAX_DEPTH
             or (shared and not self._shareable(i, state))
         ):
@@ -260,6 +265,8 @@ class _Realizer:
 
     def _is_large(self, n: Node, state: State) -> bool:
         """True if a kernel that inlines ``n`` has too many operations."""
+        if state.kind != FREE:
+            return True
         stack, seen, ops = [n], set[Node](), 0
         while stack and ops <= MAX_OPS < state.ops <= MAX_TREE:
             at = stack.pop()
