@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tunegrad.devices import Device
-from tunegrad.devices.cuda.absent import absent
+from tunegrad.devices.cuda.device import absent
 from tunegrad.devices.cuda.nvrtc import Built, build, version
 from tunegrad.errors import DeviceError
 from tunegrad.ir.kernel import Kernel

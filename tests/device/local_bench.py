@@ -16,7 +16,7 @@ from tunegrad.devices import host_device, worker
 from tunegrad.devices.bench import Bench
 from tunegrad.devices.examine import Examination, Result, Rights
 from tunegrad.devices.job import Candidate, CompiledCandidate, Hooks, KernelIO, Limits
-from tunegrad.devices.processes.ending import Ending, Finished
+from tunegrad.devices.processes.channel import Ending, Finished
 from tunegrad.devices.verifying import referee
 from tunegrad.devices.verifying.referee import Referee
 from tunegrad.trial import Measurement, Policy

@@ -27,7 +27,7 @@ from tunegrad.devices import (
 )
 from tunegrad.devices.host.codegen import compile_llvm
 from tunegrad.devices.host.facts import host_target
-from tunegrad.devices.processes.ending import Ending
+from tunegrad.devices.processes.channel import Ending
 from tunegrad.ir.index import as_index
 from tunegrad.trial import Policy, Status
 

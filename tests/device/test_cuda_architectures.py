@@ -11,8 +11,8 @@ from kernel_corpus import NAMES, corpus_kernel
 from tests.gpu_hand import CONV, GROUPED, gemm, hgemm, image_kernel
 from tests.nvrtc_builds import built, clean_default, require_nvrtc
 from tests.sass import instructions
-from tunegrad.devices.cuda.absent import absent
 from tunegrad.devices.cuda.architectures import typical
+from tunegrad.devices.cuda.device import absent
 from tunegrad.devices.cuda.nvrtc import build
 from tunegrad.devices.cuda.peak import products_text
 from tunegrad.errors import OutOfResources

@@ -21,10 +21,9 @@ from tests.gpu_hand import CONV, CONV_BLOCKS, F32_GEMM, GROUPED, gemm, hgemm, im
 from tests.nvrtc_builds import built, require_nvrtc
 from tests.sass import instructions, listing
 from tunegrad import devices
-from tunegrad.devices.cuda.absent import absent
 from tunegrad.devices.cuda.architectures import resident_groups, typical
-from tunegrad.devices.cuda.cubin import KINDS, cubin_facts
-from tunegrad.devices.cuda.nvrtc import build
+from tunegrad.devices.cuda.device import absent
+from tunegrad.devices.cuda.nvrtc import KINDS, build, cubin_facts
 from tunegrad.devices.job import Geometry, KernelIO, Lowered
 from tunegrad.errors import CompileFailure, DeviceError, OutOfResources
 from tunegrad.frontend import Tensor

@@ -17,7 +17,7 @@ from tests.gpu_hand import gemm, hgemm, image_kernel
 from tests.product_kernels import residual
 from tests.sass import instructions
 from tests.unit.test_epilogue import with_epilogue
-from tunegrad.devices.cuda.absent import absent
+from tunegrad.devices.cuda.device import absent
 from tunegrad.devices.cuda.nvrtc import build, version
 from tunegrad.devices.programs import Programs
 from tunegrad.errors import DeviceError

@@ -16,7 +16,7 @@ import pytest
 from tunegrad.devices import host_device
 from tunegrad.devices.job import Candidate, Hooks, Limits, Lowered
 from tunegrad.devices.measurer import DeviceMeasurer
-from tunegrad.devices.processes.ending import Died
+from tunegrad.devices.processes.channel import Died
 from tunegrad.trial import Measurement, Policy, Status
 
 LIMITS = Limits(compile_s=1.0, compile_memory_bytes=256 << 20, worker_start_s=30.0)

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 from tunegrad.devices.processes import landlock
-from tunegrad.devices.processes.ending import Died, Finished, TimedOut
+from tunegrad.devices.processes.channel import Died, Finished, TimedOut
 from tunegrad.devices.processes.isolated import IsolatedWorker
 from tunegrad.devices.processes.shared import Mapped, SharedMemory
 from tunegrad.errors import InternalError

@@ -15,7 +15,7 @@ from tests.cuda_host import cuda_host
 from tests.gpu_hand import gemm
 from tests.sass import instructions
 from tunegrad.db import open_store
-from tunegrad.devices.cuda.absent import absent
+from tunegrad.devices.cuda.device import absent
 from tunegrad.devices.cuda.nvrtc import build, version
 from tunegrad.devices.host.facts import fingerprint, host_target
 from tunegrad.devices.programs import Programs

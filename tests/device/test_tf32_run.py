@@ -16,7 +16,7 @@ from tests.opencl_device import opencl_device
 from tests.sass import instructions, listing
 from tests.unit.test_tf32 import PLAIN, STAGED, nearest
 from tunegrad.devices import host_device
-from tunegrad.devices.cuda.absent import absent
+from tunegrad.devices.cuda.device import absent
 from tunegrad.devices.cuda.nvrtc import build
 from tunegrad.devices.programs import Programs
 from tunegrad.ir.dtypes import F32

@@ -18,7 +18,7 @@ from tools.gpu_journal import Journal
 from tools.gpu_models import SPACES, vary_of
 from tools.gpu_session import Clock, folder_of, main, ran
 from tools.gpu_steps import STEPS, Step
-from tunegrad.devices.cuda.absent import absent
+from tunegrad.devices.cuda.device import absent
 from tunegrad.errors import DeviceError
 from tunegrad.opts import Space
 

@@ -8,7 +8,7 @@ from tests.nvrtc_builds import require_nvrtc
 from tunegrad.cli.app import run
 from tunegrad.config import resolve_settings
 from tunegrad.devices import Device, registry
-from tunegrad.devices.cuda.absent import AbsentGpu
+from tunegrad.devices.cuda.device import AbsentGpu
 from tunegrad.errors import CompileFailure
 from tunegrad.tune import compile_models
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.graph_builders import run_schedule
 from tests.schedule_fuzzer import TWO
-from tunegrad.devices.cuda.absent import absent
+from tunegrad.devices.cuda.device import absent
 from tunegrad.devices.job import io_of
 from tunegrad.errors import DTypeError, IllegalAction, ShapeError, VerifyError
 from tunegrad.frontend.nodes import indexing

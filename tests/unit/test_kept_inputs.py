@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tunegrad.devices.verifying.kept import KeptInputs
+from tunegrad.devices.verifying.inputs import KeptInputs
 
 
 def sets(kilobytes: int) -> list[dict[str, np.ndarray]]:

@@ -8,8 +8,8 @@ import pytest
 from hand_programs import F, loop
 
 from tests.gpu_hand import gemm, hgemm
-from tunegrad.devices.cuda.absent import AbsentGpu
 from tunegrad.devices.cuda.architectures import typical
+from tunegrad.devices.cuda.device import AbsentGpu
 from tunegrad.errors import OutOfResources
 from tunegrad.ir.dtypes import F32, F64
 from tunegrad.ir.program import Program, Read, Register, VType, Write

@@ -20,7 +20,7 @@ from variant_builders import Conv, kernel_of, only
 import tunegrad
 from benchmarks.hand_schedules import AVX512, GPU
 from tunegrad.devices.host.facts import declared, fingerprint, host_target
-from tunegrad.devices.opencl import rates as opencl
+from tunegrad.devices.opencl import device as opencl
 from tunegrad.frontend import Tensor
 from tunegrad.ir.fusion import Alternatives, Fusion
 from tunegrad.ir.target import MatrixUnit, Rates, Target

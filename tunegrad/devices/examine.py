@@ -27,7 +27,7 @@ from typing import Any, Protocol
 
 from tunegrad.devices import worker
 from tunegrad.devices.job import CONTENDING, Beside, CompiledCandidate, Limits, Parameter
-from tunegrad.devices.processes.ending import Died, Ending, TimedOut
+from tunegrad.devices.processes.channel import Died, Ending, TimedOut
 from tunegrad.devices.replies import Ran, Timed, Verdict, digest, identity
 from tunegrad.devices.verifying import referee
 from tunegrad.devices.verifying.handover import outputs_of

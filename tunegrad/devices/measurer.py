@@ -31,8 +31,8 @@ from tunegrad.devices.job import (
     KernelIO,
     Limits,
 )
+from tunegrad.devices.processes.channel import Died, Ending, Finished, TimedOut
 from tunegrad.devices.processes.confine import Confinement, Protections, physical_bytes
-from tunegrad.devices.processes.ending import Died, Ending, Finished, TimedOut
 from tunegrad.devices.processes.isolated import IsolatedWorker, preload
 from tunegrad.devices.processes.pool import Started, WorkerPool
 from tunegrad.devices.processes.shared import SharedMemory

@@ -135,7 +135,7 @@ def _cuda(part: str, threads: int | None) -> Device:  # noqa: ARG001  # its unit
 
 
 def _null(part: str, threads: int | None) -> Device:  # noqa: ARG001  # nothing runs
-    from tunegrad.devices.cuda.absent import absent
+    from tunegrad.devices.cuda.device import absent
 
     return absent(part)
 

@@ -10,18 +10,67 @@ import platform
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tunegrad.devices.cuda.architectures import Chip, architecture, cuda_target
-from tunegrad.devices.cuda.compiling import NvrtcDevice
-from tunegrad.devices.cuda.nvrtc import check_driver
+from tunegrad.devices.cuda.architectures import Chip, architecture, cuda_target, typical
+from tunegrad.devices.cuda.nvrtc import NvrtcDevice, check_driver
 from tunegrad.devices.processes.confinement import Confinement
-from tunegrad.errors import DeviceError
+from tunegrad.errors import DeviceError, NothingRunsError
 from tunegrad.trial import Fingerprint, Properties
 
 if TYPE_CHECKING:
     from tunegrad.devices.cuda.driver import Driver
     from tunegrad.devices.cuda.engine import CudaEngine
+    from tunegrad.devices.device import Engine
 
-__all__ = ["CudaDevice", "found", "select"]
+__all__ = ["AbsentGpu", "CudaDevice", "absent", "found", "select"]
+
+
+# ---- a GPU that is not there
+#
+# A GPU that is not there: programs are compiled for it in earnest, and nothing runs.
+
+
+@dataclass(frozen=True, slots=True)
+class AbsentGpu(NvrtcDevice):
+    """See ``devices.device.Device``: a typical GPU of an architecture."""
+
+    runs = False
+    exclusive = False
+    anywhere = True
+    confinement = Confinement()
+
+    @property
+    def name(self) -> str:
+        return f"null:{self.target.arch}"
+
+    def describe(self) -> str:
+        return f"compiles for {self.target.arch} ({self.target.threads} units) and runs nothing"
+
+    def fingerprint(self, numerics: str = "contract") -> Fingerprint:
+        fields = {
+            "device": "null",
+            "arch": self.target.arch,
+            "compiler_version": self.compiler(),
+            "numerics": numerics,
+        }
+        return Fingerprint(tuple(sorted(fields.items())))
+
+    def state(self) -> Properties:
+        return ()
+
+    def open(self, pin: bool = False) -> Engine:
+        """Raises NothingRunsError: there is nothing to run on."""
+        raise NothingRunsError(f"device {self.name}: it compiles and runs nothing")
+
+
+def absent(arch: str) -> AbsentGpu:
+    """Read the part of a device's name after ``null:``. Raises DeviceError for an architecture that
+    is not known.
+    """
+    return AbsentGpu(typical(arch))
+
+
+# ---- device
+
 
 _HIDDEN = Chip(units=1, cache_bytes=4 << 20, hertz=1e9, memory_bytes_per_s=1e12)
 """The chip that is assumed where a driver says 0, as for a part of a GPU that several share."""

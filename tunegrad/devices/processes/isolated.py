@@ -35,15 +35,18 @@ from typing import Any
 from tunegrad.devices.processes.channel import (
     Channel,
     ChannelClosed,
+    Died,
+    Ending,
+    Finished,
     ForgedReply,
     Overdue,
     Packed,
     Request,
+    TimedOut,
     answer,
     receive,
 )
 from tunegrad.devices.processes.confine import Confinement, Protections, begin
-from tunegrad.devices.processes.ending import Died, Ending, Finished, TimedOut
 from tunegrad.errors import DeviceError, InternalError
 
 __all__ = ["IsolatedWorker", "fork_server", "no_start", "preload", "start_fork_server"]

@@ -22,7 +22,7 @@ from typing import Any
 
 from pebble import ProcessExpired, ProcessPool
 
-from tunegrad.devices.processes.ending import Died, Ending, Finished, TimedOut
+from tunegrad.devices.processes.channel import Died, Ending, Finished, TimedOut
 from tunegrad.devices.processes.isolated import fork_server, no_start
 from tunegrad.errors import InternalError
 

@@ -24,7 +24,8 @@ are drawn in another one.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Literal
@@ -32,15 +33,73 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from tunegrad.devices.job import KernelIO, Parameter
+from tunegrad.devices.job import Array, KernelIO, Parameter
 from tunegrad.ir.dtypes import BF16, DType, buffer_dtype
 from tunegrad.ir.exact import Drawn
 from tunegrad.ir.interpret.numeric import to_memory
 
 __all__ = [
-    "DOMAINS", "KINDS", "MILDEST", "SPANS", "Domain", "Draw", "Kind", "Sign", "constants_of",
-    "draw", "draw_inputs", "seed_of", "signed", "stored",
-]  # fmt: skip
+    "DOMAINS",
+    "KINDS",
+    "MILDEST",
+    "SPANS",
+    "Domain",
+    "Draw",
+    "KeptInputs",
+    "Kind",
+    "Sign",
+    "constants_of",
+    "draw",
+    "draw_inputs",
+    "seed_of",
+    "signed",
+    "stored",
+]
+
+
+# ---- inputs that are kept
+#
+# Inputs that the referee drew, kept until they are wanted again: to refer ahead and to prepare
+# draws once.
+
+
+Sets = Sequence[dict[str, Array]]
+
+
+class KeptInputs:
+    """The input sets of the latest kernels by kernel key, ``limit_bytes`` of them; the oldest go
+    first.
+    """
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit, self._bytes = limit_bytes, 0
+        self._kept: OrderedDict[str, tuple[Sets, int]] = OrderedDict()
+
+    def get(self, kernel_key: str) -> Sets | None:
+        """The sets of a kernel; None where they were not kept."""
+        found = self._kept.get(kernel_key)
+        if found is None:
+            return None
+        self._kept.move_to_end(kernel_key)
+        return found[0]
+
+    def put(self, kernel_key: str, sets: Sets) -> None:
+        """Keep the sets of a kernel that has none here, unless they alone are too large."""
+        arrays = {
+            (a.ctypes.data, a.nbytes) for each in sets for a in each.values()
+        }  # the sets share constants
+        nbytes = sum(size for _, size in arrays)
+        if nbytes > self._limit or kernel_key in self._kept:
+            return
+        self._kept[kernel_key] = sets, nbytes
+        self._bytes += nbytes
+        while self._bytes > self._limit:
+            _, (_, gone) = self._kept.popitem(last=False)
+            self._bytes -= gone
+
+
+# ---- inputs
+
 
 Sign = Literal[-1, 0, 1]
 

@@ -28,7 +28,7 @@ from tunegrad.devices.verifying.dataset import (
     make_dataset,
 )
 from tunegrad.devices.verifying.handover import Bytes, Places, hand_over, output_places
-from tunegrad.devices.verifying.kept import KeptInputs
+from tunegrad.devices.verifying.inputs import KeptInputs
 from tunegrad.errors import InternalError
 from tunegrad.ir.interpret.kernel import one_blas_thread
 

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 from tunegrad.compiling import Payload
 from tunegrad.devices import Candidate, CompiledCandidate, Device, Limits
-from tunegrad.devices.processes.ending import Died, TimedOut
+from tunegrad.devices.processes.channel import Died, TimedOut
 from tunegrad.devices.processes.isolated import IsolatedWorker
 from tunegrad.errors import (
     CandidateCrashed,
