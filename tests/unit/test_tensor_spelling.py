@@ -7,7 +7,7 @@ import pytest
 
 import tunegrad as tg
 from tunegrad.errors import DTypeError
-from tunegrad.frontend import Tensor
+from tunegrad.frontend import Tensor, functional
 from tunegrad.frontend.spelling import spelled
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -17,6 +17,17 @@ X = np.arange(6, dtype=np.float32).reshape(2, 3)
 def test_axis_and_keepdims_are_dim_and_keepdim(name):
     method = getattr(Tensor(X), name)
     assert method(axis=1, keepdims=True).node is method(dim=1, keepdim=True).node
+
+
+def test_operation_is_one_object_as_method_and_as_function():
+    names = ["softmax", "conv_transpose2d", "cumsum", "logaddexp", "gather"]
+    assert [getattr(tg, n) is getattr(Tensor, n) for n in names] == [True] * len(names)
+    assert functional.softmax is tg.softmax
+    assert functional.pad is Tensor.pad
+
+
+def test_class_of_tensors_is_two_deep():
+    assert [c.__name__ for c in Tensor.__mro__] == ["Tensor", "Handle", "object"]
 
 
 def test_functions_take_both_spellings():

@@ -13,9 +13,7 @@ from tunegrad.errors import ShapeError
 from .creation import arange, linspace, ones
 from .functions import scaled_dot_product_attention, stack
 from .handle import Handle, TensorLike
-from .nodes.elementwise import Scalar
 from .operation import operation
-from .ops.convolution import Extent
 from .spelling import spelled
 from .tensor import Tensor, lift
 
@@ -27,7 +25,10 @@ from .ops.activation import (
 )  # fmt: skip
 from .ops.convolution import (
     conv1d, conv2d, conv3d, conv_transpose1d, conv_transpose2d, conv_transpose3d,
+    fold_columns as fold, unfold_columns as unfold,
 )  # fmt: skip
+from .ops.indexing import one_hot
+from .ops.movement import pad
 from .ops.products import bilinear, cosine_similarity, linear, pairwise_distance
 from .ops.losses import (
     binary_cross_entropy, binary_cross_entropy_with_logits, cross_entropy, hinge_embedding_loss,
@@ -66,16 +67,6 @@ __all__ = [
 _Shape = int | Sequence[int]
 
 tanh = operation(Handle.tanh)
-
-
-@spelled
-def pad(
-    input: TensorLike, pad: Sequence[int], mode: str = "constant", value: Scalar | None = None
-) -> Tensor:
-    """Elements before and after the last dimensions: two numbers for the last, two for the one
-    before it, and so on.
-    """
-    return lift(input, "pad").pad(pad, mode, value)  # type: ignore[arg-type]
 
 
 def _last(op: str, x: Tensor, normalized_shape: _Shape) -> tuple[int, ...]:
@@ -166,30 +157,6 @@ def dropout(
 dropout1d = dropout2d = dropout3d = alpha_dropout = feature_alpha_dropout = dropout
 
 
-@spelled
-def unfold(
-    input: TensorLike,
-    kernel_size: Extent,
-    dilation: Extent = 1,
-    padding: Extent = 0,
-    stride: Extent = 1,
-) -> Tensor:
-    """Windows of images as columns: (N, C, H, W) gives (N, C * KH * KW, places)."""
-    return lift(input, "unfold").unfold_columns(kernel_size, dilation, padding, stride)
-
-
-def fold(
-    input: TensorLike,
-    output_size: Extent,
-    kernel_size: Extent,
-    dilation: Extent = 1,
-    padding: Extent = 0,
-    stride: Extent = 1,
-) -> Tensor:
-    """Columns added up to images, where windows overlap."""
-    return lift(input, "fold").fold_columns(output_size, kernel_size, dilation, padding, stride)
-
-
 def embedding(input: TensorLike, weight: TensorLike, padding_idx: int | None = None) -> Tensor:
     """The rows of a table (rows, features) at the positions of any shape."""
     del padding_idx
@@ -197,15 +164,6 @@ def embedding(input: TensorLike, weight: TensorLike, padding_idx: int | None = N
     if w.ndim != 2:
         raise ShapeError(f"embedding: the table has shape {w.shape}, not (rows, features)")
     return w.take(input, 0)
-
-
-@spelled
-def one_hot(input: TensorLike, num_classes: int) -> Tensor:
-    """i64 ones at the positions that it holds, along a new last dimension.
-
-    ``num_classes`` must be given: shapes do not depend on values.
-    """
-    return lift(input, "one_hot").one_hot(num_classes)
 
 
 def upsample(

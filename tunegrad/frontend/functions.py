@@ -145,30 +145,12 @@ min = operation(Tensor.min)
 
 # ---- second names
 
-absolute = abs
-arccos = acos
-arccosh = acosh
-arcsin = asin
-arcsinh = asinh
-arctan = atan
-arctan2 = atan2
-arctanh = atanh
-clip = clamp
-divide = div
-fix = trunc
-ger = outer
-greater = gt
-greater_equal = ge
-less = lt
-less_equal = le
-moveaxis = movedim
-multiply = mul
-negative = neg
-not_equal = ne
-subtract = sub
-swapdims = swapaxes
-true_divide = div
-vdot = dot
+arccos, arccosh, arcsin, arcsinh = acos, acosh, asin, asinh
+arctan, arctan2, arctanh = atan, atan2, atanh
+greater, greater_equal, less, less_equal, not_equal = gt, ge, lt, le, ne
+subtract, multiply, divide, true_divide = sub, mul, div, div
+absolute, negative, fix, clip = abs, neg, trunc, clamp
+moveaxis, swapdims, ger, vdot = movedim, swapaxes, outer, dot
 
 # ---- of several tensors
 
