@@ -385,3 +385,18 @@ def test_a_plan_that_met_a_deep_stack_once_is_validated_the_next_time(
         ((_, why),) = validation(plan).left_out
     assert "deeper than Python's stack" in why
     assert not validation(plan).left_out
+
+
+def test_a_term_of_more_than_two_to_the_24_is_missed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    n = (1 << 24) + 4096
+    plan = _plan(_x(n).sum())
+    assert not validation(plan).left_out
+
+    def less(x: Load) -> Load:
+        return replace(x, valid=Valid((Range(x.index[0], 0, n - 1),)))
+
+    with pytest.raises(WrongPlan):
+        validation(_loads(plan, less))

@@ -34,8 +34,8 @@ __all__ = [
 MOST_TERMS = 1 << 18
 """Elements of one array, at most."""
 
-_MOST_PARTS = 1 << 6
-"""Arrays of one reduction, at most."""
+_MOST_PARTS = 1 << 8
+"""Arrays of one reduction, at most: 2^26 terms take about a second, once for a plan."""
 
 At = tuple[Array, ...]
 
