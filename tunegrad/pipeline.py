@@ -106,7 +106,10 @@ def _pack_bytes(graph: Rewritten, context: GraphContext) -> Rewritten:
     """Products of bytes in fours wherever the target multiplies them: they are exact."""
     if not context.target.multiplies_bytes:
         return graph
-    return graph.by(lambda outputs, steps: quad_dots(outputs, context.target, steps))
+    floats = context.numerics != "strict"
+    return graph.by(
+        lambda outputs, steps: quad_dots(outputs, context.target, steps, floats=floats)
+    )
 
 
 def _narrow(graph: Rewritten, context: GraphContext) -> Rewritten:

@@ -208,10 +208,14 @@ _BYTES = (I8, U8)
 
 
 def quad_dots(
-    outputs: tuple[Node, ...], target: Target, steps: list[Step] | None = None
+    outputs: tuple[Node, ...],
+    target: Target,
+    steps: list[Step] | None = None,
+    *,
+    floats: bool = False,
 ) -> tuple[Node, ...]:
     """The same outputs with products of bytes summed in fours, as the target multiplies them; a
-    graph without any keeps its nodes.
+    graph without any keeps its nodes. ``floats``: also products of bytes that are dequantised.
 
         sum over k: i32(a[m, k]) * i32(b[k, n])                         a u8, b i8
             -->
@@ -224,14 +228,25 @@ def quad_dots(
         sum over k': dot4(a4[m, k'], b4[k', n]) - (z[m] + 128) * sum over k: b[k, n]
                                                         a4 of u8(a + 128), the last sum at load
 
+        sum over k: (f32(a[m, k]) - z) * s * (f32(b[k, n]) * t[n])              with ``floats``
+            -->
+        f32(sum over k: (i32(a[m, k]) - i32(z)) * i32(b[k, n])) * s * t[n]      and that in fours
+
     Sums of integers wrap around, so both sides are equal in every order, bit by bit, and nothing
-    has to be declared. Vectors multiply unsigned by signed numbers (VNNI), so a factor of the wrong
-    kind is moved by 128 if the other one is constant. Padding, which is the zero point, is moved
-    with its factor. If a constant fits bytes only less some number, that number times
+    has to be declared. A sum of dequantised bytes rounds each term; the sum of integers, which is
+    kept below 2^31, is rounded once. Vectors multiply unsigned by signed numbers (VNNI), so a factor
+    of the wrong kind is moved by 128 if the other one is constant. Padding, which is the zero point,
+    is moved with its factor. If a constant fits bytes only less some number, that number times
     ``sum over k: i32(a[m, k]) - z[m]`` is added.
     """
     known: dict[Node, bool] = {}
-    return rewritten(outputs, lambda n: _sum_in_fours(n, known, target), steps)
+
+    def rule(n: Node) -> Node | None:
+        if floats and n.dtype == F32:
+            return _dequantised_sum(n, known, target)
+        return _sum_in_fours(n, known, target)
+
+    return rewritten(outputs, rule, steps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,6 +299,71 @@ def _sum_in_fours(n: Node, known: dict[Node, bool], target: Target) -> Node | No
     if b.zero is not None:
         made = _less(made, _everywhere(b.zero, n.shape), g.reduce(Op.ADD, order[0], axes))
     return made
+
+
+@dataclass(frozen=True, slots=True)
+class _Scaled:
+    """A factor ``moves(f32(number) * scale)``; ``number`` in i32, of ``most`` at the most."""
+
+    number: Node
+    scale: Node
+    moves: Moves
+    most: int
+
+    @property
+    def whole(self) -> Node:
+        return applied(self.number, self.moves)
+
+
+def _dequantised_sum(n: Node, known: dict[Node, bool], target: Target) -> Node | None:
+    """The f32 sum ``n`` of products of dequantised bytes as one of integers, or None."""
+    found = sum_of_products(n)
+    if found is None:
+        return None
+    product, axes = found
+    a, b = (_scaled(x, known) for x in product.srcs)
+    if a is None or b is None:
+        return None
+    terms = prod(product.shape[i] for i in axes)
+    if terms * a.most * b.most > I32.greatest:
+        return None
+    scales = [_at_results(f.scale, f.moves, product, axes) for f in (a, b)]
+    whole = g.reduce(Op.ADD, g.elementwise(Op.MUL, a.whole, b.whole), axes)
+    made = _sum_in_fours(whole, known, target)
+    if made is None or scales[0] is None or scales[1] is None:
+        return None
+    return g.elementwise(Op.MUL, g.elementwise(Op.MUL, g.cast(made, F32), scales[0]), scales[1])
+
+
+def _scaled(x: Node, known: dict[Node, bool]) -> _Scaled | None:
+    """A factor of bytes that are dequantised: less a zero point, times a scale, and moved."""
+    base, moves = chain(x)
+    if base.op is not GraphOp.MAP or base.arg is not Op.MUL:
+        return None
+    for number, scale in (base.srcs, base.srcs[::-1]):
+        inner, before = chain(number)
+        if inner.op is GraphOp.MAP and inner.arg is Op.SUB:
+            parts = [_widened(y) for y in inner.srcs]
+        else:
+            parts = [_widened(inner)]
+        if any(p is None for p in parts):
+            continue
+        ints = [p for p in parts if p is not None]
+        dtype = chain(ints[0])[0].srcs[0].dtype
+        if len(ints) > 1 and not (is_known(ints[1], known) and not _values(ints[1]).any()):
+            return _Scaled(
+                applied(g.elementwise(Op.SUB, *ints), before), scale, moves, U8.greatest
+            )
+        return _Scaled(applied(ints[0], before), scale, moves, max(dtype.greatest, -dtype.least))
+    return None
+
+
+def _widened(x: Node) -> Node | None:
+    """Bytes that were made f32, and moved, in i32 instead; None for what is none."""
+    base, moves = chain(x)
+    if base.op is not GraphOp.CAST or base.srcs[0].dtype not in _BYTES:
+        return None
+    return applied(g.cast(base.srcs[0], I32), moves)
 
 
 def _less(x: Node, by: Node, sums: Node) -> Node:
@@ -413,14 +493,17 @@ def _words(f: _Factor, d: int) -> Node:
 
 
 def _at_results(zero: Node, moves: Moves, product: Node, axes: tuple[int, ...]) -> Node | None:
-    """A zero point at the results of a sum over ``axes``; None where it changes along those."""
+    """A zero point, or a scale, at the results of a sum over ``axes``; None where it changes along those."""
     results = tuple((0, 1 if i in axes else s) for i, s in enumerate(product.shape))
     if _is_one(zero):
         return _everywhere(zero, tuple(end for _, end in results))
-    wide = [i for i in axes if product.shape[i] > 1]
-    d = dimension(zero, moves, wide[0], 1) if len(wide) == 1 else None
-    if d is None or d not in _repeats(zero):
+    if _pads(moves):
         return None
+    same = _repeats(zero)
+    for axis in (i for i in axes if product.shape[i] > 1):
+        d = dimension(zero, moves, axis, 1)
+        if d is None or d not in same:
+            return None
     return g.shrink(applied(zero, moves), results)
 
 
