@@ -37,7 +37,7 @@ from tunegrad.errors import WrongPlan
 from tunegrad.forks import ForkSafeLock
 from tunegrad.object_cache import ObjectCache
 
-from ..dtypes import DType
+from ..dtypes import I8, U8, DType
 from ..expr import Op
 from ..fusion.plan import VALIDATION, LaunchPlan
 from ..graph import Bounds, ConstData, GraphOp, Node, Step, topological
@@ -68,7 +68,7 @@ _CASES = 4
 """Inputs that indices are looked at for."""
 
 _DEEP = 48
-"""Operations between what is compared and what both are made of, where no reduction is."""
+"""Operations between two places at which a chain without reductions may be cut."""
 
 
 def check_rewrite(
@@ -90,14 +90,15 @@ def check_rewrite(
     order = topological(before)
     images = _images(order, steps)
     left: dict[str, None] = {}
+    heights: dict[Node, int] = {}
     for n in order:
         made, image = _made(n, images), images[n]
         if made is not image:
-            left.update(_compared(made, image, narrow, on_purpose))
+            left.update(_compared(made, image, narrow, on_purpose, heights))
     for o, a in zip(before, after, strict=True):
         made, image = _unfenced(images[o]), _unfenced(a)
         if made is not image:
-            left.update(_compared(made, image, narrow, on_purpose))
+            left.update(_compared(made, image, narrow, on_purpose, heights))
     return list(left)
 
 
@@ -205,13 +206,15 @@ def _unfenced(n: Node) -> Node:
     return n
 
 
-def _compared(made: Node, image: Node, narrow: DType | None, on_purpose: bool) -> dict[str, None]:
+def _compared(
+    made: Node, image: Node, narrow: DType | None, on_purpose: bool, heights: dict[Node, int]
+) -> dict[str, None]:
     if made.shape != image.shape or made.dtype != image.dtype:
         raise WrongPlan(f"graph: {made} was rewritten to {image}, which is another tensor")
     if not made.size:
         return {}
     try:
-        _Pair(made, image, narrow, on_purpose).compare()
+        _Pair(made, image, narrow, on_purpose, heights).compare()
     except Unvalidated as error:
         return {f"{made} rewritten to {image}: {error}": None}
     except RecursionError:
@@ -222,9 +225,16 @@ def _compared(made: Node, image: Node, narrow: DType | None, on_purpose: bool) -
 class _Pair:
     """A node and what stands in its place, at some elements."""
 
-    def __init__(self, made: Node, image: Node, narrow: DType | None, on_purpose: bool) -> None:
+    def __init__(
+        self,
+        made: Node,
+        image: Node,
+        narrow: DType | None,
+        on_purpose: bool,
+        heights: dict[Node, int],
+    ) -> None:
         self.made, self.image = made, image
-        self.opaque, cone = _common(made, image)
+        self.opaque, cone = _common(made, image, heights)
         seed = f"{made.op} {made.shape} {image.op} {[n.shape for n in image.srcs]}"
         self.seed = int.from_bytes(hashlib.sha256(seed.encode()).digest()[:4], "big")
         terms = _terms(cone)
@@ -314,38 +324,63 @@ def _sums_integers(made: Node, cone: list[Node]) -> bool:
     )
 
 
-def _common(made: Node, image: Node) -> tuple[frozenset[Node], list[Node]]:
-    """Nodes that both are made of, down to reductions that both have, and the nodes above that.
+def _common(
+    made: Node, image: Node, heights: dict[Node, int]
+) -> tuple[frozenset[Node], list[Node]]:
+    """Nodes that both are made of, down to ends that both have, and the nodes above those.
 
-    A reduction that only one of them has is no such, and is worked out.
+    An end that only one of them has is no such, and is worked out.
     """
     opened: set[Node] = set()
     while True:
-        (ends, above), (others, more) = (_reached(n, opened) for n in (made, image))
+        (ends, above), (others, more) = (_reached(n, opened, heights) for n in (made, image))
         apart = ends ^ others
         if not apart:
             return frozenset(ends), list(dict.fromkeys((*above, *more)))
         opened |= apart
 
 
-def _reached(root: Node, opened: set[Node]) -> tuple[set[Node], list[Node]]:
-    """The reductions, and what is far below, that one gets to; and all nodes on the way."""
+def _reached(
+    root: Node, opened: set[Node], heights: dict[Node, int]
+) -> tuple[set[Node], list[Node]]:
+    """The ends that one gets to, and all nodes on the way."""
     ends: set[Node] = set()
     seen: dict[Node, None] = {}
-    level, depth = [root], 0
+    level = [root]
     while level:
         below: list[Node] = []
         for n in level:
             if n in seen:
                 continue
             seen[n] = None
-            end = n.op is GraphOp.REDUCE or (depth >= _DEEP and n.srcs)
-            if end and n is not root and n not in opened:
+            if n is not root and n not in opened and _is_end(n, heights):
                 ends.add(n)
             else:
                 below.extend(n.srcs)
-        level, depth = below, depth + 1
+        level = below
     return ends, list(seen)
+
+
+def _is_end(n: Node, heights: dict[Node, int]) -> bool:
+    """True for a reduction, numbers that become bytes, and every ``_DEEP``-th operation of a chain,
+    counted from its beginning, so that both sides end at the same ones.
+    """
+    if n.op is GraphOp.REDUCE:
+        return True
+    if n.op is GraphOp.CAST and n.dtype in (I8, U8):
+        return True
+    height = _height(n, heights)
+    return bool(n.srcs) and height > 0 and height % _DEEP == 0
+
+
+def _height(n: Node, heights: dict[Node, int]) -> int:
+    """Operations from the farthest reduction or source to ``n``."""
+    if n not in heights:
+        for m in (n,) if all(s in heights for s in n.srcs) else topological((n,)):
+            if m not in heights:
+                ends = not m.srcs or m.op is GraphOp.REDUCE
+                heights[m] = 0 if ends else 1 + max(heights[s] for s in m.srcs)
+    return heights[n]
 
 
 def _terms(cone: list[Node]) -> int:
