@@ -201,12 +201,32 @@ def _split(rng: random.Random, x: Node) -> Node:
     return g.reshape(x, (*x.shape[:d], x.shape[d] // k, k, *x.shape[d + 1 :]))
 
 
+def _zero_point(rng: random.Random, x: Node, dtype: DType, wide: DType) -> Node:
+    if wide.is_int:
+        return g.full(rng.choice((3, -5, 200)), x.shape, wide)
+    byte = g.const(np.array(rng.choice((3, 100)), dtype.numpy), dtype)
+    return g.expand(g.reshape(g.cast(byte, wide), (1,) * len(x.shape)), x.shape)
+
+
+def _scales(rng: random.Random, shape: tuple[int, ...]) -> Node:
+    """Scales that are exact in every product, the same along all dimensions but at most one."""
+    own = rng.randrange(-1, len(shape))
+    extents = tuple(s if d == own else 1 for d, s in enumerate(shape))
+    values = np.ldexp(np.float32(1), [rng.randint(-3, 3) for _ in range(prod(extents))])
+    return g.expand(g.const(values.astype(np.float32).reshape(extents), F32), shape)
+
+
 def product_of(
-    rng: random.Random, kinds: tuple[DType, DType], wide: DType, zero: bool = False
+    rng: random.Random,
+    kinds: tuple[DType, DType],
+    wide: DType,
+    zero: bool = False,
+    scaled: bool = False,
 ) -> tuple[Node, dict[str, Array]]:
     """A sum of products of two tensors of those types, moved and spread, and their values.
 
-    ``zero``: zero points are taken off.
+    ``zero``: zero points are taken off. ``scaled``: and powers of two are multiplied by, one in all
+    or one for each position of a dimension.
     """
     inputs: dict[str, Array] = {}
 
@@ -220,7 +240,9 @@ def product_of(
             if k == cast_at:
                 x = g.cast(x, wide)
                 if zero and rng.random() < 0.5:
-                    x = g.elementwise(Op.SUB, x, g.full(rng.choice((3, -5, 200)), x.shape, wide))
+                    x = g.elementwise(Op.SUB, x, _zero_point(rng, x, dtype, wide))
+                if scaled:
+                    x = g.elementwise(Op.MUL, x, _scales(rng, x.shape))
             if k < moves:
                 x = rng.choice((moved, _padded, _split, _split))(rng, x)
         return x
@@ -280,6 +302,16 @@ def quads(rng: random.Random) -> None:
     _products(
         rng, "quads", 1300, lambda: product_of(rng, rng.choice(kinds), I32, zero=True),
         lambda n: quad_dots((n,), VNNI)[0],
+    )  # fmt: skip
+
+
+def dequantised(rng: random.Random) -> None:
+    """A sum of products of dequantised bytes is that of bytes, times the scales."""
+    kinds = ((U8, I8), (I8, I8), (I8, U8), (U8, U8))
+    _products(
+        rng, "dequantised", 1300,
+        lambda: product_of(rng, rng.choice(kinds), F32, zero=True, scaled=True),
+        lambda n: quad_dots((n,), VNNI, floats=True)[0],
     )  # fmt: skip
 
 
@@ -481,6 +513,6 @@ def _shape(rng: random.Random, size: int) -> tuple[int, ...]:
 GRAPH_LAWS: dict[str, Law] = {
     "folding of maps": folding_of_maps, "folding of shapes": folding_of_shapes,
     "folding of parts": folding_of_parts, "repeated": repeated, "pairs": pairs, "quads": quads,
-    "tf32": tf32, "drafted": drafted, "positions": positions, "turned": turned,
-    "planned": planned, "groups": groups,
+    "dequantised": dequantised, "tf32": tf32, "drafted": drafted, "positions": positions,
+    "turned": turned, "planned": planned, "groups": groups,
 }  # fmt: skip

@@ -107,9 +107,7 @@ def _pack_bytes(graph: Rewritten, context: GraphContext) -> Rewritten:
     if not context.target.multiplies_bytes:
         return graph
     floats = context.numerics != "strict"
-    return graph.by(
-        lambda outputs, steps: quad_dots(outputs, context.target, steps, floats=floats)
-    )
+    return graph.by(lambda outputs, steps: quad_dots(outputs, context.target, steps, floats=floats))
 
 
 def _narrow(graph: Rewritten, context: GraphContext) -> Rewritten:

@@ -17,6 +17,7 @@ from tunegrad.ir.validate import check_rewrite
 
 LAWS = (
     "folding of maps", "folding of shapes", "folding of parts", "repeated", "pairs", "quads",
+    "dequantised",
     "tf32",
 )  # fmt: skip
 

@@ -234,9 +234,9 @@ def quad_dots(
 
     Sums of integers wrap around, so both sides are equal in every order, bit by bit, and nothing
     has to be declared. A sum of dequantised bytes rounds each term; the sum of integers, which is
-    kept below 2^31, is rounded once. Vectors multiply unsigned by signed numbers (VNNI), so a factor
-    of the wrong kind is moved by 128 if the other one is constant. Padding, which is the zero point,
-    is moved with its factor. If a constant fits bytes only less some number, that number times
+    kept below 2^31, is rounded once. Vectors multiply unsigned by signed numbers (VNNI), so a
+    factor of the wrong kind is moved by 128 if the other one is constant. Padding, which is the
+    zero point, is moved with its factor. If a constant fits bytes only less some number, that number times
     ``sum over k: i32(a[m, k]) - z[m]`` is added.
     """
     known: dict[Node, bool] = {}
@@ -327,12 +327,14 @@ def _dequantised_sum(n: Node, known: dict[Node, bool], target: Target) -> Node |
     terms = prod(product.shape[i] for i in axes)
     if terms * a.most * b.most > I32.greatest:
         return None
-    scales = [_at_results(f.scale, f.moves, product, axes) for f in (a, b)]
+    left, right = (_at_results(f.scale, f.moves, product, axes) for f in (a, b))
+    if left is None or right is None:
+        return None
     whole = g.reduce(Op.ADD, g.elementwise(Op.MUL, a.whole, b.whole), axes)
     made = _sum_in_fours(whole, known, target)
-    if made is None or scales[0] is None or scales[1] is None:
+    if made is None:
         return None
-    return g.elementwise(Op.MUL, g.elementwise(Op.MUL, g.cast(made, F32), scales[0]), scales[1])
+    return g.elementwise(Op.MUL, g.elementwise(Op.MUL, g.cast(made, F32), left), right)
 
 
 def _scaled(x: Node, known: dict[Node, bool]) -> _Scaled | None:
@@ -351,15 +353,13 @@ def _scaled(x: Node, known: dict[Node, bool]) -> _Scaled | None:
         ints = [p for p in parts if p is not None]
         dtype = chain(ints[0])[0].srcs[0].dtype
         if len(ints) > 1 and not (is_known(ints[1], known) and not _values(ints[1]).any()):
-            return _Scaled(
-                applied(g.elementwise(Op.SUB, *ints), before), scale, moves, U8.greatest
-            )
+            return _Scaled(applied(g.elementwise(Op.SUB, *ints), before), scale, moves, U8.greatest)
         return _Scaled(applied(ints[0], before), scale, moves, max(dtype.greatest, -dtype.least))
     return None
 
 
 def _widened(x: Node) -> Node | None:
-    """Bytes that were made f32, and moved, in i32 instead; None for what is none."""
+    """Bytes that were made f32, and moved, in i32 instead; None for other numbers."""
     base, moves = chain(x)
     if base.op is not GraphOp.CAST or base.srcs[0].dtype not in _BYTES:
         return None
@@ -493,7 +493,9 @@ def _words(f: _Factor, d: int) -> Node:
 
 
 def _at_results(zero: Node, moves: Moves, product: Node, axes: tuple[int, ...]) -> Node | None:
-    """A zero point, or a scale, at the results of a sum over ``axes``; None where it changes along those."""
+    """A zero point, or a scale, at the results of a sum over ``axes``; None where it changes along
+    those.
+    """
     results = tuple((0, 1 if i in axes else s) for i, s in enumerate(product.shape))
     if _is_one(zero):
         return _everywhere(zero, tuple(end for _, end in results))

@@ -1,0 +1,109 @@
+"""Products of dequantised bytes run on bytes, unless numerics are strict, and plans of ONNX files
+in QDQ form hold no float tensor that a product reads.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from quad_builders import VNNI, drawn
+
+from tunegrad.frontend import Tensor
+from tunegrad.ir.expr import Op
+from tunegrad.ir.fusion import schedule
+from tunegrad.ir.graph import GraphOp, topological
+from tunegrad.ir.interpret.evaluate import evaluate
+from tunegrad.ir.rewrites import quad_dots
+from tunegrad.planning.plan import prepared
+
+ROWS = Tensor.input("x", (8, 64), "u8")
+WEIGHTS = Tensor.constant(drawn((64, 32), "i8"))
+SCALES = Tensor.constant(np.linspace(0.001, 0.002, 32, dtype=np.float32))
+
+
+def byte(value: int, dtype: str = "u8") -> Tensor:
+    return Tensor.constant(np.array(value, dtype)).cast("f32")
+
+
+def dequantised(x: Tensor, zero: int | None, scale: float = 0.02) -> Tensor:
+    y = x.cast("f32")
+    return (y if zero is None else y - byte(zero, x.dtype.numpy.name)) * scale
+
+
+def dots(t: Tensor, numerics: str = "contract", target=VNNI) -> int:
+    found = topological(prepared((t.node,), numerics, target))
+    return sum(n.op is GraphOp.MAP and n.arg is Op.DOT4 for n in found)
+
+
+def test_the_product_reads_bytes_and_its_scales_are_in_the_epilogue() -> None:
+    product = dequantised(ROWS, 120) @ (WEIGHTS.cast("f32") * SCALES)
+    (kernel,) = (
+        launch.kernel for launch in schedule(prepared((product.node,), "contract", VNNI)).launches
+    )
+    assert "in i32: dot4(p1[a, ra], p2[ra, b])" in kernel.text
+    assert [p.dtype.name for p in kernel.params[1:3]] == ["u8x4", "i8x4"]
+
+
+@pytest.mark.parametrize("zero", [None, 0, 120])
+@pytest.mark.parametrize("kind", ["u8", "i8"])
+def test_it_is_the_sum_of_the_floats(kind: str, zero: int | None) -> None:
+    x = drawn((8, 64), kind, 3)
+    product = dequantised(Tensor.input("x", (8, 64), kind), zero) @ (WEIGHTS.cast("f32") * SCALES)
+    after = quad_dots((product.node,), VNNI, floats=True)
+    assert after != (product.node,)
+    (want,), (got,) = evaluate((product.node,), {"x": x}), evaluate(after, {"x": x})
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+
+
+def test_an_image_is_padded_with_its_zero_point() -> None:
+    x = drawn((1, 8, 6, 6), "u8", 4)
+    weights = Tensor.constant(drawn((4, 8, 3, 3), "i8")).cast("f32")
+    scales = Tensor.constant(np.array([1, 2, 4, 8], np.float32).reshape(4, 1, 1, 1))
+    image = dequantised(Tensor.input("x", x.shape, "u8"), 101, 0.25)
+    product = image.conv2d(weights * scales, padding=1)
+    assert dots(product) == 1
+    (want,), (got,) = (
+        evaluate(nodes, {"x": x})
+        for nodes in ((product.node,), quad_dots((product.node,), VNNI, floats=True))
+    )
+    np.testing.assert_array_equal(got, want)  # powers of two: nothing is rounded
+
+
+LONG = Tensor.constant(np.ones((1 << 17, 4), np.int8)).cast("f32") * 0.5
+KEPT = {
+    "strict": (dequantised(ROWS, 120) @ (WEIGHTS.cast("f32") * SCALES), "strict"),
+    "a scale of each term": (
+        dequantised(ROWS, 120)
+        @ (WEIGHTS.cast("f32") * Tensor.constant(np.linspace(1, 2, 64, dtype=np.float32)[:, None])),
+        "contract",
+    ),
+    "a sum that 31 bits may not hold": (
+        dequantised(Tensor.input("l", (4, 1 << 17), "u8"), None) @ LONG,
+        "contract",
+    ),
+    "a zero point that is no byte": (
+        (ROWS.cast("f32") - 3.5) * 0.02 @ (WEIGHTS.cast("f32") * SCALES),
+        "contract",
+    ),
+    "one factor of floats": (Tensor.input("f", (8, 64)) @ (WEIGHTS.cast("f32") * 0.5), "contract"),
+}
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_others_are_sums_of_floats(name: str) -> None:
+    product, numerics = KEPT[name]
+    assert dots(product, numerics) == 0
+
+
+def test_a_layer_between_bytes_leaves_no_float_in_memory() -> None:
+    """Requantised in the epilogue: rounded to even, saturated."""
+    hidden = (dequantised(ROWS, 120) @ (WEIGHTS.cast("f32") * SCALES)).relu()
+    steps = ((hidden / 0.05).round() + 10.0).clamp(0.0, 255.0).cast("u8")
+    last = Tensor.constant(drawn((32, 16), "i8")).cast("f32") * 0.01
+    product = dequantised(steps, 10, 0.05) @ last
+    plan = schedule(prepared((product.node,), "contract", VNNI))
+    read = [
+        p.dtype.name for launch in plan.launches for p in launch.kernel.params if p.role == "in"
+    ]
+    assert set(read) <= {"u8", "u8x4"}
+    assert dots(product) == 2
