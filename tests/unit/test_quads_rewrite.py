@@ -104,6 +104,17 @@ def test_constants_that_are_no_bytes_may_be_some_less_a_number():
     assert [p.dtype for p in product.params[1:3]] == [U8X4, I8X4]
 
 
+def test_a_padded_constant_is_not_bytes_less_a_number():
+    """What pads it is 0."""
+    weights = (Tensor.constant(drawn((6, 16), "i8")).cast("i32") - 200).pad((0, 0, 1, 1))
+    product = A.cast("i32") @ weights
+    a = drawn((8, 8), "u8")
+    (want,), (got,) = (
+        evaluate(nodes, {"a": a}) for nodes in ((product.node,), quad_dots((product.node,), VNNI))
+    )
+    np.testing.assert_array_equal(got, want)
+
+
 def test_zero_points_of_constants_are_in_them():
     weights = Tensor.constant(drawn((8, 16), "u8")).cast("i32") - 128
     (product,) = kernels(A.cast("i32") @ weights)

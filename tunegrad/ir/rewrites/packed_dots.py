@@ -236,8 +236,8 @@ def quad_dots(
     has to be declared. A sum of dequantised bytes rounds each term; the sum of integers, which is
     kept below 2^31, is rounded once. Vectors multiply unsigned by signed numbers (VNNI), so a
     factor of the wrong kind is moved by 128 if the other one is constant. Padding, which is the
-    zero point, is moved with its factor. If a constant fits bytes only less some number, that number times
-    ``sum over k: i32(a[m, k]) - z[m]`` is added.
+    zero point, is moved with its factor. If a constant fits bytes only less some number, that
+    number times ``sum over k: i32(a[m, k]) - z[m]`` is added.
     """
     known: dict[Node, bool] = {}
 
@@ -402,7 +402,7 @@ def _constant(n: Node, moves: Moves) -> _Factor | None:
     for dtype in _BYTES:
         if dtype.least <= least and most <= dtype.greatest:
             return _Factor(g.const(array.astype(dtype.numpy), dtype), moves)
-    if most - least > U8.greatest:
+    if most - least > U8.greatest or _pads(moves):  # what pads it is 0, and not less the number
         return None
     zero = I8.least - least
     return _Factor(g.const((array + zero).astype(I8.numpy), I8), moves, g.full(zero, (), I32))
