@@ -33,8 +33,8 @@ from tunegrad.devices.verifying.reaches import kinds_of
 from tunegrad.devices.verifying.tolerance import Bar
 from tunegrad.errors import CompileFailure, IllegalAction
 from tunegrad.ir.dtypes import F32, F64
-from tunegrad.ir.error_bounds import FUNCTIONS, error_bounds_at
 from tunegrad.ir.exact import Rounded, rounded_within, roundings
+from tunegrad.ir.interpret.error_bounds import FUNCTIONS, error_bounds_at
 from tunegrad.ir.interpret.kernel import interpret, interpret_at, interpret_steps, one_blas_thread
 from tunegrad.ir.interpret.numeric import to_compute
 from tunegrad.ir.interpret.reference import in_float64, unrounded

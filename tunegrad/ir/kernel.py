@@ -551,11 +551,15 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
+KERNELS = 4096
+"""Kernels that processes remember small facts of: several times those of the largest model."""
+
+
 def memoized(
-    most: int,
+    most: int = KERNELS,
 ) -> Callable[[Callable[Concatenate[Kernel, P], T]], Callable[Concatenate[Kernel, P], T]]:
     """Decorates a function of a kernel, and of hashable arguments, to keep the ``most`` values that
-    were last found.
+    were last found; fewer where a value is large.
 
     Kernels are told apart by their text and fixed actions: a text is hashed once, a kernel each
     time it is looked up. Several threads may ask at once.

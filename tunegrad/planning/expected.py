@@ -29,9 +29,6 @@ __all__ = [
     "stored_s",
 ]
 
-_MOST_KNOWN = 4096
-"""Kernels whose expected time is kept."""
-
 
 def expected_plan_s(plan: LaunchPlan, target: Target, numerics: Numerics) -> float:
     """Seconds that a model of the machine expects a plan to take, each kernel as its expected
@@ -42,7 +39,7 @@ def expected_plan_s(plan: LaunchPlan, target: Target, numerics: Numerics) -> flo
     )
 
 
-@memoized(_MOST_KNOWN)
+@memoized()
 def expected_s(kernel: Kernel, target: Target, numerics: Numerics) -> float:
     """Seconds that a model of the machine expects a kernel to take as its expected variant.
 

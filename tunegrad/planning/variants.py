@@ -127,9 +127,6 @@ def _sides(kernel: Kernel) -> tuple[int, int]:
     return sides[0], sides[1]
 
 
-_MOST_KNOWN = 4096
-
-
 def stored_variant(key: str, here: Fingerprint, store: Store | None) -> str | None:
     """The variant of a kernel that the store has decided on; else the direct one, where it has a
     winner for that.
@@ -164,7 +161,7 @@ def allowed(kernel: Kernel, numerics: Numerics, target: Target | None = None) ->
     return (*(v for v in found if not splits_k(v)), *faster)
 
 
-@memoized(_MOST_KNOWN)
+@memoized()
 def expected(kernel: Kernel, target: Target, numerics: Numerics = "contract") -> str:
     """The variant that a model of the machine expects to be fastest.
 

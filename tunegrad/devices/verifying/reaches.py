@@ -21,9 +21,9 @@ from tunegrad.devices.verifying.inputs import (
     signed,
 )
 from tunegrad.ir.dtypes import F32
-from tunegrad.ir.error_bounds import FUNCTIONS, has_jumps
 from tunegrad.ir.exact import Drawn, roundings
 from tunegrad.ir.expr import Apply, Cast, Const, Expr, Load, Op, nodes
+from tunegrad.ir.interpret.error_bounds import FUNCTIONS, has_jumps
 from tunegrad.ir.kernel import Kernel, Param, Store, memoized
 
 __all__ = ["applied", "clamps_of", "kinds_of", "reaches", "signs_of"]

@@ -36,13 +36,12 @@ from .kernels import (
     strides_of,
 )
 from .numbers import Number, Numbers, P, deep
-from .samples import borders, sampled
+from .samples import SAMPLED_TERMS, borders, sampled
 
 __all__ = ["Group", "groups_of", "validate_group"]
 
-_TERMS = 1 << 14
 _MOST, _LEAST, _POINTS = 128, 2, 3
-"""Terms of all samples of a buffer, about; samples; points of a variant's last kernel."""
+"""Samples, at most and at least; points of a variant's last kernel."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +221,7 @@ def _selects(group: Group, cone: list[Node]) -> bool:
 def _compare(group: Group, cone: list[Node], terms: int, *, exactly: bool = False) -> None:
     k = group.launch.kernel
     seed = int.from_bytes(hashlib.sha256(k.key.encode()).digest()[:4], "big")
-    samples, known = min(_MOST, max(_LEAST, _TERMS // terms)), borders(cone)
+    samples, known = min(_MOST, max(_LEAST, SAMPLED_TERMS // terms)), borders(cone)
     if len(group.launches) == 1:
         at = sampled(group.node.shape, samples, known, seed)
         count = len(at[0]) if at else 1

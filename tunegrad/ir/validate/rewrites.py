@@ -47,7 +47,7 @@ from ..rewrites.ranges import Guard, guarded
 from .graphs import At, GraphValues, Unvalidated, flat_position, terms_behind
 from .numbers import Number, Numbers, deep
 from .plans import Group, groups_of, validate_group
-from .samples import borders, sampled
+from .samples import SAMPLED_TERMS, borders, sampled
 
 __all__ = [
     "Validation",
@@ -59,10 +59,8 @@ __all__ = [
     "validation",
 ]
 
-_TERMS = 1 << 14
-
 _MOST, _LEAST = 64, 2
-"""Terms of all samples of a node, about; samples."""
+"""Samples of a node, at most and at least."""
 
 _CASES = 4
 """Inputs that indices are looked at for."""
@@ -158,7 +156,7 @@ class _Inputs:
         be worked out.
         """
         cone = topological((n,))
-        if n.size * terms_behind(cone, (), n) > _TERMS:
+        if n.size * terms_behind(cone, (), n) > SAMPLED_TERMS:
             return None
         try:
             return self._all_of(n)
@@ -238,7 +236,7 @@ class _Pair:
         seed = f"{made.op} {made.shape} {image.op} {[n.shape for n in image.srcs]}"
         self.seed = int.from_bytes(hashlib.sha256(seed.encode()).digest()[:4], "big")
         terms = _terms(cone)
-        count = min(_MOST, max(_LEAST, _TERMS // max(1, terms)))
+        count = min(_MOST, max(_LEAST, SAMPLED_TERMS // max(1, terms)))
         at = sampled(made.shape, count, borders(cone), self.seed)
         samples = len(at[0]) if at else 1
         integral = _sums_integers(made, cone)

@@ -36,7 +36,6 @@ __all__ = ["DIRECT", "exact", "parts_of", "rewrite", "splits_k", "variants_of"]
 
 DIRECT = "direct"
 _MOVED = "channels_last"
-_MOST_KNOWN = 4096
 _GATHERED = "im2col"
 _SPLIT = re.compile(r"split(\d+)(?:x(\d+))?")
 _SPLIT_K = re.compile(r"split_k(\d+)")
@@ -89,7 +88,7 @@ def parts_of(kernel: Kernel, variant: str) -> tuple[Kernel, ...]:
     return (kernel,) if variant == DIRECT else _made(kernel, variant)
 
 
-@memoized(_MOST_KNOWN)
+@memoized()
 def _made(kernel: Kernel, variant: str) -> tuple[Kernel, ...]:
     """The kernels of a variant that is not direct; a tune asks for the same ones at every step of
     choosing.
@@ -143,7 +142,7 @@ def _split(kernel: Kernel, variant: str) -> Split | None:
     return split(kernel, int(chunks), int(lanes or 1))
 
 
-@memoized(_MOST_KNOWN)
+@memoized()
 def _winograd(kernel: Kernel, variant: str, names: tuple[str, ...]) -> Winograd:  # noqa: ARG001  # told apart by names
     conv = match_conv3x3(kernel)
     if conv is None or variant not in variants_of(kernel):

@@ -24,11 +24,11 @@ from typing import Any
 
 import numpy as np
 
-from .dtypes import F64, DType
-from .expr import Apply, Cast, Const, Expr, IndexValue, Inside, Load, Op, Value, nodes
-from .interpret.kernel import CHUNK, Points, Run, boxes_of, own_points, parts_of
-from .interpret.numeric import Array
-from .kernel import Axis, Kernel, Reduce, Store
+from ..dtypes import F64, DType
+from ..expr import Apply, Cast, Const, Expr, IndexValue, Inside, Load, Op, Value, nodes
+from ..kernel import Axis, Kernel, Reduce, Store
+from .kernel import CHUNK, Points, Run, boxes_of, own_points, parts_of
+from .numeric import Array
 
 __all__ = ["FUNCTIONS", "error_bounds_at", "has_jumps"]
 
