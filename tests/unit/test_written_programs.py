@@ -6,11 +6,14 @@ import json
 import random
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 
 import pytest
 
+import tunegrad
 from tests.kernel_corpus import NAMES, corpus_kernel
-from tunegrad.compiling import build
+from tools.pipeline_files import files_of, legs
+from tunegrad.compiling import build, written
 from tunegrad.compiling.written import ProgramFacts, program_key, read_program, written_program
 from tunegrad.devices import KernelIO
 from tunegrad.devices.cpu.device import CpuDevice
@@ -81,3 +84,12 @@ def test_a_key_holds_what_lowering_depends_on() -> None:
     }
     assert len(keys) == 5
     assert program_key(first, Schedule(()).text, DEVICE) in keys
+
+
+def test_written_programs_are_known_by_every_file_that_makes_them() -> None:
+    """Locks and lazy imports aside, what ``build`` runs is what the key of a program digests."""
+    root = Path(tunegrad.__file__).parent
+    run = {str(root / file) for file in files_of(legs()["build"])}
+    aside = {str(root / file) for file in ("forks.py", "lazy.py")}
+    assert run - aside <= set(written._own_files())
+    assert str(root / "pipeline.py") in written._own_files()

@@ -186,17 +186,23 @@ def _valid(numbers: list[Any]) -> Valid:
     return Valid(Range(_index(index), int(lo), int(hi)) for index, lo, hi in parts)
 
 
-@cache
-def _own_code() -> str:
-    """A digest of the files that make programs; '' where they are no files."""
+def _own_files() -> list[str]:
+    """The files that make programs, sorted."""
     root = Path(tunegrad.__file__).parent
-    files = sorted(
+    found = [
         os.path.join(folder, name)  # noqa: PTH118 - a path object a file takes as long as reading it
         for stage in _STAGES
         for folder, _, names in os.walk(root / stage)
         for name in names
         if name.endswith((".py", ".cpp", ".hpp"))
-    )
+    ]
+    return sorted([*found, str(root / "pipeline.py")]) if found else []
+
+
+@cache
+def _own_code() -> str:
+    """A digest of the files that make programs; '' where they are no files."""
+    root, files = Path(tunegrad.__file__).parent, _own_files()
     whole = hashlib.sha256()
     for path in files:
         with open(path, "rb") as file:  # noqa: PTH123
