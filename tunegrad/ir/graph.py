@@ -533,6 +533,9 @@ def topological(outputs: tuple[Node, ...]) -> list[Node]:
             order += node
         elif node not in seen:
             seen.add(node)
-            stack.append((node,))
-            stack += node.srcs[::-1]
+            if node.srcs:
+                stack.append((node,))
+                stack += node.srcs[::-1]
+            else:
+                order.append(node)
     return order

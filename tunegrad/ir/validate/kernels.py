@@ -16,7 +16,7 @@ import numpy as np
 
 from tunegrad.errors import WrongPlan
 
-from ..expr import Apply, Cast, Const, Expr, IndexValue, Load, Value, nodes
+from ..expr import Apply, Cast, Const, Expr, IndexValue, Load, Value
 from ..index import Element, FloorDiv, Index, Valid, Var
 from ..interpret.numeric import Array
 from ..kernel import Kernel, Param, Reduce, Store
@@ -157,9 +157,8 @@ class KernelValues:
         p, scope, samples = self.params[param], self.scope, len(self.numbers.scale)
         found = {
             id(x): x
-            for s in self.kernel.stores
-            for x in nodes(s.expr)
-            if isinstance(x, Load) and x.param == param and x.valid.always
+            for s, x in self.kernel.loads
+            if isinstance(s, Store) and x.param == param and x.valid.always
         }
         one = np.zeros((samples,) + (1,) * (scope.depth - 1), np.int64)
         places = np.broadcast_arrays(one, *(self._place(x, None, scope) for x in found.values()))

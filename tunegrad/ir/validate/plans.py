@@ -8,7 +8,7 @@ other nodes that have memory: the graph by its nodes, the plan by its kernels, l
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 from math import prod
@@ -19,7 +19,7 @@ import numpy as np
 from tunegrad.errors import WrongPlan
 
 from ..dtypes import DType
-from ..expr import Load, Op, nodes
+from ..expr import Op
 from ..fusion.plan import VALIDATION, Buffer, Combined, Launch, LaunchPlan
 from ..graph import ConstData, GraphOp, Node
 from ..interpret.numeric import Array
@@ -139,17 +139,18 @@ def groups_of(plan: LaunchPlan) -> Iterator[Group]:
     for out, launch in writers.items():
         if not isinstance(plan.buffers[out].node, Node):
             continue
-        found, stack = [launch], [launch]
+        found, stack = {id(launch): launch}, [launch]  # equal ones are several
         while stack:
             for i in stack.pop().args:
                 i = plan.memory(i)
-                if i in writers and plan.buffers[i].node is None and writers[i] not in found:
-                    found.append(writers[i])
+                if i in writers and plan.buffers[i].node is None and id(writers[i]) not in found:
+                    found[id(writers[i])] = writers[i]
                     stack.append(writers[i])
-        yield Group(plan, out, tuple(found), _read_by(plan, found, out))
+        launches = tuple(found.values())
+        yield Group(plan, out, launches, _read_by(plan, launches, out))
 
 
-def _read_by(plan: LaunchPlan, launches: list[Launch], out: int) -> dict[Node, int]:
+def _read_by(plan: LaunchPlan, launches: Sequence[Launch], out: int) -> dict[Node, int]:
     """The nodes that launches read from memory, numbered in order."""
     found: dict[Node, int] = {}
     for i in (i for x in launches for i in x.args if i != out):
@@ -214,8 +215,7 @@ def _selects(group: Group, cone: list[Node]) -> bool:
         return True
     if any(n.op is GraphOp.PAD or (n.op is GraphOp.MAP and n.arg is Op.WHERE) for n in cone):
         return True
-    parts = (x for s in group.launch.kernel.stages for x in nodes(s.expr))
-    return any(isinstance(x, Load) and not x.valid.always for x in parts)
+    return any(not x.valid.always for _, x in group.launch.kernel.loads)
 
 
 def _compare(group: Group, cone: list[Node], terms: int, *, exactly: bool = False) -> None:
