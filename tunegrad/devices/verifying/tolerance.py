@@ -233,7 +233,7 @@ def _within_bounds(
     rounds, no more than is allowed anyway.
 
     What is allowed for a walk of roundings grows with the size of the other results, which hides
-    what is wrong with small ones, and one term of many. ``ir.error_bounds`` follows each element by
+    what is wrong with small ones, and one term of many. ``error_bounds`` follows each element by
     itself. Elements of infinite bounds are undecided, and are not compared.
     """
     assert reference.bounds is not None
