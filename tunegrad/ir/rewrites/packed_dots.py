@@ -206,6 +206,9 @@ def _chain(x: Node) -> tuple[Node, tuple[Node, ...]] | None:
 
 _BYTES = (I8, U8)
 
+_LEAST_ROWS = 16
+"""Products of each element of a factor, if the factor is summed up besides: a 16th more work."""
+
 
 def quad_dots(
     outputs: tuple[Node, ...],
@@ -279,7 +282,7 @@ def _sum_in_fours(n: Node, known: dict[Node, bool], target: Target) -> Node | No
     if a.base.size >= product.size or (b.base.size >= product.size and not fixed):
         return None
     shift = _shift(a.base.dtype, b.base.dtype, fixed, target)
-    if shift is None or (not fixed and (a.zero is not None or b.zero is not None)):
+    if shift is None or (not fixed and not _pays(a, b, shift, product)):
         return None
     if a.zero is not None and _pads(a.after):
         moved = _padded(a, shift) if _fits(a.zero, a.base.dtype, known) else None
@@ -411,13 +414,24 @@ def _constant(n: Node, moves: Moves) -> _Factor | None:
 def _shift(a: DType, b: DType, fixed: bool, target: Target) -> int | None:
     """By how much the first factor is moved; None where no instruction multiplies the two.
 
-    ``fixed``: the second one is constant.
+    ``fixed``: the second one is constant, so that what is moved costs nothing.
     """
     if a != b and target.multiplies_bytes:
         return 0
-    if fixed and target.vnni:
-        return 128 if a == I8 else -128
-    return 0 if target.multiplies_any_bytes else None
+    if not fixed and target.multiplies_any_bytes:
+        return 0
+    return (128 if a == I8 else -128) if target.vnni else None
+
+
+def _pays(a: _Factor, b: _Factor, shift: int, product: Node) -> bool:
+    """True if two computed factors need no sums besides, or those are little beside the product;
+    a zero point of the second one has to be one number, which nothing pads.
+    """
+    if b.zero is not None and (not _is_one(b.zero) or _pads(b.after)):
+        return False
+    if not shift and a.zero is None and b.zero is None:
+        return True
+    return product.size >= _LEAST_ROWS * max(a.base.size, b.base.size)
 
 
 def _shifted(a: _Factor, shift: int) -> _Factor | None:
