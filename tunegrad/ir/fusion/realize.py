@@ -135,8 +135,8 @@ MAX_OPS = 200
 """Operations of one inlined expression."""
 
 MAX_ROW_OPS = 160
-"""The same beside a reduction, shared ones as often as they are used: long chains of a row's
-statistics are stored, else the loop over the row has them, too.
+"""The same beside a reduction that is no contraction, shared ones as often as they are used: long
+chains of a row's statistics are stored, else the loop over the row has them, too.
 """
 
 MAX_TREE = 1 << 20
@@ -265,7 +265,7 @@ class _Realizer:
 
     def _is_large(self, n: Node, state: State) -> bool:
         """True if a kernel that inlines ``n`` has too many operations."""
-        if state.kind != FREE:
+        if state.kind != FREE and state.heavy is None:
             return True
         stack, seen, ops = [n], set[Node](), 0
         while stack and ops <= MAX_OPS < state.ops <= MAX_TREE:

@@ -279,6 +279,8 @@ def _sum_in_fours(n: Node, known: dict[Node, bool], target: Target) -> Node | No
     if a is None or b is None or is_known(order[0], known):
         return None
     fixed = is_known(order[1], known)
+    if not fixed and b.base.size < a.base.size:  # the first one may have to be moved
+        a, b, order = b, a, order[::-1]
     if a.base.size >= product.size or (b.base.size >= product.size and not fixed):
         return None
     shift = _shift(a.base.dtype, b.base.dtype, fixed, target)
