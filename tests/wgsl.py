@@ -9,7 +9,7 @@ holds f32, i32 and u32, which every WebGPU has. There are no vectors: what is de
 can not be read as one. A load that a mask forbids reads element 0 instead, and drops it.
 
 Integers wrap around by the language's own rules. Of floats it promises less than
-docs/NUMERICS.md: a compiler may fuse, reorder, and assume that there is no NaN and no infinity.
+docs/GPU_TOOLS.md: a compiler may fuse, reorder, and assume that there is no NaN and no infinity.
 """
 
 from __future__ import annotations

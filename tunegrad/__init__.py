@@ -14,6 +14,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from tunegrad.lazy import before_modules
+from tunegrad.version import __version__
 
 if TYPE_CHECKING:
     from tunegrad import nn
@@ -36,8 +37,6 @@ if TYPE_CHECKING:
     from tunegrad.frontend.torch import from_torch
     from tunegrad.inference import LoadedModel, compile, load, realize  # noqa: A004
     from tunegrad.tune import explain, tune, tune_callable
-
-__version__ = "0.1.0"
 
 __all__ = [
     "InputSpec",

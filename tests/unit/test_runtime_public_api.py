@@ -6,14 +6,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import tomllib
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 
 import tunegrad
-
-ROOT = Path(__file__).parents[2]
 
 
 def run(code: str) -> str:
@@ -46,7 +44,7 @@ def test_import_loads_not_even_numpy() -> None:
         "import sys, tunegrad; print(sorted(m for m in sys.modules if m.partition('.')[0] "
         "in ('tunegrad', 'numpy')))"
     )
-    assert run(code) == "['tunegrad', 'tunegrad.lazy']"
+    assert run(code) == "['tunegrad', 'tunegrad.lazy', 'tunegrad.version']"
 
 
 def test_tune_is_the_function_also_after_its_module_was_imported() -> None:
@@ -58,5 +56,4 @@ def test_tune_is_the_function_also_after_its_module_was_imported() -> None:
 
 
 def test_the_version_is_the_one_of_the_package() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert tunegrad.__version__ == project["version"]
+    assert tunegrad.__version__ == metadata.version("tunegrad")

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-import tunegrad
 from tunegrad.devices.lowered import Geometry, KernelIO, Lowered, Parameter
 from tunegrad.errors import UserError
 from tunegrad.ir.dtypes import buffer_dtype
@@ -188,7 +187,7 @@ def _valid(numbers: list[Any]) -> Valid:
 
 def _own_files() -> list[str]:
     """The files that make programs, sorted."""
-    root = Path(tunegrad.__file__).parent
+    root = Path(__file__).parents[1]
     found = [
         os.path.join(folder, name)  # noqa: PTH118 - a path object a file takes as long as reading it
         for stage in _STAGES
@@ -202,7 +201,7 @@ def _own_files() -> list[str]:
 @cache
 def _own_code() -> str:
     """A digest of the files that make programs; '' where they are no files."""
-    root, files = Path(tunegrad.__file__).parent, _own_files()
+    root, files = Path(__file__).parents[1], _own_files()
     whole = hashlib.sha256()
     for path in files:
         with open(path, "rb") as file:  # noqa: PTH123

@@ -11,12 +11,12 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 
-from tunegrad import __version__
 from tunegrad.compiling import HOOKS
 from tunegrad.db import check_store, open_store
 from tunegrad.devices import Hooks
 from tunegrad.errors import ConfigError, UserError
 from tunegrad.tuning import revision
+from tunegrad.version import __version__
 
 from .nights import BLESS, nights_of
 from .quiet import busy

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 
 import msgspec
 
-from tunegrad import __version__
 from tunegrad.compiling import HOOKS
 from tunegrad.config import TuneSettings, labelled
 from tunegrad.db import Latency, Properties, Store, clean_text
 from tunegrad.devices import Hooks
 from tunegrad.errors import CandidateFailure, UserError
 from tunegrad.tuning import Interrupt, machine_state, versions
+from tunegrad.version import __version__
 
 from .measured import ModelTimes, measure_model
 from .nights import (

@@ -21,7 +21,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
 
-from tunegrad import __version__
 from tunegrad.compiling import HOOKS
 from tunegrad.config import TuneSettings
 from tunegrad.db import open_store
@@ -41,6 +40,7 @@ from tunegrad.opts import SPACE_VERSION, Schedule, Space
 from tunegrad.reports import Deviation, TuneReport
 from tunegrad.search import KernelSearch, StopReason, StopRule, check_searcher
 from tunegrad.trial import Policy
+from tunegrad.version import __version__
 
 from .budget.account import LEAST_S, Account, resumed_sessions, session_record
 from .budget.costs import Costs

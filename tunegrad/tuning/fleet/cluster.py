@@ -23,10 +23,11 @@ from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any, Self
 
-from tunegrad import __version__, devices
+from tunegrad import devices
 from tunegrad.config import Numerics
 from tunegrad.errors import DeviceError
 from tunegrad.opts import SPACE_VERSION
+from tunegrad.version import __version__
 
 from .dispatch import StationLost, StationRaised
 from .machines import Crew, Machine, choose_crew, why_not

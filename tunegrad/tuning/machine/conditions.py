@@ -19,9 +19,9 @@ from pathlib import Path
 
 import numpy as np
 
-from tunegrad import __version__
 from tunegrad.db import Latency, Properties, Store
 from tunegrad.trial import Fingerprint
+from tunegrad.version import __version__
 
 from ..workload import Workload
 from .load import probed
