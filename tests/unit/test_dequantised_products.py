@@ -95,6 +95,14 @@ def test_others_are_sums_of_floats(name: str) -> None:
     assert dots(product, numerics) == 0
 
 
+@pytest.mark.parametrize("scale", [2.0**97, np.inf, -np.inf, np.nan])
+def test_a_scale_that_takes_a_sum_to_infinity_multiplies_each_term(scale: float) -> None:
+    """The sum of integers times that scale is infinite, where each term is finite or NaN."""
+    weights = WEIGHTS.cast("f32") * 1e-30
+    assert dots(dequantised(ROWS, 120, 2.0**95) @ weights) == 1
+    assert dots(dequantised(ROWS, 120, scale) @ weights) == 0
+
+
 def test_a_layer_between_bytes_leaves_no_float_in_memory() -> None:
     """Requantised in the epilogue: rounded to even, saturated."""
     hidden = (dequantised(ROWS, 120) @ (WEIGHTS.cast("f32") * SCALES)).relu()

@@ -206,6 +206,9 @@ def _chain(x: Node) -> tuple[Node, tuple[Node, ...]] | None:
 
 _BYTES = (I8, U8)
 
+_MOST_SCALE = 2.0**96
+"""What constant scales are below: a sum, which is below 2^31, times one is finite."""
+
 _LEAST_ROWS = 16
 """Products of each element of a factor, if the factor is summed up besides: a 16th more work."""
 
@@ -333,13 +336,22 @@ def _dequantised_sum(n: Node, known: dict[Node, bool], target: Target) -> Node |
     if terms * a.most * b.most > I32.greatest:
         return None
     left, right = (_at_results(f.scale, f.moves, product, axes) for f in (a, b))
-    if left is None or right is None:
+    if left is None or right is None or not all(_is_small(f.scale, known) for f in (a, b)):
         return None
     whole = g.reduce(Op.ADD, g.elementwise(Op.MUL, a.whole, b.whole), axes)
     made = _sum_in_fours(whole, known, target)
     if made is None:
         return None
     return g.elementwise(Op.MUL, g.elementwise(Op.MUL, g.cast(made, F32), left), right)
+
+
+def _is_small(scale: Node, known: dict[Node, bool]) -> bool:
+    """True unless a scale is a constant whose products with sums are infinite where those with
+    terms are finite or NaN.
+    """
+    if not is_known(scale, known):
+        return True
+    return bool((abs(_values(chain(scale)[0])) < _MOST_SCALE).all())
 
 
 def _scaled(x: Node, known: dict[Node, bool]) -> _Scaled | None:
