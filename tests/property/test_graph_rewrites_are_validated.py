@@ -11,6 +11,10 @@ import pytest
 import tests.rewrite_graph_laws as laws
 from tests.rewrite_faults import FAULTS, Fault, planted
 from tunegrad.errors import DTypeError, InternalError, ShapeError, WrongPlan
+from tunegrad.frontend import Tensor
+from tunegrad.ir import graph as g
+from tunegrad.ir.dtypes import F16, F32
+from tunegrad.ir.expr import Op
 from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.graph import Node, Step
 from tunegrad.ir.validate import check_rewrite
@@ -73,3 +77,18 @@ def test_faults_in_rewrites_are_seen(monkeypatch: pytest.MonkeyPatch, fault: Fau
             except (WrongPlan, ShapeError, DTypeError, InternalError):  # or no graph comes of it
                 return
     pytest.fail("none was refused")
+
+
+def test_a_sum_of_integers_that_stays_excuses_no_wrong_rounding() -> None:
+    """Sums of floats are compared without roundings if they became sums of integers, not if they
+    only read one.
+    """
+    x, n = Tensor.input("x", (8, 16)).node, Tensor.input("n", (8, 16), "i32").node
+    total = g.expand(g.cast(g.reduce(Op.ADD, n, (1,)), F32), x.shape)
+
+    def summed(y: Node) -> Node:
+        return g.reduce(Op.ADD, g.elementwise(Op.MUL, y, total), (1,))
+
+    before, after = summed(g.cast(g.cast(x, F16), F32)), summed(x)
+    with pytest.raises(WrongPlan, match="is not what it was rewritten to"):
+        check_rewrite((before,), (after,), ())

@@ -239,7 +239,7 @@ class _Pair:
         count = min(_MOST, max(_LEAST, SAMPLED_TERMS // max(1, terms)))
         at = sampled(made.shape, count, borders(cone), self.seed)
         samples = len(at[0]) if at else 1
-        integral = _sums_integers(made, cone)
+        integral = _sums_integers(made, (n for n in cone if n not in self.opaque))
         on_purpose = on_purpose or narrow is not None or integral
         reads = [n for n in cone if n.op is GraphOp.INPUT or n in self.opaque]
         spoiled = samples if reads and not on_purpose else 0
@@ -311,14 +311,15 @@ def _constant(numbers: Numbers, n: Node, at: At, depth: int) -> Number:
     return numbers.known(exact) if numbers.exactly else numbers.residues(exact)
 
 
-def _sums_integers(made: Node, cone: list[Node]) -> bool:
+def _sums_integers(made: Node, worked_out: Iterable[Node]) -> bool:
     """True if a sum of floats was rewritten to one of integers, which is rounded once, and not in
-    each term: they are equal as real numbers, which is what the field tells.
+    each term: they are equal as real numbers, which is what the field tells. A sum of integers that
+    both have is an end, and no such.
     """
     return (
         made.op is GraphOp.REDUCE
         and made.dtype.is_float
-        and any(n.op is GraphOp.REDUCE and n.dtype.is_int for n in cone)
+        and any(n.op is GraphOp.REDUCE and n.dtype.is_int for n in worked_out)
     )
 
 
