@@ -16,7 +16,7 @@ from tunegrad.ir.graph import Node
 
 Array = NDArray[np.generic]
 
-FLOAT_UNARY = (Op.NEG, Op.ABS, Op.TANH, Op.ERF, Op.SIN, Op.FLOOR)
+FLOAT_UNARY = (Op.NEG, Op.ABS, Op.TANH, Op.ERF, Op.SIN, Op.FLOOR, Op.ROUND)
 BINARY = (Op.ADD, Op.SUB, Op.MAX, Op.MIN, Op.MUL)
 MAX_SIZE = 300
 

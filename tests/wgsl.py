@@ -354,5 +354,5 @@ _WGSL = Dialect(
     stored=_STORED,
     helpers=_helpers(),
     barrier=lambda global_too: f"{'storageBarrier(); ' if global_too else ''}workgroupBarrier();",
-    function=lambda name, _: "abs" if name == "fabs" else str(name),
+    function=lambda name, _: {"fabs": "abs", "rint": "round"}.get(name, str(name)),
 )

@@ -91,6 +91,7 @@ FLOATS = (
     Op.ERF,
     Op.SIN,
     Op.FLOOR,
+    Op.ROUND,
     Op.DIV,
     Op.POW,
     Op.FMA,

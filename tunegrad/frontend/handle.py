@@ -44,8 +44,6 @@ NOTHING: Bindings = MappingProxyType({})
 _NUMBERS = itertools.count()
 _VIA = {I8: I32, U8: I32, I16: I32, U16: I32, U32: I64}
 """Types that floats become on their way to a type, so that they wrap around."""
-_WHOLE = {"f32": 2.0**23, "f64": 2.0**52}
-"""From here on every float is a whole number."""
 
 
 class Count(int):
@@ -341,13 +339,7 @@ class Handle:
         if decimals:
             scale = 10.0**decimals
             return ((self._wide() * scale).round() / scale).cast(self.dtype)
-        x = self._wide()
-        down = x.floor()
-        rest: Handle = x - down
-        odd: Handle = down - (down * 0.5).floor() * 2
-        up = (rest > 0.5) | ((rest == 0.5) & (odd != 0))
-        fraction = x.abs() < _WHOLE[x.dtype.name]
-        return (down + 1).where(up, down).where(fraction, x).cast(self.dtype)
+        return self._with(ew.unary(Op.ROUND, self.node))
 
     def square(self) -> Self:
         """``self * self``."""

@@ -237,7 +237,19 @@ def _inexact(args: tuple[_Known, ...], count: int | None = None) -> _Known:
     return _Known(inf, 1.0, count, frozenset().union(*(a.sums for a in args)))
 
 
-_SAME = (Op.NEG, Op.ABS, Op.FLOOR, Op.MAX, Op.MIN, Op.WHERE, Op.PAIR, Op.LOW, Op.HIGH, Op.QUAD)
+_SAME = (
+    Op.NEG,
+    Op.ABS,
+    Op.FLOOR,
+    Op.ROUND,
+    Op.MAX,
+    Op.MIN,
+    Op.WHERE,
+    Op.PAIR,
+    Op.LOW,
+    Op.HIGH,
+    Op.QUAD,
+)
 _SCALES = (Op.MUL, Op.DIV, Op.RECIP)
 
 

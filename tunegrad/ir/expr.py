@@ -1,12 +1,13 @@
 """Scalar expressions: what one element of a stage is, as a function of the stage's axes.
 
 Meaning: floats follow IEEE-754 in their dtype, ``MAX``/``MIN`` propagate NaN, integers wrap around,
-``FLOORDIV``/``MOD`` are Python's, of integers by zero 0, of floats numpy's, ``DIV`` is for floats,
-comparisons give ``bool``, ``WHERE(c, a, b)`` evaluates like numpy's. ``FMA(a, b, c)`` of floats is
-``a * b + c``, rounded once where the device can, else twice. ``POW`` of integers wraps around; to a
-negative power it is 0 but for 1 and -1. ``SHL``/``SHR`` by a negative number of bits, or by all of
-them, leave nothing but the sign (of SHR). A ``Load`` whose ``valid`` does not hold yields zero and
-touches no memory. f16 and bf16 appear only directly under a ``Cast`` to f32, or as a stored dtype.
+``ROUND`` is to the nearest whole number, of two the even one. ``FLOORDIV``/``MOD`` are Python's, of
+integers by zero 0, of floats numpy's, ``DIV`` is for floats, comparisons give ``bool``, ``WHERE(c,
+a, b)`` evaluates like numpy's. ``FMA(a, b, c)`` of floats is ``a * b + c``, rounded once where the
+device can, else twice. ``POW`` of integers wraps around; to a negative power it is 0 but for 1 and
+-1. ``SHL``/``SHR`` by a negative number of bits, or by all of them, leave nothing but the sign (of
+SHR). A ``Load`` whose ``valid`` does not hold yields zero and touches no memory. f16 and bf16
+appear only directly under a ``Cast`` to f32, or as a stored dtype.
 
 Products of bf16 pairs: ``PAIR(x, y)`` is the upper halves of two f32, so exactly x and y where they
 are bf16 values; ``LOW`` and ``HIGH`` of it are x and y again. ``DOT2(p, q)`` is ``low(p) * low(q) +
@@ -74,6 +75,7 @@ class Op(StrEnum):
     COS = "cos"
     ABS = "abs"
     FLOOR = "floor"
+    ROUND = "round"
     NOT = "not"
     ADD = "add"
     SUB = "sub"
@@ -117,7 +119,7 @@ _ARITY = {
     **dict.fromkeys(
         (Op.NEG, Op.EXP, Op.LOG, Op.LOG2,
          Op.SQRT, Op.RECIP, Op.TANH, Op.ERF, Op.SIN, Op.COS, Op.ABS,
-         Op.FLOOR, Op.NOT, Op.LOW, Op.HIGH, Op.TF32), 1,
+         Op.FLOOR, Op.ROUND, Op.NOT, Op.LOW, Op.HIGH, Op.TF32), 1,
     ),
     **dict.fromkeys((Op.WHERE, Op.FMA, Op.DOT2_ADD, Op.DOT4_ADD), 3),
     Op.QUAD: 4,
@@ -331,7 +333,20 @@ def rebuilder(leaf: Callable[[Expr], Expr]) -> Callable[[Expr], Expr]:
 
 
 _FLOAT_ONLY = frozenset(
-    (Op.EXP, Op.LOG, Op.LOG2, Op.SQRT, Op.RECIP, Op.TANH, Op.ERF, Op.SIN, Op.COS, Op.DIV, Op.FMA)
+    (
+        Op.EXP,
+        Op.LOG,
+        Op.LOG2,
+        Op.SQRT,
+        Op.RECIP,
+        Op.TANH,
+        Op.ERF,
+        Op.SIN,
+        Op.COS,
+        Op.DIV,
+        Op.FMA,
+        Op.ROUND,
+    )
 )
 
 _INT_ONLY = frozenset((Op.SHL, Op.SHR))

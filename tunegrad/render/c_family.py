@@ -330,7 +330,20 @@ _INFIX = {
 }  # fmt: skip
 
 _CALLS = frozenset(
-    (Op.EXP, Op.LOG, Op.LOG2, Op.SQRT, Op.TANH, Op.ERF, Op.SIN, Op.COS, Op.FLOOR, Op.POW, Op.FMA)
+    (
+        Op.EXP,
+        Op.LOG,
+        Op.LOG2,
+        Op.SQRT,
+        Op.TANH,
+        Op.ERF,
+        Op.SIN,
+        Op.COS,
+        Op.FLOOR,
+        Op.ROUND,
+        Op.POW,
+        Op.FMA,
+    )
 )
 
 _HELPERS = frozenset((Op.PAIR, Op.LOW, Op.HIGH, Op.DOT2, Op.DOT2_ADD, Op.TF32, Op.QUAD))
@@ -855,7 +868,8 @@ class CPrinter:
         if op in _INFIX:
             return f"({args[0]} {_INFIX[op]} {args[1]})"
         if op in _CALLS and not (op is Op.FLOOR and dtype.is_int):
-            return f"{self.dialect.function(op, dtype)}({', '.join(args)})"
+            name = "rint" if op is Op.ROUND else op
+            return f"{self.dialect.function(name, dtype)}({', '.join(args)})"
         match op:
             case Op.NEG:
                 return f"(-{args[0]})"

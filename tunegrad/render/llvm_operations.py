@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tunegrad.errors import InternalError
-from tunegrad.ir.dtypes import F32, I32, U8X4, DType
+from tunegrad.ir.dtypes import F32, I8, I16, I32, U8, U8X4, U16, DType
 from tunegrad.ir.expr import Op
 from tunegrad.ir.program import VType
 
@@ -37,6 +37,8 @@ def converted(to: LlvmValues, v: str, s: VType, t: VType) -> str:
         return to.named(f"{'fcmp une' if s.dtype.is_float else 'icmp ne'} {a} {v}, {zero}")
     if s.dtype.is_float and t.dtype.is_float:
         return to.named(f"{'fpext' if t.dtype.bits > s.dtype.bits else 'fptrunc'} {a} {v} to {b}")
+    if s.dtype == F32 and s.lanes > 1 and t.dtype in (I8, I16, I32, U8, U16):
+        return _whole(to, v, s, t)
     if s.dtype.is_float:
         suffix = (
             f"{suffix_of(scalar_type(t.dtype), t.lanes)}.{suffix_of(scalar_type(s.dtype), s.lanes)}"
@@ -50,6 +52,27 @@ def converted(to: LlvmValues, v: str, s: VType, t: VType) -> str:
     if t.dtype.bits < s.dtype.bits:
         return to.named(f"trunc {a} {v} to {b}")
     return to.named(f"{'sext' if s.dtype.signed else 'zext'} {a} {v} to {b}")
+
+
+def _whole(to: LlvmValues, v: str, s: VType, t: VType) -> str:
+    """Lanes of f32 as integers that saturate, NaN as 0. LLVM's own saturating conversion goes lane
+    by lane, through branches.
+    """
+    word, mask = VType(I32, s.lanes), mask_type(s.lanes)
+    floats, words = ltype(s), ltype(word)
+    least, most = t.dtype.least, t.dtype.greatest
+    top = min(float(most), 2.0**31 - 128)  # the greatest f32 that an i32 holds
+    x = v
+    for compare, bound in (("olt", top), ("ogt", float(least))):
+        inside = to.named(f"fcmp {compare} {floats} {x}, {literal(bound, s)}")
+        x = to.named(f"select {mask} {inside}, {floats} {x}, {floats} {literal(bound, s)}")
+    found = to.named(f"fptosi {floats} {x} to {words}")
+    if top < most:
+        beyond = to.named(f"fcmp ogt {floats} {v}, {literal(top, s)}")
+        found = to.named(f"select {mask} {beyond}, {words} {literal(most, word)}, {words} {found}")
+    number = to.named(f"fcmp ord {floats} {v}, {v}")
+    found = to.named(f"select {mask} {number}, {words} {found}, {words} {literal(0, word)}")
+    return found if t.dtype == I32 else to.named(f"trunc {words} {found} to {ltype(t)}")
 
 
 def _bf16(to: LlvmValues, v: str, s: VType, t: VType) -> str:
@@ -138,7 +161,7 @@ def of_floats(to: LlvmValues, op: Op, a: list[str], s: VType) -> str:
         return to.named(f"fneg {ty} {a[0]}")
     if op is Op.RECIP:
         return to.named(f"fdiv {ty} {literal(1.0, s)}, {a[0]}")
-    unary = {Op.SQRT: "sqrt", Op.ABS: "fabs", Op.FLOOR: "floor"}
+    unary = {Op.SQRT: "sqrt", Op.ABS: "fabs", Op.FLOOR: "floor", Op.ROUND: "roundeven"}
     if op in unary:
         return to.named(to.call(ty, f"llvm.{unary[op]}.{suffix}", [(ty, a[0])]))
     if op in (Op.MAX, Op.MIN):

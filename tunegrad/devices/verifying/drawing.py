@@ -83,7 +83,7 @@ _PARTIAL = frozenset((Op.LOG, Op.LOG2, Op.SQRT, Op.RECIP, Op.DIV, Op.POW, Op.EXP
 _SENSITIVE = frozenset((Op.LOG, Op.LOG2, Op.RECIP, Op.DIV, Op.POW))
 """Operations that make much of a small error of an argument near zero."""
 
-_JUMPS = frozenset((Op.FLOORDIV, Op.MOD, Op.POW, Op.FLOOR))
+_JUMPS = frozenset((Op.FLOORDIV, Op.MOD, Op.POW, Op.FLOOR, Op.ROUND))
 """Large arguments that were rounded give other results altogether."""
 
 

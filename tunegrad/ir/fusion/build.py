@@ -43,7 +43,7 @@ __all__ = [
     "source_index",
 ]
 
-_ZERO_STAYS = (Op.SQRT, Op.TANH, Op.ERF, Op.SIN, Op.ABS, Op.FLOOR, Op.TF32)
+_ZERO_STAYS = (Op.SQRT, Op.TANH, Op.ERF, Op.SIN, Op.ABS, Op.FLOOR, Op.ROUND, Op.TF32)
 
 
 def literal(value: float | int | bool, dtype: DType) -> Const:

@@ -40,7 +40,7 @@ FUNCTIONS = frozenset(
 _STEADY = frozenset((Op.NEG, Op.ABS, Op.MAX, Op.MIN, Op.TANH, Op.ERF, Op.EXP))
 """Operations with one result for an infinity and for a number beyond f32."""
 
-_DECIDES = frozenset((Op.LOG, Op.LOG2, Op.SQRT, Op.POW, Op.SIN, Op.COS, Op.FLOOR))
+_DECIDES = frozenset((Op.LOG, Op.LOG2, Op.SQRT, Op.POW, Op.SIN, Op.COS, Op.FLOOR, Op.ROUND))
 """Operations that jump, or are no number, on the other side of some argument."""
 
 _STEPS = 64.0
@@ -67,7 +67,7 @@ def _jumps(x: Expr) -> bool:
         return not x.dtype.is_float and _computed(x.x)
     if not isinstance(x, Apply) or not any(map(_computed, x.args)):
         return False
-    return x.op in (Op.FLOOR, Op.FLOORDIV, Op.MOD) or x.op.compares
+    return x.op in (Op.FLOOR, Op.ROUND, Op.FLOORDIV, Op.MOD) or x.op.compares
 
 
 def _computed(x: Expr) -> bool:
@@ -315,5 +315,7 @@ def _applied(x: Apply, v: Array, args: list[Array], errors: list[Array]) -> Any:
             return np.maximum(ea, eb)
         case Op.FLOOR:
             return _certain(ea, np.floor(a - ea) == np.floor(a + ea))
+        case Op.ROUND:
+            return _certain(ea, np.rint(a - ea) == np.rint(a + ea))
         case _:
             return np.full(v.shape, np.nan)

@@ -116,7 +116,7 @@ _TABLE: dict[Op, Callable[..., Any]] = {
     Op.SQRT: np.sqrt, Op.RECIP: _recip,
     Op.TANH: np.tanh,
     Op.ERF: _erf, Op.SIN: np.sin, Op.COS: np.cos, Op.ABS: np.abs, Op.FLOOR: _floor,
-    Op.NOT: _not, Op.ADD: np.add,
+    Op.ROUND: np.rint, Op.NOT: _not, Op.ADD: np.add,
     Op.SUB: np.subtract, Op.MUL: np.multiply, Op.DIV: np.divide, Op.FLOORDIV: np.floor_divide,
     Op.MOD: np.mod,
     Op.MAX: np.maximum, Op.MIN: np.minimum, Op.POW: integer_power, Op.LT: np.less, Op.EQ: np.equal,

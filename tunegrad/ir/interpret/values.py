@@ -69,6 +69,7 @@ _EITHER: dict[Op, Callable[..., Value]] = {
     Op.COS: np.cos,
     Op.ABS: operator.abs,
     Op.FLOOR: np.floor,
+    Op.ROUND: np.rint,
     Op.MAX: np.maximum,
     Op.MIN: np.minimum,
 }
