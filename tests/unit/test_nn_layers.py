@@ -115,3 +115,10 @@ def test_drawn_statistics_are_positive_and_near_one():
 def test_groups_that_do_not_divide_are_refused():
     with pytest.raises(ShapeError, match="Conv2d: groups=3 does not divide channels 4 and 6"):
         nn.Conv2d(4, 6, 3, groups=3)
+
+
+def test_padding_takes_one_tensor():
+    layer, x = nn.ZeroPad2d(1), Tensor(np.ones((1, 1, 2, 3), np.float32))
+    assert layer(x=x).shape == (1, 1, 4, 5)
+    with pytest.raises(TypeError, match="positional argument"):
+        layer(x, x)

@@ -1,11 +1,14 @@
 """PyTorch's and numpy's names of arguments, values as Python and numpy see them."""
 
+import inspect
 import math
+import pickle
 
 import numpy as np
 import pytest
 
 import tunegrad as tg
+from tunegrad import frontend
 from tunegrad.errors import DTypeError
 from tunegrad.frontend import Tensor, functional
 from tunegrad.frontend.spelling import spelled
@@ -26,6 +29,25 @@ def test_operation_is_one_object_as_method_and_as_function():
     assert functional.pad is Tensor.pad
 
 
+def test_functions_are_pickled_by_name():
+    functions = [getattr(tg, n) for n in frontend.functions.__all__]
+    names = [f"{f.__module__}.{f.__qualname__}" for f in functions]
+    assert [n for n, f in zip(names, functions, strict=True) if pickled(f) is not f] == []
+
+
+def test_first_operand_of_a_function_is_input():
+    for function in (tg.relu, tg.sum, tg.permute, tg.max, functional.tanh):
+        assert next(iter(inspect.signature(function).parameters)) == "input"
+    assert str(inspect.signature(tg.narrow)).startswith("(input, dim: 'int', start: 'int',")
+
+
+def pickled(function):
+    try:
+        return pickle.loads(pickle.dumps(function))
+    except pickle.PicklingError:
+        return None
+
+
 def test_class_of_tensors_is_two_deep():
     assert [c.__name__ for c in Tensor.__mro__] == ["Tensor", "Handle", "object"]
 
@@ -39,6 +61,13 @@ def test_functions_take_both_spellings():
     assert x.reshape(shape=(3, 2)).node is x.view(3, 2).node
     assert x.var(ddof=0, axis=1).node is x.var(1, correction=0).node
     assert x.clip(a_min=0, a_max=1).node is x.clamp(0, 1).node
+
+
+def test_axis1_and_axis2_are_two_arguments():
+    x = Tensor(np.arange(24.0).reshape(2, 3, 4))
+    want = np.diagonal(x.numpy(), axis1=1, axis2=2)
+    np.testing.assert_array_equal(x.diagonal(axis1=1, axis2=2).numpy(), want)
+    assert x.swapaxes(axis1=0, axis2=2).shape == (4, 3, 2)
 
 
 def test_both_spellings_of_one_argument_are_refused():

@@ -11,9 +11,8 @@ from typing import Any
 from tunegrad.errors import ShapeError
 
 from .creation import arange, linspace, ones
-from .functions import scaled_dot_product_attention, stack
-from .handle import Handle, TensorLike
-from .operation import operation
+from .functions import scaled_dot_product_attention, stack, tanh
+from .handle import TensorLike
 from .spelling import spelled
 from .tensor import Tensor, lift
 
@@ -65,8 +64,6 @@ __all__ = [
 ]  # fmt: skip
 
 _Shape = int | Sequence[int]
-
-tanh = operation(Handle.tanh)
 
 
 def _last(op: str, x: Tensor, normalized_shape: _Shape) -> tuple[int, ...]:

@@ -11,6 +11,7 @@ and numbers, and, in the body of ``Tensor``, a method.
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar, overload
 
@@ -51,7 +52,8 @@ def operation(function: F) -> F: ...
 
 def operation(function: Callable[..., Any]) -> Any:
     """``function`` of a handle as an operation: it takes keyword arguments in either spelling, and
-    an array or number in the place of its first operand.
+    an array or number in the place of its first operand. A method becomes a function of the module
+    ``functions``, where pickle finds it, and its first operand is ``input`` there.
     """
     taken = spelled(function)
     name = function.__name__
@@ -63,6 +65,12 @@ def operation(function: Callable[..., Any]) -> Any:
             input = beside(args[0], input, name) if number else lift(input, name)
         return taken(input, *args, **kwargs)
 
+    if function.__qualname__ != name:
+        method = inspect.signature(function)
+        first, *rest = method.parameters.values()
+        stated = method.replace(parameters=[first.replace(name="input"), *rest])
+        called.__module__, called.__qualname__ = f"{__package__}.functions", name
+        called.__signature__ = stated  # type: ignore[attr-defined]  # what inspect and help read
     return called
 
 

@@ -38,7 +38,7 @@ SPELLINGS: dict[str, tuple[str, ...]] = {
     "shift": ("shifts",),
     "reps": ("sizes", "repeats"),
     "axis1": ("dim0", "dim1"),
-    "axis2": ("dim1", "dim2"),
+    "axis2": ("dim2", "dim1"),
     "source": ("source", "src"),
     "decimals": ("decimals",),
     "stop": ("end",),

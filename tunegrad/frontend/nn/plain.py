@@ -223,12 +223,12 @@ class _Pad(Plain):
     mode: ClassVar[str]
     rank: ClassVar[int]
 
-    def forward(self, *inputs: Tensor) -> Tensor:
+    def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]  # of one tensor
         """(N, C, ..) padded."""
         width = self.options["padding"]
         flat = [width] * (2 * self.rank) if isinstance(width, int) else list(width)
         mode: Any = self.mode
-        return inputs[0].pad(flat, mode, self.options.get("value"))
+        return x.pad(flat, mode, self.options.get("value"))
 
 
 def _pad(name: str, mode: str, rank: int, arguments: dict[str, Any]) -> type[Plain]:
