@@ -220,7 +220,7 @@ class _Cutting:
         except CutError as e:
             self.buffers.add(e.node)
             return
-        inlined = self.off.intersection(draft.inlined)
+        inlined = self.off.intersection(draft.inlined) - {n}
         if inlined and _ops(draft) > _MAX_OPS:
             self.buffers |= inlined
         else:
