@@ -60,6 +60,18 @@ def test_what_doubles_without_end_is_cut():
     assert all(len(k.text) < LONGEST_KERNEL and tree_size(k.stores[0].expr) < 1 << 22 for k in made)
 
 
+@pytest.mark.parametrize("times", [19, 20, 21, 24])
+def test_text_of_the_longest_kernels_is_read_again(times):
+    """With three uses of each number, and a conversion of each: no other kernel is longer."""
+    x = Tensor(np.ones(16, np.float32))
+    y = x
+    for _ in range(times):
+        x = (x * x).floor()
+        y = y.cast("f16").cast("f32").where(y < 1.5, y)
+    for kernel in (*kernels(x), *kernels(y)):
+        assert parse_kernel(kernel.text).text == kernel.text
+
+
 def test_loads_count_the_operations_that_take_them():
     x = Tensor(np.ones(16, np.float32))
     (kernel,) = kernels(x * x)
@@ -82,3 +94,15 @@ def test_scan_adds_the_totals_of_one_level_to_each_element(n):
     x = Tensor(np.zeros((4, n), np.float32))
     found = kernels(Tensor.of(cumulative("sum", x.node, 1)))
     assert max(len(k.loads) for k in found if not k.reduces) == 2
+
+
+def test_what_was_cut_for_its_length_stays_cut_where_a_toggle_inlines_it():
+    """Its own kernel is too long as well, which is no reason to cut it again."""
+    x = Tensor(np.ones(16, np.float32))
+    for _ in range(24):
+        x = (x * x).floor()
+    fusion = Fusion.of((x.node,))
+    (cut,) = (
+        i for i, n in enumerate(fusion.drafts.order) if n in fusion.drafts.drafts and n != x.node
+    )
+    assert len(fusion.toggled({cut}).schedule().launches) == 2

@@ -228,7 +228,7 @@ BOMBS = {
         ("100 "
             "deep"),
     ),
-    "exponential": (doubled(60), "4194304 operations"),
+    "exponential": (doubled(60), "16777216 operations"),
     "many terms": (
         stored(f"p1[{'+'.join(sorted(f'(a+{k})%{n}' for n in (5, 6, 7, 9, 10, 11, 13) for k in range(1, 5)))}]"),
         "at most 24 terms",

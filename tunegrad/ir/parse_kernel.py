@@ -47,8 +47,10 @@ LONGEST_KERNEL = 1 << 15
 _DEPTH = 100
 """Operations inside operations."""
 
-_NODES = 1 << 22
-"""Operations and operands, those of shared expressions as often as they are used."""
+_NODES = 1 << 24
+"""Operations, conversions and operands of the stages, those of shared expressions as often as they
+are used: a few times what fusion puts into a kernel.
+"""
 
 _AXES = 64
 _PARAMS = 256
@@ -271,6 +273,7 @@ class _Reader:
         nodes, self.depth = self.nodes, 0
         expr = self._expr(1)
         self.shared[name] = _Shared(expr, self.nodes - nodes, self.depth)
+        self.nodes = nodes  # they count where they are used
         return None
 
     def _row(self) -> tuple[str, ...]:
