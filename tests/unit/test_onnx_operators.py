@@ -487,3 +487,17 @@ def test_sequences_of_a_pool_are_counted() -> None:
 def test_norms_of_whole_images_are_those_of_the_runtime(p: int) -> None:
     inputs = {"x": array(2, 3, 4, 5)}
     agree(proto("GlobalLpPool", inputs, opset=13, p=p), inputs, runtime=True)
+
+
+@pytest.mark.parametrize("reverse", [0, 1])
+@pytest.mark.parametrize("shape", [(0, 2), (2, 0), (3, 2)])
+def test_an_exclusive_sum_begins_with_zero_whatever_comes_first(
+    shape: tuple[int, ...], reverse: int
+) -> None:
+    """Also where the first number is infinite, and where there are none."""
+    x = array(*shape)
+    x[:1] = np.inf
+    inputs = {"x": x, "axis": np.array(0, np.int32)}
+    model = proto("CumSum", inputs, known=("axis",), exclusive=1, reverse=reverse)
+    (made,), (want,) = found(model, inputs), by_reference(model, inputs)
+    np.testing.assert_allclose(made, want, rtol=1e-6)

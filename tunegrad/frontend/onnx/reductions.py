@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..creation import full
 from ..functions import cat, where
 from ..tensor import Tensor
 from .node import NodeView
@@ -57,9 +58,10 @@ def _cumulative(n: NodeView) -> Tensor:
     back, product = n.get("reverse", 0), n.op == "CumProd"
     x = x.flip(axis) if back else x
     y = x.cumprod(axis, dtype=x.dtype) if product else x.cumsum(axis, dtype=x.dtype)
-    if n.get("exclusive", 0):  # one place later
-        first = y.narrow(axis, 0, 1) * 0 + int(product)
-        y = cat([first.cast(y.dtype), y.narrow(axis, 0, y.shape[axis] - 1)], axis)
+    if n.get("exclusive", 0) and y.shape[axis]:  # one place later
+        shape = tuple(1 if d == axis % y.ndim else e for d, e in enumerate(y.shape))
+        first = full(shape, int(product), y.dtype)
+        y = cat([first, y.narrow(axis, 0, y.shape[axis] - 1)], axis)
     return y.flip(axis) if back else y
 
 

@@ -282,7 +282,8 @@ def _sum_in_fours(n: Node, known: dict[Node, bool], target: Target) -> Node | No
     if a is None or b is None or is_known(order[0], known):
         return None
     fixed = is_known(order[1], known)
-    if not fixed and b.base.size < a.base.size:  # the first one may have to be moved
+    turned = not fixed and b.base.size < a.base.size
+    if turned:  # the first one may have to be moved
         a, b, order = b, a, order[::-1]
     if a.base.size >= product.size or (b.base.size >= product.size and not fixed):
         return None
@@ -293,8 +294,11 @@ def _sum_in_fours(n: Node, known: dict[Node, bool], target: Target) -> Node | No
         moved = _padded(a, shift) if _fits(a.zero, a.base.dtype, known) else None
     else:
         moved = _shifted(a, shift)
-    made = None if moved is None else _dot(moved, b, product, axes)
-    if made is None or moved is None:
+    if moved is None:
+        return None
+    left, right = (b, moved) if turned else (moved, b)
+    made = _dot(left, right, product, axes)
+    if made is None:
         return None
     if shift or moved.zero is not None:
         total = g.full(shift, n.shape, I32)
@@ -432,7 +436,7 @@ def _shift(a: DType, b: DType, fixed: bool, target: Target) -> int | None:
     """
     if a != b and target.multiplies_bytes:
         return 0
-    if not fixed and target.multiplies_any_bytes:
+    if target.multiplies_any_bytes and not (fixed and target.vnni):
         return 0
     return (128 if a == I8 else -128) if target.vnni else None
 
