@@ -83,9 +83,8 @@ def _methods() -> str:
 
 def _own(owner: Any) -> set[str]:
     """Names of a module's functions that are no operations, which ``Tensor`` has as methods."""
-    operations = {id(value) for value in vars(Tensor).values()}
-    values = {name: getattr(owner, name) for name in owner.__all__}
-    return {n for n, v in values.items() if id(v) not in operations and "." not in v.__qualname__}
+    methods = {id(inspect.unwrap(v)) for kind in (Handle, Tensor) for v in vars(kind).values()}
+    return {n for n in owner.__all__ if id(inspect.unwrap(getattr(owner, n))) not in methods}
 
 
 def _operations(owner: Any) -> str:
