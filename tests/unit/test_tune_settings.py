@@ -97,3 +97,20 @@ def test_a_function_is_tuned_with_settings_in_their_ranges_only(
     with pytest.raises(ConfigError, match=f"^{name} "):
         tune_callable(lambda a: a @ a, a, store=tmp_path / "s.db", **given)
     assert not (tmp_path / "s.db").exists()
+
+
+@pytest.mark.parametrize("call", [show, explain])
+@pytest.mark.parametrize(
+    "given", [{"searcher": "random"}, {"ray": "local"}, {"patience": 3}, {"warm_start": False}]
+)
+def test_questions_refuse_the_settings_of_a_search(
+    call: Callable[..., Any], given: dict[str, Any]
+) -> None:
+    (name,) = given
+    with pytest.raises(TypeError, match=rf"^setting '{name}' is unknown.*; valid: device, dtype, "):
+        call("mlp", **given)
+
+
+def test_numerics_without_a_name_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"^numerics '' is unknown; valid: contract, strict"):
+        show("mlp", numerics="", store=tmp_path / "s.db")

@@ -14,7 +14,15 @@ from .durations import parse_budget
 from .environment import DEFAULT_DEVICE, MOST_THREADS, allowed_threads, default_store
 from .models import resolve_model
 from .tables import nearest
-from .values import ModelDtype, ModelSpec, Numerics, Searcher, TuneOptions, TuneSettings
+from .values import (
+    ModelDtype,
+    ModelOptions,
+    ModelSpec,
+    Numerics,
+    Searcher,
+    TuneOptions,
+    TuneSettings,
+)
 
 __all__ = [
     "DEFAULT_BUDGET_S",
@@ -56,7 +64,7 @@ def resolve_settings(
         said = given.get(name)
         return _first(said, _of_files(specs, name) if said is None else None, default)
 
-    threads, store = settled("threads"), given.get("store")
+    threads, store, numerics = settled("threads"), given.get("store"), given.get("numerics")
     settings = TuneSettings(
         model=specs[0],
         device=settled("device", DEFAULT_DEVICE),
@@ -67,7 +75,7 @@ def resolve_settings(
         seed=settled("seed", 0),
         json=json,
         log=None if log is None else Path(log).expanduser(),
-        numerics=check_numerics(given.get("numerics") or "contract"),
+        numerics=check_numerics("contract" if numerics is None else numerics),
         patience=settled("patience"),
         target_ms=settled("target_ms"),
         max_trials=settled("max_trials"),
@@ -81,9 +89,11 @@ def resolve_settings(
     return settings
 
 
-def check_names(given: Mapping[str, object]) -> None:
-    """Raise TypeError for a name that is no setting, as Python does for an unknown argument."""
-    valid = TuneOptions.__required_keys__ | TuneOptions.__optional_keys__
+def check_names(given: Mapping[str, object], known: type[ModelOptions] = TuneOptions) -> None:
+    """Raise TypeError for a name that is not one of the settings ``known``, as Python does for an
+    unknown argument.
+    """
+    valid = known.__required_keys__ | known.__optional_keys__
     for name in given:
         if name not in valid:
             raise TypeError(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
-from tunegrad.config import ModelOptions, TuneSettings, parse_budget
+from tunegrad.config import ModelOptions, TuneSettings, check_names, parse_budget
 from tunegrad.events import Event, Observer
 from tunegrad.frontend import Example, Model
 from tunegrad.reports import DoctorReport, ExplainReport, ShowRow
@@ -33,6 +33,7 @@ def show(
     """
     from tunegrad.explain import show as rows
 
+    check_names(options, ModelOptions)
     model = model_of(model)
     settings = settings_of(model, **options)
     return rows(settings, work_of(model, settings))
@@ -121,6 +122,7 @@ def _explained(
     **given: Any,
 ) -> tuple[TuneSettings, bool]:
     """The settings of what is explained, and whether a store says its schedules."""
+    check_names(given, ModelOptions)
     place = Path(store).expanduser() if store else None
     if isinstance(model, TuneSettings) and place == model.store:
         place = None

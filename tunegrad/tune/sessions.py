@@ -42,8 +42,8 @@ def tune(
     ``TuneSettings``: ``device``, ``threads``, ``budget_s`` (seconds, or a text such as "5m"),
     ``store``, ``seed``, ``searcher``, ``numerics``, ``dtype``, ``patience``, ``target_ms``,
     ``max_trials`` and ``warm_start``. ``ray`` is the address of a Ray cluster to measure on, or
-    ``local``; ``ray_kind`` the kind of its
-        machines that measures, where there are several. Raises UserError in one line.
+    ``local``; ``ray_kind`` the kind of its machines that measures, where there are several. Raises
+    UserError in one line.
     """
     model = model_of(model)
     settings = settings_of(model, **options)
