@@ -5,6 +5,7 @@ used silently.
 import logging
 import random
 import sqlite3
+import struct
 from dataclasses import replace
 
 import pytest
@@ -387,3 +388,22 @@ def test_store_withdrawal_with_a_damaged_reason_still_withdraws(path):
             "withdrawals row 1: reason b'\\xff' or session 's1' is not text" in str(p)
             for p in store.verify()
         )
+
+
+def test_store_reads_and_salvages_a_spend_that_damage_made_a_second_one_of_another(tmp_path, path):
+    there = replace(HERE, fields=(("arch", "znver4"), ("device", "elsewhere")))
+    with open_store(path, "write") as store:
+        store.add_spend("model", there, "beam", 2.5)
+    image = bytearray(path.read_bytes())
+    # The content of the row: model_key, fingerprint, which is row 2, settings, seconds.
+    content = b"model\x02beam" + struct.pack(">d", 2.5)
+    assert image.count(content) == 1
+    image[image.index(content) + len("model")] = 1
+    path.write_bytes(image)
+    with open_store(path) as store:
+        assert store.verify()
+        assert store.spent("model", HERE, "beam") == 7.5
+    salvage_store(path, tmp_path / "new.db")
+    with open_store(tmp_path / "new.db") as store:
+        assert store.verify() == []
+        assert store.spent("model", HERE, "beam") == 7.5

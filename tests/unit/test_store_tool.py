@@ -464,6 +464,12 @@ def test_store_salvage_does_not_overwrite(tmp_path):
         salvage_store(path, path)
 
 
+def test_store_salvage_into_memory_is_refused_since_nothing_would_stay(tmp_path):
+    path = made(tmp_path / "a.db", numbered(1))
+    with pytest.raises(StoreError, match="store :memory:: is not a file"):
+        salvage_store(path, ":memory:")
+
+
 def test_store_winners_of_the_contents_are_those_of_the_store(tmp_path):
     cold = replace(numbered(5), policy=replace(numbered(5).policy, cache="cold"))
     path = made(

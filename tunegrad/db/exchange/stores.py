@@ -269,8 +269,10 @@ def diff_stores(a: PathLike, b: PathLike, *, all_machines: bool = False) -> Stor
 def salvage_store(path: PathLike, into: PathLike) -> SalvageReport:
     """Copy every sound row of the store at ``path`` into a new one.
 
-    Raises StoreError when ``into`` exists.
+    Raises StoreError when ``into`` exists, or is no file.
     """
+    if os.fspath(into) == MEMORY:
+        raise StoreError(f"store {MEMORY}: is not a file, and rows are salvaged into a file")
     if Path(into).expanduser().exists():
         raise StoreError(f"store {os.fspath(into)}: exists; rows are salvaged into a new store")
     contents, problems = read_contents(path)

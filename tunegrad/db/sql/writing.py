@@ -24,7 +24,7 @@ from tunegrad.db.rows import (
     encode_trial,
     key_of,
 )
-from tunegrad.db.sql.queries import INSERT_TRIAL, WITHDRAW
+from tunegrad.db.sql.queries import INSERT_TRIAL, NAME_KERNEL, WITHDRAW
 from tunegrad.errors import InternalError
 from tunegrad.trial import Fingerprint, Trial
 
@@ -50,6 +50,11 @@ def _insert(table: str, *columns: str) -> str:
 INSERT_SESSION = _insert("sessions", *SESSION_VALUES)
 _INSERT_DECISION = _insert("decisions", "kernel", "fingerprint", *DECISION_VALUES)
 _INSERT_LATENCY = _insert("latencies", "fingerprint", *LATENCY_VALUES)
+_ADD_SPEND = (
+    f"{_insert('spend', 'model_key', 'fingerprint', 'settings', 'seconds')}"
+    " ON CONFLICT (model_key, fingerprint, settings) DO UPDATE SET"
+    " seconds = seconds + excluded.seconds"
+)
 _INSERT_PROMOTION = (
     "INSERT INTO promotions (kernel, fingerprint, trial, evidence, created_s)"
     " SELECT kernel, fingerprint, id, ?, ? FROM trials WHERE id = ?"
@@ -126,7 +131,10 @@ def clean_reason(reason: str) -> str:
 
 
 def replace_all(database: Database, contents: Contents) -> None:
-    """Hold exactly these contents: all of it is committed, or nothing changes. Ids are new."""
+    """Hold exactly these contents: all of it is committed, or nothing changes. Ids are new.
+
+    Of a damaged store they may say one thing twice: then it is one row.
+    """
     with database.transaction() as run:
         database.forget()
         for table in _TABLES:
@@ -136,7 +144,7 @@ def replace_all(database: Database, contents: Contents) -> None:
                 run(INSERT_SESSION, encode_session(session))
         for text, name in contents.kernels:
             values = (key_of(text), text, clean_text(name))
-            run("INSERT INTO kernels (key, text, name) VALUES (?, ?, ?)", values)
+            run(NAME_KERNEL, values)
         _insert_trials(database, run, contents)
         for decision in contents.decisions:
             insert_decision(database, run, decision)
@@ -144,8 +152,7 @@ def replace_all(database: Database, contents: Contents) -> None:
             insert_latency(database, run, latency)
         for s in contents.spends:
             machine = machine_row(database, run, s.fingerprint)
-            spend = _insert("spend", "model_key", "fingerprint", "settings", "seconds")
-            run(spend, (s.model_key, machine, s.settings, s.seconds))
+            run(_ADD_SPEND, (s.model_key, machine, s.settings, s.seconds))
 
 
 def _insert_trials(database: Database, run: Run, contents: Contents) -> None:
