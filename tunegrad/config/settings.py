@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any, Unpack, get_args
 
@@ -14,15 +14,7 @@ from .durations import parse_budget
 from .environment import DEFAULT_DEVICE, MOST_THREADS, allowed_threads, default_store
 from .models import resolve_model
 from .tables import nearest
-from .values import (
-    ModelDtype,
-    ModelOptions,
-    ModelSpec,
-    Numerics,
-    Searcher,
-    TuneOptions,
-    TuneSettings,
-)
+from .values import ModelDtype, ModelSpec, Numerics, Searcher, TuneOptions, TuneSettings
 
 __all__ = [
     "DEFAULT_BUDGET_S",
@@ -89,11 +81,12 @@ def resolve_settings(
     return settings
 
 
-def check_names(given: Mapping[str, object], known: type[ModelOptions] = TuneOptions) -> None:
-    """Raise TypeError for a name that is not one of the settings ``known``, as Python does for an
-    unknown argument.
+def check_names(
+    given: Mapping[str, object], valid: Set[str] = TuneOptions.__optional_keys__
+) -> None:
+    """Raise TypeError for a name that is not a valid setting, as Python does for an unknown
+    argument.
     """
-    valid = known.__required_keys__ | known.__optional_keys__
     for name in given:
         if name not in valid:
             raise TypeError(

@@ -33,7 +33,7 @@ def show(
     """
     from tunegrad.explain import show as rows
 
-    check_names(options, ModelOptions)
+    check_names(options, ModelOptions.__optional_keys__)
     model = model_of(model)
     settings = settings_of(model, **options)
     return rows(settings, work_of(model, settings))
@@ -122,7 +122,7 @@ def _explained(
     **given: Any,
 ) -> tuple[TuneSettings, bool]:
     """The settings of what is explained, and whether a store says its schedules."""
-    check_names(given, ModelOptions)
+    check_names(given, ModelOptions.__optional_keys__)
     place = Path(store).expanduser() if store else None
     if isinstance(model, TuneSettings) and place == model.store:
         place = None
