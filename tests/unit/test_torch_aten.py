@@ -45,6 +45,12 @@ GRU = torch.nn.GRU(4, 5, batch_first=True).eval()
 CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "alpha": (lambda x, y: torch.add(x, y, alpha=2) - torch.sub(x, y, alpha=3), (X, Y)),
     "rsub": (lambda x: torch.rsub(x, 2) + 3 - x, (X,)),
+    "rsub_alpha": (lambda x: torch.rsub(x, 2, alpha=3), (X,)),
+    "number_modulo": (lambda x: 2 % x, (X,)),
+    "diag_embed_dims": (
+        lambda x: (torch.diag_embed(x, -1, 0, 2), torch.diag_embed(x, 1, -1, -2)),
+        (X,),
+    ),
     "rounded division": (
         lambda x, y: (
             torch.div(x, y, rounding_mode="floor"), torch.div(x, y, rounding_mode="trunc"), x // 2,

@@ -293,15 +293,16 @@ def diag(input: Handle, diagonal: int = 0) -> Handle:
 
 
 @operation
-def diag_embed(input: Handle, offset: int = 0) -> Handle:
-    """Matrices in the last two dimensions, with the last dimension on their diagonal."""
+def diag_embed(input: Handle, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Handle:
+    """Matrices in dimensions ``dim1`` and ``dim2``, with the last dimension on their diagonal."""
     if not input.shape:
         raise ShapeError("diag_embed: a tensor of shape () has no last dimension")
     n = input.shape[-1] + abs(offset)
     lead = ((0, 0),) * (input.ndim - 1)
     rows = input._with(graph.pad(input.node, (*lead, (max(0, -offset), max(0, offset)))))
     column, row = (input._with(graph.iota((n, n), d)) for d in (1, 0))
-    return where(column - row == offset, rows.unsqueeze(-1), 0)._as(input.dtype)
+    found = where(column - row == offset, rows.unsqueeze(-1), 0)._as(input.dtype)
+    return movedim(found, (-2, -1), (dim1, dim2))
 
 
 @operation

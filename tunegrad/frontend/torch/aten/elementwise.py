@@ -18,6 +18,11 @@ def _elu(x: Tensor, alpha: float = 1.0, scale: float = 1.0, input_scale: float =
     return where(x > 0, x * scale, (x * input_scale).expm1() * (alpha * scale))
 
 
+def _rsub(x: Tensor, other: Any, alpha: Any = 1) -> Tensor:
+    """ATen has ``alpha`` by its place here."""
+    return x.rsub(other, alpha=alpha)
+
+
 def _prelu(x: Tensor, weight: Tensor) -> Tensor:
     """The weight broadcasts as it is."""
     return where(x > 0, x, x * weight)
@@ -56,7 +61,9 @@ TABLE: dict[str, Operator] = {
         Tensor.floor_divide, Tensor.heaviside, Tensor.addcmul, Tensor.addcdiv, Tensor.sinc,
         Tensor.deg2rad, Tensor.rad2deg, Tensor.prelu,
     ),
-    **overloads("Tensor Scalar", Tensor.add, Tensor.sub, Tensor.rsub, Tensor.mul),
+    **overloads("Tensor Scalar", Tensor.add, Tensor.sub, Tensor.mul),
+    **overloads("Tensor", Tensor.rsub),
+    **entries(_rsub, "rsub.Scalar"),
     **overloads("Tensor Scalar Tensor_mode Scalar_mode", Tensor.div),
     **overloads(
         "Tensor Scalar", Tensor.eq, Tensor.ne, Tensor.lt, Tensor.le, Tensor.gt, Tensor.ge,
@@ -74,6 +81,7 @@ TABLE: dict[str, Operator] = {
     **entries(Tensor.bitwise_left_shift, "__lshift__.Tensor", "__lshift__.Scalar"),
     **entries(Tensor.bitwise_right_shift, "__rshift__.Tensor", "__rshift__.Scalar"),
     **entries(operator.pow, "pow.Scalar"),
+    **entries(operator.mod, "remainder.Scalar_Tensor"),
     **entries(_elu, "elu.default"),
     **entries(Tensor.gelu, "gelu.default"),
     **entries(_prelu, "_prelu_kernel.default"),
