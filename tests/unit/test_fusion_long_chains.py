@@ -106,3 +106,13 @@ def test_what_was_cut_for_its_length_stays_cut_where_a_toggle_inlines_it():
         i for i, n in enumerate(fusion.drafts.order) if n in fusion.drafts.drafts and n != x.node
     )
     assert len(fusion.toggled({cut}).schedule().launches) == 2
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f16"])
+def test_padding_counts_as_deep_as_its_text_is(dtype):
+    """Each pad is an operation of the text, and each rounding to 16 bits another."""
+    x = Tensor.input("x", (16,), dtype)
+    for _ in range(70):
+        x = x.pad((1, 0)) + 0.5
+    for kernel in kernels(x):
+        assert parse_kernel(kernel.text).text == kernel.text

@@ -336,7 +336,9 @@ def _taken(left: list[tuple[int, int]], size: int) -> list[tuple[int, int]]:
 
 
 MAX_NESTED = 96
-"""Computing nodes inside one another in one expression, at most; the rules stay far below it."""
+"""Operations inside one another in one expression, at most, those that pad and those that round to
+16 bits included: texts are read to a depth of 100. The rules stay far below it.
+"""
 
 
 class CutError(Exception):
@@ -428,7 +430,9 @@ class _Builder:
             if not condition.always:
                 valid = valid & condition
                 pads.append(condition)
+        self.depth += len(pads)
         expr = literal(0, node.dtype) if valid.never else self._element(node, place, valid)
+        self.depth -= len(pads)
         for condition in reversed(pads):
             expr = masked(condition, expr)
         return expr
@@ -444,9 +448,10 @@ class _Builder:
         if found is None:
             if self.depth >= MAX_NESTED and node.srcs and not self._is_buffer(node):
                 raise CutError(node)
-            self.depth += 1
+            deep = 1 + (node.op is GraphOp.MAP and node.dtype.is_half)
+            self.depth += deep
             found = self.memo[key] = self._compute(node, place, valid)
-            self.depth -= 1
+            self.depth -= deep
         return found
 
     def _compute(self, node: Node, place: Place, valid: Valid) -> Expr:
