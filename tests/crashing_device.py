@@ -7,8 +7,8 @@ import signal
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.reference_device import ReferenceDevice
 from tunegrad.devices.job import Lowered
-from tunegrad.devices.reference.device import ReferenceDevice
 
 __all__ = ["CrashingDevice"]
 

@@ -11,9 +11,9 @@ import os
 
 import pytest
 
+from tests.programs import Compiled, Programs
 from tunegrad import devices
 from tunegrad.devices import Device
-from tunegrad.devices.programs import Compiled, Programs
 from tunegrad.errors import CandidateCrashed, DeviceError
 from tunegrad.ir.program import Program
 

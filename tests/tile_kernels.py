@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from tests.programs import Programs
 from tunegrad.devices.cpu.device import CpuDevice
 from tunegrad.devices.host.facts import AMX_BF16, declared, host_target
-from tunegrad.devices.programs import Programs
 from tunegrad.ir.dtypes import BF16, BF16X2, F32
 from tunegrad.ir.expr import Apply, Load, Op, Value
 from tunegrad.ir.index import Range, Valid

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tunegrad.devices.reference.device import ReferenceDevice
+from tests.reference_device import ReferenceDevice
 from tunegrad.errors import DeviceError
 from tunegrad.ir.target import Rates, Target
 from tunegrad.trial import Fingerprint

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tests.programs import Programs
 from tunegrad.devices.cpu.device import CpuDevice
-from tunegrad.devices.programs import Programs
 from tunegrad.errors import IllegalAction
 from tunegrad.ir.dtypes import DType
 from tunegrad.ir.interpret.program import interpret, pack_buffers

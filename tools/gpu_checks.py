@@ -15,6 +15,7 @@ import numpy as np
 from tests.gpu_hand import CONV, CONV_BLOCKS, F32_GEMM, GROUPED, gemm, hgemm, image_kernel
 from tests.kernel_corpus import NAMES, corpus_kernel
 from tests.product_kernels import KERNELS, MORE
+from tests.programs import Programs
 from tests.wrapper_kernels import CASES
 from tools.gpu_child import Named, Row
 from tools.gpu_measuring import measured, measurer
@@ -30,7 +31,6 @@ from tunegrad.devices.job import (
     Parameter,
     Reference,
 )
-from tunegrad.devices.programs import Programs
 from tunegrad.errors import DeviceError, IllegalAction
 from tunegrad.ir.expr import Op
 from tunegrad.ir.interpret.numeric import compute, to_compute, to_memory

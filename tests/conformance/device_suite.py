@@ -18,10 +18,10 @@ import pytest
 from hand_programs import F, arguments_of, expected, loop, vector_add
 from kernel_corpus import corpus_kernel
 
+from tests.programs import Programs
 from tunegrad.compiling import HOOKS, Payload
 from tunegrad.db import open_store
 from tunegrad.devices import Candidate, Device, DeviceMeasurer, Engine, Geometry, Lowered, Memory
-from tunegrad.devices.programs import Programs
 from tunegrad.errors import CompileFailure, DeviceError, ShapeError
 from tunegrad.ir.dtypes import F32
 from tunegrad.ir.index import ALWAYS, var

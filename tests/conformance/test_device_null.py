@@ -4,9 +4,9 @@ import pytest
 from device_suite import DeviceSuite
 from hand_programs import group_add, row_sum, tiled_gemm
 
+from tests.null_device import NullDevice
 from tunegrad import devices
 from tunegrad.devices.cuda.nvrtc import version
-from tunegrad.devices.null.device import NullDevice
 from tunegrad.errors import DeviceError, VerifyError
 from tunegrad.ir.target import Target
 

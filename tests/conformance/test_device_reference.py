@@ -4,7 +4,7 @@ import pytest
 from device_suite import DeviceSuite
 from hand_programs import group_add, row_sum, tiled_gemm, vector_add
 
-from tunegrad.devices.reference.device import ReferenceDevice
+from tests.reference_device import ReferenceDevice
 
 
 class TestReference(DeviceSuite):

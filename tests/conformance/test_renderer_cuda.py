@@ -8,7 +8,7 @@ from renderer_suite import RendererSuite
 
 from benchmarks.hand_schedules import GPU
 from tests.cuda_host import cuda_host
-from tunegrad.devices.programs import Programs
+from tests.programs import Programs
 from tunegrad.render.cuda import render_cuda
 
 

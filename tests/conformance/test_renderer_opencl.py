@@ -11,7 +11,7 @@ from renderer_suite import RendererSuite
 
 from benchmarks.hand_schedules import GPU
 from tests.opencl_device import opencl_device
-from tunegrad.devices.programs import Programs
+from tests.programs import Programs
 from tunegrad.render.opencl import render_opencl
 
 

@@ -8,7 +8,7 @@ from hand_programs import conversion, elementwise, together
 
 from tests.cuda_host import cuda_host
 from tests.opencl_device import opencl_device
-from tunegrad.devices.programs import Programs
+from tests.programs import Programs
 from tunegrad.ir.dtypes import DTYPES, F32, F64
 from tunegrad.ir.expr import Op, result_type
 from tunegrad.ir.interpret.program import interpret

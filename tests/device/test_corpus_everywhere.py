@@ -22,7 +22,7 @@ from tests.cuda_texts import ORDERS
 from tests.opencl_batches import check_cases, corpus_cases, platform_of
 from tests.opencl_device import opencl_device
 from tests.product_kernels import KERNELS, MORE
-from tunegrad.devices.programs import Programs
+from tests.programs import Programs
 from tunegrad.errors import IllegalAction
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.target import Target

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.programs import Programs
 from tunegrad.devices import host_device
 from tunegrad.devices.host.buffers import Buffer
 from tunegrad.devices.host.team import BufferTable, Executable, Team
-from tunegrad.devices.programs import Programs
 from tunegrad.frontend import Tensor
 from tunegrad.ir.dtypes import BF16, dtype_of
 from tunegrad.ir.fusion import schedule

@@ -15,9 +15,9 @@ from benchmarks.hand_schedules import GPU
 from tests.cuda_host import cuda_host
 from tests.gpu_hand import CONV_BLOCKS, F32_GEMM, gemm, image_kernel
 from tests.opencl_device import opencl_device
+from tests.programs import Programs
 from tests.unit.test_tensorcore import PLAIN, STAGED
 from tunegrad.devices.cuda.architectures import typical
-from tunegrad.devices.programs import Programs
 from tunegrad.ir.dtypes import DTYPES
 from tunegrad.ir.interpret.numeric import to_memory
 from tunegrad.ir.interpret.program import interpret, pack_buffers

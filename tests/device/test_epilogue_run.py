@@ -15,11 +15,11 @@ from tests.banks import turns
 from tests.cuda_host import cuda_host
 from tests.gpu_hand import gemm, hgemm, image_kernel
 from tests.product_kernels import residual
+from tests.programs import Programs
 from tests.sass import instructions
 from tests.unit.test_epilogue import with_epilogue
 from tunegrad.devices.cuda.device import absent
 from tunegrad.devices.cuda.nvrtc import build, version
-from tunegrad.devices.programs import Programs
 from tunegrad.errors import DeviceError
 from tunegrad.ir.interpret.numeric import to_memory
 from tunegrad.ir.interpret.program import interpret, pack_buffers

@@ -9,7 +9,7 @@ from test_opencl_schedules import random_schedule
 
 from tests.hip import ARCHITECTURES, hip_host
 from tests.product_kernels import KERNELS
-from tunegrad.devices.programs import Programs
+from tests.programs import Programs
 from tunegrad.opts import Space
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.hand_schedules import GPU, gemm, row_sum
 from tests.opencl_device import opencl_device
-from tunegrad.devices.programs import Programs
+from tests.programs import Programs
 from tunegrad.ir.kernel import Kernel
 from tunegrad.opts import Schedule, Space
 

@@ -23,8 +23,8 @@ from hand_programs import (
 )
 
 from tests.opencl_device import compiled, opencl_device
+from tests.programs import Programs
 from tunegrad import devices
-from tunegrad.devices.programs import Programs
 from tunegrad.errors import CompileFailure, DeviceError, InternalError, OutOfResources
 from tunegrad.ir.dtypes import BF16, BOOL, DTYPES, F16, F32, F64, I32, I64
 from tunegrad.ir.expr import Op

@@ -10,7 +10,7 @@ import pytest
 from kernel_corpus import NAMES, corpus_kernel
 
 from tests.opencl_device import compiled, opencl_device
-from tunegrad.devices.programs import Programs
+from tests.programs import Programs
 from tunegrad.errors import IllegalAction
 from tunegrad.ir.dtypes import F32
 from tunegrad.ir.expr import Apply, Load, Op, Value

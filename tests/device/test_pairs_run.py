@@ -12,6 +12,7 @@ from pair_builders import CONVS, MATMULS, Case, conv, dot_kernel, matmul, memory
 
 import tunegrad as tg
 from tests.opencl_device import opencl_device
+from tests.programs import Programs
 from tunegrad.compiling import Payload
 from tunegrad.compiling.candidate import reference
 from tunegrad.db import open_store
@@ -20,7 +21,6 @@ from tunegrad.devices.host.buffers import Buffer
 from tunegrad.devices.host.codegen import compile_llvm
 from tunegrad.devices.host.facts import fingerprint, host_target
 from tunegrad.devices.host.team import BufferTable, Executable, Team
-from tunegrad.devices.programs import Programs
 from tunegrad.devices.verifying.tolerance import compare
 from tunegrad.errors import ConfigError
 from tunegrad.frontend import Tensor, bf16_bits, bf16_values

@@ -16,12 +16,12 @@ from word_checks import runs_alike
 import tunegrad as tg
 from tests.cuda_host import cuda_host
 from tests.opencl_device import opencl_device
+from tests.programs import Programs
 from tunegrad.compiling import Payload
 from tunegrad.compiling.candidate import reference
 from tunegrad.devices.cpu.device import CpuDevice
 from tunegrad.devices.device import Device
 from tunegrad.devices.host.facts import host_target
-from tunegrad.devices.programs import Programs
 from tunegrad.devices.verifying.tolerance import compare
 from tunegrad.frontend import Tensor
 from tunegrad.frontend.onnx.elementwise import CASTS

@@ -13,12 +13,12 @@ from stored_decisions import decided
 import tunegrad as tg
 from tests.cuda_host import cuda_host
 from tests.gpu_hand import gemm
+from tests.programs import Programs
 from tests.sass import instructions
 from tunegrad.db import open_store
 from tunegrad.devices.cuda.device import absent
 from tunegrad.devices.cuda.nvrtc import build, version
 from tunegrad.devices.host.facts import fingerprint, host_target
-from tunegrad.devices.programs import Programs
 from tunegrad.errors import DeviceError
 from tunegrad.frontend import Tensor
 from tunegrad.ir.fusion import schedule

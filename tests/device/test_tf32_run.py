@@ -13,12 +13,12 @@ from tests.cuda_host import cuda_host
 from tests.gpu_hand import gemm
 from tests.nvrtc_builds import require_nvrtc
 from tests.opencl_device import opencl_device
+from tests.programs import Programs
 from tests.sass import instructions, listing
 from tests.unit.test_tf32 import PLAIN, STAGED, nearest
 from tunegrad.devices import host_device
 from tunegrad.devices.cuda.device import absent
 from tunegrad.devices.cuda.nvrtc import build
-from tunegrad.devices.programs import Programs
 from tunegrad.ir.dtypes import F32
 from tunegrad.ir.expr import Op
 from tunegrad.ir.interpret.numeric import compute

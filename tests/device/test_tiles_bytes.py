@@ -12,12 +12,12 @@ import pytest
 from quad_builders import conv, dot_kernel, in_fours, matmul, memory
 from word_checks import runs_alike
 
+from tests.programs import Programs
 from tests.tile_kernels import SERVER
 from tunegrad.devices.cpu.device import OPT_LEVEL, CpuDevice
 from tunegrad.devices.cpu.machine_code import code_facts, hot_loop
 from tunegrad.devices.host.codegen import assembly
 from tunegrad.devices.host.facts import AMX_INT8, host_target
-from tunegrad.devices.programs import Programs
 from tunegrad.errors import IllegalAction
 from tunegrad.ir.dtypes import buffer_dtype
 from tunegrad.ir.interpret.numeric import bytes_of

@@ -9,10 +9,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tests.programs import Programs
 from tests.tile_kernels import NAME, SERVER, buffers, conv, gemm, run, tiled, wanted
 from tunegrad.devices.cpu.device import CpuDevice
 from tunegrad.devices.host.facts import host_target, require_tiles
-from tunegrad.devices.programs import Programs
 from tunegrad.errors import DeviceError
 from tunegrad.ir.interpret.program import interpret
 from tunegrad.ir.program import TileConfig, TileMul, walk

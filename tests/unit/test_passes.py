@@ -12,10 +12,10 @@ import pytest
 from benchmarks.hand_schedules import AVX512, GPU
 from tests.hand_programs import row_sum
 from tests.kernel_corpus import NAMES, corpus_kernel, kernels_of
+from tests.null_device import NullDevice
 from tunegrad.compiling import build
 from tunegrad.devices import Lowered
 from tunegrad.devices.cpu.device import CpuDevice
-from tunegrad.devices.null.device import NullDevice
 from tunegrad.errors import IllegalAction, OutOfResources, VerifyError
 from tunegrad.ir.dtypes import F32
 from tunegrad.ir.kernel import Kernel

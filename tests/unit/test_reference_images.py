@@ -10,7 +10,7 @@ import pickle
 import pytest
 from hand_programs import vector_add
 
-from tunegrad.devices.reference.device import ReferenceDevice
+from tests.reference_device import ReferenceDevice
 from tunegrad.errors import CompileFailure
 
 

@@ -1,1 +1,0 @@
-"""The null device: compiles for any target and runs nothing."""

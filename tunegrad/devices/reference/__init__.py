@@ -1,1 +1,0 @@
-"""The reference device: the interpreter."""
