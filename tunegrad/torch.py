@@ -298,12 +298,13 @@ class _Compiled:
         It is kept, for other threads too, once that is over: a call that raises, as for an index
         out of range, was none.
         """
-        program = self._program(args)
+        want, error = self._eager(args) if self._check else (None, None)
+        program = self._program(args, want)
         if program.model is None:
             self._keep(program)
-            return self._graph.forward(*args)
+            return self._graph.forward(*args) if want is None else want
         found = program.run(program.model, args)
-        want, fault = self._compared(program, args, found) if self._check else (found, "")
+        fault = self._fault(program, args, found, want, error) if self._check else ""
         if not fault:
             self._keep(program)
             return found
@@ -316,25 +317,37 @@ class _Compiled:
         _log.warning("torch.compile: this graph runs in PyTorch, since ours differs: %s", fault)
         return want
 
-    def _compared(self, program: _Program, args: Sequence[Any], found: Any) -> tuple[Any, str]:
-        """PyTorch's results, and a text that tells how ``found`` differs from them; '' where it
-        does not.
-        """
+    def _eager(self, args: Sequence[Any]) -> tuple[Any, Exception | None]:
+        """PyTorch's results, or its error."""
         try:
-            want = self._graph.forward(*args)
-        except RuntimeError as error:  # a kernel of PyTorch's that wants other strides
+            return self._graph.forward(*args), None
+        except Exception as error:  # noqa: BLE001 - raised unless our kernels raise theirs before
+            return None, error
+
+    def _fault(
+        self,
+        program: _Program,
+        args: Sequence[Any],
+        found: Any,
+        want: Any,
+        error: Exception | None,
+    ) -> str:
+        """A text that tells how ``found`` differs from PyTorch's results; '' where it does not."""
+        if isinstance(error, RuntimeError):  # a kernel of PyTorch's that wants other strides
             _log.info("torch.compile: nothing was compared, PyTorch can not run this: %s", error)
-            return found, ""
+            return ""
+        if error is not None:
+            raise error
         settings = {"device": _place([a for a in args if hasattr(a, "dtype")]), **self._settings}
         unit = max(UNITS.get(str(settings.get(k)), 0.0) for k in ("dtype", "numerics"))
         call = Call(self._graph, args, frozenset(program.constants), unit)
-        return want, fault_of(call, found, want, lambda m, arrays: load(m, **settings)(*arrays))
+        return fault_of(call, found, want, lambda m, arrays: load(m, **settings)(*arrays))
 
     def _keep(self, program: _Program) -> None:
         self._programs = [program, *self._programs][:_KEPT]
 
-    def _program(self, args: Sequence[Any]) -> _Program:
-        """A program for these arguments.
+    def _program(self, args: Sequence[Any], want: Any) -> _Program:
+        """A program for these arguments. ``want``: PyTorch's results, if they are known.
 
         A parameter that was written to since it was a constant is an input from now on.
         """
@@ -347,7 +360,7 @@ class _Compiled:
             if hasattr(a, "dtype") and _is_static(a) and _is_counted(a) and i not in self._written
         ]
         try:
-            return self._made(args, static)
+            return self._made(args, static, want)
         except (ConfigError, DeviceError, MissError, StoreError):
             raise  # the options are wrong
         except TunegradError as error:
@@ -359,7 +372,7 @@ class _Compiled:
             _log.warning("torch.compile: this graph runs in PyTorch: %s", error)
         self._warned = True
 
-    def _made(self, args: Sequence[Any], static: Sequence[int]) -> _Program:
+    def _made(self, args: Sequence[Any], static: Sequence[int], want: Any) -> _Program:
         fixed = set(static)
         inputs = tuple(i for i, a in enumerate(args) if hasattr(a, "dtype") and i not in fixed)
         given = [args[i] for i in (*inputs, *static)]
@@ -372,7 +385,7 @@ class _Compiled:
         pairs = frozenset(i for i in inputs if args[i].is_complex())
         every = partial(_every, self._graph, {**rest, **values}, inputs, pairs)
         outputs = _outputs(
-            self._graph, every(*(Tensor.input(s.name, s.shape, s.dtype) for s in specs))
+            self._graph, every(*(Tensor.input(s.name, s.shape, s.dtype) for s in specs)), want
         )
         if not any(o.computed for o in outputs):
             raise ModelError("it gives no tensor")
@@ -487,16 +500,22 @@ def _run(every: Any, outputs: Sequence[_Output], *given: Tensor) -> tuple[Tensor
     return tuple(v if o.order is None else v.permute(*o.order) for v, o in tensors)
 
 
-def _outputs(graph: Any, found: Sequence[Any]) -> tuple[_Output, ...]:
-    """Outputs of the graph, with the strides that PyTorch says they have."""
+def _outputs(graph: Any, found: Sequence[Any], want: Sequence[Any] | None) -> tuple[_Output, ...]:
+    """Outputs of the graph, with the strides that PyTorch's results have; as its description of
+    the graph says where there are none.
+
+    The two differ: by the description, products of tensors with dimensions of one element, or
+    batch normalisation, may have strides that no kernel of PyTorch's gives them.
+    """
     (end,) = (n for n in graph.graph.nodes if n.op == "output")
+    said = want or [getattr(n, "meta", {}).get("val") for n in end.args[0]]
     return tuple(
         _Output(True, getattr(load_torch(), _COMPLEX[v.real.dtype.name]))
         if isinstance(v, Complex)
-        else _strided(v, getattr(n, "meta", {}).get("val"))
+        else _strided(v, like)
         if isinstance(v, Tensor)
         else _Output(False, v)
-        for v, n in zip(found, end.args[0], strict=True)
+        for v, like in zip(found, said, strict=True)
     )
 
 

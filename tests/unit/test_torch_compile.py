@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import random
 from collections.abc import Iterator
 from typing import Any
 
@@ -346,9 +347,63 @@ def test_outputs_have_the_strides_of_pytorch() -> None:
         with torch.no_grad():
             got, want = compiled(function)(given), function(given)
         close(got, want)
-        assert [s for s, n in zip(got.stride(), got.shape, strict=True) if n > 1] == [
-            s for s, n in zip(want.stride(), want.shape, strict=True) if n > 1
-        ]
+        assert strides(got) == strides(want)
+
+
+def strides(*tensors: Any) -> list[list[int]]:
+    """Of the dimensions that have several elements."""
+    return [[s for s, n in zip(t.stride(), t.shape, strict=True) if n > 1] for t in tensors]
+
+
+def laid(shape: Any, order: Any) -> Any:
+    """Numbers with these strides, which may be 0 or equal."""
+    last = sum((n - 1) * s for n, s in zip(shape, order, strict=True))
+    return torch.linspace(-1, 1, last + 1).as_strided(shape, order)
+
+
+def test_a_product_of_tensors_with_dimensions_of_one_element_has_the_strides_of_eager() -> None:
+    """PyTorch's description of the graph says (16, 1, 4, 16)."""
+    a, b = laid((1, 4, 1, 6), (1, 1, 4, 4)), laid((1, 4, 1), (4, 1, 1))
+    with torch.no_grad():
+        got = compiled(torch.mul)(b, a)
+    close(got, b * a)
+    assert strides(got) == strides(b * a) == [[4, 1, 16]]
+
+
+@pytest.mark.parametrize(
+    "function",
+    [torch.neg, torch.mul, lambda a, b: torch.where(a > 0, b, a), torch.lerp, torch.maximum],
+    ids=["unary", "binary", "where", "ternary", "maximum"],
+)
+def test_drawn_strides_of_outputs_are_those_of_eager(function: Any) -> None:
+    """Extents of 1, equal strides, expanded dimensions, operands of several ranks."""
+    rng = random.Random(0)
+    count = 3 if function is torch.lerp else 1 if function is torch.neg else 2
+
+    def operand(shape: Any) -> Any:
+        shape = [n if rng.random() < 0.7 else 1 for n in shape][rng.choice([0, 0, 0, 1]) :]
+        order, step = [0] * len(shape), 1
+        for d in rng.sample(range(len(shape)), len(shape)):
+            order[d] = step if shape[d] > 1 else rng.choice([0, 1, step, 24])
+            step *= shape[d]
+        if rng.random() < 0.2:
+            order = [s if rng.random() < 0.7 else 0 for s in order]
+        return laid(shape, order)
+
+    drawn = [
+        [operand(shape) for _ in range(count)]
+        for shape in ([rng.choice([1, 2, 4, 4]) for _ in range(4)] for _ in range(40))
+    ]
+
+    def every(given: Any) -> Any:
+        return [function(*operands) for operands in given]
+
+    with torch.no_grad():
+        got, want = compiled(every)(drawn), every(drawn)
+    assert len({str(strides(*w)) for w in drawn}) > 12
+    for a, b in zip(got, want, strict=True):
+        close(a, b)
+    assert strides(*got) == strides(*want)
 
 
 def test_a_channels_last_network_gives_channels_last() -> None:
