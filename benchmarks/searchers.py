@@ -9,8 +9,8 @@
         the default searcher, with the others' rows  --+     then the winners, in turns
 
 The kernels are those of the suite ``kernels`` as they are before a variant is chosen, but for the
-longest ones. Rows of a kernel itself are left out of the memory that it is searched with: seeds and
-lessons are of other kernels.
+longest ones. Rows of a kernel itself are left out of the memory that it is searched with: seeds are
+of other kernels.
 """
 
 from __future__ import annotations
@@ -42,9 +42,8 @@ from tunegrad.opts import Schedule, Space
 from tunegrad.search import KernelSearch, Searcher, SearchTask, TrialLog, decide, make_searcher
 from tunegrad.trial import Fingerprint, Measured, Trial
 from tunegrad.tuning.executor.local import CandidateMeasurer
+from tunegrad.tuning.seeding import Seeding
 from tunegrad.tuning.session import SEARCH_POLICY
-from tunegrad.tuning.transfer.seeding import Seeding
-from tunegrad.tuning.transfer.training import Teacher, features_of
 from tunegrad.tuning.workload import workload_of_function
 
 __all__ = ["Played", "main"]
@@ -103,19 +102,16 @@ class Arena:
         self.measurer = CandidateMeasurer(device, SEARCH_POLICY)
 
     def play(self, kernel: Kernel, searcher: str, memory: Store, session: str) -> Played:
-        """Search a kernel that ``memory`` has no row of, seeds and lessons from there; the rows go
+        """Search a kernel that ``memory`` has no row of, seeds from there; the rows go
         there.
         """
         log = TrialLog(memory, self.here, SEARCH_POLICY, session, time.time)
         space = Space(kernel, self.target)
-        lessons = Teacher.of([kernel], self.target, log, dict(memory.kernels(self.here))).lessons(
-            kernel.key
-        )
         rng = Random(f"{self.seed} {kernel.key}")
         asked: Searcher = (
             _RIVALS[searcher](space, rng)
             if searcher in _RIVALS
-            else make_searcher(searcher, space, rng, features_of(space), lessons)
+            else make_searcher(searcher, space, rng)
         )
         seeding = Seeding(memory, self.here, SEARCH_POLICY, frozenset({session}))
         search = KernelSearch(

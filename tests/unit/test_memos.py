@@ -19,8 +19,7 @@ from tunegrad.ir.parse_kernel import parse_kernel
 from tunegrad.opts import DefaultChooser, Schedule, Space
 from tunegrad.opts.actions import Stage
 from tunegrad.opts.staging import check_copy, staged_copy
-from tunegrad.search import CostModel, tree_features
-from tunegrad.search.features import _accesses, _touched
+from tunegrad.search import CostModel
 
 GEMM = """kernel
   param p0 f32[64,96] out row
@@ -133,17 +132,6 @@ def test_copy_is_legal_where_its_plan_can_be_made() -> None:
         grown = replace(tree, staged=(staged,))
         assert refusal(check_copy, grown, staged) == refusal(staged_copy, grown, staged)
         assert (refusal(staged_copy, grown, staged) is None) == (staged in copies)
-
-
-def test_bytes_touched_are_those_of_the_loops_together() -> None:
-    tree = gemm_tree()
-    accesses = tuple(_accesses(tree, 0))
-    registers = [x for x in tree.loops if x.kind.is_register]
-    serial = [x for x in tree.loops if not x.kind.is_register]
-    for count, found in enumerate(_touched(accesses, registers, serial)):
-        inside = [*registers, *serial[len(serial) - count :]]
-        assert found == [a.elements(inside) * a.itemsize for a in accesses]
-    assert tree_features(tree) == tree_features(replace(tree))
 
 
 def test_forecast_is_that_of_the_printed_trees() -> None:

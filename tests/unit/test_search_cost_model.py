@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from search_landscapes import landscape
 
+from benchmarks.ranking import ranking_accuracy
 from tunegrad.errors import IllegalAction
-from tunegrad.search import CostModel, RandomChooser, ranking_accuracy
+from tunegrad.search import CostModel, RandomChooser
 
 
 def rows(seed, count):

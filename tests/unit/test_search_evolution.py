@@ -6,7 +6,7 @@ from statistics import fmean
 
 import pytest
 from search_landscapes import area, landscape
-from search_surface import Surface, SurfaceSpace, choices_of, failing, played, separable
+from search_surface import Surface, SurfaceSpace, failing, played
 
 from tunegrad.errors import IllegalAction
 from tunegrad.opts import TraceChooser
@@ -56,49 +56,6 @@ def test_evolution_with_a_model_is_better_than_without():
         area(lambda sp, r: EvolutionarySearcher(sp, r, learned=False), s, s, 48) for s in range(9)
     )
     assert with_model < without
-
-
-def test_evolution_uses_features_that_are_handed_in():
-    """The time follows from a number that the decisions hide: only who sees it ranks well."""
-    space = SurfaceSpace({f"d{i}": 5 for i in range(5)})
-    hidden = {c: Random(str(c)).uniform(1.0, 20.0) for c in range(5**5)}
-
-    def number(schedule):
-        return hidden[sum(c * 5**i for i, c in enumerate(choices_of(schedule).values()))]
-
-    class Hidden(Surface):
-        def seconds(self, schedule):
-            return self.base_s * number(schedule)
-
-    def mean_late(features):
-        late = []
-        for seed in range(4):
-            asked = played(EvolutionarySearcher(space, Random(seed), features), Hidden({}), 96)
-            late += [number(s) for s in asked[48:]]
-        return fmean(late)
-
-    assert mean_late(lambda s: {"number": number(s)}) < 0.8 * mean_late(None)
-
-
-def test_evolution_asks_for_features_of_its_own_proposals_only_once():
-    space, surface = separable(Random(3))
-    asked = []
-
-    def features(schedule):
-        asked.append(schedule.text)
-        return {"actions": float(len(schedule.actions))}
-
-    played(EvolutionarySearcher(space, Random(0), features), surface, 60)
-    assert len(asked) == len(set(asked))
-
-
-def test_evolution_survives_features_that_can_not_be_had():
-    space, surface = separable(Random(3))
-
-    def features(schedule):
-        raise IllegalAction("it does not lower")
-
-    assert len(played(EvolutionarySearcher(space, Random(0), features), surface, 40)) == 40
 
 
 @pytest.mark.parametrize("seed", range(3))

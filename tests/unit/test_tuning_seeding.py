@@ -14,7 +14,7 @@ from tunegrad.devices.host.facts import fingerprint, host_target
 from tunegrad.ir.kernel import Kernel
 from tunegrad.opts import SPACE_VERSION, Space
 from tunegrad.trial import Fingerprint, Measurement, Policy, Status, Trial
-from tunegrad.tuning.transfer.seeding import Seeding
+from tunegrad.tuning.seeding import Seeding
 from tunegrad.tuning.workload import workload_of_function
 
 TARGET = host_target(1)

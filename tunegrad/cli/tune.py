@@ -76,7 +76,7 @@ __all__ = ["tune"]
 @click.option(
     "--no-warm-start",
     is_flag=True,
-    help="Take no seeds from similar kernels in the store, and learn nothing from others.",
+    help="Take no seeds from similar kernels in the store.",
 )
 @store_option
 @seed_option

@@ -123,8 +123,7 @@ class TuneSettings:
     measure on (``local``: one of this machine), None without Ray; ``ray_kind`` the kind of its
     machines that measure. ``in_flight``: batches are begun until so many proposals are unanswered;
     a session sets it by where it measures. ``warm_start``: a kernel that is new in the store is
-    seeded from the nearest ones in it, and learners are told what the store knows of the device's
-    other kernels. ``dtype`` is what weights and activations are stored in.
+    seeded from the nearest ones in it. ``dtype`` is what weights and activations are stored in.
     """
 
     model: ModelSpec

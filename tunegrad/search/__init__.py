@@ -3,17 +3,8 @@ is replaced.
 """
 
 from tunegrad.search.budget import BudgetPolicy, ModelSearch
-from tunegrad.search.cost_model import (
-    OPENMP,
-    CostModel,
-    Features,
-    Lessons,
-    ScheduleFeatures,
-    cost_model_installed,
-    ranking_accuracy,
-)
+from tunegrad.search.cost_model import OPENMP, CostModel, cost_model_installed
 from tunegrad.search.driver import KernelSearch
-from tunegrad.search.features import tree_features
 from tunegrad.search.promote import LEAST_EFFECT, LOOKS, Comparison, decide, fastest_ratio
 from tunegrad.search.protocols import (
     Measured,
@@ -55,9 +46,7 @@ __all__ = [
     "CostModel",
     "EvolutionarySearcher",
     "ExhaustiveSearcher",
-    "Features",
     "KernelSearch",
-    "Lessons",
     "Measured",
     "Measurer",
     "ModelSearch",
@@ -67,7 +56,6 @@ __all__ = [
     "RandomSearcher",
     "Result",
     "Results",
-    "ScheduleFeatures",
     "SearchSpace",
     "SearchTask",
     "Searcher",
@@ -87,8 +75,6 @@ __all__ = [
     "fastest_ratio",
     "is_small",
     "make_searcher",
-    "ranking_accuracy",
     "searcher_names",
     "seeds_from",
-    "tree_features",
 ]

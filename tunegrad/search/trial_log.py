@@ -4,7 +4,7 @@ and read back on resuming.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Literal
@@ -48,16 +48,12 @@ class TrialLog:
             with self.part("store"):
                 stack.close()
 
-    def stored(
-        self, kernel_key: str, space_version: int, without: Collection[str] = ()
-    ) -> list[Trial]:
+    def stored(self, kernel_key: str, space_version: int) -> list[Trial]:
         """The trials that count here: this kernel, machine, policy and meaning of action texts;
         oldest first.
-
-        It is as if the sessions in ``without`` had measured nothing.
         """
         with self.part("store"):
-            found = self.store.trials(kernel_key, self.fingerprint, self.policy, without)
+            found = self.store.trials(kernel_key, self.fingerprint, self.policy)
         return [t for t in found if t.space_version == space_version]
 
     def record(

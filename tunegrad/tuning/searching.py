@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from random import Random
 
 from tunegrad.devices import usable_cores
 from tunegrad.ir.kernel import Kernel
@@ -20,15 +21,15 @@ from tunegrad.search import (
     SearchTask,
     StopRule,
     TrialLog,
+    make_searcher,
 )
 
 from .budget.account import sessions_since
 from .executor.local import standing
 from .machine.roofline import needed_flops
 from .questions.plan import OutOfTrialsError
+from .seeding import Seeding
 from .state import Context
-from .transfer.seeding import Seeding
-from .transfer.training import Teacher, learns
 from .workload import KernelUse
 
 __all__ = ["BATCH", "Searching"]
@@ -47,32 +48,23 @@ class Searching:
     context: Context
 
     def searches(self, uses: Sequence[KernelUse], seeded: bool = False) -> tuple[KernelSearch, ...]:
-        """One search a kernel, in order.
-
-        ``seeded``: the store's other kernels lend seeds and lessons.
-        """
+        """One search a kernel, in order. ``seeded``: the store's other kernels lend seeds."""
         c = self.context
         mine = c.resumed | {c.session}
         since = sessions_since(c.store, mine) if seeded else frozenset[str]()
         seeding = Seeding(c.store, c.here, c.policy, since)
         charged = c.costs.part
         log = TrialLog(c.store, c.here, c.policy, c.session, time.time, c.resumed, charged)
-        with c.costs.part("asking"):
-            teacher = Teacher({})
-            if seeded and learns(c.settings):
-                others = dict(c.store.kernels(c.here))
-                teacher = Teacher.of([use.kernel for use in uses], c.target, log, others, since)
-        return tuple(self._search(use, log, teacher, seeding if seeded else None) for use in uses)
+        return tuple(self._search(use, log, seeding if seeded else None) for use in uses)
 
-    def _search(
-        self, use: KernelUse, log: TrialLog, teacher: Teacher, seeding: Seeding | None
-    ) -> KernelSearch:
+    def _search(self, use: KernelUse, log: TrialLog, seeding: Seeding | None) -> KernelSearch:
         c = self.context
         c.progress.named[use.name] = use.kernel
         c.store.name_kernel(use.kernel.text, use.name)
         with c.costs.part("asking"):
             space = Space(use.kernel, c.target)
-            searcher = teacher.searcher(c.settings, space, use.key)
+            rng = Random(f"{c.settings.seed} {use.key}")
+            searcher = make_searcher(c.settings.searcher, space, rng)
             seeds = tuple if seeding is None else partial(self._seeds, seeding, use.kernel, space)
             task, measurer = self._task(use), c.executor.measurer
             return KernelSearch(task, space, searcher, measurer, log, c.tell, seeds)

@@ -38,7 +38,15 @@ from tunegrad.events import (
 from tunegrad.ir.target import Target
 from tunegrad.opts import SPACE_VERSION, Schedule, Space
 from tunegrad.reports import Deviation, TuneReport
-from tunegrad.search import KernelSearch, StopReason, StopRule, check_searcher
+from tunegrad.search import (
+    LEARNED,
+    OPENMP,
+    KernelSearch,
+    StopReason,
+    StopRule,
+    check_searcher,
+    cost_model_installed,
+)
 from tunegrad.trial import Policy
 from tunegrad.version import __version__
 
@@ -61,7 +69,6 @@ from .reporting.facts import session_facts
 from .searching import BATCH, Searching
 from .soundness import Withdrawals
 from .state import Context
-from .transfer.training import missing_model
 from .workload import Workload, not_a_number, shared_kernels, work_key
 
 __all__ = ["SEARCH_POLICY", "Session", "run_session", "run_sessions", "search_policy"]
@@ -287,8 +294,9 @@ class Session:
     def _searches(self, candidates: Sequence[VariantCandidates]) -> tuple[KernelSearch, ...]:
         """Of all kernels that the models may launch in the end."""
         c = self.context
-        if missing := missing_model(c.settings):
-            c.tell(Warned(missing))
+        if c.settings.searcher in LEARNED and not cost_model_installed():
+            why = f"lightgbm can not be imported; {OPENMP}"
+            c.tell(Warned(f"searcher {c.settings.searcher}: no cost model: {why}"))
         uses = [u for u in shared_kernels(candidates) if not u.kernel.fixed]
         return self._searching.searches(uses, c.settings.warm_start)
 

@@ -1,5 +1,5 @@
 """Kernels of a store whose texts this version can not parse: their rows are found by key, and
-are no training data.
+reports do not say what they need.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from random import Random
 
 from tunegrad.opts import Schedule, TraceChooser
 
-from ..cost_model import CostModel, Features, Lessons, ScheduleFeatures, cost_model_installed
+from ..cost_model import CostModel, cost_model_installed
 from ..protocols import SearchSpace
 from .ledger import Row, Traces
 from .one_by_one import OneByOne, RandomChooser, cautious
@@ -45,19 +45,14 @@ _SURE = 24
 ones for slow ones.
 """
 
-_DRAWS = 6
-"""Random draws for each that is proposed, where the rows of other kernels say which is best."""
-
 
 class EvolutionarySearcher(OneByOne):
     """Evolves the ``population`` fastest schedules.
 
     A share ``explore`` of what it proposes are random draws. With a cost model (``learned``, where
     the library is installed), ``generations`` of ``children`` each are bred for one batch and
-    ranked by it; without one, children are proposed as they are bred. ``features`` adds facts of
-    each candidate's program to what the model sees: then the most promising are looked at first,
-    twice as many as are asked for; ``lessons`` of other kernels are in terms of these facts. It is
-    done when ``tries`` ideas in a row were old.
+    ranked by it; without one, children are proposed as they are bred. It is done when ``tries``
+    ideas in a row were old.
     """
 
     origin = "evolutionary"
@@ -66,7 +61,6 @@ class EvolutionarySearcher(OneByOne):
         self,
         space: SearchSpace,
         rng: Random,
-        features: Features | None = None,
         population: int = 24,
         generations: int = 3,
         children: int = 96,
@@ -74,7 +68,6 @@ class EvolutionarySearcher(OneByOne):
         strangers: float = 0.1,
         tries: int = 200,
         learned: bool = True,
-        lessons: Lessons | None = None,
         traces: Traces | None = None,
     ) -> None:
         super().__init__(space, traces)
@@ -84,14 +77,8 @@ class EvolutionarySearcher(OneByOne):
         self._options: dict[str, int] = {}
         self._tried: set[_Key] = set()
         self._used = 0
-        self._facts = ScheduleFeatures(features)
-        installed = learned and cost_model_installed()
-        self._model = CostModel(rng.getrandbits(31)) if installed else None
-        self._facts_model = (
-            CostModel(rng.getrandbits(31), lessons=lessons)
-            if installed and features is not None
-            else None
-        )
+        usable = learned and cost_model_installed()
+        self._model = CostModel(rng.getrandbits(31)) if usable else None
         self._parents: list[Row] = []
         self._children: list[Schedule] = []
 
@@ -100,9 +87,7 @@ class EvolutionarySearcher(OneByOne):
         self._learn()
         grown = len(self.ledger.rows) >= _FEWEST
         self._parents = self.ledger.fastest(self.population) if grown else []
-        self._children = (
-            self._bred(n, self._parents) if self._parents else [] if grown else self._taught(n)
-        )
+        self._children = self._bred(n, self._parents) if self._parents else []
 
     def propose(self) -> Schedule | None:
         return self._children.pop(0) if self._children else self._draw(self._parents)
@@ -111,41 +96,30 @@ class EvolutionarySearcher(OneByOne):
         """Log seconds by which each is expected to be slower than the fastest that was told; 0
         without a forecast.
 
-        It is the forecast of the models as they were last trained: when this searcher was asked.
+        It is the forecast of the model as it was last trained: when this searcher was asked.
         """
         fastest = self.ledger.fastest(1)
         if not fastest or self._used < _SURE:
             return [0.0] * len(schedules)
         candidates = [*schedules, fastest[0].schedule]
-        if self._facts_model is not None and self._facts_model.fitted:
-            forecast = self._facts_model.predict([self._facts.of(s) for s in candidates])
-        elif self._model is not None and self._model.fitted:
-            forecast = self._model.predict(
-                [{d.name: d.choice for d in s.trace} for s in candidates]
-            )
-        else:
+        if self._model is None or not self._model.fitted:
             return [0.0] * len(schedules)
+        forecast = self._model.predict([{d.name: d.choice for d in s.trace} for s in candidates])
         return [float(f - forecast[-1]) for f in forecast[:-1]]
 
     # ---- learning
     # ----------------------------------------------------------------------------------------------
 
     def _learn(self) -> None:
-        """Train the models on all rows, where some are new and there are enough."""
+        """Train the model on all rows, where some are new and there are enough."""
         rows = self.ledger.rows
         for row in rows[self._used :]:
             self._options.update((d.name, d.options) for d in row.schedule.trace)
             self._tried.add(_key(row.choices))
         fresh, self._used = len(rows) > self._used, len(rows)
         rows = self.ledger.telling(_LEARNED // 2) if len(rows) > _LEARNED else rows
-        log_s, enough = [r.log_s for r in rows], len(rows) >= _FEWEST
-        if self._model is not None and fresh and enough:
-            self._model.fit([r.choices for r in rows], log_s)
-        facts = self._facts_model
-        if facts is not None and (
-            (fresh and enough) or (facts.lessons.rows and (fresh or not facts.fitted))
-        ):
-            facts.fit([self._facts.of(r.schedule) for r in rows], log_s)
+        if self._model is not None and fresh and len(rows) >= _FEWEST:
+            self._model.fit([r.choices for r in rows], [r.log_s for r in rows])
 
     # ---- breeding
     # ----------------------------------------------------------------------------------------------
@@ -155,10 +129,9 @@ class EvolutionarySearcher(OneByOne):
         random draw instead.
         """
         ideas = self._ideas([r.choices for r in parents])
-        wanted = n if self._facts_model is None else 2 * n
         found: dict[str, Schedule] = {}
         for choices in ideas:
-            if len(found) >= wanted:
+            if len(found) >= n:
                 break
             if self.rng.random() < self.explore:
                 schedule = self.ledger.sample(RandomChooser(self.rng, self.rng.choice((0.0, 0.5))))
@@ -166,32 +139,7 @@ class EvolutionarySearcher(OneByOne):
                 schedule = self.ledger.sample(TraceChooser(choices))
             if schedule is not None and not self.ledger.known(schedule):
                 found.setdefault(schedule.text, schedule)
-        best = list(found.values())
-        if self._facts_model is not None and self._facts_model.fitted:
-            best = self._by_facts(best, self._facts_model)
-        return [s for s in best[:n] if self.ledger.claim(s)]
-
-    def _taught(self, n: int) -> list[Schedule]:
-        """Before there is enough to learn from: the best of some random draws, as other kernels'
-        rows would have it.
-        """
-        if self._facts_model is None or not self._facts_model.fitted:
-            return []
-        found: dict[str, Schedule] = {}
-        for _ in range(_DRAWS * n):
-            schedule = self.ledger.sample(cautious(self.rng, 0, self.tries))
-            if schedule is not None and not self.ledger.known(schedule):
-                found.setdefault(schedule.text, schedule)
-        return [
-            s
-            for s in self._by_facts(list(found.values()), self._facts_model)[:n]
-            if self.ledger.claim(s)
-        ]
-
-    def _by_facts(self, schedules: list[Schedule], model: CostModel) -> list[Schedule]:
-        """Schedules by the forecast from their facts, fastest first."""
-        forecast = model.predict([self._facts.of(s) for s in schedules])
-        return [schedules[int(i)] for i in forecast.argsort(kind="stable")]
+        return [s for s in found.values() if self.ledger.claim(s)]
 
     def _ideas(self, parents: list[_Choices]) -> list[_Choices]:
         """Children as decisions, each once; in the model's order, fastest first, where there is

@@ -26,7 +26,6 @@ from random import Random
 
 from tunegrad.trial import Measurement
 
-from ..cost_model import Features, Lessons
 from ..protocols import Proposal, Searcher, SearchSpace
 from .bayesian import BayesianSearcher
 from .beam import BeamSearcher
@@ -98,7 +97,6 @@ class PortfolioSearcher:
     The first ``alone`` trials are the first searcher's. Then each gets the share ``floor`` at
     least; the rest is divided by the expected gain to the power of ``greed``. When all have run
     dry, exhaustive search looks for what is left, among at most ``sweep`` lists of decisions.
-    ``features`` and ``lessons`` are for evolutionary search.
     """
 
     origin = "portfolio"
@@ -114,14 +112,10 @@ class PortfolioSearcher:
         greed: float = 2.0,
         sweep: int = 4096,
         alone: int = _ALONE,
-        features: Features | None = None,
-        lessons: Lessons | None = None,
     ) -> None:
         self.floor, self.fading, self.elite, self.greed = floor, fading, elite, greed
         self.alone = alone
-        self.searchers = (
-            dict(searchers) if searchers is not None else _default(space, rng, features, lessons)
-        )
+        self.searchers = dict(searchers) if searchers is not None else _default(space, rng)
         self._judge = next(
             (s for s in self.searchers.values() if isinstance(s, EvolutionarySearcher)), None
         )
@@ -258,9 +252,7 @@ class PortfolioSearcher:
         return found
 
 
-def _default(
-    space: SearchSpace, rng: Random, features: Features | None, lessons: Lessons | None
-) -> dict[str, Searcher]:
+def _default(space: SearchSpace, rng: Random) -> dict[str, Searcher]:
     """The searchers that are worth having together, each with randomness of its own; a trace is
     looked for once.
     """
@@ -268,9 +260,7 @@ def _default(
     beam, evolutionary, bayesian, random = (Random(rng.getrandbits(64)) for _ in range(4))
     return {
         "beam": BeamSearcher(space, beam, traces=traces),
-        "evolutionary": EvolutionarySearcher(
-            space, evolutionary, features, lessons=lessons, traces=traces
-        ),
+        "evolutionary": EvolutionarySearcher(space, evolutionary, traces=traces),
         "bayesian": BayesianSearcher(space, bayesian, traces=traces),
         "random": RandomSearcher(space, random),
     }

@@ -8,7 +8,6 @@ from typing import get_args
 from tunegrad.config import Searcher as SearcherName
 from tunegrad.errors import ConfigError, InternalError
 
-from ..cost_model import Features, Lessons
 from ..protocols import Searcher, SearchSpace
 from .bayesian import BayesianSearcher
 from .beam import BeamSearcher
@@ -34,18 +33,10 @@ def check_searcher(name: str) -> None:
         raise ConfigError(f"searcher {name!r} is unknown; valid: {', '.join(searcher_names())}")
 
 
-def make_searcher(
-    name: str,
-    space: SearchSpace,
-    rng: Random,
-    features: Features | None = None,
-    lessons: Lessons | None = None,
-) -> Searcher:
+def make_searcher(name: str, space: SearchSpace, rng: Random) -> Searcher:
     """A fresh searcher of that name on a space; every draw comes from ``rng``.
 
     ConfigError as by ``check_searcher``.
-
-    ``features`` of its schedules and ``lessons`` of other kernels are for those in ``LEARNED``.
     """
     check_searcher(name)
     match name:
@@ -58,9 +49,9 @@ def make_searcher(
         case "bayesian":
             return BayesianSearcher(space, rng)
         case "evolutionary":
-            return EvolutionarySearcher(space, rng, features, lessons=lessons)
+            return EvolutionarySearcher(space, rng)
         case "portfolio":
-            return PortfolioSearcher(space, rng, features=features, lessons=lessons)
+            return PortfolioSearcher(space, rng)
         case _:
             raise InternalError(
                 f"searcher {name!r} is a name that a setting may give, but nothing makes it"
