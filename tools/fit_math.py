@@ -249,6 +249,16 @@ def _comment(text: str) -> list[str]:
     return [f"# {line}" for line in textwrap.wrap(text, 97)]
 
 
+def _tuple(name: str, rows: Sequence[Sequence[float]]) -> list[str]:
+    """An assignment of numbers, as many as fit to a line; several rows are a tuple each."""
+    lines = []
+    for row in rows:
+        opens, closes = ("", "") if len(rows) == 1 else ("(", "),")
+        text = f"{opens}{', '.join(map(repr, row))},{closes}"
+        lines += textwrap.wrap(text, 99, initial_indent="    ", subsequent_indent="    ")
+    return [f"{name} = (", *lines, ")  # fmt: skip"]
+
+
 def source() -> str:
     """The text of math_coefficients.py."""
     names = sorted(
@@ -260,8 +270,13 @@ def source() -> str:
         "from __future__ import annotations",
         "",
         "__all__ = [",
-        *(f'    "{name}",' for name in names),
-        "]",
+        *textwrap.wrap(
+            ", ".join(f'"{name}"' for name in names) + ",",
+            99,
+            initial_indent="    ",
+            subsequent_indent="    ",
+        ),
+        "]  # fmt: skip",
         "",
         f"ERF_SPLIT = {ERF_SPLIT!r}",
         f"TANH_SPLIT = {TANH_SPLIT!r}",
@@ -273,7 +288,7 @@ def source() -> str:
             f"{fit.meaning}. Relative error left by the {kind} coefficients: "
             f"2^{np.log2(error_of(fit, values)):.1f}."
         )]  # fmt: skip
-        lines += [f"{fit.name} = (", *(f"    {v!r}," for v in values), ")"]
+        lines += _tuple(fit.name, [values])
     table = erf_table()
     polynomials = [table[i][k] for k in range(32) for i in range(5)]
     left = max(
@@ -285,14 +300,9 @@ def source() -> str:
             "erf(P[k] + r) = sum of TABLE[i][k] * r^i; below 3/16 erf(x) = x + x * sum of "
             f"TABLE[i + 1][0] * x^(2 i). Relative error left: 2^{np.log2(left):.1f}."
         ),
-        "ERF_PLACES = (",
-        *(f"    {v!r}," for v in ERF_PLACES),
-        ")",
-        "ERF_TABLE = (",
+        *_tuple("ERF_PLACES", [ERF_PLACES]),
+        *_tuple("ERF_TABLE", table),
     ]
-    for column in table:
-        lines += ["    (", *(f"        {v!r}," for v in column), "    ),"]
-    lines += [")"]
     return "\n".join(lines) + "\n"
 
 
