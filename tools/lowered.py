@@ -7,7 +7,7 @@ to SPACE_VERSION.
 
 An action text of one space version must mean one program: rows of a store are looked up by it. A
 change of lowering or rendering that changes the code of a case here raises SPACE_VERSION
-(``tunegrad/opts/space.py``), once between two releases: ``--unreleased`` says that no release has
+(``tunegrad/opts/passes.py``), once between two releases: ``--unreleased`` says that no release has
 had the version of the file, as after merging several such changes.
 
 The file keeps the action texts, so that a change of the space or of the sketches changes nothing
@@ -162,7 +162,7 @@ def main(argv: Sequence[str] | None = None, path: Path = FILE) -> int:
         print(
             f"error: {len(changed)} of {len(golden.cases)} cases are other code "
             f"({changed[0]}), and SPACE_VERSION is "
-            f"still {SPACE_VERSION}: raise it in tunegrad/opts/space.py, or say --unreleased",
+            f"still {SPACE_VERSION}: raise it in tunegrad/opts/passes.py, or say --unreleased",
             file=sys.stderr,
         )
         return 3

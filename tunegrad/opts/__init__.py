@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from .passes import RACES as RACES
     from .passes import RENDER as RENDER
     from .passes import SCHEDULE as SCHEDULE
+    from .passes import SPACE_VERSION as SPACE_VERSION
     from .passes import Context as Context
     from .passes import Form as Form
     from .passes import Observer as Observer
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
     from .sketches import product_cycles as product_cycles
     from .space import Schedule as Schedule
     from .space import Space as Space
-    from .version import SPACE_VERSION as SPACE_VERSION
 else:
     __all__, __getattr__ = lazy_names(
         __name__,
@@ -59,12 +59,11 @@ else:
                 "Seconds Trace TraceStep dump_to_folder dump_to_stream form_text verifying"
             ),
             "passes": (
-                "LIMIT LOOPS LOWER MAX_INSTRUCTIONS RACES RENDER SCHEDULE "
+                "LIMIT LOOPS LOWER MAX_INSTRUCTIONS RACES RENDER SCHEDULE SPACE_VERSION "
                 "Context Form Observer Pass lower run_passes"
             ),
             "product_rates": "kernel_flops_per_s product_rate",
             "sketches": "product_cycles",
             "space": "Schedule Space",
-            "version": "SPACE_VERSION",
         },
     )

@@ -8,8 +8,6 @@ from typing import Protocol, TypeVar
 
 from tunegrad.errors import IllegalAction
 
-__all__ = ["Chooser", "DefaultChooser", "Recorder", "SpaceDecision", "TraceChooser"]
-
 T = TypeVar("T")
 
 

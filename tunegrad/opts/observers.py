@@ -27,16 +27,6 @@ from tunegrad.ir.verify.program import describe, verify_program
 from .actions import Action
 from .passes import Form, Observer
 
-__all__ = [
-    "Seconds",
-    "Trace",
-    "TraceStep",
-    "dump_to_folder",
-    "dump_to_stream",
-    "form_text",
-    "verifying",
-]
-
 
 def dump_to_stream(stream: TextIO) -> Observer:
     """Writes every form under a heading: the kernel, then what each pass made."""

@@ -26,21 +26,13 @@ if TYPE_CHECKING:
 
     from .actions import Action, ActionObserver
 
-__all__ = [
-    "LIMIT",
-    "LOOPS",
-    "LOWER",
-    "MAX_INSTRUCTIONS",
-    "RACES",
-    "RENDER",
-    "SCHEDULE",
-    "Context",
-    "Form",
-    "Observer",
-    "Pass",
-    "lower",
-    "run_passes",
-]
+SPACE_VERSION = 2
+"""Raised when an action text starts to mean another program, by another space, lowering or
+rendering.
+
+It is part of the store's key. ``python -m tools.lowered`` knows the code of each version, and a
+test asks it.
+"""
 
 MAX_INSTRUCTIONS = 20_000
 """Instructions of a program, at most: LLVM needs about a second for as many vector ones, and longer

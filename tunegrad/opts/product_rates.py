@@ -13,8 +13,6 @@ from tunegrad.ir.expr import Apply, Op
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.target import Target
 
-__all__ = ["kernel_flops_per_s", "product_rate"]
-
 
 def product_rate(kernel: Kernel, target: Target) -> str:
     """The name under which ``Rates.flops`` of a target may have a kernel's rate."""

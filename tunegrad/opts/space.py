@@ -19,11 +19,8 @@ from tunegrad.ir.target import Target
 
 from .actions import ACTIONS, Action, parse_actions, print_actions
 from .choosing import Chooser, DefaultChooser, Recorder, SpaceDecision
-from .passes import LOOPS, LOWER, RACES, SCHEDULE, Context, Form, Pass, run_passes
+from .passes import LOOPS, LOWER, RACES, SCHEDULE, SPACE_VERSION, Context, Form, Pass, run_passes
 from .sketches import sketch
-from .version import SPACE_VERSION
-
-__all__ = ["SPACE_VERSION", "Schedule", "Space"]
 
 
 @dataclass(frozen=True, slots=True)

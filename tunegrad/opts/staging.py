@@ -1,35 +1,34 @@
-"""The copy of a staged operand: its contents, its source, and the index by which the computation
-reads it.
+"""Scratch of a schedule: copies of operands, values that are kept, rows, and sums on their way
+through shared memory.
 
-Two forms. With a ``layout`` the copy is indexed by loops (a packed operand): element ``(l1, l2
-...)`` is what the load reads at those iterations. Without one it is the box of the parameter that
-the inner loops touch, in the parameter's own dimension order, so overlapping windows are copied
-once; what lies outside the tensor is zero.
+``stage``, ``keep`` and ``epilogue`` ask for it, and lowering allocates and fills it. A plan that
+breaks a rule is an IllegalAction, which names the rule.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
+from math import gcd, prod
 from typing import Literal
 
 from tunegrad.errors import IllegalAction
 from tunegrad.ir.dtypes import DType
-from tunegrad.ir.expr import Load
+from tunegrad.ir.expr import Apply, Expr, IndexValue, Inside, Load, Value, nodes, rebuild
 from tunegrad.ir.index import ALWAYS, Index, Range, Valid, as_index, var
-from tunegrad.ir.kernel import Param
-from tunegrad.ir.looptree import LoopKind, LoopTree, Staged, operand
+from tunegrad.ir.kernel import Axis, Kernel, Param, Reduce, Store, own_axes
+from tunegrad.ir.looptree import Loop, LoopKind, LoopTree, Staged, operand
 
-__all__ = [
-    "MAX_SCRATCH_BYTES",
-    "StagedCopy",
-    "check_copy",
-    "most_packed",
-    "needed_loops",
-    "shared_bytes",
-    "staged_copy",
-]
+# ---- staged operands
+#
+# The copy of a staged operand: its contents, its source, and the index by which the computation
+# reads it.
+#
+# Two forms. With a ``layout`` the copy is indexed by loops (a packed operand): element ``(l1, l2
+# ...)`` is what the load reads at those iterations. Without one it is the box of the parameter that
+# the inner loops touch, in the parameter's own dimension order, so overlapping windows are copied
+# once; what lies outside the tensor is zero.
+
 
 MAX_SCRATCH_BYTES = 64 << 20
 _PADDED = 4
@@ -408,3 +407,325 @@ def _by_box(tree: LoopTree, staged: Staged, reads: _Reads) -> StagedCopy:
         param.layout.offset(at), Valid(ranges), read, _space(tree, staged),
         _strides([extents[d] for d in order]), source=staged.param,
     )  # fmt: skip
+
+
+# ---- kept values and rows
+#
+# Values that one stage makes and later ones need: where they are between the two.
+#
+# A row is always there. Values of a reduction's expression are where ``keep`` asks for it:
+#
+#                                                kept[r] = exp(x[i, r] - s0)
+# s1 = sum over r of exp(x[i, r] - s0)      -->  s1 = sum over r of kept[r]
+# store y[i, p] = exp(x[i, p] - s0) / s1         store y[i, p] = kept[p] / s1
+
+
+ROW = ".row"
+"""End of the names of the buffers of rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """The values of one reduce stage in scratch; ``extents`` are of its own axes, padded up to what
+    loops cover.
+    """
+
+    stage: int
+    buffer: str
+    dtype: DType
+    extents: tuple[int, ...]
+    size: int
+
+    def offset(self, tree: LoopTree, stage: int) -> Index:
+        """Offset of a value, over the loops of ``stage``: the producer or a reader.
+
+        Lanes are next to each other.
+        """
+        axes = dict(tree.index)
+        places = [axes[a.name] for a in own_axes(tree.kernel.stages[stage])]
+        return _offset(tree, places, self.extents)
+
+
+@dataclass(frozen=True, slots=True)
+class RowScratch:
+    """A row of a reduction in scratch, for each point of the shared register loops, and for each
+    work-item of shared ones; ``extents`` are of its axes, padded up to what loops cover.
+    """
+
+    buffer: str
+    dtype: DType
+    extents: tuple[int, ...]
+    size: int
+    space: Literal["thread", "shared"]
+
+    def offset(self, tree: LoopTree, place: Sequence[Index]) -> Index:
+        """Offset of the element at ``place``, over loops; lanes are next to each other."""
+        return _offset(tree, place, self.extents)
+
+
+def row_scratch(tree: LoopTree, name: str) -> RowScratch:
+    """The scratch that holds the row of that reduction. IllegalAction where it is larger than
+    scratch may be.
+    """
+    made = next(r for r in tree.kernel.reduces if r.name == name)
+    extents = tuple(tree.nominal(a.name) for a in made.row)
+    size = prod(extents) * prod(x.extent for x in _beside(tree))
+    space: Literal["thread", "shared"] = "shared" if tree.target.has_work_items else "thread"
+    most = tree.target.shared_bytes if space == "shared" else MAX_SCRATCH_BYTES
+    if size * made.dtype.itemsize > most:
+        raise IllegalAction(
+            f"row {made.name} of kernel {tree.kernel.name}: {size * made.dtype.itemsize} bytes of "
+            f"scratch exceed {most}"
+        )
+    return RowScratch(f"{made.name}{ROW}", made.dtype, extents, size, space)
+
+
+def _offset(tree: LoopTree, place: Sequence[Index], extents: Sequence[int]) -> Index:
+    """The offset of a place for one point of the shared registers; lanes are next to each other."""
+    own: Index = as_index(0)
+    for i, extent in zip(place, extents, strict=True):
+        own = own * extent + i
+    shared, count = as_index(0), 1
+    registers = _beside(tree)
+    for x in sorted(registers, key=lambda x: x.kind is LoopKind.VECTOR):
+        shared = shared * x.extent + var(x.name, x.extent)
+        count *= x.extent
+    if any(x.kind is LoopKind.VECTOR for x in registers):
+        return own * count + shared
+    return shared * prod(extents) + own
+
+
+def _beside(tree: LoopTree) -> list[Loop]:
+    """The shared loops that have values of their own at a time: registers, and work-items."""
+    items = [x for x in tree.loops if x.kind is LoopKind.LOCAL and x.stage < 0]
+    return [*items, *tree.shared_registers]
+
+
+def readers_of(kernel: Kernel, stage: int) -> dict[int, list[Expr]]:
+    """By later stage, the nodes that compute what reduce ``stage`` folds, at the same place of
+    their own axes.
+    """
+    made = kernel.stages[stage]
+    if not isinstance(made, Reduce) or made.rows or not isinstance(made.expr, Apply):
+        return {}
+    found: dict[int, list[Expr]] = {}
+    for j, later in enumerate(kernel.stages):
+        if j > stage and [a.extent for a in own_axes(later)] == [a.extent for a in made.axes]:
+            wanted = _renamed(made.expr, made.axes, own_axes(later))
+            same = [x for x in nodes(later.expr) if x == wanted]
+            if same:
+                found[j] = same
+    return found
+
+
+def _renamed(x: Expr, old: tuple[Axis, ...], new: tuple[Axis, ...]) -> Expr:
+    env = {a.name: b.index for a, b in zip(old, new, strict=True)}
+
+    def leaf(y: Expr) -> Expr:
+        if isinstance(y, Load):
+            return Load(
+                y.param, tuple(i.substitute(env) for i in y.index), y.dtype, y.valid.substitute(env)
+            )
+        if isinstance(y, IndexValue):
+            return IndexValue(y.index.substitute(env), y.dtype)
+        if isinstance(y, Value):
+            return Value(y.stage, y.dtype, tuple(i.substitute(env) for i in y.index))
+        return Inside(y.valid.substitute(env)) if isinstance(y, Inside) else y
+
+    return rebuild(x, leaf)
+
+
+def kept_of(tree: LoopTree, stage: int) -> Kept:
+    """Plan how the values of ``stage`` are kept; IllegalAction names the rule that forbids it."""
+    where = f"keep(stage={stage})"
+    if not 0 <= stage < len(tree.kernel.stages) or not isinstance(
+        tree.kernel.stages[stage], Reduce
+    ):
+        raise IllegalAction(f"{where}: kernel {tree.kernel.name} has no reduction at that place")
+    readers = readers_of(tree.kernel, stage)
+    if not readers:
+        raise IllegalAction(
+            f"{where}: no later stage of kernel {tree.kernel.name} computes its values again"
+        )
+    if not tree.target.can_keep or tree.partial:
+        rule = "needs a thread with scratch, and no reduce loop around shared loops"
+        raise IllegalAction(f"{where}: {rule}")
+    stages = [tree.kernel.stages[i] for i in (stage, *readers)]
+    extents = tuple(
+        max(tree.nominal(own_axes(s)[d].name) for s in stages) for d in range(len(stages[0].axes))
+    )
+    made = tree.kernel.stages[stage]
+    size = prod(extents) * prod(x.extent for x in tree.shared_registers)
+    dtype = made.expr.dtype
+    if size * dtype.itemsize > tree.target.l2_bytes:
+        raise IllegalAction(
+            f"{where}: {size * dtype.itemsize} bytes exceed the {tree.target.l2_bytes} of the "
+            "L2 cache"
+        )
+    return Kept(stage, f"kept{stage}", dtype, extents, size)
+
+
+# ---- epilogues
+#
+# The way of a group's sums through shared memory before they are stored.
+#
+#     registers of a unit:  item (row, column) holds rows 8*high + row, columns 2*column + pair
+#     what stores want:     neighbouring items hold neighbouring runs of 16 bytes
+#
+# A slice of the group's results is what its items hold at one point of the register loops that are
+# not ``columns``. Its rows are the work-items along the other axes; its columns lie side by side in
+# the output, in loops each of which steps over the one before.
+#
+#     column c of row r lies at  stride * r + 36 * (c // 32) + c % 32
+#
+# so that neither the 4 x 8 pairs that a warp of a matrix unit stores, nor the runs of 8 columns
+# that 8 items load, meet in one of 32 banks of 4 bytes. Loops of columns are powers of two: what is
+# shared out along them can then be proved to be stored once.
+
+
+_RUN, _SPARE = 32, 4
+"""Columns side by side, and the elements after them that stay empty."""
+
+_BANKED = 16, 8
+"""Rows are so many elements long, divided by the first: with remainder of the second."""
+
+_PART = 8
+"""Work-items that load 16 bytes each at a time: they share a row."""
+
+
+@dataclass(frozen=True, slots=True)
+class StagedEpilogue:
+    """The slice of a group's sums that is in shared memory at a time.
+
+    ``columns`` are loops from the one that steps by an element on, ``rows`` local loops, outermost
+    first, ``slices`` register loops. ``run`` columns are stored by an item at a time.
+    """
+
+    reduce: Reduce
+    columns: tuple[Loop, ...]
+    rows: tuple[Loop, ...]
+    slices: tuple[Loop, ...]
+    run: int
+
+    @property
+    def buffer(self) -> str:
+        """The shared memory."""
+        return f"{self.reduce.name}.slice"
+
+    @property
+    def width(self) -> int:
+        """Columns of a row."""
+        return prod(x.extent for x in self.columns)
+
+    @property
+    def height(self) -> int:
+        """Rows of a slice."""
+        return prod(x.extent for x in self.rows)
+
+    @property
+    def stride(self) -> int:
+        """Elements from row to row."""
+        return row_stride(self.width)
+
+    @property
+    def size(self) -> int:
+        """Elements of the buffer."""
+        return self.height * self.stride
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of shared memory."""
+        return self.size * self.reduce.dtype.itemsize
+
+    @property
+    def runs(self) -> int:
+        """Number of runs of columns in a slice, which the items of a group share out."""
+        return self.height * self.width // self.run
+
+    def place(self, row: Index, column: Index) -> Index:
+        """Offset of a sum in the buffer."""
+        return row * self.stride + column // _RUN * (_RUN + _SPARE) + column % _RUN
+
+    def held(self) -> tuple[Index, Index]:
+        """The row and the column of what an item holds, over the loops."""
+        row, column, step = as_index(0), as_index(0), 1
+        for x in self.rows:
+            row = row * x.extent + var(x.name, x.extent)
+        for x in self.columns:
+            column = column + var(x.name, x.extent) * step
+            step *= x.extent
+        return row, column
+
+    def loops_at(self, row: Index, column: Index) -> dict[str, Index]:
+        """The loops of rows and of columns at a place of the slice.
+
+        The outermost row is past its extent where a place is past the slice: what is asked of it
+        then proves that two places have two results.
+        """
+        found: dict[str, Index] = {}
+        for x in reversed(self.rows):
+            found[x.name], row = row % x.extent if x is not self.rows[0] else row, row // x.extent
+        for x in self.columns:
+            found[x.name], column = column % x.extent, column // x.extent
+        return found
+
+
+def row_stride(width: int) -> int:
+    """Elements from row to row of so many columns."""
+    last = width - 1
+    length = last // _RUN * (_RUN + _SPARE) + last % _RUN + 1
+    every, left = _BANKED
+    return length + (left - length) % every
+
+
+def staged_epilogue(tree: LoopTree, param: str) -> StagedEpilogue:
+    """Plan the way of sums to the stage that stores ``param``. Raises IllegalAction where there is
+    none.
+    """
+    where = f"epilogue(param={param})"
+    if tree.matrix is None:
+        raise IllegalAction(f"{where}: no matrix unit makes the sums of {tree.kernel.name}")
+    if not tree.target.has_work_items:
+        raise IllegalAction(f"{where}: target {tree.target.name} has no work-items")
+    stores = [s for s in tree.kernel.stages if isinstance(s, Store)]
+    store = next((s for s in stores if s.param == param), None)
+    if store is None:
+        valid = ", ".join(p.name for p in tree.kernel.outputs)
+        raise IllegalAction(f"{where}: no output of that name; valid: {valid}")
+    if any(s.axes for s in stores) or tree.partial:
+        raise IllegalAction(f"{where}: sums are not stored where they were added up")
+    (reduce,) = tree.kernel.reduces
+    p = tree.kernel.param(param)
+    axes = dict(tree.index)
+    offset = p.layout.offset([i.substitute(axes) for i in store.index])
+    mine = [x for x in tree.loops if x.stage < 0 and (x.kind.is_register or _is_item(x))]
+    columns = _columns(mine, offset)
+    width = prod(x.extent for x in columns)
+    if width < 2:
+        raise IllegalAction(f"{where}: what a group makes does not lie side by side")
+    odd = next((x for x in columns if x.extent & (x.extent - 1)), None)
+    if odd is not None:
+        raise IllegalAction(f"{where}: extent {odd.extent} of loop {odd.name}: no power of two")
+    run = gcd(tree.target.lanes(p.dtype.itemsize), max(1, width // _PART))
+    rest = [x for x in mine if x not in columns and x.extent > 1]
+    rows = tuple(x for x in rest if _is_item(x))
+    slices = tuple(x for x in rest if x.kind.is_register)
+    return StagedEpilogue(reduce, columns, rows, slices, run)
+
+
+def _is_item(x: Loop) -> bool:
+    return x.kind is LoopKind.LOCAL
+
+
+def _columns(loops: list[Loop], offset: Index) -> tuple[Loop, ...]:
+    """The loops of one axis that are neighbours in the output, from the one that steps by an
+    element on.
+    """
+    found: list[Loop] = []
+    step = 1
+    while True:
+        mine = [x for x in loops if x.extent > 1 and offset.coefficient(x.name) == step]
+        if not mine or (found and mine[0].axes != found[0].axes):
+            return tuple(found)
+        found.append(mine[0])
+        step *= mine[0].extent

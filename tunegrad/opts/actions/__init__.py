@@ -10,8 +10,7 @@ from .base import (
     print_actions,
 )
 from .copies import Epilogue, Keep, Pipeline, Prefetch, Stage, Stream
-from .kinds import Group, Local, Thread, Unroll, Upcast, Vectorize
-from .loops import Fuse, Pad, Reorder, Tile
+from .loops import Fuse, Group, Local, Pad, Reorder, Thread, Tile, Unroll, Upcast, Vectorize
 from .tensorcore import Tensorcore
 
 __all__ = [

@@ -19,16 +19,6 @@ from typing import ClassVar
 from tunegrad.errors import IllegalAction
 from tunegrad.ir.looptree import LoopTree
 
-__all__ = [
-    "ACTIONS",
-    "Action",
-    "ActionObserver",
-    "action_names",
-    "apply_actions",
-    "parse_actions",
-    "print_actions",
-]
-
 ACTIONS: dict[str, type[Action]] = {}
 
 

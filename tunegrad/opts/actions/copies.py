@@ -11,19 +11,8 @@ from typing import ClassVar
 from tunegrad.errors import IllegalAction
 from tunegrad.ir.looptree import LoopKind, LoopTree, Staged, operand
 
-from ..epilogues import staged_epilogue
-from ..keeping import kept_of
-from ..staging import check_copy, needed_loops, shared_bytes
+from ..staging import check_copy, kept_of, needed_loops, shared_bytes, staged_epilogue
 from .base import Action
-
-__all__ = [
-    "Epilogue",
-    "Keep",
-    "Pipeline",
-    "Prefetch",
-    "Stage",
-    "Stream",
-]
 
 
 @dataclass(frozen=True, slots=True)

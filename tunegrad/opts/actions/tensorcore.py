@@ -14,10 +14,7 @@ from tunegrad.ir.looptree import Loop, LoopKind, LoopTree, MatrixTile, TileLoops
 from tunegrad.ir.target import MatrixUnit, TileUnit
 
 from .base import Action
-from .kinds import MAX_COPIES, rechecked, set_items, set_kind
-from .loops import Tile
-
-__all__ = ["Tensorcore", "factors", "taken_as"]
+from .loops import MAX_COPIES, Tile, rechecked, set_items, set_kind
 
 
 @dataclass(frozen=True, slots=True)

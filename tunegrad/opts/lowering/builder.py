@@ -23,8 +23,6 @@ from tunegrad.ir.program import (
     VType,
 )
 
-__all__ = ["Builder", "Known"]
-
 Known = tuple[int, int]
 """A value id and its lanes."""
 

@@ -19,8 +19,6 @@ from .copies import emit_copies
 from .region import Region
 from .values import axis_shapes, loop_stops
 
-__all__ = ["emit"]
-
 
 def emit(tree: LoopTree, name: str = "kernel") -> Program:
     """The program of a loop tree; whether it has races is the next pass's question.

@@ -18,21 +18,6 @@ from tunegrad.ir.program import Alloc, Barrier, For, Instr, Read, Register, Shuf
 
 from .builder import Builder, Known
 
-__all__ = [
-    "BLOCK",
-    "LONG_DOT",
-    "LONG_SUM",
-    "MOST_PARTIALS",
-    "Cut",
-    "Exchange",
-    "Shares",
-    "cut_of",
-    "exchanges",
-    "has_wide_partials",
-    "on_first",
-    "on_items",
-]
-
 BLOCK = 256
 """Terms between two additions in f64. Of uniform numbers a chain of 256 has an error of 0.22
 sqrt(256) u = 2e-7 (one standard deviation), so that five of them stay within 1e-6; the five

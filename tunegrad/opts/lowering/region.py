@@ -39,13 +39,9 @@ from tunegrad.ir.program import (
     Write,
 )
 
-from ..epilogues import staged_epilogue
-from ..keeping import ROW, kept_of, row_scratch
-from ..staging import StagedCopy
+from ..staging import ROW, StagedCopy, kept_of, row_scratch, staged_epilogue
 from .builder import Builder, Known
-from .copies import copies_ahead, emit_copies
-from .epilogue import slice_alloc, store_by_slices
-from .fragments import Fragments
+from .copies import copies_ahead, emit_copies, slice_alloc, store_by_slices
 from .reductions import (
     Cut,
     Exchange,
@@ -56,7 +52,7 @@ from .reductions import (
     on_first,
     on_items,
 )
-from .tiles import Tiles
+from .units import Fragments, Tiles
 from .values import (
     AxisShape,
     Over,
@@ -69,8 +65,6 @@ from .values import (
     known,
     loop_stops,
 )
-
-__all__ = ["Region"]
 
 NOTHING: frozenset[str] = frozenset()
 

@@ -22,21 +22,8 @@ from tunegrad.ir.index import ALWAYS, NEVER, Index, Range, Valid, as_index, var
 from tunegrad.ir.kernel import Kernel, Store, memoized, own_axes
 from tunegrad.ir.looptree import Loop, LoopKind, LoopTree
 
-from ..keeping import Kept, kept_of, readers_of, row_scratch
-from ..staging import StagedCopy, tails
+from ..staging import Kept, StagedCopy, kept_of, readers_of, row_scratch, tails
 from .builder import Builder, Known
-
-__all__ = [
-    "AxisShape",
-    "Over",
-    "Point",
-    "Result",
-    "Values",
-    "axis_shapes",
-    "interior",
-    "known",
-    "loop_stops",
-]
 
 
 class Over:

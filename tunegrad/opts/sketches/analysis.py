@@ -16,28 +16,7 @@ from tunegrad.ir.target import Target
 
 from ..actions import Action, Keep, Prefetch, Stream, Thread, Tile, Upcast, Vectorize
 from ..choosing import Recorder
-from ..keeping import readers_of
-from ..staging import most_packed
-
-__all__ = [
-    "Access",
-    "Levels",
-    "accesses",
-    "axis_of",
-    "balance",
-    "blocks",
-    "can_be_packed",
-    "contiguous_axes",
-    "contiguous_itemsize",
-    "costly",
-    "item_lanes",
-    "keep_hints",
-    "memory_hints",
-    "on_threads",
-    "once",
-    "output_stride",
-    "vector_lanes",
-]
+from ..staging import most_packed, readers_of
 
 T = TypeVar("T")
 

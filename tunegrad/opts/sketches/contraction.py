@@ -21,8 +21,6 @@ from tunegrad.ir.target import MatrixUnit, Target, TileUnit
 from ..actions.tensorcore import taken_as
 from .analysis import Access, accesses, output_stride
 
-__all__ = ["Contraction", "tile_contraction", "warp_contraction"]
-
 _LEAST = 4
 """Rows, or columns, below which vectors are as good as tiles."""
 

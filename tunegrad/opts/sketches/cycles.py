@@ -25,21 +25,6 @@ from itertools import product
 
 from tunegrad.ir.target import MatrixUnit, Target
 
-__all__ = [
-    "BANK_BYTES",
-    "FEED",
-    "SPARE_REGISTERS",
-    "Block",
-    "ItemBlock",
-    "Pace",
-    "Problem",
-    "best_item_block",
-    "blocks_by_cycles",
-    "cycles",
-    "paced",
-    "resident",
-]
-
 BANK_BYTES = 128
 """Bytes that a unit reads of its shared memory in a cycle."""
 

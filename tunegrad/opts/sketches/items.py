@@ -28,20 +28,6 @@ from .analysis import (
 )
 from .rows import lane_axis
 
-__all__ = [
-    "GROUP_ITEMS",
-    "TERMS",
-    "each_counts",
-    "item_counts",
-    "nearest",
-    "powers",
-    "row_items",
-    "sketch_flat",
-    "sketch_item_rows",
-    "sketch_reduce",
-    "wide_counts",
-]
-
 GROUP_ITEMS = 256
 """Work-items of a default group: what every OpenCL GPU has, eight warps that hide their waits."""
 

@@ -24,7 +24,7 @@ from tunegrad.ir.kernel import Axis, Kernel, loads
 from tunegrad.ir.target import Target
 
 from ..actions import Action, Local, Pipeline, Reorder, Stage, Thread, Unroll, Upcast
-from ..actions.kinds import MAX_COPIES
+from ..actions.loops import MAX_COPIES
 from ..choosing import Recorder
 from .analysis import (
     Access,
@@ -39,8 +39,6 @@ from .analysis import (
 )
 from .cycles import ItemBlock, Problem, best_item_block
 from .items import GROUP_ITEMS, each_counts, item_counts, nearest
-
-__all__ = ["sketch_gemm"]
 
 _SIDE = 16
 """Work-items along the lanes of a product: a square of them reads the least for each result."""

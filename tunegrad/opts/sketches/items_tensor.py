@@ -38,12 +38,10 @@ from ..actions import (
     Upcast,
 )
 from ..choosing import Recorder
-from ..epilogues import row_stride
+from ..staging import row_stride
 from .analysis import Levels, axis_of, output_stride
 from .contraction import Contraction, warp_contraction
 from .cycles import Block, Problem, blocks_by_cycles, cycles, resident
-
-__all__ = ["product_cycles", "sketch_tensor"]
 
 _MOST = 4
 """Tiles of a warp, or warps, along one loop."""

@@ -29,16 +29,13 @@ from tunegrad.ir.target import Target
 from ..actions import Action
 from ..choosing import Recorder
 from .analysis import Access, accesses, can_be_packed, contiguous_axes, once, output_stride
-from .attention import sketch_attention
 from .contraction import tile_contraction, warp_contraction
 from .items import sketch_flat, sketch_item_rows, sketch_reduce
 from .items_gemm import sketch_gemm
 from .items_tensor import sketch_tensor
-from .rows import sketch_dots, sketch_rows
+from .rows import sketch_attention, sketch_dots, sketch_rows
 from .tile_products import sketch_tile_product
 from .tiles import sketch_tiles
-
-__all__ = ["sketch"]
 
 _TILE = 4
 """Vectors of sums that hide the latency of a multiplication."""

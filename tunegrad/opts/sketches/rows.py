@@ -1,27 +1,23 @@
-"""Rows: kernels of several stages over one row each (softmax, layer norm), or whose store has axes
-of its own.
-
-    for rows on threads:
-        for each stage:  its own axis over lanes, some vectors at a time;
-                         sums folded at the end of the row
-
-or, where the rows themselves are contiguous in memory, lanes along the rows and serial stages.
-
-Dots have lanes along the reduction: matrix-vector products, row sums.
+"""Rows: kernels of several stages over one row each, those whose rows are results inside the kernel
+(attention), and dots.
 """
 
 from __future__ import annotations
 
 from math import prod
 
-from tunegrad.ir.kernel import Axis, Kernel, Reduce, Stage
+from tunegrad.ir.expr import loads_in
+from tunegrad.ir.kernel import Axis, Kernel, Reduce, own_axes
+from tunegrad.ir.kernel import Stage as KernelStage
 from tunegrad.ir.target import Target
 
-from ..actions import Action, Group, Reorder, Upcast, Vectorize
+from ..actions import Action, Group, Keep, Reorder, Stage, Upcast, Vectorize
 from ..choosing import Recorder
+from ..staging import readers_of
 from .analysis import (
     Levels,
     accesses,
+    costly,
     keep_hints,
     memory_hints,
     on_threads,
@@ -29,11 +25,18 @@ from .analysis import (
     vector_lanes,
 )
 
-__all__ = [
-    "lane_axis",
-    "sketch_dots",
-    "sketch_rows",
-]
+# ---- rows and dots
+#
+# Rows: kernels of several stages over one row each (softmax, layer norm), or whose store has axes
+# of its own.
+#
+#     for rows on threads:
+#         for each stage:  its own axis over lanes, some vectors at a time;
+#                          sums folded at the end of the row
+#
+# or, where the rows themselves are contiguous in memory, lanes along the rows and serial stages.
+#
+# Dots have lanes along the reduction: matrix-vector products, row sums.
 
 
 def sketch_rows(kernel: Kernel, target: Target, ask: Recorder) -> tuple[Action, ...]:
@@ -82,7 +85,7 @@ def _loaded_along(kernel: Kernel, axis: str) -> bool:
 
 
 def _stage(
-    kernel: Kernel, target: Target, i: int, stage: Stage, levels: Levels, ask: Recorder
+    kernel: Kernel, target: Target, i: int, stage: KernelStage, levels: Levels, ask: Recorder
 ) -> list[Action]:
     own = [a for a in stage.axes if a.extent > 1]
     axis = lane_axis(kernel, stage, own)
@@ -100,7 +103,7 @@ def _stage(
     return actions
 
 
-def lane_axis(kernel: Kernel, stage: Stage, own: list[Axis]) -> Axis | None:
+def lane_axis(kernel: Kernel, stage: KernelStage, own: list[Axis]) -> Axis | None:
     """The stage's own axis that most loads (and its store) walk contiguously."""
     if not own:
         return None
@@ -156,3 +159,158 @@ def sketch_dots(kernel: Kernel, target: Target, ask: Recorder) -> tuple[Action, 
         actions.append(Group(names[2]))
     actions += on_threads(order, levels, target, ask)
     return tuple(actions + memory_hints(kernel, target, ask))
+
+
+# ---- attention
+#
+# Attention, and other kernels that fold rows: a block of queries in the lanes, all keys in turn.
+#
+#     for head, block of queries on threads:
+#         copy Q of the block, queries innermost
+#         for 8 keys in S:                        scores: keys are broadcast; 2 vectors of queries
+#             for k in d: ...                     by 8 keys are registers
+#         maximum, exponentials and their sum     down the keys: no lane needs another one
+#         for 8 numbers of a value in d:          weighted sums: values are broadcast
+#             for keys in S: ...
+#         Y of the block
+#
+# or, where there are too few queries, one query at a time: lanes along the numbers of a key, the
+# keys, and the numbers of a value. Nothing but the rows of a block is ever in memory: scores and
+# their exponentials, which a core's own cache holds.
+
+
+_CHAINS = (4, 2, 1, 8)
+"""Accumulators of a maximum and of a sum beside each other."""
+
+
+def sketch_attention(kernel: Kernel, target: Target, ask: Recorder) -> tuple[Action, ...]:
+    """Asks for the decisions of a kernel with rows and returns its actions."""
+    lanes = target.lanes(4)
+    query = _queries(kernel)
+    few = query is None or 2 * query.extent <= lanes
+    forms = ["own"] if query is None else ["queries", "own"]
+    form = ask.pick("attention.lanes", forms, int(few and len(forms) > 1))
+    if form == "own" or query is None:
+        return _one_by_one(kernel, target, ask)
+    levels = Levels(kernel)
+    width = vector_lanes(query.extent, lanes)
+    copies = _copies(kernel, target, query, width, ask)
+    block = levels.split(query.name, (copies * width, width))
+    kinds: list[Action] = [Upcast(x) for x in block[1:2] if levels.extent(x) > 1]
+    kinds += [Vectorize(x) for x in block[2:] if levels.extent(x) > 1]
+    for i, s in enumerate(kernel.reduces):
+        axis = max(s.row or s.folds, key=lambda a: a.extent)
+        options = _sizes(axis.extent, _free(target) // copies) if s.rows else _CHAINS
+        size = ask.pick(f"stage{i}.block", options)
+        names = levels.split(axis.name, (size,))
+        kinds += [Upcast(x) for x in names[1:] if levels.extent(x) > 1]
+    outer = [a.name for a in kernel.axes if a is not query and a.extent > 1]
+    outer += [block[0]] if block[0] else []
+    order: list[Action] = []
+    if block[0] and len(outer) > 1 and query is not kernel.axes[-1]:
+        order = [Reorder(tuple(outer))]  # blocks of one head after another: they share keys
+    threads = on_threads(outer, levels, target, ask)
+    registers = [x for x in block[1:] if levels.extent(x) > 1]
+    staged = _queries_staged(kernel, query, outer, registers, ask)
+    rows = prod(levels.extent(x) for x in registers)
+    kept = _kept(kernel, target, rows, ask)
+    return (*levels.actions, *order, *kinds, *threads, *staged, *kept)
+
+
+def _queries(kernel: Kernel) -> Axis | None:
+    """The innermost shared axis that only one factor of the first row follows."""
+    scores = kernel.reduces[0]
+    found = accesses(kernel, scores)
+    return next(
+        (
+            a
+            for a in reversed(kernel.axes)
+            if a.extent > 1 and sum(x.depends(a.name) for x in found) == 1
+        ),
+        None,
+    )
+
+
+def _copies(kernel: Kernel, target: Target, query: Axis, width: int, ask: Recorder) -> int:
+    """Vectors of queries side by side: two, where the rows of as many fit a core's own cache."""
+    longest = max(prod(a.extent for a in r.row) for r in kernel.reduces)
+    fits = 4 * width * longest * 4 <= target.l2_bytes and query.extent > width
+    return ask.pick("queries.copies", [1, 2, 4], int(fits))
+
+
+def _free(target: Target) -> int:
+    """Registers for results: what operands leave of them."""
+    return max(4, target.registers * 3 // 4)
+
+
+def _sizes(extent: int, most: int) -> list[int]:
+    """Elements of a row side by side: as many as there are registers, less where that divides the
+    row, first.
+    """
+    found = [n for n in (12, 10, 8, 6, 4, 3, 2, 1) if n <= min(most, extent)]
+    even = [n for n in found if extent % n == 0 and 2 * n > min(most, 12)]
+    return list(dict.fromkeys((*even[:1], *found))) or [1]
+
+
+def _queries_staged(
+    kernel: Kernel, query: Axis, outer: list[str], registers: list[str], ask: Recorder
+) -> list[Action]:
+    """A copy of the block of queries, transposed; its lanes would be gathered otherwise."""
+    scores = kernel.reduces[0]
+    loads = loads_in(scores.expr)
+    mine = [x for x in loads if any(query.name in i.names() for i in x.index)]
+    if len(mine) != 1 or [x.param for x in loads].count(mine[0].param) > 1 or not outer:
+        return []
+    names = frozenset[str]().union(*(i.names() for i in mine[0].index))
+    terms = [a.name for a in scores.folds if a.name in names and a.extent > 1]
+    if any(a.name in names for a in scores.row):
+        return []
+    staged = Stage(mine[0].param, outer[-1], (*terms, *registers))
+    return [staged] if ask.pick("queries.stage", [False, True], 1) else []
+
+
+def _kept(kernel: Kernel, target: Target, rows: int, ask: Recorder) -> list[Action]:
+    """Exponentials are kept for the weighted sums, where a core's own cache holds them."""
+    actions: list[Action] = []
+    for i, s in enumerate(kernel.stages):
+        nbytes = rows * prod(a.extent for a in own_axes(s)) * s.expr.dtype.itemsize
+        can = target.can_keep and nbytes <= target.l2_bytes // 2 and bool(readers_of(kernel, i))
+        if (
+            can
+            and readers_of(kernel, i)
+            and ask.pick(f"keep{i}", [False, True], int(costly(s.expr)))
+        ):
+            actions.append(Keep(i))
+    return actions
+
+
+def _one_by_one(kernel: Kernel, target: Target, ask: Recorder) -> tuple[Action, ...]:
+    """A query at a time: lanes along what lies side by side."""
+    levels = Levels(kernel)
+    kinds: list[Action] = []
+    for i, s in enumerate(kernel.stages):
+        row = s.row if isinstance(s, Reduce) else s.axes
+        folds = own_axes(s) if isinstance(s, Reduce) else ()
+        beside = accesses(kernel, s)
+
+        def along(a: Axis, beside: tuple = beside) -> tuple[int, int]:  # type: ignore[type-arg]
+            return sum(x.stride(a.name) == 1 for x in beside), a.extent
+
+        axes = [a for a in (*row, *folds) if a.extent > 1]
+        if not axes:
+            continue
+        lane = max(axes, key=along)
+        width = vector_lanes(lane.extent, target.lanes(4))
+        copies = ask.pick(f"stage{i}.copies", [2, 1, 4]) if lane in folds else 1
+        names = levels.split(lane.name, (copies * width, width))
+        kinds += [Upcast(x) for x in names[1:2] if levels.extent(x) > 1]
+        action = Group if lane in folds else Vectorize
+        kinds += [action(x) for x in names[2:] if levels.extent(x) > 1]
+        if isinstance(s, Reduce) and s.rows and lane in folds:
+            other = max(row, key=lambda a: a.extent)
+            size = ask.pick(f"stage{i}.block", _sizes(other.extent, 8))
+            block = levels.split(other.name, (size,))
+            kinds += [Upcast(x) for x in block[1:] if levels.extent(x) > 1]
+    outer = [a.name for a in kernel.axes if a.extent > 1]
+    threads = on_threads(outer, levels, target, ask)
+    return (*levels.actions, *kinds, *threads, *_kept(kernel, target, 1, ask))

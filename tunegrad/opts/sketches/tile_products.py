@@ -28,9 +28,6 @@ from ..choosing import Recorder
 from .analysis import Access, Levels, axis_of, memory_hints, on_threads, output_stride
 from .contraction import Contraction
 
-__all__ = ["sketch_tile_product"]
-
-
 _MOST = 4
 """Tiles along one axis."""
 
