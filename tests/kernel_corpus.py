@@ -10,7 +10,7 @@ from functools import cache
 import numpy as np
 
 from tunegrad.frontend import Tensor, functional
-from tunegrad.frontend.nodes import indexing, scans, sorting
+from tunegrad.frontend.nodes import folds, indexing
 from tunegrad.ir.dtypes import F32
 from tunegrad.ir.expr import Apply, Const, Load, Op, Value
 from tunegrad.ir.folding import fold_constants
@@ -105,16 +105,16 @@ _MAKERS: dict[str, Callable[[], Tensor]] = {
         _x(3, dtype="i16"),
         _x(3, dtype="i64"),
     ).pad(((0, 1), (2, 0))),
-    "argmax": lambda: _indexed(lambda x: sorting.argextremum(Op.MAX, x, 1), _x(6, 37)),
+    "argmax": lambda: _indexed(lambda x: folds.argextremum(Op.MAX, x, 1), _x(6, 37)),
     "argmin_columns": lambda: _indexed(
-        lambda x: sorting.argextremum(Op.MIN, x, 0), _x(9, 19, dtype="i16")
+        lambda x: folds.argextremum(Op.MIN, x, 0), _x(9, 19, dtype="i16")
     ),
-    "cumsum": lambda: _indexed(lambda x: scans.cumulative("sum", x, 1), _x(5, 21)),
-    "cumsum_long": lambda: _indexed(lambda x: scans.cumulative("sum", x, 0), _x(70, 3)),
-    "ranks": lambda: _indexed(lambda x: sorting.argsort(x, 1), _x(3, 18)),
-    "next_best": lambda: _indexed(lambda x: sorting.topk(x, 2, 1)[1], _x(2, 131)),
+    "cumsum": lambda: _indexed(lambda x: folds.cumulative("sum", x, 1), _x(5, 21)),
+    "cumsum_long": lambda: _indexed(lambda x: folds.cumulative("sum", x, 0), _x(70, 3)),
+    "ranks": lambda: _indexed(lambda x: folds.argsort(x, 1), _x(3, 18)),
+    "next_best": lambda: _indexed(lambda x: folds.topk(x, 2, 1)[1], _x(2, 131)),
     "exchange": lambda: _indexed(
-        lambda x, i: sorting.exchanged(x, i, 4, 2, descending=False),
+        lambda x, i: folds.exchanged(x, i, 4, 2, descending=False),
         _x(1, 5),
         _x(1, 8, dtype="i32"),
     ),

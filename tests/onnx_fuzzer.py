@@ -30,8 +30,8 @@ from onnx.reference import ReferenceEvaluator
 
 import tunegrad as tg
 from tests import fuzzing
-from tunegrad.frontend.onnx.codes import codes_of
 from tunegrad.frontend.onnx.importer import model_of_proto
+from tunegrad.frontend.onnx.node import codes_of
 
 __all__ = ["DRAWS", "Case", "compare", "draw", "ours", "pairs", "shrunk"]
 

@@ -10,7 +10,7 @@ import pytest
 import tunegrad as tg
 from tunegrad import Tensor
 from tunegrad.errors import ShapeError
-from tunegrad.frontend.nodes import scans, sorting
+from tunegrad.frontend.nodes import folds
 from tunegrad.ir import graph as g
 from tunegrad.ir.dtypes import DTYPES, F32
 from tunegrad.ir.expr import Op
@@ -58,7 +58,7 @@ def test_positions_of_extrema_are_those_of_pytorch(op, shape):
     theirs = torch.argmax if op is Op.MAX else torch.argmin
     for axis in (None, *range(len(shape))):
         same(
-            compiled(lambda a, d=axis: sorting.argextremum(op, a, d), x),
+            compiled(lambda a, d=axis: folds.argextremum(op, a, d), x),
             theirs(torch.tensor(x), axis),
         )
 
@@ -68,22 +68,22 @@ def test_positions_of_extrema_of_every_dtype(dtype):
     if dtype.name == "bf16":
         pytest.skip("numpy has no bf16 to compare with")
     x = drawn((6, 19), dtype)
-    same(compiled(lambda a: sorting.argextremum(Op.MAX, a, 1), x), np.argmax(x, 1))
-    same(compiled(lambda a: sorting.argextremum(Op.MIN, a, 0), x), np.argmin(x, 0))
+    same(compiled(lambda a: folds.argextremum(Op.MAX, a, 1), x), np.argmax(x, 1))
+    same(compiled(lambda a: folds.argextremum(Op.MIN, a, 0), x), np.argmin(x, 0))
 
 
 def test_position_of_an_extremum_keeps_its_axis_where_that_is_asked():
     x = drawn((4, 5))
-    assert compiled(lambda a: sorting.argextremum(Op.MAX, a, 1, True), x).shape == (4, 1)
-    assert compiled(lambda a: sorting.argextremum(Op.MAX, a, None, True), x).shape == (1, 1)
+    assert compiled(lambda a: folds.argextremum(Op.MAX, a, 1, True), x).shape == (4, 1)
+    assert compiled(lambda a: folds.argextremum(Op.MAX, a, None, True), x).shape == (1, 1)
 
 
 @pytest.mark.parametrize("n", [1, 2, 31, 32, 33, 64, 65, 1024, 1025, 2500])
 def test_scans_of_any_length_are_those_of_numpy(n):
     x = np.random.default_rng(n).standard_normal((3, n)).astype(np.float32)
-    got = compiled(lambda a: scans.cumulative("sum", a, 1), x)
+    got = compiled(lambda a: folds.cumulative("sum", a, 1), x)
     np.testing.assert_allclose(got, np.cumsum(x, 1, dtype=np.float64), rtol=1e-4, atol=2e-4)
-    same(compiled(lambda a: scans.cumulative("max", a, -1), x), np.maximum.accumulate(x, 1))
+    same(compiled(lambda a: folds.cumulative("max", a, -1), x), np.maximum.accumulate(x, 1))
 
 
 @pytest.mark.parametrize("dtype", DTYPED, ids=str)
@@ -94,7 +94,7 @@ def test_sums_and_products_of_every_dtype_are_those_of_pytorch(kind, dtype):
         x = np.where(np.isfinite(x), x, np.float16(1)) / 4
     theirs = torch.cumsum if kind == "sum" else torch.cumprod
     for axis in (0, 1):
-        got = compiled(lambda a, d=axis: scans.cumulative(kind, a, d), x)
+        got = compiled(lambda a, d=axis: folds.cumulative(kind, a, d), x)
         want = theirs(torch.tensor(x), axis).numpy()
         assert got.dtype == want.dtype
         if dtype.name == "f16":  # rounded once here, at each step there
@@ -109,7 +109,7 @@ def test_cumulative_extrema_and_their_places_are_those_of_pytorch(kind, shape):
     x = drawn(shape)
     theirs = torch.cummax if kind == "max" else torch.cummin
     for axis in range(len(shape)):
-        got = compiled(lambda a, d=axis: scans.cumulative_extremum(kind, a, d), x)
+        got = compiled(lambda a, d=axis: folds.cumulative_extremum(kind, a, d), x)
         for mine, their in zip(got, theirs(torch.tensor(x), axis), strict=True):
             same(mine, their)
 
@@ -119,7 +119,7 @@ def test_cumulative_extrema_and_their_places_are_those_of_pytorch(kind, shape):
 def test_sorts_are_the_stable_ones_of_pytorch(shape, descending):
     x = drawn(shape)
     for axis in range(len(shape)):
-        got = compiled(lambda a, d=axis: sorting.sort(a, d, descending), x)
+        got = compiled(lambda a, d=axis: folds.sort(a, d, descending), x)
         want = torch.tensor(x).sort(dim=axis, descending=descending, stable=True)
         for mine, their in zip(got, want, strict=True):
             same(mine, their)
@@ -129,7 +129,7 @@ def test_sorts_are_the_stable_ones_of_pytorch(shape, descending):
 def test_sorts_of_every_dtype(dtype):
     x = drawn((2, 29), dtype)
     for descending in (False, True):
-        got = compiled(lambda a, d=descending: sorting.argsort(a, 1, d), x)
+        got = compiled(lambda a, d=descending: folds.argsort(a, 1, d), x)
         want = torch.tensor(x).sort(dim=1, descending=descending, stable=True)
         same(got, want[1])
 
@@ -138,7 +138,7 @@ def test_sorts_of_every_dtype(dtype):
 def test_first_few_are_those_of_a_stable_sort(n, k):
     x = drawn((2, n), seed=n)
     for largest in (True, False):
-        values, places = compiled(lambda a, d=largest: sorting.topk(a, k, 1, d), x)
+        values, places = compiled(lambda a, d=largest: folds.topk(a, k, 1, d), x)
         want = torch.tensor(x).sort(dim=1, descending=largest, stable=True)
         same(values, want[0][:, :k])
         same(places, want[1][:, :k])
@@ -147,38 +147,38 @@ def test_first_few_are_those_of_a_stable_sort(n, k):
 @pytest.mark.parametrize("n", [5, 8, 13])
 @pytest.mark.parametrize("descending", [False, True])
 def test_long_axes_are_sorted_by_a_network(monkeypatch, n, descending):
-    monkeypatch.setattr(sorting, "_RANKED", 4)
+    monkeypatch.setattr(folds, "_RANKED", 4)
     x = drawn((3, n), seed=n)
-    got = compiled(lambda a: sorting.argsort(a, 1, descending), x)
+    got = compiled(lambda a: folds.argsort(a, 1, descending), x)
     want = torch.tensor(x).sort(dim=1, descending=descending, stable=True)
     same(got, want[1])
 
 
 def test_nothing_is_sorted_and_scanned():
     empty = np.zeros((2, 0), np.float32)
-    assert compiled(lambda a: sorting.argsort(a, 1), empty).shape == (2, 0)
-    assert compiled(lambda a: scans.cumulative("sum", a, 1), empty).shape == (2, 0)
+    assert compiled(lambda a: folds.argsort(a, 1), empty).shape == (2, 0)
+    assert compiled(lambda a: folds.cumulative("sum", a, 1), empty).shape == (2, 0)
     assert compiled(
-        lambda a: sorting.argextremum(Op.MAX, a, 1), np.zeros((0, 4), np.float32)
+        lambda a: folds.argextremum(Op.MAX, a, 1), np.zeros((0, 4), np.float32)
     ).shape == (0,)
 
 
 def test_a_scalar_is_sorted_and_scanned():
     one = np.array(3.0, np.float32)
-    assert compiled(sorting.argsort, one).item() == 0
-    assert compiled(lambda a: sorting.argextremum(Op.MAX, a, None), one).item() == 0
+    assert compiled(folds.argsort, one).item() == 0
+    assert compiled(lambda a: folds.argextremum(Op.MAX, a, None), one).item() == 0
     assert tg.compile(lambda a: a.cumsum(0), one, store=False)(one).item() == 3.0
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda x: sorting.argextremum(Op.MAX, x, 2), "argmax: axis 2"),
-        (lambda x: sorting.topk(x, 6, 1), "topk: 6 of 5 elements of shape (4, 5)"),
-        (lambda x: sorting.argsort(x, 3), "argsort: axis 3"),
-        (lambda x: scans.cumulative("sum", x, -3), "cumsum: axis -3"),
+        (lambda x: folds.argextremum(Op.MAX, x, 2), "argmax: axis 2"),
+        (lambda x: folds.topk(x, 6, 1), "topk: 6 of 5 elements of shape (4, 5)"),
+        (lambda x: folds.argsort(x, 3), "argsort: axis 3"),
+        (lambda x: folds.cumulative("sum", x, -3), "cumsum: axis -3"),
         (
-            lambda x: sorting.argextremum(Op.MIN, g.shrink(x, ((0, 4), (0, 0))), 1),
+            lambda x: folds.argextremum(Op.MIN, g.shrink(x, ((0, 4), (0, 0))), 1),
             "argmin: shape (4, 0) has no elements along the axis",
         ),
     ],

@@ -30,7 +30,7 @@ WORDS = (
 
 ALLOWED = {
     ("torch.py", "cpu"): "where PyTorch says that a tensor lies",
-    ("frontend/torch/values.py", "cpu"): "where PyTorch says that a tensor lies",
+    ("frontend/torch/graph.py", "cpu"): "where PyTorch says that a tensor lies",
     ("config/environment.py", "cpu"): "the device that is meant where none is named",
     ("explain/machine.py", "opencl"): "the extra of a package",
     ("tuning/machine/conditions.py", "cpu"): "a folder of Linux",

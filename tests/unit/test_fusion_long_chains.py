@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tunegrad.frontend import Tensor
-from tunegrad.frontend.nodes.scans import cumulative
+from tunegrad.frontend.nodes.folds import cumulative
 from tunegrad.ir.expr import loads_in, tree_size
 from tunegrad.ir.fusion import Fusion
 from tunegrad.ir.kernel import Kernel

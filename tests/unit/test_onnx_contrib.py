@@ -17,8 +17,8 @@ from onnx import helper, numpy_helper, parser  # noqa: E402
 import tunegrad as tg  # noqa: E402
 from tunegrad.errors import ModelError  # noqa: E402
 from tunegrad.frontend.onnx import OPERATORS  # noqa: E402
+from tunegrad.frontend.onnx.building import operator_of  # noqa: E402
 from tunegrad.frontend.onnx.importer import model_of_proto  # noqa: E402
-from tunegrad.frontend.onnx.structure import operator_of  # noqa: E402
 
 RNG = np.random.default_rng(0)
 Array = np.ndarray[Any, Any]

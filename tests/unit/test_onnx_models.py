@@ -20,7 +20,7 @@ from tests.onnx_backend import outcome  # noqa: E402
 from tests.time_enough import with_time_enough  # noqa: E402
 from tunegrad.errors import ModelError, UserError  # noqa: E402
 from tunegrad.frontend.onnx import model  # noqa: E402
-from tunegrad.frontend.onnx.structure import missing_operators  # noqa: E402
+from tunegrad.frontend.onnx.building import missing_operators  # noqa: E402
 
 RNG = np.random.default_rng(0)
 

@@ -16,8 +16,8 @@ from onnx.reference import ReferenceEvaluator  # noqa: E402
 
 import tunegrad as tg  # noqa: E402
 from tunegrad.errors import ModelError  # noqa: E402
-from tunegrad.frontend.onnx.codes import KINDS, codes_of  # noqa: E402
 from tunegrad.frontend.onnx.importer import model_of_proto  # noqa: E402
+from tunegrad.frontend.onnx.node import KINDS, codes_of  # noqa: E402
 
 RNG = np.random.default_rng(0)
 Array = np.ndarray[Any, Any]

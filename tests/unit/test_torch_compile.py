@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tunegrad.errors import ConfigError
-from tunegrad.frontend.torch.values import constant_of
+from tunegrad.frontend.torch.graph import constant_of
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 nn = torch.nn

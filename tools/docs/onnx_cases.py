@@ -58,8 +58,8 @@ def _lacks(name: str) -> str:
     from onnx import TensorProto
 
     from tunegrad.errors import ModelError
+    from tunegrad.frontend.onnx.building import missing_operators
     from tunegrad.frontend.onnx.importer import dtype_of_onnx
-    from tunegrad.frontend.onnx.structure import missing_operators
 
     graph = cases()[name].model.graph
     missing = missing_operators(graph)

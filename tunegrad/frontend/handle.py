@@ -2,7 +2,7 @@
 folds. All others are functions of handles in ``ops/``, and methods of ``Tensor``.
 
 A method takes and gives handles; what it does to nodes stands in ``elementwise``, ``movement`` and
-``reduction``. Results are of the class that ``Handle.result`` names, which is ``Tensor``.
+``folds``. Results are of the class that ``Handle.result`` names, which is ``Tensor``.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from tunegrad.ir.graph import Node
 from tunegrad.ir.layout import Layout
 
 from .nodes import elementwise as ew
-from .nodes import movement, reduction
+from .nodes import folds, movement
 from .nodes.arrays import DTypeLike, held
 from .nodes.elementwise import Scalar
+from .nodes.folds import accumulator
 from .nodes.movement import Axes, axes_of, axis_of, integer
-from .nodes.reduction import accumulator
 from .spelling import spelled
 
 __all__ = [
@@ -223,10 +223,10 @@ class Handle:
         return self._of("pow", ew.power, other, self)
 
     def __matmul__(self, other: TensorLike) -> Self:
-        return self._of("matmul", reduction.matmul, self, lift(other, "matmul"))
+        return self._of("matmul", folds.matmul, self, lift(other, "matmul"))
 
     def __rmatmul__(self, other: TensorLike) -> Self:
-        return self._of("matmul", reduction.matmul, lift(other, "matmul"), self)
+        return self._of("matmul", folds.matmul, lift(other, "matmul"), self)
 
     def __and__(self, other: TensorLike) -> Self:
         return self._bitwise(Op.AND, other)
@@ -507,7 +507,7 @@ class Handle:
         Integers and bools give i64, or what they accumulate in. ``dtype``: converted to it first.
         """
         x = self if dtype is None else self.cast(dtype)
-        total = x._with(reduction.fold(Op.ADD, x.node, dim, keepdim, accumulate))
+        total = x._with(folds.fold(Op.ADD, x.node, dim, keepdim, accumulate))
         return total if dtype is None else total.cast(dtype)
 
     @spelled
@@ -516,18 +516,18 @@ class Handle:
     ) -> Self:
         """Products over ``dim``. Integers and bools give i64."""
         x = self if dtype is None else self.cast(dtype)
-        found = x._with(reduction.fold(Op.MUL, x.node, dim, keepdim))
+        found = x._with(folds.fold(Op.MUL, x.node, dim, keepdim))
         return found if dtype is None else found.cast(dtype)
 
     @spelled
     def amax(self, dim: Axes = None, keepdim: bool = False) -> Self:
         """The largest over ``dim``; NaN if one is."""
-        return self._with(reduction.fold(Op.MAX, self.node, dim, keepdim))
+        return self._with(folds.fold(Op.MAX, self.node, dim, keepdim))
 
     @spelled
     def amin(self, dim: Axes = None, keepdim: bool = False) -> Self:
         """The smallest over ``dim``; NaN if one is."""
-        return self._with(reduction.fold(Op.MIN, self.node, dim, keepdim))
+        return self._with(folds.fold(Op.MIN, self.node, dim, keepdim))
 
     @spelled
     def mean(
@@ -562,7 +562,7 @@ class Handle:
             shape = [1 if i in axes else s for i, s in enumerate(self.shape)]
             kept = self.of(graph.full(op is Op.MIN, tuple(shape), truth.dtype))
             return kept if keepdim else kept.squeeze(axes)
-        return truth._with(reduction.fold(op, truth.node, axes, keepdim))
+        return truth._with(folds.fold(op, truth.node, axes, keepdim))
 
 
 TensorLike = Handle | Scalar | ArrayLike

@@ -41,7 +41,6 @@ from .ops import (
     arithmetic,
     convolution,
     indexing,
-    keys,
     losses,
     movement,
     normalisation,
@@ -297,7 +296,7 @@ class Tensor(Handle):
         return self
 
     def __getitem__(self, key: object) -> Tensor:
-        return keys.item(self, key)
+        return indexing.item(self, key)
 
     def __setitem__(self, key: object, value: object) -> None:
         raise TypeError(

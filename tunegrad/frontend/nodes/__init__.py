@@ -4,9 +4,9 @@ what nodes hold.
 
 from __future__ import annotations
 
-from . import arrays, elementwise, indexing, movement, reduction, scans, sorting
+from . import arrays, elementwise, folds, indexing, movement
 from .rewrite import substitute
 
 __all__ = [
-    "arrays", "elementwise", "indexing", "movement", "reduction", "scans", "sorting", "substitute",
+    "arrays", "elementwise", "folds", "indexing", "movement", "substitute",
 ]  # fmt: skip

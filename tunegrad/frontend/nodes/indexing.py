@@ -30,22 +30,13 @@ from tunegrad.ir.kernel import identity
 from tunegrad.ir.rewrites import interval
 
 from .elementwise import binary, broadcast, broadcast_shapes, compare, constant, where
+from .folds import argsort
 from .movement import axis_of
-from .sorting import argsort
 
 __all__ = [
-    "Beyond",
-    "Mode",
-    "embedding",
-    "gather",
-    "index",
-    "only_where",
-    "put",
-    "scatter",
-    "take",
-    "take_along",
-    "within",
-]
+    "Beyond", "Mode", "embedding", "gather", "index", "only_where", "put", "scatter", "take",
+    "take_along", "within",
+]  # fmt: skip
 
 Beyond = Literal["raise", "clip", "wrap"]
 Mode = Literal["set", "add", "mul", "max", "min"]

@@ -9,7 +9,7 @@ one error. The package onnx reads them (``pip install 'tunegrad[onnx]'``).
 
 from __future__ import annotations
 
+from .building import OPERATORS
 from .importer import model
-from .structure import OPERATORS
 
 __all__ = ["OPERATORS", "model"]

@@ -29,11 +29,9 @@ from tunegrad.ir.dtypes import BF16, DType
 from ..model import InputSpec, Model
 from ..nodes.arrays import bf16_values
 from ..tensor import Tensor
-from .building import evaluated
-from .codes import Coded, array_of, codes_of, kind_of_array
+from .building import check_structure, evaluated, missing_operators
 from .importer import dtype_of_onnx
-from .node import NotKnownError, TensorList, Value
-from .structure import check_structure, missing_operators
+from .node import Coded, NotKnownError, TensorList, Value, array_of, codes_of, kind_of_array
 
 __all__ = ["TunegradBackend", "TunegradRep"]
 

@@ -20,10 +20,10 @@ from tunegrad.ir.dtypes import DType
 from ..functions import cat, stack, where
 from ..tensor import Tensor
 from .elementwise import dynamically
+from .images import POOLS, convolution
 from .node import Function, NodeView
 from .products import PRODUCTS, recurrent
 from .reductions import NORMS
-from .windows import POOLS, convolution
 
 __all__ = ["CONTRIB"]
 

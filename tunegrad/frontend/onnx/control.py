@@ -25,8 +25,7 @@ from ..functions import cat, stack, where
 from ..nodes.indexing import only_where
 from ..ops.indexing import within
 from ..tensor import Tensor
-from .codes import Coded
-from .node import Function, Known, NodeView, NotKnownError, TensorList, Value, settled
+from .node import Coded, Function, Known, NodeView, NotKnownError, TensorList, Value, settled
 
 __all__ = [
     "CONTROL", "SEQUENCES", "stacked",

@@ -13,8 +13,20 @@ from tunegrad.ir.dtypes import DTYPES, F32, DType, dtype_of
 
 from ..functions import where
 from ..tensor import Tensor
-from .codes import KINDS, Coded, Kind, bits_of, codes_of, decoded, encoded, kind_of_array, of_bits
-from .node import Function, NodeView, Value
+from .node import (
+    KINDS,
+    Coded,
+    Function,
+    Kind,
+    NodeView,
+    Value,
+    bits_of,
+    codes_of,
+    decoded,
+    encoded,
+    kind_of_array,
+    of_bits,
+)
 
 __all__ = [
     "CASTS", "ELEMENTWISE", "called", "dynamically", "type_of",

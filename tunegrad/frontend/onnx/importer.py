@@ -26,10 +26,8 @@ from tunegrad.ir.dtypes import DType, dtype_of
 
 from ..model import InputSpec, Model
 from ..tensor import Tensor
-from .building import evaluated
-from .codes import Coded, Kind, coded, kind_of_type
-from .node import Known, TensorList
-from .structure import check_structure
+from .building import check_structure, evaluated
+from .node import Coded, Kind, Known, TensorList, coded, kind_of_type
 
 __all__ = [
     "dtype_of_onnx", "inputs_of_graph", "model", "model_of_proto",

@@ -1,4 +1,17 @@
-"""A node of an ONNX graph with its operands, as operators' functions see it."""
+"""Types that the IR does not have: small floats as their codes, small integers one in a byte; and
+the bits of floats as integers and back, by arithmetic.
+
+    FLOAT8E4M3FN    u8 bit patterns    a table of 256 values decodes, arithmetic encodes
+    INT4, UINT2     i8, u8 numbers     as the integers that they are
+    f32   -1.5  =  0xBFC00000          sign 1, exponent 127, mantissa 0x400000
+
+What numpy holds of such a type (``ml_dtypes``) comes in by ``coded``; a model takes and gives
+codes, as it does bf16: ``array.view("u1")`` of small floats, ``array.astype("i1")`` of integers.
+ONNX defines casts, QuantizeLinear, DequantizeLinear and what moves elements on them. Of bits, a NaN
+has one pattern, the quiet one; all else is exact, denormal numbers too.
+
+A node of an ONNX graph with its operands, as operators' functions see it.
+"""
 
 from __future__ import annotations
 
@@ -10,18 +23,257 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tunegrad.errors import ModelError
-from tunegrad.ir.dtypes import BF16
+from tunegrad.ir.dtypes import BF16, DTYPES, I8, I32, U8, DType
 from tunegrad.ir.graph import GraphOp, topological
 from tunegrad.ir.interpret.evaluate import evaluate
 
+from ..functions import where
 from ..nodes.arrays import bf16_values
 from ..tensor import Tensor
-from .codes import Coded, array_of, codes_of, kind_of_array
 
 __all__ = [
-    "Body", "Function", "Held", "Known", "NodeError", "NodeView", "NotKnownError", "TensorList",
-    "Value", "inputs_of", "settled", "within",
+    "KINDS", "Body", "Coded", "Function", "Held", "Kind", "Known", "NodeError", "NodeView",
+    "NotKnownError", "TensorList", "Value", "bits_of", "coded", "codes_of", "decoded",
+    "encoded", "inputs_of", "kind_of_array", "kind_of_type", "of_bits", "onto_powers",
+    "settled", "upto_one", "within",
 ]  # fmt: skip
+
+_MANTISSA = {"f16": 10, "bf16": 7, "f32": 23, "f64": 52}
+
+
+def onto_powers(size: Tensor, most: int) -> tuple[Tensor, Tensor]:
+    """A size and the exponent that takes it below 2: ``size = found * 2**exponent``; the exponent
+    is a float, from 0 to ``most``, which is one less than a power of two.
+    """
+    exponent = size * 0.0
+    step = (most + 1) // 2
+    while step:
+        large = size >= 2.0**step
+        size = where(large, size * 2.0**-step, size)
+        exponent = where(large, exponent + float(step), exponent)
+        step //= 2
+    return size, exponent
+
+
+def upto_one(size: Tensor, exponent: Tensor, most: int) -> tuple[Tensor, Tensor]:
+    """As ``onto_powers``, of what is smaller than 1: to 1 at least, or by ``2**-most``."""
+    step = (most + 1) // 2
+    while step:
+        small = size < 2.0 ** (1 - step)
+        size = where(small, size * 2.0**step, size)
+        exponent = where(small, exponent - float(step), exponent)
+        step //= 2
+    return size, exponent
+
+
+def bits_of(x: Tensor) -> Tensor:
+    """The bit patterns of f16, f32 or f64, as a signed integer of their width."""
+    kind, wide = x.dtype, x.cast(x.dtype.compute)
+    mantissa, integer = _MANTISSA[kind.name], DTYPES[f"i{kind.bits}"]
+    bias = (1 << kind.bits - mantissa - 2) - 1
+    finite = x.isfinite()
+    size, exponent = onto_powers(where(finite, wide.abs(), 1.0), bias)
+    size, exponent = upto_one(size, exponent, bias)
+    place = (exponent + float(bias)).cast("i64")
+    normal = place > 0
+    part = where(normal, size - 1.0, size * 0.5) * 2.0**mantissa
+    code = place * (1 << mantissa) + part.cast("i64")
+    beyond = (2 * bias + 1) << mantissa
+    code = where(x.isinf(), beyond, where(x.isnan(), beyond + (1 << mantissa - 1), code))
+    least = -(1 << kind.bits - 1)
+    return where(x.signbit().logical_and(x.eq(x)), code + least, code).cast(integer)
+
+
+def of_bits(codes: Tensor, kind: DType) -> Tensor:
+    """The floats that bit patterns of their width stand for."""
+    mantissa, wide = _MANTISSA[kind.name], kind.compute
+    bias = (1 << kind.bits - mantissa - 2) - 1
+    code = codes.cast("i64")
+    part = code.bitwise_and((1 << mantissa) - 1)
+    place = code.bitwise_right_shift(mantissa).bitwise_and(2 * bias + 1)
+    number = where(place > 0, part + (1 << mantissa), part).cast(wide)
+    up = where(place > 0, place, 1) - (bias + mantissa)
+    down = up.neg()
+    for step in (1 << i for i in reversed(range(kind.bits - mantissa - 1))):
+        if step < bias:
+            number = where(_has(up, step), number * 2.0**step, number)
+        number = where(_has(down, step), number * 2.0**-step, number)
+    special = where(part.eq(0), float("inf"), float("nan"))
+    number = where(place.eq(2 * bias + 1), special, number)
+    negative = code.bitwise_right_shift(kind.bits - 1).bitwise_and(1).ne(0)
+    return where(negative, number.neg(), number).cast(kind)
+
+
+def _has(power: Tensor, step: int) -> Tensor:
+    """True where a power that is positive has this bit."""
+    return (power > 0).logical_and(power.bitwise_and(step).ne(0))
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """``name`` is ONNX's, ``array`` that of ml_dtypes, ``codes`` the dtype of codes.
+
+    Of a float: ``mantissa`` bits, the exponent ``least`` of its least normal number, the code of
+    its ``greatest`` number, those of what is ``beyond`` it and of ``nan``, and whether zero has a
+    sign. Of an integer ``mantissa`` is -1.
+    """
+
+    name: str
+    array: str
+    bits: int
+    codes: DType = U8
+    mantissa: int = -1
+    least: int = 0
+    greatest: int = 0
+    beyond: int = 0
+    nan: int = 0
+    signed_zero: bool = True
+
+    @property
+    def is_int(self) -> bool:
+        """True if it holds whole numbers, as they are."""
+        return self.mantissa < 0
+
+    @property
+    def range(self) -> tuple[int, int]:
+        """Of integers: the least and the greatest."""
+        low = -(1 << self.bits - 1) if self.codes.signed else 0
+        return low, low + (1 << self.bits) - 1
+
+
+KINDS = {
+    k.name: k
+    for k in (
+        Kind("FLOAT8E4M3FN", "float8_e4m3fn", 8, U8, 3, -6, 0x7E, 0x7F, 0x7F),
+        Kind("FLOAT8E4M3FNUZ", "float8_e4m3fnuz", 8, U8, 3, -7, 0x7F, 0x80, 0x80, False),
+        Kind("FLOAT8E5M2", "float8_e5m2", 8, U8, 2, -14, 0x7B, 0x7C, 0x7E),
+        Kind("FLOAT8E5M2FNUZ", "float8_e5m2fnuz", 8, U8, 2, -15, 0x7F, 0x80, 0x80, False),
+        Kind("FLOAT8E8M0", "float8_e8m0fnu", 8, U8, 0, -127, 0xFE, 0xFF, 0xFF),
+        Kind("FLOAT4E2M1", "float4_e2m1fn", 4, U8, 1, 0, 0x7, 0x7, 0x8),
+        Kind("INT4", "int4", 4, I8),
+        Kind("UINT4", "uint4", 4),
+        Kind("INT2", "int2", 2, I8),
+        Kind("UINT2", "uint2", 2),
+    )
+}
+"""OCP's OFP8 and microscaling formats, and those without negative zero (Noune et al. 2022). A NaN
+in FLOAT4E2M1, which has none, is zero, as ml_dtypes has it.
+"""
+
+_BY_ARRAY = {k.array: k for k in KINDS.values()}
+
+
+@dataclass(frozen=True, slots=True)
+class Coded:
+    """Elements of a ``kind`` as their codes."""
+
+    codes: Tensor
+    kind: Kind
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Its extents."""
+        return self.codes.shape
+
+
+def kind_of_array(array: np.ndarray[Any, Any]) -> Kind | None:
+    """The kind of what an array holds, None for numpy's own types."""
+    return _BY_ARRAY.get(array.dtype.name)
+
+
+def codes_of(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Codes of an array of ml_dtypes, as a model takes them; other arrays are what they are."""
+    if array.dtype.name == "bfloat16":
+        return array.view(np.uint16)
+    kind = kind_of_array(array)
+    if kind is None:
+        return array
+    return array.astype(kind.codes.numpy) if kind.is_int else array.view(np.uint8)
+
+
+def array_of(codes: np.ndarray[Any, Any], kind: Kind) -> np.ndarray[Any, Any]:
+    """Codes as an array of ml_dtypes: the inverse of ``codes_of``."""
+    import ml_dtypes
+
+    dtype = np.dtype(getattr(ml_dtypes, kind.array))
+    return codes.astype(dtype) if kind.is_int else codes.view(dtype)
+
+
+def coded(array: np.ndarray[Any, Any]) -> Tensor | Coded:
+    """An array as a tensor, or as codes where its type is one of ml_dtypes'."""
+    kind = kind_of_array(array)
+    return Tensor(array) if kind is None else Coded(Tensor(codes_of(array)), kind)
+
+
+def decoded(x: Coded, dtype: DType) -> Tensor:
+    """The numbers, as ``dtype`` holds them."""
+    if x.kind.is_int:
+        return x.codes.cast(dtype)
+    import ml_dtypes
+
+    patterns = np.arange(1 << x.kind.bits, dtype=np.uint8)
+    table = patterns.view(np.dtype(getattr(ml_dtypes, x.kind.array))).astype(np.float32)
+    return Tensor(table).take(x.codes, mode="clip").cast(dtype)
+
+
+def encoded(x: Tensor, kind: Kind, saturate: bool = True, rounding: str = "up") -> Coded:
+    """Numbers as codes: small floats rounded to nearest even, and beyond the greatest one that
+    (``saturate``) or what the type has for it; integers by their low bits, truncated.
+
+    ``rounding`` of powers of two (FLOAT8E8M0): "up", "down" or "nearest".
+    """
+    if kind.is_int:
+        low = x.cast(I32).bitwise_and((1 << kind.bits) - 1)
+        half = 1 << kind.bits - 1
+        found = low.bitwise_xor(half) - half if kind.codes.signed else low
+        return Coded(found.cast(kind.codes), kind)
+    wide = x.cast(x.dtype.compute) if x.dtype.is_float else x.cast("f32")
+    code = _powers(wide, saturate, rounding) if kind.mantissa == 0 else _code(wide, kind, saturate)
+    return Coded(code.cast(U8), kind)
+
+
+def _code(x: Tensor, kind: Kind, saturate: bool) -> Tensor:
+    steps = 1 << kind.mantissa
+    most = (1 << kind.bits - 1 - kind.mantissa) - 1
+    unit = 2.0**kind.least
+    size = where(x.isnan(), 0.0, x.abs()).clamp(0.0, unit * 2.0**most * 1.75)
+    rest, exponent = onto_powers(size * (1.0 / unit), most)
+    code = (exponent * float(steps) + (rest * float(steps)).round()).cast(I32)
+    beyond = kind.greatest if saturate else kind.beyond
+    code = where(code > kind.greatest, beyond, code)
+    negative = x.signbit() if kind.signed_zero else (x < 0).logical_and(code > 0)
+    if not kind.signed_zero:
+        negative = negative.logical_and(code.ne(kind.nan))
+    code = where(negative, code + (1 << kind.bits - 1), code)
+    return where(x.isnan(), kind.nan, code)
+
+
+def _powers(x: Tensor, saturate: bool, rounding: str) -> Tensor:
+    """Exponents of f32, biased by 127."""
+    size = x.abs().cast("f32")
+    rest, exponent = onto_powers(where(x.isfinite(), size, 1.0), 127)
+    rest, exponent = upto_one(rest, exponent, 127)
+    code = (exponent + 127.0).cast(I32)
+    part = where(code > 0, rest - 1.0, rest * 0.5)
+    if rounding == "up":
+        more = part > 0.0
+    elif rounding == "nearest":
+        more = (part > 0.5).logical_or((part >= 0.5).logical_and(code > 0))
+    else:
+        more = part < 0.0
+    if saturate:
+        more = more.logical_and(code < 0xFE)
+    code = where(more, code + 1, code)
+    return where(x.isnan().logical_or(x.isinf()), 0xFF, code)
+
+
+def kind_of_type(number: int) -> Kind | None:
+    """The kind that a ``TensorProto.DataType`` stands for, None for other types."""
+    from onnx import TensorProto
+
+    names = {v: k for k, v in TensorProto.DataType.items()}
+    return KINDS.get(str(names.get(number, "")))
+
 
 Known = NDArray[Any]
 

@@ -17,10 +17,10 @@ from tunegrad.ir.expr import Op
 
 from ..handle import Handle, TensorLike, lift, optional
 from ..nodes.arrays import DTypeLike
+from ..nodes.folds import accumulator
 from ..nodes.movement import integer
-from ..nodes.reduction import accumulator
 from ..operation import T, operation
-from .keys import item
+from .indexing import item
 from .movement import flatten, pad, transpose
 
 __all__ = [

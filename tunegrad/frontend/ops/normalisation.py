@@ -11,8 +11,8 @@ from tunegrad.errors import ShapeError
 from ..handle import Handle, TensorLike, lift, optional
 from ..nodes.movement import Axes, axes_of, integer
 from ..operation import operation
-from .error_free import finite, fma
 from .movement import pad
+from .special import finite, fma
 
 __all__ = [
     "batch_norm", "group_norm", "instance_norm", "layer_norm", "local_response_norm",

@@ -17,16 +17,15 @@ from tunegrad.ir.dtypes import F32
 from tunegrad.ir.math_coefficients import LOG
 
 from ..handle import Handle, TensorLike, lift, where
-from ..nodes import scans, sorting
+from ..nodes import folds
 from ..nodes.arrays import DTypeLike
 from ..nodes.movement import axis_of, integer
 from ..operation import T, along, floating, operation
 from .arithmetic import isnan, masked_fill
-from .error_free import finite, fma, two_product, two_sum
-from .keys import take
+from .indexing import take_known
 from .movement import diagonal, movedim, pad
 from .reduction import argmax
-from .special import log1p, polynomial
+from .special import finite, fma, log1p, polynomial, two_product, two_sum
 
 __all__ = [
     "Found", "argsort", "bucketize", "corrcoef", "cov", "cummax", "cummin", "cumprod", "cumsum",
@@ -43,7 +42,7 @@ def cumsum(input: Handle, dim: int, *, dtype: DTypeLike | None = None) -> Handle
     found = (
         _corrected_sum(x, dim)
         if x.dtype == F32 and x.size
-        else x._with(scans.cumulative("sum", x.node, dim))
+        else x._with(folds.cumulative("sum", x.node, dim))
     )
     return found if dtype is None else found.cast(dtype)
 
@@ -56,7 +55,7 @@ def cumprod(input: Handle, dim: int, *, dtype: DTypeLike | None = None) -> Handl
     found = (
         _corrected_product(x, dim)
         if x.dtype == F32 and x.size
-        else x._with(scans.cumulative("prod", x.node, dim))
+        else x._with(folds.cumulative("prod", x.node, dim))
     )
     return found if dtype is None else found.cast(dtype)
 
@@ -65,14 +64,14 @@ def cumprod(input: Handle, dim: int, *, dtype: DTypeLike | None = None) -> Handl
 @along
 def cummax(input: T, dim: int) -> Found[T]:
     """The largest up to each element along ``dim``, and the last place of it."""
-    return Found(*map(input._with, scans.cumulative_extremum("max", input.node, dim)))
+    return Found(*map(input._with, folds.cumulative_extremum("max", input.node, dim)))
 
 
 @operation
 @along
 def cummin(input: T, dim: int) -> Found[T]:
     """The smallest up to each element along ``dim``, and the last place of it."""
-    return Found(*map(input._with, scans.cumulative_extremum("min", input.node, dim)))
+    return Found(*map(input._with, folds.cumulative_extremum("min", input.node, dim)))
 
 
 @operation
@@ -95,7 +94,7 @@ def logcumsumexp(input: Handle, dim: int) -> Handle:
 def sort(input: T, dim: int = -1, descending: bool = False, stable: bool = True) -> Found[T]:
     """The elements in order along ``dim``, and their places."""
     del stable
-    return Found(*map(input._with, sorting.sort(input.node, dim, descending)))
+    return Found(*map(input._with, folds.sort(input.node, dim, descending)))
 
 
 @operation
@@ -103,7 +102,7 @@ def sort(input: T, dim: int = -1, descending: bool = False, stable: bool = True)
 def argsort(input: Handle, dim: int = -1, descending: bool = False, stable: bool = True) -> Handle:
     """The places of the elements in order along ``dim``."""
     del stable
-    return input._with(sorting.argsort(input.node, dim, descending))
+    return input._with(folds.argsort(input.node, dim, descending))
 
 
 @operation
@@ -117,7 +116,7 @@ def msort(input: Handle) -> Handle:
 def topk(input: T, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Found[T]:
     """The ``k`` largest or smallest along ``dim`` in order, and their places."""
     del sorted
-    return Found(*map(input._with, sorting.topk(input.node, k, dim, largest)))
+    return Found(*map(input._with, folds.topk(input.node, k, dim, largest)))
 
 
 @operation
@@ -179,11 +178,11 @@ def quantile(
     place = parts * (x.shape[at] - 1)
     low, high = np.floor(place).astype(np.int64), np.ceil(place).astype(np.int64)
     rest = (place - low).astype(x.dtype.numpy).reshape(-1, *(1,) * (ordered.ndim - 1))
-    below, above = take(ordered, 0, low), take(ordered, 0, high)
+    below, above = take_known(ordered, 0, low), take_known(ordered, 0, high)
     if interpolation == "linear":
         found = below + (above - below) * Handle.of(graph.const(rest, x.dtype))
     elif interpolation == "nearest":
-        found = take(ordered, 0, np.round(place).astype(np.int64))
+        found = take_known(ordered, 0, np.round(place).astype(np.int64))
     else:
         found = below if interpolation == "lower" else above
     any_nan = isnan(x).any(at)
@@ -271,10 +270,10 @@ def _corrected_sum(x: Handle, dim: int) -> Handle:
     However ``found`` was rounded, its differences less the elements are those roundings, exactly.
     """
     at = axis_of("cumsum", dim, x.shape)
-    found = x._with(scans.cumulative("sum", x.node, dim)).contiguous()
+    found = x._with(folds.cumulative("sum", x.node, dim)).contiguous()
     step, rest = two_sum(found, -_before(found, at, 0.0))
     missing = finite((x - step) - rest)
-    return found + x._with(scans.cumulative("sum", missing.node, dim))
+    return found + x._with(folds.cumulative("sum", missing.node, dim))
 
 
 def _corrected_product(x: Handle, dim: int) -> Handle:
@@ -282,12 +281,12 @@ def _corrected_product(x: Handle, dim: int) -> Handle:
     are about a power of e.
     """
     at = axis_of("cumprod", dim, x.shape)
-    found = x._with(scans.cumulative("prod", x.node, dim)).contiguous()
+    found = x._with(folds.cumulative("prod", x.node, dim)).contiguous()
     scale = where(found.abs() < _SMALL, _UP, 1.0)  # exact, and the product's rest is a number
     product, rest = two_product(_before(found, at, 1.0) * scale, x)
     scaled = found * scale
     missing = finite(((product - scaled) + rest) / scaled)
-    share = x._with(scans.cumulative("sum", missing.node, dim))
+    share = x._with(folds.cumulative("sum", missing.node, dim))
     return found + finite(found * fma(share * 0.5, share, share))  # that is found * e^share
 
 

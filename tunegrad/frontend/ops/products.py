@@ -1,6 +1,6 @@
 """Products of matrices, and what is made of them: einsum, attention.
 
-A product is nothing special in the graph: expand, multiply, sum (``reduction.matmul``).
+A product is nothing special in the graph: expand, multiply, sum (``folds.matmul``).
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from tunegrad.ir import graph
 from tunegrad.ir.dtypes import BOOL, promote
 
 from ..handle import Handle, TensorLike, apply, lift, optional, where
-from ..nodes import reduction
+from ..nodes import folds
 from ..nodes.arrays import DTypeLike
 from ..nodes.elementwise import Scalar, broadcast_shapes
+from ..nodes.folds import accumulator
 from ..nodes.movement import axes_of, axis_of, integer
-from ..nodes.reduction import accumulator
 from ..operation import operation
 from .movement import diagonal, repeat_interleave, roll, tril
 from .reduction import masked_softmax, norm, softmax
@@ -37,7 +37,7 @@ def matmul(input: Handle, other: TensorLike, accumulate: DTypeLike | None = None
     """``input @ other``, its sums in ``accumulate``: f32 or f64 for floats, at least as wide as
     the operands.
     """
-    fold = functools.partial(reduction.matmul, accumulate=accumulate)
+    fold = functools.partial(folds.matmul, accumulate=accumulate)
     return apply("matmul", fold, input, lift(other, "matmul"))
 
 

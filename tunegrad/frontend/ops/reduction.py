@@ -13,7 +13,7 @@ from tunegrad.ir.dtypes import dtype_of
 from tunegrad.ir.expr import Op
 
 from ..handle import Handle, where
-from ..nodes import sorting
+from ..nodes import folds
 from ..nodes.arrays import DTypeLike
 from ..nodes.movement import Axes, axes_of, axis_of
 from ..operation import T, along, floating, operation
@@ -225,7 +225,7 @@ def argmin(input: Handle, dim: int | None = None, keepdim: bool = False) -> Hand
 
 def _arg(input: Handle, name: Literal["max", "min"], dim: int | None, keepdim: bool) -> Handle:
     op = Op.MAX if name == "max" else Op.MIN
-    found = input._with(sorting.argextremum(op, input.node, dim, keepdim and dim is not None))
+    found = input._with(folds.argextremum(op, input.node, dim, keepdim and dim is not None))
     return found.reshape((1,) * input.ndim) if keepdim and dim is None else found
 
 

@@ -18,8 +18,7 @@ from tunegrad.ir import graph
 from ..handle import Handle, TensorLike, lift, where
 from ..nodes.movement import integer
 from ..operation import T, operation
-from .indexing import gather
-from .keys import take
+from .indexing import gather, take_known
 from .movement import repeat_interleave, transpose
 from .pooling import adaptive
 
@@ -260,7 +259,7 @@ def _resized(
         shift = 0.5 if mode == "nearest-exact" else 0.0
         scale = np.float32(old / new if factor is None else 1 / factor)
         places = np.floor((np.arange(new, dtype=np.float32) + np.float32(shift)) * scale)
-        return take(x, at, places.astype(np.int64).clip(0, old - 1))
+        return take_known(x, at, places.astype(np.int64).clip(0, old - 1))
     place = _places(old, new, factor, corners)
     first = np.floor(place).astype(np.int64)
     rest = place - first
@@ -275,7 +274,7 @@ def _resized(
     shape = [new if a == at else 1 for a in range(x.ndim)]
     for positions, weights in taps:
         data = weights.astype(x.dtype.numpy).reshape(shape)
-        part = take(x, at, positions.clip(0, old - 1)) * Handle.of(graph.const(data, x.dtype))
+        part = take_known(x, at, positions.clip(0, old - 1)) * Handle.of(graph.const(data, x.dtype))
         total = part if total is None else total + part
     assert total is not None
     return total

@@ -10,43 +10,60 @@ import math
 
 import numpy as np
 
+from tunegrad.ir import graph
 from tunegrad.ir.dtypes import F32
+from tunegrad.ir.expr import Op
 from tunegrad.ir.math_coefficients import EXP
 
-from ..handle import Handle, TensorLike, floats, lift, where
+from ..handle import Handle, TensorLike, floats, joined, lift, where
+from ..nodes.elementwise import Scalar, broadcast, broadcast_shapes, constant
 from ..operation import floating, operation
 from .arithmetic import copysign, signbit
-from .error_free import finite, fma, two_product, two_sum
 
 __all__ = [
-    "acos",
-    "acosh",
-    "asin",
-    "asinh",
-    "atan",
-    "atan2",
-    "atanh",
-    "cosh",
-    "deg2rad",
-    "erfc",
-    "erfinv",
-    "exp2",
-    "expm1",
-    "float_power",
-    "hypot",
-    "log1p",
-    "log10",
-    "logaddexp",
-    "logaddexp2",
-    "logit",
-    "polynomial",
-    "rad2deg",
-    "rsqrt",
-    "sinc",
-    "sinh",
-    "tan",
-    "xlogy",
+    "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cosh", "deg2rad", "erfc",
+    "erfinv", "exp2", "expm1", "finite", "float_power", "fma", "hypot", "log1p", "log10",
+    "logaddexp", "logaddexp2", "logit", "polynomial", "rad2deg", "rsqrt", "sinc", "sinh", "tan",
+    "two_product", "two_sum", "xlogy",
 ]  # fmt: skip
+
+
+# Sums and products of floats together with what their rounding took away (Dekker 1971; Ogita, Rump
+# and Oishi 2005).
+#
+#     s = a + b,  e = two_sum's second      s + e is a + b exactly
+#     p = a * b,  e = two_product's second  p + e is a * b exactly, where FMA rounds once
+#
+# A device whose FMA rounds twice gives 0 as a product's second part: the result is then as exact as
+# without it. A result that is not finite has no second part worth adding: see ``finite``.
+
+
+def fma(a: Handle, b: Handle | Scalar, c: Handle | Scalar) -> Handle:
+    """``a * b + c``, rounded once where the device can; floats of one dtype, broadcast."""
+    given = [
+        x.node if isinstance(x, Handle) else constant(x, (), a.dtype, "fma") for x in (a, b, c)
+    ]
+    shape = broadcast_shapes("fma", *(n.shape for n in given))
+    node = graph.elementwise(Op.FMA, *(broadcast(n, shape) for n in given))
+    return Handle.of(node, joined([x for x in (a, b, c) if isinstance(x, Handle)]))
+
+
+def two_sum(a: Handle, b: Handle | Scalar) -> tuple[Handle, Handle]:
+    """The sum, and what rounding took from it (Knuth)."""
+    total = a + b
+    second = total - a
+    return total, (a - (total - second)) + (b - second)
+
+
+def two_product(a: Handle, b: Handle | Scalar) -> tuple[Handle, Handle]:
+    """The product, and what rounding took from it, where that is not below the least number."""
+    product = a * b
+    return product, fma(a, b, -product)
+
+
+def finite(correction: Handle) -> Handle:
+    """A correction, 0 where it is infinite or NaN."""
+    return where(correction - correction == 0, correction, 0.0)
 
 
 @operation
@@ -218,12 +235,10 @@ _GILES_NEAR = (
     -0.00125372503, -0.00417768164, 0.246640727, 1.50140941,
 )  # fmt: skip
 
-
 _GILES_FAR = (
     -0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773,
     -0.0076224613, 0.00943887047, 1.00167406, 2.83297682,
 )  # fmt: skip
-
 
 _ERFINV = (
     2.7892831189975418, -7.852357419856187, 10.031439401791111, -7.284717179610016,
@@ -233,7 +248,6 @@ _ERFINV = (
 """(erfinv(x) / x - sqrt(pi) / 2) / x^2 up to 0.8, as a polynomial of x^2 (highest power first):
 fitted at Chebyshev's points, to 2e-9 of the quotient.
 """
-
 
 _ERFC_SCALED = (
     -4.68535613421286e-06, 3.6591595323828943e-06, 9.462293570737807e-05, 6.239005940173721e-05,
@@ -280,7 +294,6 @@ def _erfc_tail(z: Handle) -> Handle:
 
 _EXP_DOUBLE = tuple(1 / math.factorial(k) for k in range(14, 1, -1))
 """``EXP`` in f64, by its series."""
-
 
 _ERFC_DOUBLE = (
     -1.723157787069881e-11, 6.8524251331654465e-12, 2.648992008778055e-10,
@@ -429,13 +442,11 @@ _LARGE = {"f32": 88.0320816040039, "f64": 709.0895667149406}
 its dtype, and little more than a power of two, so a product with it moves no error to larger ulps.
 """
 
-
 _HALF_PI = {
     "f32": (1.57079637050628662109375, -4.371139000186243e-08),
     "f64": (1.5707963267948966, 6.123233995736766e-17),
 }
 """A right angle, and what rounding took from it."""
-
 
 _ASIN = {
     "f32": (
@@ -453,12 +464,10 @@ _ASIN = {
 Chebyshev's points, to 1e-9 and 1e-16 of asin.
 """
 
-
 _ATAN_P = (
     -8.750608600031904122785e-1, -1.615753718733365076637e1, -7.500855792314704667340e1,
     -1.228866684490136173410e2, -6.485021904942025371773e1,
 )  # fmt: skip
-
 
 _ATAN_Q = (
     1.0, 2.485846490142306297962e1, 1.650270098316988542046e2, 4.328810604912902668951e2,

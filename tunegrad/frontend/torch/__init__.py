@@ -11,12 +11,13 @@ from __future__ import annotations
 from .aten import FAMILIES, TABLE, Complex
 from .checking import Call, check_choice, fault_of
 from .exported import from_torch
-from .graph import missing_operators, run_graph
-from .values import (
+from .graph import (
     array_of,
     constant_of,
     dtype_from,
     load_torch,
+    missing_operators,
+    run_graph,
     tensor_of,
     torch_dtype,
     value_of,

@@ -26,8 +26,7 @@ from ..model import InputSpec, Model
 from ..tensor import Tensor
 from ..weights import Array, Weights
 from .aten import Complex
-from .graph import run_graph
-from .values import array_of, constant_of, dtype_from, load_torch, tensor_of, torch_dtype
+from .graph import array_of, constant_of, dtype_from, load_torch, run_graph, tensor_of, torch_dtype
 
 __all__ = ["Call", "FirstCall", "Run", "check_choice", "fault_of"]
 

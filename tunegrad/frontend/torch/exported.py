@@ -15,8 +15,7 @@ from ..tensor import Tensor
 from ..weights import Array, ParameterSpec
 from .aten import TABLE, Complex
 from .checking import FirstCall, check_choice
-from .graph import missing_operators, run_graph
-from .values import dtype_from, load_torch, shared, value_of
+from .graph import dtype_from, load_torch, missing_operators, run_graph, shared, value_of
 
 __all__ = ["from_torch"]
 

@@ -4,33 +4,22 @@ name.
 
 from __future__ import annotations
 
-from . import (
-    complexes,
-    contraction,
-    creation,
-    elementwise,
-    encoder,
-    indexing,
-    movement,
-    normalisation,
-    reduction,
-    sampling,
-)
+from . import complexes, contraction, elementwise, movement, normalisation
 from .complexes import COMPLEX, Complex, lifted
 from .table import Operator
 
 __all__ = ["COMPLEX", "FAMILIES", "TABLE", "Complex", "Operator", "lifted"]
 
 FAMILIES: dict[str, dict[str, Operator]] = {
-    "elementwise": elementwise.TABLE,
-    "creation": creation.TABLE,
-    "movement": movement.TABLE,
-    "indexing": indexing.TABLE,
-    "reductions and scans": reduction.TABLE,
-    "products, convolutions, attention, recurrent layers": contraction.TABLE,
-    "normalisation, pooling, resizing": normalisation.TABLE,
-    "sampling": sampling.TABLE,
-    "encoder layers": encoder.TABLE,
+    "elementwise": elementwise.ELEMENTWISE,
+    "creation": elementwise.CREATION,
+    "movement": movement.MOVEMENT,
+    "indexing": movement.INDEXING,
+    "reductions and scans": elementwise.REDUCTIONS,
+    "products, convolutions, attention, recurrent layers": contraction.CONTRACTION,
+    "normalisation, pooling, resizing": normalisation.NORMALISATION,
+    "sampling": normalisation.SAMPLING,
+    "encoder layers": contraction.ENCODER,
     "complex numbers": complexes.TABLE,
 }
 TABLE: dict[str, Operator] = {

@@ -1,4 +1,32 @@
-"""Finds the greatest and the least elements, and the order of all of them, on graph nodes.
+"""Reductions on graph nodes, and the matrix product, which is one.
+
+Sums and products of integers and bools are i64 (as PyTorch's), of u64 u64; f16 and bf16 accumulate
+in f32. The matrix product keeps the promoted dtype of its operands. It is nothing special in the
+graph: expand, multiply, sum over the last axis.
+
+    accumulate    of bf16, f16, f32    of f64    of integers                   of sums of bools
+    default       f32                  f64       sum: i64, matmul: their own   i64
+    also          f64                            i32, i64, unsigned: u32, u64  i32, i64
+
+Of integers those are allowed that hold all values of what is added up.
+
+The accumulator is part of the kernel, and no schedule changes it. A float result keeps its dtype
+whatever the accumulator; an integer one has the accumulator's, where it is given.
+
+Cumulative sums, products, maxima and minima on graph nodes.
+
+    y[i] = x[0] op ... op x[i]
+
+A block of 8 elements is one reduction over a triangle: element i folds those up to i. Longer axes
+are blocks, whose totals are scanned in the same way and folded in front of the blocks after them:
+so every element costs 8 folds a level, however long the axis is, and all of them run at once.
+
+    x  3 1 2 | 4 1 0 | 2 2        blocks of 3
+       3 4 6 | 4 5 5 | 2 4        each by itself
+       0     | 6     | 11         totals before each block
+    y  3 4 6 | 10 11 11 | 13 15
+
+Finds the greatest and the least elements, and the order of all of them, on graph nodes.
 
     rank[i] = how many elements come before x[i]        n * n comparisons, one reduction
     order[r] = the i whose rank is r                    n * (as many as are asked for)
@@ -16,24 +44,234 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf, nan
+from typing import Literal
 
-from tunegrad.errors import ShapeError
+from tunegrad.errors import DTypeError, ShapeError
 from tunegrad.ir import graph
-from tunegrad.ir.dtypes import I32, I64
+from tunegrad.ir.dtypes import F32, F64, I32, I64, U32, U64, DType, dtype_of
 from tunegrad.ir.expr import Op
 from tunegrad.ir.graph import Node
 from tunegrad.ir.kernel import identity
 
-from .elementwise import binary, compare, where
-from .movement import axis_of, cat
-from .reduction import fold
+from .arrays import DTypeLike
+from .elementwise import binary, broadcast, broadcast_shapes, compare, result_type, where
+from .movement import Axes, axes_of, axis_of, cat
 
-__all__ = ["argextremum", "argsort", "exchanged", "sort", "topk"]
+__all__ = [
+    "Fold", "accumulator", "argextremum", "argsort", "cumulative", "cumulative_extremum",
+    "exchanged", "fold", "matmul", "sort", "topk",
+]  # fmt: skip
+
+_NAMES = {Op.ADD: "sum", Op.MUL: "prod", Op.MAX: "max", Op.MIN: "min"}
+
+
+def accumulator(
+    name: str, kind: DType, accumulate: DTypeLike | None, default: DType | None = None
+) -> DType:
+    """The type in which sums of ``kind`` are added up: ``accumulate``, or by default the type that
+    ``kind`` is computed in.
+
+    Raises:
+        DTypeError: ``accumulate`` is narrower than what it adds up, of another kind, or a 16-bit
+        type.
+    """
+    if accumulate is None:
+        return kind.compute if default is None else default
+    chosen = dtype_of(accumulate)
+    wide = (F32, F64) if kind.is_float else (I32, I64) if kind.signed else (I32, I64, U32, U64)
+    valid = [t for t in wide if t.bits >= kind.bits + (t.signed and not kind.signed)]
+    if chosen not in valid:
+        raise DTypeError(
+            f"{name}: accumulate={chosen} can not add up {kind}; valid: "
+            f"{', '.join(map(str, valid))}"
+        )
+    return chosen
+
+
+def fold(op: Op, x: Node, axis: Axes, keepdims: bool, accumulate: DTypeLike | None = None) -> Node:
+    """``x`` folded over ``axis`` (None: all axes) with ADD, MUL, MAX or MIN; ``accumulate`` is for
+    ADD and MUL.
+
+    Raises:
+        DTypeError: ``accumulate`` can not add up ``x``.
+        ShapeError: no such axis, or a maximum or minimum of no elements.
+    """
+    name = _NAMES[op]
+    axes = axes_of(name, axis, x.shape)
+    if op in (Op.MAX, Op.MIN):
+        if any(x.shape[a] == 0 for a in axes):
+            raise ShapeError(
+                f"{name}: shape {x.shape} has no elements along axes {axes}, and {name} needs one"
+            )
+        return _without(_extremum(op, x, axes), axes, keepdims)
+    whole = U64 if x.dtype == U64 else I64
+    acc = accumulator(name, x.dtype, accumulate, None if x.dtype.is_float else whole)
+    total = graph.reduce(op, graph.cast(x, acc), axes)
+    return graph.cast(_without(total, axes, keepdims), x.dtype if x.dtype.is_float else acc)
+
+
+def _extremum(op: Op, x: Node, axes: tuple[int, ...]) -> Node:
+    if x.dtype.is_bool:
+        return compare("ne", graph.reduce(op, graph.cast(x, I32), axes), 0)
+    return graph.cast(graph.reduce(op, graph.cast(x, x.dtype.compute), axes), x.dtype)
+
+
+def _without(x: Node, axes: tuple[int, ...], keepdims: bool) -> Node:
+    if keepdims:
+        return x
+    return graph.reshape(x, tuple(s for i, s in enumerate(x.shape) if i not in axes))
+
+
+def matmul(a: Node, b: Node, accumulate: DTypeLike | None = None) -> Node:
+    """``a @ b`` as numpy's: the last axis of ``a`` with the second to last of ``b``, leading axes
+    broadcast.
+
+    Raises:
+        DTypeError: ``accumulate`` can not add up the products, or the operands are bools, which are
+        not added up. ShapeError: a scalar operand, inner extents that differ, or leading axes that
+        do not broadcast.
+    """
+    if not a.shape or not b.shape:
+        raise ShapeError(
+            f"matmul: shapes {a.shape} and {b.shape}: a scalar has no axis to sum over; use *"
+        )
+    inner = b.shape[0] if len(b.shape) == 1 else b.shape[-2]
+    if a.shape[-1] != inner:
+        raise ShapeError(
+            f"matmul: shapes {a.shape} and {b.shape}: inner extents {a.shape[-1]} and {inner} "
+            "differ"
+        )
+    left = graph.reshape(a, (1, *a.shape)) if len(a.shape) == 1 else a
+    right = graph.reshape(b, (*b.shape, 1)) if len(b.shape) == 1 else b
+    out = _matrices(left, right, f"matmul of {a.shape} and {b.shape}", accumulate)
+    rows = out.shape[-2:-1] if len(a.shape) > 1 else ()
+    columns = out.shape[-1:] if len(b.shape) > 1 else ()
+    return graph.reshape(out, (*out.shape[:-2], *rows, *columns))
+
+
+def _matrices(a: Node, b: Node, name: str, accumulate: DTypeLike | None) -> Node:
+    """(.., M, K) and (.., K, N): expand both to (.., M, N, K), multiply, sum over K."""
+    kind: DType = result_type(a, b)
+    if kind.is_bool and accumulate is not None:
+        raise DTypeError(
+            f"matmul: accumulate={dtype_of(accumulate)}: the product of bools is a bool; cast "
+            "them first"
+        )
+    work = I32 if kind.is_bool else accumulator("matmul", kind, accumulate)
+    lead = broadcast_shapes(name, a.shape[:-2], b.shape[:-2])
+    (m, k), n = a.shape[-2:], b.shape[-1]
+    rank = len(b.shape)
+    turned = graph.permute(graph.cast(b, work), (*range(rank - 2), rank - 1, rank - 2))
+    left = graph.reshape(graph.cast(a, work), (*a.shape[:-2], m, 1, k))
+    right = graph.reshape(turned, (*b.shape[:-2], 1, n, k))
+    full = (*lead, m, n, k)
+    product = binary(Op.MUL, broadcast(left, full), broadcast(right, full))
+    total = graph.reshape(graph.reduce(Op.ADD, product, (len(full) - 1,)), full[:-1])
+    return (
+        compare("ne", total, 0)
+        if kind.is_bool
+        else graph.cast(total, kind if kind.is_float else work)
+    )
+
+
+Fold = Literal["sum", "prod", "max", "min"]
+
+_OPS = {"sum": Op.ADD, "prod": Op.MUL, "max": Op.MAX, "min": Op.MIN}
+
+_BLOCK = 8
+
+
+def cumulative(kind: Fold, x: Node, axis: int) -> Node:
+    """The fold of all elements up to each one along an axis.
+
+    Sums and products of integers and bools are i64, of u64 u64; f16 and bf16 are folded in f32. NaN
+    stays from the first one on. Raises ShapeError where there is no such axis.
+    """
+    op = _OPS[kind]
+    work, result = x.dtype.compute, x.dtype
+    if kind in ("sum", "prod") and not x.dtype.is_float:
+        work = result = U64 if x.dtype == U64 else I64
+    elif x.dtype.is_bool:
+        work = I32
+    at = axis_of(f"cum{kind}", axis, x.shape)
+    last = len(x.shape) - 1
+    order = (*(d for d in range(last + 1) if d != at), at)
+    scanned = (
+        _scan(op, graph.permute(graph.cast(x, work), order)) if x.size else graph.cast(x, work)
+    )
+    back = tuple(order.index(d) for d in range(last + 1))
+    moved = graph.permute(scanned, back) if x.size else scanned
+    if result.is_bool:
+        return compare("ne", moved, 0)
+    return graph.cast(moved, result)
+
+
+def cumulative_extremum(kind: Literal["max", "min"], x: Node, axis: int) -> tuple[Node, Node]:
+    """The cumulative maximum or minimum and where it stands, an i64: the last of equal ones, as
+    ``torch.cummax``.
+    """
+    values = cumulative(kind, x, axis)
+    at = axis_of(f"cum{kind}", axis, x.shape)
+    new = compare("eq", x, values)
+    if x.dtype.is_float:
+        new = graph.elementwise(Op.OR, new, compare("ne", x, x))
+    places = where(new, graph.iota(x.shape, at, I32), -1)
+    return values, graph.cast(cumulative("max", places, at), I64)
+
+
+def _scan(op: Op, x: Node) -> Node:
+    """Along the last dimension."""
+    *rows, n = x.shape
+    if n <= _BLOCK:
+        return _triangle(op, x)
+    count = -(-n // _BLOCK)
+    start = identity(op, x.dtype)
+    padded = _padded(x, 0, count * _BLOCK - n, start)
+    blocks = graph.contiguous(_triangle(op, graph.reshape(padded, (*rows, count, _BLOCK))))
+    ends = tuple((0, s) for s in (*rows, count))
+    totals = graph.shrink(blocks, (*ends, (_BLOCK - 1, _BLOCK)))
+    before = _scan(op, graph.reshape(totals, (*rows, count)))
+    if count > _BLOCK:  # else every element would add up the totals of all levels
+        before = graph.contiguous(before)
+    shifted = _padded(graph.shrink(before, (*ends[:-1], (0, count - 1))), 1, 0, start)
+    spread = graph.expand(graph.reshape(shifted, (*rows, count, 1)), (*rows, count, _BLOCK))
+    whole = graph.reshape(graph.elementwise(op, spread, blocks), (*rows, count * _BLOCK))
+    return graph.shrink(whole, (*((0, s) for s in rows), (0, n)))
+
+
+def _triangle(op: Op, x: Node) -> Node:
+    """``y[.., i] = fold over j <= i of x[.., j]``"""
+    *rows, n = x.shape
+    square = (*rows, n, n)
+    terms = graph.expand(graph.reshape(x, (*rows, 1, n)), square)
+    later = compare(
+        "lt", graph.iota(square, len(rows), I32), graph.iota(square, len(rows) + 1, I32)
+    )
+    kept = where(later, graph.full(identity(op, x.dtype), square, x.dtype), terms)
+    return graph.reshape(graph.reduce(op, kept, (len(rows) + 1,)), x.shape)
+
+
+def _padded(x: Node, before: int, after: int, value: float | int | bool) -> Node:
+    """The last dimension with ``value`` before and after it."""
+    widths = (*((0, 0) for _ in x.shape[1:]), (before, after))
+    if before == after == 0:
+        return x
+    padded = graph.pad(x, widths)
+    if value == 0:
+        return padded
+    position = graph.iota(padded.shape, len(x.shape) - 1, I32)
+    outside = compare("lt", position, before)
+    if after:
+        outside = compare("le", before + x.shape[-1], position)
+    return where(outside, graph.full(value, padded.shape, x.dtype), padded)
+
 
 _RANKED = 8192
 """Elements up to which all pairs are compared."""
+
 _PART = 1024
 """Elements of a block of a long axis, of which the first ones are wanted."""
+
 _FEW, _PAIRED = 32, 128
 """So many are looked for one after the other, in rows of more than that many."""
 
