@@ -18,7 +18,7 @@ from tunegrad.ir.fusion.build import source_index
 from tunegrad.ir.index import Index, Range, Valid, as_index, element, var
 from tunegrad.ir.interpret.evaluate import evaluate
 from tunegrad.ir.layout import Layout, Part
-from tunegrad.ir.verify.prove import below, condition_facts, stop_facts
+from tunegrad.ir.verify.races import below, condition_facts, stop_facts
 
 __all__ = ["INDEX_LAWS"]
 

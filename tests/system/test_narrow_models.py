@@ -19,7 +19,7 @@ from tunegrad.errors import ConfigError, WeightsError
 from tunegrad.frontend import InputSpec, Model
 from tunegrad.frontend.nn import Linear
 from tunegrad.inference import measured_deviation
-from tunegrad.ir.interpret.reference import flat
+from tunegrad.ir.interpret.evaluate import flat
 from tunegrad.models.encoder import encoder_layer
 from tunegrad.models.mlp import mlp
 from tunegrad.models.resnet import resnet18

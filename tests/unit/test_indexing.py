@@ -19,9 +19,8 @@ from tunegrad.ir.expr import Load
 from tunegrad.ir.fusion import schedule
 from tunegrad.ir.fusion.axes import all_indices
 from tunegrad.ir.index import ALWAYS, Element, element, var
-from tunegrad.ir.interpret.evaluate import evaluate
+from tunegrad.ir.interpret.evaluate import evaluate, unrounded
 from tunegrad.ir.interpret.kernel import interpret
-from tunegrad.ir.interpret.reference import unrounded
 from tunegrad.ir.kernel import Axis, Kernel, Param, Store
 from tunegrad.ir.parse_kernel import parse_kernel
 from tunegrad.ir.verify.kernel import verify_kernel

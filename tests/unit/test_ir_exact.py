@@ -11,8 +11,8 @@ from tunegrad.ir.dtypes import BF16, F32
 from tunegrad.ir.exact import Drawn, Rounded, rounded_within, roundings
 from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import schedule
+from tunegrad.ir.interpret.evaluate import unrounded
 from tunegrad.ir.interpret.kernel import interpret
-from tunegrad.ir.interpret.reference import unrounded
 from tunegrad.ir.kernel import Kernel
 
 

@@ -15,8 +15,8 @@ from tunegrad.ir.expr import Op
 from tunegrad.ir.fusion import schedule
 from tunegrad.ir.graph import Node
 from tunegrad.ir.interpret import kernel as interpret_kernel
+from tunegrad.ir.interpret.evaluate import in_float64
 from tunegrad.ir.interpret.kernel import interpret, interpret_at
-from tunegrad.ir.interpret.reference import in_float64
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.verify.kernel import verify_kernel
 

@@ -10,9 +10,8 @@ from tunegrad.frontend import Tensor, substitute
 from tunegrad.ir.dtypes import BF16, BOOL, F16, F32, F64, I32, I64
 from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.graph import Node, graph_input, topological
-from tunegrad.ir.interpret.evaluate import evaluate
+from tunegrad.ir.interpret.evaluate import evaluate, flat, graph_in_float64, unflat
 from tunegrad.ir.interpret.numeric import to_compute
-from tunegrad.ir.interpret.reference import flat, graph_in_float64, unflat
 from tunegrad.ir.rewrites import pair_dots
 from tunegrad.runtime import Argument
 from tunegrad.tuning.models.expected import Expected, Judge, ToleranceTerms, evaluated

@@ -12,9 +12,9 @@ from tunegrad.frontend import Tensor, bf16_bits, bf16_values
 from tunegrad.ir import graph
 from tunegrad.ir.dtypes import BF16, BF16X2, DTYPES, F32, F64, I32, buffer_dtype, dtype_of
 from tunegrad.ir.expr import Op, result_type
+from tunegrad.ir.interpret.evaluate import in_float64
 from tunegrad.ir.interpret.kernel import interpret
 from tunegrad.ir.interpret.numeric import compute
-from tunegrad.ir.interpret.reference import in_float64
 from tunegrad.ir.interpret.values import operation
 from tunegrad.ir.verify.kernel import verify_kernel
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.kernel_corpus import corpus_kernel
 from tunegrad.ir.kernel import Kernel
-from tunegrad.ir.program_counts import executed_flops
+from tunegrad.ir.program import executed_flops
 from tunegrad.ir.target import Target
 from tunegrad.opts import Schedule, Space
 from tunegrad.tuning.workload import workload_of_function
@@ -102,5 +102,5 @@ def test_products_with_the_padding_of_a_convolution_are_executed() -> None:
 def test_program_that_takes_too_long_to_follow_has_no_count(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("tunegrad.ir.program_counts._MAX_STEPS", 1)
+    monkeypatch.setattr("tunegrad.ir.program._MAX_STEPS", 1)
     assert executed(matmul(5, 6, 7), "") is None

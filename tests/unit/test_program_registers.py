@@ -12,8 +12,7 @@ from tunegrad.devices.cuda.architectures import typical
 from tunegrad.devices.cuda.device import AbsentGpu
 from tunegrad.errors import OutOfResources
 from tunegrad.ir.dtypes import F32, F64
-from tunegrad.ir.program import Program, Read, Register, VType, Write
-from tunegrad.ir.program_counts import carried_registers
+from tunegrad.ir.program import Program, Read, Register, VType, Write, carried_registers
 from tunegrad.opts import Schedule, Space
 
 WIDE = VType(F32, 4)

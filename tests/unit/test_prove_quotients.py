@@ -6,7 +6,7 @@ from itertools import product
 from random import Random
 
 from tunegrad.ir.index import Index, Range, Valid, as_index, var
-from tunegrad.ir.verify.prove import below, condition_facts, within
+from tunegrad.ir.verify.races import below, condition_facts, within
 
 EXTENTS = {"a": 5, "b": 4, "r": 3}
 

@@ -15,10 +15,9 @@ from tunegrad.ir import graph as g
 from tunegrad.ir.expr import Op
 from tunegrad.ir.fusion import schedule as fuse
 from tunegrad.ir.graph import GraphOp, topological
-from tunegrad.ir.interpret.evaluate import evaluate
+from tunegrad.ir.interpret.evaluate import evaluate, in_float64
 from tunegrad.ir.interpret.numeric import compute
 from tunegrad.ir.interpret.program import interpret
-from tunegrad.ir.interpret.reference import in_float64
 from tunegrad.ir.program import Compute, MatLoad, MatMul, walk
 from tunegrad.ir.verify.program import verify_program
 from tunegrad.opts import Schedule, Space

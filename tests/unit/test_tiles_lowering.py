@@ -9,8 +9,15 @@ from tunegrad.errors import IllegalAction
 from tunegrad.ir.interpret.program import interpret
 from tunegrad.ir.interpret.values import multiply_tiles
 from tunegrad.ir.looptree import LoopKind
-from tunegrad.ir.program import TileConfig, TileLoad, TileMul, TileStore, TileZero, walk
-from tunegrad.ir.program_counts import executed_flops
+from tunegrad.ir.program import (
+    TileConfig,
+    TileLoad,
+    TileMul,
+    TileStore,
+    TileZero,
+    executed_flops,
+    walk,
+)
 from tunegrad.ir.verify.looptree import verify_looptree
 from tunegrad.ir.verify.program import verify_program
 from tunegrad.opts import Schedule, Space

@@ -36,7 +36,6 @@ from tunegrad.ir.fusion import (
     Alternatives,
     Fusion,
     Images,
-    alternatives,
     blocked,
     drafts,
 )
@@ -276,7 +275,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "graph-example": _graph_example,
     "graph-refused": _graph_refused,
     "fusion": partial(said, drafts),
-    "fusion-edges": partial(said, alternatives),
+    "fusion-edges": partial(said, Alternatives),
     "fusion-plans": _plans,
     "images": partial(said, Images),
     "images-example": _images,

@@ -35,9 +35,9 @@ from tunegrad.errors import CompileFailure, IllegalAction
 from tunegrad.ir.dtypes import F32, F64
 from tunegrad.ir.exact import Rounded, rounded_within, roundings
 from tunegrad.ir.interpret.error_bounds import FUNCTIONS, error_bounds_at
+from tunegrad.ir.interpret.evaluate import in_float64, unrounded
 from tunegrad.ir.interpret.kernel import interpret, interpret_at, interpret_steps, one_blas_thread
 from tunegrad.ir.interpret.numeric import to_compute
-from tunegrad.ir.interpret.reference import in_float64, unrounded
 from tunegrad.ir.kernel import Kernel, Param
 from tunegrad.ir.program import Program
 from tunegrad.opts import Schedule, Space

@@ -29,7 +29,7 @@ from tunegrad.inference import Choice, choices, process_compiler
 from tunegrad.ir.fusion import layers_of
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.looptree import LoopKind, LoopTree
-from tunegrad.ir.program_counts import executed_flops
+from tunegrad.ir.program import executed_flops
 from tunegrad.ir.target import Target
 from tunegrad.ir.variants import DIRECT, parts_of
 from tunegrad.opts import SPACE_VERSION, Schedule, Space

@@ -7,8 +7,7 @@ from tunegrad.devices.cuda.architectures import capability_of
 from tunegrad.devices.job import Lowered
 from tunegrad.errors import OutOfResources
 from tunegrad.ir.pipelines import expand_pipelines
-from tunegrad.ir.program import Program
-from tunegrad.ir.program_counts import carried_registers
+from tunegrad.ir.program import Program, carried_registers
 from tunegrad.ir.target import Target
 from tunegrad.render.c_family import launched_bytes
 from tunegrad.render.cuda import CUDA, WRAPPERS, render_cuda

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from .alternatives import ATTENTION, Alternative, Alternatives, Edge
-from .attention import is_attention
 from .axes import compared
-from .build import Draft
-from .naming import layers_of
-from .plan import VALIDATION, Buffer, BufferRole, Combined, Launch, LaunchPlan
-from .realize import EXPENSIVE
-from .schedule import LAST, ROWS, Fusion, Images, blocked, schedule
+from .build import Draft, is_attention
+from .drafts import EXPENSIVE
+from .plan import VALIDATION, Buffer, BufferRole, Combined, Launch, LaunchPlan, layers_of
+from .schedule import (
+    ATTENTION,
+    LAST,
+    ROWS,
+    Alternative,
+    Alternatives,
+    Edge,
+    Fusion,
+    Images,
+    blocked,
+    schedule,
+)
 
 __all__ = [
     "ATTENTION",

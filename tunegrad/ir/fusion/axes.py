@@ -15,21 +15,6 @@ from ..index import Element, FloorDiv, Index, Mod, Valid, Var
 from ..kernel import Axis, Kernel, Param, Reduce, Stage, Store
 from ..layout import Layout, Part
 
-__all__ = [
-    "VIEW_BYTES",
-    "Access",
-    "Places",
-    "all_indices",
-    "conditions",
-    "distinct_leaves",
-    "merge_axes",
-    "normalized",
-    "rewritten",
-    "split_axes",
-    "uses",
-    "viewed",
-]
-
 Access = Callable[[str, tuple[Index, ...]], tuple[Index, ...]]
 
 

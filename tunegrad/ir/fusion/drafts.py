@@ -14,21 +14,542 @@ the scores and their softmax lose their memory, and are rows of its kernel.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
+from math import prod
+from typing import Any, cast
 
-from ..expr import Apply, Op, nodes, tree_size
-from ..graph import GraphOp, Node, Step
+from ..expr import PRODUCTS, Apply, Op, nodes, tree_size
+from ..graph import VIEWS, Fence, GraphOp, Node, Step, converts_reads, narrows, topological
 from ..kernel import Kernel
 from ..rewrites.sums import stored_once
-from .attention import sums_products
-from .build import CutError, Draft, draft_kernel
-from .realize import MAX_OPS, MAX_TREE, realized_nodes, target_of
+from .build import CutError, Draft, draft_kernel, interleaves, reshape_groups, sums_products
 
-__all__ = [
-    "Drafts",
-    "scores_of",
-]
+# ---- memory
+#
+# Chooses the tensors that get memory.
+#
+# One pass, sources first. Each tensor that has no memory of its own carries what a kernel that
+# inlines it would hold:
+#
+#     FREE  nothing but elementwise work on buffers: can be computed anywhere
+#     ROW   one element per point of a pending reduction's domain: the reduction and its epilogue
+#           (conv + bias + relu)
+#     BODY  a pending reduction's result spread over more dimensions (``own``): the body of a row
+#           of softmax or layer norm
+#
+# and a tensor is realised, given memory, where going on would compute a reduction twice, nest one
+# reduction in another (except over exactly the ``own`` dimensions of a BODY: the second pass over
+# a row), repeat expensive work, or grow a kernel past ``MAX_OPS``. Every rule is a heuristic about
+# speed: ``build`` proves each kernel legal on its own.
+
+
+_SINK = -1
+
+
+class Regions:
+    """Consumers, positions and post-dominators of the nodes of one graph, by position in
+    topological order.
+
+    A tensor with several consumers can stay inside one kernel only if every path from it runs into
+    one later node: its immediate post-dominator. The post-dominator tree is built sources-last,
+    with jump pointers, so that a common ancestor is found in logarithmic time.
+    """
+
+    def __init__(self, order: Sequence[Node], outputs: Sequence[Node]) -> None:
+        self.order = order
+        self.position = {id(n): i for i, n in enumerate(order)}
+        self.consumers: list[list[int]] = [[] for _ in order]
+        for i, n in enumerate(order):
+            for s in {self.position[id(s)] for s in n.srcs}:
+                self.consumers[s].append(i)
+        self.outputs = {self.position[id(o)] for o in outputs}
+        self._parent: dict[int, int] = {_SINK: _SINK}
+        self._jump: dict[int, int] = {_SINK: _SINK}
+        self._depth: dict[int, int] = {_SINK: 0}
+        for i in range(len(order) - 1, -1, -1):
+            self._insert(i)
+
+    def meeting(self, i: int) -> int | None:
+        """The position of the immediate post-dominator of node ``i``; None when its uses never meet
+        again.
+        """
+        parent = self._parent[i]
+        return None if parent == _SINK else parent
+
+    def between(self, i: int, limit: int) -> list[int] | None:
+        """Nodes on the paths from ``i`` to its meeting point, that one included, in order; None
+        past ``limit``.
+        """
+        end = self.meeting(i)
+        if end is None:
+            return None
+        found: set[int] = set()
+        stack = list(self.consumers[i])
+        while stack:
+            n = stack.pop()
+            if n in found:
+                continue
+            found.add(n)
+            if len(found) > limit:
+                return None
+            if n != end:
+                stack.extend(self.consumers[n])
+        return sorted(found)
+
+    def _insert(self, i: int) -> None:
+        parent = _SINK if i in self.outputs or not self.consumers[i] else self.consumers[i][0]
+        for c in self.consumers[i][1:]:
+            if parent == _SINK:
+                break
+            parent = self._common(parent, c)
+        jump = self._jump[parent]
+        far = self._jump[jump]
+        even = self._depth[parent] - self._depth[jump] == self._depth[jump] - self._depth[far]
+        self._parent[i], self._jump[i] = parent, (far if even else parent)
+        self._depth[i] = self._depth[parent] + 1
+
+    def _common(self, a: int, b: int) -> int:
+        if self._depth[a] < self._depth[b]:
+            a, b = b, a
+        while self._depth[a] > self._depth[b]:
+            a = self._jump[a] if self._depth[self._jump[a]] >= self._depth[b] else self._parent[a]
+        while a != b:
+            if self._jump[a] != self._jump[b]:
+                a, b = self._jump[a], self._jump[b]
+            else:
+                a, b = self._parent[a], self._parent[b]
+        return a
+
+
+EXPENSIVE = frozenset(
+    (
+        Op.EXP,
+        Op.LOG,
+        Op.LOG2,
+        Op.SQRT,
+        Op.RECIP,
+        Op.TANH,
+        Op.ERF,
+        Op.SIN,
+        Op.COS,
+        Op.DIV,
+        Op.FLOORDIV,
+        Op.MOD,
+        Op.POW,
+    )
+)
+
+MAX_OPS = 200
+"""Operations of one inlined expression."""
+
+MAX_ROW_OPS = 160
+"""The same beside a reduction that is no contraction, shared ones as often as they are used: long
+chains of a row's statistics are stored, else the loop over the row has them, too.
+"""
+
+MAX_TREE = 1 << 20
+"""The same, shared ones as often as they are used."""
+
+MAX_DEPTH = 80
+
+MAX_PENDING = 6
+"""Reductions of one kernel."""
+
+CHEAP_OPS = 4
+"""Elementwise operations worth repeating rather than storing."""
+REGION_LIMIT = 256
+
+SERIAL_LIMIT = 32768
+"""Elements of one row, above which a kernel with fewer than eight rows is cut, so that cores
+can share the work.
+"""
+
+FREE, ROW, BODY = 0, 1, 2
+
+_IN_PLACE = (GraphOp.MAP, GraphOp.CAST)
+"""Operations that read each element where it stands."""
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """The contents of a kernel that inlines the node."""
+
+    kind: int = FREE
+    pending: frozenset[Node] = frozenset()
+    heavy: Node | None = None
+    """The contraction (matmul, convolution) among ``pending``."""
+    own: frozenset[int] = frozenset()
+    mixed: bool = False
+    """``own`` was lost in a reshape: a further reduction can not match it."""
+    rows: tuple[Node, ...] = ()
+    """The nodes that were expanded into this BODY."""
+    ops: int = 0
+    """Operations, shared ones as often as they are used."""
+    depth: int = 0
+    expensive: bool = False
+    reuse: bool = False
+    """A buffer element is read for several elements of the node."""
+    product: bool = False
+    gathered: bool = False
+    """An element of a buffer is read at a position that another one holds."""
+    merged: frozenset[int] = frozenset()
+    """Dimensions that views made of several ones of ``heavy``."""
+
+
+_LEAF = State()
+
+
+def resolve(node: Node) -> Node:
+    """The node behind plain fences.
+
+    One that asks for a layout or a schedule has memory of its own.
+    """
+    while node.op is GraphOp.CONTIGUOUS and node.arg is None and not _asks_layout(node.srcs[0]):
+        node = node.srcs[0]
+    return node
+
+
+def target_of(output: Node) -> Node:
+    """The node that the kernel of an output computes: a copy of it, where a fence asks for another
+    layout.
+    """
+    if _asks_layout(output):
+        return Node(GraphOp.CONTIGUOUS, (output,), None, output.shape, output.dtype)
+    return resolve(output)
+
+
+def _asks_layout(node: Node) -> bool:
+    fence = cast(Fence | None, node.arg) if node.op is GraphOp.CONTIGUOUS else None
+    return fence is not None and fence.layout is not None
+
+
+def realized_nodes(outputs: tuple[Node, ...]) -> tuple[list[Node], set[Node]]:
+    """The graph in topological order, and the nodes that get memory (inputs and constants have it
+    already).
+    """
+    order = topological(outputs)
+    r = _Realizer(order, outputs)
+    for i in range(len(order)):
+        r.visit(i)
+    return order, r.realized
+
+
+class _Realizer:
+    def __init__(self, order: list[Node], outputs: tuple[Node, ...]) -> None:
+        self.regions = Regions(order, outputs)
+        fences = [n for n in order if n.op is GraphOp.CONTIGUOUS]
+        self.realized: set[Node] = {resolve(n) for n in (*outputs, *fences)}
+        self.covered: set[Node] = set(self.realized)
+        """Nodes that are realised, or views of one that is."""
+        self.states: dict[Node, State] = {}
+
+    def state(self, n: Node) -> State:
+        """The contents of a kernel that inlines ``n``, given the tensors that are realised by
+        now.
+        """
+        if n in self.covered:
+            return _LEAF
+        s = self.states[n]
+        if s.kind == BODY and all(r in self.covered for r in s.rows):
+            return replace(
+                s, kind=FREE, pending=frozenset(), heavy=None, own=frozenset(), mixed=False, rows=()
+            )
+        return s
+
+    def visit(self, i: int) -> None:
+        """Set the state of node ``i``, realising it or some of its sources where they must be."""
+        n = self.regions.order[i]
+        state = self._infer(n)
+        self.states[n] = state
+        if n in self.realized or n.op is GraphOp.CONTIGUOUS or self._narrows_next(i):
+            return
+        shared = len(self.regions.consumers[i]) > 1
+        if (
+            (state.ops > MAX_ROW_OPS and self._is_large(n, state))
+            or state.depth > MAX_DEPTH
+            or (shared and not self._shareable(i, state))
+        ):
+            self.realize(n)
+
+    def _is_large(self, n: Node, state: State) -> bool:
+        """True if a kernel that inlines ``n`` has too many operations."""
+        if state.kind != FREE and state.heavy is None:
+            return True
+        stack, seen, ops = [n], set[Node](), 0
+        while stack and ops <= MAX_OPS < state.ops <= MAX_TREE:
+            at = stack.pop()
+            if at not in seen and (at is n or self.state(at) != _LEAF):
+                seen.add(at)
+                ops += at.op is GraphOp.MAP
+                stack.extend(at.srcs)
+        return ops > MAX_OPS or state.ops > MAX_TREE
+
+    def _narrows_next(self, i: int) -> bool:
+        """True if a cast to 16 bits is all that reads node ``i``: if any, that one is stored."""
+        consumers = self.regions.consumers[i]
+        return len(consumers) == 1 and narrows(self.regions.order[consumers[0]])
+
+    def realize(self, n: Node) -> None:
+        """Give ``n`` memory: below the views, widening casts and roundings to tf32 that end it, at
+        the one with the fewest dimensions, not yet spread out.
+
+        Above the views where they interleave dimensions (pixels of a transposed convolution,
+        windows of an image): the kernel that stores splits its axes for that, one that reads would
+        divide indices.
+
+        The nodes that spread it out are then cheap: they read that memory.
+        """
+        chain, above = [n], list[Node]()
+        while self.state(chain[0]) != _LEAF and (
+            chain[-1].op in (*VIEWS, GraphOp.EXPAND, GraphOp.PAD) or converts_reads(chain[-1])
+        ):
+            below = chain[-1].srcs[0]
+            if self.state(below) == _LEAF:
+                break
+            if chain[-1].op in (GraphOp.EXPAND, GraphOp.PAD):
+                above, chain = [*above, *chain], [below]
+            else:
+                chain = [*chain, below]
+        if self.state(chain[0]) == _LEAF:
+            return
+        dims = [sum(s != 1 for s in c.shape) for c in chain]
+        best = max(k for k, d in enumerate(dims) if d == min(dims))
+        while best > 0 and chain[best - 1].op is GraphOp.RESHAPE and dims[best - 1] == dims[best]:
+            best -= 1
+        if dims[0] == dims[best] and interleaves(chain[: best + 1]):
+            best = next(k for k, c in enumerate(chain) if not converts_reads(c))
+        self.realized.add(chain[best])
+        self.covered.update(chain[: best + 1])
+        for spread in reversed(above):
+            if spread in self.states:
+                self.states[spread] = self._infer(spread)
+
+    def _infer(self, n: Node) -> State:
+        op = n.op
+        if not n.srcs or op is GraphOp.CONTIGUOUS:
+            return _LEAF
+        if op is GraphOp.MAP:
+            return self._map(n)
+        src = n.srcs[0]
+        s = self.state(src)
+        if op is GraphOp.CAST:
+            return replace(s, depth=s.depth + 1)
+        if op is GraphOp.REDUCE:
+            return self._reduce(n, src)
+        if op is GraphOp.EXPAND:
+            return self._expand(n, src, s)
+        if op in (GraphOp.PAD, GraphOp.WINDOW, GraphOp.GATHER):
+            return self._window(n, src, s)
+        if op is GraphOp.PERMUTE:
+            return _permuted(n, s)
+        if op is GraphOp.RESHAPE:
+            return _reshaped(n, src, s)
+        if op is GraphOp.SHRINK and any(n.shape[d] != src.shape[d] for d in s.merged):
+            # its loops would be over what is left, from which // and % lead to those of the sum
+            self.realize(src)
+            return self.state(src)
+        return s
+
+    def _map(self, n: Node) -> State:
+        states = [self.state(s) for s in n.srcs]
+        if any(s.kind != FREE for s in states):
+            self._settle(n)
+            states = [self.state(s) for s in n.srcs]
+        pending = _union(states)
+        op = cast(Op, n.arg)
+        bodies = [s for s in states if s.kind == BODY]
+        return State(
+            kind=max(s.kind for s in states),
+            pending=pending,
+            heavy=next((s.heavy for s in states if s.heavy is not None), None),
+            own=bodies[0].own if bodies else frozenset(),
+            mixed=any(s.mixed for s in states),
+            rows=tuple(dict.fromkeys(r for s in states for r in s.rows)),
+            ops=1 + sum(s.ops for s in states),
+            depth=1 + max(s.depth for s in states),
+            expensive=op in EXPENSIVE or any(s.expensive for s in states),
+            reuse=any(s.reuse for s in states),
+            product=op in PRODUCTS or any(s.product for s in states),
+            gathered=any(s.gathered for s in states),
+            merged=frozenset(d for s in states for d in s.merged),
+        )
+
+    def _settle(self, n: Node) -> None:
+        """Realise sources of a MAP until the rest can share one kernel."""
+        bodies = [s for s in n.srcs if self.state(s).kind == BODY]
+        rows = [s for s in n.srcs if self.state(s).kind == ROW]
+        first = self.state(bodies[0]) if bodies and not rows else None
+        for body in map(self.state, bodies):
+            if first is None or (body.own, body.mixed) != (first.own, first.mixed):
+                self._realize_rows(body)
+        if len({self.state(s).pending for s in rows}) > 1:
+            self._settle_rows(rows)
+        pending = _union([self.state(s) for s in n.srcs])
+        if len(pending) > MAX_PENDING:
+            for s in n.srcs:
+                if self.state(s).kind != FREE:
+                    self.realize(s)
+
+    def _settle_rows(self, rows: list[Node]) -> None:
+        """Of several reductions that meet, a contraction goes on alone, the largest one; plain ones
+        go together.
+        """
+        heavy = {s.heavy for s in map(self.state, rows) if s.heavy is not None}
+        if not heavy:
+            return
+        main = max(heavy, key=lambda h: (h.srcs[0].size, -self.regions.position[id(h)]))
+        for r in rows:
+            if self.state(r).pending != frozenset((main,)):
+                self.realize(r)
+
+    def _realize_rows(self, s: State) -> None:
+        for r in s.rows:
+            self.realize(r)
+
+    def _reduce(self, n: Node, src: Node) -> State:
+        op, axes = cast(tuple[Op, tuple[int, ...]], n.arg)
+        s = self.state(src)
+        wide = frozenset(a for a in axes if src.shape[a] != 1)
+        if not wide:
+            return s
+        if s.kind == BODY and (s.mixed or s.own != wide or len(s.pending) >= MAX_PENDING):
+            if s.reuse or len(s.rows) == 1:
+                self._realize_rows(s)
+            else:
+                self.realize(src)
+        elif s.kind == ROW:
+            self.realize(src)
+        s = self.state(src)
+        if s.kind == BODY:
+            return State(ROW, s.pending | {n})
+        heavy = n if op is Op.ADD and s.product and s.reuse else None
+        return State(ROW, frozenset((n,)), heavy)
+
+    def _expand(self, n: Node, src: Node, s: State) -> State:
+        factor = n.size // max(1, src.size)
+        grown = frozenset(
+            d for d, (a, b) in enumerate(zip(src.shape, n.shape, strict=True)) if a != b
+        )
+        if s.kind == FREE:
+            if s.expensive or s.ops > CHEAP_OPS:
+                self.realize(src)
+                s = self.state(src)
+            return replace(s, reuse=s.reuse or src.size > 1)
+        serial = src.size < 8 and factor > SERIAL_LIMIT
+        if s.kind == BODY or s.heavy is not None or serial:
+            self.realize(src)
+            return State(reuse=src.size > 1)
+        return replace(s, kind=BODY, own=grown, rows=(src,))
+
+    def _window(self, n: Node, src: Node, s: State) -> State:
+        repeats = n.op is GraphOp.GATHER or (n.op is GraphOp.WINDOW and cast(Any, n.arg)[1] > 1)
+        dear = s.expensive or s.ops > CHEAP_OPS or (s.gathered and n.op is GraphOp.WINDOW)
+        if s.kind != FREE or (repeats and dear):
+            self.realize(src)
+            s = self.state(src)
+        return replace(
+            s,
+            reuse=s.reuse or repeats,
+            ops=s.ops + (n.op is GraphOp.PAD and s.ops > 0),
+            gathered=s.gathered or n.op is GraphOp.GATHER,
+        )
+
+    def _shareable(self, i: int, state: State) -> bool:
+        """True if node ``i``, which has several consumers, may stay without memory."""
+        if state.kind == FREE:
+            if not state.expensive and state.ops <= 2 * CHEAP_OPS:
+                return True
+            return self._meets(i, FREE, False, apart=True)
+        if state.kind == BODY and state.ops > 2 * CHEAP_OPS:
+            return False
+        if state.kind == ROW and any(
+            self.regions.order[c].op is GraphOp.REDUCE for c in self.regions.consumers[i]
+        ):
+            return False
+        heavy = state.heavy is not None
+        return self._meets(i, state.kind, heavy, apart=not heavy)
+
+    def _meets(self, i: int, kind: int, heavy: bool, apart: bool) -> bool:
+        """True if all paths from node ``i`` meet again with nothing between that would need memory.
+
+        Where they read other elements of it (halves of a product), the kernel that they meet in
+        computes it several times, and is no product any more: only ``apart`` allows that.
+        """
+        region = self.regions.between(i, REGION_LIMIT)
+        if region is None:
+            return False
+        kinds: dict[int, int] = {i: kind}
+        views: dict[int, tuple[object, ...]] = {i: ()}
+        for c in region:
+            node = self.regions.order[c]
+            if c != region[-1] and (c in self.regions.outputs or node in self.realized):
+                return False
+            places = [self.regions.position[id(s)] for s in node.srcs]
+            below = max(kinds.get(p, FREE) for p in places)
+            after = _after(node.op, below, kind == FREE or heavy)
+            seen = {views[p] for p in places if p in views}
+            if after is None or (len(seen) > 1 and not apart):
+                return False
+            kinds[c] = after
+            for view in seen:
+                views[c] = view if node.op in _IN_PLACE else (*view, node.op, node.arg)
+        return True
+
+
+def _after(op: GraphOp, kind: int, plain: bool) -> int | None:
+    """The kind that ``op`` makes of ``kind`` inside a kernel; None where memory is needed.
+
+    ``plain``: no rows.
+    """
+    if op in (GraphOp.MAP, GraphOp.CAST, GraphOp.SHRINK, *VIEWS):
+        return kind
+    if plain or op not in (GraphOp.EXPAND, GraphOp.REDUCE):
+        return None
+    if op is GraphOp.EXPAND:
+        return BODY if kind == ROW else None
+    return ROW if kind == BODY else None
+
+
+def _union(states: Iterable[State]) -> frozenset[Node]:
+    return frozenset(p for s in states for p in s.pending)
+
+
+def _permuted(n: Node, s: State) -> State:
+    """The state seen through a permutation."""
+    if not s.own and not s.merged:
+        return s
+    order = cast(tuple[int, ...], n.arg)
+    own, merged = (
+        frozenset(d for d, o in enumerate(order) if o in dims) for dims in (s.own, s.merged)
+    )
+    return replace(s, own=own, merged=merged)
+
+
+def _reshaped(n: Node, src: Node, s: State) -> State:
+    """The state seen through a reshape: groups of dimensions that are all own, or not at all, keep
+    it.
+    """
+    if s.heavy is not None:
+        groups = reshape_groups(src.shape, n.shape)
+        merged = (after for before, after in groups if len(before) > 1 or s.merged & {*before})
+        s = replace(s, merged=frozenset(d for after in merged for d in after))
+    if not s.own or s.mixed:
+        return s
+    own: set[int] = set()
+    mixed = False
+    for before, after in reshape_groups(src.shape, n.shape):
+        inside = [d in s.own for d in before]
+        if all(inside):
+            own.update(after)
+        elif any(inside):
+            mixed = True
+    if mixed:
+        own = {d for d in range(len(n.shape)) if n.shape[d] != 1}
+    return replace(s, own=frozenset(own), mixed=mixed or prod(n.shape) == 0)
+
+
+# ---- cuts
 
 
 def scores_of(product: Node, drafts: Mapping[Node, Draft]) -> tuple[Node, ...]:

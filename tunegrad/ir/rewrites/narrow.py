@@ -11,7 +11,7 @@
 
 ``%3`` is what the rules give memory to, so it is rounded, once, where it is stored; sums, norms,
 softmax and every chain up to there are in f32. The new graph is one of f32 with roundings in it:
-fusion gives memory to the narrow side of a widening cast (``ir.fusion.realize``), so the kernels
+fusion gives memory to the narrow side of a widening cast (``ir.fusion.drafts``), so the kernels
 are the same ones with other parameters. Whatever else cuts the graph computes the same values,
 since the roundings stay where they are.
 
@@ -41,8 +41,6 @@ from ..fusion import Draft, Fusion
 from ..graph import MOVEMENT, ConstData, Fence, GraphOp, Node, Step, topological
 from ..interpret.numeric import to_compute, to_memory
 from .sums import applied, chain, stepped, sum_of_products, with_factors
-
-__all__ = ["narrowed"]
 
 _STEP = 16
 """Terms that a matrix unit adds at a time, of 16 bits each."""

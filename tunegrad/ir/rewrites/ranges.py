@@ -36,8 +36,6 @@ from ..graph import Bounds, ConstData, GraphOp, Node, topological
 from ..interpret.evaluate import evaluate
 from .sums import is_known
 
-__all__ = ["Guard", "guarded", "interval", "unchecked"]
-
 _SAME = {GraphOp.RESHAPE, GraphOp.EXPAND, GraphOp.PERMUTE, GraphOp.FLIP, GraphOp.CONTIGUOUS}
 """Operations that give all elements of their source, and no others."""
 

@@ -13,19 +13,6 @@ from .. import graph as g
 from ..expr import Op
 from ..graph import MOVEMENT, GraphOp, Node, Step, topological
 
-__all__ = [
-    "Moves",
-    "Repeats",
-    "applied",
-    "chain",
-    "is_known",
-    "rewritten",
-    "stepped",
-    "stored_once",
-    "sum_of_products",
-    "with_factors",
-]
-
 Moves = tuple[Node, ...]
 """Movements of a tensor, the last one last; what they are of is not looked at."""
 

@@ -1,7 +1,6 @@
 """Variants: other kernels that compute what one kernel does."""
 
-from .channels_last import ChannelsLast, channels_last
-from .im2col import Im2col, im2col
+from .convolutions import ChannelsLast, Im2col, channels_last, im2col
 from .rewrite import DIRECT, exact, parts_of, rewrite, splits_k, variants_of
 from .split import CHUNKS, Split, reads_rows, split, split_k, splits_of, splits_of_k
 from .winograd import TILES, Conv3x3, Winograd, match_conv3x3, winograd

@@ -27,12 +27,9 @@ from ..fusion import Buffer, Combined, Launch, LaunchPlan
 from ..graph import ConstData, Node
 from ..kernel import Kernel, memoized
 from ..layout import Layout
-from .channels_last import ChannelsLast, channels_last
-from .im2col import Im2col, im2col
+from .convolutions import ChannelsLast, Im2col, channels_last, im2col
 from .split import Split, split, split_k, splits_of, splits_of_k
 from .winograd import TILES, Winograd, match_conv3x3, winograd
-
-__all__ = ["DIRECT", "exact", "parts_of", "rewrite", "splits_k", "variants_of"]
 
 DIRECT = "direct"
 _MOVED = "channels_last"

@@ -26,19 +26,6 @@ from ..fusion.axes import merge_axes, rewritten
 from ..index import as_index
 from ..kernel import Axis, Kernel, Param, Reduce, Store
 
-__all__ = [
-    "CHUNKS",
-    "PARTS",
-    "Split",
-    "finish_of",
-    "partial_of",
-    "reads_rows",
-    "split",
-    "split_k",
-    "splits_of",
-    "splits_of_k",
-]
-
 CHUNKS = (64, 512)
 """Partial results for each result: enough for many cores, and for uneven ones."""
 

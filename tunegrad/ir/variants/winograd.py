@@ -42,8 +42,6 @@ from ..index import ALWAYS, Index, Range, Valid, as_index
 from ..kernel import Axis, Kernel, Param, Reduce, Role, Store
 from ..layout import Layout, Part
 
-__all__ = ["TILES", "Conv3x3", "Winograd", "match_conv3x3", "winograd"]
-
 TILES = (2, 4)
 """Output tile sizes m that there are matrices for."""
 

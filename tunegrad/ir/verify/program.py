@@ -55,8 +55,7 @@ from ..pipelines import (
 )
 from ..program import Instr, Program, TileInstr, VType
 from ..target import Target, TileUnit
-from .prove import Facts, below, condition_facts, stop_facts, within
-from .races import verify_races
+from .races import Facts, below, condition_facts, stop_facts, verify_races, within
 
 __all__ = ["GroupRules", "Rules", "Scope", "TileRules", "describe", "is_grouped", "verify_program"]
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from tunegrad.ir.fusion import LaunchPlan
 from tunegrad.ir.graph import ConstData, Node
-from tunegrad.ir.interpret.reference import flat, unflat
+from tunegrad.ir.interpret.evaluate import flat, unflat
 from tunegrad.runtime import Argument
 
 __all__ = ["Missing", "ModelRef", "Packed", "Part", "packed", "unpacked"]

@@ -25,10 +25,9 @@ from tunegrad.errors import WrongResult
 from tunegrad.ir.dtypes import DType
 from tunegrad.ir.expr import Op
 from tunegrad.ir.graph import GraphOp, Node
-from tunegrad.ir.interpret.evaluate import evaluate
+from tunegrad.ir.interpret.evaluate import FlatNode, evaluate, flat, graph_in_float64, unflat
 from tunegrad.ir.interpret.kernel import one_blas_thread
 from tunegrad.ir.interpret.numeric import to_compute
-from tunegrad.ir.interpret.reference import FlatNode, flat, graph_in_float64, unflat
 from tunegrad.runtime import Argument
 
 from .inputs import SETS, drawn
