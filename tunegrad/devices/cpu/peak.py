@@ -4,11 +4,14 @@ else.
 
 from __future__ import annotations
 
+import operator
 from dataclasses import replace
+from functools import reduce
 
 from tunegrad.devices.device import MachineLimits
 from tunegrad.devices.host.buffers import Buffer
 from tunegrad.devices.host.codegen import compile_llvm
+from tunegrad.devices.host.ir_text import Body, Functions, Value, Writer
 from tunegrad.devices.host.team import BufferTable, Executable, Launch, Team
 from tunegrad.ir.target import Target
 
@@ -93,123 +96,63 @@ def fma_text(lanes: int, steps: int) -> str:
 
     Its accumulators are independent, and enough to cover the latency of two FMA units.
     """
-    vector = f"<{lanes} x float>"
-    names = range(_ACCUMULATORS)
-    phis = "\n".join(
-        f"  %a{i} = phi {vector} [ {_splat(lanes, i)}, %entry ], [ %b{i}, %loop ]" for i in names
-    )
-    fmas = "\n".join(
-        f"  %b{i} = call {vector} @llvm.fma({vector} %a{i}, {vector} %scale, {vector} %shift)"
-        for i in names
-    )
-    sums = "\n".join(
-        f"  %s{i + 1} = fadd {vector} %{'b0' if i == 0 else f's{i}'}, %b{i + 1}"
-        for i in range(_ACCUMULATORS - 1)
-    )
-    intrinsic = f"@llvm.fma.v{lanes}f32"
-    return f"""
-declare {vector} {intrinsic}({vector}, {vector}, {vector})
-define void @peak_fma(ptr %buffers, ptr %workspace, i64 %tid, ptr %team) {{
-entry:
-  %base = load ptr, ptr %buffers
-  %out = getelementptr {vector}, ptr %base, i64 %tid
-  %seed = load volatile {vector}, ptr %out, align 64
-  %scale = fadd {vector} %seed, {_splat(lanes, 0.5)}
-  %shift = fadd {vector} %seed, {_splat(lanes, 0.25)}
-  br label %loop
-loop:
-  %i = phi i64 [ 0, %entry ], [ %i1, %loop ]
-{phis}
-{fmas.replace("@llvm.fma(", intrinsic + "(")}
-  %i1 = add i64 %i, 1
-  %more = icmp ult i64 %i1, {steps}
-  br i1 %more, label %loop, label %done
-done:
-{sums}
-  %zero = fmul {vector} %s{_ACCUMULATORS - 1}, zeroinitializer
-  store volatile {vector} %zero, ptr %out, align 64
-  ret void
-}}
-"""
+    kind = f"<{lanes} x float>"
+
+    def body(f: Writer, buffers: Value, _workspace: Value, tid: Value, _team: Value) -> None:
+        out = f.element(kind, f.load("ptr", buffers), tid)
+        seed = f.emit(kind, f"load volatile {kind}, ptr {out.text}, align 64")
+        scale, shift = seed + 0.5, seed + 0.25
+        starts = [f.constant(kind, float(i)) for i in range(_ACCUMULATORS)]
+        with f.loop(f.constant("i64", 0), *starts) as loop:
+            i, *sums = loop.values
+            loop.only_while(i < steps)
+            name = f"llvm.fma.v{lanes}f32"
+            loop.again(i + 1, *(f.call(kind, name, a, scale, shift) for a in sums))
+        zero = reduce(operator.add, sums) * 0.0
+        f.lines.append(f"  store volatile {kind} {zero.text}, ptr {out.text}, align 64")
+
+    return _text("peak_fma", body)
 
 
 def _read_text(lanes: int, share: int) -> str:
     """Each thread sums its part of one array, in as many partial sums as vectors in flight."""
-    vector, step = f"<{lanes} x i32>", lanes * _STREAM_VECTORS
-    names = range(_STREAM_VECTORS)
-    phis = "\n".join(
-        f"  %a{j} = phi {vector} [ zeroinitializer, %entry ], [ %b{j}, %loop ]" for j in names
-    )
-    body = "\n".join(
-        f"  %o{j} = add i64 %i, {j * lanes}\n  %p{j} = getelementptr i32, ptr %first, i64 %o{j}\n"
-        f"  %v{j} = load {vector}, ptr %p{j}, align {4 * lanes}\n  %b{j} = xor {vector} "
-        f"%a{j}, %v{j}"
-        for j in names
-    )
-    sums = "\n".join(
-        f"  %s{j + 1} = xor {vector} %{'b0' if j == 0 else f's{j}'}, %b{j + 1}"
-        for j in range(_STREAM_VECTORS - 1)
-    )
-    return _loop(
-        "peak_read",
-        share,
-        step,
-        phis,
-        body,
-        f"{sums}\n  store {vector} %s{_STREAM_VECTORS - 1}, ptr %out",
-        1,
-    )
+    kind, align = f"<{lanes} x i32>", f"align {4 * lanes}"
+
+    def body(f: Writer, buffers: Value, _workspace: Value, tid: Value, _team: Value) -> None:
+        (first,) = _parts(f, buffers, tid * share, 1)
+        with f.loop(f.constant("i64", 0), *[f.constant(kind, 0)] * _STREAM_VECTORS) as loop:
+            i, *sums = loop.values
+            loop.only_while(i < share // 4)
+            places = (f.element("i32", first, i + j * lanes) for j in range(_STREAM_VECTORS))
+            seen = (s ^ f.load(kind, at, align) for s, at in zip(sums, places, strict=True))
+            loop.again(i + lanes * _STREAM_VECTORS, *seen)
+        f.store(reduce(operator.xor, sums), f.element(kind, f.load("ptr", buffers), tid))
+
+    return _text("peak_read", body)
 
 
 def _triad_text(lanes: int, share: int) -> str:
     """``a = b + s*c``, each thread its part."""
-    vector, step = f"<{lanes} x float>", lanes * _STREAM_VECTORS
-    align = 4 * lanes
-    body = "\n".join(
-        f"  %o{j} = add i64 %i, {j * lanes}\n"
-        f"  %p{j} = getelementptr float, ptr %first, i64 %o{j}\n"
-        f"  %q{j} = getelementptr float, ptr %second, i64 %o{j}\n"
-        f"  %r{j} = getelementptr float, ptr %third, i64 %o{j}\n"
-        f"  %v{j} = load {vector}, ptr %q{j}, align {align}\n  %w{j} = load {vector}, ptr "
-        f"%r{j}, align {align}\n"
-        f"  %x{j} = fmul contract {vector} %w{j}, {_splat(lanes, 3)}\n"
-        f"  %y{j} = fadd contract {vector} %v{j}, %x{j}\n"
-        f"  store {vector} %y{j}, ptr %p{j}, align {align}"
-        for j in range(_STREAM_VECTORS)
-    )
-    return _loop("peak_triad", share, step, "", body, "", 3)
+    kind, align = f"<{lanes} x float>", f"align {4 * lanes}"
+
+    def body(f: Writer, buffers: Value, _workspace: Value, tid: Value, _team: Value) -> None:
+        arrays, three = _parts(f, buffers, tid * share, 3), f.constant(kind, 3.0)
+        with f.range(0, f.constant("i64", share // 4), lanes * _STREAM_VECTORS) as i:
+            for j in range(_STREAM_VECTORS):
+                a, *places = (f.element("float", x, i + j * lanes) for x in arrays)
+                b, c = (f.load(kind, at, align) for at in places)
+                f.store(f.call(kind, f"llvm.fmuladd.v{lanes}f32", c, three, b), a, align)
+
+    return _text("peak_triad", body)
 
 
-def _loop(name: str, share: int, step: int, phis: str, body: str, end: str, arrays: int) -> str:
-    words = ("first", "second", "third")[:arrays]
-    loads = "\n".join(
-        f"  %{word}.at = getelementptr ptr, ptr %buffers, i64 {k + 1}\n  %{word}.all = load "
-        f"ptr, ptr %{word}.at\n"
-        f"  %{word} = getelementptr i8, ptr %{word}.all, i64 %offset"
-        for k, word in enumerate(words)
-    )
-    return f"""
-define void @{name}(ptr %buffers, ptr %workspace, i64 %tid, ptr %team) {{
-entry:
-  %sink = load ptr, ptr %buffers
-  %slot = mul i64 %tid, {4 * step // _STREAM_VECTORS}
-  %out = getelementptr i8, ptr %sink, i64 %slot
-  %offset = mul i64 %tid, {share}
-{loads}
-  br label %loop
-loop:
-  %i = phi i64 [ 0, %entry ], [ %i1, %loop ]
-{phis}
-{body}
-  %i1 = add i64 %i, {step}
-  %more = icmp ult i64 %i1, {share // 4}
-  br i1 %more, label %loop, label %done
-done:
-{end}
-  ret void
-}}
-"""
+def _parts(f: Writer, buffers: Value, offset: Value, arrays: int) -> list[Value]:
+    """A thread's part of each array, which follow the sink in the table of buffers."""
+    places = (f.element("ptr", buffers, k + 1) for k in range(arrays))
+    return [f.field(f.load("ptr", at), offset) for at in places]
 
 
-def _splat(lanes: int, value: float) -> str:
-    return f"<{', '.join([f'float {float(value)}'] * lanes)}>"
+def _text(name: str, body: Body) -> str:
+    made = Functions()
+    made.define(f"void @{name}(ptr %buffers, ptr %workspace, i64 %tid, ptr %team)")(body)
+    return made.text()

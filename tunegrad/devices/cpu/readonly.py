@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from tunegrad.devices.host.codegen import compile_llvm
 from tunegrad.devices.host.facts import host_target
+from tunegrad.devices.host.ir_text import Functions, Value, Writer
 from tunegrad.devices.host.loader import Library
 from tunegrad.devices.replies import EXIT_WROTE, MOST_TOLD
 from tunegrad.errors import InternalError
@@ -31,60 +32,26 @@ _SA_SIGINFO = 4
 _FAULT_ADDRESS = 16
 """Offset of the address in a ``siginfo_t`` of a 64-bit Linux."""
 
-_TEXT = f"""
-declare void @_exit(i32)
-declare ptr @signal(i32, ptr)
-declare i64 @llvm.umin.i64(i64, i64)
+_handler = Functions()
 
-@table = internal global ptr null
 
-; The table: how many entries, then (start, end) of each; 0, 0 of those that may be written.
-define void @tg_guard(ptr %table) {{
-  store ptr %table, ptr @table
-  ret void
-}}
+# The table: how many entries, then (start, end) of each; 0, 0 of those that may be written.
+@_handler.define("void @tg_guard(ptr %table)")
+def _(f: Writer, table: Value) -> None:
+    f.store(table, f.constant("ptr", "@table"))
 
-define void @tg_fault(i32 %signal, ptr %info, ptr %context) {{
-entry:
-  %addressp = getelementptr i8, ptr %info, i64 {_FAULT_ADDRESS}
-  %address = load i64, ptr %addressp
-  %table = load ptr, ptr @table
-  %none = icmp eq ptr %table, null
-  br i1 %none, label %other, label %begin
-begin:
-  %count = load i64, ptr %table
-  br label %next
-next:
-  %i = phi i64 [ 0, %begin ], [ %i1, %miss ]
-  %more = icmp ult i64 %i, %count
-  br i1 %more, label %look, label %other
-look:
-  %twice = shl i64 %i, 1
-  %first = add i64 %twice, 1
-  %second = add i64 %twice, 2
-  %startp = getelementptr i64, ptr %table, i64 %first
-  %endp = getelementptr i64, ptr %table, i64 %second
-  %start = load i64, ptr %startp
-  %end = load i64, ptr %endp
-  %after = icmp uge i64 %address, %start
-  %before = icmp ult i64 %address, %end
-  %inside = and i1 %after, %before
-  br i1 %inside, label %hit, label %miss
-miss:
-  %i1 = add i64 %i, 1
-  br label %next
-hit:
-  %told = call i64 @llvm.umin.i64(i64 %i, i64 {MOST_TOLD - 1})
-  %code = add i64 %told, {EXIT_WROTE}
-  %code32 = trunc i64 %code to i32
-  call void @_exit(i32 %code32)
-  unreachable
-other:
-  ; What the signal does without a handler: the access is tried again, and ends the process.
-  %old = call ptr @signal(i32 %signal, ptr null)
-  ret void
-}}
-"""
+
+@_handler.define("void @tg_fault(i32 %signal, ptr %info, ptr %context)")
+def _(f: Writer, number: Value, info: Value, _context: Value) -> None:
+    address = f.load("i64", f.field(info, _FAULT_ADDRESS))
+    table, null = f.load("ptr", f.constant("ptr", "@table")), f.constant("ptr", "null")
+    with f.when(table.differs("null")), f.range(0, f.load("i64", table)) as i:
+        start, end = (f.load("i64", f.element("i64", table, i * 2 + k)) for k in (1, 2))
+        with f.when((address >= start) & (address < end)):
+            told = f.call("i64", "llvm.umin.i64", i, f.constant("i64", MOST_TOLD - 1))
+            f.call("void", "_exit", f.cast("trunc", told + EXIT_WROTE, "i32"))
+    # What the signal does without a handler: the access is tried again, and ends the process.
+    f.call("ptr", "signal", number, null)
 
 
 class _Action(ctypes.Structure):
@@ -105,8 +72,9 @@ class ReadOnly:
     """
 
     def __init__(self) -> None:
+        text = f"@table = internal global ptr null\n{_handler.text()}"
         self._library = Library(
-            compile_llvm(_TEXT, host_target(), opt_level=0), ("tg_fault", "tg_guard"), {}
+            compile_llvm(text, host_target(), opt_level=0), ("tg_fault", "tg_guard"), {}
         )
         self._guard = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self._library.addresses["tg_guard"])
         self._table: npt.NDArray[np.uint64] = np.zeros(1, np.uint64)

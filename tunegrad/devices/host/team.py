@@ -3,7 +3,7 @@ between.
 
 A kernel is ``void name(ptr buffers, ptr workspace, i64 tid, ptr team)``, called once per thread of
 a launch. The calling thread is thread 0; the others are pthreads that live as long as the team,
-spin briefly after each launch and then sleep. ``native_ir`` holds the code; it is compiled once on
+spin briefly after each launch and then sleep. ``team_ir`` holds the code; it is compiled once on
 a machine.
 """
 
@@ -76,7 +76,7 @@ _SIGNATURES: dict[str, tuple[object, tuple[object, ...]]] = {
 
 class _Runtime:
     """The compiled runtime of this process: one ctypes function per entry point of
-    ``native_ir``.
+    ``team_ir``.
     """
 
     def __init__(self) -> None:
