@@ -8,6 +8,7 @@ from . import creation, functional, functions, nn, ops
 from . import random as _random
 from .creation import arange, full, ones, zeros
 from .functions import cat, dump, maximum, minimum, stack, where
+from .gradients import custom_vjp, grad, no_grad, value_and_grad
 from .model import Example, InputSpec, Model, as_model, find_model, model_of_spec
 from .nodes.arrays import bf16_bits, bf16_values
 from .nodes.rewrite import substitute
@@ -37,23 +38,27 @@ __all__ = [
     "cat",
     "check_weights",
     "creation",
+    "custom_vjp",
     "draw",
     "dump",
     "find_model",
     "full",
     "functional",
     "functions",
+    "grad",
     "joined",
     "load_weights",
     "maximum",
     "minimum",
     "model_of_spec",
     "nn",
+    "no_grad",
     "ones",
     "ops",
     "read_safetensors",
     "stack",
     "substitute",
+    "value_and_grad",
     "where",
     "zeros",
 ]  # fmt: skip

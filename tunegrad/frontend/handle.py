@@ -31,6 +31,7 @@ from .nodes.arrays import DTypeLike, held
 from .nodes.elementwise import Scalar
 from .nodes.folds import accumulator
 from .nodes.movement import Axes, axes_of, axis_of, integer
+from .nodes.tracing import stopped, stops
 from .spelling import spelled
 
 __all__ = [
@@ -76,6 +77,7 @@ class Handle:
     def of(cls, node: Node, bindings: Bindings = NOTHING) -> Self:
         """A handle on an existing node."""
         tensor: Any = object.__new__(Handle.result)
+        node = stopped(node) if stops() else node
         object.__setattr__(tensor, "node", node)
         object.__setattr__(tensor, "bindings", bindings)
         return tensor  # type: ignore[no-any-return]

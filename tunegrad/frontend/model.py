@@ -30,6 +30,7 @@ from tunegrad.ir.graph import GraphOp, Node
 
 from .nn import Module
 from .nodes.rewrite import substitute
+from .nodes.tracing import without_identities
 from .random import no_draws
 from .tensor import Tensor, joined
 from .weights import Array, ParameterSpec, Weights, check_weights, load_weights
@@ -178,7 +179,8 @@ def _closed(model: Model, outputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     bindings = joined(outputs)
     own = {i.name for i in model.inputs}
     constants: dict[Node, Node] = {}
-    for node in graph.topological(tuple(t.node for t in outputs)):
+    nodes = without_identities(tuple(t.node for t in outputs))
+    for node in graph.topological(nodes):
         if node.op is GraphOp.INPUT and node.arg not in own:
             array = bindings.get(str(node.arg))
             if array is None:
@@ -187,7 +189,7 @@ def _closed(model: Model, outputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
                     f"{sorted(own)}"
                 )
             constants[node] = graph.const(array, node.dtype)
-    return tuple(Tensor.of(n) for n in substitute(tuple(t.node for t in outputs), constants))
+    return tuple(Tensor.of(n) for n in substitute(nodes, constants))
 
 
 def _input_names(name: str, function: Function, count: int) -> list[str]:

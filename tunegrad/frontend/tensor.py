@@ -32,6 +32,7 @@ from tunegrad.ir.interpret.evaluate import evaluate
 from . import handle
 from .handle import Bindings, Handle, TensorLike, bound, joined, own_name
 from .nodes import elementwise as ew
+from .nodes import tracing
 from .nodes.arrays import DTypeLike, bf16_values, held
 from .nodes.elementwise import Scalar
 from .nodes.movement import Axes, extents, flat
@@ -201,11 +202,20 @@ class Tensor(Handle):
         """Compute it. bf16 comes as its bit patterns in ``uint16``.
 
         Raises:
-            ModelError: it depends on an input that has no value.
+            ModelError: it depends on an input that has no value, or on an argument of a function
+            that is being differentiated.
         """
         if self.node.op is GraphOp.INPUT and self.node.arg in self.bindings:
             return self.bindings[str(self.node.arg)].copy()
+        if tracing.tracing() and tracing.depends_on_arguments(self.node):
+            raise ModelError(
+                f"numpy: {self.describe()} depends on an argument that is differentiated; use "
+                "detach()"
+            )
         for node in graph.topological((self.node,)):
+            if node.op is GraphOp.IDENTITY:
+                (plain,) = tracing.without_identities((self.node,))
+                return self._with(plain).numpy()
             if node.op is GraphOp.INPUT and node.arg not in self.bindings:
                 raise ModelError(
                     f"numpy: input {node.arg!r} of {self.describe()} has no value; compile it and "
@@ -246,11 +256,11 @@ class Tensor(Handle):
         """The only element, as a Python number."""
         if self.node.size != 1:
             raise ShapeError(f"item: shape {self.shape} has {self.node.size} elements, not one")
-        return cast("Scalar", self.cast(self.dtype.compute).numpy().item())
+        return cast("Scalar", self.detach().cast(self.dtype.compute).numpy().item())
 
     def tolist(self) -> Any:
         """Its values as nested lists of Python numbers."""
-        return self.cast(self.dtype.compute).numpy().tolist()
+        return self.detach().cast(self.dtype.compute).numpy().tolist()
 
     def realize(self) -> Tensor:
         """The same values, computed now."""
@@ -288,8 +298,8 @@ class Tensor(Handle):
         return self
 
     def detach(self) -> Tensor:
-        """self; there are no gradients to stop."""
-        return self
+        """The same values, through which no gradient flows."""
+        return self._with(tracing.stopped(self.node)) if tracing.tracing() else self
 
     def cpu(self) -> Tensor:
         """self; values are computed where a model is compiled for."""

@@ -22,6 +22,8 @@ for ``PAD``, a condition).
                       second source, a truth, holds if it is there
     CONTIGUOUS        a fence: this tensor exists in memory; with a Fence, in its layout and by its
                       schedule
+    IDENTITY(tag)     the first source, with a gradient that its tag tells; only while a function is
+                      traced for its gradient
 """
 
 from __future__ import annotations
@@ -59,6 +61,7 @@ __all__ = [
     "full",
     "gather",
     "graph_input",
+    "identity",
     "iota",
     "narrows",
     "pad",
@@ -92,6 +95,7 @@ class GraphOp(StrEnum):
     GATHER = "gather"
     WITHIN = "within"
     CONTIGUOUS = "contiguous"
+    IDENTITY = "identity"
 
 
 MOVEMENT = frozenset(
@@ -485,6 +489,11 @@ def within(x: Node, bounds: Bounds, when: Node | None = None) -> Node:
         )
     srcs = (x,) if when is None else (x, when)
     return Node(GraphOp.WITHIN, srcs, bounds, x.shape, x.dtype)
+
+
+def identity(x: Node, tag: object, *others: Node) -> Node:
+    """``x``, whose gradient goes where ``tag`` says, of these sources too."""
+    return Node(GraphOp.IDENTITY, (x, *others), tag, x.shape, x.dtype)
 
 
 def contiguous(x: Node, layout: tuple[int, ...] | Layout | None = None, schedule: str = "") -> Node:

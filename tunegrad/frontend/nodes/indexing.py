@@ -34,8 +34,8 @@ from .folds import argsort
 from .movement import axis_of
 
 __all__ = [
-    "Beyond", "Mode", "embedding", "gather", "index", "only_where", "put", "scatter", "take",
-    "take_along", "within",
+    "Beyond", "Mode", "clamped", "embedding", "gather", "index", "only_where", "put", "scatter",
+    "take", "take_along", "within",
 ]  # fmt: skip
 
 Beyond = Literal["raise", "clip", "wrap"]
@@ -267,7 +267,7 @@ def _put_sorted(x: Node, indices: Node, source: Node, at: int, op: Op) -> Node:
     indices = within("put", indices, -extent, extent)
     order = (at, *(d for d in range(len(x.shape)) if d != at))
     rows, given = (graph.permute(graph.cast(n, kind), order) for n in (x, source))
-    held = graph.contiguous(_clamped(indices, extent))
+    held = graph.contiguous(clamped(indices, extent))
     sequence = argsort(held, 0)
     places = graph.contiguous(graph.gather(held, sequence, 0))
     total = graph.contiguous(take(given, sequence, 0, "clip"))
@@ -315,19 +315,19 @@ def _spread(x: Node, indices: Node, at: int) -> Node:
     """Mask of the places i to which element j of the indices writes, at ``[.., i, j, ..]`` over the
     other axes of ``x``.
     """
-    placed = _placed(_clamped(indices, x.shape[at]), x, at, fill=-1)
+    placed = _placed(clamped(indices, x.shape[at]), x, at, fill=-1)
     positions = graph.iota(placed.shape, at, I64)
     return compare("eq", placed, positions)
 
 
-def _clamped(indices: Node, extent: int) -> Node:
+def clamped(indices: Node, extent: int) -> Node:
     """Indices from 0 to ``extent`` - 1, as a read takes them; those that are spread out before they
     are.
     """
     if indices.op is GraphOp.EXPAND:
-        return graph.expand(_clamped(indices.srcs[0], extent), indices.shape)
+        return graph.expand(clamped(indices.srcs[0], extent), indices.shape)
     if indices.op is GraphOp.RESHAPE:
-        return graph.reshape(_clamped(indices.srcs[0], extent), indices.shape)
+        return graph.reshape(clamped(indices.srcs[0], extent), indices.shape)
     if indices.dtype.signed:
         signed = graph.cast(indices, I64)
         signed = where(compare("lt", signed, 0), binary(Op.ADD, signed, extent), signed)

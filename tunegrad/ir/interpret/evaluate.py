@@ -110,6 +110,8 @@ def _value(
         return _within(srcs, typed(Bounds, arg))
     if op is GraphOp.CAST:
         return convert(srcs[0], typed(DType, arg))
+    if op is GraphOp.IDENTITY:
+        return srcs[0]
     if op is GraphOp.REDUCE:
         return _rounded(_reduce(node, srcs[0]), node.dtype)
     return _moved(node, srcs[0])

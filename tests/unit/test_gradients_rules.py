@@ -1,0 +1,191 @@
+"""Gradients of graph nodes, against central differences in f64."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tunegrad as tg
+from tests.gradients import checked
+from tunegrad.errors import DTypeError, ModelError, ShapeError
+from tunegrad.frontend.nodes.tracing import without_identities
+from tunegrad.ir import graph
+from tunegrad.ir.fusion import schedule
+from tunegrad.ir.graph import GraphOp
+
+F = tg.nn.functional
+CASES: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
+    "elementwise": (lambda a, b: (a * b - a / (b.abs() + 1)).tanh() * a.exp(), ((3, 4), (4,))),
+    "functions": (lambda a: (a.sin() * a.cos()).erf() + (a.abs() + 1).log().sqrt(), ((7,),)),
+    "log2, reciprocal, power": (lambda a: (a.abs() + 2).log2().reciprocal() ** 2.5, ((5,),)),
+    "base and exponent": (lambda a, b: (a.abs() + 0.5) ** b, ((2, 3), (3,))),
+    "remainder": (lambda a: a % 0.7, ((9,),)),
+    "where": (lambda a, b: tg.where(a > 0, a * b, b), ((3, 4), (3, 1))),
+    "folds": (lambda a: a.sum(0) * a.amax(0) - a.amin((0, 1)) + a.prod(1).sum(), ((3, 4),)),
+    "movement": (lambda a: a.permute(1, 0).reshape(2, 6)[:, 1:5].flip(1) * 2, ((3, 4),)),
+    "pad and cut": (lambda a: F.pad(a, (1, 2, 0, 1)) ** 2, ((3, 4),)),
+    "product": (lambda a, b: a @ b, ((2, 3, 4), (4, 5))),
+    "own product": (lambda a: a @ a.mT, ((4, 3),)),
+    "gathered rows": (lambda a: a[np.array([0, 2, 2, -1])] * 2, ((4, 3),)),
+    "gathered": (lambda a: a.gather(1, np.array([[0, 1, 1], [3, 3, 3]])), ((2, 4),)),
+    "one place": (lambda a: a.gather(1, np.array([[2], [-1]])), ((2, 4),)),
+    "no elements": (lambda a: a.sum(1) * a.sum(), ((3, 0),)),
+    "scalar": (lambda a: a * a.exp(), ((),)),
+}
+WINDOWS = {
+    "overlapping": (5, 3, 1, 1), "strided": (9, 3, 2, 1), "dilated": (9, 3, 1, 2),
+    "strided and dilated": (14, 3, 2, 2), "beside each other": (7, 2, 2, 1), "apart": (9, 2, 4, 1),
+    "apart and dilated": (12, 2, 5, 2), "one": (5, 4, 1, 1), "single taps": (7, 1, 3, 1),
+    "coprime": (17, 3, 3, 2),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_gradients_are_central_differences(name: str) -> None:
+    function, shapes = CASES[name]
+    checked(function, shapes, second=True)
+
+
+@pytest.mark.parametrize("name", WINDOWS)
+def test_gradients_of_windows_are_central_differences(name: str) -> None:
+    extent, size, stride, dilation = WINDOWS[name]
+    checked(lambda a: a.window(1, size, stride, dilation) ** 2, ((2, extent, 2),), second=True)
+    weight = np.arange(1.0, size + 1)
+    checked(lambda a: (a.window(1, size, stride, dilation) * weight).sum(-1), ((2, extent, 2),))
+    checked(lambda a, w: (a.window(0, size, stride, dilation) * w).sum(-1), ((extent,), (size,)))
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {}, {"stride": 2}, {"padding": 1}, {"stride": 2, "padding": 1, "dilation": 2},
+        {"groups": 2, "padding": 1}, {"stride": 3}, {"groups": 4, "stride": 2},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_gradients_of_convolutions_are_central_differences(how: dict[str, int]) -> None:
+    weight = (4, 4 // how.get("groups", 1), 3, 2)
+    checked(lambda a, w: tg.conv2d(a, w, None, **how), ((2, 4, 6, 7), weight))
+    turned = (4, 2 // how.get("groups", 1) or 1, 3, 2)
+    checked(lambda a, w: tg.conv_transpose2d(a, w, None, **how), ((1, 4, 3, 4), turned))
+
+
+def _kernels(*tensors: tg.Tensor) -> int:
+    return len(schedule(tuple(t.node for t in tensors)).launches)
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+def test_gradients_of_a_convolution_are_one_kernel_each(stride: int) -> None:
+    x, w = tg.Tensor.input("x", (2, 4, 8, 8)), tg.Tensor.input("w", (6, 4, 3, 3))
+    c = tg.Tensor.input("c", (2, 6, 8 // stride, 8 // stride))
+    loss = lambda x, w: (tg.conv2d(x, w, stride=stride, padding=1) * c).sum()  # noqa: E731
+    dx, dw = tg.grad(loss, (0, 1))(x, w)
+    assert (_kernels(dx), _kernels(dw)) == (1, 1)
+    folds = [n for n in graph.topological((dx.node,)) if n.op is GraphOp.REDUCE]
+    assert len(folds) == 1  # over channels and taps at once
+
+
+def test_gradients_of_a_product_are_products() -> None:
+    a, w, c = (tg.Tensor.input(n, s) for n, s in (("a", (8, 6)), ("w", (5, 6)), ("c", (8, 5))))
+    da, dw = tg.grad(lambda a, w: (F.linear(a, w) * c).sum(), (0, 1))(a, w)
+    assert (_kernels(da), _kernels(dw)) == (1, 1)
+
+
+def test_gradients_of_the_same_tensor_twice_are_partial() -> None:
+    x = tg.Tensor(np.array([2.0, 3.0], np.float32))
+    first, second = tg.grad(lambda a, b: (a * a * b).sum(), (0, 1))(x, x)
+    assert first.tolist() == [8, 18]
+    assert second.tolist() == [4, 9]
+
+
+def test_gradients_leave_an_equal_graph_of_a_closure_alone() -> None:
+    a = tg.Tensor(np.array([2.0, 3.0], np.float32))
+    found = tg.grad(lambda y: (y * (a * a)).sum())(a * a)
+    assert found.tolist() == [4, 9]
+
+
+def test_gradients_have_the_structure_of_their_arguments() -> None:
+    params = {"w": np.ones((2, 3), np.float32), "b": [np.zeros(3, np.float32)]}
+    x = np.arange(4, dtype=np.float32).reshape(2, 2)
+    value, found = tg.value_and_grad(lambda p, x: (x @ p["w"] + p["b"][0]).sum())(params, x)
+    assert value.item() == 18
+    assert found["w"].tolist() == [[2, 2, 2], [4, 4, 4]]
+    assert found["b"][0].tolist() == [2, 2, 2]
+
+
+def test_gradients_come_beside_what_else_a_function_gives() -> None:
+    x = np.array([1.0, 2.0], np.float32)
+    found, double = tg.grad(lambda x: ((x * x).sum(), x * 2), has_aux=True)(x)
+    assert (found.tolist(), double.tolist()) == ([2, 4], [2, 4])
+
+
+def test_gradients_stop_at_what_is_detached_and_what_is_made_without() -> None:
+    def loss(x: tg.Tensor) -> tg.Tensor:
+        with tg.no_grad():
+            scale = x * 3
+        return (x * x.detach() + x * scale).sum()
+
+    assert tg.grad(loss)(np.array([1.0, 2.0], np.float32)).tolist() == [4, 8]
+
+
+def test_gradients_stop_at_integers() -> None:
+    x = np.array([1.5, 2.5], np.float32)
+    assert tg.grad(lambda x: (x * x.cast("i32").cast("f32")).sum())(x).tolist() == [1, 2]
+
+
+def test_gradients_of_unused_arguments_are_zero() -> None:
+    x = np.array([1.5, 2.5], np.float32)
+    assert tg.grad(lambda a, b: b.sum(), 0)(x, tg.Tensor(x)).tolist() == [0, 0]
+
+
+def test_gradients_are_compiled_with_their_function() -> None:
+    x, w = np.ones((2, 3), np.float32), np.full((3,), 2, np.float32)
+    step = tg.compile(
+        lambda x, w: (w - 0.5 * tg.grad(lambda w: ((x * w).sum(1) ** 2).mean())(w),), x, w
+    )
+    (found,) = [np.asarray(step(x, w))] if not isinstance(step(x, w), tuple) else step(x, w)
+    assert np.asarray(found).tolist() == [-4, -4, -4]
+
+
+def test_gradients_take_a_rule_of_the_users_own_and_no_equal_graph_does() -> None:
+    def rule(cotangent: tg.Tensor, result: tg.Tensor, x: tg.Tensor, by: float) -> tg.Tensor:
+        assert result.shape == x.shape
+        return cotangent * by * 10
+
+    @tg.custom_vjp(rule)
+    def scaled(x: tg.Tensor, by: float) -> tg.Tensor:
+        return x * by
+
+    x = np.array([1.0, 2.0], np.float32)
+    assert tg.grad(lambda x: (scaled(x, 3.0) + x * 3.0).sum())(x).tolist() == [33, 33]
+    assert scaled(tg.Tensor(x), 3.0).tolist() == [3, 6]
+
+
+def test_gradients_leave_no_mark_in_a_graph() -> None:
+    x = tg.Tensor(np.ones(3, np.float32))
+    value, found = tg.value_and_grad(lambda x: (x.detach() * x).sum())(x)
+    nodes = graph.topological((value.node, found.node))
+    assert all(n.op is not GraphOp.IDENTITY for n in nodes)
+    assert value.node is (x * x).sum().node
+    assert without_identities((value.node,)) == (value.node,)
+
+
+def test_gradients_refuse_what_has_none() -> None:
+    x = np.ones(3, np.float32)
+    with pytest.raises(DTypeError, match="argument 0 is i64"):
+        tg.grad(lambda x: x.sum())(np.ones(3, np.int64))
+    with pytest.raises(ShapeError, match="must give a float of shape"):
+        tg.grad(lambda x: x * 2)(x)
+    with pytest.raises(ShapeError, match="argnums 1 of 1"):
+        tg.grad(lambda x: x.sum(), 1)(x)
+    with pytest.raises(ModelError, match=r"use detach"):
+        tg.grad(lambda x: (x * x.numpy()).sum())(x)
+
+
+def test_gradients_let_a_function_look_at_numbers() -> None:
+    x = np.array([1.0, 2.0], np.float32)
+    found = tg.grad(lambda x: (x * 2).sum() if x.sum().item() > 2 else x.sum())(x)
+    assert found.tolist() == [2, 2]

@@ -1,0 +1,312 @@
+"""The cotangent of a node, as a sum of products that is not added up yet.
+
+    G[s] = sum over r of  f0[s, r] * f1[s, r] * ...
+
+Factors keep extents of 1 where they do not depend on a dimension, and adjoints of movements move
+each factor by itself. So the adjoint of a convolution's windows meets the gradient, which depends
+on the place, and the weight, which depends on the tap, apart; and the sum over channels waits until
+the one over taps is there, too:
+
+    y[o, p]    = sum over c, k of x[c, p + k] * w[o, c, k]
+    dx[c, i]   = sum over o, k of dy[o, i - k] * w[o, c, k]        one reduction of two factors
+
+It is added up where something else than a movement reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from tunegrad.ir import graph
+from tunegrad.ir.expr import Op
+from tunegrad.ir.graph import GraphOp, Node
+
+from ..nodes.elementwise import constant
+
+__all__ = ["Cotangent", "added", "narrow"]
+
+
+@dataclass(frozen=True, slots=True)
+class Cotangent:
+    """``shape`` is the node's; every factor has those dimensions and the ``summed`` ones behind,
+    each of its full extent or of 1.
+    """
+
+    shape: tuple[int, ...]
+    factors: tuple[Node, ...]
+    summed: tuple[int, ...] = ()
+
+    @staticmethod
+    def of(node: Node) -> Cotangent:
+        """One that is a node."""
+        return Cotangent(node.shape, (narrow(node),))
+
+    # ---- values
+
+    def added_up(self) -> Cotangent:
+        """The same with one factor and nothing left to sum."""
+        if not self.summed:
+            return self.multiplied()
+        product = self.multiplied().factors[0]
+        rank, dtype = len(self.shape), product.dtype
+        lead, tail = product.shape[:rank], product.shape[rank:]
+        repeats = prod(n for n, e in zip(self.summed, tail, strict=True) if e == 1)
+        axes = tuple(rank + i for i, e in enumerate(tail) if e != 1)
+        total = graph.reduce(Op.ADD, graph.cast(product, dtype.compute), axes)
+        total = graph.cast(graph.reshape(total, lead), dtype)
+        if repeats != 1:
+            total = _times(total, graph.full(float(repeats), total.shape, dtype.compute))
+        return Cotangent(self.shape, (total,))
+
+    def node(self) -> Node:
+        """Its value."""
+        return graph.expand(self.added_up().factors[0], self.shape)
+
+    def multiplied(self) -> Cotangent:
+        """The same with one factor."""
+        first, *rest = self.factors
+        for f in rest:
+            first = _times(first, f)
+        return Cotangent(self.shape, (first,), self.summed)
+
+    def times(self, other: Node) -> Cotangent:
+        """Multiplied by a node of its shape."""
+        factor, mine = narrow(other), self.added_up() if self.summed else self
+        if is_full(factor, 1):
+            return mine
+        kept = tuple(f for f in mine.factors if not is_full(f, 1))
+        return Cotangent(self.shape, (*kept, factor))
+
+    # ---- adjoints of movements; ``shape`` is the source's
+
+    def reshaped(self, shape: tuple[int, ...]) -> Cotangent:
+        """Dimensions that were split, joined or dropped, each factor by itself where none of the
+        groups depends on a part of its dimensions alone.
+        """
+        if 0 in shape:
+            return Cotangent.of(graph.reshape(self.node(), shape))
+        groups = list(_groups(self.shape, shape))
+
+        def moved(f: Node) -> Node:
+            grown, new = list[int](), list[int]()
+            for (a, b), (c, d) in groups:
+                part = f.shape[a:b]
+                if prod(part) == 1:
+                    grown += part
+                    new += [1] * (d - c)
+                else:
+                    grown += self.shape[a:b]
+                    new += shape[c:d]
+            tail = f.shape[len(self.shape) :]
+            return graph.reshape(graph.expand(f, (*grown, *tail)), (*new, *tail))
+
+        return Cotangent(shape, tuple(map(moved, self.factors)), self.summed)
+
+    def permuted(self, order: Sequence[int]) -> Cotangent:
+        """Adjoint of PERMUTE(order)."""
+        rank = len(self.shape)
+        back = [order.index(d) for d in range(rank)]
+        whole = (*back, *range(rank, rank + len(self.summed)))
+        shape = tuple(self.shape[d] for d in back)
+        return Cotangent(shape, tuple(graph.permute(f, whole) for f in self.factors), self.summed)
+
+    def repeated(self, shape: tuple[int, ...]) -> Cotangent:
+        """Adjoint of EXPAND: the dimensions that it repeated are left to sum."""
+        axes = [d for d, (a, b) in enumerate(zip(shape, self.shape, strict=True)) if a != b]
+        extents = tuple(self.shape[d] for d in axes)
+        moved = tuple(_behind(f, axes) for f in self.factors)
+        return Cotangent(shape, moved, (*self.summed, *extents))
+
+    def spread(self, shape: tuple[int, ...]) -> Cotangent:
+        """Adjoint of a sum that kept its axes with extent 1: the same everywhere along them."""
+        return Cotangent(shape, self.factors, self.summed)
+
+    def cut(self, widths: Sequence[tuple[int, int]], shape: tuple[int, ...]) -> Cotangent:
+        """Adjoint of PAD(widths)."""
+        limits = [(lo, lo + n) for (lo, _), n in zip(widths, shape, strict=True)]
+
+        def moved(f: Node) -> Node:
+            kept = [
+                limits[d] if d < len(shape) and e == self.shape[d] and e != 1 else (0, e)
+                for d, e in enumerate(f.shape)
+            ]
+            return graph.shrink(f, tuple(kept))
+
+        return Cotangent(shape, tuple(map(moved, self.factors)), self.summed)
+
+    def padded(self, limits: Sequence[tuple[int, int]], shape: tuple[int, ...]) -> Cotangent:
+        """Adjoint of SHRINK(limits); all is multiplied first, as zero times infinity is no zero."""
+        (f,) = self.multiplied().factors
+        widths = [(lo, n - hi) for (lo, hi), n in zip(limits, shape, strict=True)]
+        grown = [self.shape[d] if any(w) else f.shape[d] for d, w in enumerate(widths)]
+        f = graph.expand(f, (*grown, *f.shape[len(shape) :]))
+        return Cotangent(shape, (graph.pad(f, (*widths, *((0, 0) for _ in self.summed))),),
+                         self.summed)  # fmt: skip
+
+    def flipped(self, dims: Sequence[int]) -> Cotangent:
+        """Adjoint of FLIP(dims)."""
+        moved = (graph.flip(f, tuple(d for d in dims if f.shape[d] != 1)) for f in self.factors)
+        return Cotangent(self.shape, tuple(moved), self.summed)
+
+    def unwindowed(
+        self, dim: int, size: int, stride: int, dilation: int, shape: tuple[int, ...]
+    ) -> Cotangent:
+        """Adjoint of WINDOW: ``dx[i] = sum of g[o, k] over o * stride + k * dilation = i``.
+
+        Windows that do not overlap are laid one behind the other. Else the gradient, with zeros
+        between its elements, is read by mirrored windows of stride 1.
+        """
+        if 0 in shape:
+            return Cotangent.of(constant(0, shape, self.factors[0].dtype))
+        last, count = len(self.shape) - 1, self.shape[dim]
+        if count == 1 or stride >= dilation * (size - 1) + 1:
+            apart = shape[dim] if count == 1 else stride
+            return self._laid_out(dim, size, apart, dilation, shape)
+        places = [f for f in self.factors if f.shape[dim] != 1]
+        if any(f.shape[last] != 1 for f in places):
+            return self._mirrored(dim, size, stride, dilation, shape)
+        taps = [_behind(f, [last]) for f in self.factors if f.shape[dim] == 1]
+        one, dtype = [1] * (last + 1 + len(self.summed)), self.factors[0].dtype
+        (both,) = (
+            Cotangent(self.shape, tuple(places), self.summed).multiplied().factors
+            if places
+            else (constant(1, tuple(one), dtype),)
+        )
+        both = graph.expand(both, (*both.shape[:dim], count, *both.shape[dim + 1 :]))
+        read = _read(_dropped(both, last), dim, size, stride, dilation, shape[dim])
+        factors = [read, *(_dropped(t, last) for t in taps)]
+        return Cotangent(shape, tuple(factors), (*self.summed, size))
+
+    def _laid_out(
+        self, dim: int, size: int, stride: int, dilation: int, shape: tuple[int, ...]
+    ) -> Cotangent:
+        """Windows beside each other: (.., o, .., k) to (.., o * stride + k * dilation, ..)."""
+        f, last, count = self._of_both(dim, size)
+        rank = len(f.shape)
+        order = [d for d in range(rank) if d != last]
+        order.insert(dim + 1, last)
+        f = graph.permute(f, tuple(order))
+        lead, tail = f.shape[:dim], f.shape[dim + 2 :]
+        if dilation > 1:
+            f = graph.reshape(f, (*lead, count, size, 1, *tail))
+            f = _extended(f, dim + 2, dilation)
+            f = graph.reshape(f, (*lead, count, size * dilation, *tail))
+        f = graph.reshape(_extended(f, dim + 1, stride), (*lead, count * stride, *tail))
+        return Cotangent(shape, (_extended(f, dim, shape[dim]),), self.summed)
+
+    def _mirrored(
+        self, dim: int, size: int, stride: int, dilation: int, shape: tuple[int, ...]
+    ) -> Cotangent:
+        """Of a product that depends on both: windows over places for each tap, of which the one of
+        that tap is kept (the diagonal of a square of taps).
+        """
+        f, last, _ = self._of_both(dim, size)
+        f = _dropped(_behind(f, [last]), last)
+        read = _read(f, dim, size, stride, dilation, shape[dim])
+        *lead, _, _ = read.shape
+        flat = graph.reshape(read, (*lead, size * size))
+        table = graph.reshape(_extended(flat, len(lead), size * (size + 1)),
+                              (*lead, size, size + 1))  # fmt: skip
+        column = graph.reshape(_extended(table, len(lead) + 1, 1), (*lead, size))
+        return Cotangent(shape, (column,), (*self.summed, size))
+
+    def _of_both(self, dim: int, size: int) -> tuple[Node, int, int]:
+        """One factor that has places and taps; the dimension of taps, and how many places."""
+        (f,) = self.multiplied().factors
+        last, count = len(self.shape) - 1, self.shape[dim]
+        grown = list(f.shape)
+        grown[dim], grown[last] = count, size
+        return graph.expand(f, tuple(grown)), last, count
+
+
+def added(cotangents: Sequence[Cotangent]) -> Cotangent:
+    """The sum of all that flows into one node."""
+    first, *rest = cotangents
+    if not rest:
+        return first
+    total = first.added_up().factors[0]
+    for c in rest:
+        total = _common(Op.ADD, total, c.added_up().factors[0])
+    return Cotangent(first.shape, (total,))
+
+
+def narrow(n: Node) -> Node:
+    """A node without its repetitions: extents of 1 in their place."""
+    while n.op is GraphOp.EXPAND:
+        n = n.srcs[0]
+    if n.op is GraphOp.FULL and n.size:
+        return graph.full(n.arg[2], (1,) * len(n.shape), n.dtype)  # type: ignore[index]
+    return n
+
+
+def is_full(n: Node, value: float) -> bool:
+    """True for that number everywhere."""
+    return n.op is GraphOp.FULL and bool(n.arg[2] == value)  # type: ignore[index]
+
+
+def _times(a: Node, b: Node) -> Node:
+    if is_full(a, 1) and prod(a.shape) == 1:
+        return b
+    return a if is_full(b, 1) and prod(b.shape) == 1 else _common(Op.MUL, a, b)
+
+
+def _common(op: Op, a: Node, b: Node) -> Node:
+    """An operation on two nodes of one rank, broadcast; 16-bit floats are computed in f32."""
+    shape = tuple(y if x == 1 else x for x, y in zip(a.shape, b.shape, strict=True))
+    x, y = (graph.expand(graph.cast(n, a.dtype.compute), shape) for n in (a, b))
+    return graph.cast(graph.elementwise(op, x, y), a.dtype)
+
+
+def _groups(
+    a: tuple[int, ...], b: tuple[int, ...]
+) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
+    """The smallest groups of dimensions of two shapes that have equal products."""
+    i = j = 0
+    while i < len(a) or j < len(b):
+        begin, p, q = (i, j), 1, 1
+        if i < len(a):
+            p, i = a[i], i + 1
+        if j < len(b):
+            q, j = b[j], j + 1
+        while p != q:
+            if p < q:
+                p, i = p * a[i], i + 1
+            else:
+                q, j = q * b[j], j + 1
+        yield (begin[0], i), (begin[1], j)
+
+
+def _behind(f: Node, axes: Sequence[int]) -> Node:
+    """Axes moved behind all others, and extents of 1 in their place."""
+    kept = [d for d in range(len(f.shape)) if d not in axes]
+    moved = graph.permute(f, (*kept, *axes))
+    lead = (1 if d in axes else e for d, e in enumerate(f.shape))
+    return graph.reshape(moved, (*lead, *(f.shape[a] for a in axes)))
+
+
+def _dropped(f: Node, dim: int) -> Node:
+    """Without a dimension of extent 1."""
+    return graph.reshape(f, f.shape[:dim] + f.shape[dim + 1 :])
+
+
+def _extended(f: Node, dim: int, extent: int) -> Node:
+    """Cut, or filled with zeros, at the end of a dimension."""
+    more = max(0, extent - f.shape[dim])
+    padded = graph.pad(f, tuple((0, more if d == dim else 0) for d in range(len(f.shape))))
+    limits = ((0, extent if d == dim else e) for d, e in enumerate(padded.shape))
+    return graph.shrink(padded, tuple(limits))
+
+
+def _read(f: Node, dim: int, size: int, stride: int, dilation: int, extent: int) -> Node:
+    """``out[.., i, .., k] = f[.., (i - k * dilation) / stride, ..]``, zero where there is none."""
+    lead, tail, count = f.shape[:dim], f.shape[dim + 1 :], f.shape[dim]
+    if stride > 1:
+        wide = _extended(graph.reshape(f, (*lead, count, 1, *tail)), dim + 1, stride)
+        f = graph.reshape(wide, (*lead, count * stride, *tail))
+        f = _extended(f, dim, (count - 1) * stride + 1)
+    before = dilation * (size - 1)
+    ends = (before, extent - f.shape[dim])
+    padded = graph.pad(f, tuple(ends if d == dim else (0, 0) for d in range(len(f.shape))))
+    return graph.flip(graph.window(padded, dim, size, 1, dilation), (len(padded.shape),))

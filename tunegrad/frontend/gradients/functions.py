@@ -1,0 +1,122 @@
+"""``grad`` and ``value_and_grad``: functions of tensors that give derivatives of functions."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from tunegrad.errors import DTypeError, ShapeError
+from tunegrad.ir.graph import Node
+
+from ..handle import Bindings, Handle, joined, lift
+from ..nodes import tracing
+from ..nodes.elementwise import constant
+from .reverse import gradients
+
+__all__ = ["grad", "value_and_grad"]
+
+
+def grad(
+    function: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False
+) -> Callable[..., Any]:
+    """A function of the same arguments that gives the gradient of ``function``, which gives a float
+    of shape ().
+
+    ``argnums``: the arguments that are differentiated: tensors or arrays of floats, or lists,
+    tuples and dicts of them. The gradient of each has its structure, shapes and dtypes; several
+    give a tuple. ``has_aux``: the function gives a pair, and the second part comes beside the
+    gradient, as it is.
+
+    Raises DTypeError for an argument that is no float or an operation that has no gradient,
+    ShapeError for a result that is no float of shape ().
+    """
+    both = value_and_grad(function, argnums, has_aux)
+
+    @functools.wraps(function)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        value, gradient = both(*args, **kwargs)
+        return (gradient, value[1]) if has_aux else gradient
+
+    return wrapped
+
+
+def value_and_grad(
+    function: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False
+) -> Callable[..., Any]:
+    """As ``grad``, but the value comes first: ``value, gradient``, or ``(value, aux), gradient``.
+
+    Inside ``tg.compile`` value and gradient are one program.
+    """
+    many = not isinstance(argnums, int)
+    picked = tuple(argnums) if isinstance(argnums, Sequence) else (argnums,)
+
+    @functools.wraps(function)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        marked = list(args)
+        leaves: list[list[Handle]] = []
+        with tracing.traced():
+            for at in picked:
+                if not -len(args) <= at < len(args):
+                    raise ShapeError(f"grad: argnums {at} of {len(args)} arguments")
+                leaves.append([])
+                marked[at] = _mapped(args[at], functools.partial(_marked, at, leaves[-1]))
+            result = function(*marked, **kwargs)
+        value, aux = _parts(result, has_aux)
+        flat = [leaf for listed in leaves for leaf in listed]
+        bindings: list[Bindings] = []
+        one = constant(1, (), value.dtype)
+        found = gradients((value.node,), (one,), [leaf.node for leaf in flat], bindings)
+        known = joined([value, *flat, *(Handle.of(one, b) for b in bindings)])
+        results = iter([Handle.of(n, known) for n in found])
+        shaped = tuple(_mapped(args[at], lambda _: next(results)) for at in picked)
+        gradient = shaped if many else shaped[0]
+        outcome = ((value, aux) if has_aux else value), gradient
+        return outcome if tracing.tracing() else _unmarked(outcome)
+
+    return wrapped
+
+
+def _marked(at: int, leaves: list[Handle], x: Any) -> Handle:
+    leaf = lift(x, "grad")
+    if not leaf.dtype.is_float:
+        raise DTypeError(
+            f"grad: argument {at} is {leaf.dtype}{list(leaf.shape)}; derivatives are with respect "
+            "to floats"
+        )
+    leaves.append(Handle.of(tracing.argument(leaf.node), leaf.bindings))
+    return leaves[-1]
+
+
+def _parts(result: Any, has_aux: bool) -> tuple[Handle, Any]:
+    value, aux = result if has_aux else (result, None)
+    if not isinstance(value, Handle) or value.shape or not value.dtype.is_float:
+        said = value.describe() if isinstance(value, Handle) else type(value).__name__
+        raise ShapeError(f"grad: the function gives {said}; it must give a float of shape ()")
+    return value, aux
+
+
+def _mapped(tree: Any, function: Callable[[Any], Any]) -> Any:
+    """A list, tuple or dict of leaves, or a leaf, with a function of each."""
+    if isinstance(tree, Mapping):
+        return {k: _mapped(v, function) for k, v in tree.items()}
+    if isinstance(tree, list | tuple):
+        parts = [_mapped(v, function) for v in tree]
+        return type(tree)(*parts) if hasattr(tree, "_fields") else type(tree)(parts)
+    return function(tree)
+
+
+def _unmarked(tree: Any) -> Any:
+    """All tensors of a result without the marks of tracing, in one rewrite."""
+    handles: list[Handle] = []
+
+    def note(x: Any) -> None:
+        if isinstance(x, Handle):
+            handles.append(x)
+
+    _mapped(tree, note)
+    nodes = tracing.without_identities(tuple(h.node for h in handles))
+    plain: Mapping[int, Node] = {id(h): n for h, n in zip(handles, nodes, strict=True)}
+    return _mapped(
+        tree, lambda x: Handle.of(plain[id(x)], x.bindings) if isinstance(x, Handle) else x
+    )

@@ -1,0 +1,73 @@
+"""Reverse mode over a graph: from cotangents of its outputs to those of some of its nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tunegrad.ir import graph
+from tunegrad.ir.graph import GraphOp, Node
+
+from ..handle import Bindings
+from ..nodes.elementwise import constant
+from ..nodes.tracing import AS_IF, STOP, Argument
+from ..vjp import OwnRule
+from .cotangent import Cotangent, added
+from .rules import flow
+
+__all__ = ["gradients"]
+
+
+def gradients(
+    outputs: Sequence[Node], cotangents: Sequence[Node], wrt: Sequence[Node],
+    bindings: list[Bindings],
+) -> list[Node]:  # fmt: skip
+    """The cotangent of each node of ``wrt``, given those of the outputs; zeros where nothing flows.
+
+    ``bindings`` grow by those of arrays that rules bring along. Raises DTypeError for an operation
+    on the way that has no gradient.
+    """
+    order = graph.topological(tuple(outputs))
+    wanted, reached = set(wrt), set[Node]()
+    for n in order:
+        if n in wanted or (n.dtype.is_float and any(s in reached for s in _sources(n))):
+            reached.add(n)
+    flowing: dict[Node, list[Cotangent]] = {}
+    for output, given in zip(outputs, cotangents, strict=True):
+        if output in reached:
+            flowing.setdefault(output, []).append(Cotangent.of(given))
+    found: dict[Node, Cotangent] = {}
+    for n in reversed(order):
+        arrived = flowing.pop(n, None)
+        if arrived is None:
+            continue
+        total = added(arrived)
+        if n in wanted:
+            found[n] = total
+        for source, part in _flows(n, total, bindings):
+            if part is not None and source in reached:
+                flowing.setdefault(source, []).append(part)
+    return [found[n].node() if n in found else constant(0, n.shape, n.dtype) for n in wrt]
+
+
+def _sources(n: Node) -> tuple[Node, ...]:
+    """The sources that its gradient flows to."""
+    if n.op is not GraphOp.IDENTITY:
+        return n.srcs
+    if n.arg == STOP:
+        return ()
+    return n.srcs if isinstance(n.arg, Argument) else n.srcs[1:]
+
+
+def _flows(n: Node, g: Cotangent, bindings: list[Bindings]) -> list[tuple[Node, Cotangent | None]]:
+    """What flows from a node to each of its sources."""
+    if not n.srcs:
+        return []
+    if n.op is not GraphOp.IDENTITY:
+        return list(zip(n.srcs, flow(n, g), strict=True))
+    if isinstance(n.arg, OwnRule):
+        made = n.arg.applied(n, g.node(), bindings)
+        parts = (None if m is None else Cotangent.of(m) for m in made)
+        return list(zip(n.srcs[1:], parts, strict=True))
+    if n.arg == AS_IF:
+        return [(n.srcs[1], g)]
+    return [(n.srcs[0], g)] if isinstance(n.arg, Argument) else []

@@ -1,0 +1,127 @@
+"""Rules of gradients that functions state themselves, in the place of those of what they are made
+of.
+
+    @custom_vjp(rule)
+    def log1p(input): ...
+
+    def rule(cotangent, result, input):         what flows to each tensor that is given
+        return cotangent / (input + 1)
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, ParamSpec, TypeVar
+
+from tunegrad.errors import ShapeError
+from tunegrad.ir import graph
+from tunegrad.ir.graph import Node
+
+from .handle import Bindings, Handle, joined, lift
+from .nodes import tracing
+
+__all__ = ["OwnRule", "as_if", "custom_vjp"]
+
+P = ParamSpec("P")
+R = TypeVar("R", bound=Handle)
+
+
+class OwnRule:
+    """One call of a function that states its rule: its arguments, of which the tensors are sources
+    of an IDENTITY node.
+    """
+
+    __slots__ = ("args", "kwargs", "name", "rule")
+
+    def __init__(
+        self, rule: Callable[..., Any], name: str, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> None:
+        self.rule, self.name = rule, name
+        self.args, self.kwargs = tuple(args), dict(kwargs)
+
+    def tensors(self) -> list[Handle]:
+        """The tensors among its arguments, in order."""
+        return [x for x in (*self.args, *self.kwargs.values()) if isinstance(x, Handle)]
+
+    def applied(self, node: Node, cotangent: Node, bindings: list[Bindings]) -> list[Node | None]:
+        """What flows to each tensor, of its own shape and dtype; ``bindings`` grow by those of what
+        the rule brings along.
+
+        Raises ShapeError for a rule that gives more than there are tensors, or other shapes.
+        """
+        sources = iter(node.srcs[1:])
+        args = tuple(self._now(x, sources) for x in self.args)
+        kwargs = {k: self._now(x, sources) for k, x in self.kwargs.items()}
+        found = self.rule(Handle.of(cotangent), Handle.of(node), *args, **kwargs)
+        given = found if isinstance(found, tuple | list) else (found,)
+        wanted = node.srcs[1:]
+        if len(given) > len(wanted):
+            raise ShapeError(
+                f"grad: the rule of {self.name} gives {len(given)} gradients for {len(wanted)} "
+                "tensors"
+            )
+        flows = list[Node | None]()
+        for gradient, source in zip(given, wanted, strict=False):
+            if gradient is None or not source.dtype.is_float:
+                flows.append(None)
+                continue
+            lifted = lift(gradient, self.name)
+            bindings.append(lifted.bindings)
+            flows.append(graph.cast(_shrunk(self.name, lifted.node, source.shape), source.dtype))
+        return flows + [None] * (len(wanted) - len(flows))
+
+    def _now(self, x: Any, sources: Iterator[Node]) -> Any:
+        return Handle.of(next(sources), x.bindings) if isinstance(x, Handle) else x
+
+
+def custom_vjp(rule: Callable[..., Any]) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """A decorator of a function that gives one tensor: its gradient is ``rule``'s.
+
+    ``rule(cotangent, result, *args, **kwargs)`` takes the arguments of the call, and gives a
+    gradient for each tensor among them in order, or None; one alone needs no tuple. Gradients of a
+    broadcast shape are added up. It is differentiated itself for second derivatives.
+    """
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        @functools.wraps(function)
+        def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
+            if not tracing.tracing():
+                return function(*args, **kwargs)
+            with tracing.untraced():
+                result = function(*args, **kwargs)
+            own = OwnRule(rule, function.__name__, args, kwargs)
+            if not result.dtype.is_float:
+                return result
+            sources = own.tensors()
+            node = graph.identity(result.node, own, *(t.node for t in sources))
+            return result.of(node, joined([result, *sources]))
+
+        return wrapped
+
+    return decorate
+
+
+def as_if(value: R, make: Callable[[], Handle]) -> R:
+    """``value``; where it is traced, with the gradient of what ``make`` gives, which is equal."""
+    if not tracing.tracing():
+        return value
+    other = make()
+    return value.of(tracing.as_if(value.node, other.node), joined([value, other]))
+
+
+def _shrunk(name: str, x: Node, shape: tuple[int, ...]) -> Node:
+    """A gradient added up over the dimensions that its source was repeated along."""
+    if x.shape == shape:
+        return x
+    lead = len(x.shape) - len(shape)
+    inner = x.shape[max(0, lead) :]
+    if lead < 0 or any(b not in (a, 1) and a != 1 for a, b in zip(inner, shape, strict=True)):
+        raise ShapeError(
+            f"grad: the rule of {name} gives shape {x.shape} for a tensor of shape {shape}"
+        )
+    handle = Handle.of(x)
+    axes = [*range(lead), *(lead + d for d, (a, b) in enumerate(zip(inner, shape, strict=True))
+                            if b == 1 and a != 1)]  # fmt: skip
+    found = handle.sum(axes, True) if axes else handle
+    return graph.expand(graph.reshape(found.node, found.shape[lead:]), shape)
