@@ -30,8 +30,7 @@ from tunegrad.trial import Fingerprint, Measurement, Status, Trial
 from tunegrad.tuning.interrupt import Interrupt
 from tunegrad.tuning.models import LocalBench, Models, expected_of
 from tunegrad.tuning.questions.schedule import track_of
-from tunegrad.tuning.race.halving import race
-from tunegrad.tuning.race.values import Choice
+from tunegrad.tuning.race import Choice, race
 from tunegrad.tuning.session import search_policy
 from tunegrad.tuning.workload import Workload, only, workload_of_spec
 

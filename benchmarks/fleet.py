@@ -39,7 +39,7 @@ from tunegrad.search import (
     make_searcher,
 )
 from tunegrad.trial import Fingerprint, Policy
-from tunegrad.tuning.budget.costs import Costs
+from tunegrad.tuning.budget import Costs
 from tunegrad.tuning.fleet import (
     Answer,
     Call,

@@ -26,7 +26,7 @@ from tunegrad.devices import Candidate, CompiledCandidate, DeviceMeasurer, host_
 from tunegrad.ir.kernel import Kernel
 from tunegrad.opts import Space
 from tunegrad.search import make_searcher
-from tunegrad.tuning.executor.local import References
+from tunegrad.tuning.executor import References
 from tunegrad.tuning.session import search_policy
 from tunegrad.tuning.workload import workload_of_spec
 

@@ -41,7 +41,7 @@ from tunegrad.ir.target import Target
 from tunegrad.opts import Schedule, Space
 from tunegrad.search import KernelSearch, Searcher, SearchTask, TrialLog, decide, make_searcher
 from tunegrad.trial import Fingerprint, Measured, Trial
-from tunegrad.tuning.executor.local import CandidateMeasurer
+from tunegrad.tuning.executor import CandidateMeasurer
 from tunegrad.tuning.seeding import Seeding
 from tunegrad.tuning.session import SEARCH_POLICY
 from tunegrad.tuning.workload import workload_of_function

@@ -13,7 +13,7 @@ from tunegrad.errors import CandidateFailure
 from tunegrad.ir.fusion import LaunchPlan
 from tunegrad.tuning.questions.plan import PlanDecisions
 from tunegrad.tuning.questions.question import PlanTrack
-from tunegrad.tuning.race.values import FAULTS, Pair
+from tunegrad.tuning.race import FAULTS, Pair
 
 Compare = Callable[[LaunchPlan, LaunchPlan], tuple[list[float], list[float]]]
 

@@ -22,8 +22,7 @@ from tunegrad.trial import Measurement, Policy, Status, Trial
 from tunegrad.tuning.fleet import bench, host
 from tunegrad.tuning.models import Models, WholeModel
 from tunegrad.tuning.questions.schedule import Schedules, track_of
-from tunegrad.tuning.race.halving import race
-from tunegrad.tuning.race.values import Choice
+from tunegrad.tuning.race import Choice, race
 from tunegrad.tuning.workload import KernelUse, Workload, with_toggles
 
 SUPPLY = ["put", "profiled", "put", "profiled"]

@@ -30,8 +30,8 @@ from tunegrad.events import Warned
 from tunegrad.frontend import Tensor
 from tunegrad.trial import Policy
 from tunegrad.tune import tune
+from tunegrad.tuning import executor as executors
 from tunegrad.tuning import session
-from tunegrad.tuning.executor import executor as executors
 from tunegrad.tuning.fleet import Dispatcher, EngineSpec, FleetBench, cluster
 from tunegrad.tuning.fleet.cluster import RayCluster
 from tunegrad.tuning.models import Models

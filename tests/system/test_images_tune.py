@@ -29,9 +29,9 @@ from tunegrad.ir.fusion import LAST, ROWS, Images, LaunchPlan, blocked
 from tunegrad.planning import image_forms, images_key, images_text, plan_launches, stored_images
 from tunegrad.trial import Fingerprint, Status
 from tunegrad.tuning.questions import plan as deciding
-from tunegrad.tuning.questions.candidates import VariantCandidates
-from tunegrad.tuning.questions.layout import choose_images
+from tunegrad.tuning.questions.cut import choose_images
 from tunegrad.tuning.questions.question import PlanContext
+from tunegrad.tuning.questions.variant import VariantCandidates
 from tunegrad.tuning.session import run_session
 from tunegrad.tuning.workload import workload_of_function
 
@@ -82,7 +82,7 @@ def never(*_: object) -> Any:
 @pytest.fixture(autouse=True)
 def _hopeful(monkeypatch: pytest.MonkeyPatch) -> None:
     """No form is out before it is measured, whatever machine this is."""
-    monkeypatch.setattr("tunegrad.tuning.questions.layout.CONTENDING", inf)
+    monkeypatch.setattr("tunegrad.tuning.questions.cut.CONTENDING", inf)
 
 
 @pytest.fixture
@@ -150,7 +150,7 @@ def test_a_form_that_does_not_compile_loses(store: Store) -> None:
 
 
 def test_hopeless_forms_are_not_measured(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tunegrad.tuning.questions.layout.CONTENDING", 0.0)
+    monkeypatch.setattr("tunegrad.tuning.questions.cut.CONTENDING", 0.0)
     assert settled(store, never) == LAST
     assert not store.decisions(KEY, here()), "what was not measured is no row"
 
@@ -176,7 +176,7 @@ def stored(path: Path, choice: str) -> Path:
 def test_what_a_file_claims_is_measured_here_even_where_it_is_hopeless(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tunegrad.tuning.questions.layout.CONTENDING", 0.0)
+    monkeypatch.setattr("tunegrad.tuning.questions.cut.CONTENDING", 0.0)
     store.record_decision(decided("images", images_text(FUSION), str(ROWS), here(), claimed=True))
     assert stored_images(FUSION, here(), store) == ROWS
     assert settled(store, winning(LAST)) == LAST

@@ -27,8 +27,7 @@ from tunegrad.tuning.models import bench as bench_module
 from tunegrad.tuning.models.expected import Evaluation
 from tunegrad.tuning.questions.schedule import Schedules, track_of
 from tunegrad.tuning.questions.variant import candidates_of, choose_variants
-from tunegrad.tuning.race.halving import race
-from tunegrad.tuning.race.values import Choice
+from tunegrad.tuning.race import Choice, race
 from tunegrad.tuning.workload import KernelUse, Workload, only, workload_of_spec
 
 TARGET = host_target(THREADS)

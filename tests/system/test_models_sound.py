@@ -22,12 +22,11 @@ from tunegrad.errors import CandidateFailure
 from tunegrad.events import Event, Warned
 from tunegrad.opts import SPACE_VERSION, Space
 from tunegrad.trial import Measurement, Policy, Status, Trial
-from tunegrad.tuning.end_to_end import measured_end_to_end
+from tunegrad.tuning.end_to_end import Withdrawals, made_sound, measured_end_to_end
 from tunegrad.tuning.interrupt import Interrupt
 from tunegrad.tuning.models import Models
-from tunegrad.tuning.questions.rows import in_model
+from tunegrad.tuning.questions.question import in_model
 from tunegrad.tuning.session import run_session
-from tunegrad.tuning.soundness import Withdrawals, made_sound
 from tunegrad.tuning.workload import KernelUse, Workload, workload_of_spec
 
 TARGET = host_target(THREADS)

@@ -27,7 +27,7 @@ from tunegrad.planning import prepared
 from tunegrad.runtime import Argument
 from tunegrad.tune import show, tune
 from tunegrad.tuning.models.expected import evaluated
-from tunegrad.tuning.models.inputs import SETS, drawn
+from tunegrad.tuning.models.work import SETS, drawn
 
 MODELS = {
     "mlp": mlp(batch=4, sizes=(96, 64, 48)),

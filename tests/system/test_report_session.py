@@ -11,9 +11,9 @@ from small_models import settings_of, workload_in
 from tunegrad.cli.app import run
 from tunegrad.db import open_store
 from tunegrad.events import Event, PhaseStarted
-from tunegrad.tuning.budget.costs import Costs
+from tunegrad.tuning.budget import Costs
 from tunegrad.tuning.reporting import gather
-from tunegrad.tuning.reporting.facts import facts_of
+from tunegrad.tuning.reporting.records import facts_of
 from tunegrad.tuning.session import run_session
 
 pytest.importorskip("matplotlib", reason="charts need the plot extra")

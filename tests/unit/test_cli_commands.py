@@ -91,7 +91,7 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Install:
 @pytest.fixture
 def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody else uses the machine while a benchmark's stand-in runs."""
-    monkeypatch.setattr("tunegrad.tuning.machine.load.others_cpus", lambda _before, _after: 0.0)
+    monkeypatch.setattr("tunegrad.tuning.machine.others_cpus", lambda _before, _after: 0.0)
 
 
 class Tuner:

@@ -33,9 +33,8 @@ ALLOWED = {
     ("frontend/torch/graph.py", "cpu"): "where PyTorch says that a tensor lies",
     ("config/environment.py", "cpu"): "the device that is meant where none is named",
     ("explain/machine.py", "opencl"): "the extra of a package",
-    ("tuning/machine/conditions.py", "cpu"): "a folder of Linux",
-    ("tuning/fleet/cluster.py", "address"): "where a cluster is reached",
-    ("tuning/fleet/machines.py", "address"): "where a machine is reached",
+    ("tuning/machine.py", "cpu"): "a folder of Linux",
+    ("tuning/fleet/cluster.py", "address"): "where a cluster, or a machine, is reached",
     ("tuning/fleet/dispatch.py", "address"): "where a machine is reached",
 }
 

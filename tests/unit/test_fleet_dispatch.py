@@ -19,7 +19,7 @@ from tunegrad.tuning.fleet import (
     JobLost,
     StationRaised,
 )
-from tunegrad.tuning.fleet.parts import Missing
+from tunegrad.tuning.fleet.host import Missing
 
 OTHER = Fingerprint((("arch", "glass"), ("device", "cpu")))
 

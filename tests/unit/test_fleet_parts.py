@@ -3,7 +3,7 @@
 import numpy as np
 
 from tunegrad.frontend import Tensor
-from tunegrad.tuning.fleet.parts import packed, unpacked
+from tunegrad.tuning.fleet.host import packed, unpacked
 from tunegrad.tuning.workload import workload_of_function
 
 W = np.random.default_rng(0).standard_normal((64, 48), dtype=np.float32)

@@ -26,7 +26,7 @@ from tunegrad.ir.parse_kernel import parse_kernel
 from tunegrad.ir.verify.kernel import verify_kernel
 from tunegrad.opts import Schedule, Space
 from tunegrad.runtime import Argument
-from tunegrad.tuning.models.inputs import drawn
+from tunegrad.tuning.models.work import drawn
 
 X = g.graph_input("x", (9, 6), F32)
 I = g.graph_input("i", (4, 6), I64)  # noqa: E741

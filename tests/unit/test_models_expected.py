@@ -15,7 +15,7 @@ from tunegrad.ir.interpret.numeric import to_compute
 from tunegrad.ir.rewrites import pair_dots
 from tunegrad.runtime import Argument
 from tunegrad.tuning.models.expected import Expected, Judge, ToleranceTerms, evaluated
-from tunegrad.tuning.models.inputs import SETS, drawn
+from tunegrad.tuning.models.work import SETS, drawn
 
 RNG = np.random.default_rng(0)
 X = Argument("x", (1, 8, 12, 12), F32)

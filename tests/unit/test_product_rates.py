@@ -15,7 +15,7 @@ from tunegrad.planning import expected_s
 from tunegrad.search import SearchTask
 from tunegrad.search.budget import BudgetPolicy, _Prospect
 from tunegrad.search.promote import LEAST_EFFECT
-from tunegrad.tuning.machine.roofline import Roofline
+from tunegrad.tuning.roofline import Roofline
 
 ARCHITECTURES = ("sm_80", "sm_89", "sm_90a", "sm_120a")
 N = 4096

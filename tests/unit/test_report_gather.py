@@ -29,8 +29,8 @@ from tunegrad.paired import gain_interval
 from tunegrad.regress import SweepSettings, bless
 from tunegrad.regress.verdict import judge
 from tunegrad.trial import Fingerprint, Status
-from tunegrad.tuning.machine.roofline import needed_flops
 from tunegrad.tuning.reporting import Judgement, ReportPage, SessionPage, gather
+from tunegrad.tuning.roofline import needed_flops
 
 
 def page_of(tmp_path: Path, **given: object) -> SessionPage:
@@ -93,7 +93,7 @@ def test_failures_that_differ_in_numbers_only_are_one_kind(tmp_path: Path) -> No
         write_session(store, "s1", error="worker 12: off by 0.3")
         write_session(store, "s2", error="worker 7: off by 1e-3")
     from tunegrad.db import read_contents
-    from tunegrad.tuning.reporting.failures import failures_of
+    from tunegrad.tuning.reporting.kernels import failures_of
 
     trials = read_contents(path)[0].trials
     (only,) = failures_of(trials, {KEY: "matmul"})

@@ -13,9 +13,14 @@ from search_surface import MACHINE
 from tunegrad.config import ModelSpec, TuneSettings
 from tunegrad.db import Store, open_store
 from tunegrad.trial import Policy
-from tunegrad.tuning.budget.account import Account, resumed_sessions, session_record, sessions_since
-from tunegrad.tuning.budget.costs import Costs
-from tunegrad.tuning.budget.goal import Goal
+from tunegrad.tuning.budget import (
+    Account,
+    Costs,
+    Goal,
+    resumed_sessions,
+    session_record,
+    sessions_since,
+)
 
 SETTINGS = TuneSettings(ModelSpec("toy", "a:b"), "cpu", 2, 60.0, "beam", Path("s.db"), 0)
 

@@ -9,7 +9,7 @@ import pytest
 
 from tunegrad.devices.cuda.architectures import typical
 from tunegrad.devices.host.facts import host_target
-from tunegrad.tuning.machine.load import (
+from tunegrad.tuning.machine import (
     CpuUse,
     busy_text,
     cpu_use,

@@ -14,7 +14,7 @@ import pytest
 import tunegrad
 from tunegrad.db import MEMORY, open_store
 from tunegrad.trial import Fingerprint
-from tunegrad.tuning.machine.conditions import machine_state, record_latency, revision, versions
+from tunegrad.tuning.machine import machine_state, record_latency, revision, versions
 
 HERE = Fingerprint((("device", "cpu"),))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tunegrad.tuning.budget.costs import Costs, compiling
+from tunegrad.tuning.budget import Costs, compiling
 
 
 class Clock:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tunegrad.tuning.budget.deadlines import Deadlines
+from tunegrad.tuning.budget import Deadlines
 
 BUDGETS = (3.0, 10.0, 60.0, 300.0, 3600.0)
 

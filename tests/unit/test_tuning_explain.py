@@ -30,7 +30,7 @@ from tunegrad.ir.target import Target
 from tunegrad.opts import SPACE_VERSION, Schedule, Space, print_actions
 from tunegrad.reports import ExplainRow, StepTime
 from tunegrad.trial import Fingerprint, Measured, Measurement, Policy, Status, Trial
-from tunegrad.tuning.machine.roofline import Roofline
+from tunegrad.tuning.roofline import Roofline
 from tunegrad.tuning.workload import KernelUse, Workload, workload_of_function
 
 HERE = Fingerprint((("device", "cpu"),))

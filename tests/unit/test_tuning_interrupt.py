@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tunegrad.tuning.budget.deadlines import Deadlines
+from tunegrad.tuning.budget import Deadlines
 from tunegrad.tuning.interrupt import Interrupt, OutOfTimeError
 from tunegrad.tuning.questions.schedule import Schedules
 from tunegrad.tuning.session import Session

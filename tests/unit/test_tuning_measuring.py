@@ -21,8 +21,8 @@ from tunegrad.frontend import Tensor
 from tunegrad.ir.fusion import schedule
 from tunegrad.opts import Schedule, Space
 from tunegrad.trial import Measured, Measurement, Policy, Status
-from tunegrad.tuning.budget.costs import Costs
-from tunegrad.tuning.executor.local import CandidateMeasurer
+from tunegrad.tuning.budget import Costs
+from tunegrad.tuning.executor import CandidateMeasurer
 
 
 class Device:

@@ -34,9 +34,8 @@ from tunegrad.search import (
     SearchTask,
 )
 from tunegrad.trial import Measured, Measurement, Policy, Status
-from tunegrad.tuning.budget.costs import Costs
-from tunegrad.tuning.executor.executor import open_executor
-from tunegrad.tuning.executor.local import CandidateMeasurer
+from tunegrad.tuning.budget import Costs
+from tunegrad.tuning.executor import CandidateMeasurer, open_executor
 from tunegrad.tuning.interrupt import Interrupt
 
 SPACE, SURFACE = separable(Random(1), decisions=6, options=6)

@@ -12,9 +12,8 @@ from random import Random
 import pytest
 
 from tunegrad.errors import CandidateCrashed, CandidateFailure, WrongResult
-from tunegrad.tuning.race import halving as racing
-from tunegrad.tuning.race.halving import race
-from tunegrad.tuning.race.values import (
+from tunegrad.tuning import race as racing
+from tunegrad.tuning.race import (
     AT_ONCE,
     FEWEST_TURNS,
     HEAT_TURNS,
@@ -23,6 +22,7 @@ from tunegrad.tuning.race.values import (
     Choice,
     Met,
     Pair,
+    race,
 )
 
 Lineup = Mapping[str, str]

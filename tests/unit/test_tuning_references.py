@@ -8,7 +8,7 @@ import pytest
 
 from tunegrad.devices import CompiledCandidate, KernelIO
 from tunegrad.trial import Fingerprint, Measurement, Policy, Status, Trial
-from tunegrad.tuning.executor.local import References, standing
+from tunegrad.tuning.executor import References, standing
 
 
 def _code(program: str) -> CompiledCandidate:

@@ -14,7 +14,7 @@ from tunegrad.devices.host.facts import declared
 from tunegrad.frontend import Tensor
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.target import Target
-from tunegrad.tuning.machine.roofline import Roofline, needed_flops
+from tunegrad.tuning.roofline import Roofline, needed_flops
 from tunegrad.tuning.workload import workload_of_function
 
 LIMITS = MachineLimits(

@@ -20,7 +20,7 @@ from tunegrad.opts import Schedule
 from tunegrad.search import Measured
 from tunegrad.trial import Cache, Fingerprint, Measurement, Policy, Status, Trial
 from tunegrad.tuning.questions.schedule import Schedules
-from tunegrad.tuning.race.values import PROOF_TURNS
+from tunegrad.tuning.race import PROOF_TURNS
 
 HERE = Fingerprint((("device", "cpu"),))
 DEFAULT, A, B, C = "", "tile(axis=a, size=2)", "tile(axis=a, size=4)", "tile(axis=a, size=8)"

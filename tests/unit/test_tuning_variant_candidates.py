@@ -13,7 +13,7 @@ import pytest
 
 from tunegrad.frontend import Tensor
 from tunegrad.ir.variants import DIRECT, parts_of
-from tunegrad.tuning.questions.candidates import (
+from tunegrad.tuning.questions.variant import (
     Group,
     VariantCandidates,
     leave_but,

@@ -6,8 +6,8 @@ race        successive halving and a proof, in turns with the incumbent
 models      whole models, in a worker process
 executor    candidates on this machine; fleet: on many
 budget      costs, deadlines, goal
-transfer    seeds and training rows from other kernels
-machine     load, conditions, roofline
+seeding     seeds from other kernels
+machine     load, conditions; roofline: how near to its limits a kernel runs
 reporting   records of a report, from the store's rows
 
 Its modules are imported when one of their names is asked for.
@@ -20,26 +20,24 @@ from typing import TYPE_CHECKING
 from tunegrad.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from .budget.costs import Costs as Costs
-    from .executor.executor import Executor as Executor
-    from .executor.executor import open_executor as open_executor
+    from .budget import Costs as Costs
+    from .executor import Executor as Executor
+    from .executor import open_executor as open_executor
     from .interrupt import Interrupt as Interrupt
-    from .machine.conditions import machine_state as machine_state
-    from .machine.conditions import revision as revision
-    from .machine.conditions import versions as versions
-    from .machine.load import CpuUse as CpuUse
-    from .machine.load import busy_text as busy_text
-    from .machine.load import cpu_use as cpu_use
-    from .machine.load import lacking_cpus as lacking_cpus
-    from .machine.load import others_cpus as others_cpus
-    from .machine.load import probed as probed
-    from .machine.roofline import Roofline as Roofline
-    from .machine.roofline import needed_flops as needed_flops
+    from .machine import CpuUse as CpuUse
+    from .machine import busy_text as busy_text
+    from .machine import cpu_use as cpu_use
+    from .machine import lacking_cpus as lacking_cpus
+    from .machine import machine_state as machine_state
+    from .machine import others_cpus as others_cpus
+    from .machine import probed as probed
+    from .machine import revision as revision
+    from .machine import versions as versions
     from .models import Models as Models
     from .models import Turns as Turns
     from .models import WholeModel as WholeModel
     from .models import culprit as culprit
-    from .race.values import FAULTS as FAULTS
+    from .race import FAULTS as FAULTS
     from .reporting import HistoryChart as HistoryChart
     from .reporting import Judgement as Judgement
     from .reporting import KernelEntry as KernelEntry
@@ -49,6 +47,8 @@ if TYPE_CHECKING:
     from .reporting import SessionPage as SessionPage
     from .reporting import Trace as Trace
     from .reporting import gather as gather
+    from .roofline import Roofline as Roofline
+    from .roofline import needed_flops as needed_flops
     from .session import run_session as run_session
     from .session import run_sessions as run_sessions
     from .session import search_policy as search_policy
@@ -64,14 +64,16 @@ else:
     __all__, __getattr__ = lazy_names(
         __name__,
         {
-            "budget.costs": "Costs",
-            "executor.executor": "Executor open_executor",
+            "budget": "Costs",
+            "executor": "Executor open_executor",
             "interrupt": "Interrupt",
-            "machine.conditions": "machine_state revision versions",
-            "machine.load": "CpuUse busy_text cpu_use lacking_cpus others_cpus probed",
-            "machine.roofline": "Roofline needed_flops",
+            "machine": (
+                "CpuUse busy_text cpu_use lacking_cpus machine_state others_cpus probed revision "
+                "versions"
+            ),
+            "roofline": "Roofline needed_flops",
             "models": "Models Turns WholeModel culprit",
-            "race.values": "FAULTS",
+            "race": "FAULTS",
             "reporting": (
                 "HistoryChart Judgement KernelEntry Latencies ReportPage SessionLine SessionPage "
                 "Trace gather"

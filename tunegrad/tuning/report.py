@@ -13,7 +13,7 @@ from tunegrad.search import KernelSearch, StopReason
 from tunegrad.trial import Trial
 
 from .end_to_end import EndToEnd
-from .machine.load import busy_text
+from .machine import busy_text
 from .state import Context
 from .workload import Workload
 

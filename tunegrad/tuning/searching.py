@@ -24,10 +24,10 @@ from tunegrad.search import (
     make_searcher,
 )
 
-from .budget.account import sessions_since
-from .executor.local import standing
-from .machine.roofline import needed_flops
+from .budget import sessions_since
+from .executor import standing
 from .questions.plan import OutOfTrialsError
+from .roofline import needed_flops
 from .seeding import Seeding
 from .state import Context
 from .workload import KernelUse

@@ -50,25 +50,19 @@ from tunegrad.search import (
 from tunegrad.trial import Policy
 from tunegrad.version import __version__
 
-from .budget.account import LEAST_S, Account, resumed_sessions, session_record
-from .budget.costs import Costs
-from .budget.deadlines import Deadlines
-from .budget.goal import goal_of
-from .end_to_end import EndToEnd, latency_s, measured_deviation, measured_end_to_end
-from .executor.executor import open_executor
+from .budget import LEAST_S, Account, Costs, Deadlines, goal_of, resumed_sessions, session_record
+from .end_to_end import EndToEnd, Withdrawals, latency_s, measured_deviation, measured_end_to_end
+from .executor import open_executor
 from .interrupt import Interrupt, OutOfTimeError
-from .machine.conditions import machine_state, versions
-from .machine.load import busy_text, cpu_use, others_cpus, probed
-from .machine.roofline import Roofline, needed_flops
-from .progress import Progress
-from .questions.candidates import VariantCandidates, leave_but, narrowed_in_rounds
+from .machine import busy_text, cpu_use, machine_state, others_cpus, probed, versions
 from .questions.plan import RACE_SHARE, PlanDecisions
 from .questions.schedule import Schedules
+from .questions.variant import VariantCandidates, leave_but, narrowed_in_rounds
 from .report import Finish, report_of
-from .reporting.facts import session_facts
+from .reporting.records import session_facts
+from .roofline import Roofline, needed_flops
 from .searching import BATCH, Searching
-from .soundness import Withdrawals
-from .state import Context
+from .state import Context, Progress
 from .workload import Workload, not_a_number, shared_kernels, work_key
 
 __all__ = ["SEARCH_POLICY", "Session", "run_session", "run_sessions", "search_policy"]

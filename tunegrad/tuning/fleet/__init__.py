@@ -9,6 +9,7 @@ docs/decisions/0017-ray.md.
 """
 
 from tunegrad.tuning.fleet.bench import FleetBench
+from tunegrad.tuning.fleet.cluster import Crew, Machine, choose_crew, kind_of
 from tunegrad.tuning.fleet.dispatch import (
     Dispatcher,
     Job,
@@ -17,7 +18,6 @@ from tunegrad.tuning.fleet.dispatch import (
     StationRaised,
     Stations,
 )
-from tunegrad.tuning.fleet.machines import Crew, Machine, choose_crew, kind_of
 from tunegrad.tuning.fleet.measurer import FleetMeasurer, in_flight, job_size
 from tunegrad.tuning.fleet.work import (
     Answer,

@@ -25,8 +25,7 @@ from tunegrad.tuning.interrupt import Interrupt
 from tunegrad.tuning.models import Compiled, Turns, WholeModel
 
 from .dispatch import Dispatcher, Job, JobLost
-from .host import Run
-from .parts import Missing, ModelRef, Packed, Part, Source, packed
+from .host import Missing, ModelRef, Packed, Part, Run, Source, packed
 from .work import Call, Failed
 
 __all__ = ["FleetBench"]

@@ -19,7 +19,7 @@ from tunegrad.ir.kernel import Kernel
 from tunegrad.opts import Schedule
 from tunegrad.search import Measured, Results
 from tunegrad.trial import Measurement, Policy, Properties, Status
-from tunegrad.tuning.budget.costs import Costs
+from tunegrad.tuning.budget import Costs
 from tunegrad.tuning.interrupt import Interrupt
 
 from .dispatch import Dispatcher, Job, JobLost

@@ -30,7 +30,7 @@ from tunegrad.ir.kernel import Kernel
 from tunegrad.opts import Schedule
 from tunegrad.search import Measured
 from tunegrad.trial import Fingerprint, Policy
-from tunegrad.tuning.executor.local import CandidateMeasurer
+from tunegrad.tuning.executor import CandidateMeasurer
 from tunegrad.tuning.models import LocalBench, expected_of
 
 from .host import ModelHost

@@ -11,11 +11,9 @@ culprit      which of several challengers ended a race
 from __future__ import annotations
 
 from .bench import LocalBench, ModelBench, Turns
-from .blame import culprit
 from .expected import Expected, Judge, expected_of
-from .making import Models
-from .model import Compiled, WholeModel
-from .turns import turn_order
+from .making import Compiled, Models, WholeModel, culprit
+from .work import turn_order
 
 __all__ = [
     "Compiled",

@@ -36,9 +36,8 @@ from tunegrad.tuning.interrupt import Interrupt
 
 from . import work
 from .expected import Evaluation, Judge
-from .inputs import SETS
-from .model import Compiled, WholeModel
-from .work import MOST_TURNS, RUNS, Answer, Order
+from .making import Compiled, WholeModel
+from .work import MOST_TURNS, RUNS, SETS, Answer, Order
 
 __all__ = ["LocalBench", "ModelBench", "Turns"]
 

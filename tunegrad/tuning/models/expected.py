@@ -30,7 +30,7 @@ from tunegrad.ir.interpret.kernel import one_blas_thread
 from tunegrad.ir.interpret.numeric import to_compute
 from tunegrad.runtime import Argument
 
-from .inputs import SETS, drawn
+from .work import SETS, drawn
 
 __all__ = ["EVALUATE_S", "Evaluation", "Expected", "Judge", "Workers", "evaluated", "expected_of"]
 

@@ -1,33 +1,68 @@
-"""From a workload to a whole model as a value: a schedule for every kernel that compiles, and is
-the verified program.
-
-    actions given for a kernel  that schedule, or CandidateFailure
-    none                        its stored winner; its default schedule where that one
-                                does not compile any more, or compiles to another
-                                program than the one that was measured
+"""Whole models as values: what a session holds, compares and sends, where the process that runs one
+holds code.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from tunegrad.db import Hit, Store
 from tunegrad.errors import CandidateFailure, IllegalAction
+from tunegrad.ir.fusion import LaunchPlan
+from tunegrad.ir.graph import Node
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.target import Target
 from tunegrad.opts import SPACE_VERSION, Space
+from tunegrad.runtime import Argument
 from tunegrad.trial import Fingerprint, Trial
-
-from .model import Compiled, WholeModel
 
 if TYPE_CHECKING:
     from tunegrad.tuning.workload import Workload
 
     from .bench import ModelBench
 
-__all__ = ["Models"]
+__all__ = [
+    "Compiled",
+    "Models",
+    "WholeModel",
+    "culprit",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """The result of compiling a schedule: the hash of its program, or the error."""
+
+    program: str = ""
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WholeModel:
+    """A plan with the action text of every kernel by key; ``graph`` are the nodes that it computes,
+    none where nothing but its kernels' own verification says what that is.
+
+    Two plans of one graph (other forms of images, edges, variants) have the same ``graph``, and the
+    same outputs.
+    """
+
+    name: str
+    graph: tuple[Node, ...]
+    plan: LaunchPlan
+    inputs: tuple[Argument, ...]
+    actions: Mapping[str, str]
+
+    @property
+    def constant_bytes(self) -> int:
+        """Bytes of the constants of its plan."""
+        return sum(b.nbytes for b in self.plan.buffers if b.role == "const")
+
+    @property
+    def output_bytes(self) -> int:
+        """Bytes of the outputs of its plan."""
+        return sum(self.plan.buffers[i].nbytes for i in self.plan.outputs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +80,13 @@ class _Option:
 
 @dataclass(frozen=True, slots=True)
 class Models:
-    """Makes the whole models of a session; ``bench`` compiles, and runs them."""
+    """Makes the whole models of a session; ``bench`` compiles, and runs them.
+
+    actions given for a kernel  that schedule, or CandidateFailure
+    none                        its stored winner; its default schedule where that one
+                                does not compile any more, or compiles to another
+                                program than the one that was measured
+    """
 
     store: Store
     target: Target
@@ -124,3 +165,31 @@ class Models:
             if isinstance(hit, Hit)
             else [default]
         )
+
+
+_S = TypeVar("_S")
+
+
+def culprit(
+    suspects: Sequence[_S], fails: Callable[[Sequence[_S]], CandidateFailure | None]
+) -> tuple[_S, CandidateFailure] | None:
+    """The suspect that fails alone, twice, with its failure; None where none does.
+
+    ``fails`` runs the race, in a fresh process, with the incumbents and those suspects. About
+    log2(n) + 2 races.
+
+        a b c d e f g h  the race failed
+        a b c d          runs through  -->  e f g h    (not tried together: the last word
+                                                        is a try of one alone)
+                e f      fails         -->  e f
+                e        runs through  -->  f
+                  f      fails, and fails again  -->  f
+    """
+    left = list(suspects)
+    while len(left) > 1:
+        half = left[: len(left) // 2]
+        left = half if fails(half) is not None else left[len(half) :]
+    if not left or fails(left) is None:
+        return None
+    failure = fails(left)
+    return None if failure is None else (left[0], failure)

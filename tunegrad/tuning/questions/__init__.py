@@ -1,12 +1,16 @@
 """Questions that whole models decide: feature-map layouts, cuts, variants and schedules."""
 
-from .candidates import VariantCandidates, leave_but, narrowed_in_rounds
-from .cut import choose_cuts
-from .layout import choose_images
+from .cut import choose_cuts, choose_images
 from .plan import RACE_SHARE, OutOfTrialsError, PlanDecisions
 from .question import PlanContext
 from .schedule import Schedules, promote
-from .variant import candidates_of, choose_variants
+from .variant import (
+    VariantCandidates,
+    candidates_of,
+    choose_variants,
+    leave_but,
+    narrowed_in_rounds,
+)
 
 __all__ = [
     "RACE_SHARE",

@@ -21,17 +21,15 @@ from tunegrad.ir.fusion import LaunchPlan
 from tunegrad.ir.kernel import Kernel
 from tunegrad.planning import pick_variants, picked, stored_images, stored_toggles
 
-from ..budget.account import LEAST_S
+from ..budget import LEAST_S
 from ..interrupt import OutOfTimeError
 from ..models import WholeModel
-from ..race.model_track import Blamed, ModelTrack, most_at_once
+from ..race import Blamed, ModelTrack, most_at_once
 from ..state import Context
 from ..workload import Workload, with_images, with_plan, with_toggles, with_variants
-from .candidates import VariantCandidates
-from .cut import choose_cuts
-from .layout import choose_images
+from .cut import choose_cuts, choose_images
 from .question import PlanContext
-from .variant import candidates_of, choose_variants
+from .variant import VariantCandidates, candidates_of, choose_variants
 
 __all__ = ["RACE_SHARE", "OutOfTrialsError", "PlanDecisions"]
 

@@ -27,13 +27,11 @@ from tunegrad.opts import Schedule
 from tunegrad.search import KernelSearch
 from tunegrad.trial import Cache, Fingerprint, Measurement, Status, Trial
 
-from ..executor.local import SessionMeasurer
+from ..executor import SessionMeasurer
 from ..models import Models, WholeModel
-from ..race.halving import race
-from ..race.model_track import ModelTrack, most_at_once
-from ..race.values import Choice, Met
+from ..race import Choice, Met, ModelTrack, most_at_once, race
 from ..workload import Workload, only
-from .rows import evidence_of, measured_here
+from .question import evidence_of, measured_here
 
 __all__ = ["Schedules", "promote", "track_of"]
 

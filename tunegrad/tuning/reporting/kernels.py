@@ -7,21 +7,43 @@ else trials of the kernel alone          --> the default's and the fastest one's
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 from statistics import median
 
-from tunegrad.db import Contents, Evidence, Promotion, Session
+from tunegrad.db import PART, Contents, Evidence, Latency, Promotion, Session
 from tunegrad.ir.parse_kernel import read_back
 from tunegrad.paired import Interval, gain_interval, paired_gain
-from tunegrad.trial import Trial
+from tunegrad.trial import Status, Trial
 
-from ..machine.roofline import needed_flops
-from .facts import KernelFacts, SessionFacts
-from .records import KernelEntry, Measured
+from ..roofline import needed_flops
+from .records import (
+    Failure,
+    KernelEntry,
+    KernelFacts,
+    Measured,
+    PeerTime,
+    Series,
+    SessionFacts,
+    Source,
+    Trace,
+)
 
-__all__ = ["entries_of", "needs"]
+__all__ = [
+    "entries_of",
+    "failures_of",
+    "model_of",
+    "needs",
+    "peers_of",
+    "progress_of",
+    "sources_of",
+    "statuses_of",
+    "swept",
+    "traces_of",
+    "whole_models",
+]
 
 
 def entries_of(
@@ -129,3 +151,183 @@ def needs(text: str) -> tuple[int | None, int | None]:
     """Operations and bytes of one launch."""
     kernel = read_back(text)
     return (None, None) if kernel is None else (needed_flops(kernel), kernel.unique_bytes)
+
+
+_YARDSTICK, _PEER = "yardstick ", "peer "
+
+
+def model_of(series: str) -> str:
+    """The model that a latency is of."""
+    return series.partition(PART)[0]
+
+
+def whole_models(latencies: Iterable[Latency]) -> list[Latency]:
+    """Those of whole models."""
+    return [x for x in latencies if PART not in x.model]
+
+
+def peers_of(latencies: Iterable[Latency]) -> tuple[PeerTime, ...]:
+    """Those of other libraries."""
+    split = [(x, *x.model.partition(PART)[::2]) for x in latencies]
+    return tuple(
+        PeerTime(model, name.removeprefix(_PEER), x.seconds)
+        for x, model, name in split
+        if name.startswith(_PEER)
+    )
+
+
+def swept(
+    latencies: Sequence[Latency], texts: Mapping[str, tuple[str, str]]
+) -> tuple[KernelEntry, ...]:
+    """The kernels of a sweep's latencies, those whose launches take longest together first.
+
+    ``texts`` are the text and the name of each kernel that the store has, by key.
+
+    resnet18                            a whole model
+    resnet18: conv3x3 64->64 56x56      a kernel of it: one launch
+    resnet18: peer ort                  another library on it
+    resnet18: yardstick stream          what never changes
+    """
+    found = [_swept(x, texts.get(x.model_key, ("", ""))[0]) for x in latencies if _is_kernel(x)]
+    return tuple(sorted(found, key=lambda k: -k.uses * (k.after_s or 0.0)))
+
+
+def _is_kernel(x: Latency) -> bool:
+    """True for a kernel of a model, with what it runs with."""
+    kernel = x.model.partition(PART)[2]
+    return x.kind == "tuned" and bool(kernel) and not kernel.startswith((_YARDSTICK, _PEER))
+
+
+def _swept(x: Latency, text: str) -> KernelEntry:
+    beside = x.default_samples_s
+    said = dict(x.versions).get("uses")
+    uses = int(said) if isinstance(said, float) and 1.0 <= said < inf else None
+    flops, unique_bytes = needs(text)
+    return KernelEntry(
+        name=x.model.partition(PART)[2],
+        key=x.model_key,
+        uses=uses or 1,
+        layers=f"in {model_of(x.model)}{'' if uses else ', launched an unknown number of times'}",
+        before_s=median(beside) if beside else None,
+        after_s=x.seconds,
+        gain=x.gain,
+        interval=gain_interval(beside, x.samples_s) if beside else None,
+        measured="sweep",
+        actions="",
+        origin="sweep",
+        flops=flops,
+        unique_bytes=unique_bytes,
+    )
+
+
+def _moments(trials: Sequence[Trial], key: str = "") -> list[Trial]:
+    """Trials that ran, of one kernel where given, in the order in which they were measured."""
+    ran = (t for t in trials if t.measurement.ran and key in ("", t.kernel_key))
+    return sorted(ran, key=lambda t: t.created_s)
+
+
+def source_of(trial: Trial) -> str:
+    """Source of a proposal, without what a file's origin adds."""
+    return trial.origin.split(" ", 1)[0] or "unknown"
+
+
+def progress_of(
+    kernels: Sequence[KernelEntry], trials: Sequence[Trial], begun_s: float
+) -> tuple[tuple[float, float], ...]:
+    """The sum of all kernels' best times so far, from when each has one; kernels of which the
+    session measured nothing are left out.
+    """
+    uses = {k.key: k.uses for k in kernels}
+    mine = [t for t in _moments(trials) if t.kernel_key in uses]
+    best = dict.fromkeys((t.kernel_key for t in mine), inf)
+    points = []
+    for t in mine:
+        if t.measurement.seconds < best[t.kernel_key]:
+            best[t.kernel_key] = t.measurement.seconds
+            total_s = sum(uses[key] * seconds for key, seconds in best.items())
+            if total_s < inf:
+                points.append((t.created_s - begun_s, total_s))
+    if points:
+        points.append((mine[-1].created_s - begun_s, points[-1][1]))
+    return tuple(points)
+
+
+def traces_of(
+    kernels: Sequence[KernelEntry], trials: Sequence[Trial], begun_s: float
+) -> tuple[Trace, ...]:
+    """A trace per kernel of which the session measured several schedules, in the order of
+    ``kernels``.
+    """
+    found = []
+    for k in kernels:
+        mine = _moments(trials, k.key)
+        if len(mine) < 2:
+            continue
+        last_s = mine[-1].created_s - begun_s
+        first = next((t for t in mine if source_of(t) == "default"), mine[0])
+        series = []
+        for origin in dict.fromkeys(map(source_of, mine)):
+            points = _improvements([t for t in mine if source_of(t) == origin], begun_s)
+            series.append(Series(origin, (*points, (last_s, points[-1][1]))))
+        found.append(Trace(k.name, k.key, first.measurement.seconds, tuple(series)))
+    return tuple(found)
+
+
+def _improvements(trials: Sequence[Trial], begun_s: float) -> list[tuple[float, float]]:
+    points: list[tuple[float, float]] = []
+    for t in trials:
+        if not points or t.measurement.seconds < points[-1][1]:
+            points.append((t.created_s - begun_s, t.measurement.seconds))
+    return points
+
+
+def sources_of(kernels: Sequence[KernelEntry], trials: Sequence[Trial]) -> tuple[Source, ...]:
+    """Contribution of each source, those with the most candidates first."""
+    asked, failed, better = Counter[str](), Counter[str](), Counter[str]()
+    best: dict[str, float] = {}
+    for t in sorted(trials, key=lambda t: t.created_s):
+        origin = source_of(t)
+        asked[origin] += 1
+        if not t.measurement.ran:
+            failed[origin] += 1
+        elif t.measurement.seconds < best.get(t.kernel_key, inf):
+            better[origin] += t.kernel_key in best
+            best[t.kernel_key] = t.measurement.seconds
+    won = Counter(k.origin.split(" ", 1)[0] for k in kernels if k.origin)
+    return tuple(
+        Source(origin, count, failed[origin], better[origin], won[origin])
+        for origin, count in asked.most_common()
+    )
+
+
+_MOST = 12
+
+_NUMBER = re.compile(r"\d[\d.,e+-]*")
+
+
+def statuses_of(trials: Sequence[Trial]) -> tuple[tuple[Status, int], ...]:
+    """Number of candidates by outcome; nothing of what did not happen."""
+    counts = Counter(t.measurement.status for t in trials)
+    return tuple((s, counts[s]) for s in Status if counts[s])
+
+
+def failures_of(trials: Sequence[Trial], names: Mapping[str, str]) -> tuple[Failure, ...]:
+    """Failures by kind: alike are those of one status whose messages differ in numbers only. The
+    most frequent first, a dozen at most.
+    """
+    failed = [t for t in trials if t.measurement.status is not Status.OK]
+    alike: dict[tuple[Status, str], list[Trial]] = {}
+    for t in failed:
+        alike.setdefault((t.measurement.status, _NUMBER.sub("N", _first(t))), []).append(t)
+    found = [
+        Failure(status, _first(some[0]), len(some), names.get(some[0].kernel_key, ""),
+            some[0].actions)
+        for (status, _), some in alike.items()
+    ]  # fmt: skip
+    return tuple(sorted(found, key=lambda f: -f.count)[:_MOST])
+
+
+def _first(trial: Trial) -> str:
+    """The first line of what was said."""
+    lines = trial.measurement.error.strip().splitlines()
+    return lines[0][:300] if lines else ""

@@ -18,12 +18,27 @@ from tunegrad.errors import ConfigError
 from tunegrad.paired import gain_interval
 from tunegrad.trial import Trial
 
-from .facts import facts_of
-from .failures import failures_of, statuses_of
-from .kernels import entries_of
-from .records import HistoryChart, Judgement, Latencies, ReportPage, SessionLine, SessionPage
-from .sweeps import model_of, peers_of, swept, whole_models
-from .traces import progress_of, sources_of, traces_of
+from .kernels import (
+    entries_of,
+    failures_of,
+    model_of,
+    peers_of,
+    progress_of,
+    sources_of,
+    statuses_of,
+    swept,
+    traces_of,
+    whole_models,
+)
+from .records import (
+    HistoryChart,
+    Judgement,
+    Latencies,
+    ReportPage,
+    SessionLine,
+    SessionPage,
+    facts_of,
+)
 
 __all__ = ["Judge", "gather"]
 

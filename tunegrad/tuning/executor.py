@@ -1,26 +1,23 @@
-"""The device as a search sees it: schedules of a kernel in, one result each out, in batches that
-wait their turn.
+"""The executor of a session: this machine, or a fleet of machines.
 
-    schedules --compile in a batch, all cores--> code --one by one, alone--> verified, timed
-
-    measure(A)  A compiles while the caller asks for B
-    measure(B)  B waits; A is read: the rest of it compiles, then each is timed, alone
-                after A's last result B compiles while the caller asks for C
-
-Nothing compiles while something is timed. ``prime`` compiles schedules of several kernels in one
-batch ahead of their measuring, and computes their references, so that short batches leave no core
-idle. Candidates are timed in turns with what ``references`` says.
+An executor says what is compiled for, what its rows are tagged with, how many machines measure at
+once and how many proposals they keep busy. Everything else of a session is the same on all of them.
 """
 
 from __future__ import annotations
 
+import time
 from collections import OrderedDict, deque
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from math import inf
 from typing import Protocol
 
+from tunegrad import devices
 from tunegrad.compiling import Payload
+from tunegrad.config import TuneSettings
 from tunegrad.devices import (
     CONTENDING,
     Beside,
@@ -28,21 +25,28 @@ from tunegrad.devices import (
     CompiledCandidate,
     Compiling,
     DeviceMeasurer,
+    Hooks,
+    Limits,
+    MachineLimits,
     usable_cores,
 )
 from tunegrad.ir.kernel import Kernel
+from tunegrad.ir.target import Target
 from tunegrad.opts import Schedule, Space
 from tunegrad.search import Measurer, Results
-from tunegrad.trial import Measured, Measurement, Policy, Properties, Status, Trial
+from tunegrad.trial import Fingerprint, Measured, Measurement, Policy, Properties, Status, Trial
 
-from ..budget.costs import Costs, Window, compiling
-from ..interrupt import Interrupt
-from ..machine.roofline import Roofline
+from .budget import Costs, Window, compiling
+from .interrupt import Interrupt
+from .models import LocalBench, ModelBench, expected_of
+from .roofline import Roofline
 
 __all__ = [
     "CandidateMeasurer",
+    "Executor",
     "References",
     "SessionMeasurer",
+    "open_executor",
     "standing",
 ]
 
@@ -86,6 +90,7 @@ def standing(trials: Sequence[Trial]) -> Trial | None:
 
 
 _TIMEOUT_S = 0.5
+
 _TIMEOUT_FACTOR = 50.0
 
 _PATIENT = 20.0
@@ -157,6 +162,16 @@ class CandidateMeasurer:
 
     A candidate may run for ``policy.timeout_s``; once a kernel has a best time, for 50 times that,
     at least half a second. What it spends goes into ``costs``.
+
+        schedules --compile in a batch, all cores--> code --one by one, alone--> verified, timed
+
+        measure(A)  A compiles while the caller asks for B
+        measure(B)  B waits; A is read: the rest of it compiles, then each is timed, alone
+                    after A's last result B compiles while the caller asks for C
+
+    Nothing compiles while something is timed. ``prime`` compiles schedules of several kernels in
+    one batch ahead of their measuring, and computes their references, so that short batches leave
+    no core idle. Candidates are timed in turns with what ``references`` says.
     """
 
     def __init__(
@@ -403,3 +418,109 @@ def _actions(candidate: Candidate) -> str:
     """The text of its schedule; empty where it came lowered."""
     payload = candidate.payload
     return payload.actions if isinstance(payload, Payload) else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Executor:
+    """The place where candidates are measured.
+
+    ``here`` is the fingerprint of the machines that measure, and of every row.
+
+    ``policy`` is how they time. ``in_flight`` says how many proposals to keep unanswered with
+    batches of so many. ``bench`` runs whole models, on one of those machines. ``close`` stops every
+    worker; calling it again does nothing.
+    """
+
+    target: Target
+    here: Fingerprint
+    policy: Policy
+    measurer: SessionMeasurer
+    bench: ModelBench
+    machine_limits: Callable[[], MachineLimits]
+    close: Callable[[], None]
+    in_flight: Callable[[int], int]
+    machines: int = 1
+
+
+@contextmanager
+def open_executor(
+    settings: TuneSettings,
+    policy_of: Callable[[Target], Policy],
+    limits: Limits,
+    hooks: Hooks,
+    interrupt: Interrupt,
+    costs: Costs,
+    warn: Callable[[str], None],
+) -> Iterator[Executor]:
+    """The executor that the settings name, closed however this ends.
+
+    Raises UserError where there is none, or it can not be used; ``warn`` is told what is
+    left out or lost.
+    """
+    if settings.ray is None:
+        device = devices.running(settings.device, settings.threads)
+        here = device.fingerprint(settings.numerics)
+        with DeviceMeasurer(device, hooks, limits, settings.seed) as workers:
+            policy = policy_of(device.target)
+            measurer = CandidateMeasurer(workers, policy, interrupt, costs)
+            with _bench_on(workers, measurer, limits, interrupt) as bench:
+                yield Executor(
+                    device.target,
+                    here,
+                    policy,
+                    measurer,
+                    bench,
+                    workers.machine_limits,
+                    workers.close,
+                    _one_ahead,
+                )
+        return
+    from .fleet import Dispatcher, EngineSpec, FleetBench, FleetMeasurer, in_flight, job_size
+    from .fleet.cluster import RayCluster
+
+    with RayCluster(settings.ray, settings.device, settings.threads, settings.numerics) as cluster:
+        crew = cluster.crew(settings.ray_kind)
+        for line in crew.left_out:
+            warn(f"left out: {line}")
+        policy = policy_of(crew.device.target)
+        engine = EngineSpec(
+            "tunegrad.tuning.fleet:DeviceEngine",
+            (crew.device, settings.numerics, policy, limits, settings.seed, hooks),
+        )
+        dispatcher = Dispatcher(
+            cluster.open(crew, engine, warn), crew.fingerprint, time.monotonic, warn
+        )
+        count = len(crew.measuring)
+        fleet = FleetMeasurer(dispatcher, job_size(count), limits, policy, interrupt, costs)
+        # With one machine, and the search on it, asking must not disturb what is timed.
+        alone = count == 1 and cluster.is_here(crew.measuring[0])
+        ahead = 1 if alone else in_flight(count)
+        yield Executor(
+            crew.device.target,
+            crew.fingerprint,
+            policy,
+            fleet,
+            FleetBench(dispatcher, interrupt),
+            fleet.machine_limits,
+            cluster.close,
+            lambda _: ahead,
+            count,
+        )
+
+
+def _bench_on(
+    workers: DeviceMeasurer, measurer: CandidateMeasurer, limits: Limits, interrupt: Interrupt
+) -> closing[LocalBench]:
+    """A bench whose code is compiled, and whose expectations are computed, by the compile workers
+    of a device.
+    """
+    return closing(
+        LocalBench(workers.device, measurer.code, partial(expected_of, workers), limits, interrupt)
+    )
+
+
+def _one_ahead(batch: int) -> int:
+    """Proposals that are unanswered while one batch is under way and the next one has been asked
+    for.
+    """
+    return batch + 1

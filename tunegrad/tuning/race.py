@@ -17,33 +17,213 @@ still fit.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from math import inf
 from statistics import median
 from time import monotonic
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
-from tunegrad.errors import CandidateFailure
-from tunegrad.search import LEAST_EFFECT, LOOKS, decide, fastest_ratio
+from tunegrad.errors import CandidateCrashed, CandidateFailure, CandidateTimeout, WrongResult
+from tunegrad.search import LEAST_EFFECT, LOOKS, Comparison, decide, fastest_ratio
 
-from ..models import culprit
-from .values import (
-    AT_ONCE,
-    FAULTS,
-    FEWEST_TURNS,
-    HEAT_TURNS,
-    PROOF_TURNS,
-    TOTAL,
-    Choice,
-    Met,
-    Pair,
-    Track,
-)
+from .models import ModelBench, Turns, WholeModel, culprit
+from .models.work import MOST_BYTES, MOST_TURNS, RUNS
+from .workload import Workload
 
-__all__ = ["race"]
+__all__ = [
+    "AT_ONCE",
+    "FAULTS",
+    "FEWEST_TURNS",
+    "HEAT_TURNS",
+    "PROOF_TURNS",
+    "TOTAL",
+    "Blamed",
+    "Choice",
+    "Met",
+    "ModelTrack",
+    "Pair",
+    "Places",
+    "Track",
+    "compared_s",
+    "least_s",
+    "most_at_once",
+    "most_compared_s",
+    "race",
+]
 
 A = TypeVar("A")
+
+A_co = TypeVar("A_co", covariant=True)
+
+A_contra = TypeVar("A_contra", contravariant=True)
+
+AT_ONCE = 8
+"""Alternatives in a heat: more of them are seconds apart from what stands beside them."""
+
+HEAT_TURNS, PROOF_TURNS, FEWEST_TURNS = 4, 12, 5
+"""Turns of a heat, of one look at a proof, and of the only look where there is no time for more: at
+least 9 are needed to be sure at one of three looks, 5 at the only one.
+"""
+
+TOTAL = ""
+"""The key of what a whole run takes, where a track says it."""
+
+FAULTS = (CandidateCrashed, CandidateTimeout, WrongResult)
+"""Failures of what compiled: its process ends, it hangs, or computes something else."""
+
+Pair = tuple[Sequence[float], Sequence[float]]
+"""Seconds, turn by turn, of what stands and of an alternative."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice(Generic[A]):
+    """An incumbent, and the alternatives that may take its place, most hopeful first."""
+
+    key: str
+    stands: A
+    others: tuple[A, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Met(Generic[A_co]):
+    """The alternative that came nearest, and what was found of it: it takes the place where that is
+    ``promoted``.
+    """
+
+    alternative: A_co
+    comparison: Comparison
+    samples: Pair
+
+    @property
+    def won(self) -> bool:
+        """True when it is proved to be faster."""
+        return self.comparison.promoted
+
+
+class Track(Protocol[A_contra]):
+    """The place where alternatives run: whole models, or kernels alone.
+
+    ``most`` run at once, what stands not counted.
+    """
+
+    @property
+    def most(self) -> int:
+        """See the class."""
+
+    def ready(
+        self, stands: Mapping[str, A_contra], lineups: Sequence[Mapping[str, A_contra]]
+    ) -> None:
+        """Make what ``turns`` will run. Raises as that does."""
+
+    def turns(
+        self, stands: Mapping[str, A_contra], lineups: Sequence[Mapping[str, A_contra]], rounds: int
+    ) -> list[dict[str, Pair]]:
+        """Seconds of each alternative of each lineup, by choice (and ``TOTAL``), beside those of
+        the incumbent in the same turns.
+
+        Without those that can not be made. Raises one of ``FAULTS`` for what one of them did, and
+        CandidateFailure where what stands can not be made.
+        """
+
+    def fresh(self) -> None:
+        """Run in a fresh process from now on: other memory, code at other addresses."""
+
+    def blame(self, key: str, alternative: A_contra, failure: CandidateFailure) -> None:
+        """An alternative ended a race, alone and twice."""
+
+
+_LEAST_S = 0.5
+"""A race of models starts a process, compiles, and checks what models compute: about so long."""
+
+_CHECKS, _PAIRED = 6, 4
+"""Runs of a model that check it, and its fewest turns."""
+
+Blamed = Callable[[str, A, CandidateFailure], None]
+"""Is told which alternative, of which choice, ended a race, and how."""
+
+Places = Mapping[str, Sequence[slice]]
+"""Places of the launches of each choice in a model, use by use."""
+
+
+def most_at_once(work: Workload) -> int:
+    """Number of models that run beside the first, for the memory of their constants; at least
+    one.
+    """
+    constants = sum(b.nbytes for b in work.plan.buffers if b.role == "const")
+    return max(1, min(AT_ONCE, MOST_BYTES // max(1, constants) - 1))
+
+
+def least_s(both_s: float) -> float:
+    """Seconds that the least race of models takes, about: one heat and one look at a proof of two
+    models, which are expected to take ``both_s`` together.
+    """
+    return _LEAST_S + (HEAT_TURNS + PROOF_TURNS) * RUNS * both_s
+
+
+def compared_s(both_s: float) -> float:
+    """Seconds that it takes to check two models and to compare them in the fewest turns, about."""
+    return _LEAST_S + (_CHECKS + _PAIRED * RUNS) * both_s
+
+
+def most_compared_s(both_s: float) -> float:
+    """Seconds that it takes in the most turns, about: what is reserved beyond is lost to the
+    search.
+    """
+    return _LEAST_S + (_CHECKS + 2 * MOST_TURNS * RUNS) * both_s
+
+
+@dataclass(slots=True)
+class ModelTrack(Generic[A]):
+    """Models in turns.
+
+    ``made`` makes those of lineups, None for one that can not be made; ``places`` is where.
+
+    ``blamed`` is called with the alternative that ended a race. Mutable: it keeps
+    the models of the latest lineups.
+    """
+
+    bench: ModelBench
+    made: Callable[[Sequence[Mapping[str, A]]], Sequence[WholeModel | None]]
+    places: Callable[[Mapping[str, A]], Places]
+    blamed: Blamed[A]
+    most: int = AT_ONCE
+    _models: list[WholeModel | None] = field(default_factory=list)
+
+    def ready(self, stands: Mapping[str, A], lineups: Sequence[Mapping[str, A]]) -> None:
+        """See ``Track``."""
+        self._models = list(self.made([stands, *({**stands, **x} for x in lineups)]))
+        if self._models[0] is None:
+            raise CandidateFailure("what stands does not compile")
+        self.bench.check([m for m in self._models if m is not None])
+
+    def turns(
+        self, stands: Mapping[str, A], lineups: Sequence[Mapping[str, A]], rounds: int
+    ) -> list[dict[str, Pair]]:
+        """See ``Track``; ``ready`` was called with the same lineups."""
+        runs = iter(self.bench.profiled([m for m in self._models if m is not None], rounds))
+        base = self._seconds(stands, next(runs))
+        found: list[dict[str, Pair]] = []
+        for model, lineup in zip(self._models[1:], lineups, strict=True):
+            mine = {} if model is None else self._seconds({**stands, **lineup}, next(runs))
+            found.append({key: (base[key], mine[key]) for key in (*lineup, TOTAL) if key in mine})
+        return found
+
+    def fresh(self) -> None:
+        """See ``Track``."""
+        self.bench.renew()
+
+    def blame(self, key: str, alternative: A, failure: CandidateFailure) -> None:
+        """See ``Track``."""
+        self.blamed(key, alternative, failure)
+
+    def _seconds(self, lineup: Mapping[str, A], turns: Turns) -> dict[str, list[float]]:
+        """Turn by turn, the mean over the uses of each choice, and the sum of all launches."""
+        taken = {
+            key: [sum(sum(turn[u]) for u in uses) / len(uses) for turn in turns]
+            for key, uses in self.places(lineup).items()
+        }
+        return {**taken, TOTAL: [sum(turn) for turn in turns]}
 
 
 def race(

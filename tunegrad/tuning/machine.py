@@ -1,8 +1,10 @@
-"""Conditions of a measurement: the software, and the state of the machine, kept with sessions and
-latencies of models.
+"""The machine while it measures: what other processes use of it, and the conditions that rows keep.
 
-A nightly figure that got worse says little without them: another compiler, another governor, or a
-machine that was busy.
+    /proc/stat of these processors  -  what this process and its workers used  =  others, in CPUs
+
+A machine that others use makes every time worse, and not by the same factor from one moment to the
+next; figures of such a session say so. A nightly figure that got worse says little without its
+conditions: another compiler, another governor, or a machine that was busy.
 """
 
 from __future__ import annotations
@@ -12,24 +14,105 @@ import os
 import platform
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 import numpy as np
+import psutil
 
 from tunegrad.db import Latency, Properties, Store
 from tunegrad.trial import Fingerprint
 from tunegrad.version import __version__
 
-from ..workload import Workload
-from .load import probed
+from .workload import Workload
 
-__all__ = ["machine_state", "record_latency", "revision", "versions"]
+__all__ = [
+    "CpuUse",
+    "busy_text",
+    "cpu_use",
+    "lacking_cpus",
+    "machine_state",
+    "others_cpus",
+    "probed",
+    "record_latency",
+    "revision",
+    "versions",
+]
+
+_PROBE_S = 0.2
+
+_SLACK = 0.25
+"""CPUs that others may use beside ours before a machine is called busy: ticks are of 10 ms."""
+
+
+@dataclass(frozen=True, slots=True)
+class CpuUse:
+    """At a moment: seconds that processors were busy, and those of them that were ours."""
+
+    moment_s: float
+    all_s: float
+    own_s: float
+
+
+def cpu_use() -> CpuUse:
+    """Of the processors that this process may use, since the machine started."""
+    times = psutil.cpu_times(percpu=True)
+    mine = [t for n, t in enumerate(times) if n in os.sched_getaffinity(0)]
+    busy_s = sum(sum(t) - t.idle - t.iowait - t.guest - t.guest_nice for t in mine or times)
+    me = psutil.Process()
+    own_s = 0.0
+    for process in (me, *me.children(recursive=True)):
+        with suppress(psutil.Error):  # it ended: its parent has its time
+            own_s += sum(process.cpu_times()[:4])
+    return CpuUse(time.monotonic(), busy_s, own_s)
+
+
+def others_cpus(before: CpuUse, after: CpuUse) -> float:
+    """Number of CPUs that others kept busy between two moments, on average; never negative."""
+    took_s = after.moment_s - before.moment_s
+    if took_s <= 0.0:
+        return 0.0
+    return max(0.0, (after.all_s - before.all_s) - (after.own_s - before.own_s)) / took_s
+
+
+def probed(
+    seconds: float = _PROBE_S,
+    sleep: Callable[[float], None] = time.sleep,
+    use: Callable[[], CpuUse] = cpu_use,
+) -> float:
+    """Number of CPUs that others keep busy now. Takes ``seconds``."""
+    before = use()
+    sleep(seconds)
+    return others_cpus(before, use())
+
+
+def lacking_cpus(others: float, threads: int, cpus: int | None = None) -> float:
+    """Number of CPUs that a process of ``threads`` threads lacks where others use so many; 0 where
+    there is room for both.
+    """
+    cpus = len(os.sched_getaffinity(0)) if cpus is None else cpus
+    lacking = others + min(threads, cpus) - cpus
+    return lacking if lacking > _SLACK else 0.0
+
+
+def busy_text(others: float, threads: int, cpus: int | None = None) -> str:
+    """Text about the CPUs that others use, for a process of ``threads`` threads; empty where there
+    is room for both.
+    """
+    cpus = len(os.sched_getaffinity(0)) if cpus is None else cpus
+    if not lacking_cpus(others, threads, cpus):
+        return ""
+    return f"other processes use {others:.1f} of the {cpus} CPUs"
+
 
 _CPUS = Path("/sys/devices/system/cpu")
-_SOURCE = Path(__file__).parents[1]
+
+_SOURCE = Path(__file__).parent
+
 _GIT_S = 10.0
 
 
