@@ -21,7 +21,7 @@ WEIGHTS = Tensor.constant(drawn((64, 32), "i8"))
 SCALES = Tensor.constant(np.linspace(0.001, 0.002, 32, dtype=np.float32))
 
 
-def byte(value: int, dtype: str = "u8") -> Tensor:
+def byte(value: int, dtype: str = "uint8") -> Tensor:
     return Tensor.constant(np.array(value, dtype)).cast("f32")
 
 
@@ -79,6 +79,11 @@ KEPT = {
     ),
     "a sum that 31 bits may not hold": (
         dequantised(Tensor.input("l", (4, 1 << 17), "u8"), None) @ LONG,
+        "contract",
+    ),
+    "one that a zero point of another type takes there": (
+        ((Tensor.input("l", (4, 45_000), "u8").cast("f32") - byte(-100, "int8")) * 0.5)
+        @ (Tensor.constant(np.ones((45_000, 4), np.int8)).cast("f32") * 0.5),
         "contract",
     ),
     "a zero point that is no byte": (

@@ -157,9 +157,8 @@ def test_avx_vnni_is_enough():
 
 I8, U8 = (Tensor.input(n, (8, 8), t) for n, t in (("s", "i8"), ("u", "u8")))
 UNTOUCHED = {
-    "signs of two inputs": I8.cast("i32") @ I8.transpose().cast("i32"),
-    "none of two inputs": U8.cast("i32") @ U8.transpose().cast("i32"),
-    "zero point of two inputs": (U8.cast("i32") - 3) @ I8.cast("i32"),
+    "zero points of the rows of two inputs": (U8.cast("i32") - 3)
+    @ (I8.cast("i32") - I8.amax(0, keepdim=True).cast("i32")),
     "16 bits": Tensor.input("h", (8, 8), "i16").cast("i32") @ WEIGHTS.cast("i32"),
     "i64 sums": A.cast("i64") @ WEIGHTS.cast("i64"),
     "wide constants": A.cast("i32") @ Tensor.constant(np.array([[0, 256]] * 8, np.int32)),
@@ -192,19 +191,19 @@ def test_fours_compute_what_the_products_do(of, a, b, constant):
         verify_graph(after)
         for launch in schedule(after).launches:
             verify_kernel(launch.kernel)
-        assert dots(case.output) or not (constant or a != b)
+        assert dots(case.output)
         (want,), (got,) = evaluate(before, case.values), evaluate(after, case.values)
         np.testing.assert_array_equal(got, want)
 
 
-MANY, FEW = (16, 32, 24), (15, 32, 24)
+MANY, FEW = (16, 32, 24), (2, 3, 5)
 
 
 @pytest.mark.parametrize("zeros", [(None, None), (3, None), (None, 77), (3, 77)])
 @pytest.mark.parametrize(("a", "b"), KINDS)
 @pytest.mark.parametrize("batch", [(), (2,)])
-def test_two_inputs_are_moved_and_zeroed_where_each_element_is_multiplied_often(batch, a, b, zeros):
-    """As in attention: by sums of a factor, which are a 16th of the work then."""
+def test_two_inputs_are_moved_and_zeroed(batch, a, b, zeros):
+    """As in attention: by sums of a factor."""
     for m, n, k in (MANY, FEW):
         values = {"a": drawn((*batch, m, k), a, 1), "b": drawn((*batch, k, n), b, 2)}
         x, y = (
@@ -218,8 +217,7 @@ def test_two_inputs_are_moved_and_zeroed_where_each_element_is_multiplied_often(
         product = left @ right
         after = quad_dots((product.node,), VNNI)
         verify_graph(after)
-        plain = a != b and zeros == (None, None)
-        assert dots(product) == (plain or min(m, n) >= 16)
+        assert dots(product) == 1
         (want,), (got,) = evaluate((product.node,), values), evaluate(after, values)
         np.testing.assert_array_equal(got, want)
 

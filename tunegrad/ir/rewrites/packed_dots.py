@@ -209,9 +209,6 @@ _BYTES = (I8, U8)
 _MOST_SCALE = 2.0**96
 """What constant scales are below: a sum, which is below 2^31, times one is finite."""
 
-_LEAST_ROWS = 16
-"""Products of each element of a factor, if the factor is summed up besides: a 16th more work."""
-
 
 def quad_dots(
     outputs: tuple[Node, ...],
@@ -288,7 +285,7 @@ def _sum_in_fours(n: Node, known: dict[Node, bool], target: Target) -> Node | No
     if a.base.size >= product.size or (b.base.size >= product.size and not fixed):
         return None
     shift = _shift(a.base.dtype, b.base.dtype, fixed, target)
-    if shift is None or (not fixed and not _pays(a, b, shift, product)):
+    if shift is None or not (fixed or _is_plain(b.zero, b.after)):
         return None
     if a.zero is not None and _pads(a.after):
         moved = _padded(a, shift) if _fits(a.zero, a.base.dtype, known) else None
@@ -372,10 +369,12 @@ def _scaled(x: Node, known: dict[Node, bool]) -> _Scaled | None:
         if any(p is None for p in parts):
             continue
         ints = [p for p in parts if p is not None]
-        dtype = chain(ints[0])[0].srcs[0].dtype
+        kinds = [chain(p)[0].srcs[0].dtype for p in ints]
+        number, most = ints[0], max(kinds[0].greatest, -kinds[0].least)
         if len(ints) > 1 and not (is_known(ints[1], known) and not _values(ints[1]).any()):
-            return _Scaled(applied(g.elementwise(Op.SUB, *ints), before), scale, moves, U8.greatest)
-        return _Scaled(applied(ints[0], before), scale, moves, max(dtype.greatest, -dtype.least))
+            number = g.elementwise(Op.SUB, *ints)
+            most = max(kinds[0].greatest - kinds[1].least, kinds[1].greatest - kinds[0].least)
+        return _Scaled(applied(number, before), scale, moves, most)
     return None
 
 
@@ -441,15 +440,9 @@ def _shift(a: DType, b: DType, fixed: bool, target: Target) -> int | None:
     return (128 if a == I8 else -128) if target.vnni else None
 
 
-def _pays(a: _Factor, b: _Factor, shift: int, product: Node) -> bool:
-    """True if two computed factors need no sums besides, or those are little beside the product;
-    a zero point of the second one has to be one number, which nothing pads.
-    """
-    if b.zero is not None and (not _is_one(b.zero) or _pads(b.after)):
-        return False
-    if not shift and a.zero is None and b.zero is None:
-        return True
-    return product.size >= _LEAST_ROWS * max(a.base.size, b.base.size)
+def _is_plain(zero: Node | None, after: Moves) -> bool:
+    """True without a zero point, or for one number, which nothing pads."""
+    return zero is None or (_is_one(zero) and not _pads(after))
 
 
 def _shifted(a: _Factor, shift: int) -> _Factor | None:
