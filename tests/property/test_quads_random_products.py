@@ -1,4 +1,6 @@
-"""Random products of bytes, with zero points, movements and padding, are the same sums in fours."""
+"""Random products of bytes, with zero points, movements and padding, are the same sums in fours;
+those of dequantised bytes, too.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +12,7 @@ from quad_builders import VNNI, drawn
 
 import tunegrad as tg
 from tunegrad.frontend import Tensor
+from tunegrad.ir.dtypes import dtype_of
 from tunegrad.ir.expr import Op
 from tunegrad.ir.fusion import schedule
 from tunegrad.ir.graph import GraphOp, topological
@@ -23,10 +26,13 @@ EXTENTS = (1, 2, 3, 5, 8, 13, 16)
 
 
 class _Product:
-    """A random sum of products, and the values of its inputs."""
+    """A random sum of products, and the values of its inputs.
 
-    def __init__(self, seed: int) -> None:
-        self.rng, self.seed = random.Random(seed), seed
+    ``dequantised``: bytes less a byte, times powers of two, in f32: sums of them are exact.
+    """
+
+    def __init__(self, seed: int, dequantised: bool = False) -> None:
+        self.rng, self.seed, self.dequantised = random.Random(seed), seed, dequantised
         self.values: dict[str, np.ndarray] = {}
         self.output = self._made()
 
@@ -39,13 +45,26 @@ class _Product:
         else:
             self.values[name] = values
             x = Tensor.input(name, shape, kind)
-        wide = x.cast("i32")
+        wide = x.cast("f32" if self.dequantised else "i32")
         draw = rng.random()
-        if draw < 0.2:
+        if self.dequantised:
+            wide = self._scaled(wide, kind)
+        elif draw < 0.2:
             wide = wide - rng.choice((3, 100, 128, -5, 700))
         elif draw < 0.4 and name == "a":
             wide = wide - rng.choice((x.amax(), x.amin(-1, keepdim=True))).cast("i32")
         return wide.flip(rng.randrange(x.ndim)) if rng.random() < 0.2 else wide
+
+    def _scaled(self, x: Tensor, kind: str) -> Tensor:
+        """``x`` less a zero point, times one scale, or one for each position of a dimension."""
+        rng = self.rng
+        zero = np.array(rng.choice((0, 3, 100)), dtype_of(kind).numpy)
+        scales = np.full((1,) * x.ndim, 2.0 ** rng.randint(-3, 3), np.float32)
+        if rng.random() < 0.3:
+            own = rng.randrange(x.ndim)
+            twice = [rng.choice((1, 2)) for _ in range(x.shape[own])]
+            scales = scales * np.array(twice, np.float32).reshape(-1, *(1,) * (x.ndim - 1 - own))
+        return (x - Tensor.constant(zero).cast("f32")) * Tensor.constant(scales)
 
     def _made(self) -> Tensor:
         rng = self.rng
@@ -89,15 +108,32 @@ def test_random_products_of_bytes_keep_their_sums(chunk: int) -> None:
 
 def test_random_products_compiled_give_their_sums() -> None:
     for seed in range(1000, 1025):
-        product = _Product(seed)
-        (want,) = evaluate((product.output.node,), product.values)
-        names = list(product.values)
-        model = tg.compile(
-            lambda *xs, p=product, names=names: _on(p, dict(zip(names, xs, strict=True))),
-            *(Tensor(product.values[n]) for n in names), threads=1 + seed % 2, store=False,
-        )  # fmt: skip
-        got = model(*(product.values[n] for n in names))
-        np.testing.assert_array_equal(got, want, err_msg=f"seed {seed}")
+        _compiled(_Product(seed))
+
+
+def test_random_products_of_dequantised_bytes_compiled_give_their_sums() -> None:
+    """All that run on bytes on a CPU that multiplies them, and every sixth."""
+    found = 0
+    for seed in range(2000, 2120):
+        product = _Product(seed, dequantised=True)
+        before = (product.output.node,)
+        on_bytes = quad_dots(before, VNNI, floats=True) != before
+        found += on_bytes
+        if on_bytes or seed % 6 == 0:
+            _compiled(product)
+    assert found >= 10
+
+
+def _compiled(product: _Product) -> None:
+    """Compare kernels of this CPU, on one thread or two, with the interpreter: to the bit."""
+    (want,) = evaluate((product.output.node,), product.values)
+    names = list(product.values)
+    model = tg.compile(
+        lambda *xs: _on(product, dict(zip(names, xs, strict=True))),
+        *(Tensor(product.values[n]) for n in names), threads=1 + product.seed % 2, store=False,
+    )  # fmt: skip
+    got = model(*(product.values[n] for n in names))
+    np.testing.assert_array_equal(got, want, err_msg=f"seed {product.seed}")
 
 
 def _on(product: _Product, given: dict[str, Tensor]) -> Tensor:
