@@ -62,6 +62,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.timeout(SLOW_TIMEOUT_S))
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Put each layer's smallest tests first, whatever shuffled them."""
+    session.items.sort(key=lambda item: item.get_closest_marker("smoke") is None)
+
+
 @pytest.fixture(autouse=True)
 def _torch_draws_the_same() -> None:
     """Seed PyTorch where it is loaded: what a test draws is what it draws alone, in any order."""

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import hashlib
 import re
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from importlib import import_module
 from typing import Any
 from unittest import mock
 
@@ -547,7 +547,8 @@ def planted(fault: str) -> Iterator[None]:
         return broken
 
     # the package's attribute of that name is the function
-    with mock.patch.object(sys.modules["tunegrad.opts.lowering.lower"], "Program", damage):
+    lowering = import_module("tunegrad.opts.lowering.lower")
+    with mock.patch.object(lowering, "Program", damage):
         yield
 
 

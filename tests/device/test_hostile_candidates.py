@@ -205,7 +205,10 @@ def test_referee_that_dies_while_it_is_asked_costs_no_candidate_its_row(
 
 def test_innocent_candidate_after_a_killed_fork_server_is_ok(measurer):
     (before,) = measurer.measure([hostile.candidate(hostile.GOOD)], hostile.QUICK)
-    os.kill(forkserver._forkserver._forkserver_pid, signal.SIGKILL)
+    server = forkserver._forkserver._forkserver_pid
+    os.kill(server, signal.SIGKILL)
+    # until it is gone, a start is handed to it, and waits for all of LIMITS.worker_start_s
+    os.waitid(os.P_PID, server, os.WEXITED | os.WNOWAIT)
     (after,) = measurer.measure([hostile.candidate(hostile.GOOD)], hostile.QUICK)
     assert (before.measurement.status, after.measurement.status) == (Status.OK, Status.OK), (
         after.measurement.error

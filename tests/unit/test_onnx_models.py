@@ -12,7 +12,6 @@ import pytest
 onnx = pytest.importorskip("onnx", reason="onnx is not installed")
 
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
-from onnx.backend.test.case.node import collect_testcases  # noqa: E402
 from onnx.reference import ReferenceEvaluator  # noqa: E402
 
 import tunegrad as tg  # noqa: E402
@@ -212,32 +211,41 @@ def test_external_data_does_not_leave_the_folder(tmp_path: Path) -> None:
 
 # ---- ONNX's own suite
 
-CASES = {
-    c.name: c
-    for c in collect_testcases(None)
-    if c.model.opset_import[0].version >= 7 and not missing_operators(c.model.graph)
-}
+
+@pytest.fixture(scope="module")
+def cases() -> dict[str, Any]:
+    """Cases whose operators are all there; ONNX computes every case of its suite to list them,
+    which takes seconds.
+    """
+    from onnx.backend.test.case.node import collect_testcases
+
+    return {
+        c.name: c
+        for c in collect_testcases(None)
+        if c.model.opset_import[0].version >= 7 and not missing_operators(c.model.graph)
+    }
 
 
-def first_of_each() -> list[str]:
+def first_of_each(cases: dict[str, Any]) -> list[str]:
     """A case of every operator, the first by name."""
     found: dict[str, str] = {}
-    for name in sorted(CASES):
-        if len(CASES[name].model.graph.node) == 1:
-            found.setdefault(CASES[name].model.graph.node[0].op_type, name)
+    for name in sorted(cases):
+        if len(cases[name].model.graph.node) == 1:
+            found.setdefault(cases[name].model.graph.node[0].op_type, name)
     return sorted(found.values())
 
 
-def test_a_case_of_every_operator_passes() -> None:
-    wrong = {name: why for name in first_of_each() if (why := outcome(CASES[name]))}
+def test_a_case_of_every_operator_passes(cases: dict[str, Any]) -> None:
+    names = first_of_each(cases)
+    wrong = {name: why for name in names if (why := outcome(cases[name]))}
     assert not wrong
-    assert len(first_of_each()) > 170
+    assert len(names) > 170
 
 
 @pytest.mark.slow
-def test_cases_pass_where_every_operator_is_there() -> None:
+def test_cases_pass_where_every_operator_is_there(cases: dict[str, Any]) -> None:
     """But those that draw at random, and a few whose expected values hold rounding of their own."""
-    wanted = [n for n in CASES if "training_dropout" not in n]
-    wrong = {name: why for name in wanted if (why := outcome(CASES[name]))}
+    wanted = [n for n in cases if "training_dropout" not in n]
+    wrong = {name: why for name in wanted if (why := outcome(cases[name]))}
     assert len(wanted) > 1800
     assert len(wrong) <= 5, wrong
