@@ -62,8 +62,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.timeout(SLOW_TIMEOUT_S))
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Put each layer's smallest tests first, whatever shuffled them."""
+    """Put each layer's smallest tests first, after pytest-randomly shuffled and before pytest-xdist
+    tells its controller the order.
+    """
     session.items.sort(key=lambda item: item.get_closest_marker("smoke") is None)
 
 
