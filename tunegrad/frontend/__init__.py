@@ -9,10 +9,11 @@ from . import random as _random
 from .creation import arange, full, ones, zeros
 from .functions import cat, dump, maximum, minimum, stack, where
 from .gradients import custom_vjp, grad, no_grad, value_and_grad
+from .handle import Bindings, TensorLike, joined
 from .model import Example, InputSpec, Model, as_model, find_model, model_of_spec
 from .nodes.arrays import bf16_bits, bf16_values
 from .nodes.rewrite import substitute
-from .tensor import Bindings, Tensor, TensorLike, joined
+from .tensor import Tensor
 from .weights import (
     ParameterSpec,
     Weights,
@@ -20,46 +21,14 @@ from .weights import (
     draw,
     load_weights,
     read_safetensors,
-)
+)  # fmt: skip
 
 __all__ = [
-    "Bindings",
-    "Example",
-    "InputSpec",
-    "Model",
-    "ParameterSpec",
-    "Tensor",
-    "TensorLike",
-    "Weights",
-    "arange",
-    "as_model",
-    "bf16_bits",
-    "bf16_values",
-    "cat",
-    "check_weights",
-    "creation",
-    "custom_vjp",
-    "draw",
-    "dump",
-    "find_model",
-    "full",
-    "functional",
-    "functions",
-    "grad",
-    "joined",
-    "load_weights",
-    "maximum",
-    "minimum",
-    "model_of_spec",
-    "nn",
-    "no_grad",
-    "ones",
-    "ops",
-    "read_safetensors",
-    "stack",
-    "substitute",
-    "value_and_grad",
-    "where",
+    "Bindings", "Example", "InputSpec", "Model", "ParameterSpec", "Tensor", "TensorLike",
+    "Weights", "arange", "as_model", "bf16_bits", "bf16_values", "cat", "check_weights",
+    "creation", "custom_vjp", "draw", "dump", "find_model", "full", "functional", "functions",
+    "grad", "joined", "load_weights", "maximum", "minimum", "model_of_spec", "nn", "no_grad",
+    "ones", "ops", "read_safetensors", "stack", "substitute", "value_and_grad", "where",
     "zeros",
 ]  # fmt: skip
 

@@ -34,11 +34,6 @@ from .nodes.movement import Axes, axes_of, axis_of, integer
 from .nodes.tracing import stopped, stops
 from .spelling import spelled
 
-__all__ = [
-    "NOTHING", "Bindings", "Count", "Handle", "TensorLike", "apply", "beside", "bound", "floats",
-    "joined", "lift", "optional", "own_name", "where",
-]  # fmt: skip
-
 Bindings = Mapping[str, NDArray[np.generic]]
 NOTHING: Bindings = MappingProxyType({})
 

@@ -28,20 +28,16 @@ from tunegrad.ir import graph
 from tunegrad.ir.dtypes import F32, DType, dtype_of
 from tunegrad.ir.graph import GraphOp, Node
 
+from .handle import joined
 from .nn import Module
 from .nodes.rewrite import substitute
 from .nodes.tracing import without_identities
 from .random import no_draws
-from .tensor import Tensor, joined
+from .tensor import Tensor
 from .weights import Array, ParameterSpec, Weights, check_weights, load_weights
 
 if TYPE_CHECKING:
     from tunegrad.config import ModelSpec
-
-__all__ = [
-    "Example", "Function", "InputSpec", "Model", "as_model", "find_model", "is_torch_module",
-    "model_of_spec",
-]  # fmt: skip
 
 Function = Callable[..., Tensor | Sequence[Tensor]]
 Example = tuple[Callable[..., Any], Any]

@@ -18,8 +18,6 @@ from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar, overloa
 from .handle import Handle, TensorLike, beside, lift
 from .spelling import spelled
 
-__all__ = ["Operation", "T", "along", "floating", "operation"]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T", bound=Handle)
@@ -72,6 +70,35 @@ def operation(function: Callable[..., Any]) -> Any:
         called.__module__, called.__qualname__ = f"{__package__}.functions", name
         called.__signature__ = stated  # type: ignore[attr-defined]  # what inspect and help read
     return called
+
+
+def named(function: Callable[..., Any], name: str, says: str, *fixed: object) -> Any:
+    """``function`` as an operation of another name; ``fixed`` are its arguments after the first."""
+
+    @functools.wraps(function)
+    def called(input: Handle, *args: Any, **kwargs: Any) -> Any:
+        return function(input, *fixed, *args, **kwargs)
+
+    signature = inspect.signature(function)
+    first, *rest = signature.parameters.values()
+    stated = signature.replace(parameters=[first.replace(name="input"), *rest[len(fixed) :]])
+    called.__signature__ = stated  # type: ignore[attr-defined]  # what inspect and help read
+    called.__name__ = called.__qualname__ = name
+    called.__doc__ = says
+    return operation(called)
+
+
+def of_ranks(
+    name: str, function: Callable[Concatenate[Handle, int, P], Handle], *says: str
+) -> tuple[Operation[P], ...]:
+    """``name1d``, ``name2d`` and so on of a function that takes the number of spatial dimensions;
+    ``says`` are the docstrings, the function's own stands below each.
+    """
+    shared = inspect.getdoc(function) or ""
+    return tuple(
+        named(function, f"{name}{rank}d", f"{said}\n\n{shared}", rank)
+        for rank, said in enumerate(says, 1)
+    )
 
 
 def floating(function: Callable[P, R]) -> Callable[P, R]:

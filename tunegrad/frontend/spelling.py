@@ -11,8 +11,6 @@ import inspect
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
-__all__ = ["SPELLINGS", "spelled"]
-
 SPELLINGS: dict[str, tuple[str, ...]] = {
     "axis": ("dim", "dims"),
     "axes": ("dims", "dim"),

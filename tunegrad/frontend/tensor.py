@@ -30,7 +30,7 @@ from tunegrad.ir.graph import ConstData, GraphOp, Node
 from tunegrad.ir.interpret.evaluate import evaluate
 
 from . import handle
-from .handle import Bindings, Handle, TensorLike, bound, joined, own_name
+from .handle import Handle, TensorLike, bound, own_name
 from .nodes import elementwise as ew
 from .nodes import tracing
 from .nodes.arrays import DTypeLike, bf16_values, held
@@ -53,11 +53,6 @@ from .ops import (
     special,
 )
 from .spelling import spelled
-
-__all__ = [
-    "Bindings", "Extreme", "Tensor", "TensorLike", "apply", "giving_tensors", "joined", "lift",
-    "where",
-]  # fmt: skip
 
 P = ParamSpec("P")
 

@@ -22,16 +22,6 @@ from tunegrad.ir.dtypes import BF16, F32, DType
 
 from .nodes.arrays import bf16_bits, bf16_values
 
-__all__ = [
-    "Array",
-    "ParameterSpec",
-    "Weights",
-    "check_weights",
-    "draw",
-    "load_weights",
-    "read_safetensors",
-]
-
 Array = NDArray[np.generic]
 Weights = Mapping[str, Array]
 _SHOWN = 3

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from tunegrad.errors import ModelError
 
-__all__ = ["positive"]
-
 
 def positive(model: str, **sizes: object) -> None:
     """Every size is an integer of at least 1.

@@ -11,8 +11,6 @@ from tunegrad.frontend.nn import LayerNorm, Linear, Module
 
 from .arguments import positive
 
-__all__ = ["EncoderLayer", "encoder_layer"]
-
 
 class EncoderLayer(Module):
     """Self-attention and a feed-forward network, each with a residual and a norm: (N, S, hidden) to

@@ -12,8 +12,6 @@ from tunegrad.frontend.nn import Linear, Module
 
 from .arguments import positive
 
-__all__ = ["Mlp", "mlp"]
-
 
 class Mlp(Module):
     """(N, sizes[0]) to (N, sizes[-1])."""

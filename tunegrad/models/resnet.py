@@ -14,8 +14,6 @@ from tunegrad.frontend.nn import BatchNorm2d, Conv2d, Linear, Module, conv_norm
 
 from .arguments import positive
 
-__all__ = ["BasicBlock", "Bottleneck", "ResNet", "resnet18", "resnet50"]
-
 # The weights of a block's last norm are drawn around this: small, so that sums of many branches
 # stay O(1).
 _BRANCH = 0.3

@@ -14,8 +14,6 @@ from tunegrad.errors import DTypeError, ShapeError
 from tunegrad.ir.dtypes import BF16, BOOL, F32, I64, DType, dtype_of
 from tunegrad.ir.interpret.numeric import convert
 
-__all__ = ["DTypeLike", "bf16_bits", "bf16_values", "held", "representable"]
-
 DTypeLike = DType | str | np.dtype[np.generic] | type
 
 

@@ -21,13 +21,6 @@ from tunegrad.ir.graph import Node
 
 from .arrays import representable
 
-__all__ = [
-    "Operand", "Scalar", "binary", "bitwise", "broadcast", "broadcast_shapes", "compare",
-    "constant", "divide",
-    "float_function", "floor_divide", "invert", "negate", "power", "remainder", "result_type",
-    "shift", "unary", "where",
-]  # fmt: skip
-
 Scalar = bool | int | float
 Operand = Node | Scalar
 

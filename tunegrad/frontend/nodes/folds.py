@@ -57,11 +57,6 @@ from .arrays import DTypeLike
 from .elementwise import binary, broadcast, broadcast_shapes, compare, result_type, where
 from .movement import Axes, axes_of, axis_of, cat
 
-__all__ = [
-    "Fold", "accumulator", "argextremum", "argsort", "cumulative", "cumulative_extremum",
-    "exchanged", "fold", "matmul", "sort", "topk",
-]  # fmt: skip
-
 _NAMES = {Op.ADD: "sum", Op.MUL: "prod", Op.MAX: "max", Op.MIN: "min"}
 
 

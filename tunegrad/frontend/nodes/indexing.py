@@ -33,11 +33,6 @@ from .elementwise import binary, broadcast, broadcast_shapes, compare, constant,
 from .folds import argsort
 from .movement import axis_of
 
-__all__ = [
-    "Beyond", "Mode", "clamped", "embedding", "gather", "index", "only_where", "put", "scatter",
-    "take", "take_along", "within",
-]  # fmt: skip
-
 Beyond = Literal["raise", "clip", "wrap"]
 Mode = Literal["set", "add", "mul", "max", "min"]
 _SORTED, _FEATURES = 1 << 26, 8

@@ -20,12 +20,6 @@ from tunegrad.ir.graph import Node
 
 from .elementwise import Scalar, broadcast, where
 
-__all__ = [
-    "Axes", "axes_of", "axis_of", "broadcast_to", "cat", "extents", "flat", "flip", "index",
-    "integer", "pad",
-    "permute", "reshape", "shrink", "squeeze", "stack", "swap", "unsqueeze", "window",
-]  # fmt: skip
-
 Axes = int | Sequence[int] | None
 Whole = int | np.integer[Any]
 

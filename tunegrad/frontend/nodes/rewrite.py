@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from tunegrad.ir import graph
 from tunegrad.ir.graph import Node
 
-__all__ = ["substitute"]
-
 
 def substitute(outputs: tuple[Node, ...], replaced: Mapping[Node, Node]) -> tuple[Node, ...]:
     """``outputs`` with every node in ``replaced`` exchanged for its partner, of the same shape and

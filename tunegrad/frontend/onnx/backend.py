@@ -33,8 +33,6 @@ from .building import check_structure, evaluated, missing_operators
 from .importer import dtype_of_onnx
 from .node import Coded, NotKnownError, TensorList, Value, array_of, codes_of, kind_of_array
 
-__all__ = ["TunegradBackend", "TunegradRep"]
-
 Array = NDArray[Any]
 Given = Array | list[Array] | None
 """Of an input: a tensor, a sequence of them, or an optional value that is empty."""

@@ -50,11 +50,6 @@ from .products import ATTENTION, GRAMS, PRODUCTS, RECURRENCE, SIGNALS
 from .reductions import NORMS, REDUCTIONS
 from .shapes import SCATTERING, SHAPES
 
-__all__ = [
-    "FOLDED", "OPERATORS", "check_axes", "check_structure", "evaluated", "missing_operators",
-    "nodes_of", "operator_of",
-]  # fmt: skip
-
 OPERATORS: dict[str, Function] = {
     **ELEMENTWISE, **CASTS, **SHAPES, **SCATTERING, **PRODUCTS, **CONVOLUTIONS, **NORMS,
     **POOLS, **GRAMS, **REDUCTIONS, **ATTENTION, **RECURRENCE, **RESIZING, **SAMPLING, **SIGNALS,

@@ -25,8 +25,6 @@ from .node import Function, NodeView
 from .products import PRODUCTS, recurrent
 from .reductions import NORMS
 
-__all__ = ["CONTRIB"]
-
 
 def _activated(n: NodeView, y: Tensor) -> Tensor:
     """A result under the activation that a node names, with its parameters."""

@@ -27,10 +27,6 @@ from ..ops.indexing import within
 from ..tensor import Tensor
 from .node import Coded, Function, Known, NodeView, NotKnownError, TensorList, Value, settled
 
-__all__ = [
-    "CONTROL", "SEQUENCES", "stacked",
-]  # fmt: skip
-
 
 def stacked(n: NodeView, values: Sequence[Value], axis: int) -> Tensor | Known:
     """Values along a new axis; known where all of them are."""

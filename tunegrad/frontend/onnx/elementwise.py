@@ -28,10 +28,6 @@ from .node import (
     of_bits,
 )
 
-__all__ = [
-    "CASTS", "ELEMENTWISE", "called", "dynamically", "type_of",
-]  # fmt: skip
-
 
 def type_of(n: NodeView, to: int) -> DType | Kind:
     """The type that a number of ONNX's stands for. Raises ModelError for a type that is not

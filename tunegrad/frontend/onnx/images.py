@@ -20,11 +20,6 @@ from ..ops.resizing import SamplePadding, Sampling, grid_places, read_at, sample
 from ..tensor import Tensor
 from .node import Known, NodeView
 
-__all__ = [
-    "CONVOLUTIONS", "POOLS", "RESIZING", "SAMPLING", "convolution", "ends_of", "listed",
-    "padded",
-]  # fmt: skip
-
 _Pairs = list[tuple[int, int]]
 
 

@@ -29,10 +29,6 @@ from ..tensor import Tensor
 from .building import check_structure, evaluated
 from .node import Coded, Kind, Known, TensorList, coded, kind_of_type
 
-__all__ = [
-    "dtype_of_onnx", "inputs_of_graph", "model", "model_of_proto",
-]  # fmt: skip
-
 _SHAPE = re.compile(r"\d+(x\d+)*")
 _NAME = re.compile(r"[^\W\d_]")
 

@@ -31,13 +31,6 @@ from ..functions import where
 from ..nodes.arrays import bf16_values
 from ..tensor import Tensor
 
-__all__ = [
-    "KINDS", "Body", "Coded", "Function", "Held", "Kind", "Known", "NodeError", "NodeView",
-    "NotKnownError", "TensorList", "Value", "bits_of", "coded", "codes_of", "decoded",
-    "encoded", "inputs_of", "kind_of_array", "kind_of_type", "of_bits", "onto_powers",
-    "settled", "upto_one", "within",
-]  # fmt: skip
-
 _MANTISSA = {"f16": 10, "bf16": 7, "f32": 23, "f64": 52}
 
 

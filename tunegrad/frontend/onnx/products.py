@@ -22,8 +22,6 @@ from .elementwise import type_of
 from .images import convolution
 from .node import NodeView, Value
 
-__all__ = ["ATTENTION", "GRAMS", "PRODUCTS", "RECURRENCE", "SIGNALS", "recurrent"]
-
 
 def _gemm(n: NodeView) -> Tensor:
     a, b, c = n(0), n(1), n.tensor(2)

@@ -13,10 +13,6 @@ from ..functions import cat, where
 from ..tensor import Tensor
 from .node import NodeView
 
-__all__ = [
-    "NORMS", "REDUCTIONS",
-]  # fmt: skip
-
 
 def _reduced(body: Callable[[Tensor, Any, bool], Tensor]) -> Callable[[NodeView], Tensor]:
     def function(n: NodeView) -> Tensor:

@@ -17,10 +17,6 @@ from ..tensor import Tensor, apply
 from .elementwise import type_of
 from .node import Known, NodeView
 
-__all__ = [
-    "SCATTERING", "SHAPES",
-]  # fmt: skip
-
 
 def _reshape(n: NodeView) -> Tensor:
     x, shape = n(0), n.ints(1, "shape")

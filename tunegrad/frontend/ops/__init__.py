@@ -19,17 +19,6 @@ from . import (
 )
 
 __all__ = [
-    "activation",
-    "arithmetic",
-    "convolution",
-    "indexing",
-    "losses",
-    "movement",
-    "normalisation",
-    "ordering",
-    "pooling",
-    "products",
-    "reduction",
-    "resizing",
-    "special",
+    "activation", "arithmetic", "convolution", "indexing", "losses", "movement",
+    "normalisation", "ordering", "pooling", "products", "reduction", "resizing", "special",
 ]  # fmt: skip

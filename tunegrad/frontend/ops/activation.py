@@ -13,12 +13,6 @@ from ..operation import floating, operation
 from .movement import chunk
 from .special import expm1, log1p
 
-__all__ = [
-    "celu", "elu", "gelu", "glu", "hardshrink", "hardsigmoid", "hardswish", "hardtanh",
-    "leaky_relu", "logsigmoid", "mish", "prelu", "relu", "relu6", "rrelu", "selu", "sigmoid",
-    "silu", "softplus", "softshrink", "softsign", "tanhshrink", "threshold",
-]  # fmt: skip
-
 
 @operation
 def relu(input: Handle) -> Handle:

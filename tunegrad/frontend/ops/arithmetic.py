@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
+from collections.abc import Callable
+from typing import Concatenate, Literal, ParamSpec
 
 import numpy as np
 
@@ -12,16 +13,38 @@ from tunegrad.ir import graph
 
 from ..handle import Handle, TensorLike, beside, floats, lift, where
 from ..nodes.elementwise import Scalar
-from ..operation import operation
+from ..operation import Operation, named, operation
 
-__all__ = [
-    "add", "addcdiv", "addcmul", "bitwise_and", "bitwise_left_shift", "bitwise_not",
-    "bitwise_or", "bitwise_right_shift", "bitwise_xor", "ceil", "clamp_max", "clamp_min",
-    "copysign", "div", "eq", "floor_divide", "fmax", "fmin", "fmod", "frac", "ge", "gt",
-    "heaviside", "isclose", "isfinite", "isinf", "isnan", "isneginf", "isposinf", "le", "lerp",
-    "logical_and", "logical_not", "logical_or", "logical_xor", "lt", "masked_fill", "mul",
-    "nan_to_num", "ne", "remainder", "rsub", "sign", "signbit", "sub", "trunc",
-]  # fmt: skip
+P = ParamSpec("P")
+
+
+def _operator(
+    method: Callable[Concatenate[Handle, P], Handle], name: str, says: str
+) -> Operation[P]:
+    """An operator of handles as an operation of this module."""
+    made: Operation[P] = named(method, name, says)
+    made.__module__ = __name__
+    return made
+
+
+mul = _operator(Handle.__mul__, "mul", "``input * other``.")
+floor_divide = _operator(Handle.__floordiv__, "floor_divide", "``input // other``, rounded down.")
+remainder = _operator(
+    Handle.__mod__, "remainder",
+    "The rest of the division, with the divisor's sign: ``input % other``.",
+)  # fmt: skip
+eq = _operator(Handle.__eq__, "eq", "True where an element equals the other's.")
+ne = _operator(Handle.__ne__, "ne", "True where an element differs from the other's.")
+lt = _operator(Handle.__lt__, "lt", "True where an element is less.")
+le = _operator(Handle.__le__, "le", "True where an element is less or equal.")
+gt = _operator(Handle.__gt__, "gt", "True where an element is greater.")
+ge = _operator(Handle.__ge__, "ge", "True where an element is greater or equal.")
+bitwise_and = _operator(Handle.__and__, "bitwise_and", "``input & other``.")
+bitwise_or = _operator(Handle.__or__, "bitwise_or", "``input | other``.")
+bitwise_xor = _operator(Handle.__xor__, "bitwise_xor", "``input ^ other``.")
+bitwise_left_shift = _operator(Handle.__lshift__, "bitwise_left_shift", "``input << other``.")
+bitwise_right_shift = _operator(Handle.__rshift__, "bitwise_right_shift", "``input >> other``.")
+bitwise_not = _operator(Handle.__invert__, "bitwise_not", "``~input``.")
 
 
 @operation
@@ -43,12 +66,6 @@ def rsub(input: Handle, other: TensorLike, *, alpha: Scalar = 1) -> Handle:
 
 
 @operation
-def mul(input: Handle, other: TensorLike) -> Handle:
-    """``input * other``."""
-    return input * other
-
-
-@operation
 def div(
     input: Handle, other: TensorLike, *, rounding_mode: Literal["trunc", "floor"] | None = None
 ) -> Handle:
@@ -67,18 +84,6 @@ def div(
         return trunc(input / other)
     down, exact = input // other, input % other == 0
     return down + ((down < 0) & ~exact).cast(down.dtype)
-
-
-@operation
-def floor_divide(input: Handle, other: TensorLike) -> Handle:
-    """``input // other``, rounded down."""
-    return input // other
-
-
-@operation
-def remainder(input: Handle, other: TensorLike) -> Handle:
-    """The rest of the division, with the divisor's sign: ``input % other``."""
-    return input % other
 
 
 @operation
@@ -201,42 +206,6 @@ _LARGEST = {
 
 
 @operation
-def eq(input: Handle, other: TensorLike) -> Handle:
-    """True where an element equals the other's."""
-    return input == other
-
-
-@operation
-def ne(input: Handle, other: TensorLike) -> Handle:
-    """True where an element differs from the other's."""
-    return input != other
-
-
-@operation
-def lt(input: Handle, other: TensorLike) -> Handle:
-    """True where an element is less."""
-    return input < other
-
-
-@operation
-def le(input: Handle, other: TensorLike) -> Handle:
-    """True where an element is less or equal."""
-    return input <= other
-
-
-@operation
-def gt(input: Handle, other: TensorLike) -> Handle:
-    """True where an element is greater."""
-    return input > other
-
-
-@operation
-def ge(input: Handle, other: TensorLike) -> Handle:
-    """True where an element is greater or equal."""
-    return input >= other
-
-
-@operation
 def isclose(
     input: Handle,
     other: TensorLike,
@@ -321,42 +290,6 @@ def logical_xor(input: Handle, other: TensorLike) -> Handle:
 def logical_not(input: Handle) -> Handle:
     """True where an element is zero."""
     return ~_truth(input)
-
-
-@operation
-def bitwise_and(input: Handle, other: TensorLike) -> Handle:
-    """``input & other``."""
-    return input & other
-
-
-@operation
-def bitwise_or(input: Handle, other: TensorLike) -> Handle:
-    """``input | other``."""
-    return input | other
-
-
-@operation
-def bitwise_xor(input: Handle, other: TensorLike) -> Handle:
-    """``input ^ other``."""
-    return input ^ other
-
-
-@operation
-def bitwise_left_shift(input: Handle, other: TensorLike) -> Handle:
-    """``input << other``."""
-    return input << other
-
-
-@operation
-def bitwise_right_shift(input: Handle, other: TensorLike) -> Handle:
-    """``input >> other``."""
-    return input >> other
-
-
-@operation
-def bitwise_not(input: Handle) -> Handle:
-    """``~input``."""
-    return ~input
 
 
 def _truth(input: Handle) -> Handle:

@@ -19,63 +19,26 @@ from ..handle import Handle, TensorLike, lift, optional
 from ..nodes.arrays import DTypeLike
 from ..nodes.folds import accumulator
 from ..nodes.movement import integer
-from ..operation import T, operation
+from ..operation import T, of_ranks, operation
 from .indexing import item
 from .movement import flatten, pad, transpose
-
-__all__ = [
-    "Ends", "Extent", "Sides", "conv1d", "conv2d", "conv3d", "conv_transpose1d",
-    "conv_transpose2d", "conv_transpose3d", "convolve", "convolve_transposed", "extents_of",
-    "fold_columns", "unfold_columns", "windows",
-]  # fmt: skip
 
 Extent = int | Sequence[int]
 Sides = Extent | Literal["same", "valid"]
 Ends = tuple[tuple[int, int], ...]
 
 
-@operation
-def conv1d(
-    input: Handle, weight: TensorLike, bias: TensorLike | None = None, stride: Extent = 1,
+def convolve(
+    input: T, rank: int, weight: TensorLike, bias: TensorLike | None = None, stride: Extent = 1,
     padding: Sides = 0, dilation: Extent = 1, groups: int = 1,
     accumulate: DTypeLike | None = None,
-) -> Handle:  # fmt: skip
-    """(N, C, L) with weight (O, C / groups, K)."""
-    return convolve(input, 1, weight, bias, stride, padding, dilation, groups, accumulate)
-
-
-@operation
-def conv2d(
-    input: Handle, weight: TensorLike, bias: TensorLike | None = None, stride: Extent = 1,
-    padding: Sides = 0, dilation: Extent = 1, groups: int = 1,
-    accumulate: DTypeLike | None = None,
-) -> Handle:  # fmt: skip
-    """(N, C, H, W) with weight (O, C / groups, KH, KW).
-
-    The bias is added in the accumulator's dtype.
+) -> T:  # fmt: skip
+    """The bias is added in the accumulator's dtype.
 
     Raises:
         ShapeError: shapes, strides or groups do not fit.
         DTypeError: bools, or ``accumulate`` can not add up the products.
     """
-    return convolve(input, 2, weight, bias, stride, padding, dilation, groups, accumulate)
-
-
-@operation
-def conv3d(
-    input: Handle, weight: TensorLike, bias: TensorLike | None = None, stride: Extent = 1,
-    padding: Sides = 0, dilation: Extent = 1, groups: int = 1,
-    accumulate: DTypeLike | None = None,
-) -> Handle:  # fmt: skip
-    """(N, C, D, H, W) with weight (O, C / groups, KD, KH, KW)."""
-    return convolve(input, 3, weight, bias, stride, padding, dilation, groups, accumulate)
-
-
-def convolve(
-    input: T, rank: int, weight: TensorLike, bias: TensorLike | None, stride: Extent,
-    padding: Sides, dilation: Extent, groups: int, accumulate: DTypeLike | None = None,
-) -> T:  # fmt: skip
-    """``conv1d`` to ``conv3d``, by the number of spatial dimensions."""
     op = f"conv{rank}d"
     w, b = lift(weight, op), optional(bias, op)
     if input.ndim == rank + 1 and w.ndim == rank + 2:
@@ -97,48 +60,20 @@ def convolve(
     return result.cast(kind if kind.is_float else acc)
 
 
-@operation
-def conv_transpose1d(
-    input: Handle, weight: TensorLike, bias: TensorLike | None = None, stride: Extent = 1,
-    padding: Extent = 0, output_padding: Extent = 0, groups: int = 1, dilation: Extent = 1,
-) -> Handle:  # fmt: skip
-    """(N, C, L) with weight (C, O / groups, K)."""
-    return convolve_transposed(
-        input, 1, weight, bias, stride, padding, output_padding, groups, dilation
-    )
-
-
-@operation
-def conv_transpose2d(
-    input: Handle, weight: TensorLike, bias: TensorLike | None = None, stride: Extent = 1,
-    padding: Extent = 0, output_padding: Extent = 0, groups: int = 1, dilation: Extent = 1,
-) -> Handle:  # fmt: skip
-    """(N, C, H, W) with weight (C, O / groups, KH, KW): each element adds the weight by its
-    value, at places ``stride`` apart.
-    """
-    return convolve_transposed(
-        input, 2, weight, bias, stride, padding, output_padding, groups, dilation
-    )
-
-
-@operation
-def conv_transpose3d(
-    input: Handle, weight: TensorLike, bias: TensorLike | None = None, stride: Extent = 1,
-    padding: Extent = 0, output_padding: Extent = 0, groups: int = 1, dilation: Extent = 1,
-) -> Handle:  # fmt: skip
-    """(N, C, D, H, W) with weight (C, O / groups, KD, KH, KW)."""
-    return convolve_transposed(
-        input, 3, weight, bias, stride, padding, output_padding, groups, dilation
-    )
+conv1d, conv2d, conv3d = of_ranks(
+    "conv", convolve,
+    "(N, C, L) with weight (O, C / groups, K).",
+    "(N, C, H, W) with weight (O, C / groups, KH, KW).",
+    "(N, C, D, H, W) with weight (O, C / groups, KD, KH, KW).",
+)  # fmt: skip
 
 
 def convolve_transposed(
-    input: T, rank: int, weight: TensorLike, bias: TensorLike | None, stride: Extent,
-    padding: Extent, output_padding: Extent, groups: int, dilation: Extent,
+    input: T, rank: int, weight: TensorLike, bias: TensorLike | None = None, stride: Extent = 1,
+    padding: Extent = 0, output_padding: Extent = 0, groups: int = 1, dilation: Extent = 1,
 ) -> T:  # fmt: skip
-    """``conv_transpose1d`` to ``conv_transpose3d``: a convolution of the input with zeros between
-    its elements, and the mirrored weight; without these zeros, where there are several outputs to
-    an element.
+    """A convolution of the input with zeros between its elements, and the mirrored weight; without
+    these zeros, where there are several outputs to an element.
     """
     op = f"conv_transpose{rank}d"
     w, b = lift(weight, op), optional(bias, op)
@@ -184,6 +119,15 @@ def convolve_transposed(
     x = _with_zeros_between(input, strides)
     kernel = _mirrored(w, groups)
     return convolve(pad(x, flat), rank, kernel, b, 1, 0, spread, groups)
+
+
+conv_transpose1d, conv_transpose2d, conv_transpose3d = of_ranks(
+    "conv_transpose", convolve_transposed,
+    "(N, C, L) with weight (C, O / groups, K).",
+    "(N, C, H, W) with weight (C, O / groups, KH, KW): each element adds the weight by its value, "
+    "at places ``stride`` apart.",
+    "(N, C, D, H, W) with weight (C, O / groups, KD, KH, KW).",
+)  # fmt: skip
 
 
 def _stepped(

@@ -24,12 +24,6 @@ from ..nodes.elementwise import Scalar
 from ..nodes.movement import axis_of, integer
 from ..operation import T, operation
 
-__all__ = [
-    "gather", "index_add", "index_copy", "index_fill", "index_select", "item", "one_hot",
-    "scatter", "scatter_add", "scatter_reduce", "take", "take_along_dim", "take_known",
-    "within",
-]  # fmt: skip
-
 Positions = NDArray[np.int64]
 
 

@@ -14,12 +14,6 @@ from .indexing import gather, take
 from .reduction import log_softmax
 from .special import xlogy
 
-__all__ = [
-    "How", "binary_cross_entropy", "binary_cross_entropy_with_logits", "cross_entropy",
-    "hinge_embedding_loss", "huber_loss", "kl_div", "l1_loss", "mse_loss", "nll_loss",
-    "poisson_nll_loss", "smooth_l1_loss", "soft_margin_loss",
-]  # fmt: skip
-
 How = Literal["mean", "sum", "none", "batchmean"]
 
 

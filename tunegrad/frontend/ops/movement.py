@@ -18,13 +18,6 @@ from ..nodes.elementwise import Scalar
 from ..nodes.movement import Axes, axes_of, axis_of, integer
 from ..operation import T, operation
 
-__all__ = [
-    "Mode", "Pairs", "Sections", "broadcast_to", "chunk", "diag", "diag_embed", "diagonal",
-    "expand_as", "expand_dims", "flatten", "fliplr", "flipud", "join", "movedim", "pad",
-    "repeat", "repeat_interleave", "roll", "rot90", "split", "t", "tensor_split", "tile",
-    "trace", "transpose", "tril", "triu", "unbind", "unflatten", "unfold", "view_as",
-]  # fmt: skip
-
 Sections = int | Sequence[int]
 Mode = Literal["constant", "reflect", "replicate", "circular"]
 Pairs = Sequence[Sequence[int]]

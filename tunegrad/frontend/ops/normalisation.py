@@ -14,11 +14,6 @@ from ..operation import operation
 from .movement import pad
 from .special import finite, fma
 
-__all__ = [
-    "batch_norm", "group_norm", "instance_norm", "layer_norm", "local_response_norm",
-    "rms_norm",
-]  # fmt: skip
-
 
 @operation
 def layer_norm(

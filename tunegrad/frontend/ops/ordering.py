@@ -27,12 +27,6 @@ from .movement import diagonal, movedim, pad
 from .reduction import argmax
 from .special import finite, fma, log1p, polynomial, two_product, two_sum
 
-__all__ = [
-    "Found", "argsort", "bucketize", "corrcoef", "cov", "cummax", "cummin", "cumprod", "cumsum",
-    "diff", "kthvalue", "logcumsumexp", "median", "msort", "quantile", "searchsorted", "sort",
-    "topk",
-]  # fmt: skip
-
 
 @operation
 @along

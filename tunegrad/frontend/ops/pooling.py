@@ -16,104 +16,13 @@ from tunegrad.ir.dtypes import BOOL, I64, DType
 
 from ..handle import Handle, where
 from ..nodes.movement import integer
-from ..operation import T, operation
+from ..operation import T, of_ranks, operation
 from .activation import relu
 from .arithmetic import sign
 from .convolution import Ends, Extent, extents_of, windows
 from .movement import join
 
-__all__ = [
-    "Target", "adaptive", "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d",
-    "adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d", "avg_pool", "avg_pool1d",
-    "avg_pool2d", "avg_pool3d", "global_avg_pool2d", "lp_pool1d", "lp_pool2d", "max_pool",
-    "max_pool1d", "max_pool2d", "max_pool3d",
-]  # fmt: skip
-
 Target = int | None | tuple[int | None, ...]
-
-
-@operation
-def max_pool1d(
-    input: Handle, kernel_size: Extent, stride: Extent | None = None, padding: Extent = 0,
-    dilation: Extent = 1, ceil_mode: bool = False, return_indices: bool = False,
-) -> Any:  # fmt: skip
-    """The largest element of each window of (N, C, L)."""
-    return max_pool(input, 1, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
-
-
-@operation
-def max_pool2d(
-    input: Handle, kernel_size: Extent, stride: Extent | None = None, padding: Extent = 0,
-    dilation: Extent = 1, ceil_mode: bool = False, return_indices: bool = False,
-) -> Any:  # fmt: skip
-    """The largest element of each window of (N, C, H, W); padding never wins.
-
-    ``stride``: the size of the window unless given. ``ceil_mode``: a last window may go over
-    the end. ``return_indices``: a pair, with the place of each in its flattened image.
-    """
-    return max_pool(input, 2, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
-
-
-@operation
-def max_pool3d(
-    input: Handle, kernel_size: Extent, stride: Extent | None = None, padding: Extent = 0,
-    dilation: Extent = 1, ceil_mode: bool = False, return_indices: bool = False,
-) -> Any:  # fmt: skip
-    """The largest element of each window of (N, C, D, H, W)."""
-    return max_pool(input, 3, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
-
-
-@operation
-def avg_pool1d(
-    input: Handle, kernel_size: Extent, stride: Extent | None = None, padding: Extent = 0,
-    ceil_mode: bool = False, count_include_pad: bool = True,
-) -> Handle:  # fmt: skip
-    """The average of each window of (N, C, L)."""
-    return avg_pool(input, 1, kernel_size, stride, padding, ceil_mode, count_include_pad, None)
-
-
-@operation
-def avg_pool2d(
-    input: Handle, kernel_size: Extent, stride: Extent | None = None, padding: Extent = 0,
-    ceil_mode: bool = False, count_include_pad: bool = True,
-    divisor_override: int | None = None,
-) -> Handle:  # fmt: skip
-    """The average of each window of (N, C, H, W), padding counted as zeros or not at all; or
-    its sum over ``divisor_override``.
-    """
-    return avg_pool(
-        input, 2, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
-    )
-
-
-@operation
-def avg_pool3d(
-    input: Handle, kernel_size: Extent, stride: Extent | None = None, padding: Extent = 0,
-    ceil_mode: bool = False, count_include_pad: bool = True,
-    divisor_override: int | None = None,
-) -> Handle:  # fmt: skip
-    """The average of each window of (N, C, D, H, W)."""
-    return avg_pool(
-        input, 3, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
-    )
-
-
-@operation
-def lp_pool1d(
-    input: Handle, norm_type: float, kernel_size: Extent, stride: Extent | None = None,
-    ceil_mode: bool = False,
-) -> Handle:  # fmt: skip
-    """The p-norm of each window of (N, C, L)."""
-    return _norms(input, 1, norm_type, kernel_size, stride, ceil_mode)
-
-
-@operation
-def lp_pool2d(
-    input: Handle, norm_type: float, kernel_size: Extent, stride: Extent | None = None,
-    ceil_mode: bool = False,
-) -> Handle:  # fmt: skip
-    """The p-norm of each window of (N, C, H, W)."""
-    return _norms(input, 2, norm_type, kernel_size, stride, ceil_mode)
 
 
 @operation
@@ -122,44 +31,6 @@ def global_avg_pool2d(input: Handle) -> Handle:
     if input.ndim != 4:
         raise ShapeError(f"global_avg_pool2d: input {input.shape} must be (N, C, H, W)")
     return input.mean((2, 3), True)
-
-
-@operation
-def adaptive_avg_pool1d(input: Handle, output_size: Target) -> Handle:
-    """Averages of ``output_size`` windows that cover (N, C, L)."""
-    return adaptive(input, "avg", 1, output_size)
-
-
-@operation
-def adaptive_avg_pool2d(input: Handle, output_size: Target) -> Handle:
-    """Averages of windows that cover (N, C, H, W), so many along each dimension; None keeps an
-    extent. Windows differ by one where the extent is no multiple.
-    """
-    return adaptive(input, "avg", 2, output_size)
-
-
-@operation
-def adaptive_avg_pool3d(input: Handle, output_size: Target) -> Handle:
-    """Averages of windows that cover (N, C, D, H, W)."""
-    return adaptive(input, "avg", 3, output_size)
-
-
-@operation
-def adaptive_max_pool1d(input: Handle, output_size: Target) -> Handle:
-    """The largest of ``output_size`` windows that cover (N, C, L)."""
-    return adaptive(input, "max", 1, output_size)
-
-
-@operation
-def adaptive_max_pool2d(input: Handle, output_size: Target) -> Handle:
-    """The largest of windows that cover (N, C, H, W)."""
-    return adaptive(input, "max", 2, output_size)
-
-
-@operation
-def adaptive_max_pool3d(input: Handle, output_size: Target) -> Handle:
-    """The largest of windows that cover (N, C, D, H, W)."""
-    return adaptive(input, "max", 3, output_size)
 
 
 def _batched(input: T, op: str, rank: int) -> T:
@@ -175,13 +46,16 @@ def _batched(input: T, op: str, rank: int) -> T:
 
 
 def max_pool(
-    input: Handle, rank: int, size: Extent, stride: Extent | None, padding: Extent,
-    dilation: Extent, ceil_mode: bool, return_indices: bool,
+    input: Handle, rank: int, kernel_size: Extent, stride: Extent | None = None,
+    padding: Extent = 0, dilation: Extent = 1, ceil_mode: bool = False,
+    return_indices: bool = False,
 ) -> Any:  # fmt: skip
-    """``max_pool1d`` to ``max_pool3d``, by the number of spatial dimensions."""
+    """``stride``: the size of the window unless given. ``ceil_mode``: a last window may go over
+    the end. ``return_indices``: a pair, with the place of each in its flattened image.
+    """
     op = f"max_pool{rank}d"
     x = _batched(input, op, rank)
-    w = _Windows(op, x, rank, size, stride, padding, dilation, ceil_mode)
+    w = _Windows(op, x, rank, kernel_size, stride, padding, dilation, ceil_mode)
     inside = range(-rank, 0)
     values = w.of(x)
     if w.padded:
@@ -200,20 +74,28 @@ def max_pool(
     return kept, found if input.ndim == x.ndim else found.squeeze(0)
 
 
+max_pool1d, max_pool2d, max_pool3d = of_ranks(
+    "max_pool", max_pool,
+    "The largest element of each window of (N, C, L).",
+    "The largest element of each window of (N, C, H, W); padding never wins.",
+    "The largest element of each window of (N, C, D, H, W).",
+)  # fmt: skip
+
+
 def avg_pool(
-    input: T, rank: int, size: Extent, stride: Extent | None, padding: Extent, ceil_mode: bool,
-    count_include_pad: bool, divisor: int | None = None,
+    input: T, rank: int, kernel_size: Extent, stride: Extent | None = None, padding: Extent = 0,
+    ceil_mode: bool = False, count_include_pad: bool = True, divisor_override: int | None = None,
 ) -> T:  # fmt: skip
-    """``avg_pool1d`` to ``avg_pool3d``, by the number of spatial dimensions."""
+    """Padding is counted as zeros, or not at all; a divisor that is given divides every sum."""
     op = f"avg_pool{rank}d"
     x = _batched(input, op, rank)._wide()
-    w = _Windows(op, x, rank, size, stride, padding, 1, ceil_mode)
+    w = _Windows(op, x, rank, kernel_size, stride, padding, 1, ceil_mode)
     inside = tuple(range(-rank, 0))
     total = w.of(x).sum(inside)
-    if divisor is not None:
-        if integer(op, "divisor_override", divisor) == 0:
+    if divisor_override is not None:
+        if integer(op, "divisor_override", divisor_override) == 0:
             raise ShapeError(f"{op}: divisor_override is 0")
-        result = total / float(divisor)
+        result = total / float(divisor_override)
     elif not w.padded or (count_include_pad and not w.beyond):
         result = total / float(math.prod(w.size))
     else:
@@ -221,14 +103,31 @@ def avg_pool(
     return (result if input.ndim == x.ndim else result.squeeze(0))._as(input.float_type)
 
 
+avg_pool1d, avg_pool2d, avg_pool3d = of_ranks(
+    "avg_pool", avg_pool,
+    "The average of each window of (N, C, L).",
+    "The average of each window of (N, C, H, W), padding counted as zeros or not at all; or its "
+    "sum over ``divisor_override``.",
+    "The average of each window of (N, C, D, H, W).",
+)  # fmt: skip
+
+
 def _norms(
-    input: Handle, rank: int, p: float, size: Extent, stride: Extent | None, ceil_mode: bool
-) -> Handle:
-    x = input._wide()
+    input: Handle, rank: int, norm_type: float, kernel_size: Extent,
+    stride: Extent | None = None, ceil_mode: bool = False,
+) -> Handle:  # fmt: skip
+    """Of floats the sign of a sum of odd powers counts, as in PyTorch."""
+    x, p = input._wide(), norm_type
     powers = x * x if p == 2 else x**p
-    sums = avg_pool(powers, rank, size, stride, 0, ceil_mode, True, 1)
+    sums = avg_pool(powers, rank, kernel_size, stride, 0, ceil_mode, True, 1)
     positive = sign(sums) * relu(sums.abs())
     return (positive.sqrt() if p == 2 else positive ** (1 / p))._as(input.float_type)
+
+
+lp_pool1d, lp_pool2d = of_ranks(
+    "lp_pool", _norms,
+    "The p-norm of each window of (N, C, L).", "The p-norm of each window of (N, C, H, W).",
+)  # fmt: skip
 
 
 def adaptive(input: Handle, kind: str, rank: int, output_size: Target) -> Handle:
@@ -259,6 +158,29 @@ def adaptive(input: Handle, kind: str, rank: int, output_size: Target) -> Handle
         y = y._as(input.float_type) if kind == "avg" else y
     return y if input.ndim == x.ndim else y.squeeze(0)
 
+
+def _adaptive_avg(input: Handle, rank: int, output_size: Target) -> Handle:
+    """None keeps an extent. Windows differ by one where the extent is no multiple."""
+    return adaptive(input, "avg", rank, output_size)
+
+
+def _adaptive_max(input: Handle, rank: int, output_size: Target) -> Handle:
+    """None keeps an extent. Windows differ by one where the extent is no multiple."""
+    return adaptive(input, "max", rank, output_size)
+
+
+adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d = of_ranks(
+    "adaptive_avg_pool", _adaptive_avg,
+    "Averages of ``output_size`` windows that cover (N, C, L).",
+    "Averages of windows that cover (N, C, H, W), so many along each dimension.",
+    "Averages of windows that cover (N, C, D, H, W).",
+)  # fmt: skip
+adaptive_max_pool1d, adaptive_max_pool2d, adaptive_max_pool3d = of_ranks(
+    "adaptive_max_pool", _adaptive_max,
+    "The largest of ``output_size`` windows that cover (N, C, L).",
+    "The largest of windows that cover (N, C, H, W).",
+    "The largest of windows that cover (N, C, D, H, W).",
+)  # fmt: skip
 
 _LETTERS = {1: "(N, C, L)", 2: "(N, C, H, W)", 3: "(N, C, D, H, W)"}
 

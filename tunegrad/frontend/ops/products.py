@@ -24,13 +24,6 @@ from ..operation import operation
 from .movement import diagonal, repeat_interleave, roll, tril
 from .reduction import masked_softmax, norm, softmax
 
-__all__ = [
-    "addbmm", "addmm", "addmv", "addr", "baddbmm", "bilinear", "bmm", "cdist",
-    "cosine_similarity", "cross", "dot", "einsum", "inner", "kron", "linear", "matmul",
-    "matrix_power", "mm", "mv", "outer", "pairwise_distance", "scaled_dot_product_attention",
-    "tensordot",
-]  # fmt: skip
-
 
 @operation
 def matmul(input: Handle, other: TensorLike, accumulate: DTypeLike | None = None) -> Handle:

@@ -19,12 +19,6 @@ from ..nodes.movement import Axes, axes_of, axis_of
 from ..operation import T, along, floating, operation
 from .arithmetic import isfinite
 
-__all__ = [
-    "Order", "aminmax", "argmax", "argmin", "count_nonzero", "log_softmax", "logsumexp",
-    "masked_softmax", "nanmean", "nansum", "norm", "normalize", "position_of", "softmax",
-    "softmin", "std", "std_mean", "var", "var_mean",
-]  # fmt: skip
-
 Order = float | Literal["fro", "nuc"] | None
 
 

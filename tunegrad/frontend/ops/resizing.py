@@ -22,11 +22,6 @@ from .indexing import gather, take_known
 from .movement import repeat_interleave, transpose
 from .pooling import adaptive
 
-__all__ = [
-    "Mode", "SamplePadding", "Sampling", "channel_shuffle", "grid_places", "grid_sample",
-    "interpolate", "pixel_shuffle", "pixel_unshuffle", "read_at", "sampled",
-]  # fmt: skip
-
 Mode = Literal["nearest", "nearest-exact", "linear", "bilinear", "trilinear", "bicubic", "area"]
 Sampling = Literal["bilinear", "nearest", "bicubic"]
 SamplePadding = Literal["zeros", "border", "reflection"]

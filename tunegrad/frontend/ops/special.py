@@ -20,14 +20,6 @@ from ..nodes.elementwise import Scalar, broadcast, broadcast_shapes, constant
 from ..operation import floating, operation
 from .arithmetic import copysign, signbit
 
-__all__ = [
-    "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cosh", "deg2rad", "erfc",
-    "erfinv", "exp2", "expm1", "finite", "float_power", "fma", "hypot", "log1p", "log10",
-    "logaddexp", "logaddexp2", "logit", "polynomial", "rad2deg", "rsqrt", "sinc", "sinh", "tan",
-    "two_product", "two_sum", "xlogy",
-]  # fmt: skip
-
-
 # Sums and products of floats together with what their rounding took away (Dekker 1971; Ogita, Rump
 # and Oishi 2005).
 #

@@ -28,8 +28,6 @@ from ..weights import Array, Weights
 from .aten import Complex
 from .graph import array_of, constant_of, dtype_from, load_torch, run_graph, tensor_of, torch_dtype
 
-__all__ = ["Call", "FirstCall", "Run", "check_choice", "fault_of"]
-
 _log = logging.getLogger(__name__)
 
 _CHECKS = ("error", "warn", False)

@@ -17,8 +17,6 @@ from .aten import TABLE, Complex
 from .checking import FirstCall, check_choice
 from .graph import dtype_from, load_torch, missing_operators, run_graph, shared, value_of
 
-__all__ = ["from_torch"]
-
 _SHOWN = 300
 """Letters of PyTorch's own errors."""
 

@@ -27,11 +27,6 @@ from ..tensor import Tensor
 from .aten import COMPLEX, TABLE, Complex, lifted
 from .aten.movement import strided
 
-__all__ = [
-    "array_of", "constant_of", "dtype_from", "load_torch", "missing_operators", "name_of",
-    "run_graph", "shared", "tensor_of", "torch_dtype", "value_of",
-]  # fmt: skip
-
 _NAMES = {
     "bool": "bool", "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64", "uint8": "u8",
     "uint16": "u16", "uint32": "u32", "uint64": "u64", "bfloat16": "bf16", "float16": "f16",

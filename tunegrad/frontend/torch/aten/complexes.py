@@ -14,8 +14,6 @@ from ...functions import stack
 from ...tensor import Tensor
 from .table import Operator, unsupported
 
-__all__ = ["COMPLEX", "TABLE", "Complex", "lifted"]
-
 
 @dataclass(frozen=True, slots=True)
 class Complex:

@@ -14,11 +14,6 @@ from ...ops.convolution import convolve, convolve_transposed
 from ...tensor import Tensor
 from .table import Operator, entries, overloads, unsupported
 
-__all__ = [
-    "CONTRACTION",
-    "ENCODER",
-]
-
 
 def _convolution(
     x: Tensor, weight: Tensor, bias: Tensor | None, stride: Sequence[int], padding: Sequence[int],

@@ -16,12 +16,6 @@ from ...functions import where
 from ...tensor import Tensor, lift
 from .table import Operator, entries, overloads
 
-__all__ = [
-    "CREATION",
-    "ELEMENTWISE",
-    "REDUCTIONS",
-]
-
 
 def _elu(x: Tensor, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Tensor:
     if scale == 1 and input_scale == 1:

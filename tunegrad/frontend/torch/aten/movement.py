@@ -15,8 +15,6 @@ from ...ops.indexing import within
 from ...tensor import Tensor, lift
 from .table import Operator, entries, overloads, unsupported
 
-__all__ = ["INDEXING", "MOVEMENT", "span", "strided"]
-
 
 def _same(x: Tensor, *_: Any, **options: Any) -> Tensor:
     dtype = options.get("dtype")

@@ -17,11 +17,6 @@ from ...ops.resizing import SamplePadding, Sampling
 from ...tensor import Tensor
 from .table import Operator, entries, overloads, unsupported
 
-__all__ = [
-    "NORMALISATION",
-    "SAMPLING",
-]
-
 Optional = Tensor | None
 
 

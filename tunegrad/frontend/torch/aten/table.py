@@ -7,8 +7,6 @@ from typing import Any
 
 from tunegrad.errors import ModelError
 
-__all__ = ["Operator", "entries", "overloads", "unsupported"]
-
 Operator = Callable[..., Any]
 
 
