@@ -20,8 +20,7 @@ from tunegrad.devices.host.codegen import assembly
 from tunegrad.devices.host.facts import AMX_INT8, host_target
 from tunegrad.errors import IllegalAction
 from tunegrad.ir.dtypes import buffer_dtype
-from tunegrad.ir.interpret.numeric import bytes_of
-from tunegrad.ir.interpret.values import multiply_tiles
+from tunegrad.ir.interpret.numeric import bytes_of, multiply_tiles
 from tunegrad.ir.program import TileConfig, TileMul, walk
 from tunegrad.ir.verify.program import verify_program
 from tunegrad.opts import Schedule, Space

@@ -24,8 +24,7 @@ from tunegrad.ir.dtypes import (
     buffer_dtype,
 )
 from tunegrad.ir.expr import Op, result_type
-from tunegrad.ir.interpret.numeric import bytes_of, compute
-from tunegrad.ir.interpret.values import operation
+from tunegrad.ir.interpret.numeric import bytes_of, compute, operation
 
 WORDS = {"u8": U8X4, "i8": I8X4}
 

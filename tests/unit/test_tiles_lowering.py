@@ -6,8 +6,8 @@ import pytest
 from tests.tile_kernels import NAME, UNIT, buffers, conv, gemm, tiled, wanted
 from tunegrad.devices.job import unread
 from tunegrad.errors import IllegalAction
+from tunegrad.ir.interpret.numeric import multiply_tiles
 from tunegrad.ir.interpret.program import interpret
-from tunegrad.ir.interpret.values import multiply_tiles
 from tunegrad.ir.looptree import LoopKind
 from tunegrad.ir.program import (
     TileConfig,

@@ -32,7 +32,7 @@ from .. import program as p
 from ..dtypes import BOOL
 from ..program import Instr, Program, VType
 from .memory import Env, IndexCompiler, Number
-from .values import constant, converter, lane_folder, load_matrices, multiply, operation
+from .numeric import constant, converter, folder, load_matrices, multiply, operation
 
 __all__ = ["Access", "GroupAccesses", "GroupMachine", "GroupMemory", "Race", "table", "value_step"]
 
@@ -274,7 +274,7 @@ def value_step(
                 values, new, (arg,), lambda x: np.broadcast_to(x, (x.shape[0], t.lanes))
             )
         case p.Fold(new, op, arg, _):
-            return _applied(values, new, (arg,), lane_folder(op))
+            return _applied(values, new, (arg,), folder(op, rows=True))
         case p.Select(new, mask, yes, no, _):
             return _applied(values, new, (mask, yes, no), np.where)
     return None

@@ -32,7 +32,7 @@ from ..program import Instr, Program, VType
 from ..verify.program import describe, is_grouped
 from .groups import GroupMachine
 from .memory import Env, IndexCompiler, Memory, Number, Step, Tracker, Values, load_step, store_step
-from .values import constant, converter, folder, multiply_tiles, operation
+from .numeric import constant, converter, folder, multiply_tiles, operation
 
 __all__ = ["Execution", "interpret", "pack_buffers", "tile_step"]
 
