@@ -34,7 +34,7 @@ from tunegrad.devices.verifying.tolerance import Bar
 from tunegrad.errors import CompileFailure, IllegalAction
 from tunegrad.ir.dtypes import F32, F64
 from tunegrad.ir.exact import Rounded, rounded_within, roundings
-from tunegrad.ir.interpret.error_bounds import FUNCTIONS, error_bounds_at
+from tunegrad.ir.interpret.error_bounds import IN_STEPS, error_bounds_at
 from tunegrad.ir.interpret.evaluate import in_float64, unrounded
 from tunegrad.ir.interpret.kernel import interpret, interpret_at, interpret_steps, one_blas_thread
 from tunegrad.ir.interpret.numeric import to_compute
@@ -235,7 +235,7 @@ def _bounds(
         return {}
     read = _read(kernel, arrays)
     found: dict[str, Array] = {}
-    if not kernel.reduces or float_operations(kernel) & FUNCTIONS:
+    if not kernel.reduces or float_operations(kernel) & IN_STEPS:
         few = work(kernel) > _BOUND_STEPS
         points = sample_points(kernel, steps=_BOUND_STEPS) if few else None
         for name, (offsets, bounds) in (error_bounds_at(kernel, read, points) or {}).items():

@@ -34,6 +34,7 @@ from .dtypes import BF16, BF16X2, BOOL, F32, I8, I8X4, I32, U8, U8X4, DType
 from .index import ALWAYS, Index, Valid
 
 __all__ = [
+    "FUNCTIONS",
     "PRODUCTS",
     "Apply",
     "Cast",
@@ -125,6 +126,9 @@ _ARITY = {
     Op.QUAD: 4,
 }  # fmt: skip
 """Of operations that do not have two arguments."""
+
+FUNCTIONS = frozenset((Op.EXP, Op.LOG, Op.LOG2, Op.SQRT, Op.TANH, Op.ERF, Op.SIN, Op.COS, Op.POW))
+"""Operations that devices approximate, each in many instructions."""
 
 PRODUCTS = frozenset((Op.MUL, Op.DOT2, Op.DOT4))
 """Operations whose sums are products of matrices."""
@@ -332,22 +336,7 @@ def rebuilder(leaf: Callable[[Expr], Expr]) -> Callable[[Expr], Expr]:
     return visit
 
 
-_FLOAT_ONLY = frozenset(
-    (
-        Op.EXP,
-        Op.LOG,
-        Op.LOG2,
-        Op.SQRT,
-        Op.RECIP,
-        Op.TANH,
-        Op.ERF,
-        Op.SIN,
-        Op.COS,
-        Op.DIV,
-        Op.FMA,
-        Op.ROUND,
-    )
-)
+_FLOAT_ONLY = FUNCTIONS - {Op.POW} | {Op.RECIP, Op.DIV, Op.FMA, Op.ROUND}
 
 _INT_ONLY = frozenset((Op.SHL, Op.SHR))
 

@@ -38,6 +38,7 @@ __all__ = [
     "Valid",
     "Var",
     "as_index",
+    "clamped",
     "element",
     "var",
 ]
@@ -45,13 +46,33 @@ __all__ = [
 NO_NAMES: frozenset[str] = frozenset()
 
 
-class Var:
+class _Named:
+    """What an atom is told by: its kind and its canonical text, ``key``."""
+
+    __slots__ = ("hi", "key", "lo", "names")
+
+    key: str
+    lo: int
+    hi: int
+    names: frozenset[str]
+
+    def __repr__(self) -> str:
+        return self.key
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (type(self) is type(other) and self.key == other.key)
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+
+class Var(_Named):
     """An integer variable with inclusive bounds ``lo <= value <= hi``.
 
     Equal names must mean equal bounds.
     """
 
-    __slots__ = ("hi", "key", "lo", "name", "names")
+    __slots__ = ("name",)
 
     def __init__(self, name: str, lo: int, hi: int) -> None:
         self.name, self.lo, self.hi = name, lo, hi
@@ -61,20 +82,11 @@ class Var:
     def __reduce__(self) -> tuple[object, ...]:
         return Var, (self.name, self.lo, self.hi)
 
-    def __repr__(self) -> str:
-        return self.key
 
-    def __eq__(self, other: object) -> bool:
-        return self is other or (isinstance(other, Var) and self.key == other.key)
-
-    def __hash__(self) -> int:
-        return hash(self.key)
-
-
-class FloorDiv:
+class FloorDiv(_Named):
     """``num // den`` that no law could simplify further."""
 
-    __slots__ = ("den", "hi", "key", "lo", "names", "num")
+    __slots__ = ("den", "num")
 
     def __init__(self, num: Index, den: int) -> None:
         self.num, self.den = num, den
@@ -85,20 +97,11 @@ class FloorDiv:
     def __reduce__(self) -> tuple[object, ...]:
         return FloorDiv, (self.num, self.den)
 
-    def __repr__(self) -> str:
-        return self.key
 
-    def __eq__(self, other: object) -> bool:
-        return self is other or (isinstance(other, FloorDiv) and self.key == other.key)
-
-    def __hash__(self) -> int:
-        return hash(self.key)
-
-
-class Mod:
+class Mod(_Named):
     """``num % den`` that no law could simplify further."""
 
-    __slots__ = ("den", "hi", "key", "lo", "names", "num")
+    __slots__ = ("den", "num")
 
     def __init__(self, num: Index, den: int) -> None:
         self.num, self.den = num, den
@@ -109,17 +112,8 @@ class Mod:
     def __reduce__(self) -> tuple[object, ...]:
         return Mod, (self.num, self.den)
 
-    def __repr__(self) -> str:
-        return self.key
 
-    def __eq__(self, other: object) -> bool:
-        return self is other or (isinstance(other, Mod) and self.key == other.key)
-
-    def __hash__(self) -> int:
-        return hash(self.key)
-
-
-class Element:
+class Element(_Named):
     """``buffer[num]`` as an index below ``den``: an integer read from memory that is not written
     meanwhile.
 
@@ -128,7 +122,7 @@ class Element:
     whatever the memory holds and wherever it is worked out: ``0 <= value < den``.
     """
 
-    __slots__ = ("buffer", "den", "hi", "key", "lo", "names", "num", "size")
+    __slots__ = ("buffer", "den", "num", "size")
 
     def __init__(self, buffer: str, num: Index, size: int, den: int) -> None:
         self.buffer, self.num, self.size, self.den = buffer, num, size, den
@@ -139,15 +133,6 @@ class Element:
     def __reduce__(self) -> tuple[object, ...]:
         return Element, (self.buffer, self.num, self.size, self.den)
 
-    def __repr__(self) -> str:
-        return self.key
-
-    def __eq__(self, other: object) -> bool:
-        return self is other or (isinstance(other, Element) and self.key == other.key)
-
-    def __hash__(self) -> int:
-        return hash(self.key)
-
     @property
     def inside(self) -> bool:
         """True if bounds prove that its offset is inside the buffer."""
@@ -157,11 +142,17 @@ class Element:
         """Its value, for a flat array and an offset (or arrays of them)."""
         if not self.inside:
             at = np.where((at >= 0) & (at < self.size), at, 0)
-        found = memory[at]
-        if memory.dtype.kind == "u":
-            return np.minimum(found, found.dtype.type(min(self.hi, np.iinfo(found.dtype).max)))
-        found = found.astype(np.int64)
-        return np.clip(np.where(found < 0, found + self.den, found), 0, self.hi)
+        return clamped(memory[at], self.den)
+
+
+def clamped(index: Any, extent: int) -> Any:
+    """Integers (a numpy scalar, or an array) as indices of so many elements: negative ones count
+    from the end, beyond either end is the first or the last.
+    """
+    if index.dtype.kind == "u":
+        return np.minimum(index, index.dtype.type(min(extent - 1, np.iinfo(index.dtype).max)))
+    signed = index.astype(np.int64)
+    return np.clip(np.where(signed < 0, signed + extent, signed), 0, extent - 1)
 
 
 Atom = Var | FloorDiv | Mod | Element

@@ -91,7 +91,7 @@ class Loop:
 
     def renamed(self, name: str) -> Loop:
         """The same loop under another name."""
-        return Loop(name, self.extent, self.axes, self.stage, self.reduce, self.kind, self.count)
+        return self.resized(name, self.extent)
 
     def resized(self, name: str, extent: int) -> Loop:
         """A loop of another name and extent over the same axes."""

@@ -48,9 +48,6 @@ COPY_BYTES, ROW_BYTES, REGISTER_BYTES = (4, 8, 16), 16, 4
 
 _ALIGNED_BYTES, _BANKS_BYTES = 16, 128
 
-_IDS = ("id", "ids", "arg", "args", "value", "mask", "yes", "no", "a", "b", "c")
-"""Fields of instructions that name values."""
-
 
 def ring_buffers(program: Program) -> dict[str, int]:
     """The places of each buffer that a pipeline copies into."""
@@ -92,7 +89,7 @@ def in_turn(program: Program) -> Program:
     """
     if not any(isinstance(i, p.Pipeline | p.MatLoad) for i in p.walk(program.body)):
         return program
-    top = max((n for i in p.walk(program.body) for n in _defined(i)), default=0)
+    top = max((n for i in p.walk(program.body) for n in p.defined(i)), default=0)
     return replace(program, body=_InTurn(top).block(program.body, {}))
 
 
@@ -153,7 +150,7 @@ def expand_pipelines(program: Program) -> Program:
     if not rings:
         return program
     sizes = {a.name: _place(a) for a in program.allocs}
-    top = max((n for i in p.walk(program.body) for n in _defined(i)), default=0)
+    top = max((n for i in p.walk(program.body) for n in p.defined(i)), default=0)
     body = _Expansion(sizes, top).block(program.body, again=False)
     allocs = tuple(
         replace(a, size=sizes[a.name] * rings[a.name]) if a.name in rings else a
@@ -174,12 +171,6 @@ def _place(a: p.Alloc) -> int:
 def stored_buffers(body: tuple[Instr, ...]) -> set[str]:
     """The names of all that a block writes."""
     return {i.buffer for i in p.walk(body) if isinstance(i, p.Store | p.CopyAsync)}
-
-
-def _defined(i: Instr) -> tuple[int, ...]:
-    if isinstance(i, p.MatMul | p.MatLoad):
-        return i.ids
-    return (i.id,) if isinstance(i, p.Valued) else ()
 
 
 @dataclass(slots=True)
@@ -258,13 +249,13 @@ class _Rewrite:
         return tuple(self._one(i) for i in body)
 
     def _one(self, i: Instr) -> Instr:
-        for n in _defined(i):
+        for n in p.defined(i):
             number = self.new()
             self.ids[n] = number or n
         changed: dict[str, object] = {}
         for f in fields(i):
             old = getattr(i, f.name)
-            if f.name == "id" or (f.name in _IDS and not isinstance(i, p.Number)):
+            if f.name in ("id", "ids") or (f.name in p.USES and not isinstance(i, p.Number)):
                 changed[f.name] = self._ids(old)
             elif isinstance(old, Index | Valid):
                 changed[f.name] = old.substitute(self.env)

@@ -38,6 +38,7 @@ from .layout import Pack
 from .target import MatrixUnit, TileUnit
 
 __all__ = [
+    "USES",
     "Alloc",
     "Await",
     "Barrier",
@@ -75,10 +76,12 @@ __all__ = [
     "Valued",
     "Write",
     "carried_registers",
+    "defined",
     "executed_flops",
     "indexed",
     "indices",
     "size",
+    "used",
     "walk",
 ]
 
@@ -498,6 +501,25 @@ def walk(body: tuple[Instr, ...]) -> Iterator[Instr]:
                 break
         else:
             left.pop()
+
+
+USES = ("arg", "args", "value", "mask", "yes", "no", "a", "b", "c")
+"""Fields of instructions that name values; ``value`` of a Number is none, nor are tiles."""
+
+
+def used(i: Instr) -> Iterator[int]:
+    """The values that an instruction reads, as often as it does."""
+    for name in () if isinstance(i, Number | TileInstr) else USES:
+        found = getattr(i, name, None)
+        if found is not None:
+            yield from found if isinstance(found, tuple) else (found,)
+
+
+def defined(i: Instr) -> tuple[int, ...]:
+    """The values that an instruction defines."""
+    if isinstance(i, MatMul | MatLoad):
+        return i.ids
+    return (i.id,) if isinstance(i, Valued) else ()
 
 
 def size(body: tuple[Instr, ...]) -> int:

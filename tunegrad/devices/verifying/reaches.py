@@ -23,7 +23,7 @@ from tunegrad.devices.verifying.inputs import (
 from tunegrad.ir.dtypes import F32
 from tunegrad.ir.exact import Drawn, roundings
 from tunegrad.ir.expr import Apply, Cast, Const, Expr, Load, Op, nodes
-from tunegrad.ir.interpret.error_bounds import FUNCTIONS, has_jumps
+from tunegrad.ir.interpret.error_bounds import IN_STEPS, has_jumps
 from tunegrad.ir.kernel import Kernel, Param, Store, memoized
 
 __all__ = ["applied", "clamps_of", "kinds_of", "reaches", "signs_of"]
@@ -52,7 +52,7 @@ def kinds_of(kernel: Kernel) -> tuple[Kind, ...]:
         return known
     sums = [r for r in kernel.reduces if r.op is Op.ADD and r.dtype.is_float]
     over_exp = [any(x.op is Op.EXP for x in applied(r.expr)) for r in sums]
-    functions = any(x.op in FUNCTIONS for s in kernel.stages for x in applied(s.expr))
+    functions = any(x.op in IN_STEPS for s in kernel.stages for x in applied(s.expr))
     wanted: tuple[tuple[Kind, bool], ...] = (
         ("spread", (functions or not kernel.reduces) and _spreads(kernel)),
         ("level", any(over_exp)),

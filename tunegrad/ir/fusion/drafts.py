@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any, cast
 
-from ..expr import PRODUCTS, Apply, Op, nodes, tree_size
+from ..expr import FUNCTIONS, PRODUCTS, Apply, Op, nodes, tree_size
 from ..graph import VIEWS, Fence, GraphOp, Node, Step, converts_reads, narrows, topological
 from ..kernel import Kernel
 from ..rewrites.sums import stored_once
@@ -122,23 +122,7 @@ class Regions:
         return a
 
 
-EXPENSIVE = frozenset(
-    (
-        Op.EXP,
-        Op.LOG,
-        Op.LOG2,
-        Op.SQRT,
-        Op.RECIP,
-        Op.TANH,
-        Op.ERF,
-        Op.SIN,
-        Op.COS,
-        Op.DIV,
-        Op.FLOORDIV,
-        Op.MOD,
-        Op.POW,
-    )
-)
+EXPENSIVE = FUNCTIONS | {Op.RECIP, Op.DIV, Op.FLOORDIV, Op.MOD}
 
 MAX_OPS = 200
 """Operations of one inlined expression."""

@@ -335,15 +335,9 @@ def _is_copy(kernel: Kernel) -> bool:
         return False
     at = out.layout.offset(store.index) * count
     lies = [source.layout.offset(y.index) for y in parts if y is not None]
-    whole = source.layout.size == count * out.layout.size == count * _points(kernel)
+    points = prod(a.extent for a in kernel.all_axes())
+    whole = source.layout.size == count * out.layout.size == count * points
     return store.valid.always and whole and lies == [at + i for i in range(count)]
-
-
-def _points(kernel: Kernel) -> int:
-    total = 1
-    for a in kernel.all_axes():
-        total *= a.extent
-    return total
 
 
 def _part(x: Expr) -> Load | None:

@@ -20,21 +20,20 @@ or no rule is given here.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from ..dtypes import F64, DType
-from ..expr import Apply, Cast, Const, Expr, IndexValue, Inside, Load, Op, Value, nodes
-from ..kernel import Axis, Kernel, Reduce, Store
+from ..expr import FUNCTIONS, Apply, Cast, Const, Expr, IndexValue, Inside, Load, Op, Value, nodes
+from ..kernel import Kernel, Reduce, Store
 from .kernel import CHUNK, Points, Run, boxes_of, own_points, parts_of
 from .numeric import Array
 
-__all__ = ["FUNCTIONS", "error_bounds_at", "has_jumps"]
+__all__ = ["IN_STEPS", "error_bounds_at", "has_jumps"]
 
-FUNCTIONS = frozenset(
-    (Op.EXP, Op.LOG, Op.LOG2, Op.SQRT, Op.RECIP, Op.DIV, Op.TANH, Op.ERF, Op.SIN, Op.COS, Op.POW)
-)
+IN_STEPS = FUNCTIONS | {Op.RECIP, Op.DIV}
 """Operations that are rounded in more than one step."""
 
 _STEADY = frozenset((Op.NEG, Op.ABS, Op.MAX, Op.MIN, Op.TANH, Op.ERF, Op.EXP))
@@ -134,7 +133,7 @@ class _Bounds(Run):
         value = self._fold(s, points, values)
         error, size = np.zeros(points.shape), np.zeros(points.shape)
         count, unit = np.zeros(points.shape), np.full(points.shape, np.inf)
-        extent = _extent(s.axes)
+        extent = prod(a.extent for a in s.axes)
         for first in range(0, extent, CHUNK):
             self._go_to(points, own_points(s.axes, first, min(CHUNK, extent - first)))
             memo: dict[int, Array] = {}
@@ -217,13 +216,6 @@ class _Bounds(Run):
             opposite = (np.sign(a) == np.sign(b)) == (x.op is Op.SUB)
             lost = lost | (opposite & _beyond(a, x.dtype) & _beyond(b, x.dtype))
         return np.where(lost, np.inf, found)
-
-
-def _extent(axes: tuple[Axis, ...]) -> int:
-    found = 1
-    for a in axes:
-        found *= a.extent
-    return found
 
 
 def _float(x: Array) -> Array:

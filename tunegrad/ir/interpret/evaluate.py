@@ -17,6 +17,7 @@ from .. import graph as g
 from ..dtypes import F32, F64, DType
 from ..expr import PRODUCTS, Apply, Cast, Const, Expr, IndexValue, Inside, Load, Op, Value
 from ..graph import Bounds, ConstData, GraphOp, Node, topological
+from ..index import clamped
 from ..kernel import Kernel, Reduce, Stage, Store, identity
 from .numeric import FOLDS, Array, bytes_of, compute, convert, to_compute, to_memory
 
@@ -188,12 +189,7 @@ def _gathered(x: Array, index: Array, dim: int) -> Array:
     extent = x.shape[dim]
     if not index.size:
         return np.zeros(index.shape, x.dtype)
-    if index.dtype.kind == "u":
-        at = np.minimum(index, np.uint64(extent - 1)).astype(np.int64)
-    else:
-        signed = index.astype(np.int64)
-        at = np.clip(np.where(signed < 0, signed + extent, signed), 0, extent - 1)
-    return np.take_along_axis(x, at, dim)
+    return np.take_along_axis(x, clamped(index, extent).astype(np.int64), dim)
 
 
 def _within(srcs: list[Array], bounds: Bounds) -> Array:

@@ -18,7 +18,7 @@ not every item of a group reaches.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Never
@@ -34,7 +34,7 @@ from ..program import Instr, Program, VType
 from .memory import Env, IndexCompiler, Number
 from .numeric import constant, converter, folder, load_matrices, multiply, operation
 
-__all__ = ["Access", "GroupAccesses", "GroupMachine", "GroupMemory", "Race", "table", "value_step"]
+__all__ = ["GroupMachine"]
 
 
 # ---- groups memory
@@ -242,12 +242,7 @@ def _access(found: list[Access], number: int) -> Access:
     raise IndexError(number)
 
 
-# ---- groups values
-#
-# Values of all items of a group at once: instructions that touch neither memory nor others.
-#
-# A value is an array of a row for each item, or one row where all have the same, and a column for
-# each lane.
+# ---- the machine
 
 
 Array = NDArray[Any]
@@ -256,58 +251,12 @@ _ARRAYS = 2
 """Lanes of an operation, as far as that function asks: it gets arrays and no numbers."""
 
 
-def value_step(
-    i: Instr, values: MutableMapping[int, Array], types: Mapping[int, VType]
-) -> Step | None:
-    """The closure that computes ``i`` from ``values`` into them; None for other instructions."""
-    match i:
-        case p.Number(new, value, t):
-            fixed = np.full((1, t.lanes), constant(value, t.dtype), t.dtype.numpy)
-            return partial(values.__setitem__, new, fixed)
-        case p.Compute(new, op, args, t):
-            return _applied(values, new, args, operation(op, t.dtype, _ARRAYS))
-        case p.Convert(new, arg, t):
-            convert = converter(types[arg].dtype, t.dtype)
-            return _applied(values, new, (arg,), lambda x: np.asarray(convert(x)))
-        case p.Splat(new, arg, t):
-            return _applied(
-                values, new, (arg,), lambda x: np.broadcast_to(x, (x.shape[0], t.lanes))
-            )
-        case p.Fold(new, op, arg, _):
-            return _applied(values, new, (arg,), folder(op, rows=True))
-        case p.Select(new, mask, yes, no, _):
-            return _applied(values, new, (mask, yes, no), np.where)
-    return None
-
-
-def _applied(
-    values: MutableMapping[int, Array], new: int, args: tuple[int, ...], f: Callable[..., Array]
-) -> Step:
-    if len(args) == 2:  # most of them
-        a, b = args
-
-        def two() -> None:
-            values[new] = f(values[a], values[b])
-
-        return two
-
-    def step() -> None:
-        values[new] = f(*[values[x] for x in args])
-
-    return step
-
-
 def table(x: Any, lanes: int) -> Array:
     """A number or an array as one of rows and lanes."""
     made = np.asarray(x)
     if made.ndim < 2:
         made = made.reshape(1, -1)
     return np.broadcast_to(made, (made.shape[0], max(lanes, made.shape[1])))
-
-
-# ---- groups access
-#
-# Loads, stores and copies in flight of work-groups that run all at once.
 
 
 Mask = NDArray[np.bool_]
@@ -328,8 +277,10 @@ class _Copy:
     instr: Instr
 
 
-class GroupAccesses:
-    """The memory of some groups of a program, and their active items. Mutable."""
+class GroupMachine:
+    """A program compiled to closures over the memory of some of its groups, and their active items.
+    Mutable.
+    """
 
     def __init__(
         self,
@@ -369,6 +320,7 @@ class GroupAccesses:
         self.copies: list[_Copy] = []
         self.batches = np.zeros(self.rows, np.int64)
         self.actor = np.arange(self.rows, dtype=np.int64)[:, None]
+        self.steps = self._block(program.body)
 
     def fault(self, instr: Instr, why: str, row: int, at: Env | None = None) -> Never:
         env = self.env if at is None else at
@@ -558,26 +510,6 @@ class GroupAccesses:
                 )
         self.copies = still
 
-
-# ---- groups
-
-
-_USES = ("arg", "args", "value", "mask", "yes", "no", "a", "b", "c")
-"""Fields of instructions that name values."""
-
-
-class GroupMachine(GroupAccesses):
-    """A program compiled to closures over the memory of some of its groups. Mutable."""
-
-    def __init__(
-        self,
-        program: Program,
-        params: Mapping[str, tuple[Array, bool]],
-        describe: Callable[[Instr], str],
-    ) -> None:
-        super().__init__(program, params, describe)
-        self.steps = self._block(program.body)
-
     @property
     def outputs(self) -> dict[str, Mask]:
         """Masks of the elements that were written, for each writable parameter."""
@@ -653,7 +585,8 @@ class GroupMachine(GroupAccesses):
             case p.For():
                 return self._for(i)
             case p.If(valid, body, orelse):
-                test, yes, no = self._valid(valid), self._block(body), self._block(orelse)
+                test = self.names.valid(valid, rows=True)
+                yes, no = self._block(body), self._block(orelse)
                 return partial(self._if, test, yes, no)
             case p.Barrier():
                 number, self.barriers = self.barriers, self.barriers + 1
@@ -686,16 +619,12 @@ class GroupMachine(GroupAccesses):
 
     def _defined(self, i: Instr) -> None:
         """Raise unless every value that it uses was defined before it."""
-        for name in _USES:
-            used = getattr(i, name, None)
-            if used is None or (name == "value" and not isinstance(i, p.Store | p.Write)):
-                continue
-            for value in used if isinstance(used, tuple) else (used,):
-                if value not in self.types:
-                    raise VerifyError(
-                        f"program {self.program.name}: `{self.describe(i)}`: %{value} is not "
-                        "defined before it"
-                    )
+        for value in p.used(i):
+            if value not in self.types:
+                raise VerifyError(
+                    f"program {self.program.name}: `{self.describe(i)}`: %{value} is not defined "
+                    "before it"
+                )
 
     def _for(self, i: p.For) -> Step:
         slot, stops = self.names.slot(i.var), [self.names.index(s) for s in i.stops]
@@ -753,21 +682,6 @@ class GroupMachine(GroupAccesses):
         self._within(holds, yes)
         self._within(~holds, no)
 
-    def _valid(self, valid: Any, lane: str = "", lanes: int = 1) -> Number:
-        """A condition as a function of env: a bool, or an array."""
-        if valid.never:
-            return lambda _: False
-        ranges = [(self.names.index(r.index, lane, lanes), r.lo, r.hi) for r in valid]
-
-        def holds(env: Env) -> Any:
-            found: Any = True
-            for at, lo, hi in ranges:
-                x = at(env)
-                found = found & (x >= lo) & (x < hi)
-            return found
-
-        return holds
-
     # barriers
 
     def _barrier(self, number: int) -> None:
@@ -785,19 +699,48 @@ class GroupMachine(GroupAccesses):
 
     def _value(self, i: Instr) -> Step:
         match i:
+            case p.Number(new, value, t):
+                fixed = np.full((1, t.lanes), constant(value, t.dtype), t.dtype.numpy)
+                return partial(self.values.__setitem__, new, fixed)
+            case p.Compute(new, op, args, t):
+                return self._applied(new, args, operation(op, t.dtype, _ARRAYS))
+            case p.Convert(new, arg, t):
+                convert = converter(self.types[arg].dtype, t.dtype)
+                return self._applied(new, (arg,), lambda x: np.asarray(convert(x)))
+            case p.Splat(new, arg, t):
+                return self._applied(
+                    new, (arg,), lambda x: np.broadcast_to(x, (x.shape[0], t.lanes))
+                )
+            case p.Fold(new, op, arg, _):
+                return self._applied(new, (arg,), folder(op, rows=True))
+            case p.Select(new, mask, yes, no, _):
+                return self._applied(new, (mask, yes, no), np.where)
             case p.Position(_, index, t, lane):
                 return partial(self._position, i, self.names.index(index, lane, t.lanes))
             case p.Test(_, valid, lanes, lane):
-                return partial(self._test, i, self._valid(valid, lane, lanes))
+                return partial(self._test, i, self.names.valid(valid, lane, lanes, rows=True))
             case p.Read():
                 return partial(self._read, i)
             case p.Shuffle():
                 return partial(self._shuffle, i)
-        made = value_step(i, self.values, self.types)
-        if made is None:
-            what = self.describe(i)
-            raise VerifyError(f"program {self.program.name}: `{what}`: not an instruction")
-        return made
+            case _:
+                what = self.describe(i)
+                raise VerifyError(f"program {self.program.name}: `{what}`: not an instruction")
+
+    def _applied(self, new: int, args: tuple[int, ...], f: Callable[..., Array]) -> Step:
+        values = self.values
+        if len(args) == 2:  # most of them
+            a, b = args
+
+            def two() -> None:
+                values[new] = f(values[a], values[b])
+
+            return two
+
+        def step() -> None:
+            values[new] = f(*[values[x] for x in args])
+
+        return step
 
     def _test(self, i: p.Test, holds: Number) -> None:
         self.values[i.id] = table(holds(self.env), i.lanes).astype(np.bool_, copy=False)

@@ -81,14 +81,14 @@ class IndexCompiler:
             made = self._made[key] = self._index(index, lane, lanes)
         return made
 
-    def valid(self, valid: Valid, lane: str = "", lanes: int = 1) -> Number:
+    def valid(self, valid: Valid, lane: str = "", lanes: int = 1, *, rows: bool = False) -> Number:
         """``valid`` as a function of env, giving a bool, or an array of them when it depends on
-        ``lane``.
+        ``lane``; or of variables that are arrays themselves (``rows``).
         """
         if valid.never:
             return lambda _: False
         ranges = [(self.index(r.index, lane, lanes), r.lo, r.hi) for r in valid]
-        if lane and lane in valid.names():
+        if rows or (lane and lane in valid.names()):
 
             def many(e: Env) -> Any:
                 keep: Any = True

@@ -248,19 +248,12 @@ def winograd(kernel: Kernel, conv: Conv3x3, m: int) -> Winograd:
     grid = [*batch, ty, tx]
     # its own name for the channels: "c" may be a batch axis
     transform = _transform(kernel, conv, m, batch, ty, tx, Axis(conv.channels, channels))
-    tiles = Axis("t", _count(grid))
+    tiles = Axis("t", prod(a.extent for a in grid))
     product = _product(
         positions, tiles, Axis("c", channels), Axis("o", extents[conv.outputs]), grid[0].extent
     )
     finish, args = _finish(kernel, conv, m, batch, ty, tx, positions)
     return Winograd(m, transform, product, finish, args, conv)
-
-
-def _count(axes: list[Axis]) -> int:
-    total = 1
-    for a in axes:
-        total *= a.extent
-    return total
 
 
 def _transform(

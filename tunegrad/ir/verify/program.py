@@ -34,7 +34,6 @@ in pipelines alone: batches and waits are what ``expand_pipelines`` makes of tho
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Never
 
@@ -57,13 +56,7 @@ from ..program import Instr, Program, TileInstr, VType
 from ..target import Target, TileUnit
 from .races import Facts, below, condition_facts, stop_facts, verify_races, within
 
-__all__ = ["GroupRules", "Rules", "Scope", "TileRules", "describe", "is_grouped", "verify_program"]
-
-
-# ---- rules
-#
-# The ground that the rules of programs share: a scope, values by their ids, and the message of a
-# broken rule.
+__all__ = ["Scope", "describe", "is_grouped", "verify_program"]
 
 
 def describe(instr: Instr) -> str:
@@ -97,277 +90,6 @@ class Scope:
         )  # fmt: skip
 
 
-class Rules(ABC):
-    """One program, what was seen of it so far, and what every rule asks. Mutable."""
-
-    def __init__(self, program: Program, target: Target | None, grouped: bool) -> None:
-        self.program, self.target, self.grouped = program, target, grouped
-        self.buffers: dict[str, tuple[DType, int, bool]] = {}
-        self.ids: set[int] = set()
-        self.written: set[str] = set()
-        self.unproved: list[Instr] = []
-
-    @abstractmethod
-    def _block(self, body: tuple[Instr, ...], s: Scope) -> None:
-        """Check every instruction of a block."""
-
-    def _broken(self, what: Instr | str, why: str) -> Never:
-        place = what if isinstance(what, str) else f"`{describe(what)}`"
-        raise VerifyError(f"program {self.program.name}: {place}: {why}")
-
-    def _use(self, i: Instr, value: int, s: Scope) -> VType:
-        t = s.types.get(value)
-        if t is None:
-            self._broken(i, f"%{value} is not defined before it, in its block or around it")
-        return t
-
-    def _same(self, i: Instr, what: str, have: VType, want: VType) -> None:
-        if have != want:
-            self._broken(i, f"{what} is {have}, not {want}")
-
-    def _lanes(self, i: Instr, have: VType, lanes: int) -> None:
-        if have.lanes != lanes:
-            self._broken(i, f"the argument has {have.lanes} lanes, not {lanes}")
-
-    def _names(self, i: Instr, index: Index, s: Scope, lane: str = "", lanes: int = 1) -> None:
-        """Every variable is in scope, and means the range that its loop or lane gives it; what is
-        read from memory is read from an input of integers.
-        """
-        for e in index.elements():
-            known = self.buffers.get(e.buffer)
-            if known is None or known[2] or not known[0].is_int or known[1] != e.size:
-                self._broken(i, f"{e}: {e.buffer} is not an input of {e.size} integers")
-        if lane and lane in s.extents:
-            self._broken(i, f"its lane variable {lane} is the variable of a loop around it")
-        for v in index.variables():
-            extent = lanes if v.name == lane else s.extents.get(v.name)
-            if extent is None:
-                self._broken(i, f"{v.name} is not a loop around it, nor its lane variable")
-            if (v.lo, v.hi) != (0, extent - 1):
-                self._broken(i, f"{v.name} runs over [0, {extent}), not [{v.lo}, {v.hi + 1})")
-
-
-# ---- work-groups
-#
-# Rules of what work-groups do together: products, fragments, shuffles, copies that run ahead.
-#
-# Whole warps run them, all of which arrive.
-
-
-class GroupRules(Rules):
-    """The rules of the instructions that only work-groups have."""
-
-    def _of_groups(self, i: p.MatMul | p.MatLoad | p.Shuffle | p.CopyAsync, s: Scope) -> None:
-        match i:
-            case p.MatMul():
-                self._matrices(i, s)
-            case p.MatLoad():
-                self._mat_load(i, s)
-            case p.Shuffle(_, arg, across, t):
-                self._warps(i, s)
-                self._same(i, f"%{arg}", self._use(i, arg, s), t)
-                if across < 1 or across & (across - 1) or across >= WARP:
-                    self._broken(i, f"across {across}: a power of two below {WARP}")
-            case p.CopyAsync():
-                self._copy_async(i, s)
-
-    def _warps(self, i: Instr, s: Scope) -> None:
-        """Whole warps run it together."""
-        if s.alone:
-            self._broken(i, f"inside {s.alone}, where not all threads arrive")
-        if self.program.local % WARP:
-            self._broken(i, f"groups of {self.program.local} work-items: it takes {WARP} together")
-
-    def _matrices(self, i: p.MatMul, s: Scope) -> None:
-        """Whole warps run it together, and each item holds what the unit says."""
-        unit, gives = i.unit, i.unit.dtypes[1]
-        self._warps(i, s)
-        if self.target is not None and unit not in self.target.units:
-            self._broken(i, f"target {self.target.name} has no {unit}")
-        operand = VType(DTYPES[unit.held], unit.packed)
-        counts = unit.highs * unit.steps, unit.steps, unit.highs * unit.pair
-        for name, values, count in zip("abc", (i.a, i.b, i.c), counts, strict=True):
-            if len(values) != count:
-                self._broken(i, f"{len(values)} registers of {name}: {unit} takes {count}")
-            for value in values:
-                want = i.vtype if name == "c" else operand
-                self._same(i, f"%{value}", self._use(i, value, s), want)
-        self._same(i, "the result", i.vtype, VType(DTYPES[gives]))
-        if len(i.ids) != len(i.c):
-            self._broken(i, f"{len(i.ids)} results of {len(i.c)} sums")
-
-    def _mat_load(self, i: p.MatLoad, s: Scope) -> None:
-        self._warps(i, s)
-        if self.target is not None and not self.target.loads_matrices:
-            self._broken(i, f"target {self.target.name} has no such load")
-        size, t = i.vtype.dtype.itemsize, i.vtype
-        if len(i.ids) not in (1, 2, 4):
-            self._broken(i, f"{len(i.ids)} matrices: 1, 2 or 4")
-        if t.lanes * size != REGISTER_BYTES or (i.transposed and size != 2):
-            self._broken(i, f"{t}: 4 bytes, of 2 each where it is transposed")
-        width = self._shared_row(i, i.buffer, i.offset, s)
-        if not within(i.offset + (width - 1), self.buffers[i.buffer][1], s.facts) or not within(
-            i.offset, self.buffers[i.buffer][1], s.facts
-        ):
-            self.unproved.append(i)
-
-    def _shared_row(self, i: p.MatLoad, name: str, offset: Index, s: Scope) -> int:
-        """Elements of a row, which lies in shared memory at a multiple of its size."""
-        if all(a.name != name or a.space != "shared" for a in self.program.allocs):
-            self._broken(i, f"{name} is not shared memory")
-        if self.buffers[name][0] != i.vtype.dtype:
-            self._broken(i, f"{name} holds {self.buffers[name][0]}")
-        self._names(i, offset, s)
-        width = ROW_BYTES // i.vtype.dtype.itemsize
-        if not is_aligned(offset, width):
-            self._broken(i, f"offset {offset} is not a multiple of {width} elements")
-        return width
-
-    def _copy_async(self, i: p.CopyAsync, s: Scope) -> None:
-        if not s.ahead:
-            self._broken(i, "stands outside the copies of a pipeline")
-        if self.target is not None and not self.target.copies_ahead:
-            self._broken(i, f"target {self.target.name} has no such copy")
-        t = i.vtype
-        if t.lanes * t.dtype.itemsize not in COPY_BYTES:
-            self._broken(i, f"{t.lanes * t.dtype.itemsize} bytes: 4, 8 or 16")
-        if i.source in stored_buffers(self.program.body):
-            self._broken(i, f"copies from {i.source}, which the program writes")
-        if all(a.name != i.buffer or a.space != "shared" for a in self.program.allocs):
-            self._broken(i, f"copies to {i.buffer}, which is not shared memory")
-        if i.mask is not None:
-            self._same(i, "the mask", self._use(i, i.mask, s), VType(BOOL))
-        for name, index in ((i.buffer, i.into), (i.source, i.offset)):
-            known = self.buffers.get(name)
-            if known is None:
-                self._broken(i, f"no buffer {name}; there are {', '.join(self.buffers)}")
-            if known[0] != t.dtype:
-                self._broken(i, f"{name} holds {known[0]}")
-            self._names(i, index, s, i.lane, t.lanes)
-            if t.lanes > 1 and index.coefficient(i.lane) != 1:
-                self._broken(i, f"{index} is not a row of neighbours")
-            first = index.substitute({i.lane: as_index(0)}) if i.lane else index
-            if not is_aligned(first, t.lanes):
-                self._broken(i, f"{index} is not a multiple of {t.lanes} elements")
-            facts = s.facts
-            if i.mask is not None and name == i.source:
-                facts += condition_facts(s.tests.get(i.mask, Valid()))
-            if not within(index, known[1], facts):
-                self.unproved.append(i)
-
-    def _pipeline(self, i: p.Pipeline, s: Scope) -> None:
-        """Copies run ahead of other iterations: nothing else writes what they write."""
-        if not self.grouped:
-            self._broken(i, "copies ahead to memory that a work-group shares")
-        if s.alone:
-            self._broken(i, f"inside {s.alone}, where not all threads arrive")
-        if i.extent < 1 or i.slots < 2:
-            self._broken(i, f"{i.extent} iterations, {i.slots} slots: at least 1 and 2")
-        if i.var in s.extents:
-            self._broken(i, f"{i.var} is the variable of a loop around it")
-        ahead = stored_buffers(i.copies)
-        spaces = {a.name: a.space for a in self.program.allocs}
-        for name in sorted(ahead):
-            if spaces.get(name) != "shared":
-                self._broken(i, f"copies to {name}, which is not shared memory")
-        written = stored_buffers(without(self.program.body, i))
-        for name in sorted(ahead & (written | stored_buffers(i.body))):
-            self._broken(i, f"{name} is written outside its copies, too")
-        read = {x.buffer for x in p.walk(i.copies) if isinstance(x, p.Load)}
-        for name in sorted(read & stored_buffers(self.program.body)):
-            self._broken(i, f"its copies read {name}, which the program writes")
-        for x in p.walk(i.copies):
-            if isinstance(x, p.Read | p.Write | p.Register | p.Barrier | p.Pipeline | p.MatMul):
-                self._broken(x, "in the copies of a pipeline")
-        inner = s.inner()
-        inner.extents[i.var] = i.extent
-        copies = inner.inner()
-        copies.ahead = True
-        self._block(i.copies, copies)
-        self._block(i.body, inner)
-
-
-# ---- tile registers
-#
-# Rules of a thread's tile registers: how they are set up, and what may be where.
-
-
-class TileRules(Rules):
-    """The rules of the instructions that only tile registers have."""
-
-    @abstractmethod
-    def _access(self, i: p.Load | p.Store, s: Scope) -> None:
-        """Check what one row reads."""
-
-    def _of_tiles(self, i: TileInstr, s: Scope) -> None:
-        match i:
-            case p.TileConfig():
-                self._config(i, s)
-            case p.TileZero(tile):
-                self._rows(i, tile, s)
-                self.written.add(_name(tile))
-            case p.TileLoad(tile):
-                self._moves(i, s)
-                self.written.add(_name(tile))
-            case p.TileStore(tile):
-                self._moves(i, s)
-                self._held(i, tile)
-                spaces = {a.name: a.space for a in self.program.allocs}
-                if spaces.get(i.buffer) != "thread":
-                    self._broken(i, f"{i.buffer} is not scratch of a thread's own")
-            case p.TileMul():
-                self._mul(i, s)
-
-    def _config(self, i: p.TileConfig, s: Scope) -> None:
-        self._known(i, i.unit)
-        if self.grouped:
-            self._broken(i, "tile registers are a thread's of a CPU")
-        most = i.unit.most_rows
-        if len(i.rows) != i.unit.registers or any(not 0 <= r <= most for r in i.rows):
-            self._broken(i, f"{i.unit} has {i.unit.registers} registers of up to {most} rows")
-        s.tiles = i.rows
-        self.written -= {_name(t) for t in range(len(i.rows))}
-
-    def _known(self, i: TileInstr, unit: TileUnit) -> None:
-        if self.target is not None and unit not in self.target.units:
-            self._broken(i, f"target {self.target.name} has no {unit}")
-
-    def _rows(self, i: TileInstr, tile: int, s: Scope) -> int:
-        """Number of rows of a register."""
-        if not 0 <= tile < len(s.tiles) or not s.tiles[tile]:
-            self._broken(i, f"tile{tile} is not set up before it, in its block or around it")
-        return s.tiles[tile]
-
-    def _held(self, i: TileInstr, tile: int) -> None:
-        if _name(tile) not in self.written:
-            self._broken(i, f"nothing has written tile{tile} before")
-
-    def _moves(self, i: p.TileLoad | p.TileStore, s: Scope) -> None:
-        """Rows of neighbours, all of them within their buffer, as many as the register has."""
-        if self._rows(i, i.tile, s) != i.rows:
-            self._broken(i, f"{i.rows} rows: tile{i.tile} has {s.tiles[i.tile]}")
-        if i.offset.coefficient(i.lane) != 1 or i.offset.coefficient(i.row) is None:
-            self._broken(i, f"{i.offset} is not rows of neighbours, equally far apart")
-        for row in range(i.rows):
-            self._access(p.Load(-1, i.buffer, i.offset.at({i.row: row}), i.vtype, i.lane), s)
-
-    def _mul(self, i: p.TileMul, s: Scope) -> None:
-        self._known(i, i.unit)
-        m, a, b = (self._rows(i, t, s) for t in (i.tile, i.a, i.b))
-        k = i.unit.shape[2]
-        if a != m or b != k:
-            self._broken(i, f"{m} rows += {a} rows * {b} rows: {m}, {m} and {k} fit")
-        for t in (i.tile, i.a, i.b):
-            self._held(i, t)
-
-
-def _name(tile: int) -> str:
-    return f"tile {tile}"
-
-
-# ---- program
-
-
 def is_grouped(program: Program, target: Target | None = None) -> bool:
     """True if it runs in work-groups (GPU) rather than as a team of CPU threads; without a target,
     by what it uses.
@@ -389,9 +111,20 @@ def verify_program(program: Program, target: Target | None = None) -> tuple[Inst
     return _Verifier(program, target).run()
 
 
-class _Verifier(GroupRules, TileRules):
+def _name(tile: int) -> str:
+    return f"tile {tile}"
+
+
+class _Verifier:
+    """One program, and what was seen of it so far. Mutable."""
+
     def __init__(self, program: Program, target: Target | None) -> None:
-        super().__init__(program, target, is_grouped(program, target))
+        self.program, self.target = program, target
+        self.grouped = is_grouped(program, target)
+        self.buffers: dict[str, tuple[DType, int, bool]] = {}
+        self.ids: set[int] = set()
+        self.written: set[str] = set()
+        self.unproved: list[Instr] = []
 
     def run(self) -> tuple[Instr, ...]:
         self._memory()
@@ -603,7 +336,7 @@ class _Verifier(GroupRules, TileRules):
         t = VType(BOOL, i.lanes) if isinstance(i, p.Test) else i.vtype
         if t.lanes < 1:
             self._broken(i, f"{t.lanes} lanes: at least 1")
-        for made in i.ids if isinstance(i, p.MatMul | p.MatLoad) else (i.id,):
+        for made in p.defined(i):
             if made in self.ids:
                 self._broken(i, f"%{made} is defined twice")
             self.ids.add(made)
@@ -670,3 +403,234 @@ class _Verifier(GroupRules, TileRules):
             if i.mask is None and not s.dead and (i.offset.lo >= size or i.offset.hi < 0):
                 self._broken(i, f"always out of bounds: {i.buffer} has {size} elements")
             self.unproved.append(i)
+
+    # what every rule asks
+
+    def _broken(self, what: Instr | str, why: str) -> Never:
+        place = what if isinstance(what, str) else f"`{describe(what)}`"
+        raise VerifyError(f"program {self.program.name}: {place}: {why}")
+
+    def _use(self, i: Instr, value: int, s: Scope) -> VType:
+        t = s.types.get(value)
+        if t is None:
+            self._broken(i, f"%{value} is not defined before it, in its block or around it")
+        return t
+
+    def _same(self, i: Instr, what: str, have: VType, want: VType) -> None:
+        if have != want:
+            self._broken(i, f"{what} is {have}, not {want}")
+
+    def _lanes(self, i: Instr, have: VType, lanes: int) -> None:
+        if have.lanes != lanes:
+            self._broken(i, f"the argument has {have.lanes} lanes, not {lanes}")
+
+    def _names(self, i: Instr, index: Index, s: Scope, lane: str = "", lanes: int = 1) -> None:
+        """Every variable is in scope, and means the range that its loop or lane gives it; what is
+        read from memory is read from an input of integers.
+        """
+        for e in index.elements():
+            known = self.buffers.get(e.buffer)
+            if known is None or known[2] or not known[0].is_int or known[1] != e.size:
+                self._broken(i, f"{e}: {e.buffer} is not an input of {e.size} integers")
+        if lane and lane in s.extents:
+            self._broken(i, f"its lane variable {lane} is the variable of a loop around it")
+        for v in index.variables():
+            extent = lanes if v.name == lane else s.extents.get(v.name)
+            if extent is None:
+                self._broken(i, f"{v.name} is not a loop around it, nor its lane variable")
+            if (v.lo, v.hi) != (0, extent - 1):
+                self._broken(i, f"{v.name} runs over [0, {extent}), not [{v.lo}, {v.hi + 1})")
+
+    # what work-groups do together; whole warps run it, all of which arrive
+
+    def _of_groups(self, i: p.MatMul | p.MatLoad | p.Shuffle | p.CopyAsync, s: Scope) -> None:
+        match i:
+            case p.MatMul():
+                self._matrices(i, s)
+            case p.MatLoad():
+                self._mat_load(i, s)
+            case p.Shuffle(_, arg, across, t):
+                self._warps(i, s)
+                self._same(i, f"%{arg}", self._use(i, arg, s), t)
+                if across < 1 or across & (across - 1) or across >= WARP:
+                    self._broken(i, f"across {across}: a power of two below {WARP}")
+            case p.CopyAsync():
+                self._copy_async(i, s)
+
+    def _warps(self, i: Instr, s: Scope) -> None:
+        """Whole warps run it together."""
+        if s.alone:
+            self._broken(i, f"inside {s.alone}, where not all threads arrive")
+        if self.program.local % WARP:
+            self._broken(i, f"groups of {self.program.local} work-items: it takes {WARP} together")
+
+    def _matrices(self, i: p.MatMul, s: Scope) -> None:
+        """Whole warps run it together, and each item holds what the unit says."""
+        unit, gives = i.unit, i.unit.dtypes[1]
+        self._warps(i, s)
+        if self.target is not None and unit not in self.target.units:
+            self._broken(i, f"target {self.target.name} has no {unit}")
+        operand = VType(DTYPES[unit.held], unit.packed)
+        counts = unit.highs * unit.steps, unit.steps, unit.highs * unit.pair
+        for name, values, count in zip("abc", (i.a, i.b, i.c), counts, strict=True):
+            if len(values) != count:
+                self._broken(i, f"{len(values)} registers of {name}: {unit} takes {count}")
+            for value in values:
+                want = i.vtype if name == "c" else operand
+                self._same(i, f"%{value}", self._use(i, value, s), want)
+        self._same(i, "the result", i.vtype, VType(DTYPES[gives]))
+        if len(i.ids) != len(i.c):
+            self._broken(i, f"{len(i.ids)} results of {len(i.c)} sums")
+
+    def _mat_load(self, i: p.MatLoad, s: Scope) -> None:
+        self._warps(i, s)
+        if self.target is not None and not self.target.loads_matrices:
+            self._broken(i, f"target {self.target.name} has no such load")
+        size, t = i.vtype.dtype.itemsize, i.vtype
+        if len(i.ids) not in (1, 2, 4):
+            self._broken(i, f"{len(i.ids)} matrices: 1, 2 or 4")
+        if t.lanes * size != REGISTER_BYTES or (i.transposed and size != 2):
+            self._broken(i, f"{t}: 4 bytes, of 2 each where it is transposed")
+        width = self._shared_row(i, i.buffer, i.offset, s)
+        if not within(i.offset + (width - 1), self.buffers[i.buffer][1], s.facts) or not within(
+            i.offset, self.buffers[i.buffer][1], s.facts
+        ):
+            self.unproved.append(i)
+
+    def _shared_row(self, i: p.MatLoad, name: str, offset: Index, s: Scope) -> int:
+        """Elements of a row, which lies in shared memory at a multiple of its size."""
+        if all(a.name != name or a.space != "shared" for a in self.program.allocs):
+            self._broken(i, f"{name} is not shared memory")
+        if self.buffers[name][0] != i.vtype.dtype:
+            self._broken(i, f"{name} holds {self.buffers[name][0]}")
+        self._names(i, offset, s)
+        width = ROW_BYTES // i.vtype.dtype.itemsize
+        if not is_aligned(offset, width):
+            self._broken(i, f"offset {offset} is not a multiple of {width} elements")
+        return width
+
+    def _copy_async(self, i: p.CopyAsync, s: Scope) -> None:
+        if not s.ahead:
+            self._broken(i, "stands outside the copies of a pipeline")
+        if self.target is not None and not self.target.copies_ahead:
+            self._broken(i, f"target {self.target.name} has no such copy")
+        t = i.vtype
+        if t.lanes * t.dtype.itemsize not in COPY_BYTES:
+            self._broken(i, f"{t.lanes * t.dtype.itemsize} bytes: 4, 8 or 16")
+        if i.source in stored_buffers(self.program.body):
+            self._broken(i, f"copies from {i.source}, which the program writes")
+        if all(a.name != i.buffer or a.space != "shared" for a in self.program.allocs):
+            self._broken(i, f"copies to {i.buffer}, which is not shared memory")
+        if i.mask is not None:
+            self._same(i, "the mask", self._use(i, i.mask, s), VType(BOOL))
+        for name, index in ((i.buffer, i.into), (i.source, i.offset)):
+            known = self.buffers.get(name)
+            if known is None:
+                self._broken(i, f"no buffer {name}; there are {', '.join(self.buffers)}")
+            if known[0] != t.dtype:
+                self._broken(i, f"{name} holds {known[0]}")
+            self._names(i, index, s, i.lane, t.lanes)
+            if t.lanes > 1 and index.coefficient(i.lane) != 1:
+                self._broken(i, f"{index} is not a row of neighbours")
+            first = index.substitute({i.lane: as_index(0)}) if i.lane else index
+            if not is_aligned(first, t.lanes):
+                self._broken(i, f"{index} is not a multiple of {t.lanes} elements")
+            facts = s.facts
+            if i.mask is not None and name == i.source:
+                facts += condition_facts(s.tests.get(i.mask, Valid()))
+            if not within(index, known[1], facts):
+                self.unproved.append(i)
+
+    def _pipeline(self, i: p.Pipeline, s: Scope) -> None:
+        """Copies run ahead of other iterations: nothing else writes what they write."""
+        if not self.grouped:
+            self._broken(i, "copies ahead to memory that a work-group shares")
+        if s.alone:
+            self._broken(i, f"inside {s.alone}, where not all threads arrive")
+        if i.extent < 1 or i.slots < 2:
+            self._broken(i, f"{i.extent} iterations, {i.slots} slots: at least 1 and 2")
+        if i.var in s.extents:
+            self._broken(i, f"{i.var} is the variable of a loop around it")
+        ahead = stored_buffers(i.copies)
+        spaces = {a.name: a.space for a in self.program.allocs}
+        for name in sorted(ahead):
+            if spaces.get(name) != "shared":
+                self._broken(i, f"copies to {name}, which is not shared memory")
+        written = stored_buffers(without(self.program.body, i))
+        for name in sorted(ahead & (written | stored_buffers(i.body))):
+            self._broken(i, f"{name} is written outside its copies, too")
+        read = {x.buffer for x in p.walk(i.copies) if isinstance(x, p.Load)}
+        for name in sorted(read & stored_buffers(self.program.body)):
+            self._broken(i, f"its copies read {name}, which the program writes")
+        for x in p.walk(i.copies):
+            if isinstance(x, p.Read | p.Write | p.Register | p.Barrier | p.Pipeline | p.MatMul):
+                self._broken(x, "in the copies of a pipeline")
+        inner = s.inner()
+        inner.extents[i.var] = i.extent
+        copies = inner.inner()
+        copies.ahead = True
+        self._block(i.copies, copies)
+        self._block(i.body, inner)
+
+    # tile registers: how they are set up, and what may be where
+
+    def _of_tiles(self, i: TileInstr, s: Scope) -> None:
+        match i:
+            case p.TileConfig():
+                self._config(i, s)
+            case p.TileZero(tile):
+                self._rows(i, tile, s)
+                self.written.add(_name(tile))
+            case p.TileLoad(tile):
+                self._moves(i, s)
+                self.written.add(_name(tile))
+            case p.TileStore(tile):
+                self._moves(i, s)
+                self._held(i, tile)
+                spaces = {a.name: a.space for a in self.program.allocs}
+                if spaces.get(i.buffer) != "thread":
+                    self._broken(i, f"{i.buffer} is not scratch of a thread's own")
+            case p.TileMul():
+                self._mul(i, s)
+
+    def _config(self, i: p.TileConfig, s: Scope) -> None:
+        self._known(i, i.unit)
+        if self.grouped:
+            self._broken(i, "tile registers are a thread's of a CPU")
+        most = i.unit.most_rows
+        if len(i.rows) != i.unit.registers or any(not 0 <= r <= most for r in i.rows):
+            self._broken(i, f"{i.unit} has {i.unit.registers} registers of up to {most} rows")
+        s.tiles = i.rows
+        self.written -= {_name(t) for t in range(len(i.rows))}
+
+    def _known(self, i: TileInstr, unit: TileUnit) -> None:
+        if self.target is not None and unit not in self.target.units:
+            self._broken(i, f"target {self.target.name} has no {unit}")
+
+    def _rows(self, i: TileInstr, tile: int, s: Scope) -> int:
+        """Number of rows of a register."""
+        if not 0 <= tile < len(s.tiles) or not s.tiles[tile]:
+            self._broken(i, f"tile{tile} is not set up before it, in its block or around it")
+        return s.tiles[tile]
+
+    def _held(self, i: TileInstr, tile: int) -> None:
+        if _name(tile) not in self.written:
+            self._broken(i, f"nothing has written tile{tile} before")
+
+    def _moves(self, i: p.TileLoad | p.TileStore, s: Scope) -> None:
+        """Rows of neighbours, all of them within their buffer, as many as the register has."""
+        if self._rows(i, i.tile, s) != i.rows:
+            self._broken(i, f"{i.rows} rows: tile{i.tile} has {s.tiles[i.tile]}")
+        if i.offset.coefficient(i.lane) != 1 or i.offset.coefficient(i.row) is None:
+            self._broken(i, f"{i.offset} is not rows of neighbours, equally far apart")
+        for row in range(i.rows):
+            self._access(p.Load(-1, i.buffer, i.offset.at({i.row: row}), i.vtype, i.lane), s)
+
+    def _mul(self, i: p.TileMul, s: Scope) -> None:
+        self._known(i, i.unit)
+        m, a, b = (self._rows(i, t, s) for t in (i.tile, i.a, i.b))
+        k = i.unit.shape[2]
+        if a != m or b != k:
+            self._broken(i, f"{m} rows += {a} rows * {b} rows: {m}, {m} and {k} fit")
+        for t in (i.tile, i.a, i.b):
+            self._held(i, t)

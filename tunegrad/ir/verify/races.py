@@ -421,10 +421,8 @@ class _Values:
                 self.stores[id(i)] = _both(
                     self.stores.get(id(i), frozenset()), self.values[i.value]
                 )
-            elif isinstance(i, p.MatMul | p.MatLoad):  # of what other items hold
-                self.values |= dict.fromkeys(i.ids)
-            elif isinstance(i, p.Shuffle):
-                self.values[i.id] = None
+            elif isinstance(i, p.MatMul | p.MatLoad | p.Shuffle):  # of what other items hold
+                self.values |= dict.fromkeys(p.defined(i))
             elif isinstance(i, p.Valued):
                 self.values[i.id] = self._value(i)
 
@@ -441,18 +439,8 @@ class _Values:
             return self.registers.get(i.name)
         if isinstance(i, p.Number):
             return frozenset()
-        used = (
-            i.args
-            if isinstance(i, p.Compute)
-            else (i.mask, i.yes, i.no)
-            if isinstance(i, p.Select)
-            else None
-        )
-        if used is None:
-            assert isinstance(i, p.Convert | p.Splat | p.Fold)  # all others have no value
-            used = (i.arg,)
         found: Depends = frozenset()
-        for a in used:
+        for a in p.used(i):
             found = _both(found, self.values[a])
         return found
 

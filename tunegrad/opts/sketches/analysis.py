@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import TypeVar, cast
 
-from tunegrad.ir.expr import Apply, Expr, Op
+from tunegrad.ir.expr import FUNCTIONS, Apply, Expr, Op
 from tunegrad.ir.kernel import Axis, Kernel, Stage, loads
 from tunegrad.ir.target import Target
 
@@ -232,10 +232,6 @@ def balance(extent: int, threads: int) -> float:
 
 _DISTANCES = (0, 256, 512, 1024, 4096)
 
-_COSTLY = frozenset(
-    (Op.EXP, Op.LOG, Op.LOG2, Op.TANH, Op.ERF, Op.SIN, Op.COS, Op.POW, Op.SQRT, Op.DIV)
-)
-
 
 def memory_hints(
     kernel: Kernel, target: Target, ask: Recorder, *, partial: bool = False, row_bytes: int = 0
@@ -282,7 +278,9 @@ def keep_hints(kernel: Kernel, target: Target, ask: Recorder) -> list[Action]:
 
 def costly(x: Expr) -> bool:
     """True if an expression is made of operations that take many instructions."""
-    return isinstance(x, Apply) and (x.op in _COSTLY or any(costly(a) for a in x.args))
+    return isinstance(x, Apply) and (
+        x.op in FUNCTIONS or x.op is Op.DIV or any(costly(a) for a in x.args)
+    )
 
 
 def on_threads(outer: Sequence[str], levels: Levels, target: Target, ask: Recorder) -> list[Thread]:
