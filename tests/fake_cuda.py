@@ -61,7 +61,7 @@ class FakeBindings:
         self.called: list[str] = []
         self._current = threading.local()
         self._code = self._real.CUresult.CUDA_SUCCESS
-        self._captured: list[Any] | None = None
+        self._captured: tuple[list[Any], dict[int, Any]] | None = None
         self._marks: dict[int, Any] = {}
 
     def __getattr__(self, name: str) -> Any:
@@ -208,7 +208,7 @@ class FakeBindings:
         launch = function, Geometry(groups, items, shared), values
         if self._captured is not None:
             self._host._launch(*launch)
-            self._captured.append(launch)
+            self._captured[0].append(launch)
         else:
             self._host.launch(*launch)
 
@@ -229,19 +229,26 @@ class FakeBindings:
 
     def _cuStreamBeginCapture(self, stream: int, mode: Any) -> None:
         assert self._captured is None
-        self._captured = []
+        self._captured = [], {}
 
-    def _cuStreamEndCapture(self, stream: int) -> list[Any]:
+    def _cuEventRecordWithFlags(self, event: int, stream: int, flags: Any) -> None:
+        assert self._captured is not None
+        assert flags.name == "CU_EVENT_RECORD_EXTERNAL"
+        launches, marks = self._captured
+        marks[len(launches)] = self._marks[event]
+
+    def _cuStreamEndCapture(self, stream: int) -> tuple[list[Any], dict[int, Any]]:
         captured, self._captured = self._captured, None
         assert captured is not None
         return captured
 
-    def _cuGraphInstantiate(self, graph: list[Any], flags: int) -> Any:
+    def _cuGraphInstantiate(self, graph: tuple[list[Any], dict[int, Any]], flags: int) -> Any:
         assert flags == 0
-        return self._host.graph(graph)
+        return self._host.graph(*graph)
 
-    def _cuGraphDestroy(self, graph: list[Any]) -> None:
-        graph.clear()
+    def _cuGraphDestroy(self, graph: tuple[list[Any], dict[int, Any]]) -> None:
+        for part in graph:
+            part.clear()
 
     def _cuGraphLaunch(self, graph: Any, stream: int) -> None:
         self._host.replay(graph)

@@ -15,7 +15,7 @@ import ctypes
 import functools
 import resource
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,12 +51,16 @@ class _Loaded:
 class _Mark:
     reached_ns: int | None = None
 
+    def reach(self) -> None:
+        self.reached_ns = time.perf_counter_ns()
+
 
 @dataclass(frozen=True, slots=True)
 class _Launches:
     """A graph: launches with their addresses, as they were when it was made."""
 
     launches: tuple[tuple[_Loaded, Geometry, tuple[int, ...]], ...]
+    marks: dict[int, _Mark]
 
 
 class HostDriver:
@@ -216,11 +220,7 @@ class HostDriver:
 
     def event(self) -> _Mark:
         mark = _Mark()
-
-        def reach() -> None:
-            mark.reached_ns = time.perf_counter_ns()
-
-        self._queue.append(reach)
+        self._queue.append(mark.reach)
         return mark
 
     def forget(self, event: _Mark) -> None:
@@ -231,12 +231,19 @@ class HostDriver:
             raise InternalError("cuda-host: a mark was not reached")
         return (last.reached_ns - first.reached_ns) * 1e-9
 
-    def graph(self, launches: Sequence[tuple[_Loaded, Geometry, Sequence[int]]]) -> _Launches:
-        return _Launches(tuple(self._launch(*launch) for launch in launches))
+    def graph(
+        self,
+        launches: Sequence[tuple[_Loaded, Geometry, Sequence[int]]],
+        marks: Mapping[int, _Mark] | None = None,
+    ) -> _Launches:
+        return _Launches(tuple(self._launch(*launch) for launch in launches), dict(marks or {}))
 
     def replay(self, graph: _Launches) -> None:
-        for launch in graph.launches:
-            self._queue.append(functools.partial(self._start, *launch))
+        for place in range(len(graph.launches) + 1):
+            if place in graph.marks:
+                self._queue.append(graph.marks[place].reach)
+            if place < len(graph.launches):
+                self._queue.append(functools.partial(self._start, *graph.launches[place]))
 
     def drop(self, graph: _Launches) -> None:
         """There is nothing to give back."""

@@ -360,3 +360,21 @@ extern "C" __global__ void k(int *x) {
     )  # fmt: skip
     assert "a kernel's fault: k: block " in done.stdout, done.stderr
     assert ": trap" in done.stdout
+
+
+def test_marks_of_a_graph_are_reached_in_every_replay_after_their_launches(host):
+    function, x = loaded(host, ADD, "add"), host.allocate(128)
+    marks = {place: host.event() for place in (0, 1, 3)}
+    graph = host.graph(
+        [(function, ONE, [x]), (function, Geometry(200, 32), [x]), (function, ONE, [x])], marks
+    )
+    host.finish()
+    before = [m.reached_ns for m in marks.values()]
+    for _ in range(2):
+        host.replay(graph)
+        host.finish()
+        after = [m.reached_ns for m in marks.values()]
+        assert sorted(after) == after
+        assert after[0] > before[-1]
+        before = after
+    host.drop(graph)

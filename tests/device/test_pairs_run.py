@@ -29,7 +29,7 @@ from tunegrad.ir.interpret.program import interpret, pack_buffers
 from tunegrad.ir.program import Program
 from tunegrad.ir.target import Target
 from tunegrad.opts import SPACE_VERSION, Schedule, Space
-from tunegrad.render.llvm import render_llvm
+from tunegrad.render.llvm import render_llvm, workspace_bytes
 from tunegrad.trial import Measurement, Policy, Status, Trial
 
 TARGET = host_target(1)
@@ -57,8 +57,8 @@ def _run(
     with Executable.load(
         compile_llvm(render_llvm(program, target), TARGET, OPT_LEVEL), program.name
     ) as code:
-        team = Team(1)
-        team.run(code.address, table.address)
+        team, scratch = Team(1), Buffer(workspace_bytes(program) + 64)
+        team.run(code.address, table.address, scratch.address)
         team.close()
     return {b.name: held[b.name].array(b.dtype.name).copy() for b in program.params}
 

@@ -133,7 +133,9 @@ def graphs_of(model, monkeypatch) -> list[int]:
     made: list[int] = []
     driver = model._engine.driver
     graph = driver.graph
-    monkeypatch.setattr(driver, "graph", lambda launches: made.append(1) or graph(launches))
+    monkeypatch.setattr(
+        driver, "graph", lambda launches, marks=None: made.append(1) or graph(launches, marks)
+    )
     return made
 
 

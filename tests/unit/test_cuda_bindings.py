@@ -7,6 +7,7 @@ from __future__ import annotations
 import builtins
 import re
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -69,8 +70,8 @@ def test_enumerations_are_those_of_the_package():
         for n in re.findall(r'ask\("([A-Z_0-9]+)"\)', text)
     )
     assert all(hasattr(cu.CUresult, name) for name in bindings._REFUSED)
-    for name in re.findall(r"\b(CU_STREAM\w+|CUDA_ERROR\w+)\b", text):
-        groups = (cu.CUresult, cu.CUstream_flags, cu.CUstreamCaptureMode)
+    for name in re.findall(r"\b(CU_STREAM\w+|CU_EVENT_RECORD\w+|CUDA_ERROR\w+)\b", text):
+        groups = (cu.CUresult, cu.CUstream_flags, cu.CUstreamCaptureMode, cu.CUevent_record_flags)
         assert any(hasattr(g, name) for g in groups), name
 
 
@@ -377,3 +378,18 @@ def test_pycuda_refusals_are_told_from_faults():
     assert pycuda.refused("cuLaunchKernel failed: invalid argument")
     assert not pycuda.refused("cuLaunchKernel failed: an illegal memory access was encountered")
     assert not pycuda.refused("cuLaunchKernel failed: unspecified launch failure")
+
+
+def test_marks_within_a_graph_are_recorded_as_nodes_of_it(driver, fake):
+    function, x = driver.load(image(ADD, "add"), "add"), driver.allocate(128)
+    marks = [driver.event() for _ in range(3)]
+    launches = [(function, Geometry(1, 32), [x])] * 2
+    graph = driver.graph(launches, dict(enumerate(marks)))
+    for _ in range(2):
+        driver.replay(graph)
+        driver.finish()
+        assert all(driver.seconds(a, b) > 0 for a, b in pairwise(marks))
+    for mark in marks:
+        driver.forget(mark)
+    driver.drop(graph)
+    assert not fake._marks

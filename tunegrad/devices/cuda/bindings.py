@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -209,14 +209,26 @@ class BindingsDriver:
     def forget(self, event: Any) -> None:
         self._cu.cuEventDestroy(event)
 
-    def graph(self, launches: Sequence[tuple[Function, Geometry, Sequence[int]]]) -> Any:
+    def graph(
+        self,
+        launches: Sequence[tuple[Function, Geometry, Sequence[int]]],
+        marks: Mapping[int, Any] | None = None,
+    ) -> Any:
         self._enter()
         cu = self._cu
+
+        def mark(place: int) -> None:
+            if marks and place in marks:
+                flags = cu.CUevent_record_flags.CU_EVENT_RECORD_EXTERNAL
+                self._ask(cu.cuEventRecordWithFlags(marks[place], self._stream, flags))
+
         mode = cu.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
         self._ask(cu.cuStreamBeginCapture(self._stream, mode))
         try:
-            for function, geometry, addresses in launches:
+            for place, (function, geometry, addresses) in enumerate(launches):
+                mark(place)
                 self.launch(function, geometry, addresses)
+            mark(len(launches))
         finally:
             code, graph = cu.cuStreamEndCapture(self._stream)
         self._ask((code,))

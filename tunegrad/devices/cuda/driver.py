@@ -11,7 +11,7 @@ all work is done in order. Addresses are numbers; the engine knows what lies the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -113,8 +113,17 @@ class Driver(Protocol):
     def forget(self, event: Event) -> None:
         """A mark is not needed any more."""
 
-    def graph(self, launches: Sequence[tuple[Function, Geometry, Sequence[int]]]) -> Graph:
-        """Launches, one after the other, as one thing to enqueue."""
+    def graph(
+        self,
+        launches: Sequence[tuple[Function, Geometry, Sequence[int]]],
+        marks: Mapping[int, Event] | None = None,
+    ) -> Graph:
+        """Launches, one after the other, as one thing to enqueue.
+
+        A mark of ``marks`` is reached again in every replay, after as many launches as its key
+        says. The device alone is between two marks of a graph; between two marks that are enqueued
+        one by one it also waits for this process to enqueue the next launch.
+        """
 
     def replay(self, graph: Graph) -> None:
         """Enqueued: all its launches."""

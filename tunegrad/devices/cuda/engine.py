@@ -4,7 +4,7 @@ allocate   guard | data | guard    the driver's, at multiples of 256; kept for t
 protect    nothing keeps a kernel from writing: a digest is kept, and compared when asked
 digest     once the engine watches, a kernel sums up what lies there: copies of it would take longer
            than most candidates run
-time       events on the device's clock; what is repeated in one sample is a graph
+time       events on the device's clock, within a graph of what is timed
 plan       a graph of all launches, made when it first runs; a new one where it is pointed elsewhere
 
 What drives it is a ``Driver``: a GPU's, or one that runs the same code on the CPU.
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from tunegrad.devices.cuda.driver import Driver, Function, Graph
+from tunegrad.devices.cuda.driver import Driver, Event, Function, Graph
 from tunegrad.devices.cuda.peak import measure_limits
 from tunegrad.devices.device import MachineLimits
 from tunegrad.devices.hashing import contents_digest
@@ -334,19 +334,15 @@ class CudaEngine:
     def time(
         self, launch: CudaLaunch, samples: int, inner: int = 1, evicted: Sequence[CudaMemory] = ()
     ) -> tuple[float, ...]:
-        driver, seconds = self.driver, []
-        with self.lock, self._graph([launch.parts] * inner if inner > 1 else []) as graph:
+        """See ``Engine.time``. By marks within a graph: between two marks that are enqueued one by
+        one, a short kernel takes as long as this process takes to enqueue it.
+        """
+        seconds = []
+        with self.lock, self._marked([launch.parts] * inner, (0, inner)) as (graph, marks):
             for _ in range(samples):
                 if evicted:
                     self._evict()
-                seconds.append(
-                    self.between(
-                        lambda: (
-                            driver.launch(*launch.parts) if graph is None else driver.replay(graph)
-                        )
-                    )
-                    / inner
-                )
+                seconds += [s / inner for s in self._replayed(graph, marks)]
         return tuple(seconds)
 
     def limits(self) -> MachineLimits:
@@ -371,14 +367,37 @@ class CudaEngine:
         self.close()
 
     @contextmanager
-    def _graph(self, launches: Sequence[Any]) -> Iterator[Graph | None]:
-        """Launches as a graph; None where there are none."""
-        graph = self.driver.graph(launches) if launches else None
+    def _marked(
+        self, launches: Sequence[Any], places: Sequence[int]
+    ) -> Iterator[tuple[Graph, list[Event]]]:
+        """Launches as a graph, with a mark after so many of them each."""
+        driver, marks = self.driver, [self.driver.event() for _ in places]
         try:
-            yield graph
+            graph = driver.graph(launches, dict(zip(places, marks, strict=True)))
+            try:
+                yield graph, marks
+            finally:
+                driver.drop(graph)
         finally:
-            if graph is not None:
-                self.driver.drop(graph)
+            for mark in marks:
+                driver.forget(mark)
+
+    def _replayed(self, graph: Graph, marks: Sequence[Event]) -> list[float]:
+        """Replay a graph and wait. Return the seconds from each of its marks to the next."""
+        self.driver.replay(graph)
+        self.driver.finish()
+        return [self.driver.seconds(a, b) for a, b in pairwise(marks)]
+
+    def each(self, launches: Sequence[CudaLaunch], samples: int) -> tuple[float, ...]:
+        """Mean seconds of each launch in ``samples`` replays of all, in their order."""
+        parts = np.zeros(len(launches))
+        with (
+            self.lock,
+            self._marked([x.parts for x in launches], range(len(launches) + 1)) as (graph, marks),
+        ):
+            for _ in range(samples):
+                parts += self._replayed(graph, marks)
+        return tuple((parts / max(1, samples)).tolist())
 
     def between(self, work: Any) -> float:
         """Seconds of what is enqueued by ``work``, by the device's clock."""
@@ -427,24 +446,14 @@ class _Plan:
             driver.finish()
 
     def time(self, samples: int, each: bool = False) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """Runs are timed as graphs, launches of runs after them one by one."""
+        """Runs are timed as graphs; launches by marks within another graph, after the runs."""
         engine, driver = self._engine, self._engine.driver
-        parts = np.zeros(len(self._launches))
         with engine.lock:
             if not self._launches:
                 return (), ()
             graph = self._graph()
             runs = tuple(engine.between(partial(driver.replay, graph)) for _ in range(samples))
-            for _ in range(samples if each else 0):
-                marks = [driver.event()]
-                for launch in self._launches:
-                    driver.launch(*launch.parts)
-                    marks.append(driver.event())
-                driver.finish()
-                parts += [driver.seconds(a, b) for a, b in pairwise(marks)]
-                for mark in marks:
-                    driver.forget(mark)
-        return runs, tuple((parts / max(1, samples)).tolist()) if each else ()
+            return runs, engine.each(self._launches, samples) if each else ()
 
     def _graph(self) -> Graph:
         """The graph of the addresses now, which is made where there is none."""

@@ -6,7 +6,7 @@ libraries in this process use, too, and pops it again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import Any, TypeVar, cast
 
@@ -172,12 +172,21 @@ class PycudaDriver:
     def forget(self, event: Any) -> None:
         """pycuda destroys an event with the last reference to it."""
 
-    def graph(self, launches: Sequence[tuple[Function, Geometry, Sequence[int]]]) -> Any:
-        return tuple(launches)
+    def graph(
+        self,
+        launches: Sequence[tuple[Function, Geometry, Sequence[int]]],
+        marks: Mapping[int, Any] | None = None,
+    ) -> Any:
+        return tuple(launches), dict(marks or {})
 
+    @_entered
     def replay(self, graph: Any) -> None:
-        for launch in graph:
-            self.launch(*launch)
+        launches, marks = graph
+        for place in range(len(launches) + 1):
+            if place in marks:
+                marks[place].record(self._stream)
+            if place < len(launches):
+                self.launch(*launches[place])
 
     def drop(self, graph: Any) -> None:
         """There is nothing to give back."""
