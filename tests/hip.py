@@ -32,8 +32,8 @@ import pytest
 
 from tests.cuda_host import cuda_host
 from tests.cuda_host.device import CudaHost
-from tunegrad.devices.c_lowering import lowered_c
 from tunegrad.devices.job import Lowered
+from tunegrad.devices.remote import lowered_c
 from tunegrad.ir.program import Program
 from tunegrad.ir.target import Target
 from tunegrad.render.c_family import render_c

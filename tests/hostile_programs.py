@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tunegrad.devices.processes.syscalls import number
+from tunegrad.devices.processes.system_calls import number
 from tunegrad.trial import Status
 
 __all__ = ["PROGRAMS", "Hostile", "Victims", "planted"]

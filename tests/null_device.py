@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Never
 
+from tunegrad.devices.device import Confinement
 from tunegrad.devices.job import Geometry, Lowered, io_of
-from tunegrad.devices.processes.confinement import Confinement
 from tunegrad.errors import NothingRunsError
 from tunegrad.ir.program import Program
 from tunegrad.ir.target import Target

@@ -15,11 +15,17 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from tunegrad.devices.device import MachineLimits
-from tunegrad.devices.hashing import contents_digest
-from tunegrad.devices.job import Array, CompiledCandidate, Geometry, KernelIO, Lowered, io_of
-from tunegrad.devices.processes.confinement import Confinement
-from tunegrad.devices.replies import WROTE_READ_ONLY
+from tunegrad.devices.device import Confinement, MachineLimits
+from tunegrad.devices.job import (
+    WROTE_READ_ONLY,
+    Array,
+    CompiledCandidate,
+    Geometry,
+    KernelIO,
+    Lowered,
+    io_of,
+)
+from tunegrad.devices.lowered import contents_digest
 from tunegrad.errors import CompileFailure
 from tunegrad.ir.dtypes import buffer_dtype
 from tunegrad.ir.interpret.program import interpret

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from tests.cuda_host.build import build, compiler
 from tunegrad.devices.cuda.architectures import Chip, cuda_target
-from tunegrad.devices.cuda.lowering import lower_cuda
+from tunegrad.devices.cuda.nvrtc import lower_cuda
+from tunegrad.devices.device import Confinement
 from tunegrad.devices.host.facts import fingerprint as host_fingerprint
 from tunegrad.devices.host.facts import host_target
 from tunegrad.devices.job import Lowered
-from tunegrad.devices.processes.confinement import Confinement
 from tunegrad.errors import DeviceError
 from tunegrad.ir.program import Program
 from tunegrad.ir.target import Target

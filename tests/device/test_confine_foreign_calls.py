@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tunegrad.devices.processes.syscalls import number
+from tunegrad.devices.processes.system_calls import number
 
 pytestmark = pytest.mark.skipif(
     platform.machine() != "x86_64",
@@ -26,7 +26,7 @@ ENOSYS = -38
 # Makes one call as raw machine code before it is confined, and another one after.
 SCRIPT = """
 import ctypes, mmap, os, sys
-from tunegrad.devices.processes.seccomp import filter_calls
+from tunegrad.devices.processes.system_calls import filter_calls
 
 page = mmap.mmap(-1, mmap.PAGESIZE, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
 page.write(bytes.fromhex(sys.argv[1]))

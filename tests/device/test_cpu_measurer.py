@@ -31,10 +31,13 @@ from tunegrad.devices.job import (
     Limits,
     Lowered,
     Parameter,
+    Ran,
     Reference,
+    Verdict,
+    digest,
+    identity,
 )
 from tunegrad.devices.measurer import DeviceMeasurer
-from tunegrad.devices.replies import Ran, Verdict, digest, identity
 from tunegrad.devices.verifying.handover import output_places
 from tunegrad.errors import InternalError
 from tunegrad.ir.dtypes import F32

@@ -13,8 +13,8 @@ from tests.nvrtc_builds import built, clean_default, require_nvrtc
 from tests.sass import instructions
 from tunegrad.devices.cuda.architectures import typical
 from tunegrad.devices.cuda.device import absent
+from tunegrad.devices.cuda.engine import products_text
 from tunegrad.devices.cuda.nvrtc import build
-from tunegrad.devices.cuda.peak import products_text
 from tunegrad.errors import OutOfResources
 from tunegrad.frontend import Tensor
 from tunegrad.ir.folding import fold_constants

@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tunegrad.devices.processes import landlock
+from tunegrad.devices.processes import system_calls
 from tunegrad.devices.processes.channel import Died, Finished, TimedOut
 from tunegrad.devices.processes.isolated import IsolatedWorker
-from tunegrad.devices.processes.shared import Mapped, SharedMemory
+from tunegrad.devices.verifying.handover import Mapped, SharedMemory
 from tunegrad.errors import InternalError
 
 
@@ -335,7 +335,7 @@ def attempt(name: str, *arguments: Any) -> int:
     return 0
 
 
-@pytest.mark.skipif(landlock.version() == 0, reason="this kernel has no Landlock")
+@pytest.mark.skipif(system_calls.landlock_version() == 0, reason="this kernel has no Landlock")
 def test_landlock_alone_keeps_files_from_it(tmp_path):
     victim = tmp_path / "victim"
     victim.write_text("content")
@@ -353,7 +353,9 @@ def test_landlock_alone_keeps_files_from_it(tmp_path):
     assert victim.read_text() == "content"
 
 
-@pytest.mark.skipif(landlock.version() < 6, reason="this kernel's Landlock knows no signals")
+@pytest.mark.skipif(
+    system_calls.landlock_version() < 6, reason="this kernel's Landlock knows no signals"
+)
 def test_landlock_alone_keeps_signals_in():
     worker = IsolatedWorker(without_seccomp, (), 30.0)
     try:
@@ -375,8 +377,8 @@ def test_empty_root_stands_in_for_landlock():
 
 ROOTLESS = """
 import os
-from tunegrad.devices.processes import landlock
-landlock.version = lambda: 0
+from tunegrad.devices.processes import system_calls
+system_calls.landlock_version = lambda: 0
 from tunegrad.devices.processes import confine
 beginning = confine.begin(confine.Confinement(), 2)
 if not beginning.protections.user_namespace:

@@ -14,8 +14,7 @@ from tunegrad.devices.cpu.device import CpuDevice
 from tunegrad.devices.host.facts import host_target
 from tunegrad.devices.job import Limits
 from tunegrad.devices.verifying.dataset import make_dataset
-from tunegrad.devices.verifying.inputs import KINDS
-from tunegrad.devices.verifying.reaches import _raising
+from tunegrad.devices.verifying.inputs import KINDS, _raising
 from tunegrad.devices.verifying.tolerance import compare
 from tunegrad.frontend import Tensor
 from tunegrad.ir.dtypes import F32

@@ -11,7 +11,7 @@ from tunegrad import devices
 from tunegrad.compiling import HOOKS, Payload, build
 from tunegrad.db.views.history import MeasurementRow
 from tunegrad.devices import Candidate, DeviceMeasurer, Limits
-from tunegrad.devices.cpu.objects import object_facts
+from tunegrad.devices.cpu.machine_code import object_facts
 from tunegrad.devices.host.codegen import compile_llvm
 from tunegrad.devices.host.facts import host_target
 from tunegrad.errors import CompileFailure

@@ -18,7 +18,7 @@ from tests.cuda_texts import image
 from tests.fake_cuda import FakeBindings, FakeGpu, FakeNvml, real
 from tunegrad import devices
 from tunegrad.devices import registry
-from tunegrad.devices.cuda import bindings, nvml, nvrtc, pycuda
+from tunegrad.devices.cuda import bindings, nvrtc, pycuda
 from tunegrad.devices.cuda.bindings import BindingsDriver
 from tunegrad.devices.job import Geometry
 from tunegrad.errors import CompileFailure, DeviceError, DeviceFault, OutOfResources
@@ -48,7 +48,7 @@ def driver(fake):
     [
         ("driver", bindings, r"\b(cu[A-Z]\w+)\("),
         ("nvrtc", nvrtc, r"\b(nvrtc[A-Z]\w+)\b"),
-        ("nvml", nvml, r"nvml\.((?:init|device)_\w+)\("),
+        ("nvml", bindings, r"nvml\.((?:init|device)_\w+)\("),
     ],
 )
 def test_every_function_that_is_called_is_one_of_the_package(module, file, pattern):
@@ -203,11 +203,11 @@ def test_doctor_lists_every_gpu(fake):
 def test_clocks_power_and_temperature_are_read(fake, monkeypatch):
     told = FakeNvml()
     monkeypatch.setattr(sys.modules["cuda.bindings"], "nvml", told)
-    nvml._opened.cache_clear()
+    bindings._opened.cache_clear()
     try:
         found = devices.open("cuda:1").state()
     finally:
-        nvml._opened.cache_clear()
+        bindings._opened.cache_clear()
     assert found == (
         ("clock_reasons", 4.0), ("memory_mhz", 2619.0), ("power_w", 312.5), ("sm_mhz", 1755.0),
         ("temperature_c", 51.0),
@@ -218,13 +218,13 @@ def test_clocks_power_and_temperature_are_read(fake, monkeypatch):
 
 def test_what_a_driver_does_not_read_is_left_out(fake, monkeypatch):
     told = FakeNvml(("device_get_temperature_v", "device_get_power_usage"))
-    monkeypatch.setattr(nvml, "_opened", lambda n: (told, "h"))
-    assert [name for name, _ in nvml.state(0)] == ["clock_reasons", "memory_mhz", "sm_mhz"]
+    monkeypatch.setattr(bindings, "_opened", lambda n: (told, "h"))
+    assert [name for name, _ in bindings.state(0)] == ["clock_reasons", "memory_mhz", "sm_mhz"]
 
 
 def test_without_nvml_there_are_no_readings():
-    nvml._opened.cache_clear()
-    assert nvml.state(0) == ()
+    bindings._opened.cache_clear()
+    assert bindings.state(0) == ()
 
 
 # ---- what is missing

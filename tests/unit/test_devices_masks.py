@@ -11,9 +11,8 @@ from dataclasses import replace
 
 import pytest
 
-from tunegrad.devices.host import kept
-from tunegrad.devices.host.facts import fingerprint, host_target
-from tunegrad.devices.host.kept import masked
+from tunegrad.devices.host import facts
+from tunegrad.devices.host.facts import fingerprint, host_target, masked
 from tunegrad.errors import ConfigError
 
 ZEN4 = (
@@ -72,7 +71,7 @@ def in_another_process(name):
 
 
 needs_avx2 = pytest.mark.skipif(
-    platform.machine() != "x86_64" or "+avx2" not in kept.host().features,
+    platform.machine() != "x86_64" or "+avx2" not in facts.host().features,
     reason="this machine has no AVX2",
 )
 

@@ -78,7 +78,7 @@ def test_what_can_not_be_kept_is_refused_without_compiling(arch):
 
 
 def test_large_groups_have_less_each():
-    from tunegrad.devices.cuda.lowering import _registers
+    from tunegrad.devices.cuda.nvrtc import _registers
 
     target = typical("sm_80")
 

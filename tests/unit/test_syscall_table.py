@@ -9,8 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from tunegrad.devices.processes.seccomp import rules
-from tunegrad.devices.processes.syscalls import _NUMBERS, ALLOWED, AUDIT, DEADLY, READING, number
+from tunegrad.devices.processes.system_calls import (
+    _NUMBERS,
+    ALLOWED,
+    AUDIT,
+    DEADLY,
+    READING,
+    number,
+    rules,
+)
 
 HEADERS = {
     "x86_64": Path("/usr/include/x86_64-linux-gnu/asm/unistd_64.h"),

@@ -7,14 +7,14 @@ from tunegrad.devices.host import facts
 from tunegrad.devices.host.facts import (
     AMX_BF16,
     AMX_INT8,
+    Host,
     ask_for_tiles,
     fingerprint,
     host_target,
     tile_units,
     without_tiles,
 )
-from tunegrad.devices.host.kept import Host
-from tunegrad.devices.processes.syscalls import ALLOWED
+from tunegrad.devices.processes.system_calls import ALLOWED
 
 HAVE = ("+amx-bf16", "-amx-fp16", "+amx-int8", "+amx-tile", "+avx512f")
 

@@ -28,8 +28,7 @@ from tunegrad.devices.verifying.drawing import (
     judgeable,
     random_rows,
 )
-from tunegrad.devices.verifying.inputs import Kind
-from tunegrad.devices.verifying.reaches import kinds_of
+from tunegrad.devices.verifying.inputs import Kind, kinds_of
 from tunegrad.devices.verifying.tolerance import Bar
 from tunegrad.errors import CompileFailure, IllegalAction
 from tunegrad.ir.dtypes import F32, F64

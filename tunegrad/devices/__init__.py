@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from .device import Inspection as Inspection
     from .device import MachineLimits as MachineLimits
     from .device import Memory as Memory
-    from .hashing import program_hash as program_hash
     from .host.facts import usable_cores as usable_cores
     from .host.single import run_on_host as run_on_host
     from .job import CONTENDING as CONTENDING
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from .lowered import KernelIO as KernelIO
     from .lowered import Lowered as Lowered
     from .lowered import Parameter as Parameter
+    from .lowered import program_hash as program_hash
     from .measurer import Compiling as Compiling
     from .measurer import DeviceMeasurer as DeviceMeasurer
     from .processes.confine import Protections as Protections
@@ -49,11 +49,10 @@ else:
         __name__,
         {
             "device": "BoundPlan Code Device Engine Inspection MachineLimits Memory",
-            "hashing": "program_hash",
             "host.facts": "usable_cores",
             "host.single": "run_on_host",
             "job": ("CONTENDING Beside Candidate CompiledCandidate Hooks Limits Reference"),
-            "lowered": "Geometry KernelIO Lowered Parameter",
+            "lowered": "Geometry KernelIO Lowered Parameter program_hash",
             "measurer": "Compiling DeviceMeasurer",
             "processes.confine": "Protections",
             "registry": "DEFAULT check_name found host_device known open register running",

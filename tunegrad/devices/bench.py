@@ -20,8 +20,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tunegrad.devices.device import Code, Device, Launch, Memory
-from tunegrad.devices.job import CompiledCandidate, KernelIO, Limits
-from tunegrad.devices.replies import Ran, Timed, digest, identity
+from tunegrad.devices.job import CompiledCandidate, KernelIO, Limits, Ran, Timed, digest, identity
 from tunegrad.devices.timing import Pairs, sample_pairs
 from tunegrad.devices.verifying.dataset import Dataset, DatasetCache, InputSet
 from tunegrad.devices.verifying.handover import Bytes, Places, output_places, outputs_of, take

@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from tunegrad.devices.job import Array, CompiledCandidate
     from tunegrad.devices.lowered import Lowered
-    from tunegrad.devices.processes.confinement import Confinement
     from tunegrad.ir.layout import Pack
     from tunegrad.ir.program import Program
     from tunegrad.ir.target import Target
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BoundPlan",
     "Code",
+    "Confinement",
     "Device",
     "Engine",
     "Inspection",
@@ -230,7 +230,7 @@ class Engine(Protocol):
     def watch(self, memories: Sequence[Own | None]) -> None:
         """Protected memory that the next launches read, by place; None at places that they write.
 
-        A process that ends of a write to one of them may say so by ``replies.EXIT_WROTE``.
+        A process that ends of a write to one of them may say so by ``job.EXIT_WROTE``.
         """
 
     # ---- code
@@ -341,3 +341,26 @@ class Device(Protocol):
 
         Raises DeviceError where it is not there.
         """
+
+
+# ---- confinement
+#
+# Rights of a device's worker processes: a value that devices declare; ``confine`` sees to it.
+
+
+@dataclass(frozen=True, slots=True)
+class Confinement:
+    """The rights that a process keeps.
+
+    ``reads``: open files for reading, for one that runs no candidate.
+
+    ``threads``: start further ones. ``memory_bytes``: address space that it may take beyond what it
+    has when it is confined; 0: as much as there is. ``driver``: it loads a driver that opens files,
+    starts programs and takes address space as it likes: it is cut off from its session, dies with
+    its parent, and keeps the limits of time.
+    """
+
+    driver: bool = False
+    reads: bool = False
+    threads: bool = True
+    memory_bytes: int = 0

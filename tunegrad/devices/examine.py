@@ -26,9 +26,19 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from tunegrad.devices import worker
-from tunegrad.devices.job import CONTENDING, Beside, CompiledCandidate, Limits, Parameter
+from tunegrad.devices.job import (
+    CONTENDING,
+    Beside,
+    CompiledCandidate,
+    Limits,
+    Parameter,
+    Ran,
+    Timed,
+    Verdict,
+    digest,
+    identity,
+)
 from tunegrad.devices.processes.channel import Died, Ending, TimedOut
-from tunegrad.devices.replies import Ran, Timed, Verdict, digest, identity
 from tunegrad.devices.verifying import referee
 from tunegrad.devices.verifying.handover import outputs_of
 from tunegrad.errors import InternalError

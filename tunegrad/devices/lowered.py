@@ -4,9 +4,14 @@ compiled before has no more.
 
 from __future__ import annotations
 
+import hashlib
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from numpy.typing import NDArray
 
 from tunegrad.ir.dtypes import buffer_dtype
 from tunegrad.ir.layout import Pack
@@ -14,12 +19,23 @@ from tunegrad.ir.layout import Pack
 if TYPE_CHECKING:
     from tunegrad.ir.program import Program
 
+__all__ = [
+    "Geometry",
+    "KernelIO",
+    "Lowered",
+    "Parameter",
+    "contents_digest",
+    "io_of",
+    "program_hash",
+    "unread",
+    "with_source",
+]
+
 _NUMBERED = re.compile(r"[:(](\d+)[:)]")
+
 _WHOLE, _NEAR, _MOST_LINES = 24, 2, 60
 """Lines of a text that is short enough to be shown whole; those on each side of one that is named;
 and the most that are shown."""
-
-__all__ = ["Geometry", "KernelIO", "Lowered", "Parameter", "io_of", "unread", "with_source"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,3 +145,34 @@ def with_source(words: str, text: str) -> str:
     width = len(str(len(lines)))
     parts = [f"{at + 1:{width}} | {lines[at][:200]}" for at in some]
     return "\n".join([words, f"source, {len(some)} of {len(lines)} lines:", *parts])
+
+
+# ---- digests
+#
+# Digests that tell two generated programs, and two contents of memory, apart: the one definition
+# for workers, stored rows, and models that are loaded.
+
+
+def program_hash(lowered: Lowered) -> str:
+    """32 hex digits of the BLAKE2 hash of the text and of all that a launch needs beside it.
+
+    The machine and the compiler are not in it: rows of a store have them in their fingerprint,
+    objects in their key.
+    """
+    g, scratch = lowered.geometry, lowered.scratch_bytes
+    words: list[object] = [lowered.entry, sum(scratch), g.groups]
+    if g.items > 1 or len(scratch) > 1:
+        words += [g.items, *scratch]
+    if g.shared_bytes:
+        words.append(f"shared {g.shared_bytes}")
+    text = f"{' '.join(map(str, words))} {lowered.io.packs}\n{lowered.text}"
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def contents_digest(contents: Iterable[NDArray[np.uint8]]) -> str:
+    """32 hex digits of the BLAKE2 hash of bytes, array by array, each after its size."""
+    whole = hashlib.blake2b(digest_size=16)
+    for data in contents:
+        whole.update(f"{data.nbytes} ".encode())
+        whole.update(data.tobytes())
+    return whole.hexdigest()

@@ -24,6 +24,8 @@ from tunegrad.devices.device import Device, MachineLimits
 from tunegrad.devices.examine import Examination, Result, Rights, Unprepared
 from tunegrad.devices.host.facts import usable_cores
 from tunegrad.devices.job import (
+    EXIT_WROTE,
+    MOST_TOLD,
     Beside,
     Candidate,
     CompiledCandidate,
@@ -35,10 +37,8 @@ from tunegrad.devices.processes.channel import Died, Ending, Finished, TimedOut
 from tunegrad.devices.processes.confine import Confinement, Protections, physical_bytes
 from tunegrad.devices.processes.isolated import IsolatedWorker, preload
 from tunegrad.devices.processes.pool import Started, WorkerPool
-from tunegrad.devices.processes.shared import SharedMemory
-from tunegrad.devices.replies import EXIT_WROTE, MOST_TOLD
 from tunegrad.devices.verifying import referee
-from tunegrad.devices.verifying.handover import Places
+from tunegrad.devices.verifying.handover import Places, SharedMemory
 from tunegrad.errors import InternalError
 from tunegrad.trial import Measured, Measurement, Policy, Properties, Status
 

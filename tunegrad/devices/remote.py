@@ -10,16 +10,22 @@ from __future__ import annotations
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tunegrad.devices.job import Array
-from tunegrad.devices.replies import WROTE_READ_ONLY
+from tunegrad.devices.job import WROTE_READ_ONLY, Array, Geometry, Lowered, Parameter, io_of
 from tunegrad.ir.dtypes import buffer_dtype
-from tunegrad.ir.layout import Pack
+from tunegrad.ir.program import Alloc, Pack, Program
+from tunegrad.render.c_family import arguments, kernel_name
 
-__all__ = ["GUARD_BYTES", "RemoteMemory", "packed"]
+__all__ = [
+    "GUARD_BYTES",
+    "RemoteMemory",
+    "lowered_c",
+    "packed",
+]
 
 GUARD_BYTES = 4096
 """Of the guard zone before memory, and at least as many of the one after it."""
@@ -73,3 +79,21 @@ def packed(pack: Pack, source: Array, nbytes: int, rest: int) -> NDArray[np.uint
     filled = np.full(nbytes, rest, np.uint8)
     filled[: values.size] = values
     return filled
+
+
+# ---- lowering to C
+#
+# A program's text in a dialect of C, and all that a launch needs beside it.
+
+
+def lowered_c(program: Program, text: str, shared_bytes: int = 0) -> Lowered:
+    """The kernel's arguments are the program's buffers, packs that are none of them, and scratch
+    that all groups share. A launch gives each group ``shared_bytes``.
+    """
+    io, given = io_of(program), arguments(program)
+    packs = (Parameter(a.name, a.dtype.name, a.size, "pack") for a in given if isinstance(a, Pack))
+    scratch = tuple(a.size * a.dtype.itemsize for a in given if isinstance(a, Alloc))
+    geometry = Geometry(program.threads, program.local, shared_bytes)
+    return Lowered(
+        text, kernel_name(program), replace(io, params=(*io.params, *packs)), scratch, geometry
+    )

@@ -14,14 +14,16 @@ import traceback
 
 from tunegrad.devices.bench import Bench
 from tunegrad.devices.device import Device, MachineLimits
-from tunegrad.devices.hashing import program_hash
 from tunegrad.devices.job import (
     Candidate,
     CompiledCandidate,
     KernelIO,
     Limits,
     Lowered,
+    Ran,
+    Timed,
 )
+from tunegrad.devices.lowered import program_hash
 from tunegrad.devices.processes.confine import (
     EXIT_MEMORY,
     limit_address_space,
@@ -30,10 +32,8 @@ from tunegrad.devices.processes.confine import (
     silence,
     watch_memory,
 )
-from tunegrad.devices.processes.shared import Mapped
-from tunegrad.devices.replies import Ran, Timed
 from tunegrad.devices.verifying.dataset import load_hook
-from tunegrad.devices.verifying.handover import Places
+from tunegrad.devices.verifying.handover import Mapped, Places
 from tunegrad.errors import CandidateFailure, InternalError, OutOfResources, WrongResult
 from tunegrad.trial import Measured, Measurement, Policy, Properties, Status
 

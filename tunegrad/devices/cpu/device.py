@@ -7,9 +7,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tunegrad.devices.host.facts import fingerprint, host_target
-from tunegrad.devices.host.kept import compiler_version
-from tunegrad.devices.processes.confinement import Confinement
+from tunegrad.devices.device import Confinement
+from tunegrad.devices.host.facts import compiler_version, fingerprint, host_target
 from tunegrad.errors import IllegalAction
 from tunegrad.ir.target import Target
 
@@ -90,7 +89,7 @@ class CpuDevice:
         return Inspection(text, code_facts(text), hot_loop(text))
 
     def facts(self, lowered: Lowered, image: bytes) -> Properties:
-        from tunegrad.devices.cpu.objects import object_facts
+        from tunegrad.devices.cpu.machine_code import object_facts
 
         return object_facts(image, lowered.entry)
 

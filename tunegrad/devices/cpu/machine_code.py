@@ -10,17 +10,32 @@ from __future__ import annotations
 
 import re
 
+from tunegrad.devices.host.loader import read_object
 from tunegrad.reports import CodeFacts
+from tunegrad.trial import Properties
 
-__all__ = ["code_facts", "hot_loop", "innermost_loops", "spills"]
+__all__ = [
+    "code_facts",
+    "hot_loop",
+    "innermost_loops",
+    "object_facts",
+    "spills",
+]
 
 _LABEL = re.compile(r"^(\.L\w+):")
+
 _JUMP = re.compile(r"^\s+j\w+\s+(\.L\w+)\s*$")
+
 _VECTOR = re.compile(r"%([txyz])mm\d+")
+
 _MEMORY = re.compile(r"\([^)]*%\w+[^)]*\)")
+
 _FMA = re.compile(r"^(?:vfn?m(?:add|sub)|vdpbf16ps|vpdpbusd|tdp)")
+
 _CALL = re.compile(r"^call\w*\s+\*?([\w.@%]+)")
+
 _FRAME = re.compile(r"^\s+movq\s+%rsp, %rbp", re.MULTILINE)
+
 _BITS = {"x": 128, "y": 256, "z": 512, "t": 512}
 """Of a register, and of a row of a tile."""
 
@@ -109,3 +124,42 @@ def _reads(x: str) -> bool:
 def _writes(x: str) -> bool:
     memory = _MEMORY.search(x)
     return memory is not None and "," not in x[memory.end() :]
+
+
+# ---- objects
+#
+# Facts of a kernel's object at a glance: the size of its code and of its stack.
+#
+# Counting instructions needs the assembly, for which the program is compiled once more: that costs
+# as much as the candidate (``machine_code``). This is read from every candidate, in a tenth of a
+# millisecond.
+
+
+_X86_64 = 62
+
+_PROLOGUE_BYTES = 64
+
+_LOWERED = re.compile(rb"\x48(?:\x83\xec(?P<short>.)|\x81\xec(?P<long>.{4}))", re.DOTALL)
+"""``sub imm, %rsp``, of one byte or four: spills and arrays lie there."""
+
+
+def object_facts(image: bytes, entry: str) -> Properties:
+    """``code_bytes`` of all code, and ``stack_bytes`` of the kernel where it is x86-64.
+
+    Raises CompileFailure for what is no object.
+    """
+    made = read_object(image)
+    facts = {"code_bytes": float(sum(s.size for s in made.sections if s.executable))}
+    code = {s.index: s.data for s in made.sections if s.executable}
+    for symbol in made.symbols:
+        if made.machine == _X86_64 and symbol.name == entry and symbol.section in code:
+            start = code[symbol.section][symbol.value : symbol.value + _PROLOGUE_BYTES]
+            facts["stack_bytes"] = _stack(start)
+    return tuple(sorted(facts.items()))
+
+
+def _stack(start: bytes) -> float:
+    found = _LOWERED.search(start)
+    if found is None:
+        return 0.0
+    return float(int.from_bytes(found["short"] or found["long"], "little"))

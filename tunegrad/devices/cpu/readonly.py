@@ -23,7 +23,7 @@ from tunegrad.devices.host.codegen import compile_llvm
 from tunegrad.devices.host.facts import host_target
 from tunegrad.devices.host.ir_text import Functions, Value, Writer
 from tunegrad.devices.host.loader import Library
-from tunegrad.devices.replies import EXIT_WROTE, MOST_TOLD
+from tunegrad.devices.job import EXIT_WROTE, MOST_TOLD
 from tunegrad.errors import InternalError
 
 __all__ = ["ReadOnly"]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,19 @@ from numpy.typing import NDArray
 from tunegrad.devices.cuda.driver import DLPACK_CUDA, Function, Resources
 from tunegrad.devices.job import Geometry
 from tunegrad.errors import CompileFailure, DeviceError, DeviceFault, OutOfResources
+from tunegrad.trial import Properties
 
-__all__ = ["BindingsDriver", "api", "attributes", "bus_id", "count"]
+__all__ = [
+    "BindingsDriver",
+    "api",
+    "attributes",
+    "bus_id",
+    "count",
+    "state",
+]
 
 _INSTALL = "pip install 'tunegrad[cuda]'"
+
 _REFUSED = ("CUDA_ERROR_OUT_OF_MEMORY", "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES",
             "CUDA_ERROR_INVALID_VALUE")  # fmt: skip
 """Errors of a launch that asks for too much; nothing is broken by it."""
@@ -269,3 +279,50 @@ def _checked(cu: Any, answer: tuple[Any, ...]) -> Any:
     if code != cu.CUresult.CUDA_SUCCESS:
         raise DeviceError(f"device cuda: {_words(cu, code)}")
     return rest[0] if len(rest) == 1 else rest
+
+
+# ---- nvml
+#
+# Clocks, power and temperature of a GPU by NVML, which needs no context: any process may ask.
+#
+# Each reading is left out where the library, the driver or the GPU does not give it: what is timed
+# is timed all the same.
+
+
+def state(number: int) -> Properties:
+    """``memory_mhz``, ``power_w``, ``sm_mhz``, ``temperature_c`` and ``clock_reasons``: the bits of
+    ``nvmlClocksEventReasons``, what keeps the clocks from being higher.
+
+    ``number`` is the driver's, under CUDA_VISIBLE_DEVICES.
+    """
+    opened = _opened(number)
+    if opened is None:
+        return ()
+    nvml, handle = opened
+    clocks, sensor = nvml.ClockType, nvml.TemperatureSensors.TEMPERATURE_GPU
+    asked: dict[str, Callable[[], float]] = {
+        "clock_reasons": lambda: nvml.device_get_current_clocks_event_reasons(handle),
+        "memory_mhz": lambda: nvml.device_get_clock_info(handle, clocks.CLOCK_MEM),
+        "power_w": lambda: 1e-3 * nvml.device_get_power_usage(handle),
+        "sm_mhz": lambda: nvml.device_get_clock_info(handle, clocks.CLOCK_SM),
+        "temperature_c": lambda: nvml.device_get_temperature_v(handle, sensor),
+    }
+    found = []
+    for name, ask in asked.items():
+        try:
+            found.append((name, float(ask())))
+        except Exception:  # noqa: BLE001  # its errors are not one family, and none matters
+            continue
+    return tuple(found)
+
+
+@functools.cache
+def _opened(number: int) -> tuple[Any, Any] | None:
+    """NVML and its handle of the GPU; None where either is not to be had."""
+    try:
+        from cuda.bindings import nvml
+
+        nvml.init_v2()
+        return nvml, nvml.device_get_handle_by_pci_bus_id_v2(bus_id(number))
+    except Exception:  # noqa: BLE001  # no package, no library, no such function: no readings
+        return None

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from tunegrad.devices.cuda.architectures import Chip, architecture, cuda_target, typical
 from tunegrad.devices.cuda.nvrtc import NvrtcDevice, check_driver
-from tunegrad.devices.processes.confinement import Confinement
+from tunegrad.devices.device import Confinement
 from tunegrad.errors import DeviceError, NothingRunsError
 from tunegrad.trial import Fingerprint, Properties
 
@@ -117,7 +117,7 @@ class CudaDevice(NvrtcDevice):
         return Fingerprint(tuple(sorted(fields.items())))
 
     def state(self) -> Properties:
-        from tunegrad.devices.cuda.nvml import state
+        from tunegrad.devices.cuda.bindings import state
 
         return state(self.number)
 

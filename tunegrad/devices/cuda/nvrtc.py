@@ -12,24 +12,24 @@ import re
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tunegrad.devices.cuda.architectures import resident_groups
-from tunegrad.devices.cuda.lowering import lower_cuda
+from tunegrad.devices.cuda.architectures import capability_of, resident_groups
 from tunegrad.devices.device import Inspection
 from tunegrad.devices.job import Geometry, Lowered
 from tunegrad.devices.lowered import with_source
-from tunegrad.errors import CompileFailure, DeviceError
-from tunegrad.ir.program import Program
+from tunegrad.devices.remote import lowered_c
+from tunegrad.errors import CompileFailure, DeviceError, OutOfResources
+from tunegrad.ir.pipelines import expand_pipelines
+from tunegrad.ir.program import Program, carried_registers
 from tunegrad.ir.target import Target
+from tunegrad.render.c_family import launched_bytes
+from tunegrad.render.cuda import CUDA, WRAPPERS, render_cuda
 from tunegrad.reports import KernelResources
 from tunegrad.trial import Properties
-
-if TYPE_CHECKING:
-    from tunegrad.devices.device import Inspection
 
 __all__ = [
     "KINDS",
@@ -39,8 +39,64 @@ __all__ = [
     "check_driver",
     "cubin_facts",
     "inspected",
+    "lower_cuda",
     "version",
 ]
+
+
+# ---- lowering
+#
+# A program as CUDA C++ and all that a launch needs beside it.
+
+
+def lower_cuda(program: Program, target: Target) -> Lowered:
+    """Raises OutOfResources for a program that needs more than a group of the target has, or an
+    instruction that it has not.
+    """
+    if program.local > target.max_local:
+        raise OutOfResources(
+            f"program {program.name}: {program.local} work-items, groups of {target.arch} have up "
+            f"to {target.max_local}"
+        )
+    allocs = expand_pipelines(program).allocs
+    shared = sum(a.size * a.dtype.itemsize for a in allocs if a.space == "shared")
+    if shared > target.shared_bytes:
+        raise OutOfResources(
+            f"program {program.name}: {shared} bytes shared, {target.arch} has "
+            f"{target.shared_bytes}"
+        )
+    carried, most = carried_registers(program), _registers(program, target)
+    if most and carried > most:
+        raise OutOfResources(
+            f"program {program.name}: a loop carries {carried} registers, an item of "
+            f"{program.local} has up to {most}"
+        )
+    text = render_cuda(program)
+    _check_wrappers(program.name, text, target)
+    return lowered_c(program, text, launched_bytes(program, CUDA))
+
+
+def _check_wrappers(name: str, text: str, target: Target) -> None:
+    """Raises OutOfResources where a text has an instruction that came with a later architecture."""
+    major, minor = capability_of(target.arch)
+    if not major:  # the CPU has twins of all
+        return
+    for w in WRAPPERS.values():
+        if w.least_sm > 10 * major + minor and f" {w.name}(" in text:
+            raise OutOfResources(
+                f"program {name}: {w.name} needs sm_{w.least_sm}, the target is {target.arch}"
+            )
+
+
+def _registers(program: Program, target: Target) -> int:
+    """Registers that an item may have in a group of so many; 0 where the target does not say."""
+    items = -(-program.local // max(1, target.warp)) * max(1, target.warp)
+    if not target.unit_registers:
+        return target.regs_per_item
+    return min(target.regs_per_item, target.unit_registers // items)
+
+
+# ---- nvrtc
 
 
 # ---- cubins
@@ -56,12 +112,16 @@ __all__ = [
 
 
 _ELF = b"\x7fELF\x02\x01"
+
 _SECTION = struct.Struct("<IIQQQQIIQQ")
+
 _NOP, _WORDS = 0x118, 2
+
 _NEVER = 0xF
 """The condition of an instruction that stands there and never runs: not true. Those of
 the uniform registers have another condition there.
 """
+
 KINDS: Mapping[str, tuple[int, ...]] = {
     "async_copies": (0x1AE,),  # LDGSTS
     "barriers": (0x11D,),  # BAR
@@ -82,7 +142,9 @@ _KNOWN = [number for numbers in KINDS.values() for number in numbers]
 
 _REGISTERS, _FRAME = 0x2F, 0x11
 """Attributes of a function in ``.nv.info``, both as (symbol, value)."""
+
 _PLAIN, _SIZED = (1, 2, 3), 4
+
 _RESERVED, _RESERVED_BYTES = ".nv.shared.reserved.0", 1 << 10
 """From 9.0 on the system's own part is in the size of what a group shares."""
 
@@ -171,7 +233,9 @@ def _attributes(info: bytes) -> dict[int, int]:
 
 
 _MAX_MESSAGE = 4000
+
 _OPTIONS = ("--std=c++17", "--fmad=false", "--diag-suppress=177", "--ptxas-options=-v")
+
 _INSTALL = "pip install 'tunegrad[cuda]'"
 
 

@@ -1,5 +1,5 @@
 """LLVM IR text to machine code, as a pure function: (text, target, level) gives object bytes, or a
-CompileFailure. A list of passes that changes is counted by ``kept.PIPELINE``.
+CompileFailure. A list of passes that changes is counted by ``facts.PIPELINE``.
 
 The renderer has already scheduled the loops, keeps registers as values and computes an address
 once, so little is left to clean up (inline, fold control flow, drop what is dead); nothing here
@@ -53,7 +53,7 @@ def _nobody(_: Stage) -> None:
 
 def asked_host() -> tuple[str, str, tuple[str, ...]]:
     """LLVM in words, the name it has for this machine's processor, and the processor's features;
-    callers ask ``kept.host``.
+    callers ask ``facts.host``.
     """
     import llvmlite
 

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from tunegrad.devices.host.kept import host, own_code
+from tunegrad.devices.host.facts import host, own_code
 from tunegrad.devices.host.loader import Library
 from tunegrad.devices.host.team_ir import (
     BULK_EXPORTS,

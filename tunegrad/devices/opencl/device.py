@@ -15,13 +15,13 @@ import warnings
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from tunegrad.devices.c_lowering import lowered_c
+from tunegrad.devices.device import Confinement
 from tunegrad.devices.host.facts import fingerprint as host_fingerprint
 from tunegrad.devices.host.facts import host_target
 from tunegrad.devices.job import Lowered
 from tunegrad.devices.lowered import with_source
 from tunegrad.devices.opencl.apart import compile_apart
-from tunegrad.devices.processes.confinement import Confinement
+from tunegrad.devices.remote import lowered_c
 from tunegrad.errors import CompileFailure, DeviceError, OutOfResources
 from tunegrad.ir.pipelines import expand_pipelines
 from tunegrad.ir.program import Program

@@ -25,9 +25,9 @@ from dataclasses import dataclass, replace
 from multiprocessing import connection
 from pathlib import Path
 
-from tunegrad.devices.processes import landlock
-from tunegrad.devices.processes.confinement import Confinement
-from tunegrad.devices.processes.seccomp import filter_calls, no_new_privileges
+from tunegrad.devices.device import Confinement
+from tunegrad.devices.processes import system_calls
+from tunegrad.devices.processes.system_calls import filter_calls, no_new_privileges
 
 __all__ = [
     "EXIT_MEMORY", "Beginning", "Confinement", "Protections", "begin", "limit_address_space",
@@ -104,7 +104,7 @@ class Beginning:
             and _enter_empty_root()
         )
         if not reads and self.protections.landlock:
-            landlock.give_up_files(reads=False)
+            system_calls.give_up_files(reads=False)
         _limit(resource.RLIMIT_FSIZE, 0)
         _limit(resource.RLIMIT_NOFILE, _READING_FILES if reads else self.channel + 1)
         filtered = filter_calls(reads, self.confinement.threads, self.channel)
@@ -130,11 +130,15 @@ def begin(confinement: Confinement, channel: int) -> Beginning:
         return Beginning(
             confinement, channel, nowhere, Protections(False, 0, False, False, False, session)
         )
-    mounts = 0 if landlock.version() else _NEW_MOUNTS
+    mounts = 0 if system_calls.landlock_version() else _NEW_MOUNTS
     user = not confinement.reads and _unshare(_NEW_USER | mounts)
     network = user and _unshare(_NEW_NETWORK | _NEW_IPC)
     _die_with_parent()
-    known = landlock.version() if no_new_privileges() and landlock.give_up_files(reads=True) else 0
+    known = (
+        system_calls.landlock_version()
+        if no_new_privileges() and system_calls.give_up_files(reads=True)
+        else 0
+    )
     return Beginning(
         confinement, channel, nowhere, Protections(False, known, user, network, False, session)
     )

@@ -33,12 +33,16 @@ from tunegrad.devices.verifying.inputs import (
     Draw,
     Kind,
     Sign,
+    applied,
+    clamps_of,
     draw_inputs,
+    kinds_of,
+    reaches,
     seed_of,
     signed,
+    signs_of,
     stored,
 )
-from tunegrad.devices.verifying.reaches import applied, clamps_of, kinds_of, reaches, signs_of
 from tunegrad.devices.verifying.tolerance import Bar, rounding
 from tunegrad.ir.exact import Drawn, fold_steps, rounded_within
 from tunegrad.ir.expr import Apply, Cast, Const, Expr, Op, Value, leaves, loads_in

@@ -17,9 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from tunegrad.devices.host.team import Bulk, Team
-from tunegrad.devices.job import Candidate, Hooks, KernelIO, Limits, Parameter
-from tunegrad.devices.processes.shared import Mapped
-from tunegrad.devices.replies import Verdict
+from tunegrad.devices.job import Candidate, Hooks, KernelIO, Limits, Parameter, Verdict
 from tunegrad.devices.verifying.dataset import (
     Dataset,
     DatasetCache,
@@ -27,7 +25,7 @@ from tunegrad.devices.verifying.dataset import (
     References,
     make_dataset,
 )
-from tunegrad.devices.verifying.handover import Bytes, Places, hand_over, output_places
+from tunegrad.devices.verifying.handover import Bytes, Mapped, Places, hand_over, output_places
 from tunegrad.devices.verifying.inputs import KeptInputs
 from tunegrad.errors import InternalError
 from tunegrad.ir.interpret.kernel import one_blas_thread
