@@ -13,7 +13,7 @@ import tunegrad as tg
 from tunegrad.frontend import joined
 from tunegrad.ir.interpret.evaluate import evaluate
 
-__all__ = ["checked", "differences", "drawn", "values"]
+__all__ = ["checked", "differences", "drawn", "values", "weighted", "weights"]
 
 Array = NDArray[np.float64]
 STEP = 1e-5
@@ -37,33 +37,36 @@ def drawn(shapes: Sequence[tuple[int, ...]], name: str = "") -> list[Array]:
     return found
 
 
+def weights(shape: tuple[int, ...]) -> Array:
+    """A number for each element of a result, no two alike."""
+    return np.asarray(np.cos(np.arange(np.prod(shape)) * 1.7 + 0.3).reshape(shape) + 0.2)
+
+
 def weighted(function: Callable[..., Any]) -> Callable[..., tg.Tensor]:
     """A function's results as one number: each element counts differently."""
 
     def number(*args: tg.Tensor) -> tg.Tensor:
         y = function(*args)
-        weights = np.cos(np.arange(y.numel()) * 1.7 + 0.3).reshape(y.shape) + 0.2
-        return (y * weights).sum()
+        return (y * tg.Tensor(weights(y.shape)).cast(y.dtype)).sum()
 
     return number
 
 
 def differences(function: Callable[..., tg.Tensor], args: Sequence[Array]) -> list[Array]:
     """Central differences of a function that gives a number, for each argument."""
+    tensors = [tg.Tensor(a) for a in args]
+    number = function(*tensors)
+    names, nodes = [str(t.node.arg) for t in tensors], (number.node,)
     found = []
-    for at, given in enumerate(args):
+    for name, given in zip(names, args, strict=True):
         slope = np.zeros(given.shape)
-        moved = []
         for place in np.ndindex(*given.shape):
+            ends = []
             for step in (STEP, -STEP):
-                other = given.copy()
-                other[place] += step
-                moved.append(
-                    function(*(tg.Tensor(other if i == at else a) for i, a in enumerate(args)))
-                )
-        numbers = [float(v) for t in moved for v in values([t])]
-        for i, place in enumerate(np.ndindex(*given.shape)):
-            slope[place] = (numbers[2 * i] - numbers[2 * i + 1]) / (2 * STEP)
+                moved = given.copy()
+                moved[place] += step
+                ends.append(float(evaluate(nodes, {**number.bindings, name: moved})[0]))
+            slope[place] = (ends[0] - ends[1]) / (2 * STEP)
         found.append(slope)
     return found
 

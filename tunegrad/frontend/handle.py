@@ -26,12 +26,11 @@ from tunegrad.ir.graph import Node
 from tunegrad.ir.layout import Layout
 
 from .nodes import elementwise as ew
-from .nodes import folds, movement
+from .nodes import folds, movement, tracing
 from .nodes.arrays import DTypeLike, held
 from .nodes.elementwise import Scalar
 from .nodes.folds import accumulator
 from .nodes.movement import Axes, axes_of, axis_of, integer
-from .nodes.tracing import stopped, stops
 from .spelling import spelled
 
 Bindings = Mapping[str, NDArray[np.generic]]
@@ -72,7 +71,7 @@ class Handle:
     def of(cls, node: Node, bindings: Bindings = NOTHING) -> Self:
         """A handle on an existing node."""
         tensor: Any = object.__new__(Handle.result)
-        node = stopped(node) if stops() else node
+        node = tracing.stopped(node) if tracing.stops() else node
         object.__setattr__(tensor, "node", node)
         object.__setattr__(tensor, "bindings", bindings)
         return tensor  # type: ignore[no-any-return]
@@ -306,7 +305,14 @@ class Handle:
         if min is None and max is None:
             raise ShapeError(f"clamp: {self.shape} has neither a least nor a greatest value")
         bounded = self if min is None else self.maximum(min)
-        return bounded if max is None else bounded.minimum(max)
+        bounded = bounded if max is None else bounded.minimum(max)
+        if not tracing.tracing() or not bounded.dtype.is_float:
+            return bounded
+        # elements on a bound pass all, where a maximum gives them half
+        kept = self if min is None else where(self < min, min, self)
+        kept = kept if max is None else where(kept > max, max, kept)
+        return self.of(tracing.as_if(bounded.node, kept._as(bounded.dtype).node),
+                       joined([bounded, kept]))  # fmt: skip
 
     @spelled
     def where(self, condition: TensorLike, other: TensorLike) -> Self:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterator, Sequence
 from types import MappingProxyType
-from typing import Any, ParamSpec, cast
+from typing import Any, Literal, ParamSpec, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -53,6 +53,7 @@ from .ops import (
     special,
 )
 from .spelling import spelled
+from .vjp import as_if
 
 P = ParamSpec("P")
 
@@ -333,7 +334,7 @@ class Tensor(Handle):
         """The smallest over ``dim``; the rest as in ``max``."""
         return self._extreme("min", dim, keepdim, axis)
 
-    def _extreme(self, name: str, dim: Any, keepdim: bool, axis: Any) -> Tensor:
+    def _extreme(self, name: Literal["max", "min"], dim: Any, keepdim: bool, axis: Any) -> Tensor:
         fold = self.amax if name == "max" else self.amin
         if isinstance(dim, Handle | np.ndarray | float):
             return self.maximum(dim) if name == "max" else self.minimum(dim)
@@ -342,6 +343,12 @@ class Tensor(Handle):
         values = fold(dim, keepdim)
         if dim is None or isinstance(dim, list | tuple):
             return values
+
+        def picked() -> Handle:
+            read = self.gather(dim, self.position_of(name, dim, True))
+            return read if keepdim else read.squeeze(dim)
+
+        values = as_if(values, picked) if self.shape else values
         found = object.__new__(Extreme)
         for slot, value in (("node", values.node), ("bindings", values.bindings),
                             ("source", self), ("place", (name, dim, keepdim))):  # fmt: skip

@@ -4,7 +4,7 @@ of.
     @custom_vjp(rule)
     def log1p(input): ...
 
-    def rule(cotangent, result, input):         what flows to each tensor that is given
+    def rule(cotangent, result, input):         what flows to each argument
         return cotangent / (input + 1)
 """
 
@@ -48,28 +48,30 @@ class OwnRule:
         """What flows to each tensor, of its own shape and dtype; ``bindings`` grow by those of what
         the rule brings along.
 
-        Raises ShapeError for a rule that gives more than there are tensors, or other shapes.
+        Raises ShapeError for a rule that gives more than there are arguments, or other shapes.
         """
         sources = iter(node.srcs[1:])
         args = tuple(self._now(x, sources) for x in self.args)
         kwargs = {k: self._now(x, sources) for k, x in self.kwargs.items()}
         found = self.rule(Handle.of(cotangent), Handle.of(node), *args, **kwargs)
-        given = found if isinstance(found, tuple | list) else (found,)
-        wanted = node.srcs[1:]
-        if len(given) > len(wanted):
+        given = list(found) if isinstance(found, tuple | list) else [found]
+        every = (*args, *kwargs.values())
+        if len(given) > len(every):
             raise ShapeError(
-                f"grad: the rule of {self.name} gives {len(given)} gradients for {len(wanted)} "
-                "tensors"
+                f"grad: the rule of {self.name} gives {len(given)} gradients for {len(every)} "
+                "arguments"
             )
         flows = list[Node | None]()
-        for gradient, source in zip(given, wanted, strict=False):
+        for source, gradient in zip(every, given + [None] * (len(every) - len(given)), strict=True):
+            if not isinstance(source, Handle):
+                continue
             if gradient is None or not source.dtype.is_float:
                 flows.append(None)
                 continue
             lifted = lift(gradient, self.name)
             bindings.append(lifted.bindings)
             flows.append(graph.cast(_shrunk(self.name, lifted.node, source.shape), source.dtype))
-        return flows + [None] * (len(wanted) - len(flows))
+        return flows
 
     def _now(self, x: Any, sources: Iterator[Node]) -> Any:
         return Handle.of(next(sources), x.bindings) if isinstance(x, Handle) else x
@@ -79,8 +81,9 @@ def custom_vjp(rule: Callable[..., Any]) -> Callable[[Callable[P, R]], Callable[
     """A decorator of a function that gives one tensor: its gradient is ``rule``'s.
 
     ``rule(cotangent, result, *args, **kwargs)`` takes the arguments of the call, and gives a
-    gradient for each tensor among them in order, or None; one alone needs no tuple. Gradients of a
-    broadcast shape are added up. It is differentiated itself for second derivatives.
+    gradient for each of them in order, or None; one alone needs no tuple, and those of numbers are
+    dropped. Gradients of a broadcast shape are added up. For second derivatives the rule itself is
+    differentiated.
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:

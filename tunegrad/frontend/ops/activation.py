@@ -10,31 +10,56 @@ from tunegrad.errors import ShapeError
 from ..handle import Handle, TensorLike, lift, where
 from ..nodes.movement import axis_of
 from ..operation import floating, operation
+from ..vjp import custom_vjp
 from .movement import chunk
 from .special import expm1, log1p
 
 
+def _relu_vjp(g: Handle, _: Handle, input: Handle) -> Handle:
+    """d(relu x): to what is above zero"""
+    return where(input <= 0, 0.0, g)
+
+
 @operation
+@custom_vjp(_relu_vjp)
 def relu(input: Handle) -> Handle:
     """The larger of input and zero; NaN stays NaN."""
     return input.maximum(0)
 
 
+def _relu6_vjp(g: Handle, _: Handle, input: Handle) -> Handle:
+    """d(relu6 x): to what is between the bounds"""
+    return where((input > 0) & (input < 6), g, 0.0)
+
+
 @operation
+@custom_vjp(_relu6_vjp)
 def relu6(input: Handle) -> Handle:
     """input between 0 and 6."""
     return input.clamp(0, 6)
 
 
+def _sigmoid_vjp(g: Handle, y: Handle, _: Handle) -> Handle:
+    """d(sigmoid x) = y (1 - y) dx"""
+    return g * y * (1 - y)
+
+
 @operation
 @floating
+@custom_vjp(_sigmoid_vjp)
 def sigmoid(input: Handle) -> Handle:
     """1 / (1 + exp(-input))."""
     return ((-input).exp() + 1).reciprocal()
 
 
+def _logsigmoid_vjp(g: Handle, _: Handle, input: Handle) -> Handle:
+    """d(log sigmoid x) = sigmoid(-x) dx"""
+    return g * sigmoid(-input)
+
+
 @operation
 @floating
+@custom_vjp(_logsigmoid_vjp)
 def logsigmoid(input: Handle) -> Handle:
     """log(sigmoid(input)), without overflow on the way."""
     return input.minimum(0) - log1p((-input.abs()).exp())
@@ -87,8 +112,14 @@ def rrelu(input: Handle, lower: float = 1 / 8, upper: float = 1 / 3) -> Handle:
     return where(input >= 0, input, input * ((lower + upper) / 2))
 
 
+def _elu_vjp(g: Handle, y: Handle, input: Handle, alpha: float = 1.0) -> Handle:
+    """d(elu x) = dx above zero, else (y + alpha) dx"""
+    return where(input > 0, g, g * (y + alpha))
+
+
 @operation
 @floating
+@custom_vjp(_elu_vjp)
 def elu(input: Handle, alpha: float = 1.0) -> Handle:
     """input where positive, else alpha * (exp(input) - 1)."""
     return where(input > 0, input, expm1(input.minimum(0)) * alpha)
@@ -101,15 +132,30 @@ def selu(input: Handle) -> Handle:
     return elu(input, 1.6732632423543772) * 1.0507009873554805
 
 
+def _celu_vjp(g: Handle, y: Handle, input: Handle, alpha: float = 1.0) -> Handle:
+    """d(celu x) = dx above zero, else (y / alpha + 1) dx"""
+    return where(input > 0, g, g * (y / alpha + 1))
+
+
 @operation
 @floating
+@custom_vjp(_celu_vjp)
 def celu(input: Handle, alpha: float = 1.0) -> Handle:
     """input where positive, else alpha * (exp(input / alpha) - 1)."""
     return where(input > 0, input, expm1(input.minimum(0) / alpha) * alpha)
 
 
+def _softplus_vjp(
+    g: Handle, _: Handle, input: Handle, beta: float = 1.0, threshold: float = 20.0
+) -> Handle:
+    """d(softplus x) = sigmoid(beta x) dx; dx beyond the threshold"""
+    x = input * beta
+    return where(x > threshold, g, g * sigmoid(x))
+
+
 @operation
 @floating
+@custom_vjp(_softplus_vjp)
 def softplus(input: Handle, beta: float = 1.0, threshold: float = 20.0) -> Handle:
     """log(1 + exp(beta * input)) / beta; input where beta * input is beyond the threshold."""
     x = input * beta
@@ -130,21 +176,41 @@ def mish(input: Handle) -> Handle:
     return input * softplus(input).tanh()
 
 
+def _hardtanh_vjp(
+    g: Handle, _: Handle, input: Handle, min_val: float = -1.0, max_val: float = 1.0
+) -> Handle:
+    """d(hardtanh x): to what is between the bounds"""
+    return where((input > min_val) & (input < max_val), g, 0.0)
+
+
 @operation
+@custom_vjp(_hardtanh_vjp)
 def hardtanh(input: Handle, min_val: float = -1.0, max_val: float = 1.0) -> Handle:
     """input between two bounds."""
     return input.clamp(min_val, max_val)
 
 
+def _hardsigmoid_vjp(g: Handle, _: Handle, input: Handle) -> Handle:
+    """d(hardsigmoid x) = dx / 6 between the bounds"""
+    return where((input > -3) & (input < 3), g * (1 / 6), 0.0)
+
+
 @operation
 @floating
+@custom_vjp(_hardsigmoid_vjp)
 def hardsigmoid(input: Handle) -> Handle:
     """(input + 3) / 6, between 0 and 1."""
     return (input + 3).clamp(0, 6) * (1 / 6)
 
 
+def _hardswish_vjp(g: Handle, _: Handle, input: Handle) -> Handle:
+    """d(hardswish x) = (x / 3 + 1 / 2) dx between the bounds, dx above"""
+    return where(input <= -3, 0.0, where(input < 3, g * (input / 3 + 0.5), g))
+
+
 @operation
 @floating
+@custom_vjp(_hardswish_vjp)
 def hardswish(input: Handle) -> Handle:
     """input * hardsigmoid(input)."""
     return input * (input + 3).clamp(0, 6) * (1 / 6)

@@ -14,6 +14,7 @@ from tunegrad.ir import graph
 from ..handle import Handle, TensorLike, beside, floats, lift, where
 from ..nodes.elementwise import Scalar
 from ..operation import Operation, named, operation
+from ..vjp import custom_vjp
 
 P = ParamSpec("P")
 
@@ -86,21 +87,43 @@ def div(
     return down + ((down < 0) & ~exact).cast(down.dtype)
 
 
+def _fmod_vjp(g: Handle, _: Handle, input: Handle, other: TensorLike) -> tuple[Handle, Handle]:
+    """d(fmod(a, b)) = da - trunc(a / b) db"""
+    return g, -g * trunc(input / other)
+
+
 @operation
+@custom_vjp(_fmod_vjp)
 def fmod(input: Handle, other: TensorLike) -> Handle:
     """The rest of the division, with the dividend's sign."""
     rest = input.abs() % beside(input, other, "fmod").abs()
     return where(input < 0, -rest, rest) if rest.dtype.is_int else copysign(rest, input)
 
 
+def _fmax_vjp(g: Handle, _: Handle, input: Handle, other: TensorLike) -> tuple[Handle, Handle]:
+    """d(fmax(a, b)): to the larger one, the first of equal ones"""
+    y = lift(other, "fmax")
+    first = (input >= y) | (y != y)
+    return where(first, g, 0.0), where(first, 0.0, g)
+
+
 @operation
+@custom_vjp(_fmax_vjp)
 def fmax(input: Handle, other: TensorLike) -> Handle:
     """The larger one; the other one where either is NaN."""
     y = beside(input, other, "fmax")
     return where(input != input, y, where(y != y, input, input.maximum(y)))
 
 
+def _fmin_vjp(g: Handle, _: Handle, input: Handle, other: TensorLike) -> tuple[Handle, Handle]:
+    """d(fmin(a, b)): to the smaller one, the first of equal ones"""
+    y = lift(other, "fmin")
+    first = (input <= y) | (y != y)
+    return where(first, g, 0.0), where(first, 0.0, g)
+
+
 @operation
+@custom_vjp(_fmin_vjp)
 def fmin(input: Handle, other: TensorLike) -> Handle:
     """The smaller one; the other one where either is NaN."""
     y = beside(input, other, "fmin")
@@ -145,13 +168,13 @@ def masked_fill(input: Handle, mask: TensorLike, value: TensorLike) -> Handle:
 @operation
 def clamp_min(input: Handle, min: TensorLike) -> Handle:
     """At least ``min``."""
-    return input.maximum(min)
+    return input.clamp(min)
 
 
 @operation
 def clamp_max(input: Handle, max: TensorLike) -> Handle:
     """At most ``max``."""
-    return input.minimum(max)
+    return input.clamp(None, max)
 
 
 @operation

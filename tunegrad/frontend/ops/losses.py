@@ -9,6 +9,7 @@ from tunegrad.errors import DTypeError, ShapeError
 
 from ..handle import Handle, TensorLike, beside, optional, where
 from ..operation import operation
+from ..vjp import custom_vjp
 from .activation import logsigmoid, relu, softplus
 from .indexing import gather, take
 from .reduction import log_softmax
@@ -53,6 +54,17 @@ def huber_loss(
     return _reduced("huber_loss", loss, reduction)
 
 
+def _information_vjp(g: Handle, _: Handle, p: Handle, t: Handle) -> tuple[Handle, Handle]:
+    """d(-t log p - (1 - t) log(1 - p)) = (p - t) dp / (p (1 - p)) + (log(1 - p) - log p) dt"""
+    slope = (p - t) / (p * (1 - p)).clamp(1e-12)
+    return g * slope, g * ((1 - p).log().clamp(-100) - p.log().clamp(-100))
+
+
+@custom_vjp(_information_vjp)
+def _information(p: Handle, t: Handle) -> Handle:
+    return -(t * p.log().clamp(-100) + (1 - t) * (1 - p).log().clamp(-100))
+
+
 @operation
 def binary_cross_entropy(
     input: Handle, target: TensorLike, weight: TensorLike | None = None, reduction: How = "mean"
@@ -62,7 +74,7 @@ def binary_cross_entropy(
         beside(input, target, "binary_cross_entropy"),
         optional(weight, "binary_cross_entropy"),
     )
-    loss = -(t * input.log().clamp(-100) + (1 - t) * (1 - input).log().clamp(-100))
+    loss = _information(input, t)
     return _reduced("binary_cross_entropy", loss if w is None else loss * w, reduction)
 
 

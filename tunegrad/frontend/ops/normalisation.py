@@ -11,8 +11,29 @@ from tunegrad.errors import ShapeError
 from ..handle import Handle, TensorLike, lift, optional
 from ..nodes.movement import Axes, axes_of, integer
 from ..operation import operation
+from ..vjp import custom_vjp
 from .movement import pad
 from .special import finite, fma
+
+
+def _standard_vjp(g: Handle, y: Handle, x: Handle, over: tuple[int, ...], eps: float) -> Handle:
+    """dx = (dy - mean(dy) - y mean(y dy)) / deviation"""
+    part = g - g.mean(over, True) - y * (g * y).mean(over, True)
+    return part * _centred(x, over, eps)[1]
+
+
+@custom_vjp(_standard_vjp)
+def _standard(x: Handle, over: tuple[int, ...], eps: float) -> Handle:
+    """Zero mean and unit variance."""
+    centred, inverse = _centred(x, over, eps)
+    return centred * inverse
+
+
+def _centred(x: Handle, over: tuple[int, ...], eps: float) -> tuple[Handle, Handle]:
+    """Distances from the mean, and 1 over the deviation."""
+    centred = x - x.mean(over, True)
+    variance = (centred * centred).mean(over, True)
+    return centred, (variance + eps).sqrt().reciprocal()
 
 
 @operation
@@ -30,11 +51,22 @@ def layer_norm(
         ShapeError: ``weight`` or ``bias`` has another shape.
     """
     over = tuple(sorted(axes_of("layer_norm", dim, input.shape)))
-    x = input._wide()
-    centred = x - x.mean(over, True)
-    variance = (centred * centred).mean(over, True)
-    result = centred * (variance + eps).sqrt().reciprocal()
-    return _scaled(input, "layer_norm", result, over, weight, bias)
+    return _scaled(input, "layer_norm", _standard(input._wide(), over, eps), over, weight, bias)
+
+
+def _unit_vjp(g: Handle, y: Handle, x: Handle, over: tuple[int, ...], eps: float) -> Handle:
+    """dx = (dy - y mean(y dy)) / root"""
+    return (g - y * (g * y).mean(over, True)) * _inverse_size(x, over, eps)
+
+
+@custom_vjp(_unit_vjp)
+def _unit(x: Handle, over: tuple[int, ...], eps: float) -> Handle:
+    """Divided by the root of the mean square."""
+    return x * _inverse_size(x, over, eps)
+
+
+def _inverse_size(x: Handle, over: tuple[int, ...], eps: float) -> Handle:
+    return ((x * x).mean(over, True) + eps).sqrt().reciprocal()
 
 
 @operation
@@ -47,8 +79,7 @@ def rms_norm(
     over = tuple(sorted(axes_of("rms_norm", dim, input.shape)))
     x = input._wide()
     small = _STEP[x.dtype.name] if eps is None else eps
-    result = x * ((x * x).mean(over, True) + small).sqrt().reciprocal()
-    return _scaled(input, "rms_norm", result, over, weight, None)
+    return _scaled(input, "rms_norm", _unit(x, over, small), over, weight, None)
 
 
 def _scaled(
@@ -180,6 +211,12 @@ def local_response_norm(
     return (x / (mean * alpha + k) ** beta)._as(input.float_type)
 
 
+def _inverse_root_vjp(g: Handle, y: Handle, _: Handle) -> Handle:
+    """d(1 / sqrt x) = -y^3 / 2 dx"""
+    return g * y * y * y * -0.5
+
+
+@custom_vjp(_inverse_root_vjp)
 def _inverse_root(x: Handle) -> Handle:
     """1 / sqrt(x), rounded about once: what the root and its reciprocal left over is added."""
     root = x.sqrt()

@@ -14,6 +14,7 @@ import numpy as np
 from tunegrad.errors import ShapeError
 from tunegrad.ir import graph
 from tunegrad.ir.dtypes import F32
+from tunegrad.ir.graph import Node
 from tunegrad.ir.math_coefficients import LOG
 
 from ..handle import Handle, TensorLike, lift, where
@@ -21,15 +22,25 @@ from ..nodes import folds
 from ..nodes.arrays import DTypeLike
 from ..nodes.movement import axis_of, integer
 from ..operation import T, along, floating, operation
+from ..vjp import as_if, custom_vjp
 from .arithmetic import isnan, masked_fill
-from .indexing import take_known
+from .indexing import gather, take_known
 from .movement import diagonal, movedim, pad
 from .reduction import argmax
 from .special import finite, fma, log1p, polynomial, two_product, two_sum
 
 
+def _cumsum_vjp(
+    g: Handle, _: Handle, input: Handle, dim: int, *, dtype: DTypeLike | None = None
+) -> Handle:
+    """dx[i] = sum of dy from i on"""
+    del input, dtype
+    return cumsum(g.flip(dim), dim).flip(dim)
+
+
 @operation
 @along
+@custom_vjp(_cumsum_vjp)
 def cumsum(input: Handle, dim: int, *, dtype: DTypeLike | None = None) -> Handle:
     """The sum of all elements up to each one along ``dim``; of integers and bools i64."""
     x = input if dtype is None else input.cast(dtype)
@@ -41,8 +52,23 @@ def cumsum(input: Handle, dim: int, *, dtype: DTypeLike | None = None) -> Handle
     return found if dtype is None else found.cast(dtype)
 
 
+def _cumprod_vjp(
+    g: Handle, _: Handle, input: Handle, dim: int, *, dtype: DTypeLike | None = None
+) -> Handle:
+    """dx[i] = (product before i) r[i],  r[i] = dy[i] + x[i + 1] r[i + 1]"""
+    x = input if dtype is None else input.cast(dtype)
+    if not x.size:
+        return g
+    at = axis_of("cumprod", dim, x.shape)
+    ends = [(0, 0)] * x.ndim
+    ends[at] = (-1, 1)
+    before = _before(cumprod(x, at), at, 1.0)
+    return before * _recurrence(pad(x, ends), g, at)
+
+
 @operation
 @along
+@custom_vjp(_cumprod_vjp)
 def cumprod(input: Handle, dim: int, *, dtype: DTypeLike | None = None) -> Handle:
     """The product of all elements up to each one along ``dim``; of integers and bools i64."""
     x = input if dtype is None else input.cast(dtype)
@@ -58,19 +84,32 @@ def cumprod(input: Handle, dim: int, *, dtype: DTypeLike | None = None) -> Handl
 @along
 def cummax(input: T, dim: int) -> Found[T]:
     """The largest up to each element along ``dim``, and the last place of it."""
-    return Found(*map(input._with, folds.cumulative_extremum("max", input.node, dim)))
+    return _picked(input, dim, *folds.cumulative_extremum("max", input.node, dim))
 
 
 @operation
 @along
 def cummin(input: T, dim: int) -> Found[T]:
     """The smallest up to each element along ``dim``, and the last place of it."""
-    return Found(*map(input._with, folds.cumulative_extremum("min", input.node, dim)))
+    return _picked(input, dim, *folds.cumulative_extremum("min", input.node, dim))
+
+
+def _logcumsumexp_vjp(g: Handle, y: Handle, input: Handle, dim: int) -> Handle:
+    """dx[i] = e^(x[i] - y[i]) r[i],  r[i] = dy[i] + e^(y[i] - y[i + 1]) r[i + 1]"""
+    if not input.size:
+        return g
+    at = axis_of("logcumsumexp", dim, input.shape)
+    ends = [(0, 0)] * input.ndim
+    ends[at] = (-1, 1)
+    falls = pad(_share(y, pad(y, ends)), [(0, 0) if e == (0, 0) else (0, -1) for e in ends])
+    falls = pad(falls, [(0, 0) if e == (0, 0) else (0, 1) for e in ends])
+    return _share(input, y) * _recurrence(falls, g, at)
 
 
 @operation
 @along
 @floating
+@custom_vjp(_logcumsumexp_vjp)
 def logcumsumexp(input: Handle, dim: int) -> Handle:
     """``log(cumsum(exp(input)))``, each sum shifted by the largest of its own elements.
 
@@ -338,3 +377,21 @@ def _log_of(top: Handle, more: Handle) -> Handle:
 def _share(x: Handle, top: Handle) -> Handle:
     """``exp(x - top)``, 1 where they are one infinity."""
     return where(x == top, 0.0, x - top).exp()
+
+
+def _picked(x: T, dim: int, values: Node, indices: Node) -> Found[T]:
+    """Elements and their places, with the gradient of reading them."""
+    found = Found(x._with(values), x._with(indices))
+    return Found(as_if(found.values, lambda: gather(x, dim, found.indices)), found.indices)
+
+
+def _recurrence(a: Handle, b: Handle, at: int) -> Handle:
+    """``r[i] = b[i] + a[i] * r[i + 1]`` along a dimension, by doubling: log2 passes."""
+    step = 1
+    while step < a.shape[at]:
+        ends = [(0, 0)] * a.ndim
+        ends[at] = (-step, step)
+        b = b + a * pad(b, ends)
+        a = a * pad(a, ends)
+        step *= 2
+    return b

@@ -17,10 +17,13 @@ from tunegrad.ir.dtypes import BOOL, I64, DType
 from ..handle import Handle, where
 from ..nodes.movement import integer
 from ..operation import T, of_ranks, operation
+from ..vjp import as_if
 from .activation import relu
 from .arithmetic import sign
 from .convolution import Ends, Extent, extents_of, windows
+from .indexing import gather
 from .movement import join
+from .reduction import position_of
 
 Target = int | None | tuple[int | None, ...]
 
@@ -60,7 +63,7 @@ def max_pool(
     values = w.of(x)
     if w.padded:
         values = where(w.of(_true(x)), values, _lowest(x.dtype))
-    best = values.amax(tuple(inside))
+    best = _largest(values, rank)
     kept = best if input.ndim == x.ndim else best.squeeze(0)
     if not return_indices:
         return kept
@@ -80,6 +83,17 @@ max_pool1d, max_pool2d, max_pool3d = of_ranks(
     "The largest element of each window of (N, C, H, W); padding never wins.",
     "The largest element of each window of (N, C, D, H, W).",
 )  # fmt: skip
+
+
+def _largest(values: T, rank: int) -> T:
+    """The largest over the last ``rank`` dimensions, with the gradient of the first such place."""
+    best = values.amax(tuple(range(-rank, 0)))
+
+    def picked() -> Handle:
+        taps = values.reshape(*values.shape[:-rank], math.prod(values.shape[-rank:]))
+        return gather(taps, -1, position_of(taps, "max", -1, True)).squeeze(-1)
+
+    return as_if(best, picked)
 
 
 def avg_pool(

@@ -17,6 +17,7 @@ from ..nodes import folds
 from ..nodes.arrays import DTypeLike
 from ..nodes.movement import Axes, axes_of, axis_of
 from ..operation import T, along, floating, operation
+from ..vjp import custom_vjp
 from .arithmetic import isfinite
 
 Order = float | Literal["fro", "nuc"] | None
@@ -42,6 +43,20 @@ def nanmean(input: Handle, dim: Axes = None, keepdim: bool = False) -> Handle:
     return (nansum(x, dim, keepdim) / numbers)._as(input.float_type)
 
 
+def _around_vjp(g: Handle, _: Handle, x: Handle, axes: tuple[int, ...]) -> Handle:
+    """d(sum of (x - mean)^2) = 2 (x - mean) dx"""
+    return (x - x.mean(axes, True)) * (g * 2)
+
+
+@custom_vjp(_around_vjp)
+def _around(x: Handle, axes: tuple[int, ...]) -> Handle:
+    """The sum of squared distances from the mean, in two passes."""
+    distance = x - x.mean(axes, True)
+    squares, total = (distance * distance).sum(axes, True), distance.sum(axes, True)
+    # for numbers around 1e7, the mean's rounding is large
+    return (squares - total * (total / float(_count(x, axes) or 1))).clamp(0)
+
+
 @operation
 def var(
     input: Handle,
@@ -59,15 +74,23 @@ def var(
     """
     axes = axes_of("var", dim, input.shape)
     x = input._wide()
-    distance = x - x.mean(axes, True)
-    squares, total = (distance * distance).sum(axes, True), distance.sum(axes, True)
+    around = _around(x, axes)
     count = _count(input, axes)
-    # for numbers around 1e7, the mean's rounding is large
-    around = (squares - total * (total / float(count or 1))).clamp(0)
     less = float(unbiased) if correction is None else float(correction)
     freedom = max(0.0, count - less) if count else math.nan
     found = around if keepdim else around.squeeze(axes)
     return (found / freedom)._as(input.float_type)
+
+
+def _root_vjp(g: Handle, y: Handle, _: Handle) -> Handle:
+    """d(sqrt x) = dx / (2 y), 0 at zero"""
+    return where(y == 0, 0.0, g / where(y == 0, 1.0, y * 2))
+
+
+@custom_vjp(_root_vjp)
+def _root(x: Handle) -> Handle:
+    """The square root of sums of squares."""
+    return x.sqrt()
 
 
 @operation
@@ -81,7 +104,7 @@ def std(
 ) -> Handle:
     """The square root of the variance."""
     x = var(input._wide(), dim, unbiased, keepdim, correction=correction)
-    return x.sqrt()._as(input.float_type)
+    return _root(x)._as(input.float_type)
 
 
 @operation
@@ -102,7 +125,18 @@ def std_mean(
     return std(input, dim, unbiased, keepdim, correction=correction), input.mean(dim, keepdim)
 
 
+def _logsumexp_vjp(
+    g: Handle, y: Handle, input: Handle, dim: Axes = None, keepdim: bool = False
+) -> Handle:
+    """dx = e^(x - y) dy"""
+    del keepdim
+    kept = _kept(input, dim)
+    top = where(isfinite(y), y, 0.0).reshape(kept)
+    return g.reshape(kept) * (input - top).exp()
+
+
 @operation
+@custom_vjp(_logsumexp_vjp)
 def logsumexp(input: Handle, dim: Axes = None, keepdim: bool = False) -> Handle:
     """``log(sum(exp(input)))`` over ``dim``, shifted so that nothing overflows."""
     axes = axes_of("logsumexp", dim, input.shape)
@@ -113,6 +147,24 @@ def logsumexp(input: Handle, dim: Axes = None, keepdim: bool = False) -> Handle:
     shift = where(isfinite(top), top, 0.0)
     total = (x - shift).exp().sum(axes, True).log() + shift
     return (total if keepdim else total.squeeze(axes))._as(input.float_type)
+
+
+def _powers_vjp(
+    g: Handle, y: Handle, size: Handle, order: float, dim: Axes, keepdim: bool
+) -> Handle:
+    """d((sum of x^p)^(1/p)) = (x / y)^(p - 1) dx, 0 where y is zero"""
+    del keepdim
+    kept = _kept(size, dim)
+    total = where(y == 0, 1.0, y).reshape(kept)
+    flat = (y == 0).reshape(kept)
+    flat = flat if order >= 1 else flat | (size == 0)
+    return where(flat, 0.0, g.reshape(kept) * (where(flat, 1.0, size) / total) ** (order - 1))
+
+
+@custom_vjp(_powers_vjp)
+def _powers(size: Handle, order: float, dim: Axes, keepdim: bool) -> Handle:
+    """The norm of sizes."""
+    return (size**order).sum(dim, keepdim) ** (1 / order)
 
 
 @operation
@@ -139,9 +191,9 @@ def norm(
     elif order == 1:
         found = x.sum(dim, keepdim)
     elif order == 2:
-        found = (x * x).sum(dim, keepdim).sqrt()
+        found = _root((x * x).sum(dim, keepdim))
     else:
-        found = (x**order).sum(dim, keepdim) ** (1 / order)
+        found = _powers(x, order, dim, keepdim)
     return found._as(kind)
 
 
@@ -151,9 +203,19 @@ def count_nonzero(input: Handle, dim: Axes = None) -> Handle:
     return input.cast("bool").sum(dim)
 
 
+def _softmax_vjp(
+    g: Handle, y: Handle, _: Handle, dim: int | None = -1, dtype: DTypeLike | None = None
+) -> Handle:
+    """dx = y (dy - sum(y dy))"""
+    del dtype
+    at = axis_of("softmax", -1 if dim is None else dim, y.shape)
+    return (g - (g * y).sum(at, True)) * y
+
+
 @operation
 @along
 @floating
+@custom_vjp(_softmax_vjp)
 def softmax(input: Handle, dim: int | None = -1, dtype: DTypeLike | None = None) -> Handle:
     """exp(input) over its sum along ``dim``, shifted so that nothing overflows."""
     if dtype is not None:
@@ -165,7 +227,13 @@ def softmax(input: Handle, dim: int | None = -1, dtype: DTypeLike | None = None)
     return powers * powers.sum(at, True).reciprocal()
 
 
+def _masked_softmax_vjp(g: Handle, y: Handle, _: Handle) -> Handle:
+    """dx = y (dy - sum(y dy))"""
+    return (g - (g * y).sum(-1, True)) * y
+
+
 @operation
+@custom_vjp(_masked_softmax_vjp)
 def masked_softmax(input: Handle) -> Handle:
     """softmax of floats along the last dimension, zeros in a row of -inf alone: attention's."""
     if 0 in input.shape:
@@ -176,9 +244,19 @@ def masked_softmax(input: Handle) -> Handle:
     return powers * powers.sum(-1, True).maximum(tiny).reciprocal()
 
 
+def _log_softmax_vjp(
+    g: Handle, y: Handle, _: Handle, dim: int | None = -1, dtype: DTypeLike | None = None
+) -> Handle:
+    """dx = dy - e^y sum(dy)"""
+    del dtype
+    at = axis_of("log_softmax", -1 if dim is None else dim, y.shape)
+    return g - y.exp() * g.sum(at, True)
+
+
 @operation
 @along
 @floating
+@custom_vjp(_log_softmax_vjp)
 def log_softmax(input: Handle, dim: int | None = -1, dtype: DTypeLike | None = None) -> Handle:
     """The logarithm of softmax, computed without it."""
     if dtype is not None:
@@ -237,3 +315,9 @@ _BOUNDS = {"f32": (-3.4028234663852886e38, 2.0**-100), "f64": (-1.79769313486231
 
 def _count(x: Handle, axes: tuple[int, ...]) -> int:
     return math.prod(x.shape[a] for a in axes)
+
+
+def _kept(x: Handle, dim: Axes) -> tuple[int, ...]:
+    """The shape of a fold of ``x`` that keeps its dimensions."""
+    axes = axes_of("fold", dim, x.shape)
+    return tuple(1 if d in axes else s for d, s in enumerate(x.shape))

@@ -18,6 +18,7 @@ from tunegrad.ir.math_coefficients import EXP
 from ..handle import Handle, TensorLike, floats, joined, lift, where
 from ..nodes.elementwise import Scalar, broadcast, broadcast_shapes, constant
 from ..operation import floating, operation
+from ..vjp import custom_vjp
 from .arithmetic import copysign, signbit
 
 # Sums and products of floats together with what their rounding took away (Dekker 1971; Ogita, Rump
@@ -64,7 +65,14 @@ def float_power(input: Handle, exponent: TensorLike) -> Handle:
     return input.cast("f64") ** lift(exponent, "float_power").cast("f64")
 
 
+def _hypot_vjp(g: Handle, y: Handle, input: Handle, other: TensorLike) -> tuple[Handle, Handle]:
+    """d(hypot(a, b)) = (a da + b db) / hypot(a, b), 0 at zero"""
+    part = where(y == 0, 0.0, g / where(y == 0, 1.0, y))
+    return part * input, part * other
+
+
 @operation
+@custom_vjp(_hypot_vjp)
 def hypot(input: Handle, other: TensorLike) -> Handle:
     """``sqrt(input**2 + other**2)``, without overflow on the way; inf where one is, even beside
     NaN (C99, F.10.4.3).
@@ -85,14 +93,28 @@ def hypot(input: Handle, other: TensorLike) -> Handle:
     return where(infinite, math.inf, size)._as(kind)
 
 
+def _xlogy_vjp(g: Handle, _: Handle, input: Handle, other: TensorLike) -> tuple[Handle, Handle]:
+    """d(a log b) = log(b) da, 0 where both are zero, + a db / b"""
+    b = lift(other, "xlogy")
+    hidden = (input == 0) & (b <= 0)
+    return where(hidden, 0.0, g * where(hidden, 1.0, b).log()), g * input / b
+
+
 @operation
+@custom_vjp(_xlogy_vjp)
 def xlogy(input: Handle, other: TensorLike) -> Handle:
     """``input * log(other)``; zero where input is, unless ``other`` is NaN."""
     kind, (x, y) = floats("xlogy", input, other)
     return where((x == 0) & (y == y), 0.0, x * y.log())._as(kind)
 
 
+def _logaddexp_vjp(g: Handle, y: Handle, input: Handle, other: TensorLike) -> tuple[Handle, Handle]:
+    """d(log(e^a + e^b)) = e^(a - y) da + e^(b - y) db"""
+    return g * (input - y).exp(), g * (lift(other, "logaddexp") - y).exp()
+
+
 @operation
+@custom_vjp(_logaddexp_vjp)
 def logaddexp(input: Handle, other: TensorLike) -> Handle:
     """``log(exp(input) + exp(other))``, without overflow on the way."""
     kind, (x, y) = floats("logaddexp", input, other)
@@ -101,7 +123,17 @@ def logaddexp(input: Handle, other: TensorLike) -> Handle:
     return where(same, top, top + log1p((-gap).exp()))._as(kind)
 
 
+def _logaddexp2_vjp(
+    g: Handle, y: Handle, input: Handle, other: TensorLike
+) -> tuple[Handle, Handle]:
+    """d(log2(2^a + 2^b)) = 2^(a - y) da + 2^(b - y) db"""
+    ln2 = math.log(2)
+    b = lift(other, "logaddexp2")
+    return g * ((input - y) * ln2).exp(), g * ((b - y) * ln2).exp()
+
+
 @operation
+@custom_vjp(_logaddexp2_vjp)
 def logaddexp2(input: Handle, other: TensorLike) -> Handle:
     """``log2(2**input + 2**other)``, without overflow on the way."""
     kind, (x, y) = floats("logaddexp2", input, other)
@@ -123,8 +155,14 @@ def exp2(input: Handle) -> Handle:
     return 2.0**input
 
 
+def _expm1_vjp(g: Handle, y: Handle, _: Handle) -> Handle:
+    """d(e^x - 1) = (y + 1) dx"""
+    return g * (y + 1)
+
+
 @operation
 @floating
+@custom_vjp(_expm1_vjp)
 def expm1(input: Handle) -> Handle:
     """``exp(input) - 1``, near zero with what rounding took from the power: its logarithm tells
     that (as Higham 2002, section 1.14.1, by a sum in place of a quotient).
@@ -135,8 +173,14 @@ def expm1(input: Handle) -> Handle:
     return where((input > -0.35) & (input < 1), near, less)
 
 
+def _log10_vjp(g: Handle, _: Handle, input: Handle) -> Handle:
+    """d(log10 x) = dx / (x log 10)"""
+    return g / (input * math.log(10))
+
+
 @operation
 @floating
+@custom_vjp(_log10_vjp)
 def log10(input: Handle) -> Handle:
     """The logarithm to base 10."""
     y = input.log2()
@@ -144,8 +188,14 @@ def log10(input: Handle) -> Handle:
     return fma(y, upper, finite(y * (math.log10(2) - upper)))
 
 
+def _log1p_vjp(g: Handle, _: Handle, input: Handle) -> Handle:
+    """d(log(1 + x)) = dx / (1 + x)"""
+    return g / (input + 1)
+
+
 @operation
 @floating
+@custom_vjp(_log1p_vjp)
 def log1p(input: Handle) -> Handle:
     """``log(1 + input)``, and what rounding took from the sum (as Higham 2002, section 1.14.1,
     by a sum in place of a quotient).
@@ -166,8 +216,14 @@ def logit(input: Handle, eps: float | None = None) -> Handle:
     return (x / (1 - x)).log()
 
 
+def _erfc_vjp(g: Handle, _: Handle, input: Handle) -> Handle:
+    """d(erfc x) = -2 / sqrt(pi) e^(-x^2) dx"""
+    return g * (-input * input).exp() * (-2 / math.sqrt(math.pi))
+
+
 @operation
 @floating
+@custom_vjp(_erfc_vjp)
 def erfc(input: Handle) -> Handle:
     """``1 - erf(input)``, with its own digits where erf is nearly 1."""
     z = input.abs()
@@ -176,8 +232,14 @@ def erfc(input: Handle) -> Handle:
     return where(z < 0.5, 1 - input.erf(), far)
 
 
+def _erfinv_vjp(g: Handle, y: Handle, _: Handle) -> Handle:
+    """d(erfinv x) = sqrt(pi) / 2 e^(y^2) dx"""
+    return g * (y * y).exp() * (math.sqrt(math.pi) / 2)
+
+
 @operation
 @floating
+@custom_vjp(_erfinv_vjp)
 def erfinv(input: Handle) -> Handle:
     """The inverse of ``erf`` on (-1, 1): a guess (Giles 2012) and steps of Newton's method; in
     f32 a polynomial up to 0.8, whose first coefficient is two numbers.
@@ -301,23 +363,42 @@ _ERFC_DOUBLE = (
 """
 
 
+def _tan_vjp(g: Handle, y: Handle, _: Handle) -> Handle:
+    """d(tan x) = (1 + y^2) dx"""
+    return g * (y * y + 1)
+
+
 @operation
 @floating
+@custom_vjp(_tan_vjp)
 def tan(input: Handle) -> Handle:
     """The tangent of radians."""
     return input.sin() / input.cos()
 
 
+def _sinc_vjp(g: Handle, y: Handle, input: Handle) -> Handle:
+    """d(sinc x) = (cos(pi x) - y) / x dx, 0 at zero"""
+    x = where(input == 0, 1.0, input)
+    return g * where(input == 0, 0.0, ((input * math.pi).cos() - y) / x)
+
+
 @operation
 @floating
+@custom_vjp(_sinc_vjp)
 def sinc(input: Handle) -> Handle:
     """``sin(pi x) / (pi x)``, and 1 at zero."""
     x = input * math.pi
     return where(input == 0, 1.0, x.sin() / x)
 
 
+def _asin_vjp(g: Handle, _: Handle, input: Handle) -> Handle:
+    """d(asin x) = dx / sqrt(1 - x^2)"""
+    return g / ((1 - input) * (1 + input)).sqrt()
+
+
 @operation
 @floating
+@custom_vjp(_asin_vjp)
 def asin(input: Handle) -> Handle:
     """The angle whose sine it is; NaN outside of -1 to 1."""
     near, size, root, more = _arc(input)
@@ -327,8 +408,14 @@ def asin(input: Handle) -> Handle:
     return copysign(where(near, size + more, far), input)
 
 
+def _acos_vjp(g: Handle, _: Handle, input: Handle) -> Handle:
+    """d(acos x) = -dx / sqrt(1 - x^2)"""
+    return -g / ((1 - input) * (1 + input)).sqrt()
+
+
 @operation
 @floating
+@custom_vjp(_acos_vjp)
 def acos(input: Handle) -> Handle:
     """The angle whose cosine it is; NaN outside of -1 to 1."""
     near, _, root, more = _arc(input)
@@ -350,8 +437,14 @@ def _arc(input: Handle) -> tuple[Handle, Handle, Handle, Handle]:
     return near, size, root, sine * square * polynomial(square, _ASIN[input.dtype.name])
 
 
+def _atan_vjp(g: Handle, _: Handle, input: Handle) -> Handle:
+    """d(atan x) = dx / (1 + x^2)"""
+    return g / (input * input + 1)
+
+
 @operation
 @floating
+@custom_vjp(_atan_vjp)
 def atan(input: Handle) -> Handle:
     """The angle whose tangent it is (Moshier's rational function, Cephes)."""
     x = input.abs()
@@ -363,7 +456,16 @@ def atan(input: Handle) -> Handle:
     return copysign(whole, input)
 
 
+def _atan2_vjp(g: Handle, _: Handle, input: Handle, other: TensorLike) -> tuple[Handle, Handle]:
+    """d(atan2(y, x)) = (x dy - y dx) / (x^2 + y^2), 0 at zero"""
+    x = lift(other, "atan2")
+    size = input * input + x * x
+    part = where(size == 0, 0.0, g / where(size == 0, 1.0, size))
+    return part * x, -part * input
+
+
 @operation
+@custom_vjp(_atan2_vjp)
 def atan2(input: Handle, other: TensorLike) -> Handle:
     """The angle of the point (other, input), from -pi to pi."""
     kind, (y, x) = floats("atan2", input, other)
@@ -374,8 +476,14 @@ def atan2(input: Handle, other: TensorLike) -> Handle:
     return where((x != x) | (y != y), math.nan, angle)._as(kind)
 
 
+def _sinh_vjp(g: Handle, _: Handle, input: Handle) -> Handle:
+    """d(sinh x) = cosh(x) dx"""
+    return g * cosh(input)
+
+
 @operation
 @floating
+@custom_vjp(_sinh_vjp)
 def sinh(input: Handle) -> Handle:
     """The hyperbolic sine."""
     x = input.abs()
@@ -384,8 +492,14 @@ def sinh(input: Handle) -> Handle:
     return copysign(where(x < _LARGE[input.dtype.name], near, _half_power(input, x)), input)
 
 
+def _cosh_vjp(g: Handle, _: Handle, input: Handle) -> Handle:
+    """d(cosh x) = sinh(x) dx"""
+    return g * sinh(input)
+
+
 @operation
 @floating
+@custom_vjp(_cosh_vjp)
 def cosh(input: Handle) -> Handle:
     """The hyperbolic cosine."""
     x = input.abs()
@@ -400,8 +514,14 @@ def _half_power(input: Handle, x: Handle) -> Handle:
     return (x - from_).exp() * (math.exp(from_) / 2)
 
 
+def _asinh_vjp(g: Handle, _: Handle, input: Handle) -> Handle:
+    """d(asinh x) = dx / sqrt(x^2 + 1)"""
+    return g / (input * input + 1).sqrt()
+
+
 @operation
 @floating
+@custom_vjp(_asinh_vjp)
 def asinh(input: Handle) -> Handle:
     """The number whose hyperbolic sine it is."""
     x = input.abs()
@@ -409,8 +529,14 @@ def asinh(input: Handle) -> Handle:
     return copysign(where(x > 1e9, x.log() + math.log(2), near), input)
 
 
+def _acosh_vjp(g: Handle, _: Handle, input: Handle) -> Handle:
+    """d(acosh x) = dx / sqrt(x^2 - 1)"""
+    return g / ((input - 1) * (input + 1)).sqrt()
+
+
 @operation
 @floating
+@custom_vjp(_acosh_vjp)
 def acosh(input: Handle) -> Handle:
     """The number whose hyperbolic cosine it is; NaN below 1."""
     t = input - 1
@@ -419,8 +545,14 @@ def acosh(input: Handle) -> Handle:
     return where(input < 1, math.nan, found)
 
 
+def _atanh_vjp(g: Handle, _: Handle, input: Handle) -> Handle:
+    """d(atanh x) = dx / (1 - x^2)"""
+    return g / ((1 - input) * (1 + input))
+
+
 @operation
 @floating
+@custom_vjp(_atanh_vjp)
 def atanh(input: Handle) -> Handle:
     """The number whose hyperbolic tangent it is; NaN outside of -1 to 1."""
     x = input.abs()

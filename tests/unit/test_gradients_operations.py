@@ -1,0 +1,90 @@
+"""Gradients of every differentiable operation of the Tensor API: against central differences in
+f64, and against PyTorch in f32 and f64.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tunegrad as tg
+from tests import gradients
+from tests.gradient_cases import CASES, STEPS, TIES, Shapes
+from tests.gradients import checked, drawn, values, weighted
+
+ROUNDED = {"F.celu(a, 1.3)", "F.hardsigmoid(a * 3)"}
+"""Of doubles, PyTorch 2.13 has constants that are rounded to f32."""
+INDEX = np.array([0, 2, 1, 5, 3, 4])
+EVERY = CASES + [(line, ((2, 3, 4),)) for line in STEPS]
+
+
+def _function(line: str, torch_like: Any, functional: Any) -> Callable[..., Any]:
+    """A line of the table as a function of its arguments."""
+    index = torch_like.tensor(INDEX) if torch_like is not tg else tg.Tensor(INDEX)
+
+    def function(*args: Any) -> Any:
+        names = dict(zip("abc", args, strict=False))
+        return eval(line, {"T": torch_like, "F": functional, "i": index, **names})  # noqa: S307
+
+    return function
+
+
+def _ours(line: str) -> Callable[..., Any]:
+    return _function(line, tg, tg.nn.functional)
+
+
+def _theirs(line: str, args: Sequence[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
+    """PyTorch's gradients of the weighted results; zeros where it has none."""
+    torch = pytest.importorskip("torch")
+    leaves = [torch.tensor(a, requires_grad=True) for a in args]
+    y = _function(line, torch, torch.nn.functional)(*leaves)
+    weights = torch.tensor(gradients.weights(tuple(y.shape)))
+    total = (y * weights.to(y.dtype)).sum()
+    found = torch.autograd.grad(total, leaves, allow_unused=True)
+    return [np.zeros_like(a) if g is None else g.numpy() for g, a in zip(found, args, strict=True)]
+
+
+def _found(line: str, args: Sequence[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
+    every = tuple(range(len(args)))
+    return values(tg.grad(weighted(_ours(line)), every)(*map(tg.Tensor, args)))
+
+
+@pytest.mark.parametrize(("line", "shapes"), CASES, ids=[line for line, _ in CASES])
+def test_gradients_of_operations_are_central_differences(line: str, shapes: Shapes) -> None:
+    checked(_ours(line), shapes, near=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["f8", "f4"])
+@pytest.mark.parametrize(("line", "shapes"), EVERY, ids=[line for line, _ in EVERY])
+def test_gradients_of_operations_are_pytorchs(line: str, shapes: Shapes, dtype: str) -> None:
+    args = [a.astype(dtype) for a in drawn(shapes)]
+    near = 1e-9 if dtype == "f8" and line not in ROUNDED else 3e-5
+    for ours, theirs in zip(_found(line, args), _theirs(line, args), strict=True):
+        assert ours.dtype == np.dtype(dtype)
+        size = max(1.0, float(np.abs(theirs).max(initial=0)))
+        np.testing.assert_allclose(ours, theirs, rtol=near, atol=near * size)
+
+
+@pytest.mark.parametrize("line", TIES)
+def test_gradients_at_ties_zeros_and_bounds_are_pytorchs(line: str) -> None:
+    rng = np.random.default_rng(7)
+    args = [rng.integers(-1, 2, (4, 4)).astype("f8") for _ in range(2)]
+    args[0][0], args[0][1] = 0, 1
+    args = args if re.search(r"\bb\b", line) else args[:1]
+    for ours, theirs in zip(_found(line, args), _theirs(line, args), strict=True):
+        near = 1e-7 if line in ROUNDED else 1e-12
+        np.testing.assert_allclose(ours, theirs, rtol=near, atol=near)
+
+
+_SMOOTH = [(n, s) for n, s in CASES if not re.search(r"floor|conv3d|bicubic|quantile", n)][::3]
+
+
+@pytest.mark.parametrize(("line", "shapes"), _SMOOTH, ids=[line for line, _ in _SMOOTH])
+def test_second_derivatives_of_operations_are_central_differences(
+    line: str, shapes: Shapes
+) -> None:
+    checked(_ours(line), shapes, second=True, near=1e-6)
