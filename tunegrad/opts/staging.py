@@ -157,6 +157,11 @@ def _is_by_loops(staged: Staged) -> bool:
     return bool(staged.layout) or staged.at == "load"
 
 
+def _illegal(staged: Staged, rule: str) -> IllegalAction:
+    """The error that a copy breaks ``rule``."""
+    return IllegalAction(f"stage(param={staged.param}, at={staged.at}): {rule}")
+
+
 def _legal_reads(tree: LoopTree, staged: Staged) -> _Reads:
     """The reads of the operand, where a copy may be made at that place at all."""
     param = next((p for p in tree.kernel.params if p.name == staged.param), None)
@@ -165,32 +170,22 @@ def _legal_reads(tree: LoopTree, staged: Staged) -> _Reads:
         raise IllegalAction(f"stage(param={staged.param}): no such parameter; valid: {names}")
     stage, load = operand(tree, staged.param)
     if staged.at == "load" and param.role != "const":
-        raise IllegalAction(
-            f"stage(param={staged.param}, at=load): the parameter is {param.role!r}, not a constant"
-        )
+        raise _illegal(staged, f"the parameter is {param.role!r}, not a constant")
     if staged.at not in ("", "load"):
         loop = tree.loop(staged.at)
         if loop.kind.is_register or loop.stage not in (-1, stage):
-            raise IllegalAction(
-                f"stage(param={staged.param}, at={staged.at}): not a serial loop around its use"
-            )
+            raise _illegal(staged, "not a serial loop around its use")
         if loop.stage >= 0 and any(
             x.stage == loop.stage and x.kind is LoopKind.LOCAL for x in tree.loops
         ):
-            raise IllegalAction(
-                f"stage(param={staged.param}, at={staged.at}): work-items part ways inside "
-                "that loop"
-            )
+            raise _illegal(staged, "work-items part ways inside that loop")
     if not tree.target.has_work_items and staged.at not in ("", "load"):
         begin = tree.position(staged.at)
         threads = [i for i, x in enumerate(tree.loops) if x.kind is LoopKind.THREAD]
         if threads and min(threads) <= begin < max(threads):
             outer, inner = tree.loops[min(threads)].name, tree.loops[max(threads)].name
-            raise IllegalAction(
-                f"stage(param={staged.param}, at={staged.at}): between thread loops {outer} "
-                f"and {inner}, "
-                "where threads would wait for others that never come"
-            )
+            rule = "where threads would wait for others that never come"
+            raise _illegal(staged, f"between thread loops {outer} and {inner}, {rule}")
     if tree.target.has_work_items and staged.at != "load":
         begin = -1 if staged.at == "" else tree.position(staged.at)
         late = [
@@ -199,9 +194,7 @@ def _legal_reads(tree: LoopTree, staged: Staged) -> _Reads:
             if x.kind is LoopKind.LOCAL and x.stage < 0 and i > begin
         ]
         if late:
-            raise IllegalAction(
-                f"stage(param={staged.param}, at={staged.at}): outside local loop {late[0]}"
-            )
+            raise _illegal(staged, f"outside local loop {late[0]}")
     return _reads(tree, staged, stage, load)
 
 
@@ -213,9 +206,7 @@ def _check_size(tree: LoopTree, staged: Staged, load: Load, elements: int) -> No
     if space == "pack":
         limit = most_packed(tree.kernel.param(staged.param).nbytes)
     if nbytes > limit:
-        raise IllegalAction(
-            f"stage(param={staged.param}, at={staged.at}): {nbytes} bytes exceed {limit}"
-        )
+        raise _illegal(staged, f"{nbytes} bytes exceed {limit}")
 
 
 def most_packed(nbytes: int) -> int:
@@ -264,11 +255,8 @@ def _loop_extents(
     same = {n for n, extent in loops.items() if extent == 1 or n not in used}
     layout = tuple([n for n in staged.layout if n not in same]) or reads.needed
     if set(layout) != set(reads.needed) or len(set(layout)) != len(layout):
-        raise IllegalAction(
-            f"stage(param={staged.param}, at={staged.at}): layout ({', '.join(layout)}) must "
-            "name the loops "
-            f"({', '.join(reads.needed)}), each once"
-        )
+        named, needed = ", ".join(layout), ", ".join(reads.needed)
+        raise _illegal(staged, f"layout ({named}) must name the loops ({needed}), each once")
     extents = {n: loops[n] for n in layout}
     crossed = _crossed(tree, staged, reads, extents)
     strides, swizzled = _apart(tree, staged, reads, extents, crossed)
@@ -370,17 +358,14 @@ def _box(tree: LoopTree, staged: Staged, reads: _Reads) -> tuple[list[Index], li
             f"stage(param={staged.param}): its layout is blocked; name the loops of the copy"
         )
     zero = {n: as_index(0) for n in reads.needed}
-    where = f"stage(param={staged.param}, at={staged.at})"
     base = [d.substitute(zero) for d in reads.index]
     inner = [d - b for d, b in zip(reads.index, base, strict=True)]
     for d, f in zip(reads.index, inner, strict=True):
         if not f.names().issubset(reads.needed):
-            raise IllegalAction(f"{where}: index {d} mixes loops inside and outside the copy")
+            raise _illegal(staged, f"index {d} mixes loops inside and outside the copy")
     for r in reads.valid:
         if all(d.terms != r.index.terms for d in reads.index):
-            raise IllegalAction(
-                f"{where}: condition {r} is not about one dimension of the parameter"
-            )
+            raise _illegal(staged, f"condition {r} is not about one dimension of the parameter")
     extents = [f.hi - f.lo + 1 for f in inner]
     _check_size(tree, staged, reads.load, prod(extents[p.dim] for p in param.layout.parts))
     return base, inner

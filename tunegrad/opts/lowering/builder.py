@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 
 from tunegrad.errors import InternalError
 from tunegrad.ir.dtypes import BOOL, DType
@@ -16,11 +16,14 @@ from tunegrad.ir.program import (
     Load,
     Number,
     Position,
+    Read,
+    Register,
     Select,
     Splat,
     Store,
     Test,
     VType,
+    Write,
 )
 
 Known = tuple[int, int]
@@ -50,6 +53,20 @@ class Builder:
 
     def add(self, instr: Instr) -> None:
         self.blocks[-1].append(instr)
+
+    def extend(self, body: Iterable[Instr]) -> None:
+        self.blocks[-1].extend(body)
+
+    def read(self, register: str, vtype: VType) -> Known:
+        """The value of a register now."""
+        i = self.new()
+        self.add(Read(i, register, vtype))
+        return i, vtype.lanes
+
+    def register(self, name: str, vtype: VType, value: float | int | bool) -> None:
+        """Declare a register that holds a number in every lane."""
+        self.add(Register(name, vtype))
+        self.add(Write(name, self.number(value, vtype.dtype, vtype.lanes), vtype))
 
     def new(self) -> int:
         self.next_id += 1
@@ -122,18 +139,9 @@ class Builder:
         mask = None
         if not valid.always:
             mask = self.splat(self.test(valid, lane, lanes), BOOL, width)
-        i = self.new()
-        self.add(
-            Load(
-                i,
-                buffer,
-                offset,
-                VType(dtype, width),
-                lane if wide else "",
-                mask,
-                ahead if wide else 0,
-            )
-        )
+        i, t = self.new(), VType(dtype, width)
+        lane, ahead = (lane, ahead) if wide else ("", 0)
+        self.add(Load(i, buffer, offset, t, lane, mask, ahead))
         return self.remember(key, (i, width))
 
     def store(
@@ -152,18 +160,8 @@ class Builder:
             return
         mask = None if valid.always else self.splat(self.test(valid, lane, lanes), BOOL, lanes)
         wide = lanes > 1
-        whole = self.splat(value, dtype, lanes)
-        self.add(
-            Store(
-                buffer,
-                offset,
-                whole,
-                VType(dtype, lanes),
-                lane if wide else "",
-                mask,
-                stream and wide,
-            )
-        )
+        whole, t = self.splat(value, dtype, lanes), VType(dtype, lanes)
+        self.add(Store(buffer, offset, whole, t, lane if wide else "", mask, stream and wide))
 
     def compute(self, op: Op, args: list[Known], dtypes: list[DType], dtype: DType) -> Known:
         lanes = max([w for _, w in args])
@@ -191,15 +189,9 @@ class Builder:
     def select(self, mask: Known, yes: Known, no: Known, dtype: DType) -> Known:
         lanes = max(mask[1], yes[1], no[1])
         i = self.new()
-        self.add(
-            Select(
-                i,
-                self.splat(mask, BOOL, lanes),
-                self.splat(yes, dtype, lanes),
-                self.splat(no, dtype, lanes),
-                VType(dtype, lanes),
-            )
-        )
+        chosen = self.splat(mask, BOOL, lanes)
+        sides = self.splat(yes, dtype, lanes), self.splat(no, dtype, lanes)
+        self.add(Select(i, chosen, *sides, VType(dtype, lanes)))
         return i, lanes
 
     def fold(self, op: Op, value: Known, dtype: DType) -> Known:

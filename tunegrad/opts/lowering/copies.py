@@ -74,8 +74,7 @@ def copy_by_items(
         body = (If(Valid((Range(q, 0, vectors) if p.dense else first,)), body),)
     if rounds > 1:
         body = (For(name, rounds, (as_index(rounds),), body),)
-    for instr in body:
-        b.add(instr)
+    b.extend(body)
 
 
 def _joined(p: StagedCopy) -> StagedCopy:
@@ -221,40 +220,26 @@ def _by_loops(tree: LoopTree, b: Builder, p: StagedCopy, env: dict[str, Index]) 
     count = extent // lanes
     lane = f"{last}.v" if lanes > 1 else ""
     step = var(f"{last}.q", count) * lanes + var(lane, lanes) if lanes > 1 else var(last, extent)
-    _part(
-        tree,
-        b,
-        p,
-        (offset, valid),
-        step,
-        [(f"{last}.q", count) if lanes > 1 else (last, extent)],
-        (lane, lanes),
-    )
+    loop = (f"{last}.q", count) if lanes > 1 else (last, extent)
+    _part(tree, b, p, (offset, valid), step, loop, (lane, lanes))
     rest = extent - count * lanes
     if rest:
-        _part(
-            tree,
-            b,
-            p,
-            (offset, valid),
-            var(f"{last}.r", rest) + count * lanes,
-            [(f"{last}.r", rest)],
-            ("", 1),
-        )
+        left = var(f"{last}.r", rest) + count * lanes
+        _part(tree, b, p, (offset, valid), left, (f"{last}.r", rest), ("", 1))
 
 
 def _part(
     tree: LoopTree, b: Builder, p: StagedCopy, source: tuple[Index, Valid], step: Index,
-    innermost: list[tuple[str, int]], vector: tuple[str, int],
+    innermost: tuple[str, int], vector: tuple[str, int],
 ) -> None:  # fmt: skip
-    """The copy of the elements whose last dimension is ``step``, over the loops ``innermost``."""
+    """The copy of the elements whose last dimension is ``step``, over ``innermost`` as well."""
     last = p.variables[-1][0]
     target, stride = as_index(0), 1
     for n, e in reversed(p.variables):
         target = target + (step if n == last else var(n, e)) * stride
         stride *= e
     offset, valid = source[0].substitute({last: step}), source[1].substitute({last: step})
-    _nest(tree, b, p, [*p.variables[:-1], *innermost], (offset, valid, target), vector)
+    _nest(tree, b, p, [*p.variables[:-1], innermost], (offset, valid, target), vector)
 
 
 def _copy_lanes(tree: LoopTree, p: StagedCopy, offset: Index, last: str, extent: int) -> int:
@@ -294,8 +279,7 @@ def _nest(
             n, e = loops[-1]
             b.add(For(n, e, (as_index(e),), body))
         else:
-            for instr in body:
-                b.add(instr)
+            b.extend(body)
         return b.close()
 
     body: tuple = ()  # type: ignore[type-arg]
@@ -311,8 +295,7 @@ def _nest(
             body = (For(n, e, (as_index(e),), body, "thread", threads),)
         else:
             body = (For(n, e, (as_index(e),), body),)
-    for instr in body:
-        b.add(instr)
+    b.extend(body)
 
 
 # ---- epilogues
@@ -385,8 +368,7 @@ def _finish(
         body = (If(Valid((Range(row, 0, e.height),)), body),)
     if rounds > 1:
         body = (For(name, rounds, (as_index(rounds),), body),)
-    for instr in body:
-        b.add(instr)
+    b.extend(body)
 
 
 def _store(
@@ -424,8 +406,7 @@ def _store(
     for p, value in zip(points, made, strict=True):
         b.store(s.param, fix(target, p), fix_valid(valid, p), value, dtype, "", 1)
     body = b.close()
-    for instr in body if around.always else (If(around, body),):
-        b.add(instr)
+    b.extend(body if around.always else (If(around, body),))
 
 
 def _at(valid: Valid, env: dict[str, Index], here: Point) -> Valid:

@@ -14,7 +14,7 @@ from tunegrad.ir.index import ALWAYS, Index, as_index, var
 from tunegrad.ir.kernel import Reduce, identity
 from tunegrad.ir.looptree import Loop, LoopKind, LoopTree
 from tunegrad.ir.pipelines import WARP
-from tunegrad.ir.program import Alloc, Barrier, For, Instr, Read, Register, Shuffle, VType, Write
+from tunegrad.ir.program import Alloc, Barrier, For, Instr, Shuffle, VType, Write
 
 from .builder import Builder, Known
 
@@ -165,8 +165,7 @@ def on_first(tree: LoopTree, b: Builder, emit: Callable[[], None]) -> None:
         return
     b.open()
     emit()
-    for instr in _by_one(b.close(), tree.own_items, tree.item_stride(own)):
-        b.add(instr)
+    b.extend(_by_one(b.close(), tree.own_items, tree.item_stride(own)))
 
 
 def exchanges(tree: LoopTree) -> bool:
@@ -226,9 +225,7 @@ class _Shared:
     lane: str
 
     def _read(self, register: str) -> Known:
-        value = self.b.new()
-        self.b.add(Read(value, register, self.vtype))
-        return value, self.vtype.lanes
+        return self.b.read(register, self.vtype)
 
     def _size(self, count: int, points: int) -> int:
         """Elements of so many shares of each of ``points`` results."""
@@ -371,8 +368,7 @@ class Shares(_Shared):
         b, s, t = self.b, self.stage, self.vtype
         registers = [f"{s.name}.{what}.total{j}" for j in range(self.points)]
         for r in registers:
-            b.add(Register(r, t))
-            b.add(Write(r, b.number(identity(s.op, s.dtype), s.dtype, t.lanes), t))
+            b.register(r, t, identity(s.op, s.dtype))
         b.open()
         for j, r in enumerate(registers):
             offset = self._offset(count, at(var(name, steps)), j)

@@ -33,7 +33,6 @@ from tunegrad.ir.program import (
     If,
     MatMul,
     Pipeline,
-    Read,
     Register,
     VType,
     Write,
@@ -243,14 +242,7 @@ class Region:
         spread = self.points(copies, {}, lane)
         for p in points:
             for c in spread:
-                b.add(Register(_register(s.name, p + c), vtype))
-                b.add(
-                    Write(
-                        _register(s.name, p + c),
-                        b.number(identity(s.op, s.dtype), s.dtype, vtype.lanes),
-                        vtype,
-                    )
-                )
+                b.register(_register(s.name, p + c), vtype, identity(s.op, s.dtype))
         local = None if s.rows else self.own_items(i)
 
         def body(env: Env, inner: Limits) -> None:
@@ -288,17 +280,12 @@ class Region:
         wide = VType(F64, vtype.lanes)
         names = [_register(s.name, p + c) for p in points for c in spread]
         for name in names:
-            b.add(Register(f"{name}.wide", wide))
-            b.add(Write(f"{name}.wide", b.number(0.0, F64, wide.lanes), wide))
+            b.register(f"{name}.wide", wide, 0.0)
 
         def total(name: str) -> Known:
             """The sum of the f64 register and the open block."""
-            part, old = b.new(), b.new()
-            b.add(Read(part, name, vtype))
-            b.add(Read(old, f"{name}.wide", wide))
-            return b.compute(
-                Op.ADD, [(old, wide.lanes), b.convert((part, vtype.lanes), F64)], [F64] * 2, F64
-            )
+            part, old = b.read(name, vtype), b.read(f"{name}.wide", wide)
+            return b.compute(Op.ADD, [old, b.convert(part, F64)], [F64] * 2, F64)
 
         def flush() -> None:
             for name in names:
@@ -326,20 +313,14 @@ class Region:
             where = tuple(q for names in parts for q in p if q[0] in names)
             name = _register(s.name, where)
             active = self.active(lane, p, limits)
-            old = b.new()
-            b.add(Read(old, name, vtype))
-            new = self._fold_in(values, s, (old, vtype.lanes), p, active)
+            old = b.read(name, vtype)
+            new = self._fold_in(values, s, old, p, active)
             if lane is not None and lane.reduce and active is not None:
-                new = b.select(
-                    b.test(values.first_lanes(active), lane.name, lane.extent),
-                    new,
-                    (old, vtype.lanes),
-                    s.dtype,
-                )
+                mask = b.test(values.first_lanes(active), lane.name, lane.extent)
+                new = b.select(mask, new, old, s.dtype)
             held = fix_valid(guard, p)
             if not held.always:
-                mask = b.test(held, values.lane, values.lanes)
-                new = b.select(mask, new, (old, vtype.lanes), s.dtype)
+                new = b.select(b.test(held, values.lane, values.lanes), new, old, s.dtype)
             b.add(Write(name, b.splat(new, s.dtype, vtype.lanes), vtype))
 
     def _by_unit(self, i: int, s: Reduce, env: Env, vtype: VType) -> None:
@@ -350,12 +331,9 @@ class Region:
         for p in self.points([x for x in registers if unit.is_free(x)], {}, None):
             a, c = unit.rows(p), unit.columns(p)
             names = [_register(s.name, unit.placed(p, *at)) for at in unit.places()]
-            held = []
-            for name in names:
-                held.append(b.new())
-                b.add(Read(held[-1], name, vtype))
+            held = tuple([b.read(name, vtype)[0] for name in names])
             made = tuple(b.new() for _ in names)
-            b.add(MatMul(made, unit.unit, a, c, tuple(held), vtype))
+            b.add(MatMul(made, unit.unit, a, c, held, vtype))
             for name, new in zip(names, made, strict=True):
                 b.add(Write(name, new, vtype))
 
@@ -385,11 +363,7 @@ class Region:
         self, s: Reduce, p: Point, spread: list[Point], lane: Loop | None, vtype: VType
     ) -> Known:
         b = self.b
-        totals: list[Known] = []
-        for c in spread:
-            i = b.new()
-            b.add(Read(i, _register(s.name, p + c), vtype))
-            totals.append((i, vtype.lanes))
+        totals = [b.read(_register(s.name, p + c), vtype) for c in spread]
         while len(totals) > 1:
             paired = [
                 b.compute(s.op, totals[j : j + 2], [s.dtype] * 2, s.dtype)
@@ -471,32 +445,23 @@ class Region:
             values = self.values(at, {})
             target = self.target(values, store)
             for p in points:
-                old = b.new()
-                b.add(Read(old, kept[p], vtype))
+                old = b.read(kept[p], vtype)
                 offset, valid = self.target_at(values, target, p, self.active(lanes, p, limits))
                 earlier = b.load(buffer, offset, valid, dtype, values.lane, values.lanes)
-                b.add(
-                    Write(
-                        kept[p],
-                        b.compute(s.op, [earlier, (old, vtype.lanes)], [dtype] * 2, dtype)[0],
-                        vtype,
-                    )
-                )
+                total, _ = b.compute(s.op, [earlier, old], [dtype] * 2, dtype)
+                b.add(Write(kept[p], total, vtype))
 
         def keep() -> None:
             values = self.values(at, {})
             target = self.target(values, store)
             for p in points:
-                old = b.new()
-                b.add(Read(old, kept[p], vtype))
+                old = b.read(kept[p], vtype)
                 offset, valid = self.target_at(values, target, p, self.active(lanes, p, limits))
-                b.store(buffer, offset, valid, (old, vtype.lanes), dtype, values.lane, values.lanes)
+                b.store(buffer, offset, valid, old, dtype, values.lane, values.lanes)
 
         def finish() -> None:
             for p in points:
-                total = b.new()
-                b.add(Read(total, kept[p], vtype))
-                self.results[(s.name, p)] = self._as((total, vtype.lanes), dtype, s.dtype)
+                self.results[(s.name, p)] = self._as(b.read(kept[p], vtype), dtype, s.dtype)
             for j, x in enumerate(tree.kernel.stages):
                 if isinstance(x, Store):
                     self.store_stage(j, x, limits)
@@ -640,13 +605,8 @@ class Region:
         loop = serial[at]
 
         def inside(env: Env, limits: Limits) -> None:
-            emit_copies(
-                self.tree,
-                self.b,
-                [p for p in self.plans.values() if p.staged.at == loop.name],
-                env,
-                True,
-            )
+            here = [p for p in self.plans.values() if p.staged.at == loop.name]
+            emit_copies(self.tree, self.b, here, env, True)
             self.loops(i, at + 1, env, limits, body, blocks, upto)
 
         def last(env: Env, limits: Limits) -> None:

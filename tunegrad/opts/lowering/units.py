@@ -316,8 +316,7 @@ class Tiles:
             self.b.add(TileStore(tile, buffer, at, vtype, self.loops.m, self.loops.n, rows))
         made = self.b.close()
         self.b.add(TileConfig(unit, tuple(self.rows)))  # known when all registers are
-        for i in made:
-            self.b.add(i)
+        self.b.extend(made)
 
     def update(self, env: Env, limits: Limits) -> None:
         """The products of one step of the loops."""

@@ -11,7 +11,7 @@ from math import prod
 from typing import TypeVar, cast
 
 from tunegrad.ir.expr import FUNCTIONS, Apply, Expr, Op
-from tunegrad.ir.kernel import Axis, Kernel, Stage, loads
+from tunegrad.ir.kernel import Axis, Kernel, Stage, loads, own_axes
 from tunegrad.ir.target import Target
 
 from ..actions import Action, Keep, Prefetch, Stream, Thread, Tile, Upcast, Vectorize
@@ -176,6 +176,26 @@ class Levels:
         """Iterations of a loop; 1 where there is none."""
         return self.loops.get(loop, 1) if loop else 1
 
+    def each(self, action: Callable[[str], Action], *loops: str) -> list[Action]:
+        """An action for each loop that has several iterations."""
+        return [action(x) for x in loops if self.extent(x) > 1]
+
+
+@dataclass(frozen=True, slots=True)
+class Sketch:
+    """One kernel, whose decisions are being asked for, and the levels that its axes were split into
+    so far.
+    """
+
+    kernel: Kernel
+    target: Target
+    ask: Recorder
+    levels: Levels
+
+    def layout(self, x: Access, loops: Sequence[str]) -> tuple[str, ...]:
+        """Those of the loops that an operand depends on and that have several iterations."""
+        return tuple(n for n in loops if self.levels.extent(n) > 1 and x.depends(axis_of(n)))
+
 
 def axis_of(loop: str) -> str:
     """The axis of a loop that ``Levels`` made."""
@@ -264,13 +284,17 @@ def memory_hints(
     return actions
 
 
-def keep_hints(kernel: Kernel, target: Target, ask: Recorder) -> list[Action]:
-    """Keeping what a later stage would compute again; by default where that is costly."""
+def keep_hints(kernel: Kernel, target: Target, ask: Recorder, rows: int = 0) -> list[Action]:
+    """Keeping what a later stage would compute again; by default where that is costly.
+
+    ``rows``: how many rows are kept at a time, where half of a core's own cache has to hold them.
+    """
     if not target.can_keep:
         return []
     actions: list[Action] = []
     for i, stage in enumerate(kernel.stages):
-        again = bool(readers_of(kernel, i))
+        nbytes = rows * prod(a.extent for a in own_axes(stage)) * stage.expr.dtype.itemsize
+        again = nbytes <= target.l2_bytes // 2 and bool(readers_of(kernel, i))
         if again and ask.pick(f"keep{i}", [False, True], int(costly(stage.expr))):
             actions.append(Keep(i))
     return actions

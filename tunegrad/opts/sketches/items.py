@@ -20,8 +20,8 @@ from ..choosing import Recorder
 from .analysis import (
     Access,
     Levels,
+    Sketch,
     accesses,
-    axis_of,
     contiguous_itemsize,
     item_lanes,
     output_stride,
@@ -105,18 +105,14 @@ def sketch_flat(kernel: Kernel, target: Target, ask: Recorder) -> tuple[Action, 
                 row2 in registers
     """
     found = accesses(kernel, kernel.stores[0])
-    return _Flat(kernel, target, ask, found, Levels(kernel)).actions()
+    return _Flat(kernel, target, ask, Levels(kernel), found).actions()
 
 
 @dataclass(frozen=True, slots=True)
-class _Flat:
+class _Flat(Sketch):
     """One kernel, and the levels that its axes were split into so far."""
 
-    kernel: Kernel
-    target: Target
-    ask: Recorder
     found: tuple[Access, ...]
-    levels: Levels
 
     def actions(self) -> tuple[Action, ...]:
         shared = [a for a in self.kernel.axes if a.extent > 1]
@@ -135,7 +131,7 @@ class _Flat:
         items = [x for x in (across[1], along[1]) if x]
         registers = [x for x in (across[2], along[2]) if x]
         made = [*self.levels.actions, *self._placed(groups, items, registers)]
-        made += [Upcast(across[2])] if self.levels.extent(across[2]) > 1 else []
+        made += self.levels.each(Upcast, across[2])
         most = self.target.lanes(self.kernel.outputs[0].dtype.itemsize)
         made += item_lanes(self.ask, self.levels, along[2], most)
         if tile and items:
@@ -170,18 +166,15 @@ class _Flat:
     def _placed(self, groups: list[str], items: list[str], registers: list[str]) -> list[Action]:
         order = (*groups, *items, *registers)
         made: list[Action] = [Reorder(order)] if len(order) > 1 else []
-        made += [Thread(x) for x in groups if self.levels.extent(x) > 1]
-        return [*made, *(Local(x) for x in items if self.levels.extent(x) > 1)]
+        return [*made, *self.levels.each(Thread, *groups), *self.levels.each(Local, *items)]
 
     def _staged(self, lane: Axis, row: Axis, loops: list[str], at: str) -> list[Action]:
         """The operand that the lanes read across, in a tile."""
         for x in self.found:
             alone = not x.indirect and sum(y.param == x.param for y in self.found) == 1
             if alone and x.stride(row.name) == 1 and x.stride(lane.name) != 1:
-                held = [n for n in loops if self.levels.extent(n) > 1]
-                layout = tuple(n for n in held if x.depends(axis_of(n)))
                 stage = self.ask.pick(f"stage.{x.param}", [False, True], 1)
-                return [Stage(x.param, at, layout)] if stage else []
+                return [Stage(x.param, at, self.layout(x, loops))] if stage else []
         return []
 
 
@@ -212,7 +205,7 @@ def sketch_reduce(
 
     axis = ask.pick("group.axis", sorted(reduces, key=strided))
     shared = [a for a in kernel.axes if a.extent > 1]
-    made = _Reduce(kernel, target, ask, axis, Levels(kernel))
+    made = _Reduce(kernel, target, ask, Levels(kernel), axis)
     if not shared:
         return made.rows(None)
     lane = min(shared, key=lambda a: output_stride(kernel, a.name) or 1 << 40)
@@ -223,14 +216,10 @@ def sketch_reduce(
 
 
 @dataclass(frozen=True, slots=True)
-class _Reduce:
+class _Reduce(Sketch):
     """One kernel, the reduce axis to share out, and the levels that axes were split into so far."""
 
-    kernel: Kernel
-    target: Target
-    ask: Recorder
     axis: Axis
-    levels: Levels
 
     def rows(self, lane: Axis | None) -> tuple[Action, ...]:
         """Work-items along the reduction, side by side; several outputs where it is short."""
@@ -248,9 +237,9 @@ class _Reduce:
         each = ask.pick("group.each", wide, usual)
         last, side = self.levels.split(axis.name, (items * each, each))[1:]
         made = [*self.levels.actions, *self._threads(lane, outer)]
-        made += [Local(inner)] if self.levels.extent(inner) > 1 else []
-        made += [Unroll(side)] if each > 1 and self.levels.extent(side) > 1 else []
-        return (*made, Group(last)) if self.levels.extent(last) > 1 else tuple(made)
+        made += self.levels.each(Local, inner)
+        made += self.levels.each(Unroll, side if each > 1 else "")
+        return (*made, *self.levels.each(Group, last))
 
     def columns(self, lane: Axis) -> tuple[Action, ...]:
         """Work-items along the outputs, and several of those rows, each with a part of the sum."""
@@ -268,13 +257,13 @@ class _Reduce:
             order = (*self._groups(lane, outer), last, inner, *rest, inside)
             made += [Group(last), Reorder(tuple(x for x in order if x))]
         made += self._threads(lane, outer)
-        return (*made, Local(inner)) if self.levels.extent(inner) > 1 else tuple(made)
+        return (*made, *self.levels.each(Local, inner))
 
     def _groups(self, lane: Axis | None, outer: str) -> list[str]:
         return [*(a.name for a in self.kernel.axes if a is not lane), *([outer] if outer else [])]
 
     def _threads(self, lane: Axis | None, outer: str) -> list[Action]:
-        return [Thread(x) for x in self._groups(lane, outer) if self.levels.extent(x) > 1]
+        return self.levels.each(Thread, *self._groups(lane, outer))
 
 
 def sketch_item_rows(kernel: Kernel, target: Target, ask: Recorder) -> tuple[Action, ...]:
@@ -300,7 +289,7 @@ def sketch_item_rows(kernel: Kernel, target: Target, ask: Recorder) -> tuple[Act
     forms = [*(["item"] if alone else []), *(["group"] if longest > 1 else [])]
     beside = bool(shared) and output_stride(kernel, shared[-1].name) == 1
     form = ask.pick("rows.form", forms or ["group"], 0 if beside else max(0, len(forms) - 1))
-    rows = _Rows(kernel, target, ask, shared, Levels(kernel))
+    rows = _Rows(kernel, target, ask, Levels(kernel), shared)
     return rows.item() if form == "item" else rows.group(axes, longest)
 
 
@@ -311,14 +300,10 @@ def _own(s: KernelStage) -> list[Axis]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Rows:
+class _Rows(Sketch):
     """One kernel, its shared axes, and the levels that its axes were split into so far."""
 
-    kernel: Kernel
-    target: Target
-    ask: Recorder
     shared: list[Axis]
-    levels: Levels
 
     def item(self) -> tuple[Action, ...]:
         """A work-item for each point of the shared axes."""
@@ -347,8 +332,7 @@ class _Rows:
 
     def _placed(self, loops: list[str]) -> list[Action]:
         groups = [*(a.name for a in self.shared[:-1]), *([loops[0]] if loops[0] else [])]
-        made: list[Action] = [Thread(x) for x in groups if self.levels.extent(x) > 1]
-        return [*made, Local(loops[1])] if self.levels.extent(loops[1]) > 1 else made
+        return [*self.levels.each(Thread, *groups), *self.levels.each(Local, loops[1])]
 
     def _stage(self, i: int, stage: KernelStage, axis: Axis, items: int) -> list[Action]:
         """A stage's own axis on the work-items; a vector each of a store where a row has enough."""
@@ -357,19 +341,17 @@ class _Rows:
         mine = min(items, max(n for n in powers(items) if n <= most))
         if isinstance(stage, Reduce) and stage.rows:
             inner = self.levels.split(axis.name, (mine,))[1]
-            return [Local(inner)] if self.levels.extent(inner) > 1 else []
+            return self.levels.each(Local, inner)
         if isinstance(stage, Reduce):
             size = contiguous_itemsize(self.kernel, stage, axis)
             wide, usual = wide_counts(self.target, axis.extent, mine, size)
             each = self.ask.pick(f"stage{i}.each", wide, usual)
             inner, side = self.levels.split(axis.name, (mine * each, each))[1:]
-            found: list[Action] = []
-            found += [Unroll(side)] if each > 1 and self.levels.extent(side) > 1 else []
-            return [*found, Group(inner)] if self.levels.extent(inner) > 1 else found
+            sides = self.levels.each(Unroll, side if each > 1 else "")
+            return [*sides, *self.levels.each(Group, inner)]
         width = self.target.lanes(self.kernel.param(stage.param).dtype.itemsize)
         vectors = [1, width] if width > 1 and axis.extent >= mine * width else [1]
         best = len(vectors) - 1 if axis.extent % width == 0 else 0
         each = self.ask.pick(f"stage{i}.each", vectors, best)
         names = self.levels.split(axis.name, (mine * each, each))
-        made: list[Action] = [Local(names[1])] if self.levels.extent(names[1]) > 1 else []
-        return [*made, Vectorize(names[2])] if self.levels.extent(names[2]) > 1 else made
+        return [*self.levels.each(Local, names[1]), *self.levels.each(Vectorize, names[2])]

@@ -29,6 +29,7 @@ from ..choosing import Recorder
 from .analysis import (
     Access,
     Levels,
+    Sketch,
     accesses,
     axis_of,
     can_be_packed,
@@ -59,18 +60,14 @@ def sketch_gemm(
 ) -> tuple[Action, ...]:  # fmt: skip
     """Asks for the decisions of the sketch and returns its actions."""
     found = accesses(kernel, kernel.reduces[0])
-    return _Gemm(kernel, target, ask, found, Levels(kernel)).actions(reduces)
+    return _Gemm(kernel, target, ask, Levels(kernel), found).actions(reduces)
 
 
 @dataclass(frozen=True, slots=True)
-class _Gemm:
+class _Gemm(Sketch):
     """One kernel, and the levels that its axes were split into so far."""
 
-    kernel: Kernel
-    target: Target
-    ask: Recorder
     found: tuple[Access, ...]
-    levels: Levels
 
     def actions(self, reduces: list[Axis]) -> tuple[Action, ...]:
         shared = [a for a in self.kernel.axes if a.extent > 1]
@@ -93,9 +90,9 @@ class _Gemm:
         order = (*outside, *inner)
         made: list[Action] = list(self.levels.actions)
         made += [Reorder(order)] if len(order) > 1 else []
-        made += [Thread(x) for x in groups if self.levels.extent(x) > 1]
-        made += [Local(x) for x in items if x != along[1] and self.levels.extent(x) > 1]
-        made += [Upcast(x) for x in (across[2], along[1]) if self.levels.extent(x) > 1]
+        made += self.levels.each(Thread, *groups)
+        made += self.levels.each(Local, *(x for x in items if x != along[1]))
+        made += self.levels.each(Upcast, across[2], along[1])
         most = self.target.lanes(self.kernel.outputs[0].dtype.itemsize)
         made += item_lanes(self.ask, self.levels, along[3], most)
         made += self._terms(k, inner, held)
@@ -266,7 +263,7 @@ class _Gemm:
         left = self.target.shared_bytes
         held = self._held(block)
         for x in self.found:
-            layout = self._layout(x, block)
+            layout = self.layout(x, block)
             nbytes = self._copied_bytes(x, held)
             if not k or not layout or nbytes > left or not self._alone(x):
                 continue
@@ -281,7 +278,7 @@ class _Gemm:
         made: list[Action] = []
         for x in self.found:
             crossed = x.stride(lane.name) not in (0, 1) and not x.masked and self._alone(x)
-            layout = self._layout(x, loops)
+            layout = self.layout(x, loops)
             if x.role != "const" or x.param in staged or not crossed or not layout:
                 continue
             if not can_be_packed(self.kernel, self.kernel.reduces[0].axes, x):
@@ -293,10 +290,6 @@ class _Gemm:
     def _alone(self, x: Access) -> bool:
         """True if one place alone loads the operand, as staging needs."""
         return not x.indirect and sum(y.param == x.param for y in self.found) == 1
-
-    def _layout(self, x: Access, loops: list[str]) -> tuple[str, ...]:
-        """Those of the loops that an operand depends on."""
-        return tuple(n for n in loops if x.depends(axis_of(n)) and self.levels.extent(n) > 1)
 
     def _held(self, loops: list[str]) -> dict[str, int]:
         """Steps of each axis inside a block."""

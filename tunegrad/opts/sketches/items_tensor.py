@@ -39,7 +39,7 @@ from ..actions import (
 )
 from ..choosing import Recorder
 from ..staging import row_stride
-from .analysis import Levels, axis_of, output_stride
+from .analysis import Levels, Sketch, axis_of, output_stride
 from .contraction import Contraction, warp_contraction
 from .cycles import Block, Problem, blocks_by_cycles, cycles, resident
 
@@ -109,18 +109,14 @@ def sketch_tensor(
     kernel: Kernel, target: Target, product: Contraction[MatrixUnit], ask: Recorder
 ) -> tuple[Action, ...]:
     """Asks for the decisions of the sketch and returns its actions."""
-    return _Tensor(kernel, target, ask, product, Levels(kernel)).actions()
+    return _Tensor(kernel, target, ask, Levels(kernel), product).actions()
 
 
 @dataclass(frozen=True, slots=True)
-class _Tensor:
+class _Tensor(Sketch):
     """One kernel, and the levels that its axes were split into so far."""
 
-    kernel: Kernel
-    target: Target
-    ask: Recorder
     found: Contraction[MatrixUnit]
-    levels: Levels
     fused: dict[str, list[str]] = field(default_factory=dict)
     """The axes of fused loops, by name."""
 
@@ -155,10 +151,10 @@ class _Tensor:
         # makes partial sums.
         order = (*groups, *items, *registers, *unit[:2], *([outer] if outer else []), *inner)
         made: list[Action] = [*fused, *self.levels.actions, Reorder((*order, unit[2]))]
-        made += [Thread(x) for x in groups if self.levels.extent(x) > 1]
-        made += [Local(x) for x in items if self.levels.extent(x) > 1]
-        made += [Upcast(x) for x in registers if self.levels.extent(x) > 1]
-        made += [Unroll(x) for x in inner if self.levels.extent(x) > 1]
+        made += self.levels.each(Thread, *groups)
+        made += self.levels.each(Local, *items)
+        made += self.levels.each(Upcast, *registers)
+        made += self.levels.each(Unroll, *inner)
         made.append(Tensorcore(p.unit.name, *unit))
         low, side = self._tiled(unit[0], p.unit.rows), self._tiled(unit[1], p.unit.pair)
         mine = [*along[1:3], *low], [*across[1:3], *side], [*inner, unit[2]]

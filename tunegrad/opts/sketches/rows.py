@@ -11,13 +11,11 @@ from tunegrad.ir.kernel import Axis, Kernel, Reduce, own_axes
 from tunegrad.ir.kernel import Stage as KernelStage
 from tunegrad.ir.target import Target
 
-from ..actions import Action, Group, Keep, Reorder, Stage, Upcast, Vectorize
+from ..actions import Action, Group, Reorder, Stage, Upcast, Vectorize
 from ..choosing import Recorder
-from ..staging import readers_of
 from .analysis import (
     Levels,
     accesses,
-    costly,
     keep_hints,
     memory_hints,
     on_threads,
@@ -57,8 +55,7 @@ def sketch_rows(kernel: Kernel, target: Target, ask: Recorder) -> tuple[Action, 
         width = vector_lanes(lane.extent, target.lanes(4))
         copies = ask.pick("rows.copies", [1, 2, 4])
         names = levels.split(lane.name, (copies * width, width))
-        kinds += [Upcast(names[1])] if names[1] and levels.extent(names[1]) > 1 else []
-        kinds += [Vectorize(names[2])] if names[2] and levels.extent(names[2]) > 1 else []
+        kinds += [*levels.each(Upcast, names[1]), *levels.each(Vectorize, names[2])]
         outer = [*outer[:-1], *([names[0]] if names[0] else [])]
     else:
         for i, stage in enumerate(kernel.stages):
@@ -95,12 +92,8 @@ def _stage(
     reduce = isinstance(stage, Reduce)
     copies = ask.pick(f"stage{i}.copies", [1, 2, 4, 8], 2 if reduce else 0)
     names = levels.split(axis.name, (copies * width, width))
-    actions: list[Action] = []
-    if names[1] and levels.extent(names[1]) > 1:
-        actions.append(Upcast(names[1]))
-    if names[2] and levels.extent(names[2]) > 1:
-        actions.append(Group(names[2]) if reduce else Vectorize(names[2]))
-    return actions
+    lanes = levels.each(Group if reduce else Vectorize, names[2])
+    return [*levels.each(Upcast, names[1]), *lanes]
 
 
 def lane_axis(kernel: Kernel, stage: KernelStage, own: list[Axis]) -> Axis | None:
@@ -151,12 +144,7 @@ def sketch_dots(kernel: Kernel, target: Target, ask: Recorder) -> tuple[Action, 
     actions: list[Action] = list(levels.actions)
     if len(everything) > 1:
         actions.append(Reorder(tuple(everything)))
-    if row_names[1] and levels.extent(row_names[1]) > 1:
-        actions.append(Upcast(row_names[1]))
-    if names[1] and levels.extent(names[1]) > 1:
-        actions.append(Upcast(names[1]))
-    if names[2] and levels.extent(names[2]) > 1:
-        actions.append(Group(names[2]))
+    actions += [*levels.each(Upcast, row_names[1], names[1]), *levels.each(Group, names[2])]
     actions += on_threads(order, levels, target, ask)
     return tuple(actions + memory_hints(kernel, target, ask))
 
@@ -196,14 +184,13 @@ def sketch_attention(kernel: Kernel, target: Target, ask: Recorder) -> tuple[Act
     width = vector_lanes(query.extent, lanes)
     copies = _copies(kernel, target, query, width, ask)
     block = levels.split(query.name, (copies * width, width))
-    kinds: list[Action] = [Upcast(x) for x in block[1:2] if levels.extent(x) > 1]
-    kinds += [Vectorize(x) for x in block[2:] if levels.extent(x) > 1]
+    kinds = [*levels.each(Upcast, *block[1:2]), *levels.each(Vectorize, *block[2:])]
     for i, s in enumerate(kernel.reduces):
         axis = max(s.row or s.folds, key=lambda a: a.extent)
         options = _sizes(axis.extent, _free(target) // copies) if s.rows else _CHAINS
         size = ask.pick(f"stage{i}.block", options)
         names = levels.split(axis.name, (size,))
-        kinds += [Upcast(x) for x in names[1:] if levels.extent(x) > 1]
+        kinds += levels.each(Upcast, *names[1:])
     outer = [a.name for a in kernel.axes if a is not query and a.extent > 1]
     outer += [block[0]] if block[0] else []
     order: list[Action] = []
@@ -213,7 +200,7 @@ def sketch_attention(kernel: Kernel, target: Target, ask: Recorder) -> tuple[Act
     registers = [x for x in block[1:] if levels.extent(x) > 1]
     staged = _queries_staged(kernel, query, outer, registers, ask)
     rows = prod(levels.extent(x) for x in registers)
-    kept = _kept(kernel, target, rows, ask)
+    kept = keep_hints(kernel, target, ask, rows)
     return (*levels.actions, *order, *kinds, *threads, *staged, *kept)
 
 
@@ -269,21 +256,6 @@ def _queries_staged(
     return [staged] if ask.pick("queries.stage", [False, True], 1) else []
 
 
-def _kept(kernel: Kernel, target: Target, rows: int, ask: Recorder) -> list[Action]:
-    """Exponentials are kept for the weighted sums, where a core's own cache holds them."""
-    actions: list[Action] = []
-    for i, s in enumerate(kernel.stages):
-        nbytes = rows * prod(a.extent for a in own_axes(s)) * s.expr.dtype.itemsize
-        can = target.can_keep and nbytes <= target.l2_bytes // 2 and bool(readers_of(kernel, i))
-        if (
-            can
-            and readers_of(kernel, i)
-            and ask.pick(f"keep{i}", [False, True], int(costly(s.expr)))
-        ):
-            actions.append(Keep(i))
-    return actions
-
-
 def _one_by_one(kernel: Kernel, target: Target, ask: Recorder) -> tuple[Action, ...]:
     """A query at a time: lanes along what lies side by side."""
     levels = Levels(kernel)
@@ -303,14 +275,13 @@ def _one_by_one(kernel: Kernel, target: Target, ask: Recorder) -> tuple[Action, 
         width = vector_lanes(lane.extent, target.lanes(4))
         copies = ask.pick(f"stage{i}.copies", [2, 1, 4]) if lane in folds else 1
         names = levels.split(lane.name, (copies * width, width))
-        kinds += [Upcast(x) for x in names[1:2] if levels.extent(x) > 1]
-        action = Group if lane in folds else Vectorize
-        kinds += [action(x) for x in names[2:] if levels.extent(x) > 1]
+        kinds += levels.each(Upcast, *names[1:2])
+        kinds += levels.each(Group if lane in folds else Vectorize, *names[2:])
         if isinstance(s, Reduce) and s.rows and lane in folds:
             other = max(row, key=lambda a: a.extent)
             size = ask.pick(f"stage{i}.block", _sizes(other.extent, 8))
             block = levels.split(other.name, (size,))
-            kinds += [Upcast(x) for x in block[1:] if levels.extent(x) > 1]
+            kinds += levels.each(Upcast, *block[1:])
     outer = [a.name for a in kernel.axes if a.extent > 1]
     threads = on_threads(outer, levels, target, ask)
-    return (*levels.actions, *kinds, *threads, *_kept(kernel, target, 1, ask))
+    return (*levels.actions, *kinds, *threads, *keep_hints(kernel, target, ask, 1))

@@ -25,7 +25,7 @@ from tunegrad.ir.target import Target, TileUnit
 
 from ..actions import Action, Pad, Reorder, Stage, Tensorcore, Upcast
 from ..choosing import Recorder
-from .analysis import Access, Levels, axis_of, memory_hints, on_threads, output_stride
+from .analysis import Access, Levels, Sketch, axis_of, memory_hints, on_threads, output_stride
 from .contraction import Contraction
 
 _MOST = 4
@@ -39,7 +39,7 @@ def sketch_tile_product(
     kernel: Kernel, target: Target, found: Contraction[TileUnit], ask: Recorder
 ) -> tuple[Action, ...]:
     """Asks for the decisions of the sketch and returns its actions."""
-    return _Sketch(kernel, target, ask, found, Levels(kernel)).actions()
+    return _Product(kernel, target, ask, Levels(kernel), found).actions()
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +57,10 @@ class _Side:
 
 
 @dataclass(frozen=True, slots=True)
-class _Sketch:
+class _Product(Sketch):
     """One kernel, and the levels that its axes were split into so far."""
 
-    kernel: Kernel
-    target: Target
-    ask: Recorder
     found: Contraction[TileUnit]
-    levels: Levels
 
     def actions(self) -> tuple[Action, ...]:
         p, ask = self.found, self.ask
@@ -90,7 +86,7 @@ class _Sketch:
         outer += [*first.groups, *then.groups, *first.blocks, *then.blocks]
         registers = [*m.tiles, *n.tiles, m.own, n.own]
         made: list[Action] = [*self.levels.actions, Reorder((*outer, *registers, *reduces))]
-        made += [Upcast(x) for x in (*m.tiles, *n.tiles) if self.levels.extent(x) > 1]
+        made += self.levels.each(Upcast, *m.tiles, *n.tiles)
         made.append(Tensorcore(p.unit.name, m.own, n.own, k1))
         made += on_threads(outer, self.levels, self.target, ask)
         inner = [*m.tiles, *n.tiles, *reduces[:-1]]
@@ -169,7 +165,7 @@ class _Sketch:
         """A copy in the order of tiles, where an operand does not lie so; of a constant always."""
         ask, name = self.ask, f"stage.{x.param}"
         if x.role == "const":
-            layout = self._used(x, [*outer, *self._reads(inner), *tile])
+            layout = self.layout(x, [*outer, *self._reads(inner), *tile])
             return [Stage(x.param, "load", layout)]
         needed = self._needs_copy(x)
         places = ["", *outer] if needed else ["none", "", *outer]
@@ -179,16 +175,13 @@ class _Sketch:
             return []
         box = x.masked and x.boxed and x is self.found.a and x.stride(self.found.k.name) == 1
         inside = outer[outer.index(at) + 1 :] if at else outer
-        layout = () if box else self._used(x, [*inside, *self._reads(inner), *tile])
+        layout = () if box else self.layout(x, [*inside, *self._reads(inner), *tile])
         return [Stage(x.param, at, layout)]
 
     def _reads(self, inner: list[str]) -> list[str]:
         """Loops inside the groups in the order in which tiles are read: reductions, then tiles."""
         reduces = {a.name for a in self.kernel.reduces[0].axes}
         return sorted(inner, key=lambda n: axis_of(n) not in reduces)
-
-    def _used(self, x: Access, loops: list[str]) -> tuple[str, ...]:
-        return tuple(n for n in loops if self.levels.extent(n) > 1 and x.depends(axis_of(n)))
 
 
 def _heights(extent: int, most: int) -> list[int]:

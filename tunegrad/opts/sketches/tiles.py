@@ -838,5 +838,4 @@ def _known(operands: Operands) -> _Known:
 def _registers(nest: Nest, levels: Levels) -> list[Action]:
     """The rows and vectors of the register tile, and its lanes."""
     rows, vectors, lanes = nest.registers
-    found: list[Action] = [Upcast(x) for x in (rows, vectors) if x and levels.extent(x) > 1]
-    return [*found, *([Vectorize(lanes)] if lanes and levels.extent(lanes) > 1 else [])]
+    return [*levels.each(Upcast, rows, vectors), *levels.each(Vectorize, lanes)]
