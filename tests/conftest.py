@@ -7,10 +7,11 @@ what fails now and then is on a list.
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -46,9 +47,9 @@ from tunegrad.devices.processes.isolated import preload  # noqa: E402
 
 no_network.refuse()
 fuzzing.fix_seed()
-preload(
-    ["tunegrad.tuning.models.work"]
-)  # one process forks the workers of all tests, whichever needs the first one
+# One process forks the workers of all tests, whichever needs the first one: what they import to
+# lower a candidate, it has.
+preload(["tunegrad.tuning.models.work", "tunegrad.compiling.candidate", "tunegrad.pipeline"])
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -60,6 +61,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.get_closest_marker("slow") and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(SLOW_TIMEOUT_S))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
+    """Spare the collector what lives as long as the run: tests, modules and their parameters."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -17,6 +17,7 @@ from test_opencl_schedules import random_schedule
 from benchmarks.hand_schedules import row_sum as row_sums
 from benchmarks.hand_schedules import softmax
 from tests.banks import turns
+from tests.cover import across
 from tests.gpu_hand import CONV, CONV_BLOCKS, F32_GEMM, GROUPED, gemm, hgemm, image_kernel
 from tests.nvrtc_builds import built, require_nvrtc
 from tests.sass import instructions, listing
@@ -37,7 +38,7 @@ from tunegrad.opts import Schedule, Space
 ARCHITECTURES = ("sm_80", "sm_89", "sm_90a")
 NEWEST = [*(pytest.param(a, marks=pytest.mark.slow) for a in ARCHITECTURES[:-1]), ARCHITECTURES[-1]]
 """The others are slow: all of a chip that texts differ by is asked of the newest one."""
-ENDS = ["sm_80", pytest.param("sm_89", marks=pytest.mark.slow), "sm_90a"]
+ENDS = ("sm_80", "sm_90a")
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -58,8 +59,7 @@ def check(arch, name, seeds):
             assert (found.spilled_bytes, found.stack_bytes) == (0, 0)
 
 
-@pytest.mark.parametrize("arch", ENDS)
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("name", "arch"), across(NAMES, ENDS))
 def test_default_schedule_of_every_kernel_compiles_and_spills_nothing(name, arch):
     check(arch, name, 0)
 
@@ -88,8 +88,7 @@ def test_operations_on_integers_compile_without_a_warning(dtype):
     assert (found.warnings, found.spilled_bytes, found.stack_bytes) == ("", 0, 0)
 
 
-@pytest.mark.parametrize("arch", ARCHITECTURES)
-@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+@pytest.mark.parametrize(("arch", "dtype"), across(ARCHITECTURES, ["f16", "bf16"]))
 def test_product_of_halves_is_made_of_what_its_schedule_says(arch, dtype, tmp_path):
     """A step of 128 x 128 x 32 by 8 warps: 32 products, 12 loads of 4 matrices; 4 copies of 16
     bytes an item, 4 times over: three before the loop. Written by hand it takes 127 registers.
@@ -106,7 +105,7 @@ def test_product_of_halves_is_made_of_what_its_schedule_says(arch, dtype, tmp_pa
     assert (counted["BAR"], counted["LDS"], counted["STS"]) == (1, 0, 0)
 
 
-@pytest.mark.parametrize("arch", ARCHITECTURES)
+@pytest.mark.parametrize("arch", NEWEST)
 def test_compiler_loads_the_second_half_of_a_step_while_the_first_is_multiplied(arch, tmp_path):
     """What an action for two sets of fragments would do within a step: of 12 loads, 4 stand before
     the first product, and the others between products.
@@ -130,8 +129,7 @@ BY_HAND = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("arch", ARCHITECTURES)
-@pytest.mark.parametrize("name", BY_HAND)
+@pytest.mark.parametrize(("name", "arch"), across([*BY_HAND], ARCHITECTURES))
 def test_schedules_by_hand_spill_nothing_and_multiply_by_the_unit(name, arch, tmp_path):
     kernel, schedule = BY_HAND[name]()
     device = absent(arch)
@@ -199,8 +197,7 @@ ROWS = {
 }
 
 
-@pytest.mark.parametrize("arch", ARCHITECTURES)
-@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize(("name", "arch"), across([*ROWS], ARCHITECTURES))
 def test_rows_are_read_once_in_wide_loads_and_folded_by_shuffles(name, arch, tmp_path):
     """16 elements an item are four loads of 16 bytes, all in flight, also where three stages want
     them: the compiler keeps them in registers.
@@ -214,7 +211,7 @@ def test_rows_are_read_once_in_wide_loads_and_folded_by_shuffles(name, arch, tmp
     assert {word: counted[word] for word in want} == want
 
 
-@pytest.mark.parametrize("arch", ARCHITECTURES)
+@pytest.mark.parametrize("arch", NEWEST)
 def test_rounds_of_a_copy_that_divides_do_not_fill_the_registers(arch):
     """The first convolution of a ResNet at batch 32: all seven rounds at once spilled 48 bytes."""
     values = np.random.default_rng(0).standard_normal((64, 3, 7, 7)).astype(np.float32)

@@ -5,6 +5,7 @@ shared memory, wide loads. Skips without NVRTC.
 import pytest
 
 from benchmarks.hand_schedules import row_sum
+from tests.cover import across
 from tests.gpu_hand import gemm
 from tests.nvrtc_builds import clean_default, require_nvrtc
 from tests.sass import instructions
@@ -17,8 +18,7 @@ def _nvrtc():
     require_nvrtc()
 
 
-@pytest.mark.parametrize("transposed", [False, True])
-@pytest.mark.parametrize("arch", ARCHITECTURES)
+@pytest.mark.parametrize(("arch", "transposed"), across(ARCHITECTURES, [False, True]))
 def test_a_product_in_f32_loads_little_for_what_it_multiplies(arch, transposed, tmp_path):
     """An item holds 8 x 8, and has four terms at a time: 256 multiply-adds for some 20 loads, most
     of 16 bytes, where 4 x 4 took 48 to 56.
@@ -31,8 +31,7 @@ def test_a_product_in_f32_loads_little_for_what_it_multiplies(arch, transposed, 
     assert (counted["LDGSTS"] > 0) == (arch != "sm_75")
 
 
-@pytest.mark.parametrize("arch", ARCHITECTURES)
-@pytest.mark.parametrize("columns", [4, 8, 16, 28])
+@pytest.mark.parametrize(("columns", "arch"), across([4, 8, 16, 28], ARCHITECTURES))
 def test_short_rows_are_read_by_loads_of_16_bytes(columns, arch, tmp_path):
     found = clean_default(arch, row_sum(1 << 24, columns))
     counted = instructions(found.image, tmp_path)

@@ -18,6 +18,7 @@ from pair_builders import Case, dot_kernel
 
 import tunegrad as tg
 from benchmarks.single_kernel import SingleKernel
+from tests.cover import each_once
 from tunegrad.devices.host.facts import host_target
 from tunegrad.devices.host.team import Team
 from tunegrad.frontend import Tensor
@@ -140,8 +141,7 @@ def test_a_long_dot_product_is_right(form: str) -> None:
     assert_close(run(kernel, ROW[form], inputs(kernel, x, y)), wanted)
 
 
-@pytest.mark.parametrize("form", COLUMNS)
-@pytest.mark.parametrize("ones", [True, False], ids=["ones", "uniform"])
+@pytest.mark.parametrize(("form", "ones"), each_once([*COLUMNS], [True, False]))
 def test_long_columns_are_right(form: str, ones: bool) -> None:
     x = (
         np.ones((TERMS, 2), np.float32)

@@ -11,6 +11,7 @@ import pytest
 from stored_decisions import decided
 
 import tunegrad as tg
+from tests.cover import across
 from tests.cuda_host import cuda_host
 from tests.gpu_hand import gemm
 from tests.programs import Programs
@@ -62,8 +63,7 @@ def test_a_stored_split_runs_on_a_cpu(tmp_path: Path, variant: str) -> None:
     np.testing.assert_allclose(compiled(x, y, b), exact, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("variant", ["split_k2", "split_k4"])
-@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize(("variant", "transposed"), [("split_k2", False), ("split_k4", True)])
 def test_both_kernels_run_as_cuda_in_every_order(variant: str, transposed: bool) -> None:
     """And as the interpreter has them, bit for bit where both add in one order."""
     m, n, k = 32, 64, 1024
@@ -89,8 +89,10 @@ def test_both_kernels_run_as_cuda_in_every_order(variant: str, transposed: bool)
         np.testing.assert_allclose(found, interpreted, rtol=1e-5, atol=1e-4)
 
 
-@pytest.mark.parametrize("arch", ["sm_80", "sm_89", "sm_90a"])
-@pytest.mark.parametrize("shape", [(128, 4096, 4096), (64, 1024, 16384)])
+@pytest.mark.parametrize(
+    ("arch", "shape"),
+    across(["sm_80", "sm_89", "sm_90a"], [(128, 4096, 4096), (64, 1024, 16384)]),
+)
 def test_what_gpus_split_compiles_to_products_and_wide_sums(
     arch: str, shape: tuple[int, int, int], tmp_path: Path
 ) -> None:

@@ -9,6 +9,7 @@ import pytest
 from hand_programs import elementwise
 
 from tests.banks import turns
+from tests.cover import across, each_once
 from tests.cuda_host import cuda_host
 from tests.gpu_hand import gemm
 from tests.nvrtc_builds import require_nvrtc
@@ -57,9 +58,9 @@ def test_every_device_rounds_to_the_same_bits(device, lanes):
     np.testing.assert_array_equal(again[same].view(np.uint32), want[same].view(np.uint32))
 
 
-@pytest.mark.parametrize("transposed", [False, True])
-@pytest.mark.parametrize("text", [PLAIN, STAGED, ""], ids=["plain", "staged", "default"])
-@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize(
+    ("text", "order", "transposed"), each_once([PLAIN, STAGED, "", PLAIN], ORDERS, [False, True])
+)
 def test_products_on_cuda_host_are_those_of_rounded_factors(order, text, transposed):
     device = cuda_host(*order)
     space = Space(gemm(64, 64, 64, "tf32", transposed=transposed), device.target)
@@ -80,8 +81,7 @@ def _nvrtc():
 
 
 @pytest.mark.usefixtures("_nvrtc")
-@pytest.mark.parametrize("transposed", [False, True])
-@pytest.mark.parametrize("arch", ARCHITECTURES)
+@pytest.mark.parametrize(("arch", "transposed"), across(ARCHITECTURES, [False, True]))
 def test_machine_code_rounds_and_multiplies_tf32(arch, transposed, tmp_path):
     device = absent(arch)
     space = Space(gemm(1024, 1024, 1024, "tf32", transposed=transposed), device.target)

@@ -92,7 +92,7 @@ def test_toggles_of_random_sets_of_edges_keep_results(name: str) -> None:
 @pytest.mark.parametrize("dtypes", [(F32,), MIXED], ids=["f32", "mixed"])
 def test_toggles_in_random_graphs_keep_results(dtypes: tuple[DType, ...]) -> None:
     changed = 0
-    for seed in range(250):
+    for seed in range(80):
         rng = random.Random(seed)
         outputs = random_graph(rng, rng.randint(3, 14), dtypes)
         inputs = random_inputs(seed, outputs)
@@ -103,7 +103,7 @@ def test_toggles_in_random_graphs_keep_results(dtypes: tuple[DType, ...]) -> Non
         for _ in range(4):
             toggles = frozenset(rng.sample(nodes, min(len(nodes), rng.choice((1, 1, 2, 99)))))
             changed += check(fusion, toggles, inputs, wants, f"graph {seed}") != rules
-    assert changed > 300
+    assert changed > 90
 
 
 def test_toggles_do_the_same_whatever_was_toggled_before() -> None:

@@ -49,7 +49,7 @@ def in_memory(program: Program) -> bool:
 
 @pytest.mark.parametrize("target", [CPU, GPU], ids=["cpu", "gpu"])
 @pytest.mark.parametrize(
-    "seeds", [range(2), pytest.param(range(2, 12), marks=pytest.mark.slow)], ids=["few", "many"]
+    "seeds", [range(1), pytest.param(range(1, 12), marks=pytest.mark.slow)], ids=["few", "many"]
 )
 def test_sums_in_blocks_agree_under_random_actions(target, seeds):
     count = Counter[str]()

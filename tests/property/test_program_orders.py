@@ -19,7 +19,7 @@ from tunegrad.ir.program import Instr, Program
 from tunegrad.ir.verify.program import verify_program
 from tunegrad.opts import Space
 
-ORDERS = 100
+ORDERS = 25
 SAMPLE = (
     "gemm", "conv1x1s2", "softmax", "layer_norm", "max_pool", "gelu", "masked_stores",
     "winograd_output", "row_sum",

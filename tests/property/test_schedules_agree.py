@@ -94,17 +94,17 @@ def test_unscheduled_kernel_agrees_with_the_interpreter(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_random_decisions_agree_with_the_interpreter(name: str) -> None:
-    assert all(check_random_decisions(name, seed) for seed in range(4))
+    assert all(check_random_decisions(name, seed) for seed in range(2))
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_random_actions_agree_with_the_interpreter(name: str) -> None:
-    assert all(check_random_actions(name, CPU, seed) for seed in range(4))
+    assert all(check_random_actions(name, CPU, seed) for seed in range(2))
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_random_gpu_actions_agree_with_the_interpreter(name: str) -> None:
-    drawn = [(target, seed) for target in (GPU, WARPS) for seed in range(2)]
+    drawn = [(target, seed) for seed, target in enumerate((GPU, WARPS))]
     assert all(check_random_actions(name, *each) for each in drawn)
 
 

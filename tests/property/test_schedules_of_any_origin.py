@@ -9,7 +9,7 @@ import pytest
 from tests.schedule_checks import COMPILED, INTERPRETED, TOO_LARGE
 from tests.schedule_fuzzer import KERNELS, ORIGINS, fuzz
 
-DRAWS = 2 * len(ORIGINS)
+DRAWS = len(ORIGINS)
 
 
 @pytest.mark.parametrize("name", KERNELS)

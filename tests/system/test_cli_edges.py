@@ -55,7 +55,18 @@ def run(
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A place with a small store of a real session."""
     place = tmp_path_factory.mktemp("edges")
-    made = run("tune", "mlp", "--budget", "3s", "--store", "tuned.db", "--json", folder=place)
+    made = run(
+        "tune",
+        "mlp",
+        "--budget",
+        "600s",
+        "--max-trials",
+        "12",
+        "--store",
+        "tuned.db",
+        "--json",
+        folder=place,
+    )
     assert made.returncode == 0, made.stderr
     return place
 
@@ -65,9 +76,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     "words",
     [
         ("show", "mlp", "--store", "tuned.db"),
-        ("show", "mlp", "--store", "tuned.db", "--json"),
         ("store", "export", "--store", "tuned.db"),
-        ("--help",),
         ("tune", "--help"),
         ("run", "nothing", "--json"),
     ],
@@ -93,7 +102,18 @@ def test_closed_stdout_is_one_line_of_error(folder: Path) -> None:
 
 @needs_full
 def test_search_goes_on_where_its_log_can_not_be_written(folder: Path) -> None:
-    words = ("tune", "mlp", "--budget", "2s", "--store", "log.db", "--log", str(FULL))
+    words = (
+        "tune",
+        "mlp",
+        "--budget",
+        "600s",
+        "--max-trials",
+        "6",
+        "--store",
+        "log.db",
+        "--log",
+        str(FULL),
+    )
     found = run(*words, folder=folder)
     assert found.returncode == 0, found.stderr
     warned = f"warning: log {FULL}: can not be written any more: No space left on device"
@@ -145,7 +165,8 @@ def test_accented_path_is_printed_as_it_is(utf8: str, tmp_path: Path) -> None:
 
 
 def test_program_on_stdin_tunes(tmp_path: Path) -> None:
-    program = 'import tunegrad as tg\nprint(tg.tune("mlp", budget_s=2, store="s.db").model)\n'
+    tuned = 'tg.tune("mlp", budget_s=600, max_trials=6, store="s.db")'
+    program = f"import tunegrad as tg\nprint({tuned}.model)\n"
     found = subprocess.run(
         [sys.executable, "-"], input=program, cwd=tmp_path, capture_output=True, text=True,
         timeout=LIMIT_S, check=False, env=environment(),
@@ -153,7 +174,7 @@ def test_program_on_stdin_tunes(tmp_path: Path) -> None:
     assert (found.returncode, found.stdout) == (0, "mlp\n"), found.stderr
 
 
-@pytest.mark.parametrize("after_s", [0.02, 0.1, 0.3, 0.8, 1.5, 3.0])
+@pytest.mark.parametrize("after_s", [0.1, 0.8, 3.0])
 def test_ctrl_c_at_any_moment_of_the_start_is_no_traceback(after_s: float, tmp_path: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "tunegrad", "tune", "mlp", "--budget", "60", "--store", "s.db"],

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from pair_builders import DOT
 
+from tests.cover import each_once
 from tunegrad.devices.cuda.architectures import typical
 from tunegrad.errors import WeightsError
 from tunegrad.frontend import Model, Tensor
@@ -117,8 +118,7 @@ def test_factors_are_stored_narrow_on_a_target_with_a_unit_unless_strict(
     assert len(schedule(nodes).launches) == kernels
 
 
-@NARROW
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(("name", "dtype"), each_once([*MODELS], [F16, BF16]))
 def test_the_kernels_of_a_model_are_the_same_ones(name: str, dtype: DType) -> None:
     nodes = fold_constants(nodes_of(MODELS[name]))
     before, after = schedule(nodes), schedule(fold_constants(narrowed(nodes, dtype)))
@@ -127,8 +127,7 @@ def test_the_kernels_of_a_model_are_the_same_ones(name: str, dtype: DType) -> No
     assert [[p.shape for p in x.kernel.params] for x in after.launches] == shapes
 
 
-@NARROW
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(("name", "dtype"), each_once([*MODELS], [F16, BF16]))
 def test_every_intermediate_but_statistics_is_narrow(name: str, dtype: DType) -> None:
     buffers = schedule(fold_constants(narrowed(fold_constants(nodes_of(MODELS[name])), dtype)))
     wide = [b for b in buffers.buffers if b.role == "temp" and b.dtype == F32]
@@ -139,9 +138,10 @@ def test_every_intermediate_but_statistics_is_narrow(name: str, dtype: DType) ->
     assert {b.dtype for b in matrices} == {dtype}
 
 
-@NARROW
-@pytest.mark.parametrize("numerics", ["contract", "bf16-dot"])
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    ("name", "dtype", "numerics"),
+    each_once([*MODELS], [F16, BF16], ["contract", "bf16-dot", "bf16-dot", "contract"]),
+)
 def test_what_is_computed_is_rounded_where_it_is_stored_only(
     name: str, dtype: DType, numerics: Literal["contract", "bf16-dot"]
 ) -> None:
@@ -150,8 +150,7 @@ def test_what_is_computed_is_rounded_where_it_is_stored_only(
     assert {rounded_within(x.kernel) for x in schedule(nodes).launches} == {""}
 
 
-@NARROW
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(("name", "dtype"), each_once([*MODELS], [F16, BF16]))
 def test_weights_take_half(name: str, dtype: DType) -> None:
     def weights(nodes: tuple[Node, ...]) -> int:
         return sum(b.nbytes for b in schedule(nodes).buffers if b.role == "const")
