@@ -21,7 +21,7 @@ import tunegrad as tg
 from tests.graph_builders import calls_of
 from tests.time_enough import with_time_enough
 from tunegrad import inference
-from tunegrad.compiling import Compiler, artifact, object_key, written
+from tunegrad.compiling import Compiler, artifact, object_key
 from tunegrad.devices import host_device
 from tunegrad.devices.cpu import device as cpu
 from tunegrad.inference import realizing
@@ -92,7 +92,7 @@ def test_other_code_of_tunegrad_lowers_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for code, lowered in (("one", 3), ("two", 3), ("one", 0), ("", 3)):
-        monkeypatch.setattr(written, "_own_code", lambda code=code: code)
+        monkeypatch.setattr(artifact, "_own_code", lambda code=code: code)
         compiler = Compiler(ObjectCache(tmp_path))
         for k in kernels():
             compiler.code(k, UNSCHEDULED, ENGINE)
@@ -102,7 +102,7 @@ def test_other_code_of_tunegrad_lowers_again(
 def test_a_program_whose_object_is_gone_is_made_again(tmp_path: Path) -> None:
     kernel = kernels()[0]
     Compiler(ObjectCache(tmp_path)).code(kernel, UNSCHEDULED, ENGINE)
-    key = written.program_key(kernel, UNSCHEDULED.text, DEVICE)
+    key = artifact.program_key(kernel, UNSCHEDULED.text, DEVICE)
     for path in tmp_path.iterdir():
         if path.stem != key:
             path.unlink()

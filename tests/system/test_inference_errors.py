@@ -20,7 +20,7 @@ from tunegrad.errors import (
     UserError,
     WeightsError,
 )
-from tunegrad.inference.process import engine_of
+from tunegrad.inference.choosing import engine_of
 from tunegrad.models import mlp
 
 MODEL = mlp(sizes=(4, 3))

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tunegrad.devices import BoundPlan
 from tunegrad.ir import graph as g
 from tunegrad.ir.dtypes import F32, dtype_of
 from tunegrad.ir.expr import Op
@@ -20,7 +21,7 @@ from tunegrad.ir.fusion import LaunchPlan, schedule
 from tunegrad.ir.index import ALWAYS, as_index, var
 from tunegrad.ir.interpret.kernel import interpret
 from tunegrad.ir.program import Pack
-from tunegrad.runtime import BoundPlan, Code, Constants, Runner, lifetimes
+from tunegrad.runtime import Code, Constants, Runner, lifetimes
 
 Array = np.ndarray[Any, Any]
 

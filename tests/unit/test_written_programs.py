@@ -13,8 +13,8 @@ import pytest
 import tunegrad
 from tests.kernel_corpus import NAMES, corpus_kernel
 from tools.pipeline_files import files_of, legs
-from tunegrad.compiling import build, written
-from tunegrad.compiling.written import ProgramFacts, program_key, read_program, written_program
+from tunegrad.compiling import artifact, build
+from tunegrad.compiling.artifact import ProgramFacts, program_key, read_program, written_program
 from tunegrad.devices import KernelIO
 from tunegrad.devices.cpu.device import CpuDevice
 from tunegrad.devices.host.facts import host_target
@@ -91,5 +91,5 @@ def test_written_programs_are_known_by_every_file_that_makes_them() -> None:
     root = Path(tunegrad.__file__).parent
     run = {str(root / file) for file in files_of(legs()["build"])}
     aside = {str(root / file) for file in ("forks.py", "lazy.py")}
-    assert run - aside <= set(written._own_files())
-    assert str(root / "pipeline.py") in written._own_files()
+    assert run - aside <= set(artifact._own_files())
+    assert str(root / "pipeline.py") in artifact._own_files()

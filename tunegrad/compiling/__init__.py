@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from tunegrad.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from .artifact import SUFFIX as SUFFIX
     from .artifact import Compiler as Compiler
     from .artifact import Counts as Counts
     from .artifact import build as build
@@ -21,14 +22,12 @@ if TYPE_CHECKING:
     from .saved import open_model as open_model
     from .saved import save_model as save_model
     from .saved import taken_constants as taken_constants
-    from .written import SUFFIX as SUFFIX
 else:
     __all__, __getattr__ = lazy_names(
         __name__,
         {
-            "artifact": "Compiler Counts build code_of object_key",
+            "artifact": "Compiler Counts SUFFIX build code_of object_key",
             "candidate": "HOOKS Payload",
             "saved": "SavedKernel SavedModel open_model save_model taken_constants",
-            "written": "SUFFIX",
         },
     )

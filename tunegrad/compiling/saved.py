@@ -35,7 +35,7 @@ from tunegrad.reports import Outcome
 from tunegrad.runtime import Argument, Constants
 from tunegrad.runtime.mapped import MappedFileError, check_digest, map_arrays, write_arrays
 
-from .written import ProgramFacts, read_program, written_program
+from .artifact import ProgramFacts, read_program, written_program
 
 __all__ = [
     "SavedKernel",

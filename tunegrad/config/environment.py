@@ -61,7 +61,7 @@ def _xdg(environ: Mapping[str, str], variable: str, below_home: str) -> Path:
 
 def cpu_target(environ: Mapping[str, str] = os.environ) -> str | None:
     """``$TUNEGRAD_CPU_TARGET``: LLVM's name of the processor that this machine's CPU stands for;
-    None where it stands for itself. ``devices.host.kept`` has the valid names.
+    None where it stands for itself. ``devices.host.facts`` has the valid names.
     """
     return environ.get("TUNEGRAD_CPU_TARGET") or None
 

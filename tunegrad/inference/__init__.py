@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .choosing import OnMiss as OnMiss
     from .choosing import choices as choices
     from .choosing import compiled_choice as compiled_choice
+    from .choosing import process_compiler as process_compiler
     from .choosing import stale as stale
     from .loaded import LoadedModel as LoadedModel
     from .loading import UNITS as UNITS
@@ -26,16 +27,14 @@ if TYPE_CHECKING:
     from .loading import compile as compile  # noqa: A004 - the word that every such library uses
     from .loading import load as load
     from .loading import measured_deviation as measured_deviation
-    from .process import process_compiler as process_compiler
     from .realizing import realize as realize
 else:
     __all__, __getattr__ = lazy_names(
         __name__,
         {
-            "choosing": "Choice OnMiss choices compiled_choice stale",
+            "choosing": "Choice OnMiss choices compiled_choice process_compiler stale",
             "loaded": "LoadedModel",
             "loading": "UNITS StorePath compile load measured_deviation",
-            "process": "process_compiler",
             "realizing": "realize",
         },
     )

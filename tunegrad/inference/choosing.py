@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from tunegrad.compiling import Compiler
+from tunegrad.config import cache_dir
 from tunegrad.errors import CandidateFailure, IllegalAction, InternalError, MissError
 from tunegrad.ir.kernel import Kernel
 from tunegrad.opts import SPACE_VERSION
+from tunegrad.runtime import ObjectCache
 
 if TYPE_CHECKING:
-    from tunegrad.compiling import Compiler
     from tunegrad.db import Nearby, Store
     from tunegrad.devices import Device, Engine
     from tunegrad.reports import Outcome
@@ -146,3 +150,26 @@ def compiled_choice(
                 raise
             _log.warning("kernel %s: the stored schedule can not be used: %s", kernel.name, error)
     raise InternalError(f"kernel {kernel.name}: no schedule at all")
+
+
+# ---- shared objects of a process
+#
+# Shared objects of the models of one process: open devices, and the compiler.
+
+
+@functools.lru_cache(maxsize=8)
+def engine_of(device: Device) -> Engine:
+    """Open devices are kept: models take turns on one of them."""
+    return device.open()
+
+
+def process_compiler() -> Compiler:
+    """The compiler of this process, with the user's cache of images: all models share what it
+    lowered and loaded.
+    """
+    return _compiler_at(cache_dir() / "objects")
+
+
+@functools.lru_cache(maxsize=2)
+def _compiler_at(directory: Path) -> Compiler:
+    return Compiler(ObjectCache(directory))

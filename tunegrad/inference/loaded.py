@@ -15,8 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tunegrad.compiling import SUFFIX
 from tunegrad.errors import DeviceError, ModelError
-from tunegrad.inference.choosing import Choice, compiled_choice
-from tunegrad.inference.process import process_compiler
+from tunegrad.inference.choosing import Choice, compiled_choice, process_compiler
 from tunegrad.ir import fusion
 from tunegrad.ir.graph import Node
 from tunegrad.ir.interpret.evaluate import evaluate

@@ -24,18 +24,17 @@ from tunegrad.config import (
     labelled,
     resolve_model,
 )
-from tunegrad.errors import ConfigError, ModelError
+from tunegrad.errors import CandidateFailure, ConfigError, DeviceError, ModelError
 from tunegrad.frontend import Example, Model, Tensor, Weights, as_model, model_of_spec
-from tunegrad.inference.choosing import OnMiss, compiled_choice
+from tunegrad.inference.choosing import Choice, OnMiss, compiled_choice, engine_of, process_compiler
 from tunegrad.inference.loaded import LoadedModel
-from tunegrad.inference.process import engine_of, process_compiler
 from tunegrad.ir import fusion
 from tunegrad.ir.graph import Node
 from tunegrad.ir.rewrites import Guard
 from tunegrad.ir.target import Target
 from tunegrad.ir.validate import validated_guards
 from tunegrad.planning import plan_launches, planned_as, prepared
-from tunegrad.runtime import Argument
+from tunegrad.runtime import Argument, Code, Constants
 
 if TYPE_CHECKING:
     from tunegrad.db import Store
@@ -83,9 +82,7 @@ def load(
     one line.
     """
     if isinstance(model, str) and model.endswith(SUFFIX):
-        from tunegrad.inference.saved import opened_model
-
-        return opened_model(Path(model), device, threads, weights, dtype)
+        return _opened_model(Path(model), device, threads, weights, dtype)
     found, threads, stored_as = _resolved(model, threads, dtype)
     loaded = _load(found, device, threads, store, on_miss, weights, seed, numerics, stored_as)
     if store is None or store:
@@ -257,3 +254,66 @@ def _open(store: StorePath) -> Store | nullcontext[None]:
 
 def _store_name(store: StorePath) -> str:
     return str(default_store()) if store is None else os.fspath(store) if store else ""
+
+
+# ---- a model of a file
+
+
+def _opened_model(
+    path: Path,
+    device: str,
+    threads: int | None,
+    weights: object,
+    dtype: ModelDtype | None,
+) -> LoadedModel:
+    """A model from a file ``NAME.plan``, which a loaded model's ``save`` wrote.
+
+    Raises ModelError, ConfigError or DeviceError.
+    """
+    from tunegrad.compiling import code_of, open_model
+
+    saved, arch, features = open_model(path)
+    asked: dict[str, tuple[object, object]] = {
+        "device": (None if device == devices.DEFAULT else device, saved.device),
+        "threads": (threads, saved.threads),
+        "dtype": (dtype, saved.dtype),
+        "weights": (weights, "its own"),
+    }
+    for name, (value, has) in asked.items():
+        if value not in (None, has):
+            raise ConfigError(f"{name} {value!r}: model file {path} was saved with {has}")
+    opened = devices.open(saved.device, saved.threads)
+    missing = sorted(features - set(opened.target.features))
+    if missing or (not features and arch != opened.target.arch):
+        lacks = f" without {', '.join(missing[:4])}" if missing else ""
+        raise DeviceError(
+            f"model file {path} is for {arch}; this machine is {opened.target.arch}{lacks}: load "
+            "the model here, and save it again"
+        )
+    if saved.validated != fusion.VALIDATION:
+        how = (
+            f"by rules {saved.validated}, not {fusion.VALIDATION}"
+            if saved.validated
+            else "not at all"
+        )
+        _log.warning(
+            "model file %s: its plan was not compared with its graph as this tunegrad does it "
+            "(%s); load the model itself, and save it again", path, how,
+        )  # fmt: skip
+    engine = engine_of(opened)
+    constants = Constants(engine, untouched=True)
+    for buffer, pack, values in saved.constants:
+        constants.give(saved.plan.buffers[buffer], pack, values)
+    chosen: dict[str, tuple[Choice, Code]] = {}
+    for key, k in saved.kernels.items():
+        lowered = k.program.lowered
+        try:
+            loaded = engine.load(lowered, k.image)
+        except CandidateFailure as error:
+            raise ModelError(f"model file {path}: its code does not load here: {error}") from error
+        choice = Choice(k.kernel, k.outcome, k.actions, None, k.differs)
+        chosen[key] = choice, code_of(lowered, loaded)
+    return LoadedModel(
+        saved.name, saved.inputs, saved.plan, chosen, engine, str(path), saved.dtype,
+        constants=constants, guards=saved.guards, validated=saved.validated,
+    )  # fmt: skip

@@ -13,8 +13,7 @@ from tunegrad import devices
 from tunegrad.config import allowed_threads
 from tunegrad.forks import ForkSafeLock
 from tunegrad.frontend import Tensor, joined
-from tunegrad.inference.choosing import compiled_choice
-from tunegrad.inference.process import engine_of, process_compiler
+from tunegrad.inference.choosing import compiled_choice, engine_of, process_compiler
 from tunegrad.ir import graph
 from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.graph import GraphOp, Node

@@ -11,11 +11,16 @@ from tunegrad.lazy import lazy_names
 if TYPE_CHECKING:
     from .deviation import deviation as deviation
     from .deviation import deviation_of_graph as deviation_of_graph
+    from .expected import allowed as allowed
+    from .expected import expected as expected
     from .expected import expected_attentions as expected_attentions
     from .expected import expected_parts as expected_parts
     from .expected import expected_plan_s as expected_plan_s
     from .expected import expected_s as expected_s
+    from .expected import pick_variants as pick_variants
+    from .expected import picked as picked
     from .expected import stored_s as stored_s
+    from .expected import stored_variant as stored_variant
     from .plan import RULES as RULES
     from .plan import Planned as Planned
     from .plan import image_forms as image_forms
@@ -26,21 +31,18 @@ if TYPE_CHECKING:
     from .plan import prepared as prepared
     from .plan import stored_images as stored_images
     from .plan import stored_toggles as stored_toggles
-    from .variants import allowed as allowed
-    from .variants import expected as expected
-    from .variants import pick_variants as pick_variants
-    from .variants import picked as picked
-    from .variants import stored_variant as stored_variant
 else:
     __all__, __getattr__ = lazy_names(
         __name__,
         {
             "deviation": "deviation deviation_of_graph",
-            "expected": ("expected_attentions expected_parts expected_plan_s expected_s stored_s"),
+            "expected": (
+                "allowed expected expected_attentions expected_parts expected_plan_s expected_s "
+                "pick_variants picked stored_s stored_variant"
+            ),
             "plan": (
                 "Planned RULES image_forms images_key images_text plan_launches planned_as "
                 "prepared stored_images stored_toggles"
             ),
-            "variants": "allowed expected pick_variants picked stored_variant",
         },
     )

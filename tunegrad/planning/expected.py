@@ -11,23 +11,292 @@ from typing import TYPE_CHECKING
 from tunegrad.ir.expr import Apply, Cast, Expr, IndexValue, Inside, Load, Value
 from tunegrad.ir.fusion import EXPENSIVE, Edge, Fusion, LaunchPlan
 from tunegrad.ir.graph import Node
-from tunegrad.ir.kernel import Kernel, memoized
+from tunegrad.ir.index import Index
+from tunegrad.ir.kernel import Axis, Kernel, Reduce, loads, memoized
 from tunegrad.ir.target import Target
-from tunegrad.ir.variants import parts_of
-from tunegrad.opts import kernel_flops_per_s
-
-from .variants import expected
+from tunegrad.ir.variants import (
+    DIRECT,
+    channels_last,
+    exact,
+    parts_of,
+    reads_rows,
+    rewrite,
+    splits_k,
+    splits_of,
+    variants_of,
+)
+from tunegrad.opts import SPACE_VERSION, kernel_flops_per_s
 
 if TYPE_CHECKING:
     from tunegrad.config import Numerics
+    from tunegrad.db import Store
+    from tunegrad.trial import Fingerprint
 
 __all__ = [
+    "allowed",
+    "clearly_faster_split",
+    "expected",
     "expected_attentions",
     "expected_parts",
     "expected_plan_s",
     "expected_s",
+    "faster_splits",
+    "pick_variants",
+    "picked",
     "stored_s",
+    "stored_variant",
 ]
+
+
+# ---- variants
+#
+# Chooses the variant of a kernel that a model runs: the measured one, else the one that a model of
+# the machine expects.
+#
+# A stored choice is a decision about the direct kernel: its samples are runs of all the variant's
+# kernels. A kernel that was tuned and never compared with its variants runs directly. A strict
+# setting of the numerics allows only the variants that add the same products: no Winograd.
+
+
+_CLEARLY = 1.25
+"""Least speedup expected of a split where nothing was measured. NVIDIA's forecaster sees no gain in
+what this model sees a fifth in (decision 0049).
+"""
+
+_VECTORS = 16
+"""Vectors of results that occupy a core; on a device of warps, for each work-item of one."""
+
+_SIDE = 8
+"""Rows and columns that a product of matrices has at least. Work-items of a group share a sum where
+there are fewer.
+"""
+
+
+def faster_splits(kernel: Kernel, names: tuple[str, ...], target: Target) -> tuple[str, ...]:
+    """Of the splits of k among a kernel's variants, those that are expected to be faster than the
+    kernel itself, the fastest first: what is worth measuring.
+
+    direct       few blocks, each of all terms: some units have none
+    split_k4     four times as many, of a quarter of the terms; and a kernel that adds the parts up
+
+    On a target with a matrix unit for the product, both are reckoned by the model of cycles that
+    its default schedule goes by. Elsewhere a kernel takes the longer of its arithmetic, by the
+    units that have enough results to occupy them, and of its bytes. Each kernel costs a launch.
+    """
+    seconds = _seconds(kernel, names, target)
+    found = [v for v in seconds if v != DIRECT and seconds[v] < seconds[DIRECT]]
+    return tuple(sorted(found, key=seconds.__getitem__))
+
+
+def clearly_faster_split(kernel: Kernel, names: tuple[str, ...], target: Target) -> str | None:
+    """The fastest of them, where it is fast enough to be taken without measuring."""
+    seconds = _seconds(kernel, names, target)
+    best = min(seconds, key=seconds.__getitem__)
+    return best if best != DIRECT and _CLEARLY * seconds[best] < seconds[DIRECT] else None
+
+
+def _seconds(kernel: Kernel, names: tuple[str, ...], target: Target) -> dict[str, float]:
+    """Of the kernel itself and of its splits of k; of it alone where none is worth it."""
+    found = [v for v in names if splits_k(v)]
+    if target.has_work_items and found and min(_sides(kernel)) < _SIDE:
+        found = []
+    return (
+        {v: _parts_s(parts_of(kernel, v), target) for v in (DIRECT, *found)}
+        if found
+        else {DIRECT: 0.0}
+    )
+
+
+def _parts_s(parts: tuple[Kernel, ...], target: Target) -> float:
+    return sum(target.rates.launch_s + _kernel_s(k, target) for k in parts)
+
+
+def _kernel_s(kernel: Kernel, target: Target) -> float:
+    from tunegrad.opts import kernel_flops_per_s, product_cycles
+
+    bytes_s = kernel.unique_bytes / target.bytes_per_s(kernel.unique_bytes)
+    cycles = product_cycles(kernel, target) if target.cycles_per_s else None
+    if cycles is not None:
+        return max(cycles / target.cycles_per_s, bytes_s)
+    enough = _VECTORS * target.lanes(4) * target.warp
+    cores = min(target.threads, max(1, kernel.points // enough))
+    return max(kernel.flops / kernel_flops_per_s(kernel, target, cores), bytes_s)
+
+
+def _sides(kernel: Kernel) -> tuple[int, int]:
+    """Results along what the first factor follows alone, and along what the second does."""
+    (reduce,) = kernel.reduces
+    one, other = (x.index for s, x in loads(kernel) if s is reduce)
+
+    def follows(index: tuple[Index, ...], axis: Axis) -> bool:
+        return any(axis.name in i.names() for i in index)
+
+    sides = [1, 1]
+    for a in kernel.axes:
+        mine = follows(one, a), follows(other, a)
+        if mine == (True, False):
+            sides[0] *= a.extent
+        elif mine == (False, True):
+            sides[1] *= a.extent
+    return sides[0], sides[1]
+
+
+def stored_variant(key: str, here: Fingerprint, store: Store | None) -> str | None:
+    """The variant of a kernel that the store has decided on; else the direct one, where it has a
+    winner for that.
+
+    Imported rows do not count where a schedule of the direct kernel was promoted here.
+    """
+    if store is None:
+        return None
+    found = store.decision("variant", key, here, SPACE_VERSION)
+    if found is not None and not (
+        found.imported and any(not e.imported for _, e in store.promotions(key, here))
+    ):
+        return found.choice
+    from tunegrad.db import Hit
+
+    return DIRECT if isinstance(store.lookup(key, here, SPACE_VERSION), Hit) else None
+
+
+def allowed(kernel: Kernel, numerics: Numerics, target: Target | None = None) -> tuple[str, ...]:
+    """The variants of a kernel that a setting of the numerics allows; a fixed schedule is of the
+    direct one.
+
+    For a target, those whose sum of a product is split are left out unless a model expects them to
+    be faster: what is stored may be one of them, and what is measured need not.
+    """
+    if kernel.fixed:
+        return (DIRECT,)
+    found = tuple(v for v in variants_of(kernel) if numerics != "strict" or exact(v))
+    if target is None:
+        return found
+    faster = faster_splits(kernel, found, target)
+    return (*(v for v in found if not splits_k(v)), *faster)
+
+
+@memoized()
+def expected(kernel: Kernel, target: Target, numerics: Numerics = "contract") -> str:
+    """The variant that a model of the machine expects to be fastest.
+
+    Each kernel of a variant takes the longer of its arithmetic and its bytes, at the target's
+    rates. For long reductions with few results it counts the cores and the lanes that each kernel
+    keeps busy. A product that is expected to run directly has its sum split where that is clearly
+    faster. Known ones are remembered: every plan of a model asks for all of its kernels.
+    """
+    model = _streamed_s if splits_of(kernel) else _expected_s
+    names = allowed(kernel, numerics)
+    whole = [v for v in names if not splits_k(v)]
+    best = min(whole, key=lambda v: (model(kernel, v, target), v != DIRECT))
+    return (clearly_faster_split(kernel, names, target) or best) if best == DIRECT else best
+
+
+def _streamed_s(kernel: Kernel, variant: str, target: Target) -> float:
+    parts = parts_of(kernel, variant)
+    return sum(target.rates.launch_s + _one_pass_s(part, target) for part in parts)
+
+
+def _one_pass_s(kernel: Kernel, target: Target) -> float:
+    """The longest of arithmetic, folding and reading, by as many cores as have results of their own
+    to make.
+
+    A core makes neighbouring results in runs.
+    """
+    run = target.rates.fold_run
+    reduce = next((s for s in kernel.stages if isinstance(s, Reduce)), None)
+    width = run if reduce is None or reads_rows(kernel) else _neighbours(kernel)
+    pieces = max((a.extent for a in kernel.axes), default=1)
+    if reduce is not None and not reads_rows(kernel):
+        others = [a.extent for a in kernel.axes[:-1]]
+        pieces = max(-(-width // run), *others, 1)
+    cores = min(target.threads, pieces)
+    nbytes = _bytes(kernel)
+    bytes_s = nbytes / target.bytes_per_s(nbytes)
+    steps = kernel.points * sum(prod(a.extent for a in s.axes) for s in kernel.reduces)
+    folds_s = steps / (target.rates.folds_per_s * min(width, run))
+    return max(bytes_s, folds_s, kernel.flops / kernel_flops_per_s(kernel, target, 1)) / cores
+
+
+def _bytes(kernel: Kernel) -> int:
+    """Bytes of what each parameter's loads reach: the last rows of a long one are few."""
+    most = {p.name: p.nbytes if p.role == "out" else 0 for p in kernel.params}
+    for stage, x in loads(kernel):
+        extents = {a.name: a.extent for a in (*kernel.axes, *stage.axes)}
+        names = set().union(*(i.names() for i in x.index))
+        most[x.param] += prod(extents[n] for n in names) * x.dtype.itemsize
+    return sum(min(n, kernel.param(name).nbytes) for name, n in most.items())
+
+
+def _neighbours(kernel: Kernel) -> int:
+    """Results that stand side by side."""
+    return kernel.axes[-1].extent if kernel.axes else 1
+
+
+def _expected_s(kernel: Kernel, variant: str, target: Target) -> float:
+    total = 0.0
+    for part in parts_of(kernel, variant):
+        # copies that change the layout run at the memory's rate, which was half of the cache's
+        moved = target.rates.memory_bytes_per_s
+        rate = target.bytes_per_s(part.unique_bytes) if part.flops else moved
+        flops_s = part.flops / kernel_flops_per_s(part, target) * _crossing(part, target)
+        total += max(flops_s, part.unique_bytes / rate)
+    return total
+
+
+def _crossing(kernel: Kernel, target: Target) -> float:
+    """Factor by which a sum of products runs slower whose output is not channels-last.
+
+    Lanes along a row of the image are partly empty, and a stride between the pixels that they read
+    makes every load a gather.
+    """
+    if channels_last(kernel) is None:
+        return 1.0
+    store = kernel.stores[0]
+    row = next((a for a in kernel.axes if store.index and a.name == store.index[-1].key), None)
+    if row is None:
+        return 1.0
+    lanes = target.lanes(4)
+    empty = -(-row.extent // lanes) * lanes / row.extent
+    steps = [
+        i.coefficient(row.name) for _, x in loads(kernel) for i in x.index if row.name in i.names()
+    ]
+    return empty * (1.1 if all(s == 1 for s in steps) else 2.0)
+
+
+def picked(
+    plan: LaunchPlan,
+    target: Target,
+    here: Fingerprint,
+    store: Store | None,
+    numerics: Numerics,
+    direct: bool = True,
+) -> dict[str, str]:
+    """A variant for every kernel of ``plan`` that has several, by key: the stored choice, else the
+    expected one.
+
+    ``direct=False`` leaves out kernels that run directly: listing their alternatives takes time.
+    """
+    picks: dict[str, str] = {}
+    for key, (kernel, _) in plan.kernels().items():
+        names = allowed(kernel, numerics)
+        if len(names) == 1:
+            continue
+        stored = stored_variant(key, here, store)
+        choice = stored if stored in names else expected(kernel, target, numerics)
+        if choice != DIRECT or (direct and len(allowed(kernel, numerics, target)) > 1):
+            picks[key] = choice
+    return picks
+
+
+def pick_variants(
+    plan: LaunchPlan, target: Target, here: Fingerprint, store: Store | None, numerics: Numerics
+) -> tuple[LaunchPlan, Mapping[str, str]]:
+    """``plan`` with its kernels as the variants that are picked, and those picks."""
+    picks = picked(plan, target, here, store, numerics, direct=False)
+    return rewrite(plan, picks), picks
+
+
+# ---- expected
 
 
 def expected_plan_s(plan: LaunchPlan, target: Target, numerics: Numerics) -> float:

@@ -29,8 +29,7 @@ from tunegrad.pipeline import (
     Rewritten,
 )
 
-from .expected import expected_attentions
-from .variants import picked
+from .expected import expected_attentions, picked
 
 if TYPE_CHECKING:
     from tunegrad.config import ModelDtype, Numerics

@@ -8,21 +8,15 @@ from __future__ import annotations
 from tunegrad.object_cache import ObjectCache
 
 from .arguments import Argument, Signature
-from .constants import Constants
-from .engine import BoundPlan, Code, Engine, Memory
-from .memory import Arena, Lifetime, lower_bound, plan_memory
-from .plan import Runner, lifetimes
-from .runners import Runners
+from .memory import Arena, Constants, Lifetime, lower_bound, plan_memory
+from .plan import Code, Runner, Runners, lifetimes
 
 __all__ = [
     "Arena",
     "Argument",
-    "BoundPlan",
     "Code",
     "Constants",
-    "Engine",
     "Lifetime",
-    "Memory",
     "ObjectCache",
     "Runner",
     "Runners",

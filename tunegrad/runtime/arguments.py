@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tunegrad.errors import DTypeError, ShapeError
 from tunegrad.ir.dtypes import DType
 
-from .engine import Placed
+if TYPE_CHECKING:
+    from tunegrad.devices.dlpack import Imported
 
 __all__ = ["Argument", "Signature"]
 
@@ -44,7 +45,7 @@ class Signature:
         self,
         positional: Sequence[object],
         named: Mapping[str, object],
-        take: Callable[[object], Placed | None] | None = None,
+        take: Callable[[object], Imported | None] | None = None,
     ) -> dict[str, Any]:
         """The inputs by name, each an array of exactly the expected shape and dtype.
 
@@ -77,7 +78,7 @@ def _check_each(
     expected: Sequence[Argument],
     positional: Sequence[object],
     named: Mapping[str, object],
-    take: Callable[[object], Placed | None],
+    take: Callable[[object], Imported | None],
 ) -> dict[str, Any]:
     signature = f"{owner}({', '.join(map(str, expected))})"
     names = [a.name for a in expected]
@@ -101,7 +102,7 @@ def _check_each(
 
 
 def _checked(
-    signature: str, a: Argument, value: object, take: Callable[[object], Placed | None]
+    signature: str, a: Argument, value: object, take: Callable[[object], Imported | None]
 ) -> Any:
     taken = take(value)
     if taken is not None:

@@ -16,28 +16,55 @@ from memory of the plan's own.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from itertools import zip_longest
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tunegrad.errors import InternalError
-from tunegrad.forks import ForkSafeLock
+from tunegrad.forks import ForkSafeLock, in_child
 from tunegrad.ir.fusion import Buffer, Launch, LaunchPlan
 from tunegrad.ir.rewrites import Guard
 
-from .constants import Constants
-from .engine import Code, Engine, Placed, Sharing
-from .memory import Lifetime, plan_memory
+from .memory import Constants, Lifetime, plan_memory
 
-__all__ = ["Runner", "lifetimes", "needed_bytes"]
+if TYPE_CHECKING:
+    from tunegrad.devices import Engine
+    from tunegrad.devices.dlpack import Imported, Sharing
+    from tunegrad.ir.layout import Pack
+
+__all__ = [
+    "Code",
+    "Runner",
+    "Runners",
+    "lifetimes",
+    "needed_bytes",
+]
 
 Array = NDArray[Any]
 
 _POISON = 0xFF
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """A loaded kernel. ``params`` name its buffers in order, packs included.
+
+    ``scratch_bytes`` are sizes of memory that it takes after them. ``unread`` names constants of
+    which it reads nothing but packs.
+    """
+
+    loaded: Any
+    params: tuple[str, ...]
+    packs: tuple[Pack, ...] = ()
+    scratch_bytes: tuple[int, ...] = ()
+    unread: tuple[str, ...] = ()
 
 
 def lifetimes(schedule: LaunchPlan) -> dict[int, Lifetime]:
@@ -155,7 +182,7 @@ class Runner:
         )
 
     def run_on_device(
-        self, given: Mapping[str, Array | Placed], engine: Sharing
+        self, given: Mapping[str, Array | Imported], engine: Sharing
     ) -> tuple[Any, ...]:
         """The outputs as memory of the device that nothing else refers to; inputs that lie there
         are used where they lie, others are copied to it. Raises IndexOutOfRange where a guard says
@@ -373,3 +400,66 @@ class Runner:
 def _most(sizes: Iterable[tuple[int, ...]]) -> list[int]:
     """The largest at each place."""
     return [max(at) for at in zip_longest(*sizes, fillvalue=0)]
+
+
+# ---- runners
+#
+# Runners of one model for callers in several threads.
+
+
+class Runners:
+    """As many runners of one plan as callers are at it at a time, ``most`` at most; more wait.
+
+    Each has temporary memory of its own. ``make`` makes those beside the first.
+    """
+
+    def __init__(self, first: Runner, make: Callable[[], Runner], most: int) -> None:
+        self.first = first
+        self._make, self._most = make, most
+        self._all = [self.first]
+        self.forked()
+        in_child(self)
+
+    def forked(self) -> None:
+        """In a child no model runs yet; see ``forks.in_child``."""
+        self._changed = threading.Condition()
+        self._idle, self._waiting = list(self._all), 0
+
+    @property
+    def memory_bytes(self) -> int:
+        """As ``Runner.memory_bytes``, of all; what they share is counted once."""
+        return self.first.memory_bytes + sum(r.own_bytes for r in self._all[1:])
+
+    def run(self, arrays: Mapping[str, Array]) -> tuple[Array, ...]:
+        """See ``Runner.run``."""
+        # A list gives and takes one thing at a time, without a lock. A thread that gives one
+        # back looks for waiting threads after that; one that waits has said so before it looks for
+        # an idle one.
+        try:
+            runner = self._idle.pop()
+        except IndexError:
+            runner = self._waited_for()
+        try:
+            return runner.run(arrays)
+        finally:
+            self._idle.append(runner)
+            if self._waiting:
+                with self._changed:
+                    self._changed.notify()
+
+    def _waited_for(self) -> Runner:
+        with self._changed:
+            self._waiting += 1
+            try:
+                while True:
+                    with suppress(IndexError):
+                        return self._idle.pop()
+                    if len(self._all) < self._most:
+                        self._all.append(self._make())
+                        return self._all[-1]
+                    self._changed.wait()
+            except BaseException:  # Ctrl-C, no memory: another may wait for what it was told of
+                self._changed.notify()
+                raise
+            finally:
+                self._waiting -= 1
