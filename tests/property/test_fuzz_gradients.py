@@ -1,0 +1,77 @@
+"""Random programs, forward and backward, against PyTorch in f64; some compiled."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tunegrad as tg
+from tests import fuzzing, gradient_fuzzer
+from tests.api_fuzzer import Program, Step, drawn, shrunk
+from tests.gradient_fuzzer import agrees, check_programs, smooth
+
+
+def test_gradients_of_programs_are_pytorchs() -> None:
+    pytest.importorskip("torch")
+    check_programs(fuzzing.count(80))
+
+
+def test_most_programs_have_gradients_in_pytorch() -> None:
+    pytest.importorskip("torch")
+    counts: Counter[tuple[str, str]] = Counter()
+    compared = 0
+    for case in range(20):
+        program = smooth(drawn(random.Random(f"compared {case}"), 6, counts))
+        try:
+            wanted = gradient_fuzzer.theirs(program)
+        except RuntimeError:
+            continue
+        compared += any(np.abs(w).max(initial=0) > 0 for w in wanted)
+    assert compared > 10
+
+
+def test_wrong_rule_is_found_and_cut_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch")
+    steps = (
+        Step("v1", "scalar", "(v0 * 3)"),
+        Step("v2", "flip", "v1.flip([1])"),
+        Step("v3", "tanh", "v2.tanh()"),
+        Step("v4", "neg", "v0.neg()"),
+    )
+    x = np.arange(6, dtype=np.float32).reshape(2, 3) / 4
+    program = smooth(Program({"v0": (x, "float32")}, steps, ("v3", "v4")))
+    assert agrees(program) == ""
+    right = gradient_fuzzer.ours
+
+    def wrong(p: Program) -> Any:
+        """Gradients of a tanh that is taken for something else."""
+        return [g * 2 if any(s.op == "tanh" for s in p.steps) else g for g in right(p)]
+
+    monkeypatch.setattr(gradient_fuzzer, "ours", wrong)
+    small = shrunk(program, lambda p: bool(agrees(p)))
+    assert [s.op for s in small.steps] == ["tanh"]
+
+
+def test_second_derivatives_of_programs_are_pytorchs() -> None:
+    torch = pytest.importorskip("torch")
+    x = np.random.default_rng(3).uniform(0.2, 1.5, (2, 3, 4))
+
+    def slope(T: Any, F: Any, x: Any, grad: Any) -> Any:  # namespaces
+        def loss(x: Any) -> Any:
+            y = F.layer_norm(x, (4,)).softmax(1) * F.gelu(x)
+            return (F.max_pool2d(y, (3, 2)) ** 2).sum() + T.cumprod(x, 1).logsumexp(2).sum()
+
+        return grad(loss)(x)
+
+    def pytorchs(loss: Any) -> Any:
+        return lambda x: torch.autograd.grad(loss(x), x, create_graph=True)[0]
+
+    given = torch.tensor(x, requires_grad=True)
+    first = slope(torch, torch.nn.functional, given, pytorchs)
+    (second,) = torch.autograd.grad((first**2).sum(), given)
+    ours = tg.grad(lambda x: (slope(tg, tg.nn.functional, x, tg.grad) ** 2).sum())(x)
+    np.testing.assert_allclose(ours.numpy(), second.numpy(), rtol=1e-8, atol=1e-8)
