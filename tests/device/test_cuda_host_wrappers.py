@@ -19,6 +19,19 @@ from tunegrad.render.cuda import WRAPPERS, wrappers_text
 ARCHITECTURES = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_120a")
 
 
+def having(name: str) -> list[str]:
+    """The architectures that have every instruction of a case, the oldest first."""
+    least = max(WRAPPERS[w].least_sm for w in CASES[name].uses)
+    return [a for a in ARCHITECTURES if int(re.sub(r"\D", "", a)) >= least]
+
+
+ON_ENDS = [
+    pytest.param(n, a, marks=() if a in (having(n)[0], having(n)[-1]) else pytest.mark.slow)
+    for n in CASES
+    for a in having(n)
+]
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_the_twin_of_a_wrapper_gives_what_numpy_gives(name):
     case = CASES[name]
@@ -54,13 +67,9 @@ def test_a_twin_has_the_arguments_of_the_wrapper():
     assert build.build(text, "k")
 
 
-@pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize("arch", ARCHITECTURES)
+@pytest.mark.parametrize(("name", "arch"), ON_ENDS)
 def test_the_text_of_a_wrapper_assembles_without_a_warning(name, arch):
-    """For every architecture that has its instruction."""
-    least = max(WRAPPERS[w].least_sm for w in CASES[name].uses)
-    if least > int(re.sub(r"\D", "", arch)):
-        pytest.skip(f"sm_{least} is the first that has it")
+    """For the first architecture that has its instruction and the newest; slow: all between."""
     try:
         built = nvrtc.build(CASES[name].text, "k", arch)
     except DeviceError as error:

@@ -7,6 +7,7 @@ from kernel_corpus import NAMES, corpus_kernel
 from test_cuda_host_corpus import check
 from test_opencl_schedules import random_schedule
 
+from tests.cover import across
 from tests.hip import ARCHITECTURES, hip_host
 from tests.product_kernels import KERNELS
 from tests.programs import Programs
@@ -25,8 +26,7 @@ def check_default(host, kernel):
     check([host], kernel, host.target, Space(kernel, host.target).defaults()[0])
 
 
-@pytest.mark.parametrize("arch", ARCHITECTURES)
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("name", "arch"), across(NAMES, ARCHITECTURES))
 def test_hip_runs_default_schedules_as_the_interpreter_does(hosts, name, arch):
     check_default(hosts[arch], corpus_kernel(name))
 

@@ -37,10 +37,11 @@ def shared_of(cases: list[Case]) -> list[Case]:
     "target", [GPU, pytest.param(WIDE, marks=pytest.mark.slow)], ids=["least", "wide"]
 )
 def test_opencl_runs_the_corpus_as_its_kernels_say(on, target):
-    cases = list(corpus_cases(NAMES, target, draws=1))
+    plain = [n for n in NAMES if n not in NAMES[::3]]
+    cases = [*corpus_cases(NAMES[::3], target, draws=1), *corpus_cases(plain, target, draws=0)]
     check_cases(on, cases)
     assert {c.name for c in cases} == set(NAMES)
-    assert len(shared_of(cases)) >= 20, "of some 110"
+    assert len(shared_of(cases)) >= 20, "of some 80"
 
 
 @pytest.mark.parametrize("target", [GPU, WIDE], ids=["least", "wide"])

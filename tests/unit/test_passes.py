@@ -10,6 +10,7 @@ from random import Random
 import pytest
 
 from benchmarks.hand_schedules import AVX512, GPU
+from tests.cover import each_once
 from tests.hand_programs import row_sum
 from tests.kernel_corpus import NAMES, corpus_kernel, kernels_of
 from tests.null_device import NullDevice
@@ -79,8 +80,7 @@ def test_passes_make_the_same_text_when_nobody_looks() -> None:
     assert build(kernel, TILED, DEVICES["cpu"], Seconds()) == build(kernel, TILED, DEVICES["cpu"])
 
 
-@pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("name", "device"), each_once(NAMES, [*DEVICES]))
 def test_passes_of_the_corpus_verify_between_every_two(name: str, device: str) -> None:
     for kernel in kernels_of(name):
         space = Space(kernel, DEVICES[device].target)

@@ -11,6 +11,7 @@ import sqlite3
 import pytest
 from store_trials import KEY, numbered
 
+from tests.cover import each_once
 from tunegrad.db import APPLICATION_ID, SCHEMA_VERSION, open_store
 from tunegrad.db.file.location import Mount, filesystem_of, is_network
 from tunegrad.errors import StoreError
@@ -244,8 +245,10 @@ def test_store_keeps_an_index_and_a_table_of_its_user(tmp_path):
         open_store(path, mode).close()
 
 
-@pytest.mark.parametrize("statement", [b"CREATE TABLE", b"CREATE INDEX", b"CREATE VIEW"])
-@pytest.mark.parametrize("offset", [7, 14, 16, 30])
+@pytest.mark.parametrize(
+    ("statement", "offset"),
+    each_once([b"CREATE TABLE", b"CREATE INDEX", b"CREATE VIEW"], [7, 14, 16, 30]),
+)
 def test_store_with_a_damaged_byte_in_its_schema_is_one_error(tmp_path, statement, offset):
     path = tmp_path / "t.db"
     open_store(path, "write").close()
