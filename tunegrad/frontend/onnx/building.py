@@ -21,12 +21,13 @@ from __future__ import annotations
 
 from collections import ChainMap, Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from tunegrad.errors import DeviceError, ModelError, TunegradError
+from tunegrad.ir.dtypes import BF16, DType, dtype_of
 
 from ..tensor import Tensor
 from .contrib import CONTRIB
@@ -34,6 +35,7 @@ from .control import CONTROL, SEQUENCES
 from .elementwise import CASTS, ELEMENTWISE, called
 from .images import CONVOLUTIONS, POOLS, RESIZING, SAMPLING
 from .node import (
+    DEFINITION,
     Body,
     Coded,
     Function,
@@ -43,6 +45,7 @@ from .node import (
     NodeView,
     TensorList,
     Value,
+    defined,
     settled,
     within,
 )
@@ -395,6 +398,78 @@ def _body(build: _Building, place: str, proto: Any, outer: ChainMap[str, Value])
     return Body(len(names), tuple(proto.output), run)
 
 
+def _definition(build: _Building, place: str, node: Any, taken: Sequence[Value]) -> Body:
+    """The function by which ONNX defines an operator, for operands like these; 16-bit floats are
+    computed in f32, and results rounded once to the types that the operator gives them.
+    """
+    from onnx import FunctionProto, defs, helper
+
+    schema: Any = defs.get_schema(node.op_type, build.opset, "")
+    types = [_type_of(_wide(v)) for v in taken]
+    function = schema.function_body
+    if schema.has_context_dependent_function:
+        text = schema.get_context_dependent_function(node.SerializeToString(), types)
+        function = FunctionProto.FromString(text)
+    own = {a.name: a for a in node.attribute}
+    for inner in function.node:  # which names attributes of the node
+        for a in [a for a in inner.attribute if a.ref_attr_name]:
+            inner.attribute.remove(a)
+            said = own.get(a.ref_attr_name, schema.attributes[a.ref_attr_name].default_value)
+            if said.name:
+                inner.attribute.add().CopyFrom(said)
+                inner.attribute[-1].name = a.name
+    graph = helper.make_graph(
+        function.node,
+        node.op_type,
+        [helper.make_empty_tensor_value_info(i) for i in function.input[: len(taken)]],
+        [
+            helper.make_empty_tensor_value_info(made if read else "")
+            for made, read in zip(function.output, node.output, strict=False)
+        ],
+    )
+    left_out = dict.fromkeys(function.input[len(taken) :])
+    scope = ChainMap[str, Value]({"": None, **left_out})
+    body = _body(replace(build, opset=function.opset_import[0].version), place, graph, scope)
+    operands = reversed([*zip(schema.inputs, taken, strict=False)])  # the first one of a type
+    given = {i.type_str: _dtype(v) for i, v in operands if isinstance(v, Tensor | np.ndarray)}
+
+    def run(values: Sequence[Value], step: str) -> list[Value]:
+        made = body.run([_wide(v) for v in values], step)
+        wanted = (given.get(o.type_str, given[schema.inputs[0].type_str]) for o in schema.outputs)
+        return [
+            v.cast(kind) if isinstance(v, Tensor) else v
+            for v, kind in zip(made, wanted, strict=False)
+        ]
+
+    return replace(body, run=run)
+
+
+def _dtype(value: Tensor | Known) -> DType:
+    if isinstance(value, Tensor):
+        return value.dtype
+    return BF16 if value.dtype.name == "bfloat16" else dtype_of(value.dtype.name)
+
+
+def _wide(value: Value) -> Value:
+    """Floats of 16 bits in the type that they are computed in."""
+    if isinstance(value, Tensor) and value.dtype.is_float:
+        return value.cast(value.dtype.compute)
+    narrow = isinstance(value, np.ndarray) and value.dtype.name in ("float16", "bfloat16")
+    return value.astype(np.float32) if narrow and isinstance(value, np.ndarray) else value
+
+
+def _type_of(value: Value) -> bytes:
+    """The type and shape of an operand, as a ``TypeProto``; nothing of one that is left out."""
+    from onnx import helper
+
+    if not isinstance(value, Tensor | np.ndarray):
+        return b""
+    kind = value.dtype.numpy if isinstance(value, Tensor) else value.dtype
+    number = helper.np_dtype_to_tensor_dtype(np.dtype(kind))
+    said: bytes = helper.make_tensor_type_proto(number, value.shape).SerializeToString()
+    return said
+
+
 def _attributes(
     build: _Building, place: str, node: Any, scope: ChainMap[str, Value]
 ) -> dict[str, Any]:
@@ -418,6 +493,8 @@ def _made(
     if op not in OPERATORS:
         taken = [settled(v) for v in taken]
     attributes = _attributes(build, place, node, scope)
+    if OPERATORS.get(op) is defined:
+        attributes[DEFINITION] = _definition(build, place, node, taken)
     view = NodeView(
         node.op_type,
         _called(node),

@@ -461,3 +461,12 @@ class NodeView:
 
 Function = Callable[[NodeView], Any]
 """Of a node: its output, or several as a tuple; tensors, arrays that are known, sequences, None."""
+
+
+DEFINITION = "ONNX's definition"
+"""Name of the graph that an operator is defined by, among those inside of a node."""
+
+
+def defined(n: NodeView) -> tuple[Value, ...]:
+    """An operator of operators, as ONNX defines it: its kernels are those of the parts."""
+    return tuple(n.body(DEFINITION)(*n.inputs))

@@ -11,7 +11,7 @@ import numpy as np
 from ..creation import full
 from ..functions import cat, where
 from ..tensor import Tensor
-from .node import NodeView
+from .node import NodeView, defined
 
 
 def _reduced(body: Callable[[Tensor, Any, bool], Tensor]) -> Callable[[NodeView], Tensor]:
@@ -69,28 +69,12 @@ def _topk(n: NodeView) -> tuple[Tensor, Tensor]:
     return found[0], found[1]
 
 
-def _loss(n: NodeView) -> Any:
-    x, target, weight = n(0), n(1), n.tensor(2)
-    if n.op == "SoftmaxCrossEntropyLoss":
-        x = x.log_softmax(1)
-    ignored = n.get("ignore_index")
-    kept = target if ignored is None else where(target.eq(ignored), target * 0, target)
-    loss = x.gather(1, kept.cast("i64").unsqueeze(1)).squeeze(1).neg()
-    each = Tensor(np.ones(1, np.float32)) if weight is None else weight
-    scale = each.broadcast_to((x.shape[1],))[kept.cast("i64")].cast(x.dtype)
-    scale = scale if ignored is None else where(target.eq(ignored), scale * 0, scale)
-    loss, how = loss * scale, n.get("reduction", "mean")
-    loss = loss if how == "none" else loss.sum()
-    loss = loss / scale.sum() if how == "mean" else loss
-    return (loss, x)[: max(1, n.outputs)]
-
-
 REDUCTIONS: dict[str, Callable[[NodeView], Any]] = {
     "ArgMax": _arg,
     "ArgMin": _arg,
     "CumProd": _cumulative,
     "CumSum": _cumulative,
-    "NegativeLogLikelihoodLoss": _loss,
+    "NegativeLogLikelihoodLoss": defined,
     "ReduceL1": _reduced(lambda x, a, k: x.abs().sum(a, k)),
     "ReduceL2": _reduced(lambda x, a, k: x.square().sum(a, k).sqrt()),
     "ReduceLogSum": _reduced(lambda x, a, k: x.sum(a, k).log()),
@@ -101,7 +85,7 @@ REDUCTIONS: dict[str, Callable[[NodeView], Any]] = {
     "ReduceProd": _reduced(lambda x, a, k: x.prod(a, k)),
     "ReduceSum": _reduced(lambda x, a, k: x.sum(a, k)),
     "ReduceSumSquare": _reduced(lambda x, a, k: x.square().sum(a, k)),
-    "SoftmaxCrossEntropyLoss": _loss,
+    "SoftmaxCrossEntropyLoss": defined,
     "TopK": _topk,
 }
 
@@ -197,12 +181,6 @@ def _lp_norm(n: NodeView) -> Tensor:
     return where(norm.eq(0), norm * 0, x / norm)
 
 
-def _mean_variance(n: NodeView) -> Tensor:
-    x, axes = n(0), tuple(n.get("axes") or (0, 2, 3))
-    off = x - x.mean(axes, True)
-    return off / (off.square().mean(axes, True).sqrt() + 1e-9)
-
-
 NORMS: dict[str, Callable[[NodeView], Any]] = {
     "BatchNormalization": _batch_norm,
     "Dropout": _dropout,
@@ -213,7 +191,7 @@ NORMS: dict[str, Callable[[NodeView], Any]] = {
     "LayerNormalization": _layer_norm,
     "LogSoftmax": _soft,
     "LpNormalization": _lp_norm,
-    "MeanVarianceNormalization": _mean_variance,
+    "MeanVarianceNormalization": defined,
     "RMSNormalization": _layer_norm,
     "Softmax": _soft,
 }

@@ -15,7 +15,7 @@ from ..nodes import indexing
 from ..ops.indexing import within
 from ..tensor import Tensor, apply
 from .elementwise import type_of
-from .node import Known, NodeView
+from .node import Known, NodeView, defined
 
 
 def _reshape(n: NodeView) -> Tensor:
@@ -277,24 +277,8 @@ def _reverse_sequence(n: NodeView) -> Tensor:
     return x.take_along_dim(where(step < count, count - 1 - step, step), time)
 
 
-def _center_crop_pad(n: NodeView) -> Tensor:
-    """CenterCropPad: what is in the middle, with zeros around where there is less."""
-    x, shape = n(0), n.ints(1)
-    axes = n.get("axes") or list(range(x.ndim))
-    if shape is None or len(shape) != len(axes):
-        raise n.error("shape must be known, one extent for each axis")
-    ends = [(0, 0)] * x.ndim
-    for axis, wanted in zip(axes, shape, strict=True):
-        at, extent = axis % x.ndim, x.shape[axis]
-        if wanted < extent:
-            x = x.narrow(at, (extent - wanted) // 2, wanted)
-        else:
-            ends[at] = (wanted - extent) // 2, wanted - extent - (wanted - extent) // 2
-    return x.pad(ends, "constant", 0)
-
-
 SCATTERING: dict[str, Callable[[NodeView], Any]] = {
-    "CenterCropPad": _center_crop_pad,
+    "CenterCropPad": defined,
     "GatherND": _gather_nd,
     "ReverseSequence": _reverse_sequence,
     "Scatter": _scatter_elements,
