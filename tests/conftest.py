@@ -47,9 +47,17 @@ from tunegrad.devices.processes.isolated import preload  # noqa: E402
 
 no_network.refuse()
 fuzzing.fix_seed()
-# One process forks the workers of all tests, whichever needs the first one: what they import to
-# lower a candidate, it has.
-preload(["tunegrad.tuning.models.work", "tunegrad.compiling.candidate", "tunegrad.pipeline"])
+# One process forks the workers of all tests, whichever needs the first one: what they would import
+# once each, it has.
+preload(
+    (
+        "numpy.random", "tunegrad.compiling.candidate", "tunegrad.devices.cpu.device",
+        "tunegrad.devices.cpu.engine", "tunegrad.devices.cpu.machine_code",
+        "tunegrad.devices.cpu.peak", "tunegrad.devices.cpu.readonly",
+        "tunegrad.devices.verifying.referee", "tunegrad.ir.verify.races",
+        "tunegrad.opts.lowering.lower", "tunegrad.pipeline", "tunegrad.tuning.models.work",
+    )
+)  # fmt: skip
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from tunegrad.tune import show
 
 def test_tuned_model_is_explained_and_its_store_left_alone(tmp_path: Path) -> None:
     store = tmp_path / "tuned.db"
-    settings = settings_of(tmp_path, 6.0, store)
+    settings = replace(settings_of(tmp_path, 600.0, store), max_trials=30)
     tune_model(settings, [])
     before = store.read_bytes()
     report = tg.explain(settings, store=store, budget_s=10.0, asm=True)

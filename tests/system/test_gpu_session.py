@@ -27,6 +27,7 @@ def rows(path):
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
+@pytest.mark.slow
 def test_all_steps_run_without_a_gpu(tmp_path):
     device = cuda_host()
     assert main(["all", "--device", device.name, "--small", "--out", str(tmp_path)]) == 0

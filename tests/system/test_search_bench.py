@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
 import sys
 from itertools import pairwise
 from math import log
@@ -134,24 +132,6 @@ def test_bench_tells_what_is_wrong_before_it_reads_spaces(
     monkeypatch.setattr(command, "find_spaces", lambda *_: pytest.fail("read"))
     assert command.main(words) == 1
     assert why in capsys.readouterr().err
-
-
-def test_bench_is_the_same_in_another_process(spaces: tuple[LoadedSpace, ...]) -> None:
-    code = (
-        "import sys; from pathlib import Path; from benchmarks.recorded.bench import *;"
-        "r = search_bench(find_spaces([Path(sys.argv[1])]), ['beam'], seeds=2, trials=20);"
-        "print([(w.searcher, w.area, w.curve) for w in r.rows])"
-    )
-    found = [
-        subprocess.run(
-            [sys.executable, "-c", code, str(SPACES / "gemm.jsonl.gz")],
-            env=dict(os.environ, PYTHONHASHSEED=seed, PYTHONPATH=os.pathsep.join(sys.path)),
-            capture_output=True, text=True, check=True, timeout=60,
-        ).stdout
-        for seed in ("1", "2")
-    ]  # fmt: skip
-    here = search_bench([s for s in spaces if s.name == "gemm"], ["beam"], seeds=2, trials=20)
-    assert found == [f"{[(w.searcher, w.area, w.curve) for w in here.rows]}\n"] * 2
 
 
 def test_documented_python_runs(monkeypatch: pytest.MonkeyPatch) -> None:

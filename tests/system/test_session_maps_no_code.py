@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -58,11 +59,11 @@ def test_a_whole_tune_maps_no_code_into_the_session_s_process(
         "tune",
         str(model_file(tmp_path)),
         "--budget",
-        "6",
+        "600",
+        "--max-trials",
+        "12",
         "--threads",
         "1",
-        "--target-ms",
-        "1e-9",
         "--store",
         str(tmp_path / "s.db"),
         "--seed",
@@ -81,7 +82,7 @@ def test_a_whole_tune_maps_no_code_into_the_session_s_process(
             time.sleep(0.05)
         _, said = process.communicate()
     assert process.returncode == 0, said
-    assert looks > 20
+    assert looks > 10
     assert len(found) <= imported_code(), found
 
 
@@ -93,7 +94,7 @@ def test_a_session_never_calls_the_loader_in_its_own_process(
 
     for owner, name in ((Library, "__init__"), (Executable, "load"), (Team, "__init__")):
         monkeypatch.setattr(owner, name, refuse)
-    settings = settings_of(tmp_path, 4.0, tmp_path / "n.db")
+    settings = replace(settings_of(tmp_path, 600.0, tmp_path / "n.db"), max_trials=12)
     report = run_session(settings, workload_of_spec(settings.model), [])
     assert report.tuned_ms is not None
     assert report.mismatch == ""

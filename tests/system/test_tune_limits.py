@@ -40,12 +40,12 @@ def settings_of(
 
 
 def test_bound_on_candidates_is_kept_and_remembered(tmp_path: Path) -> None:
-    settings = settings_of(tmp_path, ["first"], 60.0, max_trials=30)
+    settings = settings_of(tmp_path, ["first"], 60.0, max_trials=12)
     report = tune_model(settings)
     assert report.stopped == "trials"
     assert report.saved_s > 20.0
     with open_store(settings.store) as store:
-        assert store.count({report.session}, SEARCH_POLICY) == 30
+        assert store.count({report.session}, SEARCH_POLICY) == 12
         spent_s = store.stats().spent_s
         assert 0.0 < spent_s < report.seconds
     listener = Listener()
@@ -53,8 +53,8 @@ def test_bound_on_candidates_is_kept_and_remembered(tmp_path: Path) -> None:
     assert not listener.of(CandidateMeasured)
     assert again.stopped == ""
     assert any("stopped early before" in w.message for w in listener.of(Warned))
-    more = tune_model(replace(settings, max_trials=40))
-    assert sum(more.candidates.values()) == 10
+    more = tune_model(replace(settings, max_trials=16))
+    assert sum(more.candidates.values()) == 4
 
 
 def test_bound_smaller_than_the_kernels_measures_that_many_defaults(tmp_path: Path) -> None:
