@@ -25,7 +25,7 @@ says; ``DOT4_ADD(p, q, c)``, of programs, is that and c, which wraps around.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from operator import is_
@@ -49,10 +49,12 @@ __all__ = [
     "fold_takes",
     "leaves",
     "loads_in",
+    "names_of",
     "nodes",
     "rebuild",
     "rebuilder",
     "result_type",
+    "substituting",
     "tree_size",
 ]
 
@@ -301,6 +303,32 @@ def tree_size(*exprs: Expr) -> int:
         stack.pop()
         known[id(node)] = sum(known[id(a)] for a in args) + isinstance(node, Apply)
     return sum(known[id(x)] for x in exprs)
+
+
+def names_of(leaf: Expr) -> frozenset[str]:
+    """The variables that the indices and the condition of a leaf depend on."""
+    if isinstance(leaf, Load | Value):
+        found = frozenset[str]().union(*(i.names() for i in leaf.index))
+        return found | leaf.valid.names() if isinstance(leaf, Load) else found
+    if isinstance(leaf, IndexValue):
+        return leaf.index.names()
+    return leaf.valid.names() if isinstance(leaf, Inside) else frozenset()
+
+
+def substituting(env: Mapping[str, Index]) -> Callable[[Expr], Expr]:
+    """For ``rebuild``: leaves with variables of their indices and conditions replaced."""
+
+    def leaf(x: Expr) -> Expr:
+        if isinstance(x, Load):
+            index = tuple(i.substitute(env) for i in x.index)
+            return Load(x.param, index, x.dtype, x.valid.substitute(env))
+        if isinstance(x, Value) and x.index:
+            return Value(x.stage, x.dtype, tuple(i.substitute(env) for i in x.index))
+        if isinstance(x, IndexValue):
+            return IndexValue(x.index.substitute(env), x.dtype)
+        return Inside(x.valid.substitute(env)) if isinstance(x, Inside) else x
+
+    return leaf
 
 
 def rebuild(x: Expr, leaf: Callable[[Expr], Expr]) -> Expr:

@@ -50,6 +50,7 @@ from .expr import (
     Value,
     equal,
     loads_in,
+    names_of,
     rebuilder,
     tree_size,
 )
@@ -70,6 +71,7 @@ __all__ = [
     "loads",
     "memoized",
     "own_axes",
+    "products_summed",
     "row_flops",
 ]
 
@@ -106,23 +108,12 @@ def row_flops(
             if isinstance(x, Apply) and x.dtype.is_float:
                 total += costs.get(x.op, 1) * prod(extents[n] for n in found)
         else:
-            found = _mentioned(x, frozenset(shared))
+            found = names_of(x).union(shared if isinstance(x, Value) else ())
         known[id(x)] = found
         return found
 
     names(root)
     return total
-
-
-def _mentioned(x: Expr, shared: frozenset[str]) -> frozenset[str]:
-    """The axes that a leaf depends on."""
-    if isinstance(x, Load):
-        return frozenset(x.valid.names()).union(*(i.names() for i in x.index))
-    if isinstance(x, Value):
-        return shared.union(*(i.names() for i in x.index))
-    if isinstance(x, IndexValue):
-        return frozenset(x.index.names())
-    return frozenset(x.valid.names()) if isinstance(x, Inside) else frozenset()
 
 
 Role = Literal["in", "const", "out"]
@@ -443,6 +434,18 @@ class Kernel:
 
     def __str__(self) -> str:
         return _print(self)
+
+
+def products_summed(k: Kernel) -> tuple[Reduce, Expr, Expr] | None:
+    """The one reduction of a kernel that adds up products, with both factors, where all stores are
+    at the shared points; None for another kernel.
+    """
+    if len(k.reduces) != 1 or any(s.axes for s in k.stores):
+        return None
+    (reduce,), x = k.reduces, k.reduces[0].expr
+    if reduce.op is not Op.ADD or not isinstance(x, Apply) or x.op is not Op.MUL:
+        return None
+    return reduce, x.args[0], x.args[1]
 
 
 def axis_name(i: int, kind: str = "") -> str:

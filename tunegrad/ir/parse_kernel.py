@@ -25,9 +25,11 @@ is a kernel or a KernelTextError.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import count
 from math import prod
+from typing import TypeVar
 
 from tunegrad.errors import KernelTextError, ShapeError, VerifyError
 
@@ -106,6 +108,9 @@ def read_back(text: str) -> Kernel | None:
         return parse_kernel(text)
     except KernelTextError:
         return None
+
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,7 +294,7 @@ class _Reader:
 
     def _reduce(self, name: str, row: tuple[str, ...]) -> Reduce:
         text = self.text
-        op = self._op()
+        op = self._named(_OPS, "an operation")
         begin = text.at
         axes = self._over()
         if tuple(a.name for a in axes[: len(row)]) != row:
@@ -436,19 +441,16 @@ class _Reader:
         name = text.find(NAME)
         return name in self.axes if name else not text.find(_LITERAL)
 
-    def _op(self) -> Op:
+    def _named(self, table: Mapping[str, T], what: str) -> T:
+        """What the name that stands here means."""
         begin = self.text.at
-        op = _OPS.get(self.text.match(NAME, "an operation"))
-        if op is None:
-            self.text.fail(f"one of {', '.join(_OPS)}", begin)
-        return op
+        found = table.get(self.text.match(NAME, what))
+        if found is None:
+            self.text.fail(f"one of {', '.join(table)}", begin)
+        return found
 
     def _dtype(self) -> DType:
-        begin = self.text.at
-        dtype = _TYPES.get(self.text.match(NAME, "a dtype"))
-        if dtype is None:
-            self.text.fail(f"one of {', '.join(_TYPES)}", begin)
-        return dtype
+        return self._named(_TYPES, "a dtype")
 
 
 def _number(shown: str, dtype: DType) -> float | int:

@@ -14,7 +14,14 @@ from typing import Literal
 
 from tunegrad.errors import IllegalAction
 from tunegrad.ir.dtypes import DType
-from tunegrad.ir.expr import Apply, Expr, IndexValue, Inside, Load, Value, nodes, rebuild
+from tunegrad.ir.expr import (
+    Apply,
+    Expr,
+    Load,
+    nodes,
+    rebuild,
+    substituting,
+)
 from tunegrad.ir.index import ALWAYS, Index, Range, Valid, as_index, var
 from tunegrad.ir.kernel import Axis, Kernel, Param, Reduce, Store, own_axes
 from tunegrad.ir.looptree import Loop, LoopKind, LoopTree, Staged, operand
@@ -505,19 +512,7 @@ def readers_of(kernel: Kernel, stage: int) -> dict[int, list[Expr]]:
 
 def _renamed(x: Expr, old: tuple[Axis, ...], new: tuple[Axis, ...]) -> Expr:
     env = {a.name: b.index for a, b in zip(old, new, strict=True)}
-
-    def leaf(y: Expr) -> Expr:
-        if isinstance(y, Load):
-            return Load(
-                y.param, tuple(i.substitute(env) for i in y.index), y.dtype, y.valid.substitute(env)
-            )
-        if isinstance(y, IndexValue):
-            return IndexValue(y.index.substitute(env), y.dtype)
-        if isinstance(y, Value):
-            return Value(y.stage, y.dtype, tuple(i.substitute(env) for i in y.index))
-        return Inside(y.valid.substitute(env)) if isinstance(y, Inside) else y
-
-    return rebuild(x, leaf)
+    return rebuild(x, substituting(env))
 
 
 def kept_of(tree: LoopTree, stage: int) -> Kept:

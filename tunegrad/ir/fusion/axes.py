@@ -10,7 +10,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from math import gcd, prod
 
-from ..expr import Apply, Cast, Expr, IndexValue, Inside, Load, Value, leaves, nodes, rebuild
+from ..expr import (
+    Apply,
+    Cast,
+    Expr,
+    IndexValue,
+    Inside,
+    Load,
+    Value,
+    leaves,
+    nodes,
+    rebuild,
+    substituting,
+)
 from ..index import Element, FloorDiv, Index, Mod, Valid, Var
 from ..kernel import Axis, Kernel, Param, Reduce, Stage, Store
 from ..layout import Layout, Part
@@ -34,16 +46,12 @@ def rewritten(
         index = tuple(i.substitute(env) for i in index)
         return index if access is None else access(param, index)
 
+    moved = substituting(env)
+
     def leaf(x: Expr) -> Expr:
-        if isinstance(x, Load):
+        if isinstance(x, Load) and access is not None:
             return Load(x.param, index_of(x.param, x.index), x.dtype, x.valid.substitute(env))
-        if isinstance(x, IndexValue):
-            return IndexValue(x.index.substitute(env), x.dtype)
-        if isinstance(x, Value) and x.index:
-            return Value(x.stage, x.dtype, tuple(i.substitute(env) for i in x.index))
-        if isinstance(x, Inside):
-            return Inside(x.valid.substitute(env))
-        return x
+        return moved(x)
 
     def replaced(old: tuple[Axis, ...]) -> tuple[Axis, ...]:
         return tuple(new for a in old for new in axes.get(a.name, (a,)))

@@ -30,8 +30,10 @@ from ..expr import (
     Load,
     Op,
     Value,
+    names_of,
     rebuild,
     rebuilder,
+    substituting,
 )
 from ..graph import MOVEMENT, GraphOp, Node
 from ..index import ALWAYS, Index, Range, Valid, as_index, element
@@ -164,17 +166,13 @@ def rows_divided(k: Kernel, needs: Mapping[str, set[str]], shared: set[str]) -> 
 
 def _placed(x: Expr, env: Mapping[str, Index], more: Mapping[str, list[Axis]]) -> Expr:
     """An expression over a stage's own names of axes; rows that have grown are read along those."""
+    placed = substituting(env)
 
     def leaf(y: Expr) -> Expr:
         if isinstance(y, Value):
             at = (*y.index, *(a.index for a in more[y.stage]))
             return Value(y.stage, y.dtype, tuple(i.substitute(env) for i in at))
-        if isinstance(y, Load):
-            at = tuple(i.substitute(env) for i in y.index)
-            return Load(y.param, at, y.dtype, y.valid.substitute(env))
-        if isinstance(y, IndexValue):
-            return IndexValue(y.index.substitute(env), y.dtype)
-        return Inside(y.valid.substitute(env)) if isinstance(y, Inside) else y
+        return placed(y)
 
     return rebuilder(leaf)(x)
 
@@ -807,14 +805,7 @@ def expr_names(x: Expr, values: dict[str, set[str]]) -> set[str]:
     """Axes an expression depends on, also through the reductions in ``values``."""
     found: set[str] = set()
     for leaf in distinct_leaves(x):
-        if isinstance(leaf, Load):
-            found |= leaf.valid.names()
-            for i in leaf.index:
-                found |= i.names()
-        elif isinstance(leaf, Value):
-            found |= values[leaf.stage].union(*(i.names() for i in leaf.index))
-        elif isinstance(leaf, IndexValue):
-            found |= leaf.index.names()
-        elif isinstance(leaf, Inside):
-            found |= leaf.valid.names()
+        found |= names_of(leaf)
+        if isinstance(leaf, Value):
+            found |= values[leaf.stage]
     return found

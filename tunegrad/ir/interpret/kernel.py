@@ -25,7 +25,7 @@ from numpy.linalg import _umath_linalg
 from tunegrad.errors import InternalError
 
 from ..dtypes import F64, DType
-from ..expr import Apply, Cast, Const, Expr, IndexValue, Inside, Load, Op, Value, leaves
+from ..expr import Apply, Cast, Const, Expr, IndexValue, Inside, Load, Op, Value, leaves, names_of
 from ..index import Index, Valid
 from ..kernel import Axis, Kernel, Reduce, Stage, Store, identity
 from .numeric import FOLDS, Array, bytes_of, compute, convert, to_compute, to_memory
@@ -189,19 +189,10 @@ def _factor(x: Expr, kept: tuple[Axis, ...], folded: tuple[Axis, ...], evaluate:
 
 def _names(x: Expr) -> frozenset[str] | None:
     """The axes that an expression depends on; None where it reads a reduction."""
-    found: frozenset[str] = frozenset()
-    for leaf in leaves(x):
-        if isinstance(leaf, Value):
-            return None
-        if isinstance(leaf, Load):
-            found = found.union(
-                *(i.names() for i in leaf.index), *(r.index.names() for r in leaf.valid.ranges)
-            )
-        elif isinstance(leaf, IndexValue):
-            found |= leaf.index.names()
-        elif isinstance(leaf, Inside):
-            found = found.union(*(r.index.names() for r in leaf.valid.ranges))
-    return found
+    every = [*leaves(x)]
+    if any(isinstance(leaf, Value) for leaf in every):
+        return None
+    return frozenset[str]().union(*map(names_of, every))
 
 
 def _extent(axes: tuple[Axis, ...]) -> int:

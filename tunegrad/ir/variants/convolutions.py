@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from ..dtypes import DType
-from ..expr import Apply, Expr, Load, Op, leaves, loads_in, rebuild
+from ..expr import Expr, Load, leaves, loads_in, rebuild
 from ..fusion.axes import merge_axes
 from ..index import Index
-from ..kernel import Axis, Kernel, Param, Reduce, Stage, Store
+from ..kernel import Axis, Kernel, Param, Reduce, Stage, Store, products_summed
 
 # ---- channels last
 #
@@ -48,31 +48,18 @@ def channels_last(kernel: Kernel) -> ChannelsLast | None:
     """The parts for a dense sum of products with constant weights; None where it is no such kernel,
     or has its channels last already.
     """
-    if (
-        len(kernel.reduces) != 1
-        or len(kernel.stores) != 1
-        or kernel.stores[0].axes
-        or not kernel.stores[0].valid.always
-    ):
+    found = products_summed(kernel)
+    if found is None or len(kernel.stores) != 1 or not kernel.stores[0].valid.always:
         return None
-    reduce, store = kernel.reduces[0], kernel.stores[0]
-    loads = _factors(reduce)
-    if loads is None:
-        return None
-    for x, w in (loads, loads[::-1]):
+    (reduce, left, right), store = found, kernel.stores[0]
+    for x, w in ((left, right), (right, left)):
+        if not isinstance(x, Load) or not isinstance(w, Load):
+            return None
         if kernel.param(w.param).role == "const" and kernel.param(x.param).role == "in":
             channel, output = _channel_dim(kernel, reduce, x, w), _output_dim(kernel, store, x, w)
             if channel is not None and output is not None:
                 return _parts(kernel, (x, channel), (store, output))
     return None
-
-
-def _factors(reduce: Reduce) -> tuple[Load, Load] | None:
-    x = reduce.expr
-    if reduce.op is not Op.ADD or not isinstance(x, Apply) or x.op is not Op.MUL:
-        return None
-    a, b = x.args
-    return (a, b) if isinstance(a, Load) and isinstance(b, Load) else None
 
 
 def _channel_dim(kernel: Kernel, reduce: Reduce, x: Load, w: Load) -> int | None:
@@ -219,13 +206,18 @@ def im2col(kernel: Kernel) -> Im2col | None:
     """The parts of a convolution of few channels with constant weights; None for any other
     kernel.
     """
-    if len(kernel.reduces) != 1 or any(s.axes or not s.valid.always for s in kernel.stores):
+    found = products_summed(kernel)
+    if found is None or not all(s.valid.always for s in kernel.stores):
         return None
-    reduce = kernel.reduces[0]
-    loads = _weighted(kernel, reduce)
-    if loads is None:
+    reduce, *factors = found
+    roles = {
+        kernel.param(a.param).role: a
+        for a in factors
+        if isinstance(a, Load) and a.dtype == reduce.dtype
+    }
+    if roles.keys() != {"in", "const"}:
         return None
-    x, w = loads
+    x, w = loads = roles["in"], roles["const"]
     reads = set().union(*(i.names() for i in x.index), x.valid.names())
     pixels = [a for a in kernel.axes if a.name in reads]
     weights = set().union(*(i.names() for i in w.index))
@@ -243,19 +235,6 @@ def im2col(kernel: Kernel) -> Im2col | None:
     if len(uses) > 1:
         return None
     return _gathered(kernel, reduce, loads, pixels)
-
-
-def _weighted(kernel: Kernel, reduce: Reduce) -> tuple[Load, Load] | None:
-    """The loads of a sum of products: of an input, and of constant weights."""
-    x = reduce.expr
-    if reduce.op is not Op.ADD or not isinstance(x, Apply) or x.op is not Op.MUL:
-        return None
-    roles = {
-        kernel.param(a.param).role: a
-        for a in x.args
-        if isinstance(a, Load) and a.dtype == reduce.dtype
-    }
-    return (roles["in"], roles["const"]) if {"in", "const"} == set(roles) else None
 
 
 def _windowed(x: Load, reduce: Reduce, pixels: list[Axis]) -> bool:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from weakref import WeakValueDictionary
 
@@ -104,6 +104,11 @@ def _made(kernel: Kernel, variant: str) -> tuple[Kernel, ...]:
     return (made.transform, made.product, made.finish)
 
 
+def _no_variant(kernel: Kernel, variant: str) -> InternalError:
+    has = ", ".join(variants_of(kernel))
+    return InternalError(f"kernel {kernel.name} has no variant {variant!r}; it has {has}")
+
+
 def _inner(variant: str) -> str:
     return variant.removeprefix(_MOVED).removeprefix("_") or DIRECT
 
@@ -111,20 +116,14 @@ def _inner(variant: str) -> str:
 def _channels_last(kernel: Kernel, variant: str) -> ChannelsLast:
     found = channels_last(kernel)
     if found is None:
-        raise InternalError(
-            f"kernel {kernel.name} has no variant {variant!r}; it has "
-            f"{', '.join(variants_of(kernel))}"
-        )
+        raise _no_variant(kernel, variant)
     return found
 
 
 def _im2col(kernel: Kernel) -> Im2col:
     found = im2col(kernel) if _GATHERED in variants_of(kernel) else None
     if found is None:
-        raise InternalError(
-            f"kernel {kernel.name} has no variant {_GATHERED!r}; it has "
-            f"{', '.join(variants_of(kernel))}"
-        )
+        raise _no_variant(kernel, _GATHERED)
     return found
 
 
@@ -143,10 +142,7 @@ def _split(kernel: Kernel, variant: str) -> Split | None:
 def _winograd(kernel: Kernel, variant: str, names: tuple[str, ...]) -> Winograd:  # noqa: ARG001  # told apart by names
     conv = match_conv3x3(kernel)
     if conv is None or variant not in variants_of(kernel):
-        raise InternalError(
-            f"kernel {kernel.name} has no variant {variant!r}; it has "
-            f"{', '.join(variants_of(kernel))}"
-        )
+        raise _no_variant(kernel, variant)
     return winograd(kernel, conv, int(variant.removeprefix("winograd")))
 
 
@@ -200,63 +196,35 @@ class _Rewriting:
         m = self._add(made.product, f"M of {name}")
         u = self._constant(made, launch.kernel, weights, name)
         finish = [m if n == "M" else place[n] for n in made.finish_args]
-        return [
-            Launch(
-                made.transform,
-                (v, *(place[p] for p in made.conv.x_params)),
-                made.transform.name,
-                launch.origin,
-            ),
-            Launch(made.product, (m, v, u), made.product.name, launch.origin),
-            Launch(made.finish, tuple(finish), made.finish.name, launch.origin),
-        ]
+        images = [place[p] for p in made.conv.x_params]
+        return _launches(
+            launch, (made.transform, (v, *images)), (made.product, (m, v, u)), (made.finish, finish)
+        )
 
     def _moved(self, launch: Launch, variant: str) -> list[Launch]:
         moved = _channels_last(launch.kernel, variant)
-        args, before, after = list(launch.args), [], []
+        args, before, after = list(launch.args), list[Launch](), list[Launch]()
+        x, y = (launch.args[i] for i in (moved.x, moved.y))
         if moved.before is not None:
-            args[moved.x] = self._add(
-                moved.before, f"{self.buffers[args[moved.x]].name} channels last"
-            )
-            before = [
-                Launch(
-                    moved.before,
-                    (args[moved.x], launch.args[moved.x]),
-                    moved.before.name,
-                    launch.origin,
-                )
-            ]
+            args[moved.x] = self._add(moved.before, f"{self.buffers[x].name} channels last")
+            before = _launches(launch, (moved.before, (args[moved.x], x)))
         if moved.after is not None:
-            args[moved.y] = self._add(
-                moved.kernel, f"{self.buffers[args[moved.y]].name} channels last"
-            )
-            after = [
-                Launch(
-                    moved.after,
-                    (launch.args[moved.y], args[moved.y]),
-                    moved.after.name,
-                    launch.origin,
-                )
-            ]
-        inner = Launch(moved.kernel, tuple(args), moved.kernel.name, launch.origin)
+            args[moved.y] = self._add(moved.kernel, f"{self.buffers[y].name} channels last")
+            after = _launches(launch, (moved.after, (y, args[moved.y])))
+        (inner,) = _launches(launch, (moved.kernel, args))
         return [*before, *self.replaced(inner, _inner(variant)), *after]
 
     def _gathered(self, launch: Launch, made: Im2col) -> list[Launch]:
         windows = self._add(made.gather, f"{self.buffers[launch.args[made.x]].name} windows")
         args = [windows if i == made.x else a for i, a in enumerate(launch.args)]
-        return [
-            Launch(made.gather, (windows, launch.args[made.x]), made.gather.name, launch.origin),
-            Launch(made.product, tuple(args), made.product.name, launch.origin),
-        ]
+        gather = made.gather, (windows, launch.args[made.x])
+        return _launches(launch, gather, (made.product, args))
 
     def _halves(self, launch: Launch, made: Split) -> list[Launch]:
         partial = self._add(made.partial, made.partial.name)
         reads = (launch.args[i] for i in made.reads)
-        finish = (partial if i is None else launch.args[i] for i in made.finish_args)
-        return [
-            Launch(made.partial, (partial, *reads), made.partial.name, launch.origin),
-            Launch(made.finish, tuple(finish), made.finish.name, launch.origin),
-        ]
+        finish = [partial if i is None else launch.args[i] for i in made.finish_args]
+        return _launches(launch, (made.partial, (partial, *reads)), (made.finish, finish))
 
     def _add(self, kernel: Kernel, name: str) -> int:
         """A temporary for the output of a kernel."""
@@ -289,6 +257,11 @@ class _Rewriting:
         row = Layout.row_major(shape)
         self.buffers.append(Buffer(place, F32, shape, row, "const", data.name, data, node=combined))
         return place
+
+
+def _launches(of: Launch, *runs: tuple[Kernel, Sequence[int]]) -> list[Launch]:
+    """Launches of kernels on buffers in the place of one."""
+    return [Launch(kernel, tuple(args), kernel.name, of.origin) for kernel, args in runs]
 
 
 def _renumbered(schedule: LaunchPlan, used: set[int]) -> LaunchPlan:

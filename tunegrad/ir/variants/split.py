@@ -24,7 +24,7 @@ from math import gcd, prod
 from ..expr import Apply, Cast, Expr, Load, Op, Value, leaves, loads_in, rebuild
 from ..fusion.axes import merge_axes, rewritten
 from ..index import as_index
-from ..kernel import Axis, Kernel, Param, Reduce, Store
+from ..kernel import Axis, Kernel, Param, Reduce, Store, products_summed
 
 CHUNKS = (64, 512)
 """Partial results for each result: enough for many cores, and for uneven ones."""
@@ -113,14 +113,19 @@ def split(kernel: Kernel, chunks: int, lanes: int = 1) -> Split | None:
     outermost = not reads_rows(k)
     partial = partial_of(k, reduce, axis, (chunks, rows, lanes), outermost)
     finish = finish_of(k, reduce, axis, (chunks * lanes, rows), outermost)
+    name = f"{chunks}x{lanes}" if lanes > 1 else f"{chunks}"
+    return _halves(kernel, k, partial, finish, name, merged=lanes > 1)
+
+
+def _halves(
+    kernel: Kernel, k: Kernel, partial: Kernel, finish: Kernel, parts: str, *, merged: bool = False
+) -> Split:
+    """Both kernels of ``k``, the canonical form of ``kernel``, and where their parameters are."""
     places = {p.name: i for i, p in enumerate(k.params)}
-    name = f"x{lanes}" if lanes > 1 else ""
+    first = (merge_axes(partial) if merged else partial).canonical()
     return Split(
-        replace(
-            (merge_axes(partial) if lanes > 1 else partial).canonical(),
-            name=f"{kernel.name} in {chunks}{name}",
-        ),
-        replace(finish.canonical(), name=f"{kernel.name} of {chunks}{name}"),
+        replace(first, name=f"{kernel.name} in {parts}"),
+        replace(finish.canonical(), name=f"{kernel.name} of {parts}"),
         tuple(places[p.name] for p in partial.params[1:]),
         tuple(places.get(p.name) for p in finish.params),
     )
@@ -282,13 +287,7 @@ def split_k(kernel: Kernel, parts: int) -> Split:
     rows = axis.extent // parts
     partial = partial_of(k, reduce, axis, (parts, rows, 1), outermost=True)
     finish = finish_of(k, reduce, axis, (parts, rows), outermost=True)
-    places = {p.name: i for i, p in enumerate(k.params)}
-    return Split(
-        replace(partial.canonical(), name=f"{kernel.name} in {parts}"),
-        replace(finish.canonical(), name=f"{kernel.name} of {parts}"),
-        tuple(places[p.name] for p in partial.params[1:]),
-        tuple(places.get(p.name) for p in finish.params),
-    )
+    return _halves(kernel, k, partial, finish, f"{parts}")
 
 
 def _longest_axis(reduce: Reduce) -> Axis:
@@ -297,18 +296,11 @@ def _longest_axis(reduce: Reduce) -> Axis:
 
 def _is_product(kernel: Kernel) -> bool:
     """One sum of products of two loads, and stores at the shared points."""
-    if len(kernel.reduces) != 1 or any(s.axes for s in kernel.stores):
+    found = products_summed(kernel)
+    if found is None or not found[0].dtype.is_float:
         return False
-    (reduce,) = kernel.reduces
-    x = reduce.expr
-    return (
-        reduce.op is Op.ADD
-        and reduce.dtype.is_float
-        and isinstance(x, Apply)
-        and x.op is Op.MUL
-        and all(isinstance(_uncast(y), Load) for y in x.args)
-        and _uncast(x.args[0]) != _uncast(x.args[1])
-    )
+    a, b = map(_uncast, found[1:])
+    return isinstance(a, Load) and isinstance(b, Load) and a != b
 
 
 def _uncast(x: Expr) -> Expr:

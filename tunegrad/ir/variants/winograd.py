@@ -30,16 +30,16 @@ from ..expr import (
     Apply,
     Const,
     Expr,
-    IndexValue,
     Inside,
     Load,
     Op,
     Value,
     loads_in,
     rebuilder,
+    substituting,
 )
 from ..index import ALWAYS, Index, Range, Valid, as_index
-from ..kernel import Axis, Kernel, Param, Reduce, Role, Store
+from ..kernel import Axis, Kernel, Param, Reduce, Role, Store, products_summed
 from ..layout import Layout, Part
 
 TILES = (2, 4)
@@ -150,25 +150,17 @@ def match_conv3x3(kernel: Kernel) -> Conv3x3 | None:
     """Match ``kernel`` as a dense 3x3 f32 convolution of stride 1 with constant weights; None when
     it is not one.
     """
-    if len(kernel.reduces) != 1 or len(kernel.stores) != 1:
+    found = products_summed(kernel)
+    if found is None or len(kernel.stores) != 1 or not kernel.stores[0].valid.always:
         return None
-    if kernel.stores[0].axes or not kernel.stores[0].valid.always:
+    r, left, right = found
+    if r.dtype != F32 or len(r.axes) != 3:
         return None
-    r = kernel.reduces[0]
-    if (
-        r.op is not Op.ADD
-        or r.dtype != F32
-        or not isinstance(r.expr, Apply)
-        or r.expr.op is not Op.MUL
-    ):
-        return None
-    if len(r.axes) != 3:
-        return None
-    for x, w in (r.expr.args, r.expr.args[::-1]):
+    for x, w in ((left, right), (right, left)):
         if isinstance(w, Load) and kernel.param(w.param).role == "const" and w.valid.always:
-            found = _joined(kernel, r, x, w)
-            if found is not None:
-                return found
+            conv = _joined(kernel, r, x, w)
+            if conv is not None:
+                return conv
     return None
 
 
@@ -380,11 +372,7 @@ def _at(x: Expr, env: dict[str, Index], kept: Valid, value: Expr) -> Expr:
         index = tuple(i.substitute(env) for i in x.index)
         moved = any(a != b for a, b in zip(index, x.index, strict=True))
         return Load(x.param, index, x.dtype, x.valid.substitute(env) & (kept if moved else ALWAYS))
-    if isinstance(x, IndexValue):
-        return IndexValue(x.index.substitute(env), x.dtype)
-    if isinstance(x, Inside):
-        return Inside(x.valid.substitute(env))
-    return x
+    return substituting(env)(x)
 
 
 def _sandwich(matrix: tuple[tuple[float, ...], ...], d: list[list[Expr]]) -> list[list[Expr]]:
