@@ -19,12 +19,13 @@ import numpy as np
 from tunegrad.errors import WeightsError
 from tunegrad.ir.dtypes import F32, DType
 
-from ..tensor import Tensor
+from ..handle import TensorLike
+from ..tensor import Tensor, lift
 from ..weights import Array, ParameterSpec, Weights, load_weights
 
 __all__ = [
     "Identity", "Layer", "Module", "ModuleDict", "ModuleList", "Parameter", "ParameterList",
-    "Sequential",
+    "Sequential", "functional_call",
 ]  # fmt: skip
 
 
@@ -118,6 +119,33 @@ class Module:
     def eval(self) -> Self:
         """Itself: there is inference only."""
         return self
+
+
+def functional_call(
+    module: Module, parameters: Mapping[str, TensorLike], args: Any, kwargs: Any = None
+) -> Any:
+    """``module(*args, **kwargs)`` with these values of its parameters, as ``torch.func``'s: a
+    function of them, which ``grad`` differentiates.
+
+    ``parameters``: by name; others keep the value that was loaded. ``args``: a tuple, or one
+    argument.
+
+    Raises WeightsError for a name that the module does not have, or another shape.
+    """
+    named = dict(module.named())
+    given = {name: lift(value, "functional_call") for name, value in parameters.items()}
+    for name, value in given.items():
+        if name not in named or named[name].spec.shape != value.shape:
+            wanted = named[name].spec.shape if name in named else "no such parameter"
+            raise WeightsError(f"functional_call: {name} of shape {value.shape}: {wanted}")
+    held = {name: named[name]._tensor for name in given}
+    try:
+        for name, value in given.items():
+            named[name].fill(value)
+        return module(*(args if isinstance(args, tuple) else (args,)), **(kwargs or {}))
+    finally:
+        for name, kept in held.items():
+            named[name]._tensor = kept
 
 
 class Layer(Module):
