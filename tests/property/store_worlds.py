@@ -12,7 +12,7 @@ from tunegrad.db import Contents, Decision, Evidence, Latency, Session, key_of
 from tunegrad.db.contents import Promotion, Spend, Withdrawn
 from tunegrad.db.exchange.export import export_lines
 from tunegrad.db.identity import identity
-from tunegrad.db.rows.trials import dump_fingerprint
+from tunegrad.db.rows import dump_fingerprint
 from tunegrad.trial import Fingerprint, Measurement, Policy, Status, Trial
 
 KERNELS = ("kernel\n  a", "kernel\n  b")

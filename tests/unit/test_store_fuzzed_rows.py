@@ -14,13 +14,11 @@ from store_trials import EVIDENCE, HERE, KERNEL, KEY, numbered
 from tunegrad.db import Contents, open_store, read_contents, salvage_store
 from tunegrad.db.contents import Promotion
 from tunegrad.db.identity import identity
-from tunegrad.db.rows.decisions import DECISION_VALUES
-from tunegrad.db.rows.latencies import LATENCY_VALUES
-from tunegrad.db.rows.trials import TRIAL_VALUES
+from tunegrad.db.rows import DECISIONS, LATENCIES, TRIALS
 
 # No foreign keys: a row that names another row of the same kind is another trial, not a damaged
 # one.
-COLUMNS = tuple(name for name in TRIAL_VALUES if name != "session")
+COLUMNS = tuple(name for name in TRIALS.names if name != "session")
 JUNK: tuple[object, ...] = (
     b"\x80\x04\x95", b"", "", "null", "[[]]", "[1e999]", "[NaN]", -1, 2**62, 1e308, -1e-9,
     "\ud800x", "x" * 10_000,
@@ -110,7 +108,7 @@ def test_store_reports_fuzzed_decisions_and_latencies_and_salvages_the_others(tm
     }  # of another session: an orphan, which is reported, or a row of that session
     lost = [
         fuzz_table(path, table, tuple(c for c in columns if c not in named), 40, seed)
-        for table, columns in (("decisions", DECISION_VALUES), ("latencies", LATENCY_VALUES))
+        for table, columns in (("decisions", DECISIONS.names), ("latencies", LATENCIES.names))
     ]
     contents, problems = read_contents(path)
     assert [{p.row for p in problems if p.table == t} for t in ("decisions", "latencies")] == lost

@@ -36,6 +36,7 @@ from tunegrad.db.records import (
     withdrawn_by,
 )
 from tunegrad.db.rows import (
+    RowFault,
     admit,
     clean_text,
     decode_decision,
@@ -52,7 +53,6 @@ from tunegrad.db.rows import (
     load_fingerprint,
     properties_faults,
 )
-from tunegrad.db.rows.values import RowFault
 from tunegrad.db.sql import queries as sql
 from tunegrad.db.sql import writing
 from tunegrad.errors import InternalError, StoreError

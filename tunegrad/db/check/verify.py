@@ -14,13 +14,12 @@ from tunegrad.db.contents import Spend
 from tunegrad.db.file import damage_of
 from tunegrad.db.records import Problem
 from tunegrad.db.rows import (
-    DECISION_COLUMNS,
-    DECISION_FROM,
-    LATENCY_COLUMNS,
-    LATENCY_FROM,
-    SESSION_COLUMNS,
-    TRIAL_COLUMNS,
-    TRIAL_FROM,
+    DECISIONS,
+    LATENCIES,
+    SESSIONS,
+    TRIALS,
+    Form,
+    RowFault,
     decode_decision,
     decode_evidence,
     decode_latency,
@@ -29,8 +28,8 @@ from tunegrad.db.rows import (
     key_of,
     load_fingerprint,
     load_policy,
+    take_text,
 )
-from tunegrad.db.rows.values import RowFault, take_text
 
 __all__ = ["every_row", "faults_of_file", "rows_of", "verify_store"]
 
@@ -148,6 +147,10 @@ def _spend(row: Row) -> Spend:
     )
 
 
+def _of(form: Form, row_id: str, content: Callable[[Row], object]) -> _Table:
+    return _Table(f"SELECT {form.select} FROM {form.source}", row_id, content)
+
+
 _PROMOTIONS = (
     "SELECT r.id, r.evidence, r.trial, t.id, t.status, t.kernel = r.kernel AND "
     "t.fingerprint = r.fingerprint,"
@@ -170,11 +173,11 @@ _TABLES = {
     "policies": _Table(
         "SELECT id, text, fields FROM policies", "id", lambda row: load_policy(row[1], row[2])
     ),
-    "sessions": _Table(f"SELECT {SESSION_COLUMNS} FROM sessions", "rowid", decode_session),
-    "trials": _Table(f"SELECT {TRIAL_COLUMNS} FROM {TRIAL_FROM}", "t.id", decode_trial),
+    "sessions": _of(SESSIONS, "rowid", decode_session),
+    "trials": _of(TRIALS, "t.id", decode_trial),
     "promotions": _Table(_PROMOTIONS, "r.id", _promotion),
     "spend": _Table(_SPENDS, "s.id", _spend),
     "withdrawals": _Table(_WITHDRAWALS, "w.id", _withdrawal),
-    "decisions": _Table(f"SELECT {DECISION_COLUMNS} FROM {DECISION_FROM}", "d.id", decode_decision),
-    "latencies": _Table(f"SELECT {LATENCY_COLUMNS} FROM {LATENCY_FROM}", "l.id", decode_latency),
+    "decisions": _of(DECISIONS, "d.id", decode_decision),
+    "latencies": _of(LATENCIES, "l.id", decode_latency),
 }

@@ -23,12 +23,20 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict
 
 from tunegrad.db.contents import Contents, Promotion, Spend, Withdrawn
 from tunegrad.db.identity import Identity
-from tunegrad.db.records import IMPORTED, Decision, Evidence, Latency, Session
-from tunegrad.db.rows import key_of, machine_id
+from tunegrad.db.records import IMPORTED, Decision, Latency
+from tunegrad.db.rows import (
+    DECISIONS,
+    LATENCIES,
+    SESSIONS,
+    TRIALS,
+    json_evidence,
+    key_of,
+    machine_id,
+)
 from tunegrad.trial import Trial
 
 __all__ = [
@@ -75,7 +83,7 @@ def export_lines(contents: Contents) -> Iterator[str]:
             ({"id": machine_id(f), "fields": list(f.fields)} for f in machines),
             key=lambda row: str(row["id"]),
         ),
-        "session": [_session_row(s) for s in contents.sessions],
+        "session": [SESSIONS.json(s) for s in contents.sessions],
         "trial": [trial_row(t) for t in contents.trials],
         "promotion": [promotion_row(p) for p in contents.promotions],
         "spend": [_spend_row(s) for s in contents.spends],
@@ -94,56 +102,23 @@ def _line(row: Mapping[str, object]) -> str:
     return json.dumps(row, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
 
 
-def _session_row(session: Session) -> dict[str, object]:
-    return {**asdict(session), "versions": dict(session.versions), "state": dict(session.state)}
-
-
 def trial_row(trial: Trial) -> dict[str, object]:
     """A trial as a row."""
-    m = trial.measurement
-    return {
-        "kernel": trial.kernel_key,
-        "machine": machine_id(trial.fingerprint),
-        "actions": trial.actions,
-        "program_hash": trial.program_hash,
-        "space_version": trial.space_version,
-        "policy": {name: _number(value) for name, value in asdict(trial.policy).items()},
-        "status": m.status.value,
-        "samples_s": m.samples_s,
-        "error": m.error,
-        "lower_s": m.lower_s,
-        "compile_s": m.compile_s,
-        "verify_s": m.verify_s,
-        "timing_s": m.timing_s,
-        "max_error": _number(m.max_error),
-        "attempts": m.attempts,
-        "reference_samples_s": m.reference_samples_s,
-        "reference_program": m.reference_program,
-        "reference_s": m.reference_s,
-        "facts": dict(m.facts),
-        "state": dict(m.state),
-        "session": trial.session,
-        "origin": trial.origin.removeprefix(IMPORTED),
-        "created_s": trial.created_s,
+    policy = {
+        name: str(v) if isinstance(v, float) and not math.isfinite(v) else v
+        for name, v in asdict(trial.policy).items()
     }
-
-
-def _number(value: object) -> object:
-    """A number that is not finite as text: ``inf``, ``nan``."""
-    return value if not isinstance(value, float) or math.isfinite(value) else str(value)
+    named = {"kernel": trial.kernel_key, "machine": machine_id(trial.fingerprint)}
+    return {**named, "policy": policy, **TRIALS.json(trial)}
 
 
 def promotion_row(promotion: Promotion) -> dict[str, object]:
     """A promotion as a row; all but its evidence and its own moment name its trial."""
     return {
         **_trial_named(promotion.trial),
-        "evidence": _evidence(promotion.evidence),
+        "evidence": json_evidence(promotion.evidence),
         "created_s": promotion.created_s,
     }
-
-
-def _evidence(evidence: Evidence) -> dict[str, object]:
-    return asdict(replace(evidence, test=evidence.test.removeprefix(IMPORTED)))
 
 
 def withdrawal_row(withdrawn: Withdrawn) -> dict[str, object]:
@@ -172,36 +147,14 @@ def _trial_named(trial: Identity) -> dict[str, object]:
 
 def decision_row(d: Decision) -> dict[str, object]:
     """A decision as a row; its text is that of a kernel row."""
-    return {
-        "kind": d.kind,
-        "kernel": d.key,
-        "machine": machine_id(d.fingerprint),
-        "space_version": d.space_version,
-        "choice": d.choice,
-        "chosen": d.chosen,
-        "evidence": _evidence(d.evidence),
-        "status": d.status.value,
-        "error": d.error,
-        "policy": d.policy,
-        "session": d.session,
-        "created_s": d.created_s,
-    }
+    return {"kernel": d.key, "machine": machine_id(d.fingerprint), **DECISIONS.json(d)}
 
 
 def latency_row(x: Latency) -> dict[str, object]:
-    """The latency of a whole model as a row."""
-    return {
-        "model": x.model,
-        "model_key": x.model_key,
-        "kind": x.kind,
-        "machine": machine_id(x.fingerprint),
-        "samples_s": x.samples_s,
-        "default_samples_s": x.default_samples_s,
-        "session": x.session,
-        "created_s": x.created_s,
-        "versions": dict(x.versions),
-        "state": dict(x.state),
-    }
+    """The latency of a whole model as a row, which does not say whether it was imported."""
+    found = {"machine": machine_id(x.fingerprint), **LATENCIES.json(x)}
+    del found["imported"]
+    return found
 
 
 def _spend_row(spend: Spend) -> dict[str, object]:

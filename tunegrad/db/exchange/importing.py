@@ -28,6 +28,8 @@ from tunegrad.db.exchange.import_rules import MAX_ROWS, Header
 from tunegrad.db.identity import Identity, Subject, identity
 from tunegrad.db.records import IMPORTED, Decision, Evidence, Latency, Session
 from tunegrad.db.rows import (
+    DECISIONS,
+    TRIALS,
     admit,
     admit_decision,
     admit_evidence,
@@ -248,13 +250,7 @@ class _FileRows:
                 "settings", row.settings, "must be the text of a JSON object"
             ) from None
         _once(self.sessions, row.id, "id", row.id)
-        self.sessions[row.id] = Session(
-            **asdict(row)
-            | {
-                "versions": form.properties("versions", row.versions),
-                "state": form.properties("state", row.state),
-            }
-        )
+        self.sessions[row.id] = Session(**_said(row))
 
     def _keep_trial(self, row: form.TrialRow) -> None:
         fingerprint, text_ = self._machine(row.machine), self._kernel(row.kernel)
@@ -268,18 +264,15 @@ class _FileRows:
         if row.reference_samples_s and len(row.reference_samples_s) != len(row.samples_s):
             raise FieldFault("reference_samples_s", list(row.reference_samples_s), _AS_MANY)
         verdict = self._verdict(Claim(text_, fingerprint, row.space_version, row.actions))
+        own, measured = TRIALS.parted(_said(row) | {"max_error": float(row.max_error)})
+        own["origin"] = IMPORTED + row.origin.removeprefix(IMPORTED)
         trial = Trial(
             kernel_key=row.kernel,
             kernel_text=text_,
             fingerprint=fingerprint,
-            actions=row.actions,
-            program_hash=row.program_hash,
-            space_version=row.space_version,
             policy=_policy(row.policy),
-            measurement=_measurement(row),
-            session=row.session,
-            origin=IMPORTED + row.origin.removeprefix(IMPORTED),
-            created_s=row.created_s,
+            measurement=Measurement(**measured),
+            **own,
         )
         try:
             trial = admit(trial)
@@ -317,12 +310,9 @@ class _FileRows:
         if row.chosen and row.status is not Status.OK:
             raise FieldFault("chosen", True, f"must be false where status is {row.status}")
         verdict = self._verdict(Claim(text, fingerprint, row.space_version, row.choice, row.kind))
-        decision = admit_decision(
-            Decision(
-                row.kind, text, row.choice, row.chosen, _claimed(row.evidence), fingerprint,
-                row.space_version, row.session, row.created_s, row.status, row.error, row.policy,
-            )
-        )  # fmt: skip
+        values = {name: getattr(row, name) for name in DECISIONS.names[:-1]}
+        values |= {"evidence": _claimed(row.evidence), "text": text, "fingerprint": fingerprint}
+        decision = admit_decision(Decision(**values))
         _once(self.decisions, decision, "choice", row.choice)
         self.decisions[decision] = None
         if verdict.unchecked:
@@ -334,14 +324,9 @@ class _FileRows:
             raise FieldFault("samples_s", [], "must have a sample")
         if row.default_samples_s and len(row.default_samples_s) != len(row.samples_s):
             raise FieldFault("default_samples_s", list(row.default_samples_s), _AS_MANY)
-        latency = admit_latency(
-            Latency(
-                row.model, row.model_key, row.kind, self._machine(row.machine), row.samples_s,
-                row.default_samples_s, row.session, row.created_s,
-                form.properties("versions", row.versions), form.properties("state", row.state),
-                imported=True,
-            )
-        )  # fmt: skip
+        values = _said(row) | {"fingerprint": self._machine(row.machine), "imported": True}
+        del values["machine"]
+        latency = admit_latency(Latency(**values))
         _once(self.latencies, latency, "model", row.model)
         self.latencies[latency] = None
 
@@ -379,13 +364,13 @@ class _FileRows:
         return self.verdicts[claim]
 
 
-def _measurement(row: form.TrialRow) -> Measurement:
-    return Measurement(
-        row.status, row.samples_s, row.error, row.lower_s, row.compile_s, row.verify_s,
-        row.timing_s, float(row.max_error), row.attempts, row.reference_samples_s,
-        row.reference_program, row.reference_s, form.properties("facts", row.facts),
-        form.properties("state", row.state),
-    )  # fmt: skip
+def _said(row: form.Row) -> dict[str, Any]:
+    """The fields of a row; numbers and words by name as pairs, which a file has sorted."""
+    found = asdict(row)
+    for name in ("versions", "facts", "state"):
+        if name in found:
+            found[name] = form.properties(name, found[name])
+    return found
 
 
 def _policy(said: form.PolicyFields) -> Policy:

@@ -7,17 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tunegrad.db.rows import (
-    DECISION_COLUMNS,
-    DECISION_FROM,
-    LATENCY_COLUMNS,
-    LATENCY_FROM,
-    SESSION_COLUMNS,
-    SESSION_VALUES,
-    TRIAL_COLUMNS,
-    TRIAL_FROM,
-    TRIAL_VALUES,
-)
+from tunegrad.db.rows import DECISIONS as DECISION_FORM
+from tunegrad.db.rows import LATENCIES as LATENCY_FORM
+from tunegrad.db.rows import SESSIONS as SESSION_FORM
+from tunegrad.db.rows import TRIALS
 
 __all__ = [
     "BARE",
@@ -66,17 +59,17 @@ STRUCK = (
     f"SELECT MIN(v.id) FROM trials x CROSS JOIN withdrawals v ON v.trial = x.id WHERE {_LIKE_T}"
 )
 INSERT_TRIAL = (
-    f"INSERT INTO trials (kernel, fingerprint, policy, repeat, {', '.join(TRIAL_VALUES)})"
-    f" VALUES ({', '.join('?' * (4 + len(TRIAL_VALUES)))})"
+    f"INSERT INTO trials (kernel, fingerprint, policy, repeat, {', '.join(TRIALS.names)})"
+    f" VALUES ({', '.join('?' * (4 + len(TRIALS.names)))})"
     " ON CONFLICT (kernel, fingerprint, actions, policy, space_version, repeat) DO NOTHING"
 )
-REPLACE = f"UPDATE trials SET {', '.join(f'{name} = ?' for name in TRIAL_VALUES)} WHERE id = ?"
+REPLACE = f"UPDATE trials SET {', '.join(f'{name} = ?' for name in TRIALS.names)} WHERE id = ?"
 SELECT = (
-    f"SELECT {TRIAL_COLUMNS}, w.reason, w.session FROM {TRIAL_FROM} LEFT JOIN withdrawals "
+    f"SELECT {TRIALS.select}, w.reason, w.session FROM {TRIALS.source} LEFT JOIN withdrawals "
     f"w ON w.id = ({STRUCK})"
 )
-BARE = f"SELECT {TRIAL_COLUMNS} FROM {TRIAL_FROM}"
-MEASURED = f"SELECT {TRIAL_COLUMNS}, t.repeat FROM {TRIAL_FROM} WHERE {SAME} ORDER BY t.repeat"
+BARE = f"SELECT {TRIALS.select} FROM {TRIALS.source}"
+MEASURED = f"SELECT {TRIALS.select}, t.repeat FROM {TRIALS.source} WHERE {SAME} ORDER BY t.repeat"
 BY_SPEED = (
     f"SELECT t.id, {_REPEATED} FROM trials t WHERE t.kernel = {KERNEL} AND t.fingerprint "
     f"= {FINGERPRINT}"
@@ -86,13 +79,13 @@ BY_SPEED = (
     " ORDER BY MAX(t.id) OVER (PARTITION BY t.policy) DESC, t.median_s, t.id"
 )
 PROMOTED = (
-    f"SELECT {TRIAL_COLUMNS}, r.id, r.evidence, {_REPEATED} FROM promotions r JOIN {TRIAL_FROM}"
+    f"SELECT {TRIALS.select}, r.id, r.evidence, {_REPEATED} FROM promotions r JOIN {TRIALS.source}"
     f" WHERE t.id = r.trial AND t.kernel = r.kernel AND t.fingerprint = r.fingerprint"
     f" AND r.kernel = {KERNEL} AND r.fingerprint = {FINGERPRINT} AND ({STRUCK}) IS NULL"
 )
 WITHDRAWALS = (
-    f"SELECT {TRIAL_COLUMNS}, w.reason, w.session, w.created_s, w.id FROM withdrawals w "
-    f"JOIN {TRIAL_FROM}"
+    f"SELECT {TRIALS.select}, w.reason, w.session, w.created_s, w.id FROM withdrawals w "
+    f"JOIN {TRIALS.source}"
     f" WHERE t.id = w.trial AND w.kernel = {KERNEL} AND w.fingerprint = {FINGERPRINT} ORDER BY w.id"
 )
 WITHDRAW = (
@@ -108,10 +101,10 @@ PLACES = (
 )
 
 
-DECISIONS = f"SELECT {DECISION_COLUMNS} FROM {DECISION_FROM}"
-LATENCIES = f"SELECT {LATENCY_COLUMNS} FROM {LATENCY_FROM}"
-SESSIONS = f"SELECT {SESSION_COLUMNS} FROM sessions"
-_KNOWN = ", ".join(f"{name} = excluded.{name}" for name in SESSION_VALUES if name != "id")
+DECISIONS = f"SELECT {DECISION_FORM.select} FROM {DECISION_FORM.source}"
+LATENCIES = f"SELECT {LATENCY_FORM.select} FROM {LATENCY_FORM.source}"
+SESSIONS = f"SELECT {SESSION_FORM.select} FROM {SESSION_FORM.source}"
+_KNOWN = ", ".join(f"{name} = excluded.{name}" for name in SESSION_FORM.names if name != "id")
 FILL_SESSION = f"ON CONFLICT (id) DO UPDATE SET {_KNOWN} WHERE command = ''"
 SET_SPEND = (
     "INSERT INTO spend (model_key, fingerprint, settings, seconds) VALUES (?, ?, ?, ?)"

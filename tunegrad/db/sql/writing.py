@@ -7,9 +7,9 @@ from tunegrad.db.file import Database, Run
 from tunegrad.db.identity import Identity, Subject, identity, subject
 from tunegrad.db.records import Decision, Evidence, Latency, Session
 from tunegrad.db.rows import (
-    DECISION_VALUES,
-    LATENCY_VALUES,
-    SESSION_VALUES,
+    DECISIONS,
+    LATENCIES,
+    SESSIONS,
     admit,
     admit_decision,
     admit_evidence,
@@ -47,9 +47,9 @@ def _insert(table: str, *columns: str) -> str:
     return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
 
 
-INSERT_SESSION = _insert("sessions", *SESSION_VALUES)
-_INSERT_DECISION = _insert("decisions", "kernel", "fingerprint", *DECISION_VALUES)
-_INSERT_LATENCY = _insert("latencies", "fingerprint", *LATENCY_VALUES)
+INSERT_SESSION = _insert("sessions", *SESSIONS.names)
+_INSERT_DECISION = _insert("decisions", "kernel", "fingerprint", *DECISIONS.names)
+_INSERT_LATENCY = _insert("latencies", "fingerprint", *LATENCIES.names)
 _ADD_SPEND = (
     f"{_insert('spend', 'model_key', 'fingerprint', 'settings', 'seconds')}"
     " ON CONFLICT (model_key, fingerprint, settings) DO UPDATE SET"
