@@ -10,8 +10,7 @@ import pytest
 from store_suite import COLD, EVIDENCE, MATMUL, SKY, ZEN, StoreSuite, decision, latency, trial
 
 from tunegrad.db import key_of, open_store, read_contents
-from tunegrad.db.contents import winners
-from tunegrad.db.identity import Place, identity, standing, subject
+from tunegrad.db.contents import Place, identity, standing, subject, winners
 from tunegrad.trial import Policy, Status
 
 

@@ -9,9 +9,8 @@ import math
 from hypothesis import strategies as st
 
 from tunegrad.db import Contents, Decision, Evidence, Latency, Session, key_of
-from tunegrad.db.contents import Promotion, Spend, Withdrawn
+from tunegrad.db.contents import Promotion, Spend, Withdrawn, identity
 from tunegrad.db.exchange.export import export_lines
-from tunegrad.db.identity import identity
 from tunegrad.db.rows import dump_fingerprint
 from tunegrad.trial import Fingerprint, Measurement, Policy, Status, Trial
 

@@ -14,12 +14,11 @@ from hypothesis import strategies as st
 from store_worlds import dump, stores
 
 from tunegrad.db import Contents, Decision, PruneRules, key_of, open_store, read_contents
-from tunegrad.db.contents import decided, is_imported, winners
+from tunegrad.db.contents import decided, identity, is_imported, place_of, winners
 from tunegrad.db.exchange.export import export_lines
 from tunegrad.db.exchange.importing import read_export
 from tunegrad.db.exchange.merge import merge_contents, with_imported
-from tunegrad.db.exchange.prune import prune_contents
-from tunegrad.db.identity import identity, place_of
+from tunegrad.db.exchange.stores import prune_contents
 
 EXAMPLES = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 FEW = settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -10,8 +10,7 @@ from pathlib import Path
 from store_trials import HERE, KERNEL, KEY
 
 from tunegrad.db import Contents, Decision, Evidence, Latency, Session, open_store
-from tunegrad.db.contents import Promotion, Spend, Withdrawn
-from tunegrad.db.identity import identity
+from tunegrad.db.contents import Promotion, Spend, Withdrawn, identity
 from tunegrad.trial import Measurement, Policy, Status, Trial
 
 

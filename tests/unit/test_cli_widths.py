@@ -23,8 +23,8 @@ from tunegrad.cli.tables import (
     why_text,
 )
 from tunegrad.db import History, Stats, Why
-from tunegrad.db.views.history import DecisionRow, LatencyRow, MeasurementRow
-from tunegrad.db.views.why import FieldRow, PromotionRow
+from tunegrad.db.views.histories import DecisionRow, LatencyRow, MeasurementRow
+from tunegrad.db.views.reasons import FieldRow, PromotionRow
 from tunegrad.reports import (
     CompiledReport,
     CompiledRow,

@@ -9,7 +9,7 @@ from kernel_corpus import corpus_kernel
 
 from tunegrad import devices
 from tunegrad.compiling import HOOKS, Payload, build
-from tunegrad.db.views.history import MeasurementRow
+from tunegrad.db.views.histories import MeasurementRow
 from tunegrad.devices import Candidate, DeviceMeasurer, Limits
 from tunegrad.devices.cpu.machine_code import object_facts
 from tunegrad.devices.host.codegen import compile_llvm

@@ -13,7 +13,7 @@ from store_trials import KEY, numbered
 
 from tests.cover import each_once
 from tunegrad.db import APPLICATION_ID, SCHEMA_VERSION, open_store
-from tunegrad.db.file.location import Mount, filesystem_of, is_network
+from tunegrad.db.connection import Mount, filesystem_of, is_network
 from tunegrad.errors import StoreError
 
 
@@ -119,7 +119,7 @@ def test_store_whose_creation_fails_leaves_nothing_behind(tmp_path, monkeypatch)
         connection.execute("CREATE TABLE half (made)")
         raise sqlite3.OperationalError("database or disk is full")
 
-    monkeypatch.setattr("tunegrad.db.file.connection.migrate", fail)
+    monkeypatch.setattr("tunegrad.db.connection.migrate", fail)
     refused(tmp_path / "t.db", "write", "can not be opened for writing: database or disk is full")
     assert names(tmp_path) == []
 
@@ -141,7 +141,7 @@ def test_store_in_a_read_only_place_is_refused_for_writing(tmp_path, monkeypatch
     def refuse(path, *_):
         raise OSError(code, os.strerror(code), path)
 
-    monkeypatch.setattr("tunegrad.db.file.lock.os.open", refuse)
+    monkeypatch.setattr("tunegrad.db.database.os.open", refuse)
     refused(tmp_path / "t.db", "write", f"can not be written: .*: {words}")
     assert names(tmp_path) == []
 

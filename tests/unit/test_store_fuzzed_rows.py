@@ -12,8 +12,7 @@ from store_exports import decision, latency
 from store_trials import EVIDENCE, HERE, KERNEL, KEY, numbered
 
 from tunegrad.db import Contents, open_store, read_contents, salvage_store
-from tunegrad.db.contents import Promotion
-from tunegrad.db.identity import identity
+from tunegrad.db.contents import Promotion, identity
 from tunegrad.db.rows import DECISIONS, LATENCIES, TRIALS
 
 # No foreign keys: a row that names another row of the same kind is another trial, not a damaged

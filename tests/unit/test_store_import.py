@@ -16,10 +16,10 @@ from store_exports import WORLD, decision, make, promotion, trial, withdrawn
 from store_trials import HERE, KEY
 
 from tunegrad.db import Contents, Evidence, export_store, import_store, open_store, read_contents
+from tunegrad.db.contents import identity
 from tunegrad.db.exchange import export_lines
 from tunegrad.db.exchange import importing as reading_module
 from tunegrad.db.exchange.importing import MAX_LINE_BYTES, Reading, read_export
-from tunegrad.db.identity import identity
 from tunegrad.db.rows import machine_id
 from tunegrad.errors import StoreError
 

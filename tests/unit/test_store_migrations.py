@@ -18,8 +18,8 @@ from tunegrad.db import (
     merge_stores,
     open_store,
 )
-from tunegrad.db.file import connection as connections
-from tunegrad.db.file.schema import FIRST_VERSION, STEPS, migrate
+from tunegrad.db import connection as connections
+from tunegrad.db.schema import FIRST_VERSION, STEPS, migrate
 from tunegrad.errors import StoreError
 from tunegrad.trial import Status
 
@@ -152,8 +152,8 @@ def test_store_is_read_with_facts_of_programs_and_states_of_devices(tmp_path, mo
 MIGRATE = """
 import sys
 from tunegrad.db import open_store
-from tunegrad.db.file import connection
-from tunegrad.db.file.schema import SCHEMA_VERSION, STEPS, migrate
+from tunegrad.db import connection
+from tunegrad.db.schema import SCHEMA_VERSION, STEPS, migrate
 def wait():
     print("converted", flush=True)
     sys.stdin.readline()

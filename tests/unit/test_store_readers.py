@@ -8,8 +8,8 @@ import signal
 import pytest
 from store_trials import HERE, KEY, numbered, start
 
+from tunegrad.db import connection as connections
 from tunegrad.db import open_store
-from tunegrad.db.file import connection as connections
 from tunegrad.errors import StoreError
 
 KILLED = """

@@ -9,7 +9,7 @@ from store_exports import decision, latency
 from store_trials import EVIDENCE, HERE, KERNEL, KEY, numbered
 
 from tunegrad.db import Hit, Miss, Near, open_store
-from tunegrad.db.sql.queries import BY_SPEED, PLACES, PROMOTED, SAME, SELECT, WITHDRAWALS
+from tunegrad.db.sql import BY_SPEED, PLACES, PROMOTED, SAME, SELECT, WITHDRAWALS
 from tunegrad.trial import Fingerprint
 
 THERE = Fingerprint((("arch", "skylake"), ("device", "cpu")))

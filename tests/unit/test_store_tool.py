@@ -22,8 +22,7 @@ from tunegrad.db import (
     salvage_store,
     why,
 )
-from tunegrad.db.contents import Promotion, winners
-from tunegrad.db.identity import identity
+from tunegrad.db.contents import Promotion, identity, winners
 from tunegrad.errors import InternalError, StoreError
 from tunegrad.trial import Fingerprint, Measurement, Status
 

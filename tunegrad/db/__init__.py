@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from .exchange import merge_stores as merge_stores
     from .exchange import prune_store as prune_store
     from .exchange import salvage_store as salvage_store
-    from .file import APPLICATION_ID as APPLICATION_ID
-    from .file import SCHEMA_VERSION as SCHEMA_VERSION
     from .lookup import Difference as Difference
     from .lookup import Hit as Hit
     from .lookup import Lookup as Lookup
@@ -61,6 +59,8 @@ if TYPE_CHECKING:
     from .rows import clean_text as clean_text
     from .rows import key_of as key_of
     from .rows import machine_id as machine_id
+    from .schema import APPLICATION_ID as APPLICATION_ID
+    from .schema import SCHEMA_VERSION as SCHEMA_VERSION
     from .store import Mode as Mode
     from .store import Store as Store
     from .views import DecisionChange as DecisionChange
@@ -88,7 +88,6 @@ else:
                 "Refusal SalvageReport actions_fault diff_stores export_store import_store "
                 "merge_stores prune_store salvage_store"
             ),
-            "file": "APPLICATION_ID SCHEMA_VERSION",
             "lookup": "Difference Hit Lookup Miss Near Nearby",
             "opening": "MEMORY check_store open_store",
             "records": (
@@ -96,6 +95,7 @@ else:
                 "STOPPED Session Stats Withdrawal imported"
             ),
             "rows": "clean_text key_of machine_id",
+            "schema": "APPLICATION_ID SCHEMA_VERSION",
             "store": "Mode Store",
             "views": (
                 "DecisionChange DecisionRow History LatencyPair LatencyRow MeasurementRow "

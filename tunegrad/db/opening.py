@@ -9,19 +9,18 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tunegrad.db.check import salvaged_contents
-from tunegrad.db.contents import Contents
-from tunegrad.db.file import (
+from tunegrad.db.connection import (
     MOUNTS,
     DamagedStore,
-    Database,
-    WriterLock,
     check_location,
     connect_memory,
     connect_reader,
     connect_writer,
 )
+from tunegrad.db.contents import Contents
+from tunegrad.db.database import Database, WriterLock
 from tunegrad.db.records import Problem
-from tunegrad.db.sql.writing import replace_all
+from tunegrad.db.sql import replace_all
 from tunegrad.db.store import Mode, Store
 from tunegrad.errors import StoreError
 

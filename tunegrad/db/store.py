@@ -16,10 +16,18 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
 
+from tunegrad.db import sql
 from tunegrad.db.check import verify_store
-from tunegrad.db.contents import Contents, decided
-from tunegrad.db.file import Database, Run
-from tunegrad.db.identity import identity, measured_again, standing, stands_among, wrong_of
+from tunegrad.db.contents import (
+    Contents,
+    decided,
+    identity,
+    measured_again,
+    standing,
+    stands_among,
+    wrong_of,
+)
+from tunegrad.db.database import Database, Run
 from tunegrad.db.lookup import Lookup, look_up
 from tunegrad.db.records import (
     STOPPED,
@@ -53,8 +61,6 @@ from tunegrad.db.rows import (
     load_fingerprint,
     properties_faults,
 )
-from tunegrad.db.sql import queries as sql
-from tunegrad.db.sql import writing
 from tunegrad.errors import InternalError, StoreError
 from tunegrad.trial import Fingerprint, Policy, Properties, Status, Trial
 
@@ -131,7 +137,7 @@ class Store:
         trial = admit(trial)
         values = encode_trial(trial)
         with self._db.transaction() as run:
-            owners = writing.owners_of(self._db, run, trial)
+            owners = sql.owners_of(self._db, run, trial)
             cursor = run(sql.INSERT_TRIAL, (*owners, 0, *values))
             if cursor.rowcount == 1 and cursor.lastrowid is not None:
                 return cursor.lastrowid
@@ -160,7 +166,7 @@ class Store:
         wrong = wrong_of([*known, (number, trial)])
         if wrong is not None:
             row_id, measured = wrong
-            reason = writing.clean_reason(measured_again(measured.measurement.error))
+            reason = sql.clean_reason(measured_again(measured.measurement.error))
             run(sql.WITHDRAW, (reason, measured.session, measured.created_s, row_id))
         return number
 
@@ -345,7 +351,7 @@ class Store:
                 "winner is ok and has samples"
             )
         with self._db.transaction() as run:
-            return writing.insert_promotion(run, trial_id, evidence, self._clock())
+            return sql.insert_promotion(run, trial_id, evidence, self._clock())
 
     def promotions(self, kernel_key: str, fingerprint: Fingerprint) -> list[tuple[Trial, Evidence]]:
         """Every promotion of a kernel on a machine whose trial was not withdrawn, oldest first."""
@@ -380,8 +386,8 @@ class Store:
             return int(found[0][0])
         now_s = self._clock()
         with self._db.transaction() as run:
-            writing.name_session(self._db, run, session, now_s)
-            cursor = run(sql.WITHDRAW, (writing.clean_reason(reason), session, now_s, trial_id))
+            sql.name_session(self._db, run, session, now_s)
+            cursor = run(sql.WITHDRAW, (sql.clean_reason(reason), session, now_s, trial_id))
         return int(cursor.lastrowid or 0)
 
     def withdrawals(self, kernel_key: str, fingerprint: Fingerprint) -> list[Withdrawal]:
@@ -407,7 +413,7 @@ class Store:
         """
         self._db.check_writable()
         with self._db.transaction() as run:
-            return writing.insert_decision(self._db, run, decision)
+            return sql.insert_decision(self._db, run, decision)
 
     def decision(
         self, kind: Question, key: str, fingerprint: Fingerprint, space_version: int
@@ -430,7 +436,7 @@ class Store:
 
     def _decisions(self, **given: object) -> list[Decision]:
         where, wanted = sql.conditions(sql.OF_DECISIONS, **given)
-        rows = self._db.select(f"{sql.DECISIONS} WHERE {where} ORDER BY d.id", wanted)
+        rows = self._db.select(f"{sql.ALL_DECISIONS} WHERE {where} ORDER BY d.id", wanted)
         return self._sound(map(decode_decision, rows))
 
     def record_latency(self, latency: Latency) -> int:
@@ -440,7 +446,7 @@ class Store:
         """
         self._db.check_writable()
         with self._db.transaction() as run:
-            return writing.insert_latency(self._db, run, latency)
+            return sql.insert_latency(self._db, run, latency)
 
     def latencies(
         self,
@@ -454,7 +460,9 @@ class Store:
         where, wanted = sql.conditions(
             sql.OF_LATENCIES, model=model, fingerprint=_fields(here), since=since_s
         )
-        rows = self._db.select(f"{sql.LATENCIES} WHERE {where} ORDER BY l.created_s, l.id", wanted)
+        rows = self._db.select(
+            f"{sql.ALL_LATENCIES} WHERE {where} ORDER BY l.created_s, l.id", wanted
+        )
         return self._sound(map(decode_latency, rows))
 
     # ---- sessions
@@ -494,7 +502,7 @@ class Store:
         )
         with self._db.transaction() as run:
             cursor = run(
-                f"{writing.INSERT_SESSION} ON CONFLICT (id) DO NOTHING", encode_session(session)
+                f"{sql.INSERT_SESSION} ON CONFLICT (id) DO NOTHING", encode_session(session)
             )
         if cursor.rowcount != 1:
             raise StoreError(
@@ -526,13 +534,13 @@ class Store:
 
     def sessions(self) -> list[Session]:
         """Every session, oldest first."""
-        rows = self._db.select(f"{sql.SESSIONS} ORDER BY started_s, id")
+        rows = self._db.select(f"{sql.ALL_SESSIONS} ORDER BY started_s, id")
         return self._sound(map(decode_session, rows))
 
     def keep_session(self, session: Session) -> None:
         """Keep a session of another store as it is, unless its id is taken by one that is known."""
         with self._db.transaction() as run:
-            run(f"{writing.INSERT_SESSION} {sql.FILL_SESSION}", encode_session(session))
+            run(f"{sql.INSERT_SESSION} {sql.FILL_SESSION}", encode_session(session))
 
     # ---- spent budget, names
 
@@ -567,7 +575,7 @@ class Store:
                 "time >= 0"
             )
         with self._db.transaction() as run:
-            machine = writing.machine_row(self._db, run, fingerprint)
+            machine = sql.machine_row(self._db, run, fingerprint)
             total = self.spent(model_key, fingerprint, settings) + float(seconds)
             run(sql.SET_SPEND, (model_key, machine, settings, total))
         return total
@@ -589,7 +597,7 @@ class Store:
 
         Ids are new, in order.
         """
-        writing.replace_all(self._db, contents)
+        sql.replace_all(self._db, contents)
 
     def compact(self) -> None:
         """Give unused pages of the file back to the filesystem."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from .claims import Claim, Finding, Refusal, actions_fault
 from .export import export_lines
-from .prune import PruneRules
 from .stores import (
     Exported,
     ImportReport,
     MergeReport,
     PruneReport,
+    PruneRules,
     SalvageReport,
     diff_stores,
     export_store,

@@ -25,8 +25,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 
-from tunegrad.db.contents import Contents, Promotion, Spend, Withdrawn
-from tunegrad.db.identity import Identity
+from tunegrad.db.contents import Contents, Identity, Promotion, Spend, Withdrawn
 from tunegrad.db.records import IMPORTED, Decision, Latency
 from tunegrad.db.rows import (
     DECISIONS,

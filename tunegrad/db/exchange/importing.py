@@ -15,18 +15,25 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, BinaryIO
+from typing import Annotated, Any, BinaryIO, Literal, get_args
 
+from msgspec import Meta, Struct
 from msgspec.structs import asdict
 
 from tunegrad import untrusted
-from tunegrad.db.contents import Contents, Promotion, Spend, Withdrawn
-from tunegrad.db.exchange import import_rules as form
+from tunegrad.db.contents import Contents, Identity, Promotion, Spend, Subject, Withdrawn, identity
 from tunegrad.db.exchange.claims import ActionRule, Claim, Finding, Refusal, parsed_only
 from tunegrad.db.exchange.export import FORMAT, FORMAT_VERSION, KINDS
-from tunegrad.db.exchange.import_rules import MAX_ROWS, Header
-from tunegrad.db.identity import Identity, Subject, identity
-from tunegrad.db.records import IMPORTED, Decision, Evidence, Latency, Session
+from tunegrad.db.records import (
+    IMPORTED,
+    Decision,
+    Evidence,
+    Latency,
+    LatencyKind,
+    Properties,
+    Question,
+    Session,
+)
 from tunegrad.db.rows import (
     DECISIONS,
     TRIALS,
@@ -38,16 +45,295 @@ from tunegrad.db.rows import (
     machine_id,
 )
 from tunegrad.errors import InternalError, StoreError
-from tunegrad.trial import Fingerprint, Measurement, Policy, Status, Trial
-from tunegrad.untrusted import FieldFault, converted
+from tunegrad.trial import Cache, Fingerprint, Measurement, Policy, Status, Trial
+from tunegrad.untrusted import (
+    FieldFault,
+    Time,
+    at_most,
+    between,
+    converted,
+    free_text,
+    printable,
+    whole,
+)
 
-__all__ = ["MAX_LINE_BYTES", "MAX_ROWS", "Reading", "read_export"]
+__all__ = [
+    "MAX_LINE_BYTES",
+    "MAX_ROWS",
+    "ROWS",
+    "Header",
+    "Reading",
+    "Row",
+    "properties",
+    "read_export",
+]
+
+MAX_ROWS = 2_000_000
+
+_MOST_PROPERTIES = 10_000
+"""A session says a few facts of each of its kernels."""
+
+_LARGEST = 1e15
+
+
+def _digits(count: int) -> Meta:
+    return Meta(
+        pattern=rf"\A[0-9a-f]{{{count}}}\Z",
+        description=f"must be {count} lower-case hexadecimal digits",
+    )
+
+
+Word = Annotated[str, printable(100)]
+
+Text = Annotated[str, printable(200)]
+
+Line = Annotated[str, printable(1000)]
+
+Name = Annotated[str, printable(4000)]
+
+Actions = Annotated[str, printable(1 << 14)]
+
+Settings = Annotated[str, printable(1 << 20)]
+
+KernelText = Annotated[str, printable(1 << 20, lines=True)]
+
+Error = Annotated[str, free_text(20_000)]
+
+Key = Annotated[str, _digits(32)]
+
+MachineId = Annotated[str, _digits(16)]
+
+Choice = Annotated[
+    str,
+    Meta(
+        max_length=64,
+        pattern=r"\A\w+\Z",
+        description="must be a name: letters, digits and _, at most 64",
+    ),
+]
+
+Space = Annotated[int, whole(0, 2**31)]
+
+Count = Annotated[int, whole(0, 10**6)]
+
+Rows = Annotated[int, whole(0, MAX_ROWS)]
+
+Limit = Time | Literal["inf"]
+
+Pair = Annotated[tuple[Name, Name], Meta(description="must be a pair of a name and a value")]
+
+Samples = Annotated[tuple[Time, ...], at_most(100_000)]
+
+Named = Annotated[
+    dict[Word, Annotated[float, between(-_LARGEST, _LARGEST)] | Text],
+    Meta(
+        max_length=_MOST_PROPERTIES,
+        description=f"must have at most {_MOST_PROPERTIES} fields, each named by printable text of "
+        "at most 100 characters",
+    ),
+]
+"""Numbers and words by name."""
+
+
+class Fields(Struct, forbid_unknown_fields=True):
+    """An object with these fields and no other."""
+
+
+class PolicyFields(Fields):
+    """The policy of a trial."""
+
+    cache: Cache
+    statistic: Literal["median", "min"]
+    clock: Word
+    min_samples: Count
+    max_samples: Count
+    tolerance: Limit
+    budget_s: Limit
+    timeout_s: Limit
+
+
+class EvidenceFields(Fields):
+    """The evidence of a promotion or a decision."""
+
+    test: Word
+    p_value: Annotated[float, between(0.0, 1.0)]
+    incumbent_samples_s: Samples
+    challenger_samples_s: Samples
+    cold: bool
+
+
+class KernelRow(Fields):
+    """A kernel, under the hash of its text."""
+
+    key: Key
+    text: KernelText
+    name: Name
+
+
+class MachineRow(Fields):
+    """A fingerprint, under the hash of its fields."""
+
+    id: MachineId
+    fields: Annotated[tuple[Pair, ...], at_most(200)]
+
+
+class SessionRow(Fields):
+    """One run of a command that measured."""
+
+    id: Name
+    started_s: Time
+    ended_s: Time | None
+    command: Annotated[str, free_text(100_000)]
+    seed: Annotated[int, whole(-(2**63), 2**63 - 1)]
+    settings: Settings
+    version: Text
+    versions: Named
+    state: Named
+
+
+class TrialRow(Fields):
+    """One measurement."""
+
+    kernel: Key
+    machine: MachineId
+    actions: Actions
+    program_hash: Text
+    space_version: Space
+    policy: PolicyFields
+    status: Status
+    samples_s: Samples
+    error: Error
+    lower_s: Time
+    compile_s: Time
+    verify_s: Time
+    timing_s: Time
+    max_error: Time | Literal["inf", "nan"]
+    attempts: Annotated[int, whole(1, 1000)]
+    reference_samples_s: Samples
+    reference_program: Text
+    reference_s: Time
+    facts: Named
+    state: Named
+    session: Name
+    origin: Text
+    created_s: Time
+
+
+class NamingRow(Fields):
+    """A row that names a trial above."""
+
+    kernel: Key
+    machine: MachineId
+    actions: Actions
+    policy: Line
+    space_version: Space
+    measured_by: Name
+    measured_s: Time
+
+
+class PromotionRow(NamingRow):
+    """A trial that won, and why."""
+
+    evidence: EvidenceFields
+    created_s: Time
+
+
+class WithdrawalRow(NamingRow):
+    """A trial that shall never win again."""
+
+    reason: Annotated[str, free_text(5000)]
+    session: Name
+    created_s: Time
+
+
+class SpendRow(Fields):
+    """Time spent on a model."""
+
+    model: Name
+    machine: MachineId
+    settings: Settings
+    seconds: Time
+
+
+class DecisionRow(Fields):
+    """An alternative of a question, and how it fared."""
+
+    kind: Question
+    kernel: Key
+    machine: MachineId
+    space_version: Space
+    choice: Choice
+    chosen: bool
+    evidence: EvidenceFields
+    status: Status
+    error: Error
+    policy: Line
+    session: Name
+    created_s: Time
+
+
+class LatencyRow(Fields):
+    """The latency of a whole model."""
+
+    model: Name
+    model_key: Key
+    kind: LatencyKind
+    machine: MachineId
+    samples_s: Samples
+    default_samples_s: Samples
+    session: Name
+    created_s: Time
+    versions: Named
+    state: Named
+
+
+Row = (
+    KernelRow | MachineRow | SessionRow | TrialRow | PromotionRow | SpendRow | WithdrawalRow
+    | DecisionRow | LatencyRow
+)  # fmt: skip
+
+ROWS: dict[str, type[Row]] = {
+    row.__name__.removesuffix("Row").lower(): row for row in get_args(Row)
+}
+"""The form of each kind of row."""
+
+
+class Counts(Fields):
+    """Number of rows of each kind in a file; older ones do not have the last three kinds."""
+
+    kernel: Rows
+    machine: Rows
+    session: Rows
+    trial: Rows
+    promotion: Rows
+    spend: Rows
+    withdrawal: Rows = 0
+    decision: Rows = 0
+    latency: Rows = 0
+
+
+class Header(Fields):
+    """The first line."""
+
+    format: str
+    version: int
+    rows: Counts
+
+
+def properties(field: str, named: dict[str, float | str]) -> Properties:
+    """Numbers and words, which a file has sorted by name."""
+    if list(named) != sorted(named):
+        raise FieldFault(field, named, "must be sorted by name")
+    return tuple(named.items())
+
 
 MAX_LINE_BYTES = 4 << 20
 
 _AS_MANY = "must be empty, or as many as samples_s"
+
 MAX_REFUSALS = 100_000
 """Beyond this many bad rows a file is no export, and reading ends."""
+
 _MAX_SKIPPED = 64
 """Pieces of ``MAX_LINE_BYTES`` that a line which is too long may have."""
 
@@ -192,37 +478,37 @@ class _FileRows:
                 raise FieldFault("row", said, f"must be one of {', '.join(KINDS)}")
             kind = said
             self.seen[kind] += 1
-            self._keep(converted(form.ROWS[kind], row))
+            self._keep(converted(ROWS[kind], row))
         except FieldFault as error:
             self.refusals.append(Refusal(line, kind, error.field or "row", error.value, error.rule))
 
-    def _keep(self, row: form.Row) -> None:
+    def _keep(self, row: Row) -> None:
         match row:
-            case form.KernelRow():
+            case KernelRow():
                 self._keep_kernel(row)
-            case form.MachineRow():
+            case MachineRow():
                 self._keep_machine(row)
-            case form.SessionRow():
+            case SessionRow():
                 self._keep_session(row)
-            case form.TrialRow():
+            case TrialRow():
                 self._keep_trial(row)
-            case form.PromotionRow():
+            case PromotionRow():
                 self._keep_promotion(row)
-            case form.WithdrawalRow():
+            case WithdrawalRow():
                 self._keep_withdrawal(row)
-            case form.DecisionRow():
+            case DecisionRow():
                 self._keep_decision(row)
-            case form.LatencyRow():
+            case LatencyRow():
                 self._keep_latency(row)
-            case form.SpendRow():
+            case SpendRow():
                 self._keep_spend(row)
 
-    def _keep_spend(self, row: form.SpendRow) -> None:
+    def _keep_spend(self, row: SpendRow) -> None:
         key = row.model, row.machine, row.settings
         _once(self.spends, key, "model", row.model)
         self.spends[key] = Spend(row.model, self._machine(row.machine), row.settings, row.seconds)
 
-    def _keep_kernel(self, row: form.KernelRow) -> None:
+    def _keep_kernel(self, row: KernelRow) -> None:
         if key_of(row.text) != row.key:
             raise FieldFault(
                 "key", row.key, f"must be the hash of the kernel's text, {key_of(row.text)}"
@@ -230,7 +516,7 @@ class _FileRows:
         _once(self.kernels, row.key, "key", row.key)
         self.kernels[row.key] = (row.text, row.name)
 
-    def _keep_machine(self, row: form.MachineRow) -> None:
+    def _keep_machine(self, row: MachineRow) -> None:
         names = [name for name, _ in row.fields]
         if names != sorted(set(names)):
             raise FieldFault("fields", names[:5], "must be sorted by name, each name once")
@@ -242,7 +528,7 @@ class _FileRows:
         _once(self.machines, row.id, "id", row.id)
         self.machines[row.id] = fingerprint
 
-    def _keep_session(self, row: form.SessionRow) -> None:
+    def _keep_session(self, row: SessionRow) -> None:
         try:
             untrusted.json_object(row.settings)
         except FieldFault:
@@ -252,7 +538,7 @@ class _FileRows:
         _once(self.sessions, row.id, "id", row.id)
         self.sessions[row.id] = Session(**_said(row))
 
-    def _keep_trial(self, row: form.TrialRow) -> None:
+    def _keep_trial(self, row: TrialRow) -> None:
         fingerprint, text_ = self._machine(row.machine), self._kernel(row.kernel)
         self._known_session(row.session)
         if row.samples_s and row.status is not Status.OK:
@@ -285,7 +571,7 @@ class _FileRows:
         if verdict.unchecked:
             self.unchecked[verdict.unchecked] += 1
 
-    def _keep_promotion(self, row: form.PromotionRow) -> None:
+    def _keep_promotion(self, row: PromotionRow) -> None:
         at = self._named(row)
         if at is None or not self.trials[at].measurement.ran:
             raise FieldFault(
@@ -295,7 +581,7 @@ class _FileRows:
             )
         self.promotions.append(Promotion(at, admit_evidence(_claimed(row.evidence)), row.created_s))
 
-    def _keep_withdrawal(self, row: form.WithdrawalRow) -> None:
+    def _keep_withdrawal(self, row: WithdrawalRow) -> None:
         at = self._named(row)
         if at is None:
             raise FieldFault("actions", row.actions, "must be those of a trial above")
@@ -304,7 +590,7 @@ class _FileRows:
         reason = IMPORTED + row.reason.removeprefix(IMPORTED)
         self.withdrawals[at] = Withdrawn(at, reason, row.session, row.created_s)
 
-    def _keep_decision(self, row: form.DecisionRow) -> None:
+    def _keep_decision(self, row: DecisionRow) -> None:
         fingerprint, text = self._machine(row.machine), self._kernel(row.kernel)
         self._known_session(row.session)
         if row.chosen and row.status is not Status.OK:
@@ -318,7 +604,7 @@ class _FileRows:
         if verdict.unchecked:
             self.unchecked[verdict.unchecked] += 1
 
-    def _keep_latency(self, row: form.LatencyRow) -> None:
+    def _keep_latency(self, row: LatencyRow) -> None:
         self._known_session(row.session)
         if not row.samples_s:
             raise FieldFault("samples_s", [], "must have a sample")
@@ -330,7 +616,7 @@ class _FileRows:
         _once(self.latencies, latency, "model", row.model)
         self.latencies[latency] = None
 
-    def _named(self, row: form.NamingRow) -> Identity | None:
+    def _named(self, row: NamingRow) -> Identity | None:
         """The trial above that a row names."""
         at = Subject(
             row.kernel, self._machine(row.machine), row.actions, row.policy, row.space_version
@@ -364,21 +650,21 @@ class _FileRows:
         return self.verdicts[claim]
 
 
-def _said(row: form.Row) -> dict[str, Any]:
+def _said(row: Row) -> dict[str, Any]:
     """The fields of a row; numbers and words by name as pairs, which a file has sorted."""
     found = asdict(row)
     for name in ("versions", "facts", "state"):
         if name in found:
-            found[name] = form.properties(name, found[name])
+            found[name] = properties(name, found[name])
     return found
 
 
-def _policy(said: form.PolicyFields) -> Policy:
+def _policy(said: PolicyFields) -> Policy:
     limits = {n: float(getattr(said, n)) for n in ("tolerance", "budget_s", "timeout_s")}
     return Policy(**asdict(said) | limits)
 
 
-def _claimed(said: form.EvidenceFields) -> Evidence:
+def _claimed(said: EvidenceFields) -> Evidence:
     """Evidence that a file says to have."""
     return Evidence(**asdict(said) | {"test": IMPORTED + said.test.removeprefix(IMPORTED)})
 

@@ -32,15 +32,20 @@ from typing import TypeVar
 
 from tunegrad.db.contents import (
     Contents,
+    Identity,
+    Place,
     Promotion,
     Spend,
+    Subject,
     Withdrawn,
     fastest,
+    identity,
     is_imported,
+    place_of,
+    subject,
     with_wrong_withdrawn,
 )
 from tunegrad.db.exchange.export import decision_row, latency_row, promotion_row, trial_row
-from tunegrad.db.identity import Identity, Place, Subject, identity, place_of, subject
 from tunegrad.db.records import Decision, Evidence, Latency, Session
 from tunegrad.db.rows import dump_fingerprint, key_of
 from tunegrad.trial import Measurement, Status, Trial

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from .diff import DecisionChange, LatencyPair, StoreDiff, WinnerChange, WinnerFacts, diff_contents
-from .finding import find_kernel
-from .history import (
+from .histories import (
     DecisionRow,
     History,
     LatencyRow,
     MeasurementRow,
     decision_view,
+    find_kernel,
     history,
     model_history,
 )
-from .why import Why, why
+from .reasons import Why, why
 
 __all__ = [
     "DecisionChange",

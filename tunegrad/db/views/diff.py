@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tunegrad.db.contents import Contents, Winner, decided, is_imported, winners
-from tunegrad.db.identity import Place
+from tunegrad.db.contents import Contents, Place, Winner, decided, is_imported, winners
 from tunegrad.db.records import PART, Decision, Latency, Question
 from tunegrad.db.rows import key_of
 from tunegrad.trial import Fingerprint

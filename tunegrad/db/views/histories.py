@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
+from difflib import get_close_matches
 from statistics import median
 
-from tunegrad.db.contents import Contents
-from tunegrad.db.identity import Identity, Subject, identity, subject
+from tunegrad.db.contents import Contents, Identity, Subject, identity, subject
 from tunegrad.db.records import Decision, Latency, LatencyKind, Question
 from tunegrad.db.rows import key_of, machine_id
-from tunegrad.db.views.finding import find_kernel
 from tunegrad.errors import StoreError
 from tunegrad.paired import Interval, gain_interval
 from tunegrad.trial import Status, Trial
@@ -22,9 +21,46 @@ __all__ = [
     "LatencyRow",
     "MeasurementRow",
     "decision_view",
+    "find_kernel",
     "history",
     "model_history",
 ]
+
+_SHOWN = 8
+
+_SHORTEST_PREFIX = 4
+
+
+def find_kernel(contents: Contents, wanted: str) -> tuple[str, str]:
+    """(text, name) of the kernel with this name, key, start of a key (four digits), or text.
+
+    Raises StoreError: for a name or prefix of several, which lists them; for an unknown one, with
+    the nearest names.
+    """
+    found = [k for k in contents.kernels if wanted in (k[1], k[0], k[0].strip(), key_of(k[0]))]
+    if not found and len(wanted) >= _SHORTEST_PREFIX:
+        found = [k for k in contents.kernels if key_of(k[0]).startswith(wanted)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        keys = ", ".join(f"{key_of(text)} {name}".strip() for text, name in found[:_SHOWN])
+        raise StoreError(
+            f"kernel {wanted!r}: is the name or prefix of {len(found)}: {keys}; give one key"
+        )
+    names = sorted({name for _, name in contents.kernels if name})
+    close = get_close_matches(wanted, names, n=_SHOWN, cutoff=0.4)
+    close = [n for n in names if wanted.lower() in n.lower()][:_SHOWN] or close
+    if not contents.kernels:
+        advice = "the store is empty"
+    elif close:
+        advice = f"nearest names: {', '.join(close)}"
+    else:
+        some = names or [key_of(text) for text, _ in contents.kernels]
+        more = f" and {len(some) - _SHOWN} more" if len(some) > _SHOWN else ""
+        advice = f"it knows {', '.join(some[:_SHOWN])}{more}"
+    raise StoreError(
+        f"kernel {wanted!r}: unknown to this store: no name, key or text like it; {advice}"
+    )
 
 
 @dataclass(frozen=True, slots=True)

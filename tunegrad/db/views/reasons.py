@@ -7,14 +7,21 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from tunegrad.db.contents import Contents, Promotion, Winner, is_imported, winners
-from tunegrad.db.identity import Place, place_of, standing
+from tunegrad.db.contents import (
+    Contents,
+    Place,
+    Promotion,
+    Winner,
+    is_imported,
+    place_of,
+    standing,
+    winners,
+)
 from tunegrad.db.lookup import Hit, Lookup, Near
 from tunegrad.db.opening import store_of
 from tunegrad.db.rows import key_of
 from tunegrad.db.views.diff import WinnerFacts, winner_facts
-from tunegrad.db.views.finding import find_kernel
-from tunegrad.db.views.history import DecisionRow, decision_view
+from tunegrad.db.views.histories import DecisionRow, decision_view, find_kernel
 from tunegrad.trial import Fingerprint, Measurement, Status, Trial
 
 __all__ = ["FieldRow", "NearRow", "PromotionRow", "Why", "WithdrawalRow", "why"]

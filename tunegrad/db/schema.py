@@ -14,7 +14,13 @@ from __future__ import annotations
 
 import sqlite3
 
-__all__ = ["APPLICATION_ID", "FIRST_VERSION", "SCHEMA_VERSION", "STEPS", "migrate"]
+__all__ = [
+    "APPLICATION_ID",
+    "FIRST_VERSION",
+    "SCHEMA_VERSION",
+    "STEPS",
+    "migrate",
+]
 
 APPLICATION_ID = 0x74756E65
 """'tune' in ASCII: how a store is told from any other SQLite file."""
@@ -190,6 +196,7 @@ STEPS: tuple[tuple[str, ...], ...] = (
 
 FIRST_VERSION = 4
 """Of stores that are read; what the first step makes."""
+
 SCHEMA_VERSION = FIRST_VERSION + len(STEPS) - 1
 
 

@@ -1,15 +1,20 @@
-"""Insertion of records as rows, together with the rows that they name."""
+"""The SQL of a store: its questions, and the insertion of records with the rows that they name.
+
+Parameters of questions are named: kernel, fingerprint, policy, actions, space.
+"""
 
 from __future__ import annotations
 
-from tunegrad.db.contents import Contents
-from tunegrad.db.file import Database, Run
-from tunegrad.db.identity import Identity, Subject, identity, subject
+from collections.abc import Mapping
+
+from tunegrad.db.contents import Contents, Identity, Subject, identity, subject
+from tunegrad.db.database import Database, Run
 from tunegrad.db.records import Decision, Evidence, Latency, Session
 from tunegrad.db.rows import (
     DECISIONS,
     LATENCIES,
     SESSIONS,
+    TRIALS,
     admit,
     admit_decision,
     admit_evidence,
@@ -24,13 +29,37 @@ from tunegrad.db.rows import (
     encode_trial,
     key_of,
 )
-from tunegrad.db.sql.queries import INSERT_TRIAL, NAME_KERNEL, WITHDRAW
 from tunegrad.errors import InternalError
 from tunegrad.trial import Fingerprint, Trial
 
 __all__ = [
+    "ALL_DECISIONS",
+    "ALL_LATENCIES",
+    "ALL_SESSIONS",
+    "BARE",
+    "BY_SPEED",
+    "FILL_SESSION",
+    "FINGERPRINT",
     "INSERT_SESSION",
+    "INSERT_TRIAL",
+    "KERNEL",
+    "MEASURED",
+    "NAME_KERNEL",
+    "OF_DECISIONS",
+    "OF_LATENCIES",
+    "OF_TRIALS",
+    "PLACES",
+    "POLICY",
+    "PROMOTED",
+    "REPLACE",
+    "SAME",
+    "SELECT",
+    "SET_SPEND",
+    "STRUCK",
+    "WITHDRAW",
+    "WITHDRAWALS",
     "clean_reason",
+    "conditions",
     "insert_decision",
     "insert_latency",
     "insert_promotion",
@@ -40,6 +69,130 @@ __all__ = [
     "replace_all",
 ]
 
+KERNEL = "(SELECT id FROM kernels WHERE key = :kernel)"
+
+FINGERPRINT = "(SELECT id FROM fingerprints WHERE fields = :fingerprint)"
+
+POLICY = "(SELECT id FROM policies WHERE text = :policy)"
+
+_TIMED = "t.status = 'ok' AND t.median_s IS NOT NULL"
+
+SAME = (
+    f"t.kernel = {KERNEL} AND t.fingerprint = {FINGERPRINT} AND t.policy = {POLICY}"
+    " AND t.actions = :actions AND t.space_version = :space"
+)
+
+# Of the same subject as t.
+_LIKE_T = (
+    "x.kernel = t.kernel AND x.fingerprint = t.fingerprint AND x.actions = t.actions"
+    " AND x.policy = t.policy AND x.space_version = t.space_version"
+)
+
+_REPEATED = f"EXISTS (SELECT 1 FROM trials x WHERE {_LIKE_T} AND x.id <> t.id)"
+
+# The first withdrawal of what t measured; found by way of rows like t, which are few.
+STRUCK = (
+    f"SELECT MIN(v.id) FROM trials x CROSS JOIN withdrawals v ON v.trial = x.id WHERE {_LIKE_T}"
+)
+
+INSERT_TRIAL = (
+    f"INSERT INTO trials (kernel, fingerprint, policy, repeat, {', '.join(TRIALS.names)})"
+    f" VALUES ({', '.join('?' * (4 + len(TRIALS.names)))})"
+    " ON CONFLICT (kernel, fingerprint, actions, policy, space_version, repeat) DO NOTHING"
+)
+
+REPLACE = f"UPDATE trials SET {', '.join(f'{name} = ?' for name in TRIALS.names)} WHERE id = ?"
+
+SELECT = (
+    f"SELECT {TRIALS.select}, w.reason, w.session FROM {TRIALS.source} LEFT JOIN withdrawals "
+    f"w ON w.id = ({STRUCK})"
+)
+
+BARE = f"SELECT {TRIALS.select} FROM {TRIALS.source}"
+
+MEASURED = f"SELECT {TRIALS.select}, t.repeat FROM {TRIALS.source} WHERE {SAME} ORDER BY t.repeat"
+
+BY_SPEED = (
+    f"SELECT t.id, {_REPEATED} FROM trials t WHERE t.kernel = {KERNEL} AND t.fingerprint "
+    f"= {FINGERPRINT}"
+    f" AND t.space_version = :space AND {_TIMED} AND NOT EXISTS ("
+    "SELECT 1 FROM withdrawals w CROSS JOIN trials x ON x.id = w.trial"
+    f" WHERE w.kernel = {KERNEL} AND w.fingerprint = {FINGERPRINT} AND x.space_version = :space)"
+    " ORDER BY MAX(t.id) OVER (PARTITION BY t.policy) DESC, t.median_s, t.id"
+)
+
+PROMOTED = (
+    f"SELECT {TRIALS.select}, r.id, r.evidence, {_REPEATED} FROM promotions r JOIN {TRIALS.source}"
+    f" WHERE t.id = r.trial AND t.kernel = r.kernel AND t.fingerprint = r.fingerprint"
+    f" AND r.kernel = {KERNEL} AND r.fingerprint = {FINGERPRINT} AND ({STRUCK}) IS NULL"
+)
+
+WITHDRAWALS = (
+    f"SELECT {TRIALS.select}, w.reason, w.session, w.created_s, w.id FROM withdrawals w "
+    f"JOIN {TRIALS.source}"
+    f" WHERE t.id = w.trial AND w.kernel = {KERNEL} AND w.fingerprint = {FINGERPRINT} ORDER BY w.id"
+)
+
+WITHDRAW = (
+    "INSERT INTO withdrawals (kernel, fingerprint, trial, reason, session, created_s)"
+    " SELECT kernel, fingerprint, id, ?, ?, ? FROM trials WHERE id = ? ON CONFLICT "
+    "(trial) DO NOTHING"
+)
+
+PLACES = (
+    "SELECT f.id, f.fields, t.space_version FROM trials t JOIN fingerprints f ON f.id = "
+    "t.fingerprint"
+    f" WHERE t.kernel = {KERNEL} AND {_TIMED} GROUP BY t.fingerprint, t.space_version "
+    "ORDER BY MAX(t.id) DESC"
+)
+
+ALL_DECISIONS = f"SELECT {DECISIONS.select} FROM {DECISIONS.source}"
+
+ALL_LATENCIES = f"SELECT {LATENCIES.select} FROM {LATENCIES.source}"
+
+ALL_SESSIONS = f"SELECT {SESSIONS.select} FROM {SESSIONS.source}"
+
+_KNOWN = ", ".join(f"{name} = excluded.{name}" for name in SESSIONS.names if name != "id")
+
+FILL_SESSION = f"ON CONFLICT (id) DO UPDATE SET {_KNOWN} WHERE command = ''"
+
+SET_SPEND = (
+    "INSERT INTO spend (model_key, fingerprint, settings, seconds) VALUES (?, ?, ?, ?)"
+    " ON CONFLICT (model_key, fingerprint, settings) DO UPDATE SET seconds = excluded.seconds"
+)
+
+NAME_KERNEL = (
+    "INSERT INTO kernels (key, text, name) VALUES (?, ?, ?)"
+    " ON CONFLICT (key) DO UPDATE SET name = excluded.name"
+)
+
+OF_TRIALS = {
+    "kernel": f"t.kernel = {KERNEL}",
+    "fingerprint": f"t.fingerprint = {FINGERPRINT}",
+    "policy": f"t.policy = {POLICY}",
+}
+
+OF_DECISIONS = {
+    "kernel": f"d.kernel = {KERNEL}",
+    "fingerprint": f"d.fingerprint = {FINGERPRINT}",
+    "space": "d.space_version = :space",
+    "kind": "d.kind = :kind",
+    "chosen": "d.chosen = :chosen",
+}
+
+OF_LATENCIES = {
+    "model": "l.model = :model",
+    "fingerprint": f"l.fingerprint = {FINGERPRINT}",
+    "since": "l.created_s >= :since",
+}
+
+
+def conditions(known: Mapping[str, str], **given: object) -> tuple[str, dict[str, object]]:
+    """A WHERE clause with the known conditions for which a value is given, and these values."""
+    wanted = {name: value for name, value in given.items() if value is not None}
+    return " AND ".join(["1", *(known[name] for name in wanted)]), wanted
+
+
 _REASON_CHARACTERS = 4000
 
 
@@ -48,13 +201,17 @@ def _insert(table: str, *columns: str) -> str:
 
 
 INSERT_SESSION = _insert("sessions", *SESSIONS.names)
+
 _INSERT_DECISION = _insert("decisions", "kernel", "fingerprint", *DECISIONS.names)
+
 _INSERT_LATENCY = _insert("latencies", "fingerprint", *LATENCIES.names)
+
 _ADD_SPEND = (
     f"{_insert('spend', 'model_key', 'fingerprint', 'settings', 'seconds')}"
     " ON CONFLICT (model_key, fingerprint, settings) DO UPDATE SET"
     " seconds = seconds + excluded.seconds"
 )
+
 _INSERT_PROMOTION = (
     "INSERT INTO promotions (kernel, fingerprint, trial, evidence, created_s)"
     " SELECT kernel, fingerprint, id, ?, ? FROM trials WHERE id = ?"
@@ -124,10 +281,6 @@ def insert_latency(database: Database, run: Run, latency: Latency) -> int:
 def clean_reason(reason: str) -> str:
     """The reason of a withdrawal as it is kept: valid Unicode of a bounded length."""
     return clean_text(reason, _REASON_CHARACTERS)
-
-
-# --------------------------------------------------------------------------------------------------
-# Everything at once
 
 
 def replace_all(database: Database, contents: Contents) -> None:
