@@ -25,6 +25,9 @@ SLOW_TIMEOUT_S = 900
 fraction of one.
 """
 
+TIMING_TIMEOUT_S = 300
+"""Of tests with budgets and limits of their own: these tests try again with more of them."""
+
 MOST_MEMORY_BYTES = 4 << 30
 """Of one process, the tests' own or one that they start."""
 
@@ -67,8 +70,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items, quarantine.entries(), whole_files=not any("::" in a for a in config.args)
     )
     for item in items:
-        if item.get_closest_marker("slow") and not item.get_closest_marker("timeout"):
-            item.add_marker(pytest.mark.timeout(SLOW_TIMEOUT_S))
+        if item.get_closest_marker("timeout"):
+            continue
+        for marker, seconds in (("slow", SLOW_TIMEOUT_S), ("timing", TIMING_TIMEOUT_S)):
+            if item.get_closest_marker(marker):
+                item.add_marker(pytest.mark.timeout(seconds))
+                break
 
 
 @pytest.hookimpl(wrapper=True)

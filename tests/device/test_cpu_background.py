@@ -24,6 +24,8 @@ from tunegrad.devices import (
 )
 from tunegrad.trial import Measured, Status
 
+pytestmark = pytest.mark.timing
+
 SLOW_S, COMPILE_S, LONG_S = 0.5, 8.0, 60.0
 
 

@@ -14,6 +14,8 @@ from tunegrad.devices.host.facts import host_target
 from tunegrad.devices.host.team import BufferTable, Executable, Launch, LaunchTable, Team
 from tunegrad.errors import CompileFailure, DeviceError, InternalError
 
+pytestmark = pytest.mark.timing
+
 TARGET = host_target(2)
 
 ADD = """

@@ -45,6 +45,8 @@ from tunegrad.ir.index import Valid, as_index, var
 from tunegrad.ir.program import Pack
 from tunegrad.trial import Measurement, Policy, Status
 
+pytestmark = pytest.mark.timing
+
 HOOKS = Hooks(reference="hostile:reference")
 N = hostile.N
 

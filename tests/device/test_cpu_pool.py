@@ -15,6 +15,8 @@ import pytest
 from tunegrad.devices.processes.pool import Died, Finished, TimedOut, WorkerPool
 from tunegrad.errors import InternalError
 
+pytestmark = pytest.mark.timing
+
 
 def ready() -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)

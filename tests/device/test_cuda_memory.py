@@ -30,6 +30,8 @@ from tunegrad.devices.measurer import DeviceMeasurer
 from tunegrad.errors import DeviceFault
 from tunegrad.trial import Status
 
+pytestmark = pytest.mark.timing
+
 GUARDS = 2 * 4096
 
 

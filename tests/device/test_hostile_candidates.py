@@ -13,11 +13,14 @@ from multiprocessing import forkserver
 import hostile
 import pytest
 
+from tests.time_enough import with_time_enough
 from tunegrad.devices import host_device
 from tunegrad.devices.job import Candidate, Hooks, Limits, Lowered
 from tunegrad.devices.measurer import DeviceMeasurer
 from tunegrad.devices.processes.channel import Died
 from tunegrad.trial import Measurement, Policy, Status
+
+pytestmark = pytest.mark.timing
 
 LIMITS = Limits(compile_s=1.0, compile_memory_bytes=256 << 20, worker_start_s=30.0)
 
@@ -248,13 +251,16 @@ def test_clear_loser_is_stopped_early(measurer):
 
 def test_lowering_runs_in_the_worker_and_its_faults_are_rows():
     hooks = Hooks(lower="hostile:lower", reference="hostile:reference")
-    limits = replace(LIMITS, compile_s=4.0)  # a busy machine takes over a second to fill the memory
-    with DeviceMeasurer(host_device(1), hooks, limits, compile_workers=1) as measurer:
+
+    def measured(times: float) -> list[Measurement]:
+        """Two seconds are the limit at first: a busy machine fills the memory in more."""
+        limits = replace(LIMITS, compile_s=2.0 * times)
         payloads = ("GOOD", "bug", "sleep", "memory", "WRONG")
-        outcomes = measurer.measure(
-            [Candidate("add", payload) for payload in payloads], hostile.QUICK
-        )
-    rows = [outcome.measurement for outcome in outcomes]
+        with DeviceMeasurer(host_device(1), hooks, limits, compile_workers=1) as measurer:
+            found = measurer.measure([Candidate("add", p) for p in payloads], hostile.QUICK)
+        return [outcome.measurement for outcome in found]
+
+    rows = with_time_enough(measured, lambda rows: rows[3].status is not Status.TIMED_OUT)
     assert [row.status for row in rows] == [
         Status.OK, Status.COMPILE_ERROR, Status.TIMED_OUT, Status.OUT_OF_RESOURCES, Status.WRONG
     ]  # fmt: skip

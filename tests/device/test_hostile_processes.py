@@ -18,6 +18,8 @@ from tunegrad.devices.job import Hooks, Limits
 from tunegrad.devices.measurer import DeviceMeasurer
 from tunegrad.trial import Policy, Status
 
+pytestmark = pytest.mark.timing
+
 HERE = Path(__file__).parent
 
 # Starts workers, reports their ids, and then hangs in an endless candidate.

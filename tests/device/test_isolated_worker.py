@@ -24,6 +24,8 @@ from tunegrad.devices.processes.isolated import IsolatedWorker
 from tunegrad.devices.verifying.handover import Mapped, SharedMemory
 from tunegrad.errors import InternalError
 
+pytestmark = pytest.mark.timing
+
 
 @dataclass(frozen=True, slots=True)
 class Pair:

@@ -14,6 +14,8 @@ from tunegrad.devices.job import Hooks, Limits
 from tunegrad.devices.measurer import DeviceMeasurer
 from tunegrad.trial import Measurement, Status
 
+pytestmark = pytest.mark.timing
+
 HOOKS = Hooks(reference="hostile:reference")
 LIMITS = Limits(compile_s=20.0)
 

@@ -51,6 +51,8 @@ from tunegrad.ir.program import (
 )
 from tunegrad.ir.program import Test as Condition
 
+pytestmark = pytest.mark.timing
+
 N = 96
 
 

@@ -18,6 +18,8 @@ import pytest
 import tunegrad as tg
 from tunegrad.devices.host.team import Cores, Team, Teams
 
+pytestmark = pytest.mark.timing
+
 WAIT_S = 60.0
 
 

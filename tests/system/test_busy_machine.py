@@ -12,6 +12,8 @@ from small_models import model_file
 
 from tunegrad.cli.app import run
 
+pytestmark = pytest.mark.timing
+
 SAID = f"99.0 of the {len(os.sched_getaffinity(0))} CPUs"
 
 

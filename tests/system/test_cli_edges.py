@@ -20,6 +20,8 @@ import pytest
 
 from tunegrad.cli.app import COMMANDS, root
 
+pytestmark = pytest.mark.timing
+
 TREE = Path(__file__).parents[2]
 LIMIT_S = 90.0
 FULL = Path("/dev/full")

@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.timing
+
 TREE = Path(__file__).parents[2]
 LIMIT_S = 60.0
 

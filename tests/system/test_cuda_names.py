@@ -30,6 +30,8 @@ from tunegrad.trial import Fingerprint
 from tunegrad.tuning.fleet import Machine, choose_crew
 from tunegrad.tuning.fleet.cluster import survey
 
+pytestmark = pytest.mark.timing
+
 SPACES = Path(__file__).parents[1] / "data" / "spaces"
 NAMES = ("cuda", "cuda:1", "cuda:h100")
 

@@ -39,6 +39,8 @@ from tunegrad.tuning.questions import plan as deciding
 from tunegrad.tuning.questions.schedule import Schedules
 from tunegrad.tuning.workload import workload_of_function
 
+pytestmark = pytest.mark.timing
+
 pytest.importorskip("ray", reason="Ray is not installed: pip install 'tunegrad[ray]'")
 
 ROOT = Path(__file__).parents[2]

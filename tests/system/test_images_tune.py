@@ -35,6 +35,8 @@ from tunegrad.tuning.questions.variant import VariantCandidates
 from tunegrad.tuning.session import run_session
 from tunegrad.tuning.workload import workload_of_function
 
+pytestmark = pytest.mark.timing
+
 RNG = np.random.default_rng(8)
 X = RNG.standard_normal((1, 4, 12, 12), dtype=np.float32)
 TARGET = host_target(THREADS)

@@ -29,6 +29,8 @@ from tunegrad.tuning.questions.question import in_model
 from tunegrad.tuning.session import run_session
 from tunegrad.tuning.workload import KernelUse, Workload, workload_of_spec
 
+pytestmark = pytest.mark.timing
+
 TARGET = host_target(THREADS)
 
 

@@ -29,6 +29,8 @@ from tunegrad.tune import show, tune
 from tunegrad.tuning.models.expected import evaluated
 from tunegrad.tuning.models.work import SETS, drawn
 
+pytestmark = pytest.mark.timing
+
 MODELS = {
     "mlp": mlp(batch=4, sizes=(96, 64, 48)),
     "encoder": encoder_layer(sequence=24, hidden=64, heads=4, ffn=128),
@@ -137,7 +139,7 @@ def test_a_tuned_bf16_model_is_found_as_such_and_only_as_such(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     store = tmp_path / "t.db"
-    settings = replace(settings_of(tmp_path, 4.0, store), dtype="bf16")
+    settings = replace(settings_of(tmp_path, 600.0, store), dtype="bf16", max_trials=16)
     report = tune(settings)
     assert (report.model, report.dtype, report.mismatch) == ("small bf16", "bf16", "")
     assert report.deviation is not None

@@ -35,6 +35,8 @@ from tunegrad.tuning.questions.question import PlanContext
 from tunegrad.tuning.session import run_session
 from tunegrad.tuning.workload import workload_of_function
 
+pytestmark = pytest.mark.timing
+
 RNG = np.random.default_rng(4)
 X = RNG.standard_normal((1024, 64), dtype=np.float32)
 W = RNG.standard_normal((64, 512), dtype=np.float32)

@@ -12,6 +12,8 @@ from tunegrad.regress import SweepReport, SweepSettings, measured, peers, regres
 from tunegrad.regress import run as running
 from tunegrad.regress.peers import Peer
 
+pytestmark = pytest.mark.timing
+
 
 @pytest.fixture(autouse=True)
 def checkout(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,6 +36,8 @@ from tunegrad.regress import sweep as sweeping
 from tunegrad.regress.retuning import retuned
 from tunegrad.trial import Trial
 
+pytestmark = pytest.mark.timing
+
 SERIES = f"planted: {KERNEL}"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,8 @@ from tunegrad.tuning.budget import Costs
 from tunegrad.tuning.reporting import gather
 from tunegrad.tuning.reporting.records import facts_of
 from tunegrad.tuning.session import run_session
+
+pytestmark = pytest.mark.timing
 
 pytest.importorskip("matplotlib", reason="charts need the plot extra")
 
@@ -38,7 +41,7 @@ class Watch:
 @pytest.fixture(scope="module")
 def tuned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Watch]:
     folder, watch = tmp_path_factory.mktemp("tuned"), Watch()
-    settings = settings_of(folder, 5.0, folder / "tuned.db")
+    settings = replace(settings_of(folder, 600.0, folder / "tuned.db"), max_trials=16)
     run_session(settings, workload_in(folder), [watch], costs=Costs(watch))
     return folder / "tuned.db", watch
 

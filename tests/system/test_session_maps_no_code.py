@@ -23,6 +23,8 @@ from tunegrad.devices.host.team import Executable, Team
 from tunegrad.tuning.session import run_session
 from tunegrad.tuning.workload import workload_of_spec
 
+pytestmark = pytest.mark.timing
+
 _ANONYMOUS_CODE = re.compile(r"^\S+ [r-][w-]x[ps] \S+ \S+ 0 *(\[(?!vdso|vsyscall).*\])?$")
 
 

@@ -20,6 +20,8 @@ from tunegrad.trial import Status, Trial
 from tunegrad.tuning.session import run_session
 from tunegrad.tuning.workload import workload_of_spec
 
+pytestmark = pytest.mark.timing
+
 EXPECTED = {
     "good": Status.OK,
     "endless": Status.TIMED_OUT,

@@ -32,6 +32,8 @@ from tunegrad.db import open_store
 from tunegrad.events import CandidateMeasured
 from tunegrad.trial import Trial
 
+pytestmark = pytest.mark.timing
+
 ROOT = Path(__file__).parents[2]
 LIMIT_S = 40.0
 

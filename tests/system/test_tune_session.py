@@ -32,6 +32,8 @@ from tunegrad.reports import TuneReport
 from tunegrad.trial import Fingerprint, Status, Trial
 from tunegrad.tune import show
 
+pytestmark = pytest.mark.timing
+
 BUDGETS_S = (3.0, 12.0, 48.0)
 """The next where a budget was not enough for anything to be seen: the machine was busy with
 something else.

@@ -35,6 +35,8 @@ from tunegrad.tuning.questions.variant import candidates_of, choose_variants
 from tunegrad.tuning.session import run_session
 from tunegrad.tuning.workload import Workload, workload_of_function
 
+pytestmark = pytest.mark.timing
+
 BUDGET_S = 9.0
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((1, 14, 14, 32), dtype=np.float32)

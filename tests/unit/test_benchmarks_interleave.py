@@ -15,6 +15,8 @@ import pytest
 from benchmarks.interleave import Pace, interleave, rest_until_quiet
 from benchmarks.workloads import Array
 
+pytestmark = pytest.mark.timing
+
 _THREE_ROUNDS = Pace(min_rounds=3, max_rounds=3, min_s=0.0)
 
 

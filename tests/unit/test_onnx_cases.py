@@ -12,6 +12,8 @@ pytest.importorskip("onnx", reason="onnx is not installed")
 from tools.docs.onnx_cases import Row, run_cases
 from tools.docs.onnx_page import case_table
 
+pytestmark = pytest.mark.timing
+
 
 def deadly(name: str) -> Row:
     """A judge that some names end, or hold up."""

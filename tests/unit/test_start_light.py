@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.timing
+
 ROOT = Path(__file__).parents[2]
 
 HEAVY = (

@@ -18,6 +18,8 @@ from tunegrad.tuning.machine import (
     probed,
 )
 
+pytestmark = pytest.mark.timing
+
 
 def test_others_are_what_processors_did_beside_us() -> None:
     before, after = CpuUse(10.0, 500.0, 20.0), CpuUse(14.0, 507.0, 23.0)

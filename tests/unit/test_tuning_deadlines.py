@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 
 from tunegrad.tuning.budget import Deadlines
 
+pytestmark = pytest.mark.timing
+
 BUDGETS = (3.0, 10.0, 60.0, 300.0, 3600.0)
 
 

@@ -14,6 +14,8 @@ from tunegrad.tuning.interrupt import Interrupt, OutOfTimeError
 from tunegrad.tuning.questions.schedule import Schedules
 from tunegrad.tuning.session import Session
 
+pytestmark = pytest.mark.timing
+
 
 def press() -> None:
     os.kill(os.getpid(), signal.SIGINT)

@@ -25,6 +25,8 @@ from tunegrad.tuning.race import (
     race,
 )
 
+pytestmark = pytest.mark.timing
+
 Lineup = Mapping[str, str]
 
 

@@ -6,6 +6,8 @@ import pytest
 
 from tunegrad.devices.processes import isolated
 
+pytestmark = pytest.mark.timing
+
 
 class Machine:
     """A clock and what a system says of a process's threads, each (share run, share waited)."""
