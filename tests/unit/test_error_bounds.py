@@ -13,9 +13,9 @@ from tests import fuzzing
 from tunegrad.frontend import Tensor
 from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import schedule
-from tunegrad.ir.interpret.error_bounds import error_bounds_at, has_jumps
 from tunegrad.ir.interpret.kernel import interpret
 from tunegrad.ir.kernel import Kernel
+from tunegrad.ir.rounding import error_bounds_at, has_jumps
 
 FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "exp": Tensor.exp,

@@ -8,12 +8,12 @@ from kernel_corpus import corpus_kernel
 
 from tunegrad.frontend import Tensor
 from tunegrad.ir.dtypes import BF16, F32
-from tunegrad.ir.exact import Drawn, Rounded, rounded_within, roundings
 from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import schedule
 from tunegrad.ir.interpret.evaluate import unrounded
 from tunegrad.ir.interpret.kernel import interpret
 from tunegrad.ir.kernel import Kernel
+from tunegrad.ir.rounding import Drawn, Rounded, rounded_within, roundings
 
 
 def x(*shape: int, dtype: str = "f32") -> Tensor:

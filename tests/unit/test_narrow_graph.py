@@ -13,13 +13,13 @@ from tunegrad.devices.cuda.architectures import typical
 from tunegrad.errors import WeightsError
 from tunegrad.frontend import Model, Tensor
 from tunegrad.ir.dtypes import BF16, F16, F32, DType
-from tunegrad.ir.exact import rounded_within
 from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import LaunchPlan, schedule
 from tunegrad.ir.graph import GraphOp, Node, topological
 from tunegrad.ir.interpret.evaluate import evaluate
 from tunegrad.ir.interpret.numeric import to_compute, to_memory
 from tunegrad.ir.rewrites import narrowed
+from tunegrad.ir.rounding import rounded_within
 from tunegrad.ir.verify.graph import verify_graph
 from tunegrad.models.encoder import encoder_layer
 from tunegrad.models.mlp import mlp

@@ -32,13 +32,12 @@ from tunegrad.devices.verifying.inputs import Kind, kinds_of
 from tunegrad.devices.verifying.tolerance import Bar
 from tunegrad.errors import CompileFailure, IllegalAction
 from tunegrad.ir.dtypes import F32, F64
-from tunegrad.ir.exact import Rounded, rounded_within, roundings
-from tunegrad.ir.interpret.error_bounds import IN_STEPS, error_bounds_at
 from tunegrad.ir.interpret.evaluate import in_float64, unrounded
 from tunegrad.ir.interpret.kernel import interpret, interpret_at, interpret_steps, one_blas_thread
 from tunegrad.ir.interpret.numeric import to_compute
 from tunegrad.ir.kernel import Kernel, Param
 from tunegrad.ir.program import Program
+from tunegrad.ir.rounding import IN_STEPS, Rounded, error_bounds_at, rounded_within, roundings
 from tunegrad.opts import Schedule, Space
 
 __all__ = [

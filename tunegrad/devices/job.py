@@ -105,7 +105,7 @@ class Reference:
     The tolerance follows from ``terms``, the fold steps behind one element that round, and from
     ``roundings``, those of the result itself: 0 where it is exact, None where terms may cancel.
     ``within`` names the 16-bit type that values are rounded to on the way, if any. ``bounds`` is
-    how far each value may be from what the kernel's own dtypes give (``error_bounds``): infinite
+    how far each value may be from what the kernel's own dtypes give (``ir.rounding``): infinite
     where that is undecided, NaN where it is not known, None where it is known of no value.
     ``fault``: why nothing can be compared with it, in words; no candidate is right then.
     """

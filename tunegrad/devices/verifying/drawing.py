@@ -44,13 +44,13 @@ from tunegrad.devices.verifying.inputs import (
     stored,
 )
 from tunegrad.devices.verifying.tolerance import Bar, rounding
-from tunegrad.ir.exact import Drawn, fold_steps, rounded_within
 from tunegrad.ir.expr import Apply, Cast, Const, Expr, Op, Value, leaves, loads_in
 from tunegrad.ir.fusion import compared
 from tunegrad.ir.interpret.evaluate import unrounded
 from tunegrad.ir.interpret.kernel import folds_at, interpret_at
 from tunegrad.ir.interpret.numeric import bytes_of, to_compute
 from tunegrad.ir.kernel import Kernel, Param, Reduce, memoized
+from tunegrad.ir.rounding import Drawn, fold_steps, rounded_within
 
 __all__ = ["draw_set", "drawn_values", "float_operations", "gaps_of", "judgeable", "random_rows"]
 

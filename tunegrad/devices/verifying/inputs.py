@@ -35,11 +35,10 @@ import numpy.typing as npt
 
 from tunegrad.devices.job import Array, KernelIO, Parameter
 from tunegrad.ir.dtypes import BF16, F32, DType, buffer_dtype
-from tunegrad.ir.exact import Drawn, roundings
 from tunegrad.ir.expr import Apply, Cast, Const, Expr, Load, Op, nodes
-from tunegrad.ir.interpret.error_bounds import IN_STEPS, has_jumps
 from tunegrad.ir.interpret.numeric import to_memory
 from tunegrad.ir.kernel import Kernel, Param, Store, memoized
+from tunegrad.ir.rounding import IN_STEPS, Drawn, has_jumps, roundings
 
 __all__ = [
     "DOMAINS",

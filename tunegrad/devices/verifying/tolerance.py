@@ -86,7 +86,7 @@ def tolerance(
     doubled term is an error of 1/sqrt(n) or more of the result: for f32, above ``allowed`` to n ~
     10^6.
 
-    Where the result is a known number of ``roundings`` of exact numbers (``ir.exact``: sums of
+    Where the result is a known number of ``roundings`` of exact numbers (``ir.rounding``: sums of
     small integers, their multiples), no terms cancel and no walk is walked:
 
         allowed = u * roundings * |expected| + u_store * |expected|
@@ -233,7 +233,7 @@ def _within_bounds(
     rounds, no more than is allowed anyway.
 
     What is allowed for a walk of roundings grows with the size of the other results, which hides
-    what is wrong with small ones, and one term of many. ``error_bounds`` follows each element by
+    what is wrong with small ones, and one term of many. ``ir.rounding`` follows each element by
     itself. Elements of infinite bounds are undecided, and are not compared.
     """
     assert reference.bounds is not None

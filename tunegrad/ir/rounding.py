@@ -1,0 +1,671 @@
+"""How far results of a kernel in its own dtypes may be from their float64 values: which are exact,
+or rounded so often, and bounds on the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import inf, isfinite, prod, sqrt
+from typing import Any
+
+import numpy as np
+
+from .dtypes import F64, DType
+from .expr import (
+    FUNCTIONS,
+    Apply,
+    Cast,
+    Const,
+    Expr,
+    IndexValue,
+    Inside,
+    Load,
+    Op,
+    Value,
+    loads_in,
+    nodes,
+)
+from .index import Var
+from .interpret.kernel import CHUNK, Points, Run, boxes_of, own_points, parts_of
+from .interpret.numeric import Array
+from .kernel import Kernel, Reduce, Stage, Store, memoized
+
+__all__ = [
+    "IN_STEPS",
+    "Drawn",
+    "Rounded",
+    "error_bounds_at",
+    "fold_steps",
+    "has_jumps",
+    "rounded_within",
+    "roundings",
+]
+
+# ---- exact results
+#
+# Finds the results of a kernel that are exact in its own dtypes for given inputs: they are
+# compared with no tolerance.
+#
+# A value is tracked as |value| <= size, a multiple of the power of two ``unit``. Sums and products
+# of such values are exact while size / unit is at most 2^24 (f32; 2^53 in f64): every such number
+# is representable. A sum of N terms is exact in any order where N * size fits. Where it does not,
+# the signs help: terms of independent random signs form a random walk, whatever order a schedule
+# takes, since schedules are not chosen after the signs. By Hoeffding's inequality a sum of a part
+# of them exceeds ``12 * sqrt(N) * size`` with a probability below 2 exp(-72) = 1e-31.
+
+
+_DIGITS = {"bf16": 8, "f16": 11, "f32": 24, "f64": 53}
+_DEVIATIONS = 12.0
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """Known bounds of a parameter's values: |value| <= size, multiples of ``unit`` (a power of
+    two).
+
+    ``balanced``: signs are independent and random.
+    """
+
+    size: float
+    unit: float
+    balanced: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Rounded:
+    """Rounding of a result: ``count`` roundings of the result itself (0: exact), None where terms
+    may cancel.
+
+    ``terms``: the fold steps of the reductions behind it that round.
+    """
+
+    count: int | None
+    terms: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A value: see the module. ``count`` is None where its error is not relative to itself."""
+
+    size: float
+    unit: float
+    count: int | None = 0
+    sums: frozenset[str] = frozenset()
+
+    @property
+    def exact(self) -> bool:
+        return self.count == 0
+
+
+_BOOL = _Known(1.0, 1.0)
+_ANY = _Known(inf, 1.0)
+"""An exact value of which nothing is known: the first sum or product rounds it."""
+
+
+def roundings(k: Kernel, drawn: Mapping[str, Drawn | None]) -> dict[str, Rounded]:
+    """Rounding of every output, for inputs of which this much is known; None: any values."""
+    return dict(_roundings(k, tuple((p.name, drawn.get(p.name)) for p in k.params)))
+
+
+@memoized(64)
+def _roundings(k: Kernel, drawn: tuple[tuple[str, Drawn | None], ...]) -> dict[str, Rounded]:
+    """Kept: the sets of a kernel differ in what was drawn, and it is asked before they are drawn as
+    well.
+    """
+    walk = _Walk(k, dict(drawn))
+    found: dict[str, Rounded] = {}
+    for s in k.stages:
+        known = walk.known(s.expr, {})
+        if isinstance(s, Reduce):
+            walk.values[s.name] = walk.folded(s, known)
+        else:
+            found[s.param] = _worse(found.get(s.param), walk.stored(s, known))
+    return found
+
+
+def _worse(a: Rounded | None, b: Rounded) -> Rounded:
+    if a is None:
+        return b
+    count = None if a.count is None or b.count is None else max(a.count, b.count)
+    return Rounded(count, max(a.terms, b.terms))
+
+
+class _Walk:
+    """One kernel; ``values`` holds what is known of each reduction so far."""
+
+    def __init__(self, k: Kernel, drawn: Mapping[str, Drawn | None]) -> None:
+        self.kernel, self.drawn = k, drawn
+        self.values: dict[str, _Known] = {}
+        self.steps = {r.name: fold_steps(r) for r in k.reduces}
+
+    def stored(self, s: Store, x: _Known) -> Rounded:
+        terms = sum(self.steps[name] for name in x.sums)
+        return Rounded(x.count if self.kernel.param(s.param).dtype.is_float else 0, terms)
+
+    def folded(self, r: Reduce, x: _Known) -> _Known:
+        """A reduction of terms that are known."""
+        if r.op in (Op.MAX, Op.MIN) or not r.dtype.is_float:
+            return x if r.dtype.is_float else _Known(inf, 1.0)
+        n = self.steps[r.name]
+        if r.op is Op.ADD and x.exact:
+            for reach in (float(n), _DEVIATIONS * sqrt(n) if self._random_signs(r) else inf):
+                total = _Known(x.size * reach, x.unit)
+                if _fits(total, r.dtype):
+                    return total
+        return _Known(inf, 1.0, None, x.sums | {r.name})
+
+    def _random_signs(self, r: Reduce) -> bool:
+        """True if every term is a product with a sign of its own: that of a load that reads each
+        element once.
+        """
+        reads = [x.param for x in loads_in(r.expr)]
+        factors = _factors(r.expr)
+        return any(
+            isinstance(f, Load)
+            and reads.count(f.param) == 1 == factors.count(f)
+            and self._balanced(f.param)
+            and self._once(f, r)
+            for f in factors
+        )
+
+    def _balanced(self, param: str) -> bool:
+        drawn = self.drawn.get(param)
+        return drawn is not None and drawn.balanced
+
+    def _once(self, x: Load, r: Reduce) -> bool:
+        """True if no two points of the reduce axes read one element: its strides are those of a
+        mixed radix.
+        """
+        offset = self.kernel.param(x.param).layout.offset(x.index)
+        extents = {a.name: a.extent for a in r.folds if a.extent > 1}
+        strides: dict[str, int] = {}
+        for atom, c in offset.terms:
+            inside = atom.names & extents.keys()
+            if inside and not isinstance(atom, Var):
+                return False
+            strides.update({name: abs(c) for name in inside})
+        reach = 1
+        for stride, name in sorted((c, n) for n, c in strides.items()):
+            if stride < reach:
+                return False
+            reach = stride * extents[name]
+        return strides.keys() == extents.keys()
+
+    def known(self, x: Expr, memo: dict[int, _Known]) -> _Known:
+        found = memo.get(id(x))
+        if found is None:
+            found = memo[id(x)] = self._known(x, memo)
+        return found
+
+    def _known(self, x: Expr, memo: dict[int, _Known]) -> _Known:
+        if isinstance(x, Load):
+            drawn = self.drawn.get(x.param)
+            return _ANY if drawn is None else _Known(drawn.size, drawn.unit)
+        if isinstance(x, Const):
+            return _constant(float(x.value))
+        if isinstance(x, Value):
+            return self.values[x.stage]
+        if isinstance(x, IndexValue):
+            return _Known(float(max(abs(x.index.lo), abs(x.index.hi))), 1.0)
+        if isinstance(x, Inside):
+            return _BOOL
+        if isinstance(x, Cast):
+            return _cast(self.known(x.x, memo), x.dtype)
+        return _tracked(x, [self.known(a, memo) for a in x.args])
+
+
+def fold_steps(r: Reduce) -> int:
+    """Steps of a whole fold that round; a product of pairs is added in two."""
+    each = 2 if isinstance(r.expr, Apply) and r.expr.op is Op.DOT2 else 1
+    return each * prod(a.extent for a in r.folds)
+
+
+def _constant(value: float) -> _Known:
+    """A literal, which the dtype that computes may round: the reference has it in f64."""
+    if not isfinite(value):
+        return _ANY
+    numerator, denominator = value.as_integer_ratio()
+    if abs(numerator) > 1 << 11:
+        return _Known(abs(value), 1.0, 1)
+    return _Known(abs(value), 1.0 / denominator)
+
+
+def _factors(x: Expr) -> list[Expr]:
+    """Factors of a product, below casts and negations."""
+    if isinstance(x, Apply) and x.op is Op.MUL:
+        return [f for a in x.args for f in _factors(a)]
+    if isinstance(x, Cast):
+        return _factors(x.x)
+    return _factors(x.args[0]) if isinstance(x, Apply) and x.op is Op.NEG else [x]
+
+
+def _fits(x: _Known, dtype: DType) -> bool:
+    return x.size / x.unit <= 2.0 ** _DIGITS[dtype.name]
+
+
+def _cast(x: _Known, dtype: DType) -> _Known:
+    if dtype.is_bool:
+        return _BOOL
+    if dtype.is_int:
+        return _Known(x.size, 1.0)
+    if dtype.is_half:
+        return _narrowed(x, 8)
+    return _checked(x, dtype)
+
+
+def _narrowed(x: _Known, digits: int) -> _Known:
+    """Rounded to so many digits or more: what is exact is so in the reference, too, to the same."""
+    return replace(x, size=x.size * (1 + 2.0**-digits)) if x.exact else _inexact((x,))
+
+
+def _checked(x: _Known, dtype: DType) -> _Known:
+    """An exact result that may not be one in ``dtype``."""
+    if x.exact and dtype.is_float and not _fits(x, dtype.compute):
+        return replace(x, count=1)
+    return x
+
+
+def _inexact(args: tuple[_Known, ...], count: int | None = None) -> _Known:
+    return _Known(inf, 1.0, count, frozenset().union(*(a.sums for a in args)))
+
+
+_SAME = (
+    Op.NEG,
+    Op.ABS,
+    Op.FLOOR,
+    Op.ROUND,
+    Op.MAX,
+    Op.MIN,
+    Op.WHERE,
+    Op.PAIR,
+    Op.LOW,
+    Op.HIGH,
+    Op.QUAD,
+)
+_SCALES = (Op.MUL, Op.DIV, Op.RECIP)
+
+
+def _tracked(x: Apply, args: list[_Known]) -> _Known:
+    if x.dtype.is_bool:
+        return _BOOL if all(a.exact for a in args) else _inexact(tuple(args))
+    if not all(a.exact for a in args):
+        return _inexact(tuple(args), _carried(x.op, args))
+    if x.op is Op.TF32:
+        return _narrowed(args[0], 11)
+    if x.op in _SAME:
+        used = args[1:] if x.op is Op.WHERE else args
+        return _Known(max(a.size for a in used), min(a.unit for a in used))
+    exact = _arithmetic(x.op, args)
+    if exact is not None:
+        return _checked(exact, x.dtype) if x.dtype.is_float else _Known(exact.size, 1.0)
+    if not x.dtype.is_float:
+        return _Known(inf, 1.0)
+    return _inexact(tuple(args), 2 if x.op in _SCALES else None)
+
+
+def _carried(op: Op, args: list[_Known]) -> int | None:
+    """The roundings of a result whose arguments were rounded; None where they may cancel."""
+    counts = [a.count for a in args if a.count is not None]
+    if len(counts) < len(args) or (op is Op.WHERE and counts[0]):
+        return None
+    if op in _SCALES:
+        return 2 + sum(counts)
+    return max(counts) if op in (Op.NEG, Op.ABS, Op.MAX, Op.MIN, Op.WHERE) else None
+
+
+def _arithmetic(op: Op, args: list[_Known]) -> _Known | None:
+    """The exact result of additions and products."""
+    a, b = args[0], args[-1] if len(args) == 1 else args[1]
+    if op in (Op.ADD, Op.SUB):
+        return _Known(a.size + b.size, min(a.unit, b.unit))
+    product = _Known(a.size * b.size, a.unit * b.unit)
+    if op is Op.MUL:
+        return product
+    if op is Op.FMA:
+        return _Known(product.size + args[2].size, min(product.unit, args[2].unit))
+    if op is Op.DOT4:
+        return _Known(4 * product.size, product.unit)
+    if op is Op.DOT2:
+        return _Known(2 * product.size, product.unit)
+    return None
+
+
+@memoized(64)
+def rounded_within(k: Kernel) -> str:
+    """The coarsest 16-bit type, or tf32, that computed values are rounded to inside a kernel; ""
+    for none.
+
+    Where a result is stored does not count, nor does what is loaded and rounded at once: that has
+    one right value, and a computed one next to the middle of two numbers may become either.
+    """
+    found = {name for s in k.stages for name in _casts(_before_store(s))}
+    return next((name for name in ("bf16", "f16", "tf32") if name in found), "")
+
+
+def _before_store(s: Stage) -> Expr:
+    """A stage's expression, less the rounding to the type in which it is stored."""
+    x = s.expr
+    return x.x if isinstance(s, Store) and isinstance(x, Cast) and x.dtype.is_half else x
+
+
+def _casts(x: Expr) -> set[str]:
+    """The 16-bit types, and tf32, that computed parts of an expression are rounded to."""
+    found: set[str] = set()
+    seen: set[int] = set()
+    stack = [x]
+    while stack:
+        node = stack.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        if isinstance(node, Cast):
+            if node.dtype.is_half and not isinstance(node.x, Load):
+                found.add(node.dtype.name)
+            stack.append(node.x)
+        elif isinstance(node, Apply):
+            if node.op is Op.TF32 and not isinstance(node.args[0], Load):
+                found.add("tf32")
+            stack.extend(node.args)
+    return found
+
+
+# ---- bounds
+#
+# Bounds on the distance of a kernel's result from its float64 value, where it is computed in its
+# own dtypes.
+#
+# A running error analysis (N. J. Higham, "Accuracy and Stability of Numerical Algorithms", 3.3):
+# next to each value v stands a bound on the error that it brings,
+#
+#     x + y    ex + ey + u |v|                  exp(x)    |v| (e^ex - 1) + 64 u |v|
+#     x * y    |x| ey + |y| ex + ex ey + u |v|  sum of t  sum of et + 16 sqrt(n) u (sum of |t|)
+#
+# with u the unit roundoff. A result that is exact and of numbers that are exact is not rounded:
+# the sum of small integers, exp(0). A sum is exact where all its terms are multiples of a unit,
+# and their sizes add up to fewer units than a significand holds, so any order gives it.
+#
+# A bound is infinite where the result is undecided: next to a jump of ``floor``, where a
+# comparison may go either way, where something overflows on the way to a result that does not, and
+# where both signs of a sum overflow. It is NaN where nothing is known: a difference that may be 0
+# is divided by, or no rule is given here.
+
+
+IN_STEPS = FUNCTIONS | {Op.RECIP, Op.DIV}
+"""Operations that are rounded in more than one step."""
+
+_STEADY = frozenset((Op.NEG, Op.ABS, Op.MAX, Op.MIN, Op.TANH, Op.ERF, Op.EXP))
+"""Operations with one result for an infinity and for a number beyond f32."""
+
+_DECIDES = frozenset((Op.LOG, Op.LOG2, Op.SQRT, Op.POW, Op.SIN, Op.COS, Op.FLOOR, Op.ROUND))
+"""Operations that jump, or are no number, on the other side of some argument."""
+
+_STEPS = 64.0
+"""Roundings that a function pays for: see ``tolerance``."""
+
+_TURNS = 2.0**24
+"""Sines of numbers beyond it are those of their roundings."""
+
+_WALK = 16.0
+_OVERFLOWS = 2.0**128 * (1 - 2.0**-16)
+_LEAST = 2.0**-126
+"""The least normal number of f32: what is smaller may be rounded to zero by a function."""
+
+
+def has_jumps(k: Kernel) -> bool:
+    """True if a kernel compares, floors or converts floats that it computed: a rounding may then
+    change a result altogether.
+    """
+    return any(_jumps(x) for s in k.stages for x in nodes(s.expr))
+
+
+def _jumps(x: Expr) -> bool:
+    if isinstance(x, Cast):
+        return not x.dtype.is_float and _computed(x.x)
+    if not isinstance(x, Apply) or not any(map(_computed, x.args)):
+        return False
+    return x.op in (Op.FLOOR, Op.ROUND, Op.FLOORDIV, Op.MOD) or x.op.compares
+
+
+def _computed(x: Expr) -> bool:
+    return x.dtype.is_float and not isinstance(x, Load | Const)
+
+
+def error_bounds_at(
+    k: Kernel, arrays: Mapping[str, Array], points: Mapping[str, Array] | None
+) -> dict[str, tuple[Array, Array]] | None:
+    """Per output the offsets of the elements that the given points of the shared axes write, all of
+    them for None, and the bounds of their absolute errors, both flat.
+
+    Values are those of ``interpret_at`` in float64. None for a kernel with rows, or with values of
+    16 bits on the way.
+    """
+    if any(r.rows for r in k.reduces) or any(
+        isinstance(x, Cast) and x.dtype.is_half for s in k.stages for x in nodes(s.expr)
+    ):
+        return None
+    run = _Bounds(k, arrays)
+    found: dict[str, list[tuple[Array, Array]]] = {}
+    with np.errstate(all="ignore"):
+        for part in boxes_of(k) if points is None else (p for _, p in parts_of(k, points)):
+            for param, offsets, bounds in run.bounds(part):
+                found.setdefault(param, []).append((offsets, bounds))
+    return {
+        p: (np.concatenate([o for o, _ in f]), np.concatenate([e for _, e in f]))
+        for p, f in found.items()
+    }
+
+
+def _unit(dtype: DType) -> float:
+    return 2.0**-53 if dtype.compute == F64 else 2.0**-24
+
+
+class _Bounds(Run):
+    """A kernel on one set of arrays, with bounds beside the values. Mutable, as ``Run`` is."""
+
+    def __init__(self, k: Kernel, arrays: Mapping[str, Array]) -> None:
+        super().__init__(k, arrays, as_float64=True)
+        self.sums: dict[str, Array] = {}
+        """Bounds of the reductions at the points."""
+
+    def bounds(self, points: Points) -> list[tuple[str, Array, Array]]:
+        """(parameter, offsets, bounds) of every store at points of the shared axes."""
+        values: dict[str, Array] = {}
+        self.sums = {}
+        for r in self.kernel.reduces:
+            values[r.name], self.sums[r.name] = self._summed(r, points, values)
+        return [
+            self._bounded(s, points, values) for s in self.kernel.stages if isinstance(s, Store)
+        ]
+
+    def _bounded(
+        self, s: Store, points: Points, values: dict[str, Array]
+    ) -> tuple[str, Array, Array]:
+        memo: dict[int, Array] = {}
+        _, offsets, _ = self._store(s, points, values, memo)
+        error = np.broadcast_to(self._error(s.expr, values, memo, {}), self.points.shape)
+        return s.param, offsets, self._kept(s, error)
+
+    def _summed(self, s: Reduce, points: Points, values: dict[str, Array]) -> tuple[Array, Array]:
+        """A reduction and its bound."""
+        value = self._fold(s, points, values)
+        error, size = np.zeros(points.shape), np.zeros(points.shape)
+        count, unit = np.zeros(points.shape), np.full(points.shape, np.inf)
+        extent = prod(a.extent for a in s.axes)
+        for first in range(0, extent, CHUNK):
+            self._go_to(points, own_points(s.axes, first, min(CHUNK, extent - first)))
+            memo: dict[int, Array] = {}
+            x = self._flat(self._eval(s.expr, values, memo), points)
+            e = self._flat(self._error(s.expr, values, memo, {}), points)
+            if s.op in (Op.MAX, Op.MIN):
+                error = np.maximum(error, e.max(axis=-1))
+                continue
+            error = _either(error + e.sum(axis=-1), error, e.max(axis=-1, initial=0.0))
+            if s.op is Op.ADD and s.dtype.is_float:
+                size = size + np.abs(x).sum(axis=-1)
+                count = count + np.count_nonzero(x, axis=-1)
+                unit = np.minimum(unit, _units(x).min(axis=-1, initial=np.inf))
+        if s.op in (Op.MAX, Op.MIN):
+            return value, error
+        if s.op is not Op.ADD or not s.dtype.is_float:
+            return value, np.where(error == 0, 0.0, np.nan)
+        u = _unit(s.dtype)
+        exact = (error == 0) & (size * u <= unit)
+        walk = (_WALK * np.sqrt(count) + 1.0) * u * size
+        found = _either(np.where(exact, 0.0, error + walk), error)
+        against = (size - np.abs(value)) / 2  # what the terms of the other sign add up to
+        lost = _beyond(size, s.dtype) & (~_beyond(value, s.dtype) | _beyond(against, s.dtype))
+        return value, np.where(lost, np.inf, found)
+
+    def _flat(self, x: Array, points: Points) -> Array:
+        """At every point of the shared axes, its own points in a row."""
+        return np.broadcast_to(x, self.points.shape).reshape(*points.shape, -1)
+
+    def _error(
+        self, x: Expr, values: dict[str, Array], memo: dict[int, Array], known: dict[int, Array]
+    ) -> Array:
+        found = known.get(id(x))
+        if found is None:
+            found = known[id(x)] = np.asarray(self._bound(x, values, memo, known))
+        return found
+
+    def _bound(
+        self, x: Expr, values: dict[str, Array], memo: dict[int, Array], known: dict[int, Array]
+    ) -> Array:
+        if isinstance(x, Const):
+            near = float(np.float32(x.value)) if x.dtype.is_float and x.dtype != F64 else x.value
+            return np.asarray(abs(near - x.value) if np.isfinite(near) else 0.0)
+        if isinstance(x, Load | IndexValue | Inside):
+            return np.zeros(())
+        if isinstance(x, Value):
+            error = self.sums[x.stage]
+            return error.reshape(error.shape + (1,) * self.own)
+        v = self._eval(x, values, memo)
+        if isinstance(x, Cast):
+            inner, e = self._eval(x.x, values, memo), self._error(x.x, values, memo, known)
+            if not x.dtype.is_float:
+                return _certain(e, np.trunc(inner - e) == np.trunc(inner + e))
+            return np.asarray(e + _rounded(v, e == 0, x.dtype))
+        args = [self._eval(a, values, memo) for a in x.args]
+        errors = [self._error(a, values, memo, known) for a in x.args]
+        if x.op.compares:
+            apart = np.abs(_float(args[0]) - _float(args[1]))
+            e = errors[0] + errors[1]
+            return np.where((e == 0) | (apart > e), 0.0, np.inf)
+        if not x.dtype.is_float:
+            total = sum(errors, start=np.zeros(()))
+            return _either(np.where(total == 0, 0.0, np.nan), *errors)
+        if x.op is Op.WHERE:
+            chosen = np.where(args[0], errors[1], errors[2])
+            return np.where(errors[0] == 0, chosen, errors[0])
+        if x.op in _STEADY:
+            return np.asarray(_applied(x, v, args, errors))
+        found = np.asarray(_applied(x, v, args, errors))
+        undecided = np.isinf(found) & (x.op in _DECIDES)
+        found = np.where(undecided, np.inf, _either(found, *errors))
+        over = [_beyond(a, x.dtype) for a in map(_float, args)]
+        if x.op in (Op.DIV, Op.RECIP):
+            found = np.where(over[-1] & np.isfinite(found), found + np.abs(v), found)
+            over = over[:-1]
+        lost = np.logical_or.reduce(np.broadcast_arrays(*over, np.zeros(v.shape, bool)))
+        lost = lost & ~_beyond(v, x.dtype)
+        if x.op in (Op.ADD, Op.SUB, Op.FMA):
+            a, b = map(_float, args) if x.op is not Op.FMA else (v - _float(args[2]), args[2])
+            opposite = (np.sign(a) == np.sign(b)) == (x.op is Op.SUB)
+            lost = lost | (opposite & _beyond(a, x.dtype) & _beyond(b, x.dtype))
+        return np.where(lost, np.inf, found)
+
+
+def _float(x: Array) -> Array:
+    return np.asarray(x, np.float64)
+
+
+def _either(found: Array, *errors: Array) -> Array:
+    """Undecided where an argument is; not known where a bound of known ones is no number."""
+    undecided = np.logical_or.reduce(np.broadcast_arrays(*(np.isinf(e) for e in errors)))
+    return np.where(undecided, np.inf, np.where(np.isfinite(found), found, np.nan))
+
+
+def _beyond(v: Array, dtype: DType) -> Array:
+    """Mask of the numbers that overflow f32, but not f64."""
+    if dtype.compute == F64:
+        return np.zeros(np.shape(v), bool)
+    return (np.abs(v) > _OVERFLOWS) & np.isfinite(v)
+
+
+def _units(x: Array) -> Array:
+    """The greatest power of two that each number is a multiple of; infinity for 0."""
+    fraction, exponent = np.frexp(x)
+    whole = np.where(np.isfinite(x), fraction * 2.0**53, 0.0).astype(np.int64)
+    return np.where(
+        whole == 0, np.inf, np.ldexp((whole & -whole).astype(np.float64), exponent - 53)
+    )
+
+
+def _rounded(v: Array, exact: Array, dtype: DType, steps: float = 1.0) -> Any:
+    """The rounding of a result, none where it is exact and representable."""
+    if dtype.compute == F64:
+        return steps * 2.0**-53 * np.abs(v)
+    with np.errstate(all="ignore"):
+        same = exact & (np.asarray(v, np.float32).astype(np.float64) == v)
+    return np.where(same, 0.0, steps * 2.0**-24 * np.abs(v) + 2.0**-149)
+
+
+def _certain(error: Array, same: Array) -> Array:
+    return np.where((error == 0) | same, 0.0, np.inf)
+
+
+def _applied(x: Apply, v: Array, args: list[Array], errors: list[Array]) -> Any:
+    """The bound of a float result."""
+    u, a, ea = _unit(x.dtype), _float(args[0]), errors[0]
+    b, eb = (_float(args[1]), errors[1]) if len(args) > 1 else (a, ea)
+    size = np.abs(v)
+    rounded = _rounded(v, (ea == 0) & (eb == 0), x.dtype)
+    function = _STEPS * u * size + _LEAST
+    match x.op:
+        case Op.NEG | Op.ABS:
+            return ea
+        case Op.ADD | Op.SUB:
+            return ea + eb + rounded
+        case Op.MUL:
+            return np.abs(a) * eb + np.abs(b) * ea + ea * eb + rounded
+        case Op.FMA:
+            product, c = a * b, errors[2]
+            once = _rounded(product, (ea == 0) & (eb == 0), x.dtype)
+            both = np.abs(a) * eb + np.abs(b) * ea + ea * eb + c + once
+            return both + _rounded(v, both == 0, x.dtype)
+        case Op.DIV:
+            left = np.maximum(np.abs(b) - eb, 0.0)
+            found = (ea + size * eb) / left + 4 * u * size + _LEAST
+            return np.where((ea == 0) & (eb == 0) & (v == 0), 0.0, found)
+        case Op.RECIP:
+            left = np.maximum(np.abs(a) - ea, 0.0)
+            return ea / (np.abs(a) * left) + 4 * u * size + _LEAST
+        case Op.SQRT:
+            moved = ea / (size + np.sqrt(np.maximum(a - ea, 0.0)))
+            found = np.where((ea > 0) & (np.abs(a) <= ea), np.inf, moved + 4 * u * size)
+            return np.where((ea == 0) & (a == 0), 0.0, found)
+        case Op.EXP:
+            return np.where((ea == 0) & (a == 0), 0.0, size * np.expm1(ea) + function)
+        case Op.LOG | Op.LOG2:
+            share = ea / np.abs(a)
+            moved = -np.log1p(-share) * (1.0 if x.op is Op.LOG else 1 / np.log(2))
+            return np.where(share < 1, moved, np.inf) + function + 4 * u
+        case Op.SIN | Op.COS:
+            found = np.minimum(1.2 * ea, 2.0) + function + 8 * u
+            return np.where(np.abs(a) < _TURNS, found, np.inf)
+        case Op.TANH | Op.ERF:
+            return np.minimum(1.2 * ea, 2.0) + function + 8 * u
+        case Op.POW:
+            grown = np.abs(b) * ea / np.abs(a) + np.abs(np.log(np.abs(a))) * eb
+            bits = np.abs(b * np.log(np.abs(a)))
+            found = size * np.expm1(grown) + (_STEPS + 4 * np.nan_to_num(bits)) * u * size + _LEAST
+            return np.where((ea > 0) & (np.abs(a) <= ea), np.inf, found)
+        case Op.MAX | Op.MIN:
+            return np.maximum(ea, eb)
+        case Op.FLOOR:
+            return _certain(ea, np.floor(a - ea) == np.floor(a + ea))
+        case Op.ROUND:
+            return _certain(ea, np.rint(a - ea) == np.rint(a + ea))
+        case _:
+            return np.full(v.shape, np.nan)
