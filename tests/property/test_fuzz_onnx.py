@@ -18,7 +18,7 @@ from onnx import helper
 from tests import fuzzing, onnx_fuzzer
 from tests.onnx_fuzzer import DRAWS, Case, compare, draw, ours, shrunk
 
-CASES = fuzzing.count(100)
+CASES = fuzzing.count(50)
 
 
 @pytest.mark.parametrize("block", range(4))

@@ -18,7 +18,7 @@ from tests import torch_fuzzer  # noqa: E402 - it needs PyTorch
 from tests.api_fuzzer import PyTorchFault  # noqa: E402
 from tests.torch_fuzzer import differs, wrong  # noqa: E402
 
-COUNT = 60
+COUNT = 30
 EACH = 10
 """Cases of one test: what a process runs at a time."""
 

@@ -25,8 +25,6 @@ from tunegrad.tuning.race import (
     race,
 )
 
-pytestmark = pytest.mark.timing
-
 Lineup = Mapping[str, str]
 
 
