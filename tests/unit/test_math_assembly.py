@@ -16,7 +16,7 @@ from tunegrad.errors import InternalError
 from tunegrad.ir.dtypes import F32, F64, I32
 from tunegrad.ir.expr import Op
 from tunegrad.ir.target import Target
-from tunegrad.render.math import FUNCTIONS, declarations, definition, library
+from tunegrad.render.math import FUNCTIONS, definitions, library
 
 x86_only = pytest.mark.skipif(
     platform.machine() not in ("x86_64", "AMD64"), reason="reads x86 assembly"
@@ -65,7 +65,8 @@ def test_exp_uses_the_whole_register() -> None:
 
 
 def test_definition_is_an_inline_function_of_its_name() -> None:
-    name, text = definition(Op.POW, F32, 4)
+    (made,) = definitions(Op.POW, F32, 4)
+    name, text = made.name, made.text
     assert name == "tg.pow.f32x4"
     head = (
         "define internal <4 x float> @tg.pow.f32x4(<4 x float> %x, <4 x float> %y) "
@@ -75,7 +76,9 @@ def test_definition_is_an_inline_function_of_its_name() -> None:
 
 
 def test_one_lane_is_a_scalar() -> None:
-    assert definition(Op.EXP, F32, 1)[1].startswith("define internal float @tg.exp.f32x1(float %x)")
+    assert definitions(Op.EXP, F32, 1)[-1].text.startswith(
+        "define internal float @tg.exp.f32x1(float %x)"
+    )
 
 
 def test_library_declares_and_defines_once() -> None:
@@ -90,7 +93,9 @@ def test_library_declares_and_defines_once() -> None:
         line for line in library(wanted).splitlines() if line.startswith(("declare", "define"))
     ]
     assert len(heads) == len(set(heads)) == 8
-    assert heads[:4] == sorted({line for w in wanted for line in declarations(*w)})
+    assert heads[:4] == sorted(
+        {line for w in wanted for made in definitions(*w) for line in made.declared}
+    )
 
 
 def test_library_does_not_depend_on_the_order_of_requests() -> None:
@@ -115,4 +120,4 @@ def test_what_has_no_definition_is_an_internal_error(
     op: Op, dtype: object, lanes: int, message: str
 ) -> None:
     with pytest.raises(InternalError, match=message):
-        definition(op, dtype, lanes)  # type: ignore[arg-type]
+        definitions(op, dtype, lanes)  # type: ignore[arg-type]

@@ -7,10 +7,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from tunegrad.ir.dtypes import DTYPES, DType
+from tunegrad.ir.dtypes import DTYPES, F32, DType
 from tunegrad.ir.expr import Op
 
-__all__ = ["HELPED", "Dialect", "arithmetic_helpers", "byte_helpers", "wraps"]
+__all__ = ["HELPED", "Dialect", "arithmetic_helpers", "common_helpers", "wraps"]
 
 
 # ---- c dialect
@@ -176,7 +176,53 @@ def arithmetic_helpers(
     return made
 
 
-def byte_helpers(word: str, define: Callable[[str, str, str, str], str]) -> dict[str, str]:
+def common_helpers(
+    values: Mapping[str, str],
+    define: Callable[[str, str, str, str], str],
+    function: Callable[[str, DType], str],
+    as_bits: str,
+    as_float: str,
+) -> dict[str, str]:
+    """Texts by name that differ between languages in words alone: arithmetic, arithmetic of
+    indices, extremes, and words of two bf16 or four bytes. ``as_bits`` and ``as_float`` are the
+    functions that read f32 as u32 and back, the rest is as in ``arithmetic_helpers``.
+    """
+    u, s, fma = values["u32"], values["u16"], function("fma", F32)
+    index = {
+        "least": ("INDEX a, INDEX b", "return a < b ? a : b;"),
+        "swizzle": (
+            "INDEX at, int row, int others, int chunk",
+            "return at ^ (at >> row & others) << chunk;",
+        ),
+        "index_floordiv": ("INDEX a, INDEX b", "return a / b - (a % b < 0);"),
+        "index_mod": ("INDEX a, INDEX b", "return a % b + (a % b < 0 ? b : 0);"),
+    }
+    low, high = f"{as_float}({{}} << 16)", f"{as_float}({{}} & 0xffff0000u)"
+    lows, highs = (", ".join(x.format(n) for n in "ab") for x in (low, high))
+    steps = f"{fma}({lows}, {fma}({highs}, c))"
+    cut = f"return {as_bits}(a) >> 16 | ({as_bits}(b) & 0xffff0000u);"
+    words = {
+        "pair_bf16": (u, f"{s} a, {s} b", f"return ({u})a | ({u})b << 16;"),
+        "pair_f32": (u, "float a, float b", cut),
+        "low_bf16x2": ("float", f"{u} a", f"return {low.format('a')};"),
+        "high_bf16x2": ("float", f"{u} a", f"return {high.format('a')};"),
+        "dot2_bf16x2": ("float", f"{u} a, {u} b", f"const float c = 0.0f; return {steps};"),
+        "dot2_add_f32": ("float", f"{u} a, {u} b, float c", f"return {steps};"),
+    }
+    made = {name: define("INDEX", name, *text) for name, text in index.items()}
+    made |= {name: define(c, name, *text) for name, (c, *text) in words.items()}
+    for dtype in DTYPES.values():
+        if dtype.is_half or dtype.is_bool:
+            continue
+        c = values[dtype.name]
+        for op, sign in (("max", ">"), ("min", "<")):
+            test = f"a != a || a {sign} b" if dtype.is_float else f"a {sign} b"
+            text = f"return ({test}) ? a : b;"
+            made[f"{op}_{dtype}"] = define(c, f"{op}_{dtype}", f"{c} a, {c} b", text)
+    return made | _byte_helpers(u, define) | arithmetic_helpers(values, define, function)
+
+
+def _byte_helpers(word: str, define: Callable[[str, str, str, str], str]) -> dict[str, str]:
     """Texts by name of words of four bytes; ``word`` is C's type of one, ``define`` as above."""
     arguments = ", ".join(f"{{0}} {x}" for x in "abcd")
     joined = " | ".join(f"({word})(b{i}) << {8 * i}" for i in range(4))

@@ -19,10 +19,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from tunegrad.ir.dtypes import DTYPES, DType
+from tunegrad.ir.dtypes import DType
 from tunegrad.ir.program import Program
 
-from .c_dialect import Dialect, arithmetic_helpers, byte_helpers
+from .c_dialect import Dialect, common_helpers
 from .c_family import render_c
 
 __all__ = [
@@ -266,56 +266,6 @@ def _function(c: str, name: str, arguments: str, text: str) -> str:
     return f"__device__ __forceinline__ {c} tg_{name}({arguments}) {{ {text} }}"
 
 
-def _extreme(op: str, dtype: DType) -> str:
-    c, sign = _VALUES[dtype.name], ">" if op == "max" else "<"
-    test = f"a != a || a {sign} b" if dtype.is_float else f"a {sign} b"
-    return _function(c, f"{op}_{dtype}", f"{c} a, {c} b", f"return ({test}) ? a : b;")
-
-
-def _bits(text: str) -> str:
-    return f"__uint_as_float({text})"
-
-
-def _helpers() -> dict[str, str]:
-    u, s = "unsigned int", "unsigned short"
-    low, high = _bits("{} << 16"), _bits("{} & 0xffff0000u")
-    lows, highs = (", ".join(x.format(n) for n in "ab") for x in (low, high))
-    steps = f"fmaf({lows}, fmaf({highs}, c))"
-    made = {
-        "least": _function("INDEX", "least", "INDEX a, INDEX b", "return a < b ? a : b;"),
-        "swizzle": _function(
-            "INDEX", "swizzle", "INDEX at, int row, int others, int chunk",
-            "return at ^ (at >> row & others) << chunk;",
-        ),
-        "index_floordiv": _function(
-            "INDEX", "index_floordiv", "INDEX a, INDEX b", "return a / b - (a % b < 0);"
-        ),
-        "index_mod": _function(
-            "INDEX", "index_mod", "INDEX a, INDEX b", "return a % b + (a % b < 0 ? b : 0);"
-        ),
-        **{name: wrappers_text([f"tg_{name}"]) for name in CONVERSIONS},
-        "pair_bf16": _function(u, "pair_bf16", f"{s} a, {s} b", f"return ({u})a | ({u})b << 16;"),
-        "pair_f32": _function(
-            u, "pair_f32", "float a, float b",
-            "return __float_as_uint(a) >> 16 | (__float_as_uint(b) & 0xffff0000u);",
-        ),
-        "low_bf16x2": _function("float", "low_bf16x2", f"{u} a", f"return {low.format('a')};"),
-        "high_bf16x2": _function("float", "high_bf16x2", f"{u} a", f"return {high.format('a')};"),
-        "dot2_bf16x2": _function(
-            "float", "dot2_bf16x2", f"{u} a, {u} b", f"const float c = 0.0f; return {steps};"
-        ),
-        "dot2_add_f32": _function(
-            "float", "dot2_add_f32", f"{u} a, {u} b, float c", f"return {steps};"
-        ),
-    }  # fmt: skip
-    made |= byte_helpers(u, _function)
-    for dtype in DTYPES.values():
-        if not (dtype.is_half or dtype.is_bool):
-            made |= {f"{op}_{dtype}": _extreme(op, dtype) for op in ("max", "min")}
-    made |= arithmetic_helpers(_VALUES, _function, _math)
-    return made
-
-
 def _math(name: str, dtype: DType) -> str:
     if dtype.bits == 64:
         return str(name)
@@ -373,7 +323,8 @@ CUDA = Dialect(
     stored=_VALUES | {"bool": "unsigned char"},
     widths=(2, 4, 8),
     vector_bytes=16,
-    helpers=_helpers(),
+    helpers=common_helpers(_VALUES, _function, _math, "__float_as_uint", "__uint_as_float")
+    | {name: wrappers_text([f"tg_{name}"]) for name in CONVERSIONS},
     barrier=lambda _: "__syncthreads();",
     vector=lambda c, lanes: f"tg_vec<{c}, {lanes}>",
     lane=lambda v, k: f"{v}.at[{k}]",

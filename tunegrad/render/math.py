@@ -25,7 +25,7 @@ from . import math_avx512, math_f32
 from .llvm_values import shuffle_mask
 from .math_body import Body, Scalar, Val, vector_type
 
-__all__ = ["FUNCTIONS", "Definition", "declarations", "definition", "definitions", "library"]
+__all__ = ["FUNCTIONS", "Definition", "definitions", "library"]
 
 FUNCTIONS = frozenset((Op.EXP, Op.LOG, Op.LOG2, Op.TANH, Op.ERF, Op.SIN, Op.COS, Op.POW))
 """The operations that have a definition here."""
@@ -56,9 +56,14 @@ class Definition:
 
 @cache
 def definitions(op: Op, dtype: DType, lanes: int, avx512: bool = False) -> tuple[Definition, ...]:
-    """All that a call of ``op`` needs, the function to call last.
+    """All that a call of ``op`` on vectors of ``lanes`` (1: scalars) of f32 or f64 needs, the
+    function to call last.
 
-    Written once for each width that is asked for.
+        definitions(Op.EXP, F32, 16)  ->  "tg.exp.f32x16",
+                                          "define internal <16 x float> @tg.exp.f32x16(...) ..."
+
+    Written once for each width that is asked for. POW has two parameters. Raises InternalError for
+    an operation, dtype or lane count without a definition: a cast was forgotten.
     """
     if op is Op.POW and dtype.is_int:
         return (_integer_power(dtype, lanes),)
@@ -105,21 +110,6 @@ def _through(name: str, whole: str, lanes: int) -> str:
         result = "%y"
     head = f"define internal {kind} @{name}({kind} %x) alwaysinline nounwind {{"
     return "\n".join((head, *lines, f"  ret {kind} {result}", "}", ""))
-
-
-def definition(op: Op, dtype: DType, lanes: int) -> tuple[str, str]:
-    """The name, without ``@``, and the text of ``op`` on vectors of ``lanes`` (1: scalars) of f32
-    or f64.
-
-        definition(Op.EXP, F32, 16)  ->  "tg.exp.f32x16",
-                                         "define internal <16 x float> @tg.exp.f32x16(...) ..."
-
-    POW has two parameters. The text needs ``declarations`` of the same arguments in the module.
-    Raises InternalError for an operation, dtype or lane count without a definition: a cast was
-    forgotten.
-    """
-    found = _definition(op, dtype, lanes)
-    return found.name, found.text
 
 
 @cache
@@ -185,13 +175,6 @@ def _function(name: str, body: Body, parameters: Sequence[Val], result: Val) -> 
     head = f"define internal {kind} @{name}({arguments}) alwaysinline nounwind {{"
     text = "\n".join((head, *body.lines, f"  ret {kind} {result.text}", "}", ""))
     return Definition(name, text, tuple(sorted(body.declared)))
-
-
-def declarations(op: Op, dtype: DType, lanes: int) -> tuple[str, ...]:
-    """The ``declare`` lines that the definition needs; a module must hold each line once, however
-    often it was asked for.
-    """
-    return _definition(op, dtype, lanes).declared
 
 
 def library(wanted: Iterable[tuple[Op, DType, int]], avx512: bool = False) -> str:

@@ -11,10 +11,10 @@ PoCL 3 loses the kernels of a program with wider ones when it takes it from its 
 
 from __future__ import annotations
 
-from tunegrad.ir.dtypes import DTYPES, DType
+from tunegrad.ir.dtypes import DTYPES
 from tunegrad.ir.program import Program
 
-from .c_dialect import Dialect, arithmetic_helpers, byte_helpers
+from .c_dialect import Dialect, common_helpers
 from .c_family import render_c
 
 __all__ = ["OPENCL", "render_opencl"]
@@ -36,19 +36,9 @@ def _function(c: str, name: str, arguments: str, text: str) -> str:
     return f"inline {c} tg_{name}({arguments}) {{ {text} }}"
 
 
-def _extreme(op: str, dtype: DType) -> str:
-    c, sign = _VALUES[dtype.name], ">" if op == "max" else "<"
-    test = f"a != a || a {sign} b" if dtype.is_float else f"a {sign} b"
-    return f"inline {c} tg_{op}_{dtype}({c} a, {c} b) {{ return ({test}) ? a : b; }}"
-
-
 def _helpers() -> dict[str, str]:
-    made = {
-        "least": "inline INDEX tg_least(INDEX a, INDEX b) { return a < b ? a : b; }",
-        "index_floordiv": "inline INDEX tg_index_floordiv(INDEX a, INDEX b) { return a / b - "
-        "(a % b < 0); }",
-        "index_mod": "inline INDEX tg_index_mod(INDEX a, INDEX b) { return a % b + (a % b < 0 "
-        "? b : 0); }",
+    made = common_helpers(_VALUES, _function, lambda name, _: name, "as_uint", "as_float")
+    made |= {
         # By integers: vload_half took five times as long in a product on PoCL 3, which also makes
         # wrong code of a ushort that is read as a half. No step needs subnormal floats.
         "from_f16": (
@@ -77,29 +67,6 @@ def _helpers() -> dict[str, str]:
             "return isnan(x) ? (ushort)0x7fc0 : (ushort)((u + 0x7fff + ((u >> 16) & 1)) >> 16); }"
         ),
     }
-    low, high = "as_float({} << 16)", "as_float({} & 0xffff0000u)"
-    steps = (
-        f"fma({low.format('a')}, {low.format('b')}, fma({high.format('a')}, {high.format('b')}, c))"
-    )
-    made |= {
-        "pair_bf16": "inline uint tg_pair_bf16(ushort a, ushort b) { return (uint)a | (uint)b "
-        "<< 16; }",
-        "pair_f32": (
-            "inline uint tg_pair_f32(float a, float b) { return as_uint(a) >> 16 | (as_uint(b) "
-            "& 0xffff0000u); }"
-        ),
-        "low_bf16x2": f"inline float tg_low_bf16x2(uint a) {{ return {low.format('a')}; }}",
-        "high_bf16x2": f"inline float tg_high_bf16x2(uint a) {{ return {high.format('a')}; }}",
-        "dot2_bf16x2": f"inline float tg_dot2_bf16x2(uint a, uint b) {{ const float c = 0.0f; "
-        f"return {steps}; }}",
-        "dot2_add_f32": f"inline float tg_dot2_add_f32(uint a, uint b, float c) {{ return "
-        f"{steps}; }}",
-    }
-    made |= byte_helpers("uint", _function)
-    for dtype in DTYPES.values():
-        if not (dtype.is_half or dtype.is_bool):
-            made |= {f"{op}_{dtype}": _extreme(op, dtype) for op in ("max", "min")}
-    made |= arithmetic_helpers(_VALUES, _function, lambda name, _: name)
     for dtype in DTYPES.values():
         if dtype.signed and dtype.is_int:  # the language's own: simulators lack LLVM's
             c = _VALUES[dtype.name]
