@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from tests.amx_twins import device_of
 from tests.programs import Programs
-from tunegrad.devices.cpu.device import CpuDevice
 from tunegrad.devices.host.facts import AMX_BF16, declared, host_target
 from tunegrad.ir.dtypes import BF16, BF16X2, F32
 from tunegrad.ir.expr import Apply, Load, Op, Value
@@ -98,7 +98,7 @@ def buffers(program, kernel, seed=0, integers=False):
 
 def run(program, arrays, target):
     """What compiled code makes of the output ``p0``, on all threads; guard zones are looked at."""
-    with Programs(CpuDevice(target)) as programs:
+    with Programs(device_of(target)) as programs:
         full = {n: a for n, a in arrays.items() if n in {b.name for b in program.params}}
         programs.run(programs.compile(program), full)
     return full["p0"]

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tests.amx_twins import device_of
 from tests.programs import Programs
-from tunegrad.devices.cpu.device import CpuDevice
 from tunegrad.errors import IllegalAction
 from tunegrad.ir.dtypes import DType
 from tunegrad.ir.interpret.program import interpret, pack_buffers
@@ -56,7 +56,7 @@ def runs_alike(
     mine = pack_buffers(program, arrays)
     theirs = {b.name: mine[b.name].copy() for b in program.params}
     interpret(program, mine)
-    with Programs(CpuDevice(target)) as programs:
+    with Programs(device_of(target)) as programs:
         programs.run(programs.compile(program), theirs)
     name = kernel.outputs[0].name
     np.testing.assert_array_equal(theirs[name], mine[name])

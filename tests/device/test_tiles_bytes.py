@@ -12,9 +12,10 @@ import pytest
 from quad_builders import conv, dot_kernel, in_fours, matmul, memory
 from word_checks import runs_alike
 
+from tests.amx_twins import TiledCpu, rendered
 from tests.programs import Programs
 from tests.tile_kernels import SERVER
-from tunegrad.devices.cpu.device import OPT_LEVEL, CpuDevice
+from tunegrad.devices.cpu.device import OPT_LEVEL
 from tunegrad.devices.cpu.machine_code import code_facts, hot_loop
 from tunegrad.devices.host.codegen import assembly
 from tunegrad.devices.host.facts import AMX_INT8, host_target
@@ -121,11 +122,11 @@ def test_units_take_their_own_signs_only():
 
 def test_what_does_not_fit_has_all_bits():
     """Where hardware would raise an exception: C of 16 rows += A of 8."""
-    kernel, device = dot_kernel(matmul((16, 64), (64, 16))), CpuDevice(TILED)
+    kernel, device = dot_kernel(matmul((16, 64), (64, 16))), TiledCpu(TILED)
     name = AMX_INT8[0].name
     schedule = Schedule.parse(f"tensorcore(unit={name}, m=a, n=b, k=ra)")
     program = Space(kernel, TILED).lower(schedule)
-    text = render_llvm(program, TILED)
+    text = rendered(program, TILED)
     rows = next(i.rows for i in walk(program.body) if isinstance(i, TileConfig))
     a = next(i.a for i in walk(program.body) if isinstance(i, TileMul))
     right, wrong = (

@@ -9,15 +9,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tests.amx_twins import TiledCpu, rendered
 from tests.programs import Programs
 from tests.tile_kernels import NAME, SERVER, buffers, conv, gemm, run, tiled, wanted
-from tunegrad.devices.cpu.device import CpuDevice
 from tunegrad.devices.host.facts import host_target, require_tiles
 from tunegrad.errors import DeviceError
 from tunegrad.ir.interpret.program import interpret
 from tunegrad.ir.program import TileConfig, TileMul, walk
 from tunegrad.opts import Schedule, Space
-from tunegrad.render.llvm import render_llvm
 from tunegrad.search import RandomChooser
 
 KERNELS = {
@@ -90,14 +89,14 @@ def test_what_does_not_fit_is_nan():
     program = Space(kernel, target).lower(
         Schedule.parse(f"tensorcore(unit={NAME}, m=a, n=b, k=ra)")
     )
-    text = render_llvm(program, target)
+    text = rendered(program, target)
     rows = next(i.rows for i in walk(program.body) if isinstance(i, TileConfig))
     a = next(i.a for i in walk(program.body) if isinstance(i, TileMul))
     right = ", ".join(f"i8 {r}" for r in rows)
     wrong = ", ".join(f"i8 {8 if t == a else r}" for t, r in enumerate(rows))
     assert text.count(right) == 1
     spoilt = text.replace(right, wrong)
-    device = CpuDevice(target)
+    device = TiledCpu(target)
     with Programs(device) as programs:
         compiled = programs.compile(program)
         lowered = replace(compiled.lowered, text=spoilt)

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from tests.amx_twins import TiledCpu
 from tests.tile_kernels import tiled
 from tunegrad import config
-from tunegrad.devices.cpu.device import CpuDevice
 from tunegrad.frontend import model_of_spec
 from tunegrad.inference import compiled_choice, process_compiler
 from tunegrad.ir.fusion import schedule
@@ -21,7 +21,7 @@ from tunegrad.runtime import Runner
 )
 def test_a_model_computes_what_its_graph_says(name, products, allowed):
     """Errors are those of roundings to bf16 that tip over (docs/NUMERICS.md)."""
-    model, device = model_of_spec(config.resolve_model(name)), CpuDevice(tiled(2))
+    model, device = model_of_spec(config.resolve_model(name)), TiledCpu(tiled(2))
     outputs = tuple(t.node for t in model.build(model.weights(None, 0)))
     nodes = prepared(outputs, "contract", device.target, "bf16")
     plan, kernels = schedule(nodes), [k for k, _ in schedule(nodes).kernels().values()]
