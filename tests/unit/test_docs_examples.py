@@ -1,10 +1,11 @@
-"""The Python of docs/STORE.md, SERVING.md and SEARCH_BENCH.md runs as it stands."""
+"""The Python of docs/STORE.md, SERVING.md, SEARCH_BENCH.md and GRADIENTS.md runs as it stands."""
 
 from __future__ import annotations
 
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from store_exports import decision, latency, trial
@@ -24,12 +25,13 @@ GIVEN = {
 
 
 def ran(page: str) -> dict[str, object]:
-    """The names that the one example of a page leaves."""
-    (text,) = re.findall(
+    """The names that the examples of a page leave."""
+    found = re.findall(
         r"```python\n(.*?)```", (ROOT / "docs" / page).read_text(encoding="utf-8"), re.DOTALL
     )
-    names: dict[str, object] = dict(GIVEN[page])
-    exec(compile(text, page, "exec"), names)  # noqa: S102 - our own page
+    names: dict[str, object] = dict(GIVEN.get(page, {}))
+    for text in found:
+        exec(compile(text, page, "exec"), names)  # noqa: S102 - our own page
     return names
 
 
@@ -53,3 +55,10 @@ def test_example_of_search_bench_plays_a_recorded_space(folder: Path) -> None:
     first, *after = ran("SEARCH_BENCH.md")["best_s"]  # type: ignore[misc]
     assert len(after) == 100
     assert after[-1] < first
+
+
+def test_examples_of_gradients_train_and_take_a_rule() -> None:
+    names: dict[str, Any] = ran("GRADIENTS.md")
+    assert names["slope"].shape == (3, 1)
+    assert names["losses"][-1] < 0.5 * names["losses"][0]
+    assert names["found"].tolist() == [1, 1]

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import tunegrad as tg
-from tunegrad.frontend import Tensor, creation, functional, functions, nn, ops, random
+from tunegrad.frontend import Tensor, creation, functional, functions, gradients, nn, ops, random
 from tunegrad.frontend.handle import Handle
 
 from .fences import table
@@ -139,6 +139,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "creation": lambda: _rows(creation, creation.__all__),
     "random": lambda: _rows(random, random.__all__),
     "functions": lambda: _rows(functions, _own(functions)),
+    "gradients": lambda: _rows(gradients, gradients.__all__),
     "methods": _methods,
     "functional": lambda: _rows(functional, _own(functional)),
     "same": lambda: _operations(functional),

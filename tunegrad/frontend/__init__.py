@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import creation, functional, functions, nn, ops
+from . import creation, functional, functions, gradients, nn, ops
 from . import random as _random
 from .creation import arange, full, ones, zeros
 from .functions import cat, dump, maximum, minimum, stack, where
@@ -27,8 +27,8 @@ __all__ = [
     "Bindings", "Example", "InputSpec", "Model", "ParameterSpec", "Tensor", "TensorLike",
     "Weights", "arange", "as_model", "bf16_bits", "bf16_values", "cat", "check_weights",
     "creation", "custom_vjp", "draw", "dump", "find_model", "full", "functional", "functions",
-    "grad", "joined", "load_weights", "maximum", "minimum", "model_of_spec", "nn", "no_grad",
-    "ones", "ops", "read_safetensors", "stack", "substitute", "value_and_grad", "where",
+    "grad", "gradients", "joined", "load_weights", "maximum", "minimum", "model_of_spec", "nn",
+    "no_grad", "ones", "ops", "read_safetensors", "stack", "substitute", "value_and_grad", "where",
     "zeros",
 ]  # fmt: skip
 
