@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 
 from . import program as p
 from .index import Index, Range, Valid, as_index, var
@@ -65,20 +66,7 @@ def is_aligned(offset: Index, width: int) -> bool:
 
 def without(body: tuple[Instr, ...], out: p.Pipeline) -> tuple[Instr, ...]:
     """A block without one pipeline."""
-    made: list[Instr] = []
-    for i in body:
-        match i:
-            case p.For():
-                made.append(replace(i, body=without(i.body, out)))
-            case p.If():
-                made.append(replace(i, body=without(i.body, out), orelse=without(i.orelse, out)))
-            case p.Pipeline():
-                if i is not out:
-                    copies, rest = without(i.copies, out), without(i.body, out)
-                    made.append(replace(i, copies=copies, body=rest))
-            case _:
-                made.append(i)
-    return tuple(made)
+    return tuple(p.mapped(i, partial(without, out=out)) for i in body if i is not out)
 
 
 def in_turn(program: Program) -> Program:
@@ -111,9 +99,6 @@ class _InTurn:
                 case p.For():
                     mine = {**items, i.var: i.extent} if i.kind == "local" else items
                     made.append(replace(i, body=self.block(i.body, mine)))
-                case p.If():
-                    body, orelse = self.block(i.body, items), self.block(i.orelse, items)
-                    made.append(replace(i, body=body, orelse=orelse))
                 case p.CopyAsync():
                     self.last += 1
                     lane = i.lane if i.vtype.lanes > 1 else ""
@@ -122,7 +107,7 @@ class _InTurn:
                 case p.MatLoad():
                     made += [self._rows(i, items), i]
                 case _:
-                    made.append(i)
+                    made.append(p.mapped(i, lambda body: self.block(body, items)))
         return tuple(made)
 
     def _rows(self, i: p.MatLoad, items: Mapping[str, int]) -> Instr:
@@ -190,11 +175,8 @@ class _Expansion:
                 case p.For():
                     inside = again or (i.kind == "serial" and i.extent > 1)
                     made.append(replace(i, body=self.block(i.body, inside)))
-                case p.If():
-                    orelse = self.block(i.orelse, again)
-                    made.append(replace(i, body=self.block(i.body, again), orelse=orelse))
                 case _:
-                    made.append(i)
+                    made.append(p.mapped(i, lambda body: self.block(body, again)))
         return tuple(made)
 
     def _pipeline(self, i: p.Pipeline, again: bool) -> list[Instr]:

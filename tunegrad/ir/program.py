@@ -25,8 +25,8 @@ buffers, filled once when a model is loaded.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Literal
 
@@ -80,6 +80,7 @@ __all__ = [
     "executed_flops",
     "indexed",
     "indices",
+    "mapped",
     "size",
     "used",
     "walk",
@@ -501,6 +502,19 @@ def walk(body: tuple[Instr, ...]) -> Iterator[Instr]:
                 break
         else:
             left.pop()
+
+
+def mapped(i: Instr, block: Callable[[tuple[Instr, ...]], tuple[Instr, ...]]) -> Instr:
+    """An instruction with what ``block`` makes of each block that it holds; one that holds none is
+    the same object.
+    """
+    if isinstance(i, For):
+        return replace(i, body=block(i.body))
+    if isinstance(i, If):
+        return replace(i, body=block(i.body), orelse=block(i.orelse))
+    if isinstance(i, Pipeline):
+        return replace(i, copies=block(i.copies), body=block(i.body))
+    return i
 
 
 USES = ("arg", "args", "value", "mask", "yes", "no", "a", "b", "c")

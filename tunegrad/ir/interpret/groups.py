@@ -114,25 +114,25 @@ class GroupMemory:
         if self.checked:
             self._reads.append(access)
         if self._groups:
-            mine = access.rows // self._items + first_group
-            by = self._written_by[access.elements]
-            foreign = (by != _NOBODY) & (by != mine)
-            if foreign.any():
-                at = int(foreign.argmax())
-                access.fault(f"race: reads what {_group(by[at])} wrote", int(access.rows[at]))
+            mine = self._foreign(access, first_group, self._written_by, "reads what {} wrote")
             self._mark(self._read_by, access.elements, mine)
+
+    def _foreign(self, access: Access, first_group: int, by: NDArray[np.int32], why: str) -> Ints:
+        """The groups of an access. Raise where another group is noted for one of its elements."""
+        mine = access.rows // self._items + first_group
+        others = by[access.elements]
+        foreign = (others != _NOBODY) & (others != mine)
+        if foreign.any():
+            at = int(foreign.argmax())
+            access.fault(f"race: {why.format(_group(others[at]))}", int(access.rows[at]))
+        return mine
 
     def note_write(self, access: Access, first_group: int) -> None:
         """Before the values are stored. Raise at once where another group touched it."""
         if self.checked:
             self._writes.append(access)
         if self._groups:
-            mine = access.rows // self._items + first_group
-            by = self._read_by[access.elements]
-            foreign = (by != _NOBODY) & (by != mine)
-            if foreign.any():
-                at = int(foreign.argmax())
-                access.fault(f"race: writes what {_group(by[at])} read", int(access.rows[at]))
+            mine = self._foreign(access, first_group, self._read_by, "writes what {} read")
             by = self._written_by[access.elements]
             values = access.values
             assert values is not None  # a write has them

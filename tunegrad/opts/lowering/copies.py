@@ -69,12 +69,16 @@ def copy_by_items(
     else:
         value = b.load(p.source, source, where, p.dtype, lane, width)
         b.store(p.staged.buffer, target, ALWAYS, value, p.dtype, lane, width)
-    body = b.close()
-    if q.hi >= vectors:
-        body = (If(Valid((Range(q, 0, vectors) if p.dense else first,)), body),)
-    if rounds > 1:
-        body = (For(name, rounds, (as_index(rounds),), body),)
-    b.extend(body)
+    inside = (Range(q, 0, vectors) if p.dense else first,) if q.hi >= vectors else ()
+    _add_rounds(b, b.close(), inside, name, rounds)
+
+
+def _add_rounds(
+    b: Builder, body: tuple[Instr, ...], inside: tuple[Range, ...], name: str, rounds: int
+) -> None:
+    """What each item does in every round, where it is still inside."""
+    body = (If(Valid(inside), body),) if inside else body
+    b.extend((For(name, rounds, (as_index(rounds),), body),) if rounds > 1 else body)
 
 
 def _joined(p: StagedCopy) -> StagedCopy:
@@ -364,11 +368,8 @@ def _finish(
     body = b.close()
     if not body:
         return
-    if q.hi >= e.runs:
-        body = (If(Valid((Range(row, 0, e.height),)), body),)
-    if rounds > 1:
-        body = (For(name, rounds, (as_index(rounds),), body),)
-    b.extend(body)
+    inside = (Range(row, 0, e.height),) if q.hi >= e.runs else ()
+    _add_rounds(b, body, inside, name, rounds)
 
 
 def _store(

@@ -63,6 +63,7 @@ from .values import (
     interior,
     known,
     loop_stops,
+    offset_at,
 )
 
 NOTHING: frozenset[str] = frozenset()
@@ -545,12 +546,10 @@ class Region:
         if not limits:
             return list(points)
         return [
-            p for p in points if all(self._offset(axis, p) < rest for axis, rest in limits.items())
+            p
+            for p in points
+            if all(offset_at(self.tree, axis, p) < rest for axis, rest in limits.items())
         ]
-
-    def _offset(self, axis: str, point: Point) -> int:
-        index = self.tree.axis_index(axis)
-        return sum((index.coefficient(n) or 0) * v for n, v in point)
 
     def active(self, lane: Loop | None, point: Point, limits: Limits) -> int | None:
         """Number of lanes inside a limited axis; None for all."""
@@ -558,7 +557,7 @@ class Region:
             return None
         axis = lane.axes[0]
         step = self.tree.axis_index(axis).coefficient(lane.name) or 1
-        n = -(-(limits[axis] - self._offset(axis, point)) // step)
+        n = -(-(limits[axis] - offset_at(self.tree, axis, point)) // step)
         return None if n >= lane.extent else n
 
     def values(self, i: int, env: Env) -> Values:

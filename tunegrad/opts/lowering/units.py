@@ -33,7 +33,7 @@ from ..actions.tensorcore import factors
 from ..staging import StagedCopy
 from .builder import Builder, Known
 from .reductions import cut_of
-from .values import Point, Values, fix, fix_valid
+from .values import Point, Values, fix, fix_valid, offset_at
 
 # ---- fragments
 #
@@ -323,7 +323,7 @@ class Tiles:
         values = self.values_of(env)
         own = [x for x in self.tree.own(self.stage) if self._is_free(x) and x.kind.is_register]
         for steps in product(*([(x.name, v) for v in range(x.extent)] for x in own)):
-            if all(self._offset(axis, steps) < rest for axis, rest in limits.items()):
+            if all(offset_at(self.tree, axis, steps) < rest for axis, rest in limits.items()):
                 self._products(values, steps)
 
     def result(self, p: Point) -> Known:
@@ -384,10 +384,6 @@ class Tiles:
         """The part of a point that an operand depends on: tiles with the same one share its own."""
         return tuple(x for x in p if x[0] in self.reads[side])
 
-    def _offset(self, axis: str, p: Point) -> int:
-        index = self.tree.axis_index(axis)
-        return sum((index.coefficient(n) or 0) * v for n, v in p)
-
     def _height(self, p: Point) -> int:
         return self._left(self.loops.m, p)
 
@@ -401,7 +397,7 @@ class Tiles:
         for axis in loop.axes:
             if axis in self.limits:
                 step = self.tree.axis_index(axis).coefficient(name) or 1
-                left = min(left, -(-(self.limits[axis] - self._offset(axis, p)) // step))
+                left = min(left, -(-(self.limits[axis] - offset_at(self.tree, axis, p)) // step))
         return left
 
     def _place(self, p: Point) -> int:

@@ -215,14 +215,8 @@ class Values:
         known: tuple[frozenset[str], frozenset[str]],
         over: Over,
     ) -> None:
-        self.tree, self.builder, self.plans, self.shapes, self.stage, self.env = (
-            tree,
-            builder,
-            plans,
-            shapes,
-            stage,
-            env,
-        )
+        self.tree, self.builder, self.plans, self.shapes = tree, builder, plans, shapes
+        self.stage, self.env = stage, env
         self.assumed, self.refuted = known
         self._over = over
         # stages without axes of their own run at the same points: they share what they compute
@@ -354,19 +348,13 @@ class Values:
         b = self.builder
         if id(x) in self.kept:
             buffer, offset, dtype = self.kept[id(x)]
-            valid = self.kept_valid(point)
-            if active is not None and self.lane in offset.names():
-                valid = valid & self.first_lanes(active)
+            valid = self._active(self.kept_valid(point), offset, active)
             return b.load(buffer, fix(offset, here), valid, dtype, self.lane, self.lanes)
         if isinstance(x, Load):
             buffer, offset, valid = self.site(x)
             valid = fix_valid(valid, here)
-            if (
-                active is not None
-                and self.lane in offset.names()
-                and (self.stage, x.param) not in self.plans
-            ):
-                valid = valid & self.first_lanes(active)
+            if (self.stage, x.param) not in self.plans:
+                valid = self._active(valid, offset, active)
             ahead = self.ahead.get(buffer, 0)
             return b.load(buffer, fix(offset, here), valid, x.dtype, self.lane, self.lanes, ahead)
         if isinstance(x, Apply):
@@ -392,11 +380,15 @@ class Values:
             return b.test(valid, self.lane, self.lanes)
         if x.index:
             buffer, offset, valid = self.element(x)
-            valid = fix_valid(valid, here)
-            if active is not None and self.lane in offset.names():
-                valid = valid & self.first_lanes(active)
+            valid = self._active(fix_valid(valid, here), offset, active)
             return b.load(buffer, fix(offset, here), valid, x.dtype, self.lane, self.lanes)
         return self.result(x, point)
+
+    def _active(self, valid: Valid, offset: Index, active: int | None) -> Valid:
+        """The condition, in the first ``active`` lanes where lanes are apart."""
+        if active is None or self.lane not in offset.names():
+            return valid
+        return valid & self.first_lanes(active)
 
     def element(self, x: Value) -> tuple[str, Index, Valid]:
         """The buffer of a row, the offset of its element, over loops, and where that was
@@ -442,6 +434,12 @@ class Values:
 def plan_buffer(plan: StagedCopy) -> str:
     """The buffer that holds a staged copy."""
     return plan.staged.buffer
+
+
+def offset_at(tree: LoopTree, axis: str, point: Point) -> int:
+    """How far the register loops of a point move an axis."""
+    index = tree.axis_index(axis)
+    return sum((index.coefficient(n) or 0) * v for n, v in point)
 
 
 def fix(index: Index, point: Point) -> Index:
