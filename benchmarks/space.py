@@ -21,8 +21,8 @@ import click
 from benchmarks.recorded import Read, RecordedSpace, read_recording, write_recording, write_t4
 from benchmarks.recorded.recorder import record_file
 from tunegrad.cli.app import EXIT_MISMATCH, run
-from tunegrad.cli.groups import CommandGroup
 from tunegrad.cli.options import (
+    CommandGroup,
     device_option,
     dtype_option,
     example,

@@ -23,7 +23,7 @@ from tunegrad.db import Store, open_store
 from tunegrad.devices.host.facts import host_target
 from tunegrad.errors import CandidateFailure, WrongResult
 from tunegrad.events import Event, WinnerPromoted
-from tunegrad.explain import winners as showing
+from tunegrad.explain import one_kernel as showing
 from tunegrad.frontend import Tensor
 from tunegrad.ir.fusion import LAST, ROWS, Images, LaunchPlan, blocked
 from tunegrad.planning import image_forms, images_key, images_text, plan_launches, stored_images

@@ -8,9 +8,9 @@ import pytest
 
 from tunegrad.db import open_store
 from tunegrad.errors import CandidateCrashed
-from tunegrad.regress import SweepReport, SweepSettings, measured, peers, regress
+from tunegrad.regress import SweepReport, SweepSettings, measured, regress, settings
 from tunegrad.regress import run as running
-from tunegrad.regress.peers import Peer
+from tunegrad.regress.settings import Peer
 
 pytestmark = pytest.mark.timing
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.timing
 @pytest.fixture(autouse=True)
 def checkout(monkeypatch: pytest.MonkeyPatch) -> None:
     """Peers stand in the checkout, also where the package that is tested is installed."""
-    monkeypatch.setattr(peers, "_ROOT", Path(__file__).parents[2])
+    monkeypatch.setattr(settings, "_ROOT", Path(__file__).parents[2])
 
 
 def swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, peer: str) -> SweepReport:

@@ -33,7 +33,7 @@ from tunegrad.regress import (
 )
 from tunegrad.regress import run as running
 from tunegrad.regress import sweep as sweeping
-from tunegrad.regress.retuning import retuned
+from tunegrad.regress.run import retuned
 from tunegrad.trial import Trial
 
 pytestmark = pytest.mark.timing

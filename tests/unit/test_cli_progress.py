@@ -10,9 +10,8 @@ from math import inf
 import pytest
 from rich.console import Console
 
-from tunegrad.cli.progress.lines import LineObserver
 from tunegrad.cli.progress.live import LiveObserver
-from tunegrad.cli.progress.state import STOPPING
+from tunegrad.cli.progress.plain import STOPPING, LineObserver
 from tunegrad.cli.tables import count_text, duration, ms, table
 from tunegrad.events import (
     BudgetSpent,

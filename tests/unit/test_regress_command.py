@@ -26,7 +26,7 @@ from tunegrad.regress import Failed, Finding, SweepSettings
 from tunegrad.regress import run as running
 from tunegrad.regress import sweep as sweeping
 from tunegrad.regress.measured import KernelTimes, ModelTimes
-from tunegrad.regress.retuning import retuned
+from tunegrad.regress.run import retuned
 from tunegrad.regress.sweep import Swept
 
 SAMPLES = (1e-3,) * 8

@@ -28,7 +28,7 @@ from tunegrad.regress import (
 )
 from tunegrad.regress.changes import scatter, watch
 from tunegrad.regress.nights import changed_clocks, changed_fields, place_of
-from tunegrad.regress.peers import PEERS
+from tunegrad.regress.settings import PEERS
 from tunegrad.regress.verdict import judge, judge_nights
 from tunegrad.trial import Fingerprint
 

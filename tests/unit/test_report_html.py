@@ -12,7 +12,7 @@ import pytest
 from tests.report_stores import store_of, write_session
 from tests.simulated_nights import World, stored
 from tunegrad.cli.app import run
-from tunegrad.cli.html.markup import Html, clean, element, joined
+from tunegrad.cli.html.style import Html, clean, element, joined
 from tunegrad.db import open_store
 
 pytest.importorskip("matplotlib", reason="charts need the plot extra")

@@ -6,7 +6,7 @@ import pytest
 
 from tests.kernel_corpus import corpus_kernel
 from tests.report_stores import HERE
-from tunegrad.explain.neighbours import neighbours
+from tunegrad.explain.ablation import neighbours
 from tunegrad.ir.target import Target
 from tunegrad.opts import Schedule
 from tunegrad.reports import Neighbour

@@ -13,7 +13,7 @@ from errno import EBADF, EDQUOT, EIO, ENOSPC
 
 import click
 
-from tunegrad.cli.groups import CommandGroup
+from tunegrad.cli.options import CommandGroup
 from tunegrad.cli.output import OutputError, note, say
 from tunegrad.errors import ModelCodeError, UserError
 

@@ -1,12 +1,17 @@
-"""The arguments and options that commands share, so that one name means one thing everywhere."""
+"""The arguments and options that commands share, so that one name means one thing everywhere, and
+groups of commands, in the order in which they were added.
+"""
 
 from __future__ import annotations
+
+from difflib import get_close_matches
 
 import click
 
 from tunegrad.cli.output import note
 
 __all__ = [
+    "CommandGroup",
     "age_s",
     "batch_option",
     "device_option",
@@ -23,8 +28,32 @@ __all__ = [
     "with_arguments",
 ]
 
+
+class CommandGroup(click.Group):
+    """A group that lists its commands in their order: looking first, or the main job."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  click's signature
+        """Every command's name."""
+        return list(self.commands)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click does; the error of a name that is none names the nearest one and all others."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            names = self.list_commands(ctx)
+            near = get_close_matches(args[0], names, n=1)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            message = f"{error.message.rstrip('.')}.{hint} Commands: {', '.join(names)}."
+            raise click.UsageError(message, ctx) from error
+
+
 model_argument = click.argument("model", metavar="MODEL")
+
 models_argument = click.argument("models", metavar="MODEL...", nargs=-1, required=True)
+
 device_option = click.option(
     "--device",
     metavar="NAME",
@@ -53,14 +82,17 @@ threads_option = click.option(
     callback=_some_threads,
     help="CPU threads.  [default: the CPUs this process may use]",
 )
+
 store_option = click.option(
     "--store",
     metavar="PATH",
     help="The store's file.  [default: $TUNEGRAD_STORE, or tunegrad/store.db in $XDG_DATA_HOME]",
 )
+
 seed_option = click.option(
     "--seed", type=int, metavar="N", help="Seed of every random choice, weights too.  [default: 0]"
 )
+
 numerics_option = click.option(
     "--numerics",
     metavar="MODE",
@@ -72,6 +104,7 @@ numerics_option = click.option(
     "matrix unit for such.  "
     "[default: contract]",
 )
+
 dtype_option = click.option(
     "--dtype",
     metavar="TYPE",
@@ -80,14 +113,15 @@ dtype_option = click.option(
     "AMX), products of bf16 are summed in pairs unless --numerics strict.  "
     "[default: f32, the model as it is]",
 )
+
 json_option = click.option(
     "--json", "as_json", is_flag=True, help="Print JSON on stdout, and nothing else there."
 )
 
-
 batch_option = click.option(
     "--batch", type=click.IntRange(1), metavar="N", help="Batch of the model.  [default: its own]"
 )
+
 set_option = click.option(
     "--set",
     "arguments",

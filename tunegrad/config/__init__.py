@@ -18,8 +18,6 @@ from tunegrad.lazy import lazy_names
 if TYPE_CHECKING:
     from .builders import build_model as build_model
     from .builders import import_builder as import_builder
-    from .durations import parse_budget as parse_budget
-    from .durations import parse_duration as parse_duration
     from .environment import DEFAULT_DEVICE as DEFAULT_DEVICE
     from .environment import MOST_THREADS as MOST_THREADS
     from .environment import allowed_threads as allowed_threads
@@ -37,6 +35,8 @@ if TYPE_CHECKING:
     from .settings import check_searcher as check_searcher
     from .settings import check_settings as check_settings
     from .settings import labelled as labelled
+    from .settings import parse_budget as parse_budget
+    from .settings import parse_duration as parse_duration
     from .settings import resolve_settings as resolve_settings
     from .tables import nearest as nearest
     from .values import DtypeName as DtypeName
@@ -53,7 +53,6 @@ if TYPE_CHECKING:
 else:
     _HOMES = {
         "builders": "build_model import_builder",
-        "durations": "parse_budget parse_duration",
         "environment": (
             "DEFAULT_DEVICE MOST_THREADS allowed_threads cache_dir cpu_target default_store "
             "usable_cpus"
@@ -61,8 +60,7 @@ else:
         "models": "config_names configs_dir resolve_model",
         "settings": (
             "DEFAULT_BUDGET_S check_dtype check_names check_numerics check_searcher "
-            "check_settings labelled "
-            "resolve_settings"
+            "check_settings labelled parse_budget parse_duration resolve_settings"
         ),
         "tables": "nearest",
         "values": (

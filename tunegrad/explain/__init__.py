@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from .one_kernel import Stage as Stage
     from .one_kernel import TraceReport as TraceReport
     from .one_kernel import form_of_kernel as form_of_kernel
+    from .one_kernel import show as show
     from .one_kernel import trace_of_kernel as trace_of_kernel
-    from .winners import show as show
 else:
     __all__, __getattr__ = lazy_names(
         __name__,
@@ -27,7 +27,6 @@ else:
             "legality": "Legality",
             "machine": "doctor",
             "model": "explain",
-            "one_kernel": "FormReport Stage TraceReport form_of_kernel trace_of_kernel",
-            "winners": "show",
+            "one_kernel": "FormReport Stage TraceReport form_of_kernel show trace_of_kernel",
         },
     )

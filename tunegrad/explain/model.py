@@ -7,6 +7,8 @@ the gain of its actions.
                   the heaviest kernel first, while the budget lasts
 
 Everything is compiled and timed in worker processes; the store is read and never written.
+
+Every form of the kernels may be kept as files to read.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ from tunegrad.ir.looptree import LoopKind, LoopTree
 from tunegrad.ir.program import executed_flops
 from tunegrad.ir.target import Target
 from tunegrad.ir.variants import DIRECT, parts_of
-from tunegrad.opts import SPACE_VERSION, Schedule, Space
+from tunegrad.opts import SPACE_VERSION, Schedule, Space, dump_to_folder
 from tunegrad.planning import allowed, picked, stored_variant
 from tunegrad.reports import (
     ExplainReport,
@@ -56,11 +58,42 @@ from tunegrad.tuning import (
     workload_of_spec,
 )
 
-from .ablation import ScheduleTimer, time_steps
-from .forms import dump_forms
-from .neighbours import neighbours
+from .ablation import ScheduleTimer, neighbours, time_steps
 
-__all__ = ["chosen", "explain", "explain_rows", "selected", "variant_rows"]
+__all__ = [
+    "chosen",
+    "dump_forms",
+    "explain",
+    "explain_rows",
+    "selected",
+    "variant_rows",
+]
+
+
+def dump_forms(
+    uses: Sequence[KernelUse],
+    rows: Sequence[ExplainRow],
+    device: Device,
+    folder: Path | None,
+) -> None:
+    """Write what every pass makes of each kernel under the actions of its row.
+
+    A kernel has a folder named by the first 12 digits of its key; None writes nothing. Raises
+    ConfigError where it can not be written, IllegalAction for a schedule that is not legal on the
+    device.
+    """
+    if folder is None:
+        return
+    for use, row in zip(uses, rows, strict=True):
+        own = folder / use.kernel.key[:12]
+        try:
+            observe = dump_to_folder(own)
+            title = f"# {use.kernel.name}\n{row.actions}".rstrip()
+            (own / "actions.txt").write_text(f"{title}\n", encoding="utf-8")
+            build(use.kernel, Schedule.parse(row.actions), device, observe)
+        except OSError as error:
+            raise ConfigError(f"dump {own}: {error.strerror or error}") from error
+
 
 _LIMITS = Limits(compile_s=3.0)
 """Schedules that were verified when they were found are verified on one set of inputs here."""

@@ -53,7 +53,7 @@ from tunegrad.tuning import (
 )
 
 from .nights import PEER, place_of
-from .peers import Peer
+from .settings import Peer
 
 __all__ = ["YARDSTICKS", "KernelTimes", "ModelTimes", "measure_model"]
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from .judging import judgement
-from .page import report_html
-from .svg import check_plotting
+from .charts import check_plotting
+from .page import judgement, report_html
 
 __all__ = ["check_plotting", "judgement", "report_html"]

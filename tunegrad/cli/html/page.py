@@ -1,21 +1,73 @@
-"""The page of a report: a head, a part per session, the histories, and the list of sessions."""
+"""The page of a report: a head, a part per session, the histories, and the list of sessions.
+
+The judgement of regression sweeps says what each found, and where levels begin in histories.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import cache
 from typing import TYPE_CHECKING
 
-from tunegrad.cli.tables import Table, duration, figure, ms, words
+from tunegrad.cli.tables import Table, duration, failed_text, figure, finding_text, ms, words
+from tunegrad.db import Contents, machine_id
+from tunegrad.regress.nights import Place, failures_of, nights_in, place_of, split_series, sweeps_of
+from tunegrad.regress.verdict import Judged, judge_nights
+from tunegrad.tuning import Judgement
 
 from .charts import history_chart
-from .markup import Html, element, joined, table_element, text
 from .sections import gain, session_sections
-from .style import STYLE
+from .style import STYLE, Html, element, joined, table_element, text
 
 if TYPE_CHECKING:
     from tunegrad.tuning import HistoryChart, Latencies, ReportPage, SessionLine, SessionPage
 
-__all__ = ["report_html"]
+__all__ = [
+    "judgement",
+    "report_html",
+]
+
+
+def judgement(contents: Contents, sessions: Sequence[str]) -> Judgement:
+    """As ``tunegrad regress`` judges, by yardsticks and blessings: levels by the newest sweep of
+    each model; findings, and what failed, of those of the sessions that are sweeps, by what was
+    known then.
+    """
+    nights, blessed = nights_in(contents.sessions, contents.latencies)
+    parts, _, _ = sweeps_of(contents.sessions)
+
+    @cache
+    def judged(sweep: str) -> Judged:
+        return judge_nights(nights, blessed, sweep)
+
+    machines = dict.fromkeys(x.fingerprint for x in contents.latencies)
+    last = {place_of(f): f for f in machines}
+    newest: dict[tuple[Place, str], str] = {}
+    for night in nights:
+        newest |= {(night.place, split_series(series)[0]): night.sweep for series, _ in night.rows}
+    return Judgement(
+        begun=frozenset(
+            (row.model, row.session, machine_id(row.fingerprint))
+            for (place, model), sweep in newest.items()
+            for row in judged(sweep).begun
+            if (place_of(row.fingerprint), split_series(row.model)[0]) == (place, model)
+        ),
+        places={machine_id(f): machine_id(last[place_of(f)]) for f in machines},
+        findings={
+            session: (
+                *(finding_text(f) for f in judged(parts[session]).findings),
+                *(
+                    failed_text(f)
+                    for lost in failures_of(contents.sessions, parts[session]).values()
+                    for f in lost
+                ),
+            )
+            for session in sessions
+            if session in parts
+        },
+    )
+
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 """Nothing is loaded and nothing runs, whatever names a store holds."""

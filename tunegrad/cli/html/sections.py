@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tunegrad.cli.tables import UNKNOWN, Table, count_text, figure, ms, words
 
 from .charts import drawable, progress_chart, roofline_chart, series_colours, trace_charts
-from .markup import Html, element, joined, table_element
+from .style import Html, element, joined, table_element
 
 if TYPE_CHECKING:
     from tunegrad.paired import Interval

@@ -1,10 +1,29 @@
 """The style of a report: one set of colours for light, one for dark; columns on a laptop, one below
 the other on a phone.
+
+HTML that can not be injected: whatever is not ``Html`` already is text, and is escaped where it
+becomes a part of an element.
+
+    element("td", "<script>", css="name")    <td class="name">&lt;script&gt;</td>
 """
 
 from __future__ import annotations
 
-__all__ = ["COLOURS", "SERIES", "STYLE"]
+from html import escape
+
+from tunegrad.cli.tables import UNKNOWN, Table
+
+__all__ = [
+    "COLOURS",
+    "SERIES",
+    "STYLE",
+    "Html",
+    "clean",
+    "element",
+    "joined",
+    "table_element",
+    "text",
+]
 
 COLOURS = {
     "ink": "#010101",
@@ -31,6 +50,7 @@ _LIGHT = """
 --series0:#0b6bcb; --series1:#d9720d; --series2:#0a8a5f; --series3:#9a4bc4; --series4:#c2352b;
 --series5:#6b7785;
 """
+
 _DARK = """
 --ink:#e6e9ed; --muted:#9aa6b2; --grid:#2b333c; --paper:#171c22; --ground:#0e1216;
 --before:#66727f; --after:#58a6ff; --good:#4cc38a; --bad:#ff7b72; --badge:#1c2a3a;
@@ -124,3 +144,64 @@ footer {{ color: var(--muted); font-size: .8125rem; margin-top: 32px; }}
 }}
 @media print {{ section {{ break-inside: avoid; }} body {{ background: none; }} }}
 """
+
+_VOID = frozenset(("br", "hr", "meta"))
+
+_REPLACED = "\N{REPLACEMENT CHARACTER}"
+
+
+class Html(str):
+    """Text that is markup already; only this module and the charts make it."""
+
+    __slots__ = ()
+
+
+def clean(value: object) -> str:
+    """A value as text that HTML and XML can hold: characters that neither can are replaced."""
+    return "".join(c if c in "\t\n" or _held(ord(c)) else _REPLACED for c in str(value))
+
+
+def _held(code: int) -> bool:
+    return code >= 0x20 and not (0x7F <= code < 0xA0 or 0xD800 <= code < 0xE000) and (
+        code & 0xFFFE != 0xFFFE
+    )  # fmt: skip
+
+
+def text(value: object) -> Html:
+    """A value as text of a page: escaped; markup stays as it is."""
+    return value if isinstance(value, Html) else Html(escape(clean(value), quote=True))
+
+
+def joined(*parts: object) -> Html:
+    """Parts one after the other; None is nothing."""
+    return Html("".join(text(p) for p in parts if p is not None))
+
+
+def element(name: str, /, *children: object, css: str = "", **attributes: object) -> Html:
+    """An element. ``css`` is its class; a ``_`` in the name of an attribute is a ``-``; one that is
+    None is left out, one that is True stands alone.
+    """
+    given = {"class": css or None, **attributes}
+    shown = "".join(
+        f" {key.replace('_', '-')}" + ("" if value is True else f'="{text(str(value))}"')
+        for key, value in given.items()
+        if value is not None and value is not False
+    )
+    if name in _VOID:
+        return Html(f"<{name}{shown}>")
+    return Html(f"<{name}{shown}>{joined(*children)}</{name}>")
+
+
+def table_element(table: Table) -> Html:
+    """A table; on a phone each cell stands under the name of its column."""
+    css = ["" if name in table.left else "right" for name in table.header]
+    head = [element("th", n, css=c, scope="col") for n, c in zip(table.header, css, strict=True)]
+    rows = [
+        element("tr", *(
+            element("td", UNKNOWN if cell is None else cell, css=c, data_label=name or None)
+            for cell, name, c in zip(row, table.header, css, strict=True)
+        ))
+        for row in table.rows
+    ]  # fmt: skip
+    parts = element("thead", element("tr", *head)), element("tbody", *rows)
+    return element("table", *parts, css="stacked")

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from tunegrad.cli.output import note
 
 if TYPE_CHECKING:
-    from tunegrad.cli.progress.lines import LineObserver
     from tunegrad.cli.progress.live import LiveObserver
+    from tunegrad.cli.progress.plain import LineObserver
 
 __all__ = ["search_display"]
 
@@ -26,6 +26,6 @@ def search_display(began_s: float) -> LiveObserver | LineObserver:
         from tunegrad.cli.progress.live import LiveObserver
 
         return LiveObserver(Console(stderr=True), time.monotonic, began_s)
-    from tunegrad.cli.progress.lines import LineObserver
+    from tunegrad.cli.progress.plain import LineObserver
 
     return LineObserver(note, time.monotonic, began_s=began_s)

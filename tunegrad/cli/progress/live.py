@@ -19,7 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tunegrad.cli.output import printable
-from tunegrad.cli.progress.state import PHASES, STOPPING, MutableProgress, about
+from tunegrad.cli.progress.plain import PHASES, STOPPING, MutableProgress, about
 from tunegrad.cli.tables import duration, ms, peak_text
 from tunegrad.events import Event, KernelStanding, MachineBusy, SessionFinished, Warned
 

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import click
 
-from tunegrad.cli.groups import CommandGroup
-from tunegrad.cli.options import example
+from tunegrad.cli.options import CommandGroup, example
 from tunegrad.cli.store.change import import_file, merge, prune
-from tunegrad.cli.store.compare import diff, why
-from tunegrad.cli.store.history import history
-from tunegrad.cli.store.inspect import export, stats, verify
+from tunegrad.cli.store.inspect import diff, export, history, stats, verify, why
 
 __all__ = ["store"]
 

@@ -1,19 +1,36 @@
-"""``tunegrad store stats|verify|export``: what a store holds, whether every row is sound, all of it
-as JSON lines.
+"""``tunegrad store stats|verify|export|history|diff|why``: what a store holds, and whether every row
+is sound; what it knows of a model or a kernel over time; how two stores differ, and why a kernel
+finds what it finds.
 """
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import click
 
 from tunegrad.cli.app import EXIT_MISMATCH
 from tunegrad.cli.files import store_path, write_whole
-from tunegrad.cli.options import example, json_option, store_option
+from tunegrad.cli.options import (
+    age_s,
+    device_option,
+    example,
+    json_option,
+    numerics_option,
+    store_option,
+    threads_option,
+)
 from tunegrad.cli.output import emit, note, say
 
-__all__ = ["export", "stats", "verify"]
+__all__ = [
+    "diff",
+    "export",
+    "history",
+    "stats",
+    "verify",
+    "why",
+]
 
 _NAMED = 8
 
@@ -105,3 +122,110 @@ def export(store: str | None, kernel: str | None, best: bool, out: str) -> None:
     except OSError as error:
         raise StoreError(f"file {out}: can not be written: {error.strerror}") from error
     note(f"{out}: {found.trials} trials and {found.promotions} promotions")
+
+
+@click.command(
+    epilog=example(
+        "tunegrad store history mlp --store tuned.db --since 30d",
+        "tunegrad store history b3e5f756 --store tuned.db --json",
+    )
+)
+@click.argument("name", metavar="MODEL|KERNEL")
+@click.option("--since", metavar="AGE", help="Only rows of this age or newer: 12h, 30d, 8w.")
+@click.option(
+    "--all", "every", is_flag=True, help="Every measurement of the kernel, not only of winners."
+)
+@store_option
+@json_option
+def history(name: str, since: str | None, every: bool, store: str | None, as_json: bool) -> None:
+    """Show latencies of MODEL, or measurements of KERNEL and decisions about it, oldest first.
+
+    A latency stands beside that of the default schedules in the same turns, and beside the versions
+    and the state of the machine that it was measured with. KERNEL is a name as `tunegrad show`
+    prints it, a key or the first digits of one, or the text that decisions are about; listed are
+    schedules that won, or were measured several times.
+    """
+    from tunegrad.cli.tables import history_text
+    from tunegrad.db import history as over_time
+    from tunegrad.db import model_history, open_store, read_contents
+
+    since_s = 0.0 if since is None else time.time() - age_s(since, "--since")
+    path = store_path(store)
+    with open_store(path) as opened:
+        latencies = opened.latencies(name)
+    if latencies:
+        found = model_history(name, latencies, since_s)
+    else:
+        contents, problems = read_contents(path)
+        for problem in problems:
+            note(f"{path}: left out: {problem}")
+        found = over_time(contents, name, since_s, every=every)
+    emit(found, history_text(found), as_json=as_json)
+
+
+@click.command(epilog=example("tunegrad store diff monday.db tuesday.db"))
+@click.argument("a", metavar="A")
+@click.argument("b", metavar="B")
+@click.option(
+    "--all", "all_machines", is_flag=True, help="Compare winners of different machines too."
+)
+@json_option
+@click.pass_context
+def diff(ctx: click.Context, a: str, b: str, all_machines: bool, as_json: bool) -> None:
+    """Show how store B differs from store A: kernels that one lacks, other winners, other
+    decisions.
+
+    Winners and decisions are compared on the same machine and space version. Exits with 3 when the
+    stores differ; the newest latencies of models are shown side by side, and are no difference.
+    """
+    from tunegrad.cli.tables import diff_text
+    from tunegrad.db import diff_stores
+
+    found = diff_stores(Path(a).expanduser(), Path(b).expanduser(), all_machines=all_machines)
+    emit(found, diff_text(found, a, b), as_json=as_json)
+    if found.only_a or found.only_b or found.changes or found.decisions:
+        ctx.exit(EXIT_MISMATCH)
+
+
+@click.command(
+    epilog=example(
+        "tunegrad store why b3e5f756 --store tuned.db",
+        'tunegrad store why "matmul 10x512" --store tuned.db',
+    )
+)
+@click.argument("kernel", metavar="KERNEL")
+@store_option
+@device_option
+@threads_option
+@numerics_option
+@json_option
+def why(
+    kernel: str,
+    store: str | None,
+    device: str | None,
+    threads: int | None,
+    numerics: str,
+    as_json: bool,
+) -> None:
+    """Explain why KERNEL hits, nearly hits or misses on this machine, and why its winner won.
+
+    KERNEL is a name as `tunegrad show` prints it, a key or the first digits of one, or the kernel's
+    text. Every field of the key is shown as it is stored and as it is here.
+    """
+    from tunegrad import devices
+    from tunegrad.cli.tables import why_text
+    from tunegrad.db import read_contents
+    from tunegrad.db import why as explain
+    from tunegrad.opts import SPACE_VERSION
+
+    path = store_path(store)
+    contents, problems = read_contents(path)
+    for problem in problems:
+        note(f"{path}: left out: {problem}")
+    found = explain(
+        contents,
+        kernel,
+        devices.open(device or devices.DEFAULT, threads).fingerprint(numerics),
+        SPACE_VERSION,
+    )
+    emit(found, why_text(found), as_json=as_json)

@@ -4,11 +4,24 @@ too much.
 
 from __future__ import annotations
 
-from .explain import explain_text, form_heading, trace_text
-from .figures import UNKNOWN, count_text, duration, gain_cell, gain_text, ms, peak_text, plain, when
-from .machine import doctor_text
+from .explain import doctor_text, explain_text, form_heading, trace_text
 from .models import busy_lines, compiled_line, compiled_text, run_text, show_text, tune_text
-from .printer import Column, Table, figure, table, words
+from .printer import (
+    UNKNOWN,
+    Column,
+    Table,
+    count_text,
+    duration,
+    figure,
+    gain_cell,
+    gain_text,
+    ms,
+    peak_text,
+    plain,
+    table,
+    when,
+    words,
+)
 from .regress import (
     accepted_text,
     compare_text,

@@ -1,5 +1,6 @@
 """The answer of ``explain`` as text: a table of the model, the heaviest first, then a block per
-kernel; or one kernel's forms, and how each came of the one before.
+kernel; or one kernel's forms, and how each came of the one before; and
+the report on a machine.
 """
 
 from __future__ import annotations
@@ -10,8 +11,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import inf
 from typing import TYPE_CHECKING
 
-from tunegrad.cli.tables.figures import (
+from tunegrad.cli.tables.models import busy_lines
+from tunegrad.cli.tables.printer import (
     UNKNOWN,
+    Table,
+    figure,
     gain_cell,
     ms,
     number,
@@ -20,11 +24,11 @@ from tunegrad.cli.tables.figures import (
     shortened,
     threads_text,
     times,
+    words,
 )
-from tunegrad.cli.tables.models import busy_lines
-from tunegrad.cli.tables.printer import Table, figure, words
 from tunegrad.reports import (
     CodeFacts,
+    DoctorReport,
     ExplainReport,
     ExplainRow,
     KernelResources,
@@ -37,10 +41,64 @@ from tunegrad.reports import (
 if TYPE_CHECKING:
     from tunegrad.explain import FormReport, TraceReport
 
-__all__ = ["explain_text", "form_heading", "trace_text"]
+__all__ = [
+    "doctor_text",
+    "explain_text",
+    "form_heading",
+    "trace_text",
+]
+
+
+def doctor_text(report: DoctorReport) -> str:
+    """Devices, compilers, versions, what was measured, and what candidates are kept in."""
+    devices = Table.of(
+        report.devices,
+        words("device", lambda d: d.name),
+        words("usable", lambda d: "yes" if d.usable else "no"),
+        words("detail", lambda d: d.detail),
+    )
+    tools = Table.of(
+        (*report.compilers, *report.versions),
+        words("compiler or package", lambda c: c.name),
+        words("version", lambda c: c.version or "not installed"),
+    )
+    fma = "FMA peak, f32, GFLOP/s", report.fma_peak_one_thread_gflops, report.fma_peak_gflops
+    triad = "DRAM triad, GB/s", report.bandwidth_one_thread_gb_per_s, report.bandwidth_gb_per_s
+    peaks = Table.of(
+        (fma, triad),
+        words("measured", lambda p: p[0]),
+        figure("1 thread", lambda p: f"{p[1]:.1f}"),
+        figure(f"{report.threads} threads", lambda p: f"{p[2]:.1f}"),
+    )
+    places = Table.of(
+        report.places,
+        words("kept", lambda p: p.what),
+        words("where", lambda p: p.place),
+        words("held", lambda p: p.held),
+    )
+    isolation = Table.of(
+        report.isolation,
+        words("isolation", lambda r: r.name),
+        words("here", lambda r: "yes" if r.present else "no"),
+        words("what it is", lambda r: r.detail),
+    )
+    others = f"{report.others_cpus:.1f} of {report.cpus} CPUs"
+    busy = "the machine is busy, and the peaks are too low" if report.busy else "it is quiet enough"
+    blocks = [
+        devices.text(),
+        tools.text(),
+        peaks.text(),
+        f"other processes use {others}: {busy}",
+        places.text(),
+        isolation.text(),
+    ]
+    return "\n\n".join(blocks)
+
 
 _BOUND = {"flops": "arithmetic", "bytes": "traffic"}
+
 _TRIED, _RULES, _WIDTH = 8, 6, 72
+
 _NUMBER = re.compile(r"\d+")
 """Rules that are alike but for their numbers are one."""
 
@@ -255,9 +313,6 @@ def _size(value: float) -> str:
     return f"{value:.0f}" if value >= 100 else f"{value:.2f}"
 
 
-# ---- schedules next to the one that runs
-
-
 def _neighbours(found: Sequence[Neighbour]) -> Iterator[str]:
     """A table of those that were timed, the fastest first; then why others failed or are not legal,
     by the rule; then how many are left. ``--json`` has all.
@@ -294,9 +349,6 @@ def _neighbours(found: Sequence[Neighbour]) -> Iterator[str]:
 
 def _short(text: str) -> str:
     return shortened(plain(text), _WIDTH)
-
-
-# ---- forms of one kernel
 
 
 def form_heading(report: FormReport | TraceReport) -> str:

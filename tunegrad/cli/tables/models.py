@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from tunegrad.cli.tables.figures import (
+from tunegrad.cli.tables.printer import (
+    Table,
     count_text,
     duration,
+    figure,
     gain_cell,
     gain_text,
     ms,
@@ -15,8 +17,8 @@ from tunegrad.cli.tables.figures import (
     percent,
     shortened,
     threads_text,
+    words,
 )
-from tunegrad.cli.tables.printer import Table, figure, words
 from tunegrad.reports import (
     CompiledReport,
     CompiledRow,

@@ -7,8 +7,18 @@ import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tunegrad.cli.tables.figures import UNKNOWN, duration, gain_cell, ms, shortened, times, when
-from tunegrad.cli.tables.printer import Table, figure, words
+from tunegrad.cli.tables.printer import (
+    UNKNOWN,
+    Table,
+    duration,
+    figure,
+    gain_cell,
+    ms,
+    shortened,
+    times,
+    when,
+    words,
+)
 
 if TYPE_CHECKING:
     from tunegrad.paired import Interval

@@ -9,8 +9,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tunegrad.cli.tables.figures import duration, gain_cell, ms, plain, shortened, times, when
-from tunegrad.cli.tables.printer import Table, figure, words
+from tunegrad.cli.tables.printer import (
+    Table,
+    duration,
+    figure,
+    gain_cell,
+    ms,
+    plain,
+    shortened,
+    times,
+    when,
+    words,
+)
 
 if TYPE_CHECKING:
     from tunegrad.db import (
