@@ -1,6 +1,6 @@
 """``tunegrad store stats|verify|export|history|diff|why``: what a store holds, and whether every
-row is sound; what it knows of a model or a kernel over time; how two stores differ, and why a kernel
-finds what it finds.
+row is sound; what it knows of a model or a kernel over time; how two stores differ, and why a
+kernel finds what it finds.
 """
 
 from __future__ import annotations
