@@ -14,13 +14,13 @@ from tunegrad.errors import ConfigError, ShapeError
 from tunegrad.ir.text import print_dot, print_graph
 
 from .handle import Handle, TensorLike
-from .nodes import movement
 from .nodes.elementwise import broadcast_shapes as common_shape
+from .nodes.movement import axis_of
 from .operation import operation
 from .ops import products
 from .ops.movement import join
 from .spelling import spelled
-from .tensor import Tensor, apply, giving_tensors, lift, where
+from .tensor import Tensor, giving_tensors, lift, where
 
 # isort: off
 from .ops.activation import celu, hardshrink, prelu, relu, selu, sigmoid
@@ -173,7 +173,13 @@ def stack(tensors: Sequence[TensorLike], dim: int = 0) -> Tensor:
     """Tensors of one shape joined along a new dimension."""
     if not len(tensors):
         raise ShapeError("stack: at least one tensor is needed")
-    return apply("stack", lambda *n: movement.stack(n, dim), *[lift(t, "stack") for t in tensors])
+    listed = [lift(t, "stack") for t in tensors]
+    shape = listed[0].shape
+    for x in listed:
+        if x.shape != shape:
+            raise ShapeError(f"stack: shapes {shape} and {x.shape} differ")
+    at = axis_of("stack", dim, shape, len(shape) + 1)
+    return _join("stack", [t.unsqueeze(at) for t in listed], at)
 
 
 def maximum(input: TensorLike, other: TensorLike) -> Tensor:

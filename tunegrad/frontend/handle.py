@@ -26,11 +26,11 @@ from tunegrad.ir.graph import Node
 from tunegrad.ir.layout import Layout
 
 from .nodes import elementwise as ew
-from .nodes import folds, movement, tracing
+from .nodes import folds, tracing
 from .nodes.arrays import DTypeLike, held
 from .nodes.elementwise import Scalar
 from .nodes.folds import accumulator
-from .nodes.movement import Axes, axes_of, axis_of, integer
+from .nodes.movement import Axes, axes_of, axis_of, extents, flat, integer
 from .spelling import spelled
 
 Bindings = Mapping[str, NDArray[np.generic]]
@@ -391,7 +391,19 @@ class Handle:
     @spelled
     def reshape(self, *shape: int | Sequence[int]) -> Self:
         """The same elements under another shape; one extent may be -1."""
-        return self._with(movement.reshape(self.node, movement.flat(shape)))
+        x, sizes = self.node, list(extents("reshape", flat(shape), -1))
+        unknown = [i for i, s in enumerate(sizes) if s == -1]
+        if len(unknown) > 1:
+            raise ShapeError(f"reshape: {x.shape} to {tuple(sizes)} has more than one extent of -1")
+        if unknown:
+            rest = math.prod(s for s in sizes if s != -1)
+            if rest == 0 or x.size % rest:
+                raise ShapeError(
+                    f"reshape: {x.shape} has {x.size} elements, {tuple(sizes)} takes multiples of "
+                    f"{rest}"
+                )
+            sizes[unknown[0]] = x.size // rest
+        return self._with(graph.reshape(x, tuple(sizes)))
 
     def ravel(self) -> Self:
         """All elements in one dimension."""
@@ -401,27 +413,39 @@ class Handle:
     def squeeze(self, dim: Axes = None) -> Self:
         """Dimensions of extent 1 removed, of those named; None is all of them."""
         named = axes_of("squeeze", dim, self.shape)
-        return self._with(movement.squeeze(self.node, [a for a in named if self.shape[a] == 1]))
+        kept = (s for a, s in enumerate(self.shape) if s != 1 or a not in named)
+        return self._with(graph.reshape(self.node, tuple(kept)))
 
     @spelled
     def unsqueeze(self, dim: int) -> Self:
         """A new dimension of extent 1 in front of ``dim``."""
-        return self._with(movement.unsqueeze(self.node, dim))
+        at = axis_of("unsqueeze", dim, self.shape, self.ndim + 1)
+        return self._with(graph.reshape(self.node, (*self.shape[:at], 1, *self.shape[at:])))
 
     @spelled
     def permute(self, *dims: int | Sequence[int]) -> Self:
         """Dimensions in another order."""
-        return self._with(movement.permute(self.node, movement.flat(dims)))
+        order = flat(dims)
+        axes = tuple(axis_of("permute", a, self.shape) for a in order)
+        if sorted(axes) != list(range(self.ndim)):
+            raise ShapeError(
+                f"permute: {tuple(order)} is not an order of the {self.ndim} dimensions of "
+                f"{self.shape}"
+            )
+        return self._with(graph.permute(self.node, axes))
 
     @spelled
     def swapaxes(self, dim0: int, dim1: int) -> Self:
         """Two dimensions exchanged."""
-        return self._with(movement.swap(self.node, dim0, dim1))
+        order = list(range(self.ndim)) or [0]
+        i, j = (axis_of("transpose", d, self.shape or (1,)) for d in (dim0, dim1))
+        order[i], order[j] = order[j], order[i]
+        return self._with(graph.permute(self.node, tuple(order[: self.ndim])))
 
     @property
     def T(self) -> Self:  # noqa: N802 - numpy's name
         """All dimensions reversed."""
-        return self._with(movement.permute(self.node, range(self.ndim)[::-1]))
+        return self._with(graph.permute(self.node, tuple(range(self.ndim))[::-1]))
 
     @property
     def mT(self) -> Self:  # noqa: N802 - PyTorch's name
@@ -431,15 +455,26 @@ class Handle:
     @spelled
     def flip(self, *dims: int | Sequence[int] | None) -> Self:
         """Dimensions reversed; none named is all of them."""
-        if not dims or dims == (None,):
-            return self._with(movement.flip(self.node, None))
-        given = dims[0] if len(dims) == 1 else dims
-        return self._with(movement.flip(self.node, given))  # type: ignore[arg-type]
+        given: Any = dims[0] if len(dims) == 1 else dims or None
+        return self._with(graph.flip(self.node, axes_of("flip", given, self.shape)))
 
     @spelled
     def expand(self, *sizes: int | Sequence[int]) -> Self:
         """Extents of 1 repeated to a larger shape; -1 keeps an extent."""
-        return self._with(movement.broadcast_to(self.node, movement.flat(sizes), "expand"))
+        return self._expanded("expand", flat(sizes))
+
+    def _expanded(self, op: str, sizes: Sequence[int]) -> Self:
+        target = list(extents(op, sizes, -1))
+        lead = len(target) - self.ndim
+        if lead < 0:
+            raise ShapeError(f"{op}: {self.shape} has more dimensions than {tuple(target)}")
+        for i, size in enumerate(target):
+            have = self.shape[i - lead] if i >= lead else None
+            if size == -1 and have is not None:
+                target[i] = have
+            elif size == -1 or have not in (None, 1, size):
+                raise ShapeError(f"{op}: {self.shape} does not broadcast to {tuple(sizes)}")
+        return self._with(ew.broadcast(self.node, tuple(target)))
 
     @spelled
     def narrow(self, dim: int, start: int, length: int) -> Self:
@@ -467,11 +502,20 @@ class Handle:
     @spelled
     def window(self, dim: int, size: int, stride: int = 1, dilation: int = 1) -> Self:
         """Sliding windows along ``dim``, the position inside a window as a new last dimension."""
-        return self._with(movement.window(self.node, dim, size, stride, dilation))
+        at = axis_of("window", dim, self.shape)
+        named = (("size", size), ("stride", stride), ("dilation", dilation))
+        return self._with(
+            graph.window(self.node, at, *(integer("window", w, v, 1) for w, v in named))
+        )
 
     def shrink(self, limits: Sequence[Sequence[int]]) -> Self:
         """The part ``begin <= i < end`` of each dimension."""
-        return self._with(movement.shrink(self.node, limits))
+        if len(limits) != self.ndim or any(len(pair) != 2 for pair in limits):
+            raise ShapeError(
+                f"shrink: {limits} must be one pair (begin, end) for each dimension of {self.shape}"
+            )
+        pairs = [tuple(integer("shrink", "a limit", n) for n in pair) for pair in limits]
+        return self._with(graph.shrink(self.node, tuple((a, b) for a, b in pairs)))
 
     def contiguous(
         self, layout: Sequence[int] | Layout | None = None, schedule: str | None = None

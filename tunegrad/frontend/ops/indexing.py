@@ -8,7 +8,7 @@ new tensor: tensors do not change.
 
 from __future__ import annotations
 
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from tunegrad.ir.dtypes import I64
 from tunegrad.ir.graph import ConstData, GraphOp
 
 from ..handle import Handle, TensorLike, apply, joined, lift
-from ..nodes import indexing, movement
+from ..nodes import indexing
 from ..nodes.elementwise import Scalar
 from ..nodes.movement import axis_of, integer
 from ..operation import T, operation
@@ -41,13 +41,12 @@ def item(x: T, key: object) -> T:
         DTypeError: an index of another kind, or a mask whose values are not known yet.
     """
     items = list(key) if isinstance(key, tuple) else [key]
-    if not any(isinstance(i, list | tuple | range | np.ndarray | Handle) for i in items):
-        return x._with(movement.index(x.node, key))
     listed = _spelled_out(x, [_listed(i, x) for i in items])
-    plain = tuple(slice(None) if isinstance(i, np.ndarray | Handle) else i for i in listed)
-    y = x._with(movement.index(x.node, plain))
+    y = _sliced(x, [slice(None) if isinstance(i, np.ndarray | Handle) else i for i in listed])
     listed = [i for i in listed if i is None or isinstance(i, slice | np.ndarray | Handle)]
     chosen = [_position(i) for i in listed]
+    if not any(i is not None for i in chosen):
+        return y
     if sum(i is not None for i in chosen) == 1:
         at = next(d for d, i in enumerate(chosen) if i is not None)
         known = listed[at]
@@ -56,6 +55,56 @@ def item(x: T, key: object) -> T:
     nodes = [None if i is None else i.node for i in chosen]
     tensors = [i for i in chosen if i is not None]
     return x.of(indexing.index(y.node, nodes), joined([y, *tensors]))
+
+
+def _sliced(x: T, keys: list[Any]) -> T:
+    """Basic indexing as in numpy: integers, slices with any step and None, one for each dimension.
+
+    Raises:
+        IndexOutOfRange, ShapeError: a position or a slice that the dimension does not have.
+        DTypeError: an index of another kind.
+    """
+    limits: list[tuple[int, int]] = []
+    reversed_dims: list[int] = []
+    steps: list[tuple[int, int]] = []
+    shape: list[int] = []
+    for key in keys:
+        if key is None:
+            shape.append(1)
+            continue
+        dim = len(limits)
+        extent = x.shape[dim]
+        if not isinstance(key, slice):
+            basic = isinstance(key, int | np.integer) and not isinstance(key, bool)
+            if not basic:
+                raise DTypeError(
+                    f"getitem: index {key!r} on shape {x.shape} is not an integer, slice, None or "
+                    "..."
+                )
+            if not -extent <= int(key) < extent:
+                raise IndexOutOfRange(
+                    f"getitem: index {key} is out of range for extent {extent} of dimension {dim} "
+                    f"of {x.shape}"
+                )
+            at = int(key) % extent
+            limits.append((at, at + 1))
+            continue
+        try:
+            span = range(extent)[key]
+        except (TypeError, ValueError) as error:
+            raise ShapeError(f"getitem: slice {key}: {error}") from None
+        count, step = len(span), abs(span.step)
+        low = min(span[0], span[-1]) if count else 0
+        limits.append((low, low + (count - 1) * step + 1 if count else low))
+        if count > 1 and span.step < 0:
+            reversed_dims.append(dim)
+        if count > 1 and step > 1:
+            steps.append((dim, step))
+        shape.append(count)
+    y = graph.flip(graph.shrink(x.node, tuple(limits)), tuple(reversed_dims))
+    for dim, step in steps:
+        y = graph.window(y, dim, 1, step)
+    return x._with(graph.reshape(y, tuple(shape)))
 
 
 def _position(i: object) -> Handle | None:
@@ -161,7 +210,7 @@ def take_known(x: T, dim: int, positions: Positions) -> T:
         return x.narrow(dim, first, 1).expand(shape)
     stop = first + step * len(positions)
     key = slice(first, stop if stop >= 0 else None, step)
-    return x._with(movement.index(x.node, (*(slice(None),) * dim, key)))
+    return item(x, (*(slice(None),) * dim, key))
 
 
 @operation

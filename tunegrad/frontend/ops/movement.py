@@ -9,10 +9,12 @@ from itertools import pairwise
 from math import prod
 from typing import Literal
 
-from tunegrad.errors import ShapeError
+from tunegrad.errors import DTypeError, ShapeError
 from tunegrad.ir import graph
+from tunegrad.ir.dtypes import BOOL
 
 from ..handle import Handle, TensorLike, apply, lift, where
+from ..nodes import elementwise as ew
 from ..nodes import movement
 from ..nodes.elementwise import Scalar
 from ..nodes.movement import Axes, axes_of, axis_of, integer
@@ -75,7 +77,7 @@ def transpose(input: Handle, dim0: int | Sequence[int] = -2, dim1: int = -1, *mo
         return input.permute(dim0)
     if more:
         return input.permute(dim0, dim1, *more)
-    return input._with(movement.swap(input.node, dim0, dim1))
+    return input.swapaxes(dim0, dim1)
 
 
 @operation
@@ -159,7 +161,7 @@ def expand_as(input: Handle, other: Handle) -> Handle:
 @operation
 def broadcast_to(input: Handle, shape: Sequence[int]) -> Handle:
     """Repeated to ``shape``."""
-    return input._with(movement.broadcast_to(input.node, movement.flat((shape,))))
+    return input._expanded("broadcast_to", movement.flat((shape,)))
 
 
 @operation
@@ -249,7 +251,7 @@ def unfold(input: Handle, dimension: int, size: int, step: int) -> Handle:
     """Windows of ``size`` elements along a dimension, ``step`` apart, the place inside a window
     as a new last dimension.
     """
-    return input._with(movement.window(input.node, dimension, size, step, 1))
+    return input.window(dimension, size, step)
 
 
 @operation
@@ -392,7 +394,13 @@ def _constant(input: Handle, pairs: list[tuple[int, int]], value: Scalar) -> Han
         if any(begin > end for begin, end in limits):
             raise ShapeError(f"pad: widths {pairs} cut more away than {x.shape} has")
         x = graph.shrink(x, tuple(limits))
-    return input._with(movement.pad(x, [(max(a, 0), max(b, 0)) for a, b in pairs], value))
+    widths = tuple((max(a, 0), max(b, 0)) for a, b in pairs)
+    padded = graph.pad(x, widths)
+    if padded is not x and (value != 0 or str(value) == "-0.0"):
+        padded = ew.where(graph.pad(graph.full(True, x.shape, BOOL), widths), padded, value)
+    if padded.dtype != x.dtype:
+        raise DTypeError(f"pad: {value!r} is not a value of {x.dtype}")
+    return input._with(padded)
 
 
 _EDGES = ("reflect", "replicate", "circular")
