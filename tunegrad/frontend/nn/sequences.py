@@ -9,8 +9,8 @@ Attention with weights, and the layers of a transformer (Vaswani et al. 2017), f
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
-from typing import Any, ClassVar
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, cast
 
 from tunegrad.errors import ShapeError
 
@@ -63,8 +63,28 @@ def _weights(gates: int, size: int, hidden: int, bias: bool) -> list[Parameter |
     return [*found, *(biases if bias else (None, None))]
 
 
-def _value(p: Parameter | None) -> Tensor | None:
-    return None if p is None else p.tensor
+def layers(
+    kind: str, x: Tensor, state: Sequence[Tensor], weights: Sequence[Weights], directions: int,
+    act: str,
+) -> tuple[Tensor, State]:  # fmt: skip
+    """Layers over (L, N, input_size), each in one or two directions: the outputs, and the last
+    states; ``state`` and ``weights`` have one row for each layer and direction.
+    """
+    step, _, count = STEPS[kind]
+    ends: list[State] = []
+    for first in range(0, len(weights), directions):
+        outputs = []
+        for at in range(first, first + directions):
+            wih, whh, bih, bhh = weights[at]
+            inputs, now = x.linear(wih, bih), tuple(s[at] for s in state)
+            found: list[Tensor] = []
+            for t in range(x.shape[0])[:: 1 if at == first else -1]:
+                now = step(inputs[t], now[0].linear(whh, bhh), now, act)
+                found.append(now[0])
+            outputs.append(stack(found if at == first else found[::-1], 0))
+            ends.append(now)
+        x = outputs[0] if directions == 1 else cat(outputs, -1)
+    return x, tuple(stack([e[i] for e in ends], 0) for i in range(count))
 
 
 class _Cell(Module):
@@ -86,8 +106,8 @@ class _Cell(Module):
             state = (empty,) * self.tensors
         assert self.weight_ih is not None
         assert self.weight_hh is not None
-        x = input.linear(self.weight_ih.tensor, _value(self.bias_ih))
-        h = state[0].linear(self.weight_hh.tensor, _value(self.bias_hh))
+        x = input.linear(self.weight_ih.tensor, value_of(self.bias_ih))
+        h = state[0].linear(self.weight_hh.tensor, value_of(self.bias_hh))
         new = STEPS[self.kind][0](x, h, state, self.nonlinearity)
         return new if self.tensors > 1 else new[0]
 
@@ -148,17 +168,12 @@ class _Recurrent(Module):
         alone = input.ndim == 2
         x = input.unsqueeze(1) if alone else input.swapaxes(0, 1) if self.batch_first else input
         state = self._state(x, hx, alone)
-        ends: list[State] = []
-        for layer in range(self.num_layers):
-            outputs = []
-            for d, direction in enumerate(self.directions):
-                at = layer * len(self.directions) + d
-                begun = tuple(s[at] for s in state)
-                y, end = self._run(x, begun, f"_l{layer}{direction}", bool(direction))
-                outputs.append(y)
-                ends.append(end)
-            x = outputs[0] if len(outputs) == 1 else cat(outputs, -1)
-        last = tuple(stack([e[i] for e in ends], 0) for i in range(self.tensors))
+        weights = [
+            cast("Weights", tuple(value_of(getattr(self, f"{n}_l{layer}{d}")) for n in _NAMES))
+            for layer in range(self.num_layers)
+            for d in self.directions
+        ]
+        x, last = layers(self.kind, x, state, weights, len(self.directions), self.nonlinearity)
         if alone:
             x, last = x.squeeze(1), tuple(s.squeeze(1) for s in last)
         elif self.batch_first:
@@ -171,18 +186,6 @@ class _Recurrent(Module):
             return (zeros(shape, dtype=x.dtype),) * self.tensors
         given: State = hx if isinstance(hx, tuple) else (hx,)
         return tuple(s.unsqueeze(1) for s in given) if alone else given
-
-    def _run(self, x: Tensor, state: State, suffix: str, backwards: bool) -> tuple[Tensor, State]:
-        wih, whh, bih, bhh = (getattr(self, n + suffix) for n in _NAMES)
-        inputs = x.linear(wih.tensor, _value(bih))
-        step = STEPS[self.kind][0]
-        order = range(x.shape[0])
-        found: list[Tensor] = []
-        for t in reversed(order) if backwards else order:
-            h = state[0].linear(whh.tensor, _value(bhh))
-            state = step(inputs[t], h, state, self.nonlinearity)
-            found.append(state[0])
-        return stack(found[::-1] if backwards else found, 0), state
 
 
 _NAMES = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")

@@ -132,8 +132,12 @@ def shared(tensor: Any) -> NDArray[np.generic]:
     return array
 
 
-_DROPPED = frozenset(["device", "layout", "pin_memory", "memory_format", "requires_grad"])
-"""Arguments that say where and how memory lies."""
+_DROPPED = frozenset(
+    ["device", "layout", "pin_memory", "memory_format", "requires_grad", "non_blocking", "implicit",
+     "cudnn_enable", "cudnn_enabled", "sparse_grad", "sparse", "scale_grad_by_freq", "path",
+     "compute_mode", "unroll_dim", "out_int32", "assume_unique"]
+)  # fmt: skip
+"""Arguments that say where and how memory lies, how PyTorch computes, or what gradients are."""
 
 _CHECKS = frozenset(
     [
@@ -222,8 +226,13 @@ def _called(node: Any, values: Mapping[Any, Any]) -> Any:
     function = _function(node)
     if function is None:
         raise ModelError(f"{name_of(node.target)} is not supported")
-    args = [_mapped(a, values) for a in node.args]
+    schema = getattr(node.target, "_schema", None)
+    names = [a.name for a in schema.arguments] if schema is not None else [""] * len(node.args)
+    given = zip(names, node.args, strict=False)
+    args = [_mapped(a, values) for name, a in given if name not in _DROPPED]
     kwargs = {k: _mapped(a, values) for k, a in node.kwargs.items() if k not in _DROPPED}
+    if kwargs.get("dtype", 0) is None:
+        kwargs.pop("dtype")
     if name_of(node.target) == _STRIDED:
         args = _with_memory(node.args[0].meta.get("val"), *args)
     elif any(_is_complex(a) for a in args) and function is not operator.getitem:

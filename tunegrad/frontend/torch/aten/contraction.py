@@ -8,8 +8,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ...functions import cat, einsum, scaled_dot_product_attention, stack, where
-from ...nn.sequences import STEPS
+from ...functions import einsum, scaled_dot_product_attention, where
+from ...nn.sequences import layers
 from ...ops.convolution import convolve, convolve_transposed
 from ...tensor import Tensor
 from .table import Operator, entries, overloads, unsupported
@@ -32,11 +32,6 @@ def _addmm(x: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any =
     if beta == 0:
         return product
     return product + (x if beta == 1 else x * beta)
-
-
-def _einsum(equation: str, tensors: Sequence[Tensor], *, path: Any = None) -> Tensor:
-    del path
-    return einsum(equation, *tensors)
 
 
 def _attention(
@@ -64,34 +59,14 @@ def _flash_for_cpu(
 
 
 def _layers(
-    kind: str,
-    x: Tensor,
-    state: Sequence[Tensor],
-    params: Sequence[Tensor],
-    has_biases: bool,
-    num_layers: int,
-    bidirectional: bool,
-    act: str,
-) -> Any:
-    step, _, count = STEPS[kind]
-    directions, each = 2 if bidirectional else 1, 4 if has_biases else 2
-    ends: list[Sequence[Tensor]] = []
-    for layer in range(num_layers):
-        outputs = []
-        for d in range(directions):
-            at = layer * directions + d
-            wih, whh, *biases = params[at * each : (at + 1) * each]
-            bih, bhh = biases or (None, None)
-            inputs, now = x.linear(wih, bih), tuple(s[at] for s in state)
-            order = range(x.shape[0])
-            found: list[Tensor] = []
-            for t in reversed(order) if d else order:
-                now = step(inputs[t], now[0].linear(whh, bhh), now, act)
-                found.append(now[0])
-            outputs.append(stack(found[::-1] if d else found, 0))
-            ends.append(now)
-        x = outputs[0] if directions == 1 else cat(outputs, -1)
-    return x, tuple(stack([e[i] for e in ends], 0) for i in range(count))
+    kind: str, x: Tensor, state: Sequence[Tensor], params: Sequence[Tensor], has_biases: bool,
+    directions: int, act: str,
+) -> tuple[Tensor, Sequence[Tensor]]:  # fmt: skip
+    each = 4 if has_biases else 2
+    weights: list[Any] = [
+        (*params[i : i + each], None, None)[:4] for i in range(0, len(params), each)
+    ]
+    return layers(kind, x, state, weights, directions, act)
 
 
 def _recurrent(kind: str, act: str = "tanh") -> Operator:
@@ -104,10 +79,8 @@ def _recurrent(kind: str, act: str = "tanh") -> Operator:
         if not isinstance(num_layers, int):
             raise unsupported(f"{kind}.input", "a packed sequence")
         state = tuple(hx) if isinstance(hx, list | tuple) else (hx,)
-        y, ends = _layers(
-            kind, x.swapaxes(0, 1) if batch_first else x, state, params, has_biases, num_layers,
-            bidirectional, act,
-        )  # fmt: skip
+        x, directions = x.swapaxes(0, 1) if batch_first else x, 2 if bidirectional else 1
+        y, ends = _layers(kind, x, state, params, has_biases, directions, act)
         return (y.swapaxes(0, 1) if batch_first else y, *ends)
 
     return run
@@ -124,21 +97,15 @@ def _one_layer(
         raise unsupported("mkldnn_rnn_layer", f"mode {mode} of {num_layers} layers")
     steps = x.flip(0) if reverse else x
     params = (wih, whh, bih, bhh) if has_biases else (wih, whh)
-    y, (h, c) = _layers("lstm", steps, (hx, cx), params, has_biases, 1, False, "tanh")
+    y, (h, c) = _layers("lstm", steps, (hx, cx), params, has_biases, 1, "tanh")
     return (y.flip(0) if reverse else y), h, c, None
-
-
-def _cdist(x1: Tensor, x2: Tensor, p: float, compute_mode: int | None = None) -> Tensor:
-    del compute_mode
-    return x1.cdist(x2, p)
 
 
 def _trilinear(
     i1: Tensor, i2: Tensor, i3: Tensor, expand1: Sequence[int], expand2: Sequence[int],
-    expand3: Sequence[int], sumdim: Sequence[int], unroll_dim: int = 1,
+    expand3: Sequence[int], sumdim: Sequence[int],
 ) -> Tensor:  # fmt: skip
     """A sum of products of three tensors, each with dimensions of extent one put in."""
-    del unroll_dim
     product: Tensor | None = None
     for x, places in ((i1, expand1), (i2, expand2), (i3, expand3)):
         for at in sorted(places):
@@ -157,13 +124,13 @@ CONTRACTION: dict[str, Operator] = {
         Tensor.outer,
     ),
     **entries(_addmm, "addmm.default", "baddbmm.default", "addmv.default"),
-    **entries(_einsum, "einsum.default"),
+    **entries(einsum, "einsum.default"),
     **entries(_convolution, "convolution.default"),
     **overloads("default padding", Tensor.conv1d, Tensor.conv2d, Tensor.conv3d),
     **overloads("default", Tensor.conv_transpose1d),
     **overloads("input", Tensor.conv_transpose2d, Tensor.conv_transpose3d),
     **entries(_attention, "scaled_dot_product_attention.default"),
-    **entries(_cdist, "_cdist_forward.default"),
+    **entries(Tensor.cdist, "_cdist_forward.default"),
     **entries(_trilinear, "_trilinear.default"),
     **entries(_flash_for_cpu, "_scaled_dot_product_flash_attention_for_cpu.default"),
     **entries(_recurrent("lstm"), "lstm.input"),

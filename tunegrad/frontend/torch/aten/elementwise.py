@@ -6,12 +6,22 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Sequence
 from typing import Any
 
 from tunegrad.ir.dtypes import F32, DType
 
-from ...creation import arange, eye, full, full_like, linspace, ones_like, zeros_like
+from ...creation import (
+    arange,
+    eye,
+    full,
+    full_like,
+    linspace,
+    ones,
+    ones_like,
+    scalar_tensor,
+    zeros,
+    zeros_like,
+)  # fmt: skip
 from ...functions import where
 from ...tensor import Tensor, lift
 from .table import Operator, entries, overloads
@@ -101,35 +111,16 @@ ELEMENTWISE: dict[str, Operator] = {
 }  # fmt: skip
 
 
-def _filled(value: int) -> Operator:
-    def make(size: Sequence[int], *, dtype: DType | None = None) -> Tensor:
-        return full(tuple(size), value, F32 if dtype is None else dtype)
-
-    return make
-
-
 def _fill(x: Tensor, value: Any) -> Tensor:
     if isinstance(value, Tensor):
         return value.cast(x.dtype).expand(*x.shape)
     return full(x.shape, value, x.dtype)
 
 
-def _scalar(value: Any, *, dtype: DType | None = None) -> Tensor:
-    return full((), value, F32 if dtype is None else dtype)
-
-
-def _eye(n: int, m: int | None = None, *, dtype: DType | None = None) -> Tensor:
-    return eye(n, m, F32 if dtype is None else dtype)
-
-
-def _linspace(start: float, end: float, steps: int, *, dtype: DType | None = None) -> Tensor:
-    return linspace(start, end, steps, F32 if dtype is None else dtype)
-
-
 CREATION: dict[str, Operator] = {
     **entries(full, "full.default"),
-    **entries(_filled(0), "zeros.default", "empty.memory_format"),
-    **entries(_filled(1), "ones.default"),
+    **entries(zeros, "zeros.default", "empty.memory_format"),
+    **entries(ones, "ones.default"),
     **entries(zeros_like, "zeros_like.default", "empty_like.default"),
     **entries(ones_like, "ones_like.default"),
     **entries(Tensor.new_zeros, "new_zeros.default", "new_empty.default"),
@@ -138,67 +129,32 @@ CREATION: dict[str, Operator] = {
     **entries(full_like, "full_like.default"),
     **entries(_fill, "fill.Scalar", "fill.Tensor"),
     **entries(arange, "arange.default", "arange.start", "arange.start_step"),
-    **entries(_scalar, "scalar_tensor.default"),
-    **entries(_eye, "eye.default", "eye.m"),
-    **entries(_linspace, "linspace.default"),
+    **entries(scalar_tensor, "scalar_tensor.default"),
+    **entries(eye, "eye.default", "eye.m"),
+    **entries(linspace, "linspace.default"),
 }
 
-Dims = Sequence[int] | int | None
+
+def _folds(kinds: str, *methods: Operator) -> dict[str, Operator]:
+    """Folds over dimensions, of which PyTorch's empty list is all."""
+
+    def of(method: Operator) -> Operator:
+        def fold(x: Tensor, dim: Any = None, *args: Any, **options: Any) -> Any:
+            over = (tuple(dim) or None) if isinstance(dim, list) else dim
+            return method(x, over, *args, **options)
+
+        return fold
+
+    return {f"{m.__name__}.{kind}": of(m) for m in methods for kind in kinds.split()}
 
 
-def _axes(dim: Dims) -> Any:
-    """PyTorch's empty list is all dimensions."""
-    if dim is None or isinstance(dim, int):
-        return dim
-    return tuple(dim) or None
-
-
-def _sum(
-    x: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None
-) -> Tensor:
-    return x.sum(_axes(dim), keepdim, dtype=dtype)
-
-
-def _mean(
-    x: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None
-) -> Tensor:
-    return (x if dtype is None else x.cast(dtype)).mean(_axes(dim), keepdim)
-
-
-def _folded(method: Operator) -> Operator:
-    def fold(x: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
-        found: Tensor = method(x, _axes(dim), keepdim)
-        return found
-
-    return fold
+def _norm(x: Tensor, ord: float = 2, dim: Any = None, *args: Any, **options: Any) -> Tensor:
+    return x.norm(ord, dim or None if isinstance(dim, list) else dim, *args, **options)
 
 
 def _extreme(value: Operator, place: Operator) -> Operator:
     def fold(x: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
         return value(x, dim, keepdim), place(x, dim, keepdim)
-
-    return fold
-
-
-def _prod(x: Tensor, dim: int | None = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
-    return (x if dtype is None else x.cast(dtype)).prod(dim, keepdim)
-
-
-def _spread(method: Operator) -> Operator:
-    """``correction`` is 1 unless given."""
-
-    def fold(
-        x: Tensor, dim: Dims = None, *, correction: float | None = None, keepdim: bool = False
-    ) -> Any:
-        less = 1.0 if correction is None else float(correction)
-        return method(x, _axes(dim), True, keepdim, correction=less)
-
-    return fold
-
-
-def _spread_by_dim(method: Operator) -> Operator:
-    def fold(x: Tensor, dim: Dims, unbiased: bool = True, keepdim: bool = False) -> Any:
-        return method(x, _axes(dim), unbiased, keepdim)
 
     return fold
 
@@ -217,44 +173,28 @@ def _safe_softmax(x: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
     return x.softmax(dim, dtype).masked_fill(nothing, 0.0)
 
 
-def _median(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
-    found = x.median() if dim is None else x.median(dim, keepdim)
-    return found if dim is None else tuple(found)
-
-
-def _norm(
-    x: Tensor, ord: float = 2, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None
-) -> Tensor:
-    return x.norm(ord, _axes(dim), keepdim, dtype)
-
-
 REDUCTIONS: dict[str, Operator] = {
-    **entries(_sum, "sum.default", "sum.dim_IntList"),
-    **entries(_mean, "mean.default", "mean.dim"),
-    **entries(_folded(Tensor.amax), "amax.default", "max.default"),
-    **entries(_folded(Tensor.amin), "amin.default", "min.default"),
-    **entries(_folded(Tensor.any), "any.default", "any.dim", "any.dims"),
-    **entries(_folded(Tensor.all), "all.default", "all.dim", "all.dims"),
-    **entries(_folded(Tensor.argmax), "argmax.default"),
-    **entries(_folded(Tensor.argmin), "argmin.default"),
-    **entries(_folded(Tensor.logsumexp), "logsumexp.default"),
+    **_folds("default dim_IntList", Tensor.sum),
+    **_folds("default dim", Tensor.mean),
+    **_folds("default dim dims", Tensor.any, Tensor.all),
+    **_folds(
+        "default", Tensor.amax, Tensor.amin, Tensor.argmax, Tensor.argmin, Tensor.logsumexp
+    ),
+    **entries(Tensor.amax, "max.default"),
+    **entries(Tensor.amin, "min.default"),
     **entries(_extreme(Tensor.amax, Tensor.argmax), "max.dim"),
     **entries(_extreme(Tensor.amin, Tensor.argmin), "min.dim"),
     **entries(Tensor.maximum, "max.other"),
     **entries(Tensor.minimum, "min.other"),
-    **entries(_prod, "prod.default", "prod.dim_int"),
-    **entries(_spread(Tensor.var), "var.correction"),
-    **entries(_spread(Tensor.std), "std.correction"),
-    **entries(_spread(Tensor.var_mean), "var_mean.correction"),
-    **entries(_spread(Tensor.std_mean), "std_mean.correction"),
-    **entries(_spread_by_dim(Tensor.var), "var.dim"),
-    **entries(_spread_by_dim(Tensor.std), "std.dim"),
+    **overloads("default dim_int", Tensor.prod),
+    **_folds("correction dim", Tensor.var, Tensor.std),
+    **_folds("correction", Tensor.var_mean, Tensor.std_mean),
     **entries(_softmax(Tensor.softmax), "_softmax.default"),
     **entries(_softmax(Tensor.log_softmax), "_log_softmax.default"),
     **entries(Tensor.softmax, "softmax.int"),
     **entries(Tensor.log_softmax, "log_softmax.int"),
     **entries(_safe_softmax, "_safe_softmax.default"),
-    **entries(_median, "median.default", "median.dim"),
+    **overloads("default dim", Tensor.median),
     **entries(Tensor.cumsum, "cumsum.default"),
     **entries(Tensor.cumprod, "cumprod.default"),
     **overloads("default", Tensor.cummax, Tensor.cummin, Tensor.logcumsumexp),

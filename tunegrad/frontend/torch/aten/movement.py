@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from tunegrad.ir.dtypes import DType
@@ -33,11 +34,6 @@ def _dropout(x: Tensor, p: float, train: bool) -> Tensor:
     if train and p:
         raise unsupported("dropout", "training")
     return x
-
-
-def _expand(x: Tensor, size: Sequence[int], *, implicit: bool = False) -> Tensor:
-    del implicit
-    return x.expand(*size)
 
 
 def span(extent: int, start: int | None, end: int | None) -> tuple[int, int]:
@@ -83,14 +79,6 @@ def _pad(x: Tensor, pad: Sequence[int], mode: Any = "constant", value: Any = Non
     return x.pad(list(pad), mode, _filling(x, value))
 
 
-def _reflection_pad(x: Tensor, padding: Sequence[int]) -> Tensor:
-    return x.pad(list(padding), "reflect")
-
-
-def _replication_pad(x: Tensor, padding: Sequence[int]) -> Tensor:
-    return x.pad(list(padding), "replicate")
-
-
 def _roll(x: Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> Tensor:
     return x.roll(tuple(shifts), tuple(dims) or None)
 
@@ -102,8 +90,7 @@ def _repeat_interleave(
     return x.repeat_interleave(repeats, dim)
 
 
-def _copy(x: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
-    del non_blocking
+def _copy(x: Tensor, src: Tensor) -> Tensor:
     return lift(src, "copy").cast(x.dtype).expand(*x.shape)
 
 
@@ -178,7 +165,7 @@ MOVEMENT: dict[str, Operator] = {
     **entries(_masked_scatter, "masked_scatter.default"),
     **entries(_to_device, "to.device"),
     **entries(_dropout, "dropout.default"),
-    **entries(_expand, "expand.default"),
+    **entries(Tensor.expand, "expand.default"),
     **entries(Tensor.expand_as, "expand_as.default"),
     **entries(_slice, "slice.Tensor"),
     **entries(_slice_scatter, "slice_scatter.default"),
@@ -186,8 +173,8 @@ MOVEMENT: dict[str, Operator] = {
     **entries(Tensor.unbind, "unbind.int"),
     **entries(_constant_pad, "constant_pad_nd.default"),
     **entries(_pad, "pad.default"),
-    **entries(_reflection_pad, *(f"reflection_pad{n}d.default" for n in (1, 2, 3))),
-    **entries(_replication_pad, *(f"replication_pad{n}d.default" for n in (1, 2, 3))),
+    **{f"reflection_pad{n}d.default": partial(Tensor.pad, mode="reflect") for n in (1, 2, 3)},
+    **{f"replication_pad{n}d.default": partial(Tensor.pad, mode="replicate") for n in (1, 2, 3)},
     **entries(_roll, "roll.default"),
     **entries(Tensor.repeat, "repeat.default"),
     **entries(Tensor.flip, "flip.default"),
@@ -204,17 +191,9 @@ MOVEMENT: dict[str, Operator] = {
 Indices = Sequence[Tensor | None]
 
 
-def _embedding(
-    weight: Tensor, indices: Tensor, padding_idx: int = -1, scale_grad_by_freq: bool = False,
-    sparse: bool = False,
-) -> Tensor:  # fmt: skip
-    del padding_idx, scale_grad_by_freq, sparse
+def _embedding(weight: Tensor, indices: Tensor, padding_idx: int = -1) -> Tensor:
+    del padding_idx
     return embedding(within(indices, "embedding", 0, weight.shape[0]), weight)
-
-
-def _gather(x: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor:
-    del sparse_grad
-    return x.gather(dim, _positive("gather", x, dim, index))
 
 
 def _positive(op: str, x: Tensor, dim: int, index: Tensor) -> Tensor:
@@ -269,15 +248,14 @@ def _index_put(x: Tensor, indices: Indices, values: Tensor, accumulate: bool = F
 
 
 def _bags(
-    weight: Tensor, indices: Tensor, offsets: Tensor, scale_grad_by_freq: bool = False,
-    mode: int = 0, sparse: bool = False, per_sample_weights: Tensor | None = None,
-    include_last_offset: bool = False, padding_idx: int = -1,
+    weight: Tensor, indices: Tensor, offsets: Tensor, mode: int = 0,
+    per_sample_weights: Tensor | None = None, include_last_offset: bool = False,
+    padding_idx: int = -1,
 ) -> tuple[Tensor, None, None, None]:  # fmt: skip
     """Rows of a table, summed, averaged or their maximum for each bag.
 
     ``offsets`` say where bags begin. The other results are for the backward pass.
     """
-    del scale_grad_by_freq, sparse
     count = offsets.size - int(include_last_offset)
     bag = offsets.narrow(0, 0, count).searchsorted(arange(indices.size), right=True) - 1
     rows = _embedding(weight, indices)
@@ -302,23 +280,14 @@ _MEAN, _MAX = 1, 2
 
 
 def _searchsorted(
-    rows: Tensor, values: Any, *, out_int32: bool = False, right: bool = False,
-    side: str | None = None, sorter: Tensor | None = None,
+    rows: Tensor, values: Any, *, right: bool = False, side: str | None = None,
+    sorter: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    del out_int32
     ordered = rows if sorter is None else rows.gather(-1, sorter)
     return ordered.searchsorted(values, right=right or side == "right")
 
 
-def _bucketize(
-    values: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False
-) -> Tensor:
-    del out_int32
-    return boundaries.searchsorted(values, right=right)
-
-
-def _isin(elements: Any, test: Any, *, assume_unique: bool = False, invert: bool = False) -> Tensor:
-    del assume_unique
+def _isin(elements: Any, test: Any, *, invert: bool = False) -> Tensor:
     known = lift(test, "isin").reshape((-1,))
     found = (lift(elements, "isin").unsqueeze(-1) == known).any(-1)
     return ~found if invert else found
@@ -334,11 +303,11 @@ INDEXING: dict[str, Operator] = {
     **overloads("default", Tensor.take, Tensor.kthvalue),
     **entries(_bags, "_embedding_bag.default", "_embedding_bag_forward_only.default"),
     **entries(_searchsorted, "searchsorted.Tensor", "searchsorted.Scalar"),
-    **entries(_bucketize, "bucketize.Tensor", "bucketize.Scalar"),
+    **overloads("Tensor Scalar", Tensor.bucketize),
     **entries(_isin, "isin.Tensor_Tensor", "isin.Tensor_Scalar", "isin.Scalar_Tensor"),
     **overloads("int_Scalar", Tensor.index_fill),
     **entries(_embedding, "embedding.default"),
-    **entries(_gather, "gather.default"),
+    **_by_positive("default", Tensor.gather),
     **entries(_index, "index.Tensor", "_unsafe_index.Tensor"),
     **entries(_index_put, "index_put.default", "_unsafe_index_put.default"),
 }  # fmt: skip

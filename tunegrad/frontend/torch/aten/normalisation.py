@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...functional import layer_norm, rms_norm
 from ...functions import stack
 from ...ops.resizing import SamplePadding, Sampling
 from ...tensor import Tensor
@@ -24,14 +25,6 @@ def _over(x: Tensor, shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(range(x.ndim - len(shape), x.ndim))
 
 
-def _layer_norm(
-    x: Tensor, shape: Sequence[int], weight: Optional = None, bias: Optional = None,
-    eps: float = 1e-5, cudnn_enable: bool = True,
-) -> Tensor:  # fmt: skip
-    del cudnn_enable
-    return x.layer_norm(weight, bias, eps, _over(x, shape))
-
-
 def _native_layer_norm(
     x: Tensor, shape: Sequence[int], weight: Optional, bias: Optional, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -42,23 +35,17 @@ def _native_layer_norm(
     return normal, wide.mean(over, True), (variance + eps).rsqrt()
 
 
-def _rms_norm(
-    x: Tensor, shape: Sequence[int], weight: Optional = None, eps: float | None = None
-) -> Tensor:
-    return x.rms_norm(weight, eps, _over(x, shape))
-
-
 def _fused_rms_norm(
     x: Tensor, shape: Sequence[int], weight: Optional, eps: float | None
 ) -> tuple[Tensor, None]:
-    return _rms_norm(x, shape, weight, eps), None
+    return rms_norm(x, shape, weight, eps), None
 
 
 def _batch_norm(
     x: Tensor, weight: Optional, bias: Optional, mean: Optional, var: Optional, training: bool,
-    momentum: float, eps: float, cudnn_enabled: bool = True,
+    momentum: float, eps: float,
 ) -> Tensor:  # fmt: skip
-    del momentum, cudnn_enabled
+    del momentum
     if training or mean is None or var is None:
         raise unsupported("batch_norm", "training")
     return x.batch_norm(weight, bias, mean, var, eps)
@@ -104,14 +91,6 @@ def _with_new_statistics(
     new_mean = mean * (1 - momentum) + wide.mean(over).cast(mean.dtype) * momentum
     new_var = var * (1 - momentum) + wide.var(over, True).cast(var.dtype) * momentum
     return normal, None, None, new_mean, new_var
-
-
-def _group_norm(
-    x: Tensor, groups: int, weight: Optional = None, bias: Optional = None, eps: float = 1e-5,
-    cudnn_enabled: bool = True,
-) -> Tensor:  # fmt: skip
-    del cudnn_enabled
-    return x.group_norm(groups, weight, bias, eps)
 
 
 def _native_group_norm(
@@ -163,8 +142,9 @@ def _weight_norm(v: Tensor, g: Tensor, dim: int = 0) -> tuple[Tensor, Tensor]:
 
 
 def _resize(x: Tensor, mode: Any, size: Any, scales: Any, corners: bool | None) -> Tensor:
-    """Resize by the given scales; without them, by the ratio of the sizes."""
-    known = [s for s in scales or () if s is not None]
+    """Resize by the given scales, one by one or in a list; without them, by the ratio of sizes."""
+    listed = scales[0] or () if len(scales) == 1 and not isinstance(scales[0], float) else scales
+    known = [s for s in listed if s is not None]
     if not known:
         return x.interpolate(list(size), None, mode, corners)
     if len(known) != x.ndim - 2:
@@ -179,20 +159,9 @@ def _nearest(x: Tensor, output_size: Any, *scales: Any) -> Tensor:
     return _resize(x, "nearest", output_size, scales, None)
 
 
-def _nearest_vec(x: Tensor, output_size: Any, scale_factors: Any) -> Tensor:
-    return _resize(x, "nearest", output_size, scale_factors, None)
-
-
 def _smooth(mode: str) -> Operator:
     def resize(x: Tensor, output_size: Any, align_corners: bool, *scales: Any) -> Tensor:
         return _resize(x, mode, output_size, scales, align_corners)
-
-    return resize
-
-
-def _smooth_vec(mode: str) -> Operator:
-    def resize(x: Tensor, output_size: Any, align_corners: bool, scale_factors: Any) -> Tensor:
-        return _resize(x, mode, output_size, scale_factors, align_corners)
 
     return resize
 
@@ -204,19 +173,19 @@ _MODES = {
     "upsample_bicubic2d": "bicubic",
 }
 
-_RANKS = (1, 2, 3)
+_RANKS, _KINDS = (1, 2, 3), ("default", "vec")
 
 NORMALISATION: dict[str, Operator] = {
-    **entries(_layer_norm, "layer_norm.default"),
+    **entries(layer_norm, "layer_norm.default"),
     **entries(_native_layer_norm, "native_layer_norm.default"),
-    **entries(_rms_norm, "rms_norm.default"),
+    **entries(rms_norm, "rms_norm.default"),
     **entries(_fused_rms_norm, "_fused_rms_norm.default"),
     **entries(_batch_norm, "batch_norm.default"),
     **entries(_native_batch_norm, "_native_batch_norm_legit_no_training.default"),
     **entries(_native_batch_norm_training, "native_batch_norm.default"),
     **entries(_of_this_batch, "_native_batch_norm_legit.no_stats"),
     **entries(_with_new_statistics, "_native_batch_norm_legit_functional.default"),
-    **entries(_group_norm, "group_norm.default"),
+    **overloads("default", Tensor.group_norm),
     **entries(_native_group_norm, "native_group_norm.default"),
     **overloads("default", Tensor.max_pool1d, Tensor.max_pool2d, Tensor.max_pool3d),
     **entries(_with_indices(Tensor.max_pool1d), "max_pool1d_with_indices.default"),
@@ -234,10 +203,8 @@ NORMALISATION: dict[str, Operator] = {
     **entries(_adaptive_max(Tensor.adaptive_max_pool2d, 2), "adaptive_max_pool2d.default"),
     **entries(_adaptive_max(Tensor.adaptive_max_pool3d, 3), "adaptive_max_pool3d.default"),
     **entries(_weight_norm, "_weight_norm_interface.default"),
-    **{f"upsample_nearest{n}d.default": _nearest for n in _RANKS},
-    **{f"upsample_nearest{n}d.vec": _nearest_vec for n in _RANKS},
-    **{f"{name}.default": _smooth(mode) for name, mode in _MODES.items()},
-    **{f"{name}.vec": _smooth_vec(mode) for name, mode in _MODES.items()},
+    **{f"upsample_nearest{n}d.{kind}": _nearest for n in _RANKS for kind in _KINDS},
+    **{f"{name}.{kind}": _smooth(mode) for name, mode in _MODES.items() for kind in _KINDS},
 }  # fmt: skip
 
 _SAMPLINGS: tuple[Sampling, ...] = ("bilinear", "nearest", "bicubic")
@@ -288,41 +255,35 @@ def _filter(
 
 def _smoothed(name: str, reach: int, kernel: Any) -> Operator:
     def resize(
-        x: Tensor, output_size: Sequence[int], align_corners: bool, *scales: float | None
+        x: Tensor, output_size: Sequence[int] | None, align_corners: bool, *scales: Any
     ) -> Tensor:
         if not x.dtype.is_float:
             raise unsupported(name, f"{x.dtype}")
         wide = x.cast(x.dtype.compute)
-        known = list(scales) or [None, None]
+        listed = scales[0] if len(scales) == 1 else scales
+        known = list(listed or (None, None))
+        size = output_size or [
+            math.floor(n * float(s or 1)) for n, s in zip(x.shape[2:], known, strict=True)
+        ]
         rows, columns = (
             Tensor.constant(_filter(old, new, align_corners, s, reach, kernel), wide.dtype)
-            for old, new, s in zip(x.shape[2:], output_size, known, strict=True)
+            for old, new, s in zip(x.shape[2:], size, known, strict=True)
         )
         return (rows @ (wide @ columns.transpose(0, 1))).cast(x.dtype)
 
     return resize
 
 
-def _smoothed_vec(name: str, reach: int, kernel: Any) -> Operator:
-    resize = _smoothed(name, reach, kernel)
-
-    def by_size_or_factor(
-        x: Tensor, output_size: Sequence[int] | None, align_corners: bool,
-        scale_factors: Sequence[float] | None,
-    ) -> Tensor:  # fmt: skip
-        scales = list(scale_factors or (None, None))
-        size = output_size or [
-            math.floor(n * float(s or 1)) for n, s in zip(x.shape[2:], scales, strict=True)
-        ]
-        return resize(x, size, align_corners, *scales)  # type: ignore[no-any-return]
-
-    return by_size_or_factor
-
-
 SAMPLING: dict[str, Operator] = {
     **entries(_grid_sampler, "grid_sampler_2d.default", "grid_sampler_3d.default"),
-    "_upsample_bilinear2d_aa.default": _smoothed("_upsample_bilinear2d_aa", 1, _hat),
-    "_upsample_bilinear2d_aa.vec": _smoothed_vec("_upsample_bilinear2d_aa", 1, _hat),
-    "_upsample_bicubic2d_aa.default": _smoothed("_upsample_bicubic2d_aa", 2, _keys),
-    "_upsample_bicubic2d_aa.vec": _smoothed_vec("_upsample_bicubic2d_aa", 2, _keys),
+    **entries(
+        _smoothed("_upsample_bilinear2d_aa", 1, _hat),
+        "_upsample_bilinear2d_aa.default",
+        "_upsample_bilinear2d_aa.vec",
+    ),
+    **entries(
+        _smoothed("_upsample_bicubic2d_aa", 2, _keys),
+        "_upsample_bicubic2d_aa.default",
+        "_upsample_bicubic2d_aa.vec",
+    ),
 }
