@@ -43,11 +43,11 @@ class LocalBench:
         self, function: Callable[..., Any], *arguments: object, limit_s: float, reply_type: Any
     ) -> Ending:
         """``IsolatedWorker.call``, here."""
-        worker._bench, referee._process.referee = self.bench, self.referee
+        worker._bench, referee._referee = self.bench, self.referee
         try:
             answer = msgspec.msgpack.encode(function(*arguments))
         finally:
-            worker._bench, referee._process.referee = None, None
+            worker._bench, referee._referee = None, None
         return Finished(msgspec.msgpack.decode(answer, type=reply_type))
 
     def prepare(self, candidate: Candidate, io: KernelIO) -> None:

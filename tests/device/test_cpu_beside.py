@@ -25,6 +25,7 @@ from tunegrad.devices import (
     host_device,
     worker,
 )
+from tunegrad.devices.bench import Bench
 from tunegrad.devices.host.codegen import compile_llvm
 from tunegrad.devices.host.facts import host_target
 from tunegrad.devices.processes.channel import Ending
@@ -99,8 +100,9 @@ class SlowToPack(LocalBench):
     limits_s: dict[str, float]
 
     def call(self, function: Any, *arguments: object, limit_s: float, reply_type: Any) -> Ending:
-        self.limits_s[function.__name__] = limit_s
-        if function is worker.pack:
+        method = arguments[0] if function is worker.on_bench else function
+        self.limits_s[getattr(method, "__name__", "")] = limit_s
+        if method is Bench.pack:
             time.sleep(0.3)
         return super().call(function, *arguments, limit_s=limit_s, reply_type=reply_type)
 

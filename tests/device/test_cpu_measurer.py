@@ -18,6 +18,7 @@ import pytest
 from local_bench import LocalBench
 
 from tunegrad.devices import examine, host_device
+from tunegrad.devices.bench import Bench
 from tunegrad.devices.examine import Unprepared
 from tunegrad.devices.host.codegen import compile_llvm
 from tunegrad.devices.host.facts import host_target
@@ -39,6 +40,7 @@ from tunegrad.devices.job import (
 )
 from tunegrad.devices.measurer import DeviceMeasurer
 from tunegrad.devices.verifying.handover import output_places
+from tunegrad.devices.verifying.referee import Referee
 from tunegrad.errors import InternalError
 from tunegrad.ir.dtypes import F32
 from tunegrad.ir.index import Valid, as_index, var
@@ -323,7 +325,7 @@ def test_the_same_bytes_are_judged_again_only_where_they_may_win(monkeypatch):
         local.prepare(candidate, hostile.IO)
         judge = local.referee.judge
 
-        def counted(key: str, outputs: tuple[Parameter, ...], index: int) -> Verdict:
+        def counted(_: Referee, key: str, outputs: tuple[Parameter, ...], index: int) -> Verdict:
             judged[-1].append(index)
             return judge(key, outputs, index)
 
@@ -331,7 +333,7 @@ def test_the_same_bytes_are_judged_again_only_where_they_may_win(monkeypatch):
             judged.append([])
             return local.measure(candidate, compiled(ir, hostile.IO), hostile.QUICK, best_s)
 
-        monkeypatch.setattr(local.referee, "judge", counted)
+        monkeypatch.setattr(Referee, "judge", counted)
         won = measure(hostile.GOOD, math.inf)
         lost = measure(hostile.GOOD, 1e-12)
         monkeypatch.setattr(examine, "CONTENDING", 1e12)
@@ -352,10 +354,10 @@ def test_what_is_right_for_one_set_is_not_right_for_another(monkeypatch):
         good = local.measure(candidate, code, hostile.QUICK)
         run = local.bench.run
 
-        def stale(index: int) -> Ran:
+        def stale(_: Bench, index: int) -> Ran:
             return replace(run(0), measured=identity(digest(code.image), "kernel", index))
 
-        monkeypatch.setattr(local.bench, "run", stale)
+        monkeypatch.setattr(Bench, "run", stale)
         row = local.measure(candidate, code, hostile.QUICK, best_s=1e-12)
     assert good.status is Status.OK
     assert (row.status, row.error.split("[")[0]) == (Status.WRONG, "out")

@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from tunegrad.devices.device import Code, Device, Launch, Memory
+from tunegrad.devices.device import Code, Device, Launch, MachineLimits, Memory
 from tunegrad.devices.job import CompiledCandidate, KernelIO, Limits, Ran, Timed, digest, identity
 from tunegrad.devices.timing import Pairs, sample_pairs
 from tunegrad.devices.verifying.dataset import Dataset, DatasetCache, InputSet
@@ -218,6 +218,10 @@ class Bench:
         for (param, to), memory in zip(places, self._wrote, strict=True):
             to[:] = memory.read(param.dtype)
         return Ran(identity(bound.digest, bound.kernel_key, index))
+
+    def limits(self) -> MachineLimits:
+        """``Engine.limits``."""
+        return self.engine.limits()
 
     def release(self) -> None:
         """Unload what is loaded, if anything is."""

@@ -26,6 +26,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from tunegrad.devices import worker
+from tunegrad.devices.bench import Bench
 from tunegrad.devices.job import (
     CONTENDING,
     Beside,
@@ -41,6 +42,7 @@ from tunegrad.devices.job import (
 from tunegrad.devices.processes.channel import Died, Ending, TimedOut
 from tunegrad.devices.verifying import referee
 from tunegrad.devices.verifying.handover import outputs_of
+from tunegrad.devices.verifying.referee import Referee
 from tunegrad.errors import InternalError
 from tunegrad.trial import Measurement, Policy, Status
 
@@ -186,7 +188,7 @@ class Examination:
             first = self._packed(beside)
             if first.state == "ran":
                 first = self._ask(
-                    worker.load, self.kernel_key, self.compiled, beside, reply=Ran, index=0
+                    Bench.load, self.kernel_key, self.compiled, beside, reply=Ran, index=0
                 )
             if first.state == "unprepared":
                 return Unprepared()
@@ -206,7 +208,7 @@ class Examination:
             return Ran("")
         began, end_s = time.monotonic(), self.end_s
         self.end_s += nbytes / _PACKED_PER_S
-        ran: Ran = self._ask(worker.pack, self.kernel_key, self.code, ios, reply=Ran, index=0)
+        ran: Ran = self._ask(Bench.pack, self.kernel_key, self.code, ios, reply=Ran, index=0)
         self.end_s = end_s + time.monotonic() - began
         return ran
 
@@ -236,9 +238,7 @@ class Examination:
         """
         began = time.monotonic()
         standing_s = 0.0 if self.beside is None else self.beside.seconds
-        timed: Timed = self._ask(
-            worker.time_loaded, self.policy, best_s, standing_s, reply=Timed, index=0
-        )
+        timed: Timed = self._ask(Bench.time, self.policy, best_s, standing_s, reply=Timed, index=0)
         timing_s = time.monotonic() - began
         self._hold_against((*timed.samples_s, *timed.reference_samples_s), timing_s)
         if len(timed.reference_samples_s) != (0 if self.beside is None else len(timed.samples_s)):
@@ -274,7 +274,7 @@ class Examination:
         """
         if fault.error or self.sets < 2:
             return fault
-        ran = self._ask(worker.moved, 1, reply=Ran, index=1)
+        ran = self._ask(Bench.moved, 1, reply=Ran, index=1)
         found = self._judge(ran, 1, fault)
         why = "on other inputs at the same addresses, where its outputs were not poisoned"
         return replace(found, error=f"{why}: {found.error}") if found.error else found
@@ -285,7 +285,7 @@ class Examination:
         """
         if fault.error or any(p.role == "inout" for p in self.compiled.io.params):
             return fault
-        ran = self._ask(worker.soak, _LAUNCHES, _SOAK_S, reply=Ran, index=0)
+        ran = self._ask(Bench.soak, _LAUNCHES, _SOAK_S, reply=Ran, index=0)
         found = self._judge(ran, 0, fault)
         if not found.error:
             return found
@@ -295,7 +295,7 @@ class Examination:
         """The input sets after the first: for a candidate that may win."""
         for index in range(1, self.sets):
             if not fault.error:
-                ran = self._ask(worker.run, index, reply=Ran, index=index)
+                ran = self._ask(Bench.run, index, reply=Ran, index=index)
                 fault = self._judge(ran, index, fault)
         return fault
 
@@ -306,7 +306,7 @@ class Examination:
         outputs = outputs_of(self.compiled.io)
         verdict = self.rights.verdicts.get((self.kernel_key, index, outputs, ran.written))
         if verdict is None or not self.trusted:
-            self._ask(worker.hand_in, index, reply=Ran, index=index)
+            self._ask(Bench.hand_in, index, reply=Ran, index=index)
             verdict = self._verdict(outputs, index)
             if not verdict.error:
                 self.rights.add(self.kernel_key, index, outputs, ran.written, verdict)
@@ -317,7 +317,13 @@ class Examination:
         """The referee's verdict on the outputs that were handed in."""
         began, limit_s = time.monotonic(), self.limits.reference_s
         ending = self.referee.call(
-            referee.judge, self.kernel_key, outputs, index, limit_s=limit_s, reply_type=Verdict
+            referee.on_referee,
+            Referee.judge,
+            self.kernel_key,
+            outputs,
+            index,
+            limit_s=limit_s,
+            reply_type=Verdict,
         )
         self.end_s += time.monotonic() - began  # the referee's time is not the candidate's
         if isinstance(ending, Died):  # of nothing that a candidate did: another one starts
@@ -329,11 +335,13 @@ class Examination:
             raise _Missing
         return verdict
 
-    def _ask(self, function: Callable[..., Any], *arguments: object, reply: Any, index: int) -> Any:
+    def _ask(self, method: Callable[..., Any], *arguments: object, reply: Any, index: int) -> Any:
         """A reply of the bench to what was asked; anything else is its end."""
         began_s = time.monotonic()
         left_s = max(0.0, self.end_s - began_s)
-        ending = self.bench.call(function, *arguments, limit_s=left_s, reply_type=reply)
+        ending = self.bench.call(
+            worker.on_bench, method, *arguments, limit_s=left_s, reply_type=reply
+        )
         # The bench gives back what it waited for a core: so does the deadline of what follows.
         self.end_s += max(0.0, time.monotonic() - began_s - left_s)
         if isinstance(ending, TimedOut):

@@ -16,10 +16,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from types import TracebackType
 from typing import Any, Literal, Self
 
 from tunegrad.devices import worker
+from tunegrad.devices.bench import Bench
 from tunegrad.devices.device import Device, MachineLimits
 from tunegrad.devices.examine import Examination, Result, Rights, Unprepared
 from tunegrad.devices.host.facts import usable_cores
@@ -39,6 +39,7 @@ from tunegrad.devices.processes.isolated import IsolatedWorker, preload
 from tunegrad.devices.processes.pool import Started, WorkerPool
 from tunegrad.devices.verifying import referee
 from tunegrad.devices.verifying.handover import Places, SharedMemory
+from tunegrad.devices.verifying.referee import Referee
 from tunegrad.errors import InternalError
 from tunegrad.trial import Measured, Measurement, Policy, Properties, Status
 
@@ -110,7 +111,7 @@ class DeviceMeasurer:
         self._seed = seed
         start_s = self.limits.worker_start_s
         count = usable_cores() if compile_workers is None else compile_workers
-        confinement = device.confinement
+        self._cores, confinement = count, device.confinement
         self._compilers = WorkerPool(
             count, worker.start_compiler, (self.limits, confinement.driver), start_s
         )
@@ -123,7 +124,7 @@ class DeviceMeasurer:
         )
         self._referee = IsolatedWorker(
             referee.start_referee,
-            (self.hooks, self.limits, seed, self._memory, count),
+            (self.hooks, self.limits, seed, self._memory),
             start_s,
             Confinement(reads=True),
         )
@@ -200,7 +201,14 @@ class DeviceMeasurer:
         self.wait_idle()
         if kernels:
             limit_s = self.limits.reference_s * len(kernels)
-            self._referee.call(referee.refer, tuple(kernels), limit_s=limit_s, reply_type=None)
+            self._referee.call(
+                referee.on_referee,
+                Referee.refer,
+                tuple(kernels),
+                self._cores,
+                limit_s=limit_s,
+                reply_type=None,
+            )
 
     def measure_compiled(
         self,
@@ -265,7 +273,9 @@ class DeviceMeasurer:
         """
         if self._peaks is None or again:
             self._quiet()
-            ending = self._bench.call(worker.machine_limits, limit_s=60.0, reply_type=MachineLimits)
+            ending = self._bench.call(
+                worker.on_bench, Bench.limits, limit_s=60.0, reply_type=MachineLimits
+            )
             if not isinstance(ending, Finished):
                 raise InternalError(f"measuring the machine's limits: {ending.text}")
             found: MachineLimits = ending.value
@@ -288,12 +298,7 @@ class DeviceMeasurer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _examine(
@@ -341,12 +346,17 @@ class DeviceMeasurer:
         """Prepare the kernel's inputs and references; returns what failed, '' for nothing."""
         key, limit_s = candidate.kernel_key, self.limits.reference_s
         drawn = self._referee.call(
-            referee.prepare_kernel, candidate, compiled.io, limit_s=limit_s, reply_type=Places
+            referee.on_referee,
+            Referee.prepare,
+            candidate,
+            compiled.io,
+            limit_s=limit_s,
+            reply_type=Places,
         )
         if not isinstance(drawn, Finished):
             return f"reference of kernel {key}: {drawn.text}"
         copied = self._bench.call(
-            worker.prepare_bench, key, drawn.value, limit_s=_COPY_S, reply_type=None
+            worker.on_bench, Bench.prepare, key, drawn.value, limit_s=_COPY_S, reply_type=None
         )
         self._memory.clear()
         return "" if isinstance(copied, Finished) else f"inputs of kernel {key}: {copied.text}"

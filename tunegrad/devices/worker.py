@@ -11,17 +11,16 @@ import gc
 import logging
 import time
 import traceback
+from collections.abc import Callable
+from typing import TypeVar
 
 from tunegrad.devices.bench import Bench
-from tunegrad.devices.device import Device, MachineLimits
+from tunegrad.devices.device import Device
 from tunegrad.devices.job import (
     Candidate,
     CompiledCandidate,
-    KernelIO,
     Limits,
     Lowered,
-    Ran,
-    Timed,
 )
 from tunegrad.devices.lowered import program_hash
 from tunegrad.devices.processes.confine import (
@@ -33,15 +32,16 @@ from tunegrad.devices.processes.confine import (
     watch_memory,
 )
 from tunegrad.devices.verifying.dataset import load_hook
-from tunegrad.devices.verifying.handover import Mapped, Places
+from tunegrad.devices.verifying.handover import Mapped
 from tunegrad.errors import CandidateFailure, InternalError, OutOfResources, WrongResult
-from tunegrad.trial import Measured, Measurement, Policy, Properties, Status
+from tunegrad.trial import Measured, Measurement, Properties, Status
 
 __all__ = [
-    "EXIT_MEMORY", "compile_candidate", "counted_code", "hand_in", "load", "machine_limits",
-    "moved", "pack", "prepare_bench", "run", "soak",
-    "start_bench", "start_compiler", "time_loaded",
+    "EXIT_MEMORY", "compile_candidate", "counted_code", "on_bench", "start_bench",
+    "start_compiler",
 ]  # fmt: skip
+
+T = TypeVar("T")
 
 _STDOUT = 1
 
@@ -149,55 +149,11 @@ def counted_code(candidate: Candidate, device: Device, lower: str) -> Properties
     return () if found is None else found.counted
 
 
-def prepare_bench(kernel_key: str, places: Places) -> None:
-    """``Bench.prepare``."""
-    _workbench().prepare(kernel_key, places)
-
-
-def load(kernel_key: str, compiled: CompiledCandidate, beside: CompiledCandidate | None) -> Ran:
-    """``Bench.load``."""
-    return _workbench().load(kernel_key, compiled, beside)
-
-
-def pack(kernel_key: str, code: bytes, ios: tuple[KernelIO, ...]) -> Ran:
-    """``Bench.pack``."""
-    return _workbench().pack(kernel_key, code, ios)
-
-
-def hand_in(index: int) -> Ran:
-    """``Bench.hand_in``."""
-    return _workbench().hand_in(index)
-
-
-def run(index: int) -> Ran:
-    """``Bench.run``."""
-    return _workbench().run(index)
-
-
-def moved(index: int) -> Ran:
-    """``Bench.moved``."""
-    return _workbench().moved(index)
-
-
-def soak(launches: int, budget_s: float) -> Ran:
-    """``Bench.soak``."""
-    return _workbench().soak(launches, budget_s)
-
-
-def time_loaded(policy: Policy, best_s: float, standing_s: float) -> Timed:
-    """``Bench.time``."""
-    return _workbench().time(policy, best_s, standing_s)
-
-
-def machine_limits() -> MachineLimits:
-    """``Engine.limits``."""
-    return _workbench().engine.limits()
-
-
-def _workbench() -> Bench:
+def on_bench(method: Callable[..., T], *arguments: object) -> T:
+    """A method of this process's ``Bench``."""
     if _bench is None:
         raise InternalError("bench: called before it was started")
-    return _bench
+    return method(_bench, *arguments)
 
 
 def _status(failure: CandidateFailure) -> Status:

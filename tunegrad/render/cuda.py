@@ -54,16 +54,12 @@ __all__ = [
 class Wrapper:
     """A function for a GPU: its text, and the least architecture that has its instruction.
 
-    ``least_sm`` is a number as in sm_80. ``twin`` is the function of tg_host.hpp.
+    ``least_sm`` is a number as in sm_80. Its twin in tg_host.hpp has the same name.
     """
 
     name: str
     text: str
     least_sm: int
-
-    @property
-    def twin(self) -> str:
-        return self.name
 
 
 def wrappers_text(names: Iterable[str]) -> str:

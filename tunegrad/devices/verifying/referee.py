@@ -12,9 +12,9 @@ compute.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from typing import TypeVar
 
 from tunegrad.devices.host.team import Bulk, Team
 from tunegrad.devices.job import Candidate, Hooks, KernelIO, Limits, Parameter, Verdict
@@ -30,7 +30,9 @@ from tunegrad.devices.verifying.inputs import KeptInputs
 from tunegrad.errors import InternalError
 from tunegrad.ir.interpret.kernel import one_blas_thread
 
-__all__ = ["Referee", "judge", "prepare_kernel", "refer", "start_referee"]
+__all__ = ["Referee", "on_referee", "start_referee"]
+
+T = TypeVar("T")
 
 
 _SHARE = 4
@@ -122,46 +124,21 @@ class Referee:
 # ---- in the referee's process
 
 
-@dataclass(slots=True)
-class _Process:
-    """The one thing that this process keeps. Mutable: empty until it was started."""
-
-    referee: Referee | None = None
-    threads: int = 1
+_referee: Referee | None = None
 
 
-_process = _Process()
-
-
-def start_referee(hooks: Hooks, limits: Limits, seed: int, memory: Mapped, threads: int) -> None:
+def start_referee(hooks: Hooks, limits: Limits, seed: int, memory: Mapped) -> None:
     """Make this process the referee.
 
-    It judges on one thread: others would have to be woken for each judgement. ``threads`` refer
-    ahead.
+    It judges on one thread: others would have to be woken for each judgement.
     """
+    global _referee  # noqa: PLW0603  # the one thing this process keeps
     one_blas_thread()  # it looks for the library, which a confined process can not
-    _process.referee, _process.threads = (
-        Referee(hooks, limits, seed, Team(1), memory.bytes),
-        threads,
-    )
+    _referee = Referee(hooks, limits, seed, Team(1), memory.bytes)
 
 
-def refer(kernels: tuple[tuple[Candidate, KernelIO], ...]) -> None:
-    """``Referee.refer``."""
-    _referee().refer(kernels, _process.threads)
-
-
-def prepare_kernel(candidate: Candidate, io: KernelIO) -> Places:
-    """``Referee.prepare``."""
-    return _referee().prepare(candidate, io)
-
-
-def judge(kernel_key: str, outputs: tuple[Parameter, ...], index: int) -> Verdict:
-    """``Referee.judge``."""
-    return _referee().judge(kernel_key, outputs, index)
-
-
-def _referee() -> Referee:
-    if _process.referee is None:
+def on_referee(method: Callable[..., T], *arguments: object) -> T:
+    """A method of this process's ``Referee``."""
+    if _referee is None:
         raise InternalError("referee: called before it was started")
-    return _process.referee
+    return method(_referee, *arguments)
