@@ -46,10 +46,14 @@ class Unvalidated(Exception):
 
 def flat_position(at: At, shape: tuple[int, ...]) -> Array:
     """Row-major positions of elements."""
-    total: Any = np.zeros((1,) * (at[0].ndim if at else 1), np.int64)
-    for i, extent in zip(at, shape, strict=True):
-        total = total * extent + i
-    return np.asarray(total)
+    total: Any = None
+    stride = 1
+    for i, extent in zip(reversed(at), reversed(shape), strict=True):
+        if extent != 1:
+            line = i * stride if stride > 1 else i
+            total = line if total is None else line + total
+            stride *= extent
+    return np.zeros((1,) * (at[0].ndim if at else 1), np.int64) if total is None else total
 
 
 def terms_behind(cone: list[Node], held: Container[Node], root: Node) -> int:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import repeat
 from math import prod
 from typing import Any, cast
 
@@ -16,8 +18,8 @@ import numpy as np
 
 from tunegrad.errors import WrongPlan
 
-from ..expr import Apply, Cast, Const, Expr, IndexValue, Load, Value
-from ..index import Element, FloorDiv, Index, Valid, Var
+from ..expr import Apply, Cast, Const, Expr, IndexValue, Inside, Load, Value
+from ..index import Atom, Element, FloorDiv, Index, Valid, Var
 from ..interpret.numeric import Array
 from ..kernel import Kernel, Param, Reduce, Store
 from ..layout import Layout
@@ -63,16 +65,20 @@ class KernelValues:
         env: Env,
         depth: int,
         together: frozenset[str] = frozenset(),
+        leaves: frozenset[str] = frozenset(),
     ) -> None:
-        """``together``: parameters that are dear to read: all loads of one are one read."""
+        """``together``: parameters of which all loads of stores are one read, those that a
+        condition guards only of ``leaves``, which have any elements.
+        """
         self.kernel, self.numbers, self.reads = k, numbers, reads
         self.params = {p.name: p for p in k.params}
         self.folds = {r.name: r for r in k.reduces}
+        self.has_rows = any(r.rows for r in k.reduces)  # at any places, axes inside their extents
         self.shared = {a.name: env[a.name] for a in k.axes}
         self.depth = depth
         self.values: dict[tuple[object, ...], Number] = {}
         self.scope = _Scope(dict(env), depth, self.shared, {}, {})
-        self.together = together
+        self.together, self.leaves = together, leaves
 
     def stored(self, s: Store) -> Number:
         """Value that a store writes, in the compute type of its parameter."""
@@ -80,18 +86,14 @@ class KernelValues:
 
     def value(self, x: Expr, scope: _Scope) -> Number:
         """An expression, in its compute type."""
+        if isinstance(x, Const):
+            return x
         found = scope.known.get(id(x))
         if found is None:
             found = scope.known[id(x)] = self._value(x, scope)
         return found
 
-    def _value(self, x: Expr, scope: _Scope) -> Number:
-        if isinstance(x, Const):
-            return x
-        if isinstance(x, Load):
-            return self._load(x, scope)
-        if isinstance(x, Value):
-            return self._folded(x, scope)
+    def _value(self, x: Apply | Load | Value | Cast | IndexValue | Inside, scope: _Scope) -> Number:
         if isinstance(x, Apply):
             args = [self.value(a, scope) for a in x.args]
             of_field = self.numbers.of_field(x.op, args, x.dtype, scope.depth)
@@ -99,6 +101,10 @@ class KernelValues:
                 return of_field
             dtypes = [a.dtype.compute for a in x.args]
             return self.numbers.apply(x.op, args, dtypes, x.dtype.compute, scope.depth)
+        if isinstance(x, Load):
+            return self._load(x, scope)
+        if isinstance(x, Value):
+            return self._folded(x, scope)
         if isinstance(x, Cast):
             inner = self.value(x.x, scope)
             return self.numbers.cast(inner, x.x.dtype, x.dtype)
@@ -152,42 +158,63 @@ class KernelValues:
             return np.full((1,) * scope.depth, not valid.never)
         return result
 
-    def _read_together(self, param: str) -> None:
-        """All loads of a parameter that no condition guards, at the kernel's own points."""
-        p, scope, samples = self.params[param], self.scope, len(self.numbers.scale)
-        found = {
-            id(x): x
-            for s, x in self.kernel.loads
-            if isinstance(s, Store) and x.param == param and x.valid.always
-        }
-        one = np.zeros((samples,) + (1,) * (scope.depth - 1), np.int64)
-        places = np.broadcast_arrays(one, *(self._place(x, None, scope) for x in found.values()))
-        numbers = self.numbers.of(np.tile(np.arange(samples), len(found)))
-        read = self.reads(param, np.concatenate(places[1:]), p, scope.depth, numbers)
-        for i, x in enumerate(found):
+    @cached_property
+    def _alike(self) -> dict[str, dict[int, Load]]:
+        """Loads of stores that are one read, by parameters."""
+        found: dict[str, dict[int, Load]] = {}
+        for s, x in self.kernel.loads:
+            one = x.param in self.leaves or (x.param in self.together and x.valid.always)
+            if one and isinstance(s, Store):
+                found.setdefault(x.param, {})[id(x)] = x
+        return found
+
+    def _read_together(self, loads: Mapping[int, Load]) -> None:
+        """Loads of one parameter at the kernel's own points."""
+        scope, samples = self.scope, len(self.numbers.scale)
+        inside = [None if x.valid.always else self.holds(x.valid, scope) for x in loads.values()]
+        places = list(map(self._place, loads.values(), inside, repeat(scope)))
+        shape = np.broadcast_shapes(
+            (samples,) + (1,) * (scope.depth - 1), *(i.shape for i in places)
+        )
+        at = np.empty((len(places), *shape), np.int64)
+        for i, place in enumerate(places):
+            at[i] = place
+        x = next(iter(loads.values()))
+        numbers = self.numbers.of(np.tile(np.arange(samples), len(places)))
+        p = self.params[x.param]
+        read = self.reads(p.name, at.reshape(-1, *shape[1:]), p, scope.depth, numbers)
+        for i, (key, mask) in enumerate(zip(loads, inside, strict=True)):
             here = slice(i * samples, (i + 1) * samples)
-            scope.known[x] = read if isinstance(read, Const) else cast(Array, read)[here]
+            part = read if isinstance(read, Const) else cast(Array, read)[here]
+            scope.known[key] = part if mask is None else self._masked(x, mask, part, scope)
+
+    def _masked(self, x: Load, inside: Array, found: Number, scope: _Scope) -> Number:
+        """What a load gives whose condition holds in places."""
+        if inside.all():
+            return found
+        if not inside.any():
+            return zero(x.dtype)
+        return self.numbers.where(inside, found, zero(x.dtype), x.dtype.compute, scope.depth)
 
     def _load(self, x: Load, scope: _Scope) -> Number:
         p = self.params[x.param]
-        if x.valid.always and scope is self.scope and p.name in self.together:
-            self._read_together(p.name)
+        together = self._alike.get(p.name, {}) if scope is self.scope else {}
+        if len(together) > 1 and id(x) in together:
+            self._read_together(together)
             return scope.known[id(x)]
         inside: Any = None if x.valid.always else self.holds(x.valid, scope)
-        if inside is not None and inside.all():
-            inside = None
         if inside is not None and not inside.any():
             return zero(x.dtype)
         place = self._place(x, inside, scope)
         found = self.reads(p.name, place, p, scope.depth, self.numbers)
-        if inside is None:
-            return found
-        return self.numbers.where(inside, found, zero(x.dtype), x.dtype.compute, scope.depth)
+        return found if inside is None else self._masked(x, inside, found, scope)
 
     def _place(self, x: Load, inside: Any, scope: _Scope) -> Array:
         """Offsets that a load reads, any ones where its condition does not hold."""
         p, at = self.params[x.param], [self.index(i, scope) for i in x.index]
         for d, extent in enumerate(p.shape):
+            if not self.has_rows and x.index[d].lo >= 0 and x.index[d].hi < extent:
+                continue
             out = at[d].view(np.uint64) >= extent  # below 0 is far beyond
             if not out.any():
                 continue
@@ -235,11 +262,14 @@ class KernelValues:
 def memory_of(at: Sequence[Array], layout: Layout, depth: int) -> Array:
     """Offsets in memory of elements of a tensor."""
     total: Any = None
-    for p in layout.parts:
+    stride = 1
+    for p in reversed(layout.parts):  # whole arrays are made last, and only added to
         digit = at[p.dim] // p.step if p.step > 1 else at[p.dim]
         if p.step * p.extent < layout.shape[p.dim]:
             digit = digit % p.extent
-        total = digit if total is None else total * p.extent + digit
+        digit = digit * stride if stride > 1 else digit
+        total = digit if total is None else digit + total
+        stride *= p.extent
     return np.zeros((1,) * depth, np.int64) if total is None else np.asarray(total)
 
 
@@ -279,23 +309,34 @@ def strides_of(k: Kernel, store: Store) -> Strides:
     Raises Unvalidated where it is no sum of axes, or these are not its digits; WrongPlan where it
     does not depend on one.
     """
-    offset = k.param(store.param).layout.offset(store.index)
+    layout = k.param(store.param).layout
+    first, stride, factors = 0, 1, dict[Atom, int]()
+    for part in reversed(layout.parts):
+        digit = layout.digit(store.index, part)
+        first += digit.const * stride
+        for atom, c in digit.terms:
+            factors[atom] = factors.get(atom, 0) + c * stride
+        stride *= part.extent
+    if not all(isinstance(atom, Var) for atom in factors):  # the sum of parts may be simpler
+        offset = layout.offset(store.index)
+        first, factors = offset.const, dict(offset.terms)
     terms: list[tuple[str, int, int]] = []
-    for atom, c in offset.terms:
+    for atom, c in factors.items():
         if not isinstance(atom, Var) or c < 0:
-            raise Unvalidated(f"a store at {offset}")
-        terms.append((atom.name, c, atom.hi + 1))
+            raise Unvalidated(f"a store at {layout.offset(store.index)}")
+        if c:
+            terms.append((atom.name, c, atom.hi + 1))
     terms.sort(key=lambda t: -t[1])
     reach = 0
     for _, c, extent in reversed(terms):
         if c <= reach:
-            raise Unvalidated(f"a store at {offset}, whose axes overlap")
+            raise Unvalidated(f"a store at {layout.offset(store.index)}, whose axes overlap")
         reach += c * (extent - 1)
     names = {name for name, _, _ in terms}
     for a in (*k.axes, *store.axes):
         if a.extent > 1 and a.name not in names:
             raise WrongPlan(f"plan: a store to {store.param} does not depend on axis {a.name}")
-    return Strides(offset.const, offset.const + reach, tuple(terms))
+    return Strides(first, first + reach, tuple(terms))
 
 
 def may_write(strides: Strides, offset: int) -> bool:

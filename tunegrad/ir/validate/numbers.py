@@ -25,9 +25,9 @@ clamp hides no sample's value from all others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from math import isfinite, isnan
 from typing import Any
 from typing import cast as typed
@@ -38,7 +38,7 @@ from ..dtypes import BF16, F16, F32, DType
 from ..expr import Const, Op
 from ..interpret.numeric import FOLDS, Array, compute, convert, to_compute
 
-__all__ = ["Known", "Number", "Numbers", "P", "deep", "embedded", "leaf", "zero"]
+__all__ = ["Known", "Number", "Numbers", "P", "deep", "embedded", "leaf", "sum_of_products", "zero"]
 
 P = (1 << 31) - 1
 _HALF = P >> 1
@@ -80,22 +80,20 @@ def deep(x: Any, depth: int) -> Any:
     return x.reshape(x.shape + (1,) * (depth - x.ndim)) if x.ndim < depth else x
 
 
-_FEW = 256
-"""Elements for which one division each costs less than five passes over an array."""
+_FEW, _MANY, _SIDE = 512, 1 << 16, 32
+"""Elements for which one division each costs less than three passes over an array; elements of
+arrays that are kept for the other side of a comparison, and how many these are, at most."""
 
 
 def _folded(x: Array, times: int = 1) -> Array:
     """Numbers below 2^64, which are lost, as others that are the same modulo P: below 2^34, of ones
     below 2^35 below 2^31 + 16, which all but comparisons take as they are.
     """
-    if x.size <= _FEW:
+    if x.size <= times * _FEW:
         x %= _P
         return x
-    y = x >> _31
-    x &= _P
-    x += y
-    for _ in range(1, times):
-        np.right_shift(x, _31, out=y)
+    for _ in range(times):
+        y = x >> _31
         x &= _P
         x += y
     return x
@@ -150,6 +148,14 @@ def _inverse(a: Array) -> Array:
     return _mul(_squared(ones, 2), a)
 
 
+def sum_of_products(products: Sequence[Array]) -> Array:
+    """The sum of fewer than 2^30 products of two numbers below 2^32, which are lost."""
+    total = _folded(products[0])
+    for x in products[1:]:
+        total += _folded(x)
+    return np.asarray(total % _P)
+
+
 _FIELD: dict[Op, Callable[..., Array]] = {
     Op.ADD: _add,
     Op.SUB: _sub,
@@ -160,6 +166,9 @@ _FIELD: dict[Op, Callable[..., Array]] = {
     Op.RECIP: _inverse,
 }
 """Operations of the field."""
+
+_EITHER_WAY = frozenset((Op.ADD, Op.MUL))
+"""Operations that give the same for their arguments in any order."""
 
 
 def _symmetric(x: Array) -> Array:
@@ -193,6 +202,22 @@ def embedded(value: float) -> int:
     return num % P * pow(den, -1, P) % P
 
 
+@lru_cache(maxsize=1024)
+def _literal(value: float, depth: int) -> Array:
+    """The element that a finite literal is, in so many dimensions."""
+    found = np.full((1,) * depth, embedded(value), np.uint64)
+    found.flags.writeable = False
+    return found
+
+
+@cache
+def _everywhere(depth: int) -> Array:
+    """A mask of all, in so many dimensions."""
+    found = np.ones((1,) * depth, np.bool_)
+    found.flags.writeable = False
+    return found
+
+
 @cache
 def _seed(name: str) -> int:
     return int.from_bytes(name.encode()[:7], "big")
@@ -200,7 +225,7 @@ def _seed(name: str) -> int:
 
 def leaf(seed: int, at: Array, dtype: DType) -> Array:
     """Values of a tensor at elements ``at``: any numbers, of integers mostly small ones."""
-    h = _hashed(seed + 1, at.astype(np.uint64))
+    h = _hashed(seed + 1, at.view(np.uint64))
     if dtype.is_half:
         some = representable(dtype.name)
         return some[h % _U(len(some))]
@@ -305,6 +330,10 @@ class Numbers:
         """
         self.scale, self.exactly, self.rounds, self.narrow = scale, exactly, rounds, narrow
         self.on_purpose, self.spoiled, self.rarely = on_purpose, spoiled, rarely
+        self.plain = not exactly and narrow is None and spoiled is None
+        self._leaves: dict[tuple[int, DType], tuple[Array, Array]] = {}
+        self._kept: dict[tuple[object, ...], tuple[Array, Sequence[Array]]] = {}
+        self._masks: dict[tuple[object, ...], Array] = {}
         self._widened: dict[int, tuple[Array, Array]] = {}
 
     @cached_property
@@ -337,7 +366,9 @@ class Numbers:
         )
 
     def of(self, chosen: Array) -> Numbers:
-        """Those of some of the samples."""
+        """Those of some of the samples; these same numbers where it is all, in order."""
+        if len(chosen) == len(self.scale) and (chosen == np.arange(len(chosen))).all():
+            return self
         return Numbers(
             self.scale[chosen],
             exactly=self.exactly,
@@ -350,10 +381,36 @@ class Numbers:
 
     def leaf(self, seed: int, at: Array, dtype: DType) -> Array:
         """Values of a tensor at elements ``at``, as ``leaf``; of spoiled samples, some NaN."""
+        there, before = self._leaves.get((seed, dtype), (at[:0], at))
+        if there is at or (there.shape == at.shape and (there == at).all()):
+            return before
         found = leaf(seed, at, dtype)
-        if self.spoiled is None or not dtype.is_float:
-            return found
-        return np.where(self._spoils(seed, at)[0], _U(_NAN), found)
+        if self.spoiled is not None and dtype.is_float:
+            found = np.where(self._spoils(seed, at)[0], _U(_NAN), found)
+        if _FEW < at.size <= _MANY:
+            self._leaves[seed, dtype] = at, found
+        return found
+
+    def once(self, what: Hashable, xs: Sequence[Array], made: Callable[..., Array]) -> Array:
+        """The result for some arrays, which was made before where these are the same objects: most
+        often both sides of a comparison work with them.
+        """
+        if not _FEW < xs[0].size <= _MANY:
+            return made(*xs)
+        ids = map(id, xs)
+        key = what, *(sorted(ids) if what in _EITHER_WAY else ids)
+        found = self._kept.get(key)
+        if found is None:
+            if len(self._kept) > _SIDE:
+                self._kept.clear()
+            found = self._kept[key] = made(*xs), xs  # holding the arrays keeps their ids
+        return found[0]
+
+    def _alike(self, mask: Array) -> Array:
+        """The mask of these values that was met first, as ``once`` asks for it."""
+        if mask.size > _MANY >> 2:
+            return mask
+        return self._masks.setdefault((mask.shape, mask.tobytes()), mask)
 
     def special_leaf(self, seed: int, at: Array, dtype: DType) -> Number:
         """The same, where what is no element of the field is known: NaN, infinities, both zeros."""
@@ -366,13 +423,13 @@ class Numbers:
 
     def _spoils(self, seed: int, at: Array) -> tuple[Array, Array]:
         """Elements that are no element of the field, and numbers that are drawn for each."""
-        h = _hashed(seed + 7919, at.astype(np.uint64)) >> _U(33)
-        one = h % _U(self.rarely) == 0
+        h = _hashed(seed + 7919, at.view(np.uint64)) >> _U(33)
+        one = h & _U(self.rarely - 1) == 0
         return one & deep(self.spoiled, at.ndim), h // _U(self.rarely)
 
     def known(self, exact: Array) -> Known:
         """Floats that are known."""
-        return Known(None, exact, np.ones((1,) * exact.ndim, np.bool_))
+        return Known(None, exact, _everywhere(exact.ndim))
 
     def residues(self, exact: Array) -> Array:
         """The elements that floats are."""
@@ -396,12 +453,13 @@ class Numbers:
         if isinstance(x, Known):
             return deep(x.exact, depth), deep(x.known, depth)
         if isinstance(x, Const):
-            return np.full((1,) * depth, x.value, dtype.numpy), np.ones((1,) * depth, np.bool_)
+            return np.full((1,) * depth, x.value, dtype.numpy), _everywhere(depth)
         return np.zeros((1,) * depth, dtype.numpy), np.zeros((1,) * depth, np.bool_)
 
     def where(self, mask: Array, a: Number, b: Number, dtype: DType, depth: int) -> Number:
         """``a`` where the mask holds, else ``b``; values of one compute type."""
-        found = np.where(mask, self.array(a, dtype, depth), self.array(b, dtype, depth))
+        xs = self._alike(mask), self.array(a, dtype, depth), self.array(b, dtype, depth)
+        found = self.once("where", xs, np.where)
         if not self.exactly or not dtype.is_float:
             return found
         (ea, ka), (eb, kb) = (self._parts(x, dtype, depth) for x in (a, b))
@@ -431,7 +489,7 @@ class Numbers:
                 return np.asarray(deep(top if value > 0 else _neg(top), depth))
             if self.narrow is not None:
                 return self.residues(np.full(one, value, dtype.numpy))
-            return np.full(one, embedded(value), np.uint64)
+            return _literal(value, depth)
         if dtype.is_pair:
             low, high = (
                 embedded(float(compute(half, np.asarray(x.value, np.uint32))))
@@ -444,19 +502,22 @@ class Numbers:
         """Keys of elements of the field in the order."""
         return _symmetric(_reduced(_mul(x, deep(self.scale, x.ndim))))
 
-    def _of_key(self, y: Array) -> Array:
-        x = np.where(y < 0, y + P, y).astype(np.uint64)
-        return _mul(x, deep(self.unscale, x.ndim))
-
     def of_field(self, op: Op, args: Sequence[Number], dtype: DType, depth: int) -> Array | None:
-        """An operation of the field on elements of it, and nothing else: what most are."""
+        """An operation of the field on elements of it and finite literals: what most are."""
         run = _FIELD.get(op)
-        if run is None or dtype.category != "float" or self.exactly or self.spoiled is not None:
+        if run is None or dtype.category != "float" or not self.plain:
             return None
-        for a in args:
-            if not isinstance(a, np.ndarray) or a.ndim != depth:
+        xs, arrays = list(args), 0
+        for i, a in enumerate(args):
+            if isinstance(a, np.ndarray):
+                if a.ndim != depth:
+                    return None
+                arrays += 1
+            elif isinstance(a, Const) and isfinite(a.value):
+                xs[i] = _literal(float(a.value), depth)
+            else:
                 return None
-        return run(*args)
+        return self.once(op, typed(list[Array], xs), run) if arrays else None
 
     def apply(
         self, op: Op, args: Sequence[Number], dtypes: Sequence[DType], dtype: DType, depth: int
@@ -485,15 +546,19 @@ class Numbers:
         """An operation on floats of which some are known; None where none of its results are."""
         if op is Op.TF32 and self.on_purpose:
             return args[0]
-        if op is Op.PAIR or not all(isinstance(a, Known | Const) for a in args):
-            return None
-        if all(isinstance(a, Const) or a.all_known for a in args):  # type: ignore[union-attr]
-            whole = (
-                np.full((1,) * depth, a.value, t.numpy)
-                if isinstance(a, Const)
-                else deep(typed(Known, a).exact, depth)
-                for a, t in zip(args, dtypes, strict=True)
-            )
+        whole: list[Array] | None = []
+        for a, t in zip(args, dtypes, strict=True):
+            if op is Op.PAIR or not isinstance(a, Known | Const):
+                return None
+            if isinstance(a, Known) and not a.all_known:
+                whole = None
+            elif whole is not None:
+                whole.append(
+                    np.full((1,) * depth, a.value, t.numpy)
+                    if isinstance(a, Const)
+                    else deep(a.exact, depth)
+                )
+        if whole is not None:
             exact = compute(op, *whole).astype(dtype.numpy, copy=False)
             return exact if op.compares else self.known(exact)
         exacts, knowns = zip(
@@ -514,6 +579,10 @@ class Numbers:
         return self._joined(exact, known, other)
 
     def _real(self, op: Op, xs: list[Array], dtype: DType) -> Array:
+        what = op if dtype.is_float and op in _FIELD else (op, dtype)
+        return self.once(what, xs, lambda *xs: self._made(op, xs, dtype))
+
+    def _made(self, op: Op, xs: Sequence[Array], dtype: DType) -> Array:
         found = self._in_field(op, xs, dtype)
         if self.spoiled is None or op in (Op.PAIR, Op.LOW, Op.HIGH):
             return found
@@ -526,7 +595,7 @@ class Numbers:
             return found
         return np.where(bad, op is Op.NE if op.compares else found.dtype.type(_NAN), found)
 
-    def _in_field(self, op: Op, xs: list[Array], dtype: DType) -> Array:
+    def _in_field(self, op: Op, xs: Sequence[Array], dtype: DType) -> Array:
         if op is Op.TF32:
             return xs[0] if self.on_purpose else self._rounded(xs[0], "tf32")
         of_field = _FIELD.get(op)
@@ -534,10 +603,10 @@ class Numbers:
             return of_field(*xs)
         a, b = xs[0], xs[-1] if len(xs) == 1 else xs[1]
         if op in (Op.MAX, Op.MIN):
-            pick = np.maximum if op is Op.MAX else np.minimum
-            return self._of_key(pick(self.key(a), self.key(b)))
+            less = self.key(a) < self.key(b)
+            return np.where(less, b, a) if op is Op.MAX else np.where(less, a, b)
         if op is Op.ABS:
-            return self._of_key(np.abs(self.key(a)))
+            return np.where(self.key(a) < 0, _neg(a), a)
         if op.compares:
             return self._compared(op, a, b)
         if op is Op.PAIR:
@@ -643,11 +712,12 @@ class Numbers:
 
         ``depth``: dimensions that are left.
         """
-        found = self._fold_all(op, x, dtype, extents, depth)
+        found = self.once(
+            (op, dtype, extents, depth),
+            (self.array(x, dtype, depth + len(extents)),),
+            lambda y: self._fold_all(op, y, dtype, extents, depth),
+        )
         axes = tuple(range(depth, depth + len(extents)))
-        if self.spoiled is not None and dtype.is_float:
-            bad = (self.array(x, dtype, depth + len(extents)) == _NAN).any(axis=axes)
-            found = np.where(bad, _U(_NAN), found) if bad.any() else found
         if not self.exactly or not dtype.is_float or not isinstance(x, Known | Const):
             return found
         exact, known = self._parts(x, dtype, depth + len(extents))
@@ -668,10 +738,16 @@ class Numbers:
         return self._joined(exact, known, found) if known.any() else found
 
     def _fold_all(
-        self, op: Op, x: Number, dtype: DType, extents: tuple[int, ...], depth: int
+        self, op: Op, y: Array, dtype: DType, extents: tuple[int, ...], depth: int
     ) -> Array:
+        found = self._fold(op, y, dtype, extents, depth)
+        if self.spoiled is not None and dtype.is_float:
+            bad = (y == _NAN).any(axis=tuple(range(depth, y.ndim)))
+            found = np.where(bad, _U(_NAN), found) if bad.any() else found
+        return found
+
+    def _fold(self, op: Op, y: Array, dtype: DType, extents: tuple[int, ...], depth: int) -> Array:
         whole = depth + len(extents)
-        y = self.array(x, dtype, whole)
         axes = tuple(range(depth, whole))
         times = 1
         for axis, extent in zip(axes, extents, strict=True):
@@ -693,7 +769,10 @@ class Numbers:
                 flat = np.concatenate((flat, rest), axis=-1)
             return _power(flat[..., 0], times)
         key = self.key(y)
-        return self._of_key(key.max(axis=axes) if op is Op.MAX else key.min(axis=axes))
+        lines = key.reshape(*key.shape[:depth], -1)
+        at = lines.argmax(axis=-1) if op is Op.MAX else lines.argmin(axis=-1)
+        flat = np.broadcast_to(y, key.shape).reshape(lines.shape)
+        return np.asarray(np.take_along_axis(flat, at[..., None], axis=-1)[..., 0])
 
     def same(self, a: Number, b: Number, dtype: DType) -> Array:
         """Mask of the samples in which two values of a compute type are equal."""

@@ -35,7 +35,7 @@ from .kernels import (
     position_of,
     strides_of,
 )
-from .numbers import Number, Numbers, P, deep
+from .numbers import Number, Numbers, P, deep, sum_of_products
 from .samples import SAMPLED_TERMS, borders, sampled
 
 __all__ = ["Group", "groups_of", "validate_group"]
@@ -257,7 +257,6 @@ class _Comparison:
         self.stores = [s for s in launch.kernel.stores if s.param == param.name]
         self.runs: dict[tuple[object, ...], KernelValues] = {}
         self.strides: dict[int, Strides] = {}
-        self.windows: dict[tuple[object, ...], list[Array]] = {}
         self.dtype = group.node.dtype.compute
         self.layouts = _layouts_of(group)
 
@@ -288,10 +287,10 @@ class _Comparison:
         """
         k, launch = self.group.launch.kernel, self.group.launch
         places = []
+        run = self._kernel(launch, self.numbers, env, 1)
         for s in self.stores:
             if s.axes:
                 raise Unvalidated("a store with axes of its own, of a variant")
-            run = self._kernel(launch, self.numbers, env, 1)
             inside = np.broadcast_to(run.holds(s.valid, run.scope), self.numbers.scale.shape)
             at = tuple(run.index(i, run.scope) for i in s.index)
             offsets = memory_of(at, k.param(s.param).layout, 1)
@@ -305,17 +304,14 @@ class _Comparison:
         if (position >= prod(shape)).any():
             raise WrongPlan(f"plan: {launch} writes outside of {self.buffer}")
         self.at = tuple(np.unravel_index(position, shape)) if shape else ()
-        wanted = self._wanted(self.numbers.of(chosen), self.at)
+        numbers = self.numbers.of(chosen)
+        wanted = self._wanted(numbers, self.at)
+        found = [self._kept(self.numbers, run.stored(s))[inside] for s, inside, _ in places]
+        same = numbers.same(np.concatenate(found), wanted, self.dtype)
         first = 0
-        for s, inside, _ in places:
-            count = int(inside.sum())
-            if count:
-                part = np.arange(first, first + count)
-                found = self._kernel(launch, self.numbers, env, 1).stored(s)
-                whole = self._kept(self.numbers, found)
-                numbers = self.numbers.of(np.flatnonzero(inside))
-                self._check(s, numbers.same(whole[inside], wanted[part], self.dtype), part)
-            first += count
+        for (s, _, _), its in zip(places, found, strict=True):
+            part = np.arange(first, first := first + len(its))
+            self._check(s, same[part], part)
 
     def _strides(self, k: Kernel, s: Store) -> Strides:
         if id(s) not in self.strides:
@@ -369,8 +365,10 @@ class _Comparison:
         def reads(name: str, offset: Array, p: Param, depth: int, numbers: Numbers) -> Number:
             return self._read(args[name], p.dtype, offset, numbers, depth)
 
+        buffers, memory = self.group.plan.buffers, self.group.plan.memory
         made = frozenset(n for n, i in args.items() if i in self.writers and not numbers.exactly)
-        run = KernelValues(launch.kernel, numbers, reads, env, depth, made)
+        leaves = frozenset(n for n, i in args.items() if isinstance(buffers[memory(i)].node, Node))
+        run = KernelValues(launch.kernel, numbers, reads, env, depth, made, leaves)
         if key:
             self.runs[key] = run
         return run
@@ -478,26 +476,21 @@ class _Comparison:
     def _combined(self, made: Combined, offset: Array, numbers: Numbers, depth: int) -> Array:
         """Transformed weights, from the weights."""
         _, channels, outputs = made.shape
-        row, channel, output = (
-            offset // (channels * outputs), offset // outputs % channels, offset % outputs
-        )  # fmt: skip
-        key = id(made), channel.shape, channel.tobytes(), output.tobytes()
-        if key not in self.windows:
-            self.windows[key] = [
-                self._leaf(
-                    made.node,
-                    self._place(made.node, memory_of(at, made.layout, depth), made.memory),
-                    numbers,
-                )
-                for at in (made.index(channel, output, q) for q in range(len(made.matrix[0])))
-            ]
-        factors = _elements(made.matrix)
-        total: Any = np.uint64(0)
-        for q, w in enumerate(self.windows[key]):
-            factor = factors[row, q]
-            if factor.any():
-                total = total + factor * w % np.uint64(P)
-        return np.asarray(total % np.uint64(P))
+        row = offset // (channels * outputs)
+        pair = offset - row * (channels * outputs)
+        first = row.reshape(len(row), -1)[:, :1].reshape((len(row),) + (1,) * (depth - 1))
+        row = first if (row == first).all() else row
+        known: dict[bytes, int] = {}  # the same weights are in many rows
+        lines = np.array([known.setdefault(line.tobytes(), len(known)) for line in pair])
+        some = np.unique(lines, return_index=True)[1]
+        channel, output = np.divmod(pair[some], outputs)
+        products = []
+        for q, factors in enumerate(_elements(made.matrix).T):
+            at = memory_of(made.index(channel, output, q), made.layout, depth)
+            place = self._place(made.node, at, made.memory)
+            window = self._leaf(made.node, place, numbers.of(some))
+            products.append(factors[row] * window[lines])
+        return sum_of_products(products)
 
     def _refuse(self, sample: int, expr: str, right: int, many: int) -> None:
         at = [int(i[sample]) for i in self.at]
@@ -531,10 +524,12 @@ def _lines(launch: Launch) -> list[str]:
 @cache
 def _elements(matrix: tuple[tuple[float, ...], ...]) -> Array:
     """Small fractions as elements of the field."""
+    return np.array([[_element(x) for x in row] for row in matrix], np.uint64)
+
+
+@cache
+def _element(x: float) -> int:
     from fractions import Fraction
 
-    def element(x: float) -> int:
-        near = Fraction(x).limit_denominator(1000)
-        return near.numerator % P * pow(near.denominator, -1, P) % P
-
-    return np.array([[element(x) for x in row] for row in matrix], np.uint64)
+    near = Fraction(x).limit_denominator(1000)
+    return near.numerator % P * pow(near.denominator, -1, P) % P

@@ -89,7 +89,10 @@ def check_rewrite(
     images = _images(order, steps)
     left: dict[str, None] = {}
     heights: dict[Node, int] = {}
+    others = {n for n, image in images.items() if image is not n}
     for n in order:
+        if n not in others and others.isdisjoint(n.srcs):
+            continue
         made, image = _made(n, images), images[n]
         if made is not image:
             left.update(_compared(made, image, narrow, on_purpose, heights))
@@ -184,9 +187,9 @@ def _images(order: list[Node], steps: Sequence[Step]) -> dict[Node, Node]:
     images.
     """
     found = {n: n for n in order}
-    for step in steps:
+    for i, step in enumerate(steps):
         images: dict[Node, Node] = {}
-        for n in topological(tuple(found.values())):
+        for n in topological(tuple(found.values())) if i else order:
             image = step.get(n)
             images[n] = _made(n, images) if image is None else image
         found = {n: images[m] for n, m in found.items()}
@@ -374,11 +377,17 @@ def _is_end(n: Node, heights: dict[Node, int]) -> bool:
 
 def _height(n: Node, heights: dict[Node, int]) -> int:
     """Operations from the farthest reduction or source to ``n``."""
-    if n not in heights:
-        for m in (n,) if all(s in heights for s in n.srcs) else topological((n,)):
-            if m not in heights:
-                ends = not m.srcs or m.op is GraphOp.REDUCE
-                heights[m] = 0 if ends else 1 + max(heights[s] for s in m.srcs)
+    stack = [n]
+    while stack:
+        m = stack[-1]
+        if m not in heights:
+            below = [] if m.op is GraphOp.REDUCE else [s for s in m.srcs if s not in heights]
+            if below:
+                stack += below
+                continue
+            ends = not m.srcs or m.op is GraphOp.REDUCE
+            heights[m] = 0 if ends else 1 + max(heights[s] for s in m.srcs)
+        stack.pop()
     return heights[n]
 
 
