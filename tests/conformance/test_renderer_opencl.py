@@ -41,5 +41,6 @@ def renderer():
 
 class TestOpenCl(RendererSuite):
     decisions = 0
+    both_forms = False
     names = ("gemm_prime", "conv3x3s2", "max_pool", "layer_norm", "pad")
     small = ("tiled_gemm", "group_row_sum", "softmax_group")

@@ -33,6 +33,7 @@ def renderer():
 
 class TestWgsl(RendererSuite):
     decisions = 0
+    both_forms = False
     names = ("gemm_prime", "conv3x3s2", "max_pool", "layer_norm", "pad")
     small = ("tiled_gemm", "group_row_sum", "softmax_group")
 

@@ -26,7 +26,7 @@ from tunegrad.trial import Measured, Status
 
 pytestmark = pytest.mark.timing
 
-SLOW_S, COMPILE_S, LONG_S = 0.5, 8.0, 60.0
+SLOW_S, COMPILE_S, LONG_S = 0.5, 4.0, 60.0
 
 
 def lower(payload: object) -> Lowered:

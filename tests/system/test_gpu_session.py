@@ -112,6 +112,7 @@ def test_a_row_that_hangs_is_ended_and_not_made_again(tmp_path, capsys):
     assert "hangs: hangs is left out: it hung before" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_row_that_the_command_cuts_off_is_no_hang(tmp_path, monkeypatch):
     """The clock stands until that row has begun: a child may take as long as it likes to start."""
     monkeypatch.setattr("tools.gpu_session._GRACE_S", 0.0)
@@ -135,12 +136,14 @@ def test_a_row_that_a_cut_left_without_an_end_is_made_once_more(tmp_path):
     assert code == 0
 
 
+@pytest.mark.slow
 def test_a_row_that_is_unfinished_is_made_again_each_time(tmp_path):
     for expected in (["good", "goes on", "good afterwards"], ["goes on"]):
         code, _, order = run(tmp_path, "goes on")
         assert (code, order) == (0, expected)
 
 
+@pytest.mark.slow
 def test_rows_that_were_never_made_come_before_those_that_failed(tmp_path):
     run(tmp_path, "raises")
     _, _, order = run(tmp_path, "raises", "x")
