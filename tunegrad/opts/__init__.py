@@ -17,10 +17,6 @@ if TYPE_CHECKING:
     from .actions import apply_actions as apply_actions
     from .actions import parse_actions as parse_actions
     from .actions import print_actions as print_actions
-    from .choosing import Chooser as Chooser
-    from .choosing import DefaultChooser as DefaultChooser
-    from .choosing import SpaceDecision as SpaceDecision
-    from .choosing import TraceChooser as TraceChooser
     from .observers import Seconds as Seconds
     from .observers import Trace as Trace
     from .observers import TraceStep as TraceStep
@@ -45,8 +41,12 @@ if TYPE_CHECKING:
     from .product_rates import kernel_flops_per_s as kernel_flops_per_s
     from .product_rates import product_rate as product_rate
     from .sketches import product_cycles as product_cycles
+    from .space import Chooser as Chooser
+    from .space import DefaultChooser as DefaultChooser
     from .space import Schedule as Schedule
     from .space import Space as Space
+    from .space import SpaceDecision as SpaceDecision
+    from .space import TraceChooser as TraceChooser
 else:
     __all__, __getattr__ = lazy_names(
         __name__,
@@ -54,7 +54,6 @@ else:
             "actions": (
                 "Action ActionObserver action_names apply_actions parse_actions print_actions"
             ),
-            "choosing": "Chooser DefaultChooser SpaceDecision TraceChooser",
             "observers": (
                 "Seconds Trace TraceStep dump_to_folder dump_to_stream form_text verifying"
             ),
@@ -64,6 +63,6 @@ else:
             ),
             "product_rates": "kernel_flops_per_s product_rate",
             "sketches": "product_cycles",
-            "space": "Schedule Space",
+            "space": "Chooser DefaultChooser Schedule Space SpaceDecision TraceChooser",
         },
     )

@@ -15,7 +15,7 @@ from tunegrad.ir.kernel import Axis, Kernel, Stage, loads, own_axes
 from tunegrad.ir.target import Target
 
 from ..actions import Action, Keep, Prefetch, Stream, Thread, Tile, Upcast, Vectorize
-from ..choosing import Recorder
+from ..space import Recorder
 from ..staging import most_packed, readers_of
 
 T = TypeVar("T")

@@ -16,7 +16,7 @@ from tunegrad.ir.kernel import Stage as KernelStage
 from tunegrad.ir.target import Target
 
 from ..actions import Action, Group, Local, Reorder, Stage, Thread, Unroll, Upcast, Vectorize
-from ..choosing import Recorder
+from ..space import Recorder
 from .analysis import (
     Access,
     Levels,

@@ -25,7 +25,7 @@ from tunegrad.ir.target import Target
 
 from ..actions import Action, Local, Pipeline, Reorder, Stage, Thread, Unroll, Upcast
 from ..actions.loops import MAX_COPIES
-from ..choosing import Recorder
+from ..space import Recorder
 from .analysis import (
     Access,
     Levels,

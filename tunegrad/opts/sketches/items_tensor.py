@@ -37,7 +37,7 @@ from ..actions import (
     Unroll,
     Upcast,
 )
-from ..choosing import Recorder
+from ..space import Recorder
 from ..staging import row_stride
 from .analysis import Levels, Sketch, axis_of, output_stride
 from .contraction import Contraction, warp_contraction

@@ -12,7 +12,7 @@ from tunegrad.ir.kernel import Stage as KernelStage
 from tunegrad.ir.target import Target
 
 from ..actions import Action, Group, Reorder, Stage, Upcast, Vectorize
-from ..choosing import Recorder
+from ..space import Recorder
 from .analysis import (
     Levels,
     accesses,

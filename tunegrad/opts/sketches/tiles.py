@@ -13,7 +13,7 @@ from tunegrad.ir.kernel import Axis, Kernel
 from tunegrad.ir.target import Target
 
 from ..actions import Action, Reorder, Stage, Thread, Unroll, Upcast, Vectorize
-from ..choosing import Recorder
+from ..space import Recorder
 from ..staging import MAX_SCRATCH_BYTES
 from .analysis import (
     Access,
