@@ -120,3 +120,40 @@ def test_a_layer_between_bytes_leaves_no_float_in_memory() -> None:
     ]
     assert set(read) <= {"u8", "u8x4"}
     assert dots(product) == 2
+
+
+def test_a_convolution_of_a_quantised_file_multiplies_its_bytes() -> None:
+    """Weights of the file stay bytes until they are multiplied, with a scale a channel."""
+    onnx = pytest.importorskip("onnx")
+    from onnx.reference import ReferenceEvaluator
+
+    from tunegrad.frontend.onnx.importer import model_of_proto
+
+    given = {
+        "w": drawn((8, 16, 3, 3), "i8", 5), "ws": np.linspace(0.01, 0.02, 8, dtype=np.float32),
+        "wz": np.zeros(8, np.int8), "xs": np.float32(0.05), "xz": np.uint8(7),
+        "b": drawn((8,), "i8", 6).astype(np.int32), "bs": np.full(8, 0.0005, np.float32),
+        "bz": np.zeros(8, np.int32),
+    }  # fmt: skip
+    node = onnx.helper.make_node
+    graph = onnx.helper.make_graph(
+        [
+            node("DequantizeLinear", ["w", "ws", "wz"], ["wf"], axis=0),
+            node("DequantizeLinear", ["b", "bs", "bz"], ["bf"], axis=0),
+            node("DequantizeLinear", ["x", "xs", "xz"], ["xf"]),
+            node("Conv", ["xf", "wf", "bf"], ["yf"], pads=[1, 1, 1, 1]),
+            node("QuantizeLinear", ["yf", "xs", "xz"], ["y"]),
+        ],
+        "quantised",
+        [onnx.helper.make_tensor_value_info("x", onnx.TensorProto.UINT8, (1, 16, 6, 6))],
+        [onnx.helper.make_tensor_value_info("y", onnx.TensorProto.UINT8, (1, 8, 6, 6))],
+        [onnx.numpy_helper.from_array(np.asarray(a), name) for name, a in given.items()],
+    )
+    proto = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 21)])
+    model = model_of_proto(proto, "quantised")
+    (built,) = model.build(model.weights())
+    assert dots(built) == 1
+    x = drawn((1, 16, 6, 6), "u8", 7)
+    (got,) = evaluate(prepared((built.node,), "contract", VNNI), {"x": x})
+    (want,) = ReferenceEvaluator(proto).run(None, {"x": x})
+    np.testing.assert_array_equal(got, want)

@@ -299,6 +299,11 @@ _UNROLLED_NODES = 20_000
 _OWN = frozenset(["Constant", "Shape", "Size", "Slice", *CONTROL, *SEQUENCES]) - {"Identity"}
 """Operators that onnx's reference does not compute, though all operands are known."""
 
+_LATER = frozenset(["DequantizeLinear"])
+"""Operators of known operands that the graph computes when it is compiled: a product that reads
+their bytes may multiply these.
+"""
+
 
 @dataclass(slots=True)
 class _Building:
@@ -510,7 +515,7 @@ def _made(
     if len(known) == sum(v is not None for v in taken):
         if sum(v.nbytes for v in known) + _made_bytes(node.op_type, known) > _FOLDED_BYTES:
             raise NodeError(f"{place}: what is known of it takes over 1 GiB")
-        if known and op not in _OWN and op == node.op_type:
+        if known and op not in _OWN | _LATER and op == node.op_type:
             folded = _folded(node, build.opset, taken)
             if folded is not None:
                 return folded
