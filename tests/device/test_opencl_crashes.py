@@ -63,12 +63,12 @@ def test_compiler_apart_is_one_process_for_many_texts_and_is_replaced(device):
     assert device.compile(lowered())
     running = apart._process._running
     assert running is not None
-    assert running.pid != os.getpid()
+    assert running.process.pid != os.getpid()
     with pytest.raises(CompileFailure, match="no_such_function"):
         device.compile(Lowered(hostile_opencl.BAD_TEXT, "k", hostile.IO, (64,)))
     assert apart._process._running is running, "a text that does not compile ends nothing"
-    running.kill()
-    running.wait()
+    running.process.kill()
+    running.process.wait()
     assert device.compile(lowered())
     assert apart._process._running is not running
 

@@ -433,13 +433,13 @@ class Library:
         """
         wanted = tuple(exports)
         try:
-            placed = _link(image, imports, wanted)
+            linked = _Linked(image, imports, wanted)
         except CompileFailure as error:
             raise CompileFailure(f"linking {', '.join(wanted)}: {error}") from error
         self.addresses: dict[str, int] = {
-            name: placed.address + at for name, at in placed.exports.items()
+            name: linked.address + at for name, at in linked.exports.items()
         }
-        self._release = weakref.finalize(self, _unmap, placed.address, placed.plan.size)
+        self._release = weakref.finalize(self, _unmap, linked.address, linked.size)
         self._release.atexit = False  # threads may run in it until the process is gone
 
     def close(self) -> None:
@@ -448,58 +448,153 @@ class Library:
         self.addresses = {}
 
 
-@dataclass(frozen=True, slots=True)
-class _Plan:
-    """Places of each part, in bytes from the start of the region.
+class _Linked:
+    """An object in new memory from ``address`` on; where it fails it raises and leaves nothing
+    behind.
 
-    ``stubs`` and ``slots`` go by symbol.
-
-    Code ends at ``code_end``, constants at ``constants_end``: both on a page.
+    Places are in bytes from the start of the region: of sections by their index, of stubs and slots
+    by symbol, of exports by name. Code ends at ``code_end``, constants at ``constants_end``: both
+    on a page.
     """
 
-    sections: Mapping[int, int]
-    stubs: Mapping[int, int]
-    slots: Mapping[int, int]
-    code_end: int
-    constants_end: int
-    size: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Placed:
-    """An object in the region that starts at ``address``.
-
-    ``externals`` holds addresses by symbol, ``exports`` bytes from the start of the region by name.
-    """
-
-    object: ElfObject
-    plan: _Plan
-    machine: Machine
     address: int
-    externals: Mapping[int, int]
     exports: Mapping[str, int]
 
+    def __init__(self, image: bytes, imports: Mapping[str, int], wanted: Iterable[str]) -> None:
+        self.machine, self.object = _host(), read_object(image)
+        if self.object.machine != self.machine.number:
+            raise CompileFailure(
+                f"object of ELF machine {self.object.machine}, not {self.machine.number} "
+                f"({self.machine.name})"
+            )
+        self.at: dict[int, int] = {}
+        self._place()
+        symbols = self.object.symbols
+        self.externals = {
+            i: _resolve(symbols[i].name, imports) for i in self.slots if symbols[i].external
+        }
+        self.exports = {name: self._export(name) for name in wanted}
+        self.address = _map(self.size)
+        try:
+            self._fill()
+            self._protect()
+        except BaseException:
+            _unmap(self.address, self.size)
+            raise
 
-def _link(image: bytes, imports: Mapping[str, int], wanted: Iterable[str]) -> _Placed:
-    """Place an object in new memory, or raise and leave nothing behind."""
-    machine, found = _host(), read_object(image)
-    if found.machine != machine.number:
-        raise CompileFailure(
-            f"object of ELF machine {found.machine}, not {machine.number} ({machine.name})"
+    def _place(self) -> None:
+        """Give every part its place. Raises CompileFailure for more than ``_MOST_BYTES``."""
+        stubbed: dict[int, None] = {}
+        slotted: dict[int, None] = {}
+        for relocation in self.object.relocations:
+            by, symbol = self._rule(relocation).by, relocation.symbol
+            external = self.object.symbols[symbol].external
+            if by == "stub" and external:
+                stubbed[symbol] = None
+            if by == "slot" or external:
+                slotted[symbol] = None
+        parts = self.object.sections
+        end = self._row([s for s in parts if s.executable], 0)
+        self.stubs = {symbol: end + i * STUB_BYTES for i, symbol in enumerate(stubbed)}
+        self.code_end = _up(end + len(stubbed) * STUB_BYTES, mmap.PAGESIZE)
+        end = self._row([s for s in parts if not s.executable and not s.writable], self.code_end)
+        self.slots = {symbol: end + i * SLOT_BYTES for i, symbol in enumerate(slotted)}
+        self.constants_end = _up(end + len(slotted) * SLOT_BYTES, mmap.PAGESIZE)
+        end = self._row([s for s in parts if s.writable], self.constants_end)
+        self.size = _up(max(end, 1), mmap.PAGESIZE)
+        if self.size > _MOST_BYTES:
+            raise CompileFailure(f"object of {self.size} bytes in memory: at most {_MOST_BYTES}")
+
+    def _row(self, sections: Iterable[Section], start: int) -> int:
+        """Place sections one after another from ``start`` on; where the next may start, on a
+        multiple of ``_ALIGN``.
+        """
+        for section in sections:
+            self.at[section.index] = _up(start, max(_ALIGN, section.align))
+            start = self.at[section.index] + section.size
+        return _up(start, _ALIGN)
+
+    def _rule(self, relocation: Relocation) -> Rule:
+        rule = self.machine.rules.get(relocation.kind)
+        if rule is None:
+            raise CompileFailure(
+                f"relocation {relocation.kind} of {self.machine.name}: unknown here"
+            )
+        return rule
+
+    def _export(self, name: str) -> int:
+        for symbol in self.object.symbols:
+            if symbol.name == name and not symbol.local and symbol.section in self.at:
+                return self.at[symbol.section] + symbol.value
+        raise CompileFailure(f"symbol {name}: the object does not define it")
+
+    def _fill(self) -> None:
+        """Copy, write stubs and slots, relocate."""
+        address = self.address
+        memory = memoryview((ctypes.c_ubyte * self.size).from_address(address)).cast("B")
+        parts: dict[int, memoryview] = {}
+        for section in self.object.sections:
+            start = self.at[section.index]
+            parts[section.index] = memory[start : start + section.size]
+            memory[start : start + len(section.data)] = section.data
+        for symbol, at in self.slots.items():
+            struct.pack_into("<Q", memory, at, self._target(symbol))
+        for symbol, at in self.stubs.items():
+            stub, slot = memory[at : at + STUB_BYTES], address + self.slots[symbol]
+            self.machine.write_stub(stub, address + at, slot)
+        for relocation in self.object.relocations:
+            self._relocate(relocation, parts[relocation.section])
+
+    def _relocate(self, relocation: Relocation, part: memoryview) -> None:
+        rule, symbol = self._rule(relocation), relocation.symbol
+        if relocation.offset + rule.width > len(part):
+            raise CompileFailure(
+                f"{rule.name} at {relocation.offset} of a section of {len(part)} bytes"
+            )
+        if rule.by == "slot":
+            to = self.address + self.slots[symbol]
+        elif rule.by == "stub" and symbol in self.stubs:
+            to = self.address + self.stubs[symbol]
+        else:
+            to = self._target(symbol)
+        place = self.address + self.at[relocation.section] + relocation.offset
+        try:
+            rule.patch(part, relocation.offset, to + relocation.addend, place)
+        except CompileFailure as error:
+            name = self.object.symbols[symbol].name or f"number {symbol}"
+            raise CompileFailure(f"{rule.name} towards symbol {name}: {error}") from error
+
+    def _target(self, index: int) -> int:
+        """The address of a symbol."""
+        symbol = self.object.symbols[index]
+        if symbol.external:
+            return self.externals[index]
+        if symbol.section is None:
+            return symbol.value
+        start = self.at.get(symbol.section)
+        if start is None:
+            raise CompileFailure(
+                f"symbol {symbol.name or index}: its section {symbol.section} is not loaded"
+            )
+        return self.address + start + symbol.value
+
+    def _protect(self) -> None:
+        """Let code run and constants be read; nothing is both written and run.
+
+        Where caches of instructions are not coherent (aarch64), Linux cleans them as pages become
+        executable.
+        """
+        spans = (
+            (0, self.code_end, mmap.PROT_READ | mmap.PROT_EXEC),
+            (self.code_end, self.constants_end, mmap.PROT_READ),
         )
-    plan = _plan(found, machine)
-    externals = {
-        i: _resolve(found.symbols[i].name, imports) for i in plan.slots if found.symbols[i].external
-    }
-    exports = {name: _export(name, found, plan) for name in wanted}
-    placed = _Placed(found, plan, machine, _map(plan.size), externals, exports)
-    try:
-        _fill(placed)
-        _protect(placed.address, plan)
-    except BaseException:
-        _unmap(placed.address, plan.size)
-        raise
-    return placed
+        for start, end, rights in spans:
+            size = end - start
+            if size > 0 and _process().mprotect(self.address + start, size, rights) != 0:
+                code = ctypes.get_errno()
+                if code == errno.ENOMEM:
+                    raise MemoryError(f"code of {self.size} bytes: {os.strerror(code)}")
+                raise CompileFailure(f"mprotect of {size} bytes: {os.strerror(code)}")
 
 
 @cache
@@ -508,50 +603,6 @@ def _host() -> Machine:
     if machine is None:
         raise CompileFailure(f"no linker for {platform.machine()}; valid: {', '.join(MACHINES)}")
     return machine
-
-
-def _rule(machine: Machine, relocation: Relocation) -> Rule:
-    rule = machine.rules.get(relocation.kind)
-    if rule is None:
-        raise CompileFailure(f"relocation {relocation.kind} of {machine.name}: unknown here")
-    return rule
-
-
-def _plan(found: ElfObject, machine: Machine) -> _Plan:
-    """Give every part its place.
-
-    Raises CompileFailure for an object of more than ``_MOST_BYTES``.
-    """
-    stubbed: dict[int, None] = {}
-    slotted: dict[int, None] = {}
-    for relocation in found.relocations:
-        by, symbol = _rule(machine, relocation).by, relocation.symbol
-        if by == "stub" and found.symbols[symbol].external:
-            stubbed[symbol] = None
-        if by == "slot" or found.symbols[symbol].external:
-            slotted[symbol] = None
-    at: dict[int, int] = {}
-    end = _row(at, [s for s in found.sections if s.executable], 0)
-    stubs = {symbol: end + i * STUB_BYTES for i, symbol in enumerate(stubbed)}
-    code_end = _up(end + len(stubs) * STUB_BYTES, mmap.PAGESIZE)
-    end = _row(at, [s for s in found.sections if not s.executable and not s.writable], code_end)
-    slots = {symbol: end + i * SLOT_BYTES for i, symbol in enumerate(slotted)}
-    constants_end = _up(end + len(slots) * SLOT_BYTES, mmap.PAGESIZE)
-    end = _row(at, [s for s in found.sections if s.writable], constants_end)
-    size = _up(max(end, 1), mmap.PAGESIZE)
-    if size > _MOST_BYTES:
-        raise CompileFailure(f"object of {size} bytes in memory: at most {_MOST_BYTES}")
-    return _Plan(at, stubs, slots, code_end, constants_end, size)
-
-
-def _row(at: dict[int, int], sections: Iterable[Section], start: int) -> int:
-    """Place sections one after another from ``start`` on; where the next may start, on a multiple
-    of ``_ALIGN``.
-    """
-    for section in sections:
-        at[section.index] = _up(start, max(_ALIGN, section.align))
-        start = at[section.index] + section.size
-    return _up(start, _ALIGN)
 
 
 def _up(value: int, step: int) -> int:
@@ -571,72 +622,6 @@ def _resolve(name: str, imports: Mapping[str, int]) -> int:
     return address or 0
 
 
-def _export(name: str, found: ElfObject, plan: _Plan) -> int:
-    for symbol in found.symbols:
-        if (
-            symbol.name == name
-            and not symbol.local
-            and symbol.section is not None
-            and symbol.section in plan.sections
-        ):
-            return plan.sections[symbol.section] + symbol.value
-    raise CompileFailure(f"symbol {name}: the object does not define it")
-
-
-def _fill(placed: _Placed) -> None:
-    """Copy, write stubs and slots, relocate."""
-    plan, address = placed.plan, placed.address
-    memory = memoryview((ctypes.c_ubyte * plan.size).from_address(address)).cast("B")
-    parts: dict[int, memoryview] = {}
-    for section in placed.object.sections:
-        start = plan.sections[section.index]
-        parts[section.index] = memory[start : start + section.size]
-        memory[start : start + len(section.data)] = section.data
-    for symbol, at in plan.slots.items():
-        struct.pack_into("<Q", memory, at, _target(placed, symbol))
-    for symbol, at in plan.stubs.items():
-        placed.machine.write_stub(
-            memory[at : at + STUB_BYTES], address + at, address + plan.slots[symbol]
-        )
-    for relocation in placed.object.relocations:
-        _relocate(placed, relocation, parts[relocation.section])
-
-
-def _relocate(placed: _Placed, relocation: Relocation, part: memoryview) -> None:
-    rule, symbol = _rule(placed.machine, relocation), relocation.symbol
-    if relocation.offset + rule.width > len(part):
-        raise CompileFailure(
-            f"{rule.name} at {relocation.offset} of a section of {len(part)} bytes"
-        )
-    if rule.by == "slot":
-        to = placed.address + placed.plan.slots[symbol]
-    elif rule.by == "stub" and symbol in placed.plan.stubs:
-        to = placed.address + placed.plan.stubs[symbol]
-    else:
-        to = _target(placed, symbol)
-    place = placed.address + placed.plan.sections[relocation.section] + relocation.offset
-    try:
-        rule.patch(part, relocation.offset, to + relocation.addend, place)
-    except CompileFailure as error:
-        name = placed.object.symbols[symbol].name or f"number {symbol}"
-        raise CompileFailure(f"{rule.name} towards symbol {name}: {error}") from error
-
-
-def _target(placed: _Placed, index: int) -> int:
-    """The address of a symbol."""
-    symbol: Symbol = placed.object.symbols[index]
-    if symbol.external:
-        return placed.externals[index]
-    if symbol.section is None:
-        return symbol.value
-    start = placed.plan.sections.get(symbol.section)
-    if start is None:
-        raise CompileFailure(
-            f"symbol {symbol.name or index}: its section {symbol.section} is not loaded"
-        )
-    return placed.address + start + symbol.value
-
-
 def _map(size: int) -> int:
     """New memory that can be written.
 
@@ -647,24 +632,6 @@ def _map(size: int) -> int:
     if address is None or address == _MAP_FAILED:
         raise MemoryError(f"code of {size} bytes: {os.strerror(ctypes.get_errno())}")
     return int(address)
-
-
-def _protect(address: int, plan: _Plan) -> None:
-    """Let code run and constants be read; nothing is both written and run.
-
-    Where caches of instructions are not coherent (aarch64), Linux cleans them as pages become
-    executable.
-    """
-    spans = (
-        (0, plan.code_end, mmap.PROT_READ | mmap.PROT_EXEC),
-        (plan.code_end, plan.constants_end, mmap.PROT_READ),
-    )
-    for start, end, rights in spans:
-        if start < end and _process().mprotect(address + start, end - start, rights) != 0:
-            code = ctypes.get_errno()
-            if code == errno.ENOMEM:
-                raise MemoryError(f"code of {plan.size} bytes: {os.strerror(code)}")
-            raise CompileFailure(f"mprotect of {end - start} bytes: {os.strerror(code)}")
 
 
 def _unmap(address: int, size: int) -> None:

@@ -14,12 +14,12 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
-import select
 import signal
 import subprocess
 import sys
 import threading
-from typing import IO
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
 
 import msgspec
 
@@ -33,7 +33,6 @@ Identity = tuple[tuple[str, str], ...]
 
 _IDLE_S = 10.0
 """Kernels of a model are compiled one right after the other; then the memory is given back."""
-_HEAD = 8
 _STDOUT, _STDERR = 1, 2
 
 
@@ -70,29 +69,35 @@ def compile_apart(identity: Identity, lowered: Lowered) -> bytes:
     return found.image
 
 
+@dataclass(frozen=True, slots=True)
+class _Running:
+    """The process, and this side's ends of its pipes."""
+
+    process: subprocess.Popen[bytes]
+    requests: Connection
+    replies: Connection
+
+
 class _Process:
     """The process, started when asked and replaced once it has ended. Threads take turns."""
 
     def __init__(self, *words: str) -> None:
         self._words = words
         self._lock = threading.Lock()
-        self._running: subprocess.Popen[bytes] | None = None
+        self._running: _Running | None = None
 
     def ask(self, request: bytes) -> bytes | int:
         """The reply, or the exit code where there is none."""
         with self._lock:
-            process = self._open()
-            assert process.stdin is not None
-            assert process.stdout is not None
+            running = self._open()
             try:
-                _send(process.stdin, request)
-                reply = _receive(process.stdout)
-            except BrokenPipeError:
-                reply = None
+                running.requests.send_bytes(request)
+                return running.replies.recv_bytes()
+            except (BrokenPipeError, EOFError):
+                return self._close(killed=False)
             except BaseException:  # an interrupt: the reply would be the next request's
                 self._close()
                 raise
-            return self._close(killed=False) if reply is None else reply
 
     def close(self) -> None:
         """End the process, if there is one."""
@@ -103,59 +108,40 @@ class _Process:
         """In a fork of this process: it is the parent's."""
         self._lock, self._running = threading.Lock(), None
 
-    def _open(self) -> subprocess.Popen[bytes]:
-        if self._running is not None and self._running.poll() is not None:
+    def _open(self) -> _Running:
+        if self._running is not None and self._running.process.poll() is not None:
             self._close()
         if self._running is None:
             path = os.pathsep.join(p for p in sys.path if p)
-            self._running = subprocess.Popen(
+            (asked, requests), (replies, told) = os.pipe(), os.pipe()
+            process = subprocess.Popen(
                 [sys.executable, "-P", *self._words],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
+                stdin=asked,
+                stdout=told,
                 env=os.environ | {"PYTHONPATH": path},
                 start_new_session=True,  # Ctrl-C is for the parent to handle
             )
+            os.close(asked)
+            os.close(told)
+            ends = Connection(requests, readable=False), Connection(replies, writable=False)
+            self._running = _Running(process, *ends)
         return self._running
 
     def _close(self, killed: bool = True) -> int:
         """Its exit code. What has closed its side ends by itself; else it is ``killed``."""
-        process, self._running = self._running, None
-        if process is None:
+        running, self._running = self._running, None
+        if running is None:
             return 0
-        assert process.stdin is not None
-        assert process.stdout is not None
         if killed:
-            process.kill()
-        with contextlib.suppress(BrokenPipeError):
-            process.stdin.close()
-        process.stdout.close()
-        return process.wait()
+            running.process.kill()
+        running.requests.close()
+        running.replies.close()
+        return running.process.wait()
 
 
 _process = _Process("-m", "tunegrad.devices.opencl.apart")
 atexit.register(_process.close)
 os.register_at_fork(after_in_child=_process.forget)
-
-
-def _send(to: IO[bytes], data: bytes) -> None:
-    to.write(len(data).to_bytes(_HEAD, "little") + data)
-    to.flush()
-
-
-def _receive(source: IO[bytes]) -> bytes | None:
-    """A message; None where the other side ended first."""
-    head = _exactly(source, _HEAD)
-    return None if head is None else _exactly(source, int.from_bytes(head, "little"))
-
-
-def _exactly(source: IO[bytes], size: int) -> bytes | None:
-    found = bytearray()
-    while len(found) < size:
-        part = source.read(size - len(found))
-        if not part:
-            return None
-        found += part
-    return bytes(found)
 
 
 def _named(code: int) -> str:
@@ -177,14 +163,12 @@ def _answer(request: _Request) -> _Reply:
 
 def main() -> None:
     """Answer until no request comes. What the driver prints goes nowhere."""
-    replies = os.fdopen(os.dup(_STDOUT), "wb")
+    replies, requests = Connection(os.dup(_STDOUT), readable=False), Connection(0, writable=False)
     silence(_STDOUT, _STDERR)
-    requests = os.fdopen(0, "rb", buffering=0, closefd=False)  # select sees all that is left
-    while select.select([requests], [], [], _IDLE_S)[0]:
-        data = _receive(requests)
-        if data is None:
-            return
-        _send(replies, msgspec.msgpack.encode(_answer(msgspec.msgpack.decode(data, type=_Request))))
+    with contextlib.suppress(EOFError, BrokenPipeError):
+        while requests.poll(_IDLE_S):
+            asked = msgspec.msgpack.decode(requests.recv_bytes(), type=_Request)
+            replies.send_bytes(msgspec.msgpack.encode(_answer(asked)))
 
 
 if __name__ == "__main__":
