@@ -167,6 +167,7 @@ TIES: list[str] = [
     "T.copysign(a, b + 0.5)", "a.sinc()", "T.xlogy(a, b.abs() + 1)", "F.softsign(a)",
     "F.smooth_l1_loss(a, b)", "F.huber_loss(a, b)", "F.l1_loss(a, b)",
     "F.max_pool1d(a.reshape(1, 4, 4), 2)", "F.max_pool1d(a.reshape(1, 4, 4), 3, 1, 1)",
+    "F.max_pool1d(a.reshape(1, 4, 4), 2, 1)", "F.adaptive_max_pool1d(a.reshape(1, 4, 4), 3)",
     "a.nan_to_num()", "T.where(a == b, a, b)", "T.logaddexp(a, b)",
     "(a.abs()) ** b.abs()", "F.normalize(a, dim=1)", "T.cdist(a, b)",
 ]  # fmt: skip

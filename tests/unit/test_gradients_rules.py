@@ -13,6 +13,7 @@ from tests.gradients import checked
 from tunegrad.errors import DTypeError, ModelError, ShapeError
 from tunegrad.frontend.nodes.tracing import without_identities
 from tunegrad.ir import graph
+from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import schedule
 from tunegrad.ir.graph import GraphOp
 
@@ -74,7 +75,13 @@ def test_gradients_of_convolutions_are_central_differences(how: dict[str, int]) 
 
 
 def _kernels(*tensors: tg.Tensor) -> int:
-    return len(schedule(tuple(t.node for t in tensors)).launches)
+    return len(_stored(*tensors))
+
+
+def _stored(*tensors: tg.Tensor) -> list[int]:
+    """Elements of what each kernel writes."""
+    launches = schedule(fold_constants(tuple(t.node for t in tensors))).launches
+    return [x.kernel.outputs[0].size for x in launches]
 
 
 @pytest.mark.parametrize("stride", [1, 2])
@@ -86,6 +93,12 @@ def test_gradients_of_a_convolution_are_one_kernel_each(stride: int) -> None:
     assert (_kernels(dx), _kernels(dw)) == (1, 1)
     folds = [n for n in graph.topological((dx.node,)) if n.op is GraphOp.REDUCE]
     assert len(folds) == 1  # over channels and taps at once
+
+
+def test_gradients_of_pooling_store_one_place_for_each_window() -> None:
+    x, c = tg.Tensor.input("x", (2, 4, 8, 8)), tg.Tensor.input("c", (2, 4, 4, 4))
+    slope = tg.grad(lambda x: (F.max_pool2d(x, 3, 2, 1) * c).sum())(x)
+    assert _stored(slope) == [2 * 4 * 4 * 4, 2 * 4 * 8 * 8]
 
 
 def test_gradients_of_a_product_are_products() -> None:

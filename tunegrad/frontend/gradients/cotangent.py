@@ -24,6 +24,7 @@ from tunegrad.ir.expr import Op
 from tunegrad.ir.graph import GraphOp, Node
 
 from ..nodes.elementwise import constant
+from ..nodes.movement import extended, mirrored_windows
 
 __all__ = ["Cotangent", "added", "narrow"]
 
@@ -175,7 +176,7 @@ class Cotangent:
             else (constant(1, tuple(one), dtype),)
         )
         both = graph.expand(both, (*both.shape[:dim], count, *both.shape[dim + 1 :]))
-        read = _read(_dropped(both, last), dim, size, stride, dilation, shape[dim])
+        read = mirrored_windows(_dropped(both, last), dim, size, stride, dilation, shape[dim])
         factors = [read, *(_dropped(t, last) for t in taps)]
         return Cotangent(shape, tuple(factors), (*self.summed, size))
 
@@ -191,10 +192,10 @@ class Cotangent:
         lead, tail = f.shape[:dim], f.shape[dim + 2 :]
         if dilation > 1:
             f = graph.reshape(f, (*lead, count, size, 1, *tail))
-            f = _extended(f, dim + 2, dilation)
+            f = extended(f, dim + 2, dilation)
             f = graph.reshape(f, (*lead, count, size * dilation, *tail))
-        f = graph.reshape(_extended(f, dim + 1, stride), (*lead, count * stride, *tail))
-        return Cotangent(shape, (_extended(f, dim, shape[dim]),), self.summed)
+        f = graph.reshape(extended(f, dim + 1, stride), (*lead, count * stride, *tail))
+        return Cotangent(shape, (extended(f, dim, shape[dim]),), self.summed)
 
     def _mirrored(
         self, dim: int, size: int, stride: int, dilation: int, shape: tuple[int, ...]
@@ -204,12 +205,12 @@ class Cotangent:
         """
         f, last, _ = self._of_both(dim, size)
         f = _dropped(_behind(f, [last]), last)
-        read = _read(f, dim, size, stride, dilation, shape[dim])
+        read = mirrored_windows(f, dim, size, stride, dilation, shape[dim])
         *lead, _, _ = read.shape
         flat = graph.reshape(read, (*lead, size * size))
-        table = graph.reshape(_extended(flat, len(lead), size * (size + 1)),
+        table = graph.reshape(extended(flat, len(lead), size * (size + 1)),
                               (*lead, size, size + 1))  # fmt: skip
-        column = graph.reshape(_extended(table, len(lead) + 1, 1), (*lead, size))
+        column = graph.reshape(extended(table, len(lead) + 1, 1), (*lead, size))
         return Cotangent(shape, (column,), (*self.summed, size))
 
     def _of_both(self, dim: int, size: int) -> tuple[Node, int, int]:
@@ -289,24 +290,3 @@ def _behind(f: Node, axes: Sequence[int]) -> Node:
 def _dropped(f: Node, dim: int) -> Node:
     """Without a dimension of extent 1."""
     return graph.reshape(f, f.shape[:dim] + f.shape[dim + 1 :])
-
-
-def _extended(f: Node, dim: int, extent: int) -> Node:
-    """Cut, or filled with zeros, at the end of a dimension."""
-    more = max(0, extent - f.shape[dim])
-    padded = graph.pad(f, tuple((0, more if d == dim else 0) for d in range(len(f.shape))))
-    limits = ((0, extent if d == dim else e) for d, e in enumerate(padded.shape))
-    return graph.shrink(padded, tuple(limits))
-
-
-def _read(f: Node, dim: int, size: int, stride: int, dilation: int, extent: int) -> Node:
-    """``out[.., i, .., k] = f[.., (i - k * dilation) / stride, ..]``, zero where there is none."""
-    lead, tail, count = f.shape[:dim], f.shape[dim + 1 :], f.shape[dim]
-    if stride > 1:
-        wide = _extended(graph.reshape(f, (*lead, count, 1, *tail)), dim + 1, stride)
-        f = graph.reshape(wide, (*lead, count * stride, *tail))
-        f = _extended(f, dim, (count - 1) * stride + 1)
-    before = dilation * (size - 1)
-    ends = (before, extent - f.shape[dim])
-    padded = graph.pad(f, tuple(ends if d == dim else (0, 0) for d in range(len(f.shape))))
-    return graph.flip(graph.window(padded, dim, size, 1, dilation), (len(padded.shape),))

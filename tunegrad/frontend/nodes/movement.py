@@ -104,3 +104,28 @@ def cat(nodes: Sequence[Node], axis: int, op: str = "cat") -> Node:
         result = value if result is None else where(mask, value, result)
         begin = end
     return graph.cast(nodes[0], kind) if result is None else result
+
+
+def extended(x: Node, dim: int, extent: int) -> Node:
+    """Cut, or filled with zeros, at the end of a dimension."""
+    more = max(0, extent - x.shape[dim])
+    padded = graph.pad(x, tuple((0, more if d == dim else 0) for d in range(len(x.shape))))
+    limits = ((0, extent if d == dim else e) for d, e in enumerate(padded.shape))
+    return graph.shrink(padded, tuple(limits))
+
+
+def mirrored_windows(x: Node, dim: int, size: int, stride: int, dilation: int, extent: int) -> Node:
+    """Windows that turn those of WINDOW round: who reads ``i`` by tap ``k``.
+
+    ``out[.., i, .., k] = x[.., (i - k * dilation) / stride, ..]`` for i up to ``extent``, zero
+    where there is none.
+    """
+    lead, tail, count = x.shape[:dim], x.shape[dim + 1 :], x.shape[dim]
+    if stride > 1:
+        wide = extended(graph.reshape(x, (*lead, count, 1, *tail)), dim + 1, stride)
+        x = graph.reshape(wide, (*lead, count * stride, *tail))
+        x = extended(x, dim, (count - 1) * stride + 1)
+    before = dilation * (size - 1)
+    ends = (before, extent - x.shape[dim])
+    padded = graph.pad(x, tuple(ends if d == dim else (0, 0) for d in range(len(x.shape))))
+    return graph.flip(graph.window(padded, dim, size, 1, dilation), (len(padded.shape),))

@@ -6,18 +6,19 @@ Padding never wins a maximum; an average counts it as zeros, or not at all.
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from tunegrad.errors import ShapeError
 from tunegrad.ir import graph
-from tunegrad.ir.dtypes import BOOL, I64, DType
+from tunegrad.ir.dtypes import BOOL, I32, I64, DType
 
 from ..handle import Handle, where
-from ..nodes.movement import integer
+from ..nodes.movement import integer, mirrored_windows
 from ..operation import T, of_ranks, operation
-from ..vjp import as_if
+from ..vjp import as_if, custom_vjp
 from .activation import relu
 from .arithmetic import sign
 from .convolution import Ends, Extent, extents_of, windows
@@ -60,10 +61,8 @@ def max_pool(
     x = _batched(input, op, rank)
     w = _Windows(op, x, rank, kernel_size, stride, padding, dilation, ceil_mode)
     inside = range(-rank, 0)
-    values = w.of(x)
-    if w.padded:
-        values = where(w.of(_true(x)), values, _lowest(x.dtype))
-    best = _largest(values, rank)
+    values = w.with_least(x)
+    best = _largest(x, w)
     kept = best if input.ndim == x.ndim else best.squeeze(0)
     if not return_indices:
         return kept
@@ -85,15 +84,34 @@ max_pool1d, max_pool2d, max_pool3d = of_ranks(
 )  # fmt: skip
 
 
-def _largest(values: T, rank: int) -> T:
-    """The largest over the last ``rank`` dimensions, with the gradient of the first such place."""
-    best = values.amax(tuple(range(-rank, 0)))
+def _largest_vjp(g: Handle, y: Handle, x: Handle, w: _Windows) -> Handle:
+    """dx: to the first largest element of each window, added up where windows overlap"""
+    rank, taps = len(w.size), math.prod(w.size)
+    rows = w.with_least(x).reshape(*y.shape, taps)
+    first = position_of(rows, "max", -1, True).reshape(y.shape).cast("i32") + 1
+    numbers = (Handle.of(graph.iota((taps,), 0, I32)) + 1).reshape(w.size)
+    first, part = w.readers(first.contiguous(), x), w.readers(g, x)
+    total = where(first == numbers, part, 0.0).sum(tuple(range(-rank, 0)))
+    ends = [(lo, lo + e) for (lo, _), e in zip(w.ends, x.shape[2:], strict=True)]
+    return total.shrink([(0, n) for n in x.shape[:2]] + ends)
+
+
+@custom_vjp(_largest_vjp)
+def _overlapping(x: Handle, w: _Windows) -> Handle:
+    return w.with_least(x).amax(tuple(range(-len(w.size), 0)))
+
+
+def _largest(x: Handle, w: _Windows) -> Handle:
+    """The largest of each window, with the gradient of the first place that has it."""
+    if not w.apart:
+        return _overlapping(x, w)
+    values, inside = w.with_least(x), tuple(range(-len(w.size), 0))
 
     def picked() -> Handle:
-        taps = values.reshape(*values.shape[:-rank], math.prod(values.shape[-rank:]))
+        taps = values.reshape(*values.shape[: -len(inside)], math.prod(w.size))
         return gather(taps, -1, position_of(taps, "max", -1, True)).squeeze(-1)
 
-    return as_if(best, picked)
+    return as_if(values.amax(inside), picked)
 
 
 def avg_pool(
@@ -205,7 +223,7 @@ def _uneven(x: Handle, kind: str, at: int, extent: int, out: int) -> Handle:
     for i in range(out):
         begin, end = i * extent // out, -(-(i + 1) * extent // out)
         part = x.narrow(at, begin, end - begin)
-        parts.append(part.mean(at, True) if kind == "avg" else part.amax(at, True))
+        parts.append(part.mean(at, True) if kind == "avg" else _picked(part, at))
     return join("adaptive pool", parts, at)
 
 
@@ -264,6 +282,26 @@ class _Windows:
         """The windows of ``x``; zero in the padding."""
         return windows(self.op, x, self.size, self.stride, self.dilation, self.ends)
 
+    def with_least(self, x: Handle) -> Handle:
+        """The windows of ``x``; the least number in the padding."""
+        values = self.of(x)
+        return where(self.of(_true(x)), values, _lowest(x.dtype)) if self.padded else values
+
+    @property
+    def apart(self) -> bool:
+        """True where no two windows share an element."""
+        steps = zip(self.stride, self.dilation, self.size, strict=True)
+        return all(s >= d * (k - 1) + 1 for s, d, k in steps)
+
+    def readers(self, y: Handle, x: Handle) -> Handle:
+        """Elements of windows (N, C, places) by who they read: (N, C, padded places of x, taps)."""
+        node = y.node
+        for i, (lo, hi) in enumerate(self.ends):
+            extent = lo + x.shape[i + 2] + hi
+            how = self.size[i], self.stride[i], self.dilation[i], extent
+            node = mirrored_windows(node, i + 2, *how)
+        return y._with(node)
+
     def counted(self, x: Handle, with_padding: bool) -> Handle:
         """Mask of the elements of the windows that count for an average."""
         true = _true(x)
@@ -279,3 +317,9 @@ class _Windows:
         )
         ends = tuple((0, m) for m in self.more)
         return windows(self.op, wide, self.size, self.stride, (1,) * rank, ends)
+
+
+def _picked(part: Handle, at: int) -> Handle:
+    """The largest along a dimension, with the gradient of the first place that has it."""
+    places = partial(position_of, part, "max", at, True)
+    return as_if(part.amax(at, True), lambda: gather(part, at, places()))
