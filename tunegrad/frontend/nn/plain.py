@@ -164,57 +164,28 @@ BCEWithLogitsLoss = _plain(
 )
 KLDivLoss = _plain("KLDivLoss", F.kl_div, {**_REDUCED, "log_target": False})
 NLLLoss = _plain(
-    "NLLLoss",
-    F.nll_loss,
-    {
-        "weight": None,
-        "size_average": None,
-        "ignore_index": -100,
-        "reduce": None,
-        "reduction": "mean",
-    },
-)
+    "NLLLoss", F.nll_loss,
+    {"weight": None, "size_average": None, "ignore_index": -100, "reduce": None,
+     "reduction": "mean"},
+)  # fmt: skip
 CrossEntropyLoss = _plain(
-    "CrossEntropyLoss",
-    F.cross_entropy,
-    {
-        "weight": None,
-        "size_average": None,
-        "ignore_index": -100,
-        "reduce": None,
-        "reduction": "mean",
-        "label_smoothing": 0.0,
-    },
-)
+    "CrossEntropyLoss", F.cross_entropy,
+    {"weight": None, "size_average": None, "ignore_index": -100, "reduce": None,
+     "reduction": "mean", "label_smoothing": 0.0},
+)  # fmt: skip
 PoissonNLLLoss = _plain(
-    "PoissonNLLLoss",
-    F.poisson_nll_loss,
-    {
-        "log_input": True,
-        "full": False,
-        "size_average": None,
-        "eps": 1e-8,
-        "reduce": None,
-        "reduction": "mean",
-    },
-)
+    "PoissonNLLLoss", F.poisson_nll_loss,
+    {"log_input": True, "full": False, "size_average": None, "eps": 1e-8, "reduce": None,
+     "reduction": "mean"},
+)  # fmt: skip
 SoftMarginLoss = _plain("SoftMarginLoss", F.soft_margin_loss, _REDUCED)
 HingeEmbeddingLoss = _plain(
     "HingeEmbeddingLoss", F.hinge_embedding_loss, {"margin": 1.0, **_REDUCED}
 )
 TripletMarginLoss = _plain(
-    "TripletMarginLoss",
-    F.triplet_margin_loss,
-    {
-        "margin": 1.0,
-        "p": 2.0,
-        "eps": 1e-6,
-        "swap": False,
-        "size_average": None,
-        "reduce": None,
-        "reduction": "mean",
-    },
-)
+    "TripletMarginLoss", F.triplet_margin_loss,
+    {"margin": 1.0, "p": 2.0, "eps": 1e-6, "swap": False, **_REDUCED},
+)  # fmt: skip
 
 
 class _Pad(Plain):

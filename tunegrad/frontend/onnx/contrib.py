@@ -22,7 +22,7 @@ from ..tensor import Tensor
 from .elementwise import dynamically
 from .images import POOLS, convolution
 from .node import Function, NodeView
-from .products import PRODUCTS, recurrent
+from .products import DEFAULTS, PRODUCTS, curve, recurrent
 from .reductions import NORMS
 
 
@@ -31,21 +31,15 @@ def _activated(n: NodeView, y: Tensor) -> Tensor:
     name, given = str(n.get("activation", "")), list(n.get("activation_params") or [])
     alpha = n.get("activation_alpha", given[0] if given else None)
     beta = n.get("activation_beta", given[1] if len(given) > 1 else None)
-    found: Callable[[Tensor], Tensor] | None = {
-        "": lambda x: x,
-        "Clip": lambda x: x if alpha is None and beta is None else x.clamp(alpha, beta),
-        "HardSigmoid": lambda x: (
-            x * (0.2 if alpha is None else alpha) + (0.5 if beta is None else beta)
-        ).clamp(0.0, 1.0),
-        "HardSwish": lambda x: x.hardswish(),
-        "LeakyRelu": lambda x: x.leaky_relu(0.01 if alpha is None else alpha),
-        "Relu": lambda x: x.relu(),
-        "Sigmoid": lambda x: x.sigmoid(),
-        "Tanh": lambda x: x.tanh(),
-    }.get(name)
-    if found is None:
+    if name in ("", "HardSwish"):
+        return y.hardswish() if name else y
+    if name == "Clip":
+        return y if alpha is None and beta is None else y.clamp(alpha, beta)
+    if name not in ("HardSigmoid", "LeakyRelu", "Relu", "Sigmoid", "Tanh"):
         raise n.error(f"activation {name} is not supported")
-    return found(y)
+    usual = (*DEFAULTS.get(name.lower(), ()), 0.0, 0.0)
+    a, b = (u if g is None else g for g, u in zip((alpha, beta), usual, strict=False))
+    return curve(name.lower(), a, b)(y)
 
 
 def _fused_conv(n: NodeView) -> Tensor:

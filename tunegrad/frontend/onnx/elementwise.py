@@ -9,12 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from tunegrad.ir.dtypes import DTYPES, F32, DType, dtype_of
+from tunegrad.ir.dtypes import F32, DType, dtype_of
 
 from ..functions import where
 from ..tensor import Tensor
 from .node import (
-    KINDS,
     Coded,
     Function,
     Kind,
@@ -26,6 +25,7 @@ from .node import (
     encoded,
     kind_of_array,
     of_bits,
+    type_of_number,
 )
 
 
@@ -33,15 +33,8 @@ def type_of(n: NodeView, to: int) -> DType | Kind:
     """The type that a number of ONNX's stands for. Raises ModelError for a type that is not
     there.
     """
-    from onnx import TensorProto, helper
-
     try:
-        name = str(TensorProto.DataType.Name(to))
-        if name in KINDS:
-            return KINDS[name]
-        if name == "BFLOAT16":
-            return DTYPES["bf16"]
-        return dtype_of(np.dtype(helper.tensor_dtype_to_np_dtype(to)).name)
+        return type_of_number(to)
     except Exception as error:  # a number that ONNX, numpy or tunegrad does not have
         raise n.error(f"there is no dtype {to}") from error
 
@@ -216,16 +209,6 @@ def _many(function: Callable[[Tensor, Tensor], Tensor]) -> Function:
     return lambda n: reduce(function, (n(i) for i in range(len(n.inputs))))
 
 
-def _div(n: NodeView) -> Tensor:
-    if n(0).dtype.is_int:
-        return n(0).div(n(1), rounding_mode="trunc")
-    return n(0).div(n(1))
-
-
-def _mod(n: NodeView) -> Tensor:
-    return n(0).fmod(n(1)) if n.get("fmod", 0) else n(0).remainder(n(1))
-
-
 def _pow(n: NodeView) -> Tensor:
     base, power = n(0), n.at(1)
     if base.dtype.is_int and n(1).dtype.is_float:  # f32 does not hold every integer of 32 bits
@@ -243,15 +226,6 @@ def _clip(n: NodeView) -> Tensor:
     return n(0) if least is None and most is None else n(0).clamp(least, most)
 
 
-def _gelu(n: NodeView) -> Tensor:
-    return n(0).gelu("tanh" if n.get("approximate", "none") == "tanh" else "none")
-
-
-def _prelu(n: NodeView) -> Tensor:
-    x = n(0)
-    return where(x < 0, x * n(1), x)
-
-
 def _shrink(n: NodeView) -> Tensor:
     x, bias, edge = n(0), n.get("bias", 0.0), n.get("lambd", 0.5)
     return where(x < -edge, x + bias, where(x > edge, x - bias, x * 0)).cast(x.dtype)
@@ -264,29 +238,26 @@ def _isinf(n: NodeView) -> Tensor:
     return x.isposinf() if up else x.isneginf() if down else x.isinf().logical_and(False)
 
 
-def _affine(n: NodeView, alpha: float, beta: float) -> Tensor:
-    a, b = float(n.get("alpha", alpha)), float(n.get("beta", beta))
-    return (n(0) * a + b).clamp(0.0, 1.0)
-
-
 ELEMENTWISE: dict[str, Callable[[NodeView], Any]] = {
     **{op: _of_one(f) for op, f in _UNARY.items()},
     **{op: _of_two(f) for op, f in _PAIRS.items()},
     "BitShift": lambda n: n(0) << n(1) if n.get("direction") == "LEFT" else n(0) >> n(1),
     "Celu": lambda n: n(0).celu(n.get("alpha", 1.0)),
     "Clip": _clip,
-    "Div": _div,
+    "Div": lambda n: n(0).div(n(1), rounding_mode="trunc" if n(0).dtype.is_int else None),
     "Elu": lambda n: n(0).elu(n.get("alpha", 1.0)),
-    "Gelu": _gelu,
-    "HardSigmoid": lambda n: _affine(n, 0.2, 0.5),
+    "Gelu": lambda n: n(0).gelu(n.get("approximate", "none")),
+    "HardSigmoid": lambda n: (
+        n(0) * n.get("alpha", 0.2) + n.get("beta", 0.5)
+    ).clamp(0.0, 1.0),
     "Identity": lambda n: n(0),
     "IsInf": _isinf,
     "LeakyRelu": lambda n: n(0).leaky_relu(n.get("alpha", 0.01)),
     "Max": _many(Tensor.maximum),
     "Mean": lambda n: _many(Tensor.add)(n) / len(n.inputs),
     "Min": _many(Tensor.minimum),
-    "Mod": _mod,
-    "PRelu": _prelu,
+    "Mod": lambda n: (Tensor.fmod if n.get("fmod", 0) else Tensor.remainder)(n(0), n(1)),
+    "PRelu": lambda n: where(n(0) < 0, n(0) * n(1), n(0)),
     "Pow": _pow,
     "Selu": lambda n: where(
         n(0) > 0, n(0), n(0).exp() * n.get("alpha", 1.67326319217681884765625)

@@ -16,7 +16,7 @@ import numpy as np
 from ..functions import where
 from ..ops.convolution import convolve, convolve_transposed
 from ..ops.pooling import avg_pool, max_pool
-from ..ops.resizing import SamplePadding, Sampling, grid_places, read_at, sampled
+from ..ops.resizing import SamplePadding, Sampling, cubic, grid_places, read_at, sampled
 from ..tensor import Tensor
 from .node import Known, NodeView, defined
 
@@ -377,14 +377,11 @@ def _weights(n: NodeView, axis: _Axis, places: Known, mode: str) -> Known:
     stretch = min(1.0, axis.factor) if n.get("antialias", 0) else 1.0
     width, low = math.ceil(reach / stretch), np.floor(places).astype(np.int64)
     found = np.zeros((axis.new, axis.old))
-    a = n.get("cubic_coeff_a", -0.75)
     for tap in range(1 - width, width + 1):
         d = np.abs(places - (low + tap)) * stretch
         w = np.maximum(0, 1 - d)
         if mode == "cubic":
-            near = ((a + 2) * d - (a + 3)) * d * d + 1
-            far = ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
-            w = np.where(d <= 1, near, np.where(d < 2, far, 0))
+            w = cubic(d, n.get("cubic_coeff_a", -0.75))
         at = low + tap
         if n.get("exclude_outside", 0):
             w = np.where((at < 0) | (at >= axis.old), 0, w)

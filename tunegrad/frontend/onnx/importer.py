@@ -22,12 +22,12 @@ from typing import Any
 import numpy as np
 
 from tunegrad.errors import ModelError
-from tunegrad.ir.dtypes import DType, dtype_of
+from tunegrad.ir.dtypes import DType
 
 from ..model import InputSpec, Model
 from ..tensor import Tensor
 from .building import check_structure, evaluated
-from .node import Coded, Kind, Known, TensorList, coded, kind_of_type
+from .node import Coded, Kind, Known, TensorList, coded, type_of_number
 
 _SHAPE = re.compile(r"\d+(x\d+)*")
 _NAME = re.compile(r"[^\W\d_]")
@@ -177,18 +177,13 @@ def dtype_of_onnx(name: str, tensor: str, kind: int) -> DType:
 
     Raises ModelError, naming the model and the tensor, for a type that is not there.
     """
-    from onnx import TensorProto, helper
-
-    if kind == TensorProto.BFLOAT16:
-        return dtype_of("bf16")
-    if (small := kind_of_type(kind)) is not None:
-        return small.codes
     try:
-        return dtype_of(np.dtype(helper.tensor_dtype_to_np_dtype(kind)).name)
+        found = type_of_number(kind)
     except Exception as error:  # noqa: BLE001  # onnx raises many kinds
         raise ModelError(
             f"model {name}: {tensor} has a type that is not supported: {error}"
         ) from None
+    return found.codes if isinstance(found, Kind) else found
 
 
 def model(path: str, **given: object) -> Model:
@@ -222,7 +217,8 @@ def model_of_proto(proto: Any, name: str, given: Mapping[str, object] | None = N
     check_structure(proto, name)
     inputs, values = inputs_of_graph(proto.graph, name, dict(given or {}))
     types = {i.name: i.type.tensor_type.elem_type for i in proto.graph.input}
-    kinds = {i.name: kind_of_type(types[i.name]) for i in inputs}
+    found = {i.name: type_of_number(types[i.name]) for i in inputs}
+    kinds = {i: kind if isinstance(kind, Kind) else None for i, kind in found.items()}
     run = partial(_run, proto, name, kinds, values)
     return Model(name, lambda: run, tuple(inputs))
 

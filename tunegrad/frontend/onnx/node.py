@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tunegrad.errors import ModelError
-from tunegrad.ir.dtypes import BF16, DTYPES, I8, I32, U8, DType
+from tunegrad.ir.dtypes import BF16, DTYPES, I8, I32, U8, DType, dtype_of
 from tunegrad.ir.graph import GraphOp, topological
 from tunegrad.ir.interpret.evaluate import evaluate
 
@@ -260,12 +260,18 @@ def _powers(x: Tensor, saturate: bool, rounding: str) -> Tensor:
     return where(x.isnan().logical_or(x.isinf()), 0xFF, code)
 
 
-def kind_of_type(number: int) -> Kind | None:
-    """The kind that a ``TensorProto.DataType`` stands for, None for other types."""
-    from onnx import TensorProto
+def type_of_number(number: int) -> DType | Kind:
+    """The type that a ``TensorProto.DataType`` stands for; ONNX, numpy and ``dtype_of`` raise for
+    one that is not there.
+    """
+    from onnx import TensorProto, helper
 
-    names = {v: k for k, v in TensorProto.DataType.items()}
-    return KINDS.get(str(names.get(number, "")))
+    name = str(TensorProto.DataType.Name(number))
+    if name in KINDS:
+        return KINDS[name]
+    if name == "BFLOAT16":
+        return BF16
+    return dtype_of(np.dtype(helper.tensor_dtype_to_np_dtype(number)).name)
 
 
 Known = NDArray[Any]

@@ -222,7 +222,7 @@ _WAYS = {"forward": (1,), "reverse": (-1,), "bidirectional": (1, -1)}
 
 _GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 
-_DEFAULTS = {
+DEFAULTS = {
     "affine": (1.0, 0.0), "elu": (1.0,), "hardsigmoid": (0.2, 0.5), "leakyrelu": (0.01,),
     "scaledtanh": (1.0, 1.0), "thresholdedrelu": (1.0,),
 }  # fmt: skip
@@ -297,18 +297,19 @@ def _curves(n: NodeView, i: int) -> list[_Curve]:
     alphas, betas = list(n.get("activation_alpha") or []), list(n.get("activation_beta") or [])
     count, found = len(usual[n.op]), list[_Curve]()
     for name in (str(m).lower() for m in names):
-        if name not in (*_PLAIN, *_DEFAULTS):
+        if name not in (*_PLAIN, *DEFAULTS):
             raise n.error(f"activation {name} is not supported")
-        alpha, beta = (*_DEFAULTS.get(name, ()), 0.0, 0.0)[:2]
-        if alphas and name in _DEFAULTS:
+        alpha, beta = (*DEFAULTS.get(name, ()), 0.0, 0.0)[:2]
+        if alphas and name in DEFAULTS:
             alpha = alphas.pop(0)
-        if betas and len(_DEFAULTS.get(name, ())) > 1:
+        if betas and len(DEFAULTS.get(name, ())) > 1:
             beta = betas.pop(0)
-        found.append(_curve(name, alpha, beta))
+        found.append(curve(name, alpha, beta))
     return found[i * count : (i + 1) * count]
 
 
-def _curve(name: str, a: float, b: float) -> _Curve:
+def curve(name: str, a: float, b: float) -> _Curve:
+    """An activation by its name in lower case, and its alpha and beta."""
     if name in _PLAIN:
         return _PLAIN[name]
     given: dict[str, _Curve] = {

@@ -109,10 +109,6 @@ def _batch_norm(n: NodeView) -> Any:
     return y.cast(x.dtype), *running
 
 
-def _instance_norm(n: NodeView) -> Tensor:
-    return n(0).instance_norm(n(1), n(2), n.get("epsilon", 1e-5))
-
-
 def _group_norm(n: NodeView) -> Tensor:
     x, groups, scale, bias = n(0), n.get("num_groups"), n(1), n(2)
     if scale.shape[0] != x.shape[1]:  # before opset 21: one for each group
@@ -135,12 +131,6 @@ def _layer_norm(n: NodeView) -> Any:
     bias = n.tensor(2)
     y = y if bias is None else y + bias
     return (y, mean, inverse)[: max(1, n.outputs)]
-
-
-def _lrn(n: NodeView) -> Tensor:
-    return n(0).local_response_norm(
-        n.get("size"), n.get("alpha", 1e-4), n.get("beta", 0.75), n.get("bias", 1.0)
-    )
 
 
 def _soft(n: NodeView) -> Tensor:
@@ -186,8 +176,10 @@ NORMS: dict[str, Callable[[NodeView], Any]] = {
     "Dropout": _dropout,
     "GroupNormalization": _group_norm,
     "Hardmax": _soft,
-    "InstanceNormalization": _instance_norm,
-    "LRN": _lrn,
+    "InstanceNormalization": lambda n: n(0).instance_norm(n(1), n(2), n.get("epsilon", 1e-5)),
+    "LRN": lambda n: n(0).local_response_norm(
+        n.get("size"), n.get("alpha", 1e-4), n.get("beta", 0.75), n.get("bias", 1.0)
+    ),
     "LayerNormalization": _layer_norm,
     "LogSoftmax": _soft,
     "LpNormalization": _lp_norm,

@@ -94,10 +94,6 @@ def _expand(n: NodeView) -> Tensor:
     return x.broadcast_to(np.broadcast_shapes(x.shape, tuple(shape)))
 
 
-def _tile(n: NodeView) -> Tensor:
-    return n(0).tile(*(n.ints(1) or []))
-
-
 def _pad(n: NodeView) -> Tensor:
     x = n(0)
     pads = n.ints(1, "pads") or []
@@ -127,10 +123,6 @@ def _gather(n: NodeView) -> Tensor:
     return found.reshape(*x.shape[:axis], *index.shape, *x.shape[axis + 1 :])
 
 
-def _gather_elements(n: NodeView) -> Tensor:
-    return n(0).gather(n.get("axis", 0), n(1))
-
-
 def _compress(n: NodeView) -> Tensor:
     condition = n.known(1)
     if condition is None:
@@ -138,10 +130,6 @@ def _compress(n: NodeView) -> Tensor:
     places = np.flatnonzero(condition)
     x = n(0)
     return x.index_select(n.get("axis"), places) if "axis" in n.attributes else x.ravel()[places]
-
-
-def _concat(n: NodeView) -> Tensor:
-    return cat([n(i) for i in range(len(n.inputs))], n.get("axis", 0))
 
 
 def _one_hot(n: NodeView) -> Tensor:
@@ -196,14 +184,14 @@ def _trilu(n: NodeView) -> Tensor:
 
 SHAPES: dict[str, Callable[[NodeView], Any]] = {
     "Compress": _compress,
-    "Concat": _concat,
+    "Concat": lambda n: cat([n(i) for i in range(len(n.inputs))], n.get("axis", 0)),
     "ConstantOfShape": _constant_of_shape,
     "DepthToSpace": _depth_to_space,
     "Expand": _expand,
     "EyeLike": _eye_like,
     "Flatten": _flatten,
     "Gather": _gather,
-    "GatherElements": _gather_elements,
+    "GatherElements": lambda n: n(0).gather(n.get("axis", 0), n(1)),
     "OneHot": _one_hot,
     "Pad": _pad,
     "Reshape": _reshape,
@@ -213,7 +201,7 @@ SHAPES: dict[str, Callable[[NodeView], Any]] = {
     "SpaceToDepth": _space_to_depth,
     "Split": _split,
     "Squeeze": _squeeze,
-    "Tile": _tile,
+    "Tile": lambda n: n(0).tile(*(n.ints(1) or [])),
     "Transpose": _transpose,
     "Trilu": _trilu,
     "Unsqueeze": _unsqueeze,

@@ -259,7 +259,7 @@ def _resized(
     first = np.floor(place).astype(np.int64)
     rest = place - first
     if mode == "bicubic":
-        taps = [(first + k - 1, _cubic(rest - (k - 1))) for k in range(4)]
+        taps = [(first + k - 1, cubic(rest - (k - 1))) for k in range(4)]
     else:
         place = place.clip(0, None)
         first = np.floor(place).astype(np.int64)
@@ -283,9 +283,9 @@ def _places(old: int, new: int, factor: float | None, corners: bool) -> NDArray[
     return (i + 0.5) * (old / new if factor is None else 1 / factor) - 0.5
 
 
-def _cubic(distance: NDArray[np.float64]) -> NDArray[np.float64]:
+def cubic(distance: NDArray[np.float64], a: float = _CUBIC) -> NDArray[np.float64]:
     """The weight of an element at this distance (Keys 1981)."""
-    d, a = np.abs(distance), _CUBIC
+    d = np.abs(distance)
     near = ((a + 2) * d - (a + 3)) * d * d + 1
     far = ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
     return np.where(d <= 1, near, np.where(d < 2, far, 0.0))

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 
 from ...functional import layer_norm, rms_norm
 from ...functions import stack
-from ...ops.resizing import SamplePadding, Sampling
+from ...ops.resizing import SamplePadding, Sampling, cubic
 from ...tensor import Tensor
 from .table import Operator, entries, overloads, unsupported
 
@@ -224,13 +225,6 @@ def _hat(d: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(np.clip(1 - np.abs(d), 0, None))
 
 
-def _keys(d: NDArray[np.float64]) -> NDArray[np.float64]:
-    d, a = np.abs(d), -0.5
-    near = ((a + 2) * d - (a + 3)) * d * d + 1
-    far = ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
-    return np.where(d < 1, near, np.where(d < 2, far, 0.0))
-
-
 def _filter(
     old: int, new: int, corners: bool, scale: float | None, reach: int,
     kernel: Callable[[NDArray[np.float64]], NDArray[np.float64]],
@@ -282,7 +276,7 @@ SAMPLING: dict[str, Operator] = {
         "_upsample_bilinear2d_aa.vec",
     ),
     **entries(
-        _smoothed("_upsample_bicubic2d_aa", 2, _keys),
+        _smoothed("_upsample_bicubic2d_aa", 2, partial(cubic, a=-0.5)),
         "_upsample_bicubic2d_aa.default",
         "_upsample_bicubic2d_aa.vec",
     ),
