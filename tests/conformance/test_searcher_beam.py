@@ -15,6 +15,4 @@ class TestBeamSearcher(SearcherSuite):
 class TestNarrowBeamSearcher(SearcherSuite):
     @pytest.fixture
     def make(self):
-        return lambda space, rng: BeamSearcher(
-            space, rng, width=1, patience=3, append=0.3, pairs=0.5
-        )
+        return lambda space, rng: BeamSearcher(space, rng, width=1, append=0.3)

@@ -62,8 +62,10 @@ def test_search_beam_gets_out_of_a_local_optimum():
 def test_search_beam_prefers_the_decision_that_paid_off():
     space = SurfaceSpace({f"d{i}": 12 for i in range(6)})
     surface = Surface({("d3", c): 1.0 - 0.07 * c for c in range(12)})
-    searcher = BeamSearcher(space, Random(0), explore=0.0, pairs=0.0, append=0.0)
-    assert trials_to(searcher, space, surface, optimum(space, surface), 66) <= 40
+    best_s = optimum(space, surface)
+    for seed in range(5):  # 59 to 71 where it does not learn which decisions paid off
+        searcher = BeamSearcher(space, Random(seed), explore=0.0, append=0.0)
+        assert trials_to(searcher, space, surface, best_s, 66) <= 48
 
 
 def test_search_beam_tries_nearby_options_first():
@@ -152,20 +154,3 @@ def test_search_beam_keeps_the_fastest_and_no_more_than_its_width():
         told(searcher, p.schedule, seconds)
         times[p.schedule.text] = seconds
     assert [times[schedule.text] for schedule in searcher.beam] == [1.0, 2.0, 3.0]
-
-
-def test_search_beam_draws_more_at_random_when_nothing_gets_better():
-    space = SurfaceSpace({f"d{i}": 9 for i in range(8)})
-    far = {}
-    for patience in (5, 10_000):
-        searcher = BeamSearcher(
-            space, Random(1), patience=patience, explore=0.0, append=0.0, pairs=0.0
-        )
-        told(searcher, space.defaults()[0], 1e-3)
-        far[patience] = 0
-        for _ in range(8):
-            for p in searcher.ask(8):
-                moved = sum(c != 0 for c in choices_of(p.schedule).values())
-                far[patience] += moved > 2
-                told(searcher, p.schedule, 1e-3 + 1e-3 * moved)
-    assert far[5] >= 5 + far[10_000]

@@ -27,7 +27,7 @@ from tunegrad.opts import Schedule, TraceChooser
 
 from ..protocols import SearchSpace
 from .ledger import Row, Traces
-from .one_by_one import OneByOne, cautious
+from .one_by_one import TRIES, OneByOne, cautious
 
 if TYPE_CHECKING:
     from optuna import Study
@@ -67,7 +67,7 @@ class BayesianSearcher(OneByOne):
 
     The first ``startup`` proposals, and a share ``explore`` of all others, are random draws. The
     study holds at most ``most`` trials, so that asking stays cheap: when it is full, a new one is
-    made of the ``most / 4`` fastest and the ``most / 4`` latest rows. It is done when ``tries``
+    made of the ``most / 4`` fastest and the ``most / 4`` latest rows. It is done when ``TRIES``
     ideas in a row were old ones.
     """
 
@@ -80,17 +80,10 @@ class BayesianSearcher(OneByOne):
         startup: int = 6,
         explore: float = 0.05,
         most: int = 160,
-        tries: int = 200,
         traces: Traces | None = None,
     ) -> None:
         super().__init__(space, traces)
-        self.rng, self.startup, self.explore, self.most, self.tries = (
-            rng,
-            startup,
-            explore,
-            most,
-            tries,
-        )
+        self.rng, self.startup, self.explore, self.most = rng, startup, explore, most
         self._study: Study | None = None
         self._pending: dict[str, Trial] = {}
         self._latest: Schedule | None = None
@@ -104,18 +97,18 @@ class BayesianSearcher(OneByOne):
     # ----------------------------------------------------------------------------------------------
 
     def propose(self) -> Schedule | None:
-        """One schedule not seen before; None when ``tries`` ideas in a row were old or not
+        """One schedule not seen before; None when ``TRIES`` ideas in a row were old or not
         legal.
         """
         self._learn()
         informed = self._used >= self.startup and self.rng.random() >= self.explore
-        for attempt in range(self.tries):
+        for attempt in range(TRIES):
             if informed and attempt < _SUGGESTIONS:
                 schedule = self._suggested()
             elif informed and attempt < 4 * _SUGGESTIONS and self._latest is not None:
                 schedule = self._near(self._latest)
             else:
-                schedule = self.claimed(cautious(self.rng, attempt, self.tries))
+                schedule = self.claimed(cautious(self.rng, attempt))
             if schedule is not None:
                 return schedule
         return None

@@ -4,9 +4,8 @@ first.
     told schedules --> beam (the ``width`` fastest) --> moves --> proposals
                                                           |
                change one decision of a trace             |  most of the time
-               change two at once                         |  now and then
                append one legal raw action                |  rarely
-               a fresh random draw                        |  rarely; often when stalled
+               a fresh random draw                        |  rarely
 
 A move on one decision is scored by what such moves have gained so far (of that decision, and to
 that option), by how often its option has failed, by how near the option is to the present one, and
@@ -19,6 +18,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from operator import itemgetter
 from random import Random
 
 from tunegrad.errors import IllegalAction
@@ -27,7 +27,7 @@ from tunegrad.trial import Measurement
 
 from ..protocols import Proposal, SearchSpace
 from .ledger import Row, Traces, log_seconds
-from .one_by_one import OneByOne, RandomChooser
+from .one_by_one import TRIES, OneByOne, RandomChooser
 
 __all__ = ["BeamSearcher"]
 
@@ -85,10 +85,12 @@ class _Parent:
 
 @dataclass(frozen=True, slots=True)
 class _Move:
-    """The origin of a proposal: the log seconds of its parent, and what was changed."""
+    """The origin of a proposal: the log seconds of its parent, and what was changed; None for an
+    action that was appended.
+    """
 
     parent_log_s: float
-    changes: tuple[_Change, ...] = ()
+    change: _Change | None = None
 
 
 _Scored = tuple[float, _Parent, _Change]
@@ -117,14 +119,14 @@ class _InformedChooser(RandomChooser):
 
 
 class BeamSearcher(OneByOne):
-    """Keeps the ``width`` fastest schedules and changes one or two of their decisions at a time.
+    """Keeps the ``width`` fastest schedules and changes one of their decisions at a time.
 
     Schedules without a trace (from a store) are extended by raw actions only, until a sample prints
     the same text: then they count like any other. For the fastest of them such a sample is looked
     for.
 
-    After ``patience`` results without a new best, ``stalled`` of the proposals are fresh draws
-    instead of ``explore``. It is done when ``tries`` ideas in a row were old ones.
+    A share ``explore`` of the proposals are fresh draws, a share ``append`` has one more action.
+    It is done when ``TRIES`` ideas in a row were old ones.
     """
 
     origin = "beam"
@@ -134,17 +136,12 @@ class BeamSearcher(OneByOne):
         space: SearchSpace,
         rng: Random,
         width: int = 6,
-        patience: int = 40,
         explore: float = 0.06,
-        stalled: float = 0.4,
-        pairs: float = 0.15,
         append: float = 0.04,
-        tries: int = 200,
         traces: Traces | None = None,
     ) -> None:
         super().__init__(space, traces)
-        self.rng, self.width, self.patience, self.tries = rng, width, patience, tries
-        self.explore, self.stalled, self.pairs, self.append = explore, stalled, pairs, append
+        self.rng, self.width, self.explore, self.append = rng, width, explore, append
         self._beam: list[_Parent] = []
         self._used = 0
         self._moves: dict[str, _Move] = {}
@@ -152,7 +149,6 @@ class BeamSearcher(OneByOne):
         self._knobs: dict[str, _Knob] = {}
         self._options: dict[_Change, _Option] = {}
         self._best = math.inf
-        self._since_best = 0
 
     @property
     def beam(self) -> tuple[Schedule, ...]:
@@ -163,9 +159,7 @@ class BeamSearcher(OneByOne):
         if not self.ledger.take(proposal, measurement):
             return
         self._done = False
-        log_s = log_seconds(measurement)
-        self._since_best = 0 if log_s < self._best else self._since_best + 1
-        self._best = min(self._best, log_s)
+        self._best = min(self._best, log_seconds(measurement))
         self._learn()
 
     def prepare(self, n: int) -> None:  # noqa: ARG002  # however many
@@ -193,14 +187,13 @@ class BeamSearcher(OneByOne):
             else:
                 option.failed += 1
         move = self._moves.pop(row.schedule.text, None)
-        if move is None or not row.ran:
+        if move is None or move.change is None or not row.ran:
             return
-        gain = (move.parent_log_s - row.log_s) / max(1, len(move.changes))
-        for name, choice in move.changes:
-            self._knob(name).gain += max(0.0, gain)
-            option = self._option(name, choice)
-            option.moves += 1
-            option.gain += min(1.0, max(-1.0, gain))
+        gain = move.parent_log_s - row.log_s
+        self._knob(move.change[0]).gain += max(0.0, gain)
+        option = self._option(*move.change)
+        option.moves += 1
+        option.gain += min(1.0, max(-1.0, gain))
 
     def _knob(self, name: str) -> _Knob:
         found = self._knobs.get(name)
@@ -218,15 +211,13 @@ class BeamSearcher(OneByOne):
     # ----------------------------------------------------------------------------------------------
 
     def propose(self) -> Schedule | None:
-        """One schedule not seen before; None when ``tries`` ideas in a row were old or not
+        """One schedule not seen before; None when ``TRIES`` ideas in a row were old or not
         legal.
         """
         misses = 0
-        while misses < self.tries:
+        while misses < TRIES:
             # Before it gives up, options that were thought bad get their chance as well.
-            idea = (
-                self._idea() if 2 * misses < self.tries else self._random(RandomChooser(self.rng))
-            )
+            idea = self._idea() if 2 * misses < TRIES else self._random(RandomChooser(self.rng))
             if idea is None:
                 misses += 1
                 continue
@@ -244,28 +235,22 @@ class BeamSearcher(OneByOne):
     def _note(self, text: str, move: _Move | None) -> None:
         if move is not None:
             self._moves[text] = move
-            for name, _ in move.changes:
-                self._knob(name).tries += 1
+            if move.change is not None:
+                self._knob(move.change[0]).tries += 1
 
     def _idea(self) -> _Idea | None:
         """A schedule, perhaps an old one; None when the draw was not legal."""
         draw = self.rng.random()
-        fresh = self.stalled if self._since_best > self.patience else self.explore
-        if self._best == math.inf or draw < fresh:
+        if self._best == math.inf or draw < self.explore:
             return self._random()
-        if draw < fresh + self.append:
+        if draw < self.explore + self.append:
             return self._extended()
         scored = self._scored()
         if not scored:
             return self._extended() if self.rng.random() < 0.2 else self._random()
-        _, parent, change = max(scored, key=_score)
-        if (
-            self.rng.random() < self.pairs
-            and (second := self._second(scored, parent, change)) is not None
-        ):
-            return self._changed(parent, (change, second))
+        _, parent, change = max(scored, key=itemgetter(0))
         parent.tried.add(change)
-        return self._changed(parent, (change,))
+        return self._changed(parent, change)
 
     def _scored(self) -> list[_Scored]:
         """(score, parent, change) of every untried move of the beam."""
@@ -292,20 +277,11 @@ class BeamSearcher(OneByOne):
                     )
         return found
 
-    def _second(self, scored: list[_Scored], parent: _Parent, change: _Change) -> _Change | None:
-        """Another decision to change along with the first: one of the best few of the same
-        parent.
-        """
-        others = [s for s in scored if s[1] is parent and s[2][0] != change[0]]
-        best = sorted(others, key=_score, reverse=True)[:8]
-        return self.rng.choice(best)[2] if best else None
-
-    def _changed(self, parent: _Parent, changes: tuple[_Change, ...]) -> _Idea | None:
-        schedule = self.ledger.sample(TraceChooser(parent.row.choices | dict(changes)))
+    def _changed(self, parent: _Parent, change: _Change) -> _Idea | None:
+        schedule = self.ledger.sample(TraceChooser(parent.row.choices | {change[0]: change[1]}))
         if schedule is not None:
-            return schedule, _Move(parent.row.log_s, changes)
-        for name, choice in changes:
-            self._option(name, choice).failed += 1
+            return schedule, _Move(parent.row.log_s, change)
+        self._option(*change).failed += 1
         return None
 
     def _random(self, chooser: Chooser | None = None) -> _Idea | None:
@@ -351,7 +327,3 @@ def _others(taken: int, options: int) -> tuple[tuple[int, float], ...]:
         for choice in (taken + distance, taken - distance)
         if 0 <= choice < options
     )
-
-
-def _score(scored: _Scored) -> float:
-    return scored[0]

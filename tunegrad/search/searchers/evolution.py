@@ -23,7 +23,7 @@ from tunegrad.opts import Schedule, TraceChooser
 from ..cost_model import CostModel, cost_model_installed
 from ..protocols import SearchSpace
 from .ledger import Row, Traces
-from .one_by_one import OneByOne, RandomChooser, cautious
+from .one_by_one import TRIES, OneByOne, RandomChooser, cautious
 
 __all__ = ["EvolutionarySearcher"]
 
@@ -46,12 +46,16 @@ ones for slow ones.
 """
 
 
+_STRANGERS = 0.1
+"""The part of the children that have decisions drawn anew, all of them."""
+
+
 class EvolutionarySearcher(OneByOne):
     """Evolves the ``population`` fastest schedules.
 
     A share ``explore`` of what it proposes are random draws. With a cost model (``learned``, where
     the library is installed), ``generations`` of ``children`` each are bred for one batch and
-    ranked by it; without one, children are proposed as they are bred. It is done when ``tries``
+    ranked by it; without one, children are proposed as they are bred. It is done when ``TRIES``
     ideas in a row were old.
     """
 
@@ -65,15 +69,12 @@ class EvolutionarySearcher(OneByOne):
         generations: int = 3,
         children: int = 96,
         explore: float = 0.05,
-        strangers: float = 0.1,
-        tries: int = 200,
         learned: bool = True,
         traces: Traces | None = None,
     ) -> None:
         super().__init__(space, traces)
         self.rng, self.population = rng, population
-        self.generations, self.children, self.tries = generations, children, tries
-        self.explore, self.strangers = explore, strangers
+        self.generations, self.children, self.explore = generations, children, explore
         self._options: dict[str, int] = {}
         self._tried: set[_Key] = set()
         self._used = 0
@@ -165,7 +166,7 @@ class EvolutionarySearcher(OneByOne):
         """
         first = self._pick(parents)
         child = dict(first)
-        if self.rng.random() < self.strangers:
+        if self.rng.random() < _STRANGERS:
             return {name: self.rng.randrange(self._options.get(name, 1)) for name in child}
         if self.rng.random() < 0.4:
             other = self._pick(parents)
@@ -196,14 +197,14 @@ class EvolutionarySearcher(OneByOne):
         return (choice + self.rng.randrange(1, count)) % count
 
     def _draw(self, parents: Sequence[Row]) -> Schedule | None:
-        """A change of a parent or a random draw that is new; None when ``tries`` ideas in a row
+        """A change of a parent or a random draw that is new; None when ``TRIES`` ideas in a row
         were not.
         """
-        for attempt in range(self.tries):
-            if parents and 4 * attempt < self.tries and self.rng.random() >= self.explore:
+        for attempt in range(TRIES):
+            if parents and 4 * attempt < TRIES and self.rng.random() >= self.explore:
                 schedule = self.claimed(TraceChooser(self._child([r.choices for r in parents])))
             else:
-                schedule = self.claimed(cautious(self.rng, attempt, self.tries))
+                schedule = self.claimed(cautious(self.rng, attempt))
             if schedule is not None:
                 return schedule
         return None

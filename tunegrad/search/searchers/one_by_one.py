@@ -18,10 +18,15 @@ from ..protocols import Proposal, SearchSpace
 from .ledger import Ledger, Traces
 
 __all__ = [
+    "TRIES",
     "OneByOne",
     "RandomChooser",
     "cautious",
 ]
+
+
+TRIES = 200
+"""Ideas in a row that were old or not legal, after which a searcher is done."""
 
 
 class RandomChooser:
@@ -82,11 +87,11 @@ class OneByOne(ABC):
         return schedule if schedule is not None and self.ledger.claim(schedule) else None
 
 
-def cautious(rng: Random, attempt: int, tries: int) -> RandomChooser:
+def cautious(rng: Random, attempt: int) -> RandomChooser:
     """A random draw for a searcher that knows little: most of the time many answers are defaults.
 
-    In the last half of its ``tries``, before it gives up, options that are no defaults get their
+    In the last half of its ``TRIES``, before it gives up, options that are no defaults get their
     full chance as well.
     """
-    shy = 2 * attempt < tries and rng.random() < 0.7
+    shy = 2 * attempt < TRIES and rng.random() < 0.7
     return RandomChooser(rng, rng.choice((0.5, 0.8)) if shy else 0.0)

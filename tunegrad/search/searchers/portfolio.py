@@ -8,9 +8,10 @@ everything.
                  |         |             |        |            +--> put off              |
                  +---------+-------------+--------+---------------- tell ----------------+--> credit
 
-The gain of a trial is by how many log seconds it beats the few fastest so far; old gains fade. This
-is a bandit with fading rewards, as in Fialho et al., "Analyzing bandit-based adaptive operator
-selection", 2010, and in OpenTuner (Ansel et al., PACT 2014).
+The gain of a trial is by how many log seconds it beats the few fastest so far. This is a bandit as
+in Fialho et al., "Analyzing bandit-based adaptive operator selection", 2010, and in OpenTuner
+(Ansel et al., PACT 2014); gains that fade, and asking again for what another had, brought nothing
+(decision 0114).
 
 What evolutionary search's cost model takes to be hopeless is put off, from any searcher, until
 nothing else is left; one in ten is measured all the same, so that the model hears where it is
@@ -42,11 +43,6 @@ _TRIALS = 6.0
 _TRUST = {"beam": 1.0, "evolutionary": 0.8, "bayesian": 0.6, "random": 0.4}
 """Assumed worth of a searcher before it has earned anything, against the best; 1 for others."""
 
-_LEAST = {"evolutionary": 6}
-"""So many trials a searcher is asked for at once, where that goes: it gets ready as long for
-one as for many.
-"""
-
 _ALONE = 12
 """Schedules with decisions that are known before the trials are divided: the first searcher
 needs fewest to be good.
@@ -60,30 +56,18 @@ later twice.
 _ANYWAY = 0.1
 """The part of these that is measured all the same."""
 
-_ROUNDS = 8
-"""Number of times that a searcher is asked again, where what it proposed was proposed by another
-before, or is put off.
-"""
-
-_ONCE = {"bayesian"}
-"""The searcher that is not asked again: an idea costs it some ten times what it costs others."""
-
 
 @dataclass(slots=True)
 class _Account:
-    """Running account of a searcher: trials spent and gains earned.
-
-    ``gain`` over ``trials``, both fading; ``due`` trials are owed to it.
-    """
+    """Running account of a searcher: trials spent, gains earned, and the trials ``due`` to it."""
 
     trust: float
-    least: int = 1
     trials: float = 0.0
     gain: float = 0.0
     due: float = 0.0
 
-    def earn(self, gain: float, fading: float) -> None:
-        self.trials, self.gain = 1.0 + fading * self.trials, gain + fading * self.gain
+    def earn(self, gain: float) -> None:
+        self.trials, self.gain = self.trials + 1.0, self.gain + gain
 
     def expected(self, usual: float) -> float:
         """Gain of the next trial; at first it is taken to be ``trust`` times the usual one."""
@@ -107,14 +91,12 @@ class PortfolioSearcher:
         rng: Random,
         searchers: Mapping[str, Searcher] | None = None,
         floor: float = 0.03,
-        fading: float = 0.96,
         elite: int = 5,
         greed: float = 2.0,
         sweep: int = 4096,
         alone: int = _ALONE,
     ) -> None:
-        self.floor, self.fading, self.elite, self.greed = floor, fading, elite, greed
-        self.alone = alone
+        self.floor, self.elite, self.greed, self.alone = floor, elite, greed, alone
         self.searchers = dict(searchers) if searchers is not None else _default(space, rng)
         self._judge = next(
             (s for s in self.searchers.values() if isinstance(s, EvolutionarySearcher)), None
@@ -123,9 +105,7 @@ class PortfolioSearcher:
         self._put_off: dict[str, Proposal] = {}
         self._last = ExhaustiveSearcher(space, rng)
         self._left = sweep
-        self._accounts = {
-            name: _Account(_TRUST.get(name, 1.0), _LEAST.get(name, 1)) for name in self.searchers
-        }
+        self._accounts = {name: _Account(_TRUST.get(name, 1.0)) for name in self.searchers}
         self._ledger = Ledger(space)
         self._seen: set[str] = set()
         self._from: dict[str, str] = {}
@@ -177,7 +157,7 @@ class PortfolioSearcher:
         if name is not None:
             # Against the mean of the few fastest, so that a steady supply of good ones counts, too.
             mark = sum(self._fastest) / len(self._fastest) if self._fastest else log_s
-            self._accounts[name].earn(max(0.0, mark - log_s) if ran else 0.0, self.fading)
+            self._accounts[name].earn(max(0.0, mark - log_s) if ran else 0.0)
         if ran:
             self._fastest = sorted([*self._fastest, log_s])[: self.elite]
 
@@ -188,7 +168,7 @@ class PortfolioSearcher:
         """Up to ``n`` proposals, of each searcher as many as are due to it; the others stand in for
         one that is dry.
 
-        Where no searcher is owed enough to be asked, the first one goes into debt.
+        Where none is owed a trial, the first one goes into debt.
         """
         found: list[Proposal] = []
         for name, share in self.shares.items():
@@ -196,7 +176,7 @@ class PortfolioSearcher:
         dry: set[str] = set()
         while len(found) < n and len(dry) < len(self.searchers):
             left = [a for a in self._accounts if a not in dry]
-            ready = [a for a in left if self._accounts[a].due >= self._accounts[a].least]
+            ready = [a for a in left if self._accounts[a].due >= 1.0]
             name = max(ready, key=lambda a: self._accounts[a].due) if ready else left[0]
             count = max(1, min(n - len(found), int(self._accounts[name].due)))
             new = self._new(name, count)
@@ -210,19 +190,12 @@ class PortfolioSearcher:
 
     def _new(self, name: str, count: int) -> list[Proposal]:
         """Up to ``count`` ideas of one searcher that no other has had."""
-        found: list[Proposal] = []
-        for _ in range(1 if name in _ONCE else _ROUNDS):
-            asked = self.searchers[name].ask(count - len(found))
-            fresh = [p.schedule for p in asked if p.schedule.text not in self._seen]
-            self._seen.update(s.text for s in fresh)
-            self._from.update((s.text, name) for s in fresh)
-            proposals = [Proposal(s, f"{self.origin}:{name}") for s in fresh]
-            found += (
-                proposals if self.searchers[name] is self._judge else self._promising(proposals)
-            )
-            if len(found) == count or not asked:
-                break
-        return found
+        asked = self.searchers[name].ask(count)
+        fresh = [p.schedule for p in asked if p.schedule.text not in self._seen]
+        self._seen.update(s.text for s in fresh)
+        self._from.update((s.text, name) for s in fresh)
+        found = [Proposal(s, f"{self.origin}:{name}") for s in fresh]
+        return found if self.searchers[name] is self._judge else self._promising(found)
 
     def _promising(self, proposals: list[Proposal]) -> list[Proposal]:
         """Those that are not expected to be hopeless, and a few of those that are; the others are

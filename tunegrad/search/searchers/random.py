@@ -8,7 +8,7 @@ from tunegrad.opts import Schedule
 from tunegrad.trial import Measurement
 
 from ..protocols import Proposal, SearchSpace
-from .one_by_one import OneByOne, RandomChooser
+from .one_by_one import TRIES, OneByOne, RandomChooser
 
 __all__ = ["RandomSearcher"]
 
@@ -16,15 +16,13 @@ __all__ = ["RandomSearcher"]
 class RandomSearcher(OneByOne):
     """Draws schedules uniformly, decision by decision, without repeats.
 
-    It is done when ``patience`` draws in a row gave nothing new: then the space is (nearly) used
-    up.
+    It is done when ``TRIES`` draws in a row gave nothing new: then the space is (nearly) used up.
     """
 
     origin = "random"
 
-    def __init__(self, space: SearchSpace, rng: Random, patience: int = 200) -> None:
+    def __init__(self, space: SearchSpace, rng: Random) -> None:
         super().__init__(space)
-        self.patience = patience
         self._chooser = RandomChooser(rng)
 
     def tell(self, proposal: Proposal, measurement: Measurement) -> None:
@@ -33,7 +31,7 @@ class RandomSearcher(OneByOne):
         )  # it learns nothing from times, so that what is done stays done
 
     def propose(self) -> Schedule | None:
-        for _ in range(self.patience):
+        for _ in range(TRIES):
             if (schedule := self.claimed(self._chooser)) is not None:
                 return schedule
         return None
