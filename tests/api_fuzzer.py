@@ -294,10 +294,14 @@ class Draw:
         shape = self.factors(x.size, rank)
         return f"{x}.reshape{shape}", shape
 
-    def dtype_of(self, text: str) -> str:
-        """The dtype of the value that a text begins with."""
+    def value_of(self, text: str) -> Value:
+        """The value that a text begins with."""
         name = text.split(".", maxsplit=1)[0]
-        return next(v.dtype for v in self.values if v.name == name)
+        return next(v for v in self.values if v.name == name)
+
+    def dtype_of(self, text: str) -> str:
+        """Its dtype."""
+        return self.value_of(text).dtype
 
     def like(self, x: Value, axis: int | None) -> str:
         """A value that joins with ``x``: of its shape but along ``axis``."""

@@ -20,6 +20,7 @@ __all__ = ["FAMILIES", "OPERATIONS", "Operation", "Unfit"]
 Operation = Callable[["Draw"], str]
 FLOAT, INT, BOOL = "float", "int", "bool"
 NUMBER = (FLOAT, INT)
+ANY = (FLOAT, INT, BOOL)
 
 
 class Unfit(Exception):
@@ -37,14 +38,19 @@ def _bounded(method: str) -> Operation:
     """A function that grows fast or has poles, of arguments from -3 to 3."""
 
     def draw(d: Draw) -> str:
-        return f"{d.pick(FLOAT)}.clamp(-3, 3).{method}"
+        return f"{_within_three(d)}.{method}"
 
     return draw
 
 
+def _within_three(d: Draw) -> str:
+    x = d.pick(*NUMBER)
+    return f"{x}.clamp({0 if x.dtype == 'uint8' else -3}, 3)"
+
+
 def _positive(method: str) -> Operation:
     def draw(d: Draw) -> str:
-        return f"({d.pick(FLOAT)}.abs() + 1).{method}"
+        return f"({d.pick(*NUMBER)}.abs() + 1).{method}"
 
     return draw
 
@@ -93,7 +99,15 @@ def _along(method: str, *kinds: str, exact: bool = False) -> Operation:
 
 def _clamp(d: Draw) -> str:
     low, high = d.choice([("-1", "1"), ("None", "0.5"), ("0", "None"), ("-0.5", "None")])
-    return f"{d.pick(FLOAT)}.clamp({low}, {high})"
+    x = d.pick(*NUMBER)
+    return f"{x}.clamp({'0' if x.dtype == 'uint8' else low}, {high})"
+
+
+def _limited(d: Draw) -> str:
+    """Of integers, bounds are rounded towards zero."""
+    x = d.pick(*NUMBER, exact=True)
+    low = d.choice(["0", "-0.5"] if x.dtype == "uint8" else ["-1", "-0.5", "-2.5", "0"])
+    return d.choice([f"F.hardtanh({x}, {low}, 2.5)", f"F.threshold({x}, {low}, 1.5)"])
 
 
 def _where(d: Draw) -> str:
@@ -146,8 +160,18 @@ def _shifted(d: Draw) -> str:
 
 
 def _quotient(d: Draw) -> str:
-    a = d.pick(FLOAT)
-    return f"{a} / ({d.beside(a, FLOAT)}.abs() + 1)"
+    a = d.pick(*NUMBER)
+    return f"{a} / ({d.beside(a, *NUMBER)}.abs() + 1)"
+
+
+def _added(d: Draw) -> str:
+    """Sums with factors, which are integers where the tensors are."""
+    a = d.pick(*NUMBER)
+    b = d.beside(a, a.category)
+    by = d.choice(["2", "3"] if a.category == INT else ["2", "0.5"])
+    if d.chance(0.4):
+        return f"T.addcmul({a}, {b}, {d.beside(a, a.category, also=b)}, value={by})"
+    return f"{a}.{d.choice(['add', 'sub'])}({b}, alpha={by})"
 
 
 # ---- movement
@@ -250,7 +274,7 @@ def _pad(d: Draw) -> str:
 
 
 def _pad_mirrored(d: Draw) -> str:
-    x, shape = d.fit(3, FLOAT)
+    x, shape = d.fit(3, *NUMBER)
     mode = d.choice(["reflect", "replicate", "circular"])
     most = shape[-1] - 1 if mode == "reflect" else shape[-1]
     widths = (d.rng.randint(0, min(2, most)), d.rng.randint(0, min(3, most)))
@@ -293,7 +317,7 @@ def _diagonal(d: Draw) -> str:
 
 
 def _pixel_shuffle(d: Draw) -> str:
-    x, (a, b, c) = d.fit(3, FLOAT)
+    x, (a, b, c) = d.fit(3, *NUMBER)
     return f"F.pixel_shuffle(T.cat([{x}] * 4, 0).reshape(1, {a * 4}, {b}, {c}), 2)"
 
 
@@ -335,22 +359,22 @@ def _chosen(d: Draw) -> str:
 
 
 def _scatter_add(d: Draw) -> str:
-    x = d.pick(FLOAT, ranked=True, some=True, limit=100)
+    x = d.pick(*NUMBER, ranked=True, some=True, limit=100)
     at = d.rng.randrange(len(x.shape))
-    source = d.fresh(x.shape, FLOAT, dtype=x.dtype)
+    source = d.fresh(x.shape, x.category, dtype=x.dtype)
     return f"{x}.scatter_add({at}, {_positions(d, x.shape[at], x.shape)}, {source})"
 
 
 def _index_add(d: Draw) -> str:
-    x = d.pick(FLOAT, ranked=True, some=True, limit=100)
+    x = d.pick(*NUMBER, ranked=True, some=True, limit=100)
     at, n = d.rng.randrange(len(x.shape)), d.rng.randint(1, 4)
     shape = (*x.shape[:at], n, *x.shape[at + 1 :])
-    source = d.fresh(shape, FLOAT, dtype=x.dtype)
+    source = d.fresh(shape, x.category, dtype=x.dtype)
     return f"{x}.index_add({at}, {_positions(d, x.shape[at], (n,))}, {source})"
 
 
 def _embedding(d: Draw) -> str:
-    x = d.pick(FLOAT, rank=(2,), some=True)
+    x = d.pick(*ANY, rank=(2,), some=True)
     return f"F.embedding({_positions(d, x.shape[0], d.choice([(3,), (2, 2), ()]))}, {x})"
 
 
@@ -384,7 +408,7 @@ def _kthvalue(d: Draw) -> str:
 
 def _convolution(rank: int, transposed: bool = False) -> Operation:
     def draw(d: Draw) -> str:
-        x, shape = d.fit(rank + 2, FLOAT)
+        x, shape = d.fit(rank + 2, FLOAT, *(() if transposed else (INT,)))
         channels, extents = shape[1], shape[2:]
         groups = channels if channels > 1 and d.chance(0.3) else 1
         pad, dilation = d.rng.randint(0, 2), d.choice([1, 1, 2])
@@ -399,9 +423,9 @@ def _convolution(rank: int, transposed: bool = False) -> Operation:
             lead, pad = (channels, out // groups), 0
         else:
             lead = (out, channels // groups)
-        dtype = d.dtype_of(x)
-        w = d.fresh((*lead, *size), FLOAT, dtype=dtype)
-        b = d.fresh((out,), FLOAT, dtype=dtype) if d.chance(0.5) else "None"
+        v = d.value_of(x)
+        w = d.fresh((*lead, *size), v.category, dtype=v.dtype)
+        b = d.fresh((out,), v.category, dtype=v.dtype) if d.chance(0.5) else "None"
         name = f"conv{'_transpose' if transposed else ''}{rank}d"
         how = f"stride={stride}, padding={pad}, dilation={dilation}, groups={groups}"
         return f"F.{name}({x}, {w}, {b}, {how})"
@@ -411,7 +435,9 @@ def _convolution(rank: int, transposed: bool = False) -> Operation:
 
 def _pooled(kind: str) -> Operation:
     def draw(d: Draw) -> str:
-        x, shape = d.fit(4, FLOAT)
+        x, shape = d.fit(4, FLOAT, INT)
+        if kind == "avg" and d.value_of(x).category == INT:
+            x += ".to(T.int64)"  # the one type of integers that PyTorch has it for
         size = tuple(d.rng.randint(1, min(3, e)) for e in shape[2:])
         pad = d.rng.randint(0, min(size) // 2)
         more = ", ceil_mode=True" if d.chance(0.3) else ""
@@ -437,27 +463,41 @@ def _interpolate(d: Draw) -> str:
 
 
 def _matmul(d: Draw) -> str:
-    x, shape = d.fit(d.choice([2, 2, 3]), FLOAT)
+    x, shape = d.fit(d.choice([2, 2, 3]), *NUMBER)
     k = shape[-1]
     other = d.choice([(k, 3), (k,), (1, k, 2)])
-    return f"{x} @ {d.fresh(other, FLOAT, dtype=d.dtype_of(x))}"
+    v = d.value_of(x)
+    return f"{x} @ {d.fresh(other, v.category, dtype=v.dtype)}"
 
 
 def _self_product(d: Draw) -> str:
-    x, _ = d.fit(d.choice([2, 3]), FLOAT)
+    x, _ = d.fit(d.choice([2, 3]), *NUMBER)
     return f"{x} @ {x}.transpose(-1, -2)"
 
 
 def _linear(d: Draw) -> str:
-    x, shape = d.fit(d.choice([1, 2, 3]), FLOAT)
-    w = d.fresh((3, shape[-1]), FLOAT, dtype=d.dtype_of(x))
-    return f"F.linear({x}, {w}, {d.fresh((3,), FLOAT, dtype=d.dtype_of(x))})"
+    x, shape = d.fit(d.choice([1, 2, 3]), *NUMBER)
+    v = d.value_of(x)
+    w, b = (d.fresh(s, v.category, dtype=v.dtype) for s in ((3, shape[-1]), (3,)))
+    return f"F.linear({x}, {w}, {b})"
+
+
+def _added_product(d: Draw) -> str:
+    x, (m, k) = d.fit(2, *NUMBER)
+    v = d.value_of(x)
+    w, b, row = (d.fresh(s, v.category, dtype=v.dtype) for s in ((k, 3), (3,), (k,)))
+    beta, alpha = d.choice(["1, alpha=2", "3, alpha=1", "2, alpha=3"]).split(", ")
+    more = f"beta={beta}, {alpha}"
+    if d.chance(0.4):
+        return f"T.addmv({d.fresh((m,), v.category, dtype=v.dtype)}, {x}, {row}, {more})"
+    return f"T.addmm({b}, {x}, {w}, {more})"
 
 
 def _einsum(d: Draw) -> str:
-    x, shape = d.fit(3, FLOAT)
-    w = d.fresh((shape[1], 2), FLOAT, dtype=d.dtype_of(x))
-    return f"T.einsum('bij,ik->bkj', {x}, {w})"
+    x, shape = d.fit(3, *NUMBER)
+    v = d.value_of(x)
+    w = d.fresh((shape[1], 2), v.category, dtype=v.dtype)
+    return d.choice([f"T.einsum('bij,ik->bkj', {x}, {w})", f"T.einsum('bij->jb', {x})"])
 
 
 def _outer(d: Draw) -> str:
@@ -512,17 +552,18 @@ def _variance_guarded(d: Draw) -> str:
 FAMILIES: dict[str, dict[str, Operation]] = {
     "elementwise": {
         "neg": _unary("neg()", *NUMBER), "abs": _unary("abs()", *NUMBER),
-        "square": _bounded("square()"), "relu": _unary("relu()", FLOAT),
-        "tanh": _unary("tanh()", FLOAT), "sigmoid": _unary("sigmoid()", FLOAT),
-        "sin": _unary("sin()", FLOAT), "cos": _unary("cos()", FLOAT), "erf": _unary("erf()", FLOAT),
-        "atan": _unary("atan()", FLOAT), "exp": _bounded("exp()"), "expm1": _bounded("expm1()"),
+        "square": _bounded("square()"), "relu": _unary("relu()", *NUMBER),
+        "tanh": _unary("tanh()", *ANY), "sigmoid": _unary("sigmoid()", *ANY),
+        "sin": _unary("sin()", *ANY), "cos": _unary("cos()", *ANY), "erf": _unary("erf()", *ANY),
+        "atan": _unary("atan()", *ANY), "exp": _bounded("exp()"), "expm1": _bounded("expm1()"),
         "sinh": _bounded("sinh()"), "log": _positive("log()"), "log2": _positive("log2()"),
         "log1p": _positive("log1p()"), "sqrt": _positive("sqrt()"), "rsqrt": _positive("rsqrt()"),
         "reciprocal": _positive("reciprocal()"), "gelu": _functional("gelu({})"),
         "silu": _functional("silu({})"), "softplus": _functional("softplus({})"),
         "elu": _functional("elu({})"), "leaky_relu": _functional("leaky_relu({})"),
         "hardswish": _functional("hardswish({})"), "mish": _functional("mish({})"),
-        "clamp": _clamp, "scalar": _scalar, "add": _binary("({} + {})", FLOAT, INT),
+        "clamp": _clamp, "limited": _limited, "scalar": _scalar, "added": _added,
+        "add": _binary("({} + {})", FLOAT, INT),
         "sub": _binary("({} - {})", FLOAT, INT),
         "mul": _binary("({} * {})", FLOAT, INT),
         "maximum": _binary("T.maximum({}, {})", FLOAT, INT),
@@ -531,9 +572,10 @@ FAMILIES: dict[str, dict[str, Operation]] = {
         "logaddexp": _binary("T.logaddexp({}, {})", FLOAT),
     },
     "steps": {
-        "floor": _unary("floor()", FLOAT, exact=True), "ceil": _unary("ceil()", FLOAT, exact=True),
-        "round": _unary("round()", FLOAT, exact=True),
-        "trunc": _unary("trunc()", FLOAT, exact=True),
+        "floor": _unary("floor()", *NUMBER, exact=True),
+        "ceil": _unary("ceil()", *NUMBER, exact=True),
+        "round": _unary("round()", *NUMBER, exact=True),
+        "trunc": _unary("trunc()", *NUMBER, exact=True),
         "sign": _unary("sign()", *NUMBER, exact=True), "compare": _compare, "cast": _cast,
         "divided": _divided, "shifted": _shifted,
         "bits": _binary("({} ^ {})", INT, BOOL), "not": _unary("logical_not()", BOOL, INT),
@@ -567,7 +609,7 @@ FAMILIES: dict[str, dict[str, Operation]] = {
         "amin": _reduced("amin({})", *NUMBER, whole=False),
         "max": _along("max({})[0]", *NUMBER), "argmax": _reduced("argmax({})", *NUMBER, exact=True),
         "argmin": _reduced("argmin({})", *NUMBER, exact=True),
-        "all": _reduced("all({})", BOOL), "any": _reduced("any({})", BOOL),
+        "all": _reduced("all({})", *ANY, exact=True), "any": _reduced("any({})", *ANY, exact=True),
         "logsumexp": _reduced("logsumexp({})", FLOAT, whole=False), "variance": _variance,
         "norm": _along("norm(2, {})", FLOAT),
         "count_nonzero": _along("count_nonzero({})", *NUMBER, exact=True),
@@ -587,7 +629,7 @@ FAMILIES: dict[str, dict[str, Operation]] = {
     },
     "products": {
         "matmul": _matmul, "self_product": _self_product, "linear": _linear, "einsum": _einsum,
-        "outer": _outer, "attention": _attention,
+        "added_product": _added_product, "outer": _outer, "attention": _attention,
     },
     "norms": {
         "softmax": _along("softmax({})", FLOAT), "log_softmax": _along("log_softmax({})", FLOAT),

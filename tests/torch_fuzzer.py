@@ -605,6 +605,32 @@ _add("to_byte", lambda x: (x.sigmoid() * 200).byte().float(), _floats())
 _add(
     "int_math", lambda x: (x * 3 + 1) % 5 // 2, lambda r, x: () if x.dtype is torch.int64 else None
 )
+_add("to_long", lambda x: (x.clamp(-9, 9) * 4).long(), _floats())
+
+_ON_INTEGERS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": F.relu, "hardtanh": F.hardtanh, "relu6": F.relu6, "tanh": torch.tanh,
+    "erf": torch.erf, "abs": torch.abs, "neg": torch.neg, "sign": torch.sign,
+    "square": torch.square, "floor": torch.floor, "pow": lambda x: x.clamp(-3, 3) ** 3,
+    "clamp": lambda x: x.clamp(-1, 2), "clamp_half": lambda x: x.clamp(max=1.5),
+    "threshold": lambda x: F.threshold(x, 0.5, 2.5), "half": lambda x: x * 0.5,
+    "div": lambda x: x / 4, "trunc": lambda x: torch.div(x, 3, rounding_mode="trunc"),
+    "addcmul": lambda x: torch.addcmul(x, x, x, value=2), "add": lambda x: x.add(x, alpha=3),
+    "sum": lambda x: x.sum(-1), "amax": lambda x: x.amax(-1), "cumsum": lambda x: x.cumsum(-1),
+    "sort": lambda x: x.sort(-1).values, "flip": lambda x: x.flip(-1), "any": lambda x: x.any(-1),
+    "avg_pool": lambda x: F.avg_pool1d(x.reshape(1, 1, -1), 3, 2, 1),
+    "max_pool": lambda x: F.max_pool2d(x.reshape(1, 1, 1, -1), (1, 2), 1, (0, 1)),
+    "matmul": lambda x: x.reshape(1, -1) @ x.reshape(-1, 1),
+    "addmm": lambda x: torch.addmm(x.reshape(1, -1), x.reshape(-1, 1)[:1], x.reshape(1, -1), beta=2),
+}  # fmt: skip
+_add(
+    "on_integers",
+    lambda x, name: _ON_INTEGERS[name](x),
+    lambda r, x: (
+        (r.choice(list(_ON_INTEGERS)),)
+        if x.dtype is torch.int64 and x.ndim and x.numel() > 1 and x.shape[-1]
+        else None
+    ),
+)
 _add("float", lambda x: x.float(), lambda r, x: () if x.dtype is not torch.float32 else None)
 
 
@@ -1041,7 +1067,7 @@ _KINDS = {
     "windows": """max_pool2d avg_pool2d adaptive_avg_pool2d global_pool adaptive_max_pool2d
         resize_nearest resize_bilinear resize_smooth conv2d conv1d conv_transpose2d""",
     "norms": "layer_norm rms_norm group_norm batch_norm2d instance_norm2d",
-    "types": "to_double to_half to_bfloat16 to_int to_byte int_math float",
+    "types": "to_double to_half to_bfloat16 to_int to_byte to_long int_math on_integers float",
     "writes": "set_first add_to_part write_view relu_ set_mask write_input buffer",
 }
 """Operations by what they do; all others are ``numbers``: each element from those at its place."""

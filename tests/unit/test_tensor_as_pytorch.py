@@ -7,6 +7,7 @@ from tensor_values import same, value
 import tunegrad as tg
 from tunegrad.errors import AxisError, DTypeError, ModelError, ShapeError
 from tunegrad.frontend import Tensor, functional
+from tunegrad.ir.interpret.evaluate import evaluate
 
 S = np.float32(-1.5)
 X = np.arange(12, dtype=np.float32).reshape(3, 4)
@@ -155,3 +156,125 @@ def test_draw_inside_of_a_compiled_function_is_refused():
 
 def noisy(x):
     return x + tg.rand(3)
+
+
+INTEGERS = """
+F.avg_pool1d(c, 2)
+F.avg_pool2d(im, 2, 1, 1)
+F.avg_pool2d(im, 2, 1, 1, count_include_pad=False)
+F.avg_pool2d(im, 2, divisor_override=3)
+F.avg_pool3d(im.unsqueeze(2), (1, 2, 2))
+F.max_pool2d(im, 2)
+F.hardtanh(x)
+F.hardtanh(x, 0, 2.5)
+F.hardtanh(x, -0.5, 1.5)
+F.threshold(x, 0.5, 2.5)
+F.relu(x)
+F.relu6(x)
+F.bilinear(x, y, m[:, None].expand(4, 4, 4))
+F.linear(x, m)
+F.pad(c, (1, 1), mode='reflect')
+x.tanh()
+x.sigmoid()
+x.sqrt()
+x.square()
+x.floor()
+x.clamp(0.5, 2)
+x.clamp(max=1)
+x / 2
+x // 2
+x % 3
+x ** 2
+x + 0.5
+x.add(y, alpha=2)
+y.sub(y, alpha=2)
+T.addcmul(x, y, y, value=2)
+T.addmm(x, x, m, beta=2, alpha=3)
+T.addmv(w, x, v, beta=2, alpha=3)
+T.addr(x, w, v)
+T.baddbmm(c, c, m[None].expand(2, 4, 4), beta=2, alpha=3)
+T.addbmm(x, c, m[None].expand(2, 4, 4))
+x @ m
+T.einsum('ij->j', x)
+T.einsum('ij,jk->ik', x, m)
+T.einsum('ij,k->k', x, v)
+x.sum(0)
+x.prod(0)
+x.cumsum(0)
+x.cumprod(0)
+x.all()
+x.any(0)
+x.amax(0)
+x.masked_fill(x > 1, 2)
+""".strip().splitlines()
+
+
+def _evaluated(line, namespace, functions, values):
+    return eval(line, {**values, "T": namespace, "F": functions})  # noqa: S307  # our own lines
+
+
+@pytest.mark.parametrize("kind", ["int64", "int32", "int16", "int8", "uint8", "bool"])
+def test_integers_give_what_pytorch_gives(kind: str) -> None:
+    """Its types and its numbers, wherever it takes them."""
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(0)
+    low = 0 if kind in ("uint8", "bool") else -4
+    shapes = {
+        "x": (3, 4), "y": (3, 4), "m": (4, 4), "c": (2, 3, 4), "im": (1, 2, 5, 5), "w": 3, "v": 4,
+    }  # fmt: skip
+    arrays = {n: rng.integers(low, 5, s).astype(kind) for n, s in shapes.items()}
+    compared = 0
+    for line in INTEGERS:
+        theirs = {n: torch.from_numpy(a.copy()) for n, a in arrays.items()}
+        try:
+            want = _evaluated(line, torch, torch.nn.functional, theirs)
+        except (RuntimeError, TypeError):
+            continue
+        ours = {n: Tensor(a) for n, a in arrays.items()}
+        got = _evaluated(line, tg, functional, ours)
+        (found,) = evaluate((got.node,), got.bindings)
+        assert found.dtype == want.numpy().dtype, line
+        np.testing.assert_allclose(found, want.numpy(), rtol=1e-5, err_msg=line)
+        compared += 1
+    assert compared > (20 if kind == "bool" else 35)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("x.add(x, alpha=0.5)", r"add: alpha=0\.5 is no integer, and the tensors are i32 and i32"),
+        ("T.addmm(x, x, x, beta=0.5)", "addmm: beta=0.5 is no integer"),
+        ("T.addmv(x[0], x, x[0], alpha=1.5)", "addmv: alpha=1.5 is no integer"),
+        ("T.addcmul(x, x, x, value=float('inf'))", "addcmul: value=inf is no integer"),
+        ("F.hardtanh(x.to('u8'))", "hardtanh: min_val=-1 is not a value of u8"),
+    ],
+)
+def test_factors_and_bounds_that_integers_do_not_hold_are_refused(line: str, said: str) -> None:
+    with pytest.raises(DTypeError, match=said):
+        _evaluated(line, tg, functional, {"x": Tensor(np.ones((2, 2), np.int32))})
+
+
+@pytest.mark.parametrize("name", ["softmax", "log_softmax"])
+def test_softmax_has_the_type_that_is_asked_for(name: str) -> None:
+    x = Tensor(np.array([1, 2], np.float16))
+    assert getattr(x, name)(0, dtype="f32").dtype == tg.f32
+    assert getattr(x, name)(0).dtype == tg.f16
+
+
+RANGES = [
+    (0, 5, 0.5), (0, 5, 1.5), (0.5, 5), (0.5, 5, 2), (0, 5.5), (0, 5.5, 2), (5, 0, -1.5), (-2.5, 3),
+    (-2.5, 3, 1.5), (0.9, 3.2), (1, 7.9, 2.0), (5, 0.5, -1), (0, 200, 50.5), (2.7,), (0, 0.5),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["int64", "int32", "int16", "int8", "float32"])
+def test_arange_of_fractions_is_pytorchs(kind: str) -> None:
+    torch = pytest.importorskip("torch")
+    for given in RANGES:
+        try:
+            want = torch.arange(*given, dtype=getattr(torch, kind))
+        except (RuntimeError, ValueError):
+            with pytest.raises(ShapeError, match="never ends"):
+                tg.arange(*given, dtype=kind)
+            continue
+        np.testing.assert_allclose(value(tg.arange(*given, dtype=kind)), want.numpy(), rtol=1e-6)

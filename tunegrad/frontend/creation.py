@@ -147,15 +147,22 @@ def arange(
     """start, start + step, ... below end; ``arange(n)`` counts from zero. i64 for ints, f32
     otherwise.
 
+    Of integers, start and step are rounded towards zero first, as PyTorch does; of i64 end is, too.
+
     Raises:
         ShapeError: a step of zero.
     """
     first, last = (0, start) if end is None else (start, end)
-    if step == 0:
-        raise ShapeError(f"arange: from {first} to {last} with a step of 0 never ends")
     whole = all(isinstance(v, int) for v in (first, last, step))
     kind = (I64 if whole else F32) if dtype is None else dtype_of(dtype)
+    asked = step
+    if kind == I64:
+        first, last, step = int(first), int(last), int(step)
+    if step == 0:
+        raise ShapeError(f"arange: from {first} to {last} with a step of {asked} never ends")
     count = max(0, math.ceil((last - first) / step))
+    if kind.is_int:
+        first, step = int(first), int(step)
     work = kind.compute if kind.is_float else I64
     position = graph.cast(graph.iota((count,), 0), work)
     value = position if step == 1 else ew.binary(Op.MUL, position, step)

@@ -345,8 +345,8 @@ class Handle:
         return self._with(ew.unary(Op.ROUND, self.node))
 
     def square(self) -> Self:
-        """``self * self``."""
-        return self * self
+        """``self * self``; of bools i64."""
+        return self * self if not self.dtype.is_bool else self**2
 
     def sqrt(self) -> Self:
         """The square root; NaN below zero."""
@@ -593,23 +593,25 @@ class Handle:
 
     @spelled
     def all(self, dim: Axes = None, keepdim: bool = False) -> Self:
-        """True where all over ``dim`` are other than zero; of none, true."""
+        """True where all over ``dim`` are other than zero; of none, true. Of u8 that is u8."""
         return self._truth_of(Op.MIN, dim, keepdim)
 
     @spelled
     def any(self, dim: Axes = None, keepdim: bool = False) -> Self:
-        """True where one over ``dim`` is other than zero; of none, false."""
+        """True where one over ``dim`` is other than zero; of none, false. Of u8 that is u8."""
         return self._truth_of(Op.MAX, dim, keepdim)
 
     def _truth_of(self, op: Op, dim: Axes, keepdim: bool) -> Self:
         name = "all" if op is Op.MIN else "any"
         axes = axes_of(name, dim, self.shape)
         truth = self.cast("bool")
-        if not _count(self, axes):
+        if _count(self, axes):
+            found = truth._with(folds.fold(op, truth.node, axes, keepdim))
+        else:
             shape = [1 if i in axes else s for i, s in enumerate(self.shape)]
             kept = self.of(graph.full(op is Op.MIN, tuple(shape), truth.dtype))
-            return kept if keepdim else kept.squeeze(axes)
-        return truth._with(folds.fold(op, truth.node, axes, keepdim))
+            found = kept if keepdim else kept.squeeze(axes)
+        return found._as(U8) if self.dtype == U8 else found
 
 
 TensorLike = Handle | Scalar | ArrayLike

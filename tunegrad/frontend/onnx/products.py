@@ -104,7 +104,9 @@ def _det(n: NodeView) -> Tensor:
 PRODUCTS: dict[str, Callable[[NodeView], Any]] = {
     "ConvInteger": _integers,
     "Det": _det,
-    "Einsum": lambda n: einsum(n.get("equation"), *(n(i) for i in range(len(n.inputs)))),
+    "Einsum": lambda n: einsum(n.get("equation"), *(n(i) for i in range(len(n.inputs)))).cast(
+        n(0).dtype
+    ),
     "Gemm": _gemm,
     "MatMul": lambda n: n(0) @ n(1),
     "MatMulInteger": _integers,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Literal
 
-from tunegrad.errors import ShapeError
+from tunegrad.errors import DTypeError, ShapeError
 
 from ..handle import Handle, TensorLike, lift, where
 from ..nodes.movement import axis_of
@@ -186,8 +186,20 @@ def _hardtanh_vjp(
 @operation
 @custom_vjp(_hardtanh_vjp)
 def hardtanh(input: Handle, min_val: float = -1.0, max_val: float = 1.0) -> Handle:
-    """input between two bounds."""
-    return input.clamp(min_val, max_val)
+    """input between two bounds; of integers, bounds are rounded towards zero.
+
+    Raises DTypeError for a bound that its type does not hold.
+    """
+    if not input.dtype.is_int:
+        return input.clamp(min_val, max_val)
+    low, high = int(min_val), int(max_val)
+    return input.clamp(_held("min_val", low, input), _held("max_val", high, input))
+
+
+def _held(name: str, bound: int, input: Handle) -> int:
+    if not input.dtype.least <= bound <= input.dtype.greatest:
+        raise DTypeError(f"hardtanh: {name}={bound} is not a value of {input.dtype}")
+    return bound
 
 
 def _hardsigmoid_vjp(g: Handle, _: Handle, input: Handle) -> Handle:
@@ -237,7 +249,11 @@ def tanhshrink(input: Handle) -> Handle:
 
 @operation
 def threshold(input: Handle, threshold: float, value: float) -> Handle:
-    """input where it is beyond the threshold, else ``value``."""
+    """input where it is beyond the threshold, else ``value``; of integers, both are rounded
+    towards zero.
+    """
+    if input.dtype.is_int:
+        threshold, value = int(threshold), int(value)
     return where(input > threshold, input, value)
 
 

@@ -8,7 +8,7 @@ from typing import Concatenate, Literal, ParamSpec
 
 import numpy as np
 
-from tunegrad.errors import ShapeError
+from tunegrad.errors import DTypeError, ShapeError
 from tunegrad.ir import graph
 
 from ..handle import Handle, TensorLike, beside, floats, lift, where
@@ -51,19 +51,35 @@ bitwise_not = _operator(Handle.__invert__, "bitwise_not", "``~input``.")
 @operation
 def add(input: Handle, other: TensorLike, *, alpha: Scalar = 1) -> Handle:
     """``input + alpha * other``."""
-    return input + (other if alpha == 1 else beside(input, other, "add") * alpha)
+    return input + (other if alpha == 1 else scaled("add", input, other, alpha))
 
 
 @operation
 def sub(input: Handle, other: TensorLike, *, alpha: Scalar = 1) -> Handle:
     """``input - alpha * other``."""
-    return input - (other if alpha == 1 else beside(input, other, "sub") * alpha)
+    return input - (other if alpha == 1 else scaled("sub", input, other, alpha))
 
 
 @operation
 def rsub(input: Handle, other: TensorLike, *, alpha: Scalar = 1) -> Handle:
     """``other - alpha * input``."""
-    return beside(input, other, "rsub") - input * alpha
+    y = beside(input, other, "rsub")
+    return y - scaled("rsub", y, input, alpha)
+
+
+def scaled(op: str, input: Handle, other: TensorLike, by: Scalar, name: str = "alpha") -> Handle:
+    """``other`` as often as ``name`` says, to be added to input; integers remain such.
+
+    Raises DTypeError for tensors of integers and a number that is none.
+    """
+    x = beside(input, other, op)
+    if by == 1 or input.dtype.is_float or x.dtype.is_float:
+        return x if by == 1 else x * by
+    if not math.isfinite(by) or by != int(by):
+        raise DTypeError(
+            f"{op}: {name}={by} is no integer, and the tensors are {input.dtype} and {x.dtype}"
+        )
+    return (x * int(by))._as(x.dtype)
 
 
 @operation
@@ -148,7 +164,8 @@ def addcmul(
     input: Handle, tensor1: TensorLike, tensor2: TensorLike, *, value: Scalar = 1
 ) -> Handle:
     """``input + value * tensor1 * tensor2``."""
-    return input + beside(input, tensor1, "addcmul") * tensor2 * value
+    product = beside(input, tensor1, "addcmul") * tensor2
+    return input + scaled("addcmul", input, product, value, "value")
 
 
 @operation

@@ -15,12 +15,12 @@ from tunegrad.errors import ShapeError
 from tunegrad.ir import graph
 from tunegrad.ir.dtypes import BOOL, I32, I64, DType
 
-from ..handle import Handle, where
+from ..handle import Handle, TensorLike, where
 from ..nodes.movement import integer, mirrored_windows
 from ..operation import T, of_ranks, operation
 from ..vjp import as_if, custom_vjp
 from .activation import relu
-from .arithmetic import sign
+from .arithmetic import div, sign
 from .convolution import Ends, Extent, extents_of, windows
 from .indexing import gather
 from .movement import join
@@ -118,21 +118,25 @@ def avg_pool(
     input: T, rank: int, kernel_size: Extent, stride: Extent | None = None, padding: Extent = 0,
     ceil_mode: bool = False, count_include_pad: bool = True, divisor_override: int | None = None,
 ) -> T:  # fmt: skip
-    """Padding is counted as zeros, or not at all; a divisor that is given divides every sum."""
-    op = f"avg_pool{rank}d"
-    x = _batched(input, op, rank)._wide()
+    """Padding is counted as zeros, or not at all; a divisor that is given divides every sum.
+
+    Of integers it is rounded towards zero.
+    """
+    op, kind = f"avg_pool{rank}d", input.dtype if input.dtype.is_int else input.float_type
+    x = _batched(input, op, rank)._as(kind.compute)
     w = _Windows(op, x, rank, kernel_size, stride, padding, 1, ceil_mode)
     inside = tuple(range(-rank, 0))
     total = w.of(x).sum(inside)
     if divisor_override is not None:
         if integer(op, "divisor_override", divisor_override) == 0:
             raise ShapeError(f"{op}: divisor_override is 0")
-        result = total / float(divisor_override)
+        count: TensorLike = divisor_override
     elif not w.padded or (count_include_pad and not w.beyond):
-        result = total / float(math.prod(w.size))
+        count = math.prod(w.size)
     else:
-        result = total / w.counted(x, count_include_pad).cast(x.dtype).sum(inside)
-    return (result if input.ndim == x.ndim else result.squeeze(0))._as(input.float_type)
+        count = w.counted(x, count_include_pad).cast(x.dtype).sum(inside)
+    result = div(total, count, rounding_mode="trunc" if kind.is_int else None)
+    return (result if input.ndim == x.ndim else result.squeeze(0))._as(kind)
 
 
 avg_pool1d, avg_pool2d, avg_pool3d = of_ranks(
@@ -179,7 +183,7 @@ def adaptive(input: Handle, kind: str, rank: int, output_size: Target) -> Handle
     if all(e % o == 0 for e, o in zip(extents, out, strict=True)):
         size = tuple(e // o for e, o in zip(extents, out, strict=True))
         y = (
-            avg_pool(x, rank, size, None, 0, False, True, None)
+            avg_pool(x._wide(), rank, size, None, 0, False, True, None)._as(input.float_type)
             if kind == "avg"
             else max_pool(x, rank, size, None, 0, 1, False, False)
         )

@@ -21,6 +21,7 @@ from ..nodes.elementwise import Scalar, broadcast_shapes
 from ..nodes.folds import accumulator
 from ..nodes.movement import axes_of, axis_of, integer
 from ..operation import operation
+from .arithmetic import scaled
 from .movement import diagonal, repeat_interleave, roll, tril
 from .reduction import masked_softmax, norm, softmax
 
@@ -91,7 +92,7 @@ def addmm(
     input: Handle, mat1: TensorLike, mat2: TensorLike, *, beta: Scalar = 1, alpha: Scalar = 1
 ) -> Handle:
     """``beta * input + alpha * (mat1 @ mat2)``."""
-    return _sum(input, beta, alpha, mm(lift(mat1, "addmm"), mat2))
+    return _sum("addmm", input, beta, alpha, mm(lift(mat1, "addmm"), mat2))
 
 
 @operation
@@ -99,7 +100,7 @@ def addmv(
     input: Handle, mat: TensorLike, vec: TensorLike, *, beta: Scalar = 1, alpha: Scalar = 1
 ) -> Handle:
     """``beta * input + alpha * (mat @ vec)``."""
-    return _sum(input, beta, alpha, mv(lift(mat, "addmv"), vec))
+    return _sum("addmv", input, beta, alpha, mv(lift(mat, "addmv"), vec))
 
 
 @operation
@@ -107,7 +108,7 @@ def addr(
     input: Handle, vec1: TensorLike, vec2: TensorLike, *, beta: Scalar = 1, alpha: Scalar = 1
 ) -> Handle:
     """``beta * input + alpha * outer(vec1, vec2)``."""
-    return _sum(input, beta, alpha, outer(lift(vec1, "addr"), vec2))
+    return _sum("addr", input, beta, alpha, outer(lift(vec1, "addr"), vec2))
 
 
 @operation
@@ -115,7 +116,7 @@ def baddbmm(
     input: Handle, batch1: TensorLike, batch2: TensorLike, *, beta: Scalar = 1, alpha: Scalar = 1
 ) -> Handle:
     """``beta * input + alpha * (batch1 @ batch2)`` of batches of matrices."""
-    return _sum(input, beta, alpha, bmm(lift(batch1, "baddbmm"), batch2))
+    return _sum("baddbmm", input, beta, alpha, bmm(lift(batch1, "baddbmm"), batch2))
 
 
 @operation
@@ -123,12 +124,13 @@ def addbmm(
     input: Handle, batch1: TensorLike, batch2: TensorLike, *, beta: Scalar = 1, alpha: Scalar = 1
 ) -> Handle:
     """``beta * input + alpha * sum(batch1 @ batch2)`` over the batch."""
-    return _sum(input, beta, alpha, bmm(lift(batch1, "addbmm"), batch2).sum(0))
+    product = bmm(lift(batch1, "addbmm"), batch2)
+    return _sum("addbmm", input, beta, alpha, product.sum(0)._as(product.dtype))
 
 
-def _sum(input: Handle, beta: Scalar, alpha: Scalar, product: Handle) -> Handle:
-    scaled = product if alpha == 1 else product * alpha
-    return scaled if beta == 0 else (input if beta == 1 else input * beta) + scaled
+def _sum(op: str, input: Handle, beta: Scalar, alpha: Scalar, product: Handle) -> Handle:
+    found = scaled(op, input, product, alpha)
+    return found if beta == 0 else scaled(op, product, input, beta, "beta") + found
 
 
 @operation
@@ -236,8 +238,8 @@ def bilinear(
             f"bilinear: inputs {input.shape} and {y.shape} and weight {w.shape} must be (.., "
             "in1), (.., in2) and (out, in1, in2)"
         )
-    left = tensordot(input, w, ([-1], [1]))  # (.., out, in2)
-    result = (left * y.unsqueeze(-2)).sum(-1)
+    terms = tensordot(input, w, ([-1], [1])) * y.unsqueeze(-2)  # (.., out, in2)
+    result = terms.sum(-1)._as(terms.dtype)
     return result if b is None else result + b
 
 
@@ -336,10 +338,7 @@ def einsum(equation: str, *operands: TensorLike | Sequence[TensorLike]) -> Handl
         result, names = _pair(result, names, other, theirs, later)
     gone = [a for a, n in enumerate(names) if n not in output]
     if gone:
-        result, names = (
-            result.sum(gone).cast(result.dtype),
-            "".join(n for n in names if n in output),
-        )
+        result, names = result.sum(gone), "".join(n for n in names if n in output)
     return result.permute([names.index(n) for n in output]) if output else result
 
 
@@ -439,7 +438,7 @@ def _summed(x: Handle, names: str, needed: set[str]) -> tuple[Handle, str]:
     gone = [a for a, n in enumerate(names) if n not in needed]
     if not gone:
         return x, names
-    return x.sum(gone).cast(x.dtype), "".join(n for n in names if n in needed)
+    return x.sum(gone), "".join(n for n in names if n in needed)
 
 
 _SPARE = "αβγδεζηθικλμνξοπρστυφχψω"

@@ -203,23 +203,22 @@ def count_nonzero(input: Handle, dim: Axes = None) -> Handle:
     return input.cast("bool").sum(dim)
 
 
-def _softmax_vjp(
-    g: Handle, y: Handle, _: Handle, dim: int | None = -1, dtype: DTypeLike | None = None
-) -> Handle:
+def _softmax_vjp(g: Handle, y: Handle, _: Handle, dim: int | None) -> Handle:
     """dx = y (dy - sum(y dy))"""
-    del dtype
     at = axis_of("softmax", -1 if dim is None else dim, y.shape)
     return (g - (g * y).sum(at, True)) * y
 
 
 @operation
 @along
-@floating
-@custom_vjp(_softmax_vjp)
 def softmax(input: Handle, dim: int | None = -1, dtype: DTypeLike | None = None) -> Handle:
     """exp(input) over its sum along ``dim``, shifted so that nothing overflows."""
-    if dtype is not None:
-        return softmax(input.cast(dtype), dim)
+    return _softmax(input if dtype is None else input.cast(dtype), dim)
+
+
+@floating
+@custom_vjp(_softmax_vjp)
+def _softmax(input: Handle, dim: int | None) -> Handle:
     at = axis_of("softmax", -1 if dim is None else dim, input.shape)
     if 0 in input.shape:
         return input
@@ -244,23 +243,22 @@ def masked_softmax(input: Handle) -> Handle:
     return powers * powers.sum(-1, True).maximum(tiny).reciprocal()
 
 
-def _log_softmax_vjp(
-    g: Handle, y: Handle, _: Handle, dim: int | None = -1, dtype: DTypeLike | None = None
-) -> Handle:
+def _log_softmax_vjp(g: Handle, y: Handle, _: Handle, dim: int | None) -> Handle:
     """dx = dy - e^y sum(dy)"""
-    del dtype
     at = axis_of("log_softmax", -1 if dim is None else dim, y.shape)
     return g - y.exp() * g.sum(at, True)
 
 
 @operation
 @along
-@floating
-@custom_vjp(_log_softmax_vjp)
 def log_softmax(input: Handle, dim: int | None = -1, dtype: DTypeLike | None = None) -> Handle:
     """The logarithm of softmax, computed without it."""
-    if dtype is not None:
-        return log_softmax(input.cast(dtype), dim)
+    return _log_softmax(input if dtype is None else input.cast(dtype), dim)
+
+
+@floating
+@custom_vjp(_log_softmax_vjp)
+def _log_softmax(input: Handle, dim: int | None) -> Handle:
     at = axis_of("log_softmax", -1 if dim is None else dim, input.shape)
     if 0 in input.shape:
         return input
