@@ -259,6 +259,9 @@ def build(
 
 
 _PROGRAMS, _IMAGES, _LINKED, _PENDING = 4096, 1024, 256, 8
+"""Entries that a compiler keeps: facts of programs (a kilobyte each), images (some ten), code that
+is linked, and programs whose hash was asked for, whose code is asked for next.
+"""
 
 
 def object_key(text: str, device: Device) -> str:

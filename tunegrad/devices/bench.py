@@ -30,6 +30,7 @@ from tunegrad.trial import Cache, Policy
 __all__ = ["Bench"]
 
 _POISON = 0xFF
+"""Of scratch before each run: NaN of every float type, -1 of integers."""
 
 _READ = ("in", "const", "pack")
 

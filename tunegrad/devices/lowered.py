@@ -37,6 +37,9 @@ _WHOLE, _NEAR, _MOST_LINES = 24, 2, 60
 """Lines of a text that is short enough to be shown whole; those on each side of one that is named;
 and the most that are shown."""
 
+_MOST_LETTERS = 4000
+"""Of a compiler's message: a compiler that has lost its way says as much as it was given."""
+
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
@@ -132,8 +135,10 @@ def with_source(words: str, text: str) -> str:
     """A compiler's message, and the numbered lines of ``text`` that it is about.
 
     Those are the lines that the message gives the numbers of, or quotes, with their neighbours. Of
-    a message that does neither, the first lines are shown.
+    a message that does neither, the first lines are shown. A long message is cut.
     """
+    if len(words) > _MOST_LETTERS:
+        words = f"{words[:_MOST_LETTERS]} ... ({len(words)} characters)"
     lines = text.splitlines()
     named = {int(n) - 1 for n in _NUMBERED.findall(words)}
     quoted = {line.strip() for line in words.splitlines() if len(line.strip()) > _WHOLE // 2}

@@ -21,9 +21,14 @@ __all__ = ["Pairs", "inner_repeats", "relative_interval", "sample_pairs"]
 Sampler = Callable[[int], float]
 """Seconds of one launch, the mean of so many back to back."""
 
-_SHORT_S = 20e-6
-_SAMPLE_S = 40e-6
+_SHORT_S, _SAMPLE_S = 20e-6, 40e-6
+"""Seconds: a launch below the first is repeated until a sample takes the second, in which reading
+the clock and waking the team, below a microsecond together, are a few hundredths.
+"""
+
 _MAX_INNER = 4096
+"""Launches of a sample: a kernel of nothing does not take a session's time."""
+
 _LEAST_S = 1e-9
 """A tick of the clock: nothing is shorter."""
 

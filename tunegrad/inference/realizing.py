@@ -26,6 +26,7 @@ from tunegrad.runtime import Runner
 Array = NDArray[Any]
 
 _CACHED_PLANS, _CACHED_BYTES = 64, 256 << 20
+"""Plans of computed tensors that are kept, and bytes of their memory; the oldest go first."""
 _LITTLE = 1 << 16
 """Elements that numpy computes at once, in the time of making a plan or less."""
 _KNOWN = graph.MOVEMENT | {GraphOp.FULL, GraphOp.CONST}

@@ -130,6 +130,9 @@ def _place(lifetimes: Sequence[Lifetime], order: _Order) -> Arena:
 Array = NDArray[Any]
 
 _SLAB_BYTES = 1 << 20
+"""Small constants share memory of so many bytes: a model has thousands, and an allocation has guard
+zones of pages.
+"""
 
 
 class Constants:

@@ -50,6 +50,7 @@ __all__ = [
 Array = NDArray[Any]
 
 _POISON = 0xFF
+"""The byte of memory before a poisoned run: NaN of every float type, -1 of integers."""
 
 
 @dataclass(frozen=True, slots=True)

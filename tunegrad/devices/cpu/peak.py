@@ -18,9 +18,13 @@ from tunegrad.ir.target import Target
 __all__ = ["fma_text", "measure_limits"]
 
 _FMA_STEPS = 100_000
+"""Turns of the loop, of a few hundred microseconds together: far above what a launch takes."""
 _ACCUMULATORS = 12
+"""Sums that do not wait for each other: two units of a latency of four or five cycles need ten."""
 _STREAM_VECTORS = 8
+"""Vectors that are read or written in one turn: the loop's own instructions hide behind them."""
 _SAMPLES = 9
+"""The best one counts: what else runs takes some of them."""
 _DRAM_BYTES = 32 << 20
 """Of an array in memory: it is dropped from all caches before it is read, so it need not be
 larger than they are.

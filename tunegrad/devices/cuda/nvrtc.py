@@ -232,8 +232,6 @@ def _attributes(info: bytes) -> dict[int, int]:
 # ---- nvrtc
 
 
-_MAX_MESSAGE = 4000
-
 _OPTIONS = ("--std=c++17", "--fmad=false", "--diag-suppress=177", "--ptxas-options=-v")
 
 _INSTALL = "pip install 'tunegrad[cuda]'"
@@ -286,7 +284,7 @@ def build(text: str, entry: str, arch: str) -> Built:
         (code,) = api.nvrtcCompileProgram(program, len(options), options)
         log = _read(api, program, api.nvrtcGetProgramLogSize, api.nvrtcGetProgramLog).decode()
         if code != api.nvrtcResult.NVRTC_SUCCESS:
-            words = f"program {entry} for {arch}: {log.strip()[:_MAX_MESSAGE]}"
+            words = f"program {entry} for {arch}: {log.strip()}"
             raise CompileFailure(with_source(words, text))
         image = _read(api, program, api.nvrtcGetCUBINSize, api.nvrtcGetCUBIN, whole=True)
     finally:

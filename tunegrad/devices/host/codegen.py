@@ -26,8 +26,6 @@ __all__ = ["asked_host", "assembly", "compile_llvm"]
 OptLevel = Literal[0, 1, 2, 3]
 Stage = Literal["parse", "passes", "emit"]
 
-_MAX_MESSAGE = 4000
-
 _ROOM_BYTES = 16 << 20
 _ROOM_PER_BYTE = {0: 256, 1: 256, 2: 1024, 3: 1024}
 """Memory that compiling may take, by level, for each byte of IR text and besides.
@@ -219,10 +217,7 @@ def _initialise() -> None:
 
 
 def _message(stage: str, error: Exception, source: str) -> str:
-    text = str(error).strip()
-    if len(text) > _MAX_MESSAGE:
-        text = f"{text[:_MAX_MESSAGE]} ... ({len(text)} characters)"
-    return with_source(f"LLVM could not {stage} the candidate: {text}", source)
+    return with_source(f"LLVM could not {stage} the candidate: {str(error).strip()}", source)
 
 
 def _disassemble(image: bytes) -> str:

@@ -98,8 +98,6 @@ def _gpu(units: int) -> Rates:
 # ---- device
 
 
-_MAX_MESSAGE = 4000
-
 OPTIONS = ("-cl-std=CL1.2",)
 
 _SIMULATOR = "Oclgrind"
@@ -183,7 +181,7 @@ class OpenClDevice:
                 )
             (binary,) = built.get_info(cl.program_info.BINARIES)
         except cl.Error as error:
-            words = f"program {lowered.entry} on {self.name}: {str(error)[:_MAX_MESSAGE]}"
+            words = f"program {lowered.entry} on {self.name}: {error}"
             raise CompileFailure(with_source(words, lowered.text)) from error
         image: bytes = binary
         return image

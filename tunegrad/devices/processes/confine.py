@@ -36,8 +36,10 @@ __all__ = [
 ]  # fmt: skip
 
 EXIT_MEMORY = 75
+"""The exit code of a process that took too much memory; no other code of ours is that."""
 _PAGE = resource.getpagesize()
 _WATCH_S = 0.05
+"""Seconds between two looks at the memory: time for half a gigabyte of new pages."""
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
 
 _PR_SET_PDEATHSIG = 1
@@ -51,6 +53,7 @@ _EMPTY_ROOT = "/sys"
 root.
 """
 _READING_FILES = 64
+"""Descriptors of a process that may read files: what imports and threads of BLAS open."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,10 +33,13 @@ _LARGEST = {
 }
 """From where on numbers are rounded to an infinity."""
 
-_STEP = 16.0
-_FUNCTIONS = 64.0
-_APART = 4.0
+_STEP, _FUNCTIONS, _APART = 16.0, 64.0, 4.0
+"""Units of roundoff for each step of a walk, for functions and epilogues, and for values that round
+to either of two numbers: ``tolerance`` has the reasons.
+"""
+
 _SAFE = 2.0
+"""Times the bounds of a running error analysis: room for what it leaves out."""
 
 
 def rounding(dtype: DType) -> float:
