@@ -224,7 +224,7 @@ def tiled(device: Device, small: bool) -> Iterator[Named]:
     made: dict[str, Any] = {
         f"{name} {seed}": partial(_drawn_product, device, kernel, name, seed)
         for seed in range(10)
-        for name, kernel in (KERNELS | MORE).items()
+        for name, kernel in {**KERNELS, **MORE}.items()
     }
     for name, (kernel, schedule) in _by_hand().items():
         made[f"by hand, {name}"] = partial(_by, device, kernel, schedule)
@@ -282,8 +282,7 @@ def hostile(device: Device, small: bool) -> Iterator[Named]:
 
 def _contained(device: Device, name: str) -> Row:
     tail, count, wanted = _BAD[name]
-    roles = ("x", "in"), ("out", "out")
-    io = KernelIO(tuple(Parameter(p, "f32", _N, role) for p, role in roles))
+    io = KernelIO((Parameter("x", "f32", _N, "in"), Parameter("out", "f32", _N, "out")))
     scratch = (_TOO_MUCH_BYTES if wanted == "out_of_resources" else 4,)
     lowered = Lowered(_HOSTILE.format(tail=tail, count=count), "k", io, scratch, Geometry(1, 32))
     hooks = Hooks(reference="tools.gpu_checks:hostile_reference")

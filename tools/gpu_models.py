@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from tests.gpu_hand import gemm, image_kernel
 from tests.product_kernels import kernel_of, residual, summed, weights, x
 from tools.gpu_child import Named, Row
 from tools.gpu_journal import UNFINISHED
+from tunegrad.config import ModelDtype
 from tunegrad.devices import Device
 from tunegrad.frontend import Tensor
 from tunegrad.ir.folding import fold_constants
@@ -158,7 +160,8 @@ def _tuned(
 
     return _told(
         tg.tune(
-            model, device=device.name, budget_s=seconds, store=out / "tuned.db", dtype=dtype,
+            model, device=device.name, budget_s=seconds, store=out / "tuned.db",
+            dtype=cast(ModelDtype, dtype),
             max_trials=trials,
         )
     )  # fmt: skip

@@ -278,4 +278,4 @@ def _library(device: Device, arrays: list[Any]) -> tuple[list[Any], Any, Any]:
         return arrays, np.from_dlpack, lambda x: x.ctypes.data
     place = "cuda" if _peer(device) else "cpu"
     given = [torch.from_numpy(x).to(place) for x in arrays]
-    return given, torch.from_dlpack, lambda x: x.data_ptr()
+    return given, torch.utils.dlpack.from_dlpack, lambda x: x.data_ptr()

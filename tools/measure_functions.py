@@ -42,7 +42,7 @@ class Case:
 
     name: str
     meaning: Callable[..., Array]
-    domain: tuple[int, int, str] = (-126, 127, "+-")
+    domain: tuple[float, float, str] = (-126, 127, "+-")
     around: tuple[float, ...] = ()
     numpy: Callable[..., Array] | None = None
     torch: str = ""

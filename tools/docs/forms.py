@@ -124,7 +124,8 @@ def _questions() -> str:
     """Every question of a target and its answers."""
     asked = [n for n in vars(target.Target) if n.startswith(("has_", "can_"))]
     rows = [("", "a Zen 4 core", "an OpenCL device")]
-    rows += [(n, *("yes" if getattr(t, n) else "no" for t in (AVX512, GPU))) for n in asked]
+    said = {True: "yes", False: "no"}
+    rows += [(n, said[bool(getattr(AVX512, n))], said[bool(getattr(GPU, n))]) for n in asked]
     return fence("\n".join(f"{a:<22}{b:<16}{c}" for a, b, c in rows))
 
 

@@ -41,7 +41,9 @@ def cases() -> dict[str, Any]:
     with np.errstate(all="ignore"):  # the cases compute what they expect
         found = sorted(collect_testcases(None), key=lambda c: c.name)
     return {
-        c.name: c for c in found if all(n.domain in ("", "ai.onnx") for n in c.model.graph.node)
+        c.name: c
+        for c in found
+        if c.model and all(n.domain in ("", "ai.onnx") for n in c.model.graph.node)
     }
 
 
