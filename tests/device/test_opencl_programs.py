@@ -105,16 +105,17 @@ APPROXIMATE = (Op.EXP, Op.LOG, Op.LOG2, Op.TANH, Op.ERF, Op.SIN, Op.POW, Op.SQRT
 
 
 @pytest.mark.parametrize(
-    ("ops", "dtype"),
+    ("ops", "dtype", "lanes"),
     [
-        pytest.param((*NUMBERS, *FLOATS), F32, id="f32"),
-        pytest.param((*NUMBERS, *FLOATS), F64, id="f64"),
-        pytest.param((*NUMBERS, *INTS), I32, id="i32"),
-        pytest.param((*NUMBERS, *INTS), I64, id="i64"),
-        pytest.param(BOOLS, BOOL, id="bool"),
+        pytest.param((*NUMBERS, *FLOATS), F32, 1, id="f32"),
+        pytest.param((*NUMBERS, *FLOATS), F32, 3, id="f32x3"),
+        pytest.param((*NUMBERS, *FLOATS), F32, 16, id="f32x16"),
+        pytest.param((*NUMBERS, *FLOATS), F64, 3, id="f64x3"),
+        pytest.param((*NUMBERS, *INTS), I32, 16, id="i32x16"),
+        pytest.param((*NUMBERS, *INTS), I64, 1, id="i64"),
+        pytest.param(BOOLS, BOOL, 3, id="boolx3"),
     ],
 )
-@pytest.mark.parametrize("lanes", [1, 3, 16])
 def test_opencl_operations_equal_the_interpreter(device, ops, dtype, lanes):
     plain = tuple(op for op in ops if op is not Op.WHERE)
     program = together("operations", {f"y.{op}": elementwise(op, dtype, lanes, N) for op in plain})

@@ -29,7 +29,7 @@ def check_chains(seeds: range, code: CompiledKernels, joins: bool = False) -> No
 
 
 def test_movement_chain_of_eight_is_one_kernel_that_agrees_with_numpy() -> None:
-    check_chains(range(300), CompiledKernels(1))
+    check_chains(range(100), CompiledKernels(1))
 
 
 def test_movement_chain_with_joined_parts_agrees_with_numpy() -> None:

@@ -28,7 +28,7 @@ def convolutions(draw: st.DrawFn) -> Conv:
     )  # fmt: skip
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(convolutions())
 def test_variants_compute_what_the_direct_kernel_does(conv: Conv) -> None:
     plan = conv.plan()

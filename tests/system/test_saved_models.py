@@ -14,6 +14,7 @@ import pytest
 from safetensors.numpy import load_file
 
 import tunegrad as tg
+from tests.cover import each_once
 from tunegrad.errors import ConfigError, DeviceError, ModelError, UserError
 from tunegrad.ir.fusion import VALIDATION
 from tunegrad.models import encoder_layer, mlp, resnet18
@@ -57,8 +58,7 @@ MODELS: dict[str, Callable[[], tg.Model]] = {
 }
 
 
-@pytest.mark.parametrize("dtype", ["f32", "bf16"])
-@pytest.mark.parametrize("name", sorted(MODELS))
+@pytest.mark.parametrize(("name", "dtype"), each_once(sorted(MODELS), ["bf16", "f32"]))
 def test_a_saved_model_gives_what_it_gave(name: str, dtype: str, tmp_path: Path) -> None:
     threads = min(2, len(os.sched_getaffinity(0)))
     model = tg.load(MODELS[name](), store=False, threads=threads, dtype=dtype)

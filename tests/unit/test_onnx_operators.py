@@ -292,8 +292,13 @@ def test_a_part_of_an_image_is_resized() -> None:
 
 
 @pytest.mark.parametrize("corners", [0, 1])
-@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
-@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+@pytest.mark.parametrize(
+    ("mode", "padding"),
+    [
+        ("nearest", "zeros"), ("linear", "zeros"), ("cubic", "zeros"),
+        ("nearest", "border"), ("cubic", "border"), ("linear", "reflection"),
+    ],
+)  # fmt: skip
 def test_grids_are_read_as_by_the_runtime(mode: str, padding: str, corners: int) -> None:
     inputs = {"x": array(2, 3, 5, 6), "g": array(2, 4, 7, 2, low=-1.6, high=1.6)}
     attributes: dict[str, Any] = {"mode": mode, "padding_mode": padding, "align_corners": corners}
