@@ -11,8 +11,8 @@ from .functions import cat, dump, maximum, minimum, stack, where
 from .gradients import custom_vjp, grad, no_grad, value_and_grad
 from .handle import Bindings, TensorLike, joined
 from .model import Example, InputSpec, Model, as_model, find_model, model_of_spec
+from .nodes import substitute
 from .nodes.arrays import bf16_bits, bf16_values
-from .nodes.rewrite import substitute
 from .tensor import Tensor
 from .weights import (
     ParameterSpec,

@@ -30,7 +30,7 @@ from tunegrad.ir.graph import GraphOp, Node
 
 from .handle import joined
 from .nn import Module
-from .nodes.rewrite import substitute
+from .nodes import substitute
 from .nodes.tracing import without_identities
 from .random import no_draws
 from .tensor import Tensor

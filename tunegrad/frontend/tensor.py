@@ -32,11 +32,10 @@ from tunegrad.ir.interpret.evaluate import evaluate
 from . import handle
 from .handle import Handle, TensorLike, bound, own_name
 from .nodes import elementwise as ew
-from .nodes import tracing
+from .nodes import substitute, tracing
 from .nodes.arrays import DTypeLike, bf16_values, held
 from .nodes.elementwise import Scalar
 from .nodes.movement import Axes, extents, flat
-from .nodes.rewrite import substitute
 from .ops import (
     activation,
     arithmetic,

@@ -9,7 +9,7 @@ from tunegrad.errors import ModelError
 from tunegrad.frontend import InputSpec, Model, Tensor
 from tunegrad.frontend.nn import LayerNorm, Linear, Module
 
-from .arguments import positive
+from .mlp import positive
 
 
 class EncoderLayer(Module):

@@ -1,4 +1,6 @@
-"""A multi-layer perceptron: linear layers with relu between them."""
+"""A multi-layer perceptron: linear layers with relu between them; and the rule that every builder's
+sizes follow.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,16 @@ from tunegrad.errors import ModelError
 from tunegrad.frontend import InputSpec, Model, Tensor
 from tunegrad.frontend.nn import Linear, Module
 
-from .arguments import positive
+
+def positive(model: str, **sizes: object) -> None:
+    """Every size is an integer of at least 1.
+
+    Raises:
+        ModelError: one is not.
+    """
+    for name, value in sizes.items():
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise ModelError(f"{model}: {name}={value!r} must be an integer of at least 1")
 
 
 class Mlp(Module):

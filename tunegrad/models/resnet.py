@@ -12,7 +12,7 @@ from functools import partial
 from tunegrad.frontend import InputSpec, Model, Tensor
 from tunegrad.frontend.nn import BatchNorm2d, Conv2d, Linear, Module, conv_norm
 
-from .arguments import positive
+from .mlp import positive
 
 # The weights of a block's last norm are drawn around this: small, so that sums of many branches
 # stay O(1).

@@ -4,9 +4,28 @@ what nodes hold.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from tunegrad.ir import graph
+from tunegrad.ir.graph import Node
+
 from . import arrays, elementwise, folds, indexing, movement
-from .rewrite import substitute
 
 __all__ = [
     "arrays", "elementwise", "folds", "indexing", "movement", "substitute",
 ]  # fmt: skip
+
+
+def substitute(outputs: tuple[Node, ...], replaced: Mapping[Node, Node]) -> tuple[Node, ...]:
+    """``outputs`` with every node in ``replaced`` exchanged for its partner, of the same shape and
+    dtype.
+    """
+    done: dict[Node, Node] = {}
+    for node in graph.topological(outputs):
+        new = replaced.get(node)
+        if new is None:
+            srcs = tuple(map(done.__getitem__, node.srcs))
+            same = srcs == node.srcs  # nodes are equal where they are the same
+            new = node if same else Node(node.op, srcs, node.arg, node.shape, node.dtype)
+        done[node] = new
+    return tuple(done[o] for o in outputs)

@@ -15,7 +15,7 @@ import numpy as np
 
 from ..functions import where
 from ..ops.convolution import convolve, convolve_transposed
-from ..ops.pooling import avg_pool, max_pool
+from ..ops.pooling import avg_pool, max_pool, overhang
 from ..ops.resizing import SamplePadding, Sampling, cubic, grid_places, read_at, sampled
 from ..tensor import Tensor
 from .node import Known, NodeView, defined
@@ -146,13 +146,8 @@ class _Windows:
         rank = len(size)
         strides, spread = listed(n, "strides", rank), listed(n, "dilations", rank)
         ends = ends_of(n, extents, size)
-        more = [0] * rank
-        for d in range(rank if n.get("ceil_mode", 0) else 0):
-            room = extents[d] + sum(ends[d]) - spread[d] * (size[d] - 1) - 1
-            last = -(-room // strides[d])
-            if last * strides[d] >= extents[d] + ends[d][0]:  # it would begin beyond the input
-                last -= 1
-            more[d] = max(0, last * strides[d] - room)
+        both = zip(extents, size, strides, spread, ends, strict=True)
+        more = [overhang(*axis) if n.get("ceil_mode", 0) else 0 for axis in both]
         return _Windows(extents, size, strides, spread, ends, more)
 
     @property

@@ -241,6 +241,15 @@ def _lowest(dtype: DType) -> float | int | bool:
     return False if dtype.is_bool else int(np.iinfo(dtype.numpy.name).min)
 
 
+def overhang(extent: int, size: int, stride: int, dilation: int, ends: tuple[int, int]) -> int:
+    """Elements that the last window needs beyond the padding, where it may go over the end."""
+    room = extent + sum(ends) - dilation * (size - 1) - 1
+    last = -(-room // stride)
+    if last * stride >= extent + ends[0]:  # it would begin beyond the input
+        last -= 1
+    return max(0, last * stride - room)
+
+
 class _Windows:
     """Windows of a pooling: of any tensor whose spatial dimensions are the input's."""
 
@@ -259,7 +268,10 @@ class _Windows:
                 f"{op}: padding {self.pads} is more than half of window {self.size} on input "
                 f"{x.shape}"
             )
-        self.more = tuple(self._over(e, i) if ceil_mode else 0 for i, e in enumerate(x.shape[2:]))
+        both = zip(x.shape[2:], self.size, self.stride, self.dilation, self.pads, strict=True)
+        self.more = tuple(
+            overhang(e, k, s, d, (p, p)) if ceil_mode else 0 for e, k, s, d, p in both
+        )
         """Elements that the last window needs beyond the padding."""
 
     @property
@@ -273,14 +285,6 @@ class _Windows:
     @property
     def ends(self) -> Ends:
         return tuple((p, p + m) for p, m in zip(self.pads, self.more, strict=True))
-
-    def _over(self, extent: int, i: int) -> int:
-        span = self.dilation[i] * (self.size[i] - 1) + 1
-        room = extent + 2 * self.pads[i] - span
-        last = -(-room // self.stride[i])
-        if last * self.stride[i] >= extent + self.pads[i]:  # it would begin beyond the input
-            last -= 1
-        return max(0, last * self.stride[i] - room)
 
     def of(self, x: T) -> T:
         """The windows of ``x``; zero in the padding."""

@@ -4,9 +4,8 @@ name.
 
 from __future__ import annotations
 
-from . import complexes, contraction, elementwise, movement, normalisation
-from .complexes import COMPLEX, Complex, lifted
-from .table import Operator
+from . import contraction, elementwise, movement, normalisation, table
+from .table import COMPLEX, Complex, Operator, lifted
 
 __all__ = ["COMPLEX", "FAMILIES", "TABLE", "Complex", "Operator", "lifted"]
 
@@ -20,7 +19,7 @@ FAMILIES: dict[str, dict[str, Operator]] = {
     "normalisation, pooling, resizing": normalisation.NORMALISATION,
     "sampling": normalisation.SAMPLING,
     "encoder layers": contraction.ENCODER,
-    "complex numbers": complexes.TABLE,
+    "complex numbers": table.COMPLEX_NUMBERS,
 }
 TABLE: dict[str, Operator] = {
     name: operator for family in FAMILIES.values() for name, operator in family.items()

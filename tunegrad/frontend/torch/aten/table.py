@@ -1,11 +1,19 @@
-"""Notation of the tables of operators."""
+"""Notation of the tables of operators; and complex numbers as pairs of tensors, which rotary
+embeddings are often written with.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from tunegrad.errors import ModelError
+from tunegrad.ir.dtypes import DType
+
+from ...creation import zeros_like
+from ...functions import stack
+from ...tensor import Tensor
 
 Operator = Callable[..., Any]
 
@@ -23,3 +31,178 @@ def overloads(kinds: str, *operators: Operator) -> dict[str, Operator]:
 def unsupported(operator: str, why: str) -> ModelError:
     """An operator that is known, with arguments that are not."""
     return ModelError(f"aten.{operator}: {why} is not supported")
+
+
+@dataclass(frozen=True, slots=True)
+class Complex:
+    """A tensor of complex numbers, by its real and its imaginary parts."""
+
+    real: Tensor
+    imag: Tensor
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.real.shape
+
+    @property
+    def ndim(self) -> int:
+        return self.real.ndim
+
+    def pairs(self) -> Tensor:
+        """The parts side by side, along a last dimension of two."""
+        return stack([self.real, self.imag], -1)
+
+    @staticmethod
+    def of_pairs(pairs: Tensor) -> Complex:
+        """The inverse of ``pairs``."""
+        return Complex(pairs.select(-1, 0), pairs.select(-1, 1))
+
+
+def lifted(operator: Operator | None, name: str) -> Operator:
+    """An operator that moves elements, of complex numbers: of the real and of the imaginary parts.
+
+    With a dtype, which is none of complex numbers, it is of the real parts alone.
+
+    Raises:
+        ModelError: another operator; truths of complex numbers.
+    """
+    if operator is None or name.partition(".")[0] not in _MOVES:
+        raise ModelError(f"aten.{name}: complex numbers are not supported")
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        dtype: DType | None = kwargs.get("dtype")
+        if dtype is not None and dtype.is_bool:
+            raise unsupported(name, "truths of complex numbers")
+        real = operator(*(_part(a, "real") for a in args), **kwargs)
+        if dtype is not None:
+            return real
+        imag = operator(*(_part(a, "imag") for a in args), **kwargs)
+        if isinstance(real, tuple):
+            return tuple(Complex(r, i) for r, i in zip(real, imag, strict=True))
+        return Complex(real, imag)
+
+    return run
+
+
+_NAMES = (
+    "_reshape_alias _to_copy _unsafe_view alias cat clone contiguous detach expand flatten flip "
+    "index_select lift_fresh_copy mean narrow neg permute repeat reshape roll select slice split "
+    "split_with_sizes squeeze stack sum t transpose unbind unflatten unsqueeze view view_copy"
+)
+
+_MOVES = frozenset(_NAMES.split())
+
+
+def _part(value: Any, name: str) -> Any:
+    if isinstance(value, Complex):
+        return getattr(value, name)
+    if isinstance(value, list | tuple):  # of tensors to join, some may be real
+        return [
+            zeros_like(v) if name == "imag" and isinstance(v, Tensor) else _part(v, name)
+            for v in value
+        ]
+    return value
+
+
+def _pair(value: Any) -> tuple[Any, Any]:
+    if isinstance(value, Complex | complex):
+        return value.real, value.imag
+    return value, 0
+
+
+def _mul(a: Any, b: Any) -> Complex:
+    (ar, ai), (br, bi) = _pair(a), _pair(b)
+    if not isinstance(b, Complex | complex):
+        return Complex(ar * br, ai * br)
+    if not isinstance(a, Complex | complex):
+        return Complex(ar * br, ar * bi)
+    return Complex(ar * br - ai * bi, ar * bi + ai * br)
+
+
+def _div(a: Any, b: Any) -> Complex:
+    if not isinstance(b, Complex | complex):
+        return Complex(a.real / b, a.imag / b)
+    (ar, ai), (br, bi) = _pair(a), _pair(b)
+    size = br * br + bi * bi
+    return Complex((ar * br + ai * bi) / size, (ai * br - ar * bi) / size)
+
+
+def _summed(sign: int) -> Operator:
+    def add(a: Any, b: Any, *, alpha: Any = 1) -> Complex:
+        (ar, ai), (br, bi) = _pair(a), _pair(b)
+        by = sign * alpha
+        return Complex(_full(ar + br * by, ar, br), _full(ai + bi * by, ar, br))
+
+    return add
+
+
+def _full(value: Any, *like: Any) -> Tensor:
+    """A part that broadcasts as the other one does."""
+    zeros = [t * 0 for t in like if isinstance(t, Tensor)]
+    for z in zeros:
+        value = value + z
+    return value  # type: ignore[no-any-return]
+
+
+def _polar(size: Tensor, angle: Tensor) -> Complex:
+    return Complex(size * angle.cos(), size * angle.sin())
+
+
+def _of_parts(real: Tensor, imag: Tensor) -> Complex:
+    return Complex(real, imag)
+
+
+def _real(x: Any) -> Any:
+    return x.real if isinstance(x, Complex) else x
+
+
+def _imag(x: Any) -> Any:
+    if not isinstance(x, Complex):
+        raise unsupported("imag", "a tensor of real numbers")
+    return x.imag
+
+
+def _conj(x: Any) -> Any:
+    return Complex(x.real, -x.imag) if isinstance(x, Complex) else x
+
+
+def _abs(x: Complex) -> Tensor:
+    return x.real.hypot(x.imag)
+
+
+def _angle(x: Any) -> Tensor:
+    if not isinstance(x, Complex):
+        raise unsupported("angle", "a tensor of real numbers")
+    return x.imag.atan2(x.real)
+
+
+def _exp(x: Complex) -> Complex:
+    return _polar(x.real.exp(), x.imag)
+
+
+def _made(operator: Callable[..., Any], *names: str) -> dict[str, Operator]:
+    return dict.fromkeys(names, operator)
+
+
+COMPLEX_NUMBERS: dict[str, Operator] = {
+    **_made(Complex.of_pairs, "view_as_complex.default"),
+    **_made(Complex.pairs, "view_as_real.default"),
+    **_made(_polar, "polar.default"),
+    **_made(_of_parts, "complex.default"),
+    **_made(_real, "real.default"),
+    **_made(_imag, "imag.default"),
+    **_made(_conj, "_conj.default", "_conj_physical.default", "conj_physical.default"),
+    **_made(lambda x: x, "resolve_conj.default"),
+    **_made(_angle, "angle.default"),
+}
+
+COMPLEX: dict[str, Operator] = {
+    **COMPLEX_NUMBERS,
+    **_made(_mul, "mul.Tensor", "mul.Scalar"),
+    **_made(_div, "div.Tensor", "div.Scalar"),
+    **_made(_summed(1), "add.Tensor", "add.Scalar"),
+    **_made(_summed(-1), "sub.Tensor", "sub.Scalar"),
+    **_made(_abs, "abs.default"),
+    **_made(_exp, "exp.default"),
+}
+"""Operators of which an argument is complex; others are ``lifted``."""
