@@ -856,13 +856,6 @@ class StoreSuite:
         store.add(trial(session="imported"))
         assert store.sessions() == [Session("imported", 1000.0, None, "", 0, "{}", "")]
 
-    def test_store_keep_session_fills_one_known_by_its_trials_and_no_other(self, store):
-        store.add(trial(session="imported"))
-        kept = Session("imported", 1.0, 2.0, "tune mlp", 3, "{}", "0.0.9")
-        store.keep_session(kept)
-        store.keep_session(replace(kept, command="another"))
-        assert store.sessions() == [kept]
-
     def test_store_spend_adds_up_per_model_machine_and_settings(self, store):
         assert store.spent("model", ZEN, "beam") == 0.0
         assert store.add_spend("model", ZEN, "beam", 1.5) == 1.5
@@ -948,7 +941,6 @@ class StoreSuite:
             lambda s: s.add(trial()),
             lambda s: s.promote(1, EVIDENCE),
             lambda s: s.session("a", 0, {}, "0.1.0").__enter__(),
-            lambda s: s.keep_session(Session("a", 1.0, None, "", 0, "{}", "")),
             lambda s: s.add_spend("m", ZEN, "beam", 1.0),
             lambda s: s.name_kernel(MATMUL, "name"),
             lambda s: s.record_decision(decision("keep")),
@@ -958,7 +950,6 @@ class StoreSuite:
             "add",
             "promote",
             "session",
-            "keep_session",
             "add_spend",
             "name_kernel",
             "record_decision",

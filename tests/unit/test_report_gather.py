@@ -282,8 +282,8 @@ def test_session_that_was_killed_has_no_end(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     with open_store(path, "write") as store:
         write_session(store, "s1", with_facts=False)
-        (session,) = store.sessions()
-        store.keep_session(replace(session, id="killed", ended_s=None))
+        killed = store.session("tune", 0, {"model": "small"}, "0.1.0", "killed")
+        killed.__enter__()
         store.add(trial(KEY, str(GEMM.canonical()), "", 2e-3, 1e9, "default", "killed"))
     page = gather(path, "killed").pages[0]
     assert page.line.seconds is None

@@ -5,7 +5,7 @@ from random import Random
 
 from search_surface import SurfaceSpace, choices_of
 
-from tunegrad.search import ExhaustiveSearcher, is_small
+from tunegrad.search import ExhaustiveSearcher
 from tunegrad.search.searchers.exhaustive import decision_lists
 
 BOX = SurfaceSpace({"a": 3, "b": 2, "c": 4})
@@ -56,15 +56,3 @@ def test_exhaustive_is_done_when_it_is_through():
     assert not searcher.done
     assert searcher.ask(1) == []
     assert searcher.done
-
-
-def test_exhaustive_space_is_small_up_to_the_number():
-    assert is_small(BOX, 24)
-    assert not is_small(BOX, 23)
-
-
-def test_exhaustive_space_with_many_conditional_lists_is_not_small():
-    """The default's own decisions would say four."""
-    space = SurfaceSpace({"gate": 2, "extra": 40, "last": 2})
-    assert not is_small(space, 50)
-    assert is_small(space, 82)

@@ -38,7 +38,6 @@ __all__ = [
     "ALL_SESSIONS",
     "BARE",
     "BY_SPEED",
-    "FILL_SESSION",
     "FINGERPRINT",
     "INSERT_SESSION",
     "INSERT_TRIAL",
@@ -147,14 +146,9 @@ PLACES = (
 )
 
 ALL_DECISIONS = f"SELECT {DECISIONS.select} FROM {DECISIONS.source}"
-
 ALL_LATENCIES = f"SELECT {LATENCIES.select} FROM {LATENCIES.source}"
-
 ALL_SESSIONS = f"SELECT {SESSIONS.select} FROM {SESSIONS.source}"
 
-_KNOWN = ", ".join(f"{name} = excluded.{name}" for name in SESSIONS.names if name != "id")
-
-FILL_SESSION = f"ON CONFLICT (id) DO UPDATE SET {_KNOWN} WHERE command = ''"
 
 SET_SPEND = (
     "INSERT INTO spend (model_key, fingerprint, settings, seconds) VALUES (?, ?, ?, ?)"

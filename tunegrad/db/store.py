@@ -537,11 +537,6 @@ class Store:
         rows = self._db.select(f"{sql.ALL_SESSIONS} ORDER BY started_s, id")
         return self._sound(map(decode_session, rows))
 
-    def keep_session(self, session: Session) -> None:
-        """Keep a session of another store as it is, unless its id is taken by one that is known."""
-        with self._db.transaction() as run:
-            run(f"{sql.INSERT_SESSION} {sql.FILL_SESSION}", encode_session(session))
-
     # ---- spent budget, names
 
     def spent(self, model_key: str, fingerprint: Fingerprint, settings: str) -> float:

@@ -25,7 +25,6 @@ from tunegrad.search.searchers import (
     RandomChooser,
     RandomSearcher,
     check_searcher,
-    is_small,
     make_searcher,
     searcher_names,
 )
@@ -73,7 +72,6 @@ __all__ = [
     "different",
     "distance",
     "fastest_ratio",
-    "is_small",
     "make_searcher",
     "searcher_names",
     "seeds_from",

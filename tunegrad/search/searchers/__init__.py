@@ -3,7 +3,7 @@
 from .bayesian import BayesianSearcher
 from .beam import BeamSearcher
 from .evolution import EvolutionarySearcher
-from .exhaustive import ExhaustiveSearcher, is_small
+from .exhaustive import ExhaustiveSearcher
 from .one_by_one import RandomChooser
 from .portfolio import PortfolioSearcher
 from .random import RandomSearcher
@@ -19,7 +19,6 @@ __all__ = [
     "RandomChooser",
     "RandomSearcher",
     "check_searcher",
-    "is_small",
     "make_searcher",
     "searcher_names",
 ]

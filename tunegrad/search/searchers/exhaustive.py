@@ -13,22 +13,16 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from math import prod
 from random import Random
 
 from tunegrad.errors import IllegalAction
-from tunegrad.opts import DefaultChooser, Schedule, SpaceDecision
+from tunegrad.opts import Schedule, SpaceDecision
 from tunegrad.trial import Measurement
 
 from ..protocols import Proposal, SearchSpace
 from .one_by_one import OneByOne
 
-__all__ = ["SMALL", "ExhaustiveSearcher", "decision_lists", "is_small"]
-
-SMALL = 1024
-"""Lists of decisions up to which a space counts as small: about as many as some minutes of
-measuring can take.
-"""
+__all__ = ["ExhaustiveSearcher", "decision_lists"]
 
 
 class _Prefix:
@@ -66,25 +60,11 @@ def decision_lists(space: SearchSpace) -> Iterator[Schedule | None]:
             waiting.extend((*taken[:at], other) for other in others)
 
 
-def is_small(space: SearchSpace, most: int = SMALL) -> bool:
-    """True for a space of at most ``most`` lists of decisions.
-
-    They are counted only where the decisions on the way of the defaults do not say no already; that
-    takes ``most`` samples at the worst.
-    """
-    try:
-        if prod(d.options for d in space.sample(DefaultChooser()).trace) > most:
-            return False
-    except IllegalAction:
-        pass  # counting tells
-    return all(count < most for count, _ in enumerate(decision_lists(space)))
-
-
 class ExhaustiveSearcher(OneByOne):
     """Proposes every schedule of the space once, in order, and is done when it is through.
 
-    It learns nothing from times and draws nothing: every seed gives the same order. On a space that
-    is not small it goes on for as long as it is asked.
+    It learns nothing from times and draws nothing: every seed gives the same order. On a large
+    space it goes on for as long as it is asked.
     """
 
     origin = "exhaustive"
