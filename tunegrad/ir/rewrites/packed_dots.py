@@ -23,15 +23,6 @@ from ..interpret.numeric import Array
 from ..target import Target
 from .sums import Moves, Repeats, applied, chain, is_known, rewritten, sum_of_products, with_factors
 
-__all__ = [
-    "dimension",
-    "in_words",
-    "pair_dots",
-    "quad_dots",
-    "round_factors",
-    "worded",
-]
-
 
 def dimension(base: Node, moves: Moves, axis: int, count: int) -> int | None:
     """The dimension of ``base`` that is ``axis`` after the movements, all of it or the inner part
