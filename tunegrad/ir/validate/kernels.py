@@ -19,23 +19,12 @@ import numpy as np
 from tunegrad.errors import WrongPlan
 
 from ..expr import Apply, Cast, Const, Expr, IndexValue, Inside, Load, Value
-from ..index import Atom, Element, FloorDiv, Index, Valid, Var
+from ..index import Atom, Element, FloorDiv, Index, Valid, Var, clamped
 from ..interpret.numeric import Array
 from ..kernel import Kernel, Param, Reduce, Store
 from ..layout import Layout
 from .graphs import Unvalidated, folded, position_value
 from .numbers import Number, Numbers, deep, zero
-
-__all__ = [
-    "Env",
-    "KernelValues",
-    "Strides",
-    "may_write",
-    "memory_of",
-    "points_of",
-    "position_of",
-    "strides_of",
-]
 
 Env = Mapping[str, Array]
 
@@ -142,10 +131,7 @@ class KernelValues:
         p = self.params[e.buffer]
         read = self.reads(p.name, at, p, scope.depth, self.numbers)
         index = self.numbers.array(read, p.dtype, scope.depth)
-        if index.dtype.kind == "u":
-            return np.minimum(index, np.uint64(e.hi)).astype(np.int64)
-        found = index.astype(np.int64)
-        return np.clip(np.where(found < 0, found + e.den, found), 0, e.hi)
+        return np.asarray(clamped(index, e.den).astype(np.int64))
 
     def holds(self, valid: Valid, scope: _Scope) -> Any:
         """Mask of the points where a condition holds."""

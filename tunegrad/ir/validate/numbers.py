@@ -38,8 +38,6 @@ from ..dtypes import BF16, F16, F32, DType
 from ..expr import Const, Op
 from ..interpret.numeric import FOLDS, Array, compute, convert, to_compute
 
-__all__ = ["Known", "Number", "Numbers", "P", "deep", "embedded", "leaf", "sum_of_products", "zero"]
-
 P = (1 << 31) - 1
 _HALF = P >> 1
 _NAN = 1234567891

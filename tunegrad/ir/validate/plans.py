@@ -25,7 +25,17 @@ from ..graph import ConstData, GraphOp, Node
 from ..interpret.numeric import Array
 from ..kernel import Kernel, Param, Store
 from ..layout import Layout
-from .graphs import At, GraphValues, Unvalidated, flat_position, is_leaf, terms_behind
+from .graphs import (
+    SAMPLED_TERMS,
+    At,
+    GraphValues,
+    Unvalidated,
+    borders,
+    flat_position,
+    is_leaf,
+    sampled,
+    terms_behind,
+)
 from .kernels import (
     KernelValues,
     Strides,
@@ -36,9 +46,6 @@ from .kernels import (
     strides_of,
 )
 from .numbers import Number, Numbers, P, deep, sum_of_products
-from .samples import SAMPLED_TERMS, borders, sampled
-
-__all__ = ["Group", "groups_of", "validate_group"]
 
 _MOST, _LEAST, _POINTS = 128, 2, 3
 """Samples, at most and at least; points of a variant's last kernel."""

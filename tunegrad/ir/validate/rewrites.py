@@ -44,20 +44,18 @@ from ..graph import Bounds, ConstData, GraphOp, Node, Step, topological
 from ..interpret.evaluate import evaluate
 from ..interpret.numeric import compute, to_compute
 from ..rewrites.ranges import Guard, guarded
-from .graphs import At, GraphValues, Unvalidated, flat_position, terms_behind
+from .graphs import (
+    SAMPLED_TERMS,
+    At,
+    GraphValues,
+    Unvalidated,
+    borders,
+    flat_position,
+    sampled,
+    terms_behind,
+)
 from .numbers import Number, Numbers, deep
 from .plans import Group, groups_of, validate_group
-from .samples import SAMPLED_TERMS, borders, sampled
-
-__all__ = [
-    "Validation",
-    "check_guards",
-    "check_rewrite",
-    "validated",
-    "validated_guards",
-    "validated_rewrite",
-    "validation",
-]
 
 _MOST, _LEAST = 64, 2
 """Samples of a node, at most and at least."""
