@@ -782,7 +782,10 @@ class StoreSuite:
         store.add(trial(status=Status.TIMED_OUT))
         answer = store.lookup(key_of(MATMUL), ZEN, 1)
         assert isinstance(answer, Miss)
-        assert answer.reason == "status: stored no ok trial, here ok"
+        assert answer.reason == (
+            "trials: the store knows this kernel, but has no trial of it that was measured and "
+            "right; tune it for longer"
+        )
 
     def test_store_lookup_lists_the_nearest_first(self, store):
         store.add(trial("two fields off", fingerprint=SKY_8))

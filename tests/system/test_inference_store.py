@@ -226,6 +226,19 @@ def test_on_miss_error_names_the_kernel_and_the_field(tmp_path: Path) -> None:
         tg.load(MODEL, store=store, threads=THREADS, on_miss="error")
 
 
+def test_on_miss_error_of_a_kernel_that_was_tuned_too_short_says_what_to_do(
+    tmp_path: Path,
+) -> None:
+    crashed = (replace(trial(k), measurement=Measurement(Status.CRASHED, ())) for k in kernels())
+    store = stored(tmp_path / "t.db", *crashed)
+    with pytest.raises(
+        MissError,
+        match=r"kernel .* \(.*\): no stored winner: trials: the store knows this kernel, but has "
+        r"no trial of it that was measured and right; tune it for longer$",
+    ):
+        tg.load(MODEL, store=store, threads=THREADS, on_miss="error")
+
+
 def test_on_miss_error_is_raised_without_any_store() -> None:
     with pytest.raises(MissError, match=r"no stored winner: store: there is none$"):
         tg.load(MODEL, store=False, threads=THREADS, on_miss="error")

@@ -417,7 +417,13 @@ def test_store_merge_withdraws_what_any_store_withdrew(tmp_path, first):
 
 def test_store_why_of_a_kernel_that_never_ran_says_so(tmp_path):
     found = explained(made(tmp_path / "a.db", numbered(1, status=Status.CRASHED)))
-    assert (found.outcome, found.reason) == ("miss", "status: stored no ok trial, here ok")
+    assert (found.outcome, found.reason) == (
+        "miss",
+        (
+            "trials: the store knows this kernel, but has no trial of it that was measured and "
+            "right; tune it for longer"
+        ),
+    )
     assert found.candidates == (("crashed", 1),)
 
 

@@ -25,6 +25,11 @@ __all__ = ["Difference", "Hit", "Lookup", "Miss", "Near", "Nearby", "look_up"]
 
 _NEAREST = 8
 
+_UNMEASURED = (
+    "trials: the store knows this kernel, but has no trial of it that was measured and right; "
+    "tune it for longer"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Difference:
@@ -43,6 +48,8 @@ class Difference:
             return f"kernel unknown: {self.here}"
         if self.field == "winner":
             return f"winner: {self.stored}"
+        if self.field == "status":
+            return _UNMEASURED
         return f"{self.field}: stored {self.stored or '(none)'}, here {self.here or '(none)'}"
 
     @property
@@ -50,6 +57,8 @@ class Difference:
         """As tables of kernels say it: ``field: here != stored``."""
         if self.field == "kernel":
             return "kernel: not in the store"
+        if self.field == "status":
+            return _UNMEASURED
         return (
             f"winner: {self.stored}"
             if self.field == "winner"
