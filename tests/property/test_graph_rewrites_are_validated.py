@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 import pytest
+from quad_builders import VNNI
 
 import tests.rewrite_graph_laws as laws
 from tests.rewrite_faults import FAULTS, Fault, planted
@@ -17,6 +19,7 @@ from tunegrad.ir.dtypes import F16, F32
 from tunegrad.ir.expr import Op
 from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.graph import Node, Step
+from tunegrad.ir.rewrites import quad_dots
 from tunegrad.ir.validate import check_rewrite
 
 LAWS = (
@@ -77,6 +80,34 @@ def test_faults_in_rewrites_are_seen(monkeypatch: pytest.MonkeyPatch, fault: Fau
             except (WrongPlan, ShapeError, DTypeError, InternalError):  # or no graph comes of it
                 return
     pytest.fail("none was refused")
+
+
+@pytest.mark.parametrize("zero", [False, True])
+def test_a_sum_of_bytes_that_wraps_around_is_seen(zero: bool) -> None:
+    """The rule's own bound is the only other thing that keeps it from that."""
+    doubled = Fault(
+        "sums of twice what 31 bits hold", "rewrites.packed_dots:_dequantised_sum",
+        "> I32.greatest", "> 2 * I32.greatest", "",
+    )  # fmt: skip
+
+    def product(terms: int) -> tuple[Node, ...]:
+        x = Tensor.input("x", (3, terms), "u8").cast("f32")
+        if zero:
+            x = x - Tensor.constant(np.array(7, np.uint8)).cast("f32")
+        y = Tensor.input("y", (terms, 3), "i8").cast("f32")
+        return (((x * 0.5) @ (y * 0.25)).node,)
+
+    def rewritten(before: tuple[Node, ...]) -> tuple[tuple[Node, ...], list[Step]]:
+        steps: list[Step] = []
+        after = quad_dots(before, VNNI, steps, floats=True)
+        assert after != before
+        return after, steps
+
+    held, wraps = product(65_000), product(100_000)
+    assert not check_rewrite(held, *rewritten(held))
+    assert quad_dots(wraps, VNNI, floats=True) == wraps
+    with planted(doubled), pytest.raises(WrongPlan, match="is not what it was rewritten to"):
+        check_rewrite(wraps, *rewritten(wraps))
 
 
 def test_a_sum_of_integers_that_stays_excuses_no_wrong_rounding() -> None:

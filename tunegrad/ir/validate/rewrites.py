@@ -13,7 +13,8 @@ terms of reductions and inputs that both have. The last ones are the outputs: al
 Numbers are those of plans (``numbers``), but constants are what they hold: what is made of nothing
 else is compared as folding computes it, in its own type. To 16 bits and to tf32 rewrites round on
 purpose: constants are rounded on both sides, all else is a function of exact arguments on both. A
-sum of floats that became one of integers is compared without roundings.
+sum of floats that became one of integers is compared without roundings; a long one also where
+bytes are all the greatest or all the least, which would wrap around.
 
 Plans and rewrites that are known to be right are not compared again.
 """
@@ -62,6 +63,9 @@ _MOST, _LEAST = 64, 2
 
 _CASES = 4
 """Inputs that indices are looked at for."""
+
+_LONG = 1 << 13
+"""Terms from which on sums of bytes are compared at their ends: 31 bits hold any shorter one."""
 
 _DEEP = 48
 """Operations between two places at which a chain without reductions may be cut."""
@@ -244,9 +248,12 @@ class _Pair:
         on_purpose = on_purpose or narrow is not None or integral
         reads = [n for n in cone if n.op is GraphOp.INPUT or n in self.opaque]
         spoiled = samples if reads and not on_purpose else 0
-        self.at = tuple(np.concatenate((i, i)) for i in at) if spoiled else at
+        small = sum(n.dtype in (I8, U8) for n in reads)
+        ends = 1 << min(4, small) if integral and terms > _LONG else 0
+        self.ends = np.repeat(np.arange(-1, ends), samples) if ends else None
+        self.at = tuple(np.tile(i, 1 + ends + (spoiled > 0)) for i in at)
         self.numbers = Numbers.drawn(
-            samples + spoiled,
+            samples * (1 + ends) + spoiled,
             self.seed,
             exactly=not integral,
             rounds=not integral,
@@ -277,9 +284,14 @@ class _Pair:
         if n.op is not GraphOp.INPUT and n not in self.opaque:
             return None
         place = self.places.setdefault(n, len(self.places))
-        return self.numbers.special_leaf(
-            place + 2, deep(flat_position(at, n.shape), depth), n.dtype
-        )
+        where = deep(flat_position(at, n.shape), depth)
+        found = self.numbers.special_leaf(place + 2, where, n.dtype)
+        if self.ends is None or n.dtype not in (I8, U8):
+            return found
+        ends = deep(self.ends, depth)
+        end = np.where(ends >> (place & 3) & 1, n.dtype.greatest, n.dtype.least)
+        drawn = self.numbers.array(found, n.dtype, depth)
+        return np.where(ends < 0, drawn, end.astype(n.dtype.numpy))
 
     def _sums_of_constants(self) -> bool:
         """True if both are constant sums of floats that are equal but for the order in which
