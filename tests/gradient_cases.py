@@ -134,6 +134,39 @@ _LOSSES = [
     "F.cross_entropy(a, i[:4] % 3)", "F.nll_loss(a.log_softmax(1), i[:4] % 3, ignore_index=1)",
     "F.cross_entropy(a, i[:4] % 3, b[0].detach() * 0 + 0.5, label_smoothing=0.1)",
 ]  # fmt: skip
+_OTHERS: list[tuple[str, Shapes]] = [
+    ("T.addbmm(a, b, c)", ((3, 2), (2, 3, 4), (2, 4, 2))),
+    ("T.addmv(a, b, c)", ((3,), (3, 4), (4,))),
+    ("T.addr(a, b, c)", ((3, 4), (3,), (4,))), ("T.dot(a, b)", ((4,), (4,))),
+    ("T.baddbmm(a, b, c, alpha=2)", ((2, 3, 2), (2, 3, 4), (2, 4, 2))),
+    ("T.inner(a, b)", ((3, 4), (2, 4))), ("T.mm(a, b)", ((3, 4), (4, 2))),
+    ("T.mv(a, b)", ((3, 4), (4,))), ("T.chain_matmul(a, b, c)", ((2, 3), (3, 2), (2, 4))),
+    ("T.matmul(a, b)", ((1, 3, 4), (2, 4, 2))), ("T.vdot(a, b)", ((4,), (4,))),
+    ("T.hstack([a, b])", ((2, 3), (2, 1))), ("T.vstack([a, b])", ((2, 3), (1, 3))),
+    ("T.dstack([a, b])", ((2, 3), (2, 3))), ("T.column_stack([a, b])", ((3,), (3, 2))),
+    ("T.broadcast_tensors(a, b)[1]", ((2, 3), (3,))), ("T.broadcast_to(a, (2, 3))", ((3,),)),
+    ("T.atleast_3d(a)", ((2, 3),)), ("T.diag(a)", ((3,),)), ("T.diag(a, 1)", ((3, 4),)),
+    ("T.fliplr(a)", ((2, 3),)), ("T.flipud(a)", ((2, 3),)), ("a.t()", ((2, 3),)),
+    ("a.squeeze(1)", ((2, 1, 3),)), ("a.swapaxes(0, 1)", ((2, 3),)), ("a.ravel()", ((2, 3),)),
+    ("a.unflatten(1, (2, 2))", ((3, 4),)), ("T.tensor_split(a, 2, 1)[0]", ((2, 5),)),
+    ("T.div(a, b.abs() + 1)", TWO), ("T.pow(a.abs() + 0.1, 2.5)", ONE), ("a.positive()", ONE),
+    ("a.scatter_reduce(1, i[:4].reshape(2, 2) % 3, b, 'amax')", ((2, 3), (2, 2))),
+    ("a.scatter_reduce(1, i[:4].reshape(2, 2) % 3, b, 'prod')", ((2, 3), (2, 2))),
+    ("F.conv_transpose3d(a, b, None, 2)", ((1, 2, 2, 2, 2), (2, 1, 2, 2, 2))),
+    ("F.adaptive_avg_pool1d(a, 3)", ((1, 2, 7),)), ("F.avg_pool1d(a, 3, 2)", ((1, 2, 7),)),
+    ("F.max_pool3d(a, 2, 1)", ((1, 1, 3, 3, 3),)), ("F.avg_pool3d(a, 2, 1)", ((1, 1, 3, 3, 3),)),
+    ("F.lp_pool1d(a.abs() + 0.1, 3, 2)", ((1, 2, 6),)),
+    ("F.adaptive_avg_pool3d(a, 2)", ((1, 1, 4, 2, 3),)),
+    ("F.rrelu(a)", ONE),
+    ("F.batch_norm(a, None, None, b, c, training=True)", ((4, 3, 2), (3,), (3,))),
+    ("F.grid_sample(a, b, align_corners=False)", ((1, 2, 4, 5), (1, 3, 3, 2))),
+    ("F.grid_sample(a, b * 1.3, padding_mode='border', align_corners=True)",
+     ((1, 2, 4, 5), (1, 3, 3, 2))),
+    ("F.affine_grid(a, (2, 1, 3, 4), align_corners=False)", ((2, 2, 3),)),
+    ("F.triplet_margin_loss(a, b, c)", ((4, 3), (4, 3), (4, 3))),
+    ("F.scaled_dot_product_attention(a, b, c, i[:4].reshape(2, 2) > 1)", ((2, 3),) * 3),
+    ("F.scaled_dot_product_attention(a, b, c, a @ b.mT)", ((2, 3),) * 3),
+]  # fmt: skip
 STEPS = ["a.floor()", "a.ceil()", "a.round()", "a.trunc()", "a.sign()"]
 """Operations that are level everywhere."""
 
@@ -150,6 +183,7 @@ CASES: list[tuple[str, Shapes]] = [
     *((line, IMAGE) for line in _POOLED),
     *_PRODUCTS,
     *_NORMS,
+    *_OTHERS,
     *((line, ((4, 3), (4, 3))) for line in _LOSSES),
 ]
 
