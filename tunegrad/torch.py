@@ -233,10 +233,10 @@ class _Program:
         held = self._pick(args)
         return (
             all(map(is_, held, self._held))
-            and _versions(held) == self._versions
-            and _memory(held) == self._memory
+            and list(map(_VERSION, held)) == self._versions
+            and list(map(_ADDRESS, held)) == self._memory
             and list(map(_SHAPE, self._given(args))) == self._shapes
-            and self._rest(args) == self._numbers
+            and (not self._numbers or self._rest(args) == self._numbers)
         )
 
     def moved(self, args: Sequence[Any]) -> set[int]:
@@ -251,9 +251,9 @@ class _Program:
     def run(self, model: LoadedModel, args: Sequence[Any]) -> tuple[Any, ...]:
         run = model.on_device if self.shared else model
         found = run(*map(self._lend, self._given(args)))
-        tensors = iter(found if isinstance(found, tuple) else (found,))
         if self._plain:
-            return tuple(map(_FROM_NUMPY, tensors))
+            return tuple(map(_FROM_NUMPY, found)) if type(found) is tuple else (_FROM_NUMPY(found),)
+        tensors = iter(found if isinstance(found, tuple) else (found,))
         take = _taken if self.shared else tensor_of
         outputs = []
         for o in self._outputs:
@@ -413,7 +413,10 @@ def _picker(places: Sequence[int]) -> Callable[[Sequence[Any]], tuple[Any, ...]]
     """A function that takes the arguments at these places."""
     if len(places) > 1:
         return itemgetter(*places)
-    return lambda args: tuple(args[i] for i in places)
+    if not places:
+        return lambda _: ()
+    (place,) = places
+    return lambda args: (args[place],)
 
 
 def _versions(tensors: Sequence[Any]) -> list[int]:
