@@ -13,10 +13,12 @@ import pytest
 from tests import fuzzing
 from tests.graph_fuzzer import random_graph
 from tests.kernel_corpus import GRAPHS, graph_of
-from tunegrad.ir.dtypes import BF16, BOOL, F16, F32, F64, I8, I32, I64, U8, U32
+from tunegrad.frontend import Tensor
+from tunegrad.ir.dtypes import BF16, BOOL, F16, F32, F64, I8, I32, I64, U8, U32, DType
 from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import LAST, ROWS, Fusion, LaunchPlan, blocked, schedule
-from tunegrad.ir.validate import validation
+from tunegrad.ir.interpret.numeric import Array
+from tunegrad.ir.validate import numbers, validation
 from tunegrad.ir.variants import rewrite, variants_of
 
 DTYPES = ((F32,), (F32, I32), (F32, BF16, F16), (F32, I32, BOOL, U8, I64), (F64, I8, U32))
@@ -55,3 +57,17 @@ def test_random_graphs_are_validated() -> None:
         outputs = random_graph(rng, rng.choice((4, 8, 15, 25)), rng.choice(DTYPES))
         for graph in (outputs, fold_constants(outputs)):
             assert not validation(schedule(graph)).left_out
+
+
+def test_both_sides_of_a_product_draw_its_elements_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+    drawn = numbers.leaf
+
+    def counted(seed: int, at: Array, dtype: DType) -> Array:
+        sizes.append(at.size)
+        return drawn(seed, at, dtype)
+
+    monkeypatch.setattr(numbers, "leaf", counted)
+    x, w = Tensor.input("x", (37, 1031), "f32"), Tensor.input("w", (1031, 53), "f32")
+    assert not validation(schedule(((x @ w).node,))).left_out
+    assert len([n for n in sizes if n > 1031]) == 2
