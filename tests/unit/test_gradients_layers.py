@@ -69,7 +69,7 @@ def test_layers_keep_their_weights_where_others_are_given_for_a_call() -> None:
 
 
 def test_training_a_perceptron_gives_pytorchs_losses() -> None:
-    """Plain descent, compiled once, for 30 steps (100 by hand: 1e-6)."""
+    """Plain descent, compiled once, for 30 steps."""
     torch = pytest.importorskip("torch")
     torch.manual_seed(3)
     theirs = torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.Tanh(), torch.nn.Linear(32, 5))
