@@ -47,20 +47,13 @@ settings.load_profile("tunegrad")
 
 from tests import fuzzing, no_network, peaks, quarantine  # noqa: E402  # found by the path above
 from tunegrad.devices.processes.isolated import preload  # noqa: E402
+from tunegrad.tune.sessions import WORKER_MODULES  # noqa: E402
 
 no_network.refuse()
 fuzzing.fix_seed()
 # One process forks the workers of all tests, whichever needs the first one: what they would import
 # once each, it has.
-preload(
-    (
-        "numpy.random", "tunegrad.compiling.candidate", "tunegrad.devices.cpu.device",
-        "tunegrad.devices.cpu.engine", "tunegrad.devices.cpu.machine_code",
-        "tunegrad.devices.cpu.peak", "tunegrad.devices.cpu.readonly",
-        "tunegrad.devices.verifying.referee", "tunegrad.ir.verify.races",
-        "tunegrad.opts.lowering.lower", "tunegrad.pipeline", "tunegrad.tuning.models.work",
-    )
-)  # fmt: skip
+preload(WORKER_MODULES)
 
 
 @pytest.hookimpl(tryfirst=True)

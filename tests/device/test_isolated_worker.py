@@ -4,6 +4,7 @@ its channel.
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import signal
 import subprocess
@@ -23,6 +24,7 @@ from tunegrad.devices.processes.channel import Died, Finished, TimedOut
 from tunegrad.devices.processes.isolated import IsolatedWorker
 from tunegrad.devices.verifying.handover import Mapped, SharedMemory
 from tunegrad.errors import InternalError
+from tunegrad.tune.sessions import WORKER_MODULES
 
 pytestmark = pytest.mark.timing
 
@@ -407,3 +409,9 @@ def _gone(pid: int) -> bool:
 
 def _interrupt(*_: object) -> None:
     raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("name", WORKER_MODULES)
+def test_a_module_that_workers_of_a_session_are_forked_with_exists(name):
+    """The fork server passes over a name that it can not import."""
+    assert importlib.util.find_spec(name) is not None

@@ -113,9 +113,6 @@ def _settings(
     return settings.of(device, model, budget_s=budget_s, seed=seed)
 
 
-_WORKERS = ("tunegrad.tuning.models.work",)
-
-
 def regress(
     settings: SweepSettings | str | Path,
     tell: Callable[[str], None] = lambda _: None,
@@ -135,6 +132,7 @@ def regress(
     be used, and on a busy machine where quiet is required.
     """
     from tunegrad.devices.processes.isolated import start_fork_server
+    from tunegrad.tune.sessions import WORKER_MODULES
 
     began_s = time.monotonic()
     if not isinstance(settings, SweepSettings):
@@ -145,7 +143,7 @@ def regress(
         raise UserError(f"the machine is not quiet, and the sweep requires that: {before}")
     if before:
         tell(f"warning: the machine is not quiet: {before}")
-    start_fork_server(_WORKERS)
+    start_fork_server(WORKER_MODULES)
     with open_store(settings.store, "write") as opened:
         swept = sweep(settings, opened, tell, hooks, fresh=fresh)
         after = busy()

@@ -21,7 +21,13 @@ from tunegrad.tune.given import model_of, settings_of, workload_of_model
 if TYPE_CHECKING:
     from tunegrad.tuning import Workload
 
-_WORKERS = ("tunegrad.tuning.models.work",)
+WORKER_MODULES = (
+    "numpy.random", "tunegrad.compiling.candidate", "tunegrad.devices.cpu.device",
+    "tunegrad.devices.cpu.engine", "tunegrad.devices.cpu.machine_code",
+    "tunegrad.devices.cpu.peak", "tunegrad.devices.cpu.readonly",
+    "tunegrad.devices.verifying.referee", "tunegrad.ir.verify.races",
+    "tunegrad.opts.lowering.lower", "tunegrad.pipeline", "tunegrad.tuning.models.work",
+)  # fmt: skip
 """Modules that the workers of a session need: they are forked from a process that imports them
 while the model is built.
 """
@@ -59,7 +65,7 @@ def _tuned(
     from tunegrad.devices.processes.isolated import start_fork_server
 
     _check_places(settings)
-    start_fork_server(_WORKERS)
+    start_fork_server(WORKER_MODULES)
     from tunegrad.tuning import Costs, run_session
 
     costs = Costs()
@@ -87,7 +93,7 @@ def tune_models(
 
     began_s = time.monotonic() if began_s is None else began_s
     _check_places(settings)
-    start_fork_server(_WORKERS)
+    start_fork_server(WORKER_MODULES)
     from tunegrad import devices
     from tunegrad.tuning import Costs, run_sessions, workload_of_spec
 
