@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -43,6 +44,29 @@ def test_compiler_that_crashes_is_told_and_this_process_goes_on(device, monkeypa
     monkeypatch.setattr(apart, "_process", apart._Process("-c", fake))
     with pytest.raises(CandidateCrashed, match="compiler ended with SIGSEGV, twice"):
         device.compile(lowered())
+
+
+def test_compiler_that_crashes_within_its_reply_is_told(device, monkeypatch):
+    fake = (
+        "import os, sys; sys.stdin.buffer.read(8); "
+        "os.write(1, bytes([0, 0, 0, 100]) + bytes(5)); os.kill(os.getpid(), 11)"
+    )
+    monkeypatch.setattr(apart, "_process", apart._Process("-c", fake))
+    with pytest.raises(CandidateCrashed, match="compiler ended with SIGSEGV, twice"):
+        device.compile(lowered())
+
+
+def test_compiler_that_can_not_be_started_leaves_nothing_open(monkeypatch):
+    def no_process(*_, **__):
+        raise BlockingIOError("Resource temporarily unavailable")
+
+    monkeypatch.setattr(apart.subprocess, "Popen", no_process)
+    gc.collect()
+    before = set(Path("/proc/self/fd").iterdir())
+    with pytest.raises(BlockingIOError):
+        apart._Process("-c", "pass").ask(b"")
+    gc.collect()
+    assert set(Path("/proc/self/fd").iterdir()) <= before
 
 
 def test_crash_that_does_not_come_again_is_not_told(device, monkeypatch, tmp_path: Path):

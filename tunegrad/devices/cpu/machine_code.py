@@ -131,7 +131,7 @@ def _writes(x: str) -> bool:
 # Facts of a kernel's object at a glance: the size of its code and of its stack.
 #
 # Counting instructions needs the assembly, for which the program is compiled once more: that costs
-# as much as the candidate (``machine_code``). This is read from every candidate, in a tenth of a
+# as much as the candidate (``code_facts``). This is read from every candidate, in a tenth of a
 # millisecond.
 
 

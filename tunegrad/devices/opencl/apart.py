@@ -19,7 +19,7 @@ import subprocess
 import sys
 import threading
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, Pipe
 
 import msgspec
 
@@ -93,7 +93,7 @@ class _Process:
             try:
                 running.requests.send_bytes(request)
                 return running.replies.recv_bytes()
-            except (BrokenPipeError, EOFError):
+            except (OSError, EOFError):  # it ended: before the request, in the reply, or before it
                 return self._close(killed=False)
             except BaseException:  # an interrupt: the reply would be the next request's
                 self._close()
@@ -113,18 +113,16 @@ class _Process:
             self._close()
         if self._running is None:
             path = os.pathsep.join(p for p in sys.path if p)
-            (asked, requests), (replies, told) = os.pipe(), os.pipe()
-            process = subprocess.Popen(
-                [sys.executable, "-P", *self._words],
-                stdin=asked,
-                stdout=told,
-                env=os.environ | {"PYTHONPATH": path},
-                start_new_session=True,  # Ctrl-C is for the parent to handle
-            )
-            os.close(asked)
-            os.close(told)
-            ends = Connection(requests, readable=False), Connection(replies, writable=False)
-            self._running = _Running(process, *ends)
+            (asked, requests), (replies, told) = Pipe(duplex=False), Pipe(duplex=False)
+            with asked, told:
+                process = subprocess.Popen(
+                    [sys.executable, "-P", *self._words],
+                    stdin=asked.fileno(),
+                    stdout=told.fileno(),
+                    env=os.environ | {"PYTHONPATH": path},
+                    start_new_session=True,  # Ctrl-C is for the parent to handle
+                )
+            self._running = _Running(process, requests, replies)
         return self._running
 
     def _close(self, killed: bool = True) -> int:

@@ -112,7 +112,7 @@ Sign = Literal[-1, 0, 1]
 Kind = Literal["ordinary", "exact", "special", "spread", "level", "even", "opposite"]
 
 KINDS: tuple[Kind, ...] = ("ordinary", "exact", "special")
-"""Those that any kernel may have; ``reaches.kinds_of`` says which others."""
+"""Those that any kernel may have; ``kinds_of`` says which others."""
 
 _ORDER: tuple[Kind, ...] = (*KINDS, "spread", "level", "even", "opposite")
 
