@@ -110,6 +110,21 @@ def test_launch_that_asks_for_too_much_breaks_nothing(driver):
     driver.finish()
 
 
+def test_graph_that_there_is_no_memory_for_breaks_nothing(driver, fake, monkeypatch):
+    function, x = driver.load(image(ADD, "add"), "add"), driver.allocate(128)
+
+    def no_memory(graph, flags):
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(fake, "_cuGraphInstantiate", no_memory)
+        with pytest.raises(OutOfResources, match="a graph of 1 launches: CUDA_ERROR_OUT_OF_MEM"):
+            driver.graph([(function, Geometry(1, 32), [x])])
+    assert fake.called.count("cuGraphDestroy") == 1
+    driver.replay(driver.graph([(function, Geometry(1, 32), [x])]))
+    driver.finish()
+
+
 def test_a_fault_stays_and_is_told_in_the_drivers_words(driver):
     function, x = driver.load(image(BAD, "bad"), "bad"), driver.allocate(128)
     driver.launch(function, Geometry(1, 1), [x])

@@ -242,9 +242,11 @@ class BindingsDriver:
         finally:
             code, graph = cu.cuStreamEndCapture(self._stream)
         self._ask((code,))
-        made = self._ask(cu.cuGraphInstantiate(graph, 0))
+        code, made = cu.cuGraphInstantiate(graph, 0)
         cu.cuGraphDestroy(graph)
-        return made
+        if code.name in _REFUSED:
+            raise OutOfResources(f"a graph of {len(launches)} launches: {code.name}")
+        return self._ask((code, made))
 
     def replay(self, graph: Any) -> None:
         self._ask(self._cu.cuGraphLaunch(graph, self._stream))
