@@ -15,9 +15,11 @@ import pytest
 
 from tests.time_enough import with_time_enough
 from tunegrad.devices import host_device
+from tunegrad.devices.bench import Bench
 from tunegrad.devices.job import Candidate, Hooks, Limits, Lowered
 from tunegrad.devices.measurer import DeviceMeasurer
 from tunegrad.devices.processes.channel import Died
+from tunegrad.devices.verifying.referee import Referee
 from tunegrad.trial import Measurement, Policy, Status
 
 pytestmark = pytest.mark.timing
@@ -176,7 +178,7 @@ def test_crash_that_does_not_come_again_is_no_row(measurer, monkeypatch):
     call, died = measurer._bench.call, []
 
     def once_dead(function, *arguments, **rest):
-        if function.__name__ == "load" and not died:
+        if arguments[:1] == (Bench.load,) and not died:
             died.append(call(os._exit, 3, limit_s=5.0, reply_type=None))
             return died[0]
         return call(function, *arguments, **rest)
@@ -187,20 +189,20 @@ def test_crash_that_does_not_come_again_is_no_row(measurer, monkeypatch):
     assert (outcome.measurement.status, outcome.measurement.attempts) == (Status.OK, 2)
 
 
-@pytest.mark.parametrize("asked", ["judge", "prepare_kernel"])
+@pytest.mark.parametrize("asked", [Referee.judge, Referee.prepare], ids=lambda m: m.__name__)
 def test_referee_that_dies_while_it_is_asked_costs_no_candidate_its_row(
     measurer, monkeypatch, asked
 ):
     call, died = measurer._referee.call, []
 
     def once_dead(function, *arguments, **rest):
-        if function.__name__ == asked and not died:
+        if arguments[:1] == (asked,) and not died:
             died.append(call(os._exit, 3, limit_s=5.0, reply_type=None))
             return died[0]
         return call(function, *arguments, **rest)
 
     monkeypatch.setattr(measurer._referee, "call", once_dead)
-    unseen = Candidate(f"for {asked}", Lowered(hostile.GOOD, "k", hostile.IO))
+    unseen = Candidate(f"for {asked.__name__}", Lowered(hostile.GOOD, "k", hostile.IO))
     (outcome,) = measurer.measure([unseen], hostile.QUICK)
     assert died == [Died(3)]
     assert (outcome.measurement.status, outcome.measurement.attempts) == (Status.OK, 1)
