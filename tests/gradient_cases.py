@@ -198,6 +198,7 @@ TIES: list[str] = [
     "F.threshold(a, 1.0, 5.0)", "F.softplus(a)", "a.clamp(-1, 1)", "a.clamp_min(1)",
     "a.clamp(min=0)", "a.clamp_max(0)", "a.abs()", "a ** 2", "a ** 3", "a.cummax(1)[0]",
     "a.cummin(1)[0]", "a.cumprod(1)", "a.sort(dim=1, stable=True)[0]", "a.median(1)[0]",
+    "a.median()", "F.embedding(i % 4, a, padding_idx=2)", "F.embedding(i % 4, a, padding_idx=-1)",
     "T.copysign(a, b + 0.5)", "a.sinc()", "T.xlogy(a, b.abs() + 1)", "F.softsign(a)",
     "F.smooth_l1_loss(a, b)", "F.huber_loss(a, b)", "F.l1_loss(a, b)",
     "F.max_pool1d(a.reshape(1, 4, 4), 2)", "F.max_pool1d(a.reshape(1, 4, 4), 3, 1, 1)",

@@ -82,6 +82,46 @@ def test_gradients_at_ties_zeros_and_bounds_are_pytorchs(line: str) -> None:
         np.testing.assert_allclose(ours, theirs, rtol=near, atol=near)
 
 
+@pytest.mark.parametrize(
+    "line",
+    ["a.norm()", "a.norm(dim=1)", "F.normalize(a)", "F.cosine_similarity(a, b)", "T.cdist(a, b)",
+     "F.smooth_l1_loss(a, b)", "F.huber_loss(a, b, delta=0.5)"],
+)  # fmt: skip
+def test_second_derivatives_of_sums_of_squares_are_central_differences_at_zeros(line: str) -> None:
+    a, b = np.array([[0.0, 0.4, -1.7]]), np.array([[0.0, -0.8, 0.3]])
+    checked(_ours(line), ((1, 3), (1, 3)), second=True, args=[a, b] if "b" in line else [a])
+
+
+def test_derivatives_of_a_whole_power_at_zero_are_zero_beyond_it() -> None:
+    slope, found = (lambda x: x**3.0), []
+    for _ in range(6):
+        slope = tg.grad(slope)
+        found.append(float(values([slope(tg.Tensor(0.0))])[0]))
+    assert found == [0, 0, 6, 0, 0, 0]
+
+
+def test_gradients_of_logsumexp_at_infinities_are_pytorchs_or_zero() -> None:
+    inf = np.inf
+    x = np.array([[0.0, 1.0, inf], [-inf, 2.0, 2.0], [-inf, -inf, -inf]])
+    (found,) = values([tg.grad(lambda x: x.logsumexp(1).sum())(tg.Tensor(x))])
+    np.testing.assert_allclose(found, [[0, 0, np.nan], [0, 0.5, 0.5], [0, 0, 0]])
+
+
+@pytest.mark.parametrize("name", ["logaddexp", "logaddexp2"])
+def test_gradients_of_logaddexp_do_not_lose_the_gap_of_large_numbers(name: str) -> None:
+    a = tg.Tensor(np.array([1e15, 1e4, -1e4, 3.0], np.float32))
+    b = tg.Tensor(np.array([1e15, 1e4, -1e4, 200.0], np.float32))
+    found = values(tg.grad(lambda a, b: getattr(tg, name)(a, b).sum(), (0, 1))(a, b))
+    np.testing.assert_allclose(found, [[0.5, 0.5, 0.5, 0], [0.5, 0.5, 0.5, 1]], atol=1e-12)
+
+
+def test_gradients_of_hypot_hold_below_the_smallest_normal_number() -> None:
+    x = tg.Tensor(np.array([6e-8, 3.0], np.float16))
+    y = tg.Tensor(np.array([0.0, 4.0], np.float16))
+    found = values([tg.grad(lambda x: tg.hypot(x, y).sum())(x)])
+    np.testing.assert_allclose(found, [[1, 0.6]], rtol=1e-3)
+
+
 _SMOOTH = [(n, s) for n, s in CASES if not re.search(r"floor|conv3d|bicubic|quantile", n)][::3]
 
 

@@ -194,6 +194,8 @@ def test_gradients_refuse_what_has_none() -> None:
         tg.grad(lambda x: x * 2)(x)
     with pytest.raises(ShapeError, match="argnums 1 of 1"):
         tg.grad(lambda x: x.sum(), 1)(x)
+    with pytest.raises(ShapeError, match=r"argnums \(0, -2\) name an argument twice"):
+        tg.grad(lambda x, y: (x * y).sum(), (0, -2))(x, x)
     with pytest.raises(ModelError, match=r"use detach"):
         tg.grad(lambda x: (x * x.numpy()).sum())(x)
 
@@ -202,3 +204,46 @@ def test_gradients_let_a_function_look_at_numbers() -> None:
     x = np.array([1.0, 2.0], np.float32)
     found = tg.grad(lambda x: (x * 2).sum() if x.sum().item() > 2 else x.sum())(x)
     assert found.tolist() == [2, 2]
+    assert tg.grad(lambda x: (x * 2).sum() if x.sum() > 2 else x.sum())(x).tolist() == [2, 2]
+    assert tg.grad(lambda x: x[int(x.argmax())])(x).tolist() == [0, 1]
+    assert tg.grad(lambda x: (x * (x > 1).numpy()).sum())(x).tolist() == [0, 1]
+
+
+def test_gradients_of_a_gradient_made_without_are_constants() -> None:
+    def loss(x: tg.Tensor) -> tg.Tensor:
+        with tg.no_grad():
+            (value, aux), slope = tg.value_and_grad(lambda y: ((y**3).sum(), y), has_aux=True)(x)
+        return value * x.sum() + (aux * x).sum() + (slope * x).sum()
+
+    x = np.array([1.0, 2.0])  # value 9, slope 3 x^2
+    assert tg.grad(loss)(x).tolist() == [9 + 1 + 3, 9 + 2 + 12]
+
+
+def test_rules_of_the_users_own_refuse_tensors_whose_gradient_would_be_lost() -> None:
+    def rule(cotangent: tg.Tensor, *_: Any) -> tg.Tensor:
+        return cotangent
+
+    @tg.custom_vjp(rule)
+    def first(xs: list[tg.Tensor]) -> tg.Tensor:
+        return xs[0] * 2
+
+    @tg.custom_vjp(rule)
+    def pair(x: tg.Tensor) -> Any:
+        return x, x
+
+    def closure(x: tg.Tensor, w: tg.Tensor) -> tg.Tensor:
+        @tg.custom_vjp(rule)
+        def scaled(x: tg.Tensor) -> tg.Tensor:
+            return x * w
+
+        return scaled(x).sum()
+
+    x = np.ones(3)
+    with pytest.raises(ModelError, match="custom_vjp: first reads a tensor that is differentiated"):
+        tg.grad(lambda x: first([x]).sum())(x)
+    with pytest.raises(ModelError, match="custom_vjp: scaled reads"):
+        tg.grad(closure, (0, 1))(x, x)
+    with pytest.raises(ShapeError, match="custom_vjp: pair gives tuple"):
+        tg.grad(lambda x: pair(x)[0].sum())(x)
+    assert tg.grad(closure)(x, tg.Tensor(x)).tolist() == [1, 1, 1]
+    assert tg.grad(lambda x: closure(x, x.detach()))(x).tolist() == [1, 1, 1]

@@ -15,6 +15,7 @@ from .functions import scaled_dot_product_attention, stack, tanh
 from .handle import TensorLike
 from .spelling import spelled
 from .tensor import Tensor, lift
+from .vjp import as_if
 
 # isort: off
 from .ops.activation import (
@@ -155,12 +156,22 @@ dropout1d = dropout2d = dropout3d = alpha_dropout = feature_alpha_dropout = drop
 
 
 def embedding(input: TensorLike, weight: TensorLike, padding_idx: int | None = None) -> Tensor:
-    """The rows of a table (rows, features) at the positions of any shape."""
-    del padding_idx
+    """The rows of a table (rows, features) at the positions of any shape; nothing flows back to
+    the row ``padding_idx``.
+    """
     w = lift(weight, "embedding")
     if w.ndim != 2:
         raise ShapeError(f"embedding: the table has shape {w.shape}, not (rows, features)")
-    return w.take(input, 0)
+    found = w.take(input, 0)
+    if padding_idx is None:
+        return found
+    row = padding_idx % max(1, w.shape[0])
+
+    def kept() -> Tensor:
+        read = (lift(input, "embedding") != row).unsqueeze(-1)
+        return found.where(read, found.detach())
+
+    return as_if(found, kept)
 
 
 def upsample(

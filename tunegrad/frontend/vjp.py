@@ -14,7 +14,7 @@ import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ParamSpec, TypeVar
 
-from tunegrad.errors import ShapeError
+from tunegrad.errors import ModelError, ShapeError
 from tunegrad.ir import graph
 from tunegrad.ir.graph import Node
 
@@ -84,6 +84,10 @@ def custom_vjp(rule: Callable[..., Any]) -> Callable[[Callable[P, R]], Callable[
     gradient for each of them in order, or None; one alone needs no tuple, and those of numbers are
     dropped. Gradients of a broadcast shape are added up. For second derivatives the rule itself is
     differentiated.
+
+    Where it is traced, the function raises ShapeError for a result that is not one tensor, and
+    ModelError where it reads a tensor that is differentiated and is no argument of its own (in a
+    list, or of a closure), whose gradient would be lost.
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
@@ -94,9 +98,18 @@ def custom_vjp(rule: Callable[..., Any]) -> Callable[[Callable[P, R]], Callable[
             with tracing.untraced():
                 result = function(*args, **kwargs)
             own = OwnRule(rule, function.__name__, args, kwargs)
+            if not isinstance(result, Handle):
+                raise ShapeError(
+                    f"custom_vjp: {own.name} gives {type(result).__name__}; it must give one tensor"
+                )
             if not result.dtype.is_float:
                 return result
             sources = own.tensors()
+            if tracing.depends_on_arguments(result.node, [t.node for t in sources]):
+                raise ModelError(
+                    f"custom_vjp: {own.name} reads a tensor that is differentiated and is no "
+                    "argument of its own; pass it as one, or detach() it before the call"
+                )
             node = graph.identity(result.node, own, *(t.node for t in sources))
             return result.of(node, joined([result, *sources]))
 

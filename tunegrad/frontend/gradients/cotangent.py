@@ -26,7 +26,7 @@ from tunegrad.ir.graph import GraphOp, Node
 from ..nodes.elementwise import constant
 from ..nodes.movement import extended, mirrored_windows
 
-__all__ = ["Cotangent", "added", "narrow"]
+__all__ = ["Cotangent", "added", "is_full", "narrow"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,10 @@ from types import MappingProxyType
 
 from tunegrad.ir import graph
 from tunegrad.ir.expr import Op
-from tunegrad.ir.graph import Node
+from tunegrad.ir.graph import GraphOp, Node
 
 from ..nodes.elementwise import binary, compare, unary, where
-from .cotangent import Cotangent
+from .cotangent import Cotangent, is_full, narrow
 
 __all__ = ["ELEMENTWISE", "Flow", "Rule"]
 
@@ -133,7 +133,12 @@ def _share(a: Node, b: Node, lost: Node) -> Node:
 def _pow(n: Node, g: Cotangent) -> Flow:
     """d(a^b) = b a^(b-1) da + a^b log(a) db; 0 where b, or where a and b >= 0, is zero"""
     a, b = n.srcs
-    slope = binary(Op.MUL, b, graph.elementwise(Op.POW, a, binary(Op.SUB, b, 1.0)))
+    less = binary(Op.SUB, b, 1.0)
+    if (number := narrow(b)).op is GraphOp.FULL:  # derivatives of whole powers end
+        if is_full(number, 0):
+            return None, None
+        less = graph.full(number.arg[2] - 1, b.shape, b.dtype)  # type: ignore[index]
+    slope = binary(Op.MUL, b, graph.elementwise(Op.POW, a, less))
     to_base = where(compare("eq", b, 0.0), 0.0, slope)
     flat = graph.elementwise(Op.AND, compare("eq", a, 0.0), compare("le", 0.0, b))
     growth = binary(Op.MUL, n, graph.elementwise(Op.LOG, a))

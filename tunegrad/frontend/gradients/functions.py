@@ -29,7 +29,7 @@ def grad(
     gradient, as it is.
 
     Raises DTypeError for an argument that is no float or an operation that has no gradient,
-    ShapeError for a result that is no float of shape ().
+    ShapeError for a result that is no float of shape () and for an argument that is named twice.
     """
     both = value_and_grad(function, argnums, has_aux)
 
@@ -54,6 +54,9 @@ def value_and_grad(
     @functools.wraps(function)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         marked = list(args)
+        places = [at % len(args) for at in picked if -len(args) <= at < len(args)]
+        if len(set(places)) < len(places):
+            raise ShapeError(f"grad: argnums {picked} name an argument twice")
         leaves: list[list[Handle]] = []
         with tracing.traced():
             for at in picked:
@@ -72,6 +75,8 @@ def value_and_grad(
         shaped = tuple(_mapped(args[at], lambda _: next(results)) for at in picked)
         gradient = shaped if many else shaped[0]
         outcome = ((value, aux) if has_aux else value), gradient
+        if tracing.stops():  # the function was traced without
+            outcome = _mapped(outcome, _made_again)
         return outcome if tracing.tracing() else _unmarked(outcome)
 
     return wrapped
@@ -104,6 +109,10 @@ def _mapped(tree: Any, function: Callable[[Any], Any]) -> Any:
         parts = [_mapped(v, function) for v in tree]
         return type(tree)(*parts) if hasattr(tree, "_fields") else type(tree)(parts)
     return function(tree)
+
+
+def _made_again(x: Any) -> Any:
+    return Handle.of(x.node, x.bindings) if isinstance(x, Handle) else x
 
 
 def _unmarked(tree: Any) -> Any:

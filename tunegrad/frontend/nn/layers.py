@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 from tunegrad.errors import ShapeError
 
+from ..functional import embedding
 from ..ops.convolution import Extent, Sides, convolve, convolve_transposed, extents_of
 from ..spelling import spelled
 from ..tensor import Tensor
@@ -47,7 +48,7 @@ class Embedding(Layer):
 
     def forward(self, input: Tensor) -> Tensor:
         """Integers of any shape to (*shape, embedding_dim)."""
-        return self.weight.tensor.take(input, 0)
+        return embedding(input, self.weight.tensor, self.padding_idx)
 
 
 class EmbeddingBag(Layer):

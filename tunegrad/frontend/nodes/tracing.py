@@ -11,7 +11,7 @@ them from all that comes out, so no plan, hash or interpreter of kernels sees on
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
@@ -93,9 +93,11 @@ def as_if(value: Node, other: Node) -> Node:
     return graph.identity(value, AS_IF, other)
 
 
-def depends_on_arguments(x: Node) -> bool:
-    """True if a walk from ``x`` that no STOP ends reaches an argument that is differentiated."""
-    stack, seen = [x], set[Node]()
+def depends_on_arguments(x: Node, known: Iterable[Node] = ()) -> bool:
+    """True if a walk from ``x`` that neither a STOP nor a ``known`` node ends reaches an argument
+    that is differentiated.
+    """
+    stack, seen = [x], set(known)
     while stack:
         node = stack.pop()
         if node in seen:

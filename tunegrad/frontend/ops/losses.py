@@ -39,8 +39,9 @@ def smooth_l1_loss(
     input: Handle, target: TensorLike, reduction: How = "mean", beta: float = 1.0
 ) -> Handle:
     """Squares below ``beta``, distances beyond."""
-    d = _away(input, "smooth_l1_loss", target).abs()
-    near = d if beta == 0 else where(d < beta, d * d * (0.5 / beta), d - 0.5 * beta)
+    away = _away(input, "smooth_l1_loss", target)
+    d = away.abs()
+    near = d if beta == 0 else where(d < beta, away * away * (0.5 / beta), d - 0.5 * beta)
     return _reduced("smooth_l1_loss", near, reduction)
 
 
@@ -49,8 +50,9 @@ def huber_loss(
     input: Handle, target: TensorLike, reduction: How = "mean", delta: float = 1.0
 ) -> Handle:
     """Squares below ``delta``, distances by delta beyond."""
-    d = _away(input, "huber_loss", target).abs()
-    loss = where(d <= delta, d * d * 0.5, (d - 0.5 * delta) * delta)
+    away = _away(input, "huber_loss", target)
+    d = away.abs()
+    loss = where(d <= delta, away * away * 0.5, (d - 0.5 * delta) * delta)
     return _reduced("huber_loss", loss, reduction)
 
 

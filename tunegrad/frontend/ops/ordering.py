@@ -186,7 +186,17 @@ def median(input: T, dim: int | None = None, keepdim: bool = False) -> T | Found
         any_nan = unknown.any(at, keepdim)
         values = masked_fill(values, any_nan, math.nan)
         places = masked_fill(places, any_nan, argmax(unknown.cast("i32"), at, keepdim))
-    return values if dim is None else Found(values, places)
+    if dim is not None:
+        return Found(values, places)
+    if not x.dtype.is_float:
+        return values
+
+    def equal() -> Handle:
+        hit = x == values
+        share = where(hit, x, 0.0)._wide().sum() / hit.sum()
+        return share._as(x.dtype)
+
+    return as_if(values, equal)
 
 
 @operation

@@ -131,7 +131,7 @@ def _logsumexp_vjp(
     """dx = e^(x - y) dy"""
     del keepdim
     kept = _kept(input, dim)
-    top = where(isfinite(y), y, 0.0).reshape(kept)
+    top = where(y == -math.inf, 0.0, y).reshape(kept)
     return g.reshape(kept) * (input - top).exp()
 
 
@@ -178,22 +178,23 @@ def norm(
     Raises ShapeError for a ``p`` that is no number; the nuclear norm needs singular values.
     """
     kind = input.float_type if dtype is None else dtype_of(dtype)
-    x = input._wide().cast(kind.compute).abs()
+    x = input._wide().cast(kind.compute)
+    size = x.abs()
     order = 2.0 if p in ("fro", None) else p
     if isinstance(order, str):
         raise ShapeError(f"norm: p={p!r} of shape {input.shape} is neither a number nor 'fro'")
     if order == math.inf:
-        found = x.amax(dim, keepdim)
+        found = size.amax(dim, keepdim)
     elif order == -math.inf:
-        found = x.amin(dim, keepdim)
+        found = size.amin(dim, keepdim)
     elif order == 0:
         found = (x != 0).cast(x.dtype).sum(dim, keepdim)
     elif order == 1:
-        found = x.sum(dim, keepdim)
+        found = size.sum(dim, keepdim)
     elif order == 2:
         found = _root((x * x).sum(dim, keepdim))
     else:
-        found = _powers(x, order, dim, keepdim)
+        found = _powers(size, order, dim, keepdim)
     return found._as(kind)
 
 

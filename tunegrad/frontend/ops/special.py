@@ -67,8 +67,8 @@ def float_power(input: Handle, exponent: TensorLike) -> Handle:
 
 def _hypot_vjp(g: Handle, y: Handle, input: Handle, other: TensorLike) -> tuple[Handle, Handle]:
     """d(hypot(a, b)) = (a da + b db) / hypot(a, b), 0 at zero"""
-    part = where(y == 0, 0.0, g / where(y == 0, 1.0, y))
-    return part * input, part * other
+    size = where(y == 0, 1.0, y)
+    return where(y == 0, 0.0, g * (input / size)), where(y == 0, 0.0, g * (other / size))
 
 
 @operation
@@ -108,9 +108,12 @@ def xlogy(input: Handle, other: TensorLike) -> Handle:
     return where((x == 0) & (y == y), 0.0, x * y.log())._as(kind)
 
 
-def _logaddexp_vjp(g: Handle, y: Handle, input: Handle, other: TensorLike) -> tuple[Handle, Handle]:
-    """d(log(e^a + e^b)) = e^(a - y) da + e^(b - y) db"""
-    return g * (input - y).exp(), g * (lift(other, "logaddexp") - y).exp()
+def _logaddexp_vjp(g: Handle, _: Handle, input: Handle, other: TensorLike) -> tuple[Handle, Handle]:
+    """d(log(e^a + e^b)) = (e^a da + e^b db) / (e^a + e^b), by the gap: the result is rounded"""
+    b = lift(other, "logaddexp")
+    top = input.maximum(b)
+    first, second = (input - top).exp(), (b - top).exp()
+    return g * (first / (first + second)), g * (second / (first + second))
 
 
 @operation
@@ -126,10 +129,9 @@ def logaddexp(input: Handle, other: TensorLike) -> Handle:
 def _logaddexp2_vjp(
     g: Handle, y: Handle, input: Handle, other: TensorLike
 ) -> tuple[Handle, Handle]:
-    """d(log2(2^a + 2^b)) = 2^(a - y) da + 2^(b - y) db"""
-    ln2 = math.log(2)
-    b = lift(other, "logaddexp2")
-    return g * ((input - y) * ln2).exp(), g * ((b - y) * ln2).exp()
+    """d(log2(2^a + 2^b)) = (2^a da + 2^b db) / (2^a + 2^b)"""
+    gap = (input - lift(other, "logaddexp2")) * math.log(2)
+    return _logaddexp_vjp(g, y, gap, 0.0)
 
 
 @operation

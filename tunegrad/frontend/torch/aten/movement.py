@@ -192,8 +192,8 @@ Indices = Sequence[Tensor | None]
 
 
 def _embedding(weight: Tensor, indices: Tensor, padding_idx: int = -1) -> Tensor:
-    del padding_idx
-    return embedding(within(indices, "embedding", 0, weight.shape[0]), weight)
+    padding = None if padding_idx < 0 else padding_idx
+    return embedding(within(indices, "embedding", 0, weight.shape[0]), weight, padding)
 
 
 def _positive(op: str, x: Tensor, dim: int, index: Tensor) -> Tensor:
