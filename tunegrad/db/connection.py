@@ -57,6 +57,7 @@ _NETWORK = frozenset((
     "vboxsf", "vmhgfs",
     "fuse.vmhgfs-fuse", "prl_fs", "drvfs",
 ))
+# fmt: on
 
 _REMOTE_SOURCE = re.compile(r"//[^/]+/.*|(\[[0-9a-fA-F:]+\]|[\w.@-]+):/.*")
 """The name of a server's share, whatever its filesystem's type: ``//server/share``,
@@ -152,6 +153,7 @@ def _check_readable(path: Path) -> None:
         raise StoreError(f"store {path}: is empty, not a store")
     if not os.access(path, os.R_OK):
         raise StoreError(f"store {path}: the file can not be read by this user")
+
 
 MINIMUM_SQLITE = (3, 28, 0)
 """Window functions with NULL-safe ranking and pushed-down filters."""
