@@ -153,6 +153,36 @@ def test_workers_have_what_the_fork_server_was_told_to_import():
     assert run.stdout == "True\n"
 
 
+def test_ctrl_c_while_the_fork_server_imports_is_not_its_own(tmp_path):
+    """As a terminal sends it: to every process."""
+    began, go = tmp_path / "began", tmp_path / "go"
+    (tmp_path / "imports_slowly.py").write_text(
+        "import pathlib, time\n"
+        f"pathlib.Path({str(began)!r}).touch()\n"
+        f"while not pathlib.Path({str(go)!r}).exists():\n    time.sleep(0.01)\n"
+    )
+    script = f"""if __name__ == "__main__":
+    import os, pathlib, signal, time
+    from multiprocessing import forkserver
+    from tunegrad.devices.processes.isolated import IsolatedWorker, start_fork_server
+    from test_isolated_worker import imported, ready
+    start_fork_server(["imports_slowly"])
+    while not pathlib.Path({str(began)!r}).exists():
+        time.sleep(0.01)
+    os.kill(forkserver._forkserver._forkserver_pid, signal.SIGINT)
+    pathlib.Path({str(go)!r}).touch()
+    worker = IsolatedWorker(ready, (), 30.0)
+    print(worker.call(imported, "imports_slowly", limit_s=5.0, reply_type=bool).value)
+    worker.close()
+"""
+    found = [str(tmp_path), str(Path(__file__).parent), *sys.path]
+    run = subprocess.run(
+        [sys.executable, "-c", script], env={**os.environ, "PYTHONPATH": os.pathsep.join(found)},
+        capture_output=True, text=True, timeout=100, check=False,
+    )  # fmt: skip
+    assert (run.stdout, run.stderr) == ("True\n", "")
+
+
 def test_value_of_another_type_ends_the_worker(worker):
     ending = worker.call(pair, 3, limit_s=5.0, reply_type=list[int])
     assert isinstance(ending, Died)

@@ -27,7 +27,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterable, Sequence
-from multiprocessing import forkserver
+from multiprocessing import forkserver, resource_tracker
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
 from typing import Any
@@ -84,13 +84,13 @@ def start_fork_server(modules: Iterable[str] = ()) -> None:
     """
     preload(modules)
     fork_server()
-    forkserver.ensure_running()
 
 
 def fork_server() -> ForkServerContext:
-    """Return what starts worker processes.
+    """Return what starts worker processes; the process that they are forked from is started.
 
-    Raises DeviceError where this process may open too few files for them.
+    That process never hears Ctrl-C, which a terminal tells all processes. Raises DeviceError where
+    this process may open too few files for workers.
     """
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if files < _LEAST_FILES:
@@ -101,6 +101,12 @@ def fork_server() -> ForkServerContext:
     context = multiprocessing.get_context("forkserver")
     _forget_a_main_without_file()
     context.set_forkserver_preload([*_preloaded])
+    resource_tracker.ensure_running()  # its start would let SIGINT through again
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT,))
+    try:
+        forkserver.ensure_running()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
     return context
 
 
@@ -203,12 +209,12 @@ class IsolatedWorker:
         """A process that is ready; None where it died before."""
         here, there = socket.socketpair()
         with there:
-            process = fork_server().Process(
-                target=_serve,
-                args=(there, self._init, self._arguments, self._confinement),
-                daemon=True,
-            )
             try:
+                process = fork_server().Process(
+                    target=_serve,
+                    args=(there, self._init, self._arguments, self._confinement),
+                    daemon=True,
+                )
                 process.start()
             except (OSError, EOFError):  # the fork server is gone; the next try starts another
                 here.close()
