@@ -18,6 +18,8 @@ import tunegrad as tg  # noqa: E402
 from tunegrad.errors import ModelError  # noqa: E402
 from tunegrad.frontend.onnx.importer import model_of_proto  # noqa: E402
 from tunegrad.frontend.onnx.node import KINDS, codes_of  # noqa: E402
+from tunegrad.ir.folding import fold_constants  # noqa: E402
+from tunegrad.ir.fusion import Fusion  # noqa: E402
 
 RNG = np.random.default_rng(0)
 Array = np.ndarray[Any, Any]
@@ -413,6 +415,18 @@ def test_attention_is_that_of_the_reference(
         agree(proto("Attention", inputs, outputs=4, **attributes), inputs)
     if "qk_matmul_output_mode" not in attributes:
         agree(proto("Attention", inputs, outputs=1, **attributes), inputs)
+
+
+@pytest.mark.parametrize("kind", ["float32", "bool"])
+def test_attention_with_a_mask_is_drafted_as_one_kernel(kind: str) -> None:
+    inputs = dict.fromkeys("qkv", np.ones((1, 2, 8, 4), np.float32)) | {"m": np.eye(8, dtype=kind)}
+    model = model_of_proto(proto("Attention", inputs, opset=23), "case")
+    outputs = model.build(model.weights())
+    fusion = Fusion.of(fold_constants(tuple(t.node for t in outputs)))
+    assert len(fusion.drafts.attentions()) == 1
+    names = [launch.name for launch in fusion.schedule().launches]
+    assert sum(name.startswith("softmax") for name in names) == 1
+    assert len(names) == 4  # with that of rows that look at nothing
 
 
 def test_attention_over_a_cache_that_is_not_full() -> None:

@@ -415,6 +415,7 @@ def _definition(build: _Building, place: str, node: Any, taken: Sequence[Value])
     if schema.has_context_dependent_function:
         text = schema.get_context_dependent_function(node.SerializeToString(), types)
         function = FunctionProto.FromString(text)
+    _guard_products(function)
     own = {a.name: a for a in node.attribute}
     for inner in function.node:  # which names attributes of the node
         for a in [a for a in inner.attribute if a.ref_attr_name]:
@@ -447,6 +448,28 @@ def _definition(build: _Building, place: str, node: Any, taken: Sequence[Value])
         ]
 
     return replace(body, run=run)
+
+
+def _guard_products(function: Any) -> None:
+    """``where(c, 0, p) @ v`` of a definition as ``where(c, 0, p @ v)``: the condition of attention
+    is one for each row, and a kernel of attention takes the softmax as it is.
+    """
+    from onnx import helper
+
+    made = {output: inner for inner in function.node for output in inner.output}
+    nodes = list(function.node)
+    del function.node[:]
+    for inner in nodes:
+        function.node.append(inner)
+        guard = made.get(inner.input[0]) if inner.op_type == "MatMul" else None
+        if guard is None or guard.op_type != "Where":
+            continue
+        condition, zero, weights = guard.input
+        product, result = function.node[-1], str(inner.output[0])
+        product.input[0], product.output[0] = weights, f"{result} unguarded"
+        function.node.append(
+            helper.make_node("Where", [condition, zero, product.output[0]], [result])
+        )
 
 
 def _dtype(value: Tensor | Known) -> DType:
