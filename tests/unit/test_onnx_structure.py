@@ -125,6 +125,16 @@ def test_a_node_that_its_schema_does_not_have_says_so(made: Any, said: str) -> N
     assert "\n" not in str(caught.value)
 
 
+def test_an_operator_that_onnx_does_not_define_for_such_operands_says_so() -> None:
+    nodes = [
+        helper.make_node("Cast", ["x"], ["q"], to=TensorProto.BOOL),
+        helper.make_node("Attention", ["q", "q", "q"], ["y"], name="it"),
+    ]
+    said = r"node it .*: onnx does not define it for operands .* \(2, 3\), \(2, 3\), \(2, 3\)"
+    with pytest.raises(ModelError, match=said):
+        tg.load(model_of_proto(proto(nodes, 23), "m"), store=False)
+
+
 def test_a_tensor_that_is_made_twice_names_both_nodes() -> None:
     nodes = [
         helper.make_node("Relu", ["x"], ["y"], name="a"),

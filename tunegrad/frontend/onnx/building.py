@@ -415,6 +415,12 @@ def _definition(build: _Building, place: str, node: Any, taken: Sequence[Value])
     if schema.has_context_dependent_function:
         text = schema.get_context_dependent_function(node.SerializeToString(), types)
         function = FunctionProto.FromString(text)
+    if not function.opset_import:
+        shapes = [str(tuple(v.shape)) for v in taken if isinstance(v, Tensor | Coded | np.ndarray)]
+        raise NodeError(
+            f"{place}: onnx does not define it for operands of these types, of shapes "
+            f"{', '.join(shapes)}"
+        )
     _guard_products(function)
     own = {a.name: a for a in node.attribute}
     for inner in function.node:  # which names attributes of the node
