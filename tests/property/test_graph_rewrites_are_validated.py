@@ -82,8 +82,8 @@ def test_faults_in_rewrites_are_seen(monkeypatch: pytest.MonkeyPatch, fault: Fau
     pytest.fail("none was refused")
 
 
-@pytest.mark.parametrize("zero", [False, True])
-def test_a_sum_of_bytes_that_wraps_around_is_seen(zero: bool) -> None:
+@pytest.mark.parametrize("case", ["known scales", "a zero point", "computed scales"])
+def test_a_sum_of_bytes_that_wraps_around_is_seen(case: str) -> None:
     """The rule's own bound is the only other thing that keeps it from that."""
     doubled = Fault(
         "sums of twice what 31 bits hold", "rewrites.packed_dots:_dequantised_sum",
@@ -91,8 +91,13 @@ def test_a_sum_of_bytes_that_wraps_around_is_seen(zero: bool) -> None:
     )  # fmt: skip
 
     def product(terms: int) -> tuple[Node, ...]:
+        if case == "computed scales":  # these are read first, and are no bytes
+            scales = (Tensor.input(name, (), "f32") for name in "st")
+            x = Tensor.input("x", (3, terms), "i8").cast("f32")
+            y = Tensor.input("y", (terms, 3), "u8").cast("f32")
+            return (((x * next(scales)) @ (y * next(scales))).node,)
         x = Tensor.input("x", (3, terms), "u8").cast("f32")
-        if zero:
+        if case == "a zero point":
             x = x - Tensor.constant(np.array(7, np.uint8)).cast("f32")
         y = Tensor.input("y", (terms, 3), "i8").cast("f32")
         return (((x * 0.5) @ (y * 0.25)).node,)

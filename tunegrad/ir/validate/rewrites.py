@@ -263,6 +263,7 @@ class _Pair:
             rarely=1 << (2 * terms * len(reads)).bit_length() >> 1,
         )
         self.places: dict[Node, int] = {}
+        self.bits: dict[Node, int] = {}  # of ``ends``, by what is of bytes
 
     def compare(self) -> None:
         """Raise WrongPlan where they differ."""
@@ -288,8 +289,8 @@ class _Pair:
         found = self.numbers.special_leaf(place + 2, where, n.dtype)
         if self.ends is None or n.dtype not in (I8, U8):
             return found
-        ends = deep(self.ends, depth)
-        end = np.where(ends >> (place & 3) & 1, n.dtype.greatest, n.dtype.least)
+        ends, bit = deep(self.ends, depth), self.bits.setdefault(n, len(self.bits)) & 3
+        end = np.where(ends >> bit & 1, n.dtype.greatest, n.dtype.least)
         drawn = self.numbers.array(found, n.dtype, depth)
         return np.where(ends < 0, drawn, end.astype(n.dtype.numpy))
 
