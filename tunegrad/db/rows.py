@@ -620,7 +620,10 @@ def admit(trial: Trial) -> Trial:
 
 
 def _trial_checksum(trial: Trial) -> int:
-    """Of everything that a trial says; fields that say nothing were added later, and left out."""
+    """Of everything that a trial says.
+
+    What an older schema has no column for is left out where it says nothing: old rows keep theirs.
+    """
     m = trial.measurement
     beside = (m.reference_samples_s, m.reference_program)
     return _checksum(
