@@ -85,6 +85,17 @@ def test_store_reports_text_that_is_not_utf8_in_a_row_and_reads_the_others(path)
         assert [t.actions for t in store.trials(KEY)] == ["unroll(by=1)", "unroll(by=3)"]
 
 
+def test_store_says_a_damaged_value_of_any_length_in_one_line(path):
+    damage(path, "UPDATE trials SET space_version = ? WHERE id = 1", "9" * 50_000 + "x")
+    damage(path, "UPDATE decisions SET session = ?", "y" * 50_000)
+    with open_store(path) as store:
+        found = texts(store.verify())
+    cut = [line for line in found if line.endswith(" characters in all]")]
+    assert {line[:18] for line in cut} == {"trials row 1: spac", "decisions row 1: o"}
+    assert all("' is missing [" in line or "', not an integer [" in line for line in cut)
+    assert max(map(len, found)) < 1100
+
+
 def test_store_counts_an_unknown_status(path):
     damage(path, "UPDATE trials SET status = 'okay' WHERE id = 2")
     with open_store(path) as store:

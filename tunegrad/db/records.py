@@ -205,16 +205,27 @@ class Latency:
         return middle(ratios) if ratios else None
 
 
+_MOST_TEXT = 1000
+"""Characters of what is wrong with a row."""
+
+
 @dataclass(frozen=True, slots=True)
 class Problem:
     """A damaged row or file: found, reported and skipped.
 
-    ``row`` is the row's id, None for a whole table or file.
+    ``row`` is the row's id, None for a whole table or file. A long ``text`` is cut in its middle:
+    what damage made of a value may be megabytes.
     """
 
     table: str
     row: int | None
     text: str
+
+    def __post_init__(self) -> None:
+        if len(self.text) > _MOST_TEXT:
+            half = _MOST_TEXT // 2
+            cut = f"{self.text[:half]} ... {self.text[-half:]} [{len(self.text)} characters in all]"
+            object.__setattr__(self, "text", cut)
 
     def __str__(self) -> str:
         return (
