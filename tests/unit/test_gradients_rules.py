@@ -247,3 +247,10 @@ def test_rules_of_the_users_own_refuse_tensors_whose_gradient_would_be_lost() ->
         tg.grad(lambda x: pair(x)[0].sum())(x)
     assert tg.grad(closure)(x, tg.Tensor(x)).tolist() == [1, 1, 1]
     assert tg.grad(lambda x: closure(x, x.detach()))(x).tolist() == [1, 1, 1]
+
+
+def test_rules_of_functions_hold_for_arguments_whose_last_movement_joins_another() -> None:
+    x = np.array([[1.0], [2.0]])
+    assert tg.grad(lambda x: x.reshape(2).cumsum(0)[1])(x).tolist() == [[1], [1]]
+    assert tg.grad(lambda x: x.sum().reshape(()).logcumsumexp(-1))(x).tolist() == [[1], [1]]
+    assert tg.grad(lambda x: x.flip(0).flip(0).relu().sum())(x).tolist() == [[1], [1]]

@@ -86,8 +86,8 @@ def custom_vjp(rule: Callable[..., Any]) -> Callable[[Callable[P, R]], Callable[
     differentiated.
 
     Where it is traced, the function raises ShapeError for a result that is not one tensor, and
-    ModelError where it reads a tensor that is differentiated and is no argument of its own (in a
-    list, or of a closure), whose gradient would be lost.
+    ModelError where it depends on an argument of ``grad`` that none of its own tensors depends on:
+    by a list or a closure, whose gradient would be lost.
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
@@ -105,7 +105,9 @@ def custom_vjp(rule: Callable[..., Any]) -> Callable[[Callable[P, R]], Callable[
             if not result.dtype.is_float:
                 return result
             sources = own.tensors()
-            if tracing.depends_on_arguments(result.node, [t.node for t in sources]):
+            nodes = [t.node for t in sources]
+            reached = tracing.arguments_of([result.node], nodes)  # beside them, few as a rule
+            if reached and reached - tracing.arguments_of(nodes):
                 raise ModelError(
                     f"custom_vjp: {own.name} reads a tensor that is differentiated and is no "
                     "argument of its own; pass it as one, or detach() it before the call"

@@ -19,8 +19,8 @@ from tunegrad.ir import graph
 from tunegrad.ir.graph import GraphOp, Node
 
 __all__ = [
-    "AS_IF", "STOP", "Argument", "argument", "as_if", "depends_on_arguments", "no_grad", "stopped",
-    "stops", "traced", "tracing", "untraced", "without_identities",
+    "AS_IF", "STOP", "Argument", "argument", "arguments_of", "as_if", "depends_on_arguments",
+    "no_grad", "stopped", "stops", "traced", "tracing", "untraced", "without_identities",
 ]  # fmt: skip
 
 STOP = "stop"
@@ -93,11 +93,16 @@ def as_if(value: Node, other: Node) -> Node:
     return graph.identity(value, AS_IF, other)
 
 
-def depends_on_arguments(x: Node, known: Iterable[Node] = ()) -> bool:
-    """True if a walk from ``x`` that neither a STOP nor a ``known`` node ends reaches an argument
-    that is differentiated.
+def depends_on_arguments(x: Node) -> bool:
+    """True if a walk from ``x`` that no STOP ends reaches an argument that is differentiated."""
+    return bool(arguments_of([x]))
+
+
+def arguments_of(nodes: Iterable[Node], known: Iterable[Node] = ()) -> set[Node]:
+    """The arguments that are differentiated which a walk from ``nodes`` reaches first; STOP and
+    ``known`` nodes end it.
     """
-    stack, seen = [x], set(known)
+    stack, seen, found = list(nodes), set(known), set[Node]()
     while stack:
         node = stack.pop()
         if node in seen:
@@ -105,11 +110,12 @@ def depends_on_arguments(x: Node, known: Iterable[Node] = ()) -> bool:
         seen.add(node)
         if node.op is GraphOp.IDENTITY:
             if isinstance(node.arg, Argument):
-                return True
+                found.add(node)
+                continue
             if node.arg == STOP:
                 continue
         stack += node.srcs
-    return False
+    return found
 
 
 def without_identities(outputs: tuple[Node, ...]) -> tuple[Node, ...]:
