@@ -94,6 +94,14 @@ def doubled(arrays: dict[str, Any]) -> list[tuple[str, str, list[int], float]]:
     return found
 
 
+def hears_interrupts() -> bool:
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    return (
+        signal.SIGINT not in blocked
+        and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    )
+
+
 def imported(module: str) -> bool:
     return module in sys.modules
 
@@ -154,7 +162,7 @@ def test_workers_have_what_the_fork_server_was_told_to_import():
 
 
 def test_ctrl_c_while_the_fork_server_imports_is_not_its_own(tmp_path):
-    """As a terminal sends it: to every process."""
+    """As a terminal sends it: to every process. Processes that others fork from it hear theirs."""
     began, go = tmp_path / "began", tmp_path / "go"
     (tmp_path / "imports_slowly.py").write_text(
         "import pathlib, time\n"
@@ -162,10 +170,10 @@ def test_ctrl_c_while_the_fork_server_imports_is_not_its_own(tmp_path):
         f"while not pathlib.Path({str(go)!r}).exists():\n    time.sleep(0.01)\n"
     )
     script = f"""if __name__ == "__main__":
-    import os, pathlib, signal, time
+    import multiprocessing, os, pathlib, signal, time
     from multiprocessing import forkserver
     from tunegrad.devices.processes.isolated import IsolatedWorker, start_fork_server
-    from test_isolated_worker import imported, ready
+    from test_isolated_worker import hears_interrupts, imported, ready
     start_fork_server(["imports_slowly"])
     while not pathlib.Path({str(began)!r}).exists():
         time.sleep(0.01)
@@ -174,13 +182,15 @@ def test_ctrl_c_while_the_fork_server_imports_is_not_its_own(tmp_path):
     worker = IsolatedWorker(ready, (), 30.0)
     print(worker.call(imported, "imports_slowly", limit_s=5.0, reply_type=bool).value)
     worker.close()
+    with multiprocessing.get_context("forkserver").Pool(1) as pool:
+        print(pool.apply(hears_interrupts))
 """
     found = [str(tmp_path), str(Path(__file__).parent), *sys.path]
     run = subprocess.run(
         [sys.executable, "-c", script], env={**os.environ, "PYTHONPATH": os.pathsep.join(found)},
         capture_output=True, text=True, timeout=100, check=False,
     )  # fmt: skip
-    assert (run.stdout, run.stderr) == ("True\n", "")
+    assert (run.stdout, run.stderr) == ("True\nTrue\n", "")
 
 
 def test_value_of_another_type_ends_the_worker(worker):

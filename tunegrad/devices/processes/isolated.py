@@ -53,6 +53,7 @@ __all__ = ["IsolatedWorker", "fork_server", "no_start", "preload", "start_fork_s
 
 _preloaded = dict.fromkeys(("tunegrad.devices.worker", "tunegrad.devices.processes.isolated"))
 """Modules for the process that workers are forked from, and for one that takes its place."""
+_LAST = "tunegrad.devices.processes.hearing"
 
 _CHANNEL = 3
 _LEAVING_S = 5.0
@@ -89,8 +90,8 @@ def start_fork_server(modules: Iterable[str] = ()) -> None:
 def fork_server() -> ForkServerContext:
     """Return what starts worker processes; the process that they are forked from is started.
 
-    That process never hears Ctrl-C, which a terminal tells all processes. Raises DeviceError where
-    this process may open too few files for workers.
+    That process hears no Ctrl-C, which a terminal tells all processes, not even while it imports.
+    Raises DeviceError where this process may open too few files for workers.
     """
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if files < _LEAST_FILES:
@@ -100,7 +101,7 @@ def fork_server() -> ForkServerContext:
         )
     context = multiprocessing.get_context("forkserver")
     _forget_a_main_without_file()
-    context.set_forkserver_preload([*_preloaded])
+    context.set_forkserver_preload([*_preloaded, _LAST])
     resource_tracker.ensure_running()  # its start would let SIGINT through again
     before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT,))
     try:
