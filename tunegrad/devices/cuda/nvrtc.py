@@ -96,9 +96,6 @@ def _registers(program: Program, target: Target) -> int:
     return min(target.regs_per_item, target.unit_registers // items)
 
 
-# ---- nvrtc
-
-
 # ---- cubins
 #
 # Facts of a kernel, read from the bytes of its cubin: registers, stack, shared memory, and how

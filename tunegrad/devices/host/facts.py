@@ -47,17 +47,6 @@ __all__ = [
 ]
 
 
-# ---- LLVM's answers
-#
-# LLVM's answers about this machine and the objects of our own runtime, kept on disk: a process
-# whose kernels were compiled before does not load LLVM.
-#
-#     LLVM's library as a file, the processor as Linux describes it -->  version, CPU name, features
-#     version, CPU, features, text                                  -->  object code of the text
-#
-# Both stand in the cache of compiled objects. What is not there LLVM is asked for.
-
-
 # ---- masks
 #
 # Masks: this machine's CPU as an older one, so that one machine tests the code of several.
@@ -102,7 +91,15 @@ def masked(name: str, features: Sequence[str]) -> tuple[str, ...]:
                  for f in features)  # fmt: skip
 
 
-# ---- kept
+# ---- LLVM's answers
+#
+# LLVM's answers about this machine and the objects of our own runtime, kept on disk: a process
+# whose kernels were compiled before does not load LLVM.
+#
+#     LLVM's library as a file, the processor as Linux describes it -->  version, CPU name, features
+#     version, CPU, features, text                                  -->  object code of the text
+#
+# Both stand in the cache of compiled objects. What is not there LLVM is asked for.
 
 
 PIPELINE = 5
@@ -210,9 +207,6 @@ def _host_key() -> str | None:
         return None
     parts = ("host", str(library), str(facts.st_size), str(facts.st_mtime_ns), *sorted(lines))
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
-
-
-# ---- facts
 
 
 # ---- rates
