@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -66,6 +69,36 @@ def test_layers_keep_their_weights_where_others_are_given_for_a_call() -> None:
         nn.functional_call(layer, {"bias": np.ones(1, np.float32)}, x)
     with pytest.raises(WeightsError, match=r"shape \(1,\)"):
         nn.functional_call(layer, {"weight": np.ones(1, np.float32)}, x)
+
+
+def test_calls_with_given_parameters_in_two_threads_do_not_meet() -> None:
+    both = threading.Barrier(2)
+
+    class Waiting(nn.Module):
+        def __init__(self) -> None:
+            self.layer = nn.Linear(1, 1, bias=False)
+
+        def forward(self, x: tg.Tensor) -> tg.Tensor:
+            self.meet()
+            y = self.layer(x)
+            self.meet()
+            return y
+
+        def meet(self) -> None:
+            with contextlib.suppress(threading.BrokenBarrierError):
+                both.wait(0.3)  # both are here at once only where nothing keeps them apart
+
+    model = Waiting()
+    model.load({"layer.weight": np.full((1, 1), 5, np.float32)})
+    x = tg.Tensor(np.ones((1, 1), np.float32))
+
+    def called(weight: float) -> float:
+        given = {"layer.weight": np.full((1, 1), weight, np.float32)}
+        return float(nn.functional_call(model, given, x).item())
+
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(called, (2.0, 3.0))) == [2, 3]
+    assert model(x).item() == 5
 
 
 def test_training_a_perceptron_gives_pytorchs_losses() -> None:

@@ -9,6 +9,7 @@ Modules of modules.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -128,7 +129,7 @@ def functional_call(
     function of them, which ``grad`` differentiates.
 
     ``parameters``: by name; others keep the value that was loaded. ``args``: a tuple, or one
-    argument.
+    argument. Calls in several threads wait for each other.
 
     Raises WeightsError for a name that the module does not have, or another shape.
     """
@@ -138,14 +139,19 @@ def functional_call(
         if name not in named or named[name].spec.shape != value.shape:
             wanted = named[name].spec.shape if name in named else "no such parameter"
             raise WeightsError(f"functional_call: {name} of shape {value.shape}: {wanted}")
-    held = {name: named[name]._tensor for name in given}
-    try:
-        for name, value in given.items():
-            named[name].fill(value)
-        return module(*(args if isinstance(args, tuple) else (args,)), **(kwargs or {}))
-    finally:
-        for name, kept in held.items():
-            named[name]._tensor = kept
+    with _LENT:
+        held = {name: named[name]._tensor for name in given}
+        try:
+            for name, value in given.items():
+                named[name].fill(value)
+            return module(*(args if isinstance(args, tuple) else (args,)), **(kwargs or {}))
+        finally:
+            for name, kept in held.items():
+                named[name]._tensor = kept
+
+
+_LENT = threading.RLock()
+"""Held while parameters have the values of one call."""
 
 
 class Layer(Module):
