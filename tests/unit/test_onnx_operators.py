@@ -417,6 +417,16 @@ def test_attention_is_that_of_the_reference(
         agree(proto("Attention", inputs, outputs=1, **attributes), inputs)
 
 
+def test_affine_grid_of_one_pixel_with_corners_is_pytorchs() -> None:
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    theta, size = np.arange(6, dtype=np.float32).reshape(1, 2, 3), (1, 3, 1, 4)
+    inputs = {"theta": theta, "size": np.asarray(size)}
+    model = proto("AffineGrid", inputs, ["size"], opset=20, align_corners=1)
+    expected = torch.nn.functional.affine_grid(torch.tensor(theta), size, align_corners=True)
+    (made,) = found(model, inputs)
+    np.testing.assert_allclose(made, expected.numpy(), rtol=1e-6)
+
+
 @pytest.mark.parametrize("kind", ["float32", "bool"])
 def test_attention_with_a_mask_is_drafted_as_one_kernel(kind: str) -> None:
     inputs = dict.fromkeys("qkv", np.ones((1, 2, 8, 4), np.float32)) | {"m": np.eye(8, dtype=kind)}

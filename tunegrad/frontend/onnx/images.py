@@ -18,7 +18,7 @@ from ..ops.convolution import convolve, convolve_transposed
 from ..ops.pooling import avg_pool, max_pool, overhang
 from ..ops.resizing import SamplePadding, Sampling, cubic, grid_places, read_at, sampled
 from ..tensor import Tensor
-from .node import Known, NodeView, defined
+from .node import Known, NodeView
 
 _Pairs = list[tuple[int, int]]
 
@@ -412,6 +412,23 @@ def _grid_sample(n: NodeView) -> Tensor:
     return sampled(wide, places, mode, padding, corners).cast(x.dtype)
 
 
+def _affine_grid(n: NodeView) -> Tensor:
+    """AffineGrid: places of pixels under a matrix of each image. ONNX's definition divides by zero
+    for one pixel with corners; it is the centre here, as in PyTorch.
+    """
+    theta, size, corners = n(0), n.ints(1), bool(n.get("align_corners", 0))
+    if size is None or len(size) not in (4, 5):
+        raise n.error("size must be known, (N, C, H, W) or (N, C, D, H, W)")
+    lines = []
+    for e in size[2:]:
+        line = np.linspace(-1, 1, e) if corners and e > 1 else (2 * np.arange(e) + 1) / e - 1
+        lines.append(line)
+    mesh = np.meshgrid(*lines, indexing="ij")
+    grid = np.stack([*mesh[::-1], np.ones(size[2:])], -1).reshape(-1, len(size) - 1)
+    places = Tensor(grid, theta.dtype) @ theta.mT
+    return places.reshape(size[0], *size[2:], len(size) - 2)
+
+
 def _roi_align(n: NodeView) -> Tensor:
     """RoiAlign: regions of images as images of one size (He et al. 2017)."""
     x, regions, images = n(0), n(1), n(2)
@@ -506,7 +523,7 @@ def _deform_conv(n: NodeView) -> Tensor:
 
 
 SAMPLING: dict[str, Callable[[NodeView], Any]] = {
-    "AffineGrid": defined,
+    "AffineGrid": _affine_grid,
     "DeformConv": _deform_conv,
     "GridSample": _grid_sample,
     "RoiAlign": _roi_align,
