@@ -106,8 +106,12 @@ def _clamp(d: Draw) -> str:
 def _limited(d: Draw) -> str:
     """Of integers, bounds are rounded towards zero."""
     x = d.pick(*NUMBER, exact=True)
-    low = d.choice(["0", "-0.5"] if x.dtype == "uint8" else ["-1", "-0.5", "-2.5", "0"])
-    return d.choice([f"F.hardtanh({x}, {low}, 2.5)", f"F.threshold({x}, {low}, 1.5)"])
+    unsigned = x.dtype == "uint8"
+    if d.chance(0.5):
+        low = d.choice(["0", "-0.5"] if unsigned else ["-1", "-0.5", "-2.5", "0"])
+        return f"F.hardtanh({x}, {low}, 2.5)"
+    low = d.choice(["0", "1"] if unsigned else ["-1", "-0.5", "-2.5", "0"])  # -0.5 is refused
+    return f"F.threshold({x}, {low}, 1.5)"
 
 
 def _where(d: Draw) -> str:
