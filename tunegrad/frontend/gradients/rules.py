@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from types import MappingProxyType
 from typing import Any, cast
 
@@ -48,8 +49,8 @@ def _extremum(n: Node, axes: tuple[int, ...], g: Cotangent) -> Cotangent:
     best = compare("eq", x, graph.expand(n, x.shape))
     hits = where(best, graph.full(1, x.shape, x.dtype), 0.0)
     count = graph.reduce(Op.ADD, hits, axes)
-    part = Cotangent.of(binary(Op.DIV, g.node(), count))
-    return Cotangent.of(where(best, part.spread(x.shape).node(), 0.0))
+    part = graph.expand(binary(Op.DIV, g.node(), count), x.shape)
+    return Cotangent.of(where(best, part, 0.0))
 
 
 def _product(x: Node, axes: tuple[int, ...], g: Cotangent) -> Cotangent:
@@ -58,7 +59,7 @@ def _product(x: Node, axes: tuple[int, ...], g: Cotangent) -> Cotangent:
     order = (*kept, *axes)
     moved = graph.permute(x, order)
     lead = tuple(x.shape[d] for d in kept)
-    rows = graph.reshape(moved, (*lead, x.size // max(1, _size(lead)) if x.size else 0))
+    rows = graph.reshape(moved, (*lead, prod(x.shape[d] for d in axes)))
     if not rows.size:
         return g.spread(x.shape)
     last = len(lead)
@@ -80,13 +81,6 @@ def _products_before(rows: Node, last: int) -> Node:
     widths = (*((0, 0) for _ in ends), (1, 0))
     first = graph.pad(one, (*((0, 0) for _ in ends), (0, n - 1)))
     return binary(Op.ADD, graph.pad(found, widths), first)
-
-
-def _size(shape: tuple[int, ...]) -> int:
-    size = 1
-    for s in shape:
-        size *= s
-    return size
 
 
 def _cast(n: Node, g: Cotangent) -> Flow:
