@@ -24,7 +24,7 @@ from tunegrad.ir.expr import Op
 from tunegrad.ir.graph import GraphOp, Node
 
 from ..nodes.elementwise import constant
-from ..nodes.movement import extended, mirrored_windows
+from ..nodes.movement import extended, mirrored_windows, spaced
 
 __all__ = ["Cotangent", "added", "is_full", "narrow"]
 
@@ -169,12 +169,10 @@ class Cotangent:
         if any(f.shape[last] != 1 for f in places):
             return self._mirrored(dim, size, stride, dilation, shape)
         taps = [_behind(f, [last]) for f in self.factors if f.shape[dim] == 1]
-        one, dtype = [1] * (last + 1 + len(self.summed)), self.factors[0].dtype
-        (both,) = (
-            Cotangent(self.shape, tuple(places), self.summed).multiplied().factors
-            if places
-            else (constant(1, tuple(one), dtype),)
-        )
+        if not places:
+            rank = len(self.shape) + len(self.summed)
+            places = [constant(1, (1,) * rank, self.factors[0].dtype)]
+        (both,) = Cotangent(self.shape, tuple(places), self.summed).multiplied().factors
         both = graph.expand(both, (*both.shape[:dim], count, *both.shape[dim + 1 :]))
         read = mirrored_windows(_dropped(both, last), dim, size, stride, dilation, shape[dim])
         factors = [read, *(_dropped(t, last) for t in taps)]
@@ -189,12 +187,8 @@ class Cotangent:
         order = [d for d in range(rank) if d != last]
         order.insert(dim + 1, last)
         f = graph.permute(f, tuple(order))
-        lead, tail = f.shape[:dim], f.shape[dim + 2 :]
-        if dilation > 1:
-            f = graph.reshape(f, (*lead, count, size, 1, *tail))
-            f = extended(f, dim + 2, dilation)
-            f = graph.reshape(f, (*lead, count, size * dilation, *tail))
-        f = graph.reshape(extended(f, dim + 1, stride), (*lead, count * stride, *tail))
+        f = extended(spaced(f, dim + 1, dilation), dim + 1, stride)
+        f = graph.reshape(f, (*f.shape[:dim], count * stride, *f.shape[dim + 2 :]))
         return Cotangent(shape, (extended(f, dim, shape[dim]),), self.summed)
 
     def _mirrored(

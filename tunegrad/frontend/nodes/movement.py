@@ -114,17 +114,22 @@ def extended(x: Node, dim: int, extent: int) -> Node:
     return graph.shrink(padded, tuple(limits))
 
 
+def spaced(x: Node, dim: int, step: int) -> Node:
+    """``step`` - 1 zeros behind each element of a dimension."""
+    if step == 1:
+        return x
+    lead, tail, count = x.shape[:dim], x.shape[dim + 1 :], x.shape[dim]
+    wide = extended(graph.reshape(x, (*lead, count, 1, *tail)), dim + 1, step)
+    return graph.reshape(wide, (*lead, count * step, *tail))
+
+
 def mirrored_windows(x: Node, dim: int, size: int, stride: int, dilation: int, extent: int) -> Node:
     """Windows that turn those of WINDOW round: who reads ``i`` by tap ``k``.
 
     ``out[.., i, .., k] = x[.., (i - k * dilation) / stride, ..]`` for i up to ``extent``, zero
     where there is none.
     """
-    lead, tail, count = x.shape[:dim], x.shape[dim + 1 :], x.shape[dim]
-    if stride > 1:
-        wide = extended(graph.reshape(x, (*lead, count, 1, *tail)), dim + 1, stride)
-        x = graph.reshape(wide, (*lead, count * stride, *tail))
-        x = extended(x, dim, (count - 1) * stride + 1)
+    x = extended(spaced(x, dim, stride), dim, (x.shape[dim] - 1) * stride + 1)
     before = dilation * (size - 1)
     ends = (before, extent - x.shape[dim])
     padded = graph.pad(x, tuple(ends if d == dim else (0, 0) for d in range(len(x.shape))))
