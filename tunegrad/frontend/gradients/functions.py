@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tunegrad.errors import DTypeError, ShapeError
-from tunegrad.ir.graph import Node
 
 from ..handle import Bindings, Handle, joined, lift
 from ..nodes import tracing
@@ -54,23 +53,21 @@ def value_and_grad(
     @functools.wraps(function)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         marked = list(args)
-        places = [at % len(args) for at in picked if -len(args) <= at < len(args)]
-        if len(set(places)) < len(places):
+        for at in picked:
+            if not -len(args) <= at < len(args):
+                raise ShapeError(f"grad: argnums {at} of {len(args)} arguments")
+        if len({at % len(args) for at in picked}) < len(picked):
             raise ShapeError(f"grad: argnums {picked} name an argument twice")
-        leaves: list[list[Handle]] = []
+        leaves: list[Handle] = []
         with tracing.traced():
             for at in picked:
-                if not -len(args) <= at < len(args):
-                    raise ShapeError(f"grad: argnums {at} of {len(args)} arguments")
-                leaves.append([])
-                marked[at] = _mapped(args[at], functools.partial(_marked, at, leaves[-1]))
+                marked[at] = _mapped(args[at], functools.partial(_marked, at, leaves))
             result = function(*marked, **kwargs)
         value, aux = _parts(result, has_aux)
-        flat = [leaf for listed in leaves for leaf in listed]
         bindings: list[Bindings] = []
         one = constant(1, (), value.dtype)
-        found = gradients((value.node,), (one,), [leaf.node for leaf in flat], bindings)
-        known = joined([value, *flat, *(Handle.of(one, b) for b in bindings)])
+        found = gradients((value.node,), (one,), [leaf.node for leaf in leaves], bindings)
+        known = joined([value, *leaves, *(Handle.of(one, b) for b in bindings)])
         results = iter([Handle.of(n, known) for n in found])
         shaped = tuple(_mapped(args[at], lambda _: next(results)) for at in picked)
         gradient = shaped if many else shaped[0]
@@ -124,8 +121,7 @@ def _unmarked(tree: Any) -> Any:
             handles.append(x)
 
     _mapped(tree, note)
-    nodes = tracing.without_identities(tuple(h.node for h in handles))
-    plain: Mapping[int, Node] = {id(h): n for h, n in zip(handles, nodes, strict=True)}
+    nodes = iter(tracing.without_identities(tuple(h.node for h in handles)))
     return _mapped(
-        tree, lambda x: Handle.of(plain[id(x)], x.bindings) if isinstance(x, Handle) else x
+        tree, lambda x: Handle.of(next(nodes), x.bindings) if isinstance(x, Handle) else x
     )
