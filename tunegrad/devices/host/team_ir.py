@@ -40,19 +40,22 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class _Machine:
-    """The words of a machine, and how long its threads spin."""
+    """The words of a machine."""
 
     futex: int
     pause: str
     evict: str
-    spin_ns: int
-    barrier_spins: int
 
 
 _FUTEX = {"x86_64": 202, "aarch64": 98}
 _PAUSE = {"x86_64": "pause", "aarch64": "yield"}
 _EVICT = {"x86_64": "clflush ($0)", "aarch64": "dc civac, $0"}
 _LINE = 64
+
+_SPIN_NS = 80_000
+"""Of an idle helper, before it sleeps."""
+_BARRIER_SPINS = 4096
+"""Pauses before a waiter yields."""
 
 _SIZE, _GENERATION, _DONE, _ARRIVED, _OPENED, _SLEEPERS = 0, 64, 128, 192, 256, 384
 _KERNEL, _BUFFERS, _WORKSPACE, _ACTIVE, _STOP = 320, 328, 336, 344, 352
@@ -70,18 +73,14 @@ EXPORTS = (
 _runtime = Functions()
 
 
-def runtime_text(
-    machine: str, features: Sequence[str] = (), spin_us: int = 80, barrier_spins: int = 4096
-) -> str:
+def runtime_text(machine: str, features: Sequence[str] = ()) -> str:
     """The runtime's module for ``machine`` (``platform.machine()``): x86_64 or aarch64 Linux.
 
     ``features``: of the target, as LLVM writes them; a core with ``clflushopt`` drops cache lines
-    several at a time. ``spin_us``: how long an idle helper spins before it sleeps;
-    ``barrier_spins``: pauses before a waiter yields. Raises KeyError for another architecture.
+    several at a time. Raises KeyError for another architecture.
     """
     evict = "clflushopt ($0)" if "+clflushopt" in features else _EVICT[machine]
-    words = _Machine(_FUTEX[machine], _PAUSE[machine], evict, spin_us * 1000, barrier_spins)
-    return _runtime.text(words)
+    return _runtime.text(_Machine(_FUTEX[machine], _PAUSE[machine], evict))
 
 
 # ---- team
@@ -129,7 +128,7 @@ def _(f: Writer, self: Value) -> None:
             spin.only_while(found.equals(seen))
             f.asm(f.words.pause)
             count += 1
-            with f.when((count & 63).equals(0)), f.when(_now(f) - start > f.words.spin_ns):
+            with f.when((count & 63).equals(0)), f.when(_now(f) - start > _SPIN_NS):
                 f.change("add", sleepers, "seq_cst")
                 _futex(f, generation, _WAIT, seen)
                 f.change("sub", sleepers, "seq_cst")
@@ -201,7 +200,7 @@ def _wait(f: Writer, at: Value, going: Callable[[Value], Value]) -> None:
         loop.only_while(going(f.load("i32", at, "acquire")))
         f.asm(f.words.pause)
         count = loop.values[0] + 1
-        with f.when(count > f.words.barrier_spins):
+        with f.when(count > _BARRIER_SPINS):
             f.call("i32", "sched_yield")
         loop.again(count)
 
@@ -271,9 +270,8 @@ def _(f: Writer, team: Value, ranges: Value, count: Value) -> None:
         f.call("void", "tg_team_run", team, f.constant("ptr", "@evict_part"), ranges, job, threads)
 
 
-def _since(f: Writer, start: Value, scale: Value | float = 1e-9) -> Value:
-    """Seconds, or nanoseconds by another ``scale``."""
-    return f.cast("uitofp", _now(f) - start, "double") * scale
+def _seconds(f: Writer, ns: Value) -> Value:
+    return f.cast("uitofp", ns, "double") * 1e-9
 
 
 @_runtime.define(
@@ -288,7 +286,7 @@ def _(f: Writer, team: Value, fn: Value, buffers: Value, workspace: Value, threa
         start = _now(f)
         with f.range(0, inner):
             f.call("void", "tg_team_run", team, fn, buffers, workspace, threads)
-        took = _since(f, start)
+        took = _seconds(f, _now(f) - start)
         f.store(f.emit("double", f"fdiv double {took.text}, {each.text}"),
                 f.element("double", seconds, s))  # fmt: skip
 
@@ -314,7 +312,7 @@ def _(f: Writer, team: Value, entries: Value, n: Value, seconds: Value) -> None:
         loop.only_while(i < n)
         _entry(f, team, entries, i)
         end, total = _now(f), f.element("double", seconds, i)
-        took = f.cast("uitofp", end - start, "double") * 1e-9
+        took = _seconds(f, end - start)
         f.store(f.load("double", total) + took, total)
         loop.again(i + 1, end)
 
@@ -332,7 +330,7 @@ def _(f: Writer, team: Value, entries: Value, n: Value, samples: Value, ranges: 
             f.call("void", "tg_plan_run", team, entries, n)
         with f.when(each.differs("null")):
             f.call("void", "plan_each", team, entries, n, each)
-        f.store(_since(f, start), f.element("double", seconds, s))
+        f.store(_seconds(f, _now(f) - start), f.element("double", seconds, s))
 
 
 # ---- whole buffers
