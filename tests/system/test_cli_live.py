@@ -53,7 +53,8 @@ def test_search_ticks_through_its_phases_and_acknowledges_ctrl_c(tmp_path: Path)
     master, slave = pty.openpty()
     termios.tcsetwinsize(slave, (24, 80))
     process = subprocess.Popen(
-        [sys.executable, "-m", "tunegrad", "tune", "mlp", "--budget", "60s", "--store", "s.db"],
+        [sys.executable, "-m", "tunegrad", "tune", "mlp", "--budget", "60s", "--patience", "0",
+         "--store", "s.db"],
         cwd=tmp_path, stdout=subprocess.PIPE, stderr=slave, text=True,
         env={**os.environ, "PYTHONPATH": str(TREE), "TERM": "xterm-256color", "LC_ALL": "C.UTF-8"},
     )  # fmt: skip

@@ -741,3 +741,10 @@ def test_store_error_keeps_stdout_pure_under_json(
 def test_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["--version"]) == 0
     assert capsys.readouterr().out.startswith("tunegrad ")
+
+
+def test_the_end_of_a_file_is_no_ctrl_c(install: Install) -> None:
+    """Click takes it for one; a module's code that was cut off on a full disk ends so."""
+    install("tunegrad.tune", tune_models=Tuner(EOFError("marshal data too short")))
+    with pytest.raises(EOFError, match="marshal data too short"):
+        run(["tune", "mlp", "--store", "tuned.db"])

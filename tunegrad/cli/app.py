@@ -118,7 +118,9 @@ def _exit_code(argv: Sequence[str], command: click.Command, name: str) -> int:
             _say_error("UsageError", error.format_message())
         error.show()
         return error.exit_code
-    except (click.Abort, KeyboardInterrupt):
+    except (click.Abort, KeyboardInterrupt) as stop:
+        if isinstance(stop.__cause__, EOFError):  # click takes the end of any file for a user's
+            raise stop.__cause__ from None
         if as_json:
             _say_error("Interrupted", "interrupted")
         note("interrupted")
