@@ -1,5 +1,3 @@
-# mypy: disable-error-code="import-not-found,import-untyped"
-# mypy: allow-subclassing-any, allow-untyped-calls
 """Whole models on a GPU: ours beside PyTorch, weights and activations in 16 bits, on data that is
 on the device.
 

@@ -1,4 +1,3 @@
-# mypy: disable-error-code="import-not-found,import-untyped"
 """The workloads as serialised ONNX models, for the peers that read ONNX.
 
 Inputs are x0, x1, ...; the output is y.

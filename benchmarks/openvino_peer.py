@@ -1,4 +1,3 @@
-# mypy: disable-error-code="import-not-found,import-untyped"
 """OpenVINO, CPU plugin: one stream, latency hint, f32 (its own default on such CPUs may be bf16),
 one kept request.
 """

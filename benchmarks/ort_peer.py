@@ -1,4 +1,3 @@
-# mypy: disable-error-code="import-not-found,import-untyped"
 """ONNX Runtime, CPU provider: all graph optimisations, inputs and outputs bound once, its own
 spinning left on.
 """

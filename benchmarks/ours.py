@@ -1,4 +1,3 @@
-# mypy: disable-error-code="import-not-found,import-untyped"
 """All contact of the benchmarks with tunegrad's public API; nothing else here imports it.
 
 tunegrad is imported when it is first needed, so that a version that does not import costs its

@@ -1,4 +1,3 @@
-# mypy: disable-error-code="import-not-found,import-untyped"
 """Models quantised by ONNX Runtime's own tool: ours in bytes and in f32 next to ONNX Runtime and
 OpenVINO, in turns.
 

@@ -1,5 +1,3 @@
-# mypy: disable-error-code="import-not-found,import-untyped"
-# mypy: allow-subclassing-any, allow-untyped-calls
 """The model suite in PyTorch: the reference every contestant is checked against, and the source of
 all weights.
 

@@ -1,5 +1,3 @@
-# mypy: disable-error-code="import-not-found,import-untyped"
-# mypy: allow-subclassing-any, allow-untyped-calls, allow-untyped-decorators
 """PyTorch eager and Inductor, each in both memory formats.
 
 Eager in the default format is the reference of all.

@@ -1,4 +1,3 @@
-# mypy: disable-error-code="import-not-found,import-untyped"
 """The steps of a GPU session that ask how fast kernels are: products, convolutions and rows beside
 cuBLAS, cuDNN and Triton, all of them through torch, where torch sees the GPU. A wrong result is not
 timed.
