@@ -74,6 +74,11 @@ FINGERPRINT = "(SELECT id FROM fingerprints WHERE fields = :fingerprint)"
 
 POLICY = "(SELECT id FROM policies WHERE text = :policy)"
 
+
+def _insert(table: str, *columns: str) -> str:
+    return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
+
+
 _TIMED = "t.status = 'ok' AND t.median_s IS NOT NULL"
 
 SAME = (
@@ -95,8 +100,7 @@ STRUCK = (
 )
 
 INSERT_TRIAL = (
-    f"INSERT INTO trials (kernel, fingerprint, policy, repeat, {', '.join(TRIALS.names)})"
-    f" VALUES ({', '.join('?' * (4 + len(TRIALS.names)))})"
+    f"{_insert('trials', 'kernel', 'fingerprint', 'policy', 'repeat', *TRIALS.names)}"
     " ON CONFLICT (kernel, fingerprint, actions, policy, space_version, repeat) DO NOTHING"
 )
 
@@ -150,13 +154,17 @@ ALL_LATENCIES = f"SELECT {LATENCIES.select} FROM {LATENCIES.source}"
 ALL_SESSIONS = f"SELECT {SESSIONS.select} FROM {SESSIONS.source}"
 
 
-SET_SPEND = (
-    "INSERT INTO spend (model_key, fingerprint, settings, seconds) VALUES (?, ?, ?, ?)"
-    " ON CONFLICT (model_key, fingerprint, settings) DO UPDATE SET seconds = excluded.seconds"
+_SPEND = (
+    f"{_insert('spend', 'model_key', 'fingerprint', 'settings', 'seconds')}"
+    " ON CONFLICT (model_key, fingerprint, settings) DO UPDATE SET seconds ="
 )
 
+SET_SPEND = f"{_SPEND} excluded.seconds"
+
+_ADD_SPEND = f"{_SPEND} seconds + excluded.seconds"
+
 NAME_KERNEL = (
-    "INSERT INTO kernels (key, text, name) VALUES (?, ?, ?)"
+    f"{_insert('kernels', 'key', 'text', 'name')}"
     " ON CONFLICT (key) DO UPDATE SET name = excluded.name"
 )
 
@@ -190,21 +198,11 @@ def conditions(known: Mapping[str, str], **given: object) -> tuple[str, dict[str
 _REASON_CHARACTERS = 4000
 
 
-def _insert(table: str, *columns: str) -> str:
-    return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
-
-
 INSERT_SESSION = _insert("sessions", *SESSIONS.names)
 
 _INSERT_DECISION = _insert("decisions", "kernel", "fingerprint", *DECISIONS.names)
 
 _INSERT_LATENCY = _insert("latencies", "fingerprint", *LATENCIES.names)
-
-_ADD_SPEND = (
-    f"{_insert('spend', 'model_key', 'fingerprint', 'settings', 'seconds')}"
-    " ON CONFLICT (model_key, fingerprint, settings) DO UPDATE SET"
-    " seconds = seconds + excluded.seconds"
-)
 
 _INSERT_PROMOTION = (
     "INSERT INTO promotions (kernel, fingerprint, trial, evidence, created_s)"
