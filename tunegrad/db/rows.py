@@ -63,6 +63,7 @@ __all__ = [
     "encode_latency",
     "encode_session",
     "encode_trial",
+    "finite_json",
     "json_evidence",
     "key_of",
     "load_fingerprint",
@@ -370,7 +371,7 @@ class Kind(NamedTuple):
     json: Callable[[Any], object] = _same
 
 
-def _finite_json(value: object) -> object:
+def finite_json(value: object) -> object:
     """A number that is not finite as text: ``inf``, ``nan``."""
     return value if not isinstance(value, float) or math.isfinite(value) else str(value)
 
@@ -406,7 +407,7 @@ _MAX_ERROR = Kind(
     lambda name, value: math.nan if value is None else _take_real(name, value),
     lambda value: None if math.isnan(value) else value,
     _real,
-    json=_finite_json,
+    json=finite_json,
 )
 
 

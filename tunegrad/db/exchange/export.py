@@ -21,7 +21,6 @@ every row is a claim of a stranger.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 
@@ -32,6 +31,7 @@ from tunegrad.db.rows import (
     LATENCIES,
     SESSIONS,
     TRIALS,
+    finite_json,
     json_evidence,
     key_of,
     machine_id,
@@ -103,10 +103,7 @@ def _line(row: Mapping[str, object]) -> str:
 
 def trial_row(trial: Trial) -> dict[str, object]:
     """A trial as a row."""
-    policy = {
-        name: str(v) if isinstance(v, float) and not math.isfinite(v) else v
-        for name, v in asdict(trial.policy).items()
-    }
+    policy = {name: finite_json(value) for name, value in asdict(trial.policy).items()}
     named = {"kernel": trial.kernel_key, "machine": machine_id(trial.fingerprint)}
     return {**named, "policy": policy, **TRIALS.json(trial)}
 
