@@ -57,13 +57,9 @@ class Difference:
         """As tables of kernels say it: ``field: here != stored``."""
         if self.field == "kernel":
             return "kernel: not in the store"
-        if self.field == "status":
-            return _UNMEASURED
-        return (
-            f"winner: {self.stored}"
-            if self.field == "winner"
-            else f"{self.field}: {self.here} != {self.stored}"
-        )
+        if self.field in ("winner", "status"):
+            return str(self)
+        return f"{self.field}: {self.here} != {self.stored}"
 
 
 @dataclass(frozen=True, slots=True)
