@@ -596,7 +596,7 @@ class _FileRows:
         if row.chosen and row.status is not Status.OK:
             raise FieldFault("chosen", True, f"must be false where status is {row.status}")
         verdict = self._verdict(Claim(text, fingerprint, row.space_version, row.choice, row.kind))
-        values = {name: getattr(row, name) for name in DECISIONS.names[:-1]}
+        values = {c.name: getattr(row, c.name) for c in DECISIONS.columns}
         values |= {"evidence": _claimed(row.evidence), "text": text, "fingerprint": fingerprint}
         decision = admit_decision(Decision(**values))
         _once(self.decisions, decision, "choice", row.choice)
