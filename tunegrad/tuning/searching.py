@@ -50,12 +50,13 @@ class Searching:
     def searches(self, uses: Sequence[KernelUse], seeded: bool = False) -> tuple[KernelSearch, ...]:
         """One search a kernel, in order. ``seeded``: the store's other kernels lend seeds."""
         c = self.context
-        mine = c.resumed | {c.session}
-        since = sessions_since(c.store, mine) if seeded else frozenset[str]()
-        seeding = Seeding(c.store, c.here, c.policy, since)
+        seeding = None
+        if seeded:
+            since = sessions_since(c.store, c.resumed | {c.session})
+            seeding = Seeding(c.store, c.here, c.policy, since)
         charged = c.costs.part
         log = TrialLog(c.store, c.here, c.policy, c.session, time.time, c.resumed, charged)
-        return tuple(self._search(use, log, seeding if seeded else None) for use in uses)
+        return tuple(self._search(use, log, seeding) for use in uses)
 
     def _search(self, use: KernelUse, log: TrialLog, seeding: Seeding | None) -> KernelSearch:
         c = self.context
