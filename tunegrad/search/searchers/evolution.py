@@ -100,11 +100,9 @@ class EvolutionarySearcher(OneByOne):
         It is the forecast of the model as it was last trained: when this searcher was asked.
         """
         fastest = self.ledger.fastest(1)
-        if not fastest or self._used < _SURE:
+        if self._model is None or not fastest or self._used < _SURE:
             return [0.0] * len(schedules)
         candidates = [*schedules, fastest[0].schedule]
-        if self._model is None or not self._model.fitted:
-            return [0.0] * len(schedules)
         forecast = self._model.predict([{d.name: d.choice for d in s.trace} for s in candidates])
         return [float(f - forecast[-1]) for f in forecast[:-1]]
 
