@@ -23,6 +23,7 @@ __all__ = [
     "decision_view",
     "find_kernel",
     "history",
+    "median_ms",
     "model_history",
 ]
 
@@ -203,7 +204,7 @@ def _latencies(given: Iterable[Latency]) -> list[LatencyRow]:
                 kind=x.kind,
                 machine=machine_id(x.fingerprint),
                 time_ms=1e3 * x.seconds,
-                default_ms=_ms(x.default_samples_s),
+                default_ms=median_ms(x.default_samples_s),
                 gain=x.gain,
                 interval=_interval(x.default_samples_s, x.samples_s),
                 change=x.seconds / last_s if last_s else None,
@@ -253,8 +254,8 @@ def decision_view(d: Decision) -> DecisionRow:
         chosen=d.chosen,
         test=e.test,
         p_value=e.p_value,
-        incumbent_ms=_ms(e.incumbent_samples_s),
-        challenger_ms=_ms(e.challenger_samples_s),
+        incumbent_ms=median_ms(e.incumbent_samples_s),
+        challenger_ms=median_ms(e.challenger_samples_s),
         status=d.status,
         error=d.error,
         imported=d.imported,
@@ -262,7 +263,8 @@ def decision_view(d: Decision) -> DecisionRow:
     )
 
 
-def _ms(samples_s: tuple[float, ...]) -> float | None:
+def median_ms(samples_s: tuple[float, ...]) -> float | None:
+    """The median of samples in milliseconds; None where there are none."""
     return 1e3 * median(samples_s) if samples_s else None
 
 

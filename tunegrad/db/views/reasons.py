@@ -21,8 +21,8 @@ from tunegrad.db.lookup import Hit, Lookup, Near
 from tunegrad.db.opening import store_of
 from tunegrad.db.rows import key_of
 from tunegrad.db.views.diff import WinnerFacts, winner_facts
-from tunegrad.db.views.histories import DecisionRow, decision_view, find_kernel
-from tunegrad.trial import Fingerprint, Measurement, Status, Trial
+from tunegrad.db.views.histories import DecisionRow, decision_view, find_kernel, median_ms
+from tunegrad.trial import Fingerprint, Status, Trial
 
 __all__ = ["FieldRow", "NearRow", "PromotionRow", "Why", "WithdrawalRow", "why"]
 
@@ -195,15 +195,11 @@ def _promotion(promotion: Promotion, trial: Trial) -> PromotionRow:
         actions=trial.actions,
         test=e.test,
         p_value=e.p_value,
-        incumbent_ms=_median_ms(e.incumbent_samples_s),
-        challenger_ms=_median_ms(e.challenger_samples_s) or 1e3 * trial.measurement.seconds,
+        incumbent_ms=median_ms(e.incumbent_samples_s),
+        challenger_ms=median_ms(e.challenger_samples_s) or 1e3 * trial.measurement.seconds,
         samples=len(e.challenger_samples_s),
         cold=e.cold,
         imported=e.imported,
         session=trial.session,
         created_s=promotion.created_s,
     )
-
-
-def _median_ms(samples_s: tuple[float, ...]) -> float | None:
-    return 1e3 * Measurement(Status.OK, samples_s).seconds if samples_s else None
