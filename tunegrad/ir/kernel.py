@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field, replace
 from math import inf, prod
 from typing import Concatenate, Literal, ParamSpec, TypeVar
@@ -70,9 +70,9 @@ __all__ = [
     "key_of",
     "loads",
     "memoized",
+    "operations",
     "own_axes",
     "products_summed",
-    "row_flops",
 ]
 
 
@@ -83,19 +83,15 @@ def key_of(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
-def row_flops(
-    root: Expr, shared: Mapping[str, int], own: Mapping[str, int], costs: Mapping[Op, int]
-) -> int:
-    """Floating-point operations of one run, without the fold itself.
-
-    ``shared`` and ``own`` are the extents of the shared axes and of the stage's; ``costs`` are of
-    operations that do not count as one. A result of an earlier reduction depends on all shared
-    axes.
+def operations(k: Kernel, stage: Stage, cost: Callable[[Apply], int]) -> int:
+    """Operations of one run of a stage, without the fold itself, each done once for every point of
+    the axes that it depends on; a result of an earlier reduction depends on all shared ones.
 
     v3[e] = add over j: mul(exp(v0[j]), V[j, e])     J exponentials for all e, and E * J products
     """
     known: dict[int, frozenset[str]] = {}
-    extents = {**shared, **own}
+    shared = frozenset(a.name for a in k.axes)
+    extents = {a.name: a.extent for a in (*k.axes, *stage.axes)}
     total = 0
 
     def names(x: Expr) -> frozenset[str]:
@@ -105,14 +101,14 @@ def row_flops(
         if isinstance(x, Apply | Cast):
             args = x.args if isinstance(x, Apply) else (x.x,)
             found = frozenset[str]().union(*map(names, args))
-            if isinstance(x, Apply) and x.dtype.is_float:
-                total += costs.get(x.op, 1) * prod(extents[n] for n in found)
+            if isinstance(x, Apply):
+                total += cost(x) * prod(extents[n] for n in found)
         else:
             found = names_of(x).union(shared if isinstance(x, Value) else ())
         known[id(x)] = found
         return found
 
-    names(root)
+    names(stage.expr)
     return total
 
 
@@ -404,9 +400,7 @@ class Kernel:
         for s in self.stages:
             n = self.points * prod(a.extent for a in s.axes)
             if isinstance(s, Reduce) and s.rows:
-                around = {a.name: a.extent for a in self.axes}
-                own = {a.name: a.extent for a in s.axes}
-                total += n + row_flops(s.expr, around, own, _FLOPS)
+                total += n + operations(self, s, _flops)
                 continue
             ops = _ops(
                 s.expr, set() if s.axes else shared
@@ -458,6 +452,10 @@ def axis_name(i: int, kind: str = "") -> str:
 _FLOPS = {Op.FMA: 2, Op.DOT2: 3, Op.LOW: 0, Op.HIGH: 0, Op.TF32: 0}
 
 
+def _flops(x: Apply) -> int:
+    return _FLOPS.get(x.op, 1) if x.dtype.is_float else 0
+
+
 def _ops(x: Expr, seen: set[int]) -> int:
     stack, total = [x], 0
     while stack:
@@ -466,7 +464,7 @@ def _ops(x: Expr, seen: set[int]) -> int:
             continue
         seen.add(id(node))
         if isinstance(node, Apply):
-            total += _FLOPS.get(node.op, 1) if node.dtype.is_float else 0
+            total += _flops(node)
             stack.extend(node.args)
         elif isinstance(node, Cast):
             stack.append(node.x)

@@ -8,11 +8,10 @@ from collections.abc import Mapping
 from math import prod
 from typing import TYPE_CHECKING
 
-from tunegrad.ir.expr import Apply, Cast, Expr, IndexValue, Inside, Load, Value
 from tunegrad.ir.fusion import EXPENSIVE, Edge, Fusion, LaunchPlan
 from tunegrad.ir.graph import Node
 from tunegrad.ir.index import Index
-from tunegrad.ir.kernel import Axis, Kernel, Reduce, loads, memoized
+from tunegrad.ir.kernel import Axis, Kernel, Reduce, loads, memoized, operations
 from tunegrad.ir.target import Target
 from tunegrad.ir.variants import (
     DIRECT,
@@ -339,49 +338,7 @@ def expected_parts(kernel: Kernel, target: Target, numerics: Numerics) -> tuple[
 
 def _expensive_ops(k: Kernel) -> int:
     """Expensive operations of one run, those on values of a row once a row."""
-    shared = frozenset(a.name for a in k.axes)
-    total = 0
-    for s in k.stages:
-        extents = {a.name: a.extent for a in (*k.axes, *s.axes)}
-        known: dict[int, frozenset[str]] = {}
-        for x in _inside_out(s.expr):
-            known[id(x)] = axes = _axes_of(x, known, shared)
-            if isinstance(x, Apply) and x.op in EXPENSIVE:
-                total += prod(extents[n] for n in axes)
-    return total
-
-
-def _inside_out(x: Expr) -> list[Expr]:
-    """The parts of an expression, arguments first, shared ones once."""
-    found: dict[int, Expr] = {}
-    stack = [(x, False)]
-    while stack:
-        node, done = stack.pop()
-        if done:
-            found.setdefault(id(node), node)
-        elif id(node) not in found:
-            stack.append((node, True))
-            stack.extend((a, False) for a in _args(node))
-    return list(found.values())
-
-
-def _args(x: Expr) -> tuple[Expr, ...]:
-    return x.args if isinstance(x, Apply) else (x.x,) if isinstance(x, Cast) else ()
-
-
-def _axes_of(
-    x: Expr, known: Mapping[int, frozenset[str]], shared: frozenset[str]
-) -> frozenset[str]:
-    """The axes that a part depends on; a reduction's value on all shared ones."""
-    if isinstance(x, Load):
-        return frozenset(n for i in x.index for n in i.names()) | frozenset(x.valid.names())
-    if isinstance(x, Value):
-        return shared.union(*(i.names() for i in x.index))
-    if isinstance(x, IndexValue):
-        return frozenset(x.index.names())
-    if isinstance(x, Inside):
-        return frozenset(x.valid.names())
-    return frozenset().union(*(known[id(a)] for a in _args(x)))
+    return sum(operations(k, s, lambda x: x.op in EXPENSIVE) for s in k.stages)
 
 
 _RESULTS = 2
