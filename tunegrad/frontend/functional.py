@@ -12,10 +12,9 @@ from tunegrad.errors import ShapeError
 
 from .creation import arange, linspace, ones
 from .functions import scaled_dot_product_attention, stack, tanh
-from .handle import TensorLike
+from .handle import TensorLike, as_if
 from .spelling import spelled
 from .tensor import Tensor, lift
-from .vjp import as_if
 
 # isort: off
 from .ops.activation import (

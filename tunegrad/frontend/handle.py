@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -306,13 +306,15 @@ class Handle:
             raise ShapeError(f"clamp: {self.shape} has neither a least nor a greatest value")
         bounded = self if min is None else self.maximum(min)
         bounded = bounded if max is None else bounded.minimum(max)
-        if not tracing.tracing() or not bounded.dtype.is_float:
+        if not bounded.dtype.is_float:
             return bounded
-        # elements on a bound pass all, where a maximum gives them half
-        kept = self if min is None else where(self < min, min, self)
-        kept = kept if max is None else where(kept > max, max, kept)
-        return self.of(tracing.as_if(bounded.node, kept._as(bounded.dtype).node),
-                       joined([bounded, kept]))  # fmt: skip
+
+        def passing() -> Handle:  # all on a bound, where a maximum gives half
+            kept = self if min is None else where(self < min, min, self)
+            kept = kept if max is None else where(kept > max, max, kept)
+            return kept._as(bounded.dtype)
+
+        return as_if(bounded, passing)
 
     @spelled
     def where(self, condition: TensorLike, other: TensorLike) -> Self:
@@ -615,6 +617,7 @@ class Handle:
 
 
 TensorLike = Handle | Scalar | ArrayLike
+R = TypeVar("R", bound=Handle)
 
 
 def joined(tensors: Sequence[Handle]) -> Bindings:
@@ -661,6 +664,14 @@ def lift(x: TensorLike, op: str) -> Handle:
 def where(condition: TensorLike, input: TensorLike, other: TensorLike) -> Handle:
     """``input`` where the bool condition holds, else ``other``."""
     return apply("where", ew.where, condition, input, other)
+
+
+def as_if(value: R, make: Callable[[], Handle]) -> R:
+    """``value``; where it is traced, with the gradient of what ``make`` gives, which is equal."""
+    if not tracing.tracing():
+        return value
+    other = make()
+    return value.of(tracing.as_if(value.node, other.node), joined([value, other]))
 
 
 def beside(first: Handle, x: TensorLike, op: str) -> Handle:

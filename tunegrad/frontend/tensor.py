@@ -30,7 +30,7 @@ from tunegrad.ir.graph import ConstData, GraphOp, Node
 from tunegrad.ir.interpret.evaluate import evaluate
 
 from . import handle
-from .handle import Handle, TensorLike, bound, own_name
+from .handle import Handle, TensorLike, as_if, bound, own_name
 from .nodes import elementwise as ew
 from .nodes import substitute, tracing
 from .nodes.arrays import DTypeLike, bf16_values, held
@@ -52,7 +52,6 @@ from .ops import (
     special,
 )
 from .spelling import spelled
-from .vjp import as_if
 
 P = ParamSpec("P")
 

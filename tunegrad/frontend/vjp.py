@@ -21,7 +21,7 @@ from tunegrad.ir.graph import Node
 from .handle import Bindings, Handle, joined, lift
 from .nodes import tracing
 
-__all__ = ["OwnRule", "as_if", "custom_vjp"]
+__all__ = ["OwnRule", "custom_vjp"]
 
 P = ParamSpec("P")
 R = TypeVar("R", bound=Handle)
@@ -118,14 +118,6 @@ def custom_vjp(rule: Callable[..., Any]) -> Callable[[Callable[P, R]], Callable[
         return wrapped
 
     return decorate
-
-
-def as_if(value: R, make: Callable[[], Handle]) -> R:
-    """``value``; where it is traced, with the gradient of what ``make`` gives, which is equal."""
-    if not tracing.tracing():
-        return value
-    other = make()
-    return value.of(tracing.as_if(value.node, other.node), joined([value, other]))
 
 
 def _shrunk(name: str, x: Node, shape: tuple[int, ...]) -> Node:

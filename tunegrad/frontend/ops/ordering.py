@@ -17,12 +17,12 @@ from tunegrad.ir.dtypes import F32
 from tunegrad.ir.graph import Node
 from tunegrad.ir.math_coefficients import LOG
 
-from ..handle import Handle, TensorLike, lift, where
+from ..handle import Handle, TensorLike, as_if, lift, where
 from ..nodes import folds
 from ..nodes.arrays import DTypeLike
 from ..nodes.movement import axis_of, integer
 from ..operation import T, along, floating, operation
-from ..vjp import as_if, custom_vjp
+from ..vjp import custom_vjp
 from .arithmetic import isnan, masked_fill
 from .indexing import gather, take_known
 from .movement import diagonal, movedim, pad

@@ -15,10 +15,10 @@ from tunegrad.errors import ShapeError
 from tunegrad.ir import graph
 from tunegrad.ir.dtypes import BOOL, I32, I64, DType
 
-from ..handle import Handle, TensorLike, where
+from ..handle import Handle, TensorLike, as_if, where
 from ..nodes.movement import integer, mirrored_windows
 from ..operation import T, of_ranks, operation
-from ..vjp import as_if, custom_vjp
+from ..vjp import custom_vjp
 from .activation import relu
 from .arithmetic import div, sign
 from .convolution import Ends, Extent, extents_of, windows
