@@ -60,10 +60,7 @@ def _cumprod_vjp(
     if not x.size:
         return g
     at = axis_of("cumprod", dim, x.shape)
-    ends = [(0, 0)] * x.ndim
-    ends[at] = (-1, 1)
-    before = _before(cumprod(x, at), at, 1.0)
-    return before * _recurrence(pad(x, ends), g, at)
+    return _shifted(cumprod(x, at), at, 1, 1.0) * _recurrence(_shifted(x, at, -1), g, at)
 
 
 @operation
@@ -99,10 +96,7 @@ def _logcumsumexp_vjp(g: Handle, y: Handle, input: Handle, dim: int) -> Handle:
     if not input.size:
         return g
     at = axis_of("logcumsumexp", dim, input.shape)
-    ends = [(0, 0)] * input.ndim
-    ends[at] = (-1, 1)
-    falls = pad(_share(y, pad(y, ends)), [(0, 0) if e == (0, 0) else (0, -1) for e in ends])
-    falls = pad(falls, [(0, 0) if e == (0, 0) else (0, 1) for e in ends])
+    falls = _shifted(_share(_shifted(y, at, 1), y), at, -1)
     return _share(input, y) * _recurrence(falls, g, at)
 
 
@@ -300,11 +294,11 @@ _SMALL = 2.0**-40
 _UP = 2.0**60
 
 
-def _before(x: Handle, at: int, first: float) -> Handle:
-    """The element before each one along a dimension, ``first`` before the first one."""
+def _shifted(x: Handle, at: int, by: int, fill: float = 0.0) -> Handle:
+    """Each element ``by`` places further along a dimension, ``fill`` where none comes to."""
     ends = [(0, 0)] * x.ndim
-    ends[at] = (1, -1)
-    return pad(x, ends, first)
+    ends[at] = (by, -by)
+    return pad(x, ends, fill)
 
 
 def _corrected_sum(x: Handle, dim: int) -> Handle:
@@ -314,7 +308,7 @@ def _corrected_sum(x: Handle, dim: int) -> Handle:
     """
     at = axis_of("cumsum", dim, x.shape)
     found = x._with(folds.cumulative("sum", x.node, dim)).contiguous()
-    step, rest = two_sum(found, -_before(found, at, 0.0))
+    step, rest = two_sum(found, -_shifted(found, at, 1))
     missing = finite((x - step) - rest)
     return found + x._with(folds.cumulative("sum", missing.node, dim))
 
@@ -326,7 +320,7 @@ def _corrected_product(x: Handle, dim: int) -> Handle:
     at = axis_of("cumprod", dim, x.shape)
     found = x._with(folds.cumulative("prod", x.node, dim)).contiguous()
     scale = where(found.abs() < _SMALL, _UP, 1.0)  # exact, and the product's rest is a number
-    product, rest = two_product(_before(found, at, 1.0) * scale, x)
+    product, rest = two_product(_shifted(found, at, 1, 1.0) * scale, x)
     scaled = found * scale
     missing = finite(((product - scaled) + rest) / scaled)
     share = x._with(folds.cumulative("sum", missing.node, dim))
@@ -399,9 +393,7 @@ def _recurrence(a: Handle, b: Handle, at: int) -> Handle:
     """``r[i] = b[i] + a[i] * r[i + 1]`` along a dimension, by doubling: log2 passes."""
     step = 1
     while step < a.shape[at]:
-        ends = [(0, 0)] * a.ndim
-        ends[at] = (-step, step)
-        b = b + a * pad(b, ends)
-        a = a * pad(a, ends)
+        b = b + a * _shifted(b, at, -step)
+        a = a * _shifted(a, at, -step)
         step *= 2
     return b
