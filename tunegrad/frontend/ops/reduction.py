@@ -204,7 +204,7 @@ def count_nonzero(input: Handle, dim: Axes = None) -> Handle:
     return input.cast("bool").sum(dim)
 
 
-def _softmax_vjp(g: Handle, y: Handle, _: Handle, dim: int | None) -> Handle:
+def _softmax_vjp(g: Handle, y: Handle, _: Handle, dim: int | None = -1) -> Handle:
     """dx = y (dy - sum(y dy))"""
     at = axis_of("softmax", -1 if dim is None else dim, y.shape)
     return (g - (g * y).sum(at, True)) * y
@@ -227,13 +227,8 @@ def _softmax(input: Handle, dim: int | None) -> Handle:
     return powers * powers.sum(at, True).reciprocal()
 
 
-def _masked_softmax_vjp(g: Handle, y: Handle, _: Handle) -> Handle:
-    """dx = y (dy - sum(y dy))"""
-    return (g - (g * y).sum(-1, True)) * y
-
-
 @operation
-@custom_vjp(_masked_softmax_vjp)
+@custom_vjp(_softmax_vjp)
 def masked_softmax(input: Handle) -> Handle:
     """softmax of floats along the last dimension, zeros in a row of -inf alone: attention's."""
     if 0 in input.shape:
