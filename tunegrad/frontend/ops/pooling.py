@@ -6,7 +6,6 @@ Padding never wins a maximum; an average counts it as zeros, or not at all.
 from __future__ import annotations
 
 import math
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -109,7 +108,7 @@ def _largest(x: Handle, w: _Windows) -> Handle:
 
     def picked() -> Handle:
         taps = values.reshape(*values.shape[: -len(inside)], math.prod(w.size))
-        return gather(taps, -1, position_of(taps, "max", -1, True)).squeeze(-1)
+        return _first_largest(taps, -1).squeeze(-1)
 
     return as_if(values.amax(inside), picked)
 
@@ -329,5 +328,8 @@ class _Windows:
 
 def _picked(part: Handle, at: int) -> Handle:
     """The largest along a dimension, with the gradient of the first place that has it."""
-    places = partial(position_of, part, "max", at, True)
-    return as_if(part.amax(at, True), lambda: gather(part, at, places()))
+    return as_if(part.amax(at, True), lambda: _first_largest(part, at))
+
+
+def _first_largest(x: Handle, at: int) -> Handle:
+    return gather(x, at, position_of(x, "max", at, True))
