@@ -23,10 +23,9 @@ import tunegrad as tg
 from tests import api_fuzzer, fuzzing
 from tests.api_fuzzer import Program, drawn, dtype_name, shrunk
 from tests.compiled_graphs import CompiledKernels
-from tests.gradients import weights
+from tests.gradients import values, weights
 from tunegrad.errors import DTypeError
 from tunegrad.frontend import bf16_values, joined
-from tunegrad.ir.interpret.evaluate import evaluate
 
 __all__ = ["agrees", "check_programs", "fits", "smooth"]
 
@@ -125,9 +124,7 @@ def _unlike(program: Program, found: Sequence[Any], wanted: Sequence[Any], who: 
 def agrees(program: Program) -> str:
     """How gradients of a program differ from PyTorch's; '' where they do not."""
     try:
-        gradients = ours(program)
-        (nodes, bindings) = tuple(t.node for t in gradients), joined(gradients)
-        found = [np.asarray(v) for v in evaluate(nodes, bindings)]
+        found = values(ours(program))
     except Exception as error:  # noqa: BLE001  # whatever it is, the program failed
         return f"raises {error!r}"
     try:
@@ -149,9 +146,8 @@ def compiled(programs: Sequence[Program]) -> str:
     code = CompiledKernels(1)
     code.add([x.kernel for plan in plans for x in plan.launches])
     for (program, tensors), plan in zip(made, plans, strict=True):
-        bindings = joined(tensors)
-        meant = [np.asarray(v) for v in evaluate(tuple(t.node for t in tensors), bindings)]
-        if said := _unlike(program, code.run(plan, dict(bindings)), meant, "the graph"):
+        found, meant = code.run(plan, dict(joined(tensors))), values(tensors)
+        if said := _unlike(program, found, meant, "the graph"):
             return f"{said}\n{program.text()}"
     return ""
 
