@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from tunegrad.errors import DeviceError, ModelError, TunegradError
-from tunegrad.ir.dtypes import BF16, DType, dtype_of
+from tunegrad.ir.dtypes import dtype_of
 
 from ..tensor import Tensor
 from .contrib import CONTRIB
@@ -443,7 +443,9 @@ def _definition(build: _Building, place: str, node: Any, taken: Sequence[Value])
     scope = ChainMap[str, Value]({"": None, **left_out})
     body = _body(replace(build, opset=function.opset_import[0].version), place, graph, scope)
     operands = reversed([*zip(schema.inputs, taken, strict=False)])  # the first one of a type
-    given = {i.type_str: _dtype(v) for i, v in operands if isinstance(v, Tensor | np.ndarray)}
+    given = {
+        i.type_str: dtype_of(v.dtype) for i, v in operands if isinstance(v, Tensor | np.ndarray)
+    }
 
     def run(values: Sequence[Value], step: str) -> list[Value]:
         made = body.run([_wide(v) for v in values], step)
@@ -478,18 +480,13 @@ def _guard_products(function: Any) -> None:
         )
 
 
-def _dtype(value: Tensor | Known) -> DType:
-    if isinstance(value, Tensor):
-        return value.dtype
-    return BF16 if value.dtype.name == "bfloat16" else dtype_of(value.dtype.name)
-
-
 def _wide(value: Value) -> Value:
     """Floats of 16 bits in the type that they are computed in."""
     if isinstance(value, Tensor) and value.dtype.is_float:
         return value.cast(value.dtype.compute)
-    narrow = isinstance(value, np.ndarray) and value.dtype.name in ("float16", "bfloat16")
-    return value.astype(np.float32) if narrow and isinstance(value, np.ndarray) else value
+    if isinstance(value, np.ndarray) and value.dtype.name in ("float16", "bfloat16"):
+        return value.astype(np.float32)
+    return value
 
 
 def _type_of(value: Value) -> bytes:
