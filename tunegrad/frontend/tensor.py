@@ -202,7 +202,7 @@ class Tensor(Handle):
         if self.node.op is GraphOp.INPUT and self.node.arg in self.bindings:
             return self.bindings[str(self.node.arg)].copy()
         traced = tracing.tracing() and self.dtype.is_float  # nothing flows through integers
-        if traced and tracing.depends_on_arguments(self.node):
+        if traced and tracing.arguments_of([self.node]):
             raise ModelError(
                 f"numpy: {self.describe()} depends on an argument that is differentiated; use "
                 "detach()"

@@ -19,8 +19,8 @@ from tunegrad.ir import graph
 from tunegrad.ir.graph import GraphOp, Node
 
 __all__ = [
-    "AS_IF", "STOP", "Argument", "argument", "arguments_of", "as_if", "depends_on_arguments",
-    "no_grad", "stopped", "stops", "traced", "tracing", "untraced", "without_identities",
+    "AS_IF", "STOP", "Argument", "argument", "arguments_of", "as_if", "no_grad",
+    "stopped", "stops", "traced", "tracing", "untraced", "without_identities",
 ]  # fmt: skip
 
 STOP = "stop"
@@ -91,11 +91,6 @@ def stopped(x: Node) -> Node:
 def as_if(value: Node, other: Node) -> Node:
     """``value`` with the gradient of ``other``, of the same shape and dtype."""
     return graph.identity(value, AS_IF, other)
-
-
-def depends_on_arguments(x: Node) -> bool:
-    """True if a walk from ``x`` that no STOP ends reaches an argument that is differentiated."""
-    return bool(arguments_of([x]))
 
 
 def arguments_of(nodes: Iterable[Node], known: Iterable[Node] = ()) -> set[Node]:
