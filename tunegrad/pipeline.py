@@ -138,7 +138,7 @@ def _pack_pairs(graph: Rewritten, context: GraphContext) -> Rewritten:
 
 
 def _fold(graph: Rewritten, _: GraphContext) -> Rewritten:
-    """What depends on constants only is computed once."""
+    """Compute once what depends on constants only."""
     return graph.by(fold_constants)
 
 

@@ -1,4 +1,4 @@
-"""How a function of handles becomes an operation: one object that is a function of tensors, arrays
+"""Operations made of functions of handles: one object that is a function of tensors, arrays
 and numbers, and, in the body of ``Tensor``, a method.
 
     @operation

@@ -45,7 +45,7 @@ class OwnRule:
         return [x for x in (*self.args, *self.kwargs.values()) if isinstance(x, Handle)]
 
     def applied(self, node: Node, cotangent: Node, bindings: list[Bindings]) -> list[Node | None]:
-        """What flows to each tensor, of its own shape and dtype; ``bindings`` grow by those of what
+        """The gradient of each tensor, of its shape and dtype; ``bindings`` grow by those of what
         the rule brings along.
 
         Raises ShapeError for a rule that gives more than there are arguments, or other shapes.

@@ -47,7 +47,7 @@ NO_NAMES: frozenset[str] = frozenset()
 
 
 class _Named:
-    """What an atom is told by: its kind and its canonical text, ``key``."""
+    """An atom is told by its kind and its canonical text, ``key``."""
 
     __slots__ = ("hi", "key", "lo", "names")
 

@@ -442,7 +442,7 @@ class _Reader:
         return name in self.axes if name else not text.find(_LITERAL)
 
     def _named(self, table: Mapping[str, T], what: str) -> T:
-        """What the name that stands here means."""
+        """The meaning of the name that stands here."""
         begin = self.text.at
         found = table.get(self.text.match(NAME, what))
         if found is None:

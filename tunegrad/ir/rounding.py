@@ -1,5 +1,5 @@
-"""How far results of a kernel in its own dtypes may be from their float64 values: which are exact,
-or rounded so often, and bounds on the others.
+"""Results of a kernel in its own dtypes beside their float64 values: those that are exact, or
+rounded so often, and bounds on the others.
 """
 
 from __future__ import annotations

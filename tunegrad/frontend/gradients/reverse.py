@@ -59,7 +59,7 @@ def _sources(n: Node) -> tuple[Node, ...]:
 
 
 def _flows(n: Node, g: Cotangent, bindings: list[Bindings]) -> list[tuple[Node, Cotangent | None]]:
-    """What flows from a node to each of its sources."""
+    """The cotangents that flow from a node to each of its sources."""
     if not n.srcs:
         return []
     if n.op is not GraphOp.IDENTITY:

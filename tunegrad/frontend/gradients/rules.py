@@ -20,7 +20,7 @@ __all__ = ["flow"]
 
 
 def flow(n: Node, g: Cotangent) -> Flow:
-    """What flows from a node to each of its sources.
+    """The cotangents that flow from a node to each of its sources.
 
     Raises DTypeError for an operation that has no gradient.
     """
@@ -156,7 +156,7 @@ def _line(places: Node, at: int) -> Node | None:
 
 
 def _pass(_: Node, g: Cotangent) -> Flow:
-    """What stores a tensor lets all through"""
+    """A node that stores a tensor lets all through"""
     return (g,)
 
 

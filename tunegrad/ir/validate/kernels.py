@@ -175,7 +175,7 @@ class KernelValues:
             scope.known[key] = part if mask is None else self._masked(x, mask, part, scope)
 
     def _masked(self, x: Load, inside: Array, found: Number, scope: _Scope) -> Number:
-        """What a load gives whose condition holds in places."""
+        """The values of a load whose condition holds in places."""
         if inside.all():
             return found
         if not inside.any():

@@ -76,7 +76,7 @@ def copy_by_items(
 def _add_rounds(
     b: Builder, body: tuple[Instr, ...], inside: tuple[Range, ...], name: str, rounds: int
 ) -> None:
-    """What each item does in every round, where it is still inside."""
+    """Instructions of each item in every round, where it is still inside."""
     body = (If(Valid(inside), body),) if inside else body
     b.extend((For(name, rounds, (as_index(rounds),), body),) if rounds > 1 else body)
 

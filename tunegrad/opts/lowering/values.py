@@ -437,7 +437,7 @@ def plan_buffer(plan: StagedCopy) -> str:
 
 
 def offset_at(tree: LoopTree, axis: str, point: Point) -> int:
-    """How far the register loops of a point move an axis."""
+    """Distance by which the register loops of a point move an axis."""
     index = tree.axis_index(axis)
     return sum((index.coefficient(n) or 0) * v for n, v in point)
 
