@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from ..dtypes import DType
-from ..expr import Expr, Load, leaves, loads_in, rebuild
+from ..expr import Expr, Load, leaves, loads_in, names_of, rebuild
 from ..fusion.axes import merge_axes
 from ..index import Index
 from ..kernel import Axis, Kernel, Param, Reduce, Stage, Store, products_summed
@@ -218,7 +218,7 @@ def im2col(kernel: Kernel) -> Im2col | None:
     if roles.keys() != {"in", "const"}:
         return None
     x, w = loads = roles["in"], roles["const"]
-    reads = set().union(*(i.names() for i in x.index), x.valid.names())
+    reads = names_of(x)
     pixels = [a for a in kernel.axes if a.name in reads]
     weights = set().union(*(i.names() for i in w.index))
     outputs = [a for a in kernel.axes if a.name in weights]
