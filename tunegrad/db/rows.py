@@ -312,24 +312,23 @@ def _take_evidence(name: str, text: object) -> Evidence:
         raise RowFault(f"evidence does not have the fields {', '.join(sorted(_EVIDENCE))}")
     if not isinstance(value["cold"], bool):
         raise RowFault(f"cold is {value['cold']!r}, not true or false")
-    evidence = Evidence(
+    return Evidence(
         take_text("test", value["test"]),
         _take_real("p_value", value["p_value"]),
         _samples("incumbent_samples", value["incumbent_samples"]),
         _samples("challenger_samples", value["challenger_samples"]),
         value["cold"],
     )
-    if faults := list(_evidence_faults(name, evidence)):
-        raise RowFault("; ".join(faults))
-    return evidence
 
 
 def decode_evidence(row: int, text: object) -> Evidence | Problem:
     """The evidence of promotion ``row``, or what is wrong with it."""
     try:
-        return _take_evidence("evidence", text)
+        evidence = _take_evidence("evidence", text)
+        _sound(_evidence_faults("evidence", evidence))
     except (RowFault, OverflowError) as error:
         return Problem("promotions", row, str(error))
+    return evidence
 
 
 def decode_withdrawal(
@@ -576,10 +575,15 @@ def _decoded(
         return Problem(form.table, row[0] if isinstance(row[0], int) else None, str(error))
 
 
-def _checked(faults: Iterable[str], stored: object, checksum: int) -> None:
-    """Raise RowFault for faults, and for a checksum that is not that of the content."""
+def _sound(faults: Iterable[str]) -> None:
+    """Raise RowFault for faults."""
     if found := list(faults):
         raise RowFault("; ".join(found))
+
+
+def _checked(faults: Iterable[str], stored: object, checksum: int) -> None:
+    """Raise RowFault for faults, and for a checksum that is not that of the content."""
+    _sound(faults)
     if stored != checksum:
         raise RowFault(f"checksum {stored!r} does not match the row's content")
 
@@ -833,6 +837,5 @@ def decode_session(row: Sequence[Any]) -> Session | Problem:
 
 def _session(row: Sequence[Any]) -> Session:
     session = Session(**SESSIONS.read(row[1:]))
-    if faults := list(SESSIONS.faults(session)):
-        raise RowFault("; ".join(faults))
+    _sound(SESSIONS.faults(session))
     return session
