@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tunegrad.db.contents import Contents, Identity, Subject, identity, subject
+from tunegrad.db.contents import Contents, Identity, Subject, identity
 from tunegrad.db.database import Database, Run
 from tunegrad.db.records import Decision, Evidence, Latency, Session
 from tunegrad.db.rows import (
@@ -305,12 +305,13 @@ def _insert_trials(database: Database, run: Run, contents: Contents) -> None:
     ids: dict[Identity, int] = {}
     repeats: dict[Subject, int] = {}
     for trial in map(admit, contents.trials):
-        if identity(trial) in ids:
+        own = identity(trial)
+        if own in ids:
             continue
         owners = owners_of(database, run, trial)
-        repeat = repeats[subject(trial)] = repeats.get(subject(trial), -1) + 1
+        repeat = repeats[own.subject] = repeats.get(own.subject, -1) + 1
         cursor = run(INSERT_TRIAL, (*owners, repeat, *encode_trial(trial)))
-        ids[identity(trial)] = int(cursor.lastrowid or 0)
+        ids[own] = int(cursor.lastrowid or 0)
 
     def named(what: str, trial: Identity) -> int:
         if trial not in ids:
