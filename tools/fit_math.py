@@ -249,13 +249,17 @@ def _comment(text: str) -> list[str]:
     return [f"# {line}" for line in textwrap.wrap(text, 97)]
 
 
+def _filled(text: str) -> list[str]:
+    """Indented lines of the text, as much as fits on each."""
+    return textwrap.wrap(text, 99, initial_indent="    ", subsequent_indent="    ")
+
+
 def _tuple(name: str, rows: Sequence[Sequence[float]]) -> list[str]:
     """An assignment of numbers, as many as fit to a line; several rows are a tuple each."""
     lines = []
     for row in rows:
         opens, closes = ("", "") if len(rows) == 1 else ("(", "),")
-        text = f"{opens}{', '.join(map(repr, row))},{closes}"
-        lines += textwrap.wrap(text, 99, initial_indent="    ", subsequent_indent="    ")
+        lines += _filled(f"{opens}{', '.join(map(repr, row))},{closes}")
     return [f"{name} = (", *lines, ")  # fmt: skip"]
 
 
@@ -270,12 +274,7 @@ def source() -> str:
         "from __future__ import annotations",
         "",
         "__all__ = [",
-        *textwrap.wrap(
-            ", ".join(f'"{name}"' for name in names) + ",",
-            99,
-            initial_indent="    ",
-            subsequent_indent="    ",
-        ),
+        *_filled(", ".join(f'"{name}"' for name in names) + ","),
         "]  # fmt: skip",
         "",
         f"ERF_SPLIT = {ERF_SPLIT!r}",
