@@ -4,7 +4,7 @@ what nodes hold.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from tunegrad.ir import graph
 from tunegrad.ir.graph import Node
@@ -12,7 +12,7 @@ from tunegrad.ir.graph import Node
 from . import arrays, elementwise, folds, indexing, movement
 
 __all__ = [
-    "arrays", "elementwise", "folds", "indexing", "movement", "substitute",
+    "arrays", "elementwise", "folds", "indexing", "movement", "rewritten", "substitute",
 ]  # fmt: skip
 
 
@@ -20,11 +20,20 @@ def substitute(outputs: tuple[Node, ...], replaced: Mapping[Node, Node]) -> tupl
     """``outputs`` with every node in ``replaced`` exchanged for its partner, of the same shape and
     dtype.
     """
+    return rewritten(outputs, lambda node, _: replaced.get(node))
+
+
+def rewritten(
+    outputs: tuple[Node, ...], change: Callable[[Node, tuple[Node, ...]], Node | None]
+) -> tuple[Node, ...]:
+    """``outputs`` with every node exchanged for ``change(node, its new sources)``, of the same
+    shape and dtype; None stands for the node with these sources.
+    """
     done: dict[Node, Node] = {}
     for node in graph.topological(outputs):
-        new = replaced.get(node)
+        srcs = tuple(map(done.__getitem__, node.srcs))
+        new = change(node, srcs)
         if new is None:
-            srcs = tuple(map(done.__getitem__, node.srcs))
             same = srcs == node.srcs  # nodes are equal where they are the same
             new = node if same else Node(node.op, srcs, node.arg, node.shape, node.dtype)
         done[node] = new

@@ -18,6 +18,8 @@ from contextvars import ContextVar
 from tunegrad.ir import graph
 from tunegrad.ir.graph import GraphOp, Node
 
+from . import rewritten
+
 __all__ = [
     "AS_IF", "STOP", "Argument", "argument", "arguments_of", "as_if", "no_grad",
     "stopped", "stops", "traced", "tracing", "untraced", "without_identities",
@@ -115,13 +117,4 @@ def arguments_of(nodes: Iterable[Node], known: Iterable[Node] = ()) -> set[Node]
 
 def without_identities(outputs: tuple[Node, ...]) -> tuple[Node, ...]:
     """IDENTITY(x, ...) -> x, everywhere."""
-    done: dict[Node, Node] = {}
-    for node in graph.topological(outputs):
-        srcs = tuple(map(done.__getitem__, node.srcs))
-        if node.op is GraphOp.IDENTITY:
-            done[node] = srcs[0]
-        elif srcs == node.srcs:
-            done[node] = node
-        else:
-            done[node] = Node(node.op, srcs, node.arg, node.shape, node.dtype)
-    return tuple(done[o] for o in outputs)
+    return rewritten(outputs, lambda n, srcs: srcs[0] if n.op is GraphOp.IDENTITY else None)
