@@ -77,8 +77,8 @@ class CostModel:
     sees.
     """
 
-    def __init__(self, seed: int, trees: int = _TREES) -> None:
-        self.seed, self.trees = seed, trees
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
         self._columns: dict[str, int] = {}
         self._booster: Booster | None = None
 
@@ -103,7 +103,7 @@ class CostModel:
         # forecast.
         parameters = _PARAMETERS | {"seed": self.seed}
         self._booster = lightgbm.train(
-            parameters, data, num_boost_round=self.trees, keep_training_booster=True
+            parameters, data, num_boost_round=_TREES, keep_training_booster=True
         )
 
     def predict(self, rows: Sequence[Mapping[str, float]]) -> NDArray[np.float64]:
