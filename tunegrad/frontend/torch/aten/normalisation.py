@@ -143,9 +143,8 @@ def _weight_norm(v: Tensor, g: Tensor, dim: int = 0) -> tuple[Tensor, Tensor]:
 
 
 def _resize(x: Tensor, mode: Any, size: Any, scales: Any, corners: bool | None) -> Tensor:
-    """Resize by the given scales, one by one or in a list; without them, by the ratio of sizes."""
-    listed = scales[0] or () if len(scales) == 1 and not isinstance(scales[0], float) else scales
-    known = [s for s in listed if s is not None]
+    """Resize by the given scales; without them, by the ratio of sizes."""
+    known = [s for s in _listed(scales) if s is not None]
     if not known:
         return x.interpolate(list(size), None, mode, corners)
     if len(known) != x.ndim - 2:
@@ -154,6 +153,12 @@ def _resize(x: Tensor, mode: Any, size: Any, scales: Any, corners: bool | None) 
     if size is not None and result.shape[2:] != tuple(size):
         raise unsupported(f"upsample_{mode}", f"size {size} with scales {scales}")
     return result
+
+
+def _listed(scales: Sequence[Any]) -> Sequence[Any]:
+    """Scales that are given one by one, or as one list; none for None."""
+    alone = len(scales) == 1 and not isinstance(scales[0], float)
+    return scales[0] or () if alone else scales
 
 
 def _nearest(x: Tensor, output_size: Any, *scales: Any) -> Tensor:
@@ -254,8 +259,7 @@ def _smoothed(name: str, reach: int, kernel: Any) -> Operator:
         if not x.dtype.is_float:
             raise unsupported(name, f"{x.dtype}")
         wide = x.cast(x.dtype.compute)
-        listed = scales[0] if len(scales) == 1 else scales
-        known = list(listed or (None, None))
+        known = list(_listed(scales) or (None, None))
         size = output_size or [
             math.floor(n * float(s or 1)) for n, s in zip(x.shape[2:], known, strict=True)
         ]
