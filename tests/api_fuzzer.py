@@ -299,9 +299,10 @@ class Draw:
         name = text.split(".", maxsplit=1)[0]
         return next(v for v in self.values if v.name == name)
 
-    def dtype_of(self, text: str) -> str:
-        """Its dtype."""
-        return self.value_of(text).dtype
+    def alike(self, text: str, shape: tuple[int, ...]) -> Value:
+        """A new input of the dtype of the value that a text begins with."""
+        like = self.value_of(text)
+        return self.fresh(shape, like.category, like.dtype)
 
     def like(self, x: Value, axis: int | None) -> str:
         """A value that joins with ``x``: of its shape but along ``axis``."""

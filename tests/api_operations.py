@@ -427,9 +427,8 @@ def _convolution(rank: int, transposed: bool = False) -> Operation:
             lead, pad = (channels, out // groups), 0
         else:
             lead = (out, channels // groups)
-        v = d.value_of(x)
-        w = d.fresh((*lead, *size), v.category, dtype=v.dtype)
-        b = d.fresh((out,), v.category, dtype=v.dtype) if d.chance(0.5) else "None"
+        w = d.alike(x, (*lead, *size))
+        b = d.alike(x, (out,)) if d.chance(0.5) else "None"
         name = f"conv{'_transpose' if transposed else ''}{rank}d"
         how = f"stride={stride}, padding={pad}, dilation={dilation}, groups={groups}"
         return f"F.{name}({x}, {w}, {b}, {how})"
@@ -470,8 +469,7 @@ def _matmul(d: Draw) -> str:
     x, shape = d.fit(d.choice([2, 2, 3]), *NUMBER)
     k = shape[-1]
     other = d.choice([(k, 3), (k,), (1, k, 2)])
-    v = d.value_of(x)
-    return f"{x} @ {d.fresh(other, v.category, dtype=v.dtype)}"
+    return f"{x} @ {d.alike(x, other)}"
 
 
 def _self_product(d: Draw) -> str:
@@ -481,26 +479,23 @@ def _self_product(d: Draw) -> str:
 
 def _linear(d: Draw) -> str:
     x, shape = d.fit(d.choice([1, 2, 3]), *NUMBER)
-    v = d.value_of(x)
-    w, b = (d.fresh(s, v.category, dtype=v.dtype) for s in ((3, shape[-1]), (3,)))
+    w, b = (d.alike(x, s) for s in ((3, shape[-1]), (3,)))
     return f"F.linear({x}, {w}, {b})"
 
 
 def _added_product(d: Draw) -> str:
     x, (m, k) = d.fit(2, *NUMBER)
-    v = d.value_of(x)
-    w, b, row = (d.fresh(s, v.category, dtype=v.dtype) for s in ((k, 3), (3,), (k,)))
+    w, b, row = (d.alike(x, s) for s in ((k, 3), (3,), (k,)))
     beta, alpha = d.choice(["1, alpha=2", "3, alpha=1", "2, alpha=3"]).split(", ")
     more = f"beta={beta}, {alpha}"
     if d.chance(0.4):
-        return f"T.addmv({d.fresh((m,), v.category, dtype=v.dtype)}, {x}, {row}, {more})"
+        return f"T.addmv({d.alike(x, (m,))}, {x}, {row}, {more})"
     return f"T.addmm({b}, {x}, {w}, {more})"
 
 
 def _einsum(d: Draw) -> str:
     x, shape = d.fit(3, *NUMBER)
-    v = d.value_of(x)
-    w = d.fresh((shape[1], 2), v.category, dtype=v.dtype)
+    w = d.alike(x, (shape[1], 2))
     return d.choice([f"T.einsum('bij,ik->bkj', {x}, {w})", f"T.einsum('bij->jb', {x})"])
 
 
@@ -539,7 +534,7 @@ def _group_norm(d: Draw) -> str:
 
 def _batch_norm(d: Draw) -> str:
     x, shape = d.fit(d.choice([2, 3, 4]), FLOAT, full=True)
-    m, w = (d.fresh(shape[1:2], FLOAT, dtype=d.dtype_of(x)) for _ in range(2))
+    m, w = (d.alike(x, shape[1:2]) for _ in range(2))
     return f"F.batch_norm({x}, {m}, {m} * {m} + 1, {w}, {m})"
 
 
