@@ -53,7 +53,7 @@ def fold_constants(outputs: tuple[Node, ...], steps: list[Step] | None = None) -
     order = topological(outputs)
     for n in order:
         srcs = tuple(new[s] for s in n.srcs)
-        made = n if srcs == n.srcs else Node(n.op, srcs, n.arg, n.shape, n.dtype)
+        made = g.with_sources(n, srcs)
         made = _full_rules(made) or made
         if is_known(made, constant):
             made = _narrow(made) or made
@@ -100,7 +100,7 @@ def _with_constants(outputs: tuple[Node, ...], steps: list[Step] | None) -> tupl
         if n in needed:
             new[n] = _evaluated(n)
         else:
-            new[n] = n if srcs == n.srcs else Node(n.op, srcs, n.arg, n.shape, n.dtype)
+            new[n] = g.with_sources(n, srcs)
     return stepped(outputs, new, steps)
 
 

@@ -71,6 +71,7 @@ __all__ = [
     "shrink",
     "topological",
     "window",
+    "with_sources",
     "within",
 ]
 
@@ -269,6 +270,11 @@ Step = Mapping[Node, Node]
 """A rewrite's result for each node of a graph. Rewrites append theirs where they are given a list,
 so that what they made can be compared with what was there (``ir.validate.rewrites``).
 """
+
+
+def with_sources(node: Node, srcs: tuple[Node, ...]) -> Node:
+    """The operation of ``node`` on other sources of the same shapes and dtypes."""
+    return node if srcs == node.srcs else Node(node.op, srcs, node.arg, node.shape, node.dtype)
 
 
 def graph_input(name: str, shape: tuple[int, ...], dtype: DType) -> Node:

@@ -32,9 +32,5 @@ def rewritten(
     done: dict[Node, Node] = {}
     for node in graph.topological(outputs):
         srcs = tuple(map(done.__getitem__, node.srcs))
-        new = change(node, srcs)
-        if new is None:
-            same = srcs == node.srcs  # nodes are equal where they are the same
-            new = node if same else Node(node.op, srcs, node.arg, node.shape, node.dtype)
-        done[node] = new
+        done[node] = change(node, srcs) or graph.with_sources(node, srcs)
     return tuple(done[o] for o in outputs)

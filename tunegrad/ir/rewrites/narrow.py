@@ -71,7 +71,7 @@ def narrowed(
     new: dict[Node, Node] = {}
     for n in topological(outputs):
         srcs = tuple(new[s] for s in n.srcs)
-        made = n if srcs == n.srcs else Node(n.op, srcs, n.arg, n.shape, n.dtype)
+        made = g.with_sources(n, srcs)
         if factors:
             made = with_factors(made, _STEP, narrow_factor) or made
         if n in kept or n.dtype != F32:

@@ -121,7 +121,7 @@ def _unchecked(order: list[Node]) -> Mapping[Node, Node]:
         if n.op is GraphOp.WITHIN:
             new[n] = srcs[0]
         else:
-            new[n] = n if srcs == n.srcs else Node(n.op, srcs, n.arg, n.shape, n.dtype)
+            new[n] = g.with_sources(n, srcs)
     return new
 
 

@@ -28,7 +28,7 @@ def rewritten(
     new: dict[Node, Node] = {}
     for n in topological(outputs):
         srcs = tuple(map(new.__getitem__, n.srcs))
-        made = n if srcs == n.srcs else Node(n.op, srcs, n.arg, n.shape, n.dtype)
+        made = g.with_sources(n, srcs)
         new[n] = rule(made) or made
     return stepped(outputs, new, steps)
 
@@ -102,7 +102,7 @@ def stored_once(
     memory: set[Node] = set()
     for n in order:
         srcs = tuple(new[s] for s in n.srcs)
-        made = n if srcs == n.srcs else Node(n.op, srcs, n.arg, n.shape, n.dtype)
+        made = g.with_sources(n, srcs)
         dims = repeats.of(made)
         if n in stored:
             if dims and made.size:

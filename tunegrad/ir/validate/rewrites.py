@@ -41,7 +41,7 @@ from tunegrad.object_cache import ObjectCache
 from ..dtypes import I8, U8, DType
 from ..expr import Op
 from ..fusion.plan import VALIDATION, LaunchPlan
-from ..graph import Bounds, ConstData, GraphOp, Node, Step, topological
+from ..graph import Bounds, ConstData, GraphOp, Node, Step, topological, with_sources
 from ..interpret.evaluate import evaluate
 from ..interpret.numeric import compute, to_compute
 from ..rewrites.ranges import Guard, guarded
@@ -200,7 +200,7 @@ def _images(order: list[Node], steps: Sequence[Step]) -> dict[Node, Node]:
 
 def _made(n: Node, images: Mapping[Node, Node]) -> Node:
     srcs = tuple(images[s] for s in n.srcs)
-    return n if srcs == n.srcs else Node(n.op, srcs, n.arg, n.shape, n.dtype)
+    return with_sources(n, srcs)
 
 
 def _unfenced(n: Node) -> Node:
