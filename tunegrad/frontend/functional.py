@@ -1,4 +1,4 @@
-"""``torch.nn.functional``: its functions by its names, for inference.
+"""``torch.nn.functional``: its functions by its names.
 
 Where an operation has the same arguments, the function is the operation.
 """
@@ -11,8 +11,9 @@ from typing import Any
 from tunegrad.errors import ShapeError
 
 from .creation import arange, linspace, ones
-from .functions import scaled_dot_product_attention, stack, tanh
+from .functions import scaled_dot_product_attention, stack, tanh, where
 from .handle import TensorLike, as_if
+from .random import rand
 from .spelling import spelled
 from .tensor import Tensor, lift
 
@@ -109,14 +110,30 @@ def batch_norm(
     momentum: float = 0.1,
     eps: float = 1e-5,
 ) -> Tensor:
-    """Normalised by known statistics of the channels; by the batch's own where ``training``."""
+    """Normalised by known statistics of the channels; by the batch's own where ``training``, which
+    do not change the known ones here.
+    """
     del momentum
     x = lift(input, "batch_norm")
-    if training or running_mean is None or running_var is None:
-        over = tuple(a for a in range(x.ndim) if a != 1)
-        wide = x._wide()
-        running_mean, running_var = wide.mean(over), wide.var(over, correction=0)
-    return x.batch_norm(weight, bias, running_mean, running_var, eps)
+    if not training and running_mean is not None and running_var is not None:
+        return x.batch_norm(weight, bias, running_mean, running_var, eps)
+    if x.ndim < 2:
+        raise ShapeError(
+            f"batch_norm: input {x.shape} has no channel axis; its shape must be (batch, "
+            "channels, ...)"
+        )
+    found = x._wide().layer_norm(None, None, eps, tuple(a for a in range(x.ndim) if a != 1))
+    for what, given in (("weight", weight), ("bias", bias)):
+        if given is None:
+            continue
+        p = lift(given, "batch_norm")
+        if p.shape != x.shape[1:2]:
+            raise ShapeError(
+                f"batch_norm: {what} {p.shape} for input {x.shape}, must be {x.shape[1:2]}"
+            )
+        p = p._wide().reshape(*p.shape, *(1 for _ in x.shape[2:]))
+        found = found * p if what == "weight" else found + p
+    return found._as(x.float_type)
 
 
 @spelled
@@ -141,17 +158,86 @@ def instance_norm(
 def dropout(
     input: TensorLike, p: float = 0.5, training: bool = False, inplace: bool = False
 ) -> Tensor:
-    """The input: nothing is dropped in inference.
+    """Zeros with probability ``p`` where ``training``, and all else by ``1 / (1 - p)``."""
+    del inplace
+    return _dropped("dropout", lift(input, "dropout"), p, training, None)
 
-    Raises ShapeError where ``training`` is asked for.
+
+def dropout1d(
+    input: TensorLike, p: float = 0.5, training: bool = False, inplace: bool = False
+) -> Tensor:
+    """``dropout`` of whole channels of (N, C, L) or (C, L)."""
+    del inplace
+    return _dropped("dropout1d", lift(input, "dropout1d"), p, training, 1)
+
+
+def dropout2d(
+    input: TensorLike, p: float = 0.5, training: bool = False, inplace: bool = False
+) -> Tensor:
+    """``dropout`` of whole channels of (N, C, H, W) or (C, H, W)."""
+    del inplace
+    return _dropped("dropout2d", lift(input, "dropout2d"), p, training, 2)
+
+
+def dropout3d(
+    input: TensorLike, p: float = 0.5, training: bool = False, inplace: bool = False
+) -> Tensor:
+    """``dropout`` of whole channels of (N, C, D, H, W) or (C, D, H, W)."""
+    del inplace
+    return _dropped("dropout3d", lift(input, "dropout3d"), p, training, 3)
+
+
+def _dropped(op: str, x: Tensor, p: float, training: bool, spatial: int | None) -> Tensor:
+    """``x`` with elements dropped, or whole channels of ``spatial`` dimensions."""
+    kept = _kept(op, x, p, training, spatial)
+    if kept is None:
+        return x
+    return where(kept, x * (0.0 if p == 1 else 1 / (1 - p)), 0.0)
+
+
+def _kept(op: str, x: Tensor, p: float, training: bool, spatial: int | None) -> Tensor | None:
+    """A truth for each element that stays; None where all do."""
+    if not 0 <= p <= 1:
+        raise ShapeError(f"{op}: p={p} must be from 0 to 1")
+    if spatial is not None and x.ndim not in (spatial + 1, spatial + 2):
+        raise ShapeError(f"{op}: input {x.shape} must have {spatial + 1} or {spatial + 2} axes")
+    if not training or p == 0:
+        return None
+    whole = 0 if spatial is None else spatial
+    drawn = (*x.shape[: x.ndim - whole], *(1 for _ in range(whole)))
+    return rand(drawn) >= p
+
+
+def alpha_dropout(
+    input: TensorLike, p: float = 0.5, training: bool = False, inplace: bool = False
+) -> Tensor:
+    """``dropout`` to the least value of SELU, scaled so that mean and variance stay (Klambauer et
+    al. 2017).
     """
     del inplace
-    if training and p:
-        raise ShapeError(f"dropout: p={p} with training=True; tunegrad runs inference only")
-    return lift(input, "dropout")
+    return _alpha_dropped("alpha_dropout", lift(input, "alpha_dropout"), p, training, False)
 
 
-dropout1d = dropout2d = dropout3d = alpha_dropout = feature_alpha_dropout = dropout
+def feature_alpha_dropout(
+    input: TensorLike, p: float = 0.5, training: bool = False, inplace: bool = False
+) -> Tensor:
+    """``alpha_dropout`` of whole channels of (N, C, ...)."""
+    del inplace
+    x = lift(input, "feature_alpha_dropout")
+    return _alpha_dropped("feature_alpha_dropout", x, p, training, True)
+
+
+_SELU_LEAST = 1.7580993408473766
+
+
+def _alpha_dropped(op: str, x: Tensor, p: float, training: bool, channels: bool) -> Tensor:
+    kept = _kept(op, x, p, training, x.ndim - 2 if channels else None)
+    if kept is None:
+        return x
+    if p == 1:
+        return x * 0.0
+    scale = float(((1 - p) * (1 + p * _SELU_LEAST**2)) ** -0.5)
+    return where(kept, x, -_SELU_LEAST) * scale + scale * p * _SELU_LEAST
 
 
 def embedding(input: TensorLike, weight: TensorLike, padding_idx: int | None = None) -> Tensor:

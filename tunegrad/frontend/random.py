@@ -10,7 +10,8 @@ Integer arithmetic only, so that the bits are the same on every device. ``start`
 another seed is no other kernel.
 
 A compiled function must not draw: its draws would be made once, and be the same in every call. That
-is a ModelError, which says what to do. Numbers drawn outside may be used inside.
+is a ModelError, which says what to do. Numbers drawn outside may be used inside. A step of training
+draws from ``start`` as an input of its own (``draws_from``), and gives the next one.
 """
 
 from __future__ import annotations
@@ -57,6 +58,47 @@ def no_draws(model: str) -> Iterator[None]:
         _BUILT.reset(token)
 
 
+def built_model() -> str:
+    """The name of the model whose graph is being built; empty where there is none."""
+    return _BUILT.get()
+
+
+class Stream:
+    """Draws that count from a tensor: ``start``, u64 of shape ()."""
+
+    def __init__(self, start: Tensor) -> None:
+        self._start, self._drawn = start, 0
+
+    def bits(self, count: int) -> Tensor:
+        """The next ``count`` numbers of 64 random bits, u64."""
+        start = self._start + _u64((self._drawn + 1) * _GAMMA & _WORD)
+        self._drawn += count
+        return _hashed(start, count)
+
+    def rest(self) -> Tensor:
+        """The start of what comes after all that was drawn."""
+        return self._start + _u64(self._drawn * _GAMMA & _WORD)
+
+
+_STREAM: ContextVar[Stream | None] = ContextVar("draws of a step", default=None)
+
+
+@contextmanager
+def draws_from(start: Tensor) -> Iterator[Stream]:
+    """Let draws without a generator of their own count from a tensor, u64 of shape ()."""
+    stream = Stream(start)
+    token = _STREAM.set(stream)
+    try:
+        yield stream
+    finally:
+        _STREAM.reset(token)
+
+
+def start_of(seed: int) -> int:
+    """The start of the draws of a seed, a number of 64 bits."""
+    return _mixed(int(seed) & _WORD)
+
+
 def _mixed(z: int) -> int:
     for shift, factor in _MIX:
         z = (z ^ z >> shift) * factor & _WORD
@@ -85,6 +127,9 @@ class Generator:
 
         Raises ModelError inside of a function that is compiled.
         """
+        stream = _STREAM.get()
+        if stream is not None and self is _DEFAULT:
+            return stream.bits(count)
         if model := _BUILT.get():
             raise ModelError(
                 f"model {model} draws random numbers (rand, randn ...) as it is compiled: they "
@@ -93,11 +138,15 @@ class Generator:
         with self.lock:
             first, self.drawn = self.drawn, self.drawn + count
         start = (_mixed(self.seed & _WORD) + (first + 1) * _GAMMA) & _WORD
-        places = Tensor.of(graph.iota((count,), 0, U64))
-        z = Tensor(np.array(start, np.uint64)) + places * _u64(_GAMMA)
-        for shift, factor in _MIX:
-            z = (z ^ z >> shift) * _u64(factor)
-        return z ^ z >> 31
+        return _hashed(Tensor(np.array(start, np.uint64)), count)
+
+
+def _hashed(start: Tensor, count: int) -> Tensor:
+    places = Tensor.of(graph.iota((count,), 0, U64))
+    z = start + places * _u64(_GAMMA)
+    for shift, factor in _MIX:
+        z = (z ^ z >> shift) * _u64(factor)
+    return z ^ z >> 31
 
 
 def _u64(value: int) -> Tensor:

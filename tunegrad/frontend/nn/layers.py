@@ -10,11 +10,11 @@ from typing import Any, ClassVar
 
 from tunegrad.errors import ShapeError
 
-from ..functional import embedding
+from ..functional import batch_norm, embedding
 from ..ops.convolution import Extent, Sides, convolve, convolve_transposed, extents_of
 from ..spelling import spelled
 from ..tensor import Tensor
-from .module import Layer, Parameter, kaiming, value_of
+from .module import Buffer, Layer, Parameter, kaiming, value_of
 
 __all__ = [
     "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "Bilinear", "Conv1d", "Conv2d", "Conv3d",
@@ -223,7 +223,9 @@ class _Norm(Layer):
 
 
 class BatchNorm2d(_Norm):
-    """Batch normalisation as used for inference. ``scale`` is where drawn weights lie around."""
+    """Batch normalisation: by the running statistics, or in ``train()`` by the batch's own, of
+    which the running ones take ``momentum``. ``scale`` is where drawn weights lie around.
+    """
 
     @spelled
     def __init__(
@@ -235,16 +237,40 @@ class BatchNorm2d(_Norm):
         *,
         scale: float = 1.0,
     ) -> None:
-        del momentum
         self._affine(num_features, weight=affine, bias=affine, scale=scale)
-        self.running_mean = Parameter(num_features, spread=0.1)
-        self.running_var = Parameter(num_features, mean=1.0, spread=0.2, law="uniform")
-        self.eps = eps
+        self.running_mean = Buffer(num_features, spread=0.1)
+        self.running_var = Buffer(num_features, mean=1.0, spread=0.2, law="uniform")
+        self.eps, self.momentum = eps, momentum
 
     def forward(self, x: Tensor) -> Tensor:
         """(N, C, ..) to the same."""
         mean, var = self.running_mean.tensor, self.running_var.tensor
-        return x.batch_norm(value_of(self.weight), value_of(self.bias), mean, var, self.eps)
+        weight, bias = value_of(self.weight), value_of(self.bias)
+        if not self.training:
+            return x.batch_norm(weight, bias, mean, var, self.eps)
+        found = batch_norm(x, mean, var, weight, bias, True, eps=self.eps)
+        self._count(x.detach())
+        return found
+
+    def _count(self, x: Tensor) -> None:
+        """Move the running statistics towards the batch's, whose variance is the unbiased one."""
+        name, over = type(self).__name__, tuple(a for a in range(x.ndim) if a != 1)
+        count = math.prod(x.shape[a] for a in over)
+        if count < 2:
+            raise ShapeError(f"{name}: input {x.shape} has one value a channel; train() needs more")
+        if self.momentum is None:
+            raise ShapeError(f"{name}: momentum=None has no running statistics in train()")
+        wide = x._wide()
+        mean = wide.mean(over, True)
+        centred = wide - mean
+        var = (centred * centred).mean(over, True)
+        part = self.momentum
+        for place, new in (
+            (self.running_mean, mean * part),
+            (self.running_var, var * (part * count / (count - 1))),
+        ):
+            old = place.tensor
+            place.update((old * (1 - part) + new.reshape(-1)).cast(old.dtype))
 
     def scale_and_shift(self) -> tuple[Tensor, Tensor]:
         """The layer as ``x * scale + shift``: expressions of constants, one number a channel."""
@@ -259,7 +285,7 @@ class BatchNorm1d(BatchNorm2d):
 
 
 class SyncBatchNorm(BatchNorm2d):
-    """``BatchNorm2d``, as it is in inference."""
+    """``BatchNorm2d`` of one process."""
 
 
 class BatchNorm3d(BatchNorm2d):
@@ -273,8 +299,10 @@ def conv_norm(x: Tensor, conv: Conv2d, norm: BatchNorm2d) -> Tensor:
         conv(x, w, b) * scale + shift    -->    conv(x, w * scale, b * scale + shift)
 
     Both constants are expressions of constants; folding evaluates them once, when the model is
-    loaded.
+    loaded. In ``train()`` it is the norm of the convolution.
     """
+    if norm.training:
+        return norm(conv(x))
     scale, shift = norm.scale_and_shift()
     weight = conv.weight.tensor * scale.reshape(-1, 1, 1, 1)
     bias = shift if conv.bias is None else conv.bias.tensor * scale + shift

@@ -2,9 +2,8 @@
 
 Parameter names are torch's: attributes joined by dots, list positions as numbers
 (``layer1.0.conv1.weight``). A module has no weights until ``load``; then they are CONST nodes. A
-module is the one mutable thing in the front end.
-
-Modules of modules.
+module is the one mutable thing in the front end: a name of it is bound to another tensor, for one
+call (``functional_call``) or by a layer that counts statistics (``Buffer.update``).
 """
 
 from __future__ import annotations
@@ -17,16 +16,18 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from tunegrad.errors import WeightsError
+from tunegrad.errors import ModelError, WeightsError
 from tunegrad.ir.dtypes import F32, DType
 
 from ..handle import TensorLike
+from ..nodes import tracing
+from ..random import built_model
 from ..tensor import Tensor, lift
 from ..weights import Array, ParameterSpec, Weights, load_weights
 
 __all__ = [
-    "Identity", "Layer", "Module", "ModuleDict", "ModuleList", "Parameter", "ParameterList",
-    "Sequential", "functional_call",
+    "Buffer", "Identity", "Layer", "Module", "ModuleDict", "ModuleList", "Parameter",
+    "ParameterList", "Sequential", "functional_call", "stateful_call",
 ]  # fmt: skip
 
 
@@ -67,6 +68,26 @@ class Parameter:
         self._tensor = tensor
 
 
+class Buffer(Parameter):
+    """A place for an array that is not trained, such as running statistics."""
+
+    __slots__ = ()
+
+    def update(self, tensor: Tensor) -> None:
+        """Bind it to its next value, which no gradient flows through.
+
+        Raises ModelError inside a function that is compiled, where the value would be lost: unless
+        ``stateful_call`` or ``functional_call`` lent this buffer its value.
+        """
+        if (model := built_model()) and self not in _lent:
+            raise ModelError(
+                f"model {model} is compiled with a layer in train() whose statistics change: they "
+                "would be lost; use tg.TrainStep, nn.stateful_call, or eval()"
+            )
+        node = tracing.without_identities((tensor.node,))[0]
+        self.fill(Tensor.of(node, tensor.bindings))
+
+
 def value_of(p: Parameter | None) -> Tensor | None:
     """The loaded constant of a parameter that a layer may have."""
     return None if p is None else p.tensor
@@ -75,10 +96,12 @@ def value_of(p: Parameter | None) -> Tensor | None:
 class Module:
     """Base of all layers.
 
-    Parameters and modules in attributes, lists and tuples are found by name.
+    Parameters and modules in attributes, lists and tuples are found by name. ``training``: set by
+    ``train`` and ``eval``; unlike PyTorch's, a fresh module is in ``eval``.
     """
 
     forward: Callable[..., Any]
+    training: bool = False
 
     def __call__(self, *inputs: Any, **options: Any) -> Any:
         """Run it: what ``forward`` gives; a subclass defines either of the two."""
@@ -117,9 +140,21 @@ class Module:
         for value in vars(self).values():
             yield from _modules(value)
 
-    def eval(self) -> Self:
-        """Itself: there is inference only."""
+    def buffers(self) -> dict[str, ParameterSpec]:
+        """Those of ``parameters`` that are not trained."""
+        return {n: replace(p.spec, name=n) for n, p in self.named() if isinstance(p, Buffer)}
+
+    def train(self, mode: bool = True) -> Self:
+        """Itself, with all modules inside it, in training: batch norm takes the batch's statistics
+        and counts running ones, dropout drops.
+        """
+        for module in self.modules():
+            module.training = mode
         return self
+
+    def eval(self) -> Self:
+        """Itself, with all modules inside it, in inference."""
+        return self.train(False)
 
 
 def functional_call(
@@ -133,25 +168,47 @@ def functional_call(
 
     Raises WeightsError for a name that the module does not have, or another shape.
     """
+    return _called(module, parameters, args, kwargs, "functional_call")[0]
+
+
+def stateful_call(
+    module: Module, values: Mapping[str, TensorLike], args: Any, kwargs: Any = None
+) -> tuple[Any, dict[str, Tensor]]:
+    """``functional_call``, and beside it the new values of the buffers among ``values``, by name:
+    running statistics of layers in ``train()``.
+    """
+    return _called(module, values, args, kwargs, "stateful_call")
+
+
+def _called(
+    module: Module, values: Mapping[str, TensorLike], args: Any, kwargs: Any, what: str
+) -> tuple[Any, dict[str, Tensor]]:
     named = dict(module.named())
-    given = {name: lift(value, "functional_call") for name, value in parameters.items()}
+    given = {name: lift(value, what) for name, value in values.items()}
     for name, value in given.items():
         if name not in named or named[name].spec.shape != value.shape:
             wanted = named[name].spec.shape if name in named else "no such parameter"
-            raise WeightsError(f"functional_call: {name} of shape {value.shape}: {wanted}")
+            raise WeightsError(f"{what}: {name} of shape {value.shape}: {wanted}")
+    buffers = {n: p for n, p in named.items() if n in given and isinstance(p, Buffer)}
     with _LENT:
         held = {name: named[name]._tensor for name in given}
+        fresh = set(buffers.values()) - _lent
+        _lent.update(fresh)
         try:
             for name, value in given.items():
                 named[name].fill(value)
-            return module(*(args if isinstance(args, tuple) else (args,)), **(kwargs or {}))
+            out = module(*(args if isinstance(args, tuple) else (args,)), **(kwargs or {}))
+            return out, {name: p.tensor for name, p in buffers.items()}
         finally:
+            _lent.difference_update(fresh)
             for name, kept in held.items():
                 named[name]._tensor = kept
 
 
 _LENT = threading.RLock()
 """Held while parameters have the values of one call."""
+_lent: set[Buffer] = set()
+"""Buffers that have such a value."""
 
 
 class Layer(Module):

@@ -16,7 +16,8 @@ __all__ = [
     "AlphaDropout", "AvgPool1d", "AvgPool2d", "AvgPool3d", "BCELoss", "BCEWithLogitsLoss",
     "ChannelShuffle", "CircularPad1d", "CircularPad2d", "CircularPad3d", "ConstantPad1d",
     "ConstantPad2d", "ConstantPad3d", "CosineSimilarity", "CrossEntropyLoss", "Dropout",
-    "Dropout1d", "Dropout2d", "Dropout3d", "Flatten", "Fold", "Hardshrink", "Hardsigmoid",
+    "Dropout1d", "Dropout2d", "Dropout3d", "FeatureAlphaDropout", "Flatten", "Fold",
+    "Hardshrink", "Hardsigmoid",
     "Hardswish", "Hardtanh", "HingeEmbeddingLoss", "HuberLoss", "KLDivLoss", "L1Loss",
     "LPPool1d", "LPPool2d", "LeakyReLU", "LocalResponseNorm", "LogSigmoid", "LogSoftmax",
     "MSELoss", "MaxPool1d", "MaxPool2d", "MaxPool3d", "Mish", "NLLLoss", "PairwiseDistance",
@@ -76,6 +77,20 @@ def _plain(name: str, of: Callable[..., Any], arguments: dict[str, Any]) -> type
     doc = f"``{of.__name__}`` as a layer."
     body = {"function": staticmethod(of), "arguments": arguments, "__doc__": doc}
     return type(name, (Plain,), {**body, "__module__": __name__})
+
+
+class Dropping(Plain):
+    """``function(x, p, training)``: numbers are dropped in ``train()``."""
+
+    def forward(self, *inputs: Tensor) -> Any:
+        """The input, and in ``train()`` what is left of it."""
+        return type(self).function(*inputs, self.options["p"], self.training)
+
+
+def _dropping(name: str, of: Callable[..., Any]) -> type[Plain]:
+    doc = f"``{of.__name__}`` as a layer, which drops in ``train()``."
+    body = {"function": staticmethod(of), "arguments": {"p": 0.5, **_IN}, "__doc__": doc}
+    return type(name, (Dropping,), {**body, "__module__": __name__})
 
 
 _IN = {"inplace": False}
@@ -147,11 +162,12 @@ CosineSimilarity = _plain("CosineSimilarity", F.cosine_similarity, {"dim": 1, "e
 PairwiseDistance = _plain(
     "PairwiseDistance", F.pairwise_distance, {"p": 2.0, "eps": 1e-6, "keepdim": False}
 )
-Dropout = _plain("Dropout", F.dropout, {"p": 0.5, **_IN})
-Dropout1d = _plain("Dropout1d", F.dropout, {"p": 0.5, **_IN})
-Dropout2d = _plain("Dropout2d", F.dropout, {"p": 0.5, **_IN})
-Dropout3d = _plain("Dropout3d", F.dropout, {"p": 0.5, **_IN})
-AlphaDropout = _plain("AlphaDropout", F.dropout, {"p": 0.5, **_IN})
+Dropout = _dropping("Dropout", F.dropout)
+Dropout1d = _dropping("Dropout1d", F.dropout1d)
+Dropout2d = _dropping("Dropout2d", F.dropout2d)
+Dropout3d = _dropping("Dropout3d", F.dropout3d)
+AlphaDropout = _dropping("AlphaDropout", F.alpha_dropout)
+FeatureAlphaDropout = _dropping("FeatureAlphaDropout", F.feature_alpha_dropout)
 MSELoss = _plain("MSELoss", F.mse_loss, _REDUCED)
 L1Loss = _plain("L1Loss", F.l1_loss, _REDUCED)
 SmoothL1Loss = _plain("SmoothL1Loss", F.smooth_l1_loss, {**_REDUCED, "beta": 1.0})

@@ -3,7 +3,7 @@
 Names of weights are PyTorch's: ``weight_ih_l0``, ``weight_hh_l0``, ``bias_ih_l0``, ``bias_hh_l0``,
 with ``_reverse`` behind them for the other direction.
 
-Attention with weights, and the layers of a transformer (Vaswani et al. 2017), for inference.
+Attention with weights, and the layers of a transformer (Vaswani et al. 2017).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any, ClassVar, cast
 from tunegrad.errors import ShapeError
 
 from ..creation import ones, zeros
+from ..functional import dropout as dropped
 from ..functions import cat, scaled_dot_product_attention, stack, where
 from ..tensor import Tensor
 from .layers import LayerNorm, Linear
@@ -65,10 +66,11 @@ def _weights(gates: int, size: int, hidden: int, bias: bool) -> list[Parameter |
 
 def layers(
     kind: str, x: Tensor, state: Sequence[Tensor], weights: Sequence[Weights], directions: int,
-    act: str,
+    act: str, dropout: float = 0.0,
 ) -> tuple[Tensor, State]:  # fmt: skip
     """Layers over (L, N, input_size), each in one or two directions: the outputs, and the last
-    states; ``state`` and ``weights`` have one row for each layer and direction.
+    states; ``state`` and ``weights`` have one row for each layer and direction. ``dropout`` is of
+    what each layer but the last one gives.
     """
     step, _, count = STEPS[kind]
     ends: list[State] = []
@@ -84,6 +86,7 @@ def layers(
             outputs.append(stack(found if at == first else found[::-1], 0))
             ends.append(now)
         x = outputs[0] if directions == 1 else cat(outputs, -1)
+        x = dropped(x, dropout, first + directions < len(weights))
     return x, tuple(stack([e[i] for e in ends], 0) for i in range(count))
 
 
@@ -144,8 +147,8 @@ class _Recurrent(Module):
         bidirectional: bool = False,
         nonlinearity: str = "tanh",
     ) -> None:
-        del dropout
         _, gates, self.tensors = STEPS[self.kind]
+        self.dropout = dropout
         self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
         self.batch_first, self.nonlinearity = batch_first, nonlinearity
         self.directions = ("", "_reverse") if bidirectional else ("",)
@@ -173,7 +176,10 @@ class _Recurrent(Module):
             for layer in range(self.num_layers)
             for d in self.directions
         ]
-        x, last = layers(self.kind, x, state, weights, len(self.directions), self.nonlinearity)
+        x, last = layers(
+            self.kind, x, state, weights, len(self.directions), self.nonlinearity,
+            self.dropout if self.training else 0.0,
+        )  # fmt: skip
         if alone:
             x, last = x.squeeze(1), tuple(s.squeeze(1) for s in last)
         elif self.batch_first:
@@ -220,7 +226,6 @@ class MultiheadAttention(Module):
         bias: bool = True,
         batch_first: bool = False,
     ) -> None:
-        del dropout
         if num_heads < 1 or embed_dim % num_heads:
             raise ShapeError(
                 f"MultiheadAttention: num_heads={num_heads} does not divide embed_dim={embed_dim}"
@@ -230,6 +235,7 @@ class MultiheadAttention(Module):
         self.in_proj_bias = Parameter(3 * embed_dim, spread=0.1) if bias else None
         self.out_proj = Linear(embed_dim, embed_dim, bias)
         self.embed_dim, self.num_heads, self.batch_first = embed_dim, num_heads, batch_first
+        self.dropout = dropout
 
     def forward(
         self,
@@ -257,7 +263,7 @@ class MultiheadAttention(Module):
         mask = self._mask(attn_mask, key_padding_mask, n, alone)
         causal = is_causal and mask is None
         weights: Tensor | None = None
-        if need_weights:
+        if need_weights or (self.training and self.dropout):
             scores = (q @ k.mT) * width**-0.5
             if causal:
                 mask = ones((rows, k.shape[-2]), dtype="bool").triu(1)
@@ -265,13 +271,14 @@ class MultiheadAttention(Module):
                 scores = (
                     scores.masked_fill(mask, float("-inf")) if mask.dtype.is_bool else scores + mask
                 )
-            weights = scores.softmax(-1)
+            weights = dropped(scores.softmax(-1), self.dropout, self.training)
             y = weights @ v
             weights = weights.mean(1) if average_attn_weights else weights
         else:
             allowed = ~mask if mask is not None and mask.dtype.is_bool else mask
             y = scaled_dot_product_attention(q, k, v, allowed, is_causal=causal)
         out = self.out_proj(y.transpose(1, 2).reshape(n, rows, size))
+        weights = weights if need_weights else None
         if alone:
             return out.squeeze(0), weights if weights is None else weights.squeeze(0)
         return (out if self.batch_first else out.swapaxes(0, 1)), weights
@@ -328,19 +335,18 @@ class _Block(Layer):
         norm_first: bool = False,
         bias: bool = True,
     ) -> None:
-        del dropout
         for name in self.attentions:
-            made = MultiheadAttention(d_model, nhead, bias=bias, batch_first=batch_first)
+            made = MultiheadAttention(d_model, nhead, dropout, bias, batch_first)
             setattr(self, name, made)
         self.linear1 = Linear(d_model, dim_feedforward, bias)
         self.linear2 = Linear(dim_feedforward, d_model, bias)
         for i in range(len(self.attentions) + 1):
             setattr(self, f"norm{i + 1}", LayerNorm(d_model, layer_norm_eps, bias=bias))
-        self.activation, self.norm_first = activation, norm_first
+        self.activation, self.norm_first, self.dropout = activation, norm_first, dropout
 
     def _through(self, x: Tensor, *attend: Callable[[Tensor], tuple[Tensor, Any]]) -> Tensor:
         """The attentions, and the feed-forward network after them."""
-        parts = [lambda y, a=a: a(y)[0] for a in attend]
+        parts = [lambda y, a=a: self._dropped(a(y)[0]) for a in attend]
         for i, part in enumerate((*parts, self._feed)):
             norm: LayerNorm = getattr(self, f"norm{i + 1}")
             x = x + part(norm(x)) if self.norm_first else norm(x + part(x))
@@ -348,7 +354,11 @@ class _Block(Layer):
 
     def _feed(self, x: Tensor) -> Tensor:
         h, a = self.linear1(x), self.activation
-        return self.linear2(getattr(h, a)() if isinstance(a, str) else a(h))
+        h = getattr(h, a)() if isinstance(a, str) else a(h)
+        return self._dropped(self.linear2(self._dropped(h)))
+
+    def _dropped(self, x: Tensor) -> Tensor:
+        return dropped(x, self.dropout, self.training)
 
 
 class TransformerEncoderLayer(_Block):
