@@ -17,7 +17,7 @@ from tunegrad.lazy import before_modules
 from tunegrad.version import __version__
 
 if TYPE_CHECKING:
-    from tunegrad import nn
+    from tunegrad import data, nn
     from tunegrad.config import config_names, default_store
     from tunegrad.frontend import (
         InputSpec,
@@ -53,6 +53,7 @@ __all__ = [
     "compile",
     "config_names",
     "custom_vjp",
+    "data",
     "default_store",
     "dump",
     "explain",
@@ -104,7 +105,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if name in _DTYPES:
         return importlib.import_module(f"{__name__}.ir.dtypes").dtype_of(name)
-    if name in ("nn", "errors", "torch"):
+    if name in ("data", "nn", "errors", "torch"):
         return importlib.import_module(f"{__name__}.{name}")
     module = _HOMES.get(name, "frontend")
     try:

@@ -10,6 +10,7 @@
     │   │       └── IndexOutOfRange  a position beyond its dimension
     │   ├── DTypeError          dtypes that do not fit (also a TypeError and a RuntimeError)
     │   ├── WeightsError        missing, extra or misshapen weights
+    │   ├── DataError           a sample that a loader can not read, or a dead worker of one
     │   ├── DeviceError         an unknown or absent device, a missing extra
     │   │   └── NothingRunsError  a device that only compiles
     │   ├── StoreError          an unreadable, foreign or damaged store
@@ -41,6 +42,7 @@ __all__ = [
     "CompileFailure",
     "ConfigError",
     "DTypeError",
+    "DataError",
     "DeviceError",
     "DeviceFault",
     "IllegalAction",
@@ -116,6 +118,17 @@ class DTypeError(UserError, TypeError, RuntimeError):
 
 class WeightsError(UserError):
     """Missing, unexpected or misshapen weights."""
+
+
+class DataError(UserError):
+    """A sample that a loader can not read, or a worker process of one that died.
+
+    ``samples`` are the indices that it is about. The cause, or a note, has the traceback.
+    """
+
+    def __init__(self, message: str, samples: tuple[int, ...] = ()) -> None:
+        super().__init__(message)
+        self.samples = samples
 
 
 class DeviceError(UserError):

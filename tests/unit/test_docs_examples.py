@@ -1,4 +1,6 @@
-"""The Python of docs/STORE.md, SERVING.md, SEARCH_BENCH.md and GRADIENTS.md runs as it stands."""
+"""The Python of docs/STORE.md, SERVING.md, SEARCH_BENCH.md, GRADIENTS.md and DATA.md runs as it
+stands.
+"""
 
 from __future__ import annotations
 
@@ -62,3 +64,9 @@ def test_examples_of_gradients_train_and_take_a_rule() -> None:
     assert names["slope"].shape == (3, 1)
     assert names["losses"][-1] < 0.5 * names["losses"][0]
     assert names["found"].tolist() == [1, 1]
+
+
+def test_examples_of_data_go_on_in_the_second_epoch() -> None:
+    names: dict[str, Any] = ran("DATA.md")
+    assert names["loader"].state()["epoch"] == 2
+    assert abs(names["mean"]) < 0.1

@@ -35,7 +35,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("opts", "render"),
     ("ir",),
     ("events", "config"),
-    ("object_cache", "reports", "trial", "untrusted"),
+    ("data", "object_cache", "reports", "trial", "untrusted"),
     ("errors", "forks", "lazy", "paired", "version"),
 )
 ROW = {name: row for row, names in enumerate(LAYERS) for name in names}
