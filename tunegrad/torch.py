@@ -1,13 +1,17 @@
-"""``torch.compile(module, backend="tunegrad")``: inference of PyTorch's modules by our kernels.
+"""``torch.compile(module, backend="tunegrad")``: PyTorch's modules by our kernels, forward and
+backward.
 
     dynamo        Python's code as FX graphs, at breaks more than one
-    aot_autograd  each as a graph of ATen operators without writes in place
+    aot_autograd  each as a graph of ATen operators without writes in place; where gradients are
+                  recorded as two, and what the forward one saves are inputs of the backward one
+    draws         random numbers become inputs, which PyTorch draws before the call
     run_graph     that one as a graph of tensors, when it is first called with these shapes
     load          kernels, with the winners of the store
     first call    its results beside those of the graph in PyTorch
 
-Parameters and buffers become constants of the program, which share the module's memory until
-kernels pack them. Tensors on a GPU stay there. A graph that can not be taken runs in PyTorch, and
+In inference parameters and buffers become constants of the program, which share the module's memory
+until kernels pack them; where gradients are recorded they are inputs. Tensors on a GPU stay
+there. A graph that can not be taken runs in PyTorch, and
 one warning says why. The backend's name is registered by an entry point, and by importing this
 module.
 """
@@ -16,11 +20,12 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cache, partial
 from operator import attrgetter, is_, itemgetter
-from typing import Any
+from typing import Any, Literal
 
 from tunegrad.devices import known
 from tunegrad.devices.dlpack import ALIGN, place_of
@@ -38,6 +43,7 @@ from tunegrad.frontend.torch import (
     TABLE,
     Call,
     Complex,
+    Draws,
     array_of,
     check_choice,
     dtype_from,
@@ -49,6 +55,7 @@ from tunegrad.frontend.torch import (
     tensor_of,
     torch_dtype,
     value_of,
+    with_draws_as_inputs,
 )
 from tunegrad.inference import UNITS, LoadedModel, load
 
@@ -84,40 +91,76 @@ def backend(
         ConfigError: an option, or a mode, that is not there.
     """
     settings = _settings(options, mode)
-    load_torch()
-    from functorch.compile import make_boxed_func
+    torch = load_torch()
+    from functorch.compile import make_boxed_func, min_cut_rematerialization_partition
     from torch._dynamo.backends.common import aot_autograd
 
     names = _names(graph_module, example_inputs)
 
-    def inference(graph: Any, _: Sequence[Any]) -> Any:
+    def taken(graph: Any, constants: bool) -> Any:
+        draws = with_draws_as_inputs(graph)
         missing = missing_operators(graph.graph)
         if missing:
             _log.warning(
                 "torch.compile: %d operators are not supported, this graph runs in PyTorch: %s",
                 len(missing), ", ".join(missing),
             )  # fmt: skip
-            return make_boxed_func(graph.forward)
-        return _Compiled(graph, names, settings)
+            return make_boxed_func(lambda *args: graph.forward(*args, *draws(args)))
+        return _Compiled(graph, names, settings, constants, draws)
+
+    def inference(graph: Any, examples: Sequence[Any]) -> Any:
+        return taken(graph, not _writes_parameters(examples))
 
     def training(graph: Any, _: Sequence[Any]) -> Any:
-        return make_boxed_func(graph.forward)
-
-    def forward(graph: Any, _: Sequence[Any]) -> Any:
-        _log.warning(
-            "torch.compile: gradients are recorded, this graph runs in PyTorch; "
-            "call the module under torch.inference_mode() or torch.no_grad()"
-        )
-        return make_boxed_func(graph.forward)
+        return taken(graph, False)
 
     compiler = aot_autograd(
-        fw_compiler=forward,
+        fw_compiler=training,
         bw_compiler=training,
         inference_compiler=inference,
+        partition_fn=min_cut_rematerialization_partition,
         decompositions=_decompositions(),
     )
-    compiled: Callable[..., Any] = compiler(graph_module, example_inputs)
+    recording = torch.is_grad_enabled() and any(
+        getattr(x, "requires_grad", False) for x in example_inputs
+    )
+    with _taken_apart() if recording else nullcontext():
+        compiled: Callable[..., Any] = compiler(graph_module, example_inputs)
     return compiled
+
+
+@contextmanager
+def _taken_apart() -> Iterator[None]:
+    """Attention and recurrent layers are traced as products, not as kernels of PyTorch's whose
+    backward passes read what only these kernels write.
+    """
+    from torch._C import _get_mkldnn_enabled, _set_mkldnn_enabled
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    before = _get_mkldnn_enabled()
+    _set_mkldnn_enabled(False)
+    try:
+        with sdpa_kernel(SDPBackend.MATH):
+            yield
+    finally:
+        _set_mkldnn_enabled(before)
+
+
+def _writes_parameters(examples: Sequence[Any]) -> bool:
+    """True where the graph that is compiled now writes to a parameter, as an optimiser does: then
+    none of its tensors stays as it is.
+    """
+    from torch._guards import TracingContext
+
+    torch = load_torch()
+    context = TracingContext.try_get()
+    known = getattr(context, "fw_metadata", None)
+    written = [i for i, x in enumerate(known.input_info) if x.mutates_data] if known else []
+    return any(
+        isinstance(examples[i], torch.nn.Parameter) or getattr(examples[i], "_is_param", False)
+        for i in written
+        if i < len(examples)
+    )
 
 
 def register() -> None:
@@ -184,13 +227,14 @@ def _is_static(value: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Output:
-    """An output of a graph: computed, or a value that is known.
+    """An output of a graph: computed, or a value that is known, or the argument at the place
+    ``value``.
 
     ``order`` are its dimensions as the program's output has them, and ``strides`` those of PyTorch,
     in elements; both None where it is contiguous.
     """
 
-    computed: bool
+    source: Literal["computed", "known", "argument"]
     value: Any
     order: tuple[int, ...] | None = None
     shape: tuple[int, ...] = ()
@@ -225,7 +269,11 @@ class _Program:
         self._shapes = list(map(_SHAPE, self._given(args)))
         self._numbers = self._rest(args)
         self._lend = _lent if shared else _lender(self._given(args))
-        taken = [o for o in outputs if o.computed and o.strides is None and _is_plain(o.value)]
+        taken = [
+            o
+            for o in outputs
+            if o.source == "computed" and o.strides is None and _is_plain(o.value)
+        ]
         self._plain = not shared and len(taken) == len(outputs)
 
     def fits(self, args: Sequence[Any]) -> bool:
@@ -258,8 +306,10 @@ class _Program:
         outputs = []
         for o in self._outputs:
             value = o.value
-            if o.computed:
-                value = take(next(tensors), o.value)
+            if o.source == "argument":
+                value = args[value]
+            elif o.source == "computed":
+                value = take(next(tensors), value)
                 if o.strides is not None:
                     value = value.as_strided(o.shape, o.strides)
             outputs.append(value)
@@ -269,13 +319,17 @@ class _Program:
 class _Compiled:
     """One graph: programs by the shapes of its inputs, made when they are needed.
 
-    It takes its arguments as one list, as aot_autograd has them.
+    It takes its arguments as one list, as aot_autograd has them. ``constants``: parameters and
+    buffers are part of the programs. ``draws``: the random numbers that are its last arguments.
     """
 
-    _boxed_call = True
-
-    def __init__(self, graph: Any, names: Mapping[int, str], settings: Mapping[str, Any]) -> None:
+    def __init__(
+        self, graph: Any, names: Mapping[int, str], settings: Mapping[str, Any], constants: bool,
+        draws: Draws,
+    ) -> None:  # fmt: skip
+        self._boxed_call = True  # PyTorch copies it from the object
         self._graph, self._names = graph, names
+        self._constants, self._draws = constants, draws
         self._check = settings["check"]
         self._settings = {k: v for k, v in settings.items() if k != "check"}
         self._programs: list[_Program] = []
@@ -283,6 +337,8 @@ class _Compiled:
         self._warned = False
 
     def __call__(self, args: Sequence[Any]) -> Any:
+        if self._draws:
+            args = [*args, *self._draws(args)]
         for program in self._programs:
             if program.fits(args):
                 break
@@ -357,7 +413,11 @@ class _Compiled:
         static = [
             i
             for i, a in enumerate(args)
-            if hasattr(a, "dtype") and _is_static(a) and _is_counted(a) and i not in self._written
+            if self._constants
+            and hasattr(a, "dtype")
+            and _is_static(a)
+            and _is_counted(a)
+            and i not in self._written
         ]
         try:
             return self._made(args, static, want)
@@ -387,7 +447,7 @@ class _Compiled:
         outputs = _outputs(
             self._graph, every(*(Tensor.input(s.name, s.shape, s.dtype) for s in specs)), want
         )
-        if not any(o.computed for o in outputs):
+        if not any(o.source == "computed" for o in outputs):
             raise ModelError("it gives no tensor")
         run = partial(_run, every, outputs)
         model = load(Model("graph", lambda: run, specs), **{"device": place, **self._settings})
@@ -498,7 +558,7 @@ def _run(every: Any, outputs: Sequence[_Output], *given: Tensor) -> tuple[Tensor
     tensors = (
         (v.pairs() if isinstance(v, Complex) else v, o)
         for v, o in zip(every(*given), outputs, strict=True)
-        if o.computed
+        if o.source == "computed"
     )
     return tuple(v if o.order is None else v.permute(*o.order) for v, o in tensors)
 
@@ -510,16 +570,24 @@ def _outputs(graph: Any, found: Sequence[Any], want: Sequence[Any] | None) -> tu
     The two differ: by the description, products of tensors with dimensions of one element, or
     batch normalisation, may have strides that no kernel of PyTorch's gives them.
     """
-    (end,) = (n for n in graph.graph.nodes if n.op == "output")
+    nodes = graph.graph.nodes
+    (end,) = (n for n in nodes if n.op == "output")
+    places = {n: i for i, n in enumerate(n for n in nodes if n.op == "placeholder")}
     said = want or [getattr(n, "meta", {}).get("val") for n in end.args[0]]
     return tuple(
-        _Output(True, getattr(load_torch(), _COMPLEX[v.real.dtype.name]))
-        if isinstance(v, Complex)
-        else _strided(v, like)
-        if isinstance(v, Tensor)
-        else _Output(False, v)
-        for v, like in zip(found, said, strict=True)
+        _Output("argument", places[n]) if n in places else _output(v, like)
+        for n, v, like in zip(end.args[0], found, said, strict=True)
     )
+
+
+def _output(value: Any, said: Any) -> _Output:
+    if isinstance(value, Complex):
+        return _Output("computed", getattr(load_torch(), _COMPLEX[value.real.dtype.name]))
+    if isinstance(value, Tensor):
+        return _strided(value, said)
+    if value is None and hasattr(said, "dtype"):
+        raise ModelError(f"an output of {said.dtype} {tuple(said.shape)} is not computed here")
+    return _Output("known", value)
 
 
 def _strided(tensor: Tensor, said: Any) -> _Output:
@@ -528,7 +596,7 @@ def _strided(tensor: Tensor, said: Any) -> _Output:
     It is contiguous where these leave gaps or repeat elements: what is so in PyTorch is a view, and
     views are made outside of the graph.
     """
-    plain = _Output(True, torch_dtype(tensor.dtype))
+    plain = _Output("computed", torch_dtype(tensor.dtype))
     if not hasattr(said, "stride") or 0 in tensor.shape:
         return plain
     told = [s if isinstance(s, int) else s.node.hint for s in said.stride()]
@@ -547,7 +615,7 @@ def _strided(tensor: Tensor, said: Any) -> _Output:
     if dims == sorted(dims):
         return plain
     order = (*(d for d in range(tensor.ndim) if d not in dims), *dims)
-    return _Output(True, plain.value, order, tensor.shape, tuple(strides))
+    return _Output("computed", plain.value, order, tensor.shape, tuple(strides))
 
 
 def _is_counted(tensor: Any) -> bool:

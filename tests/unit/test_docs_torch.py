@@ -22,5 +22,5 @@ def test_examples_of_pytorch_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     assert abs(names["numbers"] - expected).max() < 1e-5  # type: ignore[operator]
 
 
-def test_there_are_two_examples() -> None:
-    assert len(EXAMPLES) == 2
+def test_there_are_three_examples() -> None:
+    assert len(EXAMPLES) == 3

@@ -430,7 +430,7 @@ def test_layers_in_train_mode_do_as_in_pytorch(caplog: pytest.LogCaptureFixture)
         got = f(x)
         torch.manual_seed(1)
         close(got, nn.Dropout(0.5)(x))
-    assert len(caplog.records) == 1
+    assert not caplog.records
 
 
 def test_modes_of_torch_compile_are_taken() -> None:
@@ -483,17 +483,6 @@ def test_random_numbers_are_pytorchs() -> None:
         got = f(x)
         torch.manual_seed(1)
         close(got, x + torch.rand(4))
-
-
-def test_gradients_are_pytorchs(caplog: pytest.LogCaptureFixture) -> None:
-    module, x = mlp(), torch.randn(5, 4)
-    with caplog.at_level(logging.WARNING, logger="tunegrad.torch"):
-        compiled(module)(x).sum().backward()
-    got = module[0].weight.grad.clone()
-    module.zero_grad()
-    module(x).sum().backward()
-    close(got, module[0].weight.grad)
-    assert "inference_mode" in caplog.text
 
 
 @pytest.mark.parametrize("directions", [1, 2])

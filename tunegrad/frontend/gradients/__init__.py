@@ -4,13 +4,13 @@ reverse.py        the walk from outputs to arguments
 cotangent.py      what flows, and adjoints of movements
 elementwise.py    local derivatives
 rules.py          folds, reads, casts
-functions.py      grad, value_and_grad
+functions.py      grad, value_and_grad, vjp
 """
 
 from __future__ import annotations
 
 from ..nodes.tracing import no_grad
 from ..vjp import custom_vjp
-from .functions import grad, value_and_grad
+from .functions import grad, value_and_grad, vjp
 
-__all__ = ["custom_vjp", "grad", "no_grad", "value_and_grad"]
+__all__ = ["custom_vjp", "grad", "no_grad", "value_and_grad", "vjp"]

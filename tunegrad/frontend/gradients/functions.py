@@ -13,7 +13,7 @@ from ..nodes import tracing
 from ..nodes.elementwise import constant
 from .reverse import gradients
 
-__all__ = ["grad", "value_and_grad"]
+__all__ = ["grad", "value_and_grad", "vjp"]
 
 
 def grad(
@@ -77,6 +77,25 @@ def value_and_grad(
         return outcome if tracing.tracing() else _unmarked(outcome)
 
     return wrapped
+
+
+def vjp(
+    function: Callable[..., Any], cotangent: Handle, *args: Handle
+) -> tuple[Handle, ...]:  # fmt: skip
+    """What flows to each argument, a tensor of floats, where ``cotangent`` flows to the one tensor
+    that ``function`` gives.
+
+    ``cotangent`` has the shape of that tensor; raises DTypeError as ``grad``.
+    """
+    leaves: list[Handle] = []
+    with tracing.traced():
+        result = function(*(_marked(at, leaves, x) for at, x in enumerate(args)))
+    given = cotangent.cast(result.dtype)
+    bindings: list[Bindings] = []
+    found = gradients((result.node,), (given.node,), [leaf.node for leaf in leaves], bindings)
+    known = joined([given, result, *leaves, *(Handle.of(result.node, b) for b in bindings)])
+    made: tuple[Handle, ...] = tuple(Handle.of(n, known) for n in found)
+    return made if tracing.tracing() else _unmarked(made)
 
 
 def _marked(at: int, leaves: list[Handle], x: Any) -> Handle:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from .aten import FAMILIES, TABLE, Complex
 from .checking import Call, check_choice, fault_of
+from .drawing import Draws, with_draws_as_inputs
 from .exported import from_torch
 from .graph import (
     array_of,
@@ -24,7 +25,7 @@ from .graph import (
 )
 
 __all__ = [
-    "FAMILIES", "TABLE", "Call", "Complex", "array_of", "check_choice", "constant_of", "dtype_from",
-    "fault_of", "from_torch", "load_torch", "missing_operators", "run_graph", "tensor_of",
-    "torch_dtype", "value_of",
+    "FAMILIES", "TABLE", "Call", "Complex", "Draws", "array_of", "check_choice", "constant_of",
+    "dtype_from", "fault_of", "from_torch", "load_torch", "missing_operators", "run_graph",
+    "tensor_of", "torch_dtype", "value_of", "with_draws_as_inputs",
 ]  # fmt: skip

@@ -4,7 +4,7 @@ name.
 
 from __future__ import annotations
 
-from . import contraction, elementwise, movement, normalisation, table
+from . import backward, contraction, elementwise, movement, normalisation, table
 from .table import COMPLEX, Complex, Operator, lifted
 
 __all__ = ["COMPLEX", "FAMILIES", "TABLE", "Complex", "Operator", "lifted"]
@@ -19,6 +19,7 @@ FAMILIES: dict[str, dict[str, Operator]] = {
     "normalisation, pooling, resizing": normalisation.NORMALISATION,
     "sampling": normalisation.SAMPLING,
     "encoder layers": contraction.ENCODER,
+    "gradients": backward.BACKWARD,
     "complex numbers": table.COMPLEX_NUMBERS,
 }
 TABLE: dict[str, Operator] = {

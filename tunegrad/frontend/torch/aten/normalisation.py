@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tunegrad.ir.dtypes import F64
+
 from ...functional import layer_norm, rms_norm
 from ...functions import stack
 from ...ops.resizing import SamplePadding, Sampling, cubic
@@ -26,20 +28,32 @@ def _over(x: Tensor, shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(range(x.ndim - len(shape), x.ndim))
 
 
+def _statistics(x: Tensor, over: tuple[int, ...], eps: float) -> tuple[Tensor, Tensor, Tensor]:
+    """The mean, the variance and 1 over the deviation, as normalisation has them: no operation of
+    these is done twice.
+    """
+    wide = x.cast(x.dtype.compute)
+    mean = wide.mean(over, True)
+    centred = wide - mean
+    variance = (centred * centred).mean(over, True)
+    return mean, variance, (variance + eps).sqrt().reciprocal()
+
+
 def _native_layer_norm(
     x: Tensor, shape: Sequence[int], weight: Optional, bias: Optional, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     over = _over(x, shape)
-    wide = x.cast(x.dtype.compute)
-    variance = wide.var(over, False, True)
-    normal = x.layer_norm(weight, bias, eps, over)
-    return normal, wide.mean(over, True), (variance + eps).rsqrt()
+    mean, _, inverse = _statistics(x, over, eps)
+    return x.layer_norm(weight, bias, eps, over), mean, inverse
 
 
 def _fused_rms_norm(
     x: Tensor, shape: Sequence[int], weight: Optional, eps: float | None
-) -> tuple[Tensor, None]:
-    return rms_norm(x, shape, weight, eps), None
+) -> tuple[Tensor, Tensor]:
+    wide, over = x.cast(x.dtype.compute), _over(x, shape)
+    least = (2.0**-52 if wide.dtype is F64 else 2.0**-23) if eps is None else eps
+    size = (wide * wide).mean(over, True)
+    return x.rms_norm(weight, eps, over), (size + least).sqrt().reciprocal()
 
 
 def _batch_norm(
@@ -69,14 +83,16 @@ def _native_batch_norm_training(
 
 def _of_this_batch(
     x: Tensor, weight: Optional, bias: Optional, training: bool, momentum: float, eps: float
-) -> tuple[Tensor, None, None]:
+) -> tuple[Tensor, Tensor, Tensor]:
     """By the statistics of each channel here, as instance normalisation asks for it."""
     del training, momentum
     over = (0, *range(2, x.ndim))
+    mean, _, inverse = _statistics(x, over, eps)
     normal = x.layer_norm(None, None, eps, over)
     shape = (-1, *(1 for _ in x.shape[2:]))
     scaled = normal if weight is None else normal * weight.reshape(shape)
-    return (scaled if bias is None else scaled + bias.reshape(shape)), None, None
+    normal = scaled if bias is None else scaled + bias.reshape(shape)
+    return normal, mean.reshape(x.shape[1]), inverse.reshape(x.shape[1])
 
 
 def _with_new_statistics(
@@ -87,18 +103,24 @@ def _with_new_statistics(
     if not training:
         return _batch_norm(x, weight, bias, mean, var, False, momentum, eps), None, None, mean, var
     over = (0, *range(2, x.ndim))
-    wide = x.cast(x.dtype.compute)
-    normal, _, _ = _of_this_batch(x, weight, bias, True, momentum, eps)
-    new_mean = mean * (1 - momentum) + wide.mean(over).cast(mean.dtype) * momentum
-    new_var = var * (1 - momentum) + wide.var(over, True).cast(var.dtype) * momentum
-    return normal, None, None, new_mean, new_var
+    batch, spread, _ = _statistics(x, over, eps)
+    count = math.prod(x.shape[d] for d in over)
+    unbiased = spread * (count / (count - 1) if count > 1 else math.nan)
+
+    def moved(old: Tensor, new: Tensor) -> Tensor:
+        return old * (1 - momentum) + new.reshape(old.shape).cast(old.dtype) * momentum
+
+    found = _of_this_batch(x, weight, bias, True, momentum, eps)
+    return *found, moved(mean, batch), moved(var, unbiased)
 
 
 def _native_group_norm(
     x: Tensor, weight: Optional, bias: Optional, n: int, c: int, hxw: int, group: int, eps: float
-) -> tuple[Tensor, None, None]:
-    del n, c, hxw
-    return x.group_norm(group, weight, bias, eps), None, None
+) -> tuple[Tensor, Tensor, Tensor]:
+    del c, hxw
+    grouped = x.reshape(n, group, -1) if x.numel() else x.reshape(n, group, 0)
+    mean, _, inverse = _statistics(grouped, (2,), eps)
+    return x.group_norm(group, weight, bias, eps), mean.squeeze(-1), inverse.squeeze(-1)
 
 
 def _with_indices(method: Operator) -> Operator:
