@@ -100,6 +100,11 @@ def check(
         ran = {name: values.copy() for name, values in buffers.items()}
         interpret_program(program, ran)
         assert_close(ran, want, f"{kernel}\n{what}")
+        if program.overwritten:
+            over = {name: values.copy() for name, values in buffers.items()}
+            over.update({out: over[source] for source, out in program.overwritten.items()})
+            interpret_program(program, over)
+            _assert_same(over, ran, program, f"in place: {kernel}\n{what}")
         done = (INTERPRETED,)
     else:
         done = (TOO_LARGE,)
@@ -107,19 +112,34 @@ def check(
         TOO_LARGE in done and not unproved and program.local == 1
     ):
         assert size(program.body) <= MAX_INSTRUCTIONS, what
-        assert_close(run_compiled(program, buffers), want, f"compiled: {kernel}\n{what}")
+        apart = run_compiled(program, buffers)
+        assert_close(apart, want, f"compiled: {kernel}\n{what}")
+        if program.overwritten:
+            over = run_compiled(program, buffers, in_place=True)
+            _assert_same(over, apart, program, f"compiled, in place: {kernel}\n{what}")
         done += (COMPILED,)
     TOTALS.update((*done, UNPROVED) if unproved else done)
     return done
 
 
-def run_compiled(program: Program, given: Arrays) -> Arrays:
+def _assert_same(got: Arrays, want: Arrays, program: Program, what: str) -> None:
+    """Outputs have the same bits."""
+    for b in program.params:
+        if b.role == "out":
+            same = got[b.name].view(np.uint8), want[b.name].view(np.uint8)
+            np.testing.assert_array_equal(*same, err_msg=what)
+
+
+def run_compiled(program: Program, given: Arrays, *, in_place: bool = False) -> Arrays:
     """The buffers after a run on this machine, on a team of as many threads as the program has.
 
     Outputs and scratch begin poisoned, and nothing may be written beside a buffer or to an input.
+    ``in_place``: outputs are the memory of the inputs that they may lie over.
     """
+    over = program.overwritten if in_place else {}
     held = {b.name: Buffer(b.size * b.dtype.numpy.itemsize) for b in program.params}
-    for b in program.params:
+    held.update({out: held[source] for source, out in over.items()})
+    for b in sorted(program.params, key=lambda b: b.role != "out"):  # what is poisoned goes first
         to = held[b.name].array(b.dtype.name)
         to[:] = given[b.name]
         if b.role == "out":
@@ -133,7 +153,7 @@ def run_compiled(program: Program, given: Arrays) -> Arrays:
     after = {b.name: held[b.name].array(b.dtype.name).copy() for b in program.params}
     for b in program.params:
         assert not held[b.name].check_guards(), b.name
-        if b.role != "out":
+        if b.role != "out" and b.name not in over:
             np.testing.assert_array_equal(after[b.name], given[b.name])
     return after
 

@@ -25,6 +25,7 @@ from functools import cache
 from benchmarks.hand_schedules import FULL, SMALL, conv3x3, gemm, row_sum, softmax
 from tests.best_schedules import BEST
 from tests.kernel_corpus import NAMES, corpus_kernel
+from tests.overwriting_kernels import OVERWRITING, overwriting_kernel
 from tests.schedule_checks import COMPILED, TOTALS, check
 from tunegrad.errors import IllegalAction
 from tunegrad.ir.kernel import Kernel
@@ -49,11 +50,13 @@ _DEGENERATE: dict[str, Callable[[], Kernel]] = {
     "row_sum 1x17": lambda: row_sum(1, 17),
     "row_sum 11x3": lambda: row_sum(11, 3),
 }
-KERNELS: tuple[str, ...] = (*NAMES, *_DEGENERATE)
+KERNELS: tuple[str, ...] = (*NAMES, *_DEGENERATE, *OVERWRITING)
 
 
 @cache
 def kernel_of(name: str) -> Kernel:
+    if name in OVERWRITING:
+        return overwriting_kernel(name)
     return _DEGENERATE[name]() if name in _DEGENERATE else corpus_kernel(name)
 
 

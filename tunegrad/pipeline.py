@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Protocol
 from tunegrad.errors import InternalError
 from tunegrad.ir.dtypes import DType, dtype_of
 from tunegrad.ir.folding import fold_constants, known_outputs
-from tunegrad.ir.fusion import Fusion, Images, LaunchPlan
+from tunegrad.ir.fusion import Fusion, Images, LaunchPlan, New, in_place
 from tunegrad.ir.graph import Node, Step
 from tunegrad.ir.rewrites import narrowed, pair_dots, quad_dots, round_factors
 from tunegrad.ir.target import Target
@@ -181,10 +181,11 @@ class Decisions(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PlanContext:
-    """Inputs of PLAN_PASSES."""
+    """Inputs of PLAN_PASSES. ``news``: outputs that are new values of inputs."""
 
     target: Target
     decisions: Decisions
+    news: tuple[New, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +236,11 @@ def _variant(plan: Plan, context: PlanContext) -> Plan:
     return replace(plan, variants=variants, made=rewrite(plan.launches, variants))
 
 
+def _overwrite(plan: Plan, context: PlanContext) -> Plan:
+    """New values in the memory of their inputs."""
+    return replace(plan, made=in_place(plan.launches, context.news)) if context.news else plan
+
+
 def _validate_plan(plan: Plan, _: PlanContext) -> Plan:
     """Compare the launches with the graph. Raises WrongPlan."""
     return replace(plan, made=validated_plan(plan.launches, plan.cut, plan.outputs))
@@ -256,6 +262,7 @@ PLAN_PASSES = (
     Pass("cut", _cut),
     Pass("launches", _launches),
     Pass("variant", _variant),
+    Pass("overwrite", _overwrite),
     Pass("validate", _validate_plan),
 )
 """From the outputs that are planned to launches of kernels."""

@@ -52,7 +52,15 @@ def test_pipeline_is_these_passes_in_this_order() -> None:
     assert names(GRAPH_PASSES) == [
         "pack bytes", "narrow", "tf32", "pack pairs", "fold", "known", "validate",
     ]  # fmt: skip
-    assert names(PLAN_PASSES) == ["fuse", "layout", "cut", "launches", "variant", "validate"]
+    assert names(PLAN_PASSES) == [
+        "fuse",
+        "layout",
+        "cut",
+        "launches",
+        "variant",
+        "overwrite",
+        "validate",
+    ]
     assert names(KERNEL_PASSES) == ["loops", "schedule", "lower", "races", "limit", "render"]
 
 

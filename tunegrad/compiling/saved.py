@@ -148,6 +148,7 @@ class _Model(msgspec.Struct):
     kernels: dict[str, _Kernel]
     constants: list[_Constant]
     validated: int = 0
+    over: list[tuple[int, int]] = []
 
 
 def save_model(path: Path, model: SavedModel, device: Device) -> None:
@@ -180,7 +181,7 @@ def save_model(path: Path, model: SavedModel, device: Device) -> None:
         [_Launch(x.kernel.key, [*x.args], x.name, [*x.origin]) for x in plan.launches],
         [*plan.inputs], [*plan.outputs],
         [_Guard(x.bounds.op, x.bounds.low, x.bounds.high, x.signed) for x in model.guards],
-        kernels, places, model.validated,
+        kernels, places, model.validated, [*plan.over],
     )  # fmt: skip
     try:
         write_arrays(path, arrays, {"tunegrad": msgspec.json.encode(head).decode()})
@@ -241,7 +242,7 @@ def _model(head: _Model, arrays: Mapping[str, Array]) -> SavedModel:
         Launch(kernels[x.kernel].kernel, tuple(x.args), x.name, tuple(x.origin))
         for x in head.launches
     )
-    plan = LaunchPlan(buffers, launches, tuple(head.starts), tuple(head.ends))
+    plan = LaunchPlan(buffers, launches, tuple(head.starts), tuple(head.ends), tuple(head.over))
     plan.verify()
     for launch in launches:
         _check_code(launch, kernels[launch.kernel.key], buffers)

@@ -4,6 +4,7 @@ device.
     pack       the constants as the candidate reads them
     load, run  the candidate on private copies of the inputs     --> how long, guard zones,
                                                                      a digest of its outputs
+    in_place   outputs over the inputs that they may replace     --> as load, run
     time       samples, in turns with a sound program            --> guard zones, a digest
     moved      other inputs at the same places, outputs as left  --> as load, run
     soak       many launches, some of them on poisoned outputs   --> guard zones, a digest
@@ -167,6 +168,22 @@ class Bench:
         with bound.dataset.moved(index, bound.io, self.engine):
             once_s = self.engine.time(bound.launches[0], 1)[0]
             return self._ran(bound, index, 0, once_s)
+
+    def in_place(self, index: int) -> Ran:
+        """Run what is loaded once on an input set, its outputs over the inputs that they may
+        replace: in their memory the inputs lie before.
+        """
+        bound = self._loaded()
+        over, names = bound.io.overwritten, [p.name for p in bound.io.params]
+        at = dict(zip(names, bound.buffers[index], strict=True))
+        bound.dataset.fill(index, bound.io, self.engine)
+        for source, out in over.items():
+            bound.dataset.copy(index, source, bound.io, at[out], self.engine)
+        for memory in bound.scratch:
+            self.engine.fill(memory, _POISON)
+        buffers = [at[over.get(name, name)] for name in names]
+        launch = self.engine.launch(bound.code, buffers, bound.scratch)
+        return self._ran(bound, index, index, self.engine.time(launch, 1)[0])
 
     def soak(self, launches: int, budget_s: float) -> Ran:
         """Launch what is loaded so many times on the first input set, and then as often on poisoned

@@ -2,6 +2,8 @@
 judges what it wrote.
 
     bench: pack, run on the first set --> right? --> bench: time --> contends: still right?
+                                             |                       |
+                       in the memory of its inputs, where it may be: the same bits
                                                                      |
                         on other inputs at the same places, outputs as they are
                         on the other sets, one by one
@@ -215,7 +217,7 @@ class Examination:
     def _examine(self, first: Ran, start: float, facts: Measurement) -> Result:
         best_s = self.best_s or math.inf
         found = facts
-        fault = self._judge(first, 0, _Fault())
+        fault = self._in_place(first.written, 0, self._judge(first, 0, _Fault()))
         if first.once_s > max(_HOPELESS_S, best_s * _HOPELESS):
             found = replace(facts, samples_s=(first.once_s,))
         elif not fault.error:
@@ -224,7 +226,7 @@ class Examination:
                 self.trusted = found.seconds > best_s
                 fault = self._others(self._moved(self._after(timed, fault)))
                 if not self.trusted:
-                    fault = self._soaked(fault)
+                    fault = self._in_place(first.written, 0, self._soaked(fault))
         took_s = time.monotonic() - start - found.timing_s
         found = replace(found, verify_s=took_s, max_error=fault.max_error)
         if fault.error:
@@ -295,9 +297,23 @@ class Examination:
         """The input sets after the first: for a candidate that may win."""
         for index in range(1, self.sets):
             if not fault.error:
-                ran = self._ask(Bench.run, index, reply=Ran, index=index)
-                fault = self._judge(ran, index, fault)
+                ran: Ran = self._ask(Bench.run, index, reply=Ran, index=index)
+                fault = self._in_place(ran.written, index, self._judge(ran, index, fault))
         return fault
+
+    def _in_place(self, written: str, index: int, fault: _Fault) -> _Fault:
+        """Run it with outputs in the memory of the inputs that they may replace: the bits are those
+        that it has ``written`` beside them.
+        """
+        if fault.error or not self.compiled.io.overwritten:
+            return fault
+        ran: Ran = self._ask(Bench.in_place, index, reply=Ran, index=index)
+        found = self._judge(ran, index, fault) if ran.damage or not self.trusted else fault
+        if not found.error and ran.written != written:
+            found = replace(found, error="its outputs are other bits")
+        if not found.error:
+            return found
+        return replace(found, error=f"in the memory of its inputs: {found.error}")
 
     def _judge(self, ran: Ran | Timed, index: int, before: _Fault) -> _Fault:
         """Judge the last run: damage first, then its outputs."""

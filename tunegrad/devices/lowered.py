@@ -49,7 +49,7 @@ class Parameter:
     ``inout`` is drawn like an input and compared like an output; a ``pack`` is filled from the
     ``Pack`` of the same name. ``bound`` is for integers used as indices: values are drawn from 0 to
     ``bound`` - 1, in sets of special values beyond both ends as well (0: small integers of both
-    signs).
+    signs). An output ``over`` an input may be that input's memory: it is run so, too.
     """
 
     name: str
@@ -57,6 +57,7 @@ class Parameter:
     elements: int
     role: Literal["in", "const", "out", "inout", "pack"]
     bound: int = 0
+    over: str = ""
 
     @property
     def nbytes(self) -> int:
@@ -74,6 +75,11 @@ class KernelIO:
     packs: tuple[Pack, ...] = ()
     unread: tuple[str, ...] = ()
 
+    @property
+    def overwritten(self) -> dict[str, str]:
+        """Outputs that may be the memory of an input, by the name of that input."""
+        return {p.over: p.name for p in self.params if p.over}
+
 
 def io_of(program: Program) -> KernelIO:
     """The buffers of a program, in its own order."""
@@ -81,7 +87,7 @@ def io_of(program: Program) -> KernelIO:
 
     extents = indexed(program)
     params = (
-        Parameter(b.name, b.dtype.name, b.size, b.role, extents.get(b.name, 0))
+        Parameter(b.name, b.dtype.name, b.size, b.role, extents.get(b.name, 0), b.over)
         for b in program.params
     )
     return KernelIO(tuple(params), program.packs, unread(program))

@@ -77,7 +77,9 @@ class FirstCall(Protocol):
 class Model:
     """``make()`` gives a fresh Module, or a plain function of tensors; ``parameters`` are the
     module's, and ``own`` their values where the model brings them along. ``first_call`` compares
-    the first call of a loaded model with where the model comes from.
+    the first call of a loaded model with where the model comes from. ``donated`` names inputs whose
+    new values are the last outputs, in order: a loaded model writes them in the arrays that it is
+    given.
     """
 
     name: str
@@ -86,6 +88,51 @@ class Model:
     parameters: tuple[ParameterSpec, ...] = ()
     own: Weights | None = field(default=None, compare=False, repr=False)
     first_call: FirstCall | None = field(default=None, compare=False, repr=False)
+    donated: tuple[str, ...] = ()
+
+    def donating(self, arguments: Sequence[int | str]) -> Model:
+        """The model with these inputs donated, by number or name; each has its new value among the
+        last outputs, in this order.
+
+        Raises:
+            ModelError: there is no such input, or one is named twice.
+        """
+        names = [i.name for i in self.inputs]
+        found: list[str] = []
+        for a in arguments:
+            known = a in names if isinstance(a, str) else -len(names) <= a < len(names)
+            if not known:
+                raise ModelError(
+                    f"model {self.name}: donate={a!r} is none of its inputs "
+                    f"{', '.join(names) or '(none)'}"
+                )
+            found.append(a if isinstance(a, str) else names[a])
+        twice = next((n for n in found if found.count(n) > 1), None)
+        if twice is not None:
+            raise ModelError(f"model {self.name}: input {twice} is donated twice")
+        return replace(self, donated=tuple(found))
+
+    def news(self, outputs: Sequence[Node]) -> tuple[tuple[int, str], ...]:
+        """The places of outputs that are new values of inputs, with the names of these.
+
+        Raises:
+            ModelError: an output has another shape or dtype than its input.
+        """
+        first = len(outputs) - len(self.donated)
+        specs = {i.name: i for i in self.inputs}
+        if first < 0:
+            raise ModelError(
+                f"model {self.name} returns {len(outputs)} tensors, and {len(self.donated)} inputs "
+                "are donated; the last outputs are their new values"
+            )
+        for at, name in enumerate(self.donated, first):
+            old, new = specs[name], outputs[at]
+            if (old.shape, old.dtype) != (new.shape, new.dtype):
+                raise ModelError(
+                    f"model {self.name}: output {at} is the new value of input {name} "
+                    f"{old.dtype}{list(old.shape)}, and is {new.dtype}{list(new.shape)}"
+                )
+        return tuple(enumerate(self.donated, first))
 
     @staticmethod
     def of(name: str, make: Callable[[], Function], inputs: Sequence[InputSpec]) -> Model:

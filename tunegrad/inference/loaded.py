@@ -21,7 +21,15 @@ from tunegrad.ir.graph import Node
 from tunegrad.ir.interpret.evaluate import evaluate
 from tunegrad.ir.interpret.numeric import to_compute
 from tunegrad.ir.rewrites import Guard
-from tunegrad.runtime import Argument, Code, Constants, Runner, Runners, Signature
+from tunegrad.runtime import (
+    Argument,
+    Code,
+    Constants,
+    Runner,
+    Runners,
+    Signature,
+    check_donated,
+)
 from tunegrad.runtime.plan import needed_bytes
 
 if TYPE_CHECKING:
@@ -76,6 +84,7 @@ class LoadedModel:
         self._runners = Runners(first, more, engine.at_once)
         self._runner = self._runners.first
         self._default: Runner | None = None
+        self._donated = {plan.buffers[old].name: plan.outputs.index(new) for new, old in plan.over}
         self._first_call: FirstCall | None = None
 
     def compare_first_call(self, compared: FirstCall) -> None:
@@ -89,12 +98,16 @@ class LoadedModel:
     def __call__(self, *positional: ArrayLike, **named: ArrayLike) -> Any:
         """Run on inputs in order or by name.
 
-        One output comes as an array, several as a tuple, in fresh memory.
+        One output comes as an array, several as a tuple, in fresh memory. The new value of a
+        donated input is written into the array that was given for it, and comes as that array.
 
         Raises ShapeError or DTypeError, naming the input, what was given and what is valid;
-        IndexOutOfRange where the model reads or writes beyond a dimension.
+        IndexOutOfRange where the model reads or writes beyond a dimension: donated inputs hold
+        undefined values then.
         """
         given = self._signature.check(positional, named)
+        if self._donated:
+            return self._call_donated(given, positional, named)
         outputs = self._runners.run(given)
         if (compared := self._first_call) is not None:  # read once: another thread may end it
             right = compared([given[a.name] for a in self.inputs], outputs)
@@ -102,6 +115,28 @@ class LoadedModel:
                 self._first_call = None
             else:
                 outputs = right
+        return outputs[0] if len(outputs) == 1 else outputs
+
+    def _call_donated(
+        self, arrays: dict[str, Array], positional: Sequence[object], named: Mapping[str, object]
+    ) -> Any:
+        """Run where inputs are donated; the first call is compared on copies of them."""
+        names = (a.name for a in self.inputs)
+        given = {**dict(zip(names, positional, strict=False)), **named}
+        check_donated(self.name, given, arrays, self._donated)
+        compared = self._first_call
+        before = [arrays[a.name].copy() for a in self.inputs] if compared is not None else []
+        outputs = self._runners.run(arrays)
+        if compared is not None:
+            right = compared(before, outputs)
+            if right is None:
+                self._first_call = None
+            else:
+                fixed = [*right]
+                for name, at in self._donated.items():
+                    arrays[name][...] = right[at]
+                    fixed[at] = arrays[name]
+                outputs = tuple(fixed)
         return outputs[0] if len(outputs) == 1 else outputs
 
     def on_device(self, *positional: Any, **named: Any) -> Any:

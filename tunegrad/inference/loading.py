@@ -99,16 +99,22 @@ def compile(  # noqa: A001 - the word that every such library uses
     on_miss: OnMiss = "default",
     numerics: Numerics = "contract",
     dtype: ModelDtype = "f32",
+    donate: Sequence[int | str] = (),
 ) -> LoadedModel:
     """A function of tensors as a function of arrays like ``examples``: of their shapes and dtypes,
     whatever the values.
 
     Arrays that the function brings along become constants. ``store``, ``on_miss``, ``dtype`` and
     errors as in ``load``.
+
+    ``donate``: arguments, by number or name, whose new values are the last outputs, in this order
+    (a parameter and a moment in a step of training). A call writes them into the arrays that it is
+    given, and returns these arrays for them. They must be arrays, be writable, and share no memory
+    with another argument.
     """
     name = getattr(function, "__name__", type(function).__name__).strip("<>")
     compiled = _load(
-        Model.of_function(name, function, examples),
+        Model.of_function(name, function, examples).donating(donate),
         device,
         threads,
         store,
@@ -181,7 +187,8 @@ def _load(
         here, target = opened.fingerprint(numerics), opened.target
         make = partial(_prepared, model, weights, seed, numerics, target, dtype)
         outputs, guards = make()
-        found = plan_launches(outputs, target, here, stored, numerics)
+        news = model.news(outputs[: len(outputs) - len(guards)])
+        found = plan_launches(outputs, target, here, stored, numerics, news=news)
         engine = engine_of(opened)
         chosen = {
             key: compiled_choice(kernel, engine, here, stored, on_miss, process_compiler())
@@ -189,7 +196,7 @@ def _load(
         }
         read = "" if stored is None else _store_name(store)
     arguments = [Argument(i.name, i.shape, i.dtype) for i in model.inputs]
-    again = partial(_again, make, found.toggles, found.variants, found.images, target)
+    again = partial(_again, make, found.toggles, found.variants, found.images, target, news)
     loaded = LoadedModel(
         labelled(model.name, dtype), arguments, found.plan, chosen, engine, read, dtype, again,
         guards=guards,
@@ -211,8 +218,9 @@ def _again(
     variants: Mapping[str, str],
     images: fusion.Images,
     target: Target,
+    news: tuple[fusion.New, ...],
 ) -> fusion.LaunchPlan:
-    return planned_as(make()[0], toggles, variants, images, target)
+    return planned_as(make()[0], toggles, variants, images, target, news)
 
 
 def _prepared(

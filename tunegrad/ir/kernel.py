@@ -51,6 +51,7 @@ from .expr import (
     equal,
     loads_in,
     names_of,
+    nodes,
     rebuilder,
     tree_size,
 )
@@ -71,6 +72,7 @@ __all__ = [
     "loads",
     "memoized",
     "operations",
+    "overwriting_fault",
     "own_axes",
     "products_summed",
 ]
@@ -131,7 +133,9 @@ class Axis:
 class Param:
     """A buffer argument: its logical shape and its layout.
 
-    ``const`` buffers are known when the model is loaded.
+    ``const`` buffers are known when the model is loaded. An output that says ``over`` the name of
+    an input may lie in the memory of that input, each element where the input's is
+    (``overwriting_fault``).
     """
 
     name: str
@@ -139,6 +143,7 @@ class Param:
     shape: tuple[int, ...]
     role: Role
     layout: Layout
+    over: str = ""
 
     @staticmethod
     def dense(name: str, dtype: DType, shape: tuple[int, ...], role: Role) -> Param:
@@ -265,6 +270,11 @@ class Kernel:
         return tuple(p for p in self.params if p.role == "out")
 
     @property
+    def overwritten(self) -> dict[str, str]:
+        """Outputs that may lie in an input's memory, by the name of that input."""
+        return {p.over: p.name for p in self.params if p.over}
+
+    @property
     def reduces(self) -> tuple[Reduce, ...]:
         return tuple(s for s in self.stages if isinstance(s, Reduce))
 
@@ -380,7 +390,10 @@ class Kernel:
             else:
                 index, valid = tuple(map(place, s.index)), condition(s.valid)
                 stages.append(Store(params[s.param], index, rebuilt(s.expr), own, valid))
-        renamed = tuple(replace(p, name=params[p.name]) for p in self.params)
+        renamed = tuple(
+            replace(p, name=params[p.name], over=params[p.over] if p.over else "")
+            for p in self.params
+        )
         return replace(
             self, params=renamed, axes=tuple(axes[a.name] for a in self.axes), stages=tuple(stages)
         )
@@ -430,6 +443,55 @@ class Kernel:
         return _print(self)
 
 
+def overwriting_fault(k: Kernel, out: str, source: str) -> str:
+    """The reason why ``out`` may not lie in the memory of the input ``source``; '' where it may.
+
+    Loads see old values. So every load of ``source`` is at the place that the same point of the
+    iteration stores to, and no stage reads it after that store.
+
+        store a[i] = add(a[i], b[i])        legal
+        store a[i, j] = a[j, i]             another point has stored there
+        v = add over j: a[i, j]             a reduction reads what stores of a block replace
+    """
+    into, at = k.param(out), k.param(source)
+    if (into.dtype, into.shape, into.layout) != (at.dtype, at.shape, at.layout):
+        return f"{out} and {source} differ in dtype, shape or layout"
+    last = max((n for n, s in enumerate(k.stages) if _stores(s, out)), default=-1)
+    for n, s in enumerate(k.stages):
+        found = [x for x in loads_in(s.expr) if x.param == source]
+        if isinstance(s, Reduce) and found:
+            return f"reduction {s.name} reads {source}"
+        if any(e.buffer == source for i in _indices(s) for e in i.elements()):
+            return f"an index is read from {source}"
+        if not isinstance(s, Store) or not found:
+            continue
+        stores = [x for x in k.stores if x.param == out]
+        if s.param != out and (len(stores) != 1 or stores[0].axes or s.axes or n > last):
+            return f"the store to {s.param} reads {source} at points or times of its own"
+        place = s if s.param == out else stores[0]
+        if any(x.index != place.index or x.valid != place.valid for x in found):
+            return f"{source} is read where {out} is not stored at that point"
+    return ""
+
+
+def _stores(s: Stage, param: str) -> bool:
+    return isinstance(s, Store) and s.param == param
+
+
+def _indices(s: Stage) -> Iterator[Index]:
+    """Every index of a stage, those of conditions and of numbers included."""
+    if isinstance(s, Store):
+        yield from s.index
+        yield from (r.index for r in s.valid.ranges)
+    for x in nodes(s.expr):
+        if isinstance(x, Load | Value):
+            yield from x.index
+        if isinstance(x, Load | Inside):
+            yield from (r.index for r in x.valid.ranges)
+        if isinstance(x, IndexValue):
+            yield x.index
+
+
 def products_summed(k: Kernel) -> tuple[Reduce, Expr, Expr] | None:
     """The one reduction of a kernel that adds up products, with both factors, where all stores are
     at the shared points; None for another kernel.
@@ -475,7 +537,8 @@ def _print(k: Kernel) -> str:
     lines = ["kernel"]
     for p in k.params:
         shape = ",".join(map(str, p.shape))
-        lines.append(f"  param {p.name} {p.dtype}[{shape}] {p.role} {p.layout}")
+        over = f" over {p.over}" if p.over else ""
+        lines.append(f"  param {p.name} {p.dtype}[{shape}] {p.role}{over} {p.layout}")
     lines.append("  axis " + " ".join(f"{a.name}:{a.extent}" for a in k.axes))
     shared = _Shared(k)
     for s in k.stages:

@@ -209,6 +209,11 @@ def _check_partial(t: LoopTree) -> None:
     if not partial:
         return
     names = ", ".join(x.name for x in partial)
+    for source, out in k.overwritten.items():
+        raise IllegalAction(
+            f"reduce loops {names} around shared loops: partial sums in {out} would replace "
+            f"{source}, over which it may lie, before it is read"
+        )
     if len(k.reduces) != 1 or any(s.axes for s in k.stores):
         raise IllegalAction(
             f"reduce loops {names} around shared loops: only a kernel of one reduction and its "

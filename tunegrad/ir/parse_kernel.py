@@ -3,7 +3,8 @@
     text  -->  axes of every stage  -->  parameters, stages  -->  verified  -->  prints as that text
 
     kernel     := "kernel" param* axis stage+ ["  schedule " actions]            a line each
-    param      := "  param p0 " dtype "[" extent, ... "] " ("in" | "const" | "out") " " layout
+    param      := "  param p0 " dtype "[" extent, ... "] " ("in" | "const" | out) " " layout
+    out        := "out" [" over p0"]                       in the memory of that input
     layout     := "row" | (dim ["/" step] [":" extent])*      by blanks, outermost first
     axis       := "  axis " (name ":" extent)*
     stage      := "  v0" [row] " = " op " over " (name ":" extent)* " in " dtype ": " expression
@@ -186,7 +187,10 @@ class _Reader:
         role = next((r for r in _ROLES if text.skips(f"{r} ")), None)
         if role is None:
             text.fail(f"one of {', '.join(_ROLES)}")
-        made = Param(name, dtype, tuple(shape), role, self._layout(tuple(shape)))
+        over = text.match(NAME, "a parameter") if role == "out" and text.skips("over ") else ""
+        if over:
+            text.take(" ")
+        made = Param(name, dtype, tuple(shape), role, self._layout(tuple(shape)), over)
         self.params[name] = made
         if role != "out" and dtype.is_int:
             self.sizes[name] = made.size

@@ -91,12 +91,13 @@ Space = Literal["thread", "team", "shared"]
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """A parameter of the program: ``size`` elements of memory."""
+    """A parameter of the program: ``size`` elements of memory, which those of ``over`` may be."""
 
     name: str
     dtype: DType
     size: int
     role: Literal["in", "const", "out", "pack"]
+    over: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -666,6 +667,11 @@ class Program:
         return "\n".join(_lines(self))
 
     @property
+    def overwritten(self) -> dict[str, str]:
+        """Outputs that may be the memory of an input, by the name of that input."""
+        return {b.over: b.name for b in self.params if b.over}
+
+    @property
     def hash(self) -> str:
         """32 hex digits that identify the program; equal programs are compiled and measured
         once.
@@ -710,7 +716,8 @@ def indexed(program: Program) -> dict[str, int]:
 def _lines(p: Program) -> Iterator[str]:
     yield f"program threads={p.threads} local={p.local}"
     for b in p.params:
-        yield f"  {b.role} {b.name} {b.dtype}[{b.size}]"
+        over = f" over {b.over}" if b.over else ""
+        yield f"  {b.role} {b.name} {b.dtype}[{b.size}]{over}"
     for a in p.allocs:
         rows = f" swizzled {a.swizzled}" if a.swizzled else ""
         yield f"  alloc {a.name} {a.dtype}[{a.size}] {a.space}{rows}"

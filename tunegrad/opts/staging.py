@@ -175,6 +175,9 @@ def _legal_reads(tree: LoopTree, staged: Staged) -> _Reads:
     if param is None:
         names = ", ".join(p.name for p in tree.kernel.params)
         raise IllegalAction(f"stage(param={staged.param}): no such parameter; valid: {names}")
+    out = tree.kernel.overwritten.get(staged.param)
+    if out is not None:
+        raise _illegal(staged, f"{out} may lie over it, and is stored between copy and use")
     stage, load = operand(tree, staged.param)
     if staged.at == "load" and param.role != "const":
         raise _illegal(staged, f"the parameter is {param.role!r}, not a constant")

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tunegrad.ir.fusion import LAST, ROWS, Alternatives, Fusion, Images, LaunchPlan, blocked
+from tunegrad.ir.fusion import LAST, ROWS, Alternatives, Fusion, Images, LaunchPlan, New, blocked
 from tunegrad.ir.graph import Node
 from tunegrad.ir.kernel import key_of
 from tunegrad.ir.target import Target
@@ -136,12 +136,14 @@ def plan_launches(
     store: Store | None,
     numerics: Numerics,
     observe: Observer | None = None,
+    news: tuple[New, ...] = (),
 ) -> Planned:
     """The schedule of a prepared graph with all that the store has decided; reads only.
 
-    Raises WrongPlan for one that does not compute that graph.
+    ``news``: outputs that are written in the memory of inputs. Raises WrongPlan for a plan that
+    does not compute that graph.
     """
-    found = _planned(outputs, target, _Stored(target, here, store, numerics), observe)
+    found = _planned(outputs, target, _Stored(target, here, store, numerics), observe, news)
     return Planned(found.launches, found.toggles, found.variants, found.cut.images)
 
 
@@ -151,9 +153,10 @@ def planned_as(
     variants: Mapping[str, str],
     images: Images,
     target: Target,
+    news: tuple[New, ...] = (),
 ) -> LaunchPlan:
     """The plan of a prepared graph by decisions that are known, as ``plan_launches`` names them."""
-    return _planned(outputs, target, _Given(images, toggles, variants)).launches
+    return _planned(outputs, target, _Given(images, toggles, variants), news=news).launches
 
 
 def _planned(
@@ -161,8 +164,10 @@ def _planned(
     target: Target,
     decisions: Decisions,
     observe: Observer | None = None,
+    news: tuple[New, ...] = (),
 ) -> Plan:
-    plan: Plan = run_passes(PLAN_PASSES, outputs, PlanContext(target, decisions), observe)
+    context = PlanContext(target, decisions, news)
+    plan: Plan = run_passes(PLAN_PASSES, outputs, context, observe)
     return plan
 
 

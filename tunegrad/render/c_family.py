@@ -491,7 +491,10 @@ class CPrinter:
             "" if writes else "const",
             self.dialect.stored[a.dtype.name],
         )
-        return f"{' '.join(w for w in words if w)} *{self.dialect.restrict} {self.buffers[a.name]}"
+        over = self.program.overwritten
+        alone = a.name not in over and a.name not in over.values()
+        restrict = self.dialect.restrict if alone else ""
+        return f"{' '.join(w for w in words if w)} *{restrict} {self.buffers[a.name]}"
 
     # blocks
 

@@ -3,9 +3,10 @@
     define void @NAME(ptr %buffers, ptr %workspace, i64 %tid, ptr %team)    one call a thread
 
 loads the buffer pointers, carves the scratch out of the workspace and calls the body, whose
-pointers are all ``noalias``. Vectors are explicit. Addresses are built outside in: the part of an
-offset that an outer loop decides is computed in that loop, so LLVM has nothing to hoist. A register
-is the value last written to it, or a phi where paths meet.
+pointers are all ``noalias``, but for an output that may lie over an input, and that input. Vectors
+are explicit. Addresses are built outside in: the part of an offset that an outer loop decides is
+computed in that loop, so LLVM has nothing to hoist. A register is the value last written to it, or
+a phi where paths meet.
 
     step of the lanes  0                1           -1           2 .. 4       any other
     a load is          a scalar, splat  one vector  one, turned  vectors and  one for each lane
@@ -181,7 +182,11 @@ class _Renderer(LlvmValues):
         self.label = "entry"
         self._fma: dict[tuple[str, int], tuple[str, str]] = {}
         self.streams = self.pads = False
-        self.read_only = frozenset(b.name for b in program.params if b.role != "out")
+        over = program.overwritten
+        self.aliased = frozenset((*over, *over.values()))
+        self.read_only = frozenset(
+            b.name for b in program.params if b.role != "out" and b.name not in over
+        )
         self.tiles = Tiles(program, target, self, self.address)
         self._handlers = self._handled()
 
@@ -198,7 +203,11 @@ class _Renderer(LlvmValues):
         body = "\n".join([x if isinstance(x, str) else "\n".join(x) for x in self.out if x])
         args = ", ".join(
             [
-                *(f"ptr noalias nocapture {self.pointer[b.name]}" for b in buffers),
+                *(
+                    f"ptr {'' if b.name in self.aliased else 'noalias '}nocapture "
+                    f"{self.pointer[b.name]}"
+                    for b in buffers
+                ),
                 "i64 %tid",
                 "ptr %team",
             ]

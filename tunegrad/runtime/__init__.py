@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from tunegrad.object_cache import ObjectCache
 
-from .arguments import Argument, Signature
+from .arguments import Argument, Signature, check_donated
 from .memory import Arena, Constants, Lifetime, lower_bound, plan_memory
 from .plan import Code, Runner, Runners, lifetimes
 
@@ -21,6 +21,7 @@ __all__ = [
     "Runner",
     "Runners",
     "Signature",
+    "check_donated",
     "lifetimes",
     "lower_bound",
     "plan_memory",

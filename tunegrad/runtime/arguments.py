@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ from tunegrad.ir.dtypes import DType
 if TYPE_CHECKING:
     from tunegrad.devices.dlpack import Imported
 
-__all__ = ["Argument", "Signature"]
+__all__ = ["Argument", "Signature", "check_donated"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +71,48 @@ class Signature:
                 return given
         take = take or (lambda _: None)
         return _check_each(self._owner, self._arguments, positional, named, take)
+
+
+def check_donated(
+    owner: str, given: Mapping[str, object], arrays: Mapping[str, Any], names: Collection[str]
+) -> None:
+    """Raise DTypeError for an input in ``names`` that is no array, and ShapeError for one that can
+    not be written, or that shares memory with another input.
+
+    ``given`` are the inputs as the caller gave them, ``arrays`` as they are run on.
+    """
+    for name in names:
+        a = arrays[name]
+        if a.size and a is not given[name] and not np.shares_memory(a, np.asarray(given[name])):
+            raise DTypeError(
+                f"{owner}: input {name!r} is donated, so it must be an array, which is changed; it "
+                f"is a {type(given[name]).__name__}"
+            )
+        if not a.flags.writeable:
+            raise ShapeError(f"{owner}: input {name!r} is donated, and its array is read-only")
+    spans = sorted((*_span(a), name) for name, a in arrays.items() if a.size)
+    for n, (_, end, name) in enumerate(spans):
+        for start, _, other in spans[n + 1 :]:
+            if start >= end:
+                break
+            pair = {name, other}
+            if pair.isdisjoint(names) or not np.shares_memory(arrays[name], arrays[other]):
+                continue
+            donated, beside = (name, other) if name in names else (other, name)
+            raise ShapeError(
+                f"{owner}: input {donated!r} is donated, and shares memory with input {beside!r}"
+            )
+
+
+def _span(a: np.ndarray[Any, Any]) -> tuple[int, int]:
+    """The first byte of an array's elements, and the one behind the last."""
+    start = end = int(a.__array_interface__["data"][0])
+    if a.flags.c_contiguous:
+        return start, start + a.nbytes
+    for extent, stride in zip(a.shape, a.strides, strict=True):
+        start += min(0, (extent - 1) * stride)
+        end += max(0, (extent - 1) * stride)
+    return start, end + a.itemsize
 
 
 def _check_each(

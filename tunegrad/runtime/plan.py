@@ -4,6 +4,8 @@
     constants         ``Constants``, packs filled at load
     inputs            the caller's memory where it is fit, else a copy
     outputs           fresh memory for every run
+    new values        outputs over inputs (``LaunchPlan.over``): the caller's array, which a run
+                      changes, where it is fit, else memory of the plan's own that is copied back
     constant outputs  known when it is bound; a run copies them to fresh memory
     guards            the last outputs, in memory of the plan's own: a run reads them and gives none
                       of them
@@ -126,7 +128,10 @@ class Runner:
         self._numbers = self._guarded()
         self._written = tuple(b for b in self._outputs if b.role != "const")
         self._distinct = tuple({b.id: b for b in self._outputs}.values())
-        self._fresh = tuple((b.id, b.shape, b.dtype.numpy) for b in self._distinct)
+        self._over = {out: schedule.buffers[source] for out, source in schedule.over}
+        self._fresh = tuple(
+            (b.id, b.shape, b.dtype.numpy) for b in self._distinct if b.id not in self._over
+        )
 
     @property
     def outputs(self) -> tuple[Buffer, ...]:
@@ -159,24 +164,32 @@ class Runner:
         return next(filter(None, found), "") or self._constants.damage()
 
     def run(self, arrays: Mapping[str, Array]) -> tuple[Array, ...]:
-        """The outputs, in memory that nothing else refers to.
+        """The outputs, in memory that nothing else refers to; a new value of an input is the array
+        that was given for it, changed.
 
-        ``arrays``: the inputs by name, of the right shape and dtype. Raises IndexOutOfRange where a
-        guard says so.
+        ``arrays``: the inputs by name, of the right shape and dtype; those with new values share no
+        memory with others, and are writable. Raises IndexOutOfRange where a guard says so: what
+        such inputs hold is undefined then.
         """
         engine = self._engine
         fresh = {i: engine.fresh(shape, dtype) for i, shape, dtype in self._fresh}
         with self._lock:
-            for b in self._inputs:  # ``arrays`` keeps the borrowed memory until it has run
-                self._lend_input(b, arrays[b.name])
-            own = [b for b in self._distinct if not self._lend(b, fresh[b.id])]
+            held = {b.id: self._lend_input(b, arrays[b.name]) for b in self._inputs}
+            # ``arrays`` keeps the borrowed memory until it has run
+            own = [b for b in self._distinct if b.id in fresh and not self._lend(b, fresh[b.id])]
+            for out, source in self._over.items():
+                self._point(out, held[source.id])
             if self._codes:
                 self._plan.run()
             for b in own:
                 fresh[b.id][...] = self._content(b)
+            for out, source in self._over.items():
+                fresh[out] = arrays[source.name]
+                if held[source.id] is self._own.get(source.id):
+                    fresh[out][...] = self._content(source)
             self._check(lambda b: fresh[b.id])
         if len(self._distinct) == len(self._outputs):
-            return tuple(fresh.values())
+            return tuple(fresh[b.id] for b in self._outputs)
         return tuple(
             fresh[b.id] if i == self._first(b) else fresh[b.id].copy()
             for i, b in enumerate(self._outputs)
@@ -186,8 +199,8 @@ class Runner:
         self, given: Mapping[str, Array | Imported], engine: Sharing
     ) -> tuple[Any, ...]:
         """The outputs as memory of the device that nothing else refers to; inputs that lie there
-        are used where they lie, others are copied to it. Raises IndexOutOfRange where a guard says
-        so.
+        are used where they lie, others are copied to it. New values of inputs are outputs as all
+        others: the inputs stay. Raises IndexOutOfRange where a guard says so.
         """
         fresh = {b.id: self._engine.allocate(b.nbytes, touched=False) for b in self._outputs}
         for i, values in self._known.items():
@@ -225,12 +238,13 @@ class Runner:
         self, arrays: Mapping[str, Array], samples: int, each: bool = False
     ) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """(seconds of each run, mean seconds of each launch or ()), in the plan's own memory, timed
-        natively.
+        natively. Inputs that have new values go on from run to run.
         """
         if not self._codes:
             return (0.0,) * samples, ()
         with self._lock:
             self._point_at_own(arrays)
+            self._point_over()
             return self._plan.time(samples, each)
 
     def timer(self, arrays: Mapping[str, Array]) -> Callable[[int], tuple[float, ...]]:
@@ -252,6 +266,7 @@ class Runner:
                     self._point_at_own(arrays)
                     self._plan.time(1)
                     self._holds = mine
+                self._point_over()
                 return self._plan.time(samples)[0]
 
         return seconds
@@ -351,10 +366,14 @@ class Runner:
             part = memory if b.base is None else self._engine.part(memory, b.start, b.nbytes)
             self._plan.point(step, place, part)
 
-    def _lend_input(self, b: Buffer, array: Array) -> None:
-        """Let kernels read the caller's memory, where they can use it as it is, else a copy."""
+    def _lend_input(self, b: Buffer, array: Array) -> Any:
+        """Let kernels read the caller's memory, where they can use it as it is, else a copy; the
+        memory that they read.
+        """
         lent = self._engine.borrow(array)
-        self._point(b.id, self._copied(b, array) if lent is None else lent)
+        memory = self._copied(b, array) if lent is None else lent
+        self._point(b.id, memory)
+        return memory
 
     def _lend(self, b: Buffer, array: Array) -> bool:
         """Let kernels write to an array where they can, else to memory of the plan's own; none
@@ -367,8 +386,8 @@ class Runner:
         return lent is not None
 
     def _point_at_own(self, arrays: Mapping[str, Array] | None) -> None:
-        """Inputs and outputs in the plan's own memory; the inputs as it holds them, without
-        ``arrays``.
+        """Inputs and outputs in the plan's own memory, each in its own; the inputs as it holds
+        them, without ``arrays``.
         """
         for b in self._inputs:
             self._point(
@@ -376,6 +395,11 @@ class Runner:
             )
         for b in self._written:
             self._point(b.id, self._memory(b))
+
+    def _point_over(self) -> None:
+        """New values in the plan's own memory of their inputs."""
+        for out, source in self._over.items():
+            self._point(out, self._memory(source))
 
     def _copied(self, b: Buffer, array: Array) -> Any:
         self._holds = None

@@ -142,6 +142,11 @@ class Dataset:
                     _values(param, self.sets[index].inputs[param.name]),
                 )
 
+    def copy(self, index: int, name: str, io: KernelIO, memory: Memory, engine: Engine) -> None:
+        """Write an input of set ``index`` to other memory."""
+        param = next(p for p in io.params if p.name == name)
+        engine.write(memory, _values(param, self.sets[index].inputs[name]))
+
     @contextmanager
     def moved(self, index: int, io: KernelIO, engine: Engine) -> Iterator[None]:
         """While it is open, the inputs of set ``index`` lie where those of the first set do.

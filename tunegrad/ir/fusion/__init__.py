@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .axes import compared
 from .build import Draft, is_attention
+from .donation import New, in_place, overwriting
 from .drafts import EXPENSIVE
 from .plan import VALIDATION, Buffer, BufferRole, Combined, Launch, LaunchPlan, layers_of
 from .schedule import (
@@ -36,9 +37,12 @@ __all__ = [
     "Images",
     "Launch",
     "LaunchPlan",
+    "New",
     "blocked",
     "compared",
+    "in_place",
     "is_attention",
     "layers_of",
+    "overwriting",
     "schedule",
 ]

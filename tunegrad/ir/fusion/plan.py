@@ -128,12 +128,17 @@ class Launch:
 class LaunchPlan:
     """A graph as kernels: launches in dependency order; ``inputs`` and ``outputs`` are buffer
     ids. An output that no launch writes is a constant.
+
+    ``over`` are pairs of an output and an input: the output is the new value of the input, and is
+    written in its memory. Such inputs do not change before the launch that writes the output, which
+    is the last that reads them.
     """
 
     buffers: tuple[Buffer, ...]
     launches: tuple[Launch, ...]
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
+    over: tuple[tuple[int, int], ...] = ()
 
     def memory(self, buffer: int) -> int:
         """The buffer that a buffer is a part of; itself, where it is none."""
@@ -187,7 +192,7 @@ class LaunchPlan:
 
     def verify(self) -> None:
         """Raise VerifyError unless every launch reads what was written before, fits its buffers,
-        and writes an output or what a later one reads.
+        and writes an output or what a later one reads; and no input is read after it is replaced.
         """
         written = {b.id for b in self.buffers if b.role in ("input", "const") or not b.layout.size}
         for i, b in enumerate(self.buffers):
@@ -207,6 +212,37 @@ class LaunchPlan:
                     f"schedule: output {self.buffers[i]} is not written by any launch"
                 )
         self._verify_read()
+        self._verify_over()
+
+    def _verify_over(self) -> None:
+        for out, source in self.over:
+            fault = self._over_fault(out, source)
+            if fault:
+                raise VerifyError(f"schedule: output {out} over input {source}: {fault}")
+
+    def _over_fault(self, out: int, source: int) -> str:
+        """The reason why an output can not lie in the memory of an input; '' where it can."""
+        if not (min(out, source) >= 0 and max(out, source) < len(self.buffers)):
+            return "there is no such buffer"
+        new, old = self.buffers[out], self.buffers[source]
+        if out not in self.outputs or new.role != "output" or source not in self.inputs:
+            return "they are not an output and an input"
+        if (new.dtype, new.shape, new.layout) != (old.dtype, old.shape, old.layout):
+            return "they differ in dtype, shape or layout"
+        if sum(out == a or source == b for a, b in self.over) > 1:
+            return "one of them is in two such pairs"
+        replaced = False
+        for launch in self.launches:
+            args = dict(zip((p.name for p in launch.kernel.params), launch.args, strict=True))
+            read = [p for p, i in args.items() if self.memory(i) == source]
+            if read and replaced:
+                return f"{launch} reads the input after it was replaced"
+            replaced = replaced or out in launch.args
+            if read and out in launch.args:
+                into = next(p for p, i in args.items() if i == out)
+                if launch.kernel.overwritten.get(read[0]) != into or len(read) > 1:
+                    return f"{launch} reads the input, and its kernel must not replace it"
+        return ""
 
     def _verify_read(self) -> None:
         needed = {self.memory(i) for i in self.outputs}
@@ -259,6 +295,7 @@ class LaunchPlan:
         lines.append(
             f"inputs {', '.join(map(str, self.inputs))} outputs {', '.join(map(str, self.outputs))}"
         )
+        lines.extend(f"output {out} over input {source}" for out, source in self.over)
         return "\n".join(lines)
 
 

@@ -33,7 +33,7 @@ from ..expr import (
     result_type,
 )
 from ..index import Element, Index, Valid, Var
-from ..kernel import Axis, Kernel, Param, Reduce, Store
+from ..kernel import Axis, Kernel, Param, Reduce, Store, overwriting_fault
 
 __all__ = ["verify_kernel"]
 
@@ -96,6 +96,7 @@ class _Verifier:
         for p in k.outputs:
             self._written_once(p, [s for s in k.stores if s.param == p.name])
         self._roles()
+        self._overwritten()
 
     def _roles(self) -> None:
         for p in self.kernel.params:
@@ -103,6 +104,19 @@ class _Verifier:
                 raise self.fail(f"output {p.name} must be stored and never loaded")
             if p.role != "out" and p.name not in self.read:
                 raise self.fail(f"input {p.name} is never loaded")
+
+    def _overwritten(self) -> None:
+        """Each output lies over an input of its own, at whose places it is stored."""
+        over = [p for p in self.kernel.params if p.over]
+        for p in over:
+            source = self.params.get(p.over)
+            if p.role != "out" or source is None or source.role != "in":
+                raise self.fail(f"{p.role} {p.name} over {p.over}: an output lies over an input")
+            if sum(x.over == p.over for x in over) > 1:
+                raise self.fail(f"two outputs lie over {p.over}")
+            fault = overwriting_fault(self.kernel, p.name, p.over)
+            if fault:
+                raise self.fail(f"{p.name} over {p.over}: {fault}")
 
     def _reduce(self, s: Reduce) -> None:
         if not fold_takes(s.op, s.dtype) or s.dtype.is_half:

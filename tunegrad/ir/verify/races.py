@@ -22,7 +22,7 @@ proved so is refused, and so is a barrier that some of the actors that wait at i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations, pairwise
 from typing import Literal, Never
 
@@ -582,13 +582,30 @@ def verify_races(program: Program, grouped: bool) -> None:
     """
     if program.threads * program.local < 2:
         return
-    program = in_turn(program)
+    program = _in_place(in_turn(program))
     seen = _Seen(program, grouped)
     if grouped:
         _Level(program, seen, "local", program.local).check()
         _Level(program, seen, "thread", program.threads, barriers=False).check()
     else:
         _Level(program, seen, "thread", program.threads).check()
+
+
+def _in_place(program: Program) -> Program:
+    """The program with loads of what an output may lie over as loads of that output."""
+    over = program.overwritten
+    if not over:
+        return program
+
+    def block(body: tuple[Instr, ...]) -> tuple[Instr, ...]:
+        return tuple(
+            replace(i, buffer=over[i.buffer])
+            if isinstance(i, p.Load | p.TileLoad) and i.buffer in over
+            else p.mapped(i, block)
+            for i in body
+        )
+
+    return replace(program, body=block(program.body))
 
 
 class _Seen:

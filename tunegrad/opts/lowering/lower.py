@@ -40,7 +40,7 @@ def emit(tree: LoopTree, name: str = "kernel") -> Program:
         if p.space != "pack"
     ]
     packs = [_pack(p) for p in copies if p.space == "pack"]
-    params = [Buffer(p.name, p.dtype, p.size, p.role) for p in tree.kernel.params]
+    params = [Buffer(p.name, p.dtype, p.size, p.role, p.over) for p in tree.kernel.params]
     params += [Buffer(k.name, k.dtype, k.size, "pack") for k in packs]
     unique: dict[str, Alloc] = {}
     for a in (*allocs, *region.allocs):

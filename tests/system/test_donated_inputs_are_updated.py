@@ -1,0 +1,206 @@
+"""``compile(donate=...)``: new values are written into the arrays that are given, and are those of
+a function that donates nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tunegrad as tg
+from tests.opencl_device import opencl_device
+from tunegrad.errors import DTypeError, IndexOutOfRange, ModelError, ShapeError
+
+F = np.float32
+
+
+def _square(seed: int, n: int = 6) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal((n, n)).astype(F)
+
+
+def _momentum(x: tg.Tensor, w: tg.Tensor, m: tg.Tensor) -> tuple[tg.Tensor, ...]:
+    m = 0.9 * m + x.T @ (x @ w)
+    return (x @ w).sum(), w - 0.1 * m, m
+
+
+def _turned(a: tg.Tensor, b: tg.Tensor) -> tuple[tg.Tensor, ...]:
+    return a + a.T, b * 2
+
+
+def _swapped(a: tg.Tensor, b: tg.Tensor) -> tuple[tg.Tensor, ...]:
+    return b, a
+
+
+def _round(a: tg.Tensor, b: tg.Tensor, c: tg.Tensor) -> tuple[tg.Tensor, ...]:
+    return a @ b, b @ c, c @ a
+
+
+def _shifted(a: tg.Tensor, b: tg.Tensor) -> tuple[tg.Tensor, ...]:
+    moved = tg.cat([a[1:], a[:1] + b[:1]], 0)
+    return moved, b - a
+
+
+def _twice(a: tg.Tensor, b: tg.Tensor) -> tuple[tg.Tensor, ...]:
+    c = a + b
+    return c.sum(), c, c
+
+
+def _constant(a: tg.Tensor, b: tg.Tensor) -> tuple[tg.Tensor, ...]:
+    return tg.zeros(6, 6), b + 1
+
+
+def _unread(a: tg.Tensor, b: tg.Tensor) -> tuple[tg.Tensor, ...]:
+    return b * 3, b + 1
+
+
+def _same(a: tg.Tensor, b: tg.Tensor) -> tuple[tg.Tensor, ...]:
+    return a, b + a
+
+
+def _rows(a: tg.Tensor, b: tg.Tensor) -> tuple[tg.Tensor, ...]:
+    return a - b.softmax(1), b - a.softmax(0)
+
+
+CASES: dict[str, tuple[Callable[..., object], int]] = {
+    f.__name__: (f, n)
+    for f, n in (
+        (_momentum, 3), (_turned, 2), (_swapped, 2), (_round, 3), (_shifted, 2), (_twice, 2),
+        (_constant, 2), (_unread, 2), (_same, 2), (_rows, 2),
+    )
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_three_steps_are_those_of_the_pure_function(name: str):
+    _compare(name, "cpu")
+
+
+def test_three_steps_on_opencl_are_those_of_the_pure_function():
+    _compare("_turned", opencl_device().name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_three_steps_on_opencl_are_those_of_any_pure_function(name: str):
+    _compare(name, opencl_device().name)
+
+
+def _compare(name: str, device: str) -> None:
+    function, count = CASES[name]
+    given = [_square(i) for i in range(count)]
+    donated = range(1, count) if name == "_momentum" else range(count)
+    pure = tg.compile(function, *given, device=device, store=False, threads=2)
+    made = tg.compile(function, *given, device=device, store=False, threads=2, donate=[*donated])
+    state, arrays = [x.copy() for x in given], [x.copy() for x in given]
+    for _ in range(3):
+        wanted, found = pure(*state), made(*arrays)
+        for at, i in enumerate(reversed(donated), 1):
+            state[i] = wanted[-at]
+            assert found[-at] is arrays[i]
+        for a, b in zip(wanted, found, strict=True):
+            np.testing.assert_array_equal(a, b)
+    for a, b in zip(state, arrays, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_an_array_that_kernels_can_not_use_is_updated_by_a_copy():
+    made = tg.compile(lambda a: a * 2 + 1, np.zeros((3, 4), F), store=False, donate=(0,))
+    wide = np.arange(24, dtype=F).reshape(6, 4)
+    wanted = wide.copy()
+    wanted[::2] = wanted[::2] * 2 + 1
+    raw = np.zeros(3 * 4 * 4 + 1, np.uint8)[1:].view(F).reshape(3, 4)
+    assert made(wide[::2]) is not None
+    made(raw)
+    np.testing.assert_array_equal(wide, wanted)
+    assert (raw == 1).all()
+
+
+def test_a_saved_model_updates_its_arrays(tmp_path: Path):
+    given = [_square(i) for i in range(3)]
+    made = tg.compile(_momentum, *given, store=False, donate=("w", "m"))
+    made.save(tmp_path / "step.plan")
+    again = tg.load(str(tmp_path / "step.plan"))
+    x, w, m = (a.copy() for a in given)
+    wanted = [np.array(y) for y in made(*(a.copy() for a in given))]
+    _, new, moment = again(x, w, m)
+    assert (new is w, moment is m) == (True, True)
+    for a, b in zip(wanted[1:], (w, m), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_timed_runs_leave_the_given_arrays_alone():
+    given = [_square(i) for i in range(3)]
+    made = tg.compile(_momentum, *given, store=False, donate=("w", "m"))
+    kept = [a.copy() for a in given]
+    made.timer(*given)(3)
+    made.benchmark_s(2)
+    for a, b in zip(given, kept, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_an_index_out_of_range_is_an_error_with_donated_inputs_too():
+    def looked_up(table: tg.Tensor, at: tg.Tensor) -> tuple[tg.Tensor, tg.Tensor]:
+        return table[at], table * 2
+
+    at, table = np.array([0, 5], np.int64), np.ones((4, 3), F)
+    made = tg.compile(looked_up, table, at, store=False, donate=("table",))
+    with pytest.raises(IndexOutOfRange):
+        made(table, at)
+
+
+Made = Callable[..., object]
+
+
+def _read_only(made: Made) -> object:
+    a = _square(0)
+    a.flags.writeable = False
+    return made(a, _square(1))
+
+
+def _part(made: Made) -> object:
+    wide = np.zeros((6, 7), F)
+    return made(wide[:, :6], wide[:, 1:])
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (_read_only, ShapeError, "input 'a' is donated, and its array is read-only"),
+        (lambda f: f(_square(0).tolist(), _square(1)), DTypeError, "must be an array.* is a list"),
+        (lambda f: f(*[_square(0)] * 2), ShapeError, "'a' is donated, and shares memory"),
+        (_part, ShapeError, "input 'a' is donated, and shares memory with input 'b'"),
+    ],
+)  # fmt: skip
+def test_an_array_that_must_not_be_changed_is_refused(
+    call: Callable[[Made], object], error: type[Exception], words: str
+):
+    made = tg.compile(lambda a, b: a + b, _square(0), _square(1), store=False, donate=("a",))
+    with pytest.raises(error, match=words):
+        call(made)
+
+
+def test_inputs_side_by_side_in_one_array_are_updated():
+    made = tg.compile(_rows, _square(0), _square(1), store=False, donate=(0, 1))
+    pure = tg.compile(_rows, _square(0), _square(1), store=False)
+    whole = np.concatenate([_square(0), _square(1)])
+    wanted = np.concatenate(pure(whole[:6].copy(), whole[6:].copy()))
+    made(whole[:6], whole[6:])
+    np.testing.assert_array_equal(whole, wanted)
+
+
+@pytest.mark.parametrize(
+    ("donate", "words"),
+    [
+        (("c",), "donate='c' is none of its inputs a, b"),
+        ((2,), "donate=2 is none of its inputs a, b"),
+        ((0, "a"), "input a is donated twice"),
+        (("a", "b"), "returns 1 tensors, and 2 inputs are donated"),
+        (("b",), r"output 0 is the new value of input b f32\[1, 6\], and is f32\[6, 6\]"),
+    ],
+)
+def test_a_donation_that_no_output_fits_is_an_error(donate: tuple[int | str, ...], words: str):
+    with pytest.raises(ModelError, match=words):
+        tg.compile(lambda a, b: a + b, _square(0), _square(1)[:1], store=False, donate=donate)

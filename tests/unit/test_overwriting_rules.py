@@ -1,0 +1,144 @@
+"""When an output may lie over an input: rules of kernels, of plans, of actions and of renderers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.overwriting_kernels import OVERWRITING, overwriting_kernel
+from tests.schedule_fuzzer import TWO
+from tunegrad.errors import IllegalAction, KernelTextError, VerifyError
+from tunegrad.frontend import Tensor
+from tunegrad.ir.fusion import LaunchPlan, in_place, overwriting, schedule
+from tunegrad.ir.kernel import Kernel, Store
+from tunegrad.ir.parse_kernel import parse_kernel
+from tunegrad.ir.verify.kernel import verify_kernel
+from tunegrad.opts import Schedule, Space
+from tunegrad.render.cuda import render_cuda
+from tunegrad.render.llvm import render_llvm
+from tunegrad.render.opencl import render_opencl
+
+
+def _x(name: str, *shape: int) -> Tensor:
+    return Tensor.input(name, shape)
+
+
+def _kernel(y: Tensor) -> Kernel:
+    return schedule((y.node,)).launches[-1].kernel
+
+
+def _plan(*outputs: Tensor, over: dict[int, str]) -> LaunchPlan:
+    return in_place(schedule(tuple(t.node for t in outputs)), [*over.items()])
+
+
+A, B = _x("a", 4, 4), _x("b", 4, 4)
+
+
+@pytest.mark.parametrize("name", OVERWRITING)
+def test_a_kernel_over_its_input_prints_parses_and_is_another_one(name: str):
+    k = overwriting_kernel(name)
+    verify_kernel(k)
+    apart = replace(k, params=tuple(replace(p, over="") for p in k.params))
+    assert parse_kernel(k.text) == k
+    assert " out over p" in k.text
+    assert apart.key != k.key
+
+
+@pytest.mark.parametrize(
+    "y",
+    [A + A.T, A.flip(0) + B, (A + B).sum(1), A @ B, A - A.sum(1, keepdim=True), B.T + A[:1]],
+    ids=str,
+)
+def test_a_kernel_that_reads_other_points_must_not_replace_them(y: Tensor):
+    kernel = _kernel(y)
+    assert overwriting(kernel, "p0", "p1") is None
+    marked = tuple(replace(p, over="p1" if p.name == "p0" else "") for p in kernel.params)
+    with pytest.raises(VerifyError, match="p0 over p1: "):
+        verify_kernel(replace(kernel, params=marked))
+
+
+def test_a_store_that_replaces_what_a_later_one_reads_is_an_error():
+    k = overwriting_kernel("over: adam")
+    turned = replace(k, stages=k.stages[::-1])
+    with pytest.raises(VerifyError, match=r"reads p. at points or times of its own"):
+        verify_kernel(turned)
+    free = replace(turned, params=tuple(replace(p, over="") for p in k.params))
+    for store in (s for s in k.stages if isinstance(s, Store)):
+        over = next(p.over for p in k.params if p.name == store.param)
+        made = overwriting(free, store.param, over)
+        assert made is not None
+        free = made
+    verify_kernel(free)
+    assert free.stores[0] == k.stores[0], "the store that reads all three inputs goes first"
+
+
+@pytest.mark.parametrize("text", ["out over p9", "out over p0", "in over p1", "out over"])
+def test_a_damaged_text_is_no_kernel(text: str):
+    right = overwriting_kernel("over: add").text
+    assert right.count("out over p1") == 1
+    with pytest.raises(KernelTextError):
+        parse_kernel(right.replace("out over p1", text))
+
+
+def test_readers_of_an_input_run_before_it_is_replaced():
+    plan = _plan((A + B).contiguous(), (A @ B).contiguous(), over={0: "a"})
+    assert [x.name.split()[0] for x in plan.launches] == ["matmul", "elementwise"]
+    assert plan.over == ((plan.outputs[0], plan.inputs[0]),)
+    with pytest.raises(VerifyError, match="reads the input after it was replaced"):
+        replace(plan, launches=plan.launches[::-1]).verify()
+
+
+@pytest.mark.parametrize("pair", [(0, 0), (0, 1), (9, 0), (1, 1)])
+def test_a_pair_that_is_no_output_and_input_is_an_error(pair: tuple[int, int]):
+    plan = schedule(((A + B).node,))
+    with pytest.raises(VerifyError, match="over input"):
+        replace(plan, over=(pair,)).verify()
+
+
+def test_a_kernel_that_is_not_marked_must_not_replace_what_it_reads():
+    plan = schedule(((A + B).node,))
+    out, a = plan.outputs[0], plan.inputs[0]
+    with pytest.raises(VerifyError, match="its kernel must not replace it"):
+        replace(plan, over=((out, a),)).verify()
+
+
+def test_a_new_value_that_can_not_be_written_in_place_is_copied_at_the_end():
+    plan = _plan(A + A.T, A @ B, over={0: "a"})
+    assert [x.name.split()[0] for x in plan.launches][-1] == "copy"
+    assert plan.buffers[plan.launches[-1].args[1]].role == "temp"
+
+
+def test_without_donated_inputs_a_plan_is_the_same_object():
+    plan = schedule(((A + B).node,))
+    assert in_place(plan, ()) is plan
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("stage(param=p3, at=(), layout=())", "p0 may lie over it"),
+        ("reorder(order=(ra, a, b))", "would replace p3, over which it may lie"),
+    ],
+)
+def test_an_action_that_breaks_a_write_in_place_is_illegal(text: str, words: str):
+    space = Space(overwriting_kernel("over: gemm square"), TWO)
+    assert space.kernel.overwritten == {"p3": "p0"}
+    with pytest.raises(IllegalAction, match=words):
+        space.tree(Schedule.parse(text))
+    free = replace(space.kernel, params=tuple(replace(p, over="") for p in space.kernel.params))
+    Space(free, TWO).tree(Schedule.parse(text))
+
+
+def test_pointers_of_a_pair_may_be_one_in_the_text():
+    kernel = overwriting_kernel("over: gemm square")
+    assert kernel.overwritten == {"p3": "p0"}
+    program = Space(kernel, TWO).lower(Schedule(()))
+    alone = [False, True, True, False]
+    for text, word in (
+        (render_llvm(program), "noalias"),
+        (render_opencl(program), "restrict"),
+        (render_cuda(program), "__restrict__"),
+    ):
+        head = next(x for x in text.splitlines() if x.count(word) == sum(alone))
+        assert [word in p for p in head.split("(", 1)[1].split(",")[:4]] == alone
