@@ -39,7 +39,7 @@ if TYPE_CHECKING:
         zeros,
     )
     from tunegrad.frontend.torch import from_torch
-    from tunegrad.inference import LoadedModel, compile, load, realize  # noqa: A004
+    from tunegrad.inference import LoadedModel, TrainStep, compile, load, realize  # noqa: A004
     from tunegrad.tune import explain, tune, tune_callable
 
 __all__ = [
@@ -47,6 +47,7 @@ __all__ = [
     "LoadedModel",
     "Model",
     "Tensor",
+    "TrainStep",
     "__version__",
     "arange",
     "cat",
@@ -81,6 +82,7 @@ _HOMES = {
     "tensor": "frontend.creation",
     "from_torch": "frontend.torch",
     "LoadedModel": "inference",
+    "TrainStep": "inference",
     "compile": "inference",
     "load": "inference",
     "realize": "inference",

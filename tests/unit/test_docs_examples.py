@@ -1,5 +1,5 @@
-"""The Python of docs/STORE.md, SERVING.md, SEARCH_BENCH.md, GRADIENTS.md and DATA.md runs as it
-stands.
+"""The Python of docs/STORE.md, SERVING.md, SEARCH_BENCH.md, GRADIENTS.md, DATA.md and
+TRAINING.md runs as it stands.
 """
 
 from __future__ import annotations
@@ -70,3 +70,11 @@ def test_examples_of_data_go_on_in_the_second_epoch() -> None:
     names: dict[str, Any] = ran("DATA.md")
     assert names["loader"].state()["epoch"] == 2
     assert abs(names["mean"]) < 0.1
+
+
+def test_examples_of_training_train_and_go_on(folder: Path) -> None:
+    names: dict[str, Any] = ran("TRAINING.md")
+    assert names["losses"][-1] < 0.7 * names["losses"][0]
+    assert names["right"] > 0.5
+    assert names["found"] == names["wanted"]
+    assert (folder / "state.safetensors").is_file()

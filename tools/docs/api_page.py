@@ -140,6 +140,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "random": lambda: _rows(random, random.__all__),
     "functions": lambda: _rows(functions, _own(functions)),
     "gradients": lambda: _rows(gradients, gradients.__all__),
+    "optim": lambda: _rows(nn.optim, nn.optim.__all__),
     "methods": _methods,
     "functional": lambda: _rows(functional, _own(functional)),
     "same": lambda: _operations(functional),

@@ -14,6 +14,7 @@ from .model import Example, InputSpec, Model, as_model, find_model, model_of_spe
 from .nodes import substitute
 from .nodes.arrays import bf16_bits, bf16_values
 from .tensor import Tensor
+from .training import StepModel, Training
 from .weights import (
     ParameterSpec,
     Weights,
@@ -24,12 +25,12 @@ from .weights import (
 )  # fmt: skip
 
 __all__ = [
-    "Bindings", "Example", "InputSpec", "Model", "ParameterSpec", "Tensor", "TensorLike",
-    "Weights", "arange", "as_model", "bf16_bits", "bf16_values", "cat", "check_weights",
-    "creation", "custom_vjp", "draw", "dump", "find_model", "full", "functional", "functions",
-    "grad", "gradients", "joined", "load_weights", "maximum", "minimum", "model_of_spec", "nn",
-    "no_grad", "ones", "ops", "read_safetensors", "stack", "substitute", "value_and_grad", "where",
-    "zeros",
+    "Bindings", "Example", "InputSpec", "Model", "ParameterSpec", "StepModel", "Tensor",
+    "TensorLike", "Training", "Weights", "arange", "as_model", "bf16_bits", "bf16_values",
+    "cat", "check_weights", "creation", "custom_vjp", "draw", "dump", "find_model", "full",
+    "functional", "functions", "grad", "gradients", "joined", "load_weights", "maximum",
+    "minimum", "model_of_spec", "nn", "no_grad", "ones", "ops", "read_safetensors", "stack",
+    "substitute", "value_and_grad", "where", "zeros",
 ]  # fmt: skip
 
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .loading import load as load
     from .loading import measured_deviation as measured_deviation
     from .realizing import realize as realize
+    from .training import TrainStep as TrainStep
 else:
     __all__, __getattr__ = lazy_names(
         __name__,
@@ -36,5 +37,6 @@ else:
             "loaded": "LoadedModel",
             "loading": "UNITS StorePath compile load measured_deviation",
             "realizing": "realize",
+            "training": "TrainStep",
         },
     )

@@ -84,9 +84,9 @@ def load(
     if isinstance(model, str) and model.endswith(SUFFIX):
         return _opened_model(Path(model), device, threads, weights, dtype)
     found, threads, stored_as = _resolved(model, threads, dtype)
-    loaded = _load(found, device, threads, store, on_miss, weights, seed, numerics, stored_as)
+    loaded = load_model(found, device, threads, store, on_miss, weights, seed, numerics, stored_as)
     if store is None or store:
-        _warn_of_misses(loaded, _store_name(store))
+        warn_of_misses(loaded, _store_name(store))
     return loaded
 
 
@@ -113,7 +113,7 @@ def compile(  # noqa: A001 - the word that every such library uses
     with another argument.
     """
     name = getattr(function, "__name__", type(function).__name__).strip("<>")
-    compiled = _load(
+    compiled = load_model(
         Model.of_function(name, function, examples).donating(donate),
         device,
         threads,
@@ -125,7 +125,7 @@ def compile(  # noqa: A001 - the word that every such library uses
         dtype,
     )
     if store:
-        _warn_of_misses(compiled, _store_name(store))
+        warn_of_misses(compiled, _store_name(store))
     return compiled
 
 
@@ -165,7 +165,7 @@ def _resolved(
     )
 
 
-def _load(
+def load_model(
     model: Model,
     device: str,
     threads: int | None,
@@ -176,6 +176,7 @@ def _load(
     numerics: Numerics = "contract",
     dtype: ModelDtype = "f32",
 ) -> LoadedModel:
+    """``load`` of a Model; kernels without a winner are said nowhere."""
     check_numerics(numerics)
     check_dtype(dtype)
     if on_miss not in get_args(OnMiss):
@@ -206,7 +207,9 @@ def _load(
         unit = max(UNITS.get(dtype, 0.0), UNITS.get(numerics, 0.0))
 
         def run(part: Model, arrays: Sequence[ArrayLike]) -> object:
-            return _load(part, device, threads, store, on_miss, None, 0, numerics, dtype)(*arrays)
+            return load_model(part, device, threads, store, on_miss, None, 0, numerics, dtype)(
+                *arrays
+            )
 
         loaded.compare_first_call(model.first_call.prepared(given, unit, run))
     return loaded
@@ -236,7 +239,8 @@ def _prepared(
     return prepared(outputs, numerics, target, dtype, known=True), guards
 
 
-def _warn_of_misses(model: LoadedModel, store: str) -> None:
+def warn_of_misses(model: LoadedModel, store: str) -> None:
+    """Log one warning for the kernels that have no winner in a store."""
     missed = [c for c in model.choices if c.outcome == "miss"]
     if missed:
         _log.warning(

@@ -119,7 +119,7 @@ class Optimizer:
 
 @dataclass(frozen=True, kw_only=True)
 class SGD(Optimizer):
-    """Descent, with momentum (Polyak 1964; Nesterov 1983):
+    """Descent, with momentum (Polyak 1964; Nesterov 1983).
 
     b = momentum * b + (1 - dampening) * g        b = g in the first step
     p = p - lr * b                                Nesterov: p - lr * (g + momentum * b)
@@ -157,7 +157,7 @@ class SGD(Optimizer):
 
 @dataclass(frozen=True, kw_only=True)
 class Adam(Optimizer):
-    """Adaptive moments (Kingma and Ba 2015); the decay of weights is part of the gradient:
+    """Adaptive moments (Kingma and Ba 2015); the decay of weights is part of the gradient.
 
     m = b1 * m + (1 - b1) * g
     v = b2 * v + (1 - b2) * g^2
@@ -208,7 +208,7 @@ class AdamW(Adam):
 
 @dataclass(frozen=True, kw_only=True)
 class LAMB(Adam):
-    """Adam's step of each parameter, as long as the parameter (You et al. 2020, algorithm 2):
+    """Adam's step of each parameter, as long as the parameter (You et al. 2020, algorithm 2).
 
     u = Adam's ratio + weight_decay * p
     p = p - lr * |p| / |u| * u                     |p| / |u| = 1 where either is 0
@@ -232,7 +232,7 @@ class LAMB(Adam):
 @dataclass(frozen=True, kw_only=True)
 class RMSprop(Optimizer):
     """Gradients over the root of their running mean square (Hinton 2012), or of their running
-    variance where ``centered`` (Graves 2013):
+    variance where ``centered`` (Graves 2013).
 
     v = alpha * v + (1 - alpha) * g^2             a = alpha * a + (1 - alpha) * g
     r = g / (sqrt(v - a^2) + eps)                 without a unless centered

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from tunegrad.errors import ModelError, TunegradError
 
 from ..model import InputSpec, Model
-from ..nn.module import Module, Parameter
+from ..nn.module import Buffer, Module, Parameter
 from ..tensor import Tensor
 from ..weights import Array, ParameterSpec
 from .aten import TABLE, Complex
@@ -175,7 +175,8 @@ class _Graph(Module):
         if not own or spec.target.endswith("num_batches_tracked"):
             return ("value", None) if not node.users else ("constant", (tensor, spec.target))
         if spec.target not in self.places:
-            place = Parameter(*tensor.shape, dtype=dtype_from(tensor.dtype))
+            made = Parameter if kind == "PARAMETER" else Buffer
+            place = made(*tensor.shape, dtype=dtype_from(tensor.dtype))
             place.spec = ParameterSpec(spec.target, tuple(tensor.shape), dtype_from(tensor.dtype))
             self.places[spec.target] = place
             self.own[spec.target] = shared(tensor)

@@ -1,0 +1,310 @@
+"""A step of training as a model like any other: inputs are a batch and the old state, outputs are
+the loss and the new state.
+
+    batch..., lr, state    -->    loss, new state
+
+    model.NAME             parameters, and buffers such as running statistics
+    optimizer.SLOT.NAME    what the optimiser keeps for a parameter
+    gradient.NAME          sums of gradients, where several batches make one step
+    step                   updates so far, i64
+    draws                  the start of the next random draws, u64
+    scale, good            of a loss scale: the factor, f32, and good steps in a row, i64
+
+The state is a dict of tensors by these names, in this order. Nothing changes inside the graph; who
+calls it binds the names to what came out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, Literal
+
+import numpy as np
+
+from tunegrad.errors import ConfigError, ModelError
+from tunegrad.ir import graph
+from tunegrad.ir.dtypes import F32, I64, U64, dtype_of
+
+from .functions import where
+from .gradients import value_and_grad
+from .model import InputSpec, Model
+from .nn import Buffer, Module, optim, stateful_call
+from .random import draws_from, no_draws, start_of
+from .tensor import Tensor
+from .weights import Array, ParameterSpec, Weights
+
+__all__ = ["StepModel", "Training"]
+
+Phase = Literal["first", "more", "last"]
+"""The place of a batch among those of one update; the ``last`` one updates."""
+
+LR = "lr"
+
+
+@dataclass(frozen=True, slots=True)
+class StepModel:
+    """A model of one step. ``reads`` and ``writes`` name the states of its inputs behind the batch
+    and the learning rate, and of its outputs behind the loss.
+    """
+
+    model: Model
+    reads: tuple[str, ...]
+    writes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Training:
+    """All that makes a step of a model.
+
+    ``model``: a Module, or a Model of one. ``loss``: a function of the model's output and the rest
+    of the batch that gives a float of shape (); None where the model gives the loss itself.
+    ``inputs``: how many arrays of the batch the model takes; the others go to the loss.
+
+    ``clip_norm``, ``clip_value``: of the gradients, in this order. ``accumulate``: batches whose
+    mean gradient makes one update. ``loss_scale``: a number, or a LossScale.
+
+    Raises ModelError for a model that has nothing to train, ConfigError for numbers below 1.
+    """
+
+    model: Module | Model
+    loss: Callable[..., Tensor] | None
+    optimizer: optim.Optimizer
+    inputs: int = 1
+    clip_norm: float | None = None
+    clip_value: float | None = None
+    accumulate: int = 1
+    loss_scale: float | optim.LossScale | None = None
+    module: Module = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        for name in ("inputs", "accumulate"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < 1:
+                raise ConfigError(f"training: {name}={value!r} must be an integer of at least 1")
+        made = self.model.make() if isinstance(self.model, Model) else self.model
+        if not isinstance(made, Module):
+            raise ModelError(
+                f"training: model {self.name} is a {type(made).__name__}; only the parameters of "
+                "a Module can be trained"
+            )
+        object.__setattr__(self, "module", made)
+        if not self.trained:
+            raise ModelError(f"training: model {self.name} has no parameters of floats")
+
+    @property
+    def name(self) -> str:
+        """The model's name."""
+        model = self.model
+        return model.name if isinstance(model, Model) else type(model).__name__
+
+    @property
+    def specs(self) -> dict[str, ParameterSpec]:
+        """The model's parameters and buffers, by name."""
+        return self.module.parameters()
+
+    @property
+    def trained(self) -> tuple[str, ...]:
+        """Names of the parameters that are trained: floats that are no buffers."""
+        named = self.module.named()
+        return tuple(n for n, p in named if p.spec.dtype.is_float and not isinstance(p, Buffer))
+
+    @property
+    def scaling(self) -> optim.LossScale | None:
+        """The law of the loss scale, if there is one."""
+        scale = self.loss_scale
+        if scale is None or isinstance(scale, optim.LossScale):
+            return scale
+        return optim.LossScale.static(scale)
+
+    def phase(self, at: int) -> Phase:
+        """The place of batch ``at``, counted from 0, among those of one update."""
+        if at == self.accumulate - 1:
+            return "last"
+        return "more" if at else "first"
+
+    def weights(self, source: Weights | str | None, seed: int) -> dict[str, Array]:
+        """The model's weights: given ones, those that it has, or drawn from the seed."""
+        if isinstance(self.model, Model):
+            return self.model.weights(source, seed)
+        if source is not None or any(p._tensor is None for _, p in self.module.named()):
+            self.module.load(source, seed)
+        return self.module.state_dict()
+
+    def initial(self, weights: Weights, seed: int) -> dict[str, Array]:
+        """The state before the first step."""
+        state: dict[str, Array] = {f"model.{n}": np.array(weights[n]) for n in self.specs}
+        slots = self.optimizer.moments(self._inputs(self.trained, "model."))
+        for name, t in slots.items():
+            state[f"optimizer.{name}"] = np.zeros(t.shape, t.dtype.numpy)
+        if self.accumulate > 1:
+            for name in self.trained:
+                state[f"gradient.{name}"] = np.zeros(weights[name].shape, weights[name].dtype)
+        state["step"] = np.array(0, np.int64)
+        state["draws"] = np.array(start_of(seed), np.uint64)
+        if self.scaling is not None:
+            state["scale"] = np.array(self.scaling.initial, np.float32)
+            state["good"] = np.array(0, np.int64)
+        return state
+
+    def batch_of(self, arrays: Sequence[Array]) -> tuple[InputSpec, ...]:
+        """The inputs of batches like these arrays."""
+        names = [i.name for i in self.model.inputs] if isinstance(self.model, Model) else []
+        names = names[: self.inputs] + [f"x{i}" for i in range(len(names), self.inputs)]
+        names += [f"target{i}" for i in range(len(arrays) - len(names))]
+        return tuple(
+            InputSpec(n, a.shape, dtype_of(a.dtype)) for n, a in zip(names, arrays, strict=False)
+        )
+
+    def trained_model(self, weights: Weights, batch: Sequence[InputSpec]) -> Model:
+        """The model for inference with these weights, and inputs as in ``batch``."""
+        if isinstance(self.model, Model):
+            return replace(self.model, own=weights, first_call=None)
+        if not batch:
+            raise ModelError(f"training: model {self.name} has seen no batch, so it has no inputs")
+        self.module.load(weights)
+        inputs = tuple(batch[: self.inputs])
+        made = Model(self.name, partial(_same, self.module.eval()), inputs, own=weights)
+        return replace(made, parameters=tuple(self.specs.values()))
+
+    def step(self, batch: Sequence[InputSpec], phase: Phase = "last") -> StepModel:
+        """The model of one step for batches like these.
+
+        Raises UserError for a model or a loss that does not take them, DTypeError for an operation
+        that has no gradient.
+        """
+        name = f"{self.name} in training"
+        if len(batch) < self.inputs:
+            raise ModelError(
+                f"{name}: a batch of {len(batch)} arrays, of which the model takes {self.inputs}"
+            )
+        given = {i.name: Tensor.input(i.name, i.shape, i.dtype) for i in batch}
+        if len(given) < len(batch):
+            raise ModelError(f"{name}: input names {[i.name for i in batch]} are not distinct")
+        lr = Tensor.input(LR, (), F32)
+        state = self._state(phase)
+        with no_draws(name), _in_training(self.module), draws_from(state["draws"]) as draws:
+            loss, after, gradients = self._differentiated(tuple(given.values()), state)
+            new = {f"model.{n}": t for n, t in after.items()}
+            summed = self._summed(gradients, state, phase)
+            new |= self._updated(summed, state, lr) if phase == "last" else summed
+            new["draws"] = draws.rest()
+        writes = tuple(n for n, old in state.items() if n in new and new[n].node is not old.node)
+        outputs = (loss, *(new[n] for n in writes))
+        used = {n.arg for n in graph.topological(tuple(t.node for t in outputs))}
+        read = {n: t for n, t in state.items() if n in used}
+        inputs = (
+            *batch,
+            *([InputSpec(LR, (), F32)] if phase == "last" else []),
+            *(InputSpec(n, t.shape, t.dtype) for n, t in read.items()),
+        )
+        model = Model(name, partial(_given, outputs), inputs)
+        return StepModel(model, tuple(read), writes)
+
+    def _state(self, phase: Phase) -> dict[str, Tensor]:
+        """Inputs for the states that a phase reads, in the order of all."""
+        state = self._inputs(self.specs, "model.", "model.")
+        if phase == "last":
+            slots = self.optimizer.moments(self._inputs(self.trained, "model."))
+            state |= {
+                f"optimizer.{n}": Tensor.input(f"optimizer.{n}", t.shape, t.dtype)
+                for n, t in slots.items()
+            }
+        if self.accumulate > 1:
+            state |= self._inputs(self.trained, "gradient.", "gradient.")
+        state["step"] = Tensor.input("step", (), I64)
+        state["draws"] = Tensor.input("draws", (), U64)
+        if self.scaling is not None:
+            state["scale"] = Tensor.input("scale", (), F32)
+            state["good"] = Tensor.input("good", (), I64)
+        return state
+
+    def _inputs(
+        self, names: Sequence[str] | Mapping[str, Any], prefix: str, key: str = ""
+    ) -> dict[str, Tensor]:
+        specs = self.specs
+        return {key + n: Tensor.input(prefix + n, specs[n].shape, specs[n].dtype) for n in names}
+
+    def _differentiated(
+        self, batch: tuple[Tensor, ...], state: Mapping[str, Tensor]
+    ) -> tuple[Tensor, dict[str, Tensor], dict[str, Tensor]]:
+        """The loss, new values of buffers, and gradients of what is trained."""
+        trained = {n: state[f"model.{n}"] for n in self.trained}
+        others = {n: state[f"model.{n}"] for n in self.specs if n not in trained}
+
+        def scaled(parameters: Mapping[str, Tensor]) -> Any:
+            values = {**others, **parameters}
+            out, after = stateful_call(self.module, values, batch[: self.inputs])
+            out = out[0] if isinstance(out, tuple) and len(out) == 1 else out
+            loss = out if self.loss is None else self.loss(out, *batch[self.inputs :])
+            if not isinstance(loss, Tensor) or loss.shape:
+                said = loss.describe() if isinstance(loss, Tensor) else type(loss).__name__
+                raise ModelError(
+                    f"{self.name} in training: the loss is {said}; it must be one float"
+                )
+            of = loss / self.accumulate if self.accumulate > 1 else loss
+            of = of if self.scaling is None else of * state["scale"].cast(of.dtype)
+            return of, (loss, after)
+
+        (_, (loss, after)), gradients = value_and_grad(scaled, has_aux=True)(trained)
+        return loss, after, gradients
+
+    def _summed(
+        self, gradients: Mapping[str, Tensor], state: Mapping[str, Tensor], phase: Phase
+    ) -> dict[str, Tensor]:
+        """Gradients of all batches of this update so far, by the names of their states."""
+        named = {f"gradient.{n}": g for n, g in gradients.items()}
+        if phase == "first" or self.accumulate == 1:
+            return named
+        return {n: state[n] + g for n, g in named.items()}
+
+    def _updated(
+        self, summed: Mapping[str, Tensor], state: Mapping[str, Tensor], lr: Tensor
+    ) -> dict[str, Tensor]:
+        """The states after an update; as they were where a gradient is not finite."""
+        gradients = {n.removeprefix("gradient."): g for n, g in summed.items()}
+        scaling, whole = self.scaling, None
+        if scaling is not None:
+            whole = optim.finite(gradients)
+            one = 1.0 / state["scale"]
+            gradients = {n: g * one.cast(g.dtype) for n, g in gradients.items()}
+        if self.clip_norm is not None:
+            gradients, _ = optim.clip_grad_norm(gradients, self.clip_norm)
+        if self.clip_value is not None:
+            gradients = optim.clip_grad_value(gradients, self.clip_value)
+        moments = {
+            n.removeprefix("optimizer."): t for n, t in state.items() if n.startswith("optimizer.")
+        }
+        parameters = {n: state[f"model.{n}"] for n in gradients}
+        step = state["step"] + 1
+        after, kept = self.optimizer.update(parameters, gradients, moments, lr, step)
+        new = {f"model.{n}": t for n, t in after.items()}
+        new |= {f"optimizer.{n}": t for n, t in kept.items()}
+        new["step"] = step
+        if scaling is None or whole is None:
+            return new
+        new = {n: where(whole, t, state[n]) for n, t in new.items()}
+        new["scale"], new["good"] = scaling.after(state["scale"], state["good"], whole)
+        return new
+
+
+def _same(module: Module) -> Module:
+    return module
+
+
+def _given(outputs: tuple[Tensor, ...]) -> Callable[..., tuple[Tensor, ...]]:
+    """A function whose graph was made from inputs of the same names."""
+    return lambda *_: outputs
+
+
+@contextmanager
+def _in_training(module: Module) -> Iterator[None]:
+    before = [(m, m.training) for m in module.modules()]
+    module.train()
+    try:
+        yield
+    finally:
+        for m, mode in before:
+            m.training = mode

@@ -1,0 +1,222 @@
+"""A step of training that is ready to run: a batch in, the loss out; the state is kept inside."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tunegrad import devices
+from tunegrad.config import Numerics, resolve_model
+from tunegrad.errors import WeightsError
+from tunegrad.frontend import (
+    InputSpec,
+    Model,
+    StepModel,
+    Tensor,
+    Training,
+    Weights,
+    model_of_spec,
+    nn,
+)
+from tunegrad.inference.choosing import OnMiss
+from tunegrad.inference.loaded import LoadedModel
+from tunegrad.inference.loading import StorePath, load_model, warn_of_misses
+
+__all__ = ["TrainStep"]
+
+Array = NDArray[Any]
+_KIND = "tunegrad training state 1"
+
+
+class TrainStep:
+    """Forward, loss, backward and update of a model as one compiled program.
+
+    ``step(*batch)`` trains on a batch, and gives its loss as a number of numpy's. Batches of other
+    shapes or dtypes are other programs, compiled when they come first. Not for several threads.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module | Model | str,
+        loss: Callable[..., Tensor] | None,
+        optimizer: nn.optim.Optimizer,
+        *,
+        inputs: int = 1,
+        clip_norm: float | None = None,
+        clip_value: float | None = None,
+        accumulate: int = 1,
+        loss_scale: float | nn.optim.LossScale | None = None,
+        weights: Weights | str | None = None,
+        seed: int = 0,
+        device: str = devices.DEFAULT,
+        threads: int | None = None,
+        store: StorePath = None,
+        on_miss: OnMiss = "default",
+        numerics: Numerics = "contract",
+    ) -> None:
+        """Make the state before the first step.
+
+        ``model``: a Module (in ``train()`` while it is traced), a Model of one, or a model's name.
+        ``loss``: a function of the model's output and the rest of the batch that gives a float of
+        shape (); None where the model gives the loss itself. ``inputs``: how many arrays of a batch
+        the model takes. ``clip_norm`` and ``clip_value`` are of gradients, ``accumulate`` batches
+        make one update by the mean of their gradients, and ``loss_scale`` is a number or a
+        ``LossScale``: with it a step whose gradients are not finite changes no parameter.
+
+        ``weights``: arrays by name or a ``.safetensors`` file; those that the module has, or drawn
+        from ``seed``, from which dropout draws, too. All else is as in ``load``.
+
+        Raises UserError (ModelError, ConfigError, WeightsError).
+        """
+        named = model_of_spec(resolve_model(model)) if isinstance(model, str) else model
+        self.training = Training(
+            named, loss, optimizer, inputs, clip_norm, clip_value, accumulate, loss_scale
+        )
+        first = self.training.weights(weights, seed)
+        self._state = self.training.initial(first, seed)
+        self._calls = 0
+        self._programs: dict[Any, tuple[StepModel, LoadedModel]] = {}
+        self._batch: tuple[InputSpec, ...] = ()
+        self._options = device, threads, store, on_miss, numerics
+
+    def __call__(self, *batch: ArrayLike | Tensor) -> np.floating[Any]:
+        """Train on a batch; the loss is that before the update.
+
+        Raises ShapeError or DTypeError for a batch that the model or the loss does not take,
+        IndexOutOfRange for a label that is none: then the state is as it was.
+        """
+        arrays = [_array(value) for value in batch]
+        made, program = self._program(arrays)
+        given: list[Any] = list(arrays)
+        if program.inputs[len(batch)].name == "lr":
+            given.append(np.array(self.learning_rate, np.float32))
+        given += [self._state[name] for name in made.reads]
+        outputs = program(*given)
+        loss, new = (outputs[0], outputs[1:]) if made.writes else (outputs, ())
+        self._state.update(zip(made.writes, new, strict=True))
+        self._calls += 1
+        return loss[()]  # type: ignore[no-any-return]
+
+    @property
+    def updates(self) -> int:
+        """Updates so far, those included that a loss scale skipped."""
+        return self._calls // self.training.accumulate
+
+    @property
+    def learning_rate(self) -> float:
+        """The rate of the next update."""
+        return self.training.optimizer.rate(self.updates)
+
+    def program(self, *batch: ArrayLike | Tensor) -> LoadedModel:
+        """The compiled program for batches like this one, without running it."""
+        return self._program([_array(value) for value in batch])[1]
+
+    def _program(self, arrays: Sequence[Array]) -> tuple[StepModel, LoadedModel]:
+        phase = self.training.phase(self._calls % self.training.accumulate)
+        key = phase, *((a.shape, a.dtype) for a in arrays)
+        found = self._programs.get(key)
+        if found is None:
+            batch = self.training.batch_of(arrays)
+            made = self.training.step(batch, phase)
+            found = self._programs[key] = made, self._loaded(made.model)
+            self._batch = batch
+        return found
+
+    def _loaded(self, model: Model) -> LoadedModel:
+        device, threads, store, on_miss, numerics = self._options
+        program = load_model(model, device, threads, store, on_miss, None, 0, numerics)
+        if store:
+            warn_of_misses(program, os.fspath(store))
+        return program
+
+    # ---- state
+
+    def weights(self) -> dict[str, Array]:
+        """The model's parameters and buffers by its own names, as they are now."""
+        specs = self.training.specs
+        return {name: self._state[f"model.{name}"].copy() for name in specs}
+
+    def state_dict(self) -> dict[str, Array]:
+        """All that a step changes, by name: ``model.*``, ``optimizer.*``, and what else there is.
+
+        ``calls`` counts batches, ``step`` updates, ``draws`` is where random numbers go on.
+        """
+        found = {name: value.copy() for name, value in self._state.items()}
+        return {**found, "calls": np.array(self._calls, np.int64)}
+
+    def load_state_dict(self, state: Mapping[str, Array]) -> None:
+        """Go on from a state of an equal model and optimiser.
+
+        Raises WeightsError for other names, shapes or dtypes; nothing is changed then.
+        """
+        wanted = self.state_dict()
+        problems = [
+            *(f"{n} is missing" for n in wanted if n not in state),
+            *(f"{n} is unexpected" for n in state if n not in wanted),
+            *(
+                f"{n} is {state[n].dtype}{list(state[n].shape)}, must be {w.dtype}{list(w.shape)}"
+                for n, w in wanted.items()
+                if n in state and (state[n].shape, state[n].dtype) != (w.shape, w.dtype)
+            ),
+        ]
+        if problems:
+            more = f" and {len(problems) - 3} more" if len(problems) > 3 else ""
+            raise WeightsError(
+                f"state of {self.training.name} in training: {'; '.join(problems[:3])}{more}"
+            )
+        self._state = {name: np.array(state[name]) for name in self._state}
+        self._calls = int(state["calls"])
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the state to a ``.safetensors`` file, which is replaced at the end or not at all.
+
+        Raises WeightsError where it can not be written.
+        """
+        from tunegrad.runtime.mapped import write_arrays
+
+        try:
+            write_arrays(Path(path), self.state_dict(), {"kind": _KIND})
+        except OSError as error:
+            raise WeightsError(f"state file {path}: {error.strerror or error}") from None
+
+    def load(self, path: str | os.PathLike[str]) -> None:
+        """Go on from a file of ``save``: every step is then equal, to the bit, to that of a process
+        that never stopped, with as many threads and the same kernels.
+
+        Raises WeightsError for a file that is none, is damaged, or is of another model.
+        """
+        from tunegrad.runtime.mapped import MappedFileError, check_digest, map_arrays
+
+        try:
+            arrays, about, _ = map_arrays(Path(path))
+            if about.get("kind") != _KIND:
+                raise WeightsError(
+                    f"state file {path}: it is no state of training; weights go to TrainStep(..., "
+                    "weights=)"
+                )
+            check_digest(Path(path))
+        except OSError as error:
+            raise WeightsError(f"state file {path}: {error.strerror or error}") from None
+        except MappedFileError as error:
+            raise WeightsError(f"state file {path}: {error}") from None
+        self.load_state_dict(arrays)
+
+    def model(self) -> Model:
+        """The model for inference, with the weights of now, for ``tg.load``; its inputs are those
+        of the last new batch. A Module of the user's has these weights then, too.
+
+        Raises ModelError before the first batch, where no inputs are known.
+        """
+        return self.training.trained_model(self.weights(), self._batch)
+
+
+def _array(value: ArrayLike | Tensor) -> Array:
+    array = value.numpy() if isinstance(value, Tensor) else np.asarray(value)
+    if isinstance(value, list | tuple | float) and array.dtype == np.float64:
+        array = array.astype(np.float32)
+    return array
