@@ -10,12 +10,20 @@ from dataclasses import dataclass
 import numpy as np
 
 from tests.faults import IN_LOWERING, IN_MEANING, IN_TEXT
+from tunegrad.compiling import Payload
+from tunegrad.devices import Candidate, DeviceMeasurer
+from tunegrad.devices.cpu.device import CpuDevice
+from tunegrad.devices.host.facts import host_target
 from tunegrad.frontend import Tensor
 from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import schedule
 from tunegrad.ir.kernel import Kernel
+from tunegrad.trial import Measurement, Policy, Status
 
-__all__ = ["CASES", "Case"]
+__all__ = ["CASES", "TARGET", "Case", "is_caught", "measured"]
+
+TARGET = host_target(2)
+_QUICK = Policy(min_samples=3, max_samples=5, budget_s=0.005, timeout_s=5.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,3 +167,28 @@ CASES: Mapping[str, Case] = {
 }
 
 assert CASES.keys() == IN_LOWERING.keys() | IN_TEXT.keys() | IN_MEANING.keys()
+
+
+def measured(device: DeviceMeasurer, fault: str, number: int, *, plant: bool = True) -> Measurement:
+    """What comes of one member of the fault's family, with the fault or without."""
+    case = CASES[fault]
+    kernel = case.kernel(number)
+    actions = f"{fault}|{case.actions}" if plant else case.actions
+    (outcome,) = device.measure(
+        [Candidate(kernel.key, Payload(kernel, actions, CpuDevice(TARGET)))], _QUICK
+    )
+    assert outcome is not None
+    return outcome.measurement
+
+
+def is_caught(device: DeviceMeasurer, fault: str, number: int) -> bool:
+    """Return False where a member with the fault is measured as right.
+
+    Raises AssertionError where another thing than the fault ended its measurement.
+    """
+    found = measured(device, fault, number)
+    assert "NotPlanted" not in found.error, found.error
+    assert found.status in (Status.OK, Status.WRONG, Status.COMPILE_ERROR), found.error
+    if found.status is Status.COMPILE_ERROR:  # a verifier must have refused it, not LLVM
+        assert "illegal" in found.error or "VerifyError" in found.error, found.error
+    return found.status is not Status.OK

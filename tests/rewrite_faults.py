@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import random
 import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,8 +19,9 @@ from tests.rewrite_graph_laws import GRAPH_LAWS
 from tests.rewrite_index_laws import INDEX_LAWS
 from tests.rewrite_kernel_laws import KERNEL_LAWS
 from tests.rewrite_laws import LAWS
+from tunegrad.errors import TunegradError
 
-__all__ = ["EVERY_LAW", "FAULTS", "Fault", "planted"]
+__all__ = ["EVERY_LAW", "FAULTS", "Fault", "is_seen", "planted"]
 
 EVERY_LAW = LAWS | INDEX_LAWS | GRAPH_LAWS | KERNEL_LAWS
 
@@ -72,6 +74,26 @@ def planted(fault: Fault) -> Iterator[None]:
         yield
     finally:
         function.__code__ = code
+
+
+_SEEN = (
+    AssertionError, TunegradError, ValueError, IndexError, AttributeError, TypeError, KeyError,
+    RecursionError,
+)  # fmt: skip
+"""A fault shows as another value, or as a graph or a kernel that is none."""
+
+
+def is_seen(fault: Fault, case: int) -> bool:
+    """Return True where the law of a rule fails while the rule has this fault.
+
+    Cases are the same in every run: laws are drawn anew for each commit, faults are not.
+    """
+    with planted(fault):
+        try:
+            EVERY_LAW[fault.law](random.Random(f"fault {fault.name} {case}"))
+        except _SEEN:
+            return True
+    return False
 
 
 FAULTS = (

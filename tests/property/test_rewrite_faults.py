@@ -2,31 +2,10 @@
 
 from __future__ import annotations
 
-import random
-
 import pytest
 
-from tests.rewrite_faults import EVERY_LAW, FAULTS, Fault, planted
-from tunegrad.errors import TunegradError
-
-SEEN = (
-    AssertionError, TunegradError, ValueError, IndexError, AttributeError, TypeError, KeyError,
-    RecursionError,
-)  # fmt: skip
-"""A fault shows as another value, or as a graph or a kernel that is none."""
-
-
-def is_seen(fault: Fault, case: int) -> bool:
-    """Return True where the law of a rule fails while the rule has this fault.
-
-    Cases are the same in every run: laws are drawn anew for each commit, faults are not.
-    """
-    with planted(fault):
-        try:
-            EVERY_LAW[fault.law](random.Random(f"fault {fault.name} {case}"))
-        except SEEN:
-            return True
-    return False
+from tests.rewrite_faults import EVERY_LAW, FAULTS, Fault, is_seen
+from tools import planted_faults
 
 
 def test_rewrites_have_a_hundred_faults_that_differ() -> None:
@@ -45,3 +24,20 @@ def test_fault_in_a_rewrite_is_seen_by_its_law(fault: Fault) -> None:
 def test_fault_in_a_rewrite_is_seen_a_hundred_times(fault: Fault) -> None:
     missed = [case for case in range(100) if not is_seen(fault, case)]
     assert missed == []
+
+
+@pytest.mark.parametrize("missed", [False, True])
+def test_table_of_planted_faults_counts_what_was_caught(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], missed: bool
+) -> None:
+    if missed:
+        monkeypatch.setattr(planted_faults, "is_seen", lambda fault, run: run != 1)
+    status = planted_faults.main(["rewrites", "--runs", "2", "--only", "-0.0 is 0"])
+    caught = "1/2" if missed else "2/2"
+    assert (status, capsys.readouterr().out.split("\n")[:2]) == (
+        int(missed),
+        [
+            f"rewrites        {caught}  -0.0 is 0" + missed * "  missed: 1",
+            f"rewrites: {int(not missed)} of 1 faults caught each time; {caught[0]} of 2 runs",
+        ],
+    )

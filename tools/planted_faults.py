@@ -1,0 +1,125 @@
+"""Plants every fault of the tests many times, and prints how often each was caught.
+
+    python -m tools.planted_faults                       each fault a hundred times
+    python -m tools.planted_faults rewrites --runs 10    faults in rewrites, seen by their laws
+    python -m tools.planted_faults candidates            wrong candidates, measured on the CPU
+    python -m tools.planted_faults --only relu           those whose name has this word
+
+A line is printed when a fault has had its runs, and a summary at the end. The right kernel of each
+wrong candidate is measured once in ten runs. Exit code 1: a fault was missed, or a right kernel was
+called wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from tests.fault_kernels import CASES, TARGET, is_caught, measured
+from tests.faults import HOOKS
+from tests.rewrite_faults import FAULTS, is_seen
+from tunegrad.devices import DeviceMeasurer
+from tunegrad.devices.cpu.device import CpuDevice
+from tunegrad.trial import Status
+
+__all__ = ["Row", "main"]
+
+_HONEST = 10
+"""Of so many runs one measures the right kernel, too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A fault, its runs, those in which it was missed, and what ended others before that could be
+    said.
+    """
+
+    kind: str
+    fault: str
+    runs: int
+    missed: tuple[int, ...]
+    errors: tuple[str, ...]
+
+    @property
+    def caught(self) -> int:
+        """Runs in which it was caught."""
+        return self.runs - len(self.missed) - len(self.errors)
+
+    def __str__(self) -> str:
+        caught = f"{self.caught}/{self.runs}"
+        missed = f"  missed: {', '.join(map(str, self.missed))}" if self.missed else ""
+        error = f"  {len(self.errors)} more: {self.errors[0]}" if self.errors else ""
+        return f"{self.kind:10}  {caught:>7}  {self.fault}{missed}{error}"
+
+
+def _row(kind: str, fault: str, runs: int, caught: Callable[[int], bool]) -> Row:
+    missed, errors = [], []
+    for run in range(runs):
+        try:
+            if not caught(run):
+                missed.append(run)
+        except AssertionError as error:
+            errors.append(f"run {run}: {error}")
+    return Row(kind, fault, runs, tuple(missed), tuple(errors))
+
+
+def _rewrites(runs: int, only: str) -> Iterator[Row]:
+    for fault in FAULTS:
+        if only in fault.name:
+            yield _row("rewrites", fault.name, runs, partial(is_seen, fault))
+
+
+def _candidates(runs: int, only: str) -> Iterator[Row]:
+    with DeviceMeasurer(CpuDevice(TARGET), HOOKS, compile_workers=1) as device:
+        for name in CASES:
+            if only in name:
+                yield _row("candidates", name, runs, partial(_is_caught, device, name))
+
+
+def _is_caught(device: DeviceMeasurer, name: str, run: int) -> bool:
+    if run % _HONEST == 0:
+        honest = measured(device, name, run, plant=False)
+        assert honest.status is Status.OK, f"a right kernel: {honest.error}"
+    return is_caught(device, name, run)
+
+
+KINDS: dict[str, Callable[[int, str], Iterator[Row]]] = {
+    "rewrites": _rewrites,
+    "candidates": _candidates,
+}
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print the table; return the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.planted_faults", description=(__doc__ or "").partition("\n")[0]
+    )
+    parser.add_argument("kinds", nargs="*", choices=[*KINDS, []], help="both by default")
+    parser.add_argument("--runs", type=int, default=100, help="of each fault (default 100)")
+    parser.add_argument("--only", default="", metavar="WORD")
+    given = parser.parse_args(arguments)
+    found = []
+    for kind in given.kinds or KINDS:
+        for row in KINDS[kind](given.runs, given.only):
+            sys.stdout.write(f"{row}\n")
+            sys.stdout.flush()
+            found.append(row)
+    status = 0
+    for kind in KINDS:
+        rows = [r for r in found if r.kind == kind]
+        if not rows:
+            continue
+        right = sum(r.caught == r.runs for r in rows)
+        sys.stdout.write(
+            f"{kind}: {right} of {len(rows)} faults caught each time; "
+            f"{sum(r.caught for r in rows)} of {sum(r.runs for r in rows)} runs\n"
+        )
+        status |= right < len(rows)
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
