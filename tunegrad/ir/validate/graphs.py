@@ -21,7 +21,7 @@ from ..graph import MOVEMENT, GraphOp, Node
 from ..index import clamped
 from ..interpret.numeric import Array, convert
 from ..kernel import identity
-from .numbers import Number, Numbers, deep, zero
+from .numbers import Number, Numbers, deep, drawn, zero
 
 # ---- samples
 #
@@ -57,15 +57,17 @@ def sampled(
     size = prod(shape)
     if size <= count:
         return tuple(map(np.asarray, np.unravel_index(np.arange(size), shape))) if shape else ()
-    rng = np.random.default_rng(seed)
-    return tuple(_line(extent, count, known, rng) for extent in shape)
+    return tuple(_line(extent, count, known, seed + d) for d, extent in enumerate(shape))
 
 
-def _line(extent: int, count: int, known: tuple[int, ...], rng: np.random.Generator) -> Array:
+def _line(extent: int, count: int, known: tuple[int, ...], seed: int) -> Array:
     found = np.zeros(count, np.int64)
     if extent == 1:
         return found
     found[1] = extent - 1
+    if count == 2:
+        return found
+    some = drawn(seed, 2 * count)
     if extent <= count - 2:
         line = np.arange(extent)
     else:
@@ -73,11 +75,10 @@ def _line(extent: int, count: int, known: tuple[int, ...], rng: np.random.Genera
         ends |= {k for k in known if k < extent}
         line = np.array([e for e in ends if 0 <= e < extent])
         if len(line) > count // 2:
-            line = rng.permutation(line)[: count // 2]
-        some = rng.integers(0, extent, max(0, count - 2 - len(line)))
-        line = np.concatenate((line, some))
-    if count > 2:
-        found[2:] = line[rng.permutation(count - 2) % len(line)]
+            line = line[np.argsort(drawn(~seed, len(line)))[: count // 2]]
+        others = some[count : 2 * count - 2 - len(line)] % np.uint64(extent)
+        line = np.concatenate((line, others.astype(np.int64)))
+    found[2:] = line[np.argsort(some[: count - 2]) % len(line)]
     return found
 
 

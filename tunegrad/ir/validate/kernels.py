@@ -148,10 +148,12 @@ class KernelValues:
     def _alike(self) -> dict[str, dict[int, Load]]:
         """Loads of stores that are one read, by parameters."""
         found: dict[str, dict[int, Load]] = {}
-        for s, x in self.kernel.loads:
-            one = x.param in self.leaves or (x.param in self.together and x.valid.always)
-            if one and isinstance(s, Store):
-                found.setdefault(x.param, {})[id(x)] = x
+        if not self.leaves and not self.together:
+            return found
+        loads = {id(x): x for s, x in self.kernel.loads if isinstance(s, Store)}
+        for key, x in loads.items():
+            if x.param in self.leaves or (x.param in self.together and x.valid.always):
+                found.setdefault(x.param, {})[key] = x
         return found
 
     def _read_together(self, loads: Mapping[int, Load]) -> None:
@@ -335,11 +337,10 @@ def may_write(strides: Strides, offset: int) -> bool:
     return rest == 0
 
 
-def points_of(
-    k: Kernel, store: Store, strides: Strides, offset: Array
-) -> tuple[dict[str, Array], Array]:
-    """The point of the axes at which a store writes each of some offsets, and whether it does."""
-    rest: Any = offset - strides.first if strides.first else offset
+def digits_of(k: Kernel, store: Store, strides: Strides, rest: Array) -> tuple[Env, Array]:
+    """The point of the axes at which a store writes what is ``rest`` behind its first offset, and
+    a mask of those where there is one, its condition apart.
+    """
     inside: Any = rest >= 0
     if not inside.all():
         rest = np.where(inside, rest, 0)
@@ -351,8 +352,13 @@ def points_of(
     inside &= rest == 0
     for a in (*k.axes, *store.axes):
         if a.name not in env:
-            env[a.name] = np.zeros((1,) * offset.ndim, np.int64)
+            env[a.name] = np.zeros((1,) * rest.ndim, np.int64)
+    return env, inside
+
+
+def holds_at(store: Store, env: Env, inside: Array) -> Array:
+    """A mask of the points at which a store writes, of those that are inside."""
     for r in store.valid.ranges:
         i = np.asarray(r.index.evaluate(env))  # type: ignore[arg-type]
         inside = inside & (i >= r.lo) & (i < r.hi)
-    return env, np.asarray(inside & (not store.valid.never))
+    return np.asarray(inside & (not store.valid.never))

@@ -78,9 +78,11 @@ def deep(x: Any, depth: int) -> Any:
     return x.reshape(x.shape + (1,) * (depth - x.ndim)) if x.ndim < depth else x
 
 
-_FEW, _MANY, _SIDE = 512, 1 << 16, 32
-"""Elements for which one division each costs less than three passes over an array; elements of
-arrays that are kept for the other side of a comparison, and how many these are, at most."""
+_FEW = 512
+"""Elements for which one division each costs less than three passes over an array."""
+_SHARED, _MANY, _SIDE = 1 << 11, 1 << 16, 32
+"""Elements of arrays that are kept for the other side of a comparison, more than the first number,
+where looking them up costs less than an operation; and how many arrays these are, at most."""
 
 
 def _folded(x: Array, times: int = 1) -> Array:
@@ -191,6 +193,19 @@ def _hashed(seed: int, first: Array, *rest: Array) -> Array:
     for a in rest:
         x = _mixed(a + (x ^ (x >> _31)))
     return x
+
+
+def drawn(seed: int, count: int) -> Array:
+    """So many numbers of 64 bits, which one in 2^32 of seeds has again."""
+    return _hashed(seed, np.arange(count, dtype=np.uint64))
+
+
+@lru_cache(maxsize=1024)
+def _scale(samples: int, seed: int) -> Array:
+    """An element of the field, not 0, for each sample."""
+    found = drawn(seed, samples) % (_P - _U(1)) + _U(1)
+    found.flags.writeable = False
+    return found
 
 
 @cache
@@ -352,9 +367,8 @@ class Numbers:
         rarely: int = 1,
     ) -> Numbers:
         """Orders for so many samples, of which the last ``spoiled`` ones are so."""
-        scale = _hashed(seed, np.arange(samples, dtype=np.uint64)) % (_P - _U(1)) + _U(1)
         return Numbers(
-            scale,
+            _scale(samples, seed),
             exactly=exactly,
             rounds=rounds,
             narrow=narrow,
@@ -393,7 +407,7 @@ class Numbers:
         """The result for some arrays, which was made before where these are the same objects: most
         often both sides of a comparison work with them.
         """
-        if not _FEW < xs[0].size <= _MANY:
+        if not _SHARED < xs[0].size <= _MANY:
             return made(*xs)
         ids = map(id, xs)
         key = what, *(sorted(ids) if what in _EITHER_WAY else ids)

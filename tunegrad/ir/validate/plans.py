@@ -37,11 +37,13 @@ from .graphs import (
     terms_behind,
 )
 from .kernels import (
+    Env,
     KernelValues,
     Strides,
+    digits_of,
+    holds_at,
     may_write,
     memory_of,
-    points_of,
     position_of,
     strides_of,
 )
@@ -49,6 +51,9 @@ from .numbers import Number, Numbers, P, deep, sum_of_products
 
 _MOST, _LEAST, _POINTS = 128, 2, 3
 """Samples, at most and at least; points of a variant's last kernel."""
+
+_MANY = 1 << 12
+"""Elements of arrays by whose values results are kept, at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,6 +269,7 @@ class _Comparison:
         self.stores = [s for s in launch.kernel.stores if s.param == param.name]
         self.runs: dict[tuple[object, ...], KernelValues] = {}
         self.strides: dict[int, Strides] = {}
+        self.points: dict[tuple[object, ...], tuple[Env, Array]] = {}
         self.dtype = group.node.dtype.compute
         self.layouts = _layouts_of(group)
 
@@ -325,8 +331,20 @@ class _Comparison:
             self.strides[id(s)] = strides_of(k, s)
         return self.strides[id(s)]
 
-    def _points(self, k: Kernel, s: Store, offset: Array) -> tuple[dict[str, Array], Array]:
-        return points_of(k, s, self._strides(k, s), offset)
+    def _points(self, k: Kernel, s: Store, offset: Array) -> tuple[Env, Array]:
+        """The point of the axes at which a store writes each of some offsets, and a mask of those
+        that it writes. Stores of one kernel most often differ in where they begin alone.
+        """
+        strides = self._strides(k, s)
+        rest = offset - strides.first if strides.first else offset
+        if rest.size > _MANY:
+            env, inside = digits_of(k, s, strides, rest)
+        else:
+            key = id(k), s.axes, strides.terms, rest.shape, rest.tobytes()
+            if key not in self.points:
+                self.points[key] = digits_of(k, s, strides, rest)
+            env, inside = self.points[key]
+        return env, holds_at(s, env, inside)
 
     def _left(self) -> Array:
         return np.ones(len(self.numbers.scale), np.bool_)
