@@ -12,7 +12,7 @@ import pytest
 
 import tunegrad as tg
 from tunegrad import nn
-from tunegrad.errors import ModelError, ShapeError, WeightsError
+from tunegrad.errors import IndexOutOfRange, ModelError, ShapeError, WeightsError
 from tunegrad.nn import optim
 
 F = nn.functional
@@ -300,3 +300,25 @@ def test_modules_are_left_in_their_mode():
     step = tg.TrainStep(model, F.cross_entropy, optim.SGD(0.1), store=False)
     step(*next(batches(1)))
     assert not any(m.training for m in model.modules())
+
+
+def test_a_label_out_of_range_leaves_no_state_to_go_on_from():
+    ((x, y),) = batches(1)
+    step = made(plain)
+    before = step.state_dict()
+    with pytest.raises(IndexOutOfRange):
+        step(x, np.full(8, 4))
+    with pytest.raises(ModelError, match="an index was out of range in an earlier step"):
+        step(x, y)
+    step.load_state_dict(before)
+    assert np.isfinite(step(x, y))
+
+
+def test_a_step_keeps_its_state_in_place():
+    ((x, y),) = batches(1)
+    step = made()
+    step(x, y)
+    places = {name: a.ctypes.data for name, a in step._state.items()}
+    step(x, y)
+    assert {name: a.ctypes.data for name, a in step._state.items()} == places
+    assert all(at % 64 == 0 for at in places.values())

@@ -6,12 +6,13 @@ the loss and the new state.
     model.NAME             parameters, and buffers such as running statistics
     optimizer.SLOT.NAME    what the optimiser keeps for a parameter
     gradient.NAME          sums of gradients, where several batches make one step
-    step                   updates so far, i64
+    step                   updates so far, i64; those that were skipped do not count
+    calls                  batches so far, i64
     draws                  the start of the next random draws, u64
     scale, good            of a loss scale: the factor, f32, and good steps in a row, i64
 
-The state is a dict of tensors by these names, in this order. Nothing changes inside the graph; who
-calls it binds the names to what came out.
+The state is a dict of tensors by these names, in this order. All that a step writes is donated, so
+the new state lies in the memory of the old one.
 """
 
 from __future__ import annotations
@@ -142,7 +143,7 @@ class Training:
         if self.accumulate > 1:
             for name in self.trained:
                 state[f"gradient.{name}"] = np.zeros(weights[name].shape, weights[name].dtype)
-        state["step"] = np.array(0, np.int64)
+        state["step"], state["calls"] = np.array(0, np.int64), np.array(0, np.int64)
         state["draws"] = np.array(start_of(seed), np.uint64)
         if self.scaling is not None:
             state["scale"] = np.array(self.scaling.initial, np.float32)
@@ -190,17 +191,17 @@ class Training:
             new = {f"model.{n}": t for n, t in after.items()}
             summed = self._summed(gradients, state, phase)
             new |= self._updated(summed, state, lr) if phase == "last" else summed
-            new["draws"] = draws.rest()
+            new |= {"calls": state["calls"] + 1, "draws": draws.rest()}
         writes = tuple(n for n, old in state.items() if n in new and new[n].node is not old.node)
         outputs = (loss, *(new[n] for n in writes))
-        used = {n.arg for n in graph.topological(tuple(t.node for t in outputs))}
+        used = {n.arg for n in graph.topological(tuple(t.node for t in outputs))} | set(writes)
         read = {n: t for n, t in state.items() if n in used}
         inputs = (
             *batch,
             *([InputSpec(LR, (), F32)] if phase == "last" else []),
             *(InputSpec(n, t.shape, t.dtype) for n, t in read.items()),
         )
-        model = Model(name, partial(_given, outputs), inputs)
+        model = Model(name, partial(_given, outputs), inputs, donated=writes)
         return StepModel(model, tuple(read), writes)
 
     def _state(self, phase: Phase) -> dict[str, Tensor]:
@@ -214,7 +215,7 @@ class Training:
             }
         if self.accumulate > 1:
             state |= self._inputs(self.trained, "gradient.", "gradient.")
-        state["step"] = Tensor.input("step", (), I64)
+        state |= {n: Tensor.input(n, (), I64) for n in ("step", "calls")}
         state["draws"] = Tensor.input("draws", (), U64)
         if self.scaling is not None:
             state["scale"] = Tensor.input("scale", (), F32)

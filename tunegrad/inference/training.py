@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tunegrad import devices
 from tunegrad.config import Numerics, resolve_model
-from tunegrad.errors import WeightsError
+from tunegrad.errors import IndexOutOfRange, ModelError, WeightsError
 from tunegrad.frontend import (
     InputSpec,
     Model,
@@ -30,6 +30,7 @@ from tunegrad.inference.loading import StorePath, load_model, warn_of_misses
 __all__ = ["TrainStep"]
 
 Array = NDArray[Any]
+_LINE = 64
 _KIND = "tunegrad training state 1"
 
 
@@ -78,8 +79,9 @@ class TrainStep:
             named, loss, optimizer, inputs, clip_norm, clip_value, accumulate, loss_scale
         )
         first = self.training.weights(weights, seed)
-        self._state = self.training.initial(first, seed)
-        self._calls = 0
+        state = self.training.initial(first, seed)
+        self._state = {name: _aligned(value) for name, value in state.items()}
+        self._defined = True
         self._programs: dict[Any, tuple[StepModel, LoadedModel]] = {}
         self._batch: tuple[InputSpec, ...] = ()
         self._options = device, threads, store, on_miss, numerics
@@ -87,25 +89,31 @@ class TrainStep:
     def __call__(self, *batch: ArrayLike | Tensor) -> np.floating[Any]:
         """Train on a batch; the loss is that before the update.
 
-        Raises ShapeError or DTypeError for a batch that the model or the loss does not take,
-        IndexOutOfRange for a label that is none: then the state is as it was.
+        Raises ShapeError or DTypeError for a batch that the model or the loss does not take, and
+        changes nothing then. IndexOutOfRange for a label that is none: the state is undefined after
+        it, and every call raises ModelError until one is loaded.
         """
+        if not self._defined:
+            raise ModelError(
+                f"{self.training.name} in training: an index was out of range in an earlier step, "
+                "so its state is undefined; load() one that was saved"
+            )
         arrays = [_array(value) for value in batch]
         made, program = self._program(arrays)
         given: list[Any] = list(arrays)
         if program.inputs[len(batch)].name == "lr":
             given.append(np.array(self.learning_rate, np.float32))
-        given += [self._state[name] for name in made.reads]
-        outputs = program(*given)
-        loss, new = (outputs[0], outputs[1:]) if made.writes else (outputs, ())
-        self._state.update(zip(made.writes, new, strict=True))
-        self._calls += 1
-        return loss[()]  # type: ignore[no-any-return]
+        try:
+            outputs = program(*given, *(self._state[name] for name in made.reads))
+        except IndexOutOfRange:
+            self._defined = False
+            raise
+        return outputs[0][()]  # type: ignore[no-any-return]
 
     @property
     def updates(self) -> int:
         """Updates so far, those included that a loss scale skipped."""
-        return self._calls // self.training.accumulate
+        return int(self._state["calls"]) // self.training.accumulate
 
     @property
     def learning_rate(self) -> float:
@@ -117,7 +125,7 @@ class TrainStep:
         return self._program([_array(value) for value in batch])[1]
 
     def _program(self, arrays: Sequence[Array]) -> tuple[StepModel, LoadedModel]:
-        phase = self.training.phase(self._calls % self.training.accumulate)
+        phase = self.training.phase(int(self._state["calls"]) % self.training.accumulate)
         key = phase, *((a.shape, a.dtype) for a in arrays)
         found = self._programs.get(key)
         if found is None:
@@ -146,15 +154,14 @@ class TrainStep:
 
         ``calls`` counts batches, ``step`` updates, ``draws`` is where random numbers go on.
         """
-        found = {name: value.copy() for name, value in self._state.items()}
-        return {**found, "calls": np.array(self._calls, np.int64)}
+        return {name: value.copy() for name, value in self._state.items()}
 
     def load_state_dict(self, state: Mapping[str, Array]) -> None:
         """Go on from a state of an equal model and optimiser.
 
         Raises WeightsError for other names, shapes or dtypes; nothing is changed then.
         """
-        wanted = self.state_dict()
+        wanted = self._state
         problems = [
             *(f"{n} is missing" for n in wanted if n not in state),
             *(f"{n} is unexpected" for n in state if n not in wanted),
@@ -169,8 +176,9 @@ class TrainStep:
             raise WeightsError(
                 f"state of {self.training.name} in training: {'; '.join(problems[:3])}{more}"
             )
-        self._state = {name: np.array(state[name]) for name in self._state}
-        self._calls = int(state["calls"])
+        for name, value in wanted.items():
+            value[...] = state[name]
+        self._defined = True
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the state to a ``.safetensors`` file, which is replaced at the end or not at all.
@@ -180,7 +188,7 @@ class TrainStep:
         from tunegrad.runtime.mapped import write_arrays
 
         try:
-            write_arrays(Path(path), self.state_dict(), {"kind": _KIND})
+            write_arrays(Path(path), self._state, {"kind": _KIND})
         except OSError as error:
             raise WeightsError(f"state file {path}: {error.strerror or error}") from None
 
@@ -213,6 +221,14 @@ class TrainStep:
         Raises ModelError before the first batch, where no inputs are known.
         """
         return self.training.trained_model(self.weights(), self._batch)
+
+
+def _aligned(value: Array) -> Array:
+    """A copy at a multiple of a cache line, so that no vector of it lies across two."""
+    whole = np.empty(value.nbytes + _LINE, np.uint8)
+    copy = np.ndarray(value.shape, value.dtype, whole, -whole.ctypes.data % _LINE)
+    copy[...] = value
+    return copy
 
 
 def _array(value: ArrayLike | Tensor) -> Array:
