@@ -9,6 +9,7 @@
     │   │   └── AxisError       an axis or an index that is not there (also an IndexError)
     │   │       └── IndexOutOfRange  a position beyond its dimension
     │   ├── DTypeError          dtypes that do not fit (also a TypeError and a RuntimeError)
+    │   ├── GradientError       a tensor that requires a gradient, or none (also a RuntimeError)
     │   ├── WeightsError        missing, extra or misshapen weights
     │   ├── DataError           a sample that a loader can not read, or a dead worker of one
     │   ├── DeviceError         an unknown or absent device, a missing extra
@@ -45,6 +46,7 @@ __all__ = [
     "DataError",
     "DeviceError",
     "DeviceFault",
+    "GradientError",
     "IllegalAction",
     "IndexOutOfRange",
     "InternalError",
@@ -114,6 +116,10 @@ class DTypeError(UserError, TypeError, RuntimeError):
 
     It is what PyTorch raises as RuntimeError and numpy as TypeError.
     """
+
+
+class GradientError(UserError, RuntimeError):
+    """A tensor that requires a gradient is written to, or one that has none is differentiated."""
 
 
 class WeightsError(UserError):

@@ -155,11 +155,6 @@ def test_import_paths_are_torchs():
     assert tg.errors.DTypeError is DTypeError
 
 
-def test_setting_elements_is_refused():
-    with pytest.raises(TypeError, match="tensors do not change; use where"):
-        Tensor(X)[0] = 1
-
-
 def test_mask_that_is_computed_is_refused():
     x = Tensor(X)
     with pytest.raises(DTypeError, match="depends on its values; use where or masked_fill"):

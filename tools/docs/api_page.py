@@ -14,6 +14,7 @@ from typing import Any
 import tunegrad as tg
 from tunegrad.frontend import Tensor, creation, functional, functions, gradients, nn, ops, random
 from tunegrad.frontend.handle import Handle
+from tunegrad.frontend.operation import in_place
 
 from .fences import table
 
@@ -78,6 +79,12 @@ def _methods() -> str:
     for name in ops.__all__:
         module = getattr(ops, name)
         parts.append((name.capitalize(), _sentence(module), _family(Tensor, module.__name__)))
+    home = in_place.__module__
+    written = [n for n, v in vars(Tensor).items() if getattr(v, "__module__", "") == home]
+    names = " ".join(f"`{n}`" for n in sorted(written) if not n.startswith("_"))
+    parts.append(
+        ("In place", "The operation of the same name, written to the tensor itself.", names)
+    )
     return "\n\n".join(f"### {title}\n\n{words}\n\n{rows}" for title, words, rows in parts)
 
 

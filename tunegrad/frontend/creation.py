@@ -39,7 +39,9 @@ def tensor(data: Any, dtype: DTypeLike | None = None) -> Tensor:
 
 
 def as_tensor(data: Any, dtype: DTypeLike | None = None) -> Tensor:
-    """A tensor as it is, or of an array, list or number."""
+    """A tensor itself, where it has that dtype; or one of an array, list or number."""
+    if isinstance(data, Tensor):
+        return data if dtype is None else data.cast(dtype)
     return Tensor(data, dtype)
 
 
@@ -53,10 +55,10 @@ def asarray(obj: Any, dtype: DTypeLike | None = None, copy: bool | None = None) 
     if copy:
         return Tensor(np.array(obj) if isinstance(obj, np.ndarray) else obj, dtype)
     if copy is None:
-        return Tensor(obj, dtype)
+        return as_tensor(obj, dtype)
     if isinstance(obj, Tensor):
-        made = Tensor(obj, dtype)
-        if made.dtype != obj.dtype:
+        made = as_tensor(obj, dtype)
+        if made is not obj:
             raise ValueError(
                 f"asarray: a Tensor of {obj.dtype} as {made.dtype} needs a copy, and copy is False"
             )

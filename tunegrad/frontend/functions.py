@@ -16,7 +16,7 @@ from tunegrad.ir.text import print_dot, print_graph
 from .handle import Handle, TensorLike
 from .nodes.elementwise import broadcast_shapes as common_shape
 from .nodes.movement import axis_of
-from .operation import operation
+from .operation import operation, viewing
 from .ops import products
 from .ops.movement import join
 from .spelling import spelled
@@ -116,29 +116,29 @@ floor = operation(Handle.floor)
 log = operation(Handle.log)
 log2 = operation(Handle.log2)
 mean = operation(Handle.mean)
-narrow = operation(Handle.narrow)
+narrow = viewing(Handle.narrow)
 neg = operation(Handle.neg)
 numel = operation(Handle.numel)
-permute = operation(Handle.permute)
-positive = operation(Handle.positive)
+permute = viewing(Handle.permute)
+positive = viewing(Handle.positive)
 pow = operation(Handle.pow)
 prod = operation(Handle.prod)
-ravel = operation(Handle.ravel)
+ravel = viewing(Handle.ravel)
 reciprocal = operation(Handle.reciprocal)
-reshape = operation(Handle.reshape)
+reshape = viewing(Handle.reshape)
 round = operation(Handle.round)
-select = operation(Handle.select)
+select = viewing(Handle.select)
 sin = operation(Handle.sin)
 sqrt = operation(Handle.sqrt)
 square = operation(Handle.square)
-squeeze = operation(Handle.squeeze)
+squeeze = viewing(Handle.squeeze)
 sum = operation(Handle.sum)
-swapaxes = operation(Handle.swapaxes)
+swapaxes = viewing(Handle.swapaxes)
 tanh = operation(Handle.tanh)
-unsqueeze = operation(Handle.unsqueeze)
+unsqueeze = viewing(Handle.unsqueeze)
 allclose = operation(Tensor.allclose)
 clone = operation(Tensor.clone)
-detach = operation(Tensor.detach)
+detach = viewing(Tensor.detach)
 equal = operation(Tensor.equal)
 max = operation(Tensor.max)
 min = operation(Tensor.min)

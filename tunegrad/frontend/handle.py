@@ -11,7 +11,6 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, ClassVar, Self, TypeVar
 
@@ -26,7 +25,7 @@ from tunegrad.ir.graph import Node
 from tunegrad.ir.layout import Layout
 
 from .nodes import elementwise as ew
-from .nodes import folds, tracing
+from .nodes import folds, movement, tracing
 from .nodes.arrays import DTypeLike, held
 from .nodes.elementwise import Scalar
 from .nodes.folds import accumulator
@@ -55,25 +54,33 @@ class Count(int):
         return self.shape if dim is None else self.shape[axis_of("size", dim, self.shape)]
 
 
-@dataclass(frozen=True, slots=True, init=False, eq=False, repr=False)
 class Handle:
     """``node`` says what is computed; ``bindings`` holds the arrays of those inputs that are
-    already known.
+    already known. A write gives it another node (``aliasing``). ``leaf`` is where gradients arrive,
+    for a tensor that asks for them.
     """
+
+    __slots__ = ("__weakref__", "bindings", "leaf", "node")
 
     result: ClassVar[type[Handle]]
     """The class of all results."""
+    viewed: ClassVar[type[Any]]
+    """The class of views."""
 
     node: Node
     bindings: Bindings
+    leaf: tracing.Leaf | None
 
     @classmethod
     def of(cls, node: Node, bindings: Bindings = NOTHING) -> Self:
-        """A handle on an existing node."""
+        """A handle on an existing node; inside ``no_grad`` as a constant."""
+        return cls.plain(tracing.stopped(node) if tracing.stops() else node, bindings)
+
+    @classmethod
+    def plain(cls, node: Node, bindings: Bindings = NOTHING) -> Self:
+        """A handle on an existing node as it is."""
         tensor: Any = object.__new__(Handle.result)
-        node = tracing.stopped(node) if tracing.stops() else node
-        object.__setattr__(tensor, "node", node)
-        object.__setattr__(tensor, "bindings", bindings)
+        tensor.node, tensor.bindings, tensor.leaf = node, bindings, None
         return tensor  # type: ignore[no-any-return]
 
     # ---- what it is
@@ -138,6 +145,13 @@ class Handle:
     def _with(self, node: Node) -> Self:
         return self.of(node, self.bindings)
 
+    def _moved(self, move: Callable[..., Node], *args: Any) -> Self:
+        """``move(node, *args)`` as a view: a write to either is seen in both."""
+        view: Any = Handle.viewed(self, move, args)
+        if tracing.stops():
+            view = Handle.viewed(view, tracing.stopped, ())
+        return view  # type: ignore[no-any-return]
+
     def _of(self, op: str, function: Callable[..., Node], *operands: TensorLike) -> Self:
         return self.of(*_applied(op, function, operands))
 
@@ -166,13 +180,19 @@ class Handle:
         Floats beyond an integer of 8 or 16 bits or a u32 wrap around, as PyTorch's do: 300.7 as u8
         is 44. From a magnitude of 2^31 on (u32: 2^63), where C and PyTorch define nothing, i32's or
         i64's nearest number wraps. i32, i64 and u64 give their nearest number. NaN is 0.
+
+        A tensor of this dtype is the result itself.
         """
         kind, node = dtype_of(dtype), self.node
+        if node.dtype == kind:
+            return self
         if node.dtype.is_float and kind.is_int:
             node = graph.cast(node, _VIA.get(kind, kind))
         return self._with(graph.cast(node, kind))
 
-    astype = cast
+    def astype(self, dtype: DTypeLike) -> Self:
+        """As ``cast``, but always a new tensor."""
+        return self._with(self.cast(dtype).node)
 
     # ---- operators: numpy's broadcasting and promotion, numbers that take the tensor's dtype
 
@@ -272,7 +292,7 @@ class Handle:
         return self._with(ew.negate(self.node))
 
     def __pos__(self) -> Self:
-        return self._with(self.node)
+        return self
 
     def __invert__(self) -> Self:
         return self._with(ew.invert(self.node))
@@ -340,7 +360,7 @@ class Handle:
     def round(self, decimals: int = 0) -> Self:
         """The nearest whole number, of two the even one; or of so many decimals."""
         if not self.dtype.is_float:
-            return self
+            return self._with(self.node)
         if decimals:
             scale = 10.0**decimals
             return ((self._wide() * scale).round() / scale).cast(self.dtype)
@@ -388,7 +408,7 @@ class Handle:
 
     clip, negative, absolute = clamp, neg, abs
 
-    # ---- movement: other shapes of the same elements; nothing is moved until a kernel reads it
+    # ---- movement: views of the same elements; nothing is moved until a kernel reads it
 
     @spelled
     def reshape(self, *shape: int | Sequence[int]) -> Self:
@@ -405,24 +425,24 @@ class Handle:
                     f"{rest}"
                 )
             sizes[unknown[0]] = x.size // rest
-        return self._with(graph.reshape(x, tuple(sizes)))
+        return self._moved(graph.reshape, tuple(sizes))
 
     def ravel(self) -> Self:
-        """All elements in one dimension."""
-        return self.reshape(self.node.size)
+        """All elements in one dimension; a view of those that lie in order."""
+        return self._moved(movement.ravel)
 
     @spelled
     def squeeze(self, dim: Axes = None) -> Self:
         """Dimensions of extent 1 removed, of those named; None is all of them."""
         named = axes_of("squeeze", dim, self.shape)
         kept = (s for a, s in enumerate(self.shape) if s != 1 or a not in named)
-        return self._with(graph.reshape(self.node, tuple(kept)))
+        return self._moved(graph.reshape, tuple(kept))
 
     @spelled
     def unsqueeze(self, dim: int) -> Self:
         """A new dimension of extent 1 in front of ``dim``."""
         at = axis_of("unsqueeze", dim, self.shape, self.ndim + 1)
-        return self._with(graph.reshape(self.node, (*self.shape[:at], 1, *self.shape[at:])))
+        return self._moved(graph.reshape, (*self.shape[:at], 1, *self.shape[at:]))
 
     @spelled
     def permute(self, *dims: int | Sequence[int]) -> Self:
@@ -434,7 +454,7 @@ class Handle:
                 f"permute: {tuple(order)} is not an order of the {self.ndim} dimensions of "
                 f"{self.shape}"
             )
-        return self._with(graph.permute(self.node, axes))
+        return self._moved(graph.permute, axes)
 
     @spelled
     def swapaxes(self, dim0: int, dim1: int) -> Self:
@@ -442,12 +462,12 @@ class Handle:
         order = list(range(self.ndim)) or [0]
         i, j = (axis_of("transpose", d, self.shape or (1,)) for d in (dim0, dim1))
         order[i], order[j] = order[j], order[i]
-        return self._with(graph.permute(self.node, tuple(order[: self.ndim])))
+        return self._moved(graph.permute, tuple(order[: self.ndim]))
 
     @property
     def T(self) -> Self:  # noqa: N802 - numpy's name
         """All dimensions reversed."""
-        return self._with(graph.permute(self.node, tuple(range(self.ndim))[::-1]))
+        return self._moved(graph.permute, tuple(range(self.ndim))[::-1])
 
     @property
     def mT(self) -> Self:  # noqa: N802 - PyTorch's name
@@ -456,7 +476,7 @@ class Handle:
 
     @spelled
     def flip(self, *dims: int | Sequence[int] | None) -> Self:
-        """Dimensions reversed; none named is all of them."""
+        """Dimensions reversed; none named is all of them. A copy, as in PyTorch."""
         given: Any = dims[0] if len(dims) == 1 else dims or None
         return self._with(graph.flip(self.node, axes_of("flip", given, self.shape)))
 
@@ -476,7 +496,7 @@ class Handle:
                 target[i] = have
             elif size == -1 or have not in (None, 1, size):
                 raise ShapeError(f"{op}: {self.shape} does not broadcast to {tuple(sizes)}")
-        return self._with(ew.broadcast(self.node, tuple(target)))
+        return self._moved(ew.broadcast, tuple(target))
 
     @spelled
     def narrow(self, dim: int, start: int, length: int) -> Self:
@@ -492,7 +512,7 @@ class Handle:
                 f"{at} of {self.shape}"
             )
         limits = [(first, first + count) if a == at else (0, s) for a, s in enumerate(self.shape)]
-        return self._with(graph.shrink(self.node, tuple(limits)))
+        return self._moved(graph.shrink, tuple(limits))
 
     @spelled
     def select(self, dim: int, index: int) -> Self:
@@ -506,9 +526,7 @@ class Handle:
         """Sliding windows along ``dim``, the position inside a window as a new last dimension."""
         at = axis_of("window", dim, self.shape)
         named = (("size", size), ("stride", stride), ("dilation", dilation))
-        return self._with(
-            graph.window(self.node, at, *(integer("window", w, v, 1) for w, v in named))
-        )
+        return self._moved(graph.window, at, *(integer("window", w, v, 1) for w, v in named))
 
     def shrink(self, limits: Sequence[Sequence[int]]) -> Self:
         """The part ``begin <= i < end`` of each dimension."""
@@ -517,7 +535,7 @@ class Handle:
                 f"shrink: {limits} must be one pair (begin, end) for each dimension of {self.shape}"
             )
         pairs = [tuple(integer("shrink", "a limit", n) for n in pair) for pair in limits]
-        return self._with(graph.shrink(self.node, tuple((a, b) for a, b in pairs)))
+        return self._moved(graph.shrink, tuple((a, b) for a, b in pairs))
 
     def contiguous(
         self, layout: Sequence[int] | Layout | None = None, schedule: str | None = None
@@ -536,7 +554,7 @@ class Handle:
 
         text = Schedule.parse(schedule).text if schedule else ""
         order = layout if layout is None or isinstance(layout, Layout) else tuple(layout)
-        return self._with(graph.contiguous(self.node, order, text))
+        return self._moved(graph.contiguous, order, text)
 
     view, swapdims = reshape, swapaxes
 
@@ -668,7 +686,7 @@ def where(condition: TensorLike, input: TensorLike, other: TensorLike) -> Handle
 
 def as_if(value: R, make: Callable[[], Handle]) -> R:
     """``value``; where it is traced, with the gradient of what ``make`` gives, which is equal."""
-    if not tracing.tracing():
+    if not tracing.marks(value.node):
         return value
     other = make()
     return value.of(tracing.as_if(value.node, other.node), joined([value, other]))

@@ -15,6 +15,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar, overload
 
+from .aliasing import update
 from .handle import Handle, TensorLike, beside, lift
 from .spelling import spelled
 
@@ -50,9 +51,27 @@ def operation(function: F) -> F: ...
 
 def operation(function: Callable[..., Any]) -> Any:
     """``function`` of a handle as an operation: it takes keyword arguments in either spelling, and
-    an array or number in the place of its first operand. A method becomes a function of the module
-    ``functions``, where pickle finds it, and its first operand is ``input`` there.
+    an array or number in the place of its first operand. Its result is no view: a write to it
+    leaves the operand as it is. A method becomes a function of the module ``functions``, where
+    pickle finds it, and its first operand is ``input`` there.
     """
+    return _as_operation(function, views=False)
+
+
+@overload
+def viewing(function: Callable[Concatenate[Handle, P], Handle]) -> Operation[P]: ...
+
+
+@overload
+def viewing(function: F) -> F: ...
+
+
+def viewing(function: Callable[..., Any]) -> Any:
+    """As ``operation``, of a function whose result may be a view of its operand."""
+    return _as_operation(function, views=True)
+
+
+def _as_operation(function: Callable[..., Any], views: bool) -> Any:
     taken = spelled(function)
     name = function.__name__
 
@@ -61,7 +80,10 @@ def operation(function: Callable[..., Any]) -> Any:
         if not isinstance(input, Handle):
             number = isinstance(input, bool | int | float) and args and isinstance(args[0], Handle)
             input = beside(args[0], input, name) if number else lift(input, name)
-        return taken(input, *args, **kwargs)
+        found = taken(input, *args, **kwargs)
+        if views or not (found is input or type(found) is Handle.viewed):
+            return found
+        return Handle.plain(found.node, found.bindings)
 
     if function.__qualname__ != name:
         method = inspect.signature(function)
@@ -86,6 +108,24 @@ def named(function: Callable[..., Any], name: str, says: str, *fixed: object) ->
     called.__name__ = called.__qualname__ = name
     called.__doc__ = says
     return operation(called)
+
+
+def in_place(function: Callable[Concatenate[Handle, P], Handle]) -> Operation[P]:
+    """An operation as a method ``name_`` that writes its result to the tensor, and gives that.
+
+    It raises ShapeError for a result of another shape, DTypeError for one that the tensor's dtype
+    can not keep, GradientError for a tensor that requires a gradient outside ``no_grad``.
+    """
+    name = f"{function.__name__}_"
+
+    @functools.wraps(function)
+    def called(self: Handle, *args: P.args, **kwargs: P.kwargs) -> Handle:
+        update(self, name, function(self, *args, **kwargs))
+        return self
+
+    called.__module__, called.__name__, called.__qualname__ = __name__, name, f"Tensor.{name}"
+    called.__doc__ = f"``{function.__name__}``, written to the tensor itself."
+    return called  # type: ignore[return-value]  # a function is its own descriptor
 
 
 def of_ranks(

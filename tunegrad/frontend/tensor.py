@@ -1,4 +1,5 @@
-"""Tensor: an immutable handle on a graph node, with PyTorch's methods and numpy's operators.
+"""Tensor: a handle on a graph node, with PyTorch's methods and numpy's operators. A write to it
+gives it another node (``aliasing``).
 
 Nothing is computed until ``numpy()``. Data given to ``Tensor(data)`` become an INPUT node with a
 name of its own, and the handle carries the array (``bindings``): kernels depend on shapes and
@@ -30,12 +31,14 @@ from tunegrad.ir.graph import ConstData, GraphOp, Node
 from tunegrad.ir.interpret.evaluate import evaluate
 
 from . import handle
+from .aliasing import Aliased, write
 from .handle import Handle, TensorLike, as_if, bound, own_name
 from .nodes import elementwise as ew
 from .nodes import substitute, tracing
 from .nodes.arrays import DTypeLike, bf16_values, held
 from .nodes.elementwise import Scalar
 from .nodes.movement import Axes, extents, flat
+from .operation import in_place
 from .ops import (
     activation,
     arithmetic,
@@ -85,8 +88,7 @@ class Tensor(Handle):
             node, bindings = source.node, source.bindings
         else:
             node, bindings = bound(*held(data, dtype))
-        object.__setattr__(self, "node", node)
-        object.__setattr__(self, "bindings", bindings)
+        self.node, self.bindings, self.leaf = node, bindings, None
 
     @staticmethod
     def _sharing(data: ArrayLike, dtype: DTypeLike | None = None) -> Tensor:
@@ -265,13 +267,48 @@ class Tensor(Handle):
         """The values for another library (DLPack; bf16 goes as its bit patterns).
 
         A computed result goes out as the kernels stored it, without another copy. An array that a
-        tensor holds goes out as a copy: its taker may write to it, and tensors do not change.
+        tensor holds goes out as a copy: its taker may write to it, and results that are not
+        computed yet still need it.
         """
         return cast("Any", self.numpy()).__dlpack__(**options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         """The CPU, in DLPack's words."""
         return 1, 0
+
+    # ---- writes
+
+    def assign(self, other: TensorLike) -> Tensor:
+        """Give it the elements of ``other``, of its shape and dtype.
+
+        Raises ShapeError, DTypeError, and GradientError as ``add_``.
+        """
+        y = lift(other, "assign")
+        if y.shape != self.shape or y.dtype != self.dtype:
+            raise (ShapeError if y.shape != self.shape else DTypeError)(
+                f"assign: {y.dtype}{list(y.shape)} to {self.dtype}{list(self.shape)}"
+            )
+        write(self, y.node, y)
+        return self
+
+    @spelled
+    def copy_(self, src: TensorLike) -> Tensor:
+        """Give it the elements of ``src``, broadcast and converted."""
+        indexing.set_item(self, ..., src)
+        return self
+
+    def fill_(self, value: Scalar | Tensor) -> Tensor:
+        """Give all elements one value, a number or a tensor of shape ().
+
+        Raises ShapeError for a tensor of another shape.
+        """
+        if isinstance(value, Tensor) and value.shape:
+            raise ShapeError(f"fill_: a value of shape {value.shape}; it must be a number")
+        return self.copy_(value)
+
+    def zero_(self) -> Tensor:
+        """Give all elements the value zero."""
+        return self.copy_(0)
 
     # ---- comparisons that are computed now, copies, positions, extremes
 
@@ -289,12 +326,12 @@ class Tensor(Handle):
         return bool(self.isclose(other, rtol, atol, equal_nan).all().item())
 
     def clone(self) -> Tensor:
-        """self; tensors do not change, so none needs a copy."""
-        return self
+        """The same values, which writes to the one tensor do not change in the other."""
+        return self._with(self.node)
 
     def detach(self) -> Tensor:
-        """The same values, through which no gradient flows."""
-        return self._with(tracing.stopped(self.node)) if tracing.tracing() else self
+        """A view of all elements, through which no gradient flows."""
+        return self._moved(tracing.stopped)
 
     def cpu(self) -> Tensor:
         """self; values are computed where a model is compiled for."""
@@ -303,10 +340,8 @@ class Tensor(Handle):
     def __getitem__(self, key: object) -> Tensor:
         return indexing.item(self, key)
 
-    def __setitem__(self, key: object, value: object) -> None:
-        raise TypeError(
-            f"setitem: tensors do not change; use where, masked_fill or scatter for x[{key!r}]"
-        )
+    def __setitem__(self, key: object, value: TensorLike) -> None:
+        indexing.set_item(self, key, value)
 
     def __len__(self) -> int:
         if not self.shape:
@@ -349,9 +384,8 @@ class Tensor(Handle):
 
         values = as_if(values, picked) if self.shape else values
         found = object.__new__(Extreme)
-        for slot, value in (("node", values.node), ("bindings", values.bindings),
-                            ("source", self), ("place", (name, dim, keepdim))):  # fmt: skip
-            object.__setattr__(found, slot, value)
+        found.node, found.bindings, found.leaf = values.node, values.bindings, None
+        found.source, found.place = self._with(self.node), (name, dim, keepdim)
         return found
 
     # ---- arithmetic
@@ -649,6 +683,140 @@ class Tensor(Handle):
     smooth_l1_loss = losses.smooth_l1_loss
     soft_margin_loss = losses.soft_margin_loss
 
+    # ---- in place
+
+    add_ = in_place(arithmetic.add)
+    addcdiv_ = in_place(arithmetic.addcdiv)
+    addcmul_ = in_place(arithmetic.addcmul)
+    bitwise_and_ = in_place(arithmetic.bitwise_and)
+    bitwise_left_shift_ = in_place(arithmetic.bitwise_left_shift)
+    bitwise_not_ = in_place(arithmetic.bitwise_not)
+    bitwise_or_ = in_place(arithmetic.bitwise_or)
+    bitwise_right_shift_ = in_place(arithmetic.bitwise_right_shift)
+    bitwise_xor_ = in_place(arithmetic.bitwise_xor)
+    ceil_ = in_place(arithmetic.ceil)
+    clamp_max_ = in_place(arithmetic.clamp_max)
+    clamp_min_ = in_place(arithmetic.clamp_min)
+    copysign_ = in_place(arithmetic.copysign)
+    div_ = in_place(arithmetic.div)
+    eq_ = in_place(arithmetic.eq)
+    floor_divide_ = in_place(arithmetic.floor_divide)
+    fmod_ = in_place(arithmetic.fmod)
+    frac_ = in_place(arithmetic.frac)
+    ge_ = in_place(arithmetic.ge)
+    gt_ = in_place(arithmetic.gt)
+    heaviside_ = in_place(arithmetic.heaviside)
+    le_ = in_place(arithmetic.le)
+    lerp_ = in_place(arithmetic.lerp)
+    logical_and_ = in_place(arithmetic.logical_and)
+    logical_not_ = in_place(arithmetic.logical_not)
+    logical_or_ = in_place(arithmetic.logical_or)
+    logical_xor_ = in_place(arithmetic.logical_xor)
+    lt_ = in_place(arithmetic.lt)
+    masked_fill_ = in_place(arithmetic.masked_fill)
+    mul_ = in_place(arithmetic.mul)
+    nan_to_num_ = in_place(arithmetic.nan_to_num)
+    ne_ = in_place(arithmetic.ne)
+    remainder_ = in_place(arithmetic.remainder)
+    sign_ = in_place(arithmetic.sign)
+    sub_ = in_place(arithmetic.sub)
+    trunc_ = in_place(arithmetic.trunc)
+    acos_ = in_place(special.acos)
+    acosh_ = in_place(special.acosh)
+    asin_ = in_place(special.asin)
+    asinh_ = in_place(special.asinh)
+    atan_ = in_place(special.atan)
+    atan2_ = in_place(special.atan2)
+    atanh_ = in_place(special.atanh)
+    cosh_ = in_place(special.cosh)
+    deg2rad_ = in_place(special.deg2rad)
+    erfc_ = in_place(special.erfc)
+    erfinv_ = in_place(special.erfinv)
+    exp2_ = in_place(special.exp2)
+    expm1_ = in_place(special.expm1)
+    float_power_ = in_place(special.float_power)
+    hypot_ = in_place(special.hypot)
+    log10_ = in_place(special.log10)
+    log1p_ = in_place(special.log1p)
+    logit_ = in_place(special.logit)
+    rad2deg_ = in_place(special.rad2deg)
+    rsqrt_ = in_place(special.rsqrt)
+    sinc_ = in_place(special.sinc)
+    sinh_ = in_place(special.sinh)
+    tan_ = in_place(special.tan)
+    xlogy_ = in_place(special.xlogy)
+    abs_ = in_place(Handle.abs)
+    clamp_ = in_place(Handle.clamp)
+    cos_ = in_place(Handle.cos)
+    erf_ = in_place(Handle.erf)
+    exp_ = in_place(Handle.exp)
+    floor_ = in_place(Handle.floor)
+    log_ = in_place(Handle.log)
+    log2_ = in_place(Handle.log2)
+    neg_ = in_place(Handle.neg)
+    pow_ = in_place(Handle.pow)
+    reciprocal_ = in_place(Handle.reciprocal)
+    round_ = in_place(Handle.round)
+    sin_ = in_place(Handle.sin)
+    sqrt_ = in_place(Handle.sqrt)
+    square_ = in_place(Handle.square)
+    tanh_ = in_place(Handle.tanh)
+    index_add_ = in_place(indexing.index_add)
+    index_copy_ = in_place(indexing.index_copy)
+    index_fill_ = in_place(indexing.index_fill)
+    scatter_ = in_place(indexing.scatter)
+    scatter_add_ = in_place(indexing.scatter_add)
+    scatter_reduce_ = in_place(indexing.scatter_reduce)
+    tril_ = in_place(movement.tril)
+    triu_ = in_place(movement.triu)
+    celu_ = in_place(activation.celu)
+    elu_ = in_place(activation.elu)
+    hardtanh_ = in_place(activation.hardtanh)
+    leaky_relu_ = in_place(activation.leaky_relu)
+    relu_ = in_place(activation.relu)
+    relu6_ = in_place(activation.relu6)
+    selu_ = in_place(activation.selu)
+    sigmoid_ = in_place(activation.sigmoid)
+    silu_ = in_place(activation.silu)
+    threshold_ = in_place(activation.threshold)
+    addbmm_ = in_place(products.addbmm)
+    addmm_ = in_place(products.addmm)
+    addmv_ = in_place(products.addmv)
+    addr_ = in_place(products.addr)
+    baddbmm_ = in_place(products.baddbmm)
+    absolute_ = abs_
+    arccos_ = acos_
+    arccosh_ = acosh_
+    arcsin_ = asin_
+    arcsinh_ = asinh_
+    arctan_ = atan_
+    arctan2_ = atan2_
+    arctanh_ = atanh_
+    clip_ = clamp_
+    divide_ = div_
+    fix_ = trunc_
+    greater_ = gt_
+    greater_equal_ = ge_
+    less_ = lt_
+    less_equal_ = le_
+    multiply_ = mul_
+    negative_ = neg_
+    not_equal_ = ne_
+    subtract_ = sub_
+    true_divide_ = div_
+    __iadd__ = add_
+    __isub__ = sub_
+    __imul__ = mul_
+    __itruediv__ = div_
+    __ifloordiv__ = floor_divide_
+    __imod__ = remainder_
+    __ipow__ = pow_
+    __iand__ = bitwise_and_
+    __ior__ = bitwise_or_
+    __ixor__ = bitwise_xor_
+    __ilshift__ = bitwise_left_shift_
+    __irshift__ = bitwise_right_shift_
+
     # ---- types, whose names are Python's, and so come last
 
     def type(self, dtype: DTypeLike) -> Tensor:
@@ -693,7 +861,16 @@ class Tensor(Handle):
         return self.cast("bool")
 
 
+class View(Aliased, Tensor):
+    """A tensor that shares its elements with another one: a slice, a transpose, another shape."""
+
+    __slots__ = ()
+
+    __init__ = Aliased.__init__
+
+
 Handle.result = Tensor
+Handle.viewed = View
 
 
 class Extreme(Tensor):

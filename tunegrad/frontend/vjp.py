@@ -38,7 +38,8 @@ class OwnRule:
         self, rule: Callable[..., Any], name: str, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> None:
         self.rule, self.name = rule, name
-        self.args, self.kwargs = tuple(args), dict(kwargs)
+        self.args = tuple(map(_as_it_is, args))
+        self.kwargs = {k: _as_it_is(x) for k, x in kwargs.items()}
 
     def tensors(self) -> list[Handle]:
         """The tensors among its arguments, in order."""
@@ -77,6 +78,11 @@ class OwnRule:
         return Handle.of(next(sources), x.bindings) if isinstance(x, Handle) else x
 
 
+def _as_it_is(x: Any) -> Any:
+    """A tensor as it is now: what is written to it later does not matter."""
+    return Handle.plain(x.node, x.bindings) if isinstance(x, Handle) else x
+
+
 def custom_vjp(rule: Callable[..., Any]) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """A decorator of a function that gives one tensor: its gradient is ``rule``'s.
 
@@ -93,7 +99,7 @@ def custom_vjp(rule: Callable[..., Any]) -> Callable[[Callable[P, R]], Callable[
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         @functools.wraps(function)
         def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
-            if not tracing.tracing():
+            if not tracing.tracing() and not _reaching(args, kwargs):
                 return function(*args, **kwargs)
             with tracing.untraced():
                 result = function(*args, **kwargs)
@@ -118,6 +124,14 @@ def custom_vjp(rule: Callable[..., Any]) -> Callable[[Callable[P, R]], Callable[
         return wrapped
 
     return decorate
+
+
+def _reaching(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """True if a gradient flows from one of these tensors to a leaf."""
+    if not tracing.leaves():
+        return False
+    given = (x for x in (*args, *kwargs.values()) if isinstance(x, Handle))
+    return any(tracing.marks(x.node) for x in given)
 
 
 def _shrunk(name: str, x: Node, shape: tuple[int, ...]) -> Node:

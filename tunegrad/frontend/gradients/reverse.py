@@ -9,7 +9,7 @@ from tunegrad.ir.graph import GraphOp, Node
 
 from ..handle import Bindings
 from ..nodes.elementwise import constant
-from ..nodes.tracing import AS_IF, STOP, Argument
+from ..nodes.tracing import AS_IF, Argument, flows_to
 from ..vjp import OwnRule
 from .cotangent import Cotangent, added
 from .rules import flow
@@ -29,7 +29,7 @@ def gradients(
     order = graph.topological(tuple(outputs))
     wanted, reached = set(wrt), set[Node]()
     for n in order:
-        if n in wanted or (n.dtype.is_float and any(s in reached for s in _sources(n))):
+        if n in wanted or (n.dtype.is_float and any(s in reached for s in flows_to(n))):
             reached.add(n)
     flowing: dict[Node, list[Cotangent]] = {}
     for output, given in zip(outputs, cotangents, strict=True):
@@ -47,15 +47,6 @@ def gradients(
             if part is not None and source in reached:
                 flowing.setdefault(source, []).append(part)
     return [found[n].node() if n in found else constant(0, n.shape, n.dtype) for n in wrt]
-
-
-def _sources(n: Node) -> tuple[Node, ...]:
-    """The sources that its gradient flows to."""
-    if n.op is not GraphOp.IDENTITY:
-        return n.srcs
-    if n.arg == STOP:
-        return ()
-    return n.srcs if isinstance(n.arg, Argument) else n.srcs[1:]
 
 
 def _flows(n: Node, g: Cotangent, bindings: list[Bindings]) -> list[tuple[Node, Cotangent | None]]:

@@ -179,6 +179,32 @@ def index(x: Node, indices: Sequence[Node | None]) -> Node:
     return graph.permute(found, order)
 
 
+def indexed_put(x: Node, indices: Sequence[Node | None], source: Node) -> Node:
+    """``x`` with ``source``, shaped as what ``index`` reads, at the places of these indices; of
+    several elements for one place the last one stays.
+    """
+    given = [d for d, i in enumerate(indices) if i is not None]
+    rest = [d for d in range(len(x.shape)) if d not in given]
+    arrays = [cast(Node, indices[d]) for d in given]
+    shape = broadcast_shapes("index", *(i.shape for i in arrays))
+    moved = graph.permute(x, (*given, *rest))
+    count, tail = prod(shape), moved.shape[len(given) :]
+    places: Node | None = None
+    for d, i in zip(given, arrays, strict=True):
+        extent = x.shape[d]
+        held = clamped(within("setitem", i, -extent, extent), extent)
+        flat = graph.reshape(broadcast(held, shape), (count,))
+        places = flat if places is None else binary(Op.ADD, binary(Op.MUL, places, extent), flat)
+    before = given[0] if given == list(range(given[0], given[-1] + 1)) else 0
+    lead = range(before, before + len(shape))  # where ``index`` leaves the dimensions of indices
+    order = (*lead, *(d for d in range(len(source.shape)) if d not in lead))
+    rows = graph.reshape(graph.permute(source, order), (count, *tail))
+    table = graph.reshape(moved, (prod(moved.shape[: len(given)]), *tail))
+    found = graph.reshape(put(table, cast(Node, places), rows, 0), moved.shape)
+    back = (*given, *rest)
+    return graph.permute(found, tuple(back.index(d) for d in range(len(back))))
+
+
 def scatter(x: Node, indices: Node, source: Node, axis: int, mode: Mode = "set") -> Node:
     """``x`` with ``source[i, j]`` written to ``[indices[i, j], j]`` for axis 0 of two, as
     ``torch.scatter`` and ``scatter_reduce`` (which includes ``x``).

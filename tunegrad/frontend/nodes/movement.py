@@ -123,6 +123,28 @@ def spaced(x: Node, dim: int, step: int) -> Node:
     return graph.reshape(wide, (*lead, count * step, *tail))
 
 
+def ravel(x: Node) -> Node:
+    """All elements in one dimension."""
+    return graph.reshape(x, (x.size,))
+
+
+def diagonal(x: Node, offset: int, a: int, b: int) -> Node:
+    """Elements at (i, i + offset) of two dimensions, as a new last dimension."""
+    order = (*(d for d in range(len(x.shape)) if d not in (a, b)), a, b)
+    moved = graph.permute(x, order)
+    *lead, rows, columns = moved.shape
+    top, left = max(0, -offset), max(0, offset)
+    count = max(0, min(rows - top, columns - left))
+    ends = tuple((0, s) for s in lead)
+    if not count:
+        return graph.reshape(graph.shrink(moved, (*ends, (0, 0), (0, columns))), (*lead, 0))
+    # rows of count + 1 elements put each diagonal element first
+    square = graph.shrink(moved, (*ends, (top, top + count), (left, left + count)))
+    line = graph.reshape(square, (*lead, count * count))
+    padded = graph.shrink(line, (*ends, (0, (count - 1) * (count + 1) + 1)))
+    return graph.reshape(graph.window(padded, len(lead), 1, count + 1), (*lead, count))
+
+
 def mirrored_windows(x: Node, dim: int, size: int, stride: int, dilation: int, extent: int) -> Node:
     """Windows that turn those of WINDOW round: who reads ``i`` by tap ``k``.
 

@@ -1,9 +1,11 @@
 """IDENTITY nodes, which say where gradients go, and the state in which they are made.
 
-While a function is traced for its gradient, what it makes carries these nodes. A rewrite removes
-them from all that comes out, so no plan, hash or interpreter of kernels sees one.
+While a function is traced for its gradient, what it makes carries these nodes, and so does all that
+is made of a tensor that requires a gradient. A rewrite removes them from all that comes out or is
+computed, so no plan, hash or interpreter of kernels sees one.
 
     IDENTITY(Argument())       an argument that is differentiated: the end of every walk
+    IDENTITY(Leaf())           a tensor that requires a gradient
     IDENTITY(STOP)             nothing flows
     IDENTITY(AS_IF), v, w      the value v; the gradient of w, which is equal to v
     IDENTITY(rule), v, x...    the value v; the gradient that a rule gives to x...
@@ -14,6 +16,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import Any
+from weakref import WeakKeyDictionary
 
 from tunegrad.ir import graph
 from tunegrad.ir.graph import GraphOp, Node
@@ -21,8 +25,9 @@ from tunegrad.ir.graph import GraphOp, Node
 from . import rewritten
 
 __all__ = [
-    "AS_IF", "STOP", "Argument", "argument", "arguments_of", "as_if", "no_grad",
-    "stopped", "stops", "traced", "tracing", "untraced", "without_identities",
+    "AS_IF", "STOP", "Argument", "Leaf", "argument", "arguments_of", "as_if", "flows_to",
+    "leaf", "leaves", "marks", "no_grad", "reaches", "recording", "stopped", "stops", "traced",
+    "tracing", "untraced", "without_identities",
 ]  # fmt: skip
 
 STOP = "stop"
@@ -38,20 +43,82 @@ class Argument:
     __slots__ = ()
 
 
+class Leaf(Argument):
+    """Where the gradient of one tensor arrives: of one that requires it, or retains it."""
+
+    __slots__ = ("gradient",)
+
+    def __init__(self) -> None:
+        self.gradient: Any = None
+        _leaves[0] = True
+
+
+_leaves = [False]
+"""True once a tensor of this process requires a gradient."""
+_reaching: WeakKeyDictionary[Node, bool] = WeakKeyDictionary()
+
+
 def tracing() -> bool:
     """True while a function is traced for its gradient."""
     return _depth.get() > 0
 
 
+def marks(x: Node) -> bool:
+    """True where what is made of ``x`` is marked: a function is traced, or ``x`` reaches a leaf."""
+    depth = _depth.get()
+    return depth > 0 or (_leaves[0] and depth == 0 and reaches(x))
+
+
+def leaves() -> bool:
+    """True where what is made of tensors that require a gradient is marked."""
+    return _leaves[0] and _depth.get() == 0
+
+
+def recording() -> bool:
+    """True outside ``no_grad``."""
+    return not _stops.get()
+
+
 def stops() -> bool:
-    """True where a function is traced, inside ``no_grad``."""
-    return _stops.get() and tracing()
+    """True inside ``no_grad``, where a function is traced or there are leaves."""
+    return _stops.get() and (_leaves[0] or tracing())
+
+
+def flows_to(n: Node) -> tuple[Node, ...]:
+    """The sources that its gradient flows to."""
+    if n.op is not GraphOp.IDENTITY:
+        return n.srcs
+    if n.arg == STOP:
+        return ()
+    return n.srcs if isinstance(n.arg, Argument) else n.srcs[1:]
+
+
+def reaches(x: Node) -> bool:
+    """True if a gradient of ``x`` reaches a leaf or an argument. Each node is looked at once."""
+    found = _reaching.get(x)
+    if found is not None:
+        return found
+    stack = [x]
+    while stack:
+        node = stack[-1]
+        if not node.dtype.is_float:
+            _reaching[node] = False
+        elif node.op is GraphOp.IDENTITY and isinstance(node.arg, Argument):
+            _reaching[node] = True
+        else:
+            srcs = flows_to(node)
+            if missing := [s for s in srcs if s not in _reaching]:
+                stack += missing
+                continue
+            _reaching[node] = any(_reaching[s] for s in srcs)
+        stack.pop()
+    return _reaching[x]
 
 
 @contextmanager
 def traced() -> Iterator[None]:
     """One more function is traced inside."""
-    token = _depth.set(_depth.get() + 1)
+    token = _depth.set(max(_depth.get(), 0) + 1)
     stop = _stops.set(False)
     try:
         yield
@@ -63,7 +130,7 @@ def traced() -> Iterator[None]:
 @contextmanager
 def untraced() -> Iterator[None]:
     """Nothing that is made inside is marked: a rule stands for all of it."""
-    token = _depth.set(0)
+    token = _depth.set(-1)
     try:
         yield
     finally:
@@ -85,9 +152,14 @@ def argument(x: Node) -> Node:
     return graph.identity(x, Argument())
 
 
+def leaf(x: Node, to: Leaf) -> Node:
+    """``x``, whose gradient arrives at a leaf."""
+    return graph.identity(x, to)
+
+
 def stopped(x: Node) -> Node:
     """``x`` as a constant."""
-    return graph.identity(x, STOP) if x.dtype.is_float else x
+    return graph.identity(x, STOP) if x.dtype.is_float and marks(x) else x
 
 
 def as_if(value: Node, other: Node) -> Node:

@@ -2,12 +2,13 @@
 
 Positions are integers of any width; negative ones count from the end. One out of range is an error
 when the result is computed, or at once where it is known. Where there is a ``mode``, ``"clip"``
-makes it the first or last position, and ``"wrap"`` counts on from the other end. Writing gives a
-new tensor: tensors do not change.
+makes it the first or last position, and ``"wrap"`` counts on from the other end. ``scatter`` and
+its kin give a new tensor; ``x[key] = value`` writes to ``x``.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -16,11 +17,12 @@ from numpy.typing import NDArray
 from tunegrad.errors import AxisError, DTypeError, IndexOutOfRange, ShapeError
 from tunegrad.ir import graph
 from tunegrad.ir.dtypes import I64
-from tunegrad.ir.graph import ConstData, GraphOp
+from tunegrad.ir.graph import ConstData, GraphOp, Node
 
+from ..aliasing import same_place, write
 from ..handle import Handle, TensorLike, apply, joined, lift
 from ..nodes import indexing
-from ..nodes.elementwise import Scalar
+from ..nodes.elementwise import Scalar, broadcast, broadcast_shapes, constant, where
 from ..nodes.movement import axis_of, integer
 from ..operation import T, operation
 
@@ -40,21 +42,88 @@ def item(x: T, key: object) -> T:
         AxisError: too many indices, or one out of range.
         DTypeError: an index of another kind, or a mask whose values are not known yet.
     """
+    y, listed, chosen = _picked(x, key)
+    tensors = [i for i in chosen if i is not None]
+    if not tensors:
+        return y
+    if len(tensors) == 1:
+        at = next(d for d, i in enumerate(chosen) if i is not None)
+        known = listed[at]
+        if isinstance(known, np.ndarray) and known.ndim == 1:
+            found = take_known(y, at, _counted(known.astype(np.int64), y, at))
+            return found._with(found.node)
+    nodes = [None if i is None else i.node for i in chosen]
+    return x.of(indexing.index(y.node, nodes), joined([y, *tensors]))
+
+
+def set_item(x: Handle, key: object, value: TensorLike) -> None:
+    """``x[key] = value`` for the keys that ``x[key]`` reads, and for one mask whose values are not
+    known yet: the value, converted to the dtype of ``x``, is broadcast to ``x[key]``. Of several
+    elements that are written to one place the last one stays.
+
+    Raises what ``x[key]`` does, ShapeError for a value that does not broadcast, and the errors of
+    ``write``.
+    """
+    v = _converted(x, value)
+    if isinstance(key, Handle) and key.dtype.is_bool and key.node.op is not GraphOp.CONST:
+        _set_where(x, key, v)
+        return
+    y, _, chosen = _picked(x, key)
+    tensors = [i for i in chosen if i is not None]
+    if not tensors:
+        if not same_place(y, v):  # x[key] += 1 wrote it already
+            write(y, _spread("setitem", v, y.shape), v)
+        return
+    nodes = [None if i is None else i.node for i in chosen]
+    shape = indexing.index(y.node, nodes).shape
+    written = indexing.indexed_put(y.node, nodes, _spread("setitem", v, shape))
+    write(y, written, y.of(written, joined([y, v, *tensors])))
+
+
+def _converted(x: Handle, value: TensorLike) -> Handle:
+    if isinstance(value, float) and x.dtype.is_int and math.isfinite(value):
+        value = int(value)
+    if isinstance(value, bool | int | float):
+        return Handle.of(constant(value, (), x.dtype, "setitem"))
+    return lift(value, "setitem").cast(x.dtype)
+
+
+def _spread(op: str, v: Handle, shape: tuple[int, ...]) -> Node:
+    """A value over a shape; it may have more dimensions, of extent 1, in front.
+
+    Raises ShapeError where it does not fit.
+    """
+    lead = max(0, v.ndim - len(shape))
+    own = v.shape[lead:] if set(v.shape[:lead]) <= {1} else v.shape
+    if broadcast_shapes(op, own, shape) != shape:
+        raise ShapeError(f"{op}: a value of shape {v.shape} does not broadcast to {shape}")
+    return broadcast(graph.reshape(v.node, own), shape)
+
+
+def _set_where(x: Handle, mask: Handle, v: Handle) -> None:
+    if mask.shape != x.shape[: mask.ndim]:
+        raise ShapeError(f"setitem: mask of shape {mask.shape} does not fit shape {x.shape}")
+    tail = x.shape[mask.ndim :]
+    if v.ndim > len(tail):
+        raise ShapeError(
+            f"setitem: a value of shape {v.shape} where a mask of shape {mask.shape} holds: how "
+            "many elements it chooses is not known yet; use where"
+        )
+    wide = graph.reshape(mask.node, (*mask.shape, *(1 for _ in tail)))
+    spread = _spread("setitem", v, x.shape)
+    node = where(broadcast(wide, x.shape), spread, x.node)
+    write(x, node, x.of(node, joined([x, mask, v])))
+
+
+def _picked(x: T, key: object) -> tuple[T, list[Any], list[Handle | None]]:
+    """The slices that a key takes, and for each of their dimensions the index that is left, as it
+    is and as positions: None for a dimension that is taken whole.
+    """
     items = list(key) if isinstance(key, tuple) else [key]
     listed = _spelled_out(x, [_listed(i, x) for i in items])
     y = _sliced(x, [slice(None) if isinstance(i, np.ndarray | Handle) else i for i in listed])
     listed = [i for i in listed if i is None or isinstance(i, slice | np.ndarray | Handle)]
-    chosen = [_position(i) for i in listed]
-    if not any(i is not None for i in chosen):
-        return y
-    if sum(i is not None for i in chosen) == 1:
-        at = next(d for d, i in enumerate(chosen) if i is not None)
-        known = listed[at]
-        if isinstance(known, np.ndarray) and known.ndim == 1:
-            return take_known(y, at, _counted(known.astype(np.int64), y, at))
-    nodes = [None if i is None else i.node for i in chosen]
-    tensors = [i for i in chosen if i is not None]
-    return x.of(indexing.index(y.node, nodes), joined([y, *tensors]))
+    return y, listed, [_position(i) for i in listed]
 
 
 def _sliced(x: T, keys: list[Any]) -> T:
@@ -101,10 +170,12 @@ def _sliced(x: T, keys: list[Any]) -> T:
         if count > 1 and step > 1:
             steps.append((dim, step))
         shape.append(count)
-    y = graph.flip(graph.shrink(x.node, tuple(limits)), tuple(reversed_dims))
+    y = x._moved(graph.shrink, tuple(limits))
+    if reversed_dims:
+        y = y._moved(graph.flip, tuple(reversed_dims))
     for dim, step in steps:
-        y = graph.window(y, dim, 1, step)
-    return x._with(graph.reshape(y, tuple(shape)))
+        y = y._moved(graph.window, dim, 1, step, 1)
+    return y if y.shape == tuple(shape) else y._moved(graph.reshape, tuple(shape))
 
 
 def _position(i: object) -> Handle | None:

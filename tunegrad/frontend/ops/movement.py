@@ -18,20 +18,20 @@ from ..nodes import elementwise as ew
 from ..nodes import movement
 from ..nodes.elementwise import Scalar
 from ..nodes.movement import Axes, axes_of, axis_of, integer
-from ..operation import T, operation
+from ..operation import T, operation, viewing
 
 Sections = int | Sequence[int]
 Mode = Literal["constant", "reflect", "replicate", "circular"]
 Pairs = Sequence[Sequence[int]]
 
 
-@operation
+@viewing
 def view_as(input: Handle, other: Handle) -> Handle:
     """The same elements under the shape of ``other``."""
     return input.reshape(other.shape)
 
 
-@operation
+@viewing
 def flatten(input: Handle, start_dim: int = 0, end_dim: int = -1) -> Handle:
     """Dimensions from ``start_dim`` to ``end_dim`` as one."""
     if not input.shape:
@@ -46,7 +46,7 @@ def flatten(input: Handle, start_dim: int = 0, end_dim: int = -1) -> Handle:
     return input.reshape(*input.shape[:first], merged, *input.shape[last + 1 :])
 
 
-@operation
+@viewing
 def unflatten(input: Handle, dim: int, sizes: Sequence[int]) -> Handle:
     """Dimension ``dim`` as several; one of ``sizes`` may be -1."""
     at = axis_of("unflatten", dim, input.shape)
@@ -62,13 +62,13 @@ def unflatten(input: Handle, dim: int, sizes: Sequence[int]) -> Handle:
     return input.reshape(*input.shape[:at], *part, *input.shape[at + 1 :])
 
 
-@operation
+@viewing
 def expand_dims(input: Handle, dim: int) -> Handle:
     """A new dimension of extent 1 in front of ``dim``, by numpy's name."""
     return input.unsqueeze(dim)
 
 
-@operation
+@viewing
 def transpose(input: Handle, dim0: int | Sequence[int] = -2, dim1: int = -1, *more: int) -> Handle:
     """Two dimensions exchanged, by default the last two; a list, or more than two numbers, is
     numpy's permutation.
@@ -80,7 +80,7 @@ def transpose(input: Handle, dim0: int | Sequence[int] = -2, dim1: int = -1, *mo
     return input.swapaxes(dim0, dim1)
 
 
-@operation
+@viewing
 def t(input: Handle) -> Handle:
     """The transpose of a matrix; a vector or scalar stays.
 
@@ -91,7 +91,7 @@ def t(input: Handle) -> Handle:
     return input.T
 
 
-@operation
+@viewing
 def movedim(input: Handle, source: Axes, destination: Axes) -> Handle:
     """Dimensions ``source`` moved to the places ``destination``, the others in their order."""
     old, new = (axes_of("movedim", a, input.shape) for a in (source, destination))
@@ -152,13 +152,13 @@ def roll(input: Handle, shifts: int | Sequence[int], dims: Axes = None) -> Handl
     return result
 
 
-@operation
+@viewing
 def expand_as(input: Handle, other: Handle) -> Handle:
     """Repeated to the shape of ``other``."""
     return input.expand(other.shape)
 
 
-@operation
+@viewing
 def broadcast_to(input: Handle, shape: Sequence[int]) -> Handle:
     """Repeated to ``shape``."""
     return input._expanded("broadcast_to", movement.flat((shape,)))
@@ -197,7 +197,7 @@ def repeat_interleave(input: Handle, repeats: int, dim: int | None = None) -> Ha
     return flatten(spread.expand(shape), at, at + 1)
 
 
-@operation
+@viewing
 def split(input: T, split_size: Sections, dim: int = 0) -> tuple[T, ...]:
     """Parts of ``split_size`` elements along ``dim`` (the last may be smaller), or of the sizes
     in a list.
@@ -218,7 +218,7 @@ def split(input: T, split_size: Sections, dim: int = 0) -> tuple[T, ...]:
     return tuple(input.narrow(at, b, n) for b, n in zip(starts, sizes, strict=True))
 
 
-@operation
+@viewing
 def chunk(input: T, chunks: int, dim: int = 0) -> tuple[T, ...]:
     """At most ``chunks`` parts of equal size along ``dim``; the last may be smaller."""
     extent = input.shape[axis_of("chunk", dim, input.shape)]
@@ -226,7 +226,7 @@ def chunk(input: T, chunks: int, dim: int = 0) -> tuple[T, ...]:
     return split(input, max(1, -(-extent // count)), dim)
 
 
-@operation
+@viewing
 def tensor_split(input: T, indices_or_sections: Sections, dim: int = 0) -> tuple[T, ...]:
     """So many parts along ``dim``, the first ones larger by one; or cut at the indices of a
     list.
@@ -239,14 +239,14 @@ def tensor_split(input: T, indices_or_sections: Sections, dim: int = 0) -> tuple
     return split(input, [max(0, b - a) for a, b in pairwise(cuts)], dim)
 
 
-@operation
+@viewing
 def unbind(input: T, dim: int = 0) -> tuple[T, ...]:
     """The slices along ``dim``, without that dimension."""
     at = axis_of("unbind", dim, input.shape)
     return tuple(input.select(at, i) for i in range(input.shape[at]))
 
 
-@operation
+@viewing
 def unfold(input: Handle, dimension: int, size: int, step: int) -> Handle:
     """Windows of ``size`` elements along a dimension, ``step`` apart, the place inside a window
     as a new last dimension.
@@ -254,27 +254,17 @@ def unfold(input: Handle, dimension: int, size: int, step: int) -> Handle:
     return input.window(dimension, size, step)
 
 
-@operation
+@viewing
 def diagonal(input: Handle, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Handle:
     """Elements at (i, i + offset) of two dimensions, as a new last dimension."""
     return _diagonals(input, offset, dim1, dim2)
 
 
-def _diagonals(input: Handle, offset: int, dim1: int, dim2: int) -> Handle:
+def _diagonals(input: T, offset: int, dim1: int, dim2: int) -> T:
     a, b = axis_of("diagonal", dim1, input.shape), axis_of("diagonal", dim2, input.shape)
     if a == b:
         raise ShapeError(f"diagonal: {dim1} and {dim2} are one dimension of {input.shape}")
-    x = movedim(input, (a, b), (-2, -1))
-    rows, columns = x.shape[-2:]
-    top, left = max(0, -offset), max(0, offset)
-    count = max(0, min(rows - top, columns - left))
-    if not count:
-        return input._with(graph.full(0, (*x.shape[:-2], 0), input.dtype.compute))._as(input.dtype)
-    x = x.narrow(-2, top, count).narrow(-1, left, count)
-    # rows of count + 1 elements put each diagonal element first
-    lead = x.shape[:-2]
-    padded = x.reshape(*lead, count * count).narrow(-1, 0, (count - 1) * (count + 1) + 1)
-    return padded.window(-1, 1, count + 1).squeeze(-1)
+    return input._moved(movement.diagonal, offset, a, b)
 
 
 @operation
