@@ -261,8 +261,8 @@ PLAN_PASSES = (
     Pass("layout", _layout),
     Pass("cut", _cut),
     Pass("launches", _launches),
-    Pass("variant", _variant),
     Pass("overwrite", _overwrite),
+    Pass("variant", _variant),
     Pass("validate", _validate_plan),
 )
 """From the outputs that are planned to launches of kernels."""

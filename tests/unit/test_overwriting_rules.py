@@ -13,6 +13,7 @@ from tunegrad.frontend import Tensor
 from tunegrad.ir.fusion import LaunchPlan, in_place, overwriting, schedule
 from tunegrad.ir.kernel import Kernel, Store
 from tunegrad.ir.parse_kernel import parse_kernel
+from tunegrad.ir.variants import parts_of, rewrite, variants_of
 from tunegrad.ir.verify.kernel import verify_kernel
 from tunegrad.opts import Schedule, Space
 from tunegrad.render.cuda import render_cuda
@@ -107,6 +108,24 @@ def test_a_new_value_that_can_not_be_written_in_place_is_copied_at_the_end():
     plan = _plan(A + A.T, A @ B, over={0: "a"})
     assert [x.name.split()[0] for x in plan.launches][-1] == "copy"
     assert plan.buffers[plan.launches[-1].args[1]].role == "temp"
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "terms", "variant"),
+    [(2, 2, 1 << 15, "split64"), (48, 48, 4096, "split_k4")],
+)
+def test_halves_of_a_sum_write_its_end_over_the_input(
+    rows: int, columns: int, terms: int, variant: str
+):
+    w, x, g = _x("w", rows, columns), _x("x", terms, rows), _x("g", terms, columns)
+    plan = _plan(w - x.T @ g * 0.5, over={0: "w"})
+    (kernel,) = (k for k, _ in plan.kernels().values())
+    found = next(v for v in variants_of(kernel) if v.startswith(variant))
+    made = rewrite(plan, {kernel.key: found})
+    assert len(made.over) == 1
+    assert made.launches[-1].kernel.overwritten
+    assert [x.kernel.key for x in made.launches] == [k.key for k in parts_of(kernel, found)]
+    assert set(variants_of(kernel)) == {v for v in variants_of(kernel.apart) if v != "im2col"}
 
 
 def test_without_donated_inputs_a_plan_is_the_same_object():

@@ -57,8 +57,8 @@ def test_pipeline_is_these_passes_in_this_order() -> None:
         "layout",
         "cut",
         "launches",
-        "variant",
         "overwrite",
+        "variant",
         "validate",
     ]
     assert names(KERNEL_PASSES) == ["loops", "schedule", "lower", "races", "limit", "render"]

@@ -275,6 +275,14 @@ class Kernel:
         return {p.over: p.name for p in self.params if p.over}
 
     @property
+    def apart(self) -> Kernel:
+        """The same kernel, whose outputs lie over no input."""
+        if not self.overwritten:
+            return self
+        made = replace(self, params=tuple(replace(p, over="") for p in self.params))
+        return made.canonical() if self._canonical else made
+
+    @property
     def reduces(self) -> tuple[Reduce, ...]:
         return tuple(s for s in self.stages if isinstance(s, Reduce))
 

@@ -16,7 +16,7 @@ from tunegrad import devices
 from tunegrad.config import ModelDtype, ModelSpec, Numerics, labelled
 from tunegrad.db import Store
 from tunegrad.frontend import Model, model_of_spec
-from tunegrad.ir.fusion import Fusion, Images, LaunchPlan
+from tunegrad.ir.fusion import Fusion, Images, LaunchPlan, New, in_place
 from tunegrad.ir.graph import Node
 from tunegrad.ir.kernel import Kernel, key_of
 from tunegrad.ir.rewrites import guarded
@@ -75,7 +75,7 @@ class Workload:
 
     ``graph`` are the nodes that it computes, ``fusion`` is that graph as the rules cut it, ``plan``
     the schedule that the kernels came from. ``full`` is the model as it was before it was narrowed;
-    nothing where it was not.
+    nothing where it was not. ``news`` are outputs that the plan writes over inputs.
     """
 
     name: str
@@ -85,6 +85,7 @@ class Workload:
     kernels: tuple[KernelUse, ...]
     inputs: tuple[Argument, ...] = ()
     full: tuple[Node, ...] = ()
+    news: tuple[New, ...] = ()
 
     @property
     def key(self) -> str:
@@ -155,11 +156,12 @@ def workload_of(
     Raises WeightsError for weights that do not fit it.
     """
     outputs = model.build(model.weights(None, seed))
-    nodes, _ = guarded(tuple(t.node for t in outputs))  # as a loaded model computes them
+    nodes, guards = guarded(tuple(t.node for t in outputs))  # as a loaded model computes them
+    news = model.news(nodes[: len(nodes) - len(guards)])
     target = target or devices.host_device().target
     graph = prepared(nodes, numerics, target, dtype, known=True)
     fusion = Fusion.of(graph, view_bytes=target.view_bytes)
-    plan = validated_plan(fusion.schedule(), fusion, graph)
+    plan = validated_plan(in_place(fusion.schedule(), news), fusion, graph)
     bounds = {plan.buffers[at].name: bound for at, bound in plan.indexed().items()}
     return Workload(
         labelled(name, dtype),
@@ -169,6 +171,7 @@ def workload_of(
         uses_of(plan.kernels()),
         tuple(Argument(i.name, i.shape, i.dtype, bounds.get(i.name, 0)) for i in model.inputs),
         nodes if dtype != "f32" else (),
+        news,
     )
 
 
@@ -192,12 +195,14 @@ def with_images(workload: Workload, images: Images) -> Workload:
     fusion = workload.fusion.storing(images)
     if fusion is workload.fusion:
         return workload
-    return with_plan(replace(workload, fusion=fusion), fusion.schedule())
+    made = in_place(fusion.schedule(), workload.news)
+    return with_plan(replace(workload, fusion=fusion), made)
 
 
 def with_toggles(workload: Workload, toggles: Set[int]) -> Workload:
     """The work with the graph cut otherwise at these nodes."""
-    return with_plan(workload, workload.fusion.toggled(toggles).schedule())
+    made = in_place(workload.fusion.toggled(toggles).schedule(), workload.news)
+    return with_plan(workload, made)
 
 
 def cut_as_stored(

@@ -23,7 +23,7 @@ import numpy as np
 from tunegrad.errors import InternalError
 
 from ..dtypes import F32
-from ..fusion import Buffer, Combined, Launch, LaunchPlan
+from ..fusion import Buffer, Combined, Launch, LaunchPlan, overwriting
 from ..graph import ConstData, Node
 from ..kernel import Kernel, memoized
 from ..layout import Layout
@@ -50,6 +50,8 @@ def variants_of(kernel: Kernel) -> tuple[str, ...]:
     names = [DIRECT]
     if kernel.fixed:
         return (DIRECT,)
+    if kernel.overwritten:  # others move what the output lies over
+        return (DIRECT, *(v for v in variants_of(kernel.apart) if _split(kernel, v) is not None))
     if match_conv3x3(kernel) is not None:
         names += [f"winograd{m}" for m in TILES]
     moved = channels_last(kernel)
@@ -129,6 +131,10 @@ def _im2col(kernel: Kernel) -> Im2col:
 
 def _split(kernel: Kernel, variant: str) -> Split | None:
     """The halves that a name of the form "split64x16" or "split_k4" gives; None for others."""
+    if kernel.overwritten:
+        made = _split(kernel.apart, variant)
+        finish = None if made is None else _overwriting(made, kernel)
+        return None if made is None or finish is None else replace(made, finish=finish)
     found = _SPLIT.fullmatch(variant) or _SPLIT_K.fullmatch(variant)
     if found is None or variant not in variants_of(kernel):
         return None
@@ -136,6 +142,21 @@ def _split(kernel: Kernel, variant: str) -> Split | None:
         return split_k(kernel, int(found[1]))
     chunks, lanes = found.groups()
     return split(kernel, int(chunks), int(lanes or 1))
+
+
+def _overwriting(made: Split, kernel: Kernel) -> Kernel | None:
+    """The second half, over the inputs that the kernel may lie over; None where it must not."""
+    args = [kernel.params[i].name if i is not None else "" for i in made.finish_args]
+    finish = made.finish
+    for source, out in kernel.overwritten.items():
+        if args.count(source) != 1 or args.count(out) != 1:
+            return None
+        names = (finish.params[args.index(x)].name for x in (out, source))
+        found = overwriting(finish, *names)
+        if found is None:
+            return None
+        finish = found.named(finish.name, finish.origin, finish.fixed)
+    return finish
 
 
 @memoized()
@@ -166,9 +187,12 @@ def rewrite(schedule: LaunchPlan, picks: Mapping[str, str]) -> LaunchPlan:
         launches += [launch] if variant == DIRECT else work.replaced(launch, variant)
     used = {i for x in launches for i in x.args} | set(schedule.inputs) | set(schedule.outputs)
     used |= {schedule.memory(i) for i in used if i < len(schedule.buffers)}
-    return _renumbered(
+    made = _renumbered(
         replace(schedule, buffers=tuple(work.buffers), launches=tuple(launches)), used
     )
+    if made.over:
+        made.verify()
+    return made
 
 
 @dataclass(slots=True)
@@ -275,4 +299,5 @@ def _renumbered(schedule: LaunchPlan, used: set[int]) -> LaunchPlan:
         tuple(replace(x, args=tuple(place[i] for i in x.args)) for x in schedule.launches),
         tuple(place[i] for i in schedule.inputs),
         tuple(place[i] for i in schedule.outputs),
+        tuple((place[out], place[source]) for out, source in schedule.over),
     )

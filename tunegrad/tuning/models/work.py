@@ -174,6 +174,16 @@ class _Held:
         """The outputs' bytes; every byte of them, and of what is between, was poison before."""
         return tuple(a.tobytes() for i in sets for a in self.runner.run_poisoned(self.sets[i]))
 
+    def over_fault(self, outputs: Sequence[bytes]) -> str:
+        """The fault of a run on the first set whose new values replace inputs; '' where it gives
+        the bytes that the model has given beside them.
+        """
+        if not self.runner.schedule.over:
+            return ""
+        found = self.runner.run({name: a.copy() for name, a in self.sets[0].items()})
+        same = all(a.tobytes() == b for a, b in zip(found, outputs, strict=False))
+        return "" if same else "in the memory of its inputs: its outputs are other bits"
+
 
 class _Shelf:
     """All that the worker keeps: parts by name, and models, the least recently used go first.
@@ -353,7 +363,7 @@ def _asked(orders: Sequence[Order], work: Callable[[Sequence[_Held]], Answer]) -
     except MemoryError as error:
         return Answer(fault=f"memory: {error}", memory=True)
     for at, model in enumerate(models):
-        if damage := model.runner.damage():
+        if damage := model.over_fault(answer.outputs[at]) or model.runner.damage():
             return Answer(fault=damage, at=at)
     return answer
 
