@@ -1,0 +1,603 @@
+"""Steps of training, untuned, next to PyTorch eager, channels-last and Inductor, in turns.
+
+    python -m benchmarks.training                         all models
+    python -m benchmarks.training resnet18 --no-inductor  one, without the compiler's minutes
+    python -m benchmarks.training resnet18 --launches     ours by kernel, next to what it needs
+    python -m benchmarks.training resnet18 --kernels      gradients of convolutions beside oneDNN's
+    python -m benchmarks.training --cpu                   one thread, CPU time: for a busy machine
+
+A step is forward, loss, backward and SGD with momentum. A model is one function of ``F``, which is
+PyTorch's ``torch.nn.functional`` or ours, so both compute the same from equal parameters, and their
+losses are compared over some steps. Batch norm has the batch's own statistics on both sides.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import statistics
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+import tunegrad as tg
+from benchmarks.contestants import CallContestant
+from benchmarks.interleave import Pace, interleave
+
+__all__ = ["MODELS", "Model", "main"]
+
+Array = npt.NDArray[Any]
+
+_RATE, _MOMENTUM = 0.01, 0.9
+_PACE = Pace(min_rounds=5, max_rounds=9, min_s=0.0, max_s=20.0, turn_s=0.05, tolerance=0.05)
+
+
+# ---- models
+
+
+@dataclass(slots=True)
+class Parameters:
+    """Parameters by name: drawn when a model asks for one the first time, so that a model's code
+    says each shape once. ``of`` makes a tensor of a drawn array.
+    """
+
+    of: Callable[[Array], Any]
+    values: dict[str, Any] = field(default_factory=dict)
+
+    def __call__(self, name: str, *shape: int, fill: float | None = None) -> Any:
+        """The parameter of that name; ``fill`` is its value, else it is drawn for its fan-in."""
+        if name not in self.values:
+            rng = np.random.default_rng(len(self.values))
+            fan = math.prod(shape[1:]) or 1
+            drawn = rng.normal(0, fan**-0.5, shape) if fill is None else np.full(shape, fill)
+            self.values[name] = self.of(drawn.astype(np.float32))
+        return self.values[name]
+
+
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """``F`` and what the two libraries spell otherwise: batch norm in training, joined tensors."""
+
+    F: Any
+    batch_norm: Callable[[Any, Any, Any], Any]
+    cat: Callable[[list[Any], int], Any]
+
+
+Loss = Callable[[Backend, Callable[..., Any], Any, Any], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A loss of (backend, parameters, x, y), and what draws x and y."""
+
+    loss: Loss
+    batch: Callable[[np.random.Generator], tuple[Array, Array]]
+
+
+def _torch_norm(x: Any, weight: Any, bias: Any) -> Any:
+    return torch.nn.functional.batch_norm(x, None, None, weight, bias, training=True)
+
+
+def _our_norm(x: Any, weight: Any, bias: Any) -> Any:
+    mean = x.mean((0, 2, 3))
+    about = x - mean.reshape(1, -1, 1, 1)
+    var = (about * about).mean((0, 2, 3))
+    return x.batch_norm(weight, bias, mean, var)
+
+
+TORCH = Backend(torch.nn.functional, _torch_norm, torch.cat)
+OURS = Backend(tg.nn.functional, _our_norm, tg.cat)
+
+
+def _linear(b: Backend, p: Any, name: str, x: Any, out: int) -> Any:
+    return b.F.linear(x, p(f"{name}.weight", out, x.shape[-1]), p(f"{name}.bias", out, fill=0))
+
+
+def _conv(b: Backend, p: Any, name: str, x: Any, out: int, size: int, stride: int = 1) -> Any:
+    weight = p(f"{name}.weight", out, x.shape[1], size, size)
+    return b.F.conv2d(x, weight, stride=stride, padding=size // 2)
+
+
+def _conv_norm(b: Backend, p: Any, name: str, x: Any, out: int, size: int, stride: int = 1) -> Any:
+    y = _conv(b, p, name, x, out, size, stride)
+    weight, bias = p(f"{name}.norm.weight", out, fill=1), p(f"{name}.norm.bias", out, fill=0)
+    return b.batch_norm(y, weight, bias)
+
+
+def _mlp(b: Backend, p: Any, x: Any, y: Any) -> Any:
+    for i, out in enumerate((512, 512)):
+        x = b.F.relu(_linear(b, p, f"l{i}", x, out))
+    return b.F.cross_entropy(_linear(b, p, "head", x, 10), y)
+
+
+def _resnet(b: Backend, p: Any, x: Any, y: Any, depths: Sequence[int], wide: int, stem: int) -> Any:
+    """``wide`` 1: basic blocks; 4: bottlenecks. ``stem`` 7: of stride 2 and pooled, as for large
+    images; 3: of stride 1, as for images of 32 pixels.
+    """
+    x = b.F.relu(_conv_norm(b, p, "conv1", x, 64, stem, 2 if stem == 7 else 1))
+    if stem == 7:
+        x = b.F.max_pool2d(x, 3, 2, 1)
+    for i, depth in enumerate(depths):
+        planes = 64 << i
+        for j in range(depth):
+            at, stride, out = f"layer{i + 1}.{j}", 2 if i and not j else 1, planes * wide
+            if wide == 1:
+                z = b.F.relu(_conv_norm(b, p, f"{at}.conv1", x, planes, 3, stride))
+                z = _conv_norm(b, p, f"{at}.conv2", z, planes, 3)
+            else:
+                z = b.F.relu(_conv_norm(b, p, f"{at}.conv1", x, planes, 1))
+                z = b.F.relu(_conv_norm(b, p, f"{at}.conv2", z, planes, 3, stride))
+                z = _conv_norm(b, p, f"{at}.conv3", z, out, 1)
+            if stride > 1 or x.shape[1] != out:
+                x = _conv_norm(b, p, f"{at}.skip", x, out, 1, stride)
+            x = b.F.relu(z + x)
+    return b.F.cross_entropy(_linear(b, p, "head", x.mean((2, 3)), 1000), y)
+
+
+def _resnet18(b: Backend, p: Any, x: Any, y: Any) -> Any:
+    return _resnet(b, p, x, y, (2, 2, 2, 2), 1, 7)
+
+
+def _cifar(b: Backend, p: Any, x: Any, y: Any) -> Any:
+    return _resnet(b, p, x, y, (2, 2, 2, 2), 1, 3)
+
+
+def _resnet50(b: Backend, p: Any, x: Any, y: Any) -> Any:
+    return _resnet(b, p, x, y, (3, 4, 6, 3), 4, 7)
+
+
+def _norm(b: Backend, p: Any, name: str, x: Any) -> Any:
+    wide = x.shape[-1]
+    weight, bias = p(f"{name}.weight", wide, fill=1), p(f"{name}.bias", wide, fill=0)
+    return b.F.layer_norm(x, (wide,), weight, bias)
+
+
+def _attention(b: Backend, p: Any, name: str, x: Any, heads: int, causal: bool) -> Any:
+    n, s, wide = x.shape
+    apart = (n, s, heads, wide // heads)
+    q, k, v = (
+        _linear(b, p, f"{name}.{part}", x, wide).reshape(*apart).permute(0, 2, 1, 3)
+        for part in ("query", "key", "value")
+    )
+    z = b.F.scaled_dot_product_attention(q, k, v, is_causal=causal)
+    return _linear(b, p, f"{name}.out", z.permute(0, 2, 1, 3).reshape(n, s, wide), wide)
+
+
+def _bert(b: Backend, p: Any, x: Any, y: Any) -> Any:
+    for i in range(2):
+        x = _norm(b, p, f"{i}.norm1", x + _attention(b, p, f"{i}", x, 4, causal=False))
+        z = b.F.gelu(_linear(b, p, f"{i}.up", x, 1024))
+        x = _norm(b, p, f"{i}.norm2", x + _linear(b, p, f"{i}.down", z, 256))
+    return b.F.cross_entropy(_linear(b, p, "head", x.mean(1), 10), y)
+
+
+def _gpt(b: Backend, p: Any, x: Any, y: Any, layers: int) -> Any:
+    x = b.F.embedding(x, p("tokens", 256, 256)) + p("places", 128, 256)
+    for i in range(layers):
+        z = _norm(b, p, f"{i}.norm1", x)
+        x = x + _attention(b, p, f"{i}", z, 4, causal=True)
+        z = b.F.gelu(_linear(b, p, f"{i}.up", _norm(b, p, f"{i}.norm2", x), 1024))
+        x = x + _linear(b, p, f"{i}.down", z, 256)
+    logits = _linear(b, p, "head", _norm(b, p, "norm", x), 256)
+    return b.F.cross_entropy(logits.reshape(-1, 256), y)
+
+
+def _gpt2(b: Backend, p: Any, x: Any, y: Any) -> Any:
+    return _gpt(b, p, x, y, 2)
+
+
+def _gpt6(b: Backend, p: Any, x: Any, y: Any) -> Any:
+    return _gpt(b, p, x, y, 6)
+
+
+def _twice(b: Backend, p: Any, name: str, x: Any, out: int) -> Any:
+    for i in range(2):
+        x = b.F.relu(_conv_norm(b, p, f"{name}.{i}", x, out, 3))
+    return x
+
+
+def _unet(b: Backend, p: Any, x: Any, y: Any) -> Any:
+    kept, sizes = [], (16, 32, 64)
+    for i, out in enumerate(sizes):
+        x = _twice(b, p, f"down{i}", x, out)
+        kept.append(x)
+        x = b.F.max_pool2d(x, 2)
+    x = _twice(b, p, "bottom", x, 128)
+    for i, out in reversed(list(enumerate(sizes))):
+        x = b.F.conv_transpose2d(x, p(f"up{i}.weight", x.shape[1], out, 2, 2), stride=2)
+        x = _twice(b, p, f"join{i}", b.cat([kept[i], x], 1), out)
+    return b.F.cross_entropy(_conv(b, p, "head", x, 3, 1), y)
+
+
+def _rows(count: int, *shape: int, kinds: int = 10) -> Callable[..., tuple[Array, Array]]:
+    return lambda rng: (
+        rng.standard_normal((count, *shape), np.float32), rng.integers(0, kinds, count),
+    )  # fmt: skip
+
+
+MODELS = {
+    "mlp": Model(_mlp, _rows(128, 784)),
+    "resnet18": Model(_resnet18, _rows(32, 3, 32, 32, kinds=1000)),
+    "resnet18_3x3": Model(_cifar, _rows(32, 3, 32, 32, kinds=1000)),
+    "resnet50": Model(_resnet50, _rows(8, 3, 64, 64, kinds=1000)),
+    "bert": Model(_bert, _rows(8, 128, 256)),
+    "gpt2": Model(
+        _gpt2, lambda rng: (rng.integers(0, 256, (8, 128)), rng.integers(0, 256, 1024))
+    ),
+    "gpt6": Model(
+        _gpt6, lambda rng: (rng.integers(0, 256, (8, 128)), rng.integers(0, 256, 1024))
+    ),
+    "unet": Model(
+        _unet,
+        lambda rng: (
+            rng.standard_normal((8, 3, 64, 64), np.float32), rng.integers(0, 3, (8, 64, 64)),
+        ),
+    ),
+}  # fmt: skip
+"""GPT is named by its layers; ResNet-50 is not run unless it is asked for."""
+
+_DEFAULT = tuple(name for name in MODELS if name != "resnet50")
+
+
+def drawn(model: Model, seed: int = 0) -> tuple[dict[str, Array], Array, Array]:
+    """Parameters, and a batch."""
+    x, y = model.batch(np.random.default_rng(seed))
+    p = Parameters(torch.from_numpy)
+    with torch.no_grad():
+        model.loss(TORCH, p, torch.from_numpy(x), torch.from_numpy(y))
+    return {name: v.numpy() for name, v in p.values.items()}, x, y
+
+
+# ---- steps
+
+
+def our_step(model: Model, parameters: dict[str, Array], x: Array, y: Array) -> Any:
+    """The step as a function of (x, y, parameters, speeds), compiled for them without a store."""
+    names, many = tuple(parameters), len(parameters)
+
+    def step(x: Any, y: Any, *state: Any) -> list[Any]:
+        def loss(values: dict[str, Any]) -> Any:
+            return model.loss(OURS, lambda name, *_, **__: values[name], x, y)
+
+        old = dict(zip(names, state[:many], strict=True))
+        value, slopes = tg.value_and_grad(loss)(old)
+        faster = [_MOMENTUM * v + slopes[n] for n, v in zip(names, state[many:], strict=True)]
+        return [value, *(p - _RATE * v for p, v in zip(state, faster, strict=False)), *faster]
+
+    given = [*parameters.values(), *map(np.zeros_like, parameters.values())]
+    return tg.compile(step, x, y, *given, store=False, threads=torch.get_num_threads())
+
+
+def ours(step: Any, parameters: dict[str, Array], x: Array, y: Array) -> Callable[[], float]:
+    """A call that makes a step from the state of the last one, and gives the loss."""
+    state = [*parameters.values(), *map(np.zeros_like, parameters.values())]
+
+    def call() -> float:
+        nonlocal state
+        value, *state = step(x, y, *state)
+        return float(value)
+
+    return call
+
+
+def theirs(
+    model: Model, parameters: dict[str, Array], x: Array, y: Array, form: str
+) -> Callable[[], float]:
+    """The same in PyTorch: ``form`` is eager, channels_last or inductor."""
+
+    def laid(v: torch.Tensor) -> Any:
+        last = form == "channels_last" and v.ndim == 4
+        return v.to(memory_format=torch.channels_last) if last else v
+
+    values = {
+        name: laid(torch.from_numpy(v.copy())).requires_grad_() for name, v in parameters.items()
+    }
+    images, kinds = laid(torch.from_numpy(x)), torch.from_numpy(y)
+    optimizer = torch.optim.SGD(values.values(), _RATE, _MOMENTUM, fused=True)
+
+    def loss(images: torch.Tensor, kinds: torch.Tensor) -> Any:
+        return model.loss(TORCH, lambda name, *_, **__: values[name], images, kinds)
+
+    forward = torch.compile(loss) if form == "inductor" else loss
+
+    def call() -> float:
+        optimizer.zero_grad(set_to_none=True)
+        value = forward(images, kinds)
+        value.backward()
+        optimizer.step()
+        return float(value.detach())
+
+    return call
+
+
+def allocated_bytes(call: Callable[[], object]) -> int:
+    """The most that PyTorch's allocator holds during a call, above what it held before."""
+    with torch.profiler.profile(profile_memory=True) as profile:
+        call()
+    with tempfile.NamedTemporaryFile(suffix=".json") as file:
+        profile.export_chrome_trace(file.name)
+        events = json.loads(Path(file.name).read_text())["traceEvents"]
+    held = [e["args"]["Total Allocated"] for e in events if e.get("name") == "[memory]"]
+    return max(held) - held[0] if held else 0
+
+
+def rows_of(name: str, said: argparse.Namespace) -> Iterator[str]:
+    """The lines of one model."""
+    model = MODELS[name]
+    parameters, x, y = drawn(model)
+    start = time.perf_counter()
+    step = our_step(model, parameters, x, y)
+    seconds = time.perf_counter() - start
+    plan = step._plan  # noqa: SLF001 - its launches are counted
+    yield (
+        f"{name}: {len(plan.launches)} launches of {len(plan.kernels())} kernels, made in "
+        f"{seconds:.1f} s"
+    )
+    calls = {"ours": ours(step, parameters, x, y)}
+    for form in ("eager", "channels_last", *(() if said.no_inductor else ("inductor",))):
+        calls[form] = theirs(model, parameters, x, y, form)
+    wanted: list[float] = []
+    contestants = []
+    clock = time.process_time if said.cpu else time.perf_counter
+    for peer, call in calls.items():
+        start = time.perf_counter()
+        try:
+            losses = [call() for _ in range(5)]
+        except Exception as error:  # noqa: BLE001 - another library's; the row says it
+            yield f"  {peer}: does not run: {' '.join(str(error).split())[:200]}"
+            continue
+        wanted = wanted or losses
+        apart = max(abs(a - b) / abs(b) for a, b in zip(losses, wanted, strict=True))
+        first = time.perf_counter() - start
+        yield f"  {peer:14} five steps in {first:6.2f} s, losses within {apart:.1e} of ours"
+        contestants.append(CallContestant(peer, "", call, _nothing, clock=clock))
+    found: list[Any] = [*contestants]
+    if not said.cpu:
+        state = [*parameters.values(), *map(np.zeros_like, parameters.values())]
+        found.append(_Native(step.timer(x, y, *state)))
+    timings = interleave(found, _PACE)
+    best = min(t.seconds for t in timings if not t.peer.startswith("ours"))
+    for t in timings:
+        yield (
+            f"  {t.peer:14} {1e3 * t.seconds:9.3f} ms +- {100 * t.interval:4.1f} %   "
+            f"{best / t.seconds:5.2f} of PyTorch's best a second"
+        )
+    held = sum(2 * v.nbytes for v in parameters.values())
+    yield (
+        f"  memory beside a state of {held / 1e6:.1f} MB: ours {step.memory_bytes / 1e6:.1f}, "
+        f"PyTorch eager {allocated_bytes(calls['eager']) / 1e6:.1f}"
+    )
+
+
+def _nothing() -> npt.NDArray[np.float32]:
+    """The result of a contestant whose results are compared elsewhere."""
+    return np.zeros(1, np.float32)
+
+
+@dataclass(frozen=True, slots=True)
+class _Native:
+    """Our step timed inside, without the copies of arguments and results."""
+
+    clock: Callable[[int], Sequence[float]]
+    peer: str = "ours, inside"
+    variant: str = ""
+    layout: str = ""
+
+    def time(self, calls: int) -> Sequence[float]:
+        return self.clock(calls)
+
+    def output(self) -> Array:
+        return _nothing()
+
+
+# ---- gradients of convolutions
+
+
+@dataclass(frozen=True, slots=True)
+class Convolution:
+    """Shapes of one convolution of a model: image (N, C, H, W), weight (O, C, KH, KW)."""
+
+    image: tuple[int, ...]
+    weight: tuple[int, ...]
+    stride: int
+
+    @property
+    def padding(self) -> int:
+        return self.weight[2] // 2
+
+    @property
+    def output(self) -> tuple[int, ...]:
+        """Shape of the result."""
+        n, _, *sides = self.image
+        size = self.weight[2]
+        places = (1 + (s + 2 * self.padding - size) // self.stride for s in sides)
+        return (n, self.weight[0], *places)
+
+    def __str__(self) -> str:
+        size, side = self.weight[2], self.image[2]
+        return f"{size}x{size}s{self.stride} {self.weight[1]}->{self.weight[0]} {side}"
+
+
+def convolutions(name: str) -> list[Convolution]:
+    """The distinct convolutions of a model, in order."""
+    found: dict[Convolution, None] = {}
+
+    class Noting:
+        """PyTorch's functions, of which conv2d is noted."""
+
+        def __getattr__(self, word: str) -> Any:
+            return getattr(torch.nn.functional, word)
+
+        def conv2d(self, x: Any, weight: Any, stride: int, padding: int) -> Any:
+            found[Convolution(tuple(x.shape), tuple(weight.shape), stride)] = None
+            return torch.nn.functional.conv2d(x, weight, stride=stride, padding=padding)
+
+    model = MODELS[name]
+    x, y = model.batch(np.random.default_rng(0))
+    with torch.no_grad():
+        backend = Backend(Noting(), _torch_norm, torch.cat)
+        model.loss(backend, Parameters(torch.from_numpy), torch.from_numpy(x), torch.from_numpy(y))
+    return list(found)
+
+
+def _our_gradient(c: Convolution, which: str, arrays: list[Array]) -> Any:
+    """A compiled function of images with channels last, as temporaries of a step are."""
+
+    def of_weight(x: Any, g: Any, w: Any) -> Any:
+        first = x.permute(0, 3, 1, 2)
+
+        def product(w: Any) -> Any:
+            y = tg.nn.functional.conv2d(first, w, stride=c.stride, padding=c.padding)
+            return (y * g.permute(0, 3, 1, 2)).sum()
+
+        return tg.grad(product)(w)
+
+    def of_data(x: Any, g: Any, w: Any) -> Any:
+        def product(x: Any) -> Any:
+            y = tg.nn.functional.conv2d(x, w, stride=c.stride, padding=c.padding)
+            return (y * g.permute(0, 3, 1, 2)).sum()
+
+        return tg.grad(product)(x.permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
+
+    step = of_weight if which == "weight" else of_data
+    return tg.compile(step, *arrays, store=False, threads=torch.get_num_threads())
+
+
+def kernel_rows(name: str, cpu: bool) -> Iterator[str]:
+    """The gradients of a model's convolutions, and the geometric means of the gain."""
+    clock = time.process_time if cpu else time.perf_counter
+    gains: dict[str, list[float]] = {"weight": [], "data": []}
+    for i, c in enumerate(convolutions(name)):
+        rng = np.random.default_rng(i)
+        x, g, w = (rng.standard_normal(s, np.float32) for s in (c.image, c.output, c.weight))
+        for which in ("weight", "data") if i else ("weight",):  # nothing asks for the image's
+            mask = [which == "data", which == "weight", False]
+            tensors = [torch.from_numpy(v) for v in (g, x, w)]
+            contestants = []
+            for form, layout in (
+                ("rows", torch.contiguous_format), ("last", torch.channels_last),
+            ):  # fmt: skip
+                g_, x_, w_ = (v.to(memory_format=layout) for v in tensors)
+
+                def theirs(g: Any = g_, x: Any = x_, w: Any = w_, mask: Any = mask) -> Any:
+                    return torch.ops.aten.convolution_backward(
+                        g, x, w, None, [c.stride] * 2, [c.padding] * 2, [1, 1],  # noqa: B023
+                        False, [0, 0], 1, mask,
+                    )  # fmt: skip
+
+                contestants.append(CallContestant("oneDNN", form, theirs, _nothing, clock=clock))
+            arrays = [x.transpose(0, 2, 3, 1).copy(), g.transpose(0, 2, 3, 1).copy(), w]
+            compiled = _our_gradient(c, which, arrays)
+            mine = compiled(*arrays)
+            mine = mine.transpose(0, 3, 1, 2) if which == "data" else mine
+            wanted = theirs()[which == "weight"].numpy()
+            apart = float(np.abs(mine - wanted).max() / np.abs(wanted).max())
+
+            def ours(compiled: Any = compiled, arrays: Any = arrays) -> Any:
+                return compiled(*arrays)
+
+            contestants.append(CallContestant("ours", "", ours, _nothing, clock=clock))
+            *peers, own = interleave(contestants, _PACE)
+            best = min(peers, key=lambda t: t.seconds)
+            gains[which].append(best.seconds / own.seconds)
+            flops = 2 * math.prod(c.output) * math.prod(c.weight[1:])
+            yield (
+                f"  {c!s:22} {which:6} ours {1e3 * own.seconds:8.3f} ms "
+                f"{flops / own.seconds / 1e9:6.1f} GFLOP/s, oneDNN {best.variant:4} "
+                f"{1e3 * best.seconds:8.3f}: {gains[which][-1]:5.2f}   {apart:.0e} apart, "
+                f"{len(compiled._plan.launches)} launches"  # noqa: SLF001
+            )
+    for which, found in gains.items():
+        yield f"  geometric mean, {which}: {math.exp(statistics.mean(map(math.log, found))):.2f}"
+
+
+# ---- kernels of ours
+
+
+def peaks() -> tuple[float, float]:
+    """FLOP/s of a product of matrices and bytes/s of a copy, as PyTorch has them just now."""
+    a, b = torch.rand(768, 768), torch.rand(768, 768)
+    product = min(_seconds(lambda: torch.mm(a, b)) for _ in range(7))
+    x = torch.rand(1 << 22)
+    y = torch.empty_like(x)
+    copied = min(_seconds(lambda: y.copy_(x)) for _ in range(7))
+    return 2 * 768**3 / product, 2 * x.nbytes / copied
+
+
+def _seconds(call: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
+def launch_rows(name: str, samples: int = 5) -> Iterator[str]:
+    """Our kernels, the heaviest first: time, share, rates, and the time at both peaks."""
+    model = MODELS[name]
+    parameters, x, y = drawn(model)
+    step = our_step(model, parameters, x, y)
+    launches = step._plan.launches  # noqa: SLF001
+    turns = [step.profile_s(1) for _ in range(samples)]
+    times = [min(s for _, s in same) for same in zip(*turns, strict=True)]
+    flops_s, bytes_s = peaks()
+    total = sum(times)
+    by_kernel: dict[str, list[float]] = defaultdict(list)
+    kernels = {}
+    for launch, seconds in zip(launches, times, strict=True):
+        by_kernel[launch.kernel.key].append(seconds)
+        kernels[launch.kernel.key] = launch.kernel
+    least = 0.0
+    lines = []
+    for key, found in sorted(by_kernel.items(), key=lambda item: -sum(item[1])):
+        k, count = kernels[key], len(found)
+        need = max(k.flops / flops_s, k.unique_bytes / bytes_s)
+        least += count * need
+        each = statistics.median(found)
+        lines.append(
+            f"{100 * sum(found) / total:5.1f} % {count:3}x {1e3 * each:8.3f} ms, needs "
+            f"{1e3 * need:7.3f}  {k.flops / each / 1e9:6.1f} GFLOP/s "
+            f"{k.unique_bytes / each / 1e9:6.1f} GB/s  {key[:8]} {k.name}"
+        )
+    yield (
+        f"{name}: {1e3 * total:.1f} ms in {len(launches)} launches of {len(kernels)} kernels; at "
+        f"{flops_s / 1e9:.0f} GFLOP/s and {bytes_s / 1e9:.1f} GB/s they need {1e3 * least:.1f} ms"
+    )
+    yield from lines
+
+
+def main() -> None:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.training", description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    parser.add_argument("models", nargs="*", help=f"of {', '.join(MODELS)}")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--no-inductor", action="store_true", help="without torch.compile")
+    parser.add_argument("--cpu", action="store_true", help="CPU time of one thread, not the wall's")
+    parser.add_argument("--kernels", action="store_true", help="gradients of convolutions alone")
+    parser.add_argument("--launches", action="store_true", help="our kernels, one by one")
+    said = parser.parse_args()
+    if unknown := [name for name in said.models if name not in MODELS]:
+        parser.error(f"models {', '.join(unknown)}; valid: {', '.join(MODELS)}")
+    torch.set_num_threads(1 if said.cpu else said.threads)
+    for name in said.models or (("resnet18", "resnet50") if said.kernels else _DEFAULT):
+        if said.kernels:
+            print(name, flush=True)
+            rows = kernel_rows(name, said.cpu)
+        else:
+            rows = launch_rows(name) if said.launches else rows_of(name, said)
+        for row in rows:
+            print(row, flush=True)
+
+
+if __name__ == "__main__":
+    main()
