@@ -20,7 +20,17 @@ from math import prod
 from typing import Any, cast
 
 from ..expr import FUNCTIONS, PRODUCTS, Apply, Op, nodes, tree_size
-from ..graph import VIEWS, Fence, GraphOp, Node, Step, converts_reads, narrows, topological
+from ..graph import (
+    MOVEMENT,
+    VIEWS,
+    Fence,
+    GraphOp,
+    Node,
+    Step,
+    converts_reads,
+    narrows,
+    topological,
+)
 from ..kernel import Kernel
 from ..rewrites.sums import stored_once
 from .build import CutError, Draft, draft_kernel, interleaves, reshape_groups, sums_products
@@ -142,6 +152,9 @@ MAX_PENDING = 6
 
 CHEAP_OPS = 4
 """Elementwise operations worth repeating rather than storing."""
+_DEAR_OPS = 3
+"""Elementwise operations of a factor of several products, from which on it is stored."""
+
 REGION_LIMIT = 256
 
 SERIAL_LIMIT = 32768
@@ -299,7 +312,12 @@ class _Realizer:
             return
         dims = [sum(s != 1 for s in c.shape) for c in chain]
         best = max(k for k, d in enumerate(dims) if d == min(dims))
-        while best > 0 and chain[best - 1].op is GraphOp.RESHAPE and dims[best - 1] == dims[best]:
+        while (
+            best > 0
+            and chain[best - 1].op is GraphOp.RESHAPE
+            and dims[best - 1] == dims[best]
+            and len(chain[best - 1].shape) <= len(chain[best].shape)
+        ):
             best -= 1
         if dims[0] == dims[best] and interleaves(chain[: best + 1]):
             best = next(k for k, c in enumerate(chain) if not converts_reads(c))
@@ -416,7 +434,7 @@ class _Realizer:
             d for d, (a, b) in enumerate(zip(src.shape, n.shape, strict=True)) if a != b
         )
         if s.kind == FREE:
-            if s.expensive or s.ops > CHEAP_OPS:
+            if s.expensive or s.ops > CHEAP_OPS or self._feeds_products(src, s):
                 self.realize(src)
                 s = self.state(src)
             return replace(s, reuse=s.reuse or src.size > 1)
@@ -429,6 +447,7 @@ class _Realizer:
     def _window(self, n: Node, src: Node, s: State) -> State:
         repeats = n.op is GraphOp.GATHER or (n.op is GraphOp.WINDOW and cast(Any, n.arg)[1] > 1)
         dear = s.expensive or s.ops > CHEAP_OPS or (s.gathered and n.op is GraphOp.WINDOW)
+        dear = dear or (repeats and s.kind == FREE and self._feeds_products(src, s))
         if s.kind != FREE or (repeats and dear):
             self.realize(src)
             s = self.state(src)
@@ -443,7 +462,7 @@ class _Realizer:
         """True if node ``i``, which has several consumers, may stay without memory."""
         if state.kind == FREE:
             if not state.expensive and state.ops <= 2 * CHEAP_OPS:
-                return True
+                return state.reuse or not self._stored_for_products(i, state)
             return self._meets(i, FREE, False, apart=True)
         if state.kind == BODY and state.ops > 2 * CHEAP_OPS:
             return False
@@ -453,6 +472,40 @@ class _Realizer:
             return False
         heavy = state.heavy is not None
         return self._meets(i, state.kind, heavy, apart=not heavy)
+
+    def _feeds_products(self, n: Node, s: State) -> bool:
+        return self._stored_for_products(self.regions.position[id(n)], s)
+
+    def _stored_for_products(self, i: int, state: State) -> bool:
+        """True if node ``i`` is dear enough to be stored, and a factor of several sums of products:
+        each would compute it for every row of its tile.
+        """
+        return state.ops >= _DEAR_OPS and len(self._products(i)) > 1
+
+    def _products(self, i: int) -> set[int]:
+        """The sums of products of which node ``i`` is a factor, repeated by views between them."""
+        stack, seen, found = [(i, False)], set[tuple[int, bool]](), set[int]()
+        while stack and len(found) < 2:
+            at, repeated = stack.pop()
+            for c in self.regions.consumers[at]:
+                n = self.regions.order[c]
+                again = repeated or n.op in (GraphOp.EXPAND, GraphOp.WINDOW)
+                if n.op in (*MOVEMENT, GraphOp.CAST):
+                    if (c, again) not in seen:
+                        seen.add((c, again))
+                        stack.append((c, again))
+                elif again and n.op is GraphOp.MAP and n.arg is Op.MUL:
+                    found.update(self._sums(c))
+        return found
+
+    def _sums(self, i: int) -> set[int]:
+        """The sums that read node ``i``."""
+        return {
+            c
+            for c in self.regions.consumers[i]
+            if self.regions.order[c].op is GraphOp.REDUCE
+            and cast(Any, self.regions.order[c].arg)[0] is Op.ADD
+        }
 
     def _meets(self, i: int, kind: int, heavy: bool, apart: bool) -> bool:
         """True if all paths from node ``i`` meet again with nothing between that would need memory.

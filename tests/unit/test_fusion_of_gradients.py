@@ -1,0 +1,62 @@
+"""How rules cut the graphs of gradients: images stay images, and factors of several products are
+stored.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import tensor_values  # noqa: F401 - float32 throughout
+
+import tunegrad as tg
+from tunegrad.frontend import Tensor
+from tunegrad.ir.fusion import LaunchPlan, schedule
+
+BATCH, WIDE, SIDE = 4, 8, 6
+
+
+def normalised(x: Tensor, weight: Tensor) -> Tensor:
+    """A convolution, then batch norm by the batch's own statistics, then relu."""
+    y = tg.nn.functional.conv2d(x, weight, padding=1)
+    mean = y.mean((0, 2, 3))
+    var = ((y - mean.reshape(1, -1, 1, 1)) ** 2).mean((0, 2, 3))
+    return y.batch_norm(None, None, mean, var).relu()
+
+
+def loss(w0: Tensor, w1: Tensor, x: Tensor) -> Tensor:
+    return (normalised(normalised(x, w0), w1) ** 2).mean()
+
+
+def parameters() -> list[Tensor]:
+    return [Tensor.input(f"w{i}", (WIDE, WIDE, 3, 3)) for i in range(2)]
+
+
+def plan() -> LaunchPlan:
+    x = Tensor.input("x", (BATCH, WIDE, SIDE, SIDE))
+    slopes = tg.grad(loss, argnums=(0, 1))(*parameters(), x)
+    return schedule(tuple(s.node for s in slopes))
+
+
+def test_gradients_of_images_are_stored_channels_last() -> None:
+    size = BATCH * WIDE * SIDE * SIDE
+    images = [b for b in plan().buffers if b.role == "temp" and b.layout.size == size]
+    assert len(images) >= 4
+    assert all(len(b.shape) == 4 and not b.layout.is_row_major for b in images)
+
+
+def test_factor_of_several_products_is_no_part_of_any() -> None:
+    """A normalised image is a factor of the next convolution and of its weight's gradient."""
+    sums = [r for x in plan().launches for r in x.kernel.reduces if x.name.startswith("conv")]
+    assert len(sums) == 5
+    assert not any(op in str(r.expr) for r in sums for op in ("fma", "max"))
+
+
+def test_gradients_of_normalised_convolutions_are_those_of_differences() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((BATCH, WIDE, SIDE, SIDE)).astype(np.float32)
+    w = [0.3 * rng.standard_normal((WIDE, WIDE, 3, 3)).astype(np.float32) for _ in range(2)]
+    found = [s.numpy() for s in tg.grad(loss, argnums=(0, 1))(*w, x)]
+    for i in range(2):
+        step = rng.standard_normal(w[i].shape).astype(np.float32) * 1e-2
+        ends = [[v + sign * step if j == i else v for j, v in enumerate(w)] for sign in (1, -1)]
+        high, low = (float(loss(*map(tg.Tensor, end), tg.Tensor(x)).numpy()) for end in ends)
+        assert abs((high - low) / 2 - (found[i] * step).sum()) < 2e-3
