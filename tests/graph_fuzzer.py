@@ -226,6 +226,54 @@ def random_graph(
     return tuple(rng.sample(pool[-4:], rng.randint(1, 3)))
 
 
+def sibling_graph(rng: random.Random, dtypes: tuple[DType, ...] = (F32,)) -> tuple[Node, ...]:
+    """Two to four outputs of one shape over inputs of it, which read each other, mostly at their
+    own points, and sometimes one of another shape.
+    """
+    shape = factorization(rng, rng.choice((6, 16, 36, 60, 128)))
+    pool = [g.graph_input(name, shape, rng.choice(dtypes)) for name in "abc"]
+    line = tuple(s if d == len(shape) - 1 else 1 for d, s in enumerate(shape))
+    pool.append(g.expand(g.graph_input("line", line, rng.choice(dtypes)), shape))
+    made: list[Node] = []
+    for _ in range(rng.randint(4, 9)):
+        x, y = rng.choice((*pool[:3], *pool[-4:])), rng.choice((*pool[:3], *pool[-4:]))
+        if rng.random() < 0.3:
+            y = _elsewhere(rng, y)
+        z = _unary(rng, x) if rng.random() < 0.2 else _binary(rng, x, y)
+        if rng.random() < 0.3:
+            z = _cast(z, rng.choice(dtypes))
+        pool.append(z)
+        made.append(z)
+    outputs = rng.sample(made, min(len(made), rng.randint(2, 4)))
+    if rng.random() < 0.2:
+        outputs.append(_unary(rng, g.reshape(rng.choice(pool), factorization(rng, pool[0].size))))
+    return tuple(outputs)
+
+
+def _elsewhere(rng: random.Random, x: Node) -> Node:
+    """``x`` of the same shape, read at other points, or hidden at some."""
+    if not x.shape:
+        return x
+    d, pick = rng.randrange(len(x.shape)), rng.random()
+    if pick < 0.5:
+        return g.flip(x, (d,))
+    twin = next((e for e, s in enumerate(x.shape) if e != d and s == x.shape[d]), d)
+    if pick < 0.65 and twin != d:
+        order = list(range(len(x.shape)))
+        order[d], order[twin] = twin, d
+        return g.permute(x, tuple(order))
+    at_start, moves = rng.random() < 0.5, rng.random() < 0.3
+
+    def at(here: tuple[int, int], i: int) -> tuple[int, int]:
+        return here if i == d else (0, x.shape[i])
+
+    rank, extent = range(len(x.shape)), x.shape[d]
+    left = (1, extent) if at_start else (0, extent - 1)
+    width = (1, 0) if at_start != moves else (0, 1)
+    part = g.shrink(x, tuple(at(left, i) for i in rank))
+    return g.pad(part, tuple(width if i == d else (0, 0) for i in rank))
+
+
 def random_inputs(seed: int, outputs: tuple[Node, ...]) -> dict[str, Array]:
     """Values between -2 and 2 for every input of a graph."""
     rng = np.random.default_rng(seed)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import product
 from math import prod
 
@@ -14,7 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tests.graph_builders import run_schedule
-from tests.graph_fuzzer import factorization, moved, random_graph, random_inputs
+from tests.graph_fuzzer import (
+    factorization,
+    moved,
+    random_graph,
+    random_inputs,
+    sibling_graph,
+)
 from tests.rewrite_laws import CONSTANTS, FLOAT_BINARY, INT_BINARY, memory, same
 from tunegrad.frontend import bf16_bits
 from tunegrad.ir import graph as g
@@ -478,6 +485,55 @@ def planned(rng: random.Random) -> None:
                 assert same(a, b), f"plan of {o}"
 
 
+def _rounded(rng: random.Random) -> tuple[Node, ...]:
+    """An output of 16 bits, read by another one where it needs more."""
+    x = g.graph_input("x", factorization(rng, 64), rng.choice((F16, BF16)))
+    third = g.elementwise(Op.MUL, x, g.full(1 / 3, x.shape, x.dtype))
+    wide = g.elementwise(Op.SUB, g.cast(third, F32), g.cast(x, F32))
+    return third, wide
+
+
+def _in_turns(rng: random.Random) -> tuple[Node, ...]:
+    """Two tensors that read one input; the second also reads what is computed of the first."""
+    x = g.graph_input("x", (rng.randint(2, 5), rng.randint(2, 7)), I32)
+    first = g.elementwise(Op.ADD, x, g.full(rng.randint(1, 9), x.shape, I32))
+    between = g.elementwise(Op.NEG, g.flip(first, (rng.randrange(2),)))
+    second = g.elementwise(Op.MUL, x, between)
+    return first, between, second
+
+
+def _hidden(rng: random.Random) -> tuple[Node, ...]:
+    """An output of which another one reads all but the first or the last row, and one that reads
+    the same in another shape.
+    """
+    shape = rng.randint(2, 5), rng.randint(2, 7)
+    x, y = (g.graph_input(name, shape, I32) for name in "xy")
+    first = g.elementwise(Op.SUB, x, y)
+    lo, hi = rng.choice(((1, 0), (0, 1)))
+    some = g.pad(g.shrink(first, ((lo, shape[0] - hi), (0, shape[1]))), ((lo, hi), (0, 0)))
+    row = g.reshape(x, (x.size,))
+    return first, g.elementwise(Op.MAX, some, x), g.elementwise(Op.NEG, row)
+
+
+def siblings(rng: random.Random) -> None:
+    """A plan whose kernels store several tensors computes every bit that their parts do."""
+    drawn = random.Random(rng.random())
+    graphs = [sibling_graph(drawn, (F32, F16, BF16, I32, U8, BOOL)) for _ in range(30)]
+    graphs += [_rounded(drawn), _in_turns(drawn), _hidden(drawn)]
+    several = 0
+    for seed, outputs in enumerate(graphs):
+        inputs = random_inputs(seed, outputs)
+        fusion = Fusion.of(outputs)
+        apart = replace(fusion, apart=frozenset(fusion.drafts.order))
+        plan = fusion.schedule()
+        plan.verify()
+        several += any(len(x.kernel.outputs) > 1 for x in plan.launches)
+        want, found = run_schedule(apart.schedule(), inputs), run_schedule(plan, inputs)
+        for o, a, b in zip(outputs, want, found, strict=True):
+            assert same(a, b), f"siblings: {o} of {plan}"
+    assert several > 5
+
+
 def groups(rng: random.Random) -> None:
     """Dimensions of two shapes of one size come in groups of equal products, none of which comes
     apart.
@@ -514,5 +570,5 @@ GRAPH_LAWS: dict[str, Law] = {
     "folding of maps": folding_of_maps, "folding of shapes": folding_of_shapes,
     "folding of parts": folding_of_parts, "repeated": repeated, "pairs": pairs, "quads": quads,
     "dequantised": dequantised, "tf32": tf32, "drafted": drafted, "positions": positions,
-    "turned": turned, "planned": planned, "groups": groups,
+    "turned": turned, "planned": planned, "siblings": siblings, "groups": groups,
 }  # fmt: skip

@@ -7,15 +7,17 @@ import random
 import numpy as np
 import pytest
 
+from tests import fuzzing
 from tests.compiled_graphs import Case, CompiledKernels, agrees, as_test, check_cases, shrunk
-from tests.graph_fuzzer import random_graph, random_inputs
+from tests.graph_fuzzer import random_graph, random_inputs, sibling_graph
 from tunegrad.ir import dtypes
 from tunegrad.ir import graph as g
-from tunegrad.ir.dtypes import BOOL, F32, F64, I32
+from tunegrad.ir.dtypes import BOOL, F32, F64, I32, U8
 from tunegrad.ir.expr import Op
 from tunegrad.ir.graph import GraphOp, Node
 
 MIXED = (F32, F64, I32, BOOL)
+SIBLINGS = (F32, F64, I32, U8, BOOL)
 
 
 EXACT_EDGES = frozenset((12512,))
@@ -47,6 +49,33 @@ def test_five_thousand_compiled_graphs_agree_with_numpy() -> None:
     code = CompiledKernels(1)
     assert check_graphs(range(10_000, 15_000), code) > 7_500
     assert len(code.programs) > 5_000
+
+
+def sibling_cases(fuzzer: str, count: int) -> list[Case]:
+    """Graphs of several outputs of one shape; numbers are exact in all types but rounded ones."""
+    cases = []
+    for case in range(count):
+        outputs = sibling_graph(fuzzing.rng(fuzzer, case), SIBLINGS)
+        cases.append(Case(outputs, random_inputs(case, outputs)))
+    return cases
+
+
+def several(code: CompiledKernels) -> int:
+    return sum(sum(b.role == "out" for b in p.params) > 1 for p in code.programs.values())
+
+
+def test_compiled_kernels_of_several_outputs_agree_with_numpy() -> None:
+    code = CompiledKernels(1)
+    check_cases(sibling_cases("siblings", fuzzing.count(60)), code)
+    assert several(code) > 10
+
+
+@pytest.mark.slow
+def test_two_thousand_compiled_kernels_of_several_outputs_agree_with_numpy() -> None:
+    code = CompiledKernels(1)
+    for first in range(40):
+        check_cases(sibling_cases(f"siblings {first}", 50), code)
+    assert several(code) > 500
 
 
 def has_a_flip(case: Case) -> bool:

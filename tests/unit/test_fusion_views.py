@@ -77,10 +77,10 @@ def test_launches_that_read_the_same_part_share_a_view() -> None:
 
 
 def test_a_view_of_two_rows_of_one_buffer_holds_both() -> None:
-    steps = [add(rows(X, t, t + 1), scale(rows(X, t + 2, t + 3), 2.0)) for t in range(4)]
+    steps = [add(rows(X, t, t + 1), scale(rows(X, t + 2, t + 3), 2.0)) for t in (0, 1)]
     plan = checked(*steps)
     assert keys(plan) == 1
-    assert views(plan) == [(128 * t, (3, 32)) for t in range(4)]
+    assert views(plan) == [(128 * t, (3, 32)) for t in (0, 1)]
 
 
 def test_views_begin_where_the_device_lets_them() -> None:

@@ -195,7 +195,7 @@ def _one(settings: TuneSettings, kernel: str, with_store: bool, made: Workload |
             names = ", ".join(repr(u.name) for u in found)
             raise ConfigError(f"model {workload.name} has {len(found)} kernels; name one: {names}")
         choice, schedule, *_ = chosen(found[0].kernel, device, here, store)
-    drafts = tuple(fusion.drafts.sorted())
+    drafts = fusion.launched()
     return _One(
         workload.name, device, found[0], choice.outcome, schedule, drafts, direct.plan,
         workload.plan,
@@ -232,4 +232,4 @@ def _graph(one: _One) -> str:
         for number, (name, n) in enumerate(draft.reads.items())
         if n.srcs
     }
-    return print_graph(substitute((draft.node,), leaves))
+    return print_graph(substitute(draft.nodes, leaves))

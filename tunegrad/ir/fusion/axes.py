@@ -21,6 +21,7 @@ from ..expr import (
     leaves,
     nodes,
     rebuild,
+    rebuilder,
     substituting,
 )
 from ..index import Element, FloorDiv, Index, Mod, Valid, Var
@@ -57,8 +58,9 @@ def rewritten(
         return tuple(new for a in old for new in axes.get(a.name, (a,)))
 
     stages: list[Stage] = []
+    shared = rebuilder(leaf)  # stores of one point have parts in common
     for s in k.stages:
-        expr = rebuild(s.expr, leaf)
+        expr = shared(s.expr) if len(k.stores) > 1 else rebuild(s.expr, leaf)
         if isinstance(s, Reduce):
             stages.append(replace(s, axes=replaced(s.axes), expr=expr))
         else:

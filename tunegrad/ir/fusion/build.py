@@ -11,12 +11,14 @@ computed again for every point of an axis that it does not depend on.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from math import frexp, isfinite
 from typing import Any, cast
 
 import numpy as np
+
+from tunegrad.errors import InternalError
 
 from ..dtypes import BOOL, F32, DType
 from ..expr import (
@@ -490,6 +492,8 @@ class CutError(Exception):
 class Draft:
     """A kernel before layouts: ``reads`` maps parameter names to nodes; ``inlined`` are the nodes
     it computes, and elements of the parameters in ``looked_up`` are indices.
+
+    It stores ``node`` and its ``siblings``, each in a parameter of its own.
     """
 
     node: Node
@@ -497,21 +501,48 @@ class Draft:
     reads: dict[str, Node]
     inlined: tuple[Node, ...]
     looked_up: frozenset[str]
+    siblings: tuple[Node, ...] = ()
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """The nodes that it stores, sources first."""
+        return (self.node, *self.siblings)
+
+    @property
+    def writes(self) -> dict[str, Node]:
+        """The stored nodes by parameter names."""
+        return {_stored_name(i): n for i, n in enumerate(self.nodes)}
 
 
-def draft_kernel(root: Node, buffers: set[Node], *, rows: bool = False) -> Draft:
+def _stored_name(i: int) -> str:
+    return f"out{i or ''}"
+
+
+def draft_kernel(root: Node, buffers: Set[Node], *, rows: bool = False) -> Draft:
     """The kernel that computes ``root``, reading inputs, constants and the nodes in ``buffers``.
 
     ``rows``: a reduction nested in another one is a row of the kernel, and the kernel has to be
     attention. Raises CutError.
     """
-    b = _Builder(root, buffers, rows)
-    axes = tuple(Axis(f"o{d}", s) for d, s in enumerate(root.shape) if s != 1)
-    index = tuple(ZERO if s == 1 else Axis(f"o{d}", s).index for d, s in enumerate(root.shape))
-    expr = cast_to(b.emit(root, Place(index, root.shape), ALWAYS), root.dtype)
-    store = Store("out", index, expr)
-    params = (Param.dense("out", root.dtype, root.shape, "out"), *b.params.values())
-    whole, reads = _factors_apart(Kernel(params, axes, (*b.reduces, store)), b.reads)
+    return draft_kernels((root,), buffers, rows=rows)
+
+
+def draft_kernels(roots: tuple[Node, ...], buffers: Set[Node], *, rows: bool = False) -> Draft:
+    """One kernel that computes several nodes of equal extents, sources first.
+
+    A node reads another one of them at its own point alone: the value that is stored there, which
+    no memory is asked for. Raises CutError where one is read at another point.
+    """
+    b = _Builder(roots, buffers, rows)
+    axes = tuple(Axis(f"o{d}", s) for d, s in enumerate(roots[0].shape) if s != 1)
+    stores, params = [], []
+    for i, root in enumerate(roots):
+        name, at = _stored_name(i), _point(root, axes)
+        stores.append(Store(name, at.index, b.stored(root, at)))
+        params.append(Param.dense(name, root.dtype, root.shape, "out"))
+    whole, reads = _factors_apart(
+        Kernel((*params, *b.params.values()), axes, (*b.reduces, *stores)), b.reads
+    )
     kernel = split_axes(whole)
     if rows:
         divided = _with_rows(kernel)
@@ -521,15 +552,25 @@ def draft_kernel(root: Node, buffers: set[Node], *, rows: bool = False) -> Draft
         divided = _divide_axes(kernel, b.stage_nodes)
     looked_up = frozenset(e.buffer for i in all_indices(divided) for e in i.elements())
     used = looked_up.union(name for name, _ in uses(divided))
-    params = tuple(p for p in divided.params if p.name in used)
+    kept = tuple(p for p in divided.params if p.name in used)
     reads = {name: node for name, node in reads.items() if name in used}
     inlined = tuple(b.inlined.values())
-    return Draft(root, replace(divided, params=params), reads, inlined, looked_up)
+    return Draft(roots[0], replace(divided, params=kept), reads, inlined, looked_up, roots[1:])
+
+
+def _point(root: Node, axes: tuple[Axis, ...]) -> Place:
+    """The element of a node at a point of all axes. Raises InternalError for other extents."""
+    if [s for s in root.shape if s != 1] != [a.extent for a in axes]:
+        raise InternalError(f"{root} has no element for each point of {axes}")
+    left = iter(axes)
+    return Place(tuple(ZERO if s == 1 else next(left).index for s in root.shape), root.shape)
 
 
 class _Builder:
-    def __init__(self, root: Node, buffers: set[Node], rows: bool) -> None:
-        self.root, self.buffers, self.rows = root, buffers, rows
+    def __init__(self, roots: tuple[Node, ...], buffers: Set[Node], rows: bool) -> None:
+        self.roots, self.buffers, self.rows = frozenset(roots), buffers, rows
+        self.values: dict[Node, tuple[tuple[Index, ...], Expr]] = {}
+        """The roots that are stored by now: where, and what."""
         self.made: dict[tuple[int, tuple[Index, ...]], Reduce] = {}
         """The rows by what they are of."""
         self.params: dict[Node, Param] = {}
@@ -540,13 +581,19 @@ class _Builder:
         self.memo: dict[tuple[int, tuple[Index, ...], Valid], Expr] = {}
         self.depth = 0
 
+    def stored(self, root: Node, place: Place) -> Expr:
+        """The element of a root at a place, as it is stored; later roots may read it there."""
+        expr = cast_to(self.emit(root, place, ALWAYS), root.dtype)
+        self.values[root] = place.index, expr
+        return expr
+
     def emit(self, node: Node, place: Place, valid: Valid) -> Expr:
         """The element of ``node`` at a place, in its compute type (or as loaded); zero where a
         PAD says so.
         """
         pads: list[Valid] = []
         while True:
-            if self._is_buffer(node):
+            if self._is_buffer(node) or node in self.values:
                 break
             if node.op is GraphOp.CONTIGUOUS:
                 node = node.srcs[0]
@@ -577,9 +624,14 @@ class _Builder:
     def _is_buffer(self, node: Node) -> bool:
         if node.op in (GraphOp.INPUT, GraphOp.CONST):
             return True
-        return node in self.buffers and node is not self.root
+        return node in self.buffers and node not in self.roots
 
     def _element(self, node: Node, place: Place, valid: Valid) -> Expr:
+        if node in self.values:
+            at, value = self.values[node]
+            if at != place.index or not valid.always:
+                raise CutError(node)
+            return as_compute(value)
         key = (id(node), place.index, valid)
         found = self.memo.get(key)
         if found is None:
@@ -780,11 +832,10 @@ def _with_rows(kernel: Kernel) -> Kernel:
 
 
 def _divide_axes(kernel: Kernel, nodes: dict[str, Node]) -> Kernel:
-    """Output axes that no reduction depends on become the store's own.
+    """Output axes that no reduction depends on become each store's own.
 
     Raises CutError for a reduction that depends on fewer axes than another.
     """
-    (store,) = kernel.stores
     if not kernel.reduces:
         return kernel
     needs: dict[str, set[str]] = {}
@@ -797,8 +848,18 @@ def _divide_axes(kernel: Kernel, nodes: dict[str, Node]) -> Kernel:
         if needs[r.name] != shared:
             raise CutError(nodes[r.name])
     own = tuple(a for a in kernel.axes if a.name not in shared)
-    stages: tuple[Stage, ...] = (*kernel.reduces, Store(store.param, store.index, store.expr, own))
-    return Kernel(kernel.params, tuple(a for a in kernel.axes if a.name in shared), stages)
+    first, *others = kernel.stores
+    stores = [replace(first, axes=own), *(_with_own(s, own, i) for i, s in enumerate(others, 1))]
+    axes = tuple(a for a in kernel.axes if a.name in shared)
+    return Kernel(kernel.params, axes, (*kernel.reduces, *stores))
+
+
+def _with_own(store: Store, own: tuple[Axis, ...], number: int) -> Store:
+    """A store over axes of its own, which have names of their own."""
+    axes = tuple(Axis(f"{a.name}_{number}", a.extent) for a in own)
+    env = {a.name: new.index for a, new in zip(own, axes, strict=True)}
+    index = tuple(i.substitute(env) for i in store.index)
+    return replace(store, index=index, expr=rebuild(store.expr, substituting(env)), axes=axes)
 
 
 def expr_names(x: Expr, values: dict[str, set[str]]) -> set[str]:

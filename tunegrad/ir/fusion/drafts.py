@@ -779,7 +779,7 @@ class _Cutting:
             self.buffers.add(e.node)
             return
         inlined = self.off.intersection(draft.inlined) - {n}
-        if inlined and _ops(draft) > _MAX_OPS:
+        if inlined and operation_count(draft) > _MAX_OPS:
             self.buffers |= inlined
         else:
             self.done[n] = draft
@@ -795,7 +795,7 @@ class _Cutting:
         return twice
 
 
-def _ops(draft: Draft) -> int:
+def operation_count(draft: Draft) -> int:
     """Operations of a kernel; very many where they are too many as trees."""
     exprs = [s.expr for s in draft.kernel.stages]
     if tree_size(*exprs) > MAX_TREE:

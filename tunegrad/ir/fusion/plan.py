@@ -414,7 +414,14 @@ def kernel_origin(d: Draft) -> tuple[str, ...]:
 
 
 def kernel_name(d: Draft, k: Kernel) -> str:
-    """A short description of what ``k``, drafted as ``d``, computes."""
+    """A short description of what ``k``, drafted as ``d``, computes; of its first output, where it
+    has several.
+    """
+    more = f" +{len(d.siblings)} output{'s' * (len(d.siblings) > 1)}" if d.siblings else ""
+    return _first_name(d, k) + more
+
+
+def _first_name(d: Draft, k: Kernel) -> str:
     reduces = [n for n in d.inlined if n.op is GraphOp.REDUCE]
     if not reduces or not k.reduces:
         return f"{_elementwise(d)} {_shape(d.node.shape)}"

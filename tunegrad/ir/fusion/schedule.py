@@ -27,6 +27,7 @@ from .axes import VIEW_BYTES, Places, normalized
 from .build import Draft
 from .drafts import Drafts
 from .plan import Buffer, BufferRole, Launch, LaunchPlan, kernel_name, kernel_origin, without_copies
+from .siblings import joined
 
 # ---- schedule
 
@@ -148,6 +149,8 @@ _Made = tuple[Draft, Kernel, Places]
 
 _Layouts = tuple[tuple[str, Layout], ...]
 
+_Key = tuple[tuple[int, ...], tuple[tuple[Node, Layout], ...], frozenset[Node]]
+
 
 def schedule(
     outputs: tuple[Node, ...],
@@ -179,7 +182,13 @@ class Fusion:
     names: tuple[str, ...]
     images: Images = LAST
     view_bytes: int = VIEW_BYTES
+    apart: frozenset[Node] = frozenset()
+    """Nodes that stand first in kernels of siblings that are launched as their parts."""
     _made: dict[tuple[int, _Layouts], _Made] = field(default_factory=dict, repr=False)
+    _launched: dict[_Key, tuple[tuple[Draft, ...], tuple[Draft, ...]]] = field(
+        default_factory=dict, repr=False
+    )
+    """Drafts and those that are launched: holding the drafts keeps their ids."""
     _normal: dict[tuple[str, _Layouts], tuple[Kernel, Places]] = field(
         default_factory=dict, repr=False
     )
@@ -205,9 +214,16 @@ class Fusion:
         return Fusion(Drafts.of(unchecked(outputs)), names, images, view_bytes)
 
     def toggled(self, toggles: Set[int]) -> Fusion:
-        """The same graph, cut otherwise at these nodes."""
-        drafts = self.drafts.toggled(toggles)
-        return self if drafts is self.drafts else replace(self, drafts=drafts)
+        """The same graph, cut otherwise at these nodes.
+
+        A toggle at ``place + 2 * len(order)`` launches the parts of the kernel of siblings whose
+        first node is at ``place``.
+        """
+        count = len(self.drafts.order)
+        found = frozenset(self.drafts.order[i - 2 * count] for i in toggles if i >= 2 * count)
+        drafts = self.drafts.toggled({i for i in toggles if i < 2 * count})
+        same = drafts is self.drafts and found <= self.apart
+        return self if same else replace(self, drafts=drafts, apart=self.apart | found)
 
     def storing(self, images: Images) -> Fusion:
         """The same graph, its images in this form."""
@@ -240,12 +256,21 @@ class Fusion:
         """Tensors whose elements are indices: kernels read them row-major."""
         return {d.reads[name] for d in self.drafts.drafts.values() for name in d.looked_up}
 
+    def launched(self) -> tuple[Draft, ...]:
+        """The drafts in the order of their launches, siblings as one; made once."""
+        layouts, parts = self.layouts(), tuple(self.drafts.sorted())
+        key = tuple(map(id, parts)), tuple(layouts.items()), self.apart
+        if key not in self._launched:
+            found = joined(self.drafts, lambda n: _form(layouts.get(n)), self.apart)
+            self._launched[key] = parts, found
+        return self._launched[key][1]
+
     def schedule(self) -> LaunchPlan:
         """The kernels and buffers, without copies of what lies in memory as it is read."""
         return without_copies(self.every_launch())
 
     def every_launch(self) -> LaunchPlan:
-        """The kernels and buffers. Launch ``i`` is of draft ``i`` in order."""
+        """The kernels and buffers. Launch ``i`` is of ``launched()[i]``."""
         return _Assembler(self).run()
 
     def kernel(self, d: Draft, layouts: dict[str, Layout]) -> tuple[Kernel, Places]:
@@ -270,7 +295,7 @@ class _Assembler:
     def __init__(self, fusion: Fusion) -> None:
         self.fusion, self.names = fusion, fusion.names
         self.order, self.targets = fusion.drafts.order, fusion.drafts.targets
-        self.drafts = fusion.drafts.sorted()
+        self.drafts = fusion.launched()
         self.layouts = fusion.layouts()
         self.buffers: list[Buffer] = []
         self.inputs: set[str] = set()
@@ -292,7 +317,7 @@ class _Assembler:
                     self._leaf(n)
         inputs = tuple(b.id for b in self.buffers if b.role == "input")
         names = dict(zip(reversed(self.targets), reversed(self.names), strict=True))
-        for n in dict.fromkeys((*(d.node for d in self.drafts), *self.targets)):
+        for n in dict.fromkeys((*(n for d in self.drafts for n in d.nodes), *self.targets)):
             if n.op is GraphOp.CONST and n.size:
                 self.written[n] = self.read[n]
                 continue
@@ -328,12 +353,13 @@ class _Assembler:
         return self.buffers[-1].id
 
     def _launch(self, d: Draft) -> Launch:
-        nodes = {"out": d.node, **d.reads}
+        writes = d.writes
+        nodes = {**writes, **d.reads}
         layouts = {p: self.layouts[n] for p, n in nodes.items() if n in self.layouts}
         kernel, places = self.fusion.kernel(d, layouts)
         args = tuple(
-            self.written[d.node]
-            if name == "out"
+            self.written[writes[name]]
+            if name in writes
             else self._view(self.read[d.reads[name]], p, start)
             for p, (name, start) in zip(kernel.params, places, strict=True)
         )
@@ -361,6 +387,9 @@ class _Assembler:
 
 ATTENTION = "attention"
 """The edge that makes attention of three kernels."""
+
+APART = "apart"
+"""The edge that launches the parts of a kernel of siblings."""
 
 _COMPUTES = (GraphOp.MAP, GraphOp.CAST, GraphOp.REDUCE)
 _VIEWS = (GraphOp.RESHAPE, GraphOp.PERMUTE)
@@ -411,7 +440,8 @@ class Alternatives:
                 "store_exp_1f0c53ab" gives memory to the node whose expression has that hash
         places  where the region occurs: eight equal residual blocks are one edge with eight places
 
-    "attention" takes the memory of a product's scores and of their softmax away, both at once.
+    "attention" takes the memory of a product's scores and of their softmax away, both at once;
+    "apart" launches the parts of a kernel that stores several tensors.
 
     Listing edges looks at the rules' kernels only. The kernels of an alternative are drafted when
     it is asked for.
@@ -421,16 +451,20 @@ class Alternatives:
 
     fusion: Fusion
     launches: dict[Node, Launch] = field(init=False)
+    """The launch that writes a node: siblings have one."""
+    siblings: dict[Node, tuple[Node, ...]] = field(init=False)
+    """All nodes that the launch of a node writes."""
     users: dict[Node, list[Node]] = field(init=False)
     """The drafts that hold or read a node, by their own nodes, in order."""
     readers: dict[Node, list[Node]] = field(init=False)
 
     def __post_init__(self) -> None:
-        drafts = self.fusion.drafts.sorted()
-        made = self.fusion.every_launch().launches
-        self.launches = {d.node: launch for d, launch in zip(drafts, made, strict=True)}
-        self.users = {}
-        for d in drafts:
+        made = zip(self.fusion.launched(), self.fusion.every_launch().launches, strict=True)
+        self.launches, self.siblings, self.users = {}, {}, {}
+        for d, launch in made:
+            self.launches |= dict.fromkeys(d.nodes, launch)
+            self.siblings |= dict.fromkeys(d.nodes, d.nodes)
+        for d in self.fusion.drafts.sorted():
             for n in dict.fromkeys((*d.inlined, *d.reads.values())):
                 self.users.setdefault(n, []).append(d.node)
         self.readers = {n: [] for n in self.fusion.drafts.order}
@@ -457,10 +491,10 @@ class Alternatives:
         other = self.fusion.toggled({edge.places[0]})
         if other is self.fusion:
             return None
-        before = {n: x.kernel for n, x in self.launches.items()}
+        before = {self.siblings[n]: x.kernel for n, x in self.launches.items()}
         after = {
-            d.node: x.kernel
-            for d, x in zip(other.drafts.sorted(), other.every_launch().launches, strict=True)
+            d.nodes: x.kernel
+            for d, x in zip(other.launched(), other.every_launch().launches, strict=True)
         }
         gone = tuple(k for n, k in before.items() if n not in after or after[n].key != k.key)
         come = tuple(k for n, k in after.items() if n not in before or before[n].key != k.key)
@@ -483,7 +517,14 @@ class Alternatives:
 
     def region(self, edge: Edge) -> tuple[Launch, ...]:
         """The launches of the rules' plan that the edge touches, in its first place."""
-        return tuple(self.launches[n] for n in self._touched(edge.places[0]))
+        return self.every_launch(self._touched(edge.places[0]))
+
+    def every_launch(self, nodes: Iterable[Node] | None = None) -> tuple[Launch, ...]:
+        """The launches of the rules' plan that write some of these nodes, each once; all of them
+        by default.
+        """
+        written = self.launches if nodes is None else nodes
+        return tuple({self.siblings[n]: self.launches[n] for n in written}.values())
 
     def overlap(self, a: Edge, taken: Set[int]) -> bool:
         """True if a region of the edge holds a kernel that one of the toggles touches."""
@@ -498,9 +539,12 @@ class Alternatives:
             yield cut.place[n], name
         for place in cut.attentions():
             yield place, ATTENTION
+        for d in self.fusion.launched():
+            if d.siblings:
+                yield cut.place[d.node] + 2 * len(cut.order), APART
 
     def _node(self, place: int) -> Node | None:
-        """The node that a toggle gives or takes memory; None where it makes attention."""
+        """The node that a toggle gives or takes memory; None for attention and siblings."""
         order = self.fusion.drafts.order
         return order[place] if place < len(order) else None
 
@@ -540,20 +584,23 @@ class Alternatives:
 
     def _touched(self, place: int) -> tuple[Node, ...]:
         """The drafts that a toggle changes, by their nodes; more change where layouts do."""
-        n = self._node(place)
+        n, order = self._node(place), self.fusion.drafts.order
+        if n is None and place >= 2 * len(order):
+            return self.siblings[order[place - 2 * len(order)]]
         if n is None:
-            product = self.fusion.drafts.order[place - len(self.fusion.drafts.order)]
-            return (*self.fusion.drafts.scores_of(product), product)
-        own = (n,) if n in self.launches else ()
-        return (*own, *(u for u in self.users.get(n, ()) if u is not n))
+            product = order[place - len(order)]
+            touched = (*self.fusion.drafts.scores_of(product), product)
+        else:
+            own = (n,) if n in self.launches else ()
+            touched = (*own, *(u for u in self.users.get(n, ()) if u is not n))
+        return tuple(dict.fromkeys(s for t in touched for s in self.siblings[t]))
 
     # ---- texts
 
     def _region(self, touched: tuple[Node, ...]) -> str:
         numbers: dict[int, int] = {}
         lines = ["region"]
-        for n in touched:
-            launch = self.launches[n]
+        for launch in self.every_launch(touched):
             args = [str(numbers.setdefault(i, len(numbers))) for i in launch.args]
             lines.append(f"launch ({', '.join(args)})")
             lines.extend(launch.kernel.text.splitlines())

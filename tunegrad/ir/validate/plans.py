@@ -159,13 +159,15 @@ def groups_of(plan: LaunchPlan) -> Iterator[Group]:
                     found[id(writers[i])] = writers[i]
                     stack.append(writers[i])
         launches = tuple(found.values())
-        yield Group(plan, out, launches, _read_by(plan, launches, out))
+        yield Group(plan, out, launches, _read_by(plan, launches))
 
 
-def _read_by(plan: LaunchPlan, launches: Sequence[Launch], out: int) -> dict[Node, int]:
-    """The nodes that launches read from memory, numbered in order."""
+def _read_by(plan: LaunchPlan, launches: Sequence[Launch]) -> dict[Node, int]:
+    """The nodes that launches read from memory, numbered in order; none of those that they only
+    write.
+    """
     found: dict[Node, int] = {}
-    for i in (i for x in launches for i in x.args if i != out):
+    for i in (i for x in launches for i in _read(x)):
         b = plan.buffers[plan.memory(i)]
         n = b.node.node if isinstance(b.node, Combined) else b.node
         if n is not None:
@@ -176,6 +178,12 @@ def _read_by(plan: LaunchPlan, launches: Sequence[Launch], out: int) -> dict[Nod
 def _written(launch: Launch) -> Iterator[int]:
     for p, i in zip(launch.kernel.params, launch.args, strict=True):
         if p.role == "out":
+            yield i
+
+
+def _read(launch: Launch) -> Iterator[int]:
+    for p, i in zip(launch.kernel.params, launch.args, strict=True):
+        if p.role != "out":
             yield i
 
 

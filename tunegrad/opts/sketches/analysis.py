@@ -111,6 +111,18 @@ def _accesses(kernel: Kernel, stage: Stage) -> tuple[Access, ...]:
     return tuple(found)
 
 
+def stored_accesses(kernel: Kernel) -> tuple[Access, ...]:
+    """The loads of the first store of each output, each once."""
+    first = {s.param: s for s in reversed(kernel.stores)}
+    stages = [s for s in kernel.stores if first[s.param] is s]
+    return tuple(dict.fromkeys(x for s in stages for x in accesses(kernel, s)))
+
+
+def stored_itemsize(kernel: Kernel) -> int:
+    """Bytes of the widest element that is stored."""
+    return max(p.dtype.itemsize for p in kernel.outputs)
+
+
 def can_be_packed(kernel: Kernel, reduces: Sequence[Axis], x: Access) -> bool:
     """True if a copy of a constant by its loops is of a legal size, whatever tails pad it.
 

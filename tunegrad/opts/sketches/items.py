@@ -25,6 +25,8 @@ from .analysis import (
     contiguous_itemsize,
     item_lanes,
     output_stride,
+    stored_accesses,
+    stored_itemsize,
 )
 from .rows import lane_axis
 
@@ -104,7 +106,7 @@ def sketch_flat(kernel: Kernel, target: Target, ask: Recorder) -> tuple[Action, 
                 copy the tile row1, lane1, row2 to shared memory
                 row2 in registers
     """
-    found = accesses(kernel, kernel.stores[0])
+    found = stored_accesses(kernel)
     return _Flat(kernel, target, ask, Levels(kernel), found).actions()
 
 
@@ -132,7 +134,7 @@ class _Flat(Sketch):
         registers = [x for x in (across[2], along[2]) if x]
         made = [*self.levels.actions, *self._placed(groups, items, registers)]
         made += self.levels.each(Upcast, across[2])
-        most = self.target.lanes(self.kernel.outputs[0].dtype.itemsize)
+        most = self.target.lanes(stored_itemsize(self.kernel))
         made += item_lanes(self.ask, self.levels, along[2], most)
         if tile and items:
             made += self._staged(lane, tile, [*items, *registers], items[-1])
@@ -148,7 +150,7 @@ class _Flat(Sketch):
 
     def _lanes(self, lane: Axis, *, is_tile: bool) -> list[str]:
         every = each_counts(lane.extent)
-        wide = 1 if is_tile else self.target.lanes(self.kernel.outputs[0].dtype.itemsize)
+        wide = 1 if is_tile else self.target.lanes(stored_itemsize(self.kernel))
         each = self.ask.pick("lane.each", every, nearest(every, wide))
         counts = item_counts(self.target, -(-lane.extent // each))
         wanted = nearest(counts, _TILE if is_tile else GROUP_ITEMS)

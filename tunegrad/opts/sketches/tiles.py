@@ -26,6 +26,8 @@ from .analysis import (
     memory_hints,
     once,
     output_stride,
+    stored_accesses,
+    stored_itemsize,
     vector_lanes,
 )
 
@@ -39,7 +41,7 @@ from .analysis import (
 
 @dataclass(frozen=True, slots=True)
 class Operands:
-    """The loads of the first reduction (of the first store, without one) and the register tile.
+    """The loads of the first reduction (of the stores, without one) and the register tile.
 
     ``lane`` and ``row`` are the axes of the tile, ``width`` its lanes. ``strip`` is the axis that
     goes on where that of the lanes ends, after one vector: blocks of channels. ``streamed`` are
@@ -93,8 +95,7 @@ def operands_of(kernel: Kernel, target: Target, lane: Axis, row: Axis | None) ->
     """Describe how the operands lie to these axes."""
     found = _loads(kernel)
     reduces = tuple(a for s in kernel.reduces for a in s.axes if a.extent > 1)
-    item = kernel.param(kernel.stores[0].param).dtype.itemsize
-    width = vector_lanes(lane.extent, target.lanes(max(4, item)))
+    width = vector_lanes(lane.extent, target.lanes(max(4, stored_itemsize(kernel))))
     streamed = tuple(x for x in found if x.role != "const" and x.nbytes > target.l2_bytes)
     reused = row is not None and any(not x.depends(row.name) for x in found)
     skinny = reused and bool(streamed) and all(x.depends(lane.name) for x in streamed)
@@ -130,7 +131,7 @@ def _shared(kernel: Kernel) -> list[Axis]:
 
 
 def _loads(kernel: Kernel) -> tuple[Access, ...]:
-    return accesses(kernel, kernel.reduces[0] if kernel.reduces else kernel.stores[0])
+    return accesses(kernel, kernel.reduces[0]) if kernel.reduces else stored_accesses(kernel)
 
 
 def _strip(others: list[Axis], lane: Axis, found: tuple[Access, ...]) -> Axis | None:

@@ -119,7 +119,7 @@ class _Cuts:
         """
         hopes: dict[str, list[tuple[float, Alternative]]] = {}
         least_s = LEAST_EFFECT * self._expected_s(
-            [x.kernel for x in self.alternatives.launches.values()]
+            [x.kernel for x in self.alternatives.every_launch()]
         )
         for edge in self.edges:
             claimed = self._stored(edge)

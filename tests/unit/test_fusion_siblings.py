@@ -1,0 +1,135 @@
+"""Kernels that store several tensors of equal points: which there are, and what they save."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.graph_builders import add, run_schedule, scale, tensor
+from tests.graph_fuzzer import random_inputs
+from tunegrad.errors import WrongPlan
+from tunegrad.ir import graph as g
+from tunegrad.ir.expr import Op
+from tunegrad.ir.fusion import Alternatives, Fusion, LaunchPlan, schedule
+from tunegrad.ir.graph import Node
+from tunegrad.ir.interpret.evaluate import evaluate
+from tunegrad.ir.target import Target
+from tunegrad.ir.validate import validated
+from tunegrad.opts import Space
+
+
+def apply(op: Op, *args: Node) -> Node:
+    return g.elementwise(op, *args)
+
+
+def adam(*shape: int) -> tuple[Node, ...]:
+    """New parameters, and both moments."""
+    p, m, v, grad = (tensor(name, *shape) for name in ("p", "m", "v", "g"))
+    first = add(scale(m, 0.9), scale(grad, 0.1))
+    second = add(scale(v, 0.999), scale(apply(Op.MUL, grad, grad), 0.001))
+    below = add(apply(Op.SQRT, second), g.full(1e-8, shape, p.dtype))
+    return apply(Op.SUB, p, scale(apply(Op.DIV, first, below), 0.01)), first, second
+
+
+def momentum(*shape: int) -> tuple[Node, ...]:
+    p, m, grad = (tensor(name, *shape) for name in ("p", "m", "g"))
+    moved = add(scale(m, 0.9), grad)
+    return apply(Op.SUB, p, scale(moved, 0.1)), moved
+
+
+def outputs_of(plan: LaunchPlan) -> list[int]:
+    return [len(x.kernel.outputs) for x in plan.launches]
+
+
+def bytes_of(plan: LaunchPlan) -> int:
+    return sum(x.kernel.unique_bytes for x in plan.launches)
+
+
+def test_adam_is_one_kernel_of_four_reads_and_three_writes() -> None:
+    plan = schedule(adam(64, 32))
+    assert outputs_of(plan) == [3]
+    assert bytes_of(plan) == 7 * 4 * 64 * 32
+    (launch,) = plan.launches
+    assert len({x for _, x in launch.kernel.loads}) == 4
+    assert launch.name.endswith("64x32 +2 outputs")
+
+
+def test_momentum_is_one_kernel_of_three_reads_and_two_writes() -> None:
+    plan = schedule(momentum(64, 32))
+    assert outputs_of(plan) == [2]
+    assert bytes_of(plan) == 5 * 4 * 64 * 32
+
+
+def test_siblings_compute_what_their_graph_means() -> None:
+    outputs = adam(5, 8)
+    inputs = {name: abs(a) for name, a in random_inputs(0, outputs).items()}
+    for got, want in zip(
+        run_schedule(schedule(outputs), inputs), evaluate(outputs, inputs), strict=True
+    ):
+        assert (got == want).all()
+
+
+def test_edge_apart_launches_the_parts() -> None:
+    fusion = Fusion.of(adam(64, 32))
+    alternatives = Alternatives(fusion)
+    (edge,) = (e for e in alternatives.edges() if e.name == "apart")
+    found = alternatives.alternative(edge)
+    assert found is not None
+    assert [len(k.outputs) for k in found.before] == [3]
+    assert [len(k.outputs) for k in found.after] == [1, 1, 1]
+    assert outputs_of(fusion.toggled(alternatives.toggles([edge])).schedule()) == [1, 1, 1]
+
+
+def test_tensor_that_is_read_elsewhere_is_no_sibling_of_its_reader() -> None:
+    x, y = tensor("x", 8, 8), tensor("y", 8, 8)
+    turned = add(x, y)
+    assert outputs_of(schedule((turned, add(x, g.permute(turned, (1, 0)))))) == [1, 1]
+
+
+def test_siblings_whose_path_leads_through_a_third_launch_stay_apart() -> None:
+    x = tensor("x", 8, 8)
+    first = add(x, x)
+    total = g.expand(g.reduce(Op.ADD, first, (0,)), (8, 8))
+    plan = schedule((first, g.reduce(Op.MAX, total, (0, 1)), apply(Op.MUL, x, total)))
+    assert 2 not in outputs_of(plan)
+    plan.verify()
+
+
+def test_tensors_that_share_no_tensor_of_their_size_stay_apart() -> None:
+    b = tensor("b", 1, 8)
+    plan = schedule(tuple(add(tensor(n, 8, 8), g.expand(b, (8, 8))) for n in ("x", "y")))
+    assert outputs_of(plan) == [1, 1]
+
+
+def test_tensor_that_nothing_else_reads_is_not_stored_by_its_reader() -> None:
+    x = tensor("x", 8, 8)
+    fusion = Fusion.of((scale(apply(Op.EXP, x), 2.0),))
+    place = next(i for i, n in enumerate(fusion.drafts.order) if n.arg is Op.EXP)
+    assert outputs_of(fusion.toggled({place}).schedule()) == [1, 1]
+
+
+def test_fence_has_a_kernel_of_its_own() -> None:
+    x = tensor("x", 8, 8)
+    fenced = g.contiguous(scale(x, 2.0))
+    plan = schedule((add(fenced, x), g.reduce(Op.MAX, fenced, (1,)), apply(Op.NEG, x)))
+    assert outputs_of(plan) == [1, 2, 1]
+
+
+def test_default_schedule_of_siblings_has_vectors_and_threads() -> None:
+    (launch,) = schedule(adam(256, 64)).launches
+    target = Target("cpu", "cpu", "x86-64", vector_bytes=32, threads=2)
+    space = Space(launch.kernel, target)
+    text = next(iter(space.defaults())).text
+    assert "vectorize" in text
+    assert "thread" in text
+
+
+def test_two_outputs_in_each_others_place_are_refused() -> None:
+    plan = schedule(momentum(64, 32))
+    assert validated(plan) is plan
+    (launch,) = plan.launches
+    first, second, *reads = launch.args
+    wrong = replace(plan, launches=(replace(launch, args=(second, first, *reads)),))
+    with pytest.raises(WrongPlan, match="is not what the graph says"):
+        validated(wrong)
