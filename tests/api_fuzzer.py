@@ -32,7 +32,7 @@ from tests.api_operations import FAMILIES, OPERATIONS, Unfit
 from tests.compiled_graphs import TARGET, CompiledKernels
 from tunegrad.frontend import Tensor, bf16_values
 from tunegrad.ir.folding import known_outputs
-from tunegrad.ir.fusion import Fusion
+from tunegrad.ir.fusion import Fusion, least_memory
 from tunegrad.ir.interpret.evaluate import evaluate
 from tunegrad.planning import prepared
 
@@ -487,7 +487,7 @@ def torch_inputs(program: Program) -> dict[str, Any]:
 def planned(tensors: Sequence[Tensor]) -> Any:
     """The plan of a compiled function."""
     nodes = known_outputs(prepared(tuple(t.node for t in tensors), "contract", TARGET))
-    return Fusion.of(nodes, view_bytes=TARGET.view_bytes).schedule()
+    return least_memory(Fusion.of(nodes, view_bytes=TARGET.view_bytes).schedule())
 
 
 def has_torch() -> bool:

@@ -215,7 +215,7 @@ def random_graph(
         elif pick < 0.65 and x.shape:
             y = _reduced(rng, x)
         elif pick < 0.7:
-            y = g.contiguous(x)
+            y = g.contiguous(x) if pick < 0.68 else g.apart(x)
         elif pick < (0.9 if held else 0.72) and x.shape:
             y = _gathered(rng, x, rng.choice(pool[-8:]), held=held)
         elif pick < 0.75:

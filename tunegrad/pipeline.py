@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Protocol
 from tunegrad.errors import InternalError
 from tunegrad.ir.dtypes import DType, dtype_of
 from tunegrad.ir.folding import fold_constants, known_outputs
-from tunegrad.ir.fusion import Fusion, Images, LaunchPlan, New, in_place
+from tunegrad.ir.fusion import Fusion, Images, LaunchPlan, New, in_place, least_memory
 from tunegrad.ir.graph import Node, Step
 from tunegrad.ir.rewrites import narrowed, pair_dots, quad_dots, round_factors
 from tunegrad.ir.target import Target
@@ -236,6 +236,12 @@ def _variant(plan: Plan, context: PlanContext) -> Plan:
     return replace(plan, variants=variants, made=rewrite(plan.launches, variants))
 
 
+def _order(plan: Plan, _: PlanContext) -> Plan:
+    """Launches in an order that needs few bytes at a time."""
+    made = least_memory(plan.launches)
+    return plan if made is plan.launches else replace(plan, made=made)
+
+
 def _overwrite(plan: Plan, context: PlanContext) -> Plan:
     """New values in the memory of their inputs."""
     return replace(plan, made=in_place(plan.launches, context.news)) if context.news else plan
@@ -261,6 +267,7 @@ PLAN_PASSES = (
     Pass("layout", _layout),
     Pass("cut", _cut),
     Pass("launches", _launches),
+    Pass("order", _order),
     Pass("overwrite", _overwrite),
     Pass("variant", _variant),
     Pass("validate", _validate_plan),

@@ -47,9 +47,9 @@ def test_wrong_rule_is_found_and_cut_down(monkeypatch: pytest.MonkeyPatch) -> No
     assert agrees(program) == ""
     right = gradient_fuzzer.ours
 
-    def wrong(p: Program) -> Any:
+    def wrong(p: Program, again: bool) -> Any:
         """Gradients of a tanh that is taken for something else."""
-        return [g * 2 if any(s.op == "tanh" for s in p.steps) else g for g in right(p)]
+        return [g * 2 if any(s.op == "tanh" for s in p.steps) else g for g in right(p, again)]
 
     monkeypatch.setattr(gradient_fuzzer, "ours", wrong)
     small = shrunk(program, lambda p: bool(agrees(p)))

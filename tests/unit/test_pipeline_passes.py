@@ -53,14 +53,8 @@ def test_pipeline_is_these_passes_in_this_order() -> None:
         "pack bytes", "narrow", "tf32", "pack pairs", "fold", "known", "validate",
     ]  # fmt: skip
     assert names(PLAN_PASSES) == [
-        "fuse",
-        "layout",
-        "cut",
-        "launches",
-        "overwrite",
-        "variant",
-        "validate",
-    ]
+        "fuse", "layout", "cut", "launches", "order", "overwrite", "variant", "validate",
+    ]  # fmt: skip
     assert names(KERNEL_PASSES) == ["loops", "schedule", "lower", "races", "limit", "render"]
 
 

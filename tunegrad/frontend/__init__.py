@@ -8,7 +8,7 @@ from . import creation, functional, functions, gradients, nn, ops
 from . import random as _random
 from .creation import arange, full, ones, zeros
 from .functions import cat, dump, maximum, minimum, stack, where
-from .gradients import custom_vjp, grad, no_grad, value_and_grad
+from .gradients import checkpoint, custom_vjp, grad, no_grad, value_and_grad
 from .handle import Bindings, TensorLike, joined
 from .model import Example, InputSpec, Model, as_model, find_model, model_of_spec
 from .nodes import substitute
@@ -27,10 +27,10 @@ from .weights import (
 __all__ = [
     "Bindings", "Example", "InputSpec", "Model", "ParameterSpec", "StepModel", "Tensor",
     "TensorLike", "Training", "Weights", "arange", "as_model", "bf16_bits", "bf16_values",
-    "cat", "check_weights", "creation", "custom_vjp", "draw", "dump", "find_model", "full",
-    "functional", "functions", "grad", "gradients", "joined", "load_weights", "maximum",
-    "minimum", "model_of_spec", "nn", "no_grad", "ones", "ops", "read_safetensors", "stack",
-    "substitute", "value_and_grad", "where", "zeros",
+    "cat", "check_weights", "checkpoint", "creation", "custom_vjp", "draw", "dump",
+    "find_model", "full", "functional", "functions", "grad", "gradients", "joined",
+    "load_weights", "maximum", "minimum", "model_of_spec", "nn", "no_grad", "ones", "ops",
+    "read_safetensors", "stack", "substitute", "value_and_grad", "where", "zeros",
 ]  # fmt: skip
 
 

@@ -21,7 +21,7 @@ for ``PAD``, a condition).
     WITHIN(bounds)    indices as they are; an error where one of them is out of bounds, and the
                       second source, a truth, holds if it is there
     CONTIGUOUS        a fence: this tensor exists in memory; with a Fence, in its layout and by its
-                      schedule
+                      schedule, or apart from equal ones
     IDENTITY(tag)     the first source, with a gradient that its tag tells; only while a function is
                       traced for its gradient
 """
@@ -51,6 +51,7 @@ __all__ = [
     "GraphOp",
     "Node",
     "Step",
+    "apart",
     "cast",
     "const",
     "contiguous",
@@ -63,6 +64,7 @@ __all__ = [
     "graph_input",
     "identity",
     "iota",
+    "is_plain",
     "narrows",
     "pad",
     "permute",
@@ -197,15 +199,18 @@ class Fence:
     """Demands of a CONTIGUOUS node on the memory behind it.
 
     ``layout`` is where its elements live (None: as fusion chooses), ``schedule`` the action text of
-    the kernel that writes it (empty: searched like any other).
+    the kernel that writes it (empty: searched like any other). ``apart``: what is made of the node
+    is computed again, beside equal nodes that are made of its source; it demands nothing else.
     """
 
     layout: Layout | None = None
     schedule: str = ""
+    apart: bool = False
 
     def __str__(self) -> str:
         words = [f"layout=({self.layout})"] if self.layout is not None else []
-        return " ".join([*words, *([f"schedule=({self.schedule})"] if self.schedule else [])])
+        words += [f"schedule=({self.schedule})"] if self.schedule else []
+        return " ".join([*words, *(["apart"] if self.apart else [])])
 
 
 Arg = object
@@ -517,6 +522,18 @@ def contiguous(x: Node, layout: tuple[int, ...] | Layout | None = None, schedule
         x = x.srcs[0]
     fence = Fence(None if layout is None else _layout_of(x, layout), schedule)
     return Node(GraphOp.CONTIGUOUS, (x,), fence, x.shape, x.dtype)
+
+
+def apart(x: Node) -> Node:
+    """``x`` in memory, with another name: nodes are interned, and what is made of this one is
+    computed again beside what is made of ``x``.
+    """
+    return Node(GraphOp.CONTIGUOUS, (x,), Fence(apart=True), x.shape, x.dtype)
+
+
+def is_plain(fence: Node) -> bool:
+    """True if a CONTIGUOUS node is its source, as soon as that has memory."""
+    return fence.arg is None or fence.arg == Fence(apart=True)
 
 
 def _layout_of(x: Node, layout: tuple[int, ...] | Layout) -> Layout:

@@ -5,12 +5,14 @@ cotangent.py      what flows, and adjoints of movements
 elementwise.py    local derivatives
 rules.py          folds, reads, casts
 functions.py      grad, value_and_grad, vjp
+checkpoint.py     results that are computed again instead of kept
 """
 
 from __future__ import annotations
 
 from ..nodes.tracing import no_grad
 from ..vjp import custom_vjp
+from .checkpoint import checkpoint
 from .functions import grad, value_and_grad, vjp
 
-__all__ = ["custom_vjp", "grad", "no_grad", "value_and_grad", "vjp"]
+__all__ = ["checkpoint", "custom_vjp", "grad", "no_grad", "value_and_grad", "vjp"]

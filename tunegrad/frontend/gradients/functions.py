@@ -61,7 +61,7 @@ def value_and_grad(
         leaves: list[Handle] = []
         with tracing.traced():
             for at in picked:
-                marked[at] = _mapped(args[at], functools.partial(_marked, at, leaves))
+                marked[at] = mapped(args[at], functools.partial(_marked, at, leaves))
             result = function(*marked, **kwargs)
         value, aux = _parts(result, has_aux)
         bindings: list[Bindings] = []
@@ -69,11 +69,11 @@ def value_and_grad(
         found = gradients((value.node,), (one,), [leaf.node for leaf in leaves], bindings)
         known = joined([value, *leaves, *(Handle.of(one, b) for b in bindings)])
         results = iter([Handle.of(n, known) for n in found])
-        shaped = tuple(_mapped(args[at], lambda _: next(results)) for at in picked)
+        shaped = tuple(mapped(args[at], lambda _: next(results)) for at in picked)
         gradient = shaped if many else shaped[0]
         outcome = ((value, aux) if has_aux else value), gradient
         if tracing.stops():  # the function was traced without
-            outcome = _mapped(outcome, _made_again)
+            outcome = mapped(outcome, _made_again)
         return outcome if tracing.tracing() else _unmarked(outcome)
 
     return wrapped
@@ -117,12 +117,12 @@ def _parts(result: Any, has_aux: bool) -> tuple[Handle, Any]:
     return value, aux
 
 
-def _mapped(tree: Any, function: Callable[[Any], Any]) -> Any:
+def mapped(tree: Any, function: Callable[[Any], Any]) -> Any:
     """A list, tuple or dict of leaves, or a leaf, with a function of each."""
     if isinstance(tree, Mapping):
-        return {k: _mapped(v, function) for k, v in tree.items()}
+        return {k: mapped(v, function) for k, v in tree.items()}
     if isinstance(tree, list | tuple):
-        parts = [_mapped(v, function) for v in tree]
+        parts = [mapped(v, function) for v in tree]
         return type(tree)(*parts) if hasattr(tree, "_fields") else type(tree)(parts)
     return function(tree)
 
@@ -139,8 +139,8 @@ def _unmarked(tree: Any) -> Any:
         if isinstance(x, Handle):
             handles.append(x)
 
-    _mapped(tree, note)
+    mapped(tree, note)
     nodes = iter(tracing.without_identities(tuple(h.node for h in handles)))
-    return _mapped(
+    return mapped(
         tree, lambda x: Handle.of(next(nodes), x.bindings) if isinstance(x, Handle) else x
     )

@@ -6,6 +6,7 @@ from .axes import compared
 from .build import Draft, is_attention
 from .donation import New, in_place, overwriting
 from .drafts import EXPENSIVE
+from .order import least_memory, live_bytes
 from .plan import VALIDATION, Buffer, BufferRole, Combined, Launch, LaunchPlan, layers_of
 from .schedule import (
     ATTENTION,
@@ -43,6 +44,8 @@ __all__ = [
     "in_place",
     "is_attention",
     "layers_of",
+    "least_memory",
+    "live_bytes",
     "overwriting",
     "schedule",
 ]

@@ -28,6 +28,7 @@ from ..graph import (
     Node,
     Step,
     converts_reads,
+    is_plain,
     narrows,
     topological,
 )
@@ -202,7 +203,7 @@ def resolve(node: Node) -> Node:
 
     One that asks for a layout or a schedule has memory of its own.
     """
-    while node.op is GraphOp.CONTIGUOUS and node.arg is None and not _asks_layout(node.srcs[0]):
+    while node.op is GraphOp.CONTIGUOUS and is_plain(node) and not _asks_layout(node.srcs[0]):
         node = node.srcs[0]
     return node
 
@@ -657,9 +658,7 @@ class Drafts:
         steps: list[Step] = []
         for left in reversed(range(_ROUNDS)):
             order, realized = realized_nodes(targets)
-            fences = {
-                n if n.arg is not None else n.srcs[0] for n in order if n.op is GraphOp.CONTIGUOUS
-            }
+            fences = {n.srcs[0] if is_plain(n) else n for n in order if n.op is GraphOp.CONTIGUOUS}
             made = _Cutting(targets, {n for n in realized if n.srcs}, {}, frozenset())
             made.run()
             fixed = frozenset((*targets, *fences))
