@@ -136,7 +136,7 @@ def _inferred(n: Node) -> tuple[tuple[int, ...], DType]:
         return made.shape, made.dtype
     else:
         fence = cast(g.Fence | None, arg)
-        made = x if g.is_plain(n) else g.contiguous(x, fence.layout, fence.schedule)
+        made = x if fence is None or fence.apart else g.contiguous(x, fence.layout, fence.schedule)
     if len(n.srcs) != 1:
         raise VerifyError(f"graph: {n!r} has {len(n.srcs)} sources, takes one")
     return made.shape, made.dtype
