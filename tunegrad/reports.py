@@ -202,7 +202,7 @@ class TuneReport:
     activations are stored in, ``deviation`` what that costs next to the model in f32, both
     evaluated by numpy; None where it is f32 already, or was not measured. ``others_cpus`` is how
     many CPUs other processes used meanwhile, on average, and ``busy`` says so where that left too
-    few for this one.
+    few for this one. ``training`` is true of a step of training.
     """
 
     model: str
@@ -233,6 +233,7 @@ class TuneReport:
     others_cpus: float = 0.0
     busy: str = ""
     by_turns: float | None = None
+    training: bool = False
 
     @property
     def gain(self) -> float | None:
@@ -242,6 +243,16 @@ class TuneReport:
         ``interval`` is where it lies at 95 %.
         """
         return self.by_turns or _ratio(self.default_ms, self.tuned_ms)
+
+    @property
+    def paid_after(self) -> int | None:
+        """Runs of the whole model that save the ``seconds`` of tuning; None where it is not sure
+        that they save any.
+        """
+        gain = self.gain
+        if gain is None or self.tuned_ms is None or min(gain, *(self.interval or ())) <= 1.0:
+            return None
+        return math.ceil(1e3 * self.seconds / ((gain - 1.0) * self.tuned_ms))
 
     @property
     def candidates(self) -> dict[str, int]:

@@ -20,6 +20,7 @@ import pytest
 
 from tunegrad.cli import main
 from tunegrad.cli.app import run
+from tunegrad.cli.tables import tune_text
 from tunegrad.config import TuneSettings
 from tunegrad.errors import DeviceError, StoreError
 from tunegrad.events import CandidateMeasured, Observer, SessionStarted, Warned
@@ -143,6 +144,26 @@ def test_tune_passes_settings_resolved_from_the_command_line(
         "opencl",
     )
     assert s.store == Path(store)
+
+
+def test_steps_of_training_say_when_their_tuning_is_paid_for() -> None:
+    step = replace(report(), training=True)  # saves 4 ms a step after 61 s
+    assert step.paid_after == 15_250
+    assert "the 1:01 of tuning are paid for after 15,250 steps" in tune_text(step)
+    assert "paid for" not in tune_text(report())
+    assert replace(step, interval=(0.9, 1.6)).paid_after is None
+
+
+def test_train_asks_for_a_step_by_sgd_or_as_it_is_set(install: Install) -> None:
+    for words, name in (
+        ("--train", "mlp[batch=4,train=sgd]"),
+        ("--train --set train=adam", "mlp[batch=4,train=adam]"),
+    ):
+        tuner = Tuner(report())
+        install("tunegrad.tune", tune_models=tuner)
+        assert run(f"tune mlp --batch 4 {words} --store tuned.db".split()) == 0
+        assert tuner.settings is not None
+        assert tuner.settings.model.name == name
 
 
 def test_tune_prints_the_table_and_then_the_model(

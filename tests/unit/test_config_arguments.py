@@ -37,6 +37,8 @@ def test_lists_and_words_are_values() -> None:
         ("mlp[batch=0]", "batch = 0 is not a positive whole number"),
         ("mlp[batch]", "'batch' is not of the form NAME=VALUE"),
         ("mlp[]", "'' is not of the form NAME=VALUE"),
+        ("mlp[train=sdg]", "train = 'sdg' is unknown; valid: sgd, adam, adamw, lamb, rmsprop"),
+        ("mlp[train=sgd,loss=l2]", "loss = 'l2' is unknown; valid: cross_entropy, mse"),
         ("mlp[x={a=1}]", "x = {a=1} is neither a plain value nor a list"),
     ],
 )

@@ -42,11 +42,19 @@ __all__ = ["tune"]
     epilog=example(
         "tunegrad tune mlp --budget 20s --store tuned.db",
         "tunegrad tune mlp mlp[batch=32] --budget 30s --patience 200 --store tuned.db",
+        "tunegrad tune mlp --train --batch 32 --budget 20s --store tuned.db",
     )
 )
 @models_argument
 @batch_option
 @set_option
+@click.option(
+    "--train",
+    is_flag=True,
+    help="Tune a step of training instead of inference: forward, loss, backward and update by SGD "
+    "with momentum; --set train=adamw is another optimiser (sgd, adam, adamw, lamb, rmsprop), "
+    "--set loss=mse another loss.",
+)
 @device_option
 @threads_option
 @click.option(
@@ -104,6 +112,7 @@ def tune(
     models: tuple[str, ...],
     batch: int | None,
     arguments: tuple[str, ...],
+    train: bool,
     no_warm_start: bool,
     as_json: bool,
     log: str | None,
@@ -131,6 +140,8 @@ def tune(
     """
     from tunegrad.config import resolve_settings
 
+    if train and not any(said.startswith("train=") for said in arguments):
+        arguments = (*arguments, "train=sgd")
     settings = resolve_settings(
         [with_arguments(model, batch, arguments) for model in models],
         json=as_json,

@@ -31,7 +31,7 @@ from tunegrad.errors import ConfigError, ModelError
 
 from .environment import builder_packages
 from .tables import check_keys, convert_table, nearest, read_toml
-from .values import DtypeName, InputSpec, ModelSpec, Scalar, TuneDefaults
+from .values import LOSSES, OPTIMIZERS, DtypeName, InputSpec, ModelSpec, Scalar, TuneDefaults
 
 __all__ = [
     "ONNX_BUILDER",
@@ -171,8 +171,9 @@ def config_names() -> tuple[str, ...]:
 def resolve_model(text: str) -> ModelSpec:
     """The model that ``text`` means: a name in ``configs/``, a path to a TOML file, or
     ``package.module:function``, and after it the batch and arguments of the builder that are not
-    the file's: ``resnet18[batch=8,image=128]``. Of an ONNX file they are extents, shapes and values
-    of inputs, under any name: ``model.onnx["a, b"=8,x.1=3]``.
+    the file's: ``resnet18[batch=8,image=128]``. With ``train=sgd`` or another optimiser, and
+    ``loss=mse`` where it is not the one that fits, it is a step of its training. Of an ONNX file
+    they are extents, shapes and values of inputs, under any name: ``model.onnx["a, b"=8,x.1=3]``.
 
     Raises ModelError for an unknown name or file, ConfigError for a file, or an argument, that
     breaks a rule.
@@ -191,12 +192,31 @@ def resolve_model(text: str) -> ModelSpec:
     if batch is not None and (isinstance(batch, bool) or not isinstance(batch, int) or batch < 1):
         raise ConfigError(f"model {text!r}: batch = {batch!r} is not a positive whole number")
     spec = _resolved(base, batch)
+    train, loss = ("", "") if free else _taken(text, given)
     return replace(
         spec,
+        train=train,
+        loss=loss,
         name=f"{spec.name}[{said}]",
         args=tuple(sorted({**dict(spec.args), **given}.items())),
         inputs=() if given else spec.inputs,
     )
+
+
+def _taken(text: str, given: dict[str, Any]) -> tuple[str, str]:
+    """The optimiser and the loss of a step of training, out of the arguments; empty for neither.
+
+    Raises ConfigError for one that is none.
+    """
+    if "train" not in given:
+        return "", ""
+    train, loss = str(given.pop("train")), str(given.pop("loss", ""))
+    for name, value, valid in (("train", train, OPTIMIZERS), ("loss", loss, LOSSES)):
+        if value and value not in valid:
+            raise ConfigError(
+                f"model {text!r}: {name} = {value!r} is unknown; valid: {', '.join(valid)}"
+            )
+    return train, loss
 
 
 def _arguments(text: str, said: str, free: bool) -> list[tuple[str, str]]:

@@ -62,6 +62,11 @@ class TuneDefaults:
     dtype: ModelDtype | None = None
 
 
+OPTIMIZERS = ("sgd", "adam", "adamw", "lamb", "rmsprop")
+"""Optimisers of a step of training that a model's name may ask for; sgd has momentum."""
+LOSSES = ("cross_entropy", "mse")
+
+
 @dataclass(frozen=True, slots=True)
 class ModelSpec:
     """The model that is asked for.
@@ -71,6 +76,9 @@ class ModelSpec:
 
     The inputs are empty where nothing declares them, as for a model given on the command line as a
     function. ``source`` says where the spec came from, for messages.
+
+    ``train`` is the optimiser of a step of training, which the model is then; empty for inference.
+    ``loss`` is its loss, of ``LOSSES``; empty for the one that fits the model's output.
     """
 
     name: str
@@ -80,6 +88,8 @@ class ModelSpec:
     inputs: tuple[InputSpec, ...] = ()
     tune: TuneDefaults = field(default_factory=TuneDefaults)
     source: str = ""
+    train: str = ""
+    loss: str = ""
 
 
 class ModelOptions(TypedDict, total=False):

@@ -46,11 +46,18 @@ Example = tuple[Callable[..., Any], Any]
 
 @dataclass(frozen=True, slots=True)
 class InputSpec:
-    """One argument of the caller's; ``dtype`` may be given by its name, as ``"i64"``."""
+    """One argument of the caller's; ``dtype`` may be given by its name, as ``"i64"``.
+
+    ``mean``, ``spread`` and ``positive`` are of numbers that are drawn for it, where it is tuned or
+    timed: normal ones of this mean and deviation, or their absolute values.
+    """
 
     name: str
     shape: tuple[int, ...]
     dtype: DType = F32
+    mean: float = 0.0
+    spread: float = 1.0
+    positive: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "dtype", dtype_of(self.dtype))
@@ -324,6 +331,10 @@ def model_of_spec(spec: ModelSpec) -> Model:
             f"{spec.source}: [input] says {_listed(said)}, and builder {spec.builder} makes a "
             f"model of {_listed(built)}"
         )
+    if spec.train:
+        from .training import step_of
+
+        model = step_of(model, spec.train, spec.loss)
     return replace(model, name=spec.name)
 
 

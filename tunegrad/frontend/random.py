@@ -77,6 +77,8 @@ class Stream:
 
     def rest(self) -> Tensor:
         """The start of what comes after all that was drawn."""
+        if not self._drawn:
+            return self._start
         return self._start + _u64(self._drawn * _GAMMA & _WORD)
 
 

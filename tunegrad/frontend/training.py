@@ -29,6 +29,7 @@ from tunegrad.errors import ConfigError, ModelError
 from tunegrad.ir import graph
 from tunegrad.ir.dtypes import F32, I64, U64, dtype_of
 
+from .functional import cross_entropy, mse_loss
 from .functions import where
 from .gradients import value_and_grad
 from .model import InputSpec, Model
@@ -150,9 +151,30 @@ class Training:
             state["good"] = np.array(0, np.int64)
         return state
 
+    def output(self) -> Tensor:
+        """What the model gives for its own inputs, as a graph.
+
+        Raises ModelError for several tensors.
+        """
+        given = tuple(Tensor.input(i.name, i.shape, i.dtype) for i in self.model_inputs)
+        with no_draws(self.name):
+            out, _ = stateful_call(self.module, self._inputs(self.specs, "model."), given)
+        out = out[0] if isinstance(out, tuple) and len(out) == 1 else out
+        if not isinstance(out, Tensor):
+            raise ModelError(
+                f"training: model {self.name} gives {type(out).__name__}; a loss by name needs one "
+                "tensor"
+            )
+        return out
+
+    @property
+    def model_inputs(self) -> tuple[InputSpec, ...]:
+        """The inputs of a Model; none of a Module."""
+        return self.model.inputs if isinstance(self.model, Model) else ()
+
     def batch_of(self, arrays: Sequence[Array]) -> tuple[InputSpec, ...]:
         """The inputs of batches like these arrays."""
-        names = [i.name for i in self.model.inputs] if isinstance(self.model, Model) else []
+        names = [i.name for i in self.model_inputs]
         names = names[: self.inputs] + [f"x{i}" for i in range(len(names), self.inputs)]
         names += [f"target{i}" for i in range(len(arrays) - len(names))]
         return tuple(
@@ -198,8 +220,8 @@ class Training:
         read = {n: t for n, t in state.items() if n in used}
         inputs = (
             *batch,
-            *([InputSpec(LR, (), F32)] if phase == "last" else []),
-            *(InputSpec(n, t.shape, t.dtype) for n, t in read.items()),
+            *([InputSpec(LR, (), F32, 0.01, 0.0)] if phase == "last" else []),
+            *(self._drawn(n, t) for n, t in read.items()),
         )
         model = Model(name, partial(_given, outputs), inputs, donated=writes)
         return StepModel(model, tuple(read), writes)
@@ -221,6 +243,20 @@ class Training:
             state["scale"] = Tensor.input("scale", (), F32)
             state["good"] = Tensor.input("good", (), I64)
         return state
+
+    def _drawn(self, name: str, t: Tensor) -> InputSpec:
+        """The input of a state; numbers that are drawn for it are such as occur."""
+        kind, _, rest = name.partition(".")
+        if kind == "model":
+            p = self.specs[rest]
+            return InputSpec(name, t.shape, t.dtype, p.mean, p.spread, p.mean > 0)
+        if kind == "optimizer":  # gradients of about 0.01, and their squares
+            if rest.startswith("square."):
+                return InputSpec(name, t.shape, t.dtype, 2e-4, 5e-5, True)
+            return InputSpec(name, t.shape, t.dtype, 0.0, 0.01)
+        if kind == "gradient":
+            return InputSpec(name, t.shape, t.dtype, 0.0, 0.01)
+        return InputSpec(name, t.shape, t.dtype, 1024.0, 0.0, name == "scale")
 
     def _inputs(
         self, names: Sequence[str] | Mapping[str, Any], prefix: str, key: str = ""
@@ -289,6 +325,32 @@ class Training:
         new = {n: where(whole, t, state[n]) for n, t in new.items()}
         new["scale"], new["good"] = scaling.after(state["scale"], state["good"], whole)
         return new
+
+
+_BY_NAME: Mapping[str, optim.Optimizer] = {
+    "sgd": optim.SGD(0.01, momentum=0.9),
+    "adam": optim.Adam(),
+    "adamw": optim.AdamW(),
+    "lamb": optim.LAMB(),
+    "rmsprop": optim.RMSprop(),
+}
+
+
+def step_of(model: Model, optimizer: str, loss: str = "") -> Model:
+    """The model of a step of a model's training, for batches as its inputs are, by names: of an
+    optimiser with PyTorch's options (momentum 0.9), and of ``cross_entropy`` with integer targets
+    or ``mse``; without a name by what the model gives, which is (N, classes) or numbers.
+
+    Raises ModelError for a model that has nothing to train, or gives several tensors.
+    """
+    training = Training(model, None, _BY_NAME[optimizer], len(model.inputs))
+    out = training.output()
+    loss = loss or ("cross_entropy" if out.ndim == 2 else "mse")
+    target = InputSpec("target", out.shape, out.dtype)
+    found: Callable[..., Tensor] = mse_loss
+    if loss == "cross_entropy":
+        found, target = cross_entropy, InputSpec("target", (out.shape[0], *out.shape[2:]), I64)
+    return replace(training, loss=found).step((*model.inputs, target)).model
 
 
 def _same(module: Module) -> Module:

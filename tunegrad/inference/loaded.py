@@ -341,7 +341,7 @@ class LoadedModel:
             )
             for a in self.inputs
         }
-        return {a.name: flat[a.name].reshape(a.shape) for a in self.inputs}
+        return {a.name: a.as_drawn(flat[a.name]).reshape(a.shape) for a in self.inputs}
 
 
 def _bound(

@@ -124,6 +124,13 @@ class TrainStep:
         """The compiled program for batches like this one, without running it."""
         return self._program([_array(value) for value in batch])[1]
 
+    def step_model(self, *batch: ArrayLike | Tensor) -> Model:
+        """The model of a step for batches like this one, for ``tg.tune``: the winners of a store
+        count in a ``TrainStep`` that reads it.
+        """
+        inputs = self.training.batch_of([_array(value) for value in batch])
+        return self.training.step(inputs).model
+
     def _program(self, arrays: Sequence[Array]) -> tuple[StepModel, LoadedModel]:
         phase = self.training.phase(int(self._state["calls"]) % self.training.accumulate)
         key = phase, *((a.shape, a.dtype) for a in arrays)

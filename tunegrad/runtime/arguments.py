@@ -10,6 +10,7 @@ import numpy as np
 
 from tunegrad.errors import DTypeError, ShapeError
 from tunegrad.ir.dtypes import DType
+from tunegrad.ir.interpret.numeric import to_compute, to_memory
 
 if TYPE_CHECKING:
     from tunegrad.devices.dlpack import Imported
@@ -21,13 +22,24 @@ __all__ = ["Argument", "Signature", "check_donated"]
 class Argument:
     """One input: its name, shape and dtype.
 
-    ``bound``: its elements are indices below it; 0 where they are any numbers.
+    ``bound``: its elements are indices below it; 0 where they are any numbers. ``mean``, ``spread``
+    and ``positive`` say what ``as_drawn`` makes of normal numbers.
     """
 
     name: str
     shape: tuple[int, ...]
     dtype: DType
     bound: int = 0
+    mean: float = 0.0
+    spread: float = 1.0
+    positive: bool = False
+
+    def as_drawn(self, values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Standard normal numbers, in memory form, as this input has them."""
+        if not self.dtype.is_float or (self.mean, self.spread, self.positive) == (0, 1, False):
+            return values
+        found = to_compute(values, self.dtype) * self.spread + self.mean
+        return to_memory(np.abs(found) if self.positive else found, self.dtype)
 
     def __str__(self) -> str:
         return f"{self.name} {self.dtype}[{','.join(map(str, self.shape))}]"

@@ -122,6 +122,7 @@ def report_of(
         others=finish.others,
         others_cpus=finish.others_cpus,
         busy=busy_text(finish.others_cpus, settings.threads),
+        training=bool(workload.plan.over),
     )
 
 

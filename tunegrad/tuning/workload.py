@@ -169,7 +169,10 @@ def workload_of(
         fusion,
         plan,
         uses_of(plan.kernels()),
-        tuple(Argument(i.name, i.shape, i.dtype, bounds.get(i.name, 0)) for i in model.inputs),
+        tuple(
+            Argument(i.name, i.shape, i.dtype, bounds.get(i.name, 0), i.mean, i.spread, i.positive)
+            for i in model.inputs
+        ),
         nodes if dtype != "f32" else (),
         news,
     )

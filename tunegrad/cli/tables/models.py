@@ -131,6 +131,9 @@ def _pace(report: TuneReport) -> list[str]:
     if report.target_ms is not None and report.tuned_ms is not None:
         verdict = "reached" if report.tuned_ms <= report.target_ms else "missed"
         lines.append(f"target of {ms(report.target_ms)} ms: {verdict}")
+    if report.training and report.paid_after is not None:
+        took = duration(report.seconds)
+        lines.append(f"the {took} of tuning are paid for after {report.paid_after:,} steps")
     if report.near_s is not None:
         lines.append(f"within 5 % of the final kernel times after {report.near_s:.1f} s")
     if report.seed_share is not None:

@@ -86,7 +86,7 @@ def drawn(inputs: Sequence[Argument], number: int) -> dict[str, NDArray[Any]]:
     }
     if number:
         found = {a.name: _uneven(found[a.name], a.dtype, rng) for a in inputs}
-    return {a.name: found[a.name].reshape(a.shape) for a in inputs}
+    return {a.name: a.as_drawn(found[a.name]).reshape(a.shape) for a in inputs}
 
 
 def _bound(a: Argument) -> int:

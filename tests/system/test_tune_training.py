@@ -1,0 +1,68 @@
+"""A step of training is tuned, verified and stored as any model."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import pytest
+from small_models import THREADS
+
+import tunegrad as tg
+from tunegrad.config import resolve_model
+from tunegrad.frontend import model_of_spec
+from tunegrad.nn import optim
+from tunegrad.tuning import workload_of_spec
+from tunegrad.tuning.models.work import drawn
+
+F = tg.nn.functional
+MODEL = "mlp[batch=4,sizes=[6,5,3],train=adam]"
+
+
+def test_a_model_s_name_may_ask_for_a_step_of_its_training() -> None:
+    model = model_of_spec(resolve_model(MODEL))
+    names = [i.name for i in model.inputs]
+    assert model.name == MODEL
+    assert names[:3] == ["x", "target", "lr"]
+    assert (model.inputs[1].shape, model.inputs[1].dtype.name) == ((4,), "i64")
+    assert set(model.donated) == {*names[3:]} - {"draws"}
+    numbers = model_of_spec(resolve_model("encoder[batch=1,sequence=4,hidden=8,heads=2,train=sgd]"))
+    assert (numbers.inputs[1].shape, numbers.inputs[1].dtype.name) == ((1, 4, 8), "f32")
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_inputs_that_are_drawn_for_a_step_are_such_as_occur(number: int) -> None:
+    work = workload_of_spec(resolve_model(MODEL))
+    arrays = drawn(work.inputs, number)
+    assert set(arrays["target"]) <= {0, 1, 2}
+    assert arrays["lr"] == np.float32(0.01)
+    assert arrays["step"] in (0, 1)
+    for name, values in arrays.items():
+        if name.startswith("optimizer.square."):
+            assert (values > 0).all()
+            assert (values < 0.1).all()
+    model = tg.load(replace(model_of_spec(resolve_model(MODEL)), donated=()), store=False)
+    assert all(np.isfinite(out).all() for out in model(**arrays))
+
+
+def test_a_step_runs_with_the_winners_of_its_tune(tmp_path: Path) -> None:
+    store, net = tmp_path / "t.db", tg.nn.Linear(6, 3)
+    rng = np.random.default_rng(0)
+    x, y = rng.standard_normal((8, 6)).astype(np.float32), rng.integers(0, 3, 8)
+
+    def made(store: Path | Literal[False]) -> tg.TrainStep:
+        return tg.TrainStep(net, F.cross_entropy, optim.SGD(0.1), store=store, threads=THREADS)
+
+    plain = made(False)
+    report = tg.tune(
+        plain.step_model(x, y), store=store, threads=THREADS, budget_s=60.0, max_trials=20
+    )
+    assert report.training
+    assert not report.mismatch
+    assert not report.voided
+    tuned = made(store)
+    assert {c.outcome for c in tuned.program(x, y).choices} == {"hit"}
+    for _ in range(5):
+        assert tuned(x, y) == pytest.approx(plain(x, y), rel=1e-4)
