@@ -13,6 +13,7 @@ import pytest
 import tunegrad as tg
 from tests.opencl_device import opencl_device
 from tunegrad.errors import DTypeError, IndexOutOfRange, ModelError, ShapeError
+from tunegrad.ir.fusion import in_place, schedule
 
 F = np.float32
 
@@ -204,3 +205,50 @@ def test_inputs_side_by_side_in_one_array_are_updated():
 def test_a_donation_that_no_output_fits_is_an_error(donate: tuple[int | str, ...], words: str):
     with pytest.raises(ModelError, match=words):
         tg.compile(lambda a, b: a + b, _square(0), _square(1)[:1], store=False, donate=donate)
+
+
+def _adam(x: tg.Tensor, *state: tg.Tensor) -> tuple[tg.Tensor, ...]:
+    """Adam of flat parameters, whose gradients are of one layer each."""
+    (w, m, v), inputs = state[:3], state[3:]
+    slopes = [(x.T @ g).reshape(-1) if i % 2 else g.sum(0) for i, g in enumerate(inputs)]
+    slope = tg.cat(slopes, 0).contiguous()
+    m, v = m * 0.9 + slope * 0.1, v * 0.99 + slope * slope * 0.01
+    return w - 0.01 * m / (v.sqrt() + 1e-3), m, v
+
+
+def _layers(count: int) -> list[np.ndarray]:
+    rng = np.random.default_rng(count)
+    sizes = [(3 + i) * (8 if i % 2 else 1) for i in range(count)]
+    state = [rng.standard_normal(sum(sizes)).astype(F) for _ in range(3)]
+    return [
+        rng.standard_normal((16, 8)).astype(F), *state[:2], abs(state[2]),
+        *(rng.standard_normal((16, 3 + i)).astype(F) for i in range(count)),
+    ]  # fmt: skip
+
+
+def test_gradients_are_written_as_parts_of_what_adam_reads(tmp_path: Path):
+    given = _layers(7)
+    pure = tg.compile(_adam, *given, store=False, threads=2)
+    made = tg.compile(_adam, *given, store=False, threads=2, donate=(1, 2, 3))
+    ((_, parts),) = made._plan.parts.items()
+    assert len(parts) == 7
+    made.save(tmp_path / "adam.plan")
+    again = [a.copy() for a in given]
+    wanted = pure(*given)
+    made(*given)
+    tg.load(str(tmp_path / "adam.plan"))(*again)
+    for a, b, c in zip(wanted, given[1:], again[1:], strict=False):
+        np.testing.assert_array_equal(a, b)
+        np.testing.assert_array_equal(a, c)
+
+
+def test_an_update_of_sixty_parameters_by_adam_is_at_most_four_launches():
+    given = _layers(60)
+    outputs = _adam(*(tg.Tensor.input(f"x{i}", a.shape) for i, a in enumerate(given)))
+    plan = in_place(
+        schedule(tuple(t.node for t in outputs), view_bytes=1),
+        [(0, "x1"), (1, "x2"), (2, "x3")],
+        1,
+    )
+    assert len(plan.over) == 3
+    assert len(plan.launches) - 60 <= 4

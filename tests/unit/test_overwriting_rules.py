@@ -30,7 +30,7 @@ def _kernel(y: Tensor) -> Kernel:
 
 
 def _plan(*outputs: Tensor, over: dict[int, str]) -> LaunchPlan:
-    return in_place(schedule(tuple(t.node for t in outputs)), [*over.items()])
+    return in_place(schedule(tuple(t.node for t in outputs)), [*over.items()], 1)
 
 
 A, B = _x("a", 4, 4), _x("b", 4, 4)
@@ -130,7 +130,7 @@ def test_halves_of_a_sum_write_its_end_over_the_input(
 
 def test_without_donated_inputs_a_plan_is_the_same_object():
     plan = schedule(((A + B).node,))
-    assert in_place(plan, ()) is plan
+    assert in_place(plan, (), 1) is plan
 
 
 @pytest.mark.parametrize(

@@ -161,7 +161,7 @@ def workload_of(
     target = target or devices.host_device().target
     graph = prepared(nodes, numerics, target, dtype, known=True)
     fusion = Fusion.of(graph, view_bytes=target.view_bytes)
-    plan = validated_plan(in_place(fusion.schedule(), news), fusion, graph)
+    plan = validated_plan(in_place(fusion.schedule(), news, fusion.view_bytes), fusion, graph)
     bounds = {plan.buffers[at].name: bound for at, bound in plan.indexed().items()}
     return Workload(
         labelled(name, dtype),
@@ -198,13 +198,14 @@ def with_images(workload: Workload, images: Images) -> Workload:
     fusion = workload.fusion.storing(images)
     if fusion is workload.fusion:
         return workload
-    made = in_place(fusion.schedule(), workload.news)
+    made = in_place(fusion.schedule(), workload.news, fusion.view_bytes)
     return with_plan(replace(workload, fusion=fusion), made)
 
 
 def with_toggles(workload: Workload, toggles: Set[int]) -> Workload:
     """The work with the graph cut otherwise at these nodes."""
-    made = in_place(workload.fusion.toggled(toggles).schedule(), workload.news)
+    fusion = workload.fusion.toggled(toggles)
+    made = in_place(fusion.schedule(), workload.news, fusion.view_bytes)
     return with_plan(workload, made)
 
 

@@ -7,6 +7,7 @@ from .build import Draft, is_attention
 from .donation import New, in_place, overwriting
 from .drafts import EXPENSIVE
 from .order import least_memory, live_bytes
+from .parts import joined, separated
 from .plan import VALIDATION, Buffer, BufferRole, Combined, Launch, LaunchPlan, layers_of
 from .schedule import (
     ATTENTION,
@@ -43,9 +44,11 @@ __all__ = [
     "compared",
     "in_place",
     "is_attention",
+    "joined",
     "layers_of",
     "least_memory",
     "live_bytes",
     "overwriting",
     "schedule",
+    "separated",
 ]

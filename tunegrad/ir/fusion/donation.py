@@ -24,6 +24,7 @@ from ..expr import Load
 from ..graph import GraphOp, Node
 from ..kernel import Axis, Kernel, Param, Reduce, Role, Stage, Store, overwriting_fault
 from ..layout import Layout
+from .parts import joined
 from .plan import Buffer, Launch, LaunchPlan
 
 __all__ = ["New", "in_place", "overwriting"]
@@ -32,13 +33,15 @@ New = tuple[int, str]
 """An output, by its place among the outputs, that is the new value of the input of that name."""
 
 
-def in_place(plan: LaunchPlan, news: Sequence[New]) -> LaunchPlan:
-    """The plan whose outputs ``news`` are written in the memory of their inputs.
+def in_place(plan: LaunchPlan, news: Sequence[New], view_bytes: int) -> LaunchPlan:
+    """The plan whose outputs ``news`` are written in the memory of their inputs. What only lies one
+    after another, as gradients do, is written so (``parts``); parts begin at multiples of
+    ``view_bytes``.
 
     Without any it is the same object. Raises InternalError for an output that has another shape or
     dtype than its input, and for an input that has two new values.
     """
-    return _Donation.of(plan).run(news) if news else plan
+    return joined(_Donation.of(plan).run(news), view_bytes) if news else plan
 
 
 def overwriting(kernel: Kernel, out: str, source: str) -> Kernel | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any, Literal, cast
@@ -78,7 +78,8 @@ class Buffer:
     """A piece of memory: its logical shape and where each element lives.
 
     ``data`` is the array of a constant. A view is the memory of buffer ``base`` from byte ``start``
-    on, which kernels only read. ``node`` is what it stands for in the graph, by which plans are
+    on. Kernels only read it, or it is one of the parts that are written and make up ``base``.
+    ``node`` is what it stands for in the graph, by which plans are
     validated: nothing for views, for what a variant keeps between its kernels, and where no graph
     is left.
     """
@@ -145,6 +146,20 @@ class LaunchPlan:
         base = self.buffers[buffer].base
         return buffer if base is None else base
 
+    @property
+    def parts(self) -> dict[int, tuple[int, ...]]:
+        """The views that launches write, in order, by the buffer that they make up."""
+        found: dict[int, list[int]] = {}
+        for launch in self.launches:
+            for p, i in zip(launch.kernel.params, launch.args, strict=False):
+                base = self.buffers[i].base
+                if p.role == "out" and base is not None:
+                    found.setdefault(base, []).append(i)
+        return {
+            base: tuple(sorted(views, key=lambda i: self.buffers[i].start))
+            for base, views in found.items()
+        }
+
     def kernels(self) -> dict[str, tuple[Kernel, int]]:
         """The distinct kernels by key, each with its number of launches."""
         found: dict[str, tuple[Kernel, int]] = {}
@@ -204,8 +219,14 @@ class LaunchPlan:
                 raise VerifyError(f"schedule: {b}: exactly the views are parts of a buffer")
             if b.base is not None:
                 self._verify_view(b, b.base)
+        missing = {base: set(views) for base, views in self.parts.items()}
+        for base, views in self.parts.items():
+            self._verify_parts(self.buffers[base], [self.buffers[i] for i in views])
         for launch in self.launches:
             self._verify_launch(launch, written)
+            for base in [base for base, views in missing.items() if views <= written]:
+                written.add(base)
+                del missing[base]
         for i in self.outputs:
             if i not in written or self.buffers[i].role not in ("output", "const"):
                 raise VerifyError(
@@ -248,7 +269,7 @@ class LaunchPlan:
         needed = {self.memory(i) for i in self.outputs}
         for launch in reversed(self.launches):
             roles = zip(launch.kernel.params, launch.args, strict=True)
-            made = {i for p, i in roles if p.role == "out"}
+            made = {self.memory(i) for p, i in roles if p.role == "out"}
             if made.isdisjoint(needed):
                 raise VerifyError(f"schedule: {launch}: no later launch reads what it writes")
             needed |= {self.memory(i) for i in launch.args} - made
@@ -262,6 +283,15 @@ class LaunchPlan:
             raise VerifyError(
                 f"schedule: {b}: elements of {b.dtype.itemsize} bytes inside of {whole.nbytes}"
             )
+
+    def _verify_parts(self, whole: Buffer, parts: Sequence[Buffer]) -> None:
+        """Parts that are written make up a temporary buffer, which no launch writes as a whole."""
+        ends = [0, *(b.start + b.nbytes for b in parts)]
+        if whole.role != "temp" or [*(b.start for b in parts), whole.nbytes] != ends:
+            raise VerifyError(f"schedule: {whole}: parts that are written have to make it up")
+        pairs = (z for x in self.launches for z in zip(x.kernel.params, x.args, strict=True))
+        if any(p.role == "out" and i == whole.id for p, i in pairs):
+            raise VerifyError(f"schedule: {whole}: it is written in parts, and as a whole")
 
     def _verify_launch(self, launch: Launch, written: set[int]) -> None:
         params = launch.kernel.params
@@ -277,9 +307,9 @@ class LaunchPlan:
                     f"schedule: {launch}: {b} does not fit parameter {p.name} "
                     f"{p.dtype}{list(p.shape)}"
                 )
-            if p.role == "out" and (i in written or b.role == "view"):
+            if p.role == "out" and i in written:
                 raise VerifyError(f"schedule: {launch}: {b} is already written")
-            if p.role != "out" and self.memory(i) not in written:
+            if p.role != "out" and i not in written and self.memory(i) not in written:
                 raise VerifyError(f"schedule: {launch}: {b} is read before it is written")
             if (p.role == "const") != (b.role == "const"):
                 raise VerifyError(

@@ -20,6 +20,7 @@ from tunegrad.errors import WrongPlan
 
 from ..dtypes import DType
 from ..expr import Op
+from ..fusion.parts import separated
 from ..fusion.plan import VALIDATION, Buffer, Combined, Launch, LaunchPlan
 from ..graph import ConstData, GraphOp, Node
 from ..interpret.numeric import Array
@@ -142,8 +143,10 @@ class Group:
 def groups_of(plan: LaunchPlan) -> Iterator[Group]:
     """The buffers of a plan that stand for nodes, with what writes them.
 
-    Raises WrongPlan for an input or a constant that stands for another one.
+    Parts of a buffer are buffers of their own, and it is written by one more launch. Raises
+    WrongPlan for an input or a constant that stands for another one.
     """
+    plan = separated(plan)
     writers = {i: x for x in plan.launches for i in _written(x)}
     for b in plan.buffers:
         if isinstance(b.node, Node):
