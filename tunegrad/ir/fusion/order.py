@@ -50,7 +50,7 @@ def least_memory(plan: LaunchPlan) -> LaunchPlan:
 
 
 def live_bytes(plan: LaunchPlan) -> int:
-    """The most bytes of temporary buffers that live at one launch."""
+    """The most bytes of temporary buffers that live at one launch, of a plan without parts."""
     return _Launches.of(plan).peak(range(len(plan.launches)))
 
 
