@@ -21,7 +21,7 @@ from math import prod
 
 from tunegrad.ir import graph
 from tunegrad.ir.expr import Op
-from tunegrad.ir.graph import GraphOp, Node
+from tunegrad.ir.graph import MOVEMENT, GraphOp, Node
 
 from ..nodes.elementwise import constant
 from ..nodes.movement import extended, mirrored_windows, spaced
@@ -152,12 +152,15 @@ class Cotangent:
         return Cotangent(self.shape, tuple(moved), self.summed)
 
     def unwindowed(
-        self, dim: int, size: int, stride: int, dilation: int, shape: tuple[int, ...]
-    ) -> Cotangent:
+        self, dim: int, size: int, stride: int, dilation: int, shape: tuple[int, ...],
+        padding: int = 0,
+    ) -> Cotangent:  # fmt: skip
         """Adjoint of WINDOW: ``dx[i] = sum of g[o, k] over o * stride + k * dilation = i``.
 
         Windows that do not overlap are laid one behind the other. Else the gradient, with zeros
-        between its elements, is read by mirrored windows of stride 1.
+        between its elements, is read by mirrored windows of stride 1; of a product with weights of
+        taps, a stride apart, each phase by its own taps (``_phases``). ``padding`` is how many
+        elements at the front will be cut.
         """
         if 0 in shape:
             return Cotangent.of(constant(0, shape, self.factors[0].dtype))
@@ -174,22 +177,66 @@ class Cotangent:
             places = [constant(1, (1,) * rank, self.factors[0].dtype)]
         (both,) = Cotangent(self.shape, tuple(places), self.summed).multiplied().factors
         both = graph.expand(both, (*both.shape[:dim], count, *both.shape[dim + 1 :]))
+        taps = [_dropped(t, last) for t in taps]
+        if stride > 1 and dilation == 1 and any(t.shape[-1] == size for t in taps):
+            return self._phases(_dropped(both, last), taps, dim, size, stride, shape, padding)
         read = mirrored_windows(_dropped(both, last), dim, size, stride, dilation, shape[dim])
-        factors = [read, *(_dropped(t, last) for t in taps)]
-        return Cotangent(shape, tuple(factors), (*self.summed, size))
+        return Cotangent(shape, (read, *taps), (*self.summed, size))
+
+    def _phases(
+        self, places: Node, taps: Sequence[Node], dim: int, size: int, stride: int,
+        shape: tuple[int, ...], padding: int,
+    ) -> Cotangent:  # fmt: skip
+        """Of a product of places and taps, element ``i = stride * q + r`` by every taps of its
+        phase r alone, without a product by a zero between two places:
+
+            dx[stride * q + r] = sum over t of g[q - t] * w[stride * t + r]
+
+        Zeros stand before the taps, so that the phases begin where padding ends.
+        """
+        lead = -padding % stride
+        steps = -(-(lead + size) // stride)
+        count = -(-(lead + shape[dim]) // stride)
+        read = mirrored_windows(places, dim, steps, 1, 1, count)
+        factors = [_beside(graph.reshape(read, _inserted(read.shape, dim + 1, 1)), dim, stride)]
+        for t in taps:
+            if t.shape[-1] == size:
+                t = _stored(t, dim, len(shape))
+                ends = (lead, steps * stride - lead - size)
+                t = graph.pad(t, (*((0, 0) for _ in t.shape[:-1]), ends))
+                t = graph.reshape(t, (*t.shape[:-1], steps, stride))
+                order = [*range(len(t.shape) - 1)]
+                order.insert(dim + 1, len(t.shape) - 1)
+                t = graph.permute(t, tuple(order))
+                t = _beside(
+                    graph.expand(t, (*t.shape[:dim], count, *t.shape[dim + 1 :])), dim, stride
+                )
+            factors.append(t)
+        limits = (lead, lead + shape[dim])
+        cut = (
+            graph.shrink(f, tuple(limits if d == dim else (0, e) for d, e in enumerate(f.shape)))
+            if f.shape[dim] != 1
+            else f
+            for f in factors
+        )
+        return Cotangent(shape, tuple(cut), (*self.summed, steps))
 
     def _laid_out(
         self, dim: int, size: int, stride: int, dilation: int, shape: tuple[int, ...]
     ) -> Cotangent:
-        """Windows beside each other: (.., o, .., k) to (.., o * stride + k * dilation, ..)."""
-        f, last, count = self._of_both(dim, size)
-        rank = len(f.shape)
+        """Windows beside each other: (.., o, .., k) to (.., o * stride + k * dilation, ..).
+
+        Where gaps are between them, all is added up first: no sum is made for a gap.
+        """
+        gaps = stride > dilation * (size - 1) + 1
+        f, last, count = (self.added_up() if gaps else self)._of_both(dim, size)
+        summed, rank = () if gaps else self.summed, len(f.shape)
         order = [d for d in range(rank) if d != last]
         order.insert(dim + 1, last)
         f = graph.permute(f, tuple(order))
         f = extended(spaced(f, dim + 1, dilation), dim + 1, stride)
         f = graph.reshape(f, (*f.shape[:dim], count * stride, *f.shape[dim + 2 :]))
-        return Cotangent(shape, (extended(f, dim, shape[dim]),), self.summed)
+        return Cotangent(shape, (extended(f, dim, shape[dim]),), summed)
 
     def _mirrored(
         self, dim: int, size: int, stride: int, dilation: int, shape: tuple[int, ...]
@@ -279,6 +326,32 @@ def _behind(f: Node, axes: Sequence[int]) -> Node:
     moved = graph.permute(f, (*kept, *axes))
     lead = (1 if d in axes else e for d, e in enumerate(f.shape))
     return graph.reshape(moved, (*lead, *(f.shape[a] for a in axes)))
+
+
+def _stored(taps: Node, dim: int, rank: int) -> Node:
+    """Weights with their taps first and the dimensions before ``dim`` last in memory, as each tap
+    reads them; what is stored already stays.
+    """
+    base = taps
+    while base.op in MOVEMENT:
+        base = base.srcs[0]
+    if base.op is GraphOp.CONTIGUOUS:
+        return taps
+    last = len(taps.shape) - 1
+    order = (last, *range(dim, rank), *range(rank, last), *range(dim))
+    back = tuple(order.index(d) for d in range(last + 1))
+    return graph.permute(graph.contiguous(graph.permute(taps, order)), back)
+
+
+def _inserted(shape: tuple[int, ...], dim: int, extent: int) -> tuple[int, ...]:
+    """A shape with one dimension more."""
+    return (*shape[:dim], extent, *shape[dim:])
+
+
+def _beside(f: Node, dim: int, count: int) -> Node:
+    """Dimensions ``dim`` and ``dim + 1`` joined, the latter of 1 or ``count`` elements."""
+    f = graph.expand(f, (*f.shape[: dim + 1], count, *f.shape[dim + 2 :]))
+    return graph.reshape(f, (*f.shape[:dim], f.shape[dim] * count, *f.shape[dim + 2 :]))
 
 
 def _dropped(f: Node, dim: int) -> Node:

@@ -124,7 +124,11 @@ def _flip(n: Node, g: Cotangent) -> Flow:
 def _window(n: Node, g: Cotangent) -> Flow:
     """WINDOW -> the sum of all that reads an element"""
     dim, size, stride, dilation = cast(tuple[int, int, int, int], n.arg)
-    return (g.unwindowed(dim, size, stride, dilation, n.srcs[0].shape),)
+    padded = n.srcs[0]
+    while padded.op is GraphOp.WINDOW:
+        padded = padded.srcs[0]
+    padding = cast(Any, padded.arg)[dim][0] if padded.op is GraphOp.PAD else 0
+    return (g.unwindowed(dim, size, stride, dilation, n.srcs[0].shape, padding),)
 
 
 def _gather(n: Node, g: Cotangent) -> Flow:

@@ -388,7 +388,10 @@ class Products(Defaults):
     def reduce_block(self, sizes: Sequence[int]) -> int:
         """The steps of a panel, where that is a choice."""
         steps = self._block()
-        return sizes.index(steps) if steps in sizes else 0
+        if not steps or steps in sizes or len(sizes) < 2:
+            return sizes.index(steps) if steps in sizes else 0
+        beside = self.operands.steps // self.operands.longest.extent
+        return 1 + nearest([beside * n for n in sizes[1:]], steps)
 
     @property
     def taps(self) -> tuple[str, ...]:
@@ -565,6 +568,9 @@ class Sums(Defaults):
 _REUSED_STEPS, _STEPS = (512, 256, 128, 64), (256, 128, 64, 32, 16, 8)
 """Blocks of a reduction: of operands that are all read again, and of others."""
 
+_FEW_STEPS = (16, 8, 4, 2, 1)
+"""Blocks of the longest of several short reductions, which are long together."""
+
 _UNROLLS = (1, 2, 4, 8)
 
 _OTHER_BLOCK = 64
@@ -654,7 +660,11 @@ def _reduce_blocks(o: Operands) -> list[int]:
         return [0]
     reused = all(any(not x.depends(n) for n in shared) for x in o.found)
     choices = _REUSED_STEPS if reused else _STEPS
-    return [0, *(b for b in choices if b < o.longest.extent)]
+    found = [b for b in choices if b < o.longest.extent]
+    inputs = [x for x in o.found if x.role != "const"]
+    if not found and reused and len(inputs) > 1 and o.steps >= 2 * K_BLOCK:
+        found = [b for b in _FEW_STEPS if b < o.longest.extent]
+    return [0, *found]
 
 
 def _least_step(o: Operands, a: Axis) -> int:

@@ -1,0 +1,70 @@
+"""Gradients through windows a stride apart: each phase has its own taps, and gaps have none."""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+import pytest
+
+import tunegrad as tg
+from tunegrad.frontend import Tensor
+from tunegrad.ir.fusion import LaunchPlan, schedule
+
+F = tg.nn.functional
+
+
+def convolved(x: np.ndarray, w: np.ndarray, stride: int, padding: int) -> np.ndarray:
+    """The convolution (N, C, L) by (O, C, K), as its definition adds it up, in f64."""
+    x = np.pad(x.astype(np.float64), ((0, 0), (0, 0), (padding, padding)))
+    count = (x.shape[2] - w.shape[2]) // stride + 1
+    cut = [x[:, :, i * stride : i * stride + w.shape[2]] for i in range(count)]
+    return np.stack([np.einsum("nck,ock->no", c, w) for c in cut], 2)
+
+
+@pytest.mark.parametrize("length", [8, 9, 11])
+@pytest.mark.parametrize(
+    ("size", "stride", "padding"),
+    [(3, 2, 1), (3, 2, 0), (5, 2, 2), (5, 3, 1), (7, 2, 3), (4, 3, 2), (1, 2, 0), (2, 3, 1)],
+)
+def test_gradient_of_a_strided_convolution_is_its_adjoint(
+    length: int, size: int, stride: int, padding: int
+) -> None:
+    """The gradient of <conv(x), g> by x has the product <conv(e), g> with any image e."""
+    rng = np.random.default_rng(length + 16 * size)
+    x, w = rng.standard_normal((2, 3, length)), rng.standard_normal((4, 3, size))
+    g = rng.standard_normal(convolved(x, w, stride, padding).shape)
+
+    def product(x: Tensor) -> Tensor:
+        return (F.conv1d(x, tg.Tensor(w), stride=stride, padding=padding) * tg.Tensor(g)).sum()
+
+    slope = tg.grad(product)(x).numpy()
+    for unit in (rng.standard_normal(x.shape) for _ in range(3)):
+        wanted = (convolved(unit, w, stride, padding) * g).sum()
+        assert abs((slope * unit).sum() - wanted) < 1e-9
+
+
+def data_gradient(size: int, padding: int, side: int) -> LaunchPlan:
+    def product(x: Tensor, w: Tensor, g: Tensor) -> Tensor:
+        return (F.conv2d(x, w, stride=2, padding=padding) * g).sum()
+
+    half = (side + 2 * padding - size) // 2 + 1
+    shapes = {"x": (4, 8, side, side), "w": (16, 8, size, size), "g": (4, 16, half, half)}
+    slope = tg.grad(product)(*(Tensor.input(n, s) for n, s in shapes.items()))
+    return schedule((slope.node,))
+
+
+@pytest.mark.parametrize("side", [8, 16])
+def test_phases_of_a_stride_multiply_by_no_zeros_between_places(side: int) -> None:
+    """Two of the three taps at most meet a pixel along each side, where four zeros would."""
+    *_, last = data_gradient(3, 1, side).launches
+    (sums,) = last.kernel.reduces
+    assert prod(a.extent for a in sums.axes) == 16 * 2 * 2
+    assert "%" not in str(sums)
+    assert "//" not in str(sums)
+
+
+def test_gaps_between_windows_are_no_sums() -> None:
+    product, *rest = data_gradient(1, 0, 16).launches
+    assert prod(a.extent for a in product.kernel.axes) == 4 * 8 * 8 * 8
+    assert all(not x.kernel.reduces for x in rest)
