@@ -164,7 +164,11 @@ class _Drawer:
     def read(self) -> None:
         rng, x, y = self.rng, self.pick(True), self.pick(True)
         kinds = [f"{x} + {y}", f"{x} * {self.number()}", f"{x}.sum(0)", f"{x}", f"-{x}"]
-        kinds += [f"{x}[{self.key(self.shape(x), False)}]", f"{x}.flip(0)", f"{x} * {y}"]
+        kinds += [
+            f"{x}[{self.key(self.shape(x), False)}]",
+            f"{x}.flip(0)",
+            f"fresh({x}) * fresh({y})",
+        ]
         kinds += [f"T.cat([{x}, {y}])", f"{x}.repeat(2, *{(1,) * len(self.shape(x))})"]
         self.run(f"{self.name()} = fresh({rng.choice(kinds)})")
 
@@ -177,7 +181,8 @@ class _Drawer:
         kinds += [f"{x}[{key}] = fresh({y})", f"{x}.copy_(fresh({y}))", f"{x} -= fresh({y})"]
         kinds += [f"{x}.fill_({n})", f"{x}.zero_()", f"{x}.neg_()", f"{x}.clamp_(-3, 3)"]
         kinds += [f"{x}.relu_()", f"{x}[{x} > {n}] = {n}", f"{x}.masked_fill_({x} < {n}, 2)"]
-        kinds += [f"{x}[{basic}] = fresh({x}[{basic}]) + 1", f"{x} += fresh({x}.mT)"]
+        kinds += [f"{x}[{basic}] = fresh({x}[{basic}]) + 1"]
+        kinds += [f"{x} += fresh({x}.mT)"] * (len(shape) > 1)
         kinds += [f"{x}[{basic}].sub_({n})", f"{x}[{basic}][{self.key(shape, True)}] = {n}"]
         if shape and shape[0]:
             kinds += [f"{x}[1:] = fresh({x}[:-1])", f"{x}[:-1] += fresh({x}[1:])"]
@@ -223,6 +228,32 @@ def agrees(program: Program, looked: bool = False) -> str:
         return f"raises {error!r}"
 
 
+def _slopes(program: Program, names: Values) -> dict[str, Any]:
+    held = _ran(program, names)
+    leaves = [n for n in program.inputs if held[n].requires_grad]
+    total = sum((x.detach() * 0 + 2 * x + x * x).sum() for x in variables(held).values())
+    total.backward()
+    return {n: np.asarray(held[n].grad) for n in leaves}
+
+
+def gradients_agree(program: Program) -> str:
+    """How gradients of the inputs differ from PyTorch's; '' where they do not, or PyTorch's are of
+    values that were changed since.
+    """
+    try:
+        wanted = _slopes(program, _torch_names())
+    except RuntimeError:  # PyTorch saved a tensor that was written to
+        return ""
+    try:
+        found = _slopes(program, _our_names())
+    except Exception as error:  # noqa: BLE001  # whatever it is, the program failed
+        return f"raises {error!r}"
+    for n, w in wanted.items():
+        if found[n].shape != w.shape or not np.allclose(found[n], w, 1e-6, 1e-6):
+            return f"the gradient of {n} is {found[n].tolist()}, PyTorch's {w.tolist()}"
+    return ""
+
+
 def shrunk(program: Program, fails: Callable[[Program], bool]) -> Program:
     """A program that still fails, without the statements that it does not need."""
     at = len(program.lines) - 1
@@ -243,10 +274,10 @@ CHECKS: dict[str, Callable[[Program], str]] = {
 }
 
 
-def check_program(rng: random.Random, length: int) -> str:
+def check_program(rng: random.Random, length: int, gradients: bool = False) -> str:
     """Draw a program and compare it; a small failing one, or ''."""
-    program = drawn(rng, length)
-    for name, check in CHECKS.items():
+    program = drawn(rng, length, gradients)
+    for name, check in {"gradients": gradients_agree}.items() if gradients else CHECKS.items():
         if check(program):
             small = shrunk(program, lambda p, check=check: bool(check(p)))  # type: ignore[misc]
             return f"{name}: {check(small)}\n{small.text()}"
@@ -257,7 +288,7 @@ def check_programs(count: int) -> None:
     """Raise AssertionError with a small failing program, of so many drawn ones."""
     for case in range(count):
         rng = fuzzing.rng("mutation", case)
-        said = check_program(rng, rng.randint(4, 10))
+        said = check_program(rng, rng.randint(4, 10), case % 3 == 2)
         assert not said, f"program {case}: {said}"
 
 
@@ -268,7 +299,7 @@ def main(arguments: Sequence[str]) -> None:
     wrong = 0
     for case in range(count):
         rng = random.Random(f"{seed} mutation {case}")
-        if said := check_program(rng, rng.randint(4, longest)):
+        if said := check_program(rng, rng.randint(4, longest), case % 3 == 2):
             wrong += 1
             sys.stdout.write(f"--- program {case}: {said}\n")
             sys.stdout.flush()

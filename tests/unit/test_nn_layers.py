@@ -20,7 +20,7 @@ class Net(nn.Module):
 
 
 def test_parameters_have_torch_names_in_order():
-    assert {n: p.shape for n, p in Net().parameters().items()} == {
+    assert {n: p.shape for n, p in Net().specs().items()} == {
         "conv.weight": (3, 2, 3, 3),
         "blocks.0.0.weight": (3, 3, 1, 1),
         "blocks.0.0.bias": (3,),
@@ -36,7 +36,7 @@ def test_parameters_have_torch_names_in_order():
 
 
 def test_spec_in_a_module_carries_its_name():
-    assert [p.name for p in Net().parameters().values()] == list(Net().parameters())
+    assert [p.name for p in Net().specs().values()] == list(Net().specs())
 
 
 def test_loaded_weights_are_named_constants():

@@ -25,13 +25,16 @@ from math import prod
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from tunegrad.errors import DTypeError, GradientError, ShapeError
 from tunegrad.ir import graph
 from tunegrad.ir.dtypes import BOOL
 from tunegrad.ir.expr import Op
 from tunegrad.ir.graph import Node
 
-from .handle import Bindings, Handle, joined
+from .handle import Bindings, Handle, bound, joined
 from .nodes import elementwise as ew
 from .nodes import movement, tracing
 
@@ -150,13 +153,13 @@ def write(x: Handle, node: Node, source: Handle) -> None:
     while isinstance(at, Aliased):
         at.settle()
         recorded = recorded and at.step[0] is not tracing.stopped
-        if recorded and at.leaf is not None:
-            raise _in_use(at)
+        if recorded:
+            _check_free(at)
         views.append(at)
         at = at.source
     root, value = at, node
-    if recorded and root.leaf is not None:
-        raise _in_use(root)
+    if recorded:
+        _check_free(root)
     for view in views:
         move, args = view.step
         value = _PUT[move](view.source.node, value, args)
@@ -164,17 +167,21 @@ def write(x: Handle, node: Node, source: Handle) -> None:
     kept = value
     if not recorded:
         kept, known = _unrecorded(root, value, known)
+    elif root.leaf is not None:  # it retains the gradient of what it is now
+        root.leaf = tracing.Leaf(required=False)
+        kept = tracing.leaf(value, root.leaf)
     _noted(root)
     root.node, root.bindings = kept, known
     if kept is value and isinstance(x, Aliased) and x.step[0] is not tracing.stopped:
         x.made, x.held, x.seen = node, known, kept
 
 
-def _in_use(x: Handle) -> GradientError:
-    return GradientError(
-        f"a tensor {x.dtype}{list(x.shape)} that requires a gradient is changed in place; do so "
-        "inside no_grad()"
-    )
+def _check_free(x: Handle) -> None:
+    if x.leaf is not None and x.leaf.required:
+        raise GradientError(
+            f"a tensor {x.dtype}{list(x.shape)} that requires a gradient is changed in place; do "
+            "so inside no_grad()"
+        )
 
 
 def _unrecorded(root: Handle, value: Node, known: Bindings) -> tuple[Node, Bindings]:
@@ -211,11 +218,22 @@ def written() -> list[Handle]:
     return [x for ref in list(_written.values()) if (x := ref()) is not None]
 
 
-def computed(root: Handle, node: Node, bindings: Bindings) -> None:
-    """Give a root the node of its value: an array that is known."""
+def computed(root: Handle, array: NDArray[np.generic], flows: bool = True) -> None:
+    """Give a root its value, an array that nothing else writes to. Its gradient flows to what it
+    was made of, unless ``flows`` is False.
+    """
     _written.pop(id(root), None)
-    root.node = node if root.leaf is None else tracing.leaf(node, root.leaf)
-    root.bindings = bindings
+    array.flags.writeable = False
+    old = root.node
+    node, bindings = bound(array, root.dtype)
+    if root.leaf is not None and root.leaf.required:
+        node = tracing.leaf(node, root.leaf)
+    elif flows and tracing.reaches(old):
+        node = graph.identity(node, tracing.AS_IF, old)
+        bindings = joined([root, Handle.plain(node, bindings)])
+    elif root.leaf is not None:
+        node = tracing.leaf(node, root.leaf)
+    root.node, root.bindings = node, bindings
 
 
 def _noted(root: Handle) -> None:

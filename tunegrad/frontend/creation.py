@@ -33,9 +33,9 @@ __all__ = [
 Extents = int | Sequence[int]
 
 
-def tensor(data: Any, dtype: DTypeLike | None = None) -> Tensor:
+def tensor(data: Any, dtype: DTypeLike | None = None, requires_grad: bool = False) -> Tensor:
     """A tensor of a copy of an array, list or number."""
-    return Tensor(data, dtype)
+    return Tensor(data, dtype, requires_grad)
 
 
 def as_tensor(data: Any, dtype: DTypeLike | None = None) -> Tensor:

@@ -152,7 +152,7 @@ class Model:
         if len(set(names)) != len(names):
             raise ModelError(f"model {name}: input names {names} are not distinct")
         module = make()
-        parameters = tuple(module.parameters().values()) if isinstance(module, Module) else ()
+        parameters = tuple(module.specs().values()) if isinstance(module, Module) else ()
         return Model(name, make, tuple(inputs), parameters)
 
     @staticmethod

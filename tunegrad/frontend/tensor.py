@@ -24,14 +24,15 @@ from typing import Any, Literal, ParamSpec, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tunegrad.errors import DTypeError, ModelError, ShapeError
+from tunegrad.errors import DTypeError, GradientError, ModelError, ShapeError
 from tunegrad.ir import graph
 from tunegrad.ir.dtypes import BF16, F32, dtype_of
 from tunegrad.ir.graph import ConstData, GraphOp, Node
 from tunegrad.ir.interpret.evaluate import evaluate
 
 from . import handle
-from .aliasing import Aliased, write
+from .aliasing import Aliased, computed, root_of, write
+from .gradients.backward import backward, require, required, retain
 from .handle import Handle, TensorLike, as_if, bound, own_name
 from .nodes import elementwise as ew
 from .nodes import substitute, tracing
@@ -77,18 +78,22 @@ class Tensor(Handle):
     already known.
 
     ``Tensor(data, dtype=None)`` copies an array, list or number (bf16: values, or bit patterns in
-    ``uint16``).
+    ``uint16``). ``requires_grad``: ``backward`` adds its gradient to ``grad``.
     """
 
     __slots__ = ()
 
-    def __init__(self, data: ArrayLike | Tensor, dtype: DTypeLike | None = None) -> None:
+    def __init__(
+        self, data: ArrayLike | Tensor, dtype: DTypeLike | None = None, requires_grad: bool = False
+    ) -> None:
         if isinstance(data, Tensor):
             source = data if dtype is None else data.cast(dtype)
             node, bindings = source.node, source.bindings
         else:
             node, bindings = bound(*held(data, dtype))
         self.node, self.bindings, self.leaf = node, bindings, None
+        if requires_grad:
+            require(self, True)
 
     @staticmethod
     def _sharing(data: ArrayLike, dtype: DTypeLike | None = None) -> Tensor:
@@ -148,20 +153,24 @@ class Tensor(Handle):
         if known is None:
             if self.node.size > _SHOWN_ELEMENTS:
                 return None
-            nodes = graph.topological((self.node,))
+            plain = tracing.without_identities((self.node,))
+            nodes = graph.topological(plain)
             if len(nodes) > _SHOWN_NODES or sum(n.size for n in nodes) > _SHOWN_WORK:
                 return None
             if any(n.op is GraphOp.INPUT and n.arg not in self.bindings for n in nodes):
                 return None
-            (known,) = evaluate((self.node,), self.bindings)
+            (known,) = evaluate(plain, self.bindings)
         return bf16_values(known) if self.dtype == BF16 else known
 
     def _known(self) -> NDArray[np.generic] | None:
         """The array that it holds, if it is one."""
-        if self.node.op is GraphOp.INPUT:
-            return self.bindings.get(str(self.node.arg))
-        if self.node.op is GraphOp.CONST:
-            return cast(ConstData, self.node.arg).array
+        node = self.node
+        while node.op is GraphOp.IDENTITY:
+            node = node.srcs[0]
+        if node.op is GraphOp.INPUT:
+            return self.bindings.get(str(node.arg))
+        if node.op is GraphOp.CONST:
+            return cast(ConstData, node.arg).array
         return None
 
     def __bool__(self) -> bool:
@@ -184,7 +193,8 @@ class Tensor(Handle):
         return int(self.item())
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _restored, (self.node, dict(self.bindings))
+        (node,) = tracing.without_identities((self.node,))
+        return _restored, (node, dict(self.bindings), self.leaf is not None and self.leaf.required)
 
     # ---- values
 
@@ -204,7 +214,8 @@ class Tensor(Handle):
         if self.node.op is GraphOp.INPUT and self.node.arg in self.bindings:
             return self.bindings[str(self.node.arg)].copy()
         traced = tracing.tracing() and self.dtype.is_float  # nothing flows through integers
-        if traced and tracing.arguments_of([self.node]):
+        reached = tracing.arguments_of([self.node]) if traced else ()
+        if any(not isinstance(n.arg, tracing.Leaf) for n in reached):
             raise ModelError(
                 f"numpy: {self.describe()} depends on an argument that is differentiated; use "
                 "detach()"
@@ -260,8 +271,13 @@ class Tensor(Handle):
         return self.detach().cast(self.dtype.compute).numpy().tolist()
 
     def realize(self) -> Tensor:
-        """The same values, computed now."""
-        return Tensor(self.numpy(), self.dtype)
+        """Itself, computed now, with all that it is a view of: it is made of its values from now
+        on.
+        """
+        root = cast("Tensor", root_of(self))
+        if root._known() is None:
+            computed(root, root.numpy())
+        return self
 
     def __dlpack__(self, **options: object) -> object:
         """The values for another library (DLPack; bf16 goes as its bit patterns).
@@ -309,6 +325,73 @@ class Tensor(Handle):
     def zero_(self) -> Tensor:
         """Give all elements the value zero."""
         return self.copy_(0)
+
+    # ---- gradients
+
+    @property
+    def requires_grad(self) -> bool:
+        """True if ``backward`` finds its gradient, or that of a tensor that it is made of."""
+        return required(self)
+
+    @requires_grad.setter
+    def requires_grad(self, flag: bool) -> None:
+        require(self, flag)
+
+    def requires_grad_(self, requires_grad: bool = True) -> Tensor:
+        """Let ``backward`` add its gradient to ``grad``, or no longer.
+
+        Raises DTypeError for integers, GradientError for ``False`` where it is made of tensors that
+        require a gradient.
+        """
+        require(self, requires_grad)
+        return self
+
+    @property
+    def is_leaf(self) -> bool:
+        """True unless it is made of tensors that require a gradient."""
+        return not required(self) or (self.leaf is not None and self.leaf.required)
+
+    @property
+    def grad(self) -> Tensor | None:
+        """The sum of what each ``backward`` found, since it was None."""
+        return None if self.leaf is None else self.leaf.gradient
+
+    @grad.setter
+    def grad(self, gradient: Tensor | None) -> None:
+        if gradient is not None and (self.leaf is None or gradient.shape != self.shape):
+            raise GradientError(f"grad: {gradient.describe()} for {self.describe()}")
+        if self.leaf is not None:
+            self.leaf.gradient = gradient
+
+    def retain_grad(self) -> None:
+        """Let ``backward`` keep its gradient, too, where it is no leaf.
+
+        Raises GradientError for a tensor that has none.
+        """
+        retain(self)
+
+    @property
+    def data(self) -> Tensor:
+        """As ``detach()``: a write to it is not recorded."""
+        return self.detach()
+
+    def backward(
+        self,
+        gradient: TensorLike | None = None,
+        retain_graph: bool = False,
+        create_graph: bool = False,
+    ) -> None:
+        """Add the gradients of it to ``grad`` of each tensor that requires one.
+
+        Computes it, these gradients, and all that was written in place since, by one program;
+        inside a function that is compiled they are expressions. ``gradient``: what flows in, for a
+        tensor of several elements. ``retain_graph``: it can be differentiated once more.
+        ``create_graph``: gradients have gradients.
+
+        Raises GradientError for a tensor that needs none, ShapeError for one of several elements
+        without a ``gradient``.
+        """
+        backward(self, gradient, retain_graph, create_graph)
 
     # ---- comparisons that are computed now, copies, positions, extremes
 
@@ -921,7 +1004,9 @@ _REFLECTED = {
 """Operations of a tensor where numpy's first operand is a number."""
 
 
-def _restored(node: Node, bindings: dict[str, NDArray[np.generic]]) -> Tensor:
+def _restored(
+    node: Node, bindings: dict[str, NDArray[np.generic]], requires_grad: bool = False
+) -> Tensor:
     """A pickled tensor: its known inputs get names that are new in this process."""
     names = {name: own_name() for name in bindings}
     renamed = {
@@ -930,6 +1015,5 @@ def _restored(node: Node, bindings: dict[str, NDArray[np.generic]]) -> Tensor:
         if n.op is GraphOp.INPUT and n.arg in names
     }
     (root,) = substitute((node,), renamed)
-    return Tensor.of(
-        root, MappingProxyType({names[name]: array for name, array in bindings.items()})
-    )
+    known = MappingProxyType({names[name]: array for name, array in bindings.items()})
+    return Tensor.of(root, known).requires_grad_(requires_grad)

@@ -105,7 +105,7 @@ class Training:
     @property
     def specs(self) -> dict[str, ParameterSpec]:
         """The model's parameters and buffers, by name."""
-        return self.module.parameters()
+        return self.module.specs()
 
     @property
     def trained(self) -> tuple[str, ...]:

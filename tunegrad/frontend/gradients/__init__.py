@@ -6,6 +6,7 @@ elementwise.py    local derivatives
 rules.py          folds, reads, casts
 functions.py      grad, value_and_grad, vjp
 checkpoint.py     results that are computed again instead of kept
+backward.py       loss.backward(), tensors that require a gradient
 """
 
 from __future__ import annotations

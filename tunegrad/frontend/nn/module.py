@@ -19,6 +19,7 @@ import numpy as np
 from tunegrad.errors import ModelError, WeightsError
 from tunegrad.ir.dtypes import F32, DType
 
+from ..aliasing import write
 from ..handle import TensorLike
 from ..nodes import tracing
 from ..random import built_model
@@ -33,10 +34,10 @@ __all__ = [
 
 class Parameter:
     """A place for one array: its spec (named by the module that is loaded) and, once loaded, its
-    tensor.
+    tensor. ``trained``: its tensor requires a gradient; None: nothing was said, and it does not.
     """
 
-    __slots__ = ("_tensor", "spec")
+    __slots__ = ("_tensor", "spec", "trained")
 
     def __init__(
         self,
@@ -48,6 +49,12 @@ class Parameter:
     ) -> None:
         self.spec = ParameterSpec("", shape, dtype, mean, spread, law)
         self._tensor: Tensor | None = None
+        self.trained: bool | None = None
+
+    @property
+    def trainable(self) -> bool:
+        """True of floats that are no buffer."""
+        return self.spec.dtype.is_float and not isinstance(self, Buffer)
 
     @property
     def tensor(self) -> Tensor:
@@ -85,7 +92,10 @@ class Buffer(Parameter):
                 "would be lost; use tg.TrainStep, nn.stateful_call, or eval()"
             )
         node = tracing.without_identities((tensor.node,))[0]
-        self.fill(Tensor.of(node, tensor.bindings))
+        if self in _lent:
+            self.fill(Tensor.of(node, tensor.bindings))
+        else:
+            write(self.tensor, node, tensor)
 
 
 def value_of(p: Parameter | None) -> Tensor | None:
@@ -112,9 +122,41 @@ class Module:
         for name, value in vars(self).items():
             yield from _named(f"{prefix}{name}", value)
 
-    def parameters(self) -> dict[str, ParameterSpec]:
-        """Parameters that ``load`` needs, by name."""
+    def specs(self) -> dict[str, ParameterSpec]:
+        """Names, shapes and dtypes of all that ``load`` needs, by name."""
         return {name: replace(p.spec, name=name) for name, p in self.named()}
+
+    def named_parameters(self) -> Iterator[tuple[str, Tensor]]:
+        """The name and the tensor of every parameter that is trained, each once.
+
+        They require gradients from then on, or from ``train()`` on, unless
+        ``requires_grad_(False)`` was called: before that a module is for inference, and its weights
+        are constants.
+        """
+        self.requires_grad_(None)
+        seen: set[int] = set()
+        for name, p in self.named():
+            if p.trainable and id(p) not in seen:
+                seen.add(id(p))
+                yield name, p.tensor
+
+    def parameters(self) -> Iterator[Tensor]:
+        """The tensors of ``named_parameters``: ``p -= lr * p.grad`` changes the module."""
+        return (p for _, p in self.named_parameters())
+
+    def requires_grad_(self, requires_grad: bool | None = True) -> Self:
+        """Let gradients arrive at its parameters, or no longer; None: unless they were frozen."""
+        for _, p in self.named():
+            if p.trainable and (requires_grad is not None or p.trained is None):
+                p.trained = requires_grad is not False
+                if p._tensor is not None:
+                    p._tensor.requires_grad_(p.trained)
+        return self
+
+    def zero_grad(self) -> None:
+        """Set the gradients of its parameters to None."""
+        for p in self.parameters():
+            p.grad = None
 
     def load(self, weights: Weights | str | Path | None = None, seed: int = 0) -> None:
         """Take all parameters from a dict or ``.safetensors`` file, or draw them from the seed.
@@ -122,9 +164,14 @@ class Module:
         Raises:
             WeightsError: missing, unexpected or misshapen ones; nothing is loaded then.
         """
-        arrays = load_weights(tuple(self.parameters().values()), weights, seed, type(self).__name__)
+        arrays = load_weights(tuple(self.specs().values()), weights, seed, type(self).__name__)
         for name, p in self.named():
-            p.fill(Tensor.constant(arrays[name], p.spec.dtype, name))
+            new = Tensor.constant(arrays[name], p.spec.dtype, name)
+            if p._tensor is not None and p._tensor.requires_grad:
+                with tracing.no_grad():
+                    p._tensor.assign(new)  # those who hold it go on
+            else:
+                p.fill(new.requires_grad_(p.trained is True))
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """``load`` of a dict of arrays or of PyTorch's tensors, such as ``module.state_dict()``."""
@@ -141,16 +188,16 @@ class Module:
             yield from _modules(value)
 
     def buffers(self) -> dict[str, ParameterSpec]:
-        """Those of ``parameters`` that are not trained."""
+        """Those of ``specs`` that are not trained."""
         return {n: replace(p.spec, name=n) for n, p in self.named() if isinstance(p, Buffer)}
 
     def train(self, mode: bool = True) -> Self:
         """Itself, with all modules inside it, in training: batch norm takes the batch's statistics
-        and counts running ones, dropout drops.
+        and counts running ones, dropout drops, parameters require gradients.
         """
         for module in self.modules():
             module.training = mode
-        return self
+        return self.requires_grad_(None) if mode else self
 
     def eval(self) -> Self:
         """Itself, with all modules inside it, in inference."""

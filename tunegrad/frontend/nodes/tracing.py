@@ -44,12 +44,15 @@ class Argument:
 
 
 class Leaf(Argument):
-    """Where the gradient of one tensor arrives: of one that requires it, or retains it."""
+    """Where the gradient of one tensor arrives: of one that requires it, or, where it is made of
+    such tensors, of one that retains it.
+    """
 
-    __slots__ = ("gradient",)
+    __slots__ = ("gradient", "required")
 
-    def __init__(self) -> None:
+    def __init__(self, required: bool) -> None:
         self.gradient: Any = None
+        self.required = required
         _leaves[0] = True
 
 
