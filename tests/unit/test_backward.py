@@ -267,3 +267,10 @@ def test_backward_inside_a_compiled_function_is_part_of_it() -> None:
     loss, found = tg.compile(slope, W, X, store=False)(W, X)
     np.testing.assert_allclose(found, 2 * X.T @ X @ W, 1e-5)
     np.testing.assert_allclose(loss, ((X @ W) ** 2).sum(), 1e-5)
+
+
+def test_checkpoint_has_the_gradient_of_the_function() -> None:
+    w, v = leaf(), leaf()
+    tg.checkpoint(lambda a: (a.exp() * 2).tanh(), w).sum().backward()
+    (v.exp() * 2).tanh().sum().backward()
+    np.testing.assert_allclose(np.asarray(w.grad), np.asarray(v.grad), 1e-6)

@@ -33,7 +33,7 @@ def checkpoint(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     of their results at a time, for one forward pass more (Chen et al. 2016, "Training Deep Nets
     with Sublinear Memory Cost"). Where no gradient is asked for it is the call.
     """
-    if not tracing.tracing():
+    if not (tracing.tracing() or tracing.leaves()):
         return function(*args, **kwargs)
     marks: dict[Node, Node] = {}
 
@@ -49,7 +49,9 @@ def checkpoint(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     mapped(result, lambda x: found.append(x) if isinstance(x, Handle) else None)
     nodes = tuple(h.node for h in found)
     values = substitute(nodes, marks)
-    again = substitute(nodes, {mark: graph.apart(x) for mark, x in marks.items()})
+    traced = tracing.tracing() or any(map(tracing.reaches, values))
+    inner = {mark: graph.apart(x) if traced else x for mark, x in marks.items()}
+    again = substitute(nodes, inner)
     made = iter(
         [v if v is a or not v.dtype.is_float else tracing.as_if(v, a)
          for v, a in zip(values, again, strict=True)]
