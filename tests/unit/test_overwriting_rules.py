@@ -161,3 +161,13 @@ def test_pointers_of_a_pair_may_be_one_in_the_text():
     ):
         head = next(x for x in text.splitlines() if x.count(word) == sum(alone))
         assert [word in p for p in head.split("(", 1)[1].split(",")[:4]] == alone
+
+
+def test_a_large_output_over_its_input_is_not_stored_past_the_caches_by_default():
+    a, b = _x("a", 1 << 22), _x("b", 1 << 22)
+    (apart,) = schedule(((a + b).node,)).launches
+    over = overwriting(apart.kernel, "p0", "p1")
+    assert over is not None
+    target = TWO
+    assert "stream" in Space(apart.kernel, target).defaults()[0].text
+    assert "stream" not in Space(over, target).defaults()[0].text

@@ -285,7 +285,8 @@ def memory_hints(
         ):
             continue
         if p.role == "out":
-            past = int(everything >= target.cached_bytes)
+            # over its input: the line was read already, so passing the caches by gains nothing
+            past = int(everything >= target.cached_bytes and not p.over)
             can = target.can_stream and not partial
             if can and ask.pick(f"stream.{p.name}", [False, True], past):
                 actions.append(Stream(p.name))
