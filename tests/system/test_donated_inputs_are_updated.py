@@ -142,12 +142,38 @@ def test_timed_runs_leave_the_given_arrays_alone():
         np.testing.assert_array_equal(a, b)
 
 
-def test_an_index_out_of_range_is_an_error_with_donated_inputs_too():
-    def looked_up(table: tg.Tensor, at: tg.Tensor) -> tuple[tg.Tensor, tg.Tensor]:
-        return table[at], table * 2
+def _looked_up(
+    table: tg.Tensor, bias: tg.Tensor, at: tg.Tensor
+) -> tuple[tg.Tensor, tg.Tensor, tg.Tensor]:
+    rows = table[at]
+    return rows.sum(), table * 2, bias + rows.sum(0)
 
-    at, table = np.array([0, 5], np.int64), np.ones((4, 3), F)
-    made = tg.compile(looked_up, table, at, store=False, donate=("table",))
+
+@pytest.mark.parametrize("device", ["cpu", "opencl"])
+def test_an_index_out_of_range_leaves_donated_inputs_as_they_were(device: str):
+    device = opencl_device().name if device == "opencl" else device
+    table, bias = np.ones((4, 3), F), np.zeros(3, F)
+    at = np.array([0, 3], np.int64)
+    options = {"store": False, "device": device}
+    made = tg.compile(_looked_up, table, bias, at, donate=("table", "bias"), **options)
+    assert made.checks_first
+    with pytest.raises(IndexOutOfRange):
+        made(table, bias, at + 1)
+    assert (table == 1).all()
+    assert (bias == 0).all()
+    made(table, bias, at)
+    assert (table == 2).all()
+    assert (bias == 2).all()
+
+
+def test_an_index_that_depends_on_new_values_is_found_out_of_range_after_they_are_written():
+    def stepped(table: tg.Tensor, at: tg.Tensor) -> tuple[tg.Tensor, tg.Tensor]:
+        new = (at + 1).contiguous()
+        return table[new].sum(), new
+
+    table, at = np.ones((4, 3), F), np.array([0, 2], np.int64)
+    made = tg.compile(stepped, table, at, store=False, donate=("at",))
+    made(table, at)
     with pytest.raises(IndexOutOfRange):
         made(table, at)
 

@@ -102,8 +102,8 @@ class LoadedModel:
         donated input is written into the array that was given for it, and comes as that array.
 
         Raises ShapeError or DTypeError, naming the input, what was given and what is valid;
-        IndexOutOfRange where the model reads or writes beyond a dimension: donated inputs hold
-        undefined values then.
+        IndexOutOfRange where the model reads or writes beyond a dimension: donated inputs are as
+        they were then if ``checks_first``, else undefined.
         """
         given = self._signature.check(positional, named)
         if self._donated:
@@ -188,6 +188,13 @@ class LoadedModel:
     def threads(self) -> int:
         """Native threads that it runs on, at most."""
         return self._engine.device.target.threads
+
+    @property
+    def checks_first(self) -> bool:
+        """True if indices are found out of range before donated inputs are changed: those that do
+        not depend on new values.
+        """
+        return self._runner.checks_first
 
     @property
     def choices(self) -> tuple[Choice, ...]:

@@ -125,10 +125,11 @@ class Runner:
         every = tuple(self.schedule.buffers[i] for i in schedule.outputs)
         self._outputs = every[: len(every) - len(guards)]
         self._guards = [*zip(guards, every[len(self._outputs) :], strict=True)]
+        self._over = {out: schedule.buffers[source] for out, source in schedule.over}
+        self._halves = self._halved()
         self._numbers = self._guarded()
         self._written = tuple(b for b in self._outputs if b.role != "const")
         self._distinct = tuple({b.id: b for b in self._outputs}.values())
-        self._over = {out: schedule.buffers[source] for out, source in schedule.over}
         self._fresh = tuple(
             (b.id, b.shape, b.dtype.numpy) for b in self._distinct if b.id not in self._over
         )
@@ -168,8 +169,8 @@ class Runner:
         that was given for it, changed.
 
         ``arrays``: the inputs by name, of the right shape and dtype; those with new values share no
-        memory with others, and are writable. Raises IndexOutOfRange where a guard says so: what
-        such inputs hold is undefined then.
+        memory with others, and are writable. Raises IndexOutOfRange where a guard says so: such
+        inputs are as they were then if ``checks_first``, else undefined.
         """
         engine = self._engine
         fresh = {i: engine.fresh(shape, dtype) for i, shape, dtype in self._fresh}
@@ -179,7 +180,12 @@ class Runner:
             own = [b for b in self._distinct if b.id in fresh and not self._lend(b, fresh[b.id])]
             for out, source in self._over.items():
                 self._point(out, held[source.id])
-            if self._codes:
+            if self._halves is not None:
+                check, rest, _ = self._halves
+                check.run()
+                self._check(lambda b: fresh[b.id])
+                rest.run()
+            elif self._codes:
                 self._plan.run()
             for b in own:
                 fresh[b.id][...] = self._content(b)
@@ -187,7 +193,8 @@ class Runner:
                 fresh[out] = arrays[source.name]
                 if held[source.id] is self._own.get(source.id):
                     fresh[out][...] = self._content(source)
-            self._check(lambda b: fresh[b.id])
+            if self._halves is None:
+                self._check(lambda b: fresh[b.id])
         if len(self._distinct) == len(self._outputs):
             return tuple(fresh[b.id] for b in self._outputs)
         return tuple(
@@ -298,6 +305,26 @@ class Runner:
                 found[b.id] = read if lent is None else number.view
         return found
 
+    @property
+    def checks_first(self) -> bool:
+        """True if guards are read before inputs are replaced; False as well where none is."""
+        return self._halves is not None
+
+    def _halved(self) -> tuple[Any, Any, int] | None:
+        """The launches up to the last that writes the number of a guard, the others, each as a
+        plan of its own, and how many the first are; None where no input is replaced, or one is
+        before that.
+        """
+        wanted = {b.id for _, b in self._guards if b.id not in self._known}
+        launches = self.schedule.launches
+        at = [n for n, x in enumerate(launches) if not wanted.isdisjoint(x.args)]
+        over = [n for n, x in enumerate(launches) if not self._over.keys().isdisjoint(x.args)]
+        given = {b.id for b in self._outputs}
+        if not at or not over or max(at) >= min(over) or not wanted.isdisjoint(given):
+            return None
+        cut = max(at) + 1
+        return self._engine.bind(self._bound[:cut]), self._engine.bind(self._bound[cut:]), cut
+
     def _first(self, b: Buffer) -> int:
         return next(i for i, x in enumerate(self._outputs) if x is b)
 
@@ -323,7 +350,7 @@ class Runner:
             memories = self._memories(step, launch, code, temps)
             scratch = self._scratch[: len(code.scratch_bytes)]
             launches.append(engine.launch(code.loaded, memories, scratch))
-        self._plan = engine.bind(launches)
+        self._bound, self._plan = launches, engine.bind(launches)
 
     def _memories(
         self, step: int, launch: Launch, code: Code, temps: Mapping[int, Any]
@@ -365,6 +392,12 @@ class Runner:
         for step, place, b in self._places.get(buffer, ()):
             part = memory if b.base is None else self._engine.part(memory, b.start, b.nbytes)
             self._plan.point(step, place, part)
+            if self._halves is not None:
+                check, rest, cut = self._halves
+                if step < cut:
+                    check.point(step, place, part)
+                else:
+                    rest.point(step - cut, place, part)
 
     def _lend_input(self, b: Buffer, array: Array) -> Any:
         """Let kernels read the caller's memory, where they can use it as it is, else a copy; the

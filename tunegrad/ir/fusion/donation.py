@@ -3,6 +3,9 @@
     launch step (new w, w, g)              launch loss (loss, w, x)
     launch loss (loss, w, x)        -->    launch step (new w over w, w, g)
 
+Outputs behind all of these are numbers that guards are held to. Their launches go before any input
+is replaced, where they do not depend on new values: an index out of range is known before.
+
 A launch may replace an input where nothing is read of it afterwards, and where the kernel reads it
 nowhere but at the place that the same point stores to (``ir.kernel.overwriting_fault``). Launches
 are put in such an order, if there is one. Otherwise the new value goes to a temporary buffer, which
@@ -144,6 +147,7 @@ class _Donation:
         for place, name in news:
             if self.buffers[self.outputs[place]].layout.size:
                 self._replace(place, self._input(place, name))
+        self._check_first(self.outputs[1 + max(place for place, _ in news) :])
         order = _sorted(len(self.launches), self.edges)
         if order is None:
             raise InternalError("plan: launches of donated inputs wait for each other")
@@ -216,6 +220,26 @@ class _Donation:
         self.edges.update((r, n) for r in before)
         self.turned = self.turned or back
         return True
+
+    def _check_first(self, guards: Sequence[int]) -> None:
+        """Launches that write the numbers of guards before those that replace inputs."""
+        replacing = {self.writer[new] for new, _ in self.over if new in self.writer}
+        for n in {self.writer[i] for i in guards if i in self.writer} - replacing:
+            sources = self._behind(n)
+            self.edges.update((n, later) for later in replacing - sources)
+
+    def _behind(self, launch: int) -> set[int]:
+        """The launches that must come before one."""
+        before: dict[int, list[int]] = {}
+        for a, b in self.edges:
+            before.setdefault(b, []).append(a)
+        seen, stack = set[int](), [launch]
+        while stack:
+            for n in before.get(stack.pop(), ()):
+                if n not in seen:
+                    seen.add(n)
+                    stack.append(n)
+        return seen
 
     def _reaches(self, start: int, wanted: set[int]) -> bool:
         """True if one of the launches must come after ``start``."""
