@@ -90,8 +90,9 @@ class TrainStep:
         """Train on a batch; the loss is that before the update.
 
         Raises ShapeError or DTypeError for a batch that the model or the loss does not take, and
-        changes nothing then. IndexOutOfRange for a label that is none: the state is undefined after
-        it, and every call raises ModelError until one is loaded.
+        changes nothing then. IndexOutOfRange for a label that is none: it is found before the
+        state changes. Of an index that depends on the new state it is not: the state is undefined
+        then, and every call raises ModelError until one is loaded.
         """
         if not self._defined:
             raise ModelError(
@@ -106,7 +107,7 @@ class TrainStep:
         try:
             outputs = program(*given, *(self._state[name] for name in made.reads))
         except IndexOutOfRange:
-            self._defined = False
+            self._defined = program.checks_first
             raise
         return outputs[0][()]  # type: ignore[no-any-return]
 
