@@ -4,6 +4,8 @@ stored.
 
 from __future__ import annotations
 
+from math import prod
+
 import numpy as np
 import tensor_values  # noqa: F401 - float32 throughout
 
@@ -60,3 +62,41 @@ def test_gradients_of_normalised_convolutions_are_those_of_differences() -> None
         ends = [[v + sign * step if j == i else v for j, v in enumerate(w)] for sign in (1, -1)]
         high, low = (float(loss(*map(tg.Tensor, end), tg.Tensor(x)).numpy()) for end in ends)
         assert abs((high - low) / 2 - (found[i] * step).sum()) < 2e-3
+
+
+def sums(*slopes: Tensor) -> list[int]:
+    """Steps of the reduction of each kernel that is one."""
+    launches = schedule(tuple(s.node for s in slopes)).launches
+    return [prod(a.extent for a in r.axes) for x in launches for r in x.kernel.reduces]
+
+
+def linear(x: Tensor, *weights: Tensor) -> Tensor:
+    """Layers one after the other, without a bias."""
+    for w in weights:
+        x = tg.nn.functional.linear(x, w)
+    return x
+
+
+def test_three_products_of_one_input_send_back_three_products() -> None:
+    x, *w = (Tensor.input(n, (32, 16)) for n in "xqkv")
+    g = Tensor.input("g", (32, 32))
+
+    def total(x: Tensor) -> Tensor:
+        return sum((linear(x, v) * g * (i + 2) for i, v in enumerate(w)), tg.Tensor(0.0)).sum()
+
+    plan = schedule((tg.grad(total)(x).node,))
+    reduces = [r for launch in plan.launches for r in launch.kernel.reduces]
+    assert [prod(a.extent for a in r.axes) for r in reduces] == [32, 32, 32]
+    assert not any("add(" in str(r.expr) for r in reduces)
+
+
+def test_gradient_of_a_bias_adds_up_what_flows_on() -> None:
+    """The bias of the first of two layers reads the gradient that its weight reads, too."""
+    x, w0, w1 = (Tensor.input(n, (16, 16)) for n in ("x", "w0", "w1"))
+    g = Tensor.input("g", (16, 16))
+
+    def total(b: Tensor, w0: Tensor) -> Tensor:
+        return (linear(linear(x, w0) + b, w1) * g).sum()
+
+    slopes = tg.grad(total, (0, 1))(Tensor.input("b", (16,)), w0)
+    assert sorted(sums(*slopes)) == [16, 16, 16]

@@ -26,7 +26,7 @@ from tunegrad.ir.graph import MOVEMENT, GraphOp, Node
 from ..nodes.elementwise import constant
 from ..nodes.movement import extended, mirrored_windows, spaced
 
-__all__ = ["Cotangent", "added", "is_full", "narrow"]
+__all__ = ["Cotangent", "added", "apart", "is_full", "narrow"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,13 @@ class Cotangent:
         return Cotangent(shape, tuple(graph.permute(f, whole) for f in self.factors), self.summed)
 
     def repeated(self, shape: tuple[int, ...]) -> Cotangent:
-        """Adjoint of EXPAND: the dimensions that it repeated are left to sum."""
+        """Adjoint of EXPAND: the dimensions that it repeated are left to sum.
+
+        What is left to sum before is added up first. As one sum it would be as much arithmetic, and
+        the inner sum is what others read: a product's gradient beside that of its bias.
+        """
+        if self.summed:
+            return self.added_up().repeated(shape)
         axes = [d for d, (a, b) in enumerate(zip(shape, self.shape, strict=True)) if a != b]
         extents = tuple(self.shape[d] for d in axes)
         moved = tuple(_behind(f, axes) for f in self.factors)
@@ -272,6 +278,23 @@ def added(cotangents: Sequence[Cotangent]) -> Cotangent:
     for c in rest:
         total = _common(Op.ADD, total, c.added_up().factors[0])
     return Cotangent(first.shape, (total,))
+
+
+_MOST_APART = 8
+"""Products that flow side by side, at most: each movement is made for each of them."""
+
+
+def apart(cotangents: Sequence[Cotangent]) -> list[Cotangent]:
+    """All that flows into a movement, whose adjoint is that of each part: products each by itself,
+    since the sum that EXPAND leaves is one reduction for each of two factors.
+
+        x @ q, x @ k, x @ v:    dx = sum of dq * q + sum of dk * k + sum of dv * v
+    """
+    products = [c for c in cotangents if c.summed or len(c.factors) > 1]
+    if not 1 < len(products) <= _MOST_APART:
+        return [added(cotangents)]
+    rest = [c for c in cotangents if not (c.summed or len(c.factors) > 1)]
+    return [*products, *([added(rest)] if rest else [])]
 
 
 def narrow(n: Node) -> Node:

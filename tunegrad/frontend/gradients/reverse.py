@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tunegrad.ir import graph
-from tunegrad.ir.graph import GraphOp, Node
+from tunegrad.ir.graph import MOVEMENT, GraphOp, Node
 
 from ..handle import Bindings
 from ..nodes.elementwise import constant
 from ..nodes.tracing import AS_IF, Argument, flows_to
 from ..vjp import OwnRule
-from .cotangent import Cotangent, added
+from .cotangent import Cotangent, added, apart
 from .rules import flow
 
 __all__ = ["gradients"]
@@ -40,12 +40,15 @@ def gradients(
         arrived = flowing.pop(n, None)
         if arrived is None:
             continue
-        total = added(arrived)
+        parts = apart(arrived) if n.op in MOVEMENT and n not in wanted else [added(arrived)]
         if n in wanted:
-            found[n] = total
-        for source, part in _flows(n, total, bindings):
-            if part is not None and source in reached:
-                flowing.setdefault(source, []).append(part)
+            (found[n],) = parts
+        if sum(s in reached for s in flows_to(n)) > 1:  # each would add it up in its own form
+            parts = [g.added_up() for g in parts]
+        for g in parts:
+            for source, part in _flows(n, g, bindings):
+                if part is not None and source in reached:
+                    flowing.setdefault(source, []).append(part)
     return [found[n].node() if n in found else constant(0, n.shape, n.dtype) for n in wrt]
 
 

@@ -153,7 +153,7 @@ MAX_PENDING = 6
 
 CHEAP_OPS = 4
 """Elementwise operations worth repeating rather than storing."""
-_DEAR_OPS = 3
+_DEAR_OPS = 2
 """Elementwise operations of a factor of several products, from which on it is stored."""
 
 REGION_LIMIT = 256
@@ -448,7 +448,9 @@ class _Realizer:
     def _window(self, n: Node, src: Node, s: State) -> State:
         repeats = n.op is GraphOp.GATHER or (n.op is GraphOp.WINDOW and cast(Any, n.arg)[1] > 1)
         dear = s.expensive or s.ops > CHEAP_OPS or (s.gathered and n.op is GraphOp.WINDOW)
-        dear = dear or (repeats and s.kind == FREE and self._feeds_products(src, s))
+        padded = src.op is GraphOp.PAD  # whose condition counts as an operation
+        bare = replace(s, ops=s.ops - padded)
+        dear = dear or (repeats and s.kind == FREE and self._feeds_products(src, bare))
         if s.kind != FREE or (repeats and dear):
             self.realize(src)
             s = self.state(src)
