@@ -228,6 +228,30 @@ def agrees(program: Program, looked: bool = False) -> str:
         return f"raises {error!r}"
 
 
+def compiled(program: Program) -> str:
+    """As ``agrees``, of a program as one function, which is compiled and changes its arguments."""
+    names = list(program.inputs)
+
+    def function(*given: tg.Tensor) -> list[tg.Tensor]:
+        held = {**_our_names(), **dict(zip(names, given, strict=True))}
+        for line in program.lines:
+            exec(line, held)  # noqa: S102  # our own program
+        return [x for n, x in variables(held).items() if n not in program.inputs] or [given[0] + 0]
+
+    arrays = {n: a.copy() for n, a in program.inputs.items()}
+    wanted = {n: x.numpy() for n, x in variables(_ran(program, _torch_names())).items()}
+    others = [n for n in wanted if n not in arrays]
+    try:
+        found = tg.compile(function, *arrays.values(), store=False)(*arrays.values())
+    except Exception as error:  # noqa: BLE001  # whatever it is, the program failed
+        return f"raises {error!r}"
+    results = found if isinstance(found, tuple) else (found,)
+    for name, mine in [*arrays.items(), *zip(others, results, strict=False)]:
+        if not np.array_equal(mine, wanted[name]):
+            return f"{name} is {mine.tolist()}, PyTorch's {wanted[name].tolist()}"
+    return ""
+
+
 def _slopes(program: Program, names: Values) -> dict[str, Any]:
     held = _ran(program, names)
     leaves = [n for n in program.inputs if held[n].requires_grad]
@@ -268,16 +292,22 @@ def shrunk(program: Program, fails: Callable[[Program], bool]) -> Program:
     return program
 
 
-CHECKS: dict[str, Callable[[Program], str]] = {
+_CHECKS: dict[str, Callable[[Program], str]] = {
     "eager": agrees,
     "looked at": lambda p: agrees(p, True),
+    "compiled": compiled,
+    "gradients": gradients_agree,
 }
+_TURNS = (("eager", "looked at"), ("gradients",), ("eager",), ("compiled",))
+"""Comparisons of one program after the other."""
 
 
-def check_program(rng: random.Random, length: int, gradients: bool = False) -> str:
+def check_program(rng: random.Random, length: int, case: int) -> str:
     """Draw a program and compare it; a small failing one, or ''."""
-    program = drawn(rng, length, gradients)
-    for name, check in {"gradients": gradients_agree}.items() if gradients else CHECKS.items():
+    names = _TURNS[case % len(_TURNS)]
+    program = drawn(rng, length, "gradients" in names)
+    for name in names:
+        check = _CHECKS[name]
         if check(program):
             small = shrunk(program, lambda p, check=check: bool(check(p)))  # type: ignore[misc]
             return f"{name}: {check(small)}\n{small.text()}"
@@ -288,7 +318,7 @@ def check_programs(count: int) -> None:
     """Raise AssertionError with a small failing program, of so many drawn ones."""
     for case in range(count):
         rng = fuzzing.rng("mutation", case)
-        said = check_program(rng, rng.randint(4, 10), case % 3 == 2)
+        said = check_program(rng, rng.randint(4, 10), case)
         assert not said, f"program {case}: {said}"
 
 
@@ -299,7 +329,7 @@ def main(arguments: Sequence[str]) -> None:
     wrong = 0
     for case in range(count):
         rng = random.Random(f"{seed} mutation {case}")
-        if said := check_program(rng, rng.randint(4, longest), case % 3 == 2):
+        if said := check_program(rng, rng.randint(4, longest), case):
             wrong += 1
             sys.stdout.write(f"--- program {case}: {said}\n")
             sys.stdout.flush()

@@ -1,5 +1,5 @@
-"""The Python of docs/STORE.md, SERVING.md, SEARCH_BENCH.md, GRADIENTS.md, DATA.md and
-TRAINING.md runs as it stands.
+"""The Python of docs/STORE.md, SERVING.md, SEARCH_BENCH.md, GRADIENTS.md, STATE.md, DATA.md
+and TRAINING.md runs as it stands.
 """
 
 from __future__ import annotations
@@ -64,6 +64,14 @@ def test_examples_of_gradients_train_and_take_a_rule() -> None:
     assert names["slope"].shape == (3, 1)
     assert names["losses"][-1] < 0.5 * names["losses"][0]
     assert names["found"].tolist() == [1, 1]
+
+
+def test_examples_of_state_change_their_tensors(capsys: pytest.CaptureFixture[str]) -> None:
+    ran("STATE.md")
+    said = re.findall(
+        r"^# (\[.*)$", (ROOT / "docs" / "STATE.md").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    assert capsys.readouterr().out.splitlines() == said
 
 
 def test_examples_of_data_go_on_in_the_second_epoch() -> None:

@@ -69,7 +69,8 @@ class SavedModel:
     """The contents of a file. ``plan`` has no elements of constants.
 
     ``constants`` are (buffer id, pack or None, array): what ``Constants.give`` takes.
-    ``guards`` are of the last outputs. ``validated`` says by what the plan was validated
+    ``guards`` are of the last outputs. ``changed`` names the inputs that a call changes, whose new
+    values are the outputs before the guards. ``validated`` says by what the plan was validated
     (``VALIDATION``), 0 where the file does not say it.
     """
 
@@ -83,6 +84,7 @@ class SavedModel:
     constants: tuple[tuple[int, Pack | None, Array], ...]
     guards: tuple[Guard, ...] = ()
     validated: int = 0
+    changed: tuple[str, ...] = ()
 
 
 class _Input(msgspec.Struct):
@@ -149,6 +151,7 @@ class _Model(msgspec.Struct):
     constants: list[_Constant]
     validated: int = 0
     over: list[tuple[int, int]] = []
+    changed: list[str] = []
 
 
 def save_model(path: Path, model: SavedModel, device: Device) -> None:
@@ -181,7 +184,7 @@ def save_model(path: Path, model: SavedModel, device: Device) -> None:
         [_Launch(x.kernel.key, [*x.args], x.name, [*x.origin]) for x in plan.launches],
         [*plan.inputs], [*plan.outputs],
         [_Guard(x.bounds.op, x.bounds.low, x.bounds.high, x.signed) for x in model.guards],
-        kernels, places, model.validated, [*plan.over],
+        kernels, places, model.validated, [*plan.over], [*model.changed],
     )  # fmt: skip
     try:
         write_arrays(path, arrays, {"tunegrad": msgspec.json.encode(head).decode()})
@@ -274,6 +277,7 @@ def _model(head: _Model, arrays: Mapping[str, Array]) -> SavedModel:
         constants,
         guards,
         head.validated,
+        tuple(head.changed),
     )
 
 

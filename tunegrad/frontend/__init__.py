@@ -6,6 +6,7 @@ from typing import Any
 
 from . import creation, functional, functions, gradients, nn, ops
 from . import random as _random
+from .aliasing import root_of
 from .creation import arange, full, ones, zeros
 from .functions import cat, dump, maximum, minimum, stack, where
 from .gradients import checkpoint, custom_vjp, grad, no_grad, value_and_grad
@@ -30,7 +31,7 @@ __all__ = [
     "cat", "check_weights", "checkpoint", "creation", "custom_vjp", "draw", "dump",
     "find_model", "full", "functional", "functions", "grad", "gradients", "joined",
     "load_weights", "maximum", "minimum", "model_of_spec", "nn", "no_grad", "ones", "ops",
-    "read_safetensors", "stack", "substitute", "value_and_grad", "where", "zeros",
+    "read_safetensors", "root_of", "stack", "substitute", "value_and_grad", "where", "zeros",
 ]  # fmt: skip
 
 

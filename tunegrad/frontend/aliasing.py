@@ -38,7 +38,17 @@ from .handle import Bindings, Handle, bound, joined
 from .nodes import elementwise as ew
 from .nodes import movement, tracing
 
-__all__ = ["Aliased", "changes", "computed", "root_of", "same_place", "update", "write", "written"]
+__all__ = [
+    "Aliased",
+    "Changes",
+    "changes",
+    "computed",
+    "root_of",
+    "same_place",
+    "update",
+    "write",
+    "written",
+]
 
 Strides = tuple[int, ...]
 _LEVEL = {"bool": 0, "int": 1, "float": 2}
@@ -197,15 +207,15 @@ def _unrecorded(root: Handle, value: Node, known: Bindings) -> tuple[Node, Bindi
 
 # ---- who was written to
 
-_Changes = dict[int, tuple["weakref.ref[Handle]", Node, Bindings]]
-_changes: ContextVar[_Changes | None] = ContextVar("changes", default=None)
+Changes = dict[int, tuple["weakref.ref[Handle]", Node, Bindings]]
+_changes: ContextVar[Changes | None] = ContextVar("changes", default=None)
 _written: dict[int, weakref.ref[Handle]] = {}
 
 
 @contextmanager
-def changes() -> Iterator[_Changes]:
+def changes() -> Iterator[Changes]:
     """Roots that are written to inside, each with its node and arrays of before."""
-    found: _Changes = {}
+    found: Changes = {}
     token = _changes.set(found)
     try:
         yield found

@@ -28,6 +28,7 @@ from tunegrad.ir import graph
 from tunegrad.ir.dtypes import F32, DType, dtype_of
 from tunegrad.ir.graph import GraphOp, Node
 
+from .aliasing import Changes, changes, root_of
 from .handle import joined
 from .nn import Module
 from .nodes import substitute
@@ -119,27 +120,37 @@ class Model:
             raise ModelError(f"model {self.name}: input {twice} is donated twice")
         return replace(self, donated=tuple(found))
 
-    def news(self, outputs: Sequence[Node]) -> tuple[tuple[int, str], ...]:
-        """The places of outputs that are new values of inputs, with the names of these.
+    def news(
+        self, outputs: Sequence[Node], changed: Sequence[str] = ()
+    ) -> tuple[tuple[int, str], ...]:
+        """The places of outputs that are new values of inputs, with the names of these: of donated
+        ones, then of ``changed`` ones, which the function writes to.
 
         Raises:
-            ModelError: an output has another shape or dtype than its input.
+            ModelError: an output has another shape or dtype than its input, or an input is donated
+            and changed.
         """
-        first = len(outputs) - len(self.donated)
+        both = next((n for n in self.donated if n in changed), None)
+        if both is not None:
+            raise ModelError(
+                f"model {self.name}: input {both} is donated, and the function changes it, too"
+            )
+        names = (*self.donated, *changed)
+        first = len(outputs) - len(names)
         specs = {i.name: i for i in self.inputs}
         if first < 0:
             raise ModelError(
                 f"model {self.name} returns {len(outputs)} tensors, and {len(self.donated)} inputs "
                 "are donated; the last outputs are their new values"
             )
-        for at, name in enumerate(self.donated, first):
+        for at, name in enumerate(names, first):
             old, new = specs[name], outputs[at]
             if (old.shape, old.dtype) != (new.shape, new.dtype):
                 raise ModelError(
                     f"model {self.name}: output {at} is the new value of input {name} "
                     f"{old.dtype}{list(old.shape)}, and is {new.dtype}{list(new.shape)}"
                 )
-        return tuple(enumerate(self.donated, first))
+        return tuple(enumerate(names, first))
 
     @staticmethod
     def of(name: str, make: Callable[[], Function], inputs: Sequence[InputSpec]) -> Model:
@@ -171,20 +182,33 @@ class Model:
         return Model(name, partial(_same, function), inputs)
 
     def build(self, weights: Weights) -> tuple[Tensor, ...]:
-        """The outputs as graphs of INPUT nodes (named as in ``inputs``) and constants; weights are
-        checked.
+        """The outputs of ``traced``."""
+        return self.traced(weights)[0]
+
+    def traced(self, weights: Weights) -> tuple[tuple[Tensor, ...], tuple[str, ...]]:
+        """The outputs as graphs of INPUT nodes (named as in ``inputs``) and constants, and names of
+        inputs that the function writes to: their new values are the last outputs, in this order.
+        Weights are checked.
 
         Raises:
             WeightsError: missing, unexpected or misshapen weights. ModelError: the function returns
-            something else than tensors, or depends on an input of its own.
+            something else than tensors, depends on an input of its own, or changes a tensor that is
+            none of its arguments.
         """
         function = self.make()
         arrays = check_weights(self.parameters, weights, self.name)
         if isinstance(function, Module) and self.parameters:  # others hold their weights already
             function.load(arrays)
-        with no_draws(self.name):
-            result = function(*(Tensor.input(i.name, i.shape, i.dtype) for i in self.inputs))
-        return _closed(self, _outputs(self.name, result))
+        given = [Tensor.input(i.name, i.shape, i.dtype) for i in self.inputs]
+        with no_draws(self.name), changes() as found:
+            result: object = function(*given)
+        written = [
+            (i.name, x) for i, x in zip(self.inputs, given, strict=True)
+            if id(x) in found and without_identities((x.node,))[0].op is not GraphOp.INPUT
+        ]  # fmt: skip
+        outputs = () if result is None and written else _outputs(self.name, result)
+        _undone(self.name, found, [*given, *outputs])
+        return _closed(self, (*outputs, *(x for _, x in written))), tuple(n for n, _ in written)
 
     def weights(
         self, source: Weights | str | Path | None = None, seed: int = 0
@@ -195,6 +219,25 @@ class Model:
         if source is None and self.own is not None:
             return dict(self.own)
         return load_weights(self.parameters, source, seed, self.name)
+
+
+def _undone(name: str, found: Changes, own: Sequence[Tensor]) -> None:
+    """Tensors of before the call as they were.
+
+    Raises ModelError where there is one that the function changed: it outlives the call, and is
+    neither an argument nor a result.
+    """
+    known = {id(root_of(x)) for x in own}
+    kept = None
+    for key, (ref, node, bindings) in found.items():
+        x = ref()
+        if x is not None and key not in known:
+            x.node, x.bindings, kept = node, bindings, x
+    if kept is not None:
+        raise ModelError(
+            f"model {name}: the function changes {kept.describe()}, which is none of its "
+            "arguments: it would be changed once, when the function is compiled; pass it as one"
+        )
 
 
 def _same(function: Function) -> Function:

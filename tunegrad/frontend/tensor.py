@@ -326,6 +326,15 @@ class Tensor(Handle):
         """Give all elements the value zero."""
         return self.copy_(0)
 
+    def become(self, array: NDArray[np.generic]) -> None:
+        """Give it the elements of an array of its shape and dtype, which nothing writes to from now
+        on. No gradient is recorded.
+        """
+        array.flags.writeable = False
+        node, bindings = bound(array, self.dtype)
+        with tracing.no_grad():
+            write(self, node, Tensor.plain(node, bindings))
+
     # ---- gradients
 
     @property

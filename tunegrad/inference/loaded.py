@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tunegrad.compiling import SUFFIX
-from tunegrad.errors import DeviceError, ModelError
+from tunegrad.errors import DeviceError, ModelError, ShapeError
 from tunegrad.inference.choosing import Choice, compiled_choice, process_compiler
 from tunegrad.ir import fusion
 from tunegrad.ir.graph import Node
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from tunegrad.config import ModelDtype
     from tunegrad.devices import Engine
     from tunegrad.devices.dlpack import Imported
+    from tunegrad.frontend import Tensor
     from tunegrad.reports import Deviation, LookupRow, RunReport
 
 Array = NDArray[Any]
@@ -66,6 +67,7 @@ class LoadedModel:
         constants: Constants | None = None,
         guards: Sequence[Guard] = (),
         validated: int = fusion.VALIDATION,
+        changed: Sequence[str] = (),
     ) -> None:
         self.name, self.dtype = name, dtype
         self.inputs = tuple(inputs)
@@ -85,6 +87,8 @@ class LoadedModel:
         self._runner = self._runners.first
         self._default: Runner | None = None
         self._donated = {plan.buffers[old].name: plan.outputs.index(new) for new, old in plan.over}
+        self._changed = tuple(changed)
+        self._shown = slice(0, len(plan.outputs) - len(self._guards) - len(self._changed))
         self._first_call: FirstCall | None = None
 
     def compare_first_call(self, compared: FirstCall) -> None:
@@ -99,7 +103,8 @@ class LoadedModel:
         """Run on inputs in order or by name.
 
         One output comes as an array, several as a tuple, in fresh memory. The new value of a
-        donated input is written into the array that was given for it, and comes as that array.
+        donated input is written into the array that was given for it, and comes as that array. An
+        input that the function itself writes to is changed: an array or a Tensor.
 
         Raises ShapeError or DTypeError, naming the input, what was given and what is valid;
         IndexOutOfRange where the model reads or writes beyond a dimension: donated inputs are as
@@ -123,6 +128,7 @@ class LoadedModel:
         """Run where inputs are donated; the first call is compared on copies of them."""
         names = (a.name for a in self.inputs)
         given = {**dict(zip(names, positional, strict=False)), **named}
+        tensors = self._taken(given, arrays)
         check_donated(self.name, given, arrays, self._donated)
         compared = self._first_call
         before = [arrays[a.name].copy() for a in self.inputs] if compared is not None else []
@@ -137,7 +143,33 @@ class LoadedModel:
                     arrays[name][...] = right[at]
                     fixed[at] = arrays[name]
                 outputs = tuple(fixed)
-        return outputs[0] if len(outputs) == 1 else outputs
+        for name, x in tensors.items():
+            x.become(arrays[name])
+        if not self._changed:
+            return outputs[0] if len(outputs) == 1 else outputs
+        shown = outputs[self._shown]
+        return shown[0] if len(shown) == 1 else shown or None
+
+    def _taken(self, given: dict[str, Any], arrays: dict[str, Array]) -> dict[str, Tensor]:
+        """The Tensors among the inputs that are changed, in whose place arrays are written to.
+
+        Raises ShapeError for two inputs that share elements.
+        """
+        if not self._changed:
+            return {}
+        from tunegrad.frontend import Tensor, root_of  # only where it may be one
+
+        found = {n: x for n in self._changed if isinstance(x := given[n], Tensor)}
+        for name, x in found.items():
+            for other, y in given.items():
+                if other != name and isinstance(y, Tensor) and root_of(x) is root_of(y):
+                    raise ShapeError(
+                        f"{self.name}: input {name!r} is changed, and shares elements with input "
+                        f"{other!r}"
+                    )
+        for name in found:
+            given[name] = arrays[name] = np.array(arrays[name])
+        return found
 
     def on_device(self, *positional: Any, **named: Any) -> Any:
         """Run, and leave the outputs on the device: a ``DeviceTensor``, or a tuple of them.
@@ -154,6 +186,11 @@ class LoadedModel:
             raise DeviceError(
                 f"device {engine.device.name}: its memory is not shared; call the model, which "
                 "takes and gives numpy arrays"
+            )
+        if self._changed:
+            raise DeviceError(
+                f"{self.name} changes its input {self._changed[0]!r}; call the model, which takes "
+                "and gives numpy arrays"
             )
 
         def take(value: object) -> Imported | None:
@@ -235,7 +272,7 @@ class LoadedModel:
         constants = taken_constants(self._plan, kernels, self._constants)
         saved = SavedModel(
             self.name, self.dtype, self.inputs, engine.device.name, self.threads, self._plan,
-            kernels, constants, self._guards, self._validated,
+            kernels, constants, self._guards, self._validated, self._changed,
         )  # fmt: skip
         save_model(Path(path), saved, engine.device)
 

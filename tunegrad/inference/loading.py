@@ -104,7 +104,9 @@ def compile(  # noqa: A001 - the word that every such library uses
     """A function of tensors as a function of arrays like ``examples``: of their shapes and dtypes,
     whatever the values.
 
-    Arrays that the function brings along become constants. ``store``, ``on_miss``, ``dtype`` and
+    Arrays that the function brings along become constants. An argument that the function writes to
+    is changed by each call: a Tensor is given its new value, a numpy array is written to, and must
+    be writable. ``store``, ``on_miss``, ``dtype`` and
     errors as in ``load``.
 
     ``donate``: arguments, by number or name, whose new values are the last outputs, in this order
@@ -187,8 +189,8 @@ def load_model(
     ) as stored:  # before the weights are read: what can not be opened costs no time
         here, target = opened.fingerprint(numerics), opened.target
         make = partial(_prepared, model, weights, seed, numerics, target, dtype)
-        outputs, guards = make()
-        news = model.news(outputs[: len(outputs) - len(guards)])
+        outputs, guards, changed = make()
+        news = model.news(outputs[: len(outputs) - len(guards)], changed)
         found = plan_launches(outputs, target, here, stored, numerics, news=news)
         engine = engine_of(opened)
         chosen = {
@@ -202,7 +204,7 @@ def load_model(
     again = partial(_again, make, found.toggles, found.variants, found.images, target, news)
     loaded = LoadedModel(
         labelled(model.name, dtype), arguments, found.plan, chosen, engine, read, dtype, again,
-        guards=guards,
+        guards=guards, changed=changed,
     )  # fmt: skip
     if model.first_call is not None:
         given = None if weights is None else model.weights(weights, seed)
@@ -218,7 +220,7 @@ def load_model(
 
 
 def _again(
-    make: Callable[[], tuple[tuple[Node, ...], tuple[Guard, ...]]],
+    make: Callable[[], tuple[tuple[Node, ...], tuple[Guard, ...], tuple[str, ...]]],
     toggles: frozenset[int],
     variants: Mapping[str, str],
     images: fusion.Images,
@@ -235,10 +237,10 @@ def _prepared(
     numerics: Numerics,
     target: Target,
     dtype: ModelDtype,
-) -> tuple[tuple[Node, ...], tuple[Guard, ...]]:
-    built = model.build(model.weights(weights, seed))
+) -> tuple[tuple[Node, ...], tuple[Guard, ...], tuple[str, ...]]:
+    built, changed = model.traced(model.weights(weights, seed))
     outputs, guards = validated_guards(tuple(t.node for t in built))
-    return prepared(outputs, numerics, target, dtype, known=True), guards
+    return prepared(outputs, numerics, target, dtype, known=True), guards, changed
 
 
 def warn_of_misses(model: LoadedModel, store: str) -> None:
@@ -330,4 +332,5 @@ def _opened_model(
     return LoadedModel(
         saved.name, saved.inputs, saved.plan, chosen, engine, str(path), saved.dtype,
         constants=constants, guards=saved.guards, validated=saved.validated,
+        changed=saved.changed,
     )  # fmt: skip

@@ -155,9 +155,9 @@ def workload_of(
 
     Raises WeightsError for weights that do not fit it.
     """
-    outputs = model.build(model.weights(None, seed))
+    outputs, changed = model.traced(model.weights(None, seed))
     nodes, guards = guarded(tuple(t.node for t in outputs))  # as a loaded model computes them
-    news = model.news(nodes[: len(nodes) - len(guards)])
+    news = model.news(nodes[: len(nodes) - len(guards)], changed)
     target = target or devices.host_device().target
     graph = prepared(nodes, numerics, target, dtype, known=True)
     fusion = Fusion.of(graph, view_bytes=target.view_bytes)
