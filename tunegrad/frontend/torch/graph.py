@@ -25,7 +25,7 @@ from tunegrad.ir.dtypes import DType, dtype_of
 
 from ..tensor import Tensor
 from .aten import COMPLEX, TABLE, Complex, lifted
-from .aten.movement import strided
+from .aten.movement import strided, strided_scatter
 
 _NAMES = {
     "bool": "bool", "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64", "uint8": "u8",
@@ -209,7 +209,7 @@ def _function(node: Any) -> Callable[..., Any] | None:
     if name in _SIZES:
         return _SIZES[name]
     if name.startswith(("aten.", "prims.")):
-        return strided if name == _STRIDED else TABLE.get(name.removeprefix("aten."))
+        return _BY_MEMORY.get(name) or TABLE.get(name.removeprefix("aten."))
     home = getattr(target, "__module__", "")
     if home in ("_operator", "operator", "math", "builtins") or target is operator.getitem:
         return target  # type: ignore[no-any-return]  # sizes are numbers, results are tuples
@@ -233,33 +233,38 @@ def _called(node: Any, values: Mapping[Any, Any]) -> Any:
     kwargs = {k: _mapped(a, values) for k, a in node.kwargs.items() if k not in _DROPPED}
     if kwargs.get("dtype", 0) is None:
         kwargs.pop("dtype")
-    if name_of(node.target) == _STRIDED:
-        args = _with_memory(node.args[0].meta.get("val"), *args)
+    name = name_of(node.target)
+    if name in _BY_MEMORY:
+        args = _with_memory(name, node.args[0].meta.get("val"), args)
     elif any(_is_complex(a) for a in args) and function is not operator.getitem:
-        name = name_of(node.target).removeprefix("aten.")
-        function = COMPLEX.get(name) or lifted(function, name)
+        short = name.removeprefix("aten.")
+        function = COMPLEX.get(short) or lifted(function, short)
     try:
         result = function(*args, **kwargs)
     except TypeError as error:  # an argument of the schema that the table does not take
-        raise ModelError(f"{name_of(node.target)}: {error}") from error
+        raise ModelError(f"{name}: {error}") from error
+    if function is operator.getitem:  # a part of what is as it was said to be
+        return result
     return _as_said(node, result, node.meta.get("val"))
 
 
-_STRIDED = "aten.as_strided.default"
+_BY_MEMORY: dict[str, Callable[..., Any]] = {
+    "aten.as_strided.default": strided, "aten.as_strided_scatter.default": strided_scatter,
+}  # fmt: skip
+"""Operators that say places in the memory of their first argument."""
 
 
-def _with_memory(
-    said: Any, x: Tensor, size: Sequence[int], stride: Sequence[int], offset: int | None = None
-) -> list[Any]:
-    """The arguments of ``strided``: where PyTorch says that the elements of ``x`` lie."""
+def _with_memory(name: str, said: Any, args: Sequence[Any]) -> list[Any]:
+    """The arguments of these: where PyTorch says that the elements of the first one lie."""
     if said is None:
-        raise ModelError(f"{_STRIDED}: where the elements of its input lie is not known")
+        raise ModelError(f"{name}: where the elements of its input lie is not known")
+    count = 2 if name == "aten.as_strided_scatter.default" else 1
+    tensors, (size, stride, *rest) = args[:count], args[count:]
+    offset = rest[0] if rest else None
     held, first = [*said.stride()], said.storage_offset()
     if not all(isinstance(n, int) for n in (*held, first, *size, *stride)):
-        raise ModelError(
-            f"{_STRIDED}: strides that are not known before the call are not supported"
-        )
-    return [x, held, size, stride, 0 if offset is None else offset - first]
+        raise ModelError(f"{name}: strides that are not known before the call are not supported")
+    return [*tensors, held, size, stride, 0 if offset is None else offset - first]
 
 
 def _is_complex(value: Any) -> bool:
@@ -268,12 +273,20 @@ def _is_complex(value: Any) -> bool:
     return isinstance(value, Complex | complex)
 
 
+_OF_STATISTICS = frozenset(
+    ["aten._native_batch_norm_legit_functional.default", "aten._native_batch_norm_legit.no_stats"]
+)
+"""Operators whose statistics are f32 beside 16-bit inputs, which PyTorch's description denies."""
+
+
 def _as_said(node: Any, result: Any, said: Any) -> Any:
     """The result in the dtype that PyTorch gives it.
 
     Raises ModelError for another shape.
     """
     if isinstance(said, list | tuple) and isinstance(result, list | tuple):
+        if name_of(node.target) in _OF_STATISTICS:
+            return _as_said(node, result[0], said[0]), *result[1:]
         return tuple(_as_said(node, r, s) for r, s in zip(result, said, strict=False))
     if not isinstance(result, Tensor) or not hasattr(said, "dtype"):
         return result

@@ -11,6 +11,7 @@ __all__ = ["COMPLEX", "FAMILIES", "TABLE", "Complex", "Operator", "lifted"]
 
 FAMILIES: dict[str, dict[str, Operator]] = {
     "elementwise": elementwise.ELEMENTWISE,
+    "lists of tensors": elementwise.FOR_EACH,
     "creation": elementwise.CREATION,
     "movement": movement.MOVEMENT,
     "indexing": movement.INDEXING,

@@ -23,6 +23,7 @@ from ...creation import (
     zeros_like,
 )  # fmt: skip
 from ...functions import where
+from ...ops.special import fma
 from ...tensor import Tensor, lift
 from .table import Operator, entries, overloads
 
@@ -108,7 +109,73 @@ ELEMENTWISE: dict[str, Operator] = {
     **entries(Tensor.softplus, "softplus.default"),
     **entries(Tensor.hardtanh, "hardtanh.default"),
     **entries(_nan_to_num, "nan_to_num.default"),
+    **entries(fma, "prims.fma.default"),
 }  # fmt: skip
+
+
+def _maximum(x: Tensor, other: Any) -> Tensor:
+    return x.maximum(other) if isinstance(other, Tensor) else x.clamp_min(other)
+
+
+def _minimum(x: Tensor, other: Any) -> Tensor:
+    return x.minimum(other) if isinstance(other, Tensor) else x.clamp_max(other)
+
+
+def _vector_norm(x: Tensor, order: Any = 2) -> Tensor:
+    return x.norm(order)
+
+
+def _with_value(method: Operator) -> Operator:
+    def run(x: Tensor, a: Tensor, b: Tensor, value: Any = 1) -> Any:
+        return method(x, a, b, value=value)
+
+    return run
+
+
+def _each(function: Operator) -> Operator:
+    """The same of each tensor of a list; a list beside it gives one argument to each."""
+
+    def run(*args: Any, **options: Any) -> list[Any]:
+        count = next(len(a) for a in args if isinstance(a, list))
+        rows = zip(*(a if isinstance(a, list) else [a] * count for a in args), strict=True)
+        return [function(*row, **options) for row in rows]
+
+    return run
+
+
+def _for_each(kinds: str, **operators: Operator) -> dict[str, Operator]:
+    return {
+        f"_foreach_{name}.{kind}": _each(operator)
+        for name, operator in operators.items()
+        for kind in kinds.split()
+    }
+
+
+_ALONE = (
+    Tensor.abs, Tensor.neg, Tensor.exp, Tensor.log, Tensor.sqrt, Tensor.rsqrt, Tensor.reciprocal,
+    Tensor.sign, Tensor.square,
+)  # fmt: skip
+
+FOR_EACH: dict[str, Operator] = {
+    **_for_each("default", **{o.__name__: o for o in _ALONE}),
+    **_for_each(
+        "Scalar List ScalarList Tensor", add=operator.add, mul=operator.mul, div=operator.truediv
+    ),
+    **_for_each("Scalar List ScalarList", sub=operator.sub),
+    **_for_each("List", add=Tensor.add, sub=Tensor.sub),
+    **_for_each(
+        "Scalar List ScalarList", maximum=_maximum, minimum=_minimum, clamp_max=_minimum,
+        clamp_min=_maximum,
+    ),
+    **_for_each("Scalar List ScalarList ScalarAndTensor", pow=operator.pow),
+    **_for_each("Scalar List ScalarList", lerp=Tensor.lerp),
+    **_for_each(
+        "Scalar ScalarList Tensor", addcmul=_with_value(Tensor.addcmul),
+        addcdiv=_with_value(Tensor.addcdiv),
+    ),
+    **_for_each("Scalar", norm=_vector_norm),
+}  # fmt: skip
+"""Optimisers in their forms over lists of parameters."""
 
 
 def _fill(x: Tensor, value: Any) -> Tensor:

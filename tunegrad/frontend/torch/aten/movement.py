@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from tunegrad.ir.dtypes import DType
+import numpy as np
+
+from tunegrad.ir.dtypes import BOOL, I64, DType
 
 from ...creation import arange
 from ...functional import embedding
@@ -99,6 +101,46 @@ def _cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     return cat([t for t in tensors if t.shape != (0,)] or list(tensors), dim)
 
 
+def _in_memory(op: str, x: Tensor, held: Sequence[int]) -> list[int]:
+    """The dimensions of ``x`` in the order in which its memory has them, by its strides ``held``.
+
+    Raises ModelError for memory with gaps.
+    """
+    dims = sorted((d for d in range(x.ndim) if x.shape[d] != 1), key=lambda d: -held[d])
+    step = 1
+    for d in reversed(dims):
+        if held[d] != step:
+            raise unsupported(op, f"memory of strides {tuple(held)} and shape {x.shape}")
+        step *= x.shape[d]
+    return [*(d for d in range(x.ndim) if x.shape[d] == 1), *dims]
+
+
+def strided_scatter(
+    x: Tensor, source: Tensor, held: Sequence[int], size: Sequence[int], stride: Sequence[int],
+    offset: int,
+) -> Tensor:  # fmt: skip
+    """``x``, whose memory has the strides ``held``, with ``source`` where ``strided`` reads.
+
+    Raises:
+        ModelError: memory with gaps, or an element that is written twice.
+    """
+    dims = _in_memory("as_strided_scatter", x, held)
+    steps = np.asarray(stride, np.int64).reshape((-1, *(1,) * len(size)))
+    at = (np.indices(tuple(size)) * steps).sum(0).reshape(-1) + offset
+    if np.unique(at).size != at.size:
+        raise unsupported("as_strided_scatter", f"size {tuple(size)} of strides {tuple(stride)}")
+    place = np.full(x.size, -1, np.int64)
+    place[at] = np.arange(at.size)
+    taken = source.reshape((-1,))
+    if not np.array_equal(place, np.arange(x.size)):
+        taken = taken[Tensor.constant(place.clip(0), I64)]
+    if (place < 0).any():
+        old = x.permute(*dims).reshape((x.size,))
+        taken = where(Tensor.constant(place >= 0, BOOL), taken, old)
+    made = taken.reshape(tuple(x.shape[d] for d in dims))
+    return made.permute(*(dims.index(d) for d in range(x.ndim)))
+
+
 def strided(
     x: Tensor, held: Sequence[int], size: Sequence[int], stride: Sequence[int], offset: int
 ) -> Tensor:
@@ -109,14 +151,7 @@ def strided(
     Raises:
         ModelError: memory with gaps, or elements that lie there more than once.
     """
-    dims = sorted((d for d in range(x.ndim) if x.shape[d] != 1), key=lambda d: -held[d])
-    step = 1
-    for d in reversed(dims):
-        if held[d] != step:
-            raise unsupported("as_strided", f"memory of strides {tuple(held)} and shape {x.shape}")
-        step *= x.shape[d]
-    alone = [d for d in range(x.ndim) if x.shape[d] == 1]
-    flat = x.permute(*alone, *dims).reshape((x.size,))
+    flat = x.permute(*_in_memory("as_strided", x, held)).reshape((x.size,))
     wide = [d for d in range(len(size)) if size[d] != 1 and stride[d]]
     order, step = sorted(wide, key=lambda d: -stride[d]), 1
     dense = offset == 0
