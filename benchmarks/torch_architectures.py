@@ -195,8 +195,35 @@ def in_f64(module: torch.nn.Module, args: Sequence[torch.Tensor]) -> list[torch.
     return _flat(wide(*(a.double() if a.is_floating_point() else a for a in args)))
 
 
+STEPS = 10
+"""Steps of training, with PyTorch's SGD."""
+
+
+def steps(
+    module: torch.nn.Module, args: Sequence[torch.Tensor], ours: bool = True
+) -> list[torch.Tensor]:
+    """Losses of some steps in train mode, and the weights after them; by ``torch.compile`` where ``ours``."""
+    mine = copy.deepcopy(module).train()
+    torch.compiler.reset()
+    counters.clear()
+    f: Any = mine
+    if ours:
+        f = torch.compile(mine, backend="tunegrad", options={"store": False})
+    optimizer = torch.optim.SGD(mine.parameters(), 1e-3, momentum=0.9)
+    losses = []
+    for i in range(STEPS):
+        torch.manual_seed(i)
+        optimizer.zero_grad()
+        loss = sum(x.square().mean() for x in _flat(f(*args)) if x.is_floating_point())
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.detach())
+    weights = torch.cat([p.detach().flatten() for p in mine.parameters()])
+    return [torch.stack(losses), weights]
+
+
 DOORS: dict[str, Callable[..., list[torch.Tensor]]] = {
-    "compile": compiled, "from_torch": exported, "onnx": by_file, "f64": in_f64,
+    "train": steps, "compile": compiled, "from_torch": exported, "onnx": by_file, "f64": in_f64,
 }  # fmt: skip
 
 
@@ -242,8 +269,9 @@ def run(make: Callable[[], Case], door: str, said: _Said) -> dict[str, Any]:
     module, args = make()
     said.lines.clear()
     start = time.perf_counter()
-    with torch.inference_mode(door == "compile"), torch.no_grad():
-        want = _flat(module(*args))
+    train = door == "train"
+    with torch.inference_mode(door == "compile"), torch.set_grad_enabled(train):
+        want = steps(module, args, False) if train else _flat(module(*args))
         try:
             got = DOORS[door](module, args)
         except Exception as error:  # noqa: BLE001 - the row says so
@@ -253,13 +281,17 @@ def run(make: Callable[[], Case], door: str, said: _Said) -> dict[str, Any]:
         for g, w in zip(got, want, strict=True)
     )
     left = [line[:200] for line in said.lines if "runs in PyTorch" in line]
-    apart = min(float((w[0] - w[1]).abs().max() / w.abs().max().clamp(1e-30)) for w in want)
+    apart = (
+        0.0
+        if train
+        else min(float((w[0] - w[1]).abs().max() / w.abs().max().clamp(1e-30)) for w in want)
+    )
     graphs = {"graphs": counters["stats"]["unique_graphs"]}
     return {
         "far": float(f"{far:.2g}"),
         "apart": float(f"{apart:.2g}"),
         "left": left,
-        **(graphs if door == "compile" else {}),
+        **(graphs if door in ("train", "compile") else {}),
         "seconds": round(time.perf_counter() - start, 1),
     }
 

@@ -245,7 +245,8 @@ class _Program:
     """A loaded model for one set of constants and shapes; no model where it runs in PyTorch.
 
     ``constants``: places of arguments that are part of the program. ``inputs``: places of tensors
-    that are passed. Everything else is a number, and has to be the same.
+    that are passed; ``orders``: the dimensions of some of them as their memory has them, in which
+    the program takes them. Everything else is a number, and has to be the same.
     """
 
     def __init__(
@@ -255,6 +256,7 @@ class _Program:
         model: LoadedModel | None = None,
         outputs: Sequence[_Output] = (),
         shared: bool = False,
+        orders: Mapping[int, Sequence[int]] | None = None,
     ) -> None:
         self.model, self.shared = model, shared
         self.constants = tuple(constants)
@@ -268,12 +270,15 @@ class _Program:
         self._versions, self._memory = _versions(self._held), _memory(self._held)
         self._shapes = list(map(_SHAPE, self._given(args)))
         self._numbers = self._rest(args)
-        self._lend = _lent if shared else _lender(self._given(args))
+        self._lend = [
+            _lent if shared else _lender(args[i], (orders or {}).get(i)) for i in self.inputs
+        ]
         taken = [
             o
             for o in outputs
             if o.source == "computed" and o.strides is None and _is_plain(o.value)
         ]
+        self._takes = [_taker(o, shared) if o.source == "computed" else None for o in outputs]
         self._plain = not shared and len(taken) == len(outputs)
 
     def fits(self, args: Sequence[Any]) -> bool:
@@ -298,22 +303,17 @@ class _Program:
 
     def run(self, model: LoadedModel, args: Sequence[Any]) -> tuple[Any, ...]:
         run = model.on_device if self.shared else model
-        found = run(*map(self._lend, self._given(args)))
+        given = self._given(args)
+        found = run(*[lend(t) for lend, t in zip(self._lend, given, strict=True)])
         if self._plain:
             return tuple(map(_FROM_NUMPY, found)) if type(found) is tuple else (_FROM_NUMPY(found),)
         tensors = iter(found if isinstance(found, tuple) else (found,))
-        take = _taken if self.shared else tensor_of
-        outputs = []
-        for o in self._outputs:
-            value = o.value
-            if o.source == "argument":
-                value = args[value]
-            elif o.source == "computed":
-                value = take(next(tensors), value)
-                if o.strides is not None:
-                    value = value.as_strided(o.shape, o.strides)
-            outputs.append(value)
-        return tuple(outputs)
+        return tuple([
+            take(next(tensors)) if take is not None
+            else args[o.value] if o.source == "argument"
+            else o.value
+            for take, o in zip(self._takes, self._outputs, strict=True)
+        ])  # fmt: skip
 
 
 class _Compiled:
@@ -437,13 +437,14 @@ class _Compiled:
         inputs = tuple(i for i, a in enumerate(args) if hasattr(a, "dtype") and i not in fixed)
         given = [args[i] for i in (*inputs, *static)]
         place = _place(given)
-        specs = tuple(_spec(f"x{i}", args[i]) for i in inputs)
+        orders = {} if self._constants or place != "cpu" else _orders(args, inputs)
+        specs = tuple(_spec(f"x{i}", args[i], orders.get(i)) for i in inputs)
         values = {
             i: value_of(args[i].cpu(), self._names.get(id(args[i]), f"constant{i}")) for i in static
         }
         rest = {i: a for i, a in enumerate(args) if not hasattr(a, "dtype")}
         pairs = frozenset(i for i in inputs if args[i].is_complex())
-        every = partial(_every, self._graph, {**rest, **values}, inputs, pairs)
+        every = partial(_every, self._graph, {**rest, **values}, inputs, pairs, orders)
         outputs = _outputs(
             self._graph, every(*(Tensor.input(s.name, s.shape, s.dtype) for s in specs)), want
         )
@@ -458,7 +459,7 @@ class _Compiled:
                 f"its tensors lie on {place}, and it is compiled for {asked}; "
                 f'leave out "device", or say options={{"device": "{place}"}}'
             )
-        return _Program(args, static, model, outputs, shared)
+        return _Program(args, static, model, outputs, shared, orders)
 
 
 _COMPLEX = {"f16": "complex32", "f32": "complex64", "f64": "complex128"}
@@ -505,10 +506,18 @@ def _is_plain(dtype: Any) -> bool:
     return dtype is not load_torch().bfloat16 and not dtype.is_complex
 
 
-def _lender(examples: Sequence[Any]) -> Callable[[Any], Any]:
-    """``array_of`` for tensors of the dtypes of these, with no more calls than they need."""
-    if not all(_is_plain(t.dtype) for t in examples):
+def _lender(example: Any, order: Sequence[int] | None = None) -> Callable[[Any], Any]:
+    """``array_of`` for an input like this one, with no more calls than it needs; its dimensions in
+    another order.
+    """
+    if not _is_plain(example.dtype):
         return array_of
+    if isinstance(example, load_torch().nn.Parameter):
+        return _Kept(order)
+    if order is not None:
+        return lambda t: _NUMPY(t, force=True).transpose(order)
+    if example.requires_grad:
+        return _forced
 
     def lent(tensor: Any) -> Any:
         try:
@@ -519,22 +528,78 @@ def _lender(examples: Sequence[Any]) -> Callable[[Any], Any]:
     return lent
 
 
+def _forced(tensor: Any) -> Any:
+    """The array of a tensor that needs gradients; to ask without costs an error of 90 us."""
+    return _NUMPY(tensor, force=True)
+
+
+class _Kept:
+    """The array of a parameter, which is the same one in most calls."""
+
+    __slots__ = ("_array", "_order", "_place", "_tensor")
+
+    def __init__(self, order: Sequence[int] | None) -> None:
+        self._order = order
+        self._tensor: Any = None
+        self._place: Any = None
+        self._array: Any = None
+
+    def __call__(self, tensor: Any) -> Any:
+        place = (_ADDRESS(tensor), tensor.stride())
+        if tensor is not self._tensor or place != self._place:
+            array = _forced(tensor)
+            if self._order is not None:
+                array = array.transpose(self._order)
+            self._tensor, self._place, self._array = tensor, place, array
+            return array
+        return self._array
+
+
+def _taker(output: _Output, shared: bool) -> Callable[[Any], Any]:
+    """A function that makes a tensor of PyTorch of what the program gives for an output."""
+    dtype, strides = output.value, output.strides
+    take = partial(_taken if shared else tensor_of, dtype=dtype)
+    if strides is None:
+        return take if shared or not _is_plain(dtype) else _FROM_NUMPY
+    if not shared and _is_plain(dtype) and output.order is not None and 1 not in output.shape:
+        back = sorted(range(len(output.order)), key=output.order.__getitem__)
+        return lambda found: _FROM_NUMPY(found.transpose(back))
+    return lambda found: take(found).as_strided(output.shape, strides)
+
+
 def _lent(tensor: Any) -> Any:
     """A tensor as kernels read it where it lies: contiguous, and aligned."""
     plain = tensor.detach().resolve_neg().contiguous()
     return plain if plain.data_ptr() % ALIGN == 0 else plain.clone()
 
 
-def _taken(tensor: Any, _: Any) -> Any:
+def _taken(tensor: Any, dtype: Any) -> Any:
     """An output that stays on the device as a tensor of PyTorch, without a copy."""
+    del dtype
     return load_torch().from_dlpack(tensor)
 
 
-def _spec(name: str, tensor: Any) -> InputSpec:
+def _orders(args: Sequence[Any], places: Sequence[int]) -> dict[int, Sequence[int]]:
+    """The dimensions of tensors as their memory has them, for those that lie there without gaps
+    and in another order: what a forward program hands to a backward one in PyTorch's strides.
+    """
+    found: dict[int, Sequence[int]] = {}
+    for i in places:
+        t = args[i]
+        if t.is_contiguous() or not _is_plain(t.dtype) or t.is_neg():
+            continue
+        order = sorted(range(t.ndim), key=lambda d: (t.shape[d] != 1, -t.stride(d)))
+        if t.permute(order).is_contiguous():
+            found[i] = order
+    return found
+
+
+def _spec(name: str, tensor: Any, order: Sequence[int] | None = None) -> InputSpec:
     """An input; complex numbers are pairs along a last dimension."""
     if tensor.is_complex():
         return InputSpec(name, (*tensor.shape, 2), dtype_from(tensor.real.dtype))
-    return InputSpec(name, tuple(tensor.shape), dtype_from(tensor.dtype))
+    shape = tuple(tensor.shape if order is None else (tensor.shape[d] for d in order))
+    return InputSpec(name, shape, dtype_from(tensor.dtype))
 
 
 def _every(
@@ -542,11 +607,19 @@ def _every(
     known: Mapping[int, Any],
     places: Sequence[int],
     pairs: frozenset[int],
+    orders: Mapping[int, Sequence[int]],
     *given: Tensor,
 ) -> Sequence[Any]:
-    """The graph's outputs, whatever they are. ``pairs``: inputs that are complex numbers."""
+    """The graph's outputs, whatever they are. ``pairs``: inputs that are complex numbers;
+    ``orders``: those that come with other orders of dimensions.
+    """
     passed = {
-        i: Complex.of_pairs(t) if i in pairs else t for i, t in zip(places, given, strict=True)
+        i: Complex.of_pairs(t)
+        if i in pairs
+        else t.permute(*sorted(range(t.ndim), key=orders[i].__getitem__))
+        if i in orders
+        else t
+        for i, t in zip(places, given, strict=True)
     }
     values = {**known, **passed}
     found: Sequence[Any] = run_graph(graph, [values[i] for i in range(len(values))])

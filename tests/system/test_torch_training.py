@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+import tunegrad as tg
+
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 nn, F = torch.nn, torch.nn.functional
 backends = pytest.importorskip("tunegrad.torch")
@@ -117,3 +119,194 @@ def test_a_convolution_network_with_batch_statistics_and_dropout_trains_as_in_py
         trained(lenet(), images, classified, adam)
     assert len(loads) == 2
     assert not caplog.records
+
+
+def pair(make: Callable[[], Any]) -> tuple[Any, Any, Any]:
+    """A module, a copy of it, and the copy compiled."""
+    torch.manual_seed(0)
+    theirs = make()
+    mine = copy.deepcopy(theirs)
+    return theirs, mine, compiled(mine)
+
+
+def same_gradients(theirs: Any, mine: Any) -> None:
+    for (name, want), got in zip(theirs.named_parameters(), mine.parameters(), strict=True):
+        assert (want.grad is None) == (got.grad is None), name
+        if want.grad is not None:
+            torch.testing.assert_close(got.grad, want.grad, rtol=1e-4, atol=1e-5)
+
+
+def small() -> Any:
+    return nn.Sequential(nn.Linear(4, 8), nn.SiLU(), nn.Linear(8, 3))
+
+
+def convolutions() -> Any:
+    return nn.Sequential(
+        nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.Conv2d(4, 4, 3, stride=2),
+        nn.SiLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 3),
+    )  # fmt: skip
+
+
+def test_inputs_and_some_parameters_get_gradients_and_frozen_ones_get_none() -> None:
+    theirs, mine, f = pair(small)
+    for m in (theirs, mine):
+        m[0].weight.requires_grad_(False)
+    x = torch.randn(5, 4, requires_grad=True)
+    y = x.detach().clone().requires_grad_()
+    theirs(x).square().sum().backward()
+    f(y).square().sum().backward()
+    same_gradients(theirs, mine)
+    torch.testing.assert_close(y.grad, x.grad, rtol=1e-4, atol=1e-5)
+
+
+def test_one_compiled_module_trains_and_is_evaluated_in_between(loads: list[Any]) -> None:
+    theirs, mine, f = pair(small)
+    x = torch.randn(5, 4)
+    for _ in range(3):
+        for m, g in ((theirs, theirs), (mine, f)):
+            optimizer = torch.optim.SGD(m.parameters(), 0.1)
+            optimizer.zero_grad()
+            g(x).square().sum().backward()
+            optimizer.step()
+        with torch.no_grad():
+            torch.testing.assert_close(f(x), theirs(x), rtol=1e-4, atol=1e-5)
+    same_gradients(theirs, mine)
+    assert len(loads) == 4  # two that train; constants, then parameters that were written to
+
+
+def test_calls_before_backward_graphs_that_are_kept_and_gradients_that_add_up() -> None:
+    theirs, mine, f = pair(small)
+    x, y = torch.randn(2, 5, 4)
+    for g in (theirs, f):
+        loss = (g(x) * 2 + g(y).square()).sum()
+        loss.backward(retain_graph=True)
+        loss.backward()
+        g(x).sum().backward()
+    same_gradients(theirs, mine)
+
+
+def test_another_batch_is_another_program_and_gradients_are_right(loads: list[Any]) -> None:
+    theirs, mine, f = pair(small)
+    for rows in (2, 5, 3, 5):
+        x = torch.randn(rows, 4)
+        for g in (theirs, f):
+            g(x).square().sum().backward()
+        same_gradients(theirs, mine)
+    assert len(loads) == 6  # the last batch finds the programs of the second
+
+
+def test_a_parameter_that_is_not_read_gets_no_gradient() -> None:
+    class Odd(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.read, self.unread = nn.Linear(4, 3), nn.Linear(4, 3)
+
+        def forward(self, x: Any) -> Any:
+            return self.read(x)
+
+    theirs, mine, f = pair(Odd)
+    for g in (theirs, f):
+        g(torch.ones(2, 4)).sum().backward()
+    same_gradients(theirs, mine)
+    assert mine.unread.weight.grad is None
+
+
+def test_a_step_with_its_optimiser_inside_is_compiled(caplog: pytest.LogCaptureFixture) -> None:
+    ends = []
+    for ours in (False, True):
+        torch.manual_seed(0)
+        module = small()
+        optimizer = adam(module.parameters())
+
+        def step(x: Any, m: Any = module, o: Any = optimizer) -> Any:
+            loss = m(x).square().mean()
+            loss.backward()
+            o.step()
+            o.zero_grad()
+            return loss.detach()
+
+        f = compiled(step) if ours else step
+        with caplog.at_level(logging.WARNING, logger="tunegrad.torch"):
+            losses = [f(torch.linspace(-1, i, 20).reshape(5, 4)).item() for i in range(3)]
+        ends.append((losses, [p.detach() for p in module.parameters()]))
+    torch.testing.assert_close(ends[1], ends[0], rtol=1e-4, atol=1e-5)
+    assert not [r for r in caplog.records if r.name == "tunegrad.torch"]
+
+
+@pytest.mark.slow
+def test_gradients_in_channels_last_are_right_and_nothing_is_left_to_pytorch(
+    loads: list[Any],
+) -> None:
+    form = {"memory_format": torch.channels_last}
+    theirs, mine, f = pair(lambda: convolutions().to(**form))
+    x = torch.randn(2, 3, 8, 8).contiguous(**form)
+    for g in (theirs, f):
+        g(x).square().sum().backward()
+    same_gradients(theirs, mine)
+    assert len(loads) == 2
+
+
+@pytest.mark.slow
+def test_autocast_to_bf16_trains(loads: list[Any]) -> None:
+    theirs, mine, f = pair(convolutions)
+    x = torch.randn(2, 3, 8, 8)
+    for g in (theirs, f):
+        with torch.autocast("cpu", torch.bfloat16):
+            loss = g(x).float().square().sum()
+        loss.backward()
+    for want, got in zip(theirs.parameters(), mine.parameters(), strict=True):
+        size = float(want.grad.abs().max())
+        torch.testing.assert_close(got.grad, want.grad, rtol=0.05, atol=0.05 * size)
+    assert len(loads) == 2
+
+
+@pytest.fixture
+def wrong_backward(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Products, of which only the backward graph of a linear layer has any, are a tenth too large.
+
+    Forward it is ``addmm``.
+    """
+    from tunegrad.frontend.torch.aten import TABLE
+
+    monkeypatch.setitem(TABLE, "mm.default", lambda a, b: a @ b * 1.1)
+
+
+@pytest.mark.usefixtures("wrong_backward")
+def test_a_wrong_gradient_is_an_error_that_names_its_operator() -> None:
+    module = nn.Linear(4, 3)
+    loss = compiled(module)(torch.randn(5, 4)).square().sum()
+    with pytest.raises(tg.errors.MismatchError, match=r"aten\.mm"):
+        loss.backward()
+
+
+@pytest.mark.usefixtures("wrong_backward")
+def test_pytorchs_gradients_come_with_a_warning_where_the_user_wants_these(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    torch.manual_seed(0)
+    module, x = nn.Linear(4, 3), torch.randn(5, 4)
+    with caplog.at_level(logging.WARNING, logger="tunegrad.torch"):
+        for _ in range(2):
+            module.zero_grad()
+            f = compiled(module, check="warn")
+            f(x).square().sum().backward()
+    got = module.weight.grad.clone()
+    module.zero_grad()
+    module(x).square().sum().backward()
+    torch.testing.assert_close(got, module.weight.grad)
+    assert len([r for r in caplog.records if "ours differs" in r.getMessage()]) == 1
+
+
+def test_what_only_the_backward_graph_misses_is_left_to_pytorch_by_name(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, loads: list[Any]
+) -> None:
+    from tunegrad.frontend.torch.aten import TABLE
+
+    monkeypatch.delitem(TABLE, "avg_pool2d_backward.default")
+    theirs, mine, f = pair(lambda: nn.Sequential(nn.Conv2d(1, 2, 1), nn.AvgPool2d(2)))
+    with caplog.at_level(logging.WARNING, logger="tunegrad.torch"):
+        for g in (theirs, f):
+            g(torch.ones(1, 1, 4, 4)).square().sum().backward()
+    same_gradients(theirs, mine)
+    assert len(loads) == 1
+    assert "avg_pool2d_backward" in caplog.text

@@ -151,13 +151,11 @@ def _for_each(kinds: str, **operators: Operator) -> dict[str, Operator]:
     }
 
 
-_ALONE = (
-    Tensor.abs, Tensor.neg, Tensor.exp, Tensor.log, Tensor.sqrt, Tensor.rsqrt, Tensor.reciprocal,
-    Tensor.sign, Tensor.square,
-)  # fmt: skip
-
 FOR_EACH: dict[str, Operator] = {
-    **_for_each("default", **{o.__name__: o for o in _ALONE}),
+    **_for_each(
+        "default", abs=Tensor.abs, neg=Tensor.neg, exp=Tensor.exp, log=Tensor.log,
+        sqrt=Tensor.sqrt, rsqrt=Tensor.rsqrt, reciprocal=Tensor.reciprocal, sign=Tensor.sign,
+    ),
     **_for_each(
         "Scalar List ScalarList Tensor", add=operator.add, mul=operator.mul, div=operator.truediv
     ),
