@@ -2,6 +2,7 @@
 
     python -m tests.torch_fuzzer 300        so many modules of the run's seed, counts at the end
     python -m tests.torch_fuzzer 300 7      of seed 7
+    python -m tests.torch_fuzzer 300 7 train    all of them through that door
 
 A program is a list of steps on the values before them. Each is drawn while the program runs in
 PyTorch, so that its shapes fit. A failing one is cut down: to one output, then to the fewest steps,
@@ -787,7 +788,8 @@ def wrong(said: str) -> bool:
 def differs(case: Case, door: str) -> str:
     """How a program's results through a door differ from PyTorch's, in words; '' where they do not.
 
-    Doors are ``compile``, twice on other values, and ``from_torch``. An error is a difference.
+    Doors are ``compile``, twice on other values, ``train``, which compares gradients as well, and
+    ``from_torch``. An error is a difference.
     "judged: ..." is a difference that PyTorch has with itself: where results of its operations are
     rounded otherwise, where these read copies and not views, where it runs its own decompositions;
     or an error that it raises for its own backend, too.
@@ -795,7 +797,8 @@ def differs(case: Case, door: str) -> str:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            return _compile(case) if door == "compile" else _from_torch(case)
+            doors = {"compile": _compile, "train": _train, "from_torch": _from_torch}
+            return doors[door](case)
         except Exception as error:  # noqa: BLE001 - any error is a finding
             said = f"{type(error).__name__}: {error}"
             return f"judged: {said}" if _is_refused(case, door) else said
@@ -821,6 +824,40 @@ def _compile(case: Case) -> str:
                     f"output {place}: strides {a.stride()} for {b.stride()}, shape {tuple(b.shape)}"
                 )
     return ""
+
+
+def _train(case: Case) -> str:
+    torch._dynamo.reset()
+    mine = Drawn(case.program)
+    f = torch.compile(mine, backend="tunegrad", options={"store": False, "threads": 1})
+    for turn in range(2):
+        got = _with_gradients(mine, f, case, turn)
+        if said := _held(case, turn, got, _trained(case, turn), _trained):
+            return said
+    return ""
+
+
+def _trained(
+    case: Case, turn: int, copies: bool = False, mode: TorchDispatchMode | None = None
+) -> list[Tensor]:
+    """PyTorch's outputs and gradients."""
+    module = Drawn(case.program, copies)
+    with mode or contextlib.nullcontext():
+        return _with_gradients(module, module, case, turn)
+
+
+def _with_gradients(module: nn.Module, f: Any, case: Case, turn: int) -> list[Tensor]:
+    """Outputs, and the gradients of inputs and parameters where waves flow to the outputs."""
+    inputs = [t.requires_grad_(t.dtype.is_floating_point) for t in _inputs(case, turn)]
+    outputs = f(*inputs)
+    ends = [x for x in outputs if x.requires_grad]
+    wrt = [t for t in (*inputs, *module.parameters()) if t.requires_grad]
+    if not ends or not wrt:
+        return [x.detach() for x in outputs]
+    waves = [torch.arange(x.numel()).to(x.dtype).cos().reshape(x.shape) for x in ends]
+    found = torch.autograd.grad(ends, wrt, waves, allow_unused=True)
+    zeros = (torch.zeros_like(t) if g is None else g for t, g in zip(wrt, found, strict=True))
+    return [*(x.detach() for x in outputs), *zeros]
 
 
 def _inputs(case: Case, turn: int) -> list[Tensor]:
@@ -891,10 +928,14 @@ class _Decomposed(TorchDispatchMode):
 _ROUNDINGS = 32
 
 
-def _held(case: Case, turn: int, got: Sequence[Tensor], want: Sequence[Tensor]) -> str:
+def _held(
+    case: Case, turn: int, got: Sequence[Tensor], want: Sequence[Tensor],
+    answer: Callable[..., list[Tensor]] | None = None,
+) -> str:  # fmt: skip
     """How results differ; "judged: ..." where they agree with PyTorch rounded otherwise, or with
-    what it computes in another way.
+    what it computes in another way. ``answer``: what gives PyTorch's results.
     """
+    answer = answer or _eager
 
     def said(other: Sequence[Tensor], slack: Sequence[Tensor | float]) -> str:
         for place, (a, b, more) in enumerate(zip(got, other, slack, strict=False)):
@@ -907,7 +948,7 @@ def _held(case: Case, turn: int, got: Sequence[Tensor], want: Sequence[Tensor]) 
         return ""
     moved = [torch.zeros(w.shape, dtype=torch.float64) for w in want]
     for seed in range(_ROUNDINGS):
-        other = _eager(case, turn, mode=_Rounded(seed))
+        other = answer(case, turn, mode=_Rounded(seed))
         moved = [
             torch.maximum(m, (o.double() - w.double()).abs())
             for m, o, w in zip(moved, other, want, strict=True)
@@ -915,11 +956,11 @@ def _held(case: Case, turn: int, got: Sequence[Tensor], want: Sequence[Tensor]) 
         slack = [2 * m for m in moved]
         if not said(want, slack):
             return f"judged: rounded otherwise: {first}"
-    others = {"copies": lambda: _eager(case, turn, copies=True),
-              "decompositions": lambda: _eager(case, turn, mode=_Decomposed())}  # fmt: skip
-    for name, answer in others.items():
+    others = {"copies": lambda: answer(case, turn, copies=True),
+              "decompositions": lambda: answer(case, turn, mode=_Decomposed())}  # fmt: skip
+    for name, other_way in others.items():
         with contextlib.suppress(Exception):  # what a way can not compute is no answer
-            if not said(answer(), slack):
+            if not said(other_way(), slack):
                 return f"judged: {name}: {first}"
     return first
 
@@ -927,7 +968,11 @@ def _held(case: Case, turn: int, got: Sequence[Tensor], want: Sequence[Tensor]) 
 def _is_refused(case: Case, door: str) -> bool:
     """Return True where PyTorch's own backend, or its export, raises as well."""
     try:
-        if door == "compile":
+        if door == "train":
+            torch._dynamo.reset()
+            module = Drawn(case.program)
+            _with_gradients(module, torch.compile(module, backend="aot_eager"), case, 0)
+        elif door == "compile":
             _traced(case)
         else:
             torch.export.export(Drawn(case.program).eval(), tuple(_copied(case)))
@@ -1044,11 +1089,17 @@ def case_of(rng: Rng) -> Case:
 
 
 def doors(case: Case, place: int) -> tuple[str, ...]:
-    """Doors that a case is run through: ``from_torch`` takes every sixth that writes to nothing.
+    """Doors that a case is run through: ``from_torch`` takes every sixth that writes to nothing,
+    and another sixth trains.
 
-    It makes the same graph, and exporting takes twice as long as all of ``torch.compile``.
+    It makes the same graph, and exporting takes twice as long as all of ``torch.compile``. Which of
+    equal elements ``topk`` picks, and gives its gradient to, is not said by PyTorch.
     """
-    return ("compile",) if case.writes or place % 6 else ("compile", "from_torch")
+    if case.writes or place % 6 not in (0, 3):
+        return ("compile",)
+    if place % 6 and any(s.name == "topk" for s in case.program.steps):
+        return ("compile",)
+    return ("train",) if place % 6 else ("compile", "from_torch")
 
 
 def _say(line: str) -> None:
@@ -1105,7 +1156,8 @@ def main(arguments: Sequence[str]) -> None:
     for i in range(count):
         case = case_of(random.Random(f"{seed} torch {i}"))
         pairs += pairs_of(case.program)
-        for door in doors(case, i):
+        asked = tuple(arguments[2:]) if not case.writes else ()
+        for door in asked or doors(case, i):
             if said := differs(case, door):
                 bad = wrong(said)
                 small = shrunk(case, lambda c, d=door, bad=bad: _is(differs(c, d), bad))

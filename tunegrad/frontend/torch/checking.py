@@ -26,7 +26,16 @@ from ..model import InputSpec, Model
 from ..tensor import Tensor
 from ..weights import Array, Weights
 from .aten import Complex
-from .graph import array_of, constant_of, dtype_from, load_torch, run_graph, tensor_of, torch_dtype
+from .graph import (
+    array_of,
+    constant_of,
+    dtype_from,
+    load_torch,
+    name_of,
+    run_graph,
+    tensor_of,
+    torch_dtype,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -295,6 +304,8 @@ def _amplified(call: Call, got: Sequence[Any], want: Sequence[Any]) -> bool:
             own = torch.where(own.isfinite(), own, 0.0)
             far = own.max() if own.numel() else 0.0
             bad &= _bad(g, t.to(w.dtype), _APART * far + allowed)
+        if not w.dtype.is_floating_point and bool(bad.any()):
+            bad &= ~_tied(call, place, g, w)
         most = torch.zeros_like(w, dtype=torch.float64)
         for draw in range(_NUDGES):
             if not bool(bad.any()):
@@ -310,6 +321,30 @@ def _amplified(call: Call, got: Sequence[Any], want: Sequence[Any]) -> bool:
         if bool(bad.any()):
             return False
     return True
+
+
+_IN_ANY_ORDER = ("aten.topk.default", "aten.sort.default")
+"""Operators that may give equal elements in any order."""
+
+
+def _tied(call: Call, place: int, got: Any, want: Any) -> Any:
+    """Mask of the positions at which ``got`` and ``want`` name equal elements, where the output is
+    the positions of an operator that may give these in any order.
+    """
+    torch = load_torch()
+    (end,) = (n for n in call.graph.graph.nodes if n.op == "output")
+    node = end.args[0][place]
+    source = node.args[0] if node.args and node.target is operator.getitem else None
+    if source is None or node.args[1] != 1 or name_of(source.target) not in _IN_ANY_ORDER:
+        return torch.zeros_like(got, dtype=torch.bool)
+    x = _values(call)[source.args[0]]
+    given = source.args[2:] if "topk" in name_of(source.target) else source.args[1:]
+    dim = given[0] if given else source.kwargs.get("dim", -1)
+    if not got.ndim or int(got.min()) < 0 or int(got.max()) >= x.shape[dim]:
+        return torch.zeros_like(got, dtype=torch.bool)
+    each = got.sort(dim).values
+    apart = bool((each.diff(dim=dim) != 0).all())
+    return (x.gather(dim, got) == x.gather(dim, want)) & apart
 
 
 def _interpreted(graph: Any, args: Sequence[Any], wide: Any = None) -> Any:

@@ -182,7 +182,18 @@ def _fill(x: Tensor, value: Any) -> Tensor:
     return full(x.shape, value, x.dtype)
 
 
+def _new_strided(x: Tensor, size: Any, _: Any, dtype: DType | None = None) -> Tensor:
+    """Strides are those that PyTorch's description has."""
+    return zeros(tuple(size), dtype or x.dtype)
+
+
+def _strided(size: Any, _: Any, dtype: DType = F32) -> Tensor:
+    return zeros(tuple(size), dtype)
+
+
 CREATION: dict[str, Operator] = {
+    **entries(_new_strided, "new_empty_strided.default"),
+    **entries(_strided, "empty_strided.default"),
     **entries(full, "full.default"),
     **entries(zeros, "zeros.default", "empty.memory_format"),
     **entries(ones, "ones.default"),

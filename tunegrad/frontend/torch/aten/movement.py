@@ -55,11 +55,38 @@ def _slice_scatter(
     x: Tensor, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None,
     step: int = 1,
 ) -> Tensor:  # fmt: skip
-    if step != 1:
-        raise unsupported("slice_scatter", f"step {step}")
     at = dim % x.ndim
     first, last = span(x.shape[at], start, end)
-    return cat([_slice(x, at, 0, first), src.cast(x.dtype), _slice(x, at, last)], at)
+    inner = src.cast(x.dtype)
+    if step != 1:
+        inner = _spread(_slice(x, at, first, last), inner, at, step)
+    return cat([_slice(x, at, 0, first), inner, _slice(x, at, last)], at)
+
+
+def _spread(x: Tensor, src: Tensor, at: int, step: int) -> Tensor:
+    """``x`` with ``src`` at every ``step``-th place along a dimension."""
+    behind = 2 * (x.ndim - at - 1)
+    holed = src.unsqueeze(at + 1).pad([0] * behind + [0, step - 1])
+    shape = (*src.shape[:at], src.shape[at] * step, *src.shape[at + 1 :])
+    taken = np.arange(x.shape[at]) % step == 0
+    mask = Tensor.constant(taken.reshape((-1, *(1,) * (x.ndim - at - 1))), BOOL)
+    return where(mask, _slice(holed.reshape(shape), at, 0, x.shape[at]), x)
+
+
+def _diagonal_scatter(
+    x: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1
+) -> Tensor:
+    rows, columns = dim1 % x.ndim, dim2 % x.ndim
+    order = [*(d for d in range(x.ndim) if d not in (rows, columns)), rows, columns]
+    moved = x.permute(*order)
+    n, m = moved.shape[-2:]
+    i, j = np.indices((n, m))
+    place = np.clip(np.arange(n) - max(0, -offset), 0, max(0, src.shape[-1] - 1))
+    if not src.size:
+        return x
+    line = src.cast(x.dtype).index_select(-1, Tensor.constant(place, I64)).unsqueeze(-1)
+    found = where(Tensor.constant(j - i == offset, BOOL), line, moved)
+    return found.permute(*(order.index(d) for d in range(x.ndim)))
 
 
 def _select_scatter(x: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
@@ -205,6 +232,7 @@ MOVEMENT: dict[str, Operator] = {
     **entries(_slice, "slice.Tensor"),
     **entries(_slice_scatter, "slice_scatter.default"),
     **entries(_select_scatter, "select_scatter.default"),
+    **entries(_diagonal_scatter, "diagonal_scatter.default"),
     **entries(Tensor.unbind, "unbind.int"),
     **entries(_constant_pad, "constant_pad_nd.default"),
     **entries(_pad, "pad.default"),
