@@ -7,12 +7,16 @@ from __future__ import annotations
 from dataclasses import replace
 from textwrap import dedent
 
+import numpy as np
 import pytest
 from variant_builders import constant, kernel_of, only
 
+import tunegrad as tg
 from benchmarks.hand_schedules import AVX512
 from tunegrad.errors import InternalError
 from tunegrad.frontend import Tensor
+from tunegrad.ir.dtypes import I64
+from tunegrad.ir.fusion.axes import all_indices
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.variants import exact, parts_of, rewrite, split, variants_of
 from tunegrad.ir.verify.kernel import verify_kernel
@@ -186,3 +190,25 @@ def test_rows_enough_for_all_cores_stay() -> None:
     kernel = total(8, 1 << 20, axis=1)
     assert expected(kernel, TWO) == "direct"
     assert expected(kernel, MANY) == "split64"
+
+
+def test_positions_from_a_buffer_stay_parameters_of_both_halves() -> None:
+    """The loss of each pixel is read at the class that a buffer holds."""
+    scores, kinds = Tensor.input("x", (64, 32, 32, 3)), Tensor.input("k", (64, 32, 32, 1), I64)
+    kernel = kernel_of(only(scores.gather(-1, kinds).sum()))
+    names = [v for v in variants_of(kernel) if v != "direct"]
+    assert names
+    for name in names:
+        for part in parts_of(kernel, name):
+            verify_kernel(part)
+            inputs = {p.name for p in part.params}
+            assert {e.buffer for i in all_indices(part) for e in i.elements()} <= inputs
+
+
+def test_split_sum_of_looked_up_elements_equals_numpy() -> None:
+    rng = np.random.default_rng(0)
+    scores = rng.standard_normal((64, 32, 32, 3)).astype(np.float32)
+    kinds = rng.integers(0, 3, (64, 32, 32, 1))
+    total = tg.compile(lambda x, k: x.gather(-1, k).sum(), scores, kinds, store=False)
+    wanted = np.take_along_axis(scores, kinds, -1).sum(dtype=np.float64)
+    assert abs(float(total(scores, kinds)) - wanted) < 1e-2

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from math import gcd, prod
 
 from ..expr import Apply, Cast, Expr, Load, Op, Value, leaves, loads_in, rebuild
-from ..fusion.axes import merge_axes, rewritten
+from ..fusion.axes import all_indices, merge_axes, rewritten
 from ..index import as_index
 from ..kernel import Axis, Kernel, Param, Reduce, Store, products_summed
 
@@ -196,12 +196,14 @@ def partial_of(
     chunks, rows, lanes = shape
     chunk, row, lane = Axis("chunk", chunks), Axis("row", rows), Axis("lane", lanes)
     at = (chunk.index * rows + row.index) * lanes + lane.index
-    used = {x.param for x in loads_in(reduce.expr)}
-    inputs = [p for p in k.params if p.name in used]
+    alone = replace(k, stages=(reduce,))
+    used, looked_up = _read(alone)
+    inputs = [p for p in k.params if p.name in used | looked_up]
     params = {p.name: p for p in inputs}
-    flat = lanes > 1 and _plain(reduce.expr) and all(p.layout.is_row_major for p in inputs)
+    plain = _plain(reduce.expr) and not looked_up
+    flat = lanes > 1 and plain and all(p.layout.is_row_major for p in inputs)
     body = rewritten(
-        replace(k, stages=(reduce,)), {axis.name: at}, {axis.name: (row,)},
+        alone, {axis.name: at}, {axis.name: (row,)},
         (lambda name, index: (params[name].layout.offset(index),)) if flat else None,
     )  # fmt: skip
     if flat:
@@ -210,6 +212,14 @@ def partial_of(
     out = Param.dense("partial", reduce.dtype, tuple(a.extent for a in shared), "out")
     store = Store("partial", tuple(a.index for a in shared), Value(reduce.name, reduce.dtype))
     return Kernel((out, *inputs), shared, (*body.stages, store))
+
+
+def _read(k: Kernel) -> tuple[set[str], set[str]]:
+    """The parameters whose elements a kernel computes with, and those whose elements are indices
+    of others.
+    """
+    used = {x.param for s in k.stages for x in loads_in(s.expr)}
+    return used, {e.buffer for i in all_indices(k) for e in i.elements()}
 
 
 def _plain(x: Expr) -> bool:
@@ -241,9 +251,10 @@ def finish_of(
         return total if isinstance(x, Value) else x
 
     stages += [replace(s, expr=rebuild(s.expr, leaf)) for s in k.stores]
-    used = {x.param for s in stages for x in loads_in(s.expr)}
-    kept = tuple(p for p in k.params if p.role == "out" or p.name in used)
-    return replace(k, params=(*kept, source), stages=tuple(stages))
+    made = replace(k, params=(*k.params, source), stages=tuple(stages))
+    read = set().union(*_read(made))
+    kept = tuple(p for p in made.params if p.role == "out" or p.name in read)
+    return replace(made, params=kept)
 
 
 PARTS = (2, 4, 8, 16)
