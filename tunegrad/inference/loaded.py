@@ -25,10 +25,10 @@ from tunegrad.runtime import (
     Argument,
     Code,
     Constants,
+    Donated,
     Runner,
     Runners,
     Signature,
-    check_donated,
 )
 from tunegrad.runtime.plan import needed_bytes
 
@@ -89,6 +89,7 @@ class LoadedModel:
         self._donated = {plan.buffers[old].name: plan.outputs.index(new) for new, old in plan.over}
         self._changed = tuple(changed)
         self._shown = slice(0, len(plan.outputs) - len(self._guards) - len(self._changed))
+        self._checks = Donated(name, self._donated)
         self._first_call: FirstCall | None = None
 
     def compare_first_call(self, compared: FirstCall) -> None:
@@ -129,7 +130,7 @@ class LoadedModel:
         names = (a.name for a in self.inputs)
         given = {**dict(zip(names, positional, strict=False)), **named}
         tensors = self._taken(given, arrays)
-        check_donated(self.name, given, arrays, self._donated)
+        self._checks.check(given, arrays)
         compared = self._first_call
         before = [arrays[a.name].copy() for a in self.inputs] if compared is not None else []
         outputs = self._runners.run(arrays)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from tunegrad.object_cache import ObjectCache
 
-from .arguments import Argument, Signature, check_donated
+from .arguments import Argument, Donated, Signature
 from .memory import Arena, Constants, Lifetime, lower_bound, plan_memory
 from .plan import Code, Runner, Runners, lifetimes
 
@@ -16,12 +16,12 @@ __all__ = [
     "Argument",
     "Code",
     "Constants",
+    "Donated",
     "Lifetime",
     "ObjectCache",
     "Runner",
     "Runners",
     "Signature",
-    "check_donated",
     "lifetimes",
     "lower_bound",
     "plan_memory",

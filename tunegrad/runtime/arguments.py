@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 import numpy as np
 
@@ -15,7 +18,7 @@ from tunegrad.ir.interpret.numeric import to_compute, to_memory
 if TYPE_CHECKING:
     from tunegrad.devices.dlpack import Imported
 
-__all__ = ["Argument", "Signature", "check_donated"]
+__all__ = ["Argument", "Donated", "Signature"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,35 +88,85 @@ class Signature:
         return _check_each(self._owner, self._arguments, positional, named, take)
 
 
-def check_donated(
-    owner: str, given: Mapping[str, object], arrays: Mapping[str, Any], names: Collection[str]
-) -> None:
-    """Raise DTypeError for an input in ``names`` that is no array, and ShapeError for one that can
-    not be written, or that shares memory with another input.
-
-    ``given`` are the inputs as the caller gave them, ``arrays`` as they are run on.
+class Donated:
+    """The inputs of a model that a call changes. Mutable: it remembers the arrays that it was given
+    last, which are those of the next call in a loop of training.
     """
-    for name in names:
-        a = arrays[name]
-        if a.size and a is not given[name] and not np.shares_memory(a, np.asarray(given[name])):
-            raise DTypeError(
-                f"{owner}: input {name!r} is donated, so it must be an array, which is changed; it "
-                f"is a {type(given[name]).__name__}"
-            )
-        if not a.flags.writeable:
-            raise ShapeError(f"{owner}: input {name!r} is donated, and its array is read-only")
-    spans = sorted((*_span(a), name) for name, a in arrays.items() if a.size)
-    for n, (_, end, name) in enumerate(spans):
-        for start, _, other in spans[n + 1 :]:
-            if start >= end:
-                break
-            pair = {name, other}
-            if pair.isdisjoint(names) or not np.shares_memory(arrays[name], arrays[other]):
-                continue
-            donated, beside = (name, other) if name in names else (other, name)
+
+    def __init__(self, owner: str, names: Iterable[str]) -> None:
+        self._owner, self._names = owner, tuple(names)
+        self._last: tuple[tuple[Any, ...], _Spans] = ((), _Spans())
+
+    def check(self, given: Mapping[str, object], arrays: Mapping[str, Any]) -> None:
+        """Raise DTypeError for a donated input that is no array, and ShapeError for one that can
+        not be written, or that shares memory with another input.
+
+        ``given`` are the inputs as the caller gave them, ``arrays`` as they are run on.
+        """
+        mine = [arrays[name] for name in self._names]
+        for name, a in zip(self._names, mine, strict=True):
+            if not a.flags.writeable:
+                raise ShapeError(
+                    f"{self._owner}: input {name!r} is donated, and its array is read-only"
+                )
+        last, spans = self._last
+        if len(last) != len(mine) or any(r() is not a for r, a in zip(last, mine, strict=True)):
+            spans = self._spans(given, arrays)
+            self._last = tuple(map(ref, mine)), spans
+        for name, a in arrays.items():
+            if name not in spans.names:
+                self._refuse(spans.sharing(a), name)
+
+    def _spans(self, given: Mapping[str, object], arrays: Mapping[str, Any]) -> _Spans:
+        spans = _Spans()
+        for name in self._names:
+            a = arrays[name]
+            if a.size and a is not given[name] and not np.shares_memory(a, np.asarray(given[name])):
+                raise DTypeError(
+                    f"{self._owner}: input {name!r} is donated, so it must be an array, which is "
+                    f"changed; it is a {type(given[name]).__name__}"
+                )
+            self._refuse(spans.sharing(a), name)
+            spans.add(name, a)
+        return spans
+
+    def _refuse(self, donated: str | None, beside: str) -> None:
+        if donated is not None:
             raise ShapeError(
-                f"{owner}: input {donated!r} is donated, and shares memory with input {beside!r}"
+                f"{self._owner}: input {donated!r} is donated, and shares memory with input "
+                f"{beside!r}"
             )
+
+
+class _Spans:
+    """Arrays by where they begin, with the farthest end of those up to each. Mutable."""
+
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+        self._starts: list[int] = []
+        self._held: list[tuple[int, str, Any]] = []
+        self._ends: list[int] = []
+
+    def add(self, name: str, a: np.ndarray[Any, Any]) -> None:
+        """Note an array; it is not kept alive."""
+        self.names.add(name)
+        if a.size:
+            start, end = _span(a)
+            at = bisect_left(self._starts, start)
+            self._starts.insert(at, start)
+            self._held.insert(at, (end, name, ref(a)))
+            self._ends = [*accumulate((end for end, _, _ in self._held), max)]
+
+    def sharing(self, a: np.ndarray[Any, Any]) -> str | None:
+        """The name of an array that shares memory with this one."""
+        start, end = _span(a) if a.size else (0, 0)
+        at = bisect_left(self._starts, end)
+        while at and self._ends[at - 1] > start:
+            at -= 1
+            until, name, held = self._held[at]
+            if until > start and np.shares_memory(held(), a):
+                return name
+        return None
 
 
 def _span(a: np.ndarray[Any, Any]) -> tuple[int, int]:
