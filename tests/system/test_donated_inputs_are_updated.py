@@ -278,3 +278,15 @@ def test_an_update_of_sixty_parameters_by_adam_is_at_most_four_launches():
     )
     assert len(plan.over) == 3
     assert len(plan.launches) - 60 <= 4
+
+
+def test_arrays_that_come_again_are_looked_at_beside_new_ones():
+    made = tg.compile(lambda a, b: a + b, _square(0), _square(1), store=False, donate=("a",))
+    a, b = _square(0), _square(1)
+    made(a, b)
+    made(a, b)
+    with pytest.raises(ShapeError, match="input 'a' is donated, and shares memory with input 'b'"):
+        made(a, a.T)
+    a.flags.writeable = False
+    with pytest.raises(ShapeError, match="its array is read-only"):
+        made(a, b)

@@ -13,6 +13,7 @@ from tunegrad.frontend import Tensor
 from tunegrad.ir.fusion import LaunchPlan, in_place, overwriting, schedule
 from tunegrad.ir.kernel import Kernel, Store
 from tunegrad.ir.parse_kernel import parse_kernel
+from tunegrad.ir.validate import validated
 from tunegrad.ir.variants import parts_of, rewrite, variants_of
 from tunegrad.ir.verify.kernel import verify_kernel
 from tunegrad.opts import Schedule, Space
@@ -88,6 +89,8 @@ def test_readers_of_an_input_run_before_it_is_replaced():
     assert plan.over == ((plan.outputs[0], plan.inputs[0]),)
     with pytest.raises(VerifyError, match="reads the input after it was replaced"):
         replace(plan, launches=plan.launches[::-1]).verify()
+    with pytest.raises(VerifyError, match="reads the input after it was replaced"):
+        validated(replace(plan, launches=plan.launches[::-1]))
 
 
 @pytest.mark.parametrize("pair", [(0, 0), (0, 1), (9, 0), (1, 1)])

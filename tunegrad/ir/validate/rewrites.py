@@ -490,7 +490,11 @@ def _warn_of_graph(why: str) -> None:
 
 
 def validation(plan: LaunchPlan, outputs: tuple[Node, ...] | None = None) -> Validation:
-    """Validate a plan, what is not known of it; as ``validated``."""
+    """Validate a plan, what is not known of it; as ``validated``. Raises VerifyError for a plan
+    that reads an input after it is replaced.
+    """
+    if plan.over:
+        plan.verify()
     if outputs is not None:
         _check_outputs(plan, outputs)
     groups = list(groups_of(plan))
