@@ -136,3 +136,15 @@ def test_gradients_of_bicubic_scales_are_central_differences() -> None:
     """PyTorch 2.13's are not, by its own ``gradcheck``: a fuzzer's find."""
     how = "scale_factor=(1.3, 1.5), mode='bicubic'"
     checked(_ours(f"F.interpolate(a, {how})"), ((1, 3, 3, 1),), near=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_second_derivatives_of_a_norm_at_a_zero_leave_other_elements_theirs() -> None:
+    """That of the zero is infinite for an order between one and two."""
+
+    def second(x: list[float]) -> Any:
+        slope = tg.grad(lambda a: a.norm(1.5).sum())
+        weight = tg.Tensor(np.array(x) + 2)
+        return values([tg.grad(lambda a: (slope(a) * weight).sum())(tg.Tensor(np.array(x)))])[0]
+
+    np.testing.assert_allclose(second([-1.0, 0.0, 2.0])[[0, 2]], second([-1.0, 2.0]), rtol=1e-12)

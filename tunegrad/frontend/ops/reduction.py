@@ -158,7 +158,12 @@ def _powers_vjp(
     total = where(y == 0, 1.0, y).reshape(kept)
     flat = (y == 0).reshape(kept)
     flat = flat if order >= 1 else flat | (size == 0)
-    return where(flat, 0.0, g.reshape(kept) * (where(flat, 1.0, size) / total) ** (order - 1))
+    x = where(flat, 1.0, size)
+    if 1 < order < 2:  # the slope of a zero is infinite, and no share of the total's
+        slopes = x ** (order - 1) * total ** (1 - order)
+    else:
+        slopes = (x / total) ** (order - 1)
+    return where(flat, 0.0, g.reshape(kept) * slopes)
 
 
 @custom_vjp(_powers_vjp)
