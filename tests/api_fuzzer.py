@@ -20,6 +20,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from math import prod
 from typing import Any
 
@@ -121,7 +122,7 @@ def dtype_name(kind: str) -> str:
 # ---- drawing
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Value:
     """A value that a line may read: its name is its text."""
 
@@ -139,9 +140,13 @@ class Value:
     def size(self) -> int:
         return self.array.size
 
-    @property
+    @cached_property
     def category(self) -> str:
         return "float" if self.dtype == "bfloat16" else CATEGORY[np.dtype(self.dtype).kind]
+
+    @cached_property
+    def finite(self) -> bool:
+        return self.category != "float" or bool(np.isfinite(self.numbers()).all())
 
     def numbers(self) -> Array:
         return bf16_values(self.array) if self.dtype == "bfloat16" else self.array
@@ -224,7 +229,7 @@ class Draw:
             and (not rank or len(v.shape) in rank)
             and v.size <= limit
             and (not small or not v.size or 0 <= v.numbers().min() <= v.numbers().max() < 100)
-            and (not finite or v.category != "float" or np.isfinite(v.numbers()).all())
+            and (not finite or v.finite)
             and (not full or "16" not in v.dtype)
         ]
         made = [v for v in fits if v.op != "input"]
@@ -261,8 +266,7 @@ class Draw:
                 shape = np.broadcast_shapes(x.shape, v.shape, also.shape if also else ())
             except ValueError:
                 return False
-            finite = v.category != "float" or np.isfinite(v.numbers()).all()
-            return bool(prod(shape) <= LIMIT and finite and (v.exact or not exact))
+            return prod(shape) <= LIMIT and v.finite and (v.exact or not exact)
 
         found = [v for v in self.values if v.category in kinds and fits(v) and v is not x]
         if found and self.chance(0.7):
@@ -670,7 +674,7 @@ def check_programs(
 
 def never(counts: Counter[tuple[str, str]]) -> list[tuple[str, str]]:
     """Pairs of operations that were never drawn together."""
-    return [(a, b) for a in OPERATIONS for b in OPERATIONS if not counts[a, b]]
+    return [(a, b) for a in OPERATIONS for b in OPERATIONS if (a, b) not in counts]
 
 
 def _say(line: str) -> None:
