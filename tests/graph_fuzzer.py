@@ -250,6 +250,26 @@ def sibling_graph(rng: random.Random, dtypes: tuple[DType, ...] = (F32,)) -> tup
     return tuple(outputs)
 
 
+def row_graph(rng: random.Random, dtypes: tuple[DType, ...] = (F32,)) -> tuple[Node, ...]:
+    """Two to four sums, maxima and minima of rows that they have in common, and sometimes what
+    comes of one of them, or folds the other dimension.
+    """
+    folds = rng.choice(((3,), (8,), (17,), (50,), (4, 9), (3, 5, 4), (300,), (1100,)))
+    shape = (rng.choice((8, 9, 16, 21)), *folds)
+    x, y = (g.graph_input(name, shape, rng.choice(dtypes)) for name in "xy")
+    axes = tuple(range(1, len(shape)))
+    made: list[Node] = []
+    for _ in range(rng.randint(2, 4)):
+        a, b = rng.sample((x, y), 2)
+        terms = rng.choice((a, g.elementwise(rng.choice(BINARY), a, _cast(b, a.dtype))))
+        op = rng.choice((Op.ADD, Op.ADD, Op.MAX, Op.MIN))
+        made.append(g.reduce(op, terms, axes if rng.random() < 0.9 else (0,)))
+    if rng.random() < 0.3:
+        spread = g.expand(made[0], shape) if made[0].shape[0] == shape[0] else x
+        made.append(g.reduce(Op.MAX, g.elementwise(Op.SUB, x, _cast(spread, x.dtype)), axes))
+    return tuple(made)
+
+
 def _elsewhere(rng: random.Random, x: Node) -> Node:
     """``x`` of the same shape, read at other points, or hidden at some."""
     if not x.shape:

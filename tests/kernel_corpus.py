@@ -193,6 +193,25 @@ def _attention(
     return fusion.toggled({*fusion.drafts.attentions()}).schedule().launches[-1].kernel
 
 
+def _siblings(*outputs: Tensor) -> Kernel:
+    """The kernel that stores all outputs."""
+    (launch,) = schedule(tuple(t.node for t in outputs)).launches
+    return launch.kernel
+
+
+def _adam() -> Kernel:
+    """Parameters and both moments after a step."""
+    p, m, v, grad = (Tensor.input(name, (5, 27), "f32") for name in ("p", "m", "v", "g"))
+    first, second = m * 0.9 + grad * 0.1, v * 0.99 + grad * grad * 0.01
+    return _siblings(p - first / ((second * second + 0.25).sqrt() + 0.5), first, second)
+
+
+def _row_sums() -> Kernel:
+    """Two sums of the rows of one tensor, and their maxima."""
+    x, y = _x(9, 37), Tensor.input("y", (9, 37), "f32")
+    return _siblings(x.sum(1), (x * y).sum(1), x.max(1))
+
+
 _KERNELS: dict[str, Callable[[], Kernel]] = {
     "winograd_input": lambda: _part("conv3x3", "winograd2", 0),
     "winograd_product": lambda: _part("conv3x3", "winograd2", 1),
@@ -202,6 +221,8 @@ _KERNELS: dict[str, Callable[[], Kernel]] = {
     "conv_blocked": _conv_blocked,
     "masked_stores": _masked_stores,
     "masked_sums": _masked_sums,
+    "adam": _adam,
+    "row_sums": _row_sums,
     "attention": lambda: _attention((2, 9, 6), (2, 13, 6), (2, 13, 5)),
     "attention_causal": lambda: _attention((2, 11, 4), (2, 11, 4), (2, 11, 6), causal=True),
     "attention_one_query": lambda: _attention((2, 1, 8), (2, 21, 8), (2, 21, 3)),

@@ -256,12 +256,6 @@ FAULTS = (
     Fault("a layout's strides forget padding", "layout:Layout.offset",
           "stride *= p.extent", "stride *= min(p.extent, self.shape[p.dim])", "layouts"),
     # axes, parts and variants of kernels
-    Fault("a sibling is read at any point as at its own", "fusion.build:_Builder._element",
-          "if at != place.index or not valid.always:", "if not valid.always:", "siblings"),
-    Fault("a sibling is read where padding hides it", "fusion.build:_Builder._element",
-          "if at != place.index or not valid.always:", "if at != place.index:", "siblings"),
-    Fault("a sibling reads what is not rounded as it is stored", "fusion.build:_Builder.stored",
-          "= place.index, expr", "= place.index, self.emit(root, place, ALWAYS)", "siblings"),
     Fault("siblings are launched before what they read", "fusion.siblings:_Order._join",
           "self.place.get(n, -1) <= place", "self.place.get(n, -1) != -2", "siblings"),
     Fault("siblings are launched behind what reads them", "fusion.siblings:_Order._join",

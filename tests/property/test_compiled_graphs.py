@@ -9,7 +9,7 @@ import pytest
 
 from tests import fuzzing
 from tests.compiled_graphs import Case, CompiledKernels, agrees, as_test, check_cases, shrunk
-from tests.graph_fuzzer import random_graph, random_inputs, sibling_graph
+from tests.graph_fuzzer import random_graph, random_inputs, row_graph, sibling_graph
 from tunegrad.ir import dtypes
 from tunegrad.ir import graph as g
 from tunegrad.ir.dtypes import BOOL, F32, F64, I32, U8
@@ -18,6 +18,7 @@ from tunegrad.ir.graph import GraphOp, Node
 
 MIXED = (F32, F64, I32, BOOL)
 SIBLINGS = (F32, F64, I32, U8, BOOL)
+ROWS = (F32, F64, I32)
 
 
 EXACT_EDGES = frozenset((12512,))
@@ -55,7 +56,8 @@ def sibling_cases(fuzzer: str, count: int) -> list[Case]:
     """Graphs of several outputs of one shape; numbers are exact in all types but rounded ones."""
     cases = []
     for case in range(count):
-        outputs = sibling_graph(fuzzing.rng(fuzzer, case), SIBLINGS)
+        rng = fuzzing.rng(fuzzer, case)
+        outputs = row_graph(rng, ROWS) if case % 3 == 2 else sibling_graph(rng, SIBLINGS)
         cases.append(Case(outputs, random_inputs(case, outputs)))
     return cases
 

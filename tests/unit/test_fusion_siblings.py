@@ -14,6 +14,8 @@ from tunegrad.ir.expr import Op
 from tunegrad.ir.fusion import Alternatives, Fusion, LaunchPlan, schedule
 from tunegrad.ir.graph import Node
 from tunegrad.ir.interpret.evaluate import evaluate
+from tunegrad.ir.kernel import Kernel
+from tunegrad.ir.program import For, Instr, Load, Program
 from tunegrad.ir.target import Target
 from tunegrad.ir.validate import validated
 from tunegrad.opts import Space
@@ -133,3 +135,56 @@ def test_two_outputs_in_each_others_place_are_refused() -> None:
     wrong = replace(plan, launches=(replace(launch, args=(second, first, *reads)),))
     with pytest.raises(WrongPlan, match="is not what the graph says"):
         validated(wrong)
+
+
+def row_sums(rows: int, columns: int) -> tuple[Node, ...]:
+    x, y = tensor("x", rows, columns), tensor("y", rows, columns)
+    return g.reduce(Op.ADD, x, (1,)), g.reduce(Op.ADD, apply(Op.MUL, x, y), (1,))
+
+
+def for_loops(body: tuple[Instr, ...]) -> list[For]:
+    found = []
+    for instr in body:
+        if isinstance(instr, For):
+            found += [instr, *for_loops(instr.body)]
+    return found
+
+
+def default_program(kernel: Kernel) -> Program:
+    space = Space(kernel, Target("cpu", "cpu", "x86-64", vector_bytes=32, threads=2))
+    return space.lower(next(iter(space.defaults())))
+
+
+def test_sums_of_one_row_are_one_kernel() -> None:
+    plan = schedule(row_sums(16, 64))
+    assert outputs_of(plan) == [2]
+    assert bytes_of(plan) == 4 * (2 * 16 * 64 + 2 * 16)
+    assert plan.launches[0].name == "sums 16 +1 output"
+
+
+def test_sums_of_one_row_run_in_the_loops_of_one() -> None:
+    both, (one, _) = schedule(row_sums(16, 640)), row_sums(16, 640)
+    (alone,) = schedule((one,)).launches
+    loops = [for_loops(default_program(x.kernel).body) for x in (both.launches[0], alone)]
+    reads = [x for x in loops[0][-1].body if isinstance(x, Load)]
+    assert len(loops[0]) == len(loops[1])
+    assert {x.buffer for x in reads} == {"p2", "p3"}
+
+
+def test_sum_that_waits_for_another_has_loops_of_its_own() -> None:
+    x = tensor("x", 16, 640)
+    total = g.expand(g.reduce(Op.ADD, x, (1,)), x.shape)
+    apart = g.reduce(Op.ADD, apply(Op.ABS, apply(Op.SUB, x, total)), (1,))
+    (launch,) = schedule((apart,)).launches
+    assert len(launch.kernel.reduces) == 2
+    assert len(for_loops(default_program(launch.kernel).body)) == 3
+
+
+def test_sums_of_columns_stay_apart() -> None:
+    x, y = tensor("x", 64, 16), tensor("y", 64, 16)
+    sums = g.reduce(Op.ADD, x, (0,)), g.reduce(Op.ADD, apply(Op.MUL, x, y), (0,))
+    assert outputs_of(schedule(sums)) == [1, 1]
+
+
+def test_few_long_rows_stay_apart() -> None:
+    assert outputs_of(schedule(row_sums(4, 64))) == [1, 1]

@@ -530,8 +530,8 @@ def draft_kernel(root: Node, buffers: Set[Node], *, rows: bool = False) -> Draft
 def draft_kernels(roots: tuple[Node, ...], buffers: Set[Node], *, rows: bool = False) -> Draft:
     """One kernel that computes several nodes of equal extents, sources first.
 
-    A node reads another one of them at its own point alone: the value that is stored there, which
-    no memory is asked for. Raises CutError where one is read at another point.
+    A node reads another one of them as if that had no memory. Raises CutError where it is read at
+    another point, which would compute it twice.
     """
     b = _Builder(roots, buffers, rows)
     axes = tuple(Axis(f"o{d}", s) for d, s in enumerate(roots[0].shape) if s != 1)
@@ -569,8 +569,8 @@ def _point(root: Node, axes: tuple[Axis, ...]) -> Place:
 class _Builder:
     def __init__(self, roots: tuple[Node, ...], buffers: Set[Node], rows: bool) -> None:
         self.roots, self.buffers, self.rows = frozenset(roots), buffers, rows
-        self.values: dict[Node, tuple[tuple[Index, ...], Expr]] = {}
-        """The roots that are stored by now: where, and what."""
+        self.stored_at: dict[Node, tuple[Index, ...]] = {}
+        """The indices of the roots that are stored by now."""
         self.made: dict[tuple[int, tuple[Index, ...]], Reduce] = {}
         """The rows by what they are of."""
         self.params: dict[Node, Param] = {}
@@ -582,10 +582,12 @@ class _Builder:
         self.depth = 0
 
     def stored(self, root: Node, place: Place) -> Expr:
-        """The element of a root at a place, as it is stored; later roots may read it there."""
-        expr = cast_to(self.emit(root, place, ALWAYS), root.dtype)
-        self.values[root] = place.index, expr
-        return expr
+        """The element of a root at a place, in the type of its memory; later roots may read there
+        what is stored, before it is rounded.
+        """
+        value = self.emit(root, place, ALWAYS)
+        self.stored_at[root] = place.index
+        return cast_to(value, root.dtype)
 
     def emit(self, node: Node, place: Place, valid: Valid) -> Expr:
         """The element of ``node`` at a place, in its compute type (or as loaded); zero where a
@@ -593,8 +595,10 @@ class _Builder:
         """
         pads: list[Valid] = []
         while True:
-            if self._is_buffer(node) or node in self.values:
+            if self._is_buffer(node):
                 break
+            if node in self.stored_at and (self.stored_at[node] != place.index or not valid.always):
+                raise CutError(node)
             if node.op is GraphOp.CONTIGUOUS:
                 node = node.srcs[0]
                 continue
@@ -627,11 +631,6 @@ class _Builder:
         return node in self.buffers and node not in self.roots
 
     def _element(self, node: Node, place: Place, valid: Valid) -> Expr:
-        if node in self.values:
-            at, value = self.values[node]
-            if at != place.index or not valid.always:
-                raise CutError(node)
-            return as_compute(value)
         key = (id(node), place.index, valid)
         found = self.memo.get(key)
         if found is None:

@@ -158,8 +158,8 @@ _DEAR_OPS = 2
 
 REGION_LIMIT = 256
 
-SERIAL_LIMIT = 32768
-"""Elements of one row, above which a kernel with fewer than eight rows is cut, so that cores
+SERIAL_LIMIT, SERIAL_ROWS = 32768, 8
+"""Elements of one row, above which a kernel with fewer than so many rows is cut, so that cores
 can share the work.
 """
 
@@ -439,7 +439,7 @@ class _Realizer:
                 self.realize(src)
                 s = self.state(src)
             return replace(s, reuse=s.reuse or src.size > 1)
-        serial = src.size < 8 and factor > SERIAL_LIMIT
+        serial = src.size < SERIAL_ROWS and factor > SERIAL_LIMIT
         if s.kind == BODY or s.heavy is not None or serial:
             self.realize(src)
             return State(reuse=src.size > 1)

@@ -463,7 +463,8 @@ def _first_name(d: Draft, k: Kernel) -> str:
     if is_attention(k):
         return f"attention {_attended(k)}"
     if len(k.reduces) > 1:
-        return f"{_row_kernel(d)} {_shape(d.node.shape)}"
+        kind = "sums" if d.siblings else _row_kernel(d)
+        return f"{kind} {_shape(d.node.shape)}"
     if windows and any(n in inside for n in windows):
         return _windowed(d, main, windows) + after
     count, words = _words({n.arg for n in inside if n.op is GraphOp.MAP})

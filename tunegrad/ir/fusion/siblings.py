@@ -12,8 +12,8 @@ A draft joins a kernel before it, or draws it to its own place, where four thing
              behind it; a tensor that it writes is read by its own stores at their very points alone
     cheaper  it reads fewer elements a point than its parts: an element that one loads or stores,
              and another loads, is loaded once, or not at all
-    alike    all parts are elementwise and walk memory in one order, and what they store has one
-             form of layout
+    alike    all parts are elementwise, or fold rows of one length, walk memory in one order, and
+             store in one form of layout
     needed   what it stores is an output, or another launch reads it
 
 Launches stay in one order, so no path between two parts can lead through a third launch.
@@ -23,12 +23,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Set
 from dataclasses import dataclass, field
+from math import prod
 
-from ..expr import Load, nodes
+from ..expr import Load, Value, nodes
 from ..graph import Node
+from ..index import var
 from ..kernel import Kernel
 from .build import CutError, Draft, draft_kernels
-from .drafts import MAX_OPS, Drafts, operation_count
+from .drafts import (
+    MAX_OPS,
+    MAX_PENDING,
+    MAX_ROW_OPS,
+    SERIAL_LIMIT,
+    SERIAL_ROWS,
+    Drafts,
+    operation_count,
+)
 
 __all__ = ["joined"]
 
@@ -79,50 +89,47 @@ class _Order:
     place: dict[Node, int] = field(default_factory=dict)
     """The place of the group that writes a node."""
     users: dict[Node, dict[Node, None]] = field(default_factory=dict)
-    """By tensor, the nodes of elementwise drafts that load it at each point, or store it."""
+    """By tensor, the nodes whose drafts load it at each point or step, or store it."""
 
     def add(self, d: Draft) -> None:
         """Join a draft to a group, the one with which it shares most, or begin one."""
-        if self._may_join(d):
-            for place in self._candidates(d):
-                if self._join(d, place):
-                    break
-            else:
-                self._begin([d], d)
-            for n in (d.node, *_whole(d)):
-                self.users.setdefault(n, {})[d.node] = None
-        else:
+        whole = _whole(d)
+        if not any(self._join(d, place) for place in self._candidates(d, whole)):
             self._begin([d], d)
+        for n in (d.node, *whole):
+            self.users.setdefault(n, {})[d.node] = None
         own = self.place[d.node]
         for n in d.reads.values():
             if self.place.get(n, own) != own:
                 self.groups[self.place[n]].is_read = True
-
-    def _may_join(self, d: Draft) -> bool:
-        """True for an elementwise kernel of more than one point; a fence has one of its own."""
-        fenced = d.node in self.cut.fixed and d.node not in self.cut.targets
-        return not (fenced or d.kernel.reduces) and bool(_points(d.node))
 
     def _begin(self, parts: list[Draft], draft: Draft) -> None:
         for n in draft.nodes:
             self.place[n] = len(self.groups)
         self.groups.append(_Group(parts, draft))
 
-    def _candidates(self, d: Draft) -> Iterable[int]:
+    def _candidates(self, d: Draft, whole: list[Node]) -> Iterable[int]:
         """Places of groups of the same points that load or store what ``d`` loads, those first that
-        have most of it in common.
+        have most of it in common. A fence has a kernel of its own, and so has a single point.
         """
         shared: dict[int, int] = {}
-        for n in _whole(d):
+        for n in whole:
             for place in {self.place[user] for user in self.users.get(n, ())}:
                 shared[place] = shared.get(place, 0) + n.dtype.itemsize
+        if not shared or self._is_fenced(d.node) or not _points(d.node):
+            return ()
         kind = self._kind(d)
         alike = (place for place in shared if self._kind(self.groups[place].parts[0]) == kind)
         return sorted(alike, key=lambda place: (-shared[place], place))
 
+    def _is_fenced(self, n: Node) -> bool:
+        return n in self.cut.fixed and n not in self.cut.targets
+
     def _kind(self, d: Draft) -> object:
         """What siblings have in common."""
-        return _points(d.node), self.form(d.node), _turns(d.kernel)
+        turns = not d.kernel.reduces and _turns(d.kernel)
+        fenced = self._is_fenced(d.node)
+        return _points(d.node), self.form(d.node), _folded(d.kernel), turns, fenced
 
     def _join(self, d: Draft, place: int) -> bool:
         """True if ``d`` has become a part of the group at a place."""
@@ -153,31 +160,78 @@ class _Order:
             found = draft_kernels(tuple(p.node for p in parts), self.cut.buffers)
         except CutError:
             return None
-        return found if operation_count(found) <= MAX_OPS else None
+        if not found.kernel.reduces:
+            return found if operation_count(found) <= MAX_OPS else None
+        tensors = (*found.nodes, *(n for p in parts for n in _whole(p)))
+        in_order = all(self.form(n) == () for n in tensors)
+        rows = in_order and _folds_rows(found.kernel)
+        return found if rows and operation_count(found) <= MAX_ROW_OPS else None
 
 
 def _points(n: Node) -> tuple[int, ...]:
     return tuple(s for s in n.shape if s != 1)
 
 
+def _folded(k: Kernel) -> tuple[int, ...]:
+    """Extents of what a kernel folds at each point."""
+    return tuple(a.extent for a in k.reduces[0].axes) if k.reduces else ()
+
+
 def _whole(d: Draft) -> list[Node]:
-    """The tensors that a draft reads of which there is an element for each point."""
-    return [n for n in dict.fromkeys(d.reads.values()) if n.size >= d.node.size]
+    """The tensors that a draft reads of which there is an element for each point, and for each step
+    of what is folded there.
+    """
+    steps = d.node.size
+    for a in d.kernel.reduces[0].axes if d.kernel.reduces else ():
+        steps *= a.extent
+    return [n for n in dict.fromkeys(d.reads.values()) if n.size >= steps]
 
 
 def _loads(k: Kernel) -> int:
-    """Elements that are loaded at each point, those that depend on all axes."""
-    axes = {a.name for a in k.axes}
-    return sum(axes <= set(walk) for walk in _walks(k))
+    """Elements that are loaded at each point and step, those that depend on all axes."""
+    every = len(k.axes) + len(_folded(k))
+    return sum(len(set(walk)) == every for _, _, walk in _walks(k))
 
 
 def _turns(k: Kernel) -> bool:
     """True if a tensor is read along other axes than the one along which elements are stored."""
     last = k.axes[-1].name
-    return any(last in walk and walk[-1] != last for walk in _walks(k))
+    return any(last in walk and walk[-1] != last for _, _, walk in _walks(k))
 
 
-def _walks(k: Kernel) -> list[tuple[str, ...]]:
-    """The axes that each element loaded at a point depends on, in the order of its dimensions."""
-    found = {x for s in k.stages for x in nodes(s.expr) if isinstance(x, Load)}
-    return [tuple(name for i in x.index for name in sorted(i.names())) for x in found]
+def _folds_rows(k: Kernel) -> bool:
+    """True if all reductions fold rows of one length, which lie one after the other in all that is
+    loaded at each step, and none waits for another: their loops run as one.
+
+    Few long rows stay apart: cores share each of them.
+    """
+    folded, rows = _folded(k), [a.name for a in k.axes]
+    long = prod(folded) > SERIAL_LIMIT or k.points < SERIAL_ROWS
+    if long or len(k.reduces) > MAX_PENDING or any(s.axes for s in k.stores):
+        return False
+    alike = all(r.rows == 0 and tuple(a.extent for a in r.axes) == folded for r in k.reduces)
+    waits = any(isinstance(x, Value) for r in k.reduces for x in nodes(r.expr))
+    every = [*rows, *(_step(i) for i in range(len(folded)))]
+    walks = (walk for _, _, walk in _walks(k) if len(set(walk)) == len(every))
+    return alike and not waits and all([*walk] == every for walk in walks)
+
+
+def _step(i: int) -> str:
+    return f"step {i}"
+
+
+_Walk = tuple[str, tuple[str, ...], tuple[str, ...]]
+
+
+def _walks(k: Kernel) -> set[_Walk]:
+    """Elements that are loaded: of which parameter, at which indices, and the axes that those
+    depend on, in the order of dimensions. What stages fold has the same names in all of them.
+    """
+    found: set[_Walk] = set()
+    for s in k.stages:
+        own = {a.name: var(_step(i), a.extent) for i, a in enumerate(s.axes)}
+        for x in {x for x in nodes(s.expr) if isinstance(x, Load)}:
+            at = [i.substitute(own) for i in x.index]
+            walk = tuple(name for i in at for name in sorted(i.names()))
+            found.add((x.param, (*(i.key for i in at), str(x.valid)), walk))
+    return found

@@ -15,14 +15,14 @@ is a pipeline.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from math import prod
 
 from tunegrad.ir.dtypes import F32, F64, I32, DType
-from tunegrad.ir.expr import Apply, Expr, Op
+from tunegrad.ir.expr import Apply, Expr, Op, Value, leaves
 from tunegrad.ir.index import ALWAYS, NEVER, Index, Range, Valid, as_index, var
 from tunegrad.ir.kernel import Reduce, Store, identity
 from tunegrad.ir.looptree import Loop, LoopKind, LoopTree, TileLoops
@@ -92,6 +92,16 @@ class Blocks:
 
     cut: Cut
     flush: Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """The accumulators of a reduce stage: ``spread`` of them for each of its points."""
+
+    stage: int
+    reduce: Reduce
+    vtype: VType
+    spread: list[Point]
 
 
 _WORDS = {(Op.DOT2, F32): Op.DOT2_ADD, (Op.DOT4, I32): Op.DOT4_ADD}
@@ -170,9 +180,11 @@ class Region:
 
     def _stages(self, limits: Limits) -> None:
         self.results = {}
-        for i, s in enumerate(self.tree.kernel.stages):
-            if isinstance(s, Reduce):
-                self.reduce(i, s, limits)
+        for first, *others in self._reduces():
+            if others:
+                self._jammed((first, *others), limits)
+            else:
+                self.reduce(*first, limits)
         if self.tree.partial:
             return
         if self.staged_epilogue is not None:
@@ -188,6 +200,68 @@ class Region:
             self.b.add(Barrier())  # before the next rows
 
     # ---- reductions
+
+    def _reduces(self) -> list[list[tuple[int, Reduce]]]:
+        """The reductions in order, those together whose loops run as one."""
+        found: list[list[tuple[int, Reduce]]] = []
+        for i, s in enumerate(self.tree.kernel.stages):
+            if isinstance(s, Reduce):
+                if found and self._jams(found[-1], i, s):
+                    found[-1].append((i, s))
+                else:
+                    found.append([(i, s)])
+        return found
+
+    def _jams(self, run: list[tuple[int, Reduce]], i: int, s: Reduce) -> bool:
+        """True if a reduction depends on none of these, and has loops like theirs."""
+        tree, (first, r) = self.tree, run[0]
+        special = tree.partial or tree.matrix is not None or tree.pipelined is not None or tree.kept
+        if special or r.rows or s.rows or any(n in (first, i) for n, _ in self.plans):
+            return False
+        made = {x.name for _, x in run}
+        if any(isinstance(x, Value) and x.stage in made for x in leaves(s.expr)):
+            return False
+        return self._chain_form(first, r) == self._chain_form(i, s)
+
+    def _chain_form(self, i: int, s: Reduce) -> object:
+        """The loops of a reduction, without their names; unlike any other where work-items share
+        them out.
+        """
+        own, places = self.tree.own(i), {a.name: n for n, a in enumerate(s.axes)}
+        if self.own_items(i) is not None or any(len(x.axes) > 1 for x in own):
+            return i
+        cut, at = cut_of(self.tree, i), {x.name: n for n, x in enumerate(own)}
+        loops = [(x.kind, x.extent, places.get(x.axes[0]), self.step(x)) for x in own]
+        shapes = [self.shapes.get(a.name) for a in s.axes]
+        tails = [x and (x.mode, x.tile, x.rest, x.extent) for x in shapes]
+        return [a.extent for a in s.axes], loops, tails, cut and (at[cut.loop], cut.step)
+
+    def _jammed(self, run: Sequence[tuple[int, Reduce]], limits: Limits) -> None:
+        """Reductions of one length in the loops of the first: what they load of one tensor is
+        loaded once.
+        """
+        first, r = run[0]
+        points = self.points(list(self.tree.shared_registers), limits, self.lanes_of[first])
+        begun = [self._begun(i, s, points) for i, s in run]
+
+        def body(env: Env, inner: Limits) -> None:
+            for sums in begun:
+                names = {a.name: b.name for a, b in zip(r.axes, sums.reduce.axes, strict=True)}
+                its = {names.get(axis, axis): n for axis, n in inner.items()}
+                self._update(sums, self._moved(first, sums.stage, env), its)
+
+        self._chain(first, Where({}, limits), begun, points, body)
+        for sums in begun:
+            self._ended(sums, points)
+
+    def _moved(self, first: int, i: int, env: Env) -> Env:
+        """The loops of stage ``i`` where those of stage ``first`` run."""
+        if i == first:
+            return env
+        pairs = zip(self.serial(first), self.serial(i), strict=True)
+        running = {a.name: var(a.name, a.extent) for a in self.serial(first) if a.extent > 1}
+        at = {**running, **env}
+        return {b.name: at[a.name] for a, b in pairs if a.name in at}
 
     def reduce(self, i: int, s: Reduce, limits: Limits) -> None:
         if isinstance(self.tree.matrix, TileLoops):
@@ -237,6 +311,20 @@ class Region:
 
     def _fold(self, i: int, s: Reduce, where: Where, points: list[Point]) -> None:
         """The loops of what is folded; the results at ``points`` are known then."""
+        sums = self._begun(i, s, points)
+        local = None if s.rows else self.own_items(i)
+
+        def body(env: Env, inner: Limits) -> None:
+            self._update(sums, env, inner)
+
+        if local is not None:
+            self._over_items(sums, local, where, points, body)
+            return
+        self._chain(i, where, [sums], points, body)
+        self._ended(sums, points)
+
+    def _begun(self, i: int, s: Reduce, points: list[Point]) -> Sums:
+        """The accumulators of a reduction, which hold nothing yet."""
         tree, b, lane = self.tree, self.b, self.lanes_of[i]
         copies = [x for x in tree.own(i) if x.kind is LoopKind.UPCAST and x.reduce]
         vtype = VType(s.dtype, lane.extent if lane else 1)
@@ -244,17 +332,11 @@ class Region:
         for p in points:
             for c in spread:
                 b.register(_register(s.name, p + c), vtype, identity(s.op, s.dtype))
-        local = None if s.rows else self.own_items(i)
+        return Sums(i, s, vtype, spread)
 
-        def body(env: Env, inner: Limits) -> None:
-            self._update(i, s, env, inner, vtype)
-
-        if local is not None:
-            self._over_items(i, s, local, where, points, spread, body, vtype)
-            return
-        self._chain(i, s, where, points, spread, body, vtype)
+    def _ended(self, sums: Sums, points: list[Point]) -> None:
         for p in points:
-            self.results[(s.name, p)] = self._combine(s, p, spread, lane, vtype)
+            self.results[(sums.reduce.name, p)] = self._combine(sums, p)
 
     def _in_tiles(self, i: int, s: Reduce, limits: Limits) -> None:
         """A sum in tile registers, whose rows are loaded where they are read."""
@@ -268,36 +350,42 @@ class Region:
             self.partial_sums(i, s, limits, points)
 
     def _chain(
-        self, i: int, s: Reduce, where: Where, points: list[Point], spread: list[Point],
-        body: Callable[[Env, Limits], None], vtype: VType,
+        self, i: int, where: Where, chains: Sequence[Sums], points: list[Point],
+        body: Callable[[Env, Limits], None],
     ) -> None:  # fmt: skip
-        """The loops of a reduction; where its chains are cut, f64 registers take over the sum of
-        every block.
+        """The loops of reductions like stage ``i``; where their chains are cut, f64 registers take
+        over the sum of every block.
         """
         b, cut = self.b, cut_of(self.tree, i)
         if cut is None:
             self.loops(i, where.at, where.env, where.limits, body)
             return
-        wide = VType(F64, vtype.lanes)
-        names = [_register(s.name, p + c) for p in points for c in spread]
-        for name in names:
+        types = {
+            _register(x.reduce.name, p + c): x.vtype
+            for x in chains
+            for p in points
+            for c in x.spread
+        }
+        wides = {name: VType(F64, vtype.lanes) for name, vtype in types.items()}
+        for name, wide in wides.items():
             b.register(f"{name}.wide", wide, 0.0)
 
         def total(name: str) -> Known:
             """The sum of the f64 register and the open block."""
-            part, old = b.read(name, vtype), b.read(f"{name}.wide", wide)
+            part, old = b.read(name, types[name]), b.read(f"{name}.wide", wides[name])
             return b.compute(Op.ADD, [old, b.convert(part, F64)], [F64] * 2, F64)
 
         def flush() -> None:
-            for name in names:
-                b.add(Write(f"{name}.wide", total(name)[0], wide))
-                b.add(Write(name, b.number(0.0, s.dtype, vtype.lanes), vtype))
+            for name, vtype in types.items():
+                b.add(Write(f"{name}.wide", total(name)[0], wides[name]))
+                b.add(Write(name, b.number(0.0, vtype.dtype, vtype.lanes), vtype))
 
         self.loops(i, where.at, where.env, where.limits, body, Blocks(cut, flush))
-        for name in names:
-            b.add(Write(name, b.convert(total(name), s.dtype)[0], vtype))
+        for name, vtype in types.items():
+            b.add(Write(name, b.convert(total(name), vtype.dtype)[0], vtype))
 
-    def _update(self, i: int, s: Reduce, env: Env, limits: Limits, vtype: VType) -> None:
+    def _update(self, sums: Sums, env: Env, limits: Limits) -> None:
+        i, s, vtype = sums.stage, sums.reduce, sums.vtype
         if self.tree.matrix is not None:
             self._by_unit(i, s, env, vtype)
             return
@@ -360,11 +448,9 @@ class Region:
             return self.b.compute(words, [*both, old], types, s.dtype)
         return self.b.compute(s.op, [old, values.emit(x, p, active)], [s.dtype] * 2, s.dtype)
 
-    def _combine(
-        self, s: Reduce, p: Point, spread: list[Point], lane: Loop | None, vtype: VType
-    ) -> Known:
-        b = self.b
-        totals = [b.read(_register(s.name, p + c), vtype) for c in spread]
+    def _combine(self, sums: Sums, p: Point) -> Known:
+        b, s, lane = self.b, sums.reduce, self.lanes_of[sums.stage]
+        totals = [b.read(_register(s.name, p + c), sums.vtype) for c in sums.spread]
         while len(totals) > 1:
             paired = [
                 b.compute(s.op, totals[j : j + 2], [s.dtype] * 2, s.dtype)
@@ -376,11 +462,11 @@ class Region:
         return totals[0]
 
     def _over_items(
-        self, i: int, s: Reduce, local: Loop, where: Where, points: list[Point],
-        spread: list[Point],
-        body: Callable[[Env, Limits], None], vtype: VType,
+        self, sums: Sums, local: Loop, where: Where, points: list[Point],
+        body: Callable[[Env, Limits], None],
     ) -> None:  # fmt: skip
         """Each work-item folds its share; then shares are folded, in their warp or in memory."""
+        i, s, vtype, spread = sums.stage, sums.reduce, sums.vtype, sums.spread
         lane = self.lanes_of[i]
         name = lane.name if lane else ""
         shares: Exchange | Shares
@@ -392,8 +478,8 @@ class Region:
         self.allocs += shares.allocs
 
         def share() -> None:
-            self._chain(i, s, where, points, spread, body, vtype)
-            shares.keep([self._combine(s, p, spread, lane, vtype) for p in points])
+            self._chain(i, where, [sums], points, body)
+            shares.keep([self._combine(sums, p) for p in points])
 
         on_items(self.tree, self.b, local, share)
         for p, total in zip(points, shares.fold(), strict=True):

@@ -112,10 +112,10 @@ def _accesses(kernel: Kernel, stage: Stage) -> tuple[Access, ...]:
 
 
 def stored_accesses(kernel: Kernel) -> tuple[Access, ...]:
-    """The loads of the first store of each output, each once."""
+    """The loads of the first store of each output."""
     first = {s.param: s for s in reversed(kernel.stores)}
     stages = [s for s in kernel.stores if first[s.param] is s]
-    return tuple(dict.fromkeys(x for s in stages for x in accesses(kernel, s)))
+    return tuple(x for s in stages for x in accesses(kernel, s))
 
 
 def stored_itemsize(kernel: Kernel) -> int:
