@@ -9,8 +9,11 @@ import pytest
 
 from tests.graph_builders import run_schedule
 from tunegrad.frontend import Tensor, cat
+from tunegrad.ir import graph
+from tunegrad.ir.dtypes import F32
 from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import schedule
+from tunegrad.ir.fusion.build import interleaves
 from tunegrad.ir.graph import GraphOp, Node
 from tunegrad.ir.interpret.evaluate import evaluate
 from tunegrad.ir.variants import match_conv3x3
@@ -103,3 +106,9 @@ def _inputs(node: Node) -> list[Node]:
     from tunegrad.ir.graph import topological
 
     return [n for n in topological((node,)) if n.op is GraphOp.INPUT]
+
+
+def test_views_without_elements_interleave_nothing():
+    x = graph.graph_input("x", (0, 3), F32)
+    turned = graph.permute(x, (1, 0))
+    assert not interleaves([graph.reshape(turned, (3, 1, 0)), turned, x])

@@ -61,6 +61,10 @@ PROGRAMS = {
     "a copy stays": "v1 = v0.mT.reshape(-1)\nv2 = v1[:3]\nv0 += 1\nv2.zero_()\nv0[0] = 1",
     "a base is replaced": "v1 = v0[1]\nv0.copy_(fresh(v0.flip(0)))\nv1 += 1\nv0.fill_(2)",
     "no elements": "v1 = v0[:, 3:]\nv1 += 1\nv0[2:] = 5\nv2 = v0.diagonal(9)\nv2 += 1",
+    "no elements, moved": (
+        "v1 = v0.unfold(1, 2, 2)[:, 1:]\nv2 = fresh(v1[None])\nv3 = v2.diagonal(0, 4, 0)\n"
+        "w4 = v2.expand(2, 1, 2, 0, 4, 2)\nv3 += 3"
+    ),
     "a diagonal": "v1 = v0.diagonal(-1, 1, 2)\nv1 += 5\nv0.diagonal(0, 0, 2)[1] = 8",
     "windows": "v1 = v0.unfold(2, 1, 3)\nv1 += 4\nv2 = v0.flatten().unfold(0, 2, 5)\nv2 *= 2",
     "one more dimension": "v0[0] = fresh(v0[1][None])\nv0[:, 0, 0] = fresh(v0[0, 0, :1])",

@@ -103,6 +103,12 @@ def test_cat_takes_parts_of_different_and_zero_extents():
     same(cat([numbers(0, 3), numbers(0, 3)]), np.zeros((0, 3), np.float32))
 
 
+def test_cat_leaves_out_tensors_of_shape_zero_as_pytorch_does():
+    found = cat([Tensor(np.zeros(0)), Tensor(numbers(2, 3))], 1)
+    assert found.shape == (2, 3)
+    assert found.dtype.name == "f64"
+
+
 def test_cat_promotes_dtypes():
     same(
         cat([np.array([1, 2], np.int32), np.array([0.5], np.float32)]),

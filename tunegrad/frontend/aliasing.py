@@ -170,6 +170,8 @@ def write(x: Handle, node: Node, source: Handle) -> None:
     root, value = at, node
     if recorded:
         _check_free(root)
+    if not node.size:
+        return
     for view in views:
         move, args = view.step
         value = _PUT[move](view.source.node, value, args)
@@ -349,8 +351,6 @@ def _put_shrunk(source: Node, value: Node, args: Any) -> Node:
     """SHRINK -> the value inside, the source around it"""
     if value.shape == source.shape:
         return value
-    if not value.size:
-        return source
     widths = tuple((a, s - b) for (a, b), s in zip(args[0], source.shape, strict=True))
     return _inside(source, value, lambda x: graph.pad(x, widths))
 
@@ -406,7 +406,7 @@ def _put_diagonal(source: Node, value: Node, args: Any) -> Node:
 
     distance = ew.binary(Op.SUB, graph.iota(source.shape, b), graph.iota(source.shape, a))
     on = ew.compare("eq", distance, offset)
-    return ew.where(on, laid(value), source) if count else source
+    return ew.where(on, laid(value), source)
 
 
 def _inside(source: Node, value: Node, laid: Callable[[Node], Node]) -> Node:

@@ -7,6 +7,7 @@ infinity in one place never reach another.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -78,11 +79,14 @@ def axes_of(op: str, axis: Axes, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def cat(nodes: Sequence[Node], axis: int, op: str = "cat") -> Node:
-    """Nodes joined along ``axis``: each padded to its place and selected by a padded mask."""
+    """Nodes joined along ``axis``: each padded to its place and selected by a padded mask. Those of
+    shape (0,) count for the dtype only, beside others, as in PyTorch.
+    """
     if not nodes:
         raise ShapeError(f"{op}: at least one tensor is needed")
+    kind, total = functools.reduce(promote, (x.dtype for x in nodes)), 0
+    nodes = [x for x in nodes if x.shape != (0,)] or nodes[:1]
     dim = axis_of(op, axis, nodes[0].shape)
-    kind, total = nodes[0].dtype, 0
     for x in nodes:
         same = len(x.shape) == len(nodes[0].shape) and all(
             a == b for i, (a, b) in enumerate(zip(x.shape, nodes[0].shape, strict=True)) if i != dim
@@ -91,7 +95,7 @@ def cat(nodes: Sequence[Node], axis: int, op: str = "cat") -> Node:
             raise ShapeError(
                 f"{op}: shapes {nodes[0].shape} and {x.shape} differ outside axis {dim}"
             )
-        kind, total = promote(kind, x.dtype), total + x.shape[dim]
+        total += x.shape[dim]
     result: Node | None = None
     begin = 0
     for x in (n for n in nodes if n.shape[dim]):

@@ -449,6 +449,8 @@ def interleaves(chain: Sequence[Node]) -> bool:
     """True if a dimension of the first of these views is made of parts of several dimensions of the
     last.
     """
+    if 0 in chain[-1].shape:
+        return False
     parts = [[(d, s)] for d, s in enumerate(chain[-1].shape)]
     for view in reversed(chain[:-1]):
         if view.op is GraphOp.PERMUTE:
