@@ -10,12 +10,14 @@ import numpy as np
 import pytest
 
 from tests import fuzzing
+from tunegrad.compiling.candidate import Payload, reference
+from tunegrad.devices import host_device
 from tunegrad.frontend import Tensor
 from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import schedule
 from tunegrad.ir.interpret.kernel import interpret
 from tunegrad.ir.kernel import Kernel
-from tunegrad.ir.rounding import error_bounds_at, has_jumps
+from tunegrad.ir.rounding import decisions_of, error_bounds_at, has_jumps
 
 FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "exp": Tensor.exp,
@@ -75,6 +77,37 @@ def test_what_may_go_either_way_is_undecided() -> None:
     assert has_jumps(k)
     at = np.array([10.0 / 1.1, 3.0, 1e30, 0.5], np.float32)
     assert np.isinf(bounds_of(k, {"p1": at})).tolist() == [True, False, True, False]
+
+
+def test_a_comparison_beside_a_sum_is_undecided_where_a_rounding_turns_it() -> None:
+    """As of a relu's gradient whose argument is computed again in a convolution."""
+    x, w, a, b = (
+        Tensor.input(n, s, "f32")
+        for n, s in (("x", (2, 8)), ("w", (8, 2)), ("a", (2, 2)), ("b", (2, 2)))
+    )
+    k = kernel_of((x @ w).where(a * 1.1 - b > 0.0, 0.0))
+    assert k.reduces
+    beside = decisions_of(k)
+    assert beside is not None
+    assert not beside.reduces
+    loads = {p.name: np.ones(p.size, np.float32) for p in k.params}
+    sizes = {p.name: p.size for p in k.params if p.role == "in" and p.size == 4}
+    first, second = sizes
+    loads[first] = np.array([10.0, 3.0, 7.0, 3.0], np.float32)
+    loads[second] = np.array([11.0, 1.0, 9.0, 3.3], np.float32)
+    found = np.isinf(bounds_of(beside, loads))
+    assert found.tolist() == [True, False, False, True]
+    bounds = reference(Payload(k, "", host_device()), loads)["p0"].bounds
+    assert bounds is not None
+    assert np.isinf(bounds).tolist() == found.tolist()
+
+
+def test_a_comparison_of_a_sum_itself_is_none_that_stands_beside_it() -> None:
+    x, w = Tensor.input("x", (2, 8), "f32"), Tensor.input("w", (8, 2), "f32")
+    k = kernel_of((x @ w).where((x @ w) > 0.5, 0.0))
+    assert has_jumps(k)
+    assert decisions_of(k) is None
+    assert decisions_of(kernel_of(x @ w)) is None
 
 
 def test_what_overflows_on_the_way_is_undecided_and_what_overflows_in_the_end_is_not() -> None:

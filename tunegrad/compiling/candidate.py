@@ -37,7 +37,14 @@ from tunegrad.ir.interpret.kernel import interpret, interpret_at, interpret_step
 from tunegrad.ir.interpret.numeric import to_compute
 from tunegrad.ir.kernel import Kernel, Param
 from tunegrad.ir.program import Program
-from tunegrad.ir.rounding import IN_STEPS, Rounded, error_bounds_at, rounded_within, roundings
+from tunegrad.ir.rounding import (
+    IN_STEPS,
+    Rounded,
+    decisions_of,
+    error_bounds_at,
+    rounded_within,
+    roundings,
+)
 from tunegrad.opts import Schedule, Space
 
 __all__ = [
@@ -227,7 +234,9 @@ def _bounds(
     known; outputs of which nothing is known are left out.
 
     Of kernels that compute functions, and of those without sums: of sums of products the walk of
-    roundings is the better bound. Where there are many steps, of some elements alone.
+    roundings is the better bound. Where there are many steps, of some elements alone. A comparison
+    that may go either way is looked for at every element, whatever it stands beside: a relu's
+    gradient in a convolution compares what it computes again.
     """
     if all(r.count == 0 for r in rounded.values()):
         return {}
@@ -240,6 +249,11 @@ def _bounds(
             found[name] = np.full(kernel.param(name).size, np.nan, np.float32)
             with np.errstate(over="ignore"):
                 found[name][offsets] = bounds * (1 + 2.0**-20)
+    decisions = decisions_of(kernel)
+    if decisions is not None and (decisions is not kernel or work(kernel) > _BOUND_STEPS):
+        for name, (offsets, bounds) in (error_bounds_at(decisions, read, None) or {}).items():
+            every = found.setdefault(name, np.full(kernel.param(name).size, np.nan, np.float32))
+            every[offsets[np.isposinf(bounds)]] = np.inf
     return found
 
 

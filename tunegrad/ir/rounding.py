@@ -25,6 +25,7 @@ from .expr import (
     Value,
     loads_in,
     nodes,
+    rebuild,
 )
 from .index import Var
 from .interpret.kernel import CHUNK, Points, Run, boxes_of, own_points, parts_of
@@ -35,6 +36,7 @@ __all__ = [
     "IN_STEPS",
     "Drawn",
     "Rounded",
+    "decisions_of",
     "error_bounds_at",
     "fold_steps",
     "has_jumps",
@@ -417,6 +419,29 @@ def has_jumps(k: Kernel) -> bool:
     change a result altogether.
     """
     return any(_jumps(x) for s in k.stages for x in nodes(s.expr))
+
+
+def decisions_of(k: Kernel) -> Kernel | None:
+    """A kernel that compares as ``k`` does, at each element of its outputs, and folds nothing; its
+    values are others. None where nothing is compared, or what is compared reads a reduction.
+    """
+    if not has_jumps(k):
+        return None
+    if not k.reduces:
+        return k
+    for x in (x for s in k.stages for x in nodes(s.expr) if _jumps(x)):
+        if any(isinstance(y, Value) for y in nodes(x)):
+            return None
+
+    def none(leaf: Expr) -> Expr:
+        return (
+            Const(0.0 if leaf.dtype.is_float else 0, leaf.dtype)
+            if isinstance(leaf, Value)
+            else leaf
+        )
+
+    stores = tuple(replace(s, expr=rebuild(s.expr, none)) for s in k.stores)
+    return replace(k, stages=stores)
 
 
 def _jumps(x: Expr) -> bool:
