@@ -1,5 +1,5 @@
-"""Kernels that write over their inputs, on an OpenCL device: the same bits with both in one
-buffer.
+"""Kernels that write over their inputs, on an OpenCL device, and as CUDA C++ on this CPU: the same
+bits with both in one buffer.
 """
 
 from __future__ import annotations
@@ -7,6 +7,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.cuda_host import cuda_host
 from tests.opencl_device import opencl_device
 from tests.overwriting_kernels import OVERWRITING, overwriting_kernel
 from tests.schedule_checks import buffers_of
@@ -43,6 +44,11 @@ def _compare(device: Device, name: str) -> None:
 @pytest.mark.parametrize("name", FAST)
 def test_a_kernel_over_its_input_gives_the_bits_that_it_gives_beside_it(name: str):
     _compare(opencl_device(), name)
+
+
+@pytest.mark.parametrize("name", OVERWRITING)
+def test_a_cuda_kernel_over_its_input_gives_the_bits_that_it_gives_beside_it(name: str):
+    _compare(cuda_host(3, True), name)
 
 
 @pytest.mark.slow
