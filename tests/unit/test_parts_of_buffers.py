@@ -10,6 +10,7 @@ from tunegrad.errors import VerifyError, WrongPlan
 from tunegrad.frontend import Tensor, functions
 from tunegrad.ir.fusion import LaunchPlan, joined, schedule, separated
 from tunegrad.ir.validate import validated
+from tunegrad.ir.verify.kernel import verify_kernel
 
 X = Tensor.input("x", (12, 16))
 
@@ -98,3 +99,22 @@ def test_a_part_at_the_place_of_another_one_is_a_wrong_plan():
     validated(plan)
     with pytest.raises(WrongPlan):
         validated(turned)
+
+
+def test_a_launch_that_stores_a_concatenation_beside_others_reads_it():
+    parts = [_gradient(2 + i) for i in range(20)]
+    whole = functions.cat(parts, 0)
+    w, m = (Tensor.input(n, whole.shape) for n in "wm")
+    m = m * 0.9 + whole
+    plan = schedule(((w - m * whole).node, m.node), view_bytes=1)
+    both = next(x for x in plan.launches if len(x.args) > 20 and len(x.kernel.outputs) > 1)
+    made = joined(plan, 1)
+    assert len(made.launches) == len(plan.launches)
+    ((stored, views),) = made.parts.items()
+    assert len(views) == 20
+    assert stored in both.args
+    less = next(x for x in made.launches if stored in x.args)
+    assert len(less.args) == len(both.args) - 20
+    verify_kernel(less.kernel)
+    validated(made)
+    assert validated(separated(made)).parts == {}

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from ..dtypes import DType
-from ..expr import Apply, Expr, Inside, Load, Op
+from ..expr import Apply, Cast, Expr, Inside, Load, Op, equal, loads_in
 from ..index import Range, Valid
 from ..kernel import Axis, Kernel, Param, Store
 from .plan import Buffer, Launch, LaunchPlan
@@ -26,31 +26,34 @@ __all__ = ["joined", "separated"]
 
 def joined(plan: LaunchPlan, view_bytes: int) -> LaunchPlan:
     """The plan without launches that only lay temporary buffers one after another: those that write
-    these write parts of the whole.
+    these write parts of the whole. A launch that does more reads the whole instead.
 
     Parts begin at multiples of ``view_bytes``. A plan without such a launch is the same object.
     """
     writers = {i for x in plan.launches for p, i in _args(x) if p.role == "out"}
-    gone: set[int] = set()
-    for n, launch in enumerate(plan.launches):
-        starts = _concatenated(launch.kernel)
-        if starts is None:
-            continue
-        whole, parts = launch.args[0], launch.args[1:]
-        size = plan.buffers[whole].dtype.itemsize
-        fits = all(
-            i in writers and _is_plain(plan.buffers[i]) and start * size % view_bytes == 0
-            for i, start in zip(parts, starts, strict=True)
-        )
-        if fits and len(set(parts)) == len(parts) and _is_plain(plan.buffers[whole]):
-            gone.add(n)
-            places = dict(zip(parts, starts, strict=True))
-            buffers = tuple(_moved(b, whole, places, size) for b in plan.buffers)
-            plan = replace(plan, buffers=buffers)
-    if not gone:
+    buffers = plan.buffers
+    launches: list[Launch] = []
+    for launch in plan.launches:
+        left: Launch | None = launch
+        for store in launch.kernel.stores:
+            args = {p.name: i for p, i in _args(launch)}
+            starts = _concatenated(launch.kernel, store)
+            whole, size = args[store.param], buffers[args[store.param]].dtype.itemsize
+            places = {args[name]: start for name, start in (starts or {}).items()}
+            if (
+                starts
+                and len(places) == len(starts)
+                and places.keys() <= writers
+                and all(_is_plain(buffers[i]) for i in (whole, *places))
+                and all(start * size % view_bytes == 0 for start in places.values())
+            ):
+                buffers = tuple(_moved(b, whole, places, size) for b in buffers)
+                left = _reading(launch, store)
+                break
+        launches += [] if left is None else [left]
+    if buffers is plan.buffers:
         return plan
-    left = tuple(x for n, x in enumerate(plan.launches) if n not in gone)
-    made = replace(plan, launches=left)
+    made = replace(plan, buffers=buffers, launches=tuple(launches))
     made.verify()
     return made
 
@@ -98,34 +101,67 @@ def _moved(b: Buffer, whole: int, places: dict[int, int], size: int) -> Buffer:
     return b
 
 
-def _concatenated(k: Kernel) -> list[int] | None:
-    """The first element of each input in the output of a kernel that lays inputs one after another;
-    None for any other kernel.
+def _concatenated(k: Kernel, store: Store) -> dict[str, int] | None:
+    """The inputs that a store of a kernel lays one after another, each with the first element of it
+    in the output; None for any other store.
 
         where(3<=a<8, q[a-3], p[a])
     """
-    if len(k.stages) != 1 or len(k.axes) != 1 or len(k.params) < 3:
+    if k.fixed or k.reduces or len(k.axes) != 1:
         return None
-    (store,), (axis,), (out, *params) = k.stores, k.axes, k.params
-    if k.fixed or store.axes or not store.valid.always or store.index != (axis.index,):
+    (axis,) = k.axes
+    if any(s.axes or not s.valid.always or s.index != (axis.index,) for s in k.stores):
         return None
     starts: dict[str, int] = {}
     for condition, x in _choices(store.expr):
         if not isinstance(x, Load) or x.param in starts or len(x.index) != 1:
             return None
-        gap = axis.index - x.index[0]
-        start, size = gap.const, k.param(x.param).size
-        if gap.terms or k.param(x.param).shape != (size,) or x.dtype != out.dtype:
+        p, gap = k.param(x.param), axis.index - x.index[0]
+        inside = Valid((Range(axis.index, gap.const, gap.const + p.size),))
+        if gap.terms or p.shape != (p.size,) or p.role != "in" or x.dtype != store.expr.dtype:
             return None
-        inside = Valid((Range(axis.index, start, start + size),))
         if condition not in (None, inside) or not (x.valid.always or x.valid == inside):
             return None
-        starts[x.param] = start
-    ends = sorted((s, s + k.param(name).size) for name, s in starts.items())
-    tiled = [0, *(e for _, e in ends)] == [*(s for s, _ in ends), axis.extent]
-    roles = {p.role for p in params}
-    known = len(starts) == len(params) and roles == {"in"} and out.shape == (axis.extent,)
-    return [starts[p.name] for p in params] if tiled and known else None
+        starts[x.param] = gap.const
+    ends = sorted((start, start + k.param(name).size) for name, start in starts.items())
+    tiled = [0, *(end for _, end in ends)] == [*(start for start, _ in ends), axis.extent]
+    return starts if tiled and len(starts) > 1 else None
+
+
+def _reading(launch: Launch, store: Store) -> Launch | None:
+    """The launch without a store, whose value it reads from memory; None where that was all."""
+    k = launch.kernel
+    if len(k.stages) == 1:
+        return None
+    (axis,), whole = k.axes, Param.dense("whole", store.expr.dtype, (k.axes[0].extent,), "in")
+    load = Load(whole.name, (axis.index,), whole.dtype)
+    stages = tuple(
+        replace(s, expr=_swapped(s.expr, store.expr, load, {})) for s in k.stages if s is not store
+    )
+    used = {x.param for s in stages for x in loads_in(s.expr)} | {
+        s.param for s in stages if isinstance(s, Store)
+    }
+    pairs = [*_args(launch), (whole, {p.name: i for p, i in _args(launch)}[store.param])]
+    kept = [(p, i) for p, i in pairs if p.name in used]
+    made = replace(k, params=tuple(p for p, _ in kept), stages=stages).canonical()
+    return replace(launch, kernel=made.named(k.name, k.origin), args=tuple(i for _, i in kept))
+
+
+def _swapped(x: Expr, old: Expr, new: Load, known: dict[int, Expr]) -> Expr:
+    """An expression with a part of it as a load."""
+    found = known.get(id(x))
+    if found is None:
+        if equal(x, old):
+            found = new
+        elif isinstance(x, Apply):
+            args = tuple(_swapped(a, old, new, known) for a in x.args)
+            found = Apply(x.op, args, x.dtype)
+        elif isinstance(x, Cast):
+            found = Cast(_swapped(x.x, old, new, known), x.dtype)
+        else:
+            found = x
+        known[id(x)] = found
+    return found
 
 
 def _choices(x: Expr) -> Iterator[tuple[Valid | None, Expr]]:
