@@ -68,3 +68,22 @@ def test_gaps_between_windows_are_no_sums() -> None:
     product, *rest = data_gradient(1, 0, 16).launches
     assert prod(a.extent for a in product.kernel.axes) == 4 * 8 * 8 * 8
     assert all(not x.kernel.reduces for x in rest)
+
+
+@pytest.mark.parametrize(
+    ("length", "size", "stride", "padding"),
+    [(1, 3, 1, 1), (1, 5, 2, 2), (2, 7, 1, 3), (2, 5, 2, 4), (1, 4, 3, 3), (3, 7, 2, 6)],
+)
+def test_windows_larger_than_an_image_are_convolved_as_defined(
+    length: int, size: int, stride: int, padding: int
+) -> None:
+    rng = np.random.default_rng(size)
+    x, w = rng.standard_normal((2, 3, length)), rng.standard_normal((4, 3, size))
+    found = F.conv1d(tg.Tensor(x), tg.Tensor(w), stride=stride, padding=padding).numpy()
+    assert np.abs(found - convolved(x, w, stride, padding)).max() < 1e-12
+
+
+def test_taps_that_meet_padding_alone_are_no_terms() -> None:
+    x, w = Tensor.input("x", (4, 8, 1, 1)), Tensor.input("w", (16, 8, 3, 3))
+    (launch,) = schedule((F.conv2d(x, w, padding=1).node,)).launches
+    assert prod(a.extent for a in launch.kernel.reduces[0].axes) == 8

@@ -11,7 +11,9 @@ from tunegrad.opts import Space
 
 
 def weight_gradient(batch: int, side: int) -> Kernel:
-    x, g = (Tensor.input(n, (batch, 64, side, side)) for n in "xg")
+    """Of a convolution of images whose channels are last."""
+    images = (Tensor.input(n, (batch, side, side, 64)) for n in "xg")
+    x, g = (i.permute(0, 3, 1, 2) for i in images)
 
     def product(w: Tensor) -> Tensor:
         return (tg.nn.functional.conv2d(x, w, padding=1) * g).sum()
@@ -34,3 +36,12 @@ def test_small_images_are_added_up_in_registers() -> None:
     text = Space(weight_gradient(2, 8), host_device(1).target).defaults()[0].text
     order = text.partition("reorder(order=(")[2].partition(")")[0].split(", ")
     assert not order[0].startswith("r")
+
+
+def test_taps_between_channels_are_made_beside_each_tile() -> None:
+    """Lanes along channels write every ninth number; the loops over taps stand inside of them."""
+    kernel = weight_gradient(2, 8)
+    text = Space(kernel, host_device(1).target).defaults()[0].text
+    order = text.partition("reorder(order=(")[2].partition(")")[0].split(", ")
+    assert order[0][0] in "ab"
+    assert order.index("c") < order.index("d") < order.index("ra")

@@ -53,6 +53,8 @@ def convolve(
     ends = _ends(op, padding, size, strides, spread)
     kind = promote(input.dtype, w.dtype)
     acc = accumulator(op, kind, accumulate)
+    w, ends = _met(input, w, strides, spread, ends)
+    size = w.shape[2:]
     y = windows(op, input.cast(acc), size, strides, spread, ends)
     result = _contracted(y, w.cast(acc), rank, groups).cast(acc)
     if b is not None:
@@ -268,6 +270,29 @@ def _ends(
     if isinstance(padding, str):
         raise ShapeError(f"{op}: padding={padding!r} is not a number, a pair, 'same' or 'valid'")
     return tuple((p, p) for p in extents_of(op, "padding", padding, rank, 0))
+
+
+def _met(
+    x: Handle, w: Handle, stride: tuple[int, ...], dilation: tuple[int, ...], ends: Ends
+) -> tuple[Handle, Ends]:
+    """The taps of a weight that meet an image at some place, and the padding that is left: those at
+    either end of a window that is larger than a small image read zeros everywhere.
+
+        1x1 image, 3x3 window, padding 1    -->    the tap in the middle, padding 0
+    """
+    taps, left = [], []
+    for n, k, s, d, (lo, hi) in zip(x.shape[2:], w.shape[2:], stride, dilation, ends, strict=True):
+        count = (n + lo + hi - d * (k - 1) - 1) // s + 1
+        met = [j for j in range(k) if any(0 <= o * s + j * d - lo < n for o in range(count))]
+        first, end = (met[0], met[-1] + 1) if met else (0, k)
+        rest = lo - first * d, hi - (k - end) * d
+        if min(rest) < 0 or n == 0:
+            (first, end), rest = (0, k), (lo, hi)
+        taps.append((first, end))
+        left.append(rest)
+    if all(t == (0, k) for t, k in zip(taps, w.shape[2:], strict=True)):
+        return w, ends
+    return w.shrink([(0, e) for e in w.shape[:2]] + taps), tuple(left)
 
 
 def _contracted(y: T, w: Handle, rank: int, groups: int) -> T:

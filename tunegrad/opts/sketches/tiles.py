@@ -609,9 +609,20 @@ def _split_lanes(defaults: Defaults, vectors: int, levels: Levels, ask: Recorder
 def _split_other(o: Operands, axis: Axis, levels: Levels, ask: Recorder) -> tuple[str, str]:
     """Blocks a shared axis that is in no register tile."""
     options = [0, *[d for d in range(2, min(axis.extent, _OTHER_BLOCK + 1)) if not axis.extent % d]]
-    block = ask.pick(f"{axis.name}.block", options, _window_block(o, axis, options))
+    default = _window_block(o, axis, options)
+    if _between_lanes(o, axis):
+        options, default = [*options, axis.extent], len(options)
+    block = ask.pick(f"{axis.name}.block", options, default)
     names = levels.split(axis.name, (block,))
     return names[0], names[1]
+
+
+def _between_lanes(o: Operands, axis: Axis) -> bool:
+    """True if results of the axis lie between those of the lanes, as taps of a weight do between
+    channels: a register tile makes all of them before the next one, so that lines are written once.
+    """
+    lane, own = (output_stride(o.kernel, a.name) for a in (o.lane, axis))
+    return bool(o.kernel.reduces) and lane is not None and own is not None and 0 < own < lane
 
 
 def _window_block(o: Operands, axis: Axis, options: list[int]) -> int:
