@@ -67,6 +67,20 @@ def test_operation_that_pytorch_lacks_is_compared_with_differences(
     assert "differences" in agrees(program)
 
 
+def test_quotients_of_integers_are_compared_as_far_as_f32_rounds() -> None:
+    """PyTorch's are f64 where that is its default: a fuzzer's find."""
+    pytest.importorskip("torch")
+    inputs = {
+        "v0": (np.arange(12, dtype=np.int64).reshape(4, 3), "int64"),
+        "v1": (np.array([0.7, -1.3, 0.2]), "float64"),
+    }
+    steps = (
+        Step("v2", "reciprocal", "(v0.abs() + 1).reciprocal()"),
+        Step("v3", "layer_norm", "F.layer_norm(v2, (3,), v1, eps=0.1)"),
+    )
+    assert agrees(Program(inputs, steps, ("v3",))) == ""
+
+
 def test_wrong_rule_is_found_and_cut_down(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch")
     steps = (
