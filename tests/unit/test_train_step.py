@@ -290,9 +290,16 @@ def test_a_loss_of_many_numbers_is_refused():
 
 def test_a_batch_that_does_not_fit_is_refused():
     step = made(plain)
-    with pytest.raises(ShapeError):
+    with pytest.raises(ShapeError, match=r"^layer 0 \(Linear\): linear: "):
         step(np.zeros((8, 5), np.float32), np.zeros(8, np.int64))
     assert step.updates == 0
+
+
+def test_an_error_names_the_innermost_layer():
+    inner = nn.Sequential(nn.Linear(6, 4), nn.Conv2d(4, 4, 3))
+    step = made(lambda: nn.Sequential(nn.Tanh(), inner))
+    with pytest.raises(ShapeError, match=r"^layer 1\.1 \(Conv2d\): "):
+        step(*next(batches(1)))
 
 
 def test_modules_are_left_in_their_mode():

@@ -25,7 +25,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tunegrad.errors import ConfigError, ModelError
+from tunegrad.errors import ConfigError, ModelError, UserError
 from tunegrad.ir import graph
 from tunegrad.ir.dtypes import F32, I64, U64, dtype_of
 
@@ -273,7 +273,11 @@ class Training:
 
         def scaled(parameters: Mapping[str, Tensor]) -> Any:
             values = {**others, **parameters}
-            out, after = stateful_call(self.module, values, batch[: self.inputs])
+            try:
+                out, after = stateful_call(self.module, values, batch[: self.inputs])
+            except UserError as error:
+                _name_layer(self.module, error)
+                raise
             out = out[0] if isinstance(out, tuple) and len(out) == 1 else out
             loss = out if self.loss is None else self.loss(out, *batch[self.inputs :])
             if not isinstance(loss, Tensor) or loss.shape:
@@ -355,6 +359,22 @@ def step_of(model: Model, optimizer: str, loss: str = "") -> Model:
 
 def _same(module: Module) -> Module:
     return module
+
+
+def _name_layer(module: Module, error: UserError) -> None:
+    """Put the innermost layer that raised an error before its message."""
+    layer, at = module, error.__traceback__
+    while at is not None:
+        here = at.tb_frame.f_locals.get("self")
+        layer = here if isinstance(here, Module) else layer
+        at = at.tb_next
+    if layer is module:
+        return
+    first = next(layer.named(), None)
+    names = {id(p): name for name, p in module.named()}
+    path = "" if first is None else names.get(id(first[1]), "").removesuffix(first[0]).rstrip(".")
+    where = f"{path} ({type(layer).__name__})" if path else type(layer).__name__
+    error.args = (f"layer {where}: {error}", *error.args[1:])
 
 
 def _given(outputs: tuple[Tensor, ...]) -> Callable[..., tuple[Tensor, ...]]:
