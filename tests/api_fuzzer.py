@@ -102,7 +102,7 @@ class Program:
         lines = ["def test_program_agrees() -> None:", "    inputs = {"]
         for name, (array, kind) in self.inputs.items():
             flat = f"np.array({array.reshape(-1).tolist()}, np.{array.dtype})"
-            lines.append(f"        {name!r}: ({flat}.reshape{array.shape}, {kind!r}),")
+            lines.append(f"        {name!r}: ({flat}.reshape({array.shape}), {kind!r}),")
         lines += ["    }", "    steps = ("]
         lines += [f"        Step({s.name!r}, {s.op!r}, {s.text!r})," for s in self.steps]
         lines += ["    )", f"    assert agrees(Program(inputs, steps, {self.outputs!r})) == ''"]
