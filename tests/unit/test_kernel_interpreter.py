@@ -134,3 +134,21 @@ def test_kernel_names_do_not_run_out() -> None:
     k = only(g.permute(x, tuple(reversed(range(19)))))
     verify_kernel(k)
     assert len(k.axes) == len({a.name for a in k.axes}) == 19
+
+
+def test_an_infinity_meets_each_term_before_they_are_added_up():
+    """A sum of what it does not depend on is an infinity, times each sign it is NaN."""
+    x, w = tensor("x", 8, 4), tensor("w", 4)
+    spread = g.expand(g.reshape(w, (1, 4)), (8, 4))
+    k = only(g.reduce(Op.ADD, g.elementwise(Op.MUL, x, spread), (0,)))
+    given = {p.name: np.ones(p.size, np.float32) for p in k.params if p.role != "out"}
+    (two,) = (n for n, a in given.items() if a.size == 32)
+    (one,) = (n for n, a in given.items() if a.size == 4)
+    given[two][4:12] = -2.0
+    given[one][:] = [np.inf, 1.0, -np.inf, 2.0]
+    given[two].reshape(8, 4)[:, 2] = 0.5
+    (out,) = (p.name for p in k.params if p.role == "out")
+    with np.errstate(invalid="ignore"):
+        narrow, wide = interpret(k, given)[out], interpret(k, given, as_float64=True)[out]
+    np.testing.assert_array_equal(wide.reshape(-1), [np.nan, 2.0, -np.inf, 4.0])
+    np.testing.assert_array_equal(narrow.reshape(-1), wide.reshape(-1))

@@ -218,6 +218,8 @@ def interpret(
     run = Run(k, arrays, as_float64)
     outputs = {p.name: np.zeros(p.size, _memory_dtype(p.dtype, as_float64)) for p in k.outputs}
     contracted = _contractions(k) if as_float64 else {}
+    if any(c.left_own or c.right_own for c in contracted.values()) and not _all_finite(k, arrays):
+        contracted = {n: c for n, c in contracted.items() if not _sums_too_early(k, c)}
     sums = {name: c.run(k.axes, run.evaluate) for name, c in contracted.items()}
     step = max(1, CHUNK // max([1, *(_width(s) for s in k.stages if not _among(s, contracted))]))
     extents = [a.extent for a in k.axes]
@@ -303,6 +305,19 @@ def _contractions(k: Kernel) -> dict[str, Contraction]:
     """The reductions that are sums of products, by name."""
     found = ((r.name, contraction_of(k, r)) for r in k.reduces)
     return {name: c for name, c in found if c is not None}
+
+
+def _sums_too_early(k: Kernel, c: Contraction) -> bool:
+    """True where a factor's own axes are summed before the product, which matters to infinities (an
+    infinity times each of two signs is NaN, times their sum it is not), and few points do not.
+    """
+    return bool(c.left_own or c.right_own) and k.points * _extent(c.reduce.axes) <= _MOST
+
+
+def _all_finite(k: Kernel, arrays: Mapping[str, Array]) -> bool:
+    """True where every float that a kernel reads is finite."""
+    floats = ((p, arrays[p.name]) for p in k.params if p.role != "out" and p.dtype.is_float)
+    return all(bool(np.isfinite(to_compute(a, p.dtype)).all()) for p, a in floats)
 
 
 def _among(s: Stage, contracted: Mapping[str, Contraction]) -> bool:
@@ -614,12 +629,17 @@ class Run:
 
 def _product(left: Array, right: Array, shape: tuple[int, ...], kept: int) -> Array | None:
     """The product of two factors that broadcast to ``shape``, summed over all but its first
-    ``kept`` dimensions; None where a dimension is in neither of them.
+    ``kept`` dimensions; None where a dimension is in neither of them, or where a sum over one
+    factor alone, which is taken first, meets a number that is not finite: an infinity times each
+    of two signs is NaN, times their sum it is not.
     """
     factors = [x.reshape((1,) * (len(shape) - x.ndim) + x.shape) for x in (left, right)]
     dims = [[d for d, n in enumerate(x.shape) if n != 1] for x in factors]
     both = {*dims[0], *dims[1]}
     if any(n != 1 and d not in both for d, n in enumerate(shape)):
+        return None
+    alone = any(d >= kept for d in {*dims[0]} ^ {*dims[1]})
+    if alone and not all(np.isfinite(x).all() for x in factors):
         return None
     out = [d for d in range(kept) if d in both]
     a, b = (x.reshape([x.shape[d] for d in own]) for x, own in zip(factors, dims, strict=True))
