@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Protocol
 from tunegrad.errors import InternalError
 from tunegrad.ir.dtypes import DType, dtype_of
 from tunegrad.ir.folding import fold_constants, known_outputs
-from tunegrad.ir.fusion import Fusion, Images, LaunchPlan, New, in_place, least_memory
+from tunegrad.ir.fusion import Fusion, Images, LaunchPlan, New, in_place, least_memory, recomputed
 from tunegrad.ir.graph import Node, Step
 from tunegrad.ir.rewrites import narrowed, pair_dots, quad_dots, round_factors
 from tunegrad.ir.target import Target
@@ -236,9 +236,13 @@ def _variant(plan: Plan, context: PlanContext) -> Plan:
     return replace(plan, variants=variants, made=rewrite(plan.launches, variants))
 
 
-def _order(plan: Plan, _: PlanContext) -> Plan:
-    """Launches in an order that needs few bytes at a time."""
+def _order(plan: Plan, context: PlanContext) -> Plan:
+    """Launches in an order that needs few bytes at a time; in a step of training, some elementwise
+    ones twice.
+    """
     made = least_memory(plan.launches)
+    if context.news:
+        made = least_memory(recomputed(made))
     return plan if made is plan.launches else replace(plan, made=made)
 
 

@@ -9,6 +9,7 @@ from .drafts import EXPENSIVE
 from .order import least_memory, live_bytes
 from .parts import joined, separated
 from .plan import VALIDATION, Buffer, BufferRole, Combined, Launch, LaunchPlan, layers_of
+from .recompute import recomputed
 from .schedule import (
     ATTENTION,
     LAST,
@@ -49,6 +50,7 @@ __all__ = [
     "least_memory",
     "live_bytes",
     "overwriting",
+    "recomputed",
     "schedule",
     "separated",
 ]
