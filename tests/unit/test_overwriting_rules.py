@@ -7,13 +7,14 @@ from dataclasses import replace
 import pytest
 
 from tests.overwriting_kernels import OVERWRITING, overwriting_kernel
-from tests.schedule_fuzzer import TWO
+from tests.schedule_fuzzer import TWO, WIDE
 from tunegrad.errors import IllegalAction, KernelTextError, VerifyError
 from tunegrad.frontend import Tensor
 from tunegrad.ir.fusion import LaunchPlan, in_place, overwriting, schedule
 from tunegrad.ir.kernel import Kernel, Store
 from tunegrad.ir.parse_kernel import parse_kernel
 from tunegrad.ir.validate import validated
+from tunegrad.ir.target import Target
 from tunegrad.ir.variants import parts_of, rewrite, variants_of
 from tunegrad.ir.verify.kernel import verify_kernel
 from tunegrad.opts import Schedule, Space
@@ -174,3 +175,19 @@ def test_a_large_output_over_its_input_is_not_stored_past_the_caches_by_default(
     target = TWO
     assert "stream" in Space(apart.kernel, target).defaults()[0].text
     assert "stream" not in Space(over, target).defaults()[0].text
+
+
+@pytest.mark.parametrize("target", [WIDE, replace(WIDE, threads=1)], ids=["two", "one"])
+@pytest.mark.parametrize("rows", [512, 1024, 4096])
+@pytest.mark.parametrize("what", ["columns", "product", "scaled product"])
+def test_default_of_a_long_sum_over_its_input_keeps_no_partial_sums(
+    what: str, rows: int, target: Target
+):
+    """They would replace the input, which is read at the end."""
+    x, y = _x("x", rows, 256), _x("y", rows, 96)
+    long = x.sum(0) if what == "columns" else (x * 2 * x if "scaled" in what else x).T @ y
+    old = _x("old", *long.shape)
+    (launch,) = _plan(0.9 * old + long, over={0: "old"}).launches[-1:]
+    space = Space(launch.kernel, target)
+    assert launch.kernel.overwritten
+    space.tree(space.defaults()[0])

@@ -664,10 +664,12 @@ def _split_reduces(
 
 
 def _reduce_blocks(o: Operands) -> list[int]:
-    """Blocks of the longest reduce axis, none first: partial sums must fit the output's dtype."""
+    """Blocks of the longest reduce axis, none first: partial sums must fit the output's dtype, and
+    must not replace an input that is read at the end.
+    """
     kernel, shared = o.kernel, [a.name for a in o.kernel.axes if a.extent > 1]
     dtype = kernel.reduces[0].dtype
-    if all(kernel.param(s.param).dtype != dtype for s in kernel.stores):
+    if kernel.overwritten or all(kernel.param(s.param).dtype != dtype for s in kernel.stores):
         return [0]
     reused = all(any(not x.depends(n) for n in shared) for x in o.found)
     choices = _REUSED_STEPS if reused else _STEPS
