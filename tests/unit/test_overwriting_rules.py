@@ -13,8 +13,8 @@ from tunegrad.frontend import Tensor
 from tunegrad.ir.fusion import LaunchPlan, in_place, overwriting, schedule
 from tunegrad.ir.kernel import Kernel, Store
 from tunegrad.ir.parse_kernel import parse_kernel
-from tunegrad.ir.validate import validated
 from tunegrad.ir.target import Target
+from tunegrad.ir.validate import validated
 from tunegrad.ir.variants import parts_of, rewrite, variants_of
 from tunegrad.ir.verify.kernel import verify_kernel
 from tunegrad.opts import Schedule, Space

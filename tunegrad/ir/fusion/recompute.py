@@ -8,74 +8,78 @@
 
 A tensor counts that lives at the launch where most bytes do, is not touched there, and is made
 element by element of tensors that live on anyway. Each is worth its own bytes there, and costs
-those that its kernel reads and writes; the cheapest come first, while all of them together cost
-little of what the plan reads and writes. No kernel is new.
+the time of its kernel; the cheapest come first, while all of them together take little of the
+plan's time. No kernel is new.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from .plan import Buffer, Launch, LaunchPlan
 
 __all__ = ["recomputed"]
 
-_SHARE = 1 / 32
-"""Of the bytes that a plan's kernels read and write, those that may be added."""
+_SHARE = 1 / 60
+"""Of a plan's time, as far as bytes and operations say, the part that may be added."""
+_OPERATIONS = 8
+"""Operations in the time in which a byte is read or written: 100 Gflop/s and 12 GB/s."""
 _SMALL = 1 / 16
 """Of the bytes that are saved, those of sources that have to live longer for it."""
 
 
 def recomputed(plan: LaunchPlan) -> LaunchPlan:
     """The plan with some elementwise results computed again; the same object where none are."""
-    left = _SHARE * sum(_traffic(plan, x) for x in plan.launches)
+    left = _SHARE * sum(_time(plan, x) for x in plan.launches)
     while (found := _cheapest(plan, left)) is not None:
-        left -= _traffic(plan, plan.launches[found.writer])
+        left -= _time(plan, plan.launches[found.writer])
         plan = _again(plan, found)
     return plan
 
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """A buffer, the launch that writes it, and the launch before which it is computed again."""
+    """Buffers, the launch that writes them, and the launch before which they are computed again."""
 
-    buffer: int
+    buffers: tuple[int, ...]
     writer: int
     reader: int
 
 
-def _cheapest(plan: LaunchPlan, most_bytes: float) -> _Found | None:
-    """The buffer that saves most for the bytes that are read and written for it."""
+def _cheapest(plan: LaunchPlan, most: float) -> _Found | None:
+    """The buffers of a launch that save most for the time that they take."""
     touched: dict[int, list[int]] = {}
     for n, launch in enumerate(plan.launches):
         for i in set(map(plan.memory, launch.args)):
             touched.setdefault(i, []).append(n)
-    temps = [b for b in plan.buffers if b.role == "temp" and b.nbytes and b.id in touched]
-    top = _top(temps, touched, len(plan.launches))
+    temps = {b.id: b for b in plan.buffers if b.role == "temp" and b.nbytes and b.id in touched}
+    top = _top(temps.values(), touched, len(plan.launches))
     viewed = {b.base for b in plan.buffers if b.base is not None}
     best, least = None, 0.0
-    for b in temps:
-        first, last = touched[b.id][0], touched[b.id][-1]
-        if not first < top < last or top in touched[b.id] or b.id in viewed:
+    for n, launch in enumerate(plan.launches[:top]):
+        cost = _time(plan, launch)
+        if launch.kernel.reduces or cost > most:
             continue
-        launch = plan.launches[first]
-        reader = next(n for n in touched[b.id] if n > top)
-        cost = _traffic(plan, launch)
-        if cost > most_bytes or not _is_elementwise(launch):
+        outs = _written(launch)
+        if any(i not in temps or i in viewed or top in touched[i] for i in outs):
             continue
+        kept = tuple(i for i in outs if touched[i][-1] > top)
+        if not kept:
+            continue
+        reader = min(m for i in kept for m in touched[i] if m > top)
         late = sum(
-            plan.buffers[i].nbytes
-            for i in map(plan.memory, launch.args)
-            if plan.buffers[i].role == "temp" and i != b.id and touched[i][-1] < reader
+            temps[i].nbytes
+            for i in {*map(plan.memory, launch.args)} - {*outs}
+            if i in temps and touched[i][-1] < reader
         )
-        worth = (b.nbytes - late) / cost
-        if late <= _SMALL * b.nbytes and worth > least:
-            best, least = _Found(b.id, first, reader), worth
+        saved = sum(temps[i].nbytes for i in kept)
+        if late <= _SMALL * saved and (saved - late) / cost > least:
+            best, least = _Found(outs, n, reader), (saved - late) / cost
     return best
 
 
-def _top(temps: Sequence[Buffer], touched: dict[int, list[int]], count: int) -> int:
+def _top(temps: Collection[Buffer], touched: dict[int, list[int]], count: int) -> int:
     """The launch at which most bytes live."""
     change = [0] * (count + 1)
     for b in temps:
@@ -89,28 +93,32 @@ def _top(temps: Sequence[Buffer], touched: dict[int, list[int]], count: int) -> 
     return at
 
 
-def _is_elementwise(launch: Launch) -> bool:
-    kernel = launch.kernel
-    return not kernel.reduces and sum(p.role == "out" for p in kernel.params) == 1
+def _written(launch: Launch) -> tuple[int, ...]:
+    """The buffers that a launch writes."""
+    roles = zip(launch.kernel.params, launch.args, strict=True)
+    return tuple(i for p, i in roles if p.role == "out")
 
 
-def _traffic(plan: LaunchPlan, launch: Launch) -> int:
-    """Bytes of the buffers that a launch reads and writes."""
-    return sum(plan.buffers[i].nbytes for i in launch.args)
+def _time(plan: LaunchPlan, launch: Launch) -> float:
+    """The time of a launch, in that of a byte."""
+    moved = sum(plan.buffers[i].nbytes for i in launch.args)
+    return max(moved, launch.kernel.flops / _OPERATIONS)
 
 
 def _again(plan: LaunchPlan, found: _Found) -> LaunchPlan:
-    new, kept = len(plan.buffers), plan.buffers[found.buffer]
-    made = replace(kept, id=new, name=f"{kept.name} again")
-    launches = list(plan.launches)
+    new = {i: len(plan.buffers) + n for n, i in enumerate(found.buffers)}
+    made = tuple(
+        replace(plan.buffers[i], id=at, name=f"{plan.buffers[i].name} again")
+        for i, at in new.items()
+    )
 
     def renamed(launch: Launch) -> Launch:
-        return replace(launch, args=tuple(new if i == found.buffer else i for i in launch.args))
+        return replace(launch, args=tuple(new.get(i, i) for i in launch.args))
 
-    after = [renamed(x) for x in launches[found.reader :]]
-    again = renamed(launches[found.writer])
+    before, after = plan.launches[: found.reader], plan.launches[found.reader :]
+    again = renamed(plan.launches[found.writer])
     return replace(
         plan,
-        buffers=(*plan.buffers, made),
-        launches=(*launches[: found.reader], again, *after),
+        buffers=(*plan.buffers, *made),
+        launches=(*before, again, *map(renamed, after)),
     )
