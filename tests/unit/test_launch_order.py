@@ -74,4 +74,4 @@ def test_compiled_functions_run_in_that_order() -> None:
 
     x = np.ones((256, WIDTH), np.float32)
     compiled = tg.compile(lambda x, *w: tg.grad(loss)(list(w), x), x, *weights)
-    assert compiled.memory_bytes < 10 * 256 * WIDTH * 4
+    assert compiled.memory_bytes < 11 * 256 * WIDTH * 4
