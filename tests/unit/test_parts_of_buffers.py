@@ -72,6 +72,16 @@ def test_parts_begin_where_a_device_can_use_them():
     assert not joined(plan, 256).parts
 
 
+def test_a_concatenation_of_concatenations_is_copied():
+    inner = functions.cat([_gradient(2), _gradient(5)], 0).contiguous()
+    outer = functions.cat([inner, _gradient(3)], 0).contiguous()
+    plan = schedule(((outer * inner.sum()).node,), view_bytes=1)
+    made = joined(plan, 1)
+    ((_, parts),) = made.parts.items()
+    assert len(parts) == 2
+    validated(made)
+
+
 def _moved(plan: LaunchPlan, at: int, start: int) -> LaunchPlan:
     buffers = tuple(replace(b, start=start) if b.id == at else b for b in plan.buffers)
     return replace(plan, buffers=buffers)

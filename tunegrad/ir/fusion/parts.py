@@ -28,10 +28,12 @@ def joined(plan: LaunchPlan, view_bytes: int) -> LaunchPlan:
     """The plan without launches that only lay temporary buffers one after another: those that write
     these write parts of the whole. A launch that does more reads the whole instead.
 
-    Parts begin at multiples of ``view_bytes``. A plan without such a launch is the same object.
+    Parts begin at multiples of ``view_bytes``, and are no wholes of other parts: such a one is read
+    before the rest of the larger whole is written. A plan without such a launch is the same object.
     """
     writers = {i for x in plan.launches for p, i in _args(x) if p.role == "out"}
     buffers = plan.buffers
+    wholes = set[int]()
     launches: list[Launch] = []
     for launch in plan.launches:
         left: Launch | None = launch
@@ -43,11 +45,12 @@ def joined(plan: LaunchPlan, view_bytes: int) -> LaunchPlan:
             if (
                 starts
                 and len(places) == len(starts)
-                and places.keys() <= writers
+                and places.keys() <= writers - wholes
                 and all(_is_plain(buffers[i]) for i in (whole, *places))
                 and all(start * size % view_bytes == 0 for start in places.values())
             ):
                 buffers = tuple(_moved(b, whole, places, size) for b in buffers)
+                wholes.add(whole)
                 left = _reading(launch, store)
                 break
         launches += [] if left is None else [left]
