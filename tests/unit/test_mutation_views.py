@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 import tunegrad as tg
+from tests.gradient_cases import CASES
+from tests.gradients import drawn
 from tests.mutation_fuzzer import Program, agrees, shrunk
 
 X = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
@@ -192,3 +194,33 @@ def test_write_that_is_lost_is_found_and_cut_down(monkeypatch: pytest.MonkeyPatc
     assert agrees(program) == ""
     monkeypatch.setattr(Aliased, "_renew", lambda view: setattr(view, "seen", view.root.node))
     assert shrunk(program, lambda p: bool(agrees(p))).lines == ("v1 = v0[1:]", "v0 += 2")
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_results_of_every_family_are_views_where_pytorchs_are() -> None:
+    torch = pytest.importorskip("torch")
+    compared = 0
+    for line, shapes, *_ in CASES:
+        arrays = drawn(shapes, line)
+        changed = []
+        for lib in (torch, tg):
+            given = [lib.tensor(a) for a in arrays]
+            names = {**vars(lib.nn.functional), **dict(zip("abcde", given, strict=False))}
+            names |= {"T": lib, "F": lib.nn.functional, "i": lib.tensor([0, 1, 2, 1, 0, 2])}
+            try:
+                eval(line, names).fill_(50)  # noqa: S307
+            except (RuntimeError, AttributeError):  # elements that are one, several results
+                changed.append(None)
+                continue
+            pairs = zip(given, arrays, strict=True)
+            changed.append([not _same(x, a) for x, a in pairs])
+        if None not in changed:
+            assert changed[0] == changed[1], line
+            compared += 1
+    assert compared > 250
+
+
+def _same(x: Any, a: Any) -> bool:
+    """True if a tensor still has these elements; ours is its own array until it is written to."""
+    known = x.node.op == "input" if isinstance(x, tg.Tensor) else False
+    return known or np.array_equal(x.numpy(), a)
