@@ -193,8 +193,8 @@ class Cotangent:
         self, places: Node, taps: Sequence[Node], dim: int, size: int, stride: int,
         shape: tuple[int, ...], padding: int,
     ) -> Cotangent:  # fmt: skip
-        """Of a product of places and taps, element ``i = stride * q + r`` by every taps of its
-        phase r alone, without a product by a zero between two places:
+        """Of a product of places and taps, element ``i = stride * q + r`` by the taps of its
+        phase r alone, not by zeros between two places:
 
             dx[stride * q + r] = sum over t of g[q - t] * w[stride * t + r]
 
