@@ -11,7 +11,9 @@ import pytest
 from small_models import THREADS
 
 import tunegrad as tg
+from tunegrad.compiling.candidate import Payload, inputs, lower, reference
 from tunegrad.config import resolve_model
+from tunegrad.devices import host_device
 from tunegrad.frontend import model_of_spec
 from tunegrad.nn import optim
 from tunegrad.tuning import workload_of_spec
@@ -66,3 +68,15 @@ def test_a_step_runs_with_the_winners_of_its_tune(tmp_path: Path) -> None:
     assert {c.outcome for c in tuned.program(x, y).choices} == {"hit"}
     for _ in range(5):
         assert tuned(x, y) == pytest.approx(plain(x, y), rel=1e-4)
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam", "adamw", "lamb", "rmsprop"])
+def test_every_kernel_of_a_step_has_a_reference_of_numbers(optimizer: str) -> None:
+    """A kernel whose results are NaN on what is drawn for it can not be verified."""
+    text = f"mlp[batch=4,sizes=[6,5,3],train={optimizer}]"
+    for use in workload_of_spec(resolve_model(text)).kernels:
+        payload = Payload(use.kernel, "", host_device())
+        given = inputs(payload, lower(payload).io, 0, "ordinary")
+        for found in reference(payload, given).values():
+            values = np.asarray(found.values)
+            assert values.dtype.kind != "f" or np.isfinite(values).mean() > 0.5, use.name

@@ -183,8 +183,10 @@ class Adam(Optimizer):
         (b1, b2), (m, v) = self.betas, moments
         m = m * b1 + g * (1 - b1)
         v = v * b2 + g * g * (1 - b2)
-        # 1 - b^t by expm1: near b = 1 the difference would lose most digits in f32
-        first, second = (-(step * math.log(b)).expm1() if b else None for b in (b1, b2))
+        # 1 - b^t by expm1: near b = 1 the difference would lose most digits in f32; a kernel
+        # of it alone is verified on any step that is drawn, so t is bounded
+        t = maximum(step, 1.0)
+        first, second = (-(t * math.log(b)).expm1() if b else None for b in (b1, b2))
         root = v.sqrt() if second is None else v.sqrt() / second.sqrt()
         return (m if first is None else m / first) / (root + self.eps), (m, v)
 
