@@ -47,6 +47,10 @@ def sgd(parameters: Any) -> Any:
     return torch.optim.SGD(parameters, 0.1, momentum=0.9)
 
 
+def slowly(parameters: Any) -> Any:
+    return torch.optim.SGD(parameters, 0.01, momentum=0.9)
+
+
 def adam(parameters: Any) -> Any:
     return torch.optim.Adam(parameters, 1e-3)
 
@@ -65,10 +69,11 @@ def trained(
 ) -> list[Any]:
     """Train copies in PyTorch and here; losses, weights and statistics are the same.
 
-    The gradients of some weights are nothing but rounding, and Adam scales these up: they are left
-    out, by their size in PyTorch.
+    The gradients of some weights are nothing but rounding, as of a key's bias in attention, and
+    Adam scales these up: they are left out, by their size in PyTorch.
     """
     theirs, mine = module, copy.deepcopy(module)
+    largest = {n: torch.zeros_like(p) for n, p in theirs.named_parameters()}
     ends = []
     for m, f in ((theirs, theirs), (mine, compiled(mine))):
         made = optimizer(m.parameters())
@@ -81,14 +86,18 @@ def trained(
             found.backward()
             made.step()
             losses.append(found.item())
+            for n, p in m.named_parameters() if m is theirs else ():
+                largest[n] = torch.maximum(largest[n], p.grad.abs())
         ends.append(losses)
     torch.testing.assert_close(ends[1], ends[0], rtol=1e-3, atol=1e-5)
-    gradients = {n: p.grad for n, p in theirs.named_parameters()}
     for name, want in theirs.state_dict().items():
-        gradient = gradients.get(name)
-        if gradient is None or float(gradient.abs().max()) > 1e-6:
-            got = mine.state_dict()[name]
-            torch.testing.assert_close(got, want, rtol=1e-3, atol=1e-3 * float(want.abs().max()))
+        got = mine.state_dict()[name]
+        if name in largest:
+            got = torch.where(largest[name] > 1e-6, got, want)
+        size = float(want.abs().max())
+        if name.endswith("running_mean"):  # it is near zero by the deviation
+            size = float(theirs.state_dict()[name.replace("mean", "var")].max()) ** 0.5
+        torch.testing.assert_close(got, want, rtol=1e-3, atol=1e-3 * size)
     return ends
 
 
@@ -310,3 +319,137 @@ def test_what_only_the_backward_graph_misses_is_left_to_pytorch_by_name(
     same_gradients(theirs, mine)
     assert len(loads) == 1
     assert "avg_pool2d_backward" in caplog.text
+
+
+class Block(nn.Module):
+    """A basic block of ResNet."""
+
+    def __init__(self, inner: int, outer: int, stride: int) -> None:
+        super().__init__()
+        self.branch = nn.Sequential(
+            nn.Conv2d(inner, outer, 3, stride, 1, bias=False), nn.BatchNorm2d(outer), nn.ReLU(),
+            nn.Conv2d(outer, outer, 3, 1, 1, bias=False), nn.BatchNorm2d(outer),
+        )  # fmt: skip
+        same = stride == 1 and inner == outer
+        self.skip = (
+            nn.Identity()
+            if same
+            else nn.Sequential(
+                nn.Conv2d(inner, outer, 1, stride, bias=False), nn.BatchNorm2d(outer)
+            )
+        )
+
+    def forward(self, x: Any) -> Any:
+        return F.relu(self.branch(x) + self.skip(x))
+
+
+def resnet18(width: int) -> Any:
+    torch.manual_seed(0)
+    layers: list[Any] = [nn.Conv2d(3, width, 3, 1, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU()]
+    inner = width
+    for depth in range(4):
+        for i in range(2):
+            layers.append(Block(inner, width * 2**depth, 2 if depth and not i else 1))
+            inner = width * 2**depth
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inner, 10))
+
+
+class Gpt(nn.Module):
+    """One block between a tied embedding and its head."""
+
+    def __init__(self, words: int = 17, wide: int = 16) -> None:
+        super().__init__()
+        self.words, self.places = nn.Embedding(words, wide), nn.Embedding(12, wide)
+        self.first, self.second = nn.LayerNorm(wide), nn.LayerNorm(wide)
+        self.qkv, self.out = nn.Linear(wide, 3 * wide), nn.Linear(wide, wide)
+        self.wide = nn.Sequential(
+            nn.Linear(wide, 4 * wide), nn.GELU("tanh"), nn.Dropout(0.1), nn.Linear(4 * wide, wide)
+        )
+        self.head = nn.Linear(wide, words, bias=False)
+        self.head.weight = self.words.weight
+
+    def forward(self, ids: Any) -> Any:
+        x = self.words(ids) + self.places(torch.arange(ids.shape[1]))
+        n, t, c = x.shape
+        q, k, v = self.qkv(self.first(x)).view(n, t, 3, 2, c // 2).permute(2, 0, 3, 1, 4)
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.out(y.transpose(1, 2).reshape(n, t, c))
+        return self.head(x + self.wide(self.second(x)))
+
+
+class UNet(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+
+        def convolved(inner: int, outer: int) -> Any:
+            return nn.Sequential(
+                nn.Conv2d(inner, outer, 3, padding=1), nn.GroupNorm(2, outer), nn.SiLU()
+            )
+
+        self.down, self.lower, self.middle = convolved(1, 4), convolved(4, 8), convolved(8, 8)
+        self.up, self.last = nn.ConvTranspose2d(8, 4, 2, 2), convolved(8, 4)
+        self.out = nn.Conv2d(4, 2, 1)
+
+    def forward(self, x: Any) -> Any:
+        a = self.down(x)
+        b = self.lower(F.max_pool2d(a, 2))
+        m = F.interpolate(self.middle(F.max_pool2d(b, 2)), scale_factor=2, mode="bilinear")
+        return self.out(self.last(torch.cat([a, self.up(m + b)], 1)))
+
+
+class Recurrent(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.lstm, self.out = nn.LSTM(4, 6, batch_first=True), nn.Linear(6, 2)
+
+    def forward(self, x: Any) -> Any:
+        return self.out(self.lstm(x)[0][:, -1])
+
+
+def texts(i: int) -> Any:
+    torch.manual_seed(i)
+    return (torch.randint(17, (2, 12)),)
+
+
+def next_words(f: Any, ids: Any) -> Any:
+    return F.cross_entropy(f(ids[:, :-1]).flatten(0, 1), ids[:, 1:].flatten())
+
+
+def rows(i: int) -> Any:
+    torch.manual_seed(i)
+    return (torch.randn(2, 5, 8),)
+
+
+def masks(i: int) -> Any:
+    torch.manual_seed(i)
+    return torch.randn(2, 1, 16, 16), torch.randint(2, (2, 16, 16))
+
+
+NETWORKS: dict[str, Any] = {
+    "lenet by Adam": (lenet, images, classified, adam),
+    "resnet18": (lambda: resnet18(4), lambda i: images(i, 4, 3, 32, 10), classified, slowly),
+    "encoder": (
+        lambda: nn.TransformerEncoderLayer(8, 2, 16, 0.1, "gelu", batch_first=True), rows,
+        lambda f, x: f(x).square().mean(), adam,
+    ),
+    "gpt": (Gpt, texts, next_words, adam),
+    "u-net": (UNet, masks, classified, sgd),
+    "lstm": (Recurrent, lambda i: (rows(i)[0][..., :4],), lambda f, x: f(x).square().mean(), sgd),
+}  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NETWORKS)
+def test_ten_steps_of_a_network_are_pytorchs(
+    name: str, loads: list[Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    make, data, loss, optimizer = NETWORKS[name]
+    torch.manual_seed(0)
+    module = make()
+    with (
+        torch._dynamo.config.patch(allow_rnn=True),
+        caplog.at_level(logging.WARNING, logger="tunegrad.torch"),
+    ):
+        trained(module, data, loss, optimizer, 10)
+    assert len(loads) == 2
+    assert not [r for r in caplog.records if r.name == "tunegrad.torch"]
