@@ -93,3 +93,19 @@ def test_compiled_step_gives_the_same_bits_in_less_memory(monkeypatch: pytest.Mo
 def test_nothing_is_computed_twice_outside_of_training() -> None:
     compiled = tg.compile(step, X, *WEIGHTS, store=False)
     assert not any(b.name.endswith("again") for b in compiled._plan.buffers)
+
+
+def test_launch_whose_results_are_read_late_alone_is_moved() -> None:
+    """It would be left with nothing that reads it."""
+    x = Tensor.input("x", (256, WIDTH))
+    masks = (x * 3 - 1).contiguous()
+    y = x
+    for w in WEIGHTS:
+        y = (y @ Tensor.constant(w)).exp().contiguous()
+    plan = schedule((((y @ y.T).contiguous().sum(1, keepdim=True) * masks).node,))
+    writer = next(n for n, x in enumerate(plan.launches) if not x.kernel.reduces)
+    out = plan.launches[writer].args[0]
+    reader = next(n for n, x in enumerate(plan.launches) if n > writer and out in x.args)
+    made = recompute._again(plan, recompute._Found((out,), writer, reader))
+    made.verify()
+    assert len(made.launches) == len(plan.launches)
