@@ -192,9 +192,14 @@ def _part(made: Made) -> object:
     return made(wide[:, :6], wide[:, 1:])
 
 
+def _folded(made: Made) -> object:
+    return made(np.lib.stride_tricks.as_strided(_square(0), (6, 6), (4, 4)), _square(1))
+
+
 @pytest.mark.parametrize(
     ("call", "error", "words"),
     [
+        (_folded, ShapeError, r"elements of its array may share memory .*strides \(4, 4\) bytes"),
         (_read_only, ShapeError, "input 'a' is donated, and its array is read-only"),
         (lambda f: f(_square(0).tolist(), _square(1)), DTypeError, "must be an array.* is a list"),
         (lambda f: f(*[_square(0)] * 2), ShapeError, "'a' is donated, and shares memory"),

@@ -99,7 +99,8 @@ class Donated:
 
     def check(self, given: Mapping[str, object], arrays: Mapping[str, Any]) -> None:
         """Raise DTypeError for a donated input that is no array, and ShapeError for one that can
-        not be written, or that shares memory with another input.
+        not be written, that has several elements in one place, or that shares memory with another
+        input.
 
         ``given`` are the inputs as the caller gave them, ``arrays`` as they are run on.
         """
@@ -125,6 +126,11 @@ class Donated:
                 raise DTypeError(
                     f"{self._owner}: input {name!r} is donated, so it must be an array, which is "
                     f"changed; it is a {type(given[name]).__name__}"
+                )
+            if _folds(a):
+                raise ShapeError(
+                    f"{self._owner}: input {name!r} is donated, and elements of its array may "
+                    f"share memory (shape {a.shape}, strides {a.strides} bytes)"
                 )
             self._refuse(spans.sharing(a), name)
             spans.add(name, a)
@@ -167,6 +173,18 @@ class _Spans:
             if until > start and np.shares_memory(held(), a):
                 return name
         return None
+
+
+def _folds(a: np.ndarray[Any, Any]) -> bool:
+    """True unless each stride of an array is as long as what the shorter ones reach over."""
+    if a.flags.c_contiguous or not a.size:
+        return False
+    end = a.itemsize
+    for stride, extent in sorted((abs(s), n) for s, n in zip(a.strides, a.shape, strict=True)):
+        if extent > 1 and stride < end:
+            return True
+        end += (extent - 1) * stride
+    return False
 
 
 def _span(a: np.ndarray[Any, Any]) -> tuple[int, int]:
