@@ -65,8 +65,8 @@ def _cheapest(plan: LaunchPlan, most: float) -> _Found | None:
         if any(i not in temps or i in viewed or top in touched[i] for i in outs):
             continue
         kept = tuple(i for i in outs if touched[i][-1] > top)
-        if not kept:
-            continue
+        if not kept or not any(n < m < top for i in outs for m in touched[i]):
+            continue  # nothing reads it before: computed again, the first launch would be needless
         reader = min(m for i in kept for m in touched[i] if m > top)
         late = sum(
             temps[i].nbytes
