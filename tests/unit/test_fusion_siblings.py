@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 
 import pytest
 
 from tests.graph_builders import add, run_schedule, scale, tensor
-from tests.graph_fuzzer import random_inputs
+from tests.graph_fuzzer import random_graph, random_inputs
 from tunegrad.errors import WrongPlan
 from tunegrad.ir import graph as g
 from tunegrad.ir.expr import Op
@@ -188,3 +189,9 @@ def test_sums_of_columns_stay_apart() -> None:
 
 def test_few_long_rows_stay_apart() -> None:
     assert outputs_of(schedule(row_sums(4, 64))) == [1, 1]
+
+
+def test_siblings_of_one_element_are_planned() -> None:
+    """Their kernels have no axis; a drawn graph of which planning failed."""
+    outputs = random_graph(random.Random("more 572"), 40)
+    schedule(outputs).verify()

@@ -195,6 +195,8 @@ def _loads(k: Kernel) -> int:
 
 def _turns(k: Kernel) -> bool:
     """True if a tensor is read along other axes than the one along which elements are stored."""
+    if not k.axes:
+        return False
     last = k.axes[-1].name
     return any(last in walk and walk[-1] != last for _, _, walk in _walks(k))
 
