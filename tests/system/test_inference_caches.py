@@ -19,6 +19,7 @@ import pytest
 
 import tunegrad as tg
 from tests.graph_builders import calls_of
+from tests.opencl_device import opencl_device
 from tunegrad import inference
 from tunegrad.compiling import Compiler, artifact, object_key
 from tunegrad.devices import host_device
@@ -145,6 +146,15 @@ def test_code_stays_linked_for_the_next_load() -> None:
     for _ in range(3):
         compiler.code(kernels()[0], UNSCHEDULED, ENGINE)
     assert compiler.counts.linked == 1
+
+
+def test_one_text_is_launched_over_as_many_items_as_each_kernel_has() -> None:
+    """Copies of 256 and of 512 numbers, eight an item, have one text on a GPU."""
+    device = opencl_device().name
+    for rows in (16, 32):
+        x = np.arange(rows * 16, dtype=np.float32).reshape(rows, 16)
+        double = tg.compile(lambda x: x * 2, x, device=device, store=False)
+        np.testing.assert_array_equal(double(x), x * 2)
 
 
 def test_code_is_unmapped_when_nobody_holds_it_and_others_came(

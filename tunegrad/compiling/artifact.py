@@ -324,14 +324,15 @@ class Compiler:
         text = _text(schedule)
         with self._lock:
             program = self._program(kernel, text, engine.device)
-            linked = self._linked.get(program.key)
+            key = f"{program.key} {program.hash}"  # one text may be launched in several geometries
+            linked = self._linked.get(key)
             if linked is None:
                 image = self._image(program, kernel, text, engine.device)
                 linked = engine.load(program.lowered, image)
-                self._linked[program.key] = linked
+                self._linked[key] = linked
                 self.counts = replace(self.counts, linked=self.counts.linked + 1)
-            self._recent[program.key] = linked
-            self._recent.move_to_end(program.key)
+            self._recent[key] = linked
+            self._recent.move_to_end(key)
             _trim(self._recent, _LINKED)
         return code_of(program.lowered, linked)
 
