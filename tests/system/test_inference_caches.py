@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 from collections import OrderedDict
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,12 +18,15 @@ import numpy as np
 import pytest
 
 import tunegrad as tg
-from tests.graph_builders import calls_of
+from benchmarks.hand_schedules import GPU
+from tests.graph_builders import add, calls_of, scale, tensor
+from tests.null_device import NullDevice
 from tests.opencl_device import opencl_device
 from tunegrad import inference
 from tunegrad.compiling import Compiler, artifact, object_key
 from tunegrad.devices import host_device
 from tunegrad.devices.cpu import device as cpu
+from tunegrad.devices.job import Geometry, Lowered
 from tunegrad.inference import realizing
 from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import schedule
@@ -52,6 +55,36 @@ def test_equal_kernels_of_a_model_are_compiled_once(tmp_path: Path) -> None:
     assert len(kernels()) == 3
     assert (compiler.counts.lowered, compiler.counts.compiled, compiler.counts.linked) == (3, 3, 3)
     assert [c.loaded for c in twice[:3]] == [c.loaded for c in twice[3:]]
+
+
+@dataclass(frozen=True)
+class _Loaded:
+    launch: Geometry
+    image: bytes
+
+
+class _Loader:
+    """An engine that keeps what it is told to load."""
+
+    device = NullDevice(GPU)
+
+    def load(self, lowered: Lowered, image: bytes) -> _Loaded:
+        return _Loaded(lowered.geometry, image)
+
+
+def test_kernels_of_one_text_are_launched_each_by_its_own_geometry() -> None:
+    engine: Any = _Loader()
+    compiler, loaded = Compiler(), list[Any]()
+    for n in (512, 1024, 512):
+        x = tensor("x", n)
+        ((kernel, _),) = schedule((add(x, scale(x, 2.0)),)).kernels().values()
+        default = compiler.default(kernel, engine.device)
+        loaded.append(compiler.code(kernel, default, engine).loaded)
+    few, many, again = loaded
+    assert few.image == many.image
+    assert again is few
+    assert many.launch.groups * many.launch.items == 2 * few.launch.groups * few.launch.items
+    assert (compiler.counts.compiled, compiler.counts.linked) == (1, 2)
 
 
 LOADS = """
