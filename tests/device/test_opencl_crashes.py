@@ -56,6 +56,17 @@ def test_compiler_that_crashes_within_its_reply_is_told(device, monkeypatch):
         device.compile(lowered())
 
 
+def test_modules_beside_a_script_do_not_stand_for_the_librarys(device, monkeypatch, tmp_path: Path):
+    for name in ("types", "enum", "signal", "selectors"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit(3)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(apart, "_process", apart._Process("-m", "tunegrad.devices.opencl.apart"))
+    try:
+        assert device.compile(lowered())
+    finally:
+        apart._process.close()
+
+
 def test_compiler_that_can_not_be_started_leaves_nothing_open(monkeypatch):
     def no_process(*_, **__):
         raise BlockingIOError("Resource temporarily unavailable")

@@ -17,6 +17,7 @@ import os
 import signal
 import subprocess
 import sys
+import sysconfig
 import threading
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, Pipe
@@ -112,14 +113,13 @@ class _Process:
         if self._running is not None and self._running.process.poll() is not None:
             self._close()
         if self._running is None:
-            path = os.pathsep.join(p for p in sys.path if p)
             (asked, requests), (replies, told) = Pipe(duplex=False), Pipe(duplex=False)
             with asked, told:
                 process = subprocess.Popen(
                     [sys.executable, "-P", *self._words],
                     stdin=asked.fileno(),
                     stdout=told.fileno(),
-                    env=os.environ | {"PYTHONPATH": path},
+                    env=os.environ | {"PYTHONPATH": _path()},
                     start_new_session=True,  # Ctrl-C is for the parent to handle
                 )
             self._running = _Running(process, requests, replies)
@@ -135,6 +135,15 @@ class _Process:
         running.requests.close()
         running.replies.close()
         return running.process.wait()
+
+
+def _path() -> str:
+    """This process's path, Python's own library first: a script's folder may hold a ``types.py``,
+    which this process, running already, did not take for the library's.
+    """
+    library = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib")]
+    library += [os.path.join(p, "lib-dynload") for p in library]  # noqa: PTH118
+    return os.pathsep.join(sorted(filter(None, sys.path), key=lambda p: p not in library))
 
 
 _process = _Process("-m", "tunegrad.devices.opencl.apart")
