@@ -6,6 +6,8 @@ import pytest
 
 from benchmarks.hand_schedules import AVX512, GPU, gemm, row_sum, softmax
 from tests.schedule_checks import assert_agrees
+from tunegrad.frontend import Tensor, functions
+from tunegrad.ir.fusion import schedule
 from tunegrad.ir.program import For, If, Load, Store, walk
 from tunegrad.ir.program import Test as Condition
 from tunegrad.ir.verify.program import verify_program
@@ -149,3 +151,10 @@ PRIMES = [
 @pytest.mark.parametrize("text", PRIMES, ids=range(len(PRIMES)))
 def test_lowering_of_prime_extents_agrees(shape, text):
     lowered(gemm(*shape), text)
+
+
+def test_lowering_bools_that_are_never_loaded_are_false():
+    q = Tensor.input("q", (12, 4), "bool")
+    turned = functions.cat([q[1:], q[:1]], 0).to("i32")
+    (launch,) = schedule((turned.node,)).launches
+    lowered(launch.kernel, "tile(axis=a, size=8) upcast(axis=a1)")

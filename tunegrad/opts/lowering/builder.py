@@ -82,6 +82,7 @@ class Builder:
         return value
 
     def number(self, value: float | int | bool, dtype: DType, lanes: int = 1) -> int:
+        value = bool(value) if dtype.is_bool else value
         key = ("number", repr(value), dtype, lanes)
         found = self.find(key)
         if found is not None:
