@@ -206,3 +206,33 @@ def test_schedules_are_pytorchs():
         wanted = list(theirs(make))
         assert [mine(i) for i in range(12)] == pytest.approx(wanted, rel=1e-9), mine
         assert not any(math.isnan(w) for w in wanted)
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: optim.SGD(-1.0), "SGD: lr=-1.0 must be a number of at least 0"),
+        (lambda: optim.SGD(momentum="much"), "SGD: momentum='much' must be"),
+        (lambda: optim.Adam(float("nan")), "Adam: lr=nan must be"),
+        (lambda: optim.Adam(betas=(0.9, 1.0)), r"Adam: betas=\(0.9, 1.0\) must be two numbers"),
+        (
+            lambda: optim.AdamW(groups=[(str.isupper, {"weight_decay": -1})]),
+            "AdamW: weight_decay=-1 must be",
+        ),
+        (lambda: optim.CosineLR(0.1, 0), "CosineLR: steps=0 must be an integer of at least 1"),
+        (lambda: optim.StepLR(0.1, 0), "StepLR: step_size=0 must be"),
+        (lambda: optim.OneCycleLR(0.1, 9, 2.0), "OneCycleLR: pct_start=2.0 must be from 0 to 1"),
+    ],
+)
+def test_an_option_out_of_range_is_named(make, said):
+    with pytest.raises(ConfigError, match=said):
+        make()
+
+
+@pytest.mark.parametrize("pct_start", [0.0, 0.1, 0.5, 1.0])
+@pytest.mark.parametrize("steps", [1, 2, 10])
+def test_one_cycle_ends_at_the_least_rate_for_every_share_of_the_rise(steps, pct_start):
+    cycle = optim.OneCycleLR(0.1, steps, pct_start)
+    rates = [cycle(i) for i in range(steps)]
+    assert all(0 < rate <= 0.1 for rate in rates)
+    assert rates[-1] == pytest.approx(0.1 / 25 / 1e4)

@@ -12,7 +12,7 @@ import pytest
 
 import tunegrad as tg
 from tunegrad import nn
-from tunegrad.errors import IndexOutOfRange, ModelError, ShapeError, WeightsError
+from tunegrad.errors import ConfigError, IndexOutOfRange, ModelError, ShapeError, WeightsError
 from tunegrad.nn import optim
 
 F = nn.functional
@@ -327,3 +327,97 @@ def test_a_step_keeps_its_state_in_place():
     step(x, y)
     assert {name: a.ctypes.data for name, a in step._state.items()} == places
     assert all(at % 64 == 0 for at in places.values())
+
+
+class Tied(nn.Module):
+    """Two names of one weight, and a layer that nothing reads."""
+
+    def __init__(self):
+        self.first, self.last = nn.Linear(6, 6, bias=False), nn.Linear(6, 6, bias=False)
+        self.last.weight = self.first.weight
+        self.unread = nn.Linear(3, 3)
+
+    def forward(self, x):
+        return self.last(self.first(x).tanh())
+
+
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_a_weight_of_two_names_is_one_and_what_is_not_read_stays(torch, accumulate):
+    step = made(Tied, optim.AdamW(0.05, weight_decay=0.5), accumulate=accumulate, clip_norm=0.1)
+    before = step.weights()
+    theirs = torch.nn.Parameter(torch.tensor(before["first.weight"]))
+    other = torch.optim.AdamW([theirs], lr=0.05, weight_decay=0.5)
+    for x, y in batches(2 * accumulate):
+        step(x, y)
+        out = torch.tanh(torch.tensor(x) @ theirs.T) @ theirs.T
+        (torch.nn.functional.cross_entropy(out, torch.tensor(y)) / accumulate).backward()
+        if step.state_dict()["calls"] % accumulate == 0:
+            torch.nn.utils.clip_grad_norm_([theirs], 0.1)
+            other.step()
+            other.zero_grad()
+    after = step.weights()
+    np.testing.assert_allclose(after["first.weight"], theirs.detach().numpy(), atol=1e-5)
+    np.testing.assert_array_equal(after["last.weight"], after["first.weight"])
+    np.testing.assert_array_equal(after["unread.weight"], before["unread.weight"])
+    x = next(batches(1))[0]
+    wanted = np.tanh(x @ after["first.weight"].T) @ after["first.weight"].T
+    np.testing.assert_allclose(tg.load(step.model(), store=False)(x), wanted, atol=1e-4)
+
+
+def test_frozen_parameters_stay_as_they_are():
+    model = net()
+    model[0].requires_grad_(False)
+    step = made(lambda: model)
+    before = step.weights()
+    for x, y in batches(2):
+        step(x, y)
+    changed = {n for n, w in step.weights().items() if not np.array_equal(w, before[n])}
+    assert {"4.weight", "4.bias", "1.weight", "1.running_mean"} <= changed
+    assert not changed & {"0.weight", "0.bias"}
+    assert not any(name.endswith(".0.weight") for name in step.state_dict() if "optim" in name)
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        ({"optimizer": optim.LAMB()}, "optimizer Adam, this one has LAMB"),
+        ({"accumulate": 2}, "accumulate 3, this one has 2"),
+    ],
+)
+def test_a_state_of_another_optimizer_or_accumulation_is_refused(tmp_path, other, said):
+    path = tmp_path / "s.safetensors"
+    made(plain, accumulate=3).save(path)
+    with pytest.raises(WeightsError, match=f"s.safetensors: it is of a step with {said}"):
+        made(plain, **{"accumulate": 3, **other}).load(path)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"optimizer": optim.SGD}, "optimizer=<class .*SGD'> must be one of tg.nn.optim"),
+        ({"optimizer": "sgd"}, "optimizer='sgd' must be one of tg.nn.optim"),
+        ({"loss": "mse"}, "loss='mse' must be a function"),
+        ({"clip_norm": -1.0}, "clip_norm=-1.0 must be a number above 0"),
+        ({"clip_value": 0}, "clip_value=0 must be a number above 0"),
+        ({"loss_scale": float("nan")}, "loss_scale=nan must be a number above 0"),
+        ({"accumulate": True}, "accumulate=True must be an integer of at least 1"),
+    ],
+)
+def test_an_option_that_is_none_is_named(options, said):
+    given = {"loss": F.cross_entropy, "optimizer": optim.SGD(0.1), **options}
+    with pytest.raises(ConfigError, match=said):
+        tg.TrainStep(plain(), **given, store=False)
+
+
+def test_labels_may_be_bytes():
+    ((x, y),) = batches(1)
+    assert made(plain)(x, y.astype(np.uint8)) == made(plain)(x, y)
+
+
+def test_an_undefined_state_is_not_saved(tmp_path):
+    step = made(plain)
+    step._defined = False  # as after an index that depends on new values
+    for call in (lambda: step.save(tmp_path / "s"), step.weights, step.state_dict, step.model):
+        with pytest.raises(ModelError, match="its state is undefined"):
+            call()
+    assert not [*tmp_path.iterdir()]

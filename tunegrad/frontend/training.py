@@ -33,7 +33,7 @@ from .functional import cross_entropy, mse_loss
 from .functions import where
 from .gradients import value_and_grad
 from .model import InputSpec, Model
-from .nn import Buffer, Module, optim, stateful_call
+from .nn import Module, optim, stateful_call
 from .random import draws_from, no_draws, start_of
 from .tensor import Tensor
 from .weights import Array, ParameterSpec, Weights
@@ -68,7 +68,10 @@ class Training:
     ``clip_norm``, ``clip_value``: of the gradients, in this order. ``accumulate``: batches whose
     mean gradient makes one update. ``loss_scale``: a number, or a LossScale.
 
-    Raises ModelError for a model that has nothing to train, ConfigError for numbers below 1.
+    A parameter of two names is one, by the first of them. As in PyTorch, one that the loss is not
+    made of is left as it is, its weight decay included.
+
+    Raises ModelError for a model that has nothing to train, ConfigError for another option.
     """
 
     model: Module | Model
@@ -80,21 +83,50 @@ class Training:
     accumulate: int = 1
     loss_scale: float | optim.LossScale | None = None
     module: Module = field(init=False, repr=False, compare=False)
+    trained: tuple[str, ...] = field(init=False, repr=False, compare=False)
+    """Names of the parameters that are trained: floats that are no buffers, and were not frozen by
+    ``requires_grad_(False)`` when this was made.
+    """
 
     def __post_init__(self) -> None:
-        for name in ("inputs", "accumulate"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or value < 1:
-                raise ConfigError(f"training: {name}={value!r} must be an integer of at least 1")
+        self._check_options()
         made = self.model.make() if isinstance(self.model, Model) else self.model
         if not isinstance(made, Module):
+            kind = f"{type(made).__module__}.{type(made).__qualname__}"
             raise ModelError(
-                f"training: model {self.name} is a {type(made).__name__}; only the parameters of "
-                "a Module can be trained"
+                f"training: the model is a {kind}; only the parameters of a tg.nn.Module, a Model "
+                "of one or tg.from_torch(module, x) can be trained"
             )
         object.__setattr__(self, "module", made)
+        named, specs = made.named(), self.specs
+        free = (n for n, p in named if n in specs and p.trainable and p.trained is not False)
+        object.__setattr__(self, "trained", tuple(free))
         if not self.trained:
-            raise ModelError(f"training: model {self.name} has no parameters of floats")
+            raise ModelError(
+                f"training: model {self.name} has no parameters of floats that are not frozen"
+            )
+
+    def _check_options(self) -> None:
+        if not isinstance(self.optimizer, optim.Optimizer):
+            raise ConfigError(
+                f"training: optimizer={_short(self.optimizer)} must be one of tg.nn.optim, such "
+                "as optim.SGD(0.1)"
+            )
+        if self.loss is not None and not callable(self.loss):
+            raise ConfigError(
+                f"training: loss={self.loss!r} must be a function, such as "
+                "tg.nn.functional.cross_entropy, or None"
+            )
+        for name in ("inputs", "accumulate"):
+            value = getattr(self, name)
+            if type(value) is not int or value < 1:
+                raise ConfigError(f"training: {name}={value!r} must be an integer of at least 1")
+        for name in ("clip_norm", "clip_value", "loss_scale"):
+            value = getattr(self, name)
+            if value is None or isinstance(value, optim.LossScale):
+                continue
+            if not optim.is_number(value) or value <= 0:
+                raise ConfigError(f"training: {name}={value!r} must be a number above 0")
 
     @property
     def name(self) -> str:
@@ -104,14 +136,16 @@ class Training:
 
     @property
     def specs(self) -> dict[str, ParameterSpec]:
-        """The model's parameters and buffers, by name."""
-        return self.module.specs()
+        """The model's parameters and buffers, each once, by its first name."""
+        every, same = self.module.specs(), self.same
+        return {name: spec for name, spec in every.items() if name not in same}
 
     @property
-    def trained(self) -> tuple[str, ...]:
-        """Names of the parameters that are trained: floats that are no buffers."""
-        named = self.module.named()
-        return tuple(n for n, p in named if p.spec.dtype.is_float and not isinstance(p, Buffer))
+    def same(self) -> dict[str, str]:
+        """Further names of parameters that have several, with the first name of each."""
+        first: dict[int, str] = {}
+        named = ((name, first.setdefault(id(p), name)) for name, p in self.module.named())
+        return {name: kept for name, kept in named if name != kept}
 
     @property
     def scaling(self) -> optim.LossScale | None:
@@ -190,7 +224,7 @@ class Training:
         self.module.load(weights)
         inputs = tuple(batch[: self.inputs])
         made = Model(self.name, partial(_same, self.module.eval()), inputs, own=weights)
-        return replace(made, parameters=tuple(self.specs.values()))
+        return replace(made, parameters=tuple(self.module.specs().values()))
 
     def step(self, batch: Sequence[InputSpec], phase: Phase = "last") -> StepModel:
         """The model of one step for batches like these.
@@ -210,6 +244,8 @@ class Training:
         state = self._state(phase)
         with no_draws(name), _in_training(self.module), draws_from(state["draws"]) as draws:
             loss, after, gradients = self._differentiated(tuple(given.values()), state)
+            reached = {n.arg for n in graph.topological((loss.node,))}
+            gradients = {n: g for n, g in gradients.items() if f"model.{n}" in reached}
             new = {f"model.{n}": t for n, t in after.items()}
             summed = self._summed(gradients, state, phase)
             new |= self._updated(summed, state, lr) if phase == "last" else summed
@@ -315,10 +351,8 @@ class Training:
             gradients, _ = optim.clip_grad_norm(gradients, self.clip_norm)
         if self.clip_value is not None:
             gradients = optim.clip_grad_value(gradients, self.clip_value)
-        moments = {
-            n.removeprefix("optimizer."): t for n, t in state.items() if n.startswith("optimizer.")
-        }
         parameters = {n: state[f"model.{n}"] for n in gradients}
+        moments = {n: state[f"optimizer.{n}"] for n in self.optimizer.moments(parameters)}
         step = state["step"] + 1
         after, kept = self.optimizer.update(parameters, gradients, moments, lr, step)
         new = {f"model.{n}": t for n, t in after.items()}
@@ -355,6 +389,11 @@ def step_of(model: Model, optimizer: str, loss: str = "") -> Model:
     if loss == "cross_entropy":
         found, target = cross_entropy, InputSpec("target", (out.shape[0], *out.shape[2:]), I64)
     return replace(training, loss=found).step((*model.inputs, target)).model
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"<{type(value).__module__}.{type(value).__name__}>"
 
 
 def _same(module: Module) -> Module:

@@ -92,13 +92,9 @@ class TrainStep:
         Raises ShapeError or DTypeError for a batch that the model or the loss does not take, and
         changes nothing then. IndexOutOfRange for a label that is none: it is found before the
         state changes. Of an index that depends on the new state it is not: the state is undefined
-        then, and every call raises ModelError until one is loaded.
+        then, and every call, ``save`` and ``weights`` raise ModelError until one is loaded.
         """
-        if not self._defined:
-            raise ModelError(
-                f"{self.training.name} in training: an index was out of range in an earlier step, "
-                "so its state is undefined; load() one that was saved"
-            )
+        self._check_defined()
         arrays = [_array(value) for value in batch]
         made, program = self._program(arrays)
         given: list[Any] = list(arrays)
@@ -153,15 +149,20 @@ class TrainStep:
     # ---- state
 
     def weights(self) -> dict[str, Array]:
-        """The model's parameters and buffers by its own names, as they are now."""
-        specs = self.training.specs
-        return {name: self._state[f"model.{name}"].copy() for name in specs}
+        """The model's parameters and buffers by its own names, as they are now; one of several
+        names by each of them.
+        """
+        self._check_defined()
+        same = self.training.same
+        names = self.training.module.specs()
+        return {name: self._state[f"model.{same.get(name, name)}"].copy() for name in names}
 
     def state_dict(self) -> dict[str, Array]:
         """All that a step changes, by name: ``model.*``, ``optimizer.*``, and what else there is.
 
         ``calls`` counts batches, ``step`` updates, ``draws`` is where random numbers go on.
         """
+        self._check_defined()
         return {name: value.copy() for name, value in self._state.items()}
 
     def load_state_dict(self, state: Mapping[str, Array]) -> None:
@@ -195,8 +196,9 @@ class TrainStep:
         """
         from tunegrad.runtime.mapped import write_arrays
 
+        self._check_defined()
         try:
-            write_arrays(Path(path), self._state, {"kind": _KIND})
+            write_arrays(Path(path), self._state, {"kind": _KIND, **self._made()})
         except OSError as error:
             raise WeightsError(f"state file {path}: {error.strerror or error}") from None
 
@@ -204,7 +206,8 @@ class TrainStep:
         """Go on from a file of ``save``: every step is then equal, to the bit, to that of a process
         that never stopped, with as many threads and the same kernels.
 
-        Raises WeightsError for a file that is none, is damaged, or is of another model.
+        Raises WeightsError for a file that is none, is damaged, or is of another model, kind of
+        optimiser or ``accumulate``.
         """
         from tunegrad.runtime.mapped import MappedFileError, check_digest, map_arrays
 
@@ -220,7 +223,27 @@ class TrainStep:
             raise WeightsError(f"state file {path}: {error.strerror or error}") from None
         except MappedFileError as error:
             raise WeightsError(f"state file {path}: {error}") from None
+        for name, mine in self._made().items():
+            if about.get(name) != mine:
+                raise WeightsError(
+                    f"state file {path}: it is of a step with {name} {about.get(name)}, this one "
+                    f"has {mine}"
+                )
         self.load_state_dict(arrays)
+
+    def _made(self) -> dict[str, str]:
+        """The options that give the numbers of a state their meaning, beside their names."""
+        return {
+            "optimizer": type(self.training.optimizer).__name__,
+            "accumulate": str(self.training.accumulate),
+        }
+
+    def _check_defined(self) -> None:
+        if not self._defined:
+            raise ModelError(
+                f"{self.training.name} in training: an index was out of range in an earlier step, "
+                "so its state is undefined; load() one that was saved"
+            )
 
     def model(self) -> Model:
         """The model for inference, with the weights of now, for ``tg.load``; its inputs are those

@@ -15,7 +15,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeGuard
+
+import numpy as np
 
 from tunegrad.errors import ConfigError
 
@@ -60,6 +62,22 @@ class Optimizer:
                         f"{type(self).__name__}: no option {name!r} of a group; valid: "
                         f"{', '.join(known)}"
                     )
+        mine = {f.name: getattr(self, f.name) for f in fields(self)}
+        for options in (mine, *(options for _, options in self.groups)):
+            for name, value in options.items():
+                self._check(name, value)
+
+    def _check(self, name: str, value: Any) -> None:
+        """Raise ConfigError for a number that the option can not have."""
+        who = type(self).__name__
+        if name == "betas":
+            pair = isinstance(value, tuple | list) and len(value) == 2
+            if not pair or not all(is_number(b) and 0 <= b < 1 for b in value):
+                raise ConfigError(f"{who}: betas={value!r} must be two numbers in [0, 1)")
+            return
+        free = name not in _LEAST or (name == "lr" and callable(value))
+        if not free and (not is_number(value) or value < 0):
+            raise ConfigError(f"{who}: {name}={value!r} must be a number of at least 0")
 
     def rate(self, step: int) -> float:
         """The learning rate of a step, which is counted from 0."""
@@ -275,6 +293,17 @@ class RMSprop(Optimizer):
         return p - lr * r, kept
 
 
+_LEAST = ("lr", "lr_scale", "weight_decay", "momentum", "eps", "alpha")
+"""Options that are numbers of at least 0."""
+
+
+def is_number(value: object) -> TypeGuard[float]:
+    """True of numbers that are neither infinite nor NaN, and of no truth."""
+    if isinstance(value, bool):
+        return False
+    return isinstance(value, int | float | np.integer | np.floating) and math.isfinite(value)
+
+
 # ---- gradients
 
 
@@ -351,6 +380,9 @@ class StepLR:
     step_size: int
     gamma: float = 0.1
 
+    def __post_init__(self) -> None:
+        _check_steps(self, "step_size", 1)
+
     def __call__(self, step: int) -> float:
         """The learning rate of a step."""
         return self.lr * self.gamma ** (step // self.step_size)
@@ -366,6 +398,9 @@ class CosineLR:
     steps: int
     least: float = 0.0
 
+    def __post_init__(self) -> None:
+        _check_steps(self, "steps", 1)
+
     def __call__(self, step: int) -> float:
         """The learning rate of a step."""
         return _cosine(self.lr, self.least, min(1.0, step / self.steps))
@@ -380,6 +415,9 @@ class WarmupLR:
     then: float | Schedule
     steps: int
     start: float = 0.0
+
+    def __post_init__(self) -> None:
+        _check_steps(self, "steps", 0)
 
     def __call__(self, step: int) -> float:
         """The learning rate of a step."""
@@ -399,14 +437,27 @@ class OneCycleLR:
     div_factor: float = 25.0
     final_div_factor: float = 1e4
 
+    def __post_init__(self) -> None:
+        _check_steps(self, "steps", 1)
+        if not 0 <= self.pct_start <= 1:
+            raise ConfigError(f"OneCycleLR: pct_start={self.pct_start!r} must be from 0 to 1")
+
     def __call__(self, step: int) -> float:
         """The learning rate of a step."""
         least = self.max_lr / self.div_factor
         top, last = self.pct_start * self.steps - 1, self.steps - 1
-        if step <= top:
+        if step < top:
             return _cosine(least, self.max_lr, step / top)
-        part = min(1.0, (step - top) / (last - top))
+        part = min(1.0, (step - top) / (last - top)) if last > top else 1.0
         return _cosine(self.max_lr, least / self.final_div_factor, part)
+
+
+def _check_steps(schedule: Any, name: str, least: int) -> None:
+    value = getattr(schedule, name)
+    if type(value) is not int or value < least:
+        raise ConfigError(
+            f"{type(schedule).__name__}: {name}={value!r} must be an integer of at least {least}"
+        )
 
 
 def _cosine(first: float, last: float, part: float) -> float:

@@ -119,6 +119,7 @@ def nll_loss(
     t, w = beside(input, target, "nll_loss"), optional(weight, "nll_loss")
     if not t.dtype.is_int:
         raise DTypeError(f"nll_loss: target {t.shape} is {t.dtype}, it must be integers")
+    t = _labels(t, ignore_index)
     at = 1 if input.ndim > 1 else 0
     if t.shape != (*input.shape[:at], *input.shape[at + 1 :]):
         raise ShapeError(f"nll_loss: input {input.shape} and target {t.shape} do not fit")
@@ -131,6 +132,12 @@ def nll_loss(
     if reduction == "mean":
         return loss.sum() / scale.sum()
     return _reduced("nll_loss", loss, reduction)
+
+
+def _labels(target: Handle, ignore_index: int) -> Handle:
+    """Integers in a type that has the one that does not count: bytes of a file have no -100."""
+    t = target.dtype
+    return target if not t.is_int or t.least <= ignore_index <= t.greatest else target.cast("i64")
 
 
 @operation
@@ -154,6 +161,7 @@ def cross_entropy(
         if reduction == "mean":
             return loss.sum() / float(math.prod(loss.shape))
         return _reduced("cross_entropy", loss, reduction)
+    t = _labels(t, ignore_index)
     hard = nll_loss(logs, t, w, ignore_index, reduction)
     if label_smoothing == 0:
         return hard

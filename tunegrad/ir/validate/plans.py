@@ -204,21 +204,20 @@ def _check_leaf(b: Buffer) -> None:
 def validate_group(group: Group, cone: list[Node]) -> None:
     """Raise WrongPlan unless what is written is what the graph says, at every drawn element.
 
-    Raises Unvalidated for what can not be worked out. Where positions become floats, numbers are
-    known one by one: a kernel may work out positions that a mask discards, and the graph has a
-    literal there, whose order is that of the reals. Of Winograd's tiles such numbers are rounded
-    sums, so launches of a variant that differ are compared once more in the field.
+    Raises Unvalidated for what can not be worked out. A launch is right if it is so in the field,
+    or where numbers are known one by one: only there have literals that a mask chooses the order
+    of the reals, which is theirs where one of them is met alone. Where positions become floats,
+    that is looked at first, and says it all of a single launch; of Winograd's tiles such numbers
+    are rounded sums.
     """
     terms = terms_behind(cone, group.held, group.node)
-    if _positions_become_floats(cone):
-        try:
-            _compare(group, cone, terms, exactly=True)
-        except WrongPlan:
-            if len(group.launches) == 1:
-                raise
-        else:
-            return
-    _compare(group, cone, terms)
+    exactly = _positions_become_floats(cone)
+    try:
+        _compare(group, cone, terms, exactly=exactly)
+    except WrongPlan:
+        if exactly and len(group.launches) == 1:
+            raise
+        _compare(group, cone, terms, exactly=not exactly)
 
 
 def _positions_become_floats(cone: list[Node]) -> bool:
