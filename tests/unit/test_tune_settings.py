@@ -114,3 +114,10 @@ def test_questions_refuse_the_settings_of_a_search(
 def test_numerics_without_a_name_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"^numerics '' is unknown; valid: contract, strict"):
         show("mlp", numerics="", store=tmp_path / "s.db")
+
+
+@pytest.mark.parametrize("call", [tune, show])
+@pytest.mark.parametrize("store", [False, 3, ""])
+def test_a_store_that_is_no_path_is_refused(call: Callable[..., Any], store: Any) -> None:
+    with pytest.raises(ConfigError, match=f"^store {store!r} is not a path; leave it out"):
+        call("mlp", store=store)

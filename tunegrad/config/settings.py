@@ -103,7 +103,7 @@ def resolve_settings(
         threads=allowed_threads(environ) if threads is None else threads,
         budget_s=_settle_budget(given.get("budget_s"), specs),
         searcher=check_searcher(settled("searcher", "portfolio")),
-        store=default_store(environ) if store is None else Path(store).expanduser(),
+        store=default_store(environ) if store is None else _path_of(store),
         seed=settled("seed", 0),
         json=json,
         log=None if log is None else Path(log).expanduser(),
@@ -119,6 +119,12 @@ def resolve_settings(
     )
     check_settings(settings)
     return settings
+
+
+def _path_of(store: object) -> Path:
+    if not isinstance(store, str | os.PathLike) or not os.fspath(store):
+        raise ConfigError(f"store {store!r} is not a path; leave it out for the default one")
+    return Path(store).expanduser()
 
 
 def check_names(
