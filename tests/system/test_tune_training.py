@@ -65,7 +65,9 @@ def test_a_step_runs_with_the_winners_of_its_tune(tmp_path: Path) -> None:
     assert not report.mismatch
     assert not report.voided
     tuned = made(store)
-    assert {c.outcome for c in tuned.program(x, y).choices} == {"hit"}
+    choices = tuned.program(x, y).choices
+    assert {c.outcome for c in choices} == {"hit"}
+    assert any(c.kernel.overwritten for c in choices)
     for _ in range(5):
         assert tuned(x, y) == pytest.approx(plain(x, y), rel=1e-4)
 
