@@ -119,12 +119,33 @@ def test_who_leaves_the_queue_keeps_nothing(monkeypatch: pytest.MonkeyPatch) -> 
     def interrupted(_: threading.Event) -> None:
         raise KeyboardInterrupt
 
-    with lent(cores, 1):
-        monkeypatch.setattr(threading.Event, "wait", interrupted)
-        with pytest.raises(KeyboardInterrupt), lent(cores, 2):
-            pass
-        monkeypatch.undo()
-        assert not cores._queue
+    with ThreadPoolExecutor(1) as pool:
+        theirs = pool.submit(cores.take, 1).result()
+    monkeypatch.setattr(threading.Event, "wait", interrupted)
+    with pytest.raises(KeyboardInterrupt), lent(cores, 2):
+        pass
+    monkeypatch.undo()
+    assert not cores._queue
+    cores.give(theirs)
+    with lent(cores, 2) as everything:
+        assert everything == (0, 1)
+
+
+@pytest.mark.parametrize("again", [1, 2])
+def test_cores_that_an_interrupt_left_with_a_thread_come_back_when_it_asks(again: int) -> None:
+    cores, got, go_on = Cores(range(2)), list[tuple[int, ...]](), threading.Event()
+    lost = cores.take(2)  # and nothing is given back
+    other = threading.Thread(target=taken, args=(cores, 1, got, go_on))
+    other.start()
+    while not cores._queue:
+        time.sleep(0.001)
+    go_on.set()
+    mine = cores.take(again)
+    assert len(mine) == again
+    other.join(WAIT_S)
+    assert len(got) == 1
+    cores.give(mine)
+    cores.give(lost)  # twice is once
     with lent(cores, 2) as everything:
         assert everything == (0, 1)
 

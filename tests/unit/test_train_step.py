@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import subprocess
 import sys
@@ -421,3 +422,34 @@ def test_an_undefined_state_is_not_saved(tmp_path):
         with pytest.raises(ModelError, match="its state is undefined"):
             call()
     assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # in a destructor
+def test_an_interrupted_step_is_done_or_not_begun():
+    ((x, y),) = batches(1)
+    step, other = made(), made()
+    states = [other.state_dict()]
+    for _ in range(60):
+        other(x, y)
+        states.append(other.state_dict())
+    step.program(x, y)
+    armed = []
+
+    def interrupt(*_):
+        if armed:
+            armed.clear()
+            raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        for after in range(12):
+            with contextlib.suppress(KeyboardInterrupt):
+                armed.append(1)
+                signal.setitimer(signal.ITIMER_REAL, 1e-4 + after * 1e-5)
+                while armed and step.updates < 60:
+                    step(x, y)
+                armed.clear()
+            equal(step.state_dict(), states[step.updates])
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

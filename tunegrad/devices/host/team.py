@@ -392,16 +392,23 @@ class Executable:
 
 
 class _Place:
-    """A place in the queue: how many cores are waited for, and those that were given."""
+    """A place in the queue: how many cores are waited for, by which thread, and those that were
+    given.
+    """
 
     def __init__(self, count: int) -> None:
-        self.count = count
+        self.count, self.thread = count, threading.get_ident()
         self.given: tuple[int, ...] = ()
         self.ready = threading.Event()
 
 
 class Cores:
-    """Gives cores in the order of requests, the lowest free ones first."""
+    """Gives cores in the order of requests, the lowest free ones first.
+
+    Ctrl-C may arrive after a thread was given cores and before it is ready to give them back. A
+    thread that asks runs nothing on the ones that it still has: where there are too few, those come
+    back first.
+    """
 
     def __init__(self, cores: Sequence[int]) -> None:
         self.all = tuple(sorted(cores))
@@ -412,6 +419,7 @@ class Cores:
         """In a child no core is borrowed yet; see ``forks.in_child``."""
         self._lock = threading.Lock()
         self._free = list(self.all)
+        self._lent: dict[tuple[int, ...], int] = {}  # cores, and the thread that they are lent to
         self._queue: deque[_Place] = deque()
 
     def take(self, count: int) -> tuple[int, ...]:
@@ -421,9 +429,13 @@ class Cores:
         count = min(count, len(self.all))
         with self._lock:
             if not self._queue and count <= len(self._free):
-                return self._first(count)
+                return self._first(count, threading.get_ident())
             place = _Place(count)
+            for cores in [c for c, thread in self._lent.items() if thread == place.thread]:
+                del self._lent[cores]
+            self._free = sorted(set(self.all).difference(*self._lent))
             self._queue.append(place)
+            self._serve()
         try:
             place.ready.wait()
         except BaseException:  # Ctrl-C: leaving the queue keeps nothing
@@ -434,19 +446,24 @@ class Cores:
             raise
         return place.given
 
-    def _first(self, count: int) -> tuple[int, ...]:
+    def _first(self, count: int, thread: int) -> tuple[int, ...]:
         cores = tuple(self._free[:count])
+        self._lent[cores] = thread
         del self._free[:count]
         return cores
 
-    def give(self, cores: Sequence[int]) -> None:
+    def _serve(self) -> None:
+        while self._queue and self._queue[0].count <= len(self._free):
+            place = self._queue.popleft()
+            place.given = self._first(place.count, place.thread)
+            place.ready.set()
+
+    def give(self, cores: tuple[int, ...]) -> None:
         """Take cores back, and give those in front what they wait for."""
         with self._lock:
-            self._free = sorted((*self._free, *cores))
-            while self._queue and self._queue[0].count <= len(self._free):
-                place = self._queue.popleft()
-                place.given = self._first(place.count)
-                place.ready.set()
+            if self._lent.pop(cores, None) is not None:
+                self._free = sorted((*self._free, *cores))
+            self._serve()
 
 
 @cache
