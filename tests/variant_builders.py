@@ -34,7 +34,8 @@ FACTORS = {
 class Conv:
     """A 3x3 convolution of stride 1.
 
-    ``last``: channels are the last dimension of its input and its output.
+    ``last``: channels are the last dimension of its input and its output. ``variable``: its weights
+    are an input.
     """
 
     channels: int = 4
@@ -47,6 +48,7 @@ class Conv:
     residual: bool = False
     relu: bool = True
     last: bool = False
+    variable: bool = False
     seed: int = 0
 
     @property
@@ -60,11 +62,12 @@ class Conv:
         }
         if self.last:
             shapes = {name: (n, *size, c) for name, (n, c, *size) in shapes.items()}
-        return {
+        drawn = {
             n: rng.standard_normal(s, dtype=np.float32)
             for n, s in shapes.items()
             if n == "x" or self.residual
         }
+        return drawn | ({"w": self.weights[0]} if self.variable else {})
 
     @property
     def weights(self) -> tuple[Array, Array]:
@@ -77,9 +80,10 @@ class Conv:
         """The convolution as one launch."""
         given = {name: Tensor.input(name, a.shape) for name, a in self.inputs.items()}
         if self.last:
-            given = {name: t.permute(0, 3, 1, 2) for name, t in given.items()}
+            moved = {n: t.permute(0, 3, 1, 2) for n, t in given.items() if n != "w"}
+            given |= moved
         w, b = (Tensor.constant(a) for a in self.weights)
-        y = given["x"].conv2d(w, b if self.bias else None, padding=self.padding)
+        y = given["x"].conv2d(given.get("w", w), b if self.bias else None, padding=self.padding)
         y = y + given["r"] if self.residual else y
         y = y.relu() if self.relu else y
         return only(y.permute(0, 2, 3, 1) if self.last else y)

@@ -15,7 +15,7 @@ from tunegrad.ir.verify.kernel import verify_kernel
 
 @st.composite
 def convolutions(draw: st.DrawFn) -> Conv:
-    """Any extents up to 9, any epilogue, both orders of dimensions."""
+    """Any extents up to 9, any epilogue, both orders of dimensions, constant weights and others."""
     padding = draw(st.integers(0, 2))
     least = max(1, 3 - 2 * padding)
     flag = st.booleans()
@@ -24,6 +24,7 @@ def convolutions(draw: st.DrawFn) -> Conv:
         height=draw(st.integers(least, 9)), width=draw(st.integers(least, 9)),
         batch=draw(st.integers(1, 3)), padding=padding,
         bias=draw(flag), residual=draw(flag), relu=draw(flag), last=draw(flag),
+        variable=draw(flag),
         seed=draw(st.integers(0, 99)),
     )  # fmt: skip
 

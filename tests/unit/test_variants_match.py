@@ -134,9 +134,6 @@ REFUSED: dict[str, Callable[[], Tensor]] = {
     "1x1": lambda: input_of(1, 4, 9, 9).conv2d(constant(5, 4, 1, 1)),
     "5x5": lambda: input_of(1, 4, 9, 9).conv2d(constant(5, 4, 5, 5), padding=2),
     "1x3": lambda: input_of(1, 4, 9, 9).conv2d(constant(5, 4, 1, 3)),
-    "weights that are an input": lambda: input_of(1, 4, 9, 9).conv2d(
-        Tensor.input("w", (5, 4, 3, 3)), padding=1
-    ),
     "f64": lambda: input_of(1, 4, 9, 9, dtype="f64").conv2d(
         constant(5, 4, 3, 3).cast("f64"), padding=1
     ),

@@ -17,6 +17,7 @@ from tunegrad.ir.variants import (
     DIRECT,
     channels_last,
     exact,
+    match_conv3x3,
     parts_of,
     reads_rows,
     rewrite,
@@ -185,9 +186,22 @@ def expected(kernel: Kernel, target: Target, numerics: Numerics = "contract") ->
     """
     model = _streamed_s if splits_of(kernel) else _expected_s
     names = allowed(kernel, numerics)
-    whole = [v for v in names if not splits_k(v)]
+    whole = [v for v in names if not splits_k(v) and (exact(v) or _known_to_pay(kernel, target))]
     best = min(whole, key=lambda v: (model(kernel, v, target), v != DIRECT))
     return (clearly_faster_split(kernel, names, target) or best) if best == DIRECT else best
+
+
+def _known_to_pay(kernel: Kernel, target: Target) -> bool:
+    """True if Winograd's tiles are taken without measuring: on a device of work-items, those of
+    constant weights alone.
+    """
+    return not target.has_work_items or not _weights_vary(kernel)
+
+
+def _weights_vary(kernel: Kernel) -> bool:
+    """True if the kernel is a convolution whose weights Winograd has to transform at every run."""
+    conv = match_conv3x3(kernel)
+    return conv is not None and not conv.constant
 
 
 def _streamed_s(kernel: Kernel, variant: str, target: Target) -> float:
@@ -232,8 +246,10 @@ def _neighbours(kernel: Kernel) -> int:
 
 
 def _expected_s(kernel: Kernel, variant: str, target: Target) -> float:
-    total = 0.0
-    for part in parts_of(kernel, variant):
+    parts = parts_of(kernel, variant)
+    # those of constants are long beside their launches
+    total = len(parts) * target.rates.launch_s if _weights_vary(kernel) else 0.0
+    for part in parts:
         # copies that change the layout run at the memory's rate, which was half of the cache's
         moved = target.rates.memory_bytes_per_s
         rate = target.bytes_per_s(part.unique_bytes) if part.flops else moved

@@ -103,7 +103,8 @@ def _made(kernel: Kernel, variant: str) -> tuple[Kernel, ...]:
         windows = _im2col(kernel)
         return (windows.gather, windows.product)
     made = _winograd(kernel, variant, _names(kernel))
-    return (made.transform, made.product, made.finish)
+    weights = () if made.weights is None else (made.weights,)
+    return (*weights, made.transform, made.product, made.finish)
 
 
 def _no_variant(kernel: Kernel, variant: str) -> InternalError:
@@ -214,16 +215,21 @@ class _Rewriting:
             return self._gathered(launch, _im2col(launch.kernel))
         made = _winograd(launch.kernel, variant, _names(launch.kernel))
         place = dict(zip((p.name for p in launch.kernel.params), launch.args, strict=True))
-        weights = self.buffers[place[made.conv.w.param]]
+        at = place[made.conv.w.param]
+        weights = self.buffers[at]
         name = f"{variant} {weights.name}"
         v = self._add(made.transform, f"V of {name}")
         m = self._add(made.product, f"M of {name}")
-        u = self._constant(made, launch.kernel, weights, name)
+        first: list[Launch] = []
+        if made.weights is None:
+            u = self._constant(made, launch.kernel, weights, name)
+        else:
+            u = self._add(made.weights, f"U of {name}")
+            first = _launches(launch, (made.weights, (u, at)))
         finish = [m if n == "M" else place[n] for n in made.finish_args]
         images = [place[p] for p in made.conv.x_params]
-        return _launches(
-            launch, (made.transform, (v, *images)), (made.product, (m, v, u)), (made.finish, finish)
-        )
+        rest = (made.transform, (v, *images)), (made.product, (m, v, u)), (made.finish, finish)
+        return [*first, *_launches(launch, *rest)]
 
     def _moved(self, launch: Launch, variant: str) -> list[Launch]:
         moved = _channels_last(launch.kernel, variant)
@@ -266,7 +272,7 @@ class _Rewriting:
             array = np.asarray(weights.data.array).reshape(weights.shape)
             if weights.layout != layout:
                 array = layout.unpack(weights.layout.pack(array))
-            values = made.weights(array.astype(np.float32, copy=False))
+            values = made.constant(array.astype(np.float32, copy=False))
             # told apart by what it is made of: the weights' bytes were hashed, these are more
             digest = hashlib.sha256(f"winograd {key[1:]}".encode()).hexdigest()
             data = ConstData(digest, f"U of {name}", np.ascontiguousarray(values))

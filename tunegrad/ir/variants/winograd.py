@@ -1,4 +1,4 @@
-"""Winograd: a 3x3 convolution of stride 1 as three kernels with fewer multiplications.
+"""Winograd: a 3x3 convolution of stride 1 as three kernels with fewer multiplications, or four.
 
 F(m x m, 3 x 3) makes m x m outputs of a tile from (m+2) x (m+2) products per channel where the
 direct form needs 9 m x m.
@@ -9,7 +9,10 @@ direct form needs 9 m x m.
     M[p, t, o]           = sum over c of V[p, t, c] * U[p, c, o]
     Y[m*ty+i, m*tx+j, o] = epilogue((A^T M A)[i, j])
 
-    d  the tile of X at (m*ty, m*tx)    p  a position in the tile    U = G W G^T, a constant
+    d  the tile of X at (m*ty, m*tx)    p  a position in the tile    U = G W G^T
+
+U is a constant where W is one. Else the fourth kernel computes it, as for a step of training, whose
+data gradient is such a convolution too: of the weights with rows and columns mirrored.
 
 The products are the same in exact arithmetic; in f32 the transforms lose some bits
 (docs/NUMERICS.md), so a strict setting leaves convolutions alone. Matrices: Lavin and Gray, "Fast
@@ -70,6 +73,10 @@ _G = {
         (1 / 24, 1 / 12, 1 / 6), (1 / 24, -1 / 12, 1 / 6), (0, 0, 1),
     ),
 }  # fmt: skip
+_G_OVER = {2: (1, 1, 1, 1), 4: (1, 3, 3, 3, 3, 1)}
+"""Divisors that rows of G have last: what is left of it is exact in f32, so that validation knows
+its numbers.
+"""
 _AT = {
     2: ((1, 1, 1, 0), (0, 1, -1, -1)),
     4: ((1, 1, 1, 1, 1, 0), (0, 1, -1, 2, -2, 0), (0, 1, 1, 4, 4, 0), (0, 1, -1, 8, -8, 1)),
@@ -90,7 +97,8 @@ class Conv3x3:
     one indexes.
 
     ``x`` is what is multiplied by them: an image, or several joined along their channels.
-    ``window`` are the axes of the window's rows and columns.
+    ``window`` are the axes of the window's rows and columns, as ``x`` follows them; ``w`` may be
+    read from its last row or column on, where it is not ``constant``.
     """
 
     rows: str
@@ -102,6 +110,7 @@ class Conv3x3:
     images: tuple[Image, ...]
     w: Load
     w_dims: tuple[int, int, int, int]
+    constant: bool
 
     @property
     def x_params(self) -> tuple[str, ...]:
@@ -111,13 +120,16 @@ class Conv3x3:
 
 @dataclass(frozen=True, slots=True)
 class Winograd:
-    """The three kernels, and how to make the transformed weights.
+    """The kernels, and how to make the transformed weights.
 
-    Parameters of ``transform`` are (V, *conv.x_params), of ``product`` (M, V, U), of ``finish`` the
-    direct kernel's with its first image replaced by M, the others and the weights gone.
+    Parameters of ``weights`` are (U, the direct kernel's weights); it is None where those are a
+    constant. Parameters of ``transform`` are (V, *conv.x_params), of ``product`` (M, V, U), of
+    ``finish`` the direct kernel's with its first image replaced by M, the others and the weights
+    gone.
     """
 
     tile: int
+    weights: Kernel | None
     transform: Kernel
     product: Kernel
     finish: Kernel
@@ -130,7 +142,7 @@ class Winograd:
         g = np.asarray(_G[self.tile])
         return tuple(tuple(row) for row in np.kron(g, g).tolist())
 
-    def weights(self, w: NDArray[np.float32]) -> NDArray[np.float32]:
+    def constant(self, w: NDArray[np.float32]) -> NDArray[np.float32]:
         """U of shape ((m+2)^2, channels, outputs), from the kernel's weight array of its logical
         shape.
 
@@ -147,9 +159,7 @@ class Winograd:
 
 
 def match_conv3x3(kernel: Kernel) -> Conv3x3 | None:
-    """Match ``kernel`` as a dense 3x3 f32 convolution of stride 1 with constant weights; None when
-    it is not one.
-    """
+    """Match ``kernel`` as a dense 3x3 f32 convolution of stride 1; None when it is not one."""
     found = products_summed(kernel)
     if found is None or len(kernel.stores) != 1 or not kernel.stores[0].valid.always:
         return None
@@ -157,11 +167,32 @@ def match_conv3x3(kernel: Kernel) -> Conv3x3 | None:
     if r.dtype != F32 or len(r.axes) != 3:
         return None
     for x, w in ((left, right), (right, left)):
-        if isinstance(w, Load) and kernel.param(w.param).role == "const" and w.valid.always:
+        if isinstance(w, Load) and w.valid.always:
+            constant = kernel.param(w.param).role == "const"
+            if not constant:
+                if kernel.param(w.param).dtype != F32:
+                    continue
+                x, w = _forward(r, x, w)
             conv = _joined(kernel, r, x, w)
             if conv is not None:
                 return conv
     return None
+
+
+def _forward(r: Reduce, x: Expr, w: Load) -> tuple[Expr, Load]:
+    """The factors with axes of the window in the order in which the image is read: one that it
+    follows backwards, as a gradient does, is counted from its end.
+    """
+    followed = [i for image in loads_in(x) for i in image.index]
+    back = {
+        a.name: a.extent - 1 - a.index
+        for a in r.axes
+        if any(i.coefficient(a.name) == -1 for i in followed)
+    }
+    if not back:
+        return x, w
+    turned = rebuilder(substituting(back))
+    return turned(x), replace(w, index=tuple(i.substitute(back) for i in w.index))
 
 
 def _joined(kernel: Kernel, r: Reduce, x: Expr, w: Load) -> Conv3x3 | None:
@@ -200,7 +231,9 @@ def _roles(kernel: Kernel, r: Reduce, x: Load, w: Load) -> Conv3x3 | None:
     if rows == columns:
         return None
     ((dc, c),) = channel
-    w_names = [i.key for i in w.index]
+    constant = kernel.param(w.param).role == "const"
+    mirrored = {} if constant else {2 - Axis(n, 3).index: n for n in (kr, ks)}
+    w_names = [mirrored.get(i, i.key) for i in w.index]
     outputs = [n for n in w_names if n in shared]
     if (
         len(outputs) != 1
@@ -217,7 +250,7 @@ def _roles(kernel: Kernel, r: Reduce, x: Load, w: Load) -> Conv3x3 | None:
         return None
     w_dims = (w_names.index(outputs[0]), w_names.index(c), w_names.index(kr), w_names.index(ks))
     image = Image(x, (dy, dx, dc))
-    return Conv3x3(rows, columns, outputs[0], c, (kr, ks), x, (image,), w, w_dims)
+    return Conv3x3(rows, columns, outputs[0], c, (kr, ks), x, (image,), w, w_dims, constant)
 
 
 def _only_bounds(kernel: Kernel, x: Load, dims: tuple[int, int], channels: str) -> bool:
@@ -230,7 +263,7 @@ def _only_bounds(kernel: Kernel, x: Load, dims: tuple[int, int], channels: str) 
 
 
 def winograd(kernel: Kernel, conv: Conv3x3, m: int) -> Winograd:
-    """The three kernels of F(m x m, 3 x 3) for a kernel that ``match_conv3x3`` found."""
+    """The kernels of F(m x m, 3 x 3) for a kernel that ``match_conv3x3`` found."""
     extents = {a.name: a.extent for a in kernel.axes}
     height, width = extents[conv.rows], extents[conv.columns]
     ty, tx = Axis("ty", -(-height // m)), Axis("tx", -(-width // m))
@@ -241,11 +274,11 @@ def winograd(kernel: Kernel, conv: Conv3x3, m: int) -> Winograd:
     # its own name for the channels: "c" may be a batch axis
     transform = _transform(kernel, conv, m, batch, ty, tx, Axis(conv.channels, channels))
     tiles = Axis("t", prod(a.extent for a in grid))
-    product = _product(
-        positions, tiles, Axis("c", channels), Axis("o", extents[conv.outputs]), grid[0].extent
-    )
+    c, o = Axis("c", channels), Axis("o", extents[conv.outputs])
+    product = _product(positions, tiles, c, o, grid[0].extent, conv.constant)
     finish, args = _finish(kernel, conv, m, batch, ty, tx, positions)
-    return Winograd(m, transform, product, finish, args, conv)
+    weights = None if conv.constant else _weights(kernel, conv, m, c, o)
+    return Winograd(m, weights, transform, product, finish, args, conv)
 
 
 def _transform(
@@ -305,11 +338,39 @@ def _spread(name: str, shape: tuple[int, ...], role: Role, outer: int) -> Param:
     return Param(name, F32, shape, role, Layout(shape, parts))
 
 
-def _product(positions: int, t: Axis, c: Axis, o: Axis, outer: int) -> Kernel:
+def _weights(kernel: Kernel, conv: Conv3x3, m: int, c: Axis, o: Axis) -> Kernel:
+    """U of weights that are no constant, which are read by windows."""
+    w, n = conv.w, m + 2
+
+    def window(i: int, j: int) -> Expr:
+        at = (o.index, c.index, as_index(i), as_index(j))
+        names = (conv.outputs, conv.channels, *conv.window)
+        env = dict(zip(names, at, strict=True))
+        return Load("W", tuple(x.substitute(env) for x in w.index), F32)
+
+    over = _G_OVER[m]
+    exact = tuple(tuple(round(x * d * 8) / 8 for x in g) for g, d in zip(_G[m], over, strict=True))
+    u = _sandwich(exact, [[window(i, j) for j in range(3)] for i in range(3)])
+
+    def place(a: int, b: int) -> Store:
+        d = over[a] * over[b]
+        value = u[a][b] if d == 1 else Apply(Op.DIV, (u[a][b], Const(float(d), F32)), F32)
+        return Store("U", (as_index(a * n + b), c.index, o.index), value)
+
+    stores = tuple(place(a, b) for a in range(n) for b in range(n))
+    params = (
+        Param.dense("U", F32, (n * n, c.extent, o.extent), "out"),
+        replace(kernel.param(w.param), name="W"),
+    )
+    name = f"winograd{m} weights {c.extent}x{o.extent}"
+    return Kernel(params, (c, o), stores, name=name, origin=kernel.origin).canonical()
+
+
+def _product(positions: int, t: Axis, c: Axis, o: Axis, outer: int, constant: bool) -> Kernel:
     p = Axis("p", positions)
     out = _spread("M", (p.extent, t.extent, o.extent), "out", outer)
     v = _spread("V", (p.extent, t.extent, c.extent), "in", outer)
-    u = Param.dense("U", F32, (p.extent, c.extent, o.extent), "const")
+    u = Param.dense("U", F32, (p.extent, c.extent, o.extent), "const" if constant else "in")
     terms = (
         Load("V", (p.index, t.index, c.index), F32),
         Load("U", (p.index, c.index, o.index), F32),
