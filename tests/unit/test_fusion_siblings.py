@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from tests.graph_builders import add, run_schedule, scale, tensor
 from tests.graph_fuzzer import random_graph, random_inputs
 from tunegrad.errors import WrongPlan
+from tunegrad.frontend import Tensor
 from tunegrad.ir import graph as g
 from tunegrad.ir.expr import Op
-from tunegrad.ir.fusion import Alternatives, Fusion, LaunchPlan, schedule
+from tunegrad.ir.fusion import Alternatives, Fusion, LaunchPlan, schedule, siblings
+from tunegrad.ir.fusion.build import Draft, draft_kernels
+from tunegrad.ir.fusion.drafts import MAX_PENDING
 from tunegrad.ir.graph import Node
 from tunegrad.ir.interpret.evaluate import evaluate
 from tunegrad.ir.kernel import Kernel
@@ -195,3 +199,19 @@ def test_siblings_of_one_element_are_planned() -> None:
     """Their kernels have no axis; a drawn graph of which planning failed."""
     outputs = random_graph(random.Random("more 572"), 40)
     schedule(outputs).verify()
+
+
+def test_a_kernel_that_is_full_is_tried_once_for_drafts_of_one_size(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    tried: list[int] = []
+
+    def drafted(*given: Any) -> Draft:
+        tried.append(len(given[0]))
+        return draft_kernels(*given)
+
+    monkeypatch.setattr(siblings, "draft_kernels", drafted)
+    x, count = Tensor.input("x", (16, 64)), 48
+    plan = schedule(tuple(((x * (i + 1.0)) * x).sum(1).node for i in range(count)))
+    assert len(plan.launches) == count // MAX_PENDING
+    assert len(tried) < 1.5 * count

@@ -75,6 +75,8 @@ class _Group:
     draft: Draft
     is_read: bool = False
     """True if a launch behind it reads what it writes."""
+    refused: int | None = None
+    """Operations of the smallest draft that made it too large: one of as many is not tried."""
 
 
 @dataclass(slots=True)
@@ -138,7 +140,13 @@ class _Order:
         parts = [*group.parts, d]
         if (not before and group.is_read) or not self._all_needed(parts):
             return False
+        count = operation_count(d)
+        if group.refused is not None and count >= group.refused:
+            return False
         draft = self._drafted(parts)
+        if draft is not None and _is_large(draft):
+            group.refused = count
+            return False
         if draft is None or _loads(draft.kernel) >= _loads(group.draft.kernel) + _loads(d.kernel):
             return False
         if before:
@@ -155,17 +163,23 @@ class _Order:
         return all(n in outputs or not self.readers.get(n, own) <= own for n in own)
 
     def _drafted(self, parts: list[Draft]) -> Draft | None:
-        """The kernel of all parts; None where one reads another at other points, or it is large."""
+        """The kernel of all parts; None where one reads another at other points."""
         try:
             found = draft_kernels(tuple(p.node for p in parts), self.cut.buffers)
         except CutError:
             return None
         if not found.kernel.reduces:
-            return found if operation_count(found) <= MAX_OPS else None
+            return found
         tensors = (*found.nodes, *(n for p in parts for n in _whole(p)))
         in_order = all(self.form(n) == () for n in tensors)
-        rows = in_order and _folds_rows(found.kernel)
-        return found if rows and operation_count(found) <= MAX_ROW_OPS else None
+        return found if in_order and _folds_rows(found.kernel) else None
+
+
+def _is_large(d: Draft) -> bool:
+    k = d.kernel
+    return operation_count(d) > (MAX_ROW_OPS if k.reduces else MAX_OPS) or (
+        len(k.reduces) > MAX_PENDING
+    )
 
 
 def _points(n: Node) -> tuple[int, ...]:
@@ -209,7 +223,7 @@ def _folds_rows(k: Kernel) -> bool:
     """
     folded, rows = _folded(k), [a.name for a in k.axes]
     long = prod(folded) > SERIAL_LIMIT or k.points < SERIAL_ROWS
-    if long or len(k.reduces) > MAX_PENDING or any(s.axes for s in k.stores):
+    if long or any(s.axes for s in k.stores):
         return False
     alike = all(r.rows == 0 and tuple(a.extent for a in r.axes) == folded for r in k.reduces)
     waits = any(isinstance(x, Value) for r in k.reduces for x in nodes(r.expr))
