@@ -191,3 +191,22 @@ def test_default_of_a_long_sum_over_its_input_keeps_no_partial_sums(
     space = Space(launch.kernel, target)
     assert launch.kernel.overwritten
     space.tree(space.defaults()[0])
+
+
+def test_new_values_of_many_inputs_are_verified_in_time_of_their_number(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    plans = []
+    for count in (8, 64):
+        given = [Tensor.input(f"w{i}", (3,)) for i in range(count)]
+        made = schedule(tuple((w * w.sum()).node for w in given))
+        plans.append(in_place(made, [(i, f"w{i}") for i in range(count)], 64))
+    asked: list[int] = []
+    memory = LaunchPlan.memory
+    monkeypatch.setattr(LaunchPlan, "memory", lambda p, i: (asked.append(i), memory(p, i))[1])
+    counts = []
+    for plan in plans:
+        asked.clear()
+        plan.verify()
+        counts.append(len(asked))
+    assert counts[1] <= 8 * counts[0]

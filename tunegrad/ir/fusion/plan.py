@@ -236,13 +236,21 @@ class LaunchPlan:
         self._verify_over()
 
     def _verify_over(self) -> None:
+        touching: dict[int, list[int]] = {}
+        for n, launch in enumerate(self.launches if self.over else ()):
+            for i in {self.memory(i) for i in launch.args}:
+                touching.setdefault(i, []).append(n)
         for out, source in self.over:
-            fault = self._over_fault(out, source)
+            places = sorted({*touching.get(out, ()), *touching.get(source, ())})
+            fault = self._over_fault(out, source, [self.launches[n] for n in places])
             if fault:
                 raise VerifyError(f"schedule: output {out} over input {source}: {fault}")
 
-    def _over_fault(self, out: int, source: int) -> str:
-        """The reason why an output can not lie in the memory of an input; '' where it can."""
+    def _over_fault(self, out: int, source: int, launches: Sequence[Launch]) -> str:
+        """The reason why an output can not lie in the memory of an input; '' where it can.
+
+        ``launches`` are those that read or write one of them, in order.
+        """
         if not (min(out, source) >= 0 and max(out, source) < len(self.buffers)):
             return "there is no such buffer"
         new, old = self.buffers[out], self.buffers[source]
@@ -253,7 +261,7 @@ class LaunchPlan:
         if sum(out == a or source == b for a, b in self.over) > 1:
             return "one of them is in two such pairs"
         replaced = False
-        for launch in self.launches:
+        for launch in launches:
             args = dict(zip((p.name for p in launch.kernel.params), launch.args, strict=True))
             read = [p for p, i in args.items() if self.memory(i) == source]
             if read and replaced:
