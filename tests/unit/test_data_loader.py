@@ -416,3 +416,19 @@ def test_samples_may_be_pytorchs() -> None:
     assert batch[1].tolist() == [0, 1, 2, 3, 4, 5]
     (rows,) = Loader((torch.ones(4, 2), torch.arange(4)), 4)
     assert rows[0].shape == (4, 2)
+
+
+def test_threads_that_share_a_loop_have_each_batch_once() -> None:
+    batches = iter(Loader(np.arange(600), 2, workers=2))
+    seen: list[int] = []
+
+    def read() -> None:
+        seen.extend(int(batch[0]) for batch in batches)
+
+    threads = [threading.Thread(target=read, daemon=True) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert not any(thread.is_alive() for thread in threads)
+    assert sorted(seen) == list(range(0, 600, 2))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -183,7 +184,7 @@ class Loader:
 
 
 class _Pass(Iterator[Any]):
-    """One epoch of a Loader."""
+    """One epoch of a Loader. Threads that share it take turns: each batch goes to one of them."""
 
     def __init__(
         self, make: Callable[[int, int], Workers], given: Callable[[int, int], None],
@@ -193,12 +194,17 @@ class _Pass(Iterator[Any]):
         self._made: Workers | None = None
         self._ended = False
         self._pid = os.getpid()
+        self._turn = threading.Lock()
 
     def __next__(self) -> Any:
+        if self._pid != os.getpid():  # workers are the parent's, and so may be a turn
+            self._made, self._pid, self._turn = None, os.getpid(), threading.Lock()
+        with self._turn:
+            return self._following()
+
+    def _following(self) -> Any:
         if self._ended:
             raise StopIteration
-        if self._pid != os.getpid():  # workers are the parent's
-            self._made, self._pid = None, os.getpid()
         try:
             if self._made is None:
                 self._made = self._make(self._epoch, self._number)

@@ -117,9 +117,9 @@ class _Shared:
         with self._changed:
             self._asked = number
             self._changed.notify_all()
-            while number not in self._done:
+            while number not in self._done and not self._stopped:
                 self._changed.wait()
-            batch, failure = self._done.pop(number)
+            batch, failure = self._done.pop(number, (None, None))
             self._asked = number + 1
             self._changed.notify_all()
         if failure is not None:
