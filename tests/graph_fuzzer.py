@@ -270,6 +270,50 @@ def row_graph(rng: random.Random, dtypes: tuple[DType, ...] = (F32,)) -> tuple[N
     return tuple(made)
 
 
+def literal_graph(rng: random.Random, dtypes: tuple[DType, ...] = (F32,)) -> tuple[Node, ...]:
+    """One to three outputs of maxima, minima, clamps and comparisons of numbers that are literals
+    at some positions, and inputs or other literals at others.
+    """
+    shape = factorization(rng, rng.choice((1, 3, 6, 12)))
+    dtype = rng.choice(dtypes)
+
+    def literal() -> Node:
+        value = max(rng.choice((-2.5, -1, 0, 0, 0.37, 1, 2, 70.5)), _least(dtype))
+        return g.full(value if dtype.is_float else int(value), shape, dtype)
+
+    def chosen() -> Node:
+        """A mask of positions."""
+        d = rng.randrange(len(shape))
+        at, value = g.iota(shape, d, I64), rng.randrange(shape[d] + 1)
+        some = g.elementwise(rng.choice((Op.LT, Op.EQ)), at, g.full(value, shape, I64))
+        return g.elementwise(Op.NOT, some) if rng.random() < 0.3 else some
+
+    pool = [g.graph_input("a", shape, dtype), literal(), literal()]
+    for _ in range(rng.randint(3, 14)):
+        x, y = rng.choice((*pool[:1], *pool[-4:])), rng.choice(pool[-6:])
+        pick = rng.random()
+        if pick < 0.3:
+            z = g.elementwise(Op.WHERE, chosen(), x, rng.choice((y, literal())))
+        elif pick < 0.6:
+            d, part = rng.randrange(len(shape)), list(zip((0,) * len(shape), shape, strict=True))
+            first, end = sorted(rng.sample(range(shape[d] + 1), 2))
+            part[d] = first, end
+            z, w = (g.shrink(v, tuple(part)) for v in (x, rng.choice((y, literal()))))
+            z = g.elementwise(rng.choice((Op.MAX, Op.MIN)), z, w)
+            z = g.pad(z, tuple((b, s - e) for (b, e), s in zip(part, shape, strict=True)))
+        elif pick < 0.7:
+            test = g.elementwise(rng.choice((Op.LT, Op.EQ, Op.NE)), x, rng.choice((y, literal())))
+            z = _cast(test, dtype) if rng.random() < 0.5 else g.elementwise(Op.WHERE, test, x, y)
+        elif pick < 0.8:
+            z = _elsewhere(rng, x)
+        elif pick < 0.9:
+            z = g.elementwise(rng.choice(BINARY), x, y)
+        else:
+            z = g.expand(g.reduce(rng.choice((Op.MAX, Op.MIN, Op.ADD)), x, (0,)), shape)
+        pool.append(z)
+    return tuple(rng.sample(pool[-3:], rng.randint(1, 3)))
+
+
 def _elsewhere(rng: random.Random, x: Node) -> Node:
     """``x`` of the same shape, read at other points, or hidden at some."""
     if not x.shape:

@@ -180,9 +180,8 @@ class _Drawer:
         kinds += [f"{x}[{key}] = {n}", f"{x}[{basic}] += {n}", f"{x}[{key}] *= {n}"]
         kinds += [f"{x}[{key}] = fresh({y})", f"{x}.copy_(fresh({y}))", f"{x} -= fresh({y})"]
         kinds += [f"{x}.fill_({n})", f"{x}.zero_()", f"{x}.neg_()"]
-        if not self.gradients:  # validation takes two literals of floats in another order
-            kinds += [f"{x}.relu_()", f"{x}[{x} > {n}] = {n}", f"{x}.masked_fill_({x} < {n}, 2)"]
-            kinds += [f"{x}.clamp_(-3, 3)"]
+        kinds += [f"{x}.relu_()", f"{x}[{x} > {n}] = {n}", f"{x}.masked_fill_({x} < {n}, 2)"]
+        kinds += [f"{x}.clamp_(-3, 3)"]
         kinds += [f"{x}[{basic}] = fresh({x}[{basic}]) + 1"]
         kinds += [f"{x} += fresh({x}.mT)"] * (len(shape) > 1)
         kinds += [f"{x}[{basic}].sub_({n})", f"{x}[{basic}][{self.key(shape, True)}] = {n}"]

@@ -11,6 +11,7 @@ import pytest
 from quad_builders import VNNI
 
 import tests.rewrite_graph_laws as laws
+from tests.graph_fuzzer import random_graph
 from tests.rewrite_faults import FAULTS, Fault, planted
 from tunegrad.errors import DTypeError, InternalError, ShapeError, WrongPlan
 from tunegrad.frontend import Tensor
@@ -18,6 +19,7 @@ from tunegrad.ir import graph as g
 from tunegrad.ir.dtypes import F16, F32
 from tunegrad.ir.expr import Op
 from tunegrad.ir.folding import fold_constants
+from tunegrad.ir.fusion import Fusion
 from tunegrad.ir.graph import Node, Step
 from tunegrad.ir.rewrites import quad_dots
 from tunegrad.ir.validate import check_rewrite
@@ -128,3 +130,42 @@ def test_a_sum_of_integers_that_stays_excuses_no_wrong_rounding() -> None:
     before, after = summed(g.cast(g.cast(x, F16), F32)), summed(x)
     with pytest.raises(WrongPlan, match="is not what it was rewritten to"):
         check_rewrite((before,), (after,), ())
+
+
+def _first_of(n: Node) -> Node:
+    """The first row in place of all."""
+    return g.expand(g.shrink(n, ((0, 1), *((0, s) for s in n.shape[1:]))), n.shape)
+
+
+def _less_greatest(x: Node) -> Node:
+    greatest = g.expand(g.reduce(Op.MAX, x, (1,)), x.shape)
+    return g.elementwise(Op.SUB, x, greatest)
+
+
+def test_a_reduction_of_rows_that_repeat_repeats() -> None:
+    for op in (Op.MAX, Op.MIN, Op.ADD):
+        row = g.elementwise(Op.TANH, g.graph_input("x", (1, 5), F32))
+        total = g.reduce(op, _less_greatest(g.expand(row, (3, 5))), (1,))
+        outer = g.elementwise(Op.EXP, total)
+        assert not check_rewrite((outer,), (_first_of(outer),), ())
+
+
+@pytest.mark.parametrize("op", [Op.MAX, Op.MIN, Op.ADD])
+def test_a_reduction_of_rows_that_differ_does_not_repeat(op: Op) -> None:
+    """Rows of which one term in many is another, which seldom is the greatest."""
+    x, row = g.graph_input("x", (3, 1), F32), g.graph_input("row", (1, 999), F32)
+    rows = g.elementwise(
+        Op.ADD, g.pad(x, ((0, 0), (500, 499))), g.pad(g.expand(row, (3, 999)), ((0, 0), (1, 0)))
+    )
+    total = g.reduce(op, _less_greatest(rows), (1,))
+    for n in (total, g.reduce(op, rows, (1,))):
+        outer = g.elementwise(Op.EXP, n)
+        with pytest.raises(WrongPlan, match="is not what it was rewritten to"):
+            check_rewrite((outer,), (_first_of(outer),), ())
+
+
+def test_what_is_stored_once_below_a_greatest_is_validated() -> None:
+    """A drawn graph whose plan was refused."""
+    outputs = random_graph(random.Random("more 314"), 40)
+    drafts = Fusion.of(outputs).drafts
+    assert not check_rewrite(outputs, drafts.targets, drafts.steps)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests import fuzzing
-from tests.graph_fuzzer import random_graph
+from tests.graph_fuzzer import literal_graph, random_graph
 from tests.kernel_corpus import GRAPHS, graph_of
 from tunegrad.frontend import Tensor
 from tunegrad.ir.dtypes import BF16, BOOL, F16, F32, F64, I8, I32, I64, U8, U32, DType
@@ -57,6 +57,13 @@ def test_random_graphs_are_validated() -> None:
         outputs = random_graph(rng, rng.choice((4, 8, 15, 25)), rng.choice(DTYPES))
         for graph in (outputs, fold_constants(outputs)):
             assert not validation(schedule(graph)).left_out
+
+
+def test_graphs_of_literals_at_some_positions_are_validated() -> None:
+    for case in range(fuzzing.count(150)):
+        rng = fuzzing.rng("literals", case)
+        outputs = literal_graph(rng, rng.choice(((F32,), (F16, BF16), (F64, I8, I32))))
+        assert not validation(schedule(outputs)).left_out
 
 
 def test_both_sides_of_a_product_draw_its_elements_once(monkeypatch: pytest.MonkeyPatch) -> None:

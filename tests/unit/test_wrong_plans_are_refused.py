@@ -182,6 +182,15 @@ def _positions(op: Op, value: float) -> LaunchPlan:
     return schedule((g.elementwise(Op.ADD, padded, x),))
 
 
+def _literals() -> LaunchPlan:
+    """A clamp of a part of numbers that are literals at every other place."""
+    x = _x(64)
+    w = x.clone()
+    w[::2] = 1.0
+    w[9:40].clamp_(0.0, 2.0)
+    return _plan(w * 1.5)
+
+
 def _further(x: Expr) -> Expr:
     return IndexValue(x.index + 1, x.dtype) if isinstance(x, IndexValue) else x
 
@@ -292,6 +301,19 @@ FAULTS: dict[str, tuple[Callable[[], LaunchPlan], Callable[[LaunchPlan], LaunchP
         lambda: _positions(Op.DIV, 2.5),
         lambda p: _applied(p, Op.WHERE, lambda x: x.args[1]),
     ),
+    "the other extremum of a literal that a position chooses": (
+        _literals,
+        lambda p: _applied(p, Op.MAX, lambda x: Apply(Op.MIN, x.args, x.dtype)),
+    ),
+    "a literal that a position chooses is another": (
+        _literals,
+        lambda p: _leaves(p, lambda x: Const(1.25, x.dtype) if _is(x, 1.0) else x),
+    ),
+    "no clamp of literals": (_literals, lambda p: _applied(p, Op.MAX, lambda x: x.args[0])),
+    "a literal of a clamp is another": (
+        _literals,
+        lambda p: _leaves(p, lambda x: Const(0.5, x.dtype) if _is(x, 2.0) else x),
+    ),
     "a rounding is gone": (
         lambda: _plan(_x(3, 64).cast("f16").cast("f32") * 1.5),
         lambda p: _stages(p, lambda s: replace(s, expr=_uncast(s.expr))),
@@ -339,6 +361,22 @@ def test_a_wrong_plan_is_refused(fault: str) -> None:
 @pytest.mark.parametrize("op", [Op.MAX, Op.MIN, Op.LT, Op.MUL, Op.DIV])
 def test_positions_that_a_mask_discards_are_no_difference(op: Op, value: float) -> None:
     assert not validation(_positions(op, value)).left_out
+
+
+def test_literals_that_a_position_chooses_have_one_order() -> None:
+    assert not validation(_literals()).left_out
+
+
+def test_a_literal_written_in_a_part_and_a_relu_of_one_are_compiled() -> None:
+    def f(v: Tensor) -> Tensor:
+        w = v * 1
+        w[::2] = 1
+        w[2].relu_()
+        return w * 1
+
+    x = np.array([-5, -6, -7], np.float32)
+    found = tg.compile(f, x, store=False)(x)
+    assert np.array_equal(found, np.array([1, -6, 1], np.float32))
 
 
 def test_a_sum_of_millions_of_terms_is_validated() -> None:

@@ -41,7 +41,17 @@ from tunegrad.object_cache import ObjectCache
 from ..dtypes import I8, U8, DType
 from ..expr import Op
 from ..fusion.plan import VALIDATION, LaunchPlan
-from ..graph import Bounds, ConstData, GraphOp, Node, Step, topological, with_sources
+from ..graph import (
+    Bounds,
+    ConstData,
+    GraphOp,
+    Node,
+    Step,
+    elementwise,
+    reduce,
+    topological,
+    with_sources,
+)
 from ..interpret.evaluate import evaluate
 from ..interpret.numeric import compute, to_compute
 from ..rewrites.ranges import Guard, guarded
@@ -66,6 +76,9 @@ _CASES = 4
 
 _LONG = 1 << 13
 """Terms from which on sums of bytes are compared at their ends: 31 bits hold any shorter one."""
+
+_DEEPER_TERMS = 1 << 22
+"""Terms of reductions in one another, of all samples, that are worked out of what differs."""
 
 _DEEP = 48
 """Operations between two places at which a chain without reductions may be cut."""
@@ -217,12 +230,36 @@ def _compared(
     if not made.size:
         return {}
     try:
-        _Pair(made, image, narrow, on_purpose, heights).compare()
+        pair = _Pair(made, image, narrow, on_purpose, heights)
+        try:
+            pair.compare()
+        except WrongPlan as wrong:
+            _compare_deeper(pair, wrong, narrow, on_purpose, heights)
     except Unvalidated as error:
         return {f"{made} rewritten to {image}: {error}": None}
     except RecursionError:
         return {f"{made}: operations inside one another, deeper than Python's stack": None}
     return {}
+
+
+def _compare_deeper(
+    pair: _Pair, wrong: WrongPlan, narrow: DType | None, on_purpose: bool, heights: dict[Node, int]
+) -> None:
+    """Compare the elements that differ as functions of what the reductions read, and so on.
+
+    A reduction of what repeats itself repeats itself: two of its elements may be one number. Raises
+    ``wrong`` where elements differ down to the inputs, or can not be worked out.
+    """
+    while pair.opaque and pair.regular_differ:
+        try:
+            pair = _Pair(pair.made, pair.image, narrow, on_purpose, heights, pair)
+            pair.compare()
+        except WrongPlan:
+            continue
+        except (Unvalidated, RecursionError):
+            break
+        return
+    raise wrong
 
 
 class _Pair:
@@ -235,16 +272,28 @@ class _Pair:
         narrow: DType | None,
         on_purpose: bool,
         heights: dict[Node, int],
+        before: _Pair | None = None,
     ) -> None:
+        """``before``: the comparison of which ends are worked out, where elements differ."""
         self.made, self.image = made, image
-        self.opaque, cone = _common(made, image, heights)
+        self.opened: frozenset[Node] = before.opened | before.opaque if before else frozenset()
+        self.opaque: frozenset[Node]
+        self.opaque, cone = _common(made, image, heights, set(self.opened))
         seed = f"{made.op} {made.shape} {image.op} {[n.shape for n in image.srcs]}"
         self.seed = int.from_bytes(hashlib.sha256(seed.encode()).digest()[:4], "big")
         terms = _terms(cone)
         count = min(_MOST, max(_LEAST, SAMPLED_TERMS // max(1, terms)))
-        at = sampled(made.shape, count, borders(cone), self.seed)
+        if before is None:
+            at = sampled(made.shape, count, borders(cone), self.seed)
+        else:
+            at = self._again(before.differ, cone)
         samples = len(at[0]) if at else 1
-        integral = _sums_integers(made, (n for n in cone if n not in self.opaque))
+        integral: bool = (
+            before.integral
+            if before
+            else _sums_integers(made, (n for n in cone if n not in self.opaque))
+        )
+        self.integral: bool = integral
         on_purpose = on_purpose or narrow is not None or integral
         reads = [n for n in cone if n.op is GraphOp.INPUT or n in self.opaque]
         spoiled = samples if reads and not on_purpose else 0
@@ -252,6 +301,7 @@ class _Pair:
         ends = 1 << min(4, small) if integral and terms > _LONG else 0
         self.ends = np.repeat(np.arange(-1, ends), samples) if ends else None
         self.at = tuple(np.tile(i, 1 + ends + (spoiled > 0)) for i in at)
+        self.regular = samples * (1 + ends)
         self.numbers = Numbers.drawn(
             samples * (1 + ends) + spoiled,
             self.seed,
@@ -264,14 +314,30 @@ class _Pair:
         )
         self.places: dict[Node, int] = {}
         self.bits: dict[Node, int] = {}  # of ``ends``, by what is of bytes
+        self.values = GraphValues(self.numbers, self._held)
+        self.differ: At = ()
+        self.regular_differ = False
+
+    def _again(self, differ: At, cone: Iterable[Node]) -> At:
+        """Elements that differ, in several orders. Raises Unvalidated for too many terms."""
+        above = set(cone)
+        order = [n for n in topological((self.made, self.image)) if n in above]
+        terms = max(terms_behind(order, self.opaque, n) for n in (self.made, self.image))
+        least = len(differ[0]) if differ else 1
+        if least * terms > _DEEPER_TERMS:
+            raise Unvalidated(f"{terms} terms of reductions in one another")
+        return tuple(np.resize(i, max(least, min(_MOST, SAMPLED_TERMS // terms))) for i in differ)
 
     def compare(self) -> None:
-        """Raise WrongPlan where they differ."""
-        values = GraphValues(self.numbers, self._held)
-        found = [values.root(n, self.at) for n in (self.made, self.image)]
+        """Raise WrongPlan where they differ, which ``differ`` says then, and ``regular_differ``,
+        that some are finite numbers.
+        """
+        found = [self.values.root(n, self.at) for n in (self.made, self.image)]
         same = self.numbers.same(found[0], found[1], self.made.dtype.compute)
         if same.all() or self._sums_of_constants():
             return
+        self.differ = _each_once(tuple(i[~same] for i in self.at))
+        self.regular_differ = not same[: self.regular].all()
         at = [int(i[np.flatnonzero(~same)[0]]) for i in self.at]
         raise WrongPlan(
             f"graph: element {at} of {_shown(self.made)} is not what it was rewritten to, "
@@ -282,6 +348,11 @@ class _Pair:
     def _held(self, n: Node, at: At, depth: int) -> Number | None:
         if n.op is GraphOp.CONST:
             return _constant(self.numbers, n, at, depth)
+        if n in self.opened and n.op is GraphOp.REDUCE and n.dtype.is_float:
+            op, dims = cast(tuple[Op, tuple[int, ...]], n.arg)
+            if op in (Op.MAX, Op.MIN):  # all terms count, not the greatest alone
+                terms = elementwise(Op.SIN, n.srcs[0])
+                return self.values.at(reduce(Op.ADD, terms, dims), at, depth)
         if n.op is not GraphOp.INPUT and n not in self.opaque:
             return None
         place = self.places.setdefault(n, len(self.places))
@@ -308,6 +379,10 @@ class _Pair:
         off = 16 * min(terms, 1 << 12) * unit[self.made.dtype.name]
         size = float(np.max(np.abs(a), initial=0.0, where=np.isfinite(a)))
         return bool(np.allclose(a, b, rtol=off, atol=off * size, equal_nan=True))
+
+
+def _each_once(at: At) -> At:
+    return tuple(np.unique(np.stack(at), axis=1)) if at else ()
 
 
 def _constant(numbers: Numbers, n: Node, at: At, depth: int) -> Number:
@@ -338,13 +413,12 @@ def _sums_integers(made: Node, worked_out: Iterable[Node]) -> bool:
 
 
 def _common(
-    made: Node, image: Node, heights: dict[Node, int]
+    made: Node, image: Node, heights: dict[Node, int], opened: set[Node]
 ) -> tuple[frozenset[Node], list[Node]]:
     """Nodes that both are made of, down to ends that both have, and the nodes above those.
 
-    An end that only one of them has is no such, and is worked out.
+    An end that only one of them has is no such, and is worked out, as those that are ``opened``.
     """
-    opened: set[Node] = set()
     while True:
         (ends, above), (others, more) = (_reached(n, opened, heights) for n in (made, image))
         apart = ends ^ others
