@@ -16,7 +16,7 @@ from tests.rewrite_faults import FAULTS, Fault, planted
 from tunegrad.errors import DTypeError, InternalError, ShapeError, WrongPlan
 from tunegrad.frontend import Tensor
 from tunegrad.ir import graph as g
-from tunegrad.ir.dtypes import F16, F32
+from tunegrad.ir.dtypes import BOOL, F16, F32
 from tunegrad.ir.expr import Op
 from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import Fusion
@@ -169,3 +169,14 @@ def test_what_is_stored_once_below_a_greatest_is_validated() -> None:
     outputs = random_graph(random.Random("more 314"), 40)
     drafts = Fusion.of(outputs).drafts
     assert not check_rewrite(outputs, drafts.targets, drafts.steps)
+
+
+def test_a_choice_of_a_literal_of_f16_is_that_literal() -> None:
+    """An operation rounds what it gives, and a literal has all its digits until it is stored."""
+    x, literal = g.graph_input("x", (3,), F16), g.full(0.37, (3,), F16)
+    for which in (True, False):
+        some = (literal, x) if which else (x, literal)
+        chosen = g.elementwise(Op.WHERE, g.full(which, (3,), BOOL), *some)
+        assert not check_rewrite((chosen,), (literal,), ())
+        with pytest.raises(WrongPlan, match="is not what it was rewritten to"):
+            check_rewrite((chosen,), (g.full(0.371, (3,), F16),), ())

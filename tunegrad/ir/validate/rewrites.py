@@ -39,7 +39,7 @@ from tunegrad.forks import ForkSafeLock
 from tunegrad.object_cache import ObjectCache
 
 from ..dtypes import I8, U8, DType
-from ..expr import Op
+from ..expr import Const, Op
 from ..fusion.plan import VALIDATION, LaunchPlan
 from ..graph import (
     Bounds,
@@ -332,7 +332,7 @@ class _Pair:
         """Raise WrongPlan where they differ, which ``differ`` says then, and ``regular_differ``,
         that some are finite numbers.
         """
-        found = [self.values.root(n, self.at) for n in (self.made, self.image)]
+        found = [self._kept(self.values.root(n, self.at)) for n in (self.made, self.image)]
         same = self.numbers.same(found[0], found[1], self.made.dtype.compute)
         if same.all() or self._sums_of_constants():
             return
@@ -344,6 +344,13 @@ class _Pair:
             f"{_shown(self.image)} (of {len(same)} that were compared here, {int(same.sum())} are "
             f"right)"
         )
+
+    def _kept(self, found: Number) -> Number:
+        """A literal of 16 bits as memory has it: where it is read, it has all its digits."""
+        dtype = self.made.dtype
+        if not isinstance(found, Const) or not dtype.is_half or not self.numbers.rounds:
+            return found
+        return self.numbers.cast(found, dtype.compute, dtype)
 
     def _held(self, n: Node, at: At, depth: int) -> Number | None:
         if n.op is GraphOp.CONST:
