@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tunegrad.config import resolve_settings
 from tunegrad.tuning.budget import Deadlines
+from tunegrad.tuning.race import data_s
+from tunegrad.tuning.workload import workload_of_spec
 
 pytestmark = pytest.mark.timing
 
@@ -56,6 +61,34 @@ def test_no_more_is_reserved_for_a_comparison_than_it_can_use() -> None:
     assert tiny.whole_s - tiny.race_s < 1.0
     assert quick.whole_s - quick.race_s == pytest.approx(6.0)
     assert tiny.search_s - quick.search_s > 5.0
+
+
+def test_a_comparison_of_a_large_state_has_the_time_to_draw_and_to_send_it() -> None:
+    """As of a step of training: its new weights are compared twice as its old ones are drawn."""
+    small, large = deadlines(150.0, both_s=0.3), deadlines(150.0, both_s=0.3)
+    large.data_s = 7.0
+    assert large.whole_s - large.race_s >= small.whole_s - small.race_s + 15.0
+    assert large.race_s - large.search_s > small.race_s - small.search_s
+    unknown = deadlines(150.0)
+    unknown.data_s = 7.0
+    assert unknown.whole_s - unknown.race_s >= 20.0
+
+
+def test_the_data_of_a_step_are_its_whole_state(tmp_path: Path) -> None:
+    text = """
+[model]
+name = "wide"
+builder = "tunegrad.models.mlp:mlp"
+[model.args]
+sizes = [64, 512, 512, 8]
+"""
+    (tmp_path / "wide.toml").write_text(text, encoding="utf-8")
+    found = []
+    for arguments in ("[batch=2]", "[batch=2,train=sgd]"):
+        settings = resolve_settings(f"{tmp_path / 'wide.toml'}{arguments}", store=":memory:")
+        found.append(data_s(workload_of_spec(settings.model)))
+    plain, trained = found
+    assert trained > 100 * plain
 
 
 def test_after_ctrl_c_nothing_is_waited_for_over_3_seconds() -> None:

@@ -196,7 +196,7 @@ class Deadlines:
     ``budget_s`` seconds are left of the budget of a command that began at ``began_s``; its workers
     were ready at ``ready_s``. ``race_share`` of it are for the last race. ``both_s``: seconds of
     whole models by their default schedules and by the best ones, together, summed over the models;
-    0 while unknown.
+    0 while unknown. ``data_s``: seconds that their inputs and outputs take once, beside the runs.
 
         began              ready                                                          over
         | start-up | plans | search .................. | race | whole models | closing |
@@ -213,6 +213,7 @@ class Deadlines:
     ready_s: float
     race_share: float
     both_s: float = 0.0
+    data_s: float = 0.0
 
     @property
     def over_s(self) -> float:
@@ -266,11 +267,13 @@ class Deadlines:
     @property
     def _reserved(self) -> tuple[float, float]:
         """Seconds kept for the last race, and for whole models."""
-        race_s = max(self.race_share * self.budget_s, least_s(self.both_s) if self.both_s else 0.0)
-        share_s = min(_WHOLE_MOST_S, _WHOLE_SHARE * self.budget_s)
-        whole_s = share_s
+        race_s = self.race_share * self.budget_s
+        whole_s = share_s = min(_WHOLE_MOST_S, _WHOLE_SHARE * self.budget_s)
         if self.both_s:
-            whole_s = max(compared_s(self.both_s), min(share_s, most_compared_s(self.both_s)))
+            race_s = max(race_s, least_s(self.both_s, self.data_s))
+            whole_s = min(share_s, most_compared_s(self.both_s))
+        if self.both_s or self.data_s:
+            whole_s = max(whole_s, compared_s(self.both_s, self.data_s))
         scale = min(1.0, _RESERVED_SHARE * self.budget_s / max(race_s + whole_s, 1e-9))
         return scale * race_s, scale * whole_s
 

@@ -215,9 +215,7 @@ def measured_end_to_end(
             )
         tuned, default = models.of(work), models.of(work, stored=False)
         samples = models.bench.paired(tuned, default, paired_s)
-        turn_s = RUNS * sum(map(median, samples))
-        turns = max(1, min(PROOF_TURNS, int(paired_s / turn_s)))
-        launches = _launches(work, *models.bench.profiled([default, tuned], turns))
+        launches = _profiled(models, work, [default, tuned], samples, paired_s, tell)
         back = _taken_back(models, tuned, default, samples, fresh)
         if back:
             said = slower(work.name, gain_interval(samples[1], samples[0]), "these stand again")
@@ -312,6 +310,26 @@ def latency_s(
     except CandidateFailure as error:
         tell(Warned(f"the whole model was not measured: {error}"))
         return inf
+
+
+def _profiled(
+    models: Models,
+    work: Workload,
+    both: Sequence[WholeModel],
+    samples: Pair,
+    paired_s: float,
+    tell: Callable[[Event], None],
+) -> dict[str, Pair]:
+    """Launches of both models, for about so long; none where the budget ends before: what was
+    measured of the whole models stands.
+    """
+    turn_s = RUNS * sum(map(median, samples))
+    turns = max(1, min(PROOF_TURNS, int(paired_s / turn_s)))
+    try:
+        return _launches(work, *models.bench.profiled(both, turns))
+    except OutOfTimeError:
+        tell(Warned(f"model {work.name}: the budget ended before its kernels were timed in it"))
+        return {}
 
 
 def _launches(work: Workload, default: Turns, tuned: Turns) -> dict[str, Pair]:

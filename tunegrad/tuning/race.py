@@ -28,7 +28,7 @@ from tunegrad.errors import CandidateCrashed, CandidateFailure, CandidateTimeout
 from tunegrad.search import LEAST_EFFECT, LOOKS, Comparison, decide, fastest_ratio
 
 from .models import ModelBench, Turns, WholeModel, culprit
-from .models.work import MOST_BYTES, MOST_TURNS, RUNS
+from .models.work import MOST_BYTES, MOST_TURNS, RUNS, SETS
 from .workload import Workload
 
 __all__ = [
@@ -46,6 +46,7 @@ __all__ = [
     "Places",
     "Track",
     "compared_s",
+    "data_s",
     "least_s",
     "most_at_once",
     "most_compared_s",
@@ -139,6 +140,14 @@ _LEAST_S = 0.5
 _CHECKS, _PAIRED = 6, 4
 """Runs of a model that check it, and its fewest turns."""
 
+_DATA_BYTES_PER_S = 50e6
+"""Speed at which inputs are drawn and bound, and outputs are sent and compared: half of what an
+idle core does.
+"""
+
+_RACE_LOOKS, _WHOLE_LOOKS = 2, 3
+"""Times that this is done to race models, and to compare two in the end."""
+
 Blamed = Callable[[str, A, CandidateFailure], None]
 """Is told which alternative, of which choice, ended a race, and how."""
 
@@ -154,16 +163,24 @@ def most_at_once(work: Workload) -> int:
     return max(1, min(AT_ONCE, MOST_BYTES // max(1, constants) - 1))
 
 
-def least_s(both_s: float) -> float:
-    """Seconds that the least race of models takes, about: one heat and one look at a proof of two
-    models, which are expected to take ``both_s`` together.
+def data_s(work: Workload) -> float:
+    """Seconds that the inputs and outputs of a model take beside its runs, about, on all sets: of
+    a step of training they are its whole state.
     """
-    return _LEAST_S + (HEAT_TURNS + PROOF_TURNS) * RUNS * both_s
+    ends = (*work.plan.inputs, *work.plan.outputs)
+    return SETS * sum(work.plan.buffers[i].nbytes for i in ends) / _DATA_BYTES_PER_S
 
 
-def compared_s(both_s: float) -> float:
+def least_s(both_s: float, data_s: float = 0.0) -> float:
+    """Seconds that the least race of models takes, about: one heat and one look at a proof of two
+    models, which are expected to take ``both_s`` together, and ``data_s`` as above.
+    """
+    return _LEAST_S + _RACE_LOOKS * data_s + (HEAT_TURNS + PROOF_TURNS) * RUNS * both_s
+
+
+def compared_s(both_s: float, data_s: float = 0.0) -> float:
     """Seconds that it takes to check two models and to compare them in the fewest turns, about."""
-    return _LEAST_S + (_CHECKS + _PAIRED * RUNS) * both_s
+    return _LEAST_S + _WHOLE_LOOKS * data_s + (_CHECKS + _PAIRED * RUNS) * both_s
 
 
 def most_compared_s(both_s: float) -> float:

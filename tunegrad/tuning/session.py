@@ -58,6 +58,7 @@ from .machine import busy_text, cpu_use, machine_state, others_cpus, probed, ver
 from .questions.plan import RACE_SHARE, PlanDecisions
 from .questions.schedule import Schedules
 from .questions.variant import VariantCandidates, leave_but, narrowed_in_rounds
+from .race import data_s
 from .report import Finish, report_of
 from .reporting.records import session_facts
 from .roofline import Roofline, needed_flops
@@ -114,6 +115,7 @@ def run_sessions(
     with _opened(settings, workloads, observers, hooks, costs or Costs()) as context:
         left_s, began_s = context.progress.account.left_s, context.costs.began_s
         deadlines = Deadlines(left_s, began_s, time.monotonic(), RACE_SHARE)
+        deadlines.data_s = sum(map(data_s, workloads))
         return Session(context, list(workloads), deadlines, only).run()
 
 
