@@ -202,7 +202,8 @@ def test_attention_keeps_scores_that_are_needed() -> None:
 
 def test_a_toggle_that_ends_no_attention_is_void() -> None:
     fusion = Fusion.of(fold_constants((heads().node,)))
-    places = range(len(fusion.drafts.order), 2 * len(fusion.drafts.order) + 5)
+    count = len(fusion.drafts.order)  # places from twice that on are of siblings
+    places = [*range(count, 2 * count), *range(3 * count, 3 * count + 5)]
     (right,) = fusion.drafts.attentions()
     for place in places:
         assert (fusion.toggled({place}) is fusion) == (place != right)

@@ -11,7 +11,6 @@ dies, the slab is free: a caller who keeps a batch keeps its memory, and nobody 
 
 from __future__ import annotations
 
-import ctypes
 import mmap
 import tempfile
 import weakref
@@ -176,7 +175,7 @@ class Slab:
         """Its memory as an object; when that and all arrays over it are gone, ``give_back`` is
         called, in any thread.
         """
-        memory = (ctypes.c_char * self.nbytes).from_buffer(self.memory)
+        memory = np.frombuffer(self.memory, np.uint8, self.nbytes)
         weakref.finalize(memory, give_back, self).atexit = False
         return memory
 

@@ -55,7 +55,8 @@ def _file_of(a: Array) -> tuple[str, int] | None:
         return None
     if not a.flags.c_contiguous or root.mode == "c" or root.filename is None:
         return None
-    return str(root.filename), root.offset + a.ctypes.data - root.ctypes.data
+    start, begin = (x.__array_interface__["data"][0] for x in (a, root))
+    return str(root.filename), root.offset + start - begin
 
 
 def _opened(name: str, offset: int, dtype: str, shape: tuple[int, ...]) -> _Rows:

@@ -257,7 +257,9 @@ class TrainStep:
 def _aligned(value: Array) -> Array:
     """A copy at a multiple of a cache line, so that no vector of it lies across two."""
     whole = np.empty(value.nbytes + _LINE, np.uint8)
-    copy = np.ndarray(value.shape, value.dtype, whole, -whole.ctypes.data % _LINE)
+    copy = np.ndarray(
+        value.shape, value.dtype, whole, -whole.__array_interface__["data"][0] % _LINE
+    )
     copy[...] = value
     return copy
 

@@ -220,7 +220,8 @@ class Fusion:
         first node is at ``place``.
         """
         count = len(self.drafts.order)
-        found = frozenset(self.drafts.order[i - 2 * count] for i in toggles if i >= 2 * count)
+        beyond = (i - 2 * count for i in toggles if 2 * count <= i < 3 * count)
+        found = frozenset(self.drafts.order[i] for i in beyond)
         drafts = self.drafts.toggled({i for i in toggles if i < 2 * count})
         same = drafts is self.drafts and found <= self.apart
         return self if same else replace(self, drafts=drafts, apart=self.apart | found)
