@@ -55,6 +55,13 @@ def _gemm(n: int) -> Tensor:
     return (_x(12 + 2 * (n % 7), k) @ _w(k, 16 + 4 * (n % 3))).relu()
 
 
+def _gemm_under_a_mask(n: int) -> Tensor:
+    """As of a relu's gradient whose argument is computed again."""
+    shape, k = (12 + 2 * (n % 7), 16 + 4 * (n % 3)), 16 + 8 * (n % 5)
+    product = _x(shape[0], k) @ _w(k, shape[1])
+    return product.where(_x(*shape, name="y") * 1.1 - _x(*shape, name="z") > 0.0, 0.0)
+
+
 def _rows(n: int, *, width: int = 50) -> tuple[int, int]:
     """100 shapes whose width is no multiple of 8."""
     return 3 + n % 10, width + 8 * (n // 10)
@@ -143,6 +150,8 @@ CASES: Mapping[str, Case] = {
     "last_term_of_an_rms_norm_lost": Case(lambda n: _rms_norm(_x(2, 8192 + 64 * n)), ""),
     "last_terms_of_a_variance_lost": Case(lambda n: _x(2, 8192 + 64 * n).var(1), ""),
     "element_under_a_relu_halved": _PLAIN_GEMM,
+    "mask_of_an_element_inverted_beside_a_sum": Case(_gemm_under_a_mask, ""),
+    "mask_open_at_ties_beside_a_sum": Case(_gemm_under_a_mask, ""),
     "element_between_clamps_moved": _elementwise(lambda t: t.clamp(0.0, 6.0)),
     "wrong_for_large_numbers": _elementwise(lambda t: t * 0.5),
     "wrong_for_negative_numbers": _elementwise(lambda t: t * 0.75),

@@ -273,6 +273,14 @@ IN_MEANING: Mapping[str, Callable[[str], str]] = {
         r"max\(v0, 0.0:f32\)",
         "max(where(and(eq(i32(a), 5:i32), eq(i32(b), 7:i32)), mul(v0, 0.5:f32), v0), 0.0:f32)",
     ),
+    "mask_of_an_element_inverted_beside_a_sum": _constant(
+        r"lt\(0.0:f32, (sub.*p4\[a, b\]\))\)",
+        r"lt(0.0:f32, where(and(eq(i32(a), 5:i32), eq(i32(b), 7:i32)), neg(\1), \1))",
+    ),
+    "mask_open_at_ties_beside_a_sum": _constant(
+        r"where\(lt\(0.0:f32, (sub.*p4\[a, b\]\))\), v0, 0.0:f32\)",
+        r"where(lt(\1, 0.0:f32), 0.0:f32, v0)",
+    ),
     "element_between_clamps_moved": _constant(
         r"max\(p1\[a\], 0.0:f32\)",
         "max(where(eq(i32(a), 33:i32), add(p1[a], 0.25:f32), p1[a]), 0.0:f32)",
