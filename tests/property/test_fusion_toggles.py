@@ -24,10 +24,11 @@ from tests.graph_builders import (
     softmax,
     tensor,
 )
-from tests.graph_fuzzer import random_graph, random_inputs
+from tests.graph_fuzzer import literal_graph, random_graph, random_inputs
 from tunegrad.ir import graph as g
 from tunegrad.ir.dtypes import BOOL, F32, F64, I32, DType
 from tunegrad.ir.expr import Op
+from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import Fusion
 from tunegrad.ir.graph import Node
 from tunegrad.ir.interpret.evaluate import evaluate
@@ -104,6 +105,17 @@ def test_toggles_in_random_graphs_keep_results(dtypes: tuple[DType, ...]) -> Non
             toggles = frozenset(rng.sample(nodes, min(len(nodes), rng.choice((1, 1, 2, 99)))))
             changed += check(fusion, toggles, inputs, wants, f"graph {seed}") != rules
     assert changed > 90
+
+
+@pytest.mark.parametrize("seed", ["literal 20046", *range(20)])
+def test_toggles_keep_results_where_a_kernel_loses_a_read(seed: str | int) -> None:
+    """A choice between equal literals, by a condition that a toggle stores, reads no condition."""
+    outputs = fold_constants(literal_graph(random.Random(seed)))
+    inputs = random_inputs(1, outputs)
+    wants = evaluate(outputs, inputs)
+    fusion = Fusion.of(outputs)
+    for i in range(len(fusion.drafts.order)):
+        check(fusion, {i}, inputs, wants, f"literals {seed}")
 
 
 def test_toggles_do_the_same_whatever_was_toggled_before() -> None:

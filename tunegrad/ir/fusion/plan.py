@@ -205,6 +205,18 @@ class LaunchPlan:
         alone = replace(launch, args=tuple(b.id for b in buffers))
         return LaunchPlan(buffers, (alone,), places["input"], places["output"])
 
+    def needed(self) -> tuple[Launch, ...]:
+        """The launches that write an output, or what a later one of them reads."""
+        wanted = {self.memory(i) for i in self.outputs}
+        found = []
+        for launch in reversed(self.launches):
+            roles = zip(launch.kernel.params, launch.args, strict=True)
+            made = {self.memory(i) for p, i in roles if p.role == "out"}
+            if not made.isdisjoint(wanted):
+                found.append(launch)
+                wanted |= {self.memory(i) for i in launch.args} - made
+        return tuple(reversed(found))
+
     def verify(self) -> None:
         """Raise VerifyError unless every launch reads what was written before, fits its buffers,
         and writes an output or what a later one reads; and no input is read after it is replaced.
@@ -274,13 +286,10 @@ class LaunchPlan:
         return ""
 
     def _verify_read(self) -> None:
-        needed = {self.memory(i) for i in self.outputs}
-        for launch in reversed(self.launches):
-            roles = zip(launch.kernel.params, launch.args, strict=True)
-            made = {self.memory(i) for p, i in roles if p.role == "out"}
-            if made.isdisjoint(needed):
+        read = set(map(id, self.needed()))
+        for launch in self.launches:
+            if id(launch) not in read:
                 raise VerifyError(f"schedule: {launch}: no later launch reads what it writes")
-            needed |= {self.memory(i) for i in launch.args} - made
 
     def _verify_view(self, b: Buffer, base: int) -> None:
         whole = self.buffers[base] if 0 <= base < len(self.buffers) else None
@@ -353,6 +362,17 @@ def _flat(buffer: Buffer, p: Param, number: int, role: BufferRole) -> Buffer:
 
 
 _WORDS = (Op.PAIR, Op.QUAD)
+
+
+def without_unread(plan: LaunchPlan) -> LaunchPlan:
+    """The plan without launches that write what no later launch reads; the same object where all
+    are needed.
+
+    A kernel may lose a read when it is simplified, after the graph was cut. Buffers keep their
+    numbers: those that nothing uses take no memory.
+    """
+    needed = plan.needed()
+    return plan if len(needed) == len(plan.launches) else replace(plan, launches=needed)
 
 
 def without_copies(plan: LaunchPlan) -> LaunchPlan:

@@ -26,7 +26,16 @@ from ..rewrites.ranges import unchecked
 from .axes import VIEW_BYTES, Places, normalized
 from .build import Draft
 from .drafts import Drafts
-from .plan import Buffer, BufferRole, Launch, LaunchPlan, kernel_name, kernel_origin, without_copies
+from .plan import (
+    Buffer,
+    BufferRole,
+    Launch,
+    LaunchPlan,
+    kernel_name,
+    kernel_origin,
+    without_copies,
+    without_unread,
+)
 from .siblings import joined
 
 # ---- schedule
@@ -267,8 +276,12 @@ class Fusion:
         return self._launched[key][1]
 
     def schedule(self) -> LaunchPlan:
-        """The kernels and buffers, without copies of what lies in memory as it is read."""
-        return without_copies(self.every_launch())
+        """The kernels and buffers, without copies of what lies in memory as it is read, and without
+        launches whose result no kernel reads.
+        """
+        made = without_unread(without_copies(self.every_launch()))
+        made.verify()
+        return made
 
     def every_launch(self) -> LaunchPlan:
         """The kernels and buffers. Launch ``i`` is of ``launched()[i]``."""
@@ -328,11 +341,8 @@ class _Assembler:
             if n.op not in (GraphOp.INPUT, GraphOp.CONST):
                 self.read[n] = self.written[n]
         launches = tuple(self._launch(d) for d in self.drafts)
-        result = LaunchPlan(
-            tuple(self.buffers), launches, inputs, tuple(self.written[t] for t in self.targets)
-        )
-        result.verify()
-        return result
+        outputs = tuple(self.written[t] for t in self.targets)
+        return LaunchPlan(tuple(self.buffers), launches, inputs, outputs)
 
     def _leaf(self, n: Node) -> None:
         if n.op is GraphOp.CONST:
