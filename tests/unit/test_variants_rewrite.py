@@ -212,7 +212,7 @@ def test_transformed_weights_are_rounded_once(tile: int) -> None:
         ) / 24,
     }[tile]  # fmt: skip
     w = np.random.default_rng(0).standard_normal((2, 3, 3, 3), dtype=np.float32)
-    u = winograd(kernel, conv, tile).weights(w)
+    u = winograd(kernel, conv, tile).constant(w)
     want = np.einsum("pr,ocrs,qs->pqco", g, w.astype(np.float64), g).reshape(-1, 3, 2)
     assert u.dtype == np.float32
     np.testing.assert_allclose(u, want, rtol=2.0**-23, atol=1e-12)

@@ -75,9 +75,16 @@ def sketch_rows(kernel: Kernel, target: Target, ask: Recorder) -> tuple[Action, 
 
 def _loaded_along(kernel: Kernel, axis: str) -> bool:
     """Return True where steps of ``axis`` are of one element in as many loads as they are longer in
-    others: the statistics of rows are contiguous, too, but their loads walk along the rows.
+    others: the statistics of rows are contiguous, too, but their loads walk along the rows. Where
+    several outputs are reductions, numbers that a whole row has in common do not count.
     """
-    strides = [x.stride(axis) for s in kernel.stages for x in accesses(kernel, s)]
+    several = len(kernel.outputs) > 1
+    strides = [
+        x.stride(axis)
+        for s in kernel.stages
+        for x in accesses(kernel, s)
+        if not (several and s.axes) or any(x.depends(a.name) for a in s.axes)
+    ]
     return strides.count(1) >= sum(s not in (0, 1) for s in strides)
 
 
