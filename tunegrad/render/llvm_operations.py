@@ -87,7 +87,14 @@ def _bf16(to: LlvmValues, v: str, s: VType, t: VType) -> str:
     x = converted(to, v, s, single)
     if to.bf16_dot and s.lanes in (4, 8, 16):
         narrow = f"<{s.lanes} x bfloat>"
-        rounded = to.named(f"fptrunc {ltype(single)} {x} to {narrow}")
+        code = f"fptrunc {ltype(single)} {x} to {narrow}"
+        if s.lanes > 4:
+            # The same instruction by its name. Where lanes turn out constant after types were made
+            # legal, LLVM 22 folds an fptrunc to scalars of bf16, which are not, and ends the
+            # process. Four lanes are no legal type, so theirs is the instruction before that.
+            name = f"llvm.x86.avx512bf16.cvtneps2bf16.{32 * s.lanes}"
+            code = to.call(narrow, name, [(ltype(single), x)])
+        rounded = to.named(code)
         return to.named(f"bitcast {narrow} {rounded} to {ltype(t)}")
     bits = to.named(f"bitcast {ltype(single)} {x} to {ltype(word)}")
     high = to.named(f"lshr {ltype(word)} {bits}, {literal(16, word)}")
