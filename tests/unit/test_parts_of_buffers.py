@@ -128,3 +128,19 @@ def test_a_launch_that_stores_a_concatenation_beside_others_reads_it():
     verify_kernel(less.kernel)
     validated(made)
     assert validated(separated(made)).parts == {}
+
+
+def test_a_launch_that_reads_a_concatenation_keeps_the_buffer_of_its_positions():
+    """A rate is looked up for each element of what gradients are added to."""
+    whole = functions.cat([_gradient(2 + i) for i in range(20)], 0)
+    w, m = (Tensor.input(n, whole.shape) for n in "wm")
+    kinds = Tensor.input("k", whole.shape, "i32")
+    m = m * Tensor.input("rates", (7,))[kinds] + whole
+    plan = schedule(((w - m * whole).node, m.node), view_bytes=1)
+    made = joined(plan, 1)
+    ((stored, _),) = made.parts.items()
+    (at,) = (b.id for b in plan.buffers if b.name == "k")
+    assert any({stored, at} <= {*x.args} for x in made.launches)
+    for launch in made.launches:
+        verify_kernel(launch.kernel)
+    validated(made)

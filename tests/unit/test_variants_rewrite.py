@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from variant_builders import Conv, bound, constant, kernel_of, only, ran
+from variant_builders import FACTORS, Conv, bound, constant, kernel_of, only, ran
 
 from tunegrad.errors import InternalError
 from tunegrad.frontend import Tensor
@@ -99,6 +99,26 @@ def all_as_matched(plan: LaunchPlan) -> LaunchPlan:
 def test_an_input_that_is_also_the_residual_stays_an_argument() -> None:
     (*_, last) = all_as(chain(), "winograd4").launches
     assert len(last.args) == 4  # the output, M, the bias and the residual
+
+
+@pytest.mark.parametrize("variant", [v for v in FACTORS if v != "direct"])
+def test_positions_of_what_is_looked_up_beside_a_convolution_stay_arguments(variant: str) -> None:
+    """A row of a table for each image, as of the time in a diffusion model."""
+    rng = np.random.default_rng(0)
+    x, table = Tensor.input("x", (3, 8, 6, 7)), Tensor.input("table", (9, 8))
+    rows = table[Tensor.input("i", (3,), "i64")].reshape(3, 8, 1, 1)
+    plan = only(x.conv2d(constant(8, 8, 3, 3), padding=1) + rows)
+    made = rewrite(plan, {kernel_of(plan).key: variant})
+    made.verify()
+    for launch in made.launches:
+        verify_kernel(launch.kernel)
+    inputs = {
+        "x": rng.standard_normal((3, 8, 6, 7), np.float32),
+        "table": rng.standard_normal((9, 8), np.float32),
+        "i": np.array([7, 0, 7]),
+    }
+    wanted = ran(plan, inputs, as_float64=True)
+    assert np.abs(ran(made, inputs) - wanted).max() <= bound(Conv(channels=8), variant)
 
 
 def test_equal_kernels_share_their_variant_s_kernels_and_not_their_weights() -> None:

@@ -116,6 +116,12 @@ def all_indices(k: Kernel) -> Iterator[Index]:
         yield from (r.index for r in v.ranges)
 
 
+def params_of(k: Kernel) -> tuple[frozenset[str], frozenset[str]]:
+    """The parameters that a kernel uses, and those of them whose elements are indices."""
+    looked_up = frozenset(e.buffer for i in all_indices(k) for e in i.elements())
+    return looked_up.union(name for name, _ in uses(k)), looked_up
+
+
 def compared(k: Kernel) -> dict[str, int]:
     """The parameters whose integers are compared with positions (``c <= place``, as in masks), and
     the extent of the positions.

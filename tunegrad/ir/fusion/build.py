@@ -41,7 +41,7 @@ from ..graph import MOVEMENT, GraphOp, Node
 from ..index import ALWAYS, Index, Range, Valid, as_index, element
 from ..interpret.numeric import compute, convert
 from ..kernel import Axis, Kernel, Param, Reduce, Stage, Store, identity
-from .axes import all_indices, distinct_leaves, split_axes, uses
+from .axes import distinct_leaves, params_of, split_axes
 
 # ---- attention
 #
@@ -552,8 +552,7 @@ def draft_kernels(roots: tuple[Node, ...], buffers: Set[Node], *, rows: bool = F
             raise CutError(b.stage_nodes[kernel.reduces[0].name])
     else:
         divided = _divide_axes(kernel, b.stage_nodes)
-    looked_up = frozenset(e.buffer for i in all_indices(divided) for e in i.elements())
-    used = looked_up.union(name for name, _ in uses(divided))
+    used, looked_up = params_of(divided)
     kept = tuple(p for p in divided.params if p.name in used)
     reads = {name: node for name, node in reads.items() if name in used}
     inlined = tuple(b.inlined.values())

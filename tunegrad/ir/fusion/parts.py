@@ -16,9 +16,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from ..dtypes import DType
-from ..expr import Apply, Cast, Expr, Inside, Load, Op, equal, loads_in
+from ..expr import Apply, Cast, Expr, Inside, Load, Op, equal
 from ..index import Range, Valid
 from ..kernel import Axis, Kernel, Param, Store
+from .axes import params_of
 from .plan import Buffer, Launch, LaunchPlan
 
 __all__ = ["joined", "separated"]
@@ -141,12 +142,11 @@ def _reading(launch: Launch, store: Store) -> Launch | None:
     stages = tuple(
         replace(s, expr=_swapped(s.expr, store.expr, load, {})) for s in k.stages if s is not store
     )
-    used = {x.param for s in stages for x in loads_in(s.expr)} | {
-        s.param for s in stages if isinstance(s, Store)
-    }
+    made = replace(k, params=(*k.params, whole), stages=stages)
+    used, _ = params_of(made)
     pairs = [*_args(launch), (whole, {p.name: i for p, i in _args(launch)}[store.param])]
     kept = [(p, i) for p, i in pairs if p.name in used]
-    made = replace(k, params=tuple(p for p, _ in kept), stages=stages).canonical()
+    made = replace(made, params=tuple(p for p, _ in kept)).canonical()
     return replace(launch, kernel=made.named(k.name, k.origin), args=tuple(i for _, i in kept))
 
 

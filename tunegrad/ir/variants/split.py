@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from math import gcd, prod
 
 from ..expr import Apply, Cast, Expr, Load, Op, Value, leaves, loads_in, rebuild
-from ..fusion.axes import all_indices, merge_axes, rewritten
+from ..fusion.axes import merge_axes, params_of, rewritten
 from ..index import as_index
 from ..kernel import Axis, Kernel, Param, Reduce, Store, products_summed
 
@@ -197,8 +197,8 @@ def partial_of(
     chunk, row, lane = Axis("chunk", chunks), Axis("row", rows), Axis("lane", lanes)
     at = (chunk.index * rows + row.index) * lanes + lane.index
     alone = replace(k, stages=(reduce,))
-    used, looked_up = _read(alone)
-    inputs = [p for p in k.params if p.name in used | looked_up]
+    used, looked_up = params_of(alone)
+    inputs = [p for p in k.params if p.name in used]
     params = {p.name: p for p in inputs}
     plain = _plain(reduce.expr) and not looked_up
     flat = lanes > 1 and plain and all(p.layout.is_row_major for p in inputs)
@@ -212,14 +212,6 @@ def partial_of(
     out = Param.dense("partial", reduce.dtype, tuple(a.extent for a in shared), "out")
     store = Store("partial", tuple(a.index for a in shared), Value(reduce.name, reduce.dtype))
     return Kernel((out, *inputs), shared, (*body.stages, store))
-
-
-def _read(k: Kernel) -> tuple[set[str], set[str]]:
-    """The parameters whose elements a kernel computes with, and those whose elements are indices
-    of others.
-    """
-    used = {x.param for s in k.stages for x in loads_in(s.expr)}
-    return used, {e.buffer for i in all_indices(k) for e in i.elements()}
 
 
 def _plain(x: Expr) -> bool:
@@ -252,9 +244,8 @@ def finish_of(
 
     stages += [replace(s, expr=rebuild(s.expr, leaf)) for s in k.stores]
     made = replace(k, params=(*k.params, source), stages=tuple(stages))
-    read = set().union(*_read(made))
-    kept = tuple(p for p in made.params if p.role == "out" or p.name in read)
-    return replace(made, params=kept)
+    used, _ = params_of(made)
+    return replace(made, params=tuple(p for p in made.params if p.name in used))
 
 
 PARTS = (2, 4, 8, 16)

@@ -41,6 +41,7 @@ from ..expr import (
     rebuilder,
     substituting,
 )
+from ..fusion.axes import params_of
 from ..index import ALWAYS, Index, Range, Valid, as_index
 from ..kernel import Axis, Kernel, Param, Reduce, Role, Store, products_summed
 from ..layout import Layout, Part
@@ -408,21 +409,21 @@ def _finish(
             expr = rebuilder(leaf)(direct.expr)
             index = tuple(x.substitute(env) for x in direct.index)
             stores.append(Store(direct.param, index, expr, (), kept))
-    used = {x.param for s in stores for x in loads_in(s.expr)} | {direct.param}
+    made = Kernel(
+        (*kernel.params, param),
+        tuple(grid),
+        tuple(stores),
+        name=f"winograd{m} output of {kernel.name}",
+        origin=kernel.origin,
+    )
+    used, _ = params_of(made)
     params = tuple(
         param if p.name == conv.x_params[0] and p.name not in used else p for p in kernel.params
     )
     params = tuple(p for p in params if p.name in used)
     if param not in params:
         params = (*params, param)
-    made = Kernel(
-        params,
-        tuple(grid),
-        tuple(stores),
-        name=f"winograd{m} output of {kernel.name}",
-        origin=kernel.origin,
-    )
-    return made.canonical(), tuple(p.name for p in params)
+    return replace(made, params=params).canonical(), tuple(p.name for p in params)
 
 
 def _at(x: Expr, env: dict[str, Index], kept: Valid, value: Expr) -> Expr:
