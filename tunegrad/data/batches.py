@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tunegrad.errors import DTypeError, ShapeError
+from tunegrad.trees import mapped
 
 __all__ = [
     "Part",
@@ -32,8 +33,6 @@ __all__ = [
     "Slabs",
     "columns",
     "laid_out",
-    "leaves",
-    "mapped",
     "over",
     "plain",
     "shared_slab",
@@ -51,23 +50,6 @@ class Part:
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
     start: int = 0
-
-
-def mapped(tree: Any, function: Callable[[Any], Any]) -> Any:
-    """A tuple, list or dict of leaves, or a leaf, with a function of each."""
-    if isinstance(tree, Mapping):
-        return {k: mapped(v, function) for k, v in tree.items()}
-    if isinstance(tree, list | tuple):
-        parts = [mapped(v, function) for v in tree]
-        return type(tree)(*parts) if hasattr(tree, "_fields") else type(tree)(parts)
-    return function(tree)
-
-
-def leaves(tree: Any) -> list[Any]:
-    """The leaves of a tree in order."""
-    found: list[Any] = []
-    mapped(tree, found.append)
-    return found
 
 
 def plain(value: Any, what: str) -> NDArray[Any]:

@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tunegrad.errors import DataError
+from tunegrad.trees import leaves, mapped
 
-from .batches import columns, laid_out, leaves, mapped, plain
+from .batches import columns, laid_out, plain
 from .shuffle import permuted
 from .sources import Arrays, Items, Stream, sampling
 

@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tunegrad.errors import ConfigError, ShapeError
+from tunegrad.trees import leaves, mapped
 
-from .batches import Part, leaves, mapped, plain, shared_slab
+from .batches import Part, plain, shared_slab
 
 __all__ = ["Arrays", "Items", "Stream", "rng", "sampling", "source_of"]
 

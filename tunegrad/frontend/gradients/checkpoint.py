@@ -16,10 +16,10 @@ from typing import Any
 
 from tunegrad.ir import graph
 from tunegrad.ir.graph import Node
+from tunegrad.trees import leaves, mapped
 
 from ..handle import Handle
 from ..nodes import substitute, tracing
-from .functions import mapped
 
 __all__ = ["checkpoint"]
 
@@ -45,9 +45,7 @@ def checkpoint(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         return x.of(mark, x.bindings)
 
     result = function(*mapped(list(args), marked), **mapped(kwargs, marked))
-    found: list[Handle] = []
-    mapped(result, lambda x: found.append(x) if isinstance(x, Handle) else None)
-    nodes = tuple(h.node for h in found)
+    nodes = tuple(x.node for x in leaves(result) if isinstance(x, Handle))
     values = substitute(nodes, marks)
     traced = tracing.tracing() or any(map(tracing.reaches, values))
     inner = {mark: graph.apart(x) if traced else x for mark, x in marks.items()}

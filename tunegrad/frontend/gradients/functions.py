@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from tunegrad import trees
 from tunegrad.errors import DTypeError, ShapeError
 
 from ..handle import Bindings, Handle, joined, lift
@@ -61,7 +62,7 @@ def value_and_grad(
         leaves: list[Handle] = []
         with tracing.traced():
             for at in picked:
-                marked[at] = mapped(args[at], functools.partial(_marked, at, leaves))
+                marked[at] = trees.mapped(args[at], functools.partial(_marked, at, leaves))
             result = function(*marked, **kwargs)
         value, aux = _parts(result, has_aux)
         bindings: list[Bindings] = []
@@ -69,19 +70,17 @@ def value_and_grad(
         found = gradients((value.node,), (one,), [leaf.node for leaf in leaves], bindings)
         known = joined([value, *leaves, *(Handle.of(one, b) for b in bindings)])
         results = iter([Handle.of(n, known) for n in found])
-        shaped = tuple(mapped(args[at], lambda _: next(results)) for at in picked)
+        shaped = tuple(trees.mapped(args[at], lambda _: next(results)) for at in picked)
         gradient = shaped if many else shaped[0]
         outcome = ((value, aux) if has_aux else value), gradient
         if tracing.stops():  # the function was traced without
-            outcome = mapped(outcome, _made_again)
+            outcome = trees.mapped(outcome, _made_again)
         return outcome if tracing.tracing() else _unmarked(outcome)
 
     return wrapped
 
 
-def vjp(
-    function: Callable[..., Any], cotangent: Handle, *args: Handle
-) -> tuple[Handle, ...]:  # fmt: skip
+def vjp(function: Callable[..., Any], cotangent: Handle, *args: Handle) -> tuple[Handle, ...]:
     """What flows to each argument, a tensor of floats, where ``cotangent`` flows to the one tensor
     that ``function`` gives.
 
@@ -117,30 +116,14 @@ def _parts(result: Any, has_aux: bool) -> tuple[Handle, Any]:
     return value, aux
 
 
-def mapped(tree: Any, function: Callable[[Any], Any]) -> Any:
-    """A list, tuple or dict of leaves, or a leaf, with a function of each."""
-    if isinstance(tree, Mapping):
-        return {k: mapped(v, function) for k, v in tree.items()}
-    if isinstance(tree, list | tuple):
-        parts = [mapped(v, function) for v in tree]
-        return type(tree)(*parts) if hasattr(tree, "_fields") else type(tree)(parts)
-    return function(tree)
-
-
 def _made_again(x: Any) -> Any:
     return Handle.of(x.node, x.bindings) if isinstance(x, Handle) else x
 
 
 def _unmarked(tree: Any) -> Any:
     """All tensors of a result without the marks of tracing, in one rewrite."""
-    handles: list[Handle] = []
-
-    def note(x: Any) -> None:
-        if isinstance(x, Handle):
-            handles.append(x)
-
-    mapped(tree, note)
-    nodes = iter(tracing.without_identities(tuple(h.node for h in handles)))
-    return mapped(
+    marked = tuple(x.node for x in trees.leaves(tree) if isinstance(x, Handle))
+    nodes = iter(tracing.without_identities(marked))
+    return trees.mapped(
         tree, lambda x: Handle.of(next(nodes), x.bindings) if isinstance(x, Handle) else x
     )

@@ -12,7 +12,10 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
+
+from tunegrad.trees import mapped
 
 from .graph import load_torch, name_of
 
@@ -55,13 +58,13 @@ class Draws:
 
     def add(self, function: Callable[..., Any], args: Any, kwargs: Any) -> None:
         """One more draw; nodes among the arguments stand for what PyTorch says of them."""
-        self._made.append((function, _described(args), _described(kwargs)))
+        self._made.append((function, mapped(args, _described), mapped(kwargs, _described)))
 
     def __call__(self, args: Sequence[Any]) -> list[Any]:
         """Draw, for these arguments of the graph."""
-        sizes = {symbol: args[i] for symbol, i in self._symbols.items()}
+        settled = partial(_settled, {symbol: args[i] for symbol, i in self._symbols.items()})
         return [
-            function(*_settled(given, sizes), **_settled(named, sizes))
+            function(*mapped(given, settled), **mapped(named, settled))
             for function, given, named in self._made
         ]
 
@@ -123,29 +126,21 @@ def _mask(x: Any, p: float) -> Any:
 
 
 def _described(value: Any) -> Any:
-    """An argument of a node, with what PyTorch says of the nodes in it."""
+    """A leaf of a node's arguments; of a node what PyTorch says of it."""
     torch = load_torch()
     if isinstance(value, torch.fx.Node):
         value = value.meta["val"]
     if isinstance(value, torch.Tensor):
         return _Like(tuple(value.shape), tuple(value.stride()), value.dtype, value.device)
-    if isinstance(value, list | tuple):
-        return [_described(v) for v in value]
-    if isinstance(value, dict):
-        return {k: _described(v) for k, v in value.items()}
     return value
 
 
-def _settled(value: Any, sizes: Mapping[Any, int]) -> Any:
+def _settled(sizes: Mapping[Any, int], value: Any) -> Any:
     """The same for one call: sizes are numbers, and tensors are empty ones."""
     torch = load_torch()
     if isinstance(value, _Like):
-        shape, strides = _settled([*value.shape], sizes), _settled([*value.strides], sizes)
+        shape, strides = mapped((value.shape, value.strides), partial(_settled, sizes))
         return torch.empty_strided(shape, strides, dtype=value.dtype, device=value.device)
-    if isinstance(value, list):
-        return [_settled(v, sizes) for v in value]
-    if isinstance(value, dict):
-        return {k: _settled(v, sizes) for k, v in value.items()}
     if isinstance(value, torch.SymInt):
         return int(value.node.expr.subs(sizes))
     return value
