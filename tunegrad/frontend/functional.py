@@ -35,7 +35,7 @@ from .ops.losses import (
     huber_loss, kl_div, l1_loss, mse_loss, nll_loss, poisson_nll_loss, smooth_l1_loss,
     soft_margin_loss,
 )  # fmt: skip
-from .ops.normalisation import group_norm, local_response_norm
+from .ops.normalisation import by_channel, group_norm, local_response_norm
 from .ops.pooling import (
     adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d, adaptive_max_pool1d,
     adaptive_max_pool2d, adaptive_max_pool3d, avg_pool1d, avg_pool2d, avg_pool3d, lp_pool1d,
@@ -123,17 +123,7 @@ def batch_norm(
             "channels, ...)"
         )
     found = x._wide().layer_norm(None, None, eps, tuple(a for a in range(x.ndim) if a != 1))
-    for what, given in (("weight", weight), ("bias", bias)):
-        if given is None:
-            continue
-        p = lift(given, "batch_norm")
-        if p.shape != x.shape[1:2]:
-            raise ShapeError(
-                f"batch_norm: {what} {p.shape} for input {x.shape}, must be {x.shape[1:2]}"
-            )
-        p = p._wide().reshape(*p.shape, *(1 for _ in x.shape[2:]))
-        found = found * p if what == "weight" else found + p
-    return found._as(x.float_type)
+    return by_channel(x, "batch_norm", found, weight, bias)
 
 
 @spelled

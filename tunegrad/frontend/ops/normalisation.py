@@ -10,7 +10,7 @@ from tunegrad.errors import ShapeError
 
 from ..handle import Handle, TensorLike, lift, optional
 from ..nodes.movement import Axes, axes_of, integer
-from ..operation import operation
+from ..operation import T, operation
 from ..vjp import custom_vjp
 from .movement import pad
 from .special import finite, fma
@@ -156,7 +156,7 @@ def group_norm(
     n, channels, *rest = input.shape
     x = input._wide().reshape(n, groups, channels // groups * math.prod(rest))
     result = layer_norm(x, None, None, eps, -1).reshape(input.shape)
-    return _by_channel(input, "group_norm", result, weight, bias)
+    return by_channel(input, "group_norm", result, weight, bias)
 
 
 @operation
@@ -177,13 +177,14 @@ def instance_norm(
     off = about.mean(over, True)  # what rounding took from the mean
     variance = ((about * about).mean(over, True) - off * off).maximum(0.0)
     result = (about - off) * _inverse_root(variance + eps)
-    return _by_channel(input, "instance_norm", result, weight, bias)
+    return by_channel(input, "instance_norm", result, weight, bias)
 
 
-def _by_channel(
-    input: Handle, op: str, result: Handle, weight: TensorLike | None, bias: TensorLike | None
-) -> Handle:
-    spread = (-1, *(1 for _ in input.shape[2:]))
+def by_channel(
+    input: Handle, op: str, result: T, weight: TensorLike | None, bias: TensorLike | None
+) -> T:
+    """A result for the input, times ``weight`` and plus ``bias`` of its channels (axis 1)."""
+    spread = (input.shape[1], *(1 for _ in input.shape[2:]))
     for what, given in (("weight", weight), ("bias", bias)):
         p = optional(given, op)
         if p is None:
