@@ -203,7 +203,7 @@ def _unrecorded(root: Handle, value: Node, known: Bindings) -> tuple[Node, Bindi
         return tracing.leaf(plain, root.leaf), known
     if tracing.reaches(root.node):
         both = joined([root, Handle.plain(value, known)])
-        return graph.identity(value, tracing.AS_IF, root.node), both
+        return tracing.as_if(value, root.node), both
     return tracing.stopped(value), known
 
 
@@ -241,7 +241,7 @@ def computed(root: Handle, array: NDArray[np.generic], flows: bool = True) -> No
     if root.leaf is not None and root.leaf.required:
         node = tracing.leaf(node, root.leaf)
     elif flows and tracing.reaches(old):
-        node = graph.identity(node, tracing.AS_IF, old)
+        node = tracing.as_if(node, old)
         bindings = joined([root, Handle.plain(node, bindings)])
     elif root.leaf is not None:
         node = tracing.leaf(node, root.leaf)
