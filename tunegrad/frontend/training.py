@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Literal
 
 import numpy as np
@@ -134,13 +134,13 @@ class Training:
         model = self.model
         return model.name if isinstance(model, Model) else type(model).__name__
 
-    @property
+    @cached_property
     def specs(self) -> dict[str, ParameterSpec]:
         """The model's parameters and buffers, each once, by its first name."""
         every, same = self.module.specs(), self.same
         return {name: spec for name, spec in every.items() if name not in same}
 
-    @property
+    @cached_property
     def same(self) -> dict[str, str]:
         """Further names of parameters that have several, with the first name of each."""
         first: dict[int, str] = {}
