@@ -222,9 +222,8 @@ class Training:
         if not batch:
             raise ModelError(f"training: model {self.name} has seen no batch, so it has no inputs")
         self.module.load(weights)
-        inputs = tuple(batch[: self.inputs])
-        made = Model(self.name, partial(_same, self.module.eval()), inputs, own=weights)
-        return replace(made, parameters=tuple(self.module.specs().values()))
+        made = Model.of(self.name, partial(_same, self.module.eval()), batch[: self.inputs])
+        return replace(made, own=weights)
 
     def step(self, batch: Sequence[InputSpec], phase: Phase = "last") -> StepModel:
         """The model of one step for batches like these.
