@@ -99,7 +99,7 @@ class Training:
             )
         object.__setattr__(self, "module", made)
         named, specs = made.named(), self.specs
-        free = (n for n, p in named if n in specs and p.trainable and p.trained is not False)
+        free = (n for n, p in named if n in specs and p.trainable and p.requires_grad is not False)
         object.__setattr__(self, "trained", tuple(free))
         if not self.trained:
             raise ModelError(

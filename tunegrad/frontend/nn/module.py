@@ -34,10 +34,10 @@ __all__ = [
 
 class Parameter:
     """A place for one array: its spec (named by the module that is loaded) and, once loaded, its
-    tensor. ``trained``: its tensor requires a gradient; None: nothing was said, and it does not.
+    tensor.
     """
 
-    __slots__ = ("_tensor", "spec", "trained")
+    __slots__ = ("_requires_grad", "_tensor", "spec")
 
     def __init__(
         self,
@@ -49,7 +49,18 @@ class Parameter:
     ) -> None:
         self.spec = ParameterSpec("", shape, dtype, mean, spread, law)
         self._tensor: Tensor | None = None
-        self.trained: bool | None = None
+        self._requires_grad: bool | None = None
+
+    @property
+    def requires_grad(self) -> bool | None:
+        """True if its tensor requires a gradient; None: nothing was said, and it does not."""
+        return self._requires_grad
+
+    @requires_grad.setter
+    def requires_grad(self, flag: bool) -> None:
+        self._requires_grad = flag
+        if self._tensor is not None:
+            self._tensor.requires_grad_(flag)
 
     @property
     def trainable(self) -> bool:
@@ -147,10 +158,8 @@ class Module:
     def requires_grad_(self, requires_grad: bool | None = True) -> Self:
         """Let gradients arrive at its parameters, or no longer; None: unless they were frozen."""
         for _, p in self.named():
-            if p.trainable and (requires_grad is not None or p.trained is None):
-                p.trained = requires_grad is not False
-                if p._tensor is not None:
-                    p._tensor.requires_grad_(p.trained)
+            if p.trainable and (requires_grad is not None or p.requires_grad is None):
+                p.requires_grad = requires_grad is not False
         return self
 
     def zero_grad(self) -> None:
@@ -171,7 +180,7 @@ class Module:
                 with tracing.no_grad():
                     p._tensor.assign(new)  # those who hold it go on
             else:
-                p.fill(new.requires_grad_(p.trained is True))
+                p.fill(new.requires_grad_(p.requires_grad is True))
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """``load`` of a dict of arrays or of PyTorch's tensors, such as ``module.state_dict()``."""
