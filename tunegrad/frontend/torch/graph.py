@@ -258,7 +258,7 @@ def _with_memory(name: str, said: Any, args: Sequence[Any]) -> list[Any]:
     """The arguments of these: where PyTorch says that the elements of the first one lie."""
     if said is None:
         raise ModelError(f"{name}: where the elements of its input lie is not known")
-    count = 2 if name == "aten.as_strided_scatter.default" else 1
+    count = next(i for i, a in enumerate(args) if isinstance(a, list))
     tensors, (size, stride, *rest) = args[:count], args[count:]
     offset = rest[0] if rest else None
     held, first = [*said.stride()], said.storage_offset()
