@@ -123,11 +123,6 @@ def _copy(x: Tensor, src: Tensor) -> Tensor:
     return lift(src, "copy").cast(x.dtype).expand(*x.shape)
 
 
-def _cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
-    """Empty vectors join anything, as in PyTorch."""
-    return cat([t for t in tensors if t.shape != (0,)] or list(tensors), dim)
-
-
 def _in_memory(op: str, x: Tensor, held: Sequence[int]) -> list[int]:
     """The dimensions of ``x`` in the order in which its memory has them, by its strides ``held``.
 
@@ -246,7 +241,7 @@ MOVEMENT: dict[str, Operator] = {
     **entries(Tensor.unflatten, "unflatten.int"),
     **entries(_repeat_interleave, "repeat_interleave.self_int"),
     **entries(_copy, "copy.default"),
-    **entries(_cat, "cat.default"),
+    **entries(cat, "cat.default"),
     **entries(stack, "stack.default"),
     **entries(Tensor.split, "split.Tensor", "split_with_sizes.default", "split.sizes"),
 }  # fmt: skip
