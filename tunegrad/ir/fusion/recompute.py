@@ -117,9 +117,6 @@ def _again(plan: LaunchPlan, found: _Found) -> LaunchPlan:
 
     before, after = plan.launches[: found.reader], plan.launches[found.reader :]
     again = renamed(plan.launches[found.writer])
-    between = before[found.writer + 1 :]
-    if not any(i in new for x in between for i in x.args):  # it is moved, since nothing reads it
-        before = (*before[: found.writer], *between)
     return replace(
         plan,
         buffers=(*plan.buffers, *made),
