@@ -71,7 +71,7 @@ def _wired(rng: random.Random, kinds: list[Launch]) -> tuple[LaunchPlan, list[Ne
     outputs = results[-rng.randint(1, inputs) :]
     needed, kept = set(outputs), list[Launch]()
     for x in reversed(launches):
-        if needed & {i for p, i in zip(x.kernel.params, x.args, strict=True) if p.role == "out"}:
+        if not needed.isdisjoint(x.writes):
             needed |= set(x.args)
             kept.append(x)
     for i in outputs:

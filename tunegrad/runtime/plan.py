@@ -72,10 +72,7 @@ class Code:
 
 def lifetimes(schedule: LaunchPlan) -> dict[int, Lifetime]:
     """Lifetime of each temporary buffer that takes memory, by buffer id."""
-    touched: dict[int, list[int]] = {}
-    for step, launch in enumerate(schedule.launches):
-        for i in map(schedule.memory, launch.args):
-            touched.setdefault(i, []).append(step)
+    touched = schedule.touched
     return {
         b.id: Lifetime(b.nbytes, touched[b.id][0], touched[b.id][-1])
         for b in schedule.buffers

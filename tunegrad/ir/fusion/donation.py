@@ -132,14 +132,11 @@ class _Donation:
         readers: dict[int, list[int]] = {}
         edges: set[tuple[int, int]] = set()
         for n, launch in enumerate(plan.launches):
-            for p, at in zip(launch.kernel.params, launch.args, strict=True):
-                at = plan.memory(at)
-                if p.role == "out":
-                    writer[at] = n
-                else:
-                    readers.setdefault(at, []).append(n)
-                    if at in writer:
-                        edges.add((writer[at], n))
+            writer.update((plan.memory(i), n) for i in launch.writes)
+            for at in map(plan.memory, launch.reads):
+                readers.setdefault(at, []).append(n)
+                if at in writer:
+                    edges.add((writer[at], n))
         parts = [*plan.buffers], [*plan.launches], [*plan.inputs], [*plan.outputs]
         return _Donation(plan, *parts, edges, readers, writer)
 

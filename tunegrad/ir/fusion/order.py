@@ -74,11 +74,9 @@ class _Launches:
         writer: dict[int, int] = {}
         written, read = [], []
         for n, launch in enumerate(plan.launches):
-            roles = zip(launch.kernel.params, launch.args, strict=True)
-            out = {i for p, i in roles if p.role == "out"}
-            written.append(out)
-            read.append({plan.memory(i) for i in launch.args} - out)
-            writer.update((i, n) for i in out)
+            written.append({*launch.writes})
+            read.append({*map(plan.memory, launch.reads)})
+            writer.update((i, n) for i in launch.writes)
         before = [{writer[i] for i in r if i in writer} for r in read]
         readers: dict[int, int] = {}
         for touched in (*written, *read):

@@ -32,7 +32,7 @@ def joined(plan: LaunchPlan, view_bytes: int) -> LaunchPlan:
     Parts begin at multiples of ``view_bytes``, and are no wholes of other parts: such a one is read
     before the rest of the larger whole is written. A plan without such a launch is the same object.
     """
-    writers = {i for x in plan.launches for p, i in _args(x) if p.role == "out"}
+    written = {i for x in plan.launches for i in x.writes}
     buffers = plan.buffers
     wholes = set[int]()
     launches: list[Launch] = []
@@ -46,7 +46,7 @@ def joined(plan: LaunchPlan, view_bytes: int) -> LaunchPlan:
             if (
                 starts
                 and len(places) == len(starts)
-                and places.keys() <= writers - wholes
+                and places.keys() <= written - wholes
                 and all(_is_plain(buffers[i]) for i in (whole, *places))
                 and all(start * size % view_bytes == 0 for start in places.values())
             ):

@@ -121,6 +121,18 @@ class Launch:
     name: str
     origin: tuple[str, ...]
 
+    @property
+    def writes(self) -> tuple[int, ...]:
+        """The buffers that it writes, in the order of its parameters."""
+        pairs = zip(self.kernel.params, self.args, strict=True)
+        return tuple(i for p, i in pairs if p.role == "out")
+
+    @property
+    def reads(self) -> tuple[int, ...]:
+        """The buffers that it reads, in the order of its parameters."""
+        pairs = zip(self.kernel.params, self.args, strict=True)
+        return tuple(i for p, i in pairs if p.role != "out")
+
     def __str__(self) -> str:
         return f"launch {self.name} ({', '.join(map(str, self.args))})"
 
@@ -145,6 +157,15 @@ class LaunchPlan:
         """The buffer that a buffer is a part of; itself, where it is none."""
         base = self.buffers[buffer].base
         return buffer if base is None else base
+
+    @property
+    def touched(self) -> dict[int, list[int]]:
+        """The places of the launches that read or write a buffer or a part of it, in order."""
+        found: dict[int, list[int]] = {}
+        for n, launch in enumerate(self.launches):
+            for i in set(map(self.memory, launch.args)):
+                found.setdefault(i, []).append(n)
+        return found
 
     @property
     def parts(self) -> dict[int, tuple[int, ...]]:
@@ -210,8 +231,7 @@ class LaunchPlan:
         wanted = {self.memory(i) for i in self.outputs}
         found = []
         for launch in reversed(self.launches):
-            roles = zip(launch.kernel.params, launch.args, strict=True)
-            made = {self.memory(i) for p, i in roles if p.role == "out"}
+            made = {self.memory(i) for i in launch.writes}
             if not made.isdisjoint(wanted):
                 found.append(launch)
                 wanted |= {self.memory(i) for i in launch.args} - made
@@ -231,8 +251,9 @@ class LaunchPlan:
                 raise VerifyError(f"schedule: {b}: exactly the views are parts of a buffer")
             if b.base is not None:
                 self._verify_view(b, b.base)
-        missing = {base: set(views) for base, views in self.parts.items()}
-        for base, views in self.parts.items():
+        parts = self.parts
+        missing = {base: set(views) for base, views in parts.items()}
+        for base, views in parts.items():
             self._verify_parts(self.buffers[base], [self.buffers[i] for i in views])
         for launch in self.launches:
             self._verify_launch(launch, written)
@@ -248,12 +269,9 @@ class LaunchPlan:
         self._verify_over()
 
     def _verify_over(self) -> None:
-        touching: dict[int, list[int]] = {}
-        for n, launch in enumerate(self.launches if self.over else ()):
-            for i in {self.memory(i) for i in launch.args}:
-                touching.setdefault(i, []).append(n)
+        touched = self.touched if self.over else {}
         for out, source in self.over:
-            places = sorted({*touching.get(out, ()), *touching.get(source, ())})
+            places = sorted({*touched.get(out, ()), *touched.get(source, ())})
             fault = self._over_fault(out, source, [self.launches[n] for n in places])
             if fault:
                 raise VerifyError(f"schedule: output {out} over input {source}: {fault}")
@@ -306,16 +324,14 @@ class LaunchPlan:
         ends = [0, *(b.start + b.nbytes for b in parts)]
         if whole.role != "temp" or [*(b.start for b in parts), whole.nbytes] != ends:
             raise VerifyError(f"schedule: {whole}: parts that are written have to make it up")
-        pairs = (z for x in self.launches for z in zip(x.kernel.params, x.args, strict=True))
-        if any(p.role == "out" and i == whole.id for p, i in pairs):
+        if any(whole.id in x.writes for x in self.launches):
             raise VerifyError(f"schedule: {whole}: it is written in parts, and as a whole")
 
     def _verify_launch(self, launch: Launch, written: set[int]) -> None:
         params = launch.kernel.params
         if len(params) != len(launch.args):
             raise VerifyError(f"schedule: {launch}: {len(params)} parameters need as many buffers")
-        out = {i for p, i in zip(params, launch.args, strict=True) if p.role == "out"}
-        if any(launch.args.count(i) > 1 for i in out):
+        if any(launch.args.count(i) > 1 for i in launch.writes):
             raise VerifyError(f"schedule: {launch}: what it writes is a different buffer from all")
         for p, i in zip(params, launch.args, strict=True):
             b = self.buffers[i]
@@ -332,7 +348,7 @@ class LaunchPlan:
                 raise VerifyError(
                     f"schedule: {launch}: parameter {p.name} is {p.role}, its buffer is {b.role}"
                 )
-        written.update(i for p, i in zip(params, launch.args, strict=True) if p.role == "out")
+        written.update(launch.writes)
 
     def __str__(self) -> str:
         lines = [str(b) for b in self.buffers]

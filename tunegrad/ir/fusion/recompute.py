@@ -49,10 +49,7 @@ class _Found:
 
 def _cheapest(plan: LaunchPlan, most: float) -> _Found | None:
     """The buffers of a launch that save most for the time that they take."""
-    touched: dict[int, list[int]] = {}
-    for n, launch in enumerate(plan.launches):
-        for i in set(map(plan.memory, launch.args)):
-            touched.setdefault(i, []).append(n)
+    touched = plan.touched
     temps = {b.id: b for b in plan.buffers if b.role == "temp" and b.nbytes and b.id in touched}
     top = _top(temps.values(), touched, len(plan.launches))
     viewed = {b.base for b in plan.buffers if b.base is not None}
@@ -61,7 +58,7 @@ def _cheapest(plan: LaunchPlan, most: float) -> _Found | None:
         cost = _time(plan, launch)
         if launch.kernel.reduces or cost > most:
             continue
-        outs = _written(launch)
+        outs = launch.writes
         if any(i not in temps or i in viewed or top in touched[i] for i in outs):
             continue
         kept = tuple(i for i in outs if touched[i][-1] > top)
@@ -70,7 +67,7 @@ def _cheapest(plan: LaunchPlan, most: float) -> _Found | None:
         reader = min(m for i in kept for m in touched[i] if m > top)
         late = sum(
             temps[i].nbytes
-            for i in {*map(plan.memory, launch.args)} - {*outs}
+            for i in {*map(plan.memory, launch.reads)}
             if i in temps and touched[i][-1] < reader
         )
         saved = sum(temps[i].nbytes for i in kept)
@@ -91,12 +88,6 @@ def _top(temps: Collection[Buffer], touched: dict[int, list[int]], count: int) -
         if live > most:
             most, at = live, n
     return at
-
-
-def _written(launch: Launch) -> tuple[int, ...]:
-    """The buffers that a launch writes."""
-    roles = zip(launch.kernel.params, launch.args, strict=True)
-    return tuple(i for p, i in roles if p.role == "out")
 
 
 def _time(plan: LaunchPlan, launch: Launch) -> float:

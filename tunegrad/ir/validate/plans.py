@@ -147,7 +147,7 @@ def groups_of(plan: LaunchPlan) -> Iterator[Group]:
     WrongPlan for an input or a constant that stands for another one.
     """
     plan = separated(plan)
-    writers = {i: x for x in plan.launches for i in _written(x)}
+    writers = {i: x for x in plan.launches for i in x.writes}
     for b in plan.buffers:
         if isinstance(b.node, Node):
             _check_leaf(b)
@@ -170,24 +170,12 @@ def _read_by(plan: LaunchPlan, launches: Sequence[Launch]) -> dict[Node, int]:
     write.
     """
     found: dict[Node, int] = {}
-    for i in (i for x in launches for i in _read(x)):
+    for i in (i for x in launches for i in x.reads):
         b = plan.buffers[plan.memory(i)]
         n = b.node.node if isinstance(b.node, Combined) else b.node
         if n is not None:
             found.setdefault(n, len(found))
     return found
-
-
-def _written(launch: Launch) -> Iterator[int]:
-    for p, i in zip(launch.kernel.params, launch.args, strict=True):
-        if p.role == "out":
-            yield i
-
-
-def _read(launch: Launch) -> Iterator[int]:
-    for p, i in zip(launch.kernel.params, launch.args, strict=True):
-        if p.role != "out":
-            yield i
 
 
 def _check_leaf(b: Buffer) -> None:
@@ -272,7 +260,7 @@ class _Comparison:
     def __init__(self, group: Group, at: At, numbers: Numbers) -> None:
         self.group, self.at, self.numbers = group, at, numbers
         self.buffer = group.plan.buffers[group.out]
-        self.writers = {i: x for x in group.launches for i in _written(x)}
+        self.writers = {i: x for x in group.launches for i in x.writes}
         launch = group.launch
         pairs = zip(launch.kernel.params, launch.args, strict=True)
         param = next(p for p, i in pairs if i == group.out)
