@@ -218,8 +218,9 @@ def interpret(
     run = Run(k, arrays, as_float64)
     outputs = {p.name: np.zeros(p.size, _memory_dtype(p.dtype, as_float64)) for p in k.outputs}
     contracted = _contractions(k) if as_float64 else {}
-    if any(c.left_own or c.right_own for c in contracted.values()) and not _all_finite(k, arrays):
-        contracted = {n: c for n, c in contracted.items() if not _sums_too_early(k, c)}
+    early = {n for n, c in contracted.items() if _sums_too_early(k, c)}
+    if early and not _all_finite(k, arrays):
+        contracted = {n: c for n, c in contracted.items() if n not in early}
     sums = {name: c.run(k.axes, run.evaluate) for name, c in contracted.items()}
     step = max(1, CHUNK // max([1, *(_width(s) for s in k.stages if not _among(s, contracted))]))
     extents = [a.extent for a in k.axes]
