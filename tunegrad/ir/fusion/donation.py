@@ -200,7 +200,7 @@ class _Donation:
         launch = self.launches[n]
         before = {r for r in self.readers.get(old, ()) if r != n}
         back = bool(before) and max(before) > n
-        if (back or (before and self.turned)) and self._reaches(n, before):
+        if (back or (before and self.turned)) and before & _reached(n, self.edges):
             return False
         at = [p for p, i in zip(launch.kernel.params, launch.args, strict=True)
               if self.plan.memory(i) == old]  # fmt: skip
@@ -222,36 +222,22 @@ class _Donation:
         """Launches that write the numbers of guards before those that replace inputs."""
         replacing = {self.writer[new] for new, _ in self.over if new in self.writer}
         for n in {self.writer[i] for i in guards if i in self.writer} - replacing:
-            sources = self._behind(n)
+            sources = _reached(n, ((b, a) for a, b in self.edges))
             self.edges.update((n, later) for later in replacing - sources)
 
-    def _behind(self, launch: int) -> set[int]:
-        """The launches that must come before one."""
-        before: dict[int, list[int]] = {}
-        for a, b in self.edges:
-            before.setdefault(b, []).append(a)
-        seen, stack = set[int](), [launch]
-        while stack:
-            for n in before.get(stack.pop(), ()):
-                if n not in seen:
-                    seen.add(n)
-                    stack.append(n)
-        return seen
 
-    def _reaches(self, start: int, wanted: set[int]) -> bool:
-        """True if one of the launches must come after ``start``."""
-        then: dict[int, list[int]] = {}
-        for a, b in self.edges:
-            then.setdefault(a, []).append(b)
-        seen, stack = {start}, [start]
-        while stack:
-            for n in then.get(stack.pop(), ()):
-                if n in wanted:
-                    return True
-                if n not in seen:
-                    seen.add(n)
-                    stack.append(n)
-        return False
+def _reached(start: int, edges: Iterable[tuple[int, int]]) -> set[int]:
+    """The numbers to which edges (first, then) lead from one."""
+    then: dict[int, list[int]] = {}
+    for a, b in edges:
+        then.setdefault(a, []).append(b)
+    seen, stack = set[int](), [start]
+    while stack:
+        for n in then.get(stack.pop(), ()):
+            if n not in seen:
+                seen.add(n)
+                stack.append(n)
+    return seen
 
 
 def _copy(to: Buffer, source: Buffer) -> Launch:
