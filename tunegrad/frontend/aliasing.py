@@ -343,8 +343,7 @@ def _put_reshaped(source: Node, value: Node, _: Any) -> Node:
 def _put_permuted(source: Node, value: Node, args: Any) -> Node:
     """PERMUTE -> the inverse permutation"""
     del source
-    order = args[0]
-    return graph.permute(value, tuple(order.index(d) for d in range(len(order))))
+    return graph.permute(value, movement.inverse(args[0]))
 
 
 def _put_shrunk(source: Node, value: Node, args: Any) -> Node:
@@ -397,7 +396,7 @@ def _put_diagonal(source: Node, value: Node, args: Any) -> Node:
     *lead, rows, columns = graph.permute(source, order).shape
     top, count = max(0, -offset), value.shape[-1]
     ends = tuple((0, 0) for _ in lead)
-    back = tuple(order.index(d) for d in range(len(order)))
+    back = movement.inverse(order)
 
     def laid(x: Node) -> Node:
         column = graph.pad(x, (*ends, (top, rows - top - count)))

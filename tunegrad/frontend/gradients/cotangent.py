@@ -24,7 +24,7 @@ from tunegrad.ir.expr import Op
 from tunegrad.ir.graph import MOVEMENT, GraphOp, Node
 
 from ..nodes.elementwise import constant
-from ..nodes.movement import extended, mirrored_windows, spaced
+from ..nodes.movement import extended, inverse, mirrored_windows, spaced
 
 __all__ = ["Cotangent", "added", "apart", "is_full", "narrow"]
 
@@ -108,7 +108,7 @@ class Cotangent:
     def permuted(self, order: Sequence[int]) -> Cotangent:
         """Adjoint of PERMUTE(order)."""
         rank = len(self.shape)
-        back = [order.index(d) for d in range(rank)]
+        back = inverse(order)
         whole = (*back, *range(rank, rank + len(self.summed)))
         shape = tuple(self.shape[d] for d in back)
         return Cotangent(shape, tuple(graph.permute(f, whole) for f in self.factors), self.summed)
@@ -362,8 +362,7 @@ def _stored(taps: Node, dim: int, rank: int) -> Node:
         return taps
     last = len(taps.shape) - 1
     order = (last, *range(dim, rank), *range(rank, last), *range(dim))
-    back = tuple(order.index(d) for d in range(last + 1))
-    return graph.permute(graph.contiguous(graph.permute(taps, order)), back)
+    return graph.permute(graph.contiguous(graph.permute(taps, order)), inverse(order))
 
 
 def _inserted(shape: tuple[int, ...], dim: int, extent: int) -> tuple[int, ...]:

@@ -13,6 +13,7 @@ from tunegrad.ir.graph import GraphOp, Node
 
 from ..nodes import folds, indexing
 from ..nodes.elementwise import binary, compare, constant, where
+from ..nodes.movement import inverse
 from .cotangent import Cotangent
 from .elementwise import ELEMENTWISE, Flow, Rule
 
@@ -66,8 +67,7 @@ def _product(x: Node, axes: tuple[int, ...], g: Cotangent) -> Cotangent:
     before = _products_before(rows, last)
     after = graph.flip(_products_before(graph.flip(rows, (last,)), last), (last,))
     others = graph.reshape(binary(Op.MUL, before, after), moved.shape)
-    back = tuple(order.index(d) for d in range(len(order)))
-    return g.spread(x.shape).times(graph.permute(others, back))
+    return g.spread(x.shape).times(graph.permute(others, inverse(order)))
 
 
 def _products_before(rows: Node, last: int) -> Node:

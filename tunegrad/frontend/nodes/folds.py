@@ -55,7 +55,7 @@ from tunegrad.ir.kernel import identity
 
 from .arrays import DTypeLike
 from .elementwise import binary, broadcast, broadcast_shapes, compare, result_type, where
-from .movement import Axes, axes_of, axis_of, cat
+from .movement import Axes, axes_of, axis_of, cat, inverse
 
 _NAMES = {Op.ADD: "sum", Op.MUL: "prod", Op.MAX: "max", Op.MIN: "min"}
 
@@ -194,8 +194,7 @@ def cumulative(kind: Fold, x: Node, axis: int) -> Node:
     scanned = (
         _scan(op, graph.permute(graph.cast(x, work), order)) if x.size else graph.cast(x, work)
     )
-    back = tuple(order.index(d) for d in range(last + 1))
-    moved = graph.permute(scanned, back) if x.size else scanned
+    moved = graph.permute(scanned, inverse(order)) if x.size else scanned
     if result.is_bool:
         return compare("ne", moved, 0)
     return graph.cast(moved, result)
@@ -335,10 +334,9 @@ def _along(x: Node, axis: int, function: Callable[[Node], Node], name: str) -> N
     if not x.shape:
         return graph.full(0, (), I64)
     order = (*(d for d in range(len(x.shape)) if d != at), at)
-    back = tuple(order.index(d) for d in range(len(x.shape)))
     rows = graph.permute(graph.cast(x, I32) if x.dtype.is_bool else x, order)
     found = function(graph.cast(rows, rows.dtype.compute))
-    return graph.permute(graph.cast(found, I64), back)
+    return graph.permute(graph.cast(found, I64), inverse(order))
 
 
 def _first(x: Node, k: int, descending: bool) -> Node:

@@ -31,7 +31,7 @@ from tunegrad.ir.rewrites import interval
 
 from .elementwise import binary, broadcast, broadcast_shapes, compare, constant, where
 from .folds import argsort
-from .movement import axis_of
+from .movement import axis_of, inverse
 
 Beyond = Literal["raise", "clip", "wrap"]
 Mode = Literal["set", "add", "mul", "max", "min"]
@@ -201,8 +201,7 @@ def indexed_put(x: Node, indices: Sequence[Node | None], source: Node) -> Node:
     rows = graph.reshape(graph.permute(source, order), (count, *tail))
     table = graph.reshape(moved, (prod(moved.shape[: len(given)]), *tail))
     found = graph.reshape(put(table, cast(Node, places), rows, 0), moved.shape)
-    back = (*given, *rest)
-    return graph.permute(found, tuple(back.index(d) for d in range(len(back))))
+    return graph.permute(found, inverse((*given, *rest)))
 
 
 def scatter(x: Node, indices: Node, source: Node, axis: int, mode: Mode = "set") -> Node:
@@ -313,8 +312,7 @@ def _put_sorted(x: Node, indices: Node, source: Node, at: int, op: Op) -> Node:
     some = graph.elementwise(Op.AND, written, compare("le", 0, last))
     wide = broadcast(graph.reshape(some, _column(extent, rows)), rows.shape)
     found = graph.elementwise(op, rows, where(wide, take(total, last, 0, "clip"), start))
-    back = tuple(order.index(d) for d in range(len(order)))
-    return graph.cast(graph.permute(found, back), x.dtype)
+    return graph.cast(graph.permute(found, inverse(order)), x.dtype)
 
 
 def _column(count: int, like: Node) -> tuple[int, ...]:

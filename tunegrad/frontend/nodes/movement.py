@@ -78,6 +78,11 @@ def axes_of(op: str, axis: Axes, shape: tuple[int, ...]) -> tuple[int, ...]:
     return found if shape else ()
 
 
+def inverse(order: Sequence[int]) -> tuple[int, ...]:
+    """The order that puts dimensions back which ``order`` permuted."""
+    return tuple(order.index(d) for d in range(len(order)))
+
+
 def cat(nodes: Sequence[Node], axis: int, op: str = "cat") -> Node:
     """Nodes joined along ``axis``: each padded to its place and selected by a padded mask. Those of
     shape (0,) count for the dtype only, beside others, as in PyTorch.

@@ -14,6 +14,7 @@ from tunegrad.ir.dtypes import BOOL, I64, DType
 from ...creation import arange
 from ...functional import embedding
 from ...functions import broadcast_shapes, cat, stack, where
+from ...nodes.movement import inverse
 from ...ops.indexing import within
 from ...tensor import Tensor, lift
 from .table import Operator, entries, overloads, unsupported
@@ -86,7 +87,7 @@ def _diagonal_scatter(
         return x
     line = src.cast(x.dtype).index_select(-1, Tensor.constant(place, I64)).unsqueeze(-1)
     found = where(Tensor.constant(j - i == offset, BOOL), line, moved)
-    return found.permute(*(order.index(d) for d in range(x.ndim)))
+    return found.permute(*inverse(order))
 
 
 def _select_scatter(x: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
@@ -160,7 +161,7 @@ def strided_scatter(
         old = x.permute(*dims).reshape((x.size,))
         taken = where(Tensor.constant(place >= 0, BOOL), taken, old)
     made = taken.reshape(tuple(x.shape[d] for d in dims))
-    return made.permute(*(dims.index(d) for d in range(x.ndim)))
+    return made.permute(*inverse(dims))
 
 
 def strided(
