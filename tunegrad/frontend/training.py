@@ -170,8 +170,8 @@ class Training:
         return self.module.state_dict()
 
     def initial(self, weights: Weights, seed: int) -> dict[str, Array]:
-        """The state before the first step."""
-        state: dict[str, Array] = {f"model.{n}": np.array(weights[n]) for n in self.specs}
+        """The state before the first step, with the arrays of ``weights`` as they are."""
+        state: dict[str, Array] = {f"model.{n}": np.asarray(weights[n]) for n in self.specs}
         slots = self.optimizer.moments(self._inputs(self.trained, "model."))
         for name, t in slots.items():
             state[f"optimizer.{name}"] = np.zeros(t.shape, t.dtype.numpy)
