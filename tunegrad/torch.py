@@ -10,10 +10,9 @@ backward.
     first call    its results beside those of the graph in PyTorch
 
 In inference parameters and buffers become constants of the program, which share the module's memory
-until kernels pack them; where gradients are recorded they are inputs. Tensors on a GPU stay
-there. A graph that can not be taken runs in PyTorch, and
-one warning says why. The backend's name is registered by an entry point, and by importing this
-module.
+until kernels pack them; where gradients are recorded they are inputs. Tensors on a GPU stay there.
+A graph that can not be taken runs in PyTorch, and one warning says why. The backend's name is
+registered by an entry point, and by importing this module.
 """
 
 from __future__ import annotations

@@ -106,8 +106,7 @@ def compile(  # noqa: A001 - the word that every such library uses
 
     Arrays that the function brings along become constants. An argument that the function writes to
     is changed by each call: a Tensor is given its new value, a numpy array is written to, and must
-    be writable. ``store``, ``on_miss``, ``dtype`` and
-    errors as in ``load``.
+    be writable. ``store``, ``on_miss``, ``dtype`` and errors as in ``load``.
 
     ``donate``: arguments, by number or name, whose new values are the last outputs, in this order
     (a parameter and a moment in a step of training). A call writes them into the arrays that it is
