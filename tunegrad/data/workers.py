@@ -4,7 +4,7 @@
     Threads     threads of this process; numpy copies without the interpreter's lock
     Processes   processes, for samples that Python computes
 
-Batch ``n`` is the same whoever makes it, and is handed out in the order of numbers. A failure is
+Batch ``n`` is the same by each of them, and is handed out in the order of numbers. A failure is
 handed out in the place of its batch.
 """
 
@@ -69,7 +69,7 @@ class Threads:
         self._shared = shared = _Shared(make, first, ahead)
         for i in range(count):
             threading.Thread(target=shared.work, name=f"tunegrad.data {i}", daemon=True).start()
-        # threads hold what they share, and not this object: when nobody reads on, they end
+        # threads hold what they share, and not this object: they end when it is dropped
         weakref.finalize(self, shared.stop).atexit = False
 
     def get(self, number: int) -> Any:
