@@ -6,7 +6,7 @@
     batch    (array, array)                           over one slab
 
 A slab is lent to a batch as an object that all views of its memory keep alive. When that object
-dies, the slab is free: a caller who keeps a batch keeps its memory, and nobody overwrites it.
+dies, the slab is free: a batch that you keep keeps its memory, which is not written to again.
 """
 
 from __future__ import annotations
@@ -172,14 +172,10 @@ class Slabs:
 
     def take(self, nbytes: int) -> Any:
         """Memory of at least so many bytes, until the last array over it is gone."""
-        slab = None
-        while self._free and slab is None:
-            try:
-                slab = self._free.pop()
-            except IndexError:
-                break
-            slab = slab if slab.nbytes >= nbytes else None
-        if slab is None:
+        try:
+            while (slab := self._free.pop()).nbytes < nbytes:
+                pass  # it is too small, and dropped
+        except IndexError:
             slab = Slab(_rounded(nbytes))
             self.made += 1
         return slab.lent(self._free.append)
