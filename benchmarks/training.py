@@ -32,6 +32,7 @@ import torch
 import tunegrad as tg
 from benchmarks.contestants import CallContestant
 from benchmarks.interleave import Pace, interleave
+from tunegrad.config import Numerics
 
 __all__ = ["MODELS", "Model", "main"]
 
@@ -260,21 +261,30 @@ def drawn(model: Model, seed: int = 0) -> tuple[dict[str, Array], Array, Array]:
 # ---- steps
 
 
-def our_step(model: Model, parameters: dict[str, Array], x: Array, y: Array) -> Any:
-    """The step as a function of (x, y, parameters, speeds), compiled for them without a store."""
-    names, many = tuple(parameters), len(parameters)
+def step_of(model: Model, names: Sequence[str]) -> Callable[..., list[Any]]:
+    """The step as a function of (x, y, parameters, speeds), which gives the loss and their new
+    values.
+    """
 
     def step(x: Any, y: Any, *state: Any) -> list[Any]:
         def loss(values: dict[str, Any]) -> Any:
             return model.loss(OURS, lambda name, *_, **__: values[name], x, y)
 
-        old = dict(zip(names, state[:many], strict=True))
-        value, slopes = tg.value_and_grad(loss)(old)
-        faster = [_MOMENTUM * v + slopes[n] for n, v in zip(names, state[many:], strict=True)]
-        return [value, *(p - _RATE * v for p, v in zip(state, faster, strict=False)), *faster]
+        old, speeds = state[: len(names)], state[len(names) :]
+        value, slopes = tg.value_and_grad(loss)(dict(zip(names, old, strict=True)))
+        faster = [_MOMENTUM * v + slopes[n] for n, v in zip(names, speeds, strict=True)]
+        return [value, *(p - _RATE * v for p, v in zip(old, faster, strict=True)), *faster]
 
+    return step
+
+
+def our_step(
+    model: Model, parameters: dict[str, Array], x: Array, y: Array, numerics: Numerics = "contract"
+) -> Any:
+    """The step, compiled for them without a store."""
     given = [*parameters.values(), *map(np.zeros_like, parameters.values())]
-    return tg.compile(step, x, y, *given, store=False, threads=torch.get_num_threads())
+    step, threads = step_of(model, tuple(parameters)), torch.get_num_threads()
+    return tg.compile(step, x, y, *given, store=False, threads=threads, numerics=numerics)
 
 
 def ours(step: Any, parameters: dict[str, Array], x: Array, y: Array) -> Callable[[], float]:
@@ -335,7 +345,7 @@ def rows_of(name: str, said: argparse.Namespace) -> Iterator[str]:
     model = MODELS[name]
     parameters, x, y = drawn(model)
     start = time.perf_counter()
-    step = our_step(model, parameters, x, y)
+    step = our_step(model, parameters, x, y, said.numerics)
     seconds = time.perf_counter() - start
     plan = step._plan  # noqa: SLF001 - its launches are counted
     yield (
@@ -361,6 +371,7 @@ def rows_of(name: str, said: argparse.Namespace) -> Iterator[str]:
         yield f"  {peer:14} five steps in {first:6.2f} s, losses within {apart:.1e} of ours"
         contestants.append(CallContestant(peer, "", call, _nothing, clock=clock))
     found: list[Any] = [*contestants]
+    ours_bytes = step.memory_bytes  # a timer has arguments and results of its own
     if not said.cpu:
         state = [*parameters.values(), *map(np.zeros_like, parameters.values())]
         found.append(_Native(step.timer(x, y, *state)))
@@ -373,7 +384,7 @@ def rows_of(name: str, said: argparse.Namespace) -> Iterator[str]:
         )
     held = sum(2 * v.nbytes for v in parameters.values())
     yield (
-        f"  memory beside a state of {held / 1e6:.1f} MB: ours {step.memory_bytes / 1e6:.1f}, "
+        f"  memory beside a state of {held / 1e6:.1f} MB: ours {ours_bytes / 1e6:.1f}, "
         f"PyTorch eager {allocated_bytes(calls['eager']) / 1e6:.1f}"
     )
 
@@ -582,6 +593,7 @@ def main() -> None:
     parser.add_argument("models", nargs="*", help=f"of {', '.join(MODELS)}")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--no-inductor", action="store_true", help="without torch.compile")
+    parser.add_argument("--numerics", choices=("contract", "strict"), default="contract")
     parser.add_argument("--cpu", action="store_true", help="CPU time of one thread, not the wall's")
     parser.add_argument("--kernels", action="store_true", help="gradients of convolutions alone")
     parser.add_argument("--launches", action="store_true", help="our kernels, one by one")
