@@ -5,18 +5,36 @@ positions that are compared as floats.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+import tunegrad as tg
 from tests import fuzzing
-from tests.graph_fuzzer import literal_graph, random_graph
+from tests.graph_builders import run_schedule
+from tests.graph_fuzzer import literal_graph, random_graph, random_inputs
 from tests.kernel_corpus import GRAPHS, graph_of
+from tests.rewrite_laws import same
 from tunegrad.frontend import Tensor
 from tunegrad.ir.dtypes import BF16, BOOL, F16, F32, F64, I8, I32, I64, U8, U32, DType
 from tunegrad.ir.folding import fold_constants
-from tunegrad.ir.fusion import LAST, ROWS, Fusion, LaunchPlan, blocked, schedule
+from tunegrad.ir.fusion import (
+    LAST,
+    ROWS,
+    Fusion,
+    LaunchPlan,
+    blocked,
+    in_place,
+    least_memory,
+    recompute,
+    recomputed,
+    schedule,
+    separated,
+)
+from tunegrad.ir.graph import Node
 from tunegrad.ir.interpret.numeric import Array
 from tunegrad.ir.validate import numbers, validation
 from tunegrad.ir.variants import rewrite, variants_of
@@ -64,6 +82,53 @@ def test_graphs_of_literals_at_some_positions_are_validated() -> None:
         rng = fuzzing.rng("literals", case)
         outputs = literal_graph(rng, rng.choice(((F32,), (F16, BF16), (F64, I8, I32))))
         assert not validation(schedule(outputs)).left_out
+
+
+def _flat_step(rng: random.Random) -> tuple[Node, ...]:
+    """New values of a flat state and of its moment by a gradient that lies in parts, and what is
+    read of that besides.
+    """
+    x, y = Tensor.input("x", (12, 16)), Tensor.input("y", (12, 16)).tanh()
+    kinds: list[Callable[[int], Tensor]] = [
+        lambda n: (x.T @ Tensor.input(f"g{n}", (12, n))).reshape(-1),
+        lambda n: (y + float(n)).square().sum(rng.randrange(2)),
+        lambda n: (y[: n % 12 + 1] - float(n)).reshape(-1).contiguous(),
+    ]
+    parts = [rng.choice(kinds)(n) for n in rng.sample(range(2, 40), rng.choice((2, 3, 20)))]
+    parts += [(x * y).sum().reshape(1)] if rng.random() < 0.1 else []
+    whole = tg.cat(parts, 0)
+    whole = whole.contiguous() if rng.random() < 0.5 else whole
+    w, m = (Tensor.input(n, whole.shape) for n in "wm")
+    rate: Tensor | float = 0.9
+    if rng.random() < 0.5:
+        rate = Tensor.input("rates", (7,))[Tensor.input("k", whole.shape, "i32")]
+    m = m * rate + whole
+    outputs = [w - m * rng.choice((0.1, whole.square().sum(), whole, whole)), m]
+    if rng.random() < 0.4:
+        outputs.append(whole * 2.0)
+    return tuple(t.node for t in outputs)
+
+
+def test_plans_of_steps_are_validated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Launches in another order, some twice, in parts of a buffer, and over inputs."""
+    monkeypatch.setattr(recompute, "_SHARE", 4.0)  # what it costs decides nothing here
+    found = Counter[str]()
+    for case in range(fuzzing.count(40)):
+        rng = fuzzing.rng("steps in place", case)
+        outputs = _flat_step(rng)
+        plan = schedule(outputs, view_bytes=1)
+        ordered = least_memory(recomputed(least_memory(plan)))
+        made = in_place(ordered, [(0, "w"), (1, "m")], rng.choice((1, 4)))
+        assert not validation(made).left_out
+        inputs = random_inputs(case, outputs)
+        if "k" in inputs:
+            inputs["k"] %= 7
+        wanted = run_schedule(plan, inputs)
+        for a, b in zip(run_schedule(separated(made), inputs), wanted, strict=True):
+            assert same(a, b), made
+        found["over"] += bool(made.over)
+        found["looked up in parts"] += bool(made.parts) and "k" in inputs
+    assert min(found.values()) > 0, found
 
 
 def test_both_sides_of_a_product_draw_its_elements_once(monkeypatch: pytest.MonkeyPatch) -> None:
