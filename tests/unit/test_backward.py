@@ -61,8 +61,8 @@ def test_steps_of_a_loop_share_one_program() -> None:
             w -= 0.5 * m
         w.grad = None
         loss.item()
-        plans.append(len(realizing._plans))
-    assert plans[1:2] * 3 == plans[2:] or plans[2:3] * 3 == plans[2:]
+        plans.append(set(realizing._plans))
+    assert plans[3] | plans[4] <= plans[2]
 
 
 def test_module_trains_as_in_pytorch() -> None:
