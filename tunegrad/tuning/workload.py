@@ -161,7 +161,7 @@ def workload_of(
     target = target or devices.host_device().target
     graph = prepared(nodes, numerics, target, dtype, known=True)
     fusion = Fusion.of(graph, view_bytes=target.view_bytes)
-    plan = validated_plan(in_place(fusion.schedule(), news, fusion.view_bytes), fusion, graph)
+    plan = validated_plan(_launches(fusion, news), fusion, graph)
     bounds = {plan.buffers[at].name: bound for at, bound in plan.indexed().items()}
     return Workload(
         labelled(name, dtype),
@@ -193,20 +193,22 @@ def not_a_number(workloads: Sequence[Workload]) -> list[str]:
     return found
 
 
+def _launches(fusion: Fusion, news: tuple[New, ...]) -> LaunchPlan:
+    """The plan of a graph as it is cut, with new values over their inputs."""
+    return in_place(fusion.schedule(), news, fusion.view_bytes)
+
+
 def with_images(workload: Workload, images: Images) -> Workload:
     """The work as the rules cut the graph, its images in this form."""
     fusion = workload.fusion.storing(images)
     if fusion is workload.fusion:
         return workload
-    made = in_place(fusion.schedule(), workload.news, fusion.view_bytes)
-    return with_plan(replace(workload, fusion=fusion), made)
+    return with_plan(replace(workload, fusion=fusion), _launches(fusion, workload.news))
 
 
 def with_toggles(workload: Workload, toggles: Set[int]) -> Workload:
     """The work with the graph cut otherwise at these nodes."""
-    fusion = workload.fusion.toggled(toggles)
-    made = in_place(fusion.schedule(), workload.news, fusion.view_bytes)
-    return with_plan(workload, made)
+    return with_plan(workload, _launches(workload.fusion.toggled(toggles), workload.news))
 
 
 def cut_as_stored(
