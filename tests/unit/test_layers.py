@@ -36,7 +36,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("ir",),
     ("events", "config"),
     ("data", "object_cache", "reports", "trial", "untrusted"),
-    ("errors", "forks", "lazy", "paired", "version"),
+    ("errors", "forks", "lazy", "paired", "trees", "version"),
 )
 ROW = {name: row for row, names in enumerate(LAYERS) for name in names}
 
