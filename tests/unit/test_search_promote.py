@@ -3,12 +3,14 @@ stands.
 """
 
 import math
+from itertools import product
 from random import Random
 
 import pytest
 
 from tunegrad.errors import InternalError
 from tunegrad.search import decide, fastest_ratio
+from tunegrad.search.promote import signed_rank_p
 
 
 def noisy(rng: Random, seconds: float, n: int, spread: float = 0.03) -> list[float]:
@@ -118,3 +120,33 @@ def test_search_promote_refuses_samples_that_are_no_times(bad):
         decide([1.0], bad)
     with pytest.raises(InternalError, match="standing samples"):
         decide(bad, [1.0])
+
+
+@pytest.mark.parametrize(
+    "differences",
+    [
+        [-3.0], [2.0, -1.0], [-1.0, -1.0, 2.0], [0.0, -1.0, -2.0, 3.0, -4.0],
+        [1.0, -1.0, 1.0, -1.0, 2.0, -2.0, -2.0],
+        [-0.1, -0.2, -0.3, -0.3, 0.1, -0.5, -0.6, 0.0, -0.2],
+    ],
+)  # fmt: skip
+def test_search_promote_counts_every_choice_of_signs(differences: list[float]) -> None:
+    """The probability is the share of choices whose positive ranks sum to as little; equal sizes
+    share the mean of their ranks.
+    """
+    taken = [d for d in differences if d]
+    in_order = sorted(abs(d) for d in taken)
+    ranks = [
+        sum(i for i, x in enumerate(in_order, 1) if x == abs(d)) / in_order.count(abs(d))
+        for d in taken
+    ]
+    found = sum(r for r, d in zip(ranks, taken, strict=True) if d > 0)
+    sums = [
+        sum(r for r, up in zip(ranks, signs, strict=True) if up)
+        for signs in product((False, True), repeat=len(ranks))
+    ]
+    assert signed_rank_p(differences) == sum(x <= found for x in sums) / len(sums)
+
+
+def test_search_promote_is_sure_of_nothing_where_nothing_differs() -> None:
+    assert signed_rank_p([]) == signed_rank_p([0.0, 0.0]) == 1.0

@@ -21,7 +21,7 @@ __all__ = ["doctor", "isolation_rows"]
 
 _COMPILERS = ("gcc", "clang")
 _PACKAGES = (
-    "tunegrad", "numpy", "llvmlite", "optuna", "scipy", "pebble", "psutil", "click", "rich",
+    "tunegrad", "numpy", "llvmlite", "optuna", "pebble", "psutil", "click", "rich",
     "msgspec",
 )  # fmt: skip
 _EXTRAS = {
