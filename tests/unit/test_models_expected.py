@@ -219,3 +219,54 @@ def test_what_overflows_in_the_dtypes_of_a_graph_is_not_compared() -> None:
     got[~found.overflowed] *= 1.01
     assert found.fault(got) != ""
     assert evaluated(*flat(((x * 1e38 * 1e3 / 1e38).node,)), inputs, 0) is None
+
+
+def relus() -> tuple[tuple[Node, ...], list[Argument]]:
+    """Gradients of two layers of relus: each is a sum over what is above zero."""
+    given = [
+        Argument("x", (4096, 64), F32),
+        Argument("v", (64, 128), F32),
+        Argument("w", (128, 128), F32),
+        Argument("g", (4096, 128), F32),
+    ]
+    x, v, w, g = (Tensor.input(a.name, a.shape, a.dtype) for a in given)
+    h = x @ v
+    y = h.relu() @ w
+    dy = g * (y > 0).cast("f32")
+    dh = (dy @ w.T) * (h > 0).cast("f32")
+    return ((h.relu().T @ dy).node, (x.T @ dh).node), given
+
+
+def as_off(graph: tuple[Node, ...], arrays: dict[str, np.ndarray], units: float) -> list[np.ndarray]:
+    """Outputs of a right model whose sums are off by so many units."""
+    rng = np.random.default_rng(7)
+
+    def moved(x: np.ndarray) -> np.ndarray:
+        most = units * 2.0**-24 * np.sqrt(np.mean(x.astype(np.float64) ** 2))
+        return (x + most * rng.uniform(-1, 1, x.shape)).astype(x.dtype)
+
+    return list(evaluate(graph, arrays, moved))
+
+
+def test_a_right_model_may_pass_other_jumps_than_float64() -> None:
+    graph, given = relus()
+    found = evaluated(*flat(graph), tuple(given), 0)
+    assert found is not None
+    arrays = drawn(given, 0)
+    right = as_off(graph, arrays, 48.0)
+    wide = evaluate(graph_in_float64(graph), {n: x.astype(np.float64) for n, x in arrays.items()})
+    rounded = [np.abs(x - w).max() for x, w in zip(evaluate(graph, arrays), wide, strict=True)]
+    off = [np.abs(x - w).max() for x, w in zip(right, wide, strict=True)]
+    assert off[1] > 64 * rounded[1]  # a relu that the right model passes, and f64 does not
+    assert not any(e.fault(x.reshape(-1)) for e, x in zip(found, right, strict=True))
+
+
+def test_a_wrong_gradient_shows_beside_jumps_that_a_right_model_may_pass() -> None:
+    graph, given = relus()
+    found = evaluated(*flat(graph), tuple(given), 0)
+    assert found is not None
+    right = [x.reshape(-1) for x in evaluate(graph, drawn(given, 0))]
+    assert "tolerance" in found[1].fault(right[1] * np.float32(1.05))
+    one_row = right[1].copy()
+    one_row[:128] = right[1][128:256]
+    assert "tolerance" in found[1].fault(one_row)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from math import prod
 from typing import Any
@@ -33,11 +33,14 @@ __all__ = ["FlatNode", "evaluate", "flat", "graph_in_float64", "in_float64", "un
 
 
 def evaluate(
-    outputs: tuple[Node, ...], inputs: Mapping[str, Array] | None = None
+    outputs: tuple[Node, ...],
+    inputs: Mapping[str, Array] | None = None,
+    moved: Callable[[Array], Array] | None = None,
 ) -> tuple[Array, ...]:
     """The outputs' values as arrays in memory form (bf16 as uint16), for ``inputs`` by name.
 
-    Raises ShapeError when an input is missing or has another shape, IndexOutOfRange where indices
+    ``moved`` gives what stands for the result of each sum of floats, for questions of how far
+    errors of sums spread. Raises ShapeError when an input is missing or has another shape, IndexOutOfRange where indices
     are not within the bounds that the graph asks for.
     """
     values: dict[int, Array] = {}
@@ -52,12 +55,21 @@ def evaluate(
         for i, node in enumerate(order):
             if id(node) in factors:
                 continue
-            values[id(node)] = _value(node, values, inputs or {}, factors)
+            found = _value(node, values, inputs or {}, factors)
+            values[id(node)] = moved(found) if moved and _sums_floats(node) else found
             for s in _read(node, factors):
                 if last[id(s)] == i and id(s) not in keep:
                     values.pop(id(s), None)
     return tuple(
         np.ascontiguousarray(to_memory(values[id(o)], o.dtype)).reshape(o.shape) for o in outputs
+    )
+
+
+def _sums_floats(n: Node) -> bool:
+    return (
+        n.op is GraphOp.REDUCE
+        and n.dtype.is_float
+        and typed(tuple[Op, Any], n.arg)[0] is Op.ADD
     )
 
 
