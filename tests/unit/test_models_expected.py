@@ -237,7 +237,9 @@ def relus() -> tuple[tuple[Node, ...], list[Argument]]:
     return ((h.relu().T @ dy).node, (x.T @ dh).node), given
 
 
-def as_off(graph: tuple[Node, ...], arrays: dict[str, np.ndarray], units: float) -> list[np.ndarray]:
+def as_off(
+    graph: tuple[Node, ...], arrays: dict[str, np.ndarray], units: float
+) -> list[np.ndarray]:
     """Outputs of a right model whose sums are off by so many units."""
     rng = np.random.default_rng(7)
 

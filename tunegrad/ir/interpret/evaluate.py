@@ -66,11 +66,7 @@ def evaluate(
 
 
 def _sums_floats(n: Node) -> bool:
-    return (
-        n.op is GraphOp.REDUCE
-        and n.dtype.is_float
-        and typed(tuple[Op, Any], n.arg)[0] is Op.ADD
-    )
+    return n.op is GraphOp.REDUCE and n.dtype.is_float and typed(tuple[Op, Any], n.arg)[0] is Op.ADD
 
 
 def _read(n: Node, factors: Mapping[int, tuple[Node, ...]]) -> tuple[Node, ...]:
