@@ -40,8 +40,8 @@ def evaluate(
     """The outputs' values as arrays in memory form (bf16 as uint16), for ``inputs`` by name.
 
     ``moved`` gives what stands for the result of each sum of floats, for questions of how far
-    errors of sums spread. Raises ShapeError when an input is missing or has another shape, IndexOutOfRange where indices
-    are not within the bounds that the graph asks for.
+    errors of sums spread. Raises ShapeError when an input is missing or has another shape,
+    IndexOutOfRange where indices are not within the bounds that the graph asks for.
     """
     values: dict[int, Array] = {}
     order = topological(outputs)

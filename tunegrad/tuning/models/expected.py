@@ -61,8 +61,8 @@ _SHAKEN, _SHAKES = 512.0, 2
 graph is evaluated so.
 
 Sums of Winograd's tiles are up to 64 units off; with 8 times that, a draw meets the jumps that a
-right model may meet. Measured, a step of ResNet-18 at batch 32: gradients of a right model were 3e-3
-off by relus that it passes and f64 does not, 1.1 times as far as with 256 units.
+right model may meet. Measured, a step of ResNet-18 at batch 32: gradients of a right model were
+3e-3 off by relus that it passes and f64 does not, 1.1 times as far as with 256 units.
 """
 
 _FLIPS = 1e-3
@@ -160,8 +160,8 @@ class Expected:
         right model may round some of its numbers to the other neighbour, and then others that
         depend on these, until it is as far from ``wide`` as that is from ``smooth``. So may numpy.
 
-        ``shaken`` are evaluations of a graph with jumps whose sums were moved. A right model may pass
-        other jumps than f64 does, and is then as far from it as these are.
+        ``shaken`` are evaluations of a graph with jumps whose sums were moved. A right model may
+        pass other jumps than f64 does, and is then as far from it as these are.
         """
         if not dtype.is_float:
             return Expected(
