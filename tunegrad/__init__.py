@@ -5,124 +5,99 @@
     f = tg.compile(lambda a, b: (a @ b).relu(), a, b)             # any function of tensors
     (tg.Tensor(a) @ tg.Tensor(b)).relu().numpy()                  # or step by step
 
-Names are imported when they are first used: ``import tunegrad`` loads nothing.
+Names are imported when they are first used: ``import tunegrad`` loads nothing. Type checkers see
+the names themselves, so a misspelt one is an error for them, too.
 """
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from importlib import import_module
+from typing import TYPE_CHECKING
 
-from tunegrad.lazy import before_modules
-from tunegrad.version import __version__
+from tunegrad.lazy import before_modules, unknown
+from tunegrad.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from tunegrad import data, nn
-    from tunegrad.config import config_names, default_store
-    from tunegrad.frontend import (
-        InputSpec,
-        Model,
-        Tensor,
-        arange,
-        cat,
-        checkpoint,
-        custom_vjp,
-        dump,
-        full,
-        grad,
-        maximum,
-        minimum,
-        no_grad,
-        ones,
-        stack,
-        value_and_grad,
-        where,
-        zeros,
-    )
-    from tunegrad.frontend.torch import from_torch
-    from tunegrad.inference import LoadedModel, TrainStep, compile, load, realize  # noqa: A004
-    from tunegrad.tune import explain, tune, tune_callable
+    from tunegrad import data as data
+    from tunegrad import errors as errors
+    from tunegrad import nn as nn
+    from tunegrad import torch as torch
+    from tunegrad.config import config_names as config_names
+    from tunegrad.config import default_store as default_store
+    from tunegrad.frontend import InputSpec as InputSpec
+    from tunegrad.frontend import Model as Model
+    from tunegrad.frontend import Tensor as Tensor
+    from tunegrad.frontend import checkpoint as checkpoint
+    from tunegrad.frontend import custom_vjp as custom_vjp
+    from tunegrad.frontend import grad as grad
+    from tunegrad.frontend import no_grad as no_grad
+    from tunegrad.frontend import value_and_grad as value_and_grad
+    from tunegrad.frontend.creation import *  # noqa: F403
+    from tunegrad.frontend.functions import *  # noqa: F403
+    from tunegrad.frontend.random import *  # noqa: F403
+    from tunegrad.frontend.torch import from_torch as from_torch
+    from tunegrad.inference import LoadedModel as LoadedModel
+    from tunegrad.inference import TrainStep as TrainStep
+    from tunegrad.inference import compile as compile
+    from tunegrad.inference import load as load
+    from tunegrad.inference import realize as realize
+    from tunegrad.ir import dtypes as _dtypes
+    from tunegrad.tune import explain as explain
+    from tunegrad.tune import tune as tune
+    from tunegrad.tune import tune_callable as tune_callable
 
-__all__ = [
-    "InputSpec",
-    "LoadedModel",
-    "Model",
-    "Tensor",
-    "TrainStep",
-    "__version__",
-    "arange",
-    "cat",
-    "checkpoint",
-    "compile",
-    "config_names",
-    "custom_vjp",
-    "data",
-    "default_store",
-    "dump",
-    "explain",
-    "from_torch",
-    "full",
-    "grad",
-    "load",
-    "maximum",
-    "minimum",
-    "nn",
-    "no_grad",
-    "ones",
-    "realize",
-    "stack",
-    "tune",
-    "tune_callable",
-    "value_and_grad",
-    "where",
-    "zeros",
-]
-
-_HOMES = {
-    "config_names": "config",
-    "default_store": "config",
-    "tensor": "frontend.creation",
-    "from_torch": "frontend.torch",
-    "LoadedModel": "inference",
-    "TrainStep": "inference",
-    "compile": "inference",
-    "load": "inference",
-    "realize": "inference",
-    "explain": "tune",
-    "tune": "tune",
-    "tune_callable": "tune",
-}
-"""Modules of the names that are not ``frontend``'s; its ``tensor`` is a module."""
-
-_DTYPES = frozenset(
-    [
+    bool = _dtypes.BOOL
+    i8 = int8 = _dtypes.I8
+    i16 = int16 = short = _dtypes.I16
+    i32 = int32 = int = _dtypes.I32
+    i64 = int64 = long = _dtypes.I64
+    u8 = uint8 = _dtypes.U8
+    u16 = uint16 = _dtypes.U16
+    u32 = uint32 = _dtypes.U32
+    u64 = uint64 = _dtypes.U64
+    f16 = float16 = half = _dtypes.F16
+    bf16 = bfloat16 = _dtypes.BF16
+    f32 = float32 = float = _dtypes.F32
+    f64 = float64 = double = _dtypes.F64
+else:
+    _MODULES = ("data", "errors", "nn", "torch")
+    _HOMES = {
+        "config": "config_names default_store",
+        "frontend": "InputSpec Model Tensor checkpoint custom_vjp grad no_grad value_and_grad",
+        "frontend.torch": "from_torch",
+        "inference": "LoadedModel TrainStep compile load realize",
+        "tune": "explain tune tune_callable",
+    }
+    _DTYPES = [
         "bool", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "bf16", "f16", "f32", "f64",
         "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bfloat16",
         "float16", "float32", "float64", "half", "float", "double", "short", "int", "long",
-    ]
-)  # fmt: skip
-"""Types of elements, by our names and by PyTorch's."""
+    ]  # fmt: skip
 
+    def __getattr__(name):
+        if name == "__all__":
+            return __dir__()
+        if name in _MODULES:
+            return import_module(f"{__name__}.{name}")
+        if name in _DTYPES:
+            return import_module(f"{__name__}.ir.dtypes").dtype_of(name)
+        home = next((m for m, names in _HOMES.items() if name in names.split()), None)
+        if home is not None:
+            return getattr(import_module(f"{__name__}.{home}"), name)
+        if not name.startswith("_"):
+            for module in _functions():
+                if name in module.__all__:
+                    return getattr(module, name)
+        raise unknown(f"module {__name__!r}", name, __dir__)
 
-def __getattr__(name: str) -> Any:
-    if name.startswith("_"):
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if name in _DTYPES:
-        return importlib.import_module(f"{__name__}.ir.dtypes").dtype_of(name)
-    if name in ("data", "nn", "errors", "torch"):
-        return importlib.import_module(f"{__name__}.{name}")
-    module = _HOMES.get(name, "frontend")
-    try:
-        return getattr(importlib.import_module(f"{__name__}.{module}"), name)
-    except AttributeError:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
+    def __dir__():
+        listed = [*_MODULES, *_DTYPES, *" ".join(_HOMES.values()).split(), "__version__"]
+        return sorted({*listed, *(name for module in _functions() for name in module.__all__)})
 
-
-def __dir__() -> list[str]:
-    from tunegrad.frontend import creation, functions, random
-
-    found = {*creation.__all__, *random.__all__, *functions.__all__}
-    return sorted({*globals(), *__all__, *_DTYPES, *found})
+    def _functions():
+        return [
+            import_module(f"{__name__}.frontend.{m}") for m in ("creation", "functions", "random")
+        ]
 
 
 before_modules(__name__, ["explain", "tune"])  # tunegrad.tune is the function, not its module

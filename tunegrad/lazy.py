@@ -16,10 +16,10 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from types import ModuleType
 
-__all__ = ["before_modules", "lazy_names"]
+__all__ = ["before_modules", "lazy_names", "unknown"]
 
 
 def lazy_names(package: str, homes: Mapping[str, str]) -> tuple[list[str], Callable[[str], object]]:
@@ -34,10 +34,24 @@ def lazy_names(package: str, homes: Mapping[str, str]) -> tuple[list[str], Calla
 
     def find(name: str) -> object:
         if name not in modules:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+            raise unknown(f"module {package!r}", name, modules.keys)
         return getattr(importlib.import_module(f"{package}.{modules[name]}"), name)
 
     return sorted(modules), find
+
+
+def unknown(owner: str, name: str, names: Callable[[], Iterable[str]]) -> AttributeError:
+    """The error that ``owner`` has no attribute ``name``, and which of its ``names`` is like it.
+
+    It has a name of its own, so that Python's traceback adds no second guess.
+    """
+    said = f"{owner} has no attribute {name!r}"
+    if not name.startswith("_"):  # what protocols ask for
+        from difflib import get_close_matches
+
+        near = get_close_matches(name, names(), n=1)
+        said += f"; did you mean {near[0]!r}?" if near else ""
+    return AttributeError(said, name="")
 
 
 def before_modules(package: str, names: Collection[str]) -> None:

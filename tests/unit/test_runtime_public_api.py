@@ -9,8 +9,6 @@ import sys
 from importlib import metadata
 from pathlib import Path
 
-import pytest
-
 import tunegrad
 
 
@@ -24,19 +22,14 @@ def run(code: str) -> str:
     ).stdout.strip()
 
 
-def test_names_are_sorted_and_listed() -> None:
-    assert tunegrad.__all__ == sorted(tunegrad.__all__)
-    assert set(tunegrad.__all__) <= set(dir(tunegrad))
+def test_what_dir_lists_is_sorted_exported_and_there() -> None:
+    assert dir(tunegrad) == sorted(dir(tunegrad)) == tunegrad.__all__
+    assert len(tunegrad.__all__) > 300
+    assert all(getattr(tunegrad, name) is not None for name in tunegrad.__all__)
 
 
-@pytest.mark.parametrize("name", tunegrad.__all__)
-def test_every_public_name_resolves(name: str) -> None:
-    assert getattr(tunegrad, name) is not None
-
-
-def test_an_unknown_name_is_an_attribute_error() -> None:
-    with pytest.raises(AttributeError, match="module 'tunegrad' has no attribute 'nothing'"):
-        tunegrad.nothing  # noqa: B018
+def test_what_the_front_door_uses_itself_is_no_name_of_it() -> None:
+    assert not {"Any", "TYPE_CHECKING", "annotations", "frontend", "ir", "lazy"} & {*dir(tunegrad)}
 
 
 def test_import_loads_not_even_numpy() -> None:

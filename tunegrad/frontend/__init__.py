@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from . import creation, functional, functions, gradients, nn, ops
 from . import random as _random
@@ -34,10 +34,15 @@ __all__ = [
     "read_safetensors", "root_of", "stack", "substitute", "value_and_grad", "where", "zeros",
 ]  # fmt: skip
 
+if TYPE_CHECKING:
+    from .creation import *  # noqa: F403
+    from .functions import *  # noqa: F403
+    from .random import *  # noqa: F403
+else:
 
-def __getattr__(name: str) -> Any:
-    """Everything that ``creation`` and ``functions`` have."""
-    for module in (creation, functions, _random):
-        if name in module.__all__:
-            return getattr(module, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    def __getattr__(name):
+        """Everything that ``creation``, ``functions`` and ``random`` have."""
+        for module in (creation, functions, _random):
+            if name in module.__all__:
+                return getattr(module, name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

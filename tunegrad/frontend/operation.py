@@ -13,11 +13,14 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, Self, TypeVar, overload
 
 from .aliasing import update
 from .handle import Handle, TensorLike, beside, lift
 from .spelling import spelled
+
+if TYPE_CHECKING:
+    from .tensor import Tensor
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -26,13 +29,15 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Operation(Protocol[P]):
-    """An operation that gives one tensor: of a ``Tensor`` a ``Tensor``."""
+    """An operation that gives one tensor: of a handle the same kind, of anything else a Tensor."""
+
+    @overload  # of a handle it is this one; all others become tensors
+    def __call__(  # type: ignore[overload-overlap]
+        self, input: T, *args: P.args, **kwargs: P.kwargs
+    ) -> T: ...
 
     @overload
-    def __call__(self, input: T, *args: P.args, **kwargs: P.kwargs) -> T: ...
-
-    @overload
-    def __call__(self, input: TensorLike, *args: P.args, **kwargs: P.kwargs) -> Handle: ...
+    def __call__(self, input: TensorLike, *args: P.args, **kwargs: P.kwargs) -> Tensor: ...
 
     @overload
     def __get__(self, instance: None, owner: type) -> Self: ...

@@ -19,7 +19,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterator, Sequence
 from types import MappingProxyType
-from typing import Any, Literal, ParamSpec, cast
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, cast, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -29,6 +29,7 @@ from tunegrad.ir import graph
 from tunegrad.ir.dtypes import BF16, F32, dtype_of
 from tunegrad.ir.graph import ConstData, GraphOp, Node
 from tunegrad.ir.interpret.evaluate import evaluate
+from tunegrad.lazy import unknown
 
 from . import handle
 from .aliasing import Aliased, computed, root_of, write
@@ -139,6 +140,13 @@ class Tensor(Handle):
         return Tensor(data, self.dtype if dtype is None else dtype)
 
     # ---- what it is
+
+    if not TYPE_CHECKING:  # which know its attributes
+
+        def __getattr__(self, name):
+            if name.startswith("_") or hasattr(Tensor, name):  # a property's own error
+                return object.__getattribute__(self, name)
+            raise unknown("Tensor", name, lambda: dir(Tensor))
 
     def __repr__(self) -> str:
         array = self._shown()
@@ -443,6 +451,14 @@ class Tensor(Handle):
     def __iter__(self) -> Iterator[Tensor]:
         return (self[i] for i in range(len(self)))
 
+    @overload
+    def max(self, dim: int, keepdim: bool = False) -> Extreme: ...
+
+    @overload
+    def max(
+        self, dim: Axes | TensorLike = None, keepdim: bool = False, *, axis: Any = ...
+    ) -> Tensor: ...
+
     @spelled
     def max(
         self, dim: Axes | TensorLike = None, keepdim: bool = False, *, axis: Any = ...
@@ -452,6 +468,14 @@ class Tensor(Handle):
         tensors, the larger one of each place.
         """
         return self._extreme("max", dim, keepdim, axis)
+
+    @overload
+    def min(self, dim: int, keepdim: bool = False) -> Extreme: ...
+
+    @overload
+    def min(
+        self, dim: Axes | TensorLike = None, keepdim: bool = False, *, axis: Any = ...
+    ) -> Tensor: ...
 
     @spelled
     def min(

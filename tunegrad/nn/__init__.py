@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
-from tunegrad.frontend import nn as _layers
+from tunegrad.frontend.nn import *  # noqa: F403
+from tunegrad.lazy import unknown
 
-from . import functional
+if not TYPE_CHECKING:  # which see the names that are imported
+    from tunegrad.frontend.nn import __all__
 
-__all__ = ["functional"]
+    from . import functional  # noqa: F401 - PyTorch's path
 
+    def __getattr__(name):
+        raise unknown(f"module {__name__!r}", name, __dir__)
 
-def __getattr__(name: str) -> Any:
-    return getattr(_layers, name)
-
-
-def __dir__() -> list[str]:
-    return dir(_layers)
+    def __dir__():
+        return sorted(__all__)
