@@ -37,9 +37,11 @@ if TYPE_CHECKING:
     from tunegrad.frontend.random import *  # noqa: F403
     from tunegrad.frontend.torch import from_torch as from_torch
     from tunegrad.inference import LoadedModel as LoadedModel
+    from tunegrad.inference import Quantized as Quantized
     from tunegrad.inference import TrainStep as TrainStep
     from tunegrad.inference import compile as compile
     from tunegrad.inference import load as load
+    from tunegrad.inference import quantize as quantize
     from tunegrad.inference import realize as realize
     from tunegrad.ir import dtypes as _dtypes
     from tunegrad.tune import explain as explain
@@ -65,7 +67,7 @@ else:
         "config": "config_names default_store",
         "frontend": "InputSpec Model Tensor checkpoint custom_vjp grad no_grad value_and_grad",
         "frontend.torch": "from_torch",
-        "inference": "LoadedModel TrainStep compile load realize",
+        "inference": "LoadedModel Quantized TrainStep compile load quantize realize",
         "tune": "explain tune tune_callable",
     }
     _DTYPES = [

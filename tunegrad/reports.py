@@ -33,7 +33,9 @@ __all__ = [
     "Neighbour",
     "Outcome",
     "PlaceRow",
+    "Price",
     "Promotion",
+    "QuantizeReport",
     "RunReport",
     "ShowRow",
     "StepTime",
@@ -277,6 +279,40 @@ class Deviation:
 
     largest: float
     rms: float
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """The time of a model stored in ``dtype`` on this machine, and its deviation from f32 on the
+    batches that were held out; None of f32 itself. ``tuned`` of its ``kernels`` run with a stored
+    winner.
+    """
+
+    dtype: str
+    ms: float
+    deviation: Deviation | None
+    tuned: int
+    kernels: int
+
+
+@dataclass(frozen=True, slots=True)
+class QuantizeReport:
+    """The cost of a model's bytes.
+
+    ``batches`` calibrated it, ``held_out`` others decided ``deviation``; with one batch alone it is
+    both. Of its ``products`` those of ``kept`` stay in f32. ``costs`` are the errors of the outputs
+    with one product alone in bytes, where they were measured.
+    """
+
+    model: str
+    method: str
+    batches: int
+    held_out: int
+    products: int
+    kept: tuple[str, ...] = ()
+    deviation: Deviation | None = None
+    costs: tuple[tuple[str, float], ...] = ()
+    prices: tuple[Price, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

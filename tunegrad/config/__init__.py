@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from .environment import cpu_target as cpu_target
     from .environment import default_store as default_store
     from .environment import usable_cpus as usable_cpus
+    from .models import CALIBRATED as CALIBRATED
+    from .models import calibration_file as calibration_file
+    from .models import check_package as check_package
     from .models import config_names as config_names
     from .models import configs_dir as configs_dir
     from .models import resolve_model as resolve_model
@@ -57,7 +60,9 @@ else:
             "DEFAULT_DEVICE MOST_THREADS allowed_threads cache_dir cpu_target default_store "
             "usable_cpus"
         ),
-        "models": "config_names configs_dir resolve_model",
+        "models": (
+            "CALIBRATED calibration_file check_package config_names configs_dir resolve_model"
+        ),
         "settings": (
             "DEFAULT_BUDGET_S check_dtype check_names check_numerics check_searcher "
             "check_settings labelled parse_budget parse_duration resolve_settings"

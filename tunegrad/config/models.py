@@ -34,7 +34,10 @@ from .tables import check_keys, convert_table, nearest, read_toml
 from .values import LOSSES, OPTIMIZERS, DtypeName, InputSpec, ModelSpec, Scalar, TuneDefaults
 
 __all__ = [
+    "CALIBRATED",
     "ONNX_BUILDER",
+    "calibration_file",
+    "check_package",
     "config_names",
     "configs_dir",
     "is_builder",
@@ -44,6 +47,10 @@ __all__ = [
 
 ONNX_BUILDER = "tunegrad.frontend.onnx:model"
 """It reads a file, which is data."""
+
+CALIBRATED = ".int8.json"
+"""The end of the name of a calibration of a model in bytes, which is data, too."""
+_CALIBRATED_BUILDER = "tunegrad.frontend.calibrated:model"
 
 _BUILDER = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 
@@ -83,7 +90,7 @@ def load_model(path: Path, batch: int | None, *, allow_alias: bool) -> ModelSpec
         raise ConfigError(
             f"{path}: model.builder = {model.builder!r} is not of the form package.module:function"
         )
-    _check_package(model.builder, path)
+    check_package(model.builder, path)
     if model.batch < 1:
         raise ConfigError(f"{path}: model.batch = {model.batch} is not a positive whole number")
     return ModelSpec(
@@ -99,11 +106,14 @@ def load_model(path: Path, batch: int | None, *, allow_alias: bool) -> ModelSpec
     )
 
 
-def _check_package(builder: str, path: Path) -> None:
-    """Raise ConfigError unless a file may name this builder (see ``builder_packages``)."""
+def check_package(text: str, path: str | Path) -> None:
+    """Raise ConfigError if ``text``, a model's name, is a builder that a file may not name (see
+    ``builder_packages``).
+    """
+    builder = text.partition("[")[0]
     module = builder.partition(":")[0]
     packages = builder_packages()
-    if builder == ONNX_BUILDER:
+    if builder == ONNX_BUILDER or not is_builder(builder):
         return
     if not any(f"{module}.".startswith(f"{package}.") for package in packages):
         raise ConfigError(
@@ -265,6 +275,8 @@ def _argument_value(text: str, name: str, value: str) -> Scalar | tuple[Scalar, 
 def _resolved(text: str, batch: int | None) -> ModelSpec:
     if text.endswith(".onnx"):
         return _onnx_model(text, batch)
+    if text.endswith(CALIBRATED):
+        return _calibrated_model(text)
     if text.endswith(".toml") or "/" in text:
         path = Path(text).expanduser()
         if not path.is_file():
@@ -291,3 +303,19 @@ def _onnx_model(text: str, batch: int | None) -> ModelSpec:
     dims = () if batch is None else (("batch", batch),)
     args = (*dims, ("path", str(path)))
     return ModelSpec(path.stem, ONNX_BUILDER, args=args, source=str(path))
+
+
+def _calibrated_model(text: str) -> ModelSpec:
+    """A model in bytes; its file says of which model."""
+    path = Path(text).expanduser()
+    if not path.is_file():
+        raise ModelError(f"model {text!r}: there is no such file")
+    name = f"{path.name.removesuffix(CALIBRATED)} int8"
+    return ModelSpec(name, _CALIBRATED_BUILDER, args=(("path", str(path)),), source=str(path))
+
+
+def calibration_file(name: str, store: Path) -> Path:
+    """The file of a named model's calibration, beside a store: letters, digits and ``._-`` of the
+    name, and underscores for the others.
+    """
+    return store.with_name(re.sub(r"[^\w.-]+", "_", name).strip("_") + CALIBRATED)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from . import creation, functional, functions, gradients, nn, ops
 from . import random as _random
 from .aliasing import root_of
+from .calibrated import Calibration, quantised_model, read_calibration
 from .creation import arange, full, ones, zeros
 from .functions import cat, dump, maximum, minimum, stack, where
 from .gradients import checkpoint, custom_vjp, grad, no_grad, value_and_grad
@@ -26,12 +27,13 @@ from .weights import (
 )  # fmt: skip
 
 __all__ = [
-    "Bindings", "Example", "InputSpec", "Model", "ParameterSpec", "StepModel", "Tensor",
-    "TensorLike", "Training", "Weights", "arange", "as_model", "bf16_bits", "bf16_values",
-    "cat", "check_weights", "checkpoint", "creation", "custom_vjp", "draw", "dump",
-    "find_model", "full", "functional", "functions", "grad", "gradients", "joined",
-    "load_weights", "maximum", "minimum", "model_of_spec", "nn", "no_grad", "ones", "ops",
-    "read_safetensors", "root_of", "stack", "substitute", "value_and_grad", "where", "zeros",
+    "Bindings", "Calibration", "Example", "InputSpec", "Model", "ParameterSpec",
+    "StepModel", "Tensor", "TensorLike", "Training", "Weights", "arange", "as_model",
+    "bf16_bits", "bf16_values", "cat", "check_weights", "checkpoint", "creation",
+    "custom_vjp", "draw", "dump", "find_model", "full", "functional", "functions", "grad",
+    "gradients", "joined", "load_weights", "maximum", "minimum", "model_of_spec", "nn",
+    "no_grad", "ones", "ops", "quantised_model", "read_calibration", "read_safetensors",
+    "root_of", "stack", "substitute", "value_and_grad", "where", "zeros",
 ]  # fmt: skip
 
 if TYPE_CHECKING:

@@ -87,7 +87,7 @@ class Model:
     module's, and ``own`` their values where the model brings them along. ``first_call`` compares
     the first call of a loaded model with where the model comes from. ``donated`` names inputs whose
     new values are the last outputs, in order: a loaded model writes them in the arrays that it is
-    given.
+    given. ``rewrite`` makes another graph of the outputs', such as one of bytes.
     """
 
     name: str
@@ -97,6 +97,7 @@ class Model:
     own: Weights | None = field(default=None, compare=False, repr=False)
     first_call: FirstCall | None = field(default=None, compare=False, repr=False)
     donated: tuple[str, ...] = ()
+    rewrite: Callable[[tuple[Node, ...]], tuple[Node, ...]] | None = None
 
     def donating(self, arguments: Sequence[int | str]) -> Model:
         """The model with these inputs donated, by number or name; each has its new value among the
@@ -208,7 +209,10 @@ class Model:
         ]  # fmt: skip
         outputs = () if result is None and written else _outputs(self.name, result)
         _undone(self.name, found, [*given, *outputs])
-        return _closed(self, (*outputs, *(x for _, x in written))), tuple(n for n, _ in written)
+        closed = _closed(self, (*outputs, *(x for _, x in written)))
+        if self.rewrite is not None:
+            closed = tuple(map(Tensor.of, self.rewrite(tuple(t.node for t in closed))))
+        return closed, tuple(n for n, _ in written)
 
     def weights(
         self, source: Weights | str | Path | None = None, seed: int = 0

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from .loading import compile as compile  # noqa: A004 - the word that every such library uses
     from .loading import load as load
     from .loading import measured_deviation as measured_deviation
+    from .quantising import Quantized as Quantized
+    from .quantising import quantize as quantize
     from .realizing import realize as realize
     from .training import TrainStep as TrainStep
 else:
@@ -36,6 +38,7 @@ else:
             "choosing": "Choice OnMiss choices compiled_choice process_compiler stale",
             "loaded": "LoadedModel",
             "loading": "UNITS StorePath compile load measured_deviation",
+            "quantising": "Quantized quantize",
             "realizing": "realize",
             "training": "TrainStep",
         },

@@ -228,6 +228,11 @@ class LoadedModel:
         return self._engine.device.target.threads
 
     @property
+    def multiplies_pairs(self) -> bool:
+        """True where one instruction adds products of bf16 pairs, so that bf16 is faster."""
+        return self._engine.device.target.multiplies_pairs
+
+    @property
     def checks_first(self) -> bool:
         """True if indices are found out of range before donated inputs are changed: those that do
         not depend on new values.

@@ -83,7 +83,7 @@ def load(
     """
     if isinstance(model, str) and model.endswith(SUFFIX):
         return _opened_model(Path(model), device, threads, weights, dtype)
-    found, threads, stored_as = _resolved(model, threads, dtype)
+    found, threads, stored_as = resolved(model, threads, dtype)
     loaded = load_model(found, device, threads, store, on_miss, weights, seed, numerics, stored_as)
     if store is None or store:
         warn_of_misses(loaded, _store_name(store))
@@ -141,11 +141,11 @@ def measured_deviation(
     ``model``, ``weights`` and ``seed`` are what it was loaded with. Takes as long as numpy takes to
     evaluate the model once; the inputs are drawn from the seed.
     """
-    found, _, _ = _resolved(model, None, None)
+    found, _, _ = resolved(model, None, None)
     return loaded.deviation(tuple(t.node for t in found.build(found.weights(weights, seed))), seed)
 
 
-def _resolved(
+def resolved(
     model: str | Model | Example, threads: int | None, dtype: ModelDtype | None
 ) -> tuple[Model, int | None, ModelDtype]:
     """The model, and the settings that its file may say."""

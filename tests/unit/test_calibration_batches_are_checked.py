@@ -1,0 +1,108 @@
+"""Batches that do not fit a model are errors of one line, which name the batch or the file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tunegrad as tg
+from tunegrad.errors import ConfigError, ModelError
+from tunegrad.inference.batches import Batches
+from tunegrad.runtime import Argument
+
+_X = Argument("x", (2, 8), tg.f32)
+_Y = Argument("ids", (2,), tg.i64)
+
+
+def _good(n: int = 2) -> np.ndarray:
+    return np.ones((n, 8), np.float32)
+
+
+@pytest.mark.parametrize(
+    ("batches", "said"),
+    [
+        ([], "there are none"),
+        (3, "neither a folder"),
+        ([_good(3)], "several times as many rows"),
+        ([np.ones((2, 9), np.float32)], "shape (2, 9)"),
+        ([(_good(), _good())], "2 arrays, and the model has 1 inputs: x"),
+        ([{"y": _good()}], "arrays y; the model's inputs are x"),
+        ([_good(), _good() * np.inf], "batch 1: array x has numbers that are not finite"),
+        ([_good().astype(np.int64)], "array x is int64"),
+    ],
+)
+def test_a_batch_that_does_not_fit(batches: Any, said: str) -> None:
+    with pytest.raises(ModelError) as caught:
+        Batches(batches, [_X])
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_files_that_hold_no_arrays(tmp_path: Path) -> None:
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    objects = tmp_path / "objects.npz"
+    np.savez(objects, x=np.array([{}], object))
+    text = tmp_path / "text.npz"
+    text.write_text("no zip")
+    cut = tmp_path / "cut.npy"
+    np.save(cut, _good())
+    cut.write_bytes(cut.read_bytes()[:100])
+    for path, said in (
+        (empty, "there are none in"),
+        (objects, "Object arrays cannot be loaded"),
+        (text, "holds no arrays"),
+        (cut, "holds no arrays"),
+        (tmp_path / "none.npz", "no such folder or file"),
+        (tmp_path, None),
+    ):
+        with pytest.raises(ModelError) as caught:
+            Batches(path, [_X])
+        assert said is None or said in str(caught.value)
+
+
+def test_rows_of_a_file_are_batches_in_order(tmp_path: Path) -> None:
+    x = np.arange(80, dtype=np.float32).reshape(10, 8)
+    ids = np.arange(10)
+    np.savez(tmp_path / "b.npz", x=x[4:], ids=ids[4:])
+    np.savez(tmp_path / "a.npz", x[:4], ids[:4])  # arr_0, arr_1
+    found = list(Batches(tmp_path, [_X, _Y]))
+    np.testing.assert_array_equal(np.concatenate([b["x"] for b in found]), x)
+    np.testing.assert_array_equal(np.concatenate([b["ids"] for b in found]), ids)
+    assert [len(b["x"]) for b in found] == [2] * 5
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 9])
+def test_every_fourth_batch_is_held_out(count: int) -> None:
+    batches = Batches([_good() * i for i in range(count)], [_X])
+    used, held = ([int(b["x"][0, 0]) for b in batches.part(h)] for h in (False, True))
+    assert (len(used), len(held)) == (batches.count(False), batches.count(True))
+    if count == 1:
+        assert used == held == [0]
+    else:
+        assert sorted(used + held) == list(range(count))
+        assert held == [i for i in range(count) if i % 4 == 3] if count >= 4 else [count - 1]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"method": "best"},
+        {"percentile": 10.0},
+        {"smooth": 1.5},
+        {"max_error": -1.0},
+        {"keep": ["z"]},
+    ],
+)
+def test_options_are_checked(options: dict[str, Any]) -> None:
+    w = np.ones((8, 4), np.float32)
+    with pytest.raises(ConfigError):
+        tg.quantize((lambda x: x @ w, [_good()]), [_good()], store=False, threads=1, **options)
+
+
+def test_a_model_without_products_is_an_error() -> None:
+    with pytest.raises(ModelError, match="nothing to quantise"):
+        tg.quantize((lambda x: x.relu(), [_good()]), [_good()], store=False)
