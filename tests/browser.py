@@ -90,16 +90,27 @@ class Browser:
         self.call("Emulation.setEmulatedMedia", features=[scheme])
         self.value("window.before = true")
         self.call("Page.navigate", url=page.resolve().as_uri())
-        end = time.monotonic() + 60.0
-        while not self.value("!window.before && document.readyState == 'complete'"):
-            assert time.monotonic() < end, "the page was not loaded"
-            time.sleep(0.05)
+        self.wait("!window.before && document.readyState == 'complete'")
 
     def value(self, expression: str) -> Any:
         """What an expression is in the page."""
         found = self.call("Runtime.evaluate", expression=expression, returnByValue=True)
         assert "exceptionDetails" not in found, found
         return found["result"].get("value")
+
+    def wait(self, expression: str, within_s: float = 60.0) -> None:
+        """Until an expression is true in the page."""
+        end = time.monotonic() + within_s
+        while not self.value(expression):
+            assert time.monotonic() < end, f"never true: {expression}"
+            time.sleep(0.05)
+
+    def press(self, key: str) -> None:
+        """Press and leave a key."""
+        text = {"Enter": "\r"}.get(key, "")
+        for kind in ("keyDown", "keyUp"):
+            self.call("Input.dispatchKeyEvent", type=kind, key=key, text=text,
+                windowsVirtualKeyCode={"Enter": 13, "ArrowRight": 39}[key])  # fmt: skip
 
     def picture(self, to: Path, height: int = 0, top: int = 0) -> None:
         """Write a picture of the page, or of the part that begins at ``top``."""

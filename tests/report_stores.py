@@ -27,6 +27,7 @@ def trial(
     session: str,
     error: str = "",
     status: Status = Status.CRASHED,
+    here: Fingerprint = HERE,
 ) -> Trial:
     """A trial at a moment of its session; with an error it failed."""
     measured = (
@@ -35,14 +36,15 @@ def trial(
         else Measurement(Status.OK, (seconds,) * 3, timing_s=0.1, compile_s=0.2, facts=CODE)
     )
     return Trial(
-        kernel, text, HERE, actions, f"program of {actions}", 2, Policy(), measured, session,
+        kernel, text, here, actions, f"program of {actions}", 2, Policy(), measured, session,
         origin, at_s,
     )  # fmt: skip
 
 
-def facts(layers: str = "layers.0") -> Properties:
+def facts(layers: str = "layers.0", others_cpus: float = 0.0) -> Properties:
     """What a session says of itself when it ends."""
     found: dict[str, float | str] = {
+        "others_cpus_mean": others_cpus,
         "peak_gflops": 100.0, "cache_gb_per_s": 200.0, "memory_gb_per_s": 20.0,
         "seconds.asking": 3.0, "seconds.timing": 5.0, "seconds.other": 0.5,
         f"kernel.{KEY}.uses": 2.0, f"kernel.{KEY}.layers": layers,
@@ -65,6 +67,8 @@ def write_session(
     error: str = "worker: signal 11",
     origin: str = "portfolio:beam",
     promoted: bool = True,
+    here: Fingerprint = HERE,
+    others_cpus: float = 0.0,
 ) -> None:
     """A session of a model of two kernels, of which one got faster; it begins when it is
     written.
@@ -75,20 +79,23 @@ def write_session(
             (("compiler", "llvm-22"),), (("load_1m", 0.5),)) as row:  # fmt: skip
         begun_s = row.started_s
         gemm, rows = str(GEMM.canonical()), str(ROWS.canonical())
-        store.add(trial(KEY, gemm, "", 2e-3, begun_s + 1.0, "default", session))
-        store.add(trial(OTHER, rows, "", 5e-4, begun_s + 1.5, "default", session))
-        store.add(trial(KEY, gemm, "unroll(axis=ra)", 3e-3, begun_s + 2.0, origin, session))
-        store.add(trial(KEY, gemm, "bad", 0.0, begun_s + 3.0, origin, session, error))
-        won = store.add(trial(KEY, gemm, WINNER, 1e-3, begun_s + 4.0, origin, session))
+        store.add(trial(KEY, gemm, "", 2e-3, begun_s + 1.0, "default", session, here=here))
+        store.add(trial(OTHER, rows, "", 5e-4, begun_s + 1.5, "default", session, here=here))
+        store.add(
+            trial(KEY, gemm, "unroll(axis=ra)", 3e-3, begun_s + 2.0, origin, session, here=here)
+        )
+        store.add(trial(KEY, gemm, "bad", 0.0, begun_s + 3.0, origin, session, error,
+            here=here))  # fmt: skip
+        won = store.add(trial(KEY, gemm, WINNER, 1e-3, begun_s + 4.0, origin, session, here=here))
         if promoted:
             store.promote(won, Evidence("mannwhitneyu", 0.001, BEFORE, AFTER, cold=False))
         store.name_kernel(gemm, names[0])
         store.name_kernel(rows, names[1])
         store.record_latency(
-            Latency(model, "k" * 32, "tuned", HERE, AFTER, BEFORE, session, begun_s + 5.0)
+            Latency(model, "k" * 32, "tuned", here, AFTER, BEFORE, session, begun_s + 5.0)
         )
         if with_facts:
-            store.add_facts(session, facts(layers))
+            store.add_facts(session, facts(layers, others_cpus))
 
 
 def store_of(path: Path, *sessions: str) -> Path:

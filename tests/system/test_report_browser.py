@@ -14,11 +14,21 @@ from tests.report_stores import write_session
 from tunegrad.cli.app import run
 from tunegrad.db import open_store
 
-pytest.importorskip("matplotlib", reason="charts need the plot extra")
 CHROMIUM = chromium()
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
 
 LONG = "winograd4_output_of_conv3x3_512->512_7x7_+add_+relu_" * 4
+TOUCHING = """
+[...document.querySelectorAll('.plane')].flatMap(plane => {
+  const seen = [...plane.querySelectorAll('.tick, .spot')].filter(e => e.getClientRects().length);
+  const boxes = seen.map(e => [e.textContent, e.getBoundingClientRect()]);
+  return boxes.flatMap(([a, p], i) => boxes.slice(i + 1)
+    .filter(([, q]) => p.left < q.right - 1 && q.left < p.right - 1 &&
+      p.top < q.bottom - 1 && q.top < p.bottom - 1)
+    .map(([b]) => [a, b]));
+})
+"""
+"""Pairs of labels of a chart that lie over one another."""
 VIEWS = [(width, dark) for width in (390, 1280) for dark in (False, True)]
 
 
@@ -74,21 +84,70 @@ def test_charts_are_seen_once_with_text_that_can_be_read(
     opened: Browser, page: Path, width: int, dark: bool
 ) -> None:
     opened.open(page, width, dark)
+    opened.value("for (const d of document.querySelectorAll('details')) d.open = true")
+    charts = opened.value("document.querySelectorAll('.chart').length")
     seen = "[...document.querySelectorAll('.chart svg')].filter(e => e.getClientRects().length)"
-    assert opened.value(f"{seen}.length") == opened.value(
-        "document.querySelectorAll('.chart').length"
+    assert opened.value(f"{seen}.length") == charts >= 4
+    letters = opened.value(
+        "[...document.querySelectorAll('.chart .tick, .chart .axis, .chart .spot')]"
+        ".filter(t => t.textContent).map(t => parseFloat(getComputedStyle(t).fontSize))"
     )
-    heights = opened.value(
-        f"{seen}.flatMap(e => [...e.querySelectorAll('text')])"
-        ".filter(t => t.textContent.trim())"
-        ".filter(t => !/rotate\\(-?[1-9]/.test(t.getAttribute('transform')))"
-        ".map(t => t.getBoundingClientRect().height)"
-    )
-    assert min(heights) >= 9.0
+    assert min(letters) >= 12.0
+    assert opened.value(TOUCHING) == []
 
 
 def test_nothing_is_asked_for_and_nothing_runs(opened: Browser, page: Path) -> None:
     opened.open(page, 1280, dark=False)
     assert set(opened.requests()) == {page.resolve().as_uri()}
     assert opened.value("document.title").startswith("store ")
-    assert opened.value("document.querySelectorAll('script').length") == 0
+    assert opened.value("document.querySelectorAll('script').length") == 1
+
+
+CELLS = "[...document.querySelector('table[aria-label=kernels]').tBodies[0].rows]"
+
+
+def test_tables_are_sorted_by_a_heading_and_a_link_opens_its_kernel(
+    opened: Browser, page: Path
+) -> None:
+    opened.open(page, 1280, dark=False)
+    ranks = f"{CELLS}.map(r => r.cells[0].textContent).join()"
+    assert opened.value(ranks) == "1,2"
+    head = "document.querySelector('table[aria-label=kernels] th:nth-child(4)')"
+    opened.value(f"{head}.querySelector('button').focus()")
+    for order in ("descending", "ascending"):
+        opened.press("Enter")
+        assert opened.value(f"{head}.getAttribute('aria-sort')") == order
+    assert opened.value(ranks) == "2,1"
+    first = f"{CELLS}[1].querySelector('a')"
+    opened.value(f"{first}.focus()")
+    opened.press("Enter")
+    at = opened.value(f"{first}.getAttribute('href').slice(1)")
+    opened.wait(f"document.getElementById('{at}').open")
+
+
+def test_candidates_are_drawn_by_any_two_parameters_and_say_their_values(
+    opened: Browser, page: Path
+) -> None:
+    opened.open(page, 390, dark=False)
+    opened.value("document.querySelector('details.kernel').open = true")
+    opened.wait("document.querySelectorAll('details.kernel .tools select').length == 2")
+    names = opened.value(
+        "[...document.querySelector('details.kernel select').options].map(o => o.textContent)"
+    )
+    assert names[:3] == ["seconds of the search", "time, ms", "order of measuring"]
+    assert {"tile", "unroll", "vectorize"} <= set(names)
+    drawn = "document.querySelector('details.kernel .plane').innerHTML"
+    before = opened.value(drawn)
+    for select, name in ((0, "tile"), (1, "vectorize")):
+        opened.value(
+            f"(s => {{ s.value = {names.index(name)}; s.onchange(); }})"
+            f"(document.querySelectorAll('details.kernel select')[{select}])"
+        )
+    assert opened.value(drawn) != before
+    assert "b1" in opened.value("document.querySelector('details.kernel .plane').textContent")
+    assert "NaN" not in opened.value(drawn)
+    opened.value("document.querySelector('details.kernel .plane').focus()")
+    opened.press("ArrowRight")
+    said = opened.value("document.querySelector('details.kernel output').textContent")
+    assert said.startswith("1 ms, from winograd4_output")
+    assert "vectorize: axis=b1" in said or "vectorize: b1" in said

@@ -19,8 +19,6 @@ from tunegrad.tuning.session import run_session
 
 pytestmark = pytest.mark.timing
 
-pytest.importorskip("matplotlib", reason="charts need the plot extra")
-
 
 class Watch:
     """A clock and an observer: every reading, and how many there were before each phase."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -30,6 +31,7 @@ from tunegrad.regress import SweepSettings, bless
 from tunegrad.regress.verdict import judge
 from tunegrad.trial import Fingerprint, Status
 from tunegrad.tuning.reporting import Judgement, ReportPage, SessionPage, gather
+from tunegrad.tuning.reporting.candidates import search_of
 from tunegrad.tuning.roofline import needed_flops
 
 
@@ -71,13 +73,109 @@ def test_progress_is_the_sum_of_the_best_so_far(tmp_path: Path) -> None:
     assert times == pytest.approx([2 * 2e-3 + 5e-4, 2 * 1e-3 + 5e-4, 2 * 1e-3 + 5e-4])
 
 
-def test_traces_are_the_best_so_far_of_each_source(tmp_path: Path) -> None:
-    (trace,) = page_of(tmp_path).traces
-    assert (trace.key, trace.default_s) == (KEY, 2e-3)
-    default, beam = trace.series
-    assert [s for _, s in default.points] == [2e-3, 2e-3]
-    assert [s for _, s in beam.points] == [3e-3, 1e-3, 1e-3]
-    assert [at for at, _ in beam.points] == pytest.approx([2.0, 4.0, 4.0], abs=1e-3)
+def test_search_has_every_candidate_on_the_seconds_that_its_kernel_was_given(
+    tmp_path: Path,
+) -> None:
+    first, second = page_of(tmp_path).kernels
+    search = first.search
+    assert search is not None
+    assert search.sources == ("default", "portfolio:beam")
+    assert search.seconds == (2e-3, 3e-3, None, 1e-3)
+    assert search.searched_s == pytest.approx([0.0, 0.5, 1.5, 2.5], abs=1e-3)  # not 1 to 4
+    assert (search.default_s, search.default) == (2e-3, "")
+    assert second.search is None
+
+
+def test_parameters_have_their_importance_and_the_worth_of_the_winners_values() -> None:
+    rows = [
+        ("tile(axis=a, size=4) tile(axis=b, size=8) vectorize(axis=b1)", 1e-3),
+        ("tile(axis=a, size=8) tile(axis=b, size=8) vectorize(axis=b1)", 1.1e-3),
+        ("tile(axis=a, size=4) tile(axis=b, size=8)", 10e-3),
+        ("tile(axis=a, size=8) tile(axis=b, size=8)", 11e-3),
+        ("tile(axis=b, size=8)", 12e-3),
+    ]
+    trials = [trial(KEY, "", a, s, float(n), "beam", "s") for n, (a, s) in enumerate(rows)]
+    found = search_of(trials, {id(t): 1.0 for t in trials}, rows[0][0])
+    assert found is not None
+    vectorize, tile = found.parameters  # "tile b" is the same in all
+    assert (vectorize.name, vectorize.value, vectorize.levels) == ("vectorize", "b1", ("", "b1"))
+    assert (vectorize.other_s, vectorize.without_s) == (None, 10e-3)
+    assert (tile.name, tile.value, tile.levels) == ("tile a", "4", ("", "4", "8"))
+    assert (tile.other_s, tile.without_s) == (1.1e-3, 12e-3)
+    assert tile.importance < 0.2
+    assert 0.9 < vectorize.importance <= 1.0
+
+
+def test_importance_of_what_explains_nothing_is_near_none() -> None:
+    draw = Random(7)
+    trials = [
+        trial(KEY, "", f"tile(axis=a, size={draw.randrange(40)})", draw.uniform(1.0, 2.0), float(n),
+            "random", "s")
+        for n in range(400)
+    ]  # fmt: skip
+    found = search_of(trials, {id(t): 1.0 for t in trials}, "")
+    assert found is not None
+    assert found.parameters[0].importance < 0.1
+
+
+def test_neighbours_are_one_action_away_the_fastest_first(tmp_path: Path) -> None:
+    rows = [
+        (WINNER, 1e-3), ("tile(axis=b, size=8) vectorize(axis=b1)", 2e-3),
+        ("tile(axis=b, size=16)", 1.5e-3), (f"{WINNER} unroll(axis=ra)", 0.9e-3), ("", 9e-3),
+    ]  # fmt: skip
+    trials = [trial(KEY, "", a, s, float(n), "beam", "s") for n, (a, s) in enumerate(rows)]
+    found = search_of(trials, {id(t): 1.0 for t in trials}, WINNER)
+    assert found is not None
+    assert [(n.change, n.cost) for n in found.neighbours] == [
+        ("with unroll(axis=ra)", pytest.approx(0.9)),
+        ("without vectorize(axis=b1)", pytest.approx(1.5)),
+        ("tile(axis=b, size=16)  ->  tile(axis=b, size=8)", pytest.approx(2.0)),
+    ]
+
+
+def test_bounds_are_by_the_limits_of_the_session(tmp_path: Path) -> None:
+    first, _ = page_of(tmp_path).kernels
+    assert first.flops
+    assert first.unique_bytes
+    assert first.flops_s == pytest.approx(first.flops / 100e9)
+    assert first.bytes_s == pytest.approx(first.unique_bytes / 20e9)  # no cache is known
+    assert first.bound_s == max(first.flops_s, first.bytes_s)
+
+
+def test_peak_of_a_machine_is_the_highest_that_is_known_of_it(tmp_path: Path) -> None:
+    with open_store(tmp_path / "a.db", "write") as store:
+        write_session(store, "s1")
+        store.add_facts("s1", (("peak_gflops", 185.0),))
+        write_session(store, "s2")
+    page = gather(tmp_path / "a.db", "s2").pages[0]
+    assert page.facts.peak_gflops == 185.0
+    assert page.kernels[0].flops_s == pytest.approx((page.kernels[0].flops or 0) / 185e9)
+    assert "instead of the 100 GFLOP/s" in page.machine.raised
+    assert "session s1" in page.machine.raised
+
+
+def test_kernel_that_is_faster_than_the_peak_raises_it(tmp_path: Path) -> None:
+    with open_store(tmp_path / "a.db", "write") as store:
+        write_session(store, "s1")
+        store.add_facts("s1", (("peak_gflops", 1e-3),))
+    page = gather(tmp_path / "a.db", "s1").pages[0]
+    first = page.kernels[0]
+    assert first.after_s
+    assert first.flops_s == pytest.approx(first.after_s)
+    assert f"{first.name} is faster" in page.machine.raised
+
+
+def test_session_that_did_not_end_has_the_kernels_that_it_planned(tmp_path: Path) -> None:
+    with open_store(tmp_path / "a.db", "write") as store:
+        write_session(store, "s1", with_facts=False)
+        store.add_facts("s1", ((f"planned.{KEY}.layers", "layers.7"), (f"planned.{KEY}.uses", 3.0)))
+    page = gather(tmp_path / "a.db", "s1").pages[0]
+    assert [(k.key, k.uses, k.layers) for k in page.kernels] == [(KEY, 3, "layers.7")]
+    assert page.left == 1
+
+
+def test_session_took_what_its_parts_add_up_to(tmp_path: Path) -> None:
+    assert page_of(tmp_path).line.seconds == 8.5  # its row began later than its work
 
 
 def test_sources_say_who_proposed_what(tmp_path: Path) -> None:

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from dataclasses import replace
+from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 
-from tests.report_stores import store_of, write_session
+from tests.report_stores import KEY, store_of, trial, write_session
 from tests.simulated_nights import World, stored
 from tunegrad.cli.app import run
-from tunegrad.cli.html.style import Html, clean, element, joined
+from tunegrad.cli.html import report_html
+from tunegrad.cli.html.charts import Axis, labels_of
+from tunegrad.cli.html.script import SCRIPT, script_policy
+from tunegrad.cli.html.style import COLOURS, SERIES, Html, clean, element, joined
 from tunegrad.db import open_store
-
-pytest.importorskip("matplotlib", reason="charts need the plot extra")
+from tunegrad.trial import Fingerprint
+from tunegrad.tuning.reporting import gather
+from tunegrad.tuning.reporting.candidates import search_of
 
 HOSTILE = "<script>alert('x')</script><img src=x onerror=alert(1)> \"'& $x_1$ </title></style>"
 
@@ -57,15 +64,23 @@ def hostile(tmp_path: Path) -> str:
 
 def test_names_from_a_store_are_text_and_never_markup(tmp_path: Path) -> None:
     page = Seen(hostile(tmp_path))
-    assert not {"script", "img", "iframe", "object", "link", "base", "form"} & set(page.tags)
+    assert not {"img", "iframe", "object", "link", "base", "form"} & set(page.tags)
     assert not [name for name, _ in page.attributes if name.startswith("on")]
     assert page.text.count("<script>alert('x')</script>") >= 6
 
 
+def test_only_the_reports_own_script_runs_and_its_policy_names_it(tmp_path: Path) -> None:
+    page = hostile(tmp_path)
+    assert Seen(page).tags.count("script") == 1
+    assert re.findall("<script>(.*?)</script>", page, re.DOTALL) == [SCRIPT]
+    assert f"script-src {escape(script_policy(SCRIPT))}" in page
+
+
 def test_nothing_is_loaded(tmp_path: Path) -> None:
     page = hostile(tmp_path)
-    assert not re.search(r"https?:|//[a-z]", page)
-    assert not re.search(r"url\((?!#)|@import|data:", page)
+    assert not re.search(r"https?:|[^:]//[a-z]", page.replace(SCRIPT, ""))
+    assert not re.search(r"url\(|@import|data:", page)
+    assert not re.search(r"\bimport\b|\bsrc\b|XMLHttp|fetch|eval", SCRIPT)
     sources = [v for n, v in Seen(page).attributes if n in ("src", "href", "xlink:href")]
     assert all(v and v.startswith("#") for v in sources)
     assert "default-src &#x27;none&#x27;" in page
@@ -83,7 +98,28 @@ def test_every_colour_is_one_of_the_page(tmp_path: Path) -> None:
     store_of(tmp_path / "a.db", "s1", "s2")
     charts = re.findall(r"<svg.*?</svg>", report(tmp_path), re.DOTALL)
     assert charts
-    assert not [c for c in charts if re.search(r"(?:fill|stroke): #", c)]
+    assert not [c for c in charts if re.search(r"(?:fill|stroke): ?#", c)]
+    assert {n for c in charts for n in re.findall(r"var\(--(\w+)\)", c)} <= set(COLOURS)
+
+
+def luminance(colour: str) -> float:
+    """Relative luminance, as WCAG 2 defines it."""
+    parts = (int(colour[n : n + 2], 16) / 255 for n in (1, 3, 5))
+    red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_text_has_a_contrast_of_four_and_a_half_and_drawings_of_three(dark: bool) -> None:
+    def contrast(name: str, ground: str) -> float:
+        low, high = sorted(luminance(COLOURS[n][dark]) for n in (name, ground))
+        return (high + 0.05) / (low + 0.05)
+
+    for text in ("ink", "muted", "good", "bad", "after"):
+        assert min(contrast(text, ground) for ground in ("paper", "ground")) >= 4.5, text
+    assert min(contrast("ink", "badge"), contrast("ink", "warn")) >= 4.5
+    for drawn in ("before", "after", "bad", *SERIES):
+        assert contrast(drawn, "paper") >= 3.0, drawn
 
 
 def test_equal_stores_give_equal_files(tmp_path: Path) -> None:
@@ -97,6 +133,8 @@ def test_gains_have_intervals_and_those_with_one_inside_are_no_difference(tmp_pa
     assert "2.00x (1.90 to 2.10)" in text
     assert "the same schedule" in text
     assert "its code: instructions 37, spills 0" in text
+    assert "1 candidate;" in text
+    assert "1 candidates" not in text
     from tunegrad.cli.html.sections import gain
 
     assert Seen(gain(1.02, (0.98, 1.05))).text == "no difference (0.98 to 1.05)"
@@ -114,7 +152,7 @@ def test_page_of_a_sweep_has_its_findings_and_its_peers(tmp_path: Path) -> None:
         )
     text = Seen(report(tmp_path, "--session", "night19")).text
     assert "What the sweep found" in text
-    assert "times are of one launch, in the whole model, in the turns of the sweep." in text
+    assert "of one launch, in the whole model, in the turns of the sweep" in text
     assert "slower: simulated: k2 on cpu: 1.0" in text
     assert "with it changed revision: aaaa -> bbbb" in text
     assert "Peers" in text
@@ -129,16 +167,108 @@ def test_file_that_can_not_be_written_is_an_error(
     assert "can not be written" in capsys.readouterr().err
 
 
-def test_missing_library_is_named_with_what_to_install(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import sys
-
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    assert run(["report", "--store", str(tmp_path / "a.db")]) == 1
-    assert capsys.readouterr().err == (
-        "error: report needs matplotlib, which is not installed: pip install 'tunegrad[plot]'\n"
+def test_wrong_output_is_said_before_anything_heavy_is_imported(tmp_path: Path) -> None:
+    store_of(tmp_path / "a.db", "s1")
+    program = (
+        "import sys; from tunegrad.cli.app import run; "
+        f"code = run(['report', '--store', {str(tmp_path / 'a.db')!r}, '-o', {str(tmp_path)!r}]); "
+        "print(code, [n for n in ('numpy', 'llvmlite', 'matplotlib') if n in sys.modules])"
     )
+    said = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert said.stdout == "1 []\n"
+    assert "can not be written" in said.stderr
+
+
+def test_every_kernel_of_a_table_leads_to_its_part_and_back(tmp_path: Path) -> None:
+    store_of(tmp_path / "a.db", "s1")
+    page = report(tmp_path, "--session", "last")
+    assert page.count('href="#s0-k1"') >= 2  # the list, and the roofline
+    assert page.count('href="#s0-kernels"') >= 2  # the contents, and each kernel
+    contents = re.search("<nav.*?</nav>", page, re.DOTALL)
+    assert contents
+    parts = re.findall(r'<section id="(s0-\w+)"', page)
+    assert re.findall(r'href="#([^"]+)"', contents[0])[: len(parts)] == parts
+
+
+def test_page_names_the_machine_and_warns_where_others_used_it(tmp_path: Path) -> None:
+    here = Fingerprint(
+        (("cores", "2"), ("cpu_name", "EPYC 9"), ("device", "cpu"), ("l2", "1048576"),
+         ("os", "linux-x86_64"), ("threads", "2"))
+    )  # fmt: skip
+    with open_store(tmp_path / "a.db", "write") as store:
+        write_session(store, "quiet", here=here)
+        write_session(store, "busy", here=here, others_cpus=0.8)
+    quiet = Seen(report(tmp_path, "--session", "quiet")).text
+    busy = Seen(report(tmp_path, "--session", "busy")).text
+    for said in ("cpu, 2 threads of EPYC 9", "1024 KiB", "linux-x86_64", "FMA peak100 GFLOP/s"):
+        assert said in quiet
+    assert "Over this session" not in quiet
+    assert "Over this session other processes use 0.8 of the 2 CPUs" in busy
+
+
+def test_schedule_is_a_difference_to_the_default_one(tmp_path: Path) -> None:
+    store_of(tmp_path / "a.db", "s1")
+    page = report(tmp_path)
+    assert "<ins>+ tile(axis=b, size=16)\n</ins><ins>+ vectorize(axis=b1)\n</ins>" in page
+
+
+def test_sessions_stand_side_by_side(tmp_path: Path) -> None:
+    store_of(tmp_path / "a.db", "s1", "s2")
+    (table,) = re.findall(
+        '<table class="stacked" aria-label="kernels by session">.*?</table>',
+        report(tmp_path, "--session", "s2"), re.DOTALL,
+    )  # fmt: skip
+    assert table.count(">1.0000<") == 2  # in this session, and in the one before
+    assert "Beside the sessions" not in report(tmp_path, "--session", "s1")
+
+
+def test_five_thousand_candidates_are_less_than_a_megabyte(tmp_path: Path) -> None:
+    page = gather(store_of(tmp_path / "a.db", "s1"), "last")
+    trials = [
+        trial(
+            KEY, "", f"tile(axis=b, size={n % 50 + 1}) tile(axis=a, size={n // 50 + 1}) "
+            f"upcast(axis=a{n % 4}) stage(param=p{n % 5}, at=a{n % 7}, layout=(a, b{n % 3}))",
+            4e-3 + 1e-6 * n, float(n), f"portfolio:{n % 6}", "s1",
+        )
+        for n in range(5000)
+    ]  # fmt: skip
+    found = search_of(trials, dict.fromkeys(map(id, trials), 1.0), trials[0].actions)
+    first, *others = page.pages[0].kernels
+    kernels = (replace(first, search=found), *others)
+    written = report_html(replace(page, pages=(replace(page.pages[0], kernels=kernels),)))
+    assert len(written) < 1_000_000
+    (data,) = re.findall('<pre class="data" hidden>(.*?)</pre>', written, re.DOTALL)
+    assert len(data.split("\n")[3].split()) == 5000  # the time of each
+
+
+def test_labels_lie_on_no_other_label_and_on_no_point() -> None:
+    spots = [(0.5 + 0.01 * n, 0.5) for n in range(8)] + [(0.0, 0.0), (1.0, 1.0)]
+    found = labels_of(spots, [str(n) for n in range(10)], 300, (290, 900))
+    assert {0, 8, 9} <= set(found)
+    for width in (290, 900):
+        boxes = [
+            (width * spots[n][0] + dx, 300 * spots[n][1] + dy)
+            for n, (dx, dy, wide) in found.items()
+            if width == 900 or not wide
+        ]
+        for n, (x, y) in enumerate(boxes):
+            assert 0 <= x <= width - 8
+            assert 0 <= y <= 300 - 15
+            for other in boxes[:n]:
+                assert abs(x - other[0]) >= 8 or abs(y - other[1]) >= 15
+
+
+@pytest.mark.parametrize(
+    "axis",
+    [Axis(0.0, 0.013), Axis(0.7, 19.0, log=True), Axis(1e-3, 1e6, log=True),
+     Axis(1.0, 1.02, log=True), Axis(5.0, 5.1)],
+)  # fmt: skip
+def test_ticks_are_few_and_inside(axis: Axis) -> None:
+    ticks = axis.ticks(5)
+    assert 1 <= len(ticks) <= 6
+    assert all(-1e-6 <= axis.at(t) <= 1 + 1e-6 for t in ticks)
 
 
 def test_what_was_written_is_said_as_json(

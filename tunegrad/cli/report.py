@@ -47,25 +47,25 @@ def report(
 ) -> None:
     """Write a report of the store, or of one session, as an HTML file that needs nothing else.
 
-    Kernels before and after with intervals, and the layers that they came from; the search over
-    time; a roofline; where the seconds went; failures by kind; the history of each model. With
-    MODEL, only these models. Needs the [plot] extra. Nothing is measured, and nothing is
-    loaded when the file is opened. docs/REPORT.md says how to read it.
+    The machine; kernels before and after with intervals, what bounds each, what its choices are
+    worth, all candidates by any two parameters, its code; the search over time; a roofline; the
+    sessions before beside it; where the seconds went; failures by kind; the history of each model.
+    With MODEL, only these models. Nothing is measured, and nothing is loaded when the file is
+    opened. docs/REPORT.md says how to read it.
     """
-    from tunegrad.cli.html import check_plotting
-
-    check_plotting()
-    from tunegrad.cli.html import judgement, report_html
     from tunegrad.errors import ConfigError
-    from tunegrad.tuning import gather
 
     place = Path(out).expanduser()
     try:
         check_writable(place)
     except OSError as error:
         raise ConfigError(f"report {out}: can not be written: {error.strerror}") from error
+    from tunegrad.cli.html import judgement, report_html
+    from tunegrad.explain import code_of
+    from tunegrad.tuning import gather
+
     page = gather(store_path(store), session, models, judgement)
-    data = report_html(page).encode("utf-8")
+    data = report_html(page, code_of).encode("utf-8")
     try:
         write_whole(place, data)
     except OSError as error:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .one_kernel import FormReport as FormReport
     from .one_kernel import Stage as Stage
     from .one_kernel import TraceReport as TraceReport
+    from .one_kernel import code_of as code_of
     from .one_kernel import form_of_kernel as form_of_kernel
     from .one_kernel import show as show
     from .one_kernel import trace_of_kernel as trace_of_kernel
@@ -27,6 +28,8 @@ else:
             "legality": "Legality",
             "machine": "doctor",
             "model": "explain",
-            "one_kernel": "FormReport Stage TraceReport form_of_kernel show trace_of_kernel",
+            "one_kernel": (
+                "FormReport Stage TraceReport code_of form_of_kernel show trace_of_kernel"
+            ),
         },
     )

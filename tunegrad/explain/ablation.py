@@ -32,6 +32,7 @@ from tunegrad.ir.target import Target
 from tunegrad.opts import Action, Schedule, Space, parse_actions, print_actions
 from tunegrad.reports import ExplainStep, Neighbour, StepTime
 from tunegrad.trial import Measured, Measurement, Policy, Status, Trial
+from tunegrad.tuning import one_change, tried_neighbour
 
 __all__ = [
     "EXPLAIN_POLICY",
@@ -226,9 +227,10 @@ def neighbours(
     own_s = own.measurement.seconds if own and own.measurement.ran else inf
     found: dict[str, Neighbour] = {}
     for text, trial in rows.items():
-        change = _one_change(actions, _parsed(text))
+        theirs = _parsed(text)
+        change = "" if theirs is None else one_change(actions, theirs)
         if change:
-            found[text] = _tried(change, trial, own_s)
+            found[text] = tried_neighbour(change, trial, own_s)
     space = Space(kernel, target)
     for changed, change in _made(space, actions):
         text = print_actions(changed)
@@ -242,15 +244,6 @@ _RANK = {"tried": 0, "failed": 1, "illegal": 2, "not tried": 3}
 
 def _order(n: Neighbour) -> tuple[int, float, str]:
     return _RANK[n.kind], n.ms if n.ms is not None else inf, n.change
-
-
-def _tried(change: str, trial: Trial, own_s: float) -> Neighbour:
-    m = trial.measurement
-    if not m.ran:
-        said = m.error.strip().splitlines()
-        return Neighbour(change, "failed", why=f"{m.status}: {said[0] if said else ''}".strip(": "))
-    cost = m.seconds / own_s if own_s < inf else None
-    return Neighbour(change, "tried", 1e3 * m.seconds, cost, origin=trial.origin)
 
 
 def _untried(space: Space, changed: Sequence[Action], change: str) -> Neighbour:
@@ -268,24 +261,6 @@ def _parsed(text: str) -> tuple[Action, ...] | None:
         return parse_actions(text)
     except IllegalAction:
         return None
-
-
-def _one_change(mine: Sequence[Action], theirs: Sequence[Action] | None) -> str:
-    """The change in the other list, where it is of one action; else ""."""
-    if theirs is None or abs(len(mine) - len(theirs)) > 1:
-        return ""
-    head = 0
-    while head < min(len(mine), len(theirs)) and mine[head] == theirs[head]:
-        head += 1
-    tail = 0
-    while tail < min(len(mine), len(theirs)) - head and mine[-1 - tail] == theirs[-1 - tail]:
-        tail += 1
-    before, after = mine[head : len(mine) - tail], theirs[head : len(theirs) - tail]
-    if len(before) > 1 or len(after) > 1 or not (before or after):
-        return ""
-    if not after:
-        return f"without {before[0]}"
-    return f"{before[0]}  ->  {after[0]}" if before else f"with {after[0]}"
 
 
 def _made(space: Space, actions: Sequence[Action]) -> Iterator[tuple[tuple[Action, ...], str]]:

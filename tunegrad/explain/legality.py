@@ -28,7 +28,15 @@ from tunegrad.ir.variants import variants_of
 from tunegrad.opts import SPACE_VERSION, Schedule, Space
 from tunegrad.trial import Fingerprint
 
-__all__ = ["ENDED", "LONGEST_S", "NO_KERNEL", "OTHER_MACHINE", "OTHER_SPACE", "Legality"]
+__all__ = [
+    "ENDED",
+    "LONGEST_S",
+    "NO_KERNEL",
+    "OTHER_MACHINE",
+    "OTHER_SPACE",
+    "Legality",
+    "device_of",
+]
 
 LONGEST_S = 60.0
 """Checking a file ends after this long; one schedule takes a millisecond, of the largest that
@@ -111,12 +119,19 @@ class Legality:
         another machine.
         """
         if machine not in self.targets:
-            fields = dict(machine.fields)
-            found = _THREADS.fullmatch(fields.get("threads", ""))
-            try:
-                here = self.device(fields.get("device", ""), int(found[0]) if found else None)
-            except DeviceError:
-                here = None
-            same = here is not None and here.fingerprint(fields.get("numerics", "")) == machine
-            self.targets[machine] = here.target if here and same else None
+            here = device_of(machine, self.device)
+            self.targets[machine] = here.target if here else None
         return self.targets[machine]
+
+
+def device_of(
+    machine: Fingerprint, opened: Callable[[str, int | None], Device] = devices.open
+) -> Device | None:
+    """The device of this machine that has a fingerprint; None where that is of another one."""
+    fields = dict(machine.fields)
+    found = _THREADS.fullmatch(fields.get("threads", ""))
+    try:
+        here = opened(fields.get("device", ""), int(found[0]) if found else None)
+    except DeviceError:
+        return None
+    return here if here.fingerprint(fields.get("numerics", "")) == machine else None

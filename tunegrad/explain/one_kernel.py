@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Literal, get_args
 
 from tunegrad import devices
@@ -18,11 +19,12 @@ from tunegrad.compiling import build
 from tunegrad.config import TuneSettings
 from tunegrad.db import Hit, Near, Store, open_store
 from tunegrad.devices import Device
-from tunegrad.errors import ConfigError
+from tunegrad.errors import CandidateFailure, ConfigError, IllegalAction
 from tunegrad.frontend import substitute
 from tunegrad.inference import process_compiler, stale
 from tunegrad.ir.fusion import Draft, LaunchPlan, layers_of
 from tunegrad.ir.graph import Node, graph_input
+from tunegrad.ir.parse_kernel import read_back
 from tunegrad.ir.text import print_graph
 from tunegrad.opts import SPACE_VERSION, Schedule, Space, Trace, TraceStep, form_text
 from tunegrad.planning import picked, stored_toggles
@@ -30,6 +32,7 @@ from tunegrad.reports import Outcome, ShowRow
 from tunegrad.trial import Fingerprint
 from tunegrad.tuning import KernelUse, Workload, cut_as_stored, with_variants, workload_of_spec
 
+from .legality import device_of
 from .model import chosen, selected
 
 __all__ = [
@@ -37,6 +40,7 @@ __all__ = [
     "FormReport",
     "Stage",
     "TraceReport",
+    "code_of",
     "form_of_kernel",
     "show",
     "trace_of_kernel",
@@ -217,6 +221,23 @@ def _form(one: _One, stage: Stage) -> str:
     if shown is None or not shown.listing:
         raise ConfigError(f"device {one.device.name}: its compiler shows no machine code")
     return shown.listing
+
+
+@lru_cache(512)
+def code_of(text: str, actions: str, machine: tuple[tuple[str, str], ...]) -> tuple[str, str]:
+    """Source and assembly of a stored kernel under stored actions, each empty where it is not
+    known: on another machine than that of these fields, of another version, by a compiler that
+    shows none.
+    """
+    device, kernel = device_of(Fingerprint(machine)), read_back(text)
+    if device is None or kernel is None:
+        return "", ""
+    try:
+        lowered = build(kernel, Schedule.parse(actions), device)
+        shown = device.inspect(lowered)
+    except (CandidateFailure, IllegalAction):
+        return "", ""
+    return lowered.text.rstrip(), shown.listing.rstrip() if shown else ""
 
 
 def _graph(one: _One) -> str:

@@ -42,11 +42,14 @@ if TYPE_CHECKING:
     from .reporting import Judgement as Judgement
     from .reporting import KernelEntry as KernelEntry
     from .reporting import Latencies as Latencies
+    from .reporting import Machine as Machine
     from .reporting import ReportPage as ReportPage
+    from .reporting import Search as Search
     from .reporting import SessionLine as SessionLine
     from .reporting import SessionPage as SessionPage
-    from .reporting import Trace as Trace
     from .reporting import gather as gather
+    from .reporting import one_change as one_change
+    from .reporting import tried_neighbour as tried_neighbour
     from .roofline import Roofline as Roofline
     from .roofline import needed_flops as needed_flops
     from .session import run_session as run_session
@@ -75,8 +78,8 @@ else:
             "models": "Models Turns WholeModel culprit",
             "race": "FAULTS",
             "reporting": (
-                "HistoryChart Judgement KernelEntry Latencies ReportPage SessionLine SessionPage "
-                "Trace gather"
+                "HistoryChart Judgement KernelEntry Latencies Machine ReportPage Search "
+                "SessionLine SessionPage gather one_change tried_neighbour"
             ),
             "session": "run_session run_sessions search_policy",
             "workload": (

@@ -60,7 +60,7 @@ from .questions.schedule import Schedules
 from .questions.variant import VariantCandidates, leave_but, narrowed_in_rounds
 from .race import data_s
 from .report import Finish, report_of
-from .reporting.records import session_facts
+from .reporting.records import planned_facts, session_facts
 from .roofline import Roofline, needed_flops
 from .searching import BATCH, Searching
 from .state import Context, Progress
@@ -230,6 +230,7 @@ class Session:
         with c.costs.part("plans"):
             candidates = self._planned(left_s)
         self.workloads = [r.favourite for r in candidates]
+        c.store.add_facts(c.session, planned_facts(c.progress.roofline, self.workloads, "planned"))
         searches = self._searches(candidates)
         stopped: StopReason | None = None
         if left_s >= LEAST_S:
@@ -488,8 +489,9 @@ class Session:
             c.interrupt.requested, stopped, saved_s, search_s, c.costs.seconds, others,
             others_cpus(c.used, cpu_use()),
         )  # fmt: skip
-        facts = session_facts(c.progress.roofline, c.costs, self.workloads, wholes)
-        c.store.add_facts(c.session, facts)
+        facts = session_facts(c.costs, finish.others_cpus, wholes)
+        planned = planned_facts(c.progress.roofline, self.workloads, "kernel")
+        c.store.add_facts(c.session, tuple(sorted((*planned, *facts))))
         found = zip(self.workloads, wholes, deviations, strict=True)
         reports = tuple(report_of(c, w, searches, finish, whole, off) for w, whole, off in found)
         c.tell(SessionFinished(reports[0], reports[1:]))

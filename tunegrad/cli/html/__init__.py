@@ -1,8 +1,7 @@
-"""A report as one HTML file that needs nothing else: no script, no network, no font."""
+"""A report as one HTML file that needs nothing else: no network, no font."""
 
 from __future__ import annotations
 
-from .charts import check_plotting
 from .page import judgement, report_html
 
-__all__ = ["check_plotting", "judgement", "report_html"]
+__all__ = ["judgement", "report_html"]

@@ -10,14 +10,24 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import TYPE_CHECKING
 
-from tunegrad.cli.tables import Table, duration, failed_text, figure, finding_text, ms, words
+from tunegrad.cli.tables import (
+    Table,
+    duration,
+    failed_text,
+    figure,
+    finding_text,
+    ms,
+    plural,
+    words,
+)
 from tunegrad.db import Contents, machine_id
 from tunegrad.regress.nights import Place, failures_of, nights_in, place_of, split_series, sweeps_of
 from tunegrad.regress.verdict import Judged, judge_nights
 from tunegrad.tuning import Judgement
 
 from .charts import history_chart
-from .sections import gain, session_sections
+from .script import SCRIPT, WATCH, script_policy
+from .sections import Code, Part, gain, part, session_parts
 from .style import STYLE, Html, element, joined, table_element, text
 
 if TYPE_CHECKING:
@@ -69,28 +79,50 @@ def judgement(contents: Contents, sessions: Sequence[str]) -> Judgement:
     )
 
 
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
-"""Nothing is loaded and nothing runs, whatever names a store holds."""
+_POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; "
+    "script-src "
+)
+"""Nothing is loaded, and nothing runs but the script of this package, whatever names a store
+holds.
+"""
 
 
-def report_html(page: ReportPage) -> str:
-    """The whole file."""
-    title = _title(page)
+def report_html(page: ReportPage, code: Code = lambda *_: ("", ""), version: str = "") -> str:
+    """The whole file. ``code`` gives source and assembly of a kernel. A page with a ``version`` is
+    watched: it asks where it came from for a newer one.
+    """
+    title, live = _title(page), bool(version)
+    script = f"{SCRIPT}{WATCH}" if live else SCRIPT
+    policy = f"{_POLICY}{script_policy(script)}" + ("; connect-src 'self'" if live else "")
+    ends = [p for p in (_histories(page.histories), _sessions(page)) if p is not None]
+    own = [(f"s{i}", " + ".join(p.line.models) or p.line.command) for i, p in enumerate(page.pages)]
+    last = [(p.id, p.name) for p in ends]
     head = joined(
         element("meta", charset="utf-8"),
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        element("meta", http_equiv="Content-Security-Policy", content=_POLICY),
+        element("meta", http_equiv="Content-Security-Policy", content=policy),
+        element("meta", name="version", content=version) if live else None,
         element("meta", name="color-scheme", content="light dark"),
         element("title", f"{title} - tunegrad"),
         element("style", Html(STYLE)),
     )
-    body = element(
-        "main",
-        _store_head(page) if page.whole_store else None,
-        *(_article(p, f"s{i}", page) for i, p in enumerate(page.pages)),
-        _histories(page.histories),
-        _sessions(page) if page.whole_store else None,
+    body = joined(
+        element("a", "to the report", href="#report", css="skip"),
+        element(
+            "main",
+            element("p", "live", id="state", role="status", css="note") if live else None,
+            _store_head(page) if page.whole_store else None,
+            _contents([*own, *last], "Models") if page.whole_store else None,
+            *(
+                _article(p, number, page, code, [] if page.whole_store else last)
+                for p, (number, _) in zip(page.pages, own, strict=True)
+            ),
+            *(p.html for p in ends),
+            id="report",
+        ),
         _foot(page),
+        element("script", Html(script)),
     )
     whole = element("html", element("head", head), element("body", body), lang="en")
     return f"<!doctype html>\n{whole}\n"
@@ -102,39 +134,57 @@ def _title(page: ReportPage) -> str:
     return " + ".join(page.pages[0].line.models) or page.pages[0].line.command
 
 
+def _contents(entries: Sequence[tuple[str, str]], name: str) -> Html:
+    """A table of contents."""
+    links = (element("li", element("a", said, href=f"#{at}")) for at, said in entries)
+    return element("nav", element("ul", *links), aria_label=name, css="card")
+
+
 def _store_head(page: ReportPage) -> Html:
-    count = len(page.sessions)
     total = sum(x.candidates for x in page.sessions)
     return element(
         "header",
         element("h1", "Store ", element("span", page.store, css="name")),
         element(
             "p",
-            f"{count} session{'s' if count != 1 else ''}, {total} candidates. "
+            f"{plural(len(page.sessions), 'session')}, {plural(total, 'candidate')}. "
             "Below: the newest search of each model and device.",
             css="sub",
         ),
     )
 
 
-def _article(page: SessionPage, number: str, report: ReportPage) -> Html:
-    line = page.line
+def _article(
+    page: SessionPage,
+    number: str,
+    report: ReportPage,
+    code: Code,
+    others: Sequence[tuple[str, str]],
+) -> Html:
+    line, busy = page.line, page.machine.busy
     level = "h2" if report.whole_store else "h1"
     took = "it did not end" if line.seconds is None else duration(line.seconds)
+    machine = page.machine.fields.get("cpu_name") or page.machine.fields.get("name")
+    parts = session_parts(page, number, code)
     head = element(
         "header",
         element(level, " + ".join(line.models) or line.command),
         element(
             "p",
             joined(
-                f"{line.where}; " if line.where else "",
-                f"{line.command} session of {_when(line)}, {took}, {line.candidates} candidates",
+                f"{line.where}" if line.where else "",
+                f" of {machine}; " if machine else "; " if line.where else "",
+                f"{line.command} session of {_when(line)}, {took}, "
+                f"{plural(line.candidates, 'candidate')}",
             ),
             css="sub",
         ),
+        element("p", f"Over this session {busy}: its times are longer than they need be, and not "
+            "all by the same factor.", css="warn") if busy else None,
         *(_headline(x, several=len(line.latencies) > 1) for x in line.latencies),
-    )
-    return element("article", head, session_sections(page, number))
+    )  # fmt: skip
+    contents = _contents([*((p.id, p.name) for p in parts), *others], f"Contents of {number}")
+    return element("article", head, contents, *(p.html for p in parts), id=number)
 
 
 def _headline(x: Latencies, several: bool) -> Html:
@@ -154,20 +204,17 @@ def _figure(label: str, value: Html) -> Html:
     return element("div", element("span", label, css="label"), element("span", value, css="figure"))
 
 
-def _histories(histories: tuple[HistoryChart, ...]) -> Html | None:
+def _histories(histories: tuple[HistoryChart, ...]) -> Part | None:
     shown = [h for h in histories if len(h.rows) > 1]
     if not shown:
         return None
     blocks = []
-    for i, h in enumerate(shown):
-        note = (
-            f"{len(h.changes)} change{'s' if len(h.changes) != 1 else ''} of level"
-            if h.changes
-            else "no sweep saw a change of level"
-        )
+    for h in shown:
+        changes = plural(len(h.changes), "change")
+        note = f"{changes} of level" if h.changes else "no sweep saw a change of level"
         blocks += [
             element("h3", h.model, " ", element("span", f"machine {h.machine}", css="uses")),
-            history_chart(h, f"h{i}"),
+            history_chart(h),
             element("p", f"{len(h.rows)} sessions; {note}.", css="note"),
         ]
     legend = element(
@@ -177,10 +224,12 @@ def _histories(histories: tuple[HistoryChart, ...]) -> Html | None:
             "same turns: where both got slower it is the machine"),
         css="legend",
     )  # fmt: skip
-    return element("section", element("h2", "History"), legend, *blocks)
+    return part("all", "history", "History", legend, *blocks)
 
 
-def _sessions(page: ReportPage) -> Html:
+def _sessions(page: ReportPage) -> Part | None:
+    if not page.whole_store:
+        return None
     table = Table.of(
         page.sessions,
         words("began", _when),
@@ -191,9 +240,8 @@ def _sessions(page: ReportPage) -> Html:
         figure("whole model", lambda x: joined(*(_verdict(each) for each in x.latencies))),
         words("session", lambda x: element("code", x.id[:12])),
     )
-    return element(
-        "section", element("h2", "Sessions"), element("div", table_element(table), css="scroll")
-    )
+    shown = element("div", table_element(table, "sessions"), css="scroll", tabindex="0")
+    return part("all", "sessions", "Sessions", shown)
 
 
 def _verdict(x: Latencies) -> Html:

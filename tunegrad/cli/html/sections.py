@@ -2,22 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
 from typing import TYPE_CHECKING
 
-from tunegrad.cli.tables import UNKNOWN, Table, count_text, figure, ms, words
+from tunegrad.cli.tables import (
+    UNKNOWN,
+    Table,
+    count_text,
+    figure,
+    ms,
+    peak_text,
+    plural,
+    when,
+    words,
+)
 
-from .charts import drawable, progress_chart, roofline_chart, series_colours, trace_charts
+from .charts import drawable, progress_chart, roofline_chart, search_chart, series_colours
 from .style import Html, element, joined, table_element
 
 if TYPE_CHECKING:
     from tunegrad.paired import Interval
-    from tunegrad.tuning import KernelEntry, SessionPage
+    from tunegrad.tuning import KernelEntry, Search, SessionPage
 
-__all__ = ["gain", "session_sections"]
+__all__ = ["Code", "Part", "gain", "session_parts"]
 
-_SHOWN, _LIGHT = 10, 0.01
-"""So many kernels are listed, and all that take more than a hundredth; the others fold away."""
+Code = Callable[[str, str, tuple[tuple[str, str], ...]], tuple[str, str]]
+"""Source and assembly of a kernel's text under actions on a machine, each empty where not known."""
+
+_LIGHT = 0.01
+"""Kernels that take less than a hundredth have no chart of their candidates, nor their code; what
+explains less of the times is not listed.
+"""
 
 _WHERE = {
     "model": "in the whole model, in turns at the end of the session",
@@ -27,19 +44,37 @@ _WHERE = {
 }
 
 
-def session_sections(page: SessionPage, number: str) -> Html:
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A section with its name in the table of contents, and its id."""
+
+    id: str
+    name: str
+    html: Html
+
+
+def part(number: str, short: str, name: str, *children: object) -> Part:
+    """A section under its heading, which links lead to."""
+    at = f"{number}-{short}"
+    return Part(at, name, element("section", element("h2", name), *children, id=at))
+
+
+def session_parts(page: SessionPage, number: str, code: Code) -> list[Part]:
     """All of a session; sections of which nothing is known are left out."""
-    return joined(
-        _findings(page),
-        _kernels(page),
-        _peers(page),
+    found = (
+        _findings(page, number),
+        _kernels(page, number),
+        _apart(page, number, code),
+        _peers(page, number),
         _search(page, number),
         _roofline(page, number),
-        _seconds(page),
-        _failures(page),
-        _decisions(page),
-        _about(page),
+        _beside(page, number),
+        _seconds(page, number),
+        _failures(page, number),
+        _decisions(page, number),
+        _about(page, number),
     )
+    return [p for p in found if p is not None]
 
 
 def gain(value: float | None, interval: Interval | None, small: bool = True) -> Html:
@@ -62,48 +97,79 @@ def _aside(said: str, small: bool) -> Html:
     return element("small", f" ({said})") if small else joined(f" ({said})")
 
 
+def _times(ratio: float | None) -> str | None:
+    return None if ratio is None else f"{ratio:.2f}x"
+
+
 # ---- kernels
 
 
-def _kernels(page: SessionPage) -> Html | None:
+def _kernels(page: SessionPage, number: str) -> Part | None:
     if not page.kernels:
         return None
-    totals = [_total(page.kernels, after) for after in (False, True)]
-    longest = max((_all_uses(k, after) for k in page.kernels for after in (False, True)), default=0)
-    items = [
-        _kernel(place, k, totals[0], totals[1], longest) for place, k in enumerate(page.kernels, 1)
-    ]
-    measured = dict.fromkeys(k.measured for k in page.kernels)
+    before_s, after_s = (sum(_all_uses(k, after) for k in page.kernels) for after in (False, True))
     left = f" {page.left} others were measured on the way, and do not run." * bool(page.left)
-    where = "; ".join(_WHERE[m] for m in measured)
-    most = max(totals)
-    heavy = sum(max(_all_uses(k, False), _all_uses(k, True)) > _LIGHT * most for k in page.kernels)
-    shown = max(_SHOWN, heavy)
-    light = f"{len(items) - shown} lighter kernels"
-    folded = (
-        element(
-            "details",
-            element("summary", light),
-            element("ol", *items[shown:], css="kernels", start=shown + 1),
-        )
-        if len(items) > shown
-        else None
+    where = "; ".join(_WHERE[m] for m in dict.fromkeys(k.measured for k in page.kernels))
+    table = Table.of(
+        enumerate(page.kernels, 1),
+        figure("#", lambda x: x[0]),
+        words("kernel", lambda x: _named(x[1], f"#{number}-k{x[0]}")),
+        figure("launches", lambda x: x[1].uses),
+        figure("before, ms", lambda x: _ms(x[1].before_s)),
+        figure("after, ms", lambda x: _ms(x[1].after_s)),
+        figure("% of all", lambda x: _share(_all_uses(x[1], True), after_s)),
+        figure("gain", lambda x: _won(x[1])),
+        figure("% of bound", lambda x: peak_text(_of_bound(x[1]))),
+        figure("lost, ms", lambda x: _lost(x[1])),
     )
-    return element(
-        "section",
-        element("h2", "Kernels"),
-        element("p", f"Bars are all launches of a kernel; times are of one launch, {where}.{left}",
-            css="note"),
-        element("p", _sums(page, totals), css="note"),
-        _legend((("before", "before (default schedule)"), ("after", "after"))),
-        element("ol", *items[:shown], css="kernels"),
-        folded,
+    return part(
+        number, "kernels", "Kernels",
+        element("p", f"Times are of one launch, {where}; lost is what all launches take beyond "
+            f"their bound.{left}", css="note"),
+        element("p", _sums(page, before_s, after_s), css="note"),
+        table_element(table, "kernels"),
     )  # fmt: skip
 
 
-def _sums(page: SessionPage, totals: Sequence[float]) -> str:
+def _named(k: KernelEntry, to: str) -> Html:
+    return element("div", element("a", k.name, href=to, css="name"),
+        element("div", k.layers, css="layers"))  # fmt: skip
+
+
+def _linked(page: SessionPage, number: str, name: str) -> object:
+    """A kernel's name, which leads to its part where it has one."""
+    place = next((n for n, k in enumerate(page.kernels, 1) if k.name == name), None)
+    return name if place is None else element("a", name, href=f"#{number}-k{place}")
+
+
+def _ms(seconds: float | None) -> str | None:
+    return None if seconds is None else ms(1e3 * seconds)
+
+
+def _share(part_s: float, all_s: float) -> Html | None:
+    if not all_s:
+        return None
+    share = 100.0 * part_s / all_s
+    bar = element("span", css="bar after", style=f"width:{0.6 * share:.1f}px")
+    return element("span", bar, f" {share:.1f}")
+
+
+def _won(k: KernelEntry) -> Html:
+    same = k.before_s is not None and k.before_s == k.after_s
+    return element("span", "the same schedule", css="same") if same else gain(k.gain, k.interval)
+
+
+def _of_bound(k: KernelEntry) -> float | None:
+    return 100.0 * k.bound_s / k.after_s if k.bound_s and k.after_s else None
+
+
+def _lost(k: KernelEntry) -> str | None:
+    return ms(1e3 * k.uses * (k.after_s - k.bound_s)) if k.bound_s and k.after_s else None
+
+
+def _sums(page: SessionPage, before_s: float, after_s: float) -> str:
     """The kernels together, beside the whole model where there is one."""
-    said = f"All launches together: {ms(1e3 * totals[0])} ms before, {ms(1e3 * totals[1])} ms after"
+    said = f"All launches together: {ms(1e3 * before_s)} ms before, {ms(1e3 * after_s)} ms after"
     if len(page.line.latencies) != 1 or page.line.latencies[0].default_s is None:
         return f"{said}."
     whole = page.line.latencies[0]
@@ -117,47 +183,98 @@ def _all_uses(k: KernelEntry, after: bool) -> float:
     return k.uses * ((k.after_s if after else k.before_s) or 0.0)
 
 
-def _total(kernels: Sequence[KernelEntry], after: bool) -> float:
-    return sum(_all_uses(k, after) for k in kernels)
+# ---- each kernel: what bounds it, and what its schedule is worth
 
 
-def _kernel(place: int, k: KernelEntry, before_s: float, after_s: float, longest: float) -> Html:
-    same = k.before_s is not None and k.before_s == k.after_s
-    won = element("span", "the same schedule", css="same") if same else gain(k.gain, k.interval)
-    return element(
-        "li",
-        element("div", place, css="rank"),
-        element(
-            "div",
-            element(
-                "div",
-                k.name,
-                element("span", f"  \N{MULTIPLICATION SIGN}{k.uses}", css="uses"),
-                css="name",
-            ),
-            element("div", k.layers, css="layers"),
-        ),
-        element(
-            "div",
-            *_bar("before", k.before_s, k.uses, before_s, longest),
-            *_bar("after", k.after_s, k.uses, after_s, longest),
-            css="bars",
-        ),
-        element("div", won, css="gain"),
-        element("div", _schedule(k), css="more"),
+def _apart(page: SessionPage, number: str, code: Code) -> Part | None:
+    blocks = []
+    colours = series_colours([s.origin for s in page.sources])
+    all_s = sum(_all_uses(k, True) for k in page.kernels)
+    for place, k in enumerate(page.kernels, 1):
+        heavy = not all_s or _all_uses(k, True) > _LIGHT * all_s
+        inside = list(_why(k, colours, code if heavy else lambda *_: ("", ""), page, heavy))
+        if not inside:
+            continue
+        told = element("summary", f"{place}. {k.name} ", element("span", _in_short(k), css="uses"))
+        up = element("p", element("a", "the list of kernels", href=f"#{number}-kernels"))
+        blocks.append(element("details", told, *inside, up, css="kernel", id=f"{number}-k{place}"))
+    return part(number, "why", "Why: each kernel apart", *blocks) if blocks else None
+
+
+def _in_short(k: KernelEntry) -> str:
+    after = _ms(k.after_s)
+    bound = f", {peak_text(_of_bound(k))} % of its bound" if _of_bound(k) else ""
+    return f"\N{MULTIPLICATION SIGN}{k.uses}" + (f", {after} ms{bound}" if after else "")
+
+
+def _why(
+    k: KernelEntry, colours: Mapping[str, str], code: Code, page: SessionPage, heavy: bool
+) -> Iterator[Html]:
+    if k.bound_s:
+        yield element("p", _bound_text(k))
+    if not k.actions and not k.candidates:
+        return
+    yield element("h3", "Schedule")
+    yield element("p", f"from {k.origin or 'unknown'}; {_count(k)}; key {k.key}", css="note")
+    yield _diff(k.search.default if k.search else k.actions, k.actions)
+    if k.code:
+        yield element("p", f"its code: {_code(k)}", css="note")
+    if k.search is not None:
+        yield from _candidates(k.search, k, colours, heavy)
+    source, assembly = code(k.text, k.actions, tuple(page.machine.fields.items()))
+    for name, said in (("kernel", k.text), ("source", source), ("assembly", assembly)):
+        if said:
+            shown = element("pre", _start(said, k.key), tabindex="0")
+            yield element("details", element("summary", name), shown)
+
+
+_LONGEST = 16_000
+"""Characters of a text that are shown: sources of large kernels have hundreds of thousands."""
+
+
+def _start(said: str, key: str) -> str:
+    """A text, or its beginning and how to see all of it."""
+    if len(said) <= _LONGEST:
+        return said
+    lines = said[_LONGEST:].count("\n") + 1
+    return (
+        f"{said[:_LONGEST]}\n... {lines} more lines: tunegrad explain --kernel {key[:12]} --stage"
     )
 
 
-def _schedule(k: KernelEntry) -> Html | None:
-    """The winner's actions, folded away; nothing where the session has none to show."""
-    if not k.actions and not k.candidates:
-        return None
-    return element(
-        "details",
-        element("summary", f"schedule, {count_text(k.candidates)} candidates"),
-        element("p", f"from {k.origin or 'unknown'}; key {k.key}"),
-        element("code", k.actions or "(no actions)"),
-        element("p", f"its code: {_code(k)}") if k.code else None,
+def _count(k: KernelEntry) -> str:
+    total = sum(k.candidates.values())
+    return plural(total, "candidate", count_text(k.candidates))
+
+
+def _bound_text(k: KernelEntry) -> Html:
+    by = "arithmetic" if (k.flops_s or 0.0) >= (k.bytes_s or 0.0) else "traffic"
+    needs = [f"{(k.flops or 0) / 1e6:,.4g} MFLOP"] * bool(k.flops)
+    needs += [f"{(k.unique_bytes or 0) / 1e3:,.0f} KB"] * bool(k.unique_bytes)
+    times = [f"arithmetic {ms(1e3 * k.flops_s)} ms"] * bool(k.flops_s) if k.flops_s else []
+    times += [f"traffic {ms(1e3 * k.bytes_s)} ms"] if k.bytes_s else []
+    reached = _of_bound(k)
+    return joined(
+        f"Needs {', '.join(needs)}: at the machine's limits {', '.join(times)}. " if needs else "",
+        f"Bound by {by}",
+        f"; it reaches {peak_text(reached)} % of that." if reached else ".",
+        " Its data lie nearer than the limit that was measured." if (reached or 0) > 100 else "",
+    )
+
+
+def _diff(before: str, after: str) -> Html:
+    """The schedule as a difference to the default one."""
+    old, new = (text.replace(") ", ")\n").splitlines() for text in (before, after))
+    lines: list[Html] = []
+    for kind, a, b, c, d in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        if kind == "equal":
+            lines += [element("span", f"  {x}\n") for x in new[c:d]]
+            continue
+        lines += [element("del", f"- {x}\n") for x in old[a:b]]
+        lines += [element("ins", f"+ {x}\n") for x in new[c:d]]
+    same = element("p", "It is the default schedule.", css="note") if old == new else None
+    return joined(
+        same, element("pre", *(lines or [Html("(no actions)")]), css="diff", tabindex="0")
     )
 
 
@@ -168,14 +285,55 @@ def _code(k: KernelEntry) -> str:
     )
 
 
-def _bar(
-    which: str, seconds: float | None, uses: int, total_s: float, longest: float
+def _candidates(
+    search: Search, k: KernelEntry, colours: Mapping[str, str], heavy: bool
 ) -> Iterator[Html]:
-    part = uses * (seconds or 0.0)
-    width = 100.0 * part / longest if longest else 0.0
-    yield element("div", element("div", css=f"bar {which}", style=f"width:{width:.2f}%"))
-    yield element("span", UNKNOWN if seconds is None else f"{ms(1e3 * seconds)} ms")
-    yield element("span", f"{100.0 * part / total_s:.1f} %" if total_s else "")
+    own_s = k.alone_s
+
+    def over(seconds: float | None) -> str | None:
+        return _times(seconds / own_s) if seconds and own_s else None
+
+    telling = [p for p in search.parameters if p.value or p.importance > _LIGHT]
+    if telling:
+        table = Table.of(
+            telling,
+            words("parameter", lambda p: p.name),
+            figure("explains", lambda p: _explains(p.importance)),
+            words("the winner's", lambda p: p.value or ("none" if p.value == "" else None)),
+            figure("best other value", lambda p: over(p.other_s)),
+            figure("best without", lambda p: over(p.without_s)),
+        )
+        yield element("h3", "What its choices are worth")
+        yield element(
+            "p",
+            "Explains: the part of the spread of the candidates' times that goes with the values "
+            "of this parameter alone. Best: the fastest candidate that chose otherwise, over the "
+            "winner as the search timed it.",
+            css="note",
+        )
+        yield table_element(table, f"parameters of {k.name}")
+    if search.neighbours:
+        table = Table.of(
+            search.neighbours,
+            words("one action away", lambda n: element("code", n.change)),
+            figure("ms in the search", lambda n: ms(n.ms)),
+            figure("of this", lambda n: _times(n.cost)),
+            words("from", lambda n: n.origin or n.why),
+        )
+        yield element("h3", "One action away")
+        yield table_element(table, f"neighbours of {k.name}")
+    if heavy:
+        yield element("h3", "All candidates")
+        yield _legend([
+            *((colours.get(name, "series5"), name) for name in search.sources),
+            ("ink", "within 10 % of the fastest; the line is the best so far"),
+        ])  # fmt: skip
+        yield element("div", search_chart(search, colours))
+
+
+def _explains(part_: float) -> Html:
+    bar = element("span", css="bar after", style=f"width:{60 * part_:.1f}px")
+    return element("span", bar, f" {100 * part_:.0f} %")
 
 
 def _legend(entries: Sequence[tuple[str, str]]) -> Html:
@@ -189,11 +347,10 @@ def _legend(entries: Sequence[tuple[str, str]]) -> Html:
 # ---- search
 
 
-def _search(page: SessionPage, number: str) -> Html | None:
-    if not page.traces and len(page.progress) < 2:
+def _search(page: SessionPage, number: str) -> Part | None:
+    if len(page.progress) < 2:
         return None
-    origins = [s.origin for s in page.sources]
-    colours = series_colours(origins)
+    colours = series_colours([s.origin for s in page.sources])
     proposals = Table.of(
         page.sources,
         words("source", lambda s: _swatch(colours[s.origin], s.origin)),
@@ -202,9 +359,8 @@ def _search(page: SessionPage, number: str) -> Html | None:
         figure("improvements", lambda s: s.improvements),
         figure("winners", lambda s: s.winners),
     )
-    return element(
-        "section",
-        element("h2", "The search"),
+    return part(
+        number, "search", "The search",
         element(
             "p",
             "Times in this part are of kernels alone, as the search measures them (their constants "
@@ -212,17 +368,10 @@ def _search(page: SessionPage, number: str) -> Html | None:
             "whole models, above.",
             css="note",
         ),
-        progress_chart(page, f"{number}p") if len(page.progress) > 1 else None,
-        joined(
-            element("h3", "Best so far by source, of the heaviest kernels"),
-            _legend([(colours[o], o) for o in origins]),
-            trace_charts(page.traces, colours, f"{number}t"),
-        )
-        if page.traces
-        else None,
+        progress_chart(page),
         element("h3", "Proposals by source"),
-        table_element(proposals),
-    )
+        table_element(proposals, "sources"),
+    )  # fmt: skip
 
 
 def _swatch(colour: str, said: str) -> Html:
@@ -232,54 +381,93 @@ def _swatch(colour: str, said: str) -> Html:
 # ---- roofline
 
 
-def _roofline(page: SessionPage, number: str) -> Html | None:
+def _roofline(page: SessionPage, number: str) -> Part | None:
     points = [k for k in page.kernels if drawable(k)]
     if not points:
         return None
+    facts = page.facts
     limits = (
-        "Lines are the machine's limits, as the session measured them."
-        if page.facts.peak_gflops
+        (facts.cache_gb_per_s, "line: caches {:.0f} GB/s"),
+        (facts.memory_gb_per_s, "dashed: memory {:.0f} GB/s"),
+        (facts.peak_gflops, "FMA peak {:.0f} GFLOP/s"),
+    )
+    said = ", ".join(text.format(value) for value, text in limits if value)
+    known = (
+        f"Limits of the machine: {said}."
+        if facts.peak_gflops
         else "The session did not keep the machine's limits, so there are no lines."
     )
     unlike = len(page.kernels) - len(points)
     out = f" {unlike} kernels have no arithmetic or no time, and no place here." if unlike else ""
-    return element(
-        "section",
-        element("h2", "Roofline"),
-        element("p", f"{limits} Numbers are places in the list of kernels.{out}", css="note"),
+    return part(
+        number, "roofline", "Roofline",
+        element("p", f"{known} Numbers are places in the list of kernels.{out}", css="note"),
         _legend((("before", "before"), ("after", "after"))),
-        roofline_chart(page, f"{number}r"),
+        roofline_chart(page, number),
+    )  # fmt: skip
+
+
+# ---- sessions side by side
+
+
+def _beside(page: SessionPage, number: str) -> Part | None:
+    if not page.beside:
+        return None
+    columns = [
+        figure(f"{when(b.line.started_s)[5:]}, ms",
+            lambda k, b=b: _ms(b.seconds.get(k.key)))  # type: ignore[misc]  # a column each
+        for b in page.beside
+    ]  # fmt: skip
+    table = Table.of(
+        page.kernels,
+        words("kernel", lambda k: _linked(page, number, k.name)),
+        figure("this, ms", lambda k: _ms(k.after_s)),
+        *columns,
     )
+    whole = Table.of(
+        [page.line, *(b.line for b in page.beside)],
+        words("session", lambda x: joined(when(x.started_s), " ", element("code", x.id[:12]))),
+        figure("whole model, ms",
+            lambda x: ", ".join(ms(1e3 * y.tuned_s) for y in x.latencies) or None),
+        figure("candidates", lambda x: x.candidates),
+        words("differs in", lambda x: _differs(page, x.id)),
+    )  # fmt: skip
+    return part(
+        number, "beside", "Beside the sessions before",
+        element("p", "Times of one launch, as each session's own page has them.", css="note"),
+        table_element(whole, "sessions"),
+        element("div", table_element(table, "kernels by session"), css="scroll", tabindex="0"),
+    )  # fmt: skip
+
+
+def _differs(page: SessionPage, session: str) -> str | None:
+    """What was otherwise in a session beside this one."""
+    found = next((b for b in page.beside if b.line.id == session), None)
+    if found is None:
+        return "this one"
+    mine, theirs = dict(page.conditions), dict(found.conditions)
+    apart = [n for n in mine | theirs if n not in ("began", "load_1m")]
+    said = [f"{n} {theirs.get(n, 'unknown')}" for n in apart if mine.get(n) != theirs.get(n)]
+    return ", ".join(said) or "nothing"
 
 
 # ---- seconds, failures, decisions
 
 
-def _seconds(page: SessionPage) -> Html | None:
+def _seconds(page: SessionPage, number: str) -> Part | None:
     if not page.seconds:
         return None
     total = sum(s for _, s in page.seconds)
-    longest = page.seconds[0][1]
-    rows = [
-        joined(
-            element("span", part, style="text-align:left"),
-            element(
-                "div", element("div", css="bar after", style=f"width:{100 * s / longest:.2f}%")
-            ),
-            element("span", f"{s:.1f} s"),
-            element("span", f"{100 * s / total:.1f} %"),
-        )
-        for part, s in page.seconds
-    ]
-    return element(
-        "section",
-        element("h2", "Where the seconds went"),
-        element("div", *rows, css="bars",
-            style="grid-template-columns:minmax(90px,auto) minmax(0,1fr) 64px 54px"),
-    )  # fmt: skip
+    table = Table.of(
+        page.seconds,
+        words("part", lambda x: x[0]),
+        figure("s", lambda x: f"{x[1]:.1f}"),
+        figure("% of all", lambda x: _share(x[1], total)),
+    )
+    return part(number, "seconds", "Where the seconds went", table_element(table, "seconds"))
 
 
-def _failures(page: SessionPage) -> Html | None:
+def _failures(page: SessionPage, number: str) -> Part | None:
     if not page.statuses:
         return None
     counts = ", ".join(f"{count} {status}" for status, count in page.statuses)
@@ -287,66 +475,95 @@ def _failures(page: SessionPage) -> Html | None:
         page.failures,
         words("kind", lambda f: element("span", f.status, css="badge")),
         figure("candidates", lambda f: f.count),
-        words("what the first of them said", lambda f: _said(f.message, f.kernel, f.actions)),
+        words("what the first of them said", lambda f: _said(f.message, f.actions)),
+        words("of kernel", lambda f: _linked(page, number, f.kernel)),
     )
-    return element(
-        "section",
-        element("h2", "How candidates ended"),
+    return part(
+        number, "ends", "How candidates ended",
         element("p", f"{counts}."),
-        table_element(table) if page.failures else element("p", "None failed.", css="note"),
-    )
+        table_element(table, "failures") if page.failures
+            else element("p", "None failed.", css="note"),
+    )  # fmt: skip
 
 
-def _said(message: str, kernel: str, actions: str) -> Html:
+def _said(message: str, actions: str) -> Html:
     """The first message of a kind, and an example of a candidate that got it."""
-    example = element("summary", kernel or "example")
+    example = element("summary", "example")
     return joined(
         element("div", message or "(nothing was said)"),
         element("details", example, element("code", actions or "(no actions)")),
     )
 
 
-def _decisions(page: SessionPage) -> Html | None:
+def _decisions(page: SessionPage, number: str) -> Part | None:
     if not page.decisions:
         return None
     table = Table.of(
-        page.decisions,
-        words("about", lambda d: d.kind),
-        words("choice", lambda d: d.choice),
-        words("verdict", lambda d: "stands" if d.chosen else d.status if d.error else "lost"),
-        figure("before, ms", lambda d: d.incumbent_ms, ms),
-        figure("with it, ms", lambda d: d.challenger_ms, ms),
-    )
-    tried = f"{len(page.decisions)} alternatives were tried"
-    return element(
-        "section",
-        element("h2", "Decisions about the whole model"),
-        element("details", element("summary", tried), table_element(table)),
-    )
+        zip(page.decisions, page.decided, strict=True),
+        words("about", lambda x: x[0].kind),
+        words("kernel", lambda x: _linked(page, number, x[1])),
+        words("choice", lambda x: x[0].choice),
+        words("verdict", lambda x: "stands" if x[0].chosen else x[0].status if x[0].error
+            else "lost"),
+        figure("before, ms", lambda x: x[0].incumbent_ms, ms),
+        figure("with it, ms", lambda x: x[0].challenger_ms, ms),
+    )  # fmt: skip
+    return part(
+        number, "decisions", "Decisions about the whole model",
+        element("p", f"{plural(len(page.decisions), 'alternative')} tried; times are of whole "
+            "models.", css="note"),
+        table_element(table, "decisions"),
+    )  # fmt: skip
 
 
-def _about(page: SessionPage) -> Html:
-    line, settings = page.line, page.settings
-    facts = [
-        ("session", line.id),
+_SAID = {
+    "cpu_name": "processor", "name": "device", "arch": "architecture", "cores": "CPUs",
+    "physical_cores": "cores", "smt": "threads a core", "cpu_quota": "quota", "os": "system",
+    "microcode": "microcode", "l1": "L1", "l2": "L2", "l3": "L3", "thp": "huge pages",
+}  # fmt: skip
+"""Facts of a machine that are shown at once, and their names; others fold away."""
+
+
+def _about(page: SessionPage, number: str) -> Part:
+    settings, fields, facts = page.settings, page.machine.fields, page.facts
+    machine = [(said, _size(n, fields[n])) for n, said in _SAID.items() if fields.get(n)]
+    limits = (
+        ("FMA peak", facts.peak_gflops, "GFLOP/s"),
+        ("caches", facts.cache_gb_per_s, "GB/s"),
+        ("memory", facts.memory_gb_per_s, "GB/s"),
+    )
+    machine += [(said, f"{value:.0f} {unit}") for said, value, unit in limits if value]
+    if facts.others_cpus is not None:
+        machine.append(("other processes used", f"{facts.others_cpus:.2f} CPUs"))
+    session = [
+        ("session", page.line.id),
         *((n, settings[n]) for n in ("budget_s", "searcher", "numerics") if n in settings),
         *page.conditions,
     ]
-    return element(
-        "section",
-        element("h2", "Session"),
-        element(
-            "dl",
-            *(element("div", element("dt", n), element("dd", v)) for n, v in facts),
-            css="facts",
-        ),
-    )
+    rest = sorted(f"{n} {v}" for n, v in fields.items() if n not in _SAID)
+    return part(
+        number, "machine", "Machine and session",
+        element("p", page.machine.raised, css="note") if page.machine.raised else None,
+        _facts(machine),
+        _facts(session),
+        element("details", element("summary", "all of its fingerprint"),
+            element("p", "; ".join(rest), css="note")) if rest else None,
+    )  # fmt: skip
+
+
+def _size(name: str, value: str) -> str:
+    return f"{int(value) >> 10} KiB" if name in ("l1", "l2", "l3") and value.isdecimal() else value
+
+
+def _facts(said: Sequence[tuple[str, object]]) -> Html | None:
+    rows = (element("div", element("dt", n), element("dd", v)) for n, v in said)
+    return element("dl", *rows, css="facts") if said else None
 
 
 # ---- sweeps: what one found, and other libraries beside it
 
 
-def _findings(page: SessionPage) -> Html | None:
+def _findings(page: SessionPage, number: str) -> Part | None:
     """Section on what changed, since when, and what changed with it; nothing of a session that is
     no sweep.
     """
@@ -357,14 +574,11 @@ def _findings(page: SessionPage) -> Html | None:
         what, *details = found.splitlines()
         items.append(element("li", element("p", what, css="name"),
             *(element("p", line.strip(), css="note") for line in details)))  # fmt: skip
-    return element(
-        "section",
-        element("h2", "What the sweep found"),
-        element("ul", *items) if items else element("p", "No change of level.", css="note"),
-    )
+    said = element("ul", *items) if items else element("p", "No change of level.", css="note")
+    return part(number, "findings", "What the sweep found", said)
 
 
-def _peers(page: SessionPage) -> Html | None:
+def _peers(page: SessionPage, number: str) -> Part | None:
     if not page.peers:
         return None
     own = {x.model: x.tuned_s for x in page.line.latencies}
@@ -375,9 +589,8 @@ def _peers(page: SessionPage) -> Html | None:
         figure("ms", lambda p: 1e3 * p.seconds, ms),
         figure("ours, ms", lambda p: ms(1e3 * own[p.model]) if p.model in own else None),
     )
-    return element(
-        "section",
-        element("h2", "Peers"),
+    return part(
+        number, "peers", "Peers",
         element("p", "Medians of calls between the turns of the sweep.", css="note"),
-        table_element(table),
-    )
+        table_element(table, "peers"),
+    )  # fmt: skip

@@ -1,5 +1,5 @@
-"""The style of a report: one set of colours for light, one for dark; columns on a laptop, one below
-the other on a phone.
+"""The style of a report: a colour for the light and one for the dark; columns on a laptop, one
+below the other on a phone.
 
 HTML that can not be injected: whatever is not ``Html`` already is text, and is escaped where it
 becomes a part of an element.
@@ -26,37 +26,35 @@ __all__ = [
 ]
 
 COLOURS = {
-    "ink": "#010101",
-    "muted": "#020202",
-    "grid": "#030303",
-    "paper": "#040404",
-    "before": "#050505",
-    "after": "#060606",
-    "bad": "#070707",
-    "series0": "#080808",
-    "series1": "#090909",
-    "series2": "#0a0a0a",
-    "series3": "#0b0b0b",
-    "series4": "#0c0c0c",
-    "series5": "#0d0d0d",
+    "ink": ("#1b1f24", "#e6e9ed"),
+    "muted": ("#5b6570", "#9aa6b2"),
+    "grid": ("#e3e7eb", "#2b333c"),
+    "paper": ("#ffffff", "#171c22"),
+    "ground": ("#f4f6f8", "#0e1216"),
+    "badge": ("#eaf2fb", "#1c2a3a"),
+    "before": ("#76828f", "#8593a1"),
+    "after": ("#0b6bcb", "#58a6ff"),
+    "good": ("#0a7a4b", "#4cc38a"),
+    "bad": ("#c2352b", "#ff7b72"),
+    "warn": ("#fdf1d8", "#3a2e12"),
+    "series0": ("#0b6bcb", "#58a6ff"),
+    "series1": ("#c2610a", "#f0a35e"),
+    "series2": ("#0a7a4b", "#4cc38a"),
+    "series3": ("#9a4bc4", "#c792ea"),
+    "series4": ("#c2352b", "#ff7b72"),
+    "series5": ("#6b7785", "#a5b1bd"),
 }
-"""Colours that charts are drawn with, by the name of the variable that stands there in the page."""
+"""The colours of the page by the names of their variables: in the light, and in the dark.
+
+Text has a contrast of 4.5 to its ground, what is drawn one of 3.
+"""
 
 SERIES = tuple(name for name in COLOURS if name.startswith("series"))
 
-_LIGHT = """
---ink:#1b1f24; --muted:#5b6570; --grid:#e3e7eb; --paper:#ffffff; --ground:#f4f6f8;
---before:#9aa5b1; --after:#0b6bcb; --good:#0a7a4b; --bad:#c2352b; --badge:#eaf2fb;
---series0:#0b6bcb; --series1:#d9720d; --series2:#0a8a5f; --series3:#9a4bc4; --series4:#c2352b;
---series5:#6b7785;
-"""
-
-_DARK = """
---ink:#e6e9ed; --muted:#9aa6b2; --grid:#2b333c; --paper:#171c22; --ground:#0e1216;
---before:#66727f; --after:#58a6ff; --good:#4cc38a; --bad:#ff7b72; --badge:#1c2a3a;
---series0:#58a6ff; --series1:#f0a35e; --series2:#4cc38a; --series3:#c792ea; --series4:#ff7b72;
---series5:#a5b1bd;
-"""
+_LIGHT, _DARK = (
+    " ".join(f"--{name}:{colours[dark]};" for name, colours in COLOURS.items())
+    for dark in (False, True)
+)
 
 STYLE = f"""
 :root {{ color-scheme: light dark; {_LIGHT} }}
@@ -89,33 +87,55 @@ article > header {{ margin: 32px 0 16px; }}
   gap: 10px 20px; margin: 0; }}
 .facts div {{ min-width: 0; }}
 .facts dt {{ color: var(--muted); font-size: .8125rem; }} .facts dd {{ margin: 0; }}
-ol.kernels {{ list-style: none; margin: 12px 0 0; padding: 0; }}
-ol.kernels > li {{ display: grid; grid-template-columns: 28px minmax(0, 5fr) minmax(0, 4fr) 148px;
-  gap: 4px 14px; padding: 12px 0; border-top: 1px solid var(--grid); align-items: start; }}
-.rank {{ color: var(--muted); font-variant-numeric: tabular-nums; text-align: right; }}
 .name {{ font-weight: 600; }}
 .layers {{ color: var(--muted); font-size: .875rem; }}
 .uses {{ font-weight: 400; color: var(--muted); white-space: nowrap; }}
-.bars {{ display: grid; grid-template-columns: minmax(0, 1fr) 76px 46px; gap: 2px 8px;
-  align-items: center; font-size: .875rem; font-variant-numeric: tabular-nums; }}
-.bars span {{ text-align: right; white-space: nowrap; }}
-.bar {{ height: 10px; border-radius: 2px; min-width: 1px; }}
-.bar.before {{ background: var(--before); }} .bar.after {{ background: var(--after); }}
-.gain {{ text-align: right; font-weight: 600; font-variant-numeric: tabular-nums; }}
-.gain .same {{ font-weight: 500; font-size: .9rem; }}
-.gain small {{ display: block; font-weight: 400; color: var(--muted); }}
-.more {{ grid-column: 2 / -1; font-size: .875rem; color: var(--muted); }}
+.bar {{ display: inline-block; height: 10px; border-radius: 2px; min-width: 1px; }}
+.bar.after {{ background: var(--after); }}
+td small {{ font-weight: 400; color: var(--muted); white-space: nowrap; }}
+a {{ color: var(--after); }} a.name {{ text-decoration: none; }}
+a:hover {{ text-decoration: underline; }}
+:focus-visible {{ outline: 2px solid var(--after); outline-offset: 2px; }}
+:target {{ outline: 2px solid var(--after); outline-offset: 6px; border-radius: 4px; }}
+nav ul {{ display: flex; flex-wrap: wrap; gap: 4px 18px; list-style: none; padding: 0; margin: 0;
+  font-size: .9rem; }}
+nav li {{ line-height: 1.75; }}
+.skip {{ position: absolute; left: -999px; }} .skip:focus {{ left: 8px; top: 8px; }}
+.hidden {{ position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); }}
+.warn {{ background: var(--warn); border-radius: 8px; padding: 8px 14px; max-width: none; }}
+details.kernel {{ border-top: 1px solid var(--grid); padding: 10px 0; }}
+details.kernel > summary {{ font-size: 1rem; font-weight: 600; color: var(--ink); }}
+pre {{ font: .8125rem/1.5 ui-monospace, "SF Mono", Menlo, Consolas, monospace; margin: 4px 0 12px;
+  overflow: auto; max-height: 480px; white-space: pre-wrap; }}
+pre.diff ins {{ color: var(--good); text-decoration: none; }}
+pre.diff del {{ color: var(--bad); text-decoration: none; }}
+button.sort {{ all: unset; cursor: pointer; }}
+button.sort:focus-visible {{ outline: 2px solid var(--after); }}
+[aria-sort=descending] .sort::after {{ content: " \25be"; }}
+[aria-sort=ascending] .sort::after {{ content: " \25b4"; }}
+.tools {{ margin: 8px 0; font-size: .9rem; }}
+input, select {{ font: inherit; color: inherit; background: var(--paper);
+  border: 1px solid var(--muted); border-radius: 6px; padding: 4px 8px; max-width: 100%; }}
 details > summary {{ cursor: pointer; color: var(--muted); font-size: .875rem; }}
 .legend {{ display: flex; flex-wrap: wrap; gap: 4px 18px; margin: 0 0 4px; font-size: .875rem;
   color: var(--muted); padding: 0; list-style: none; }}
 .legend li {{ min-width: 0; }}
 .legend i, .swatch i {{ display: inline-block; width: 12px; height: 12px; border-radius: 3px;
   margin-right: 6px; vertical-align: -1px; }}
-.chart {{ margin: 8px 0 0; }}
-.chart svg {{ display: block; width: 100%; height: auto; stroke-linejoin: round;
-  stroke-linecap: butt; }}
-.chart svg text {{ font-family: inherit !important; }}
-.chart .phone {{ display: none; }}
+.chart {{ margin: 8px 0 16px; }}
+.plane {{ position: relative; margin: 0 14px 26px 52px; border: solid var(--muted);
+  border-width: 0 0 1px 1px; }}
+.plane svg {{ position: absolute; inset: 0; width: 100%; height: 100%; overflow: visible; }}
+.plane path {{ fill: none; vector-effect: non-scaling-stroke; stroke-linejoin: round; }}
+.plane .dots {{ stroke-linecap: round; }} .plane .dash {{ stroke-dasharray: 4 4; }}
+.tick, .axis {{ color: var(--muted); font-size: .8125rem; line-height: 1; white-space: nowrap; }}
+.tick {{ position: absolute; }} .tick.x {{ top: calc(100% + 6px); }}
+.tick.y {{ right: calc(100% + 6px); transform: translateY(-50%); }}
+.axis.x {{ text-align: center; }} .axis.y {{ margin: 0 0 10px; }}
+.spot {{ position: absolute; font-size: .8125rem; line-height: 15px; color: var(--ink);
+  text-decoration: none; }}
+.mark {{ position: absolute; width: 14px; height: 14px; margin: -7px 0 0 -7px; border-radius: 50%;
+  border: 2px solid var(--bad); pointer-events: none; }}
 .scroll {{ overflow-x: auto; }}
 table {{ border-collapse: collapse; width: 100%; font-size: .9rem; }}
 th {{ text-align: left; font-weight: 500; color: var(--muted); font-size: .8125rem; }}
@@ -129,10 +149,7 @@ footer {{ color: var(--muted); font-size: .8125rem; margin-top: 32px; }}
   section, .card {{ padding: 14px; }}
   h1 {{ font-size: 1.4rem; }}
   .figure {{ font-size: 1.5rem; }}
-  ol.kernels > li {{ grid-template-columns: 22px minmax(0, 1fr); }}
-  .bars, .gain, .more {{ grid-column: 2; }}
-  .gain {{ text-align: left; }} .gain small {{ display: inline; margin-left: 8px; }}
-  .chart .phone {{ display: block; }} .chart .desk {{ display: none; }}
+  .spot.wide {{ display: none; }}
   th, td {{ padding-right: 10px; }}
   table.stacked thead {{ display: none; }}
   table.stacked tr {{ display: block; padding: 8px 0; border-bottom: 1px solid var(--grid); }}
@@ -142,6 +159,7 @@ footer {{ color: var(--muted); font-size: .8125rem; margin-top: 32px; }}
     flex: none; }}
   table.stacked td > * {{ min-width: 0; }}
 }}
+@media (prefers-reduced-motion: no-preference) {{ html {{ scroll-behavior: smooth; }} }}
 @media print {{ section {{ break-inside: avoid; }} body {{ background: none; }} }}
 """
 
@@ -192,8 +210,8 @@ def element(name: str, /, *children: object, css: str = "", **attributes: object
     return Html(f"<{name}{shown}>{joined(*children)}</{name}>")
 
 
-def table_element(table: Table) -> Html:
-    """A table; on a phone each cell stands under the name of its column."""
+def table_element(table: Table, label: str) -> Html:
+    """A table with a label; on a phone each cell stands under the name of its column."""
     css = ["" if name in table.left else "right" for name in table.header]
     head = [element("th", n, css=c, scope="col") for n, c in zip(table.header, css, strict=True)]
     rows = [
@@ -204,4 +222,4 @@ def table_element(table: Table) -> Html:
         for row in table.rows
     ]  # fmt: skip
     parts = element("thead", element("tr", *head)), element("tbody", *rows)
-    return element("table", *parts, css="stacked")
+    return element("table", *parts, css="stacked", aria_label=label)

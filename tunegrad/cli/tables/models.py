@@ -15,6 +15,7 @@ from tunegrad.cli.tables.printer import (
     ms,
     peak_text,
     percent,
+    plural,
     shortened,
     threads_text,
     words,
@@ -65,7 +66,8 @@ def _model_text(report: TuneReport) -> str:
         f"{ms(report.tuned_ms)} ms tuned, {gain_text(report.gain, report.interval)}"
     )
     search = (
-        f"{count_text(report.candidates)} candidates in {duration(report.seconds)}, "
+        f"{plural(sum(report.candidates.values()), 'candidate', count_text(report.candidates))} in "
+        f"{duration(report.seconds)}, "
         f"{report.candidates_per_s:.1f} a second; store {report.store}"
     )
     return "\n".join(

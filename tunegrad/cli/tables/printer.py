@@ -39,6 +39,7 @@ __all__ = [
     "peak_text",
     "percent",
     "plain",
+    "plural",
     "shortened",
     "table",
     "threads_text",
@@ -75,6 +76,11 @@ def count_text(candidates: Mapping[str, int]) -> str:
     )
     total = str(sum(counts.values()))
     return f"{total} ({failed})" if failed else total
+
+
+def plural(count: int, noun: str, shown: str = "") -> str:
+    """``1 candidate``, ``120 candidates``; ``shown`` is the count as text, where that says more."""
+    return f"{shown or count} {noun}{'' if count == 1 else 's'}"
 
 
 def gain_text(gain: float | None, interval: Interval | None) -> str:
@@ -131,7 +137,7 @@ def times(ratio: float | None, decimals: int = 2) -> str:
 
 def threads_text(threads: int) -> str:
     """``1 thread``, ``8 threads``."""
-    return f"{threads} thread{'s' if threads != 1 else ''}"
+    return plural(threads, "thread")
 
 
 def shortened(text: str, most: int) -> str:

@@ -2,34 +2,41 @@
 no model is built.
 """
 
+from .candidates import one_change, tried_neighbour
 from .pages import gather
 from .records import (
+    Beside,
     Failure,
     HistoryChart,
     Judgement,
     KernelEntry,
     Latencies,
+    Machine,
+    Parameter,
     PeerTime,
     ReportPage,
-    Series,
+    Search,
     SessionLine,
     SessionPage,
     Source,
-    Trace,
 )
 
 __all__ = [
+    "Beside",
     "Failure",
     "HistoryChart",
     "Judgement",
     "KernelEntry",
     "Latencies",
+    "Machine",
+    "Parameter",
     "PeerTime",
     "ReportPage",
-    "Series",
+    "Search",
     "SessionLine",
     "SessionPage",
     "Source",
-    "Trace",
     "gather",
+    "one_change",
+    "tried_neighbour",
 ]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from math import inf
 from statistics import median
 
@@ -19,16 +20,15 @@ from tunegrad.paired import Interval, gain_interval, paired_gain
 from tunegrad.trial import Status, Trial
 
 from ..roofline import needed_flops
+from .candidates import search_of, source_of
 from .records import (
     Failure,
     KernelEntry,
     KernelFacts,
     Measured,
     PeerTime,
-    Series,
     SessionFacts,
     Source,
-    Trace,
 )
 
 __all__ = [
@@ -41,7 +41,6 @@ __all__ = [
     "sources_of",
     "statuses_of",
     "swept",
-    "traces_of",
     "whole_models",
 ]
 
@@ -59,6 +58,7 @@ def entries_of(
     ``texts`` are the text and the name of each kernel, by key.
     """
     measured = dict.fromkeys(t.kernel_key for t in trials)
+    searched_s = _searched_s(trials)
     keys = list(facts.kernels) or list(measured)
     promoted = _promotions(session, trials, contents)
     rows = contents.by_identity()
@@ -66,9 +66,18 @@ def entries_of(
     for key in keys:
         won = [(rows[p.trial], p.evidence) for p in promoted if p.place.kernel_key == key]
         mine = [t for t in trials if t.kernel_key == key]
-        entries.append(_entry(key, *texts.get(key, ("", "")), facts, mine, won))
+        entry = _entry(key, *texts.get(key, ("", "")), facts, mine, won)
+        entries.append(replace(entry, search=search_of(mine, searched_s, entry.actions)))
     entries.sort(key=lambda e: -e.uses * (e.before_s or e.after_s or 0.0))
     return tuple(entries), len(measured.keys() - set(keys))
+
+
+def _searched_s(trials: Sequence[Trial]) -> dict[int, float]:
+    """Seconds since the trial before it, of every trial by ``id``: what a session gave to it."""
+    before_s, found = min((t.created_s for t in trials), default=0.0), {}
+    for t in trials:
+        found[id(t)], before_s = max(0.0, t.created_s - before_s), t.created_s
+    return found
 
 
 def _promotions(session: Session, trials: Sequence[Trial], contents: Contents) -> list[Promotion]:
@@ -95,6 +104,7 @@ def _entry(
     fastest = min((t for t in mine if t.measurement.ran), key=_seconds, default=None)
     winner = won[-1][0] if won else fastest
     flops, unique_bytes = needs(text)
+    alone = [t for t in mine if winner and t.actions == winner.actions and t.measurement.ran]
     return KernelEntry(
         name or key[:12],
         key,
@@ -107,6 +117,9 @@ def _entry(
         unique_bytes,
         Counter(str(t.measurement.status) for t in mine),
         dict(winner.measurement.facts) if winner else {},
+        text,
+        *_bounds(text, said, facts, mine),
+        min(map(_seconds, alone), default=None),
     )
 
 
@@ -151,6 +164,32 @@ def needs(text: str) -> tuple[int | None, int | None]:
     """Operations and bytes of one launch."""
     kernel = read_back(text)
     return (None, None) if kernel is None else (needed_flops(kernel), kernel.unique_bytes)
+
+
+_CACHED_BYTES = 64 << 20
+"""The most that a process can expect to keep of the last-level cache."""
+
+
+def _bounds(
+    text: str, said: KernelFacts, facts: SessionFacts, mine: Sequence[Trial]
+) -> tuple[float | None, float | None]:
+    """Seconds of a kernel's arithmetic and of its traffic at the machine's limits: as the session
+    said, or of an older one by f32's peak, where all that the kernel reads and writes is f32.
+    """
+    if said.flops_s or said.bytes_s:
+        return said.flops_s, said.bytes_s
+    kernel = read_back(text)
+    if kernel is None or not mine:
+        return None, None
+    l3 = dict(mine[-1].fingerprint.fields).get("l3", "")
+    held = min(_CACHED_BYTES, int(l3) if l3.isdecimal() else 0)
+    near = kernel.unique_bytes <= held and facts.cache_gb_per_s
+    rate = facts.cache_gb_per_s if near else facts.memory_gb_per_s
+    plain = facts.peak_gflops and all(p.dtype.name == "f32" for p in kernel.params)
+    return (
+        needed_flops(kernel) / (1e9 * facts.peak_gflops) if plain and facts.peak_gflops else None,
+        kernel.unique_bytes / (1e9 * rate) if rate else None,
+    )
 
 
 _YARDSTICK, _PEER = "yardstick ", "peer "
@@ -220,17 +259,6 @@ def _swept(x: Latency, text: str) -> KernelEntry:
     )
 
 
-def _moments(trials: Sequence[Trial], key: str = "") -> list[Trial]:
-    """Trials that ran, of one kernel where given, in the order in which they were measured."""
-    ran = (t for t in trials if t.measurement.ran and key in ("", t.kernel_key))
-    return sorted(ran, key=lambda t: t.created_s)
-
-
-def source_of(trial: Trial) -> str:
-    """Source of a proposal, without what a file's origin adds."""
-    return trial.origin.split(" ", 1)[0] or "unknown"
-
-
 def progress_of(
     kernels: Sequence[KernelEntry], trials: Sequence[Trial], begun_s: float
 ) -> tuple[tuple[float, float], ...]:
@@ -238,7 +266,7 @@ def progress_of(
     session measured nothing are left out.
     """
     uses = {k.key: k.uses for k in kernels}
-    mine = [t for t in _moments(trials) if t.kernel_key in uses]
+    mine = [t for t in trials if t.measurement.ran and t.kernel_key in uses]
     best = dict.fromkeys((t.kernel_key for t in mine), inf)
     points = []
     for t in mine:
@@ -250,35 +278,6 @@ def progress_of(
     if points:
         points.append((mine[-1].created_s - begun_s, points[-1][1]))
     return tuple(points)
-
-
-def traces_of(
-    kernels: Sequence[KernelEntry], trials: Sequence[Trial], begun_s: float
-) -> tuple[Trace, ...]:
-    """A trace per kernel of which the session measured several schedules, in the order of
-    ``kernels``.
-    """
-    found = []
-    for k in kernels:
-        mine = _moments(trials, k.key)
-        if len(mine) < 2:
-            continue
-        last_s = mine[-1].created_s - begun_s
-        first = next((t for t in mine if source_of(t) == "default"), mine[0])
-        series = []
-        for origin in dict.fromkeys(map(source_of, mine)):
-            points = _improvements([t for t in mine if source_of(t) == origin], begun_s)
-            series.append(Series(origin, (*points, (last_s, points[-1][1]))))
-        found.append(Trace(k.name, k.key, first.measurement.seconds, tuple(series)))
-    return tuple(found)
-
-
-def _improvements(trials: Sequence[Trial], begun_s: float) -> list[tuple[float, float]]:
-    points: list[tuple[float, float]] = []
-    for t in trials:
-        if not points or t.measurement.seconds < points[-1][1]:
-            points.append((t.created_s - begun_s, t.measurement.seconds))
-    return points
 
 
 def sources_of(kernels: Sequence[KernelEntry], trials: Sequence[Trial]) -> tuple[Source, ...]:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
@@ -16,8 +17,9 @@ from statistics import median
 from tunegrad.db import Contents, Session, decision_view, key_of, model_history, read_contents
 from tunegrad.errors import ConfigError
 from tunegrad.paired import gain_interval
-from tunegrad.trial import Trial
+from tunegrad.trial import Fingerprint, Trial
 
+from ..machine import busy_text
 from .kernels import (
     entries_of,
     failures_of,
@@ -27,14 +29,17 @@ from .kernels import (
     sources_of,
     statuses_of,
     swept,
-    traces_of,
     whole_models,
 )
 from .records import (
+    Beside,
     HistoryChart,
     Judgement,
+    KernelEntry,
     Latencies,
+    Machine,
     ReportPage,
+    SessionFacts,
     SessionLine,
     SessionPage,
     facts_of,
@@ -61,7 +66,7 @@ def gather(
     contents, problems = read_contents(path)
     counts = Counter(t.session for t in contents.trials)
     lines = [_line(s, counts[s.id], contents) for s in contents.sessions]
-    lines = [x for x in lines if x.candidates or x.latencies]
+    every = lines = [x for x in lines if x.candidates or x.latencies]
     known = sorted({m for x in lines for m in x.models})
     if missing := [m for m in models if m not in known]:
         raise ConfigError(
@@ -77,7 +82,7 @@ def gather(
     return ReportPage(
         store=str(path),
         whole_store=not session,
-        pages=tuple(_page(x, contents, judged) for x in shown),
+        pages=tuple(_page(x, every, contents, judged) for x in shown),
         sessions=tuple(reversed(lines)),
         histories=_histories(contents, wanted, judged),
         problems=len(problems),
@@ -126,11 +131,20 @@ def _line(session: Session, candidates: int, contents: Contents) -> SessionLine:
         _models(settings) or tuple(dict.fromkeys(x.model for x in mine)),
         _where(settings),
         session.started_s,
-        None if session.ended_s is None else session.ended_s - session.started_s,
+        _took_s(session),
         str(settings.get("searcher", "")),
         candidates,
         latencies,
     )
+
+
+def _took_s(session: Session) -> float | None:
+    """Seconds that a session took: what its parts add up to, which begins before its row does;
+    None where it did not end.
+    """
+    if session.ended_s is None:
+        return None
+    return sum(facts_of(session).seconds.values()) or session.ended_s - session.started_s
 
 
 def settings_of(session: Session) -> dict[str, object]:
@@ -155,15 +169,21 @@ def _models(settings: dict[str, object]) -> tuple[str, ...]:
     return tuple(f"{name}{label}" for name in names if isinstance(name, str) and name)
 
 
-def _page(line: SessionLine, contents: Contents, judged: Judgement) -> SessionPage:
+def _page(
+    line: SessionLine, lines: Sequence[SessionLine], contents: Contents, judged: Judgement
+) -> SessionPage:
+    """``lines`` are those of all sessions, the oldest first."""
     session = next(s for s in contents.sessions if s.id == line.id)
-    facts = facts_of(session)
-    trials = [t for t in contents.trials if t.session == line.id]
     texts = {key_of(text): (text, name) for text, name in contents.kernels}
-    kernels, left = entries_of(session, facts, trials, contents, texts)
+    names = {key: name for key, (_, name) in texts.items()}
+    facts = facts_of(session)
+    trials = _trials(line, contents)
+    kernels, left = _entries(line, facts, contents, texts)
     timed = [x for x in contents.latencies if x.session == line.id]
-    kernels = kernels or swept(timed, texts)
-    begun_s = session.started_s
+    places = [*(t.fingerprint for t in trials), *(x.fingerprint for x in timed)]
+    machine = places[-1] if places else Fingerprint(())
+    threads = settings_of(session).get("threads")
+    facts, kernels, raised = _under_peak(facts, kernels, machine, contents)
     return SessionPage(
         line=line,
         settings=settings_of(session),
@@ -171,21 +191,118 @@ def _page(line: SessionLine, contents: Contents, judged: Judgement) -> SessionPa
         facts=facts,
         kernels=kernels,
         left=left,
-        progress=progress_of(kernels, trials, begun_s),
-        traces=traces_of(kernels, trials, begun_s),
+        progress=progress_of(kernels, trials, session.started_s),
         sources=sources_of(kernels, trials),
         seconds=_seconds(facts.seconds, trials),
         statuses=statuses_of(trials),
-        failures=failures_of(trials, {key: name for key, (_, name) in texts.items()}),
+        failures=failures_of(trials, names),
         decisions=tuple(decision_view(d) for d in contents.decisions if d.session == line.id),
+        machine=Machine(dict(machine.fields), _busy(facts, machine, threads), raised),
         findings=judged.findings.get(line.id),
         peers=peers_of(timed),
+        decided=_decided(line, contents, names),
+        beside=_beside(line, lines, contents, texts),
     )
+
+
+def _trials(line: SessionLine, contents: Contents) -> list[Trial]:
+    """The trials of a session, in the order of measuring."""
+    mine = (t for t in contents.trials if t.session == line.id)
+    return sorted(mine, key=lambda t: t.created_s)
+
+
+def _entries(
+    line: SessionLine, facts: SessionFacts, contents: Contents, texts: Mapping[str, tuple[str, str]]
+) -> tuple[tuple[KernelEntry, ...], int]:
+    session = next(s for s in contents.sessions if s.id == line.id)
+    found, left = entries_of(session, facts, _trials(line, contents), contents, texts)
+    return found or swept([x for x in contents.latencies if x.session == line.id], texts), left
+
+
+def _decided(line: SessionLine, contents: Contents, names: Mapping[str, str]) -> tuple[str, ...]:
+    """Names of the kernels that the decisions of a session are about, in their order."""
+    mine = [d for d in contents.decisions if d.session == line.id]
+    return tuple(names.get(d.key) or d.key[:12] for d in mine)
+
+
+def _busy(facts: SessionFacts, machine: Fingerprint, threads: object) -> str:
+    """Text about the CPUs that others used of the machine over the session."""
+    cores = dict(machine.fields).get("cores", "")
+    if facts.others_cpus is None or not cores.isdecimal() or not isinstance(threads, int):
+        return ""
+    return busy_text(facts.others_cpus, threads, int(cores))
+
+
+def _under_peak(
+    facts: SessionFacts,
+    kernels: Sequence[KernelEntry],
+    machine: Fingerprint,
+    contents: Contents,
+) -> tuple[SessionFacts, tuple[KernelEntry, ...], str]:
+    """The session under the highest arithmetic peak that is known of its machine, and what raised
+    it: another session that measured more, or a kernel that was faster than the peak.
+    """
+    own = facts.peak_gflops
+    if not own:
+        return facts, tuple(kernels), ""
+    here = {t.session for t in contents.trials if t.fingerprint == machine}
+    known = {s.id: facts_of(s).peak_gflops or 0.0 for s in contents.sessions if s.id in here}
+    highest, raised = own, ""
+    if known and max(known.values()) > own:
+        name = max(known, key=lambda s: known[s])
+        highest, raised = known[name], f"session {name[:12]} measured more on this machine"
+    for k in kernels:
+        if k.flops_s and k.after_s and own * k.flops_s / k.after_s > highest:
+            highest, raised = own * k.flops_s / k.after_s, f"{k.name} is faster than was measured"
+    if not raised:
+        return facts, tuple(kernels), ""
+    under = tuple(
+        replace(k, flops_s=k.flops_s * own / highest) if k.flops_s else k for k in kernels
+    )
+    said = (
+        f"peak {highest:.0f} instead of the {own:.0f} GFLOP/s that the session measured: {raised}"
+    )
+    return replace(facts, peak_gflops=highest), under, said
+
+
+_BESIDE = 3
+
+
+def _beside(
+    line: SessionLine,
+    lines: Sequence[SessionLine],
+    contents: Contents,
+    texts: Mapping[str, tuple[str, str]],
+) -> tuple[Beside, ...]:
+    """The sessions of the same models on the same device before this one, the newest first; of a
+    sweep the sweeps.
+    """
+    before = [
+        x
+        for x in lines[: lines.index(line)]
+        if (x.models, x.where, bool(x.candidates))
+        == (line.models, line.where, bool(line.candidates))
+    ]
+    sessions = {s.id: s for s in contents.sessions}
+    found = []
+    for x in reversed(before[-_BESIDE:]):
+        kernels, _ = _entries(x, facts_of(sessions[x.id]), contents, texts)
+        times = {k.key: k.after_s for k in kernels}
+        found.append(Beside(x, times, _conditions(sessions[x.id])))
+    return tuple(found)
 
 
 def _conditions(session: Session) -> tuple[tuple[str, str], ...]:
     """Conditions of a session: the software that measured, and the state of the machine."""
-    apart = ("seconds.", "kernel.", "peak_gflops", "cache_gb_per_s", "memory_gb_per_s")
+    apart = (
+        "seconds.",
+        "kernel.",
+        "planned.",
+        "peak_gflops",
+        "cache_gb_per_s",
+        "memory_gb_per_s",
+        "others_",
+    )
     state = [(n, v) for n, v in session.state if not n.startswith(apart)]
     said = [(n, v if isinstance(v, str) else f"{v:.3g}") for n, v in (*session.versions, *state)]
     moment = datetime.fromtimestamp(session.started_s, UTC).strftime("%Y-%m-%d %H:%M UTC")

@@ -7,7 +7,7 @@ it.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from math import isfinite
 from typing import Literal
@@ -15,6 +15,7 @@ from typing import Literal
 from tunegrad.db import DecisionRow, LatencyRow, Properties, Session
 from tunegrad.ir.fusion import layers_of
 from tunegrad.paired import Interval
+from tunegrad.reports import Neighbour
 from tunegrad.trial import Status
 
 from ..budget import Costs
@@ -23,21 +24,24 @@ from ..roofline import Roofline
 from ..workload import Workload, shared_kernels
 
 __all__ = [
+    "Beside",
     "Failure",
     "HistoryChart",
     "Judgement",
     "KernelEntry",
     "KernelFacts",
     "Latencies",
+    "Machine",
+    "Parameter",
     "PeerTime",
     "ReportPage",
-    "Series",
+    "Search",
     "SessionFacts",
     "SessionLine",
     "SessionPage",
     "Source",
-    "Trace",
     "facts_of",
+    "planned_facts",
     "session_facts",
 ]
 
@@ -59,6 +63,8 @@ class KernelFacts:
     tuned_s: float | None = None
     gain: float | None = None
     interval: Interval | None = None
+    flops_s: float | None = None
+    bytes_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +78,10 @@ class SessionFacts:
                                                      which of their layers
     kernel.KEY.default_s, .tuned_s                   one launch in the whole model, in turns
     kernel.KEY.gain, .low, .high                     by turns, and where it lies at 95 %
+    kernel.KEY.flops_s, .bytes_s                     its bounds, by those limits
+    planned.KEY.uses, ...                            the same as far as it was known before the
+                                                     search: of a session that did not end
+    others_cpus_mean                                 CPUs that other processes used meanwhile
     """
 
     peak_gflops: float | None
@@ -79,12 +89,18 @@ class SessionFacts:
     memory_gb_per_s: float | None
     seconds: dict[str, float]
     kernels: dict[str, KernelFacts]
+    others_cpus: float | None = None
 
 
-def session_facts(
-    roofline: Roofline, costs: Costs, works: Sequence[Workload], wholes: Sequence[EndToEnd | None]
+_LAUNCHED, _PLANNED = "kernel", "planned"
+
+
+def planned_facts(
+    roofline: Roofline, works: Sequence[Workload], about: Literal["kernel", "planned"]
 ) -> Properties:
-    """The facts of a session about these models, as the store keeps them."""
+    """The facts that are known once the models' kernels are: limits, launches, layers, bounds;
+    ``planned`` before the search, which may still decide otherwise.
+    """
     limits = (
         roofline.peak_flops_per_s,
         roofline.cache_bytes_per_s,
@@ -93,11 +109,20 @@ def session_facts(
     found: dict[str, float | str] = {
         name: value / 1e9 for name, value in zip(_LIMITS, limits, strict=True) if isfinite(value)
     }
-    found |= {f"seconds.{part}": seconds for part, seconds in costs.seconds.items()}
     layers = {key: _short(said) for work in works for key, said in layers_of(work.plan).items()}
     for use in shared_kernels(works):
-        found[f"kernel.{use.key}.uses"] = float(use.uses)
-        found[f"kernel.{use.key}.layers"] = layers[use.key]
+        bounds, name = roofline.bounds(use.kernel), f"{about}.{use.key}"
+        found |= {f"{name}.uses": float(use.uses), f"{name}.layers": layers[use.key]}
+        found |= {f"{name}.flops_s": bounds.flops_s, f"{name}.bytes_s": bounds.bytes_s}
+    return tuple(sorted(found.items()))
+
+
+def session_facts(
+    costs: Costs, others_cpus: float, wholes: Sequence[EndToEnd | None]
+) -> Properties:
+    """The facts that are known when a session ends, as the store keeps them."""
+    found: dict[str, float | str] = {"others_cpus_mean": round(others_cpus, 2)}
+    found |= {f"seconds.{part}": seconds for part, seconds in costs.seconds.items()}
     for whole in wholes:
         for key, weighed in whole.weighed.items() if whole else ():
             found[f"kernel.{key}.default_s"] = weighed.default_s
@@ -118,20 +143,22 @@ def facts_of(session: Session) -> SessionFacts:
         for name, value in state.items()
         if name.startswith("seconds.") and isinstance(value, float)
     }
-    kernels: dict[str, dict[str, float | str]] = defaultdict(dict)
-    for key, what, value in _kernel_facts(state):
-        kernels[key][what] = value
+    kernels = _kernel_facts(state, _LAUNCHED) or _kernel_facts(state, _PLANNED)
+    others = state.get("others_cpus_mean", state.get("others_cpus"))
     return SessionFacts(
-        peak, cache, memory, seconds, {key: _kernel(said) for key, said in kernels.items()}
-    )
+        peak, cache, memory, seconds, {key: _kernel(said) for key, said in kernels.items()},
+        others if isinstance(others, float) and isfinite(others) else None,
+    )  # fmt: skip
 
 
-def _kernel_facts(state: dict[str, float | str]) -> Iterator[tuple[str, str, float | str]]:
+def _kernel_facts(state: dict[str, float | str], about: str) -> dict[str, dict[str, float | str]]:
+    found: dict[str, dict[str, float | str]] = defaultdict(dict)
     for name, value in state.items():
         head, _, rest = name.partition(".")
         key, _, what = rest.partition(".")
-        if head == "kernel" and what:
-            yield key, what, value
+        if head == about and what:
+            found[key][what] = value
+    return found
 
 
 def _kernel(said: dict[str, float | str]) -> KernelFacts:
@@ -143,6 +170,8 @@ def _kernel(said: dict[str, float | str]) -> KernelFacts:
         _number(said.get("tuned_s")),
         _number(said.get("gain")),
         None if low is None or high is None else (low, high),
+        _number(said.get("flops_s")),
+        _number(said.get("bytes_s")),
     )
 
 
@@ -170,8 +199,9 @@ class KernelEntry:
 
     ``gain`` is by pairs where ``interval`` is there, else of the two times.
     ``flops`` and ``unique_bytes`` are of one launch; None where the kernel's text can not be read.
-    ``candidates`` are the session's trials of it by status, ``code`` what a compiler made of the
-    winner, as the store has it.
+    ``flops_s`` and ``bytes_s`` are its bounds by arithmetic and by traffic; ``alone_s`` is the
+    winner as the search timed it. ``candidates`` are the session's trials of it by status, ``code``
+    what a compiler made of the winner, as the store has it, ``text`` the kernel itself.
     """
 
     name: str
@@ -189,26 +219,55 @@ class KernelEntry:
     unique_bytes: int | None
     candidates: Mapping[str, int] = field(default_factory=dict)
     code: Mapping[str, float | str] = field(default_factory=dict)
+    text: str = ""
+    flops_s: float | None = None
+    bytes_s: float | None = None
+    alone_s: float | None = None
+    search: Search | None = None
+
+    @property
+    def bound_s(self) -> float | None:
+        """The nearer of its two bounds."""
+        known = [s for s in (self.flops_s, self.bytes_s) if s is not None]
+        return max(known, default=None)
 
 
 @dataclass(frozen=True, slots=True)
-class Series:
-    """The best so far of what one source proposed: (seconds since the session began, seconds of the
-    kernel), at every improvement.
+class Parameter:
+    """Something that the schedules of a kernel differ in: its values, "" where a schedule has none,
+    and the place among them of each candidate's.
+
+    ``importance`` is the share of the spread of the times' logarithms that it explains alone.
+    ``value`` is the winner's, None where that is no candidate; ``other_s`` and ``without_s`` are
+    seconds of the fastest candidate with another value, and with none where the winner has one.
     """
 
-    origin: str
-    points: tuple[tuple[float, float], ...]
+    name: str
+    importance: float
+    levels: tuple[str, ...]
+    at: tuple[int, ...]
+    value: str | None = None
+    other_s: float | None = None
+    without_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Trace:
-    """The search of one kernel: a series per source; ``default_s`` is what it began with."""
+class Search:
+    """All candidates of one kernel in the order of measuring.
 
-    name: str
-    key: str
+    ``searched_s`` are seconds that the session had given to the kernel by then, ``seconds`` the
+    candidates' own, None of those that failed. ``source`` is the place of each one's proposer among
+    ``sources``. ``default_s`` and ``default`` are time and actions of what the search began with.
+    """
+
+    searched_s: tuple[float, ...]
+    seconds: tuple[float | None, ...]
+    sources: tuple[str, ...]
+    source: tuple[int, ...]
     default_s: float
-    series: tuple[Series, ...]
+    default: str
+    parameters: tuple[Parameter, ...]
+    neighbours: tuple[Neighbour, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,12 +330,37 @@ class SessionLine:
 
 
 @dataclass(frozen=True, slots=True)
+class Machine:
+    """The machine of a session, by its fingerprint; no fields where no row says one.
+
+    ``busy`` says that other processes left too few CPUs over the session, ``raised`` why its peak
+    is above what it measured.
+    """
+
+    fields: Mapping[str, str]
+    busy: str = ""
+    raised: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """Another session of the same models: its kernels' times by key, as its own page has them, and
+    its conditions.
+    """
+
+    line: SessionLine
+    seconds: Mapping[str, float | None]
+    conditions: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class SessionPage:
     """All of one session. ``progress`` is the sum of the models' kernels by the best times so far:
     (seconds since the session began, seconds of one run).
 
     Of a sweep ``findings`` are what it found, each in lines; None for other sessions. ``peers``
-    stood beside it.
+    stood beside it. ``decided`` are the names of what its decisions are about. ``beside`` are the
+    sessions of the same models before it, the newest first.
     """
 
     line: SessionLine
@@ -286,14 +370,16 @@ class SessionPage:
     kernels: tuple[KernelEntry, ...]
     left: int
     progress: tuple[tuple[float, float], ...]
-    traces: tuple[Trace, ...]
     sources: tuple[Source, ...]
     seconds: tuple[tuple[str, float], ...]
     statuses: tuple[tuple[Status, int], ...]
     failures: tuple[Failure, ...]
     decisions: tuple[DecisionRow, ...]
+    machine: Machine
     findings: tuple[str, ...] | None = None
     peers: tuple[PeerTime, ...] = ()
+    decided: tuple[str, ...] = ()
+    beside: tuple[Beside, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
