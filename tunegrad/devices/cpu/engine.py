@@ -214,7 +214,7 @@ class CpuEngine:
             code,
             table,
             tuple(scratch),
-            Launch(code.address, table.address, workspace, code.threads),
+            Launch(code.address, table.address, workspace, code.threads, code.apart),
         )
 
     def bind(self, launches: Sequence[_Launch]) -> _Plan:

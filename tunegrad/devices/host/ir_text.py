@@ -157,6 +157,12 @@ class Writer:
         """``atomicrmw`` of an i32 by 1; what was there before."""
         return self.emit("i32", f"atomicrmw {op} ptr {at.text}, i32 1 {order}")
 
+    def claim(self, at: Value, old: Value, new: Value) -> Value:
+        """Change an i32 from one value to another, ordered as a lock; false where it is a third."""
+        ways = f"i32 {old.text}, i32 {new.text} acq_rel acquire"
+        pair = self.emit("", f"cmpxchg ptr {at.text}, {ways}")
+        return self.emit("i1", f"extractvalue {{ i32, i1 }} {pair.text}, 1")
+
     def room(self, kind: str, align: int = 8) -> Value:
         """Memory of this call, for a function's first block."""
         return self.emit("ptr", f"alloca {kind}, align {align}")

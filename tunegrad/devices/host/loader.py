@@ -420,9 +420,11 @@ _MAP_FAILED = (1 << 64) - 1
 
 
 class Library:
-    """A linked object. Addresses are valid until ``close``; closing twice is fine."""
+    """A linked object. Addresses are valid until ``close``; closing twice is fine. ``imported``
+    names what it takes from elsewhere.
+    """
 
-    __slots__ = ("__weakref__", "_release", "addresses")
+    __slots__ = ("__weakref__", "_release", "addresses", "imported")
 
     def __init__(self, image: bytes, exports: Iterable[str], imports: Mapping[str, int]) -> None:
         """Link ``image``; ``imports`` maps undefined symbols to addresses, others come from this
@@ -439,6 +441,7 @@ class Library:
         self.addresses: dict[str, int] = {
             name: linked.address + at for name, at in linked.exports.items()
         }
+        self.imported = frozenset(linked.object.symbols[i].name for i in linked.externals)
         self._release = weakref.finalize(self, _unmap, linked.address, linked.size)
         self._release.atexit = False  # threads may run in it until the process is gone
 
@@ -459,6 +462,7 @@ class _Linked:
 
     address: int
     exports: Mapping[str, int]
+    externals: Mapping[int, int]
 
     def __init__(self, image: bytes, imports: Mapping[str, int], wanted: Iterable[str]) -> None:
         self.machine, self.object = _host(), read_object(image)

@@ -30,10 +30,11 @@ import numpy.typing as npt
 from tunegrad.devices.host.facts import host, own_code
 from tunegrad.devices.host.loader import Library
 from tunegrad.devices.host.team_ir import (
+    APART,
     BULK_EXPORTS,
-    ENTRY_BYTES,
     EXPORTS,
     MOST_DIMS,
+    PLAN_BYTES,
     RESULT_BYTES,
     bulk_text,
     runtime_text,
@@ -127,13 +128,19 @@ class BufferTable:
 @dataclass(frozen=True, slots=True)
 class Launch:
     """One entry of a plan: addresses of the kernel, its buffer table and its workspace, and its
-    thread count.
+    thread count. ``apart``: none of its threads waits for another.
     """
 
     address: int
     buffers: int
     workspace: int = 0
     threads: int = 1
+    apart: bool = False
+
+    @property
+    def how(self) -> int:
+        """Its thread count as the native code takes it."""
+        return self.threads + self.apart * APART
 
 
 class LaunchTable:
@@ -146,10 +153,10 @@ class LaunchTable:
 
     def __init__(self, entries: Sequence[Launch]) -> None:
         self.entries = tuple(entries)
-        flat = [
-            word for e in self.entries for word in (e.address, e.buffers, e.workspace, e.threads)
+        flat = [0] * (PLAN_BYTES // 8) + [
+            word for e in self.entries for word in (e.address, e.buffers, e.workspace, e.how)
         ]
-        self._table = np.array(flat or [0] * (ENTRY_BYTES // 8), dtype=np.uint64)
+        self._table = np.array(flat, dtype=np.uint64)
         self.address = int(self._table.ctypes.data)
         self.threads = max((e.threads for e in self.entries), default=1)
         """The most threads that any entry wants."""
@@ -206,16 +213,21 @@ class Team:
         self._handle = None
 
     def run(
-        self, address: int, buffers: int, workspace: int = 0, threads: int | None = None
+        self,
+        address: int,
+        buffers: int,
+        workspace: int = 0,
+        threads: int | None = None,
+        apart: bool = False,
     ) -> None:
         """Launch once and wait.
 
-        ``buffers`` is the address of the buffer table; ``threads`` at most the team's.
+        ``buffers`` is the address of the buffer table; ``threads`` at most the team's. ``apart``:
+        none of them waits for another.
         """
-        count = self._count(threads)
+        how = Launch(address, buffers, workspace, self._count(threads), apart).how
         with self._lock:
-            self._part()
-            self._run(self._alive(), address, buffers, workspace, count)
+            self._run(self._alive(), address, buffers, workspace, how)
 
     def time(
         self,
@@ -229,15 +241,11 @@ class Team:
 
         ``cold``: memory, as (address, bytes), that is dropped from all caches before every sample.
         """
-        count, seconds, ranges = (
-            self._count(launch.threads),
-            np.zeros(max(1, samples)),
-            _ranges(cold),
-        )
+        self._count(launch.threads)
+        seconds, ranges = np.zeros(max(1, samples)), _ranges(cold)
         with self._lock:
-            self._part()
             _runtime().functions["tg_time"](
-                self._alive(), launch.address, launch.buffers, launch.workspace, count,
+                self._alive(), launch.address, launch.buffers, launch.workspace, launch.how,
                 samples, max(1, inner), ranges.ctypes.data, len(cold), seconds.ctypes.data,
             )  # fmt: skip
         return tuple(seconds[:samples].tolist())
@@ -246,7 +254,6 @@ class Team:
         """Run a plan's launches in order, with no Python between them."""
         self._count(plan.threads)
         with self._lock:
-            self._part()
             self._plan(self._alive(), plan.address, len(plan))
 
     def time_plan(
@@ -264,29 +271,12 @@ class Team:
         seconds, parts = np.zeros(max(1, samples)), np.zeros(max(1, len(plan)))
         ranges = _ranges(cold)
         with self._lock:
-            self._part()
             _runtime().functions["tg_plan_time"](
                 self._alive(), plan.address, len(plan), samples, ranges.ctypes.data, len(cold),
                 seconds.ctypes.data, parts.ctypes.data if each else 0,
             )  # fmt: skip
         means = tuple((parts[: len(plan)] / max(1, samples)).tolist()) if each else ()
         return tuple(seconds[:samples].tolist()), means
-
-    def _part(self) -> None:
-        """Leave a helper's core.
-
-        The caller is not pinned, and where it shares a core with a pinned helper the system may
-        take a second to part them; moving to the core that is kept for it, and being let go again,
-        is at once.
-        """
-        if self.threads == 1 or _current_cpu() not in self._cpus[1:]:
-            return
-        try:
-            allowed = os.sched_getaffinity(0)
-            os.sched_setaffinity(0, {self._cpus[0]})
-            os.sched_setaffinity(0, allowed)
-        except OSError:
-            return  # a system that refuses to pin: nothing is pinned there
 
     def _alive(self) -> int:
         if self._pid != os.getpid():
@@ -309,16 +299,6 @@ def _ranges(cold: Sequence[tuple[int, int]]) -> npt.NDArray[np.uint64]:
 def _destroy(handle: int, pid: int) -> None:
     if os.getpid() == pid:
         _runtime().functions["tg_team_destroy"](handle)
-
-
-@functools.cache
-def _libc() -> ctypes.CDLL:
-    return ctypes.CDLL(None)
-
-
-def _current_cpu() -> int:
-    """The core that this thread runs on right now."""
-    return int(_libc().sched_getcpu())
 
 
 def _places(threads: int) -> tuple[int, ...]:
@@ -346,12 +326,14 @@ class Executable:
     It is unmapped with its last reference at the latest.
     """
 
-    __slots__ = ("__weakref__", "_library", "name", "threads")
+    __slots__ = ("__weakref__", "_library", "apart", "name", "threads")
 
     def __init__(self, library: Library, name: str, threads: int = 1) -> None:
         self._library = library
         self.name = name
         self.threads = threads
+        self.apart = "tg_barrier" not in library.imported
+        """True if none of its threads waits for another."""
 
     @classmethod
     def load(cls, image: bytes, name: str, threads: int = 1) -> Executable:
@@ -628,7 +610,8 @@ class Bulk:
         """Results of each thread."""
         threads = self._team.threads if nbytes >= _SHARED_BYTES else 1
         args = np.array([*words, threads], np.int64)
-        self._team.run(self._addresses[name], args.ctypes.data, self._results.ctypes.data, threads)
+        results = self._results.ctypes.data
+        self._team.run(self._addresses[name], args.ctypes.data, results, threads, apart=True)
         return self._results[:threads]
 
 

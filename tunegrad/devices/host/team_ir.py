@@ -5,33 +5,50 @@ There is no C compiler at the users', so the few hundred instructions that must 
 written here, as LLVM IR text (``ir_text``).
 
 Memory of a team (byte offsets, each group on its own cache lines), then one 64-byte record per
-thread:
+thread, then the core of each:
 
-      0  i64 threads          64  i32 generation (futex)     128  i32 done
-    192  i32 barrier count   256  i32 barrier generation     384  i32 sleepers
-    320  ptr kernel, 328 ptr buffers, 336 ptr workspace, 344 i64 active, 352 i64 stop
-   1024 + 64*tid: ptr team, i64 tid, i32 cpu, i64 pthread
+      0  i64 threads          64  i32 generation (futex)     128  i32 sleepers, 132 i32 at the barrier
+    192  i32 barrier count   256  i32 barrier generation (futex)
+    320  ptr kernel, 328 ptr buffers, 336 ptr workspace, 344 i64 active, 352 i64 stop,
+    360 i64 started, 368 i64 alone, 376 i32 late
+   1024 + 64*tid: ptr team, i64 tid, i64 pthread, i32 claimed, i32 finished (futex), i32 awaited,
+                  i32 lent
+   then i32 core of each thread
 
-A launch stores the job, bumps the generation and takes part as thread 0. Every helper answers every
-launch that involves more than one thread, also those with tid >= active, so a job is never
-overwritten while a helper reads it. Sleeping and waking follow Dekker: the helper announces itself
-in ``sleepers`` and then compares the generation (inside the kernel's futex wait); the launcher
-bumps the generation and then reads ``sleepers``; both sequentially consistent, so one of them sees
-the other.
+A launch stores the job, bumps the generation and runs its own share, that of thread 0. The share of
+another thread belongs to whoever writes the generation into its ``claimed`` first: its helper, or the
+caller, when it is through with its own. So a helper that sleeps, or waits for a core that another
+process has, is not waited for, unless threads of the kernel meet at barriers. Nothing of a job is
+read before its share is claimed, and no job is overwritten before all shares are finished.
+
+A helper that has claimed may lose its core as well. Whoever waits for it sees that its clock stands
+still, lets it run on this core instead, and sleeps until it is through; it goes back then.
+
+Where that happened in a run of a plan, other processes want these cores. The next runs find out
+what is faster there: the team, or all shares by the caller (``alone``), which leaves its helpers
+asleep; one of ``_TURNS`` runs is by the slower way. It ends with a run of the team in which no
+helper was late.
+
+Sleeping and waking follow Dekker: the helper announces itself in ``sleepers`` and then compares the
+generation (inside the kernel's futex wait); the launcher bumps the generation and then reads
+``sleepers``; both sequentially consistent, so one of them sees the other. So do ``awaited`` and
+``finished``, and the barrier.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tunegrad.devices.host.ir_text import Functions, Value, Writer
 
 __all__ = [
+    "APART",
     "BULK_EXPORTS",
     "ENTRY_BYTES",
     "EXPORTS",
     "MOST_DIMS",
+    "PLAN_BYTES",
     "RESULT_BYTES",
     "bulk_text",
     "runtime_text",
@@ -54,17 +71,30 @@ _LINE = 64
 
 _SPIN_NS = 80_000
 """Of an idle helper, before it sleeps."""
-_BARRIER_SPINS = 4096
-"""Pauses before a waiter yields."""
+_PATIENCE = 1024
+"""Pauses, some 20 to 50 us, between two looks at those that are waited for; a power of two."""
+_STILL = 256
+"""Pauses in which the clock of a thread that runs goes on."""
 
-_GENERATION, _DONE, _ARRIVED, _OPENED, _SLEEPERS = 64, 128, 192, 256, 384
-_KERNEL, _BUFFERS, _WORKSPACE, _ACTIVE, _STOP = 320, 328, 336, 344, 352
+_TURNS, _MEAN = 16, 4
+"""Runs of a plan, beside others, of which one is by the slower way; the weight of what was before."""
+
+_GENERATION, _SLEEPERS, _HELD_UP, _ARRIVED, _OPENED = 64, 128, 132, 192, 256
+_KERNEL, _BUFFERS, _WORKSPACE, _ACTIVE, _STOP, _STARTED = 320, 328, 336, 344, 352, 360
+_ALONE, _LATE = 368, 376
 _RECORDS, _RECORD_BYTES = 1024, 64
-_OWN_TID, _OWN_CPU, _OWN_THREAD = 8, 16, 24
+_OWN_TID, _OWN_THREAD, _CLAIMED, _FINISHED, _AWAITED, _LENT = 8, 16, 24, 28, 32, 36
 _WAIT, _WAKE = 128, 129
 """Of a futex that this process alone uses."""
 
+APART = 1 << 32
+"""Added to a launch's number of threads where none of them waits for another."""
+
 ENTRY_BYTES = 32
+PLAN_BYTES = 64
+"""Of a plan before its entries: i32 late, at 8 i64 turns, i64 ns of a run by the team, and by the
+caller alone.
+"""
 EXPORTS = (
     "tg_barrier", "tg_plan_run", "tg_plan_time", "tg_team_create", "tg_team_destroy", "tg_team_run",
     "tg_team_size", "tg_time",
@@ -97,15 +127,19 @@ def _now(f: Writer) -> Value:
     return f.call("i64", "now")
 
 
-@_runtime.define("internal void @pin(i32 %cpu)")
-def _(f: Writer, cpu: Value) -> None:
+@_runtime.define("internal i32 @place(i64 %thread, i32 %cpu)")
+def _(f: Writer, thread: Value, cpu: Value) -> None:
+    """Keep a thread, or this one (0), on a core: 0 where that is done."""
     mask, size = f.room("[1024 x i8]"), f.constant("i64", 1024)
     zero = f.constant("i32", 0)
-    with f.when(cpu < 8192):  # -1 is more
-        f.call("ptr", "memset", mask, zero, size)
-        bit = f.constant("i8", 1) << f.cast("trunc", cpu & 7, "i8")
-        f.store(bit, f.field(mask, f.cast("zext", cpu >> 3, "i64")))
-        f.call("i32", "sched_setaffinity", zero, size, mask)
+    with f.when(cpu >= 8192):  # -1 is more
+        f.give(f.constant("i32", 1))
+    f.call("ptr", "memset", mask, zero, size)
+    bit = f.constant("i8", 1) << f.cast("trunc", cpu & 7, "i8")
+    f.store(bit, f.field(mask, f.cast("zext", cpu >> 3, "i64")))
+    with f.when(thread.equals(0)):
+        f.give(f.call("i32", "sched_setaffinity", zero, size, mask))
+    f.give(f.call("i32", "pthread_setaffinity_np", thread, size, mask))
 
 
 def _futex(f: Writer, at: Value, action: int, value: Value) -> None:
@@ -114,13 +148,44 @@ def _futex(f: Writer, at: Value, action: int, value: Value) -> None:
     f.system(*numbers, value, null, null, zero)
 
 
+def _wake(f: Writer, at: Value, sleepers: Value) -> None:
+    """Wake all that sleep at a futex, where there is one."""
+    with f.when(f.load("i32", sleepers, "seq_cst").differs(0)):
+        _futex(f, at, _WAKE, f.constant("i32", (1 << 31) - 1))
+
+
+def _record(f: Writer, team: Value, tid: Value | int) -> Value:
+    at = tid * _RECORD_BYTES if isinstance(tid, Value) else f.constant("i64", tid * _RECORD_BYTES)
+    return f.field(team, at + _RECORDS)
+
+
+def _home(f: Writer, team: Value, tid: Value | int) -> Value:
+    """The place of the core of a thread."""
+    return f.element("i32", _record(f, team, f.load("i64", team)), tid)
+
+
+@_runtime.define("internal void @return_home(ptr %self)")
+def _(f: Writer, self: Value) -> None:
+    """Leave a core that was lent."""
+    lent = f.field(self, _LENT)
+    with f.when(f.load("i32", lent, "acquire").differs(0)):
+        f.store(f.constant("i32", 0), lent, "monotonic")
+        home = _home(f, f.load("ptr", self), f.load("i64", f.field(self, _OWN_TID)))
+        with f.loop(f.constant("i32", -2)) as loop:  # the caller may change it meanwhile
+            core = f.load("i32", home, "seq_cst")
+            loop.only_while(core.differs(loop.values[0]))
+            f.call("i32", "place", f.constant("i64", 0), core)
+            loop.again(core)
+
+
 @_runtime.define("internal ptr @helper(ptr %self)")
 def _(f: Writer, self: Value) -> None:
     team, tid = f.load("ptr", self), f.load("i64", f.field(self, _OWN_TID))
-    f.call("void", "pin", f.load("i32", f.field(self, _OWN_CPU)))
+    f.store(f.constant("i32", 1), f.field(self, _LENT), "monotonic")  # it begins on any core
     generation, sleepers = f.field(team, _GENERATION), f.field(team, _SLEEPERS)
     with f.loop(f.constant("i32", 0)) as idle:
         (seen,) = idle.values
+        f.call("void", "return_home", self)
         start = _now(f)
         with f.loop(f.constant("i32", 0)) as spin:
             (count,) = spin.values
@@ -132,96 +197,165 @@ def _(f: Writer, self: Value) -> None:
                 f.change("add", sleepers, "seq_cst")
                 _futex(f, generation, _WAIT, seen)
                 f.change("sub", sleepers, "seq_cst")
+                f.call("void", "return_home", self)
             spin.again(count)
         idle.only_while(f.load("i64", f.field(team, _STOP)).equals(0))
-        with f.when(tid < f.load("i64", f.field(team, _ACTIVE))):
-            buffers, workspace = (f.load("ptr", f.field(team, x)) for x in (_BUFFERS, _WORKSPACE))
-            f.enter(f.load("ptr", f.field(team, _KERNEL)), buffers, workspace, tid, team)
-        f.change("add", f.field(team, _DONE), "release")
+        with f.when(f.claim(f.field(self, _CLAIMED), found - 1, found)):
+            with f.when(tid < f.load("i64", f.field(team, _ACTIVE))):
+                job = (f.load("ptr", f.field(team, x)) for x in (_BUFFERS, _WORKSPACE))
+                f.enter(f.load("ptr", f.field(team, _KERNEL)), *job, tid, team)
+            finished = f.field(self, _FINISHED)
+            f.store(found, finished, "seq_cst")
+            _wake(f, finished, f.field(self, _AWAITED))
         idle.again(found)
     f.give(f.constant("ptr", "null"))
-
-
-def _record(f: Writer, team: Value, tid: Value) -> Value:
-    return f.field(team, tid * _RECORD_BYTES + _RECORDS)
 
 
 @_runtime.define("ptr @tg_team_create(i64 %n, ptr %cpus)")
 def _(f: Writer, n: Value, cpus: Value) -> None:
     slot, null = f.room("ptr"), f.constant("ptr", "null")
-    nbytes = n * _RECORD_BYTES + _RECORDS
+    nbytes = n * (_RECORD_BYTES + 4) + _RECORDS
     failed = f.call("i32", "posix_memalign", slot, f.constant("i64", 128), nbytes)
     with f.when(failed.differs(0)):
         f.give(null)
     team, one = f.load("ptr", slot), f.constant("i64", 1)
     f.call("ptr", "memset", team, f.constant("i32", 0), nbytes)
-    f.store(one, team)
+    f.store(n, team)
+    f.call("ptr", "memcpy", _home(f, team, 0), cpus, n * 4)
     with f.loop(one) as loop:
         (tid,) = loop.values
         loop.only_while(tid < n)
         self = _record(f, team, tid)
         f.store(team, self)
         f.store(tid, f.field(self, _OWN_TID))
-        f.store(f.load("i32", f.element("i32", cpus, tid)), f.field(self, _OWN_CPU))
         thread, helper = f.field(self, _OWN_THREAD), f.constant("ptr", "@helper")
         loop.only_while(f.call("i32", "pthread_create", thread, null, helper, self).equals(0))
-        f.store(tid + 1, team)
         loop.again(tid + 1)
+    f.store(tid, f.field(team, _STARTED))
     f.give(team)
 
 
 @_runtime.define("i64 @tg_team_size(ptr %team)")
 def _(f: Writer, team: Value) -> None:
-    f.give(f.load("i64", team))
+    f.give(f.load("i64", f.field(team, _STARTED)))
 
 
-def _publish(f: Writer, team: Value) -> None:
-    """Begin a launch: see the module's text for the order."""
+def _publish(f: Writer, team: Value) -> Value:
+    """Begin a launch: see the module's text for the order; its generation."""
     generation = f.field(team, _GENERATION)
-    f.change("add", generation, "seq_cst")
-    with f.when(f.load("i32", f.field(team, _SLEEPERS), "seq_cst").differs(0)):
-        _futex(f, generation, _WAKE, f.constant("i32", (1 << 31) - 1))
+    before = f.change("add", generation, "seq_cst")
+    _wake(f, generation, f.field(team, _SLEEPERS))
+    return before + 1
 
 
 @_runtime.define("void @tg_team_destroy(ptr %team)")
 def _(f: Writer, team: Value) -> None:
-    n = f.load("i64", team)
+    started = f.load("i64", f.field(team, _STARTED))
     f.store(f.constant("i64", 1), f.field(team, _STOP))
     _publish(f, team)
-    with f.range(1, n) as tid:
+    with f.range(1, started) as tid:
         thread = f.load("i64", f.field(_record(f, team, tid), _OWN_THREAD))
         f.call("i32", "pthread_join", thread, f.constant("ptr", "null"))
     f.call("void", "free", team)
 
 
-def _wait(f: Writer, at: Value, going: Callable[[Value], Value]) -> None:
-    """Spin while an i32 is ``going``; after many pauses other threads have the core in between."""
+@_runtime.define("internal void @part(ptr %team)")
+def _(f: Writer, team: Value) -> None:
+    """Let the helper on the caller's core change places with the caller, which is not pinned: the
+    system may leave them together for a second.
+    """
+    f.store(f.call("i64", "pthread_self"), f.field(_record(f, team, 0), _OWN_THREAD))
+    cpu, mine = f.call("i32", "sched_getcpu"), _home(f, team, 0)
+    with f.range(1, f.load("i64", team)) as tid:
+        home = _home(f, team, tid)
+        with f.when(f.load("i32", home).equals(cpu)):
+            other = f.load("i32", mine)
+            f.store(other, home, "monotonic")
+            f.store(cpu, mine, "monotonic")
+            thread = f.load("i64", f.field(_record(f, team, tid), _OWN_THREAD))
+            f.call("i32", "place", thread, other)
+
+
+@_runtime.define("internal i64 @clock(ptr %self)")
+def _(f: Writer, self: Value) -> None:
+    """The processor time of a thread, in ns; 0 where the system does not say."""
+    which, time = f.room("i32"), f.room("[2 x i64]")
+    thread = f.load("i64", f.field(self, _OWN_THREAD))
+    f.store(f.constant("i64", 0), time)
+    f.store(f.constant("i64", 0), f.field(time, 8))
+    with f.when(f.call("i32", "pthread_getcpuclockid", thread, which).equals(0)):
+        f.call("i32", "clock_gettime", f.load("i32", which), time)
+    f.give(f.load("i64", time) * 1_000_000_000 + f.load("i64", f.field(time, 8)))
+
+
+@_runtime.define("internal i1 @late(ptr %self)")
+def _(f: Writer, self: Value) -> None:
+    """True if a thread does not run; a helper may run on this core from now on."""
+    before = f.call("i64", "clock", self)
+    with f.range(0, f.constant("i64", _STILL)):
+        f.asm(f.words.pause)
+    still = f.call("i64", "clock", self).equals(before) & before.differs(0)
+    with f.when(still & f.load("i64", f.field(self, _OWN_TID)).differs(0)):
+        f.store(f.constant("i32", 1), f.field(f.load("ptr", self), _LATE), "monotonic")
+        thread = f.load("i64", f.field(self, _OWN_THREAD))
+        moved = f.call("i32", "place", thread, f.call("i32", "sched_getcpu"))
+        with f.when(moved.equals(0)):
+            f.store(f.constant("i32", 1), f.field(self, _LENT), "release")
+    f.give(still)
+
+
+@_runtime.define("internal void @wait_for(ptr %self, i32 %generation)")
+def _(f: Writer, self: Value, generation: Value) -> None:
+    """Wait until a helper has finished: awake while it runs."""
+    finished, awaited = f.field(self, _FINISHED), f.field(self, _AWAITED)
     with f.loop(f.constant("i32", 0)) as loop:
-        loop.only_while(going(f.load("i32", at, "acquire")))
+        loop.only_while(f.load("i32", finished, "acquire").differs(generation))
         f.asm(f.words.pause)
         count = loop.values[0] + 1
-        with f.when(count > _BARRIER_SPINS):
-            f.call("i32", "sched_yield")
+        with f.when((count & (_PATIENCE - 1)).equals(0)), f.when(f.call("i1", "late", self)):
+            f.store(f.constant("i32", 1), awaited, "seq_cst")
+            found = f.load("i32", finished, "seq_cst")
+            with f.when(found.differs(generation)):
+                _futex(f, finished, _WAIT, found)
+            f.store(f.constant("i32", 0), awaited, "monotonic")
         loop.again(count)
 
 
 @_runtime.define(
-    "void @tg_team_run(ptr %team, ptr %fn, ptr %buffers, ptr %workspace, i64 %threads)"
+    "internal void @launch(ptr %team, ptr %fn, ptr %buffers, ptr %workspace, i64 %how)"
 )
-def _(f: Writer, team: Value, fn: Value, buffers: Value, workspace: Value, threads: Value) -> None:
-    mine = buffers, workspace, f.constant("i64", 0), team
+def _(f: Writer, team: Value, fn: Value, buffers: Value, workspace: Value, how: Value) -> None:
+    zero, threads, n = f.constant("i64", 0), how & (APART - 1), f.load("i64", team)
     f.store(threads, f.field(team, _ACTIVE))
     with f.when(threads <= 1):
-        f.enter(fn, *mine)
+        f.enter(fn, buffers, workspace, zero, team)
         f.give()
-    helpers = f.cast("trunc", f.load("i64", team) - 1, "i32")
-    done = f.field(team, _DONE)
+    with f.when((how >= APART) & f.load("i64", f.field(team, _ALONE)).differs(0)):
+        with f.range(0, threads) as tid:
+            f.enter(fn, buffers, workspace, tid, team)
+        f.give()
     for value, place in ((fn, _KERNEL), (buffers, _BUFFERS), (workspace, _WORKSPACE)):
         f.store(value, f.field(team, place))
-    f.store(f.constant("i32", 0), done, "monotonic")
-    _publish(f, team)
-    f.enter(fn, *mine)
-    _wait(f, done, lambda found: found.differs(helpers))
+    generation = _publish(f, team)
+    f.enter(fn, buffers, workspace, zero, team)
+    with f.range(f.select(how < APART, threads, f.constant("i64", 1)), n) as tid:
+        self = _record(f, team, tid)
+        claimed = f.field(self, _CLAIMED)
+        open_ = f.load("i32", claimed, "acquire").differs(generation)
+        with f.when(open_), f.when(f.claim(claimed, generation - 1, generation)):
+            with f.when(tid < threads):
+                f.call("void", "part", team)
+                f.enter(fn, buffers, workspace, tid, team)
+            f.store(generation, f.field(self, _FINISHED), "monotonic")
+    with f.range(1, n) as tid:
+        self = _record(f, team, tid)
+        f.call("void", "wait_for", self, generation)
+
+
+@_runtime.define("void @tg_team_run(ptr %team, ptr %fn, ptr %buffers, ptr %workspace, i64 %how)")
+def _(f: Writer, team: Value, fn: Value, buffers: Value, workspace: Value, how: Value) -> None:
+    f.call("void", "part", team)
+    f.call("void", "launch", team, fn, buffers, workspace, how)
 
 
 @_runtime.define("void @tg_barrier(ptr %team)")
@@ -230,13 +364,32 @@ def _(f: Writer, team: Value) -> None:
     with f.when(active <= 1):
         f.give()
     arrived, opened = f.field(team, _ARRIVED), f.field(team, _OPENED)
+    sleepers = f.field(team, _HELD_UP)
     generation = f.load("i32", opened, "acquire")
     before = f.change("add", arrived, "acq_rel")
     with f.when(before.equals(f.cast("trunc", active, "i32") - 1)):
         f.store(f.constant("i32", 0), arrived, "monotonic")
-        f.store(generation + 1, opened, "release")
+        f.store(generation + 1, opened, "seq_cst")
+        _wake(f, opened, sleepers)
         f.give()
-    _wait(f, opened, lambda found: found.equals(generation))
+    with f.loop(f.constant("i32", 0)) as loop:
+        loop.only_while(f.load("i32", opened, "acquire").equals(generation))
+        f.asm(f.words.pause)
+        count = loop.values[0] + 1
+        with f.when((count & (_PATIENCE - 1)).equals(0)), f.when(f.call("i1", "any_late", team)):
+            f.change("add", sleepers, "seq_cst")
+            _futex(f, opened, _WAIT, generation)
+            f.change("sub", sleepers, "seq_cst")
+        loop.again(count)
+
+
+@_runtime.define("internal i1 @any_late(ptr %team)")
+def _(f: Writer, team: Value) -> None:
+    """True if a thread of the launch does not run, at least for now."""
+    active = f.load("i64", f.field(team, _ACTIVE))
+    with f.range(0, active) as tid, f.when(f.call("i1", "late", _record(f, team, tid))):
+        f.give(f.constant("i1", 1))
+    f.give(f.constant("i1", 0))
 
 
 # ---- timing
@@ -267,7 +420,7 @@ def _(f: Writer, team: Value, ranges: Value, count: Value) -> None:
         threads = f.load("i64", team)
         f.store(count, job)
         f.store(threads, f.field(job, 8))
-        f.call("void", "tg_team_run", team, f.constant("ptr", "@evict_part"), ranges, job, threads)
+        f.call("void", "launch", team, f.constant("ptr", "@evict_part"), ranges, job, threads)
 
 
 def _seconds(f: Writer, ns: Value) -> Value:
@@ -280,37 +433,67 @@ def _seconds(f: Writer, ns: Value) -> Value:
 )
 def _(f: Writer, team: Value, fn: Value, buffers: Value, workspace: Value, threads: Value,
       samples: Value, inner: Value, ranges: Value, count: Value, seconds: Value) -> None:  # fmt: skip
+    f.call("void", "part", team)
     each = f.cast("uitofp", inner, "double")
     with f.range(0, samples) as s:
         f.call("void", "evict", team, ranges, count)
         start = _now(f)
         with f.range(0, inner):
-            f.call("void", "tg_team_run", team, fn, buffers, workspace, threads)
+            f.call("void", "launch", team, fn, buffers, workspace, threads)
         took = _seconds(f, _now(f) - start)
         f.store(f.emit("double", f"fdiv double {took.text}, {each.text}"),
                 f.element("double", seconds, s))  # fmt: skip
 
 
-def _entry(f: Writer, team: Value, entries: Value, n: Value) -> None:
+def _entry(f: Writer, team: Value, plan: Value, n: Value) -> None:
     """Launch a plan's entry ``n``."""
-    record = f.field(entries, n * ENTRY_BYTES)
+    record = f.field(plan, n * ENTRY_BYTES + PLAN_BYTES)
     fn, buffers, workspace = (f.load("ptr", f.field(record, at)) for at in (0, 8, 16))
-    threads = f.load("i64", f.field(record, 24))
-    f.call("void", "tg_team_run", team, fn, buffers, workspace, threads)
+    how = f.load("i64", f.field(record, 24))
+    f.call("void", "launch", team, fn, buffers, workspace, how)
 
 
-@_runtime.define("void @tg_plan_run(ptr %team, ptr %entries, i64 %n)")
-def _(f: Writer, team: Value, entries: Value, n: Value) -> None:
+@_runtime.define("internal void @plan_all(ptr %team, ptr %plan, i64 %n)")
+def _(f: Writer, team: Value, plan: Value, n: Value) -> None:
     with f.range(0, n) as i:
-        _entry(f, team, entries, i)
+        _entry(f, team, plan, i)
 
 
-@_runtime.define("internal void @plan_each(ptr %team, ptr %entries, i64 %n, ptr %seconds)")
-def _(f: Writer, team: Value, entries: Value, n: Value, seconds: Value) -> None:
+@_runtime.define("void @tg_plan_run(ptr %team, ptr %plan, i64 %n)")
+def _(f: Writer, team: Value, plan: Value, n: Value) -> None:
+    """Run a plan, by the caller alone where that is faster beside other processes."""
+    f.call("void", "part", team)
+    late, turns, by_team, by_caller = (f.field(plan, at) for at in (0, 8, 16, 24))
+    team_late, team_alone = f.field(team, _LATE), f.field(team, _ALONE)
+    zero, none = f.constant("i64", 0), f.constant("i32", 0)
+    with f.when(f.load("i32", late).equals(0)):
+        f.call("void", "plan_all", team, plan, n)
+        f.store(f.load("i32", team_late, "monotonic"), late)
+        f.store(none, team_late, "monotonic")
+        f.give()
+    turn = f.load("i64", turns) + 1
+    f.store(turn, turns)
+    slower = f.load("i64", by_team) > f.load("i64", by_caller)
+    alone = slower ^ (turn % _TURNS).equals(0)
+    f.store(f.cast("zext", alone, "i64"), team_alone)
+    start = _now(f)
+    f.call("void", "plan_all", team, plan, n)
+    took, mean = _now(f) - start, f.select(alone, by_caller, by_team)
+    before = f.load("i64", mean)
+    known = (before * (_MEAN - 1) + took) // _MEAN
+    f.store(f.select(before.equals(0), took, known), mean)
+    f.store(zero, team_alone)
+    with f.when(alone.equals(0)):
+        f.store(f.load("i32", team_late, "monotonic"), late)
+        f.store(none, team_late, "monotonic")
+
+
+@_runtime.define("internal void @plan_each(ptr %team, ptr %plan, i64 %n, ptr %seconds)")
+def _(f: Writer, team: Value, plan: Value, n: Value, seconds: Value) -> None:
     with f.loop(f.constant("i64", 0), _now(f)) as loop:
         i, start = loop.values
         loop.only_while(i < n)
-        _entry(f, team, entries, i)
+        _entry(f, team, plan, i)
         end, total = _now(f), f.element("double", seconds, i)
         took = _seconds(f, end - start)
         f.store(f.load("double", total) + took, total)
@@ -318,18 +501,18 @@ def _(f: Writer, team: Value, entries: Value, n: Value, seconds: Value) -> None:
 
 
 @_runtime.define(
-    "void @tg_plan_time(ptr %team, ptr %entries, i64 %n, i64 %samples, ptr %ranges, i64 %count, "
+    "void @tg_plan_time(ptr %team, ptr %plan, i64 %n, i64 %samples, ptr %ranges, i64 %count, "
     "ptr %seconds, ptr %each)"
 )
-def _(f: Writer, team: Value, entries: Value, n: Value, samples: Value, ranges: Value,
+def _(f: Writer, team: Value, plan: Value, n: Value, samples: Value, ranges: Value,
       count: Value, seconds: Value, each: Value) -> None:  # fmt: skip
     with f.range(0, samples) as s:
         f.call("void", "evict", team, ranges, count)
         start = _now(f)
         with f.when(each.equals("null")):
-            f.call("void", "tg_plan_run", team, entries, n)
+            f.call("void", "tg_plan_run", team, plan, n)
         with f.when(each.differs("null")):
-            f.call("void", "plan_each", team, entries, n, each)
+            f.call("void", "plan_each", team, plan, n, each)
         f.store(_seconds(f, _now(f) - start), f.element("double", seconds, s))
 
 
