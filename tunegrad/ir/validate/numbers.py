@@ -558,19 +558,15 @@ class Numbers:
         """An operation on floats of which some are known; None where none of its results are."""
         if op is Op.TF32 and self.on_purpose:
             return args[0]
-        whole: list[Array] | None = []
-        for a, t in zip(args, dtypes, strict=True):
-            if op is Op.PAIR or not isinstance(a, Known | Const):
-                return None
-            if isinstance(a, Known) and not a.all_known:
-                whole = None
-            elif whole is not None:
-                whole.append(
-                    np.full((1,) * depth, a.value, t.numpy)
-                    if isinstance(a, Const)
-                    else deep(a.exact, depth)
-                )
-        if whole is not None:
+        if op is Op.PAIR or not all(isinstance(a, Known | Const) for a in args):
+            return None
+        if all(isinstance(a, Const) or typed(Known, a).residues is None for a in args):
+            whole = (
+                np.full((1,) * depth, a.value, t.numpy)
+                if isinstance(a, Const)
+                else deep(typed(Known, a).exact, depth)
+                for a, t in zip(args, dtypes, strict=True)
+            )
             exact = compute(op, *whole).astype(dtype.numpy, copy=False)
             return exact if op.compares else self.known(exact)
         exacts, knowns = zip(

@@ -426,6 +426,8 @@ def _common(
 
     An end that only one of them has is no such, and is worked out, as those that are ``opened``.
     """
+    if not image.srcs and image.op is not GraphOp.INPUT:  # what folding made
+        return frozenset(), [image, *topological((made,))]
     while True:
         (ends, above), (others, more) = (_reached(n, opened, heights) for n in (made, image))
         apart = ends ^ others
