@@ -1,7 +1,8 @@
 """The pipeline from a graph to text: three tuples of named passes, each a pure function of a value.
 
     outputs of a graph                                          GRAPH_PASSES, Rewritten
-      --pack bytes, narrow, tf32, pack pairs, fold, known-->    the graph that is planned
+      --pack bytes, join scales-->                              products of bytes
+      --narrow, tf32, pack pairs, fold, known-->                the graph that is planned
       --validate-->                                             compared with the first one
 
     outputs of that graph                                       PLAN_PASSES, Plan
@@ -34,7 +35,7 @@ from tunegrad.ir.dtypes import DType, dtype_of
 from tunegrad.ir.folding import fold_constants, known_outputs
 from tunegrad.ir.fusion import Fusion, Images, LaunchPlan, New, in_place, least_memory, recomputed
 from tunegrad.ir.graph import Node, Step
-from tunegrad.ir.rewrites import narrowed, pair_dots, quad_dots, round_factors
+from tunegrad.ir.rewrites import joined_scales, narrowed, pair_dots, quad_dots, round_factors
 from tunegrad.ir.target import Target
 from tunegrad.ir.validate import validated, validated_rewrite
 from tunegrad.ir.variants import rewrite
@@ -58,10 +59,15 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """Outputs of a graph that passes rewrote, and the steps of rewrites so far."""
+    """Outputs of a graph that passes rewrote, and the steps of rewrites so far.
+
+    ``since``: the outputs that the steps began with, where earlier steps are validated; else those
+    that were given.
+    """
 
     outputs: tuple[Node, ...]
     steps: tuple[Step, ...] = ()
+    since: tuple[Node, ...] | None = None
 
     def by(self, rule: Callable[[tuple[Node, ...], list[Step]], tuple[Node, ...]]) -> Rewritten:
         """These outputs, rewritten once more; the same value where ``rule`` changes nothing."""
@@ -69,7 +75,7 @@ class Rewritten:
         outputs = rule(self.outputs, steps)
         if outputs == self.outputs and not steps:
             return self
-        return Rewritten(outputs, (*self.steps, *steps))
+        return replace(self, outputs=outputs, steps=(*self.steps, *steps))
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +114,19 @@ def _pack_bytes(graph: Rewritten, context: GraphContext) -> Rewritten:
         return graph
     floats = context.numerics != "strict"
     return graph.by(lambda outputs, steps: quad_dots(outputs, context.target, steps, floats=floats))
+
+
+def _join_scales(graph: Rewritten, context: GraphContext) -> Rewritten:
+    """Constant scales between bytes as one. They are compared before they are computed: as products
+    and quotients they are equal, as numbers they are rounded.
+    """
+    if context.numerics == "strict":
+        return graph
+    made = graph.by(joined_scales)
+    if made is graph:
+        return graph
+    validated_rewrite(context.given, made.outputs, made.steps)
+    return Rewritten(made.outputs, since=made.outputs)
 
 
 def _narrow(graph: Rewritten, context: GraphContext) -> Rewritten:
@@ -150,12 +169,14 @@ def _known(graph: Rewritten, context: GraphContext) -> Rewritten:
 def _validate_graph(graph: Rewritten, context: GraphContext) -> Rewritten:
     """Compare with the graph that was given. Raises WrongPlan."""
     rounds = context.in_pairs or context.in_tf32
-    validated_rewrite(context.given, graph.outputs, graph.steps, context.narrow, on_purpose=rounds)
+    given = context.given if graph.since is None else graph.since
+    validated_rewrite(given, graph.outputs, graph.steps, context.narrow, on_purpose=rounds)
     return graph
 
 
 GRAPH_PASSES = (
     Pass("pack bytes", _pack_bytes),
+    Pass("join scales", _join_scales),
     Pass("narrow", _narrow),
     Pass("tf32", _tf32),
     Pass("pack pairs", _pack_pairs),

@@ -35,6 +35,8 @@ class _Product:
         self.rng, self.seed, self.dequantised = random.Random(seed), seed, dequantised
         self.values: dict[str, np.ndarray] = {}
         self.output = self._made()
+        if dequantised and self.rng.random() < 0.7:
+            self.output = self._quantised(self.output)
 
     def _factor(self, name: str, *shape: int) -> Tensor:
         rng = self.rng
@@ -65,6 +67,24 @@ class _Product:
             twice = [rng.choice((1, 2)) for _ in range(x.shape[own])]
             scales = scales * np.array(twice, np.float32).reshape(-1, *(1,) * (x.ndim - 1 - own))
         return (x - Tensor.constant(zero).cast("f32")) * Tensor.constant(scales)
+
+    def _quantised(self, x: Tensor) -> Tensor:
+        """``x`` in steps of a power of two, in bytes; perhaps of what it is with a bias, or as
+        floats again, quantised once more.
+        """
+        rng = self.rng
+        kind = dtype_of(rng.choice(("u8", "i8")))
+        zero = Tensor.constant(np.array(rng.choice((0, 5)), kind.numpy)).cast("f32")
+        scale = Tensor.constant(np.float32(2.0 ** rng.randint(2, 8)))
+        if rng.random() < 0.5:
+            x = x + Tensor.constant(drawn(x.shape[-1:], "i8", self.seed)).cast("f32")
+        for _ in range(rng.randint(1, 2)):
+            steps = ((x / scale).round() + zero).clamp(float(kind.least), float(kind.greatest))
+            made = steps.cast(kind.name)
+            x = (made.cast("f32") - zero) * scale
+            if x.ndim == 4 and min(x.shape[2:]) > 1 and rng.random() < 0.5:
+                x = x.max_pool2d(2, padding=rng.choice((0, 1)))
+        return x if rng.random() < 0.5 else made
 
     def _made(self) -> Tensor:
         rng = self.rng

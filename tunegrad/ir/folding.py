@@ -15,6 +15,7 @@ numpy folds them):
     x + 0                     -> x                  of integers only (-0.0 + 0.0 is 0.0)
     x * 0, x & 0              -> 0                  of integers and truths only (0 * inf is NaN)
     where(FULL, a, b)         -> a or b
+    u8(i32(clamp(x, 0, 255))) -> u8(x)              of floats, whose casts saturate; i8, too
     reduce(FULL)              -> FULL               max, min; sums with exact partial sums
     reduce(expand(x))         -> expand(reduce(x))  along dimensions that stay (``repeats``)
 """
@@ -30,14 +31,14 @@ from typing import cast as typed
 import numpy as np
 
 from . import graph as g
-from .dtypes import DType
+from .dtypes import I8, I32, U8, DType
 from .expr import Op
 from .graph import MOVEMENT, GraphOp, Node, Step, topological
 from .interpret.evaluate import evaluate
 from .interpret.numeric import compute, convert
 from .rewrites.sums import Repeats, is_known, stepped
 
-__all__ = ["fold_constants", "known_outputs"]
+__all__ = ["fold_constants", "known_outputs", "saturated"]
 
 _FOLDED: weakref.WeakKeyDictionary[Node, Node] = weakref.WeakKeyDictionary()
 """Constant-only nodes that were evaluated before."""
@@ -54,7 +55,7 @@ def fold_constants(outputs: tuple[Node, ...], steps: list[Step] | None = None) -
     for n in order:
         srcs = tuple(new[s] for s in n.srcs)
         made = g.with_sources(n, srcs)
-        made = _full_rules(made) or made
+        made = _full_rules(made) or saturated(made) or made
         if is_known(made, constant):
             made = _narrow(made) or made
         new[n] = made = repeats.reduced_once(made)
@@ -173,6 +174,20 @@ def _full_rules(n: Node) -> Node | None:
     if n.op is GraphOp.PAD and (value != 0 or str(value) == "-0.0"):
         return None
     return g.full(value, n.shape, n.dtype) if n.op in MOVEMENT else None
+
+
+def saturated(n: Node) -> Node | None:
+    """A cast of floats to bytes that saturates, for one that clamps them first; a NaN is 0."""
+    if n.op is not GraphOp.CAST or n.dtype not in (I8, U8):
+        return None
+    x = n.srcs[0].srcs[0] if n.srcs[0].op is GraphOp.CAST else n.srcs[0]
+    if n.srcs[0].dtype not in (x.dtype, I32) or not x.dtype.is_float:
+        return None
+    for op, bound in ((Op.MIN, n.dtype.greatest), (Op.MAX, n.dtype.least)):
+        if x.op is not GraphOp.MAP or x.arg is not op or _value(x.srcs[1]) != bound:
+            return None
+        x = x.srcs[0]
+    return g.cast(x, n.dtype)
 
 
 def _map_rules(n: Node) -> Node | None:

@@ -63,6 +63,12 @@ def _whole(to: LlvmValues, v: str, s: VType, t: VType) -> str:
     least, most = t.dtype.least, t.dtype.greatest
     top = min(float(most), 2.0**31 - 128)  # the greatest f32 that an i32 holds
     x = v
+    if not least:  # a NaN becomes the least number, one instruction a bound
+        for compare, bound in (("ogt", 0.0), ("olt", top)):
+            inside = to.named(f"fcmp {compare} {floats} {x}, {literal(bound, s)}")
+            x = to.named(f"select {mask} {inside}, {floats} {x}, {floats} {literal(bound, s)}")
+        found = to.named(f"fptosi {floats} {x} to {words}")
+        return to.named(f"trunc {words} {found} to {ltype(t)}")
     for compare, bound in (("olt", top), ("ogt", float(least))):
         inside = to.named(f"fcmp {compare} {floats} {x}, {literal(bound, s)}")
         x = to.named(f"select {mask} {inside}, {floats} {x}, {floats} {literal(bound, s)}")

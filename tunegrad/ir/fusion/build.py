@@ -298,7 +298,7 @@ def masked(valid: Valid, x: Expr) -> Expr:
 def _vanishes(x: Expr) -> bool:
     """True if ``x`` is +0 when all its loads are."""
     if isinstance(x, Load):
-        return True
+        return not x.valid.always
     if isinstance(x, Const):
         return x.value == 0 and not str(x.value).startswith("-")
     if isinstance(x, Cast):
@@ -693,6 +693,8 @@ class _Builder:
         return (*index[:dim], found, *index[dim + 1 :])
 
     def _load(self, node: Node, index: tuple[Index, ...], valid: Valid) -> Expr:
+        if node.op is GraphOp.CONST and all(i.is_const for i in index):
+            valid = ALWAYS  # the same number everywhere: what it makes is masked
         return Load(self._param(node).name, index, node.dtype, valid)
 
     def _param(self, node: Node) -> Param:

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any, cast
 
+from ..dtypes import F32, I8, U8
 from ..expr import FUNCTIONS, PRODUCTS, Apply, Op, nodes, tree_size
 from ..graph import (
     MOVEMENT,
@@ -296,12 +297,19 @@ class _Realizer:
         windows of an image): the kernel that stores splits its axes for that, one that reads would
         divide indices.
 
-        The nodes that spread it out are then cheap: they read that memory.
+        The nodes that spread it out are then cheap: they read that memory. So are those that
+        dequantise bytes, which take a quarter of the memory.
         """
         chain, above = [n], list[Node]()
-        while self.state(chain[0]) != _LEAF and (
-            chain[-1].op in (*VIEWS, GraphOp.EXPAND, GraphOp.PAD) or converts_reads(chain[-1])
-        ):
+        while self.state(chain[0]) != _LEAF:
+            if (dequantised := self._dequantised(chain[-1])) is not None:
+                (*between, found) = dequantised
+                above, chain = [*above, *chain, *between], [found]
+                continue
+            if not (
+                chain[-1].op in (*VIEWS, GraphOp.EXPAND, GraphOp.PAD) or converts_reads(chain[-1])
+            ):
+                break
             below = chain[-1].srcs[0]
             if self.state(below) == _LEAF:
                 break
@@ -327,6 +335,25 @@ class _Realizer:
         for spread in reversed(above):
             if spread in self.states:
                 self.states[spread] = self._infer(spread)
+
+    def _dequantised(self, n: Node) -> list[Node] | None:
+        """The nodes below ``n`` down to bytes that are computed, where it is f32 of those less a
+        number, times another; None where it is none.
+        """
+        found: list[Node] = []
+        for _ in range(_DEAR_OPS + 1):
+            if n.op is GraphOp.CAST:
+                below = n.srcs[0]
+                bytes_ = below.dtype in (I8, U8) and n.dtype == F32 and self.state(below) != _LEAF
+                return [*found, below] if bytes_ else None
+            if n.op is not GraphOp.MAP or n.arg not in (Op.SUB, Op.MUL):
+                return None
+            computed = [s for s in n.srcs if self.state(s) != _LEAF]
+            if len(computed) != 1:
+                return None
+            (n,) = computed
+            found.append(n)
+        return None
 
     def _infer(self, n: Node) -> State:
         op = n.op

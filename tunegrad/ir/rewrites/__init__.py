@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .ranges import guarded as guarded
     from .ranges import interval as interval
     from .ranges import unchecked as unchecked
+    from .scales import joined_scales as joined_scales
     from .sums import rewritten as rewritten
     from .sums import stored_once as stored_once
 else:
@@ -31,6 +32,7 @@ else:
             "packed_dots": "pair_dots quad_dots round_factors",
             "quantised": "Product Scale find_products quantised switched weight_in_bytes",
             "ranges": "Guard guarded interval unchecked",
+            "scales": "joined_scales",
             "sums": "rewritten stored_once",
         },
     )

@@ -201,6 +201,10 @@ _MOST_SCALE = 2.0**96
 """What constant scales are below: a sum, which is below 2^31, times one is finite."""
 
 
+_EXACT = 1 << 24
+"""Integers up to here are floats, so that sums of floats below it are exact."""
+
+
 def quad_dots(
     outputs: tuple[Node, ...],
     target: Target,
@@ -333,8 +337,19 @@ def _dequantised_sum(n: Node, known: dict[Node, bool], target: Target) -> Node |
     whole = g.reduce(Op.ADD, g.elementwise(Op.MUL, a.whole, b.whole), axes)
     made = _sum_in_fours(whole, known, target)
     if made is None:
-        return None
+        if terms * a.most * b.most > _EXACT:
+            return None
+        factors = (applied(_as_floats(f.number), f.moves) for f in (a, b))
+        made = g.reduce(Op.ADD, g.elementwise(Op.MUL, *factors), axes)
     return g.elementwise(Op.MUL, g.elementwise(Op.MUL, g.cast(made, F32), left), right)
+
+
+def _as_floats(number: Node) -> Node:
+    """Widened bytes, or a difference of such, as floats."""
+    base, moves = chain(number)
+    if base.op is GraphOp.CAST and base.dtype == I32:
+        return applied(g.cast(base.srcs[0], F32), moves)
+    return applied(g.elementwise(cast(Op, base.arg), *map(_as_floats, base.srcs)), moves)
 
 
 def _is_small(scale: Node, known: dict[Node, bool]) -> bool:

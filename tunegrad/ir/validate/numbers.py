@@ -34,7 +34,7 @@ from typing import cast as typed
 
 import numpy as np
 
-from ..dtypes import BF16, F16, F32, DType
+from ..dtypes import BF16, F16, F32, I8, I32, U8, DType
 from ..expr import Const, Op
 from ..interpret.numeric import FOLDS, Array, compute, convert, to_compute
 
@@ -654,6 +654,10 @@ class Numbers:
         if source.is_float:
             if dtype.is_float:
                 return self._cast_float(x, source, dtype)
+            if dtype in (I8, U8):  # which saturates, as i32 after a clamp do
+                for op, bound in ((Op.MAX, dtype.least), (Op.MIN, dtype.greatest)):
+                    x = self._real(op, [x, _literal(float(bound), x.ndim)], source)
+                return convert(typed(Array, self.cast(x, source, I32)), dtype)
             x = _reduced(x)
             if dtype.is_bool:
                 return np.asarray(x != 0)

@@ -38,10 +38,11 @@ from tunegrad.errors import WrongPlan
 from tunegrad.forks import ForkSafeLock
 from tunegrad.object_cache import ObjectCache
 
-from ..dtypes import I8, U8, DType
+from ..dtypes import F32, I8, U8, DType
 from ..expr import Const, Op
 from ..fusion.plan import VALIDATION, LaunchPlan
 from ..graph import (
+    MOVEMENT,
     Bounds,
     ConstData,
     GraphOp,
@@ -292,6 +293,7 @@ class _Pair:
             before.integral
             if before
             else _sums_integers(made, (n for n in cone if n not in self.opaque))
+            or _moves_scales(made, image)
         )
         self.integral: bool = integral
         on_purpose = on_purpose or narrow is not None or integral
@@ -417,6 +419,20 @@ def _sums_integers(made: Node, worked_out: Iterable[Node]) -> bool:
         and made.dtype.is_float
         and any(n.op is GraphOp.REDUCE and n.dtype.is_int for n in worked_out)
     )
+
+
+def _moves_scales(made: Node, image: Node) -> bool:
+    """True if a quotient of f32 became sums or products of other constants, or a sum a product with
+    what its terms were multiplied by: they are equal as real numbers, and rounded elsewhere.
+    """
+    if made.dtype != F32:
+        return False
+    if made.op is GraphOp.REDUCE:
+        return image.op is GraphOp.MAP and image.arg is Op.MUL
+    while image.op in MOVEMENT:
+        image = image.srcs[0]
+    quotient = made.op is GraphOp.MAP and made.arg is Op.DIV
+    return quotient and image.op is GraphOp.MAP and image.arg in (Op.ADD, Op.MUL)
 
 
 def _common(

@@ -1,0 +1,151 @@
+"""Between bytes, constant scales are one and no float tensor is stored: quotients are gone, pools
+compare bytes, and steps of the same scale are the bytes themselves.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from quad_builders import VNNI, drawn
+
+import tunegrad as tg
+from tunegrad.frontend import Tensor
+from tunegrad.ir.expr import Op
+from tunegrad.ir.fusion import schedule
+from tunegrad.ir.graph import GraphOp, Node, topological
+from tunegrad.ir.interpret.evaluate import evaluate
+from tunegrad.ir.rewrites import joined_scales, quad_dots
+from tunegrad.planning import prepared
+
+IMAGE = Tensor.input("x", (1, 8, 10, 10), "u8")
+
+
+def byte(value: int, kind: str = "u8") -> Tensor:
+    return Tensor.constant(np.array(value, {"u8": np.uint8, "i8": np.int8}[kind])).cast("f32")
+
+
+def floats(x: Tensor, zero: int, scale: float) -> Tensor:
+    return (x.cast("f32") - byte(zero, x.dtype.name)) * Tensor.constant(np.float32(scale))
+
+
+def steps(x: Tensor, zero: int, scale: float, kind: str = "u8") -> Tensor:
+    low, high = (0.0, 255.0) if kind == "u8" else (-128.0, 127.0)
+    made = (x / Tensor.constant(np.float32(scale))).round() + byte(zero, kind)
+    return made.clamp(low, high).cast(kind)
+
+
+def weights(filters: int, channels: int, size: int) -> Tensor:
+    scales = np.linspace(0.001, 0.003, filters, dtype=np.float32).reshape(-1, 1, 1, 1)
+    values = Tensor.constant(drawn((filters, channels, size, size), "i8", size))
+    return values.cast("f32") * Tensor.constant(scales)
+
+
+def bias(count: int) -> Tensor:
+    return Tensor.constant(np.linspace(-1, 1, count, dtype=np.float32).reshape(-1, 1, 1))
+
+
+def network() -> Tensor:
+    """A convolution, one of each channel, one of single pixels beside a sum, and a pool."""
+    first = steps(floats(IMAGE, 7, 0.02).conv2d(weights(16, 8, 3), padding=1) + bias(16), 5, 0.03)
+    each = floats(first, 5, 0.03).conv2d(weights(16, 1, 3), padding=1, groups=16) + bias(16)
+    second = steps(each, 9, 0.05)
+    third = steps(floats(second, 9, 0.05).conv2d(weights(16, 16, 1)) + bias(16), 3, 0.04)
+    total = steps(floats(third, 3, 0.04) + floats(first, 5, 0.03), 11, 0.06)
+    return steps(floats(total, 11, 0.06).max_pool2d(3, stride=2, padding=1), 11, 0.06)
+
+
+def maps(outputs: tuple[Node, ...], op: Op) -> int:
+    return sum(n.op is GraphOp.MAP and n.arg is op for n in topological(outputs))
+
+
+def test_a_network_of_bytes_stores_no_float_and_divides_no_sum() -> None:
+    outputs = prepared((network().node,), "contract", VNNI)
+    plan = schedule(outputs)
+    stored = [b.dtype.name for b in plan.buffers if b.role == "temp"]
+    assert set(stored) <= {"u8", "u8x4", "i8"}
+    assert maps(outputs, Op.DIV) == 1  # of two bytes, whose halves of steps are those of the file
+    products = [x.kernel for x in plan.launches if x.kernel.reduces]
+    assert len(products) == 4  # three convolutions, one with the sum in its epilogue, and the pool
+    assert len(plan.launches) <= 5  # the input is packed
+    assert "max over" in products[-1].text
+    assert "in u8" in products[-1].text
+
+
+def test_strict_numerics_keep_every_quotient() -> None:
+    outputs = prepared((network().node,), "strict", VNNI)
+    assert maps(outputs, Op.DIV) == 5
+
+
+def test_its_results_are_those_of_its_floats_within_one_step() -> None:
+    x = drawn(IMAGE.shape, "u8", 5)
+    (want,) = evaluate((network().node,), {"x": x})
+    (made,) = evaluate(prepared((network().node,), "contract", VNNI), {"x": x})
+    got = tg.compile(lambda given: _of(network(), given), Tensor(x), store=False)(x)
+    for found in (made, got):
+        apart = np.abs(found.astype(int) - want)
+        assert apart.max() <= 1
+        assert (apart == 0).mean() >= 0.99
+
+
+def _of(t: Tensor, given: Tensor) -> Tensor:
+    from tunegrad.frontend import substitute
+
+    (root,) = substitute((t.node,), {IMAGE.node: given.node})
+    return Tensor.of(root)
+
+
+@pytest.mark.parametrize("kind", ["u8", "i8"])
+def test_quantising_what_was_dequantised_is_the_byte(kind: str) -> None:
+    every = np.arange(256, dtype=np.uint8).view({"u8": np.uint8, "i8": np.int8}[kind])
+    x = Tensor.input("x", (256,), kind)
+    same = steps(floats(x, 3, 0.0173), 3, 0.0173, kind)
+    (made,) = joined_scales((same.node,))
+    assert made is x.node
+    np.testing.assert_array_equal(evaluate((same.node,), {"x": every})[0], every)
+    for other in (steps(floats(x, 3, 0.0173), 4, 0.0173, kind),
+                  steps(floats(x, 3, 0.0173), 3, 0.0174, kind)):  # fmt: skip
+        assert joined_scales((other.node,))[0] is not x.node
+
+
+def test_a_pool_pads_with_the_least_byte() -> None:
+    x = drawn(IMAGE.shape, "u8", 8)
+    pool = steps(floats(IMAGE, 200, 0.1).max_pool2d(3, stride=1, padding=1), 200, 0.1)
+    after = joined_scales((pool.node,))
+    assert maps(after, Op.ROUND) == 0
+    np.testing.assert_array_equal(evaluate(after, {"x": x})[0], evaluate((pool.node,), {"x": x})[0])
+
+
+@pytest.mark.parametrize("scale", [0.0, 1e-38, 2.0**40, np.inf, np.nan, -0.5])
+def test_a_scale_that_is_no_step_stays_a_divisor(scale: float) -> None:
+    rows = Tensor.input("r", (4, 8), "u8")
+    product = (rows.cast("f32") * 0.5) / Tensor.constant(np.float32(scale))
+    assert joined_scales((product.node,)) == (product.node,)
+
+
+def test_sums_of_each_channel_are_whole_numbers_with_one_scale_behind() -> None:
+    x = drawn(IMAGE.shape, "u8", 9)
+    each = floats(IMAGE, 100, 0.5).conv2d(weights(8, 1, 3), padding=1, groups=8)
+    after = quad_dots((each.node,), VNNI, floats=True)
+    assert after != (each.node,)
+    assert maps(after, Op.DOT4) == 0
+    (want,), (got,) = evaluate((each.node,), {"x": x}), evaluate(after, {"x": x})
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-4)
+
+
+SPECIAL = np.array([np.nan, np.inf, -np.inf, -1.0, 254.5, 255.5, 300.0, 1e20, -129.0], np.float32)
+
+
+@pytest.mark.parametrize("kind", ["u8", "i8"])
+def test_clamped_casts_saturate_in_one_cast(kind: str) -> None:
+    values = np.concatenate([SPECIAL, np.linspace(-200, 300, 55, dtype=np.float32)])
+    low, high = (0.0, 255.0) if kind == "u8" else (-128.0, 127.0)
+
+    def clamped(x: Tensor) -> Tensor:
+        return x.clamp(low, high).cast("i32").cast(kind)
+
+    x = Tensor.input("x", values.shape)
+    (want,) = evaluate((clamped(x).node,), {"x": values})
+    (made,) = prepared((clamped(x).node,), "strict", VNNI)
+    assert [n.op for n in topological((made,))] == [GraphOp.INPUT, GraphOp.CAST]
+    np.testing.assert_array_equal(evaluate((made,), {"x": values})[0], want)
+    np.testing.assert_array_equal(tg.compile(clamped, Tensor(values), store=False)(values), want)

@@ -1,0 +1,256 @@
+"""Numbers between bytes: constant scales that are one, and what needs no floats at all.
+
+    (f32(v) * a * b + c) / s                  -->  f32(v) * (a * b / s) + c / s      v sums
+    u8(round((f32(q) - z) * s / s) + z)       -->  q
+    u8(round(max over w: y / s) + z)          -->  max over w: u8(round(y / s) + z)
+
+The first is equal but for roundings: ``quad_dots`` makes it where sums may be rounded once. The
+others are equal bit by bit: quantising is monotone, and a rounding to the nearest integer undoes
+those of a product and a quotient of one scale.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+
+from .. import graph as g
+from ..dtypes import F32, I8, I32, U8, DType
+from ..expr import Op
+from ..folding import known_outputs, saturated
+from ..graph import ConstData, GraphOp, Node, Step, topological
+from ..interpret.numeric import Array, convert
+from .sums import Repeats, applied, chain, is_known, rewritten, sum_of_products
+
+__all__ = ["joined_scales"]
+
+_MOST = 2.0**30
+"""What scales are below, and their reciprocals: three of them make a normal number."""
+
+_EXTREMES = (Op.MAX, Op.MIN)
+
+
+def joined_scales(outputs: tuple[Node, ...], steps: list[Step] | None = None) -> tuple[Node, ...]:
+    """The same outputs by these rules; a graph that none applies to keeps its nodes."""
+    known: dict[Node, bool] = {}
+    outputs = rewritten(outputs, lambda n: _on_bytes(n, known), steps)
+    return rewritten(outputs, lambda n: _joined(n, known), steps)
+
+
+def _joined(n: Node, known: dict[Node, bool]) -> Node | None:
+    """A quotient of scaled sums of products by a constant, which their scales are divided by; None
+    for another node. Bytes by themselves keep theirs: what is half a step of two scales is common.
+    """
+    if n.op is not GraphOp.MAP or n.arg is not Op.DIV or n.dtype != F32:
+        return None
+    by = _number(n.srcs[1], known)
+    if by is None or not 1 / _MOST < by < _MOST:
+        return None
+    return _quotient(n.srcs[0], _one_of(n.srcs[1]), None, known)
+
+
+def _quotient(x: Node, by: Node, factor: Node | None, known: dict[Node, bool]) -> Node | None:
+    """``x * factor / by``; None unless ``x`` is made of sums and constant scales alone."""
+    if x.op is GraphOp.MAP and x.arg is Op.MUL:
+        for y, scale in (x.srcs, x.srcs[::-1]):
+            if is_known(scale, known) and not is_known(y, known):
+                one = _one_of(scale)
+                if not _is_moderate(one):
+                    return None
+                return _quotient(
+                    y, by, one if factor is None else _joint(Op.MUL, one, factor), known
+                )
+        return None
+    if _is_sum(x):
+        if factor is None:
+            return None
+        return g.elementwise(Op.MUL, x, _spread(_joint(Op.DIV, factor, by), x.shape))
+    if factor is not None:
+        return None
+    base, moves = chain(x)
+    if moves:
+        made = _quotient(base, by, None, known)
+        return None if made is None else applied(made, moves)
+    if x.op is not GraphOp.MAP or x.arg is not Op.ADD:
+        return None
+    parts: list[Node] = []
+    for y in x.srcs:
+        if is_known(y, known):
+            one = _one_of(y)
+            if not np.isfinite(_values(one)).all() or abs(_values(one)).max() > _MOST**3:
+                return None
+            parts.append(_spread(_joint(Op.DIV, one, by), x.shape))
+        else:
+            found = _quotient(y, by, None, known)
+            if found is None:
+                return None
+            parts.append(found)
+    return g.elementwise(Op.ADD, *parts)
+
+
+def _is_sum(x: Node) -> bool:
+    """True for a sum of products of integers, as floats."""
+    base, _ = chain(x)
+    if base.op is GraphOp.CAST:
+        return base.srcs[0].dtype == I32
+    found = sum_of_products(base)
+    return found is not None and all(map(_is_whole, found[0].srcs))
+
+
+def _is_whole(x: Node) -> bool:
+    """True for integers as floats, less others."""
+    base, _ = chain(x)
+    if base.op is GraphOp.CAST:
+        return base.srcs[0].dtype.is_int
+    return base.op is GraphOp.MAP and base.arg is Op.SUB and all(map(_is_whole, base.srcs))
+
+
+def _is_moderate(scale: Node) -> bool:
+    size = abs(_values(scale))
+    return bool(((size < _MOST) & ((size > 1 / _MOST) | (size == 0))).all())
+
+
+def _one_of(n: Node) -> Node:
+    """A known node without its copies: one position of each dimension along which it repeats."""
+    repeats = Repeats()
+    for m in topological((n,)):
+        repeats.of(m)
+    return repeats.one(n, repeats.of(n), frozenset())
+
+
+def _joint(op: Op, a: Node, b: Node) -> Node:
+    """``op`` of two small nodes, which are repeated to one shape; the second may be one number."""
+    rank = max(len(a.shape), len(b.shape))
+    a, b = (x if len(x.shape) == rank else g.reshape(x, (1,) * rank) for x in (a, b))
+    shape = tuple(map(max, zip(a.shape, b.shape, strict=True)))
+    return g.elementwise(op, *(g.expand(x, shape) for x in (a, b)))
+
+
+def _spread(x: Node, shape: tuple[int, ...]) -> Node:
+    return g.expand(x if len(x.shape) == len(shape) else g.reshape(x, (1,) * len(shape)), shape)
+
+
+def _values(n: Node) -> Array:
+    (made,) = known_outputs((n,))
+    if made.op is GraphOp.FULL:
+        return np.full(made.shape, cast(Any, made.arg)[2], made.dtype.numpy)
+    return cast(ConstData, made.arg).array
+
+
+def _number(n: Node, known: dict[Node, bool]) -> float | None:
+    """The one number that a known node is everywhere; None of another."""
+    if not is_known(n, known):
+        return None
+    one = _one_of(n)
+    return float(_values(one).reshape(-1)[0]) if one.size == 1 else None
+
+
+# ---- quantising
+
+
+@dataclass(frozen=True, slots=True)
+class _Steps:
+    """Bytes of ``dtype``, ``zero`` for 0.0, in steps of ``scale``."""
+
+    dtype: DType
+    scale: float
+    zero: float
+
+    def of(self, value: float) -> int:
+        """The byte of a number."""
+        with np.errstate(over="ignore"):
+            steps = np.round(np.float32(value) / np.float32(self.scale)) + np.float32(self.zero)
+        return int(convert(np.asarray(steps, np.float32), self.dtype))
+
+
+def _on_bytes(n: Node, known: dict[Node, bool]) -> Node | None:
+    """A node that quantises dequantised bytes, or what moves and compares them, as one that moves
+    and compares the bytes; None for another node, or where a scale differs.
+    """
+    found = _quantised(n, known)
+    if found is None:
+        return None
+    x, steps = found
+    return _bytes_of(x, steps, known)
+
+
+def _quantised(n: Node, known: dict[Node, bool]) -> tuple[Node, _Steps] | None:
+    """What a node quantises, and how; None for another node."""
+    n = saturated(n) or n
+    if n.op is not GraphOp.CAST or n.dtype not in (I8, U8) or n.srcs[0].dtype != F32:
+        return None
+    x, zero = n.srcs[0], 0.0
+    if x.op is GraphOp.MAP and x.arg is Op.ADD:
+        found = _number(x.srcs[1], known)
+        if found is None or not found.is_integer():
+            return None
+        x, zero = x.srcs[0], found
+    if x.op is not GraphOp.MAP or x.arg is not Op.ROUND:
+        return None
+    x = x.srcs[0]
+    if x.op is not GraphOp.MAP or x.arg is not Op.DIV:
+        return None
+    scale = _number(x.srcs[1], known)
+    if scale is None or not 1 / _MOST < scale < _MOST:
+        return None
+    return x.srcs[0], _Steps(n.dtype, scale, zero)
+
+
+def _bytes_of(x: Node, steps: _Steps, known: dict[Node, bool]) -> Node | None:
+    """The bytes of ``x``; None unless it is made of bytes in the same steps."""
+    if x.op is GraphOp.FULL:
+        value = float(cast(Any, x.arg)[2])
+        return None if np.isnan(value) else g.full(steps.of(value), x.shape, steps.dtype)
+    if x.op is GraphOp.PAD:
+        made = _bytes_of(x.srcs[0], steps, known)
+        return g.pad(made, cast(Any, x.arg)) if made is not None and not steps.zero else None
+    if x.op is GraphOp.REDUCE and cast(Any, x.arg)[0] in _EXTREMES:
+        op, axes = cast(Any, x.arg)
+        made = _bytes_of(x.srcs[0], steps, known)
+        return None if made is None else g.reduce(op, made, axes)
+    base, moves = chain(x)
+    if moves and not any(m.op is GraphOp.PAD for m in moves):
+        made = _bytes_of(base, steps, known)
+        return None if made is None else applied(made, moves)
+    if x.op is GraphOp.MAP and x.arg is Op.WHERE:
+        mask = x.srcs[0]
+        parts = [_masked(y, mask, steps, known) for y in x.srcs[1:]]
+        if any(p is None for p in parts):
+            return None
+        return g.elementwise(Op.WHERE, mask, *(p for p in parts if p is not None))
+    if x.op is GraphOp.MAP and x.arg in _EXTREMES:
+        made_of = [_bytes_of(y, steps, known) for y in x.srcs]
+        if any(p is None for p in made_of):
+            return None
+        return g.elementwise(cast(Op, x.arg), *(p for p in made_of if p is not None))
+    return _dequantised(x, steps, known)
+
+
+def _masked(y: Node, mask: Node, steps: _Steps, known: dict[Node, bool]) -> Node | None:
+    """The bytes of ``y`` where they are chosen: of an image whose padding the mask leaves out, any
+    byte may be its padding.
+    """
+    (truth, moves), (base, others) = chain(mask), chain(y)
+    alike = [(m.op, m.arg) for m in moves] == [(m.op, m.arg) for m in others]
+    if alike and truth.op is GraphOp.FULL and cast(Any, truth.arg)[2]:
+        made = _bytes_of(base, steps, known)
+        return None if made is None else applied(made, others)
+    return _bytes_of(y, steps, known)
+
+
+def _dequantised(x: Node, steps: _Steps, known: dict[Node, bool]) -> Node | None:
+    """The bytes that ``x`` is in the same steps; None where it is something else."""
+    if x.op is not GraphOp.MAP or x.arg is not Op.MUL:
+        return None
+    if _number(x.srcs[1], known) != steps.scale:
+        return None
+    number, zero = x.srcs[0], 0.0
+    if number.op is GraphOp.MAP and number.arg is Op.SUB:
+        found = _number(number.srcs[1], known)
+        if found is None:
+            return None
+        number, zero = number.srcs[0], found
+    of_bytes = number.op is GraphOp.CAST and number.srcs[0].dtype == steps.dtype
+    return number.srcs[0] if of_bytes and zero == steps.zero else None
