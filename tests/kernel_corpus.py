@@ -9,7 +9,7 @@ from functools import cache
 
 import numpy as np
 
-from tunegrad.frontend import Tensor, functional
+from tunegrad.frontend import Tensor, functional, grad
 from tunegrad.frontend.nodes import folds, indexing
 from tunegrad.ir.dtypes import F32
 from tunegrad.ir.expr import Apply, Const, Load, Op, Value
@@ -212,6 +212,15 @@ def _row_sums() -> Kernel:
     return _siblings(x.sum(1), (x * y).sum(1), x.max(1))
 
 
+def _strided_gradient() -> Kernel:
+    """The gradient of an image behind a stride of 2: some phases have fewer terms."""
+
+    def product(x: Tensor) -> Tensor:
+        return (x.conv2d(_x(5, 6, 3, 3), stride=2, padding=1) * _x(1, 5, 4, 4)).sum()
+
+    return schedule((grad(product)(_x(1, 6, 8, 8)).node,)).launches[-1].kernel
+
+
 _KERNELS: dict[str, Callable[[], Kernel]] = {
     "winograd_input": lambda: _part("conv3x3", "winograd2", 0),
     "winograd_product": lambda: _part("conv3x3", "winograd2", 1),
@@ -223,6 +232,7 @@ _KERNELS: dict[str, Callable[[], Kernel]] = {
     "masked_sums": _masked_sums,
     "adam": _adam,
     "row_sums": _row_sums,
+    "strided_gradient": _strided_gradient,
     "attention": lambda: _attention((2, 9, 6), (2, 13, 6), (2, 13, 5)),
     "attention_causal": lambda: _attention((2, 11, 4), (2, 11, 4), (2, 11, 6), causal=True),
     "attention_one_query": lambda: _attention((2, 1, 8), (2, 21, 8), (2, 21, 3)),

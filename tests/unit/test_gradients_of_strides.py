@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 
 import numpy as np
 import pytest
 
 import tunegrad as tg
+from tunegrad.compiling import build
+from tunegrad.devices import host_device
 from tunegrad.frontend import Tensor
+from tunegrad.ir.expr import Op
 from tunegrad.ir.fusion import LaunchPlan, schedule
+from tunegrad.ir.program import Compute, For, If, Instr, Program
+from tunegrad.opts import Space
 
 F = tg.nn.functional
 
@@ -62,6 +68,43 @@ def test_phases_of_a_stride_multiply_by_no_zeros_between_places(side: int) -> No
     assert prod(a.extent for a in sums.axes) == 16 * 2 * 2
     assert "%" not in str(sums)
     assert "//" not in str(sums)
+
+
+def products(body: Sequence[Instr], at: dict[str, int]) -> int:
+    """The multiply-adds that run, of all lanes."""
+    count = 0
+    for instr in body:
+        if isinstance(instr, For):
+            stop = min(s.at(at).const for s in instr.stops)
+            count += sum(products(instr.body, {**at, instr.var: i}) for i in range(stop))
+        elif isinstance(instr, If):
+            count += products(instr.body if instr.valid.at(at).always else instr.orelse, at)
+        elif isinstance(instr, Compute) and instr.op is Op.FMA:
+            count += instr.vtype.lanes
+    return count
+
+
+def test_each_tap_of_a_stride_is_multiplied_in_its_own_phase_alone() -> None:
+    """9 products a place of the gradient, not 16: at the images' end there is a zero for some."""
+    *_, last = data_gradient(3, 1, 8).launches
+    device = host_device(1)
+    actions = Space(last.kernel, device.target).defaults()[0]
+    made: dict[str, Program] = {}
+    build(last.kernel, actions, device, lambda name, _, after: made.setdefault(name, after))
+    assert products(made["lower"].body, {}) == 4 * 4 * 4 * 9 * 8 * 16
+
+
+def test_an_infinite_gradient_reaches_the_pixels_of_its_taps_alone() -> None:
+    """A term that is none multiplies no infinity by zero."""
+    g = np.ones((1, 1, 4), np.float32)
+    g[0, 0, 2] = np.inf
+
+    def product(x: Tensor) -> Tensor:
+        y = F.conv1d(x, tg.Tensor(np.ones((1, 1, 3), np.float32)), stride=2, padding=1)
+        return (y * tg.Tensor(g)).sum()
+
+    slope = tg.grad(product)(np.zeros((1, 1, 8), np.float32)).numpy()[0, 0]
+    np.testing.assert_array_equal(slope, [1, 2, 1, np.inf, np.inf, np.inf, 1, 1])
 
 
 def test_gaps_between_windows_are_no_sums() -> None:

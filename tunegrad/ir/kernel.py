@@ -55,7 +55,7 @@ from .expr import (
     rebuilder,
     tree_size,
 )
-from .index import ALWAYS, Index, Valid, var
+from .index import ALWAYS, Index, Range, Valid, var
 from .layout import Layout
 
 __all__ = [
@@ -510,6 +510,30 @@ def products_summed(k: Kernel) -> tuple[Reduce, Expr, Expr] | None:
     if reduce.op is not Op.ADD or not isinstance(x, Apply) or x.op is not Op.MUL:
         return None
     return reduce, x.args[0], x.args[1]
+
+
+def on_both(k: Kernel) -> tuple[Range, ...]:
+    """The conditions on both factors of a sum of products: without one of them a term is 0 * 0.
+
+    One factor alone says nothing, as 0 times infinity is no zero.
+    """
+    found = products_summed(k)
+    if found is None:
+        return ()
+    left, right = (_zero_without(x) for x in found[1:])
+    return tuple(r for r in left if r in right)
+
+
+def _zero_without(x: Expr) -> tuple[Range, ...]:
+    """The conditions without each of which an expression is zero."""
+    if isinstance(x, Load):
+        return x.valid.ranges
+    if isinstance(x, Cast):
+        return _zero_without(x.x)
+    if isinstance(x, Apply) and x.op is Op.WHERE and isinstance(x.args[0], Inside):
+        zero = isinstance(x.args[2], Const) and x.args[2].value == 0
+        return (*x.args[0].valid.ranges, *_zero_without(x.args[1])) if zero else ()
+    return ()
 
 
 def axis_name(i: int, kind: str = "") -> str:

@@ -198,26 +198,33 @@ class Cotangent:
 
             dx[stride * q + r] = sum over t of g[q - t] * w[stride * t + r]
 
-        Zeros stand before the taps, so that the phases begin where padding ends.
+        Zeros stand before the taps, so that the phases begin where padding ends. Where a phase has
+        no tap, both factors are zero, and lowering leaves the term out.
         """
         lead = -padding % stride
         steps = -(-(lead + size) // stride)
         count = -(-(lead + shape[dim]) // stride)
+        ends = lead, steps * stride - lead - size
+
+        def by_phase(f: Node) -> Node:
+            """Taps last, to phases beside the places."""
+            f = graph.pad(f, (*((0, 0) for _ in f.shape[:-1]), ends))
+            f = graph.reshape(f, (*f.shape[:-1], steps, stride))
+            order = [*range(len(f.shape) - 1)]
+            order.insert(dim + 1, len(f.shape) - 1)
+            f = graph.permute(f, tuple(order))
+            return _beside(
+                graph.expand(f, (*f.shape[:dim], count, *f.shape[dim + 1 :])), dim, stride
+            )
+
         read = mirrored_windows(places, dim, steps, 1, 1, count)
-        factors = [_beside(graph.reshape(read, _inserted(read.shape, dim + 1, 1)), dim, stride)]
+        each = graph.expand(graph.reshape(read, (*read.shape, 1)), (*read.shape, stride))
+        flat = graph.reshape(each, (*read.shape[:-1], steps * stride))
+        within = (*((0, e) for e in flat.shape[:-1]), (lead, lead + size))
+        factors = [by_phase(graph.shrink(flat, within))]
         for t in taps:
-            if t.shape[-1] == size:
-                t = _stored(t, dim, len(shape))
-                ends = (lead, steps * stride - lead - size)
-                t = graph.pad(t, (*((0, 0) for _ in t.shape[:-1]), ends))
-                t = graph.reshape(t, (*t.shape[:-1], steps, stride))
-                order = [*range(len(t.shape) - 1)]
-                order.insert(dim + 1, len(t.shape) - 1)
-                t = graph.permute(t, tuple(order))
-                t = _beside(
-                    graph.expand(t, (*t.shape[:dim], count, *t.shape[dim + 1 :])), dim, stride
-                )
-            factors.append(t)
+            of_taps = t.shape[-1] == size
+            factors.append(by_phase(_stored(t, dim, len(shape))) if of_taps else t)
         limits = (lead, lead + shape[dim])
         cut = (
             graph.shrink(f, tuple(limits if d == dim else (0, e) for d, e in enumerate(f.shape)))

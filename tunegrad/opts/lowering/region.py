@@ -62,6 +62,7 @@ from .values import (
     fix_valid,
     interior,
     known,
+    left_out,
     loop_stops,
     offset_at,
 )
@@ -125,6 +126,9 @@ class Region:
         self.results: dict[tuple[str, Point], Result] = {}
         self.assumed = self.refuted = NOTHING
         """Conditions that are known to hold here, and to hold nowhere here."""
+        self.terms = left_out(tree, self.over)
+        """Conditions without which a term of the sum is no term, and the serial loops they are of.
+        """
         self.together: dict[tuple[frozenset[str], frozenset[str]], Values] = {}
         for made in tree.kept:
             kept = kept_of(tree, made)
@@ -137,7 +141,9 @@ class Region:
         """The region, without its conditions where they all hold, and split into full and remainder
         tiles.
         """
-        inside, conditions = interior(self.tree, self.plans, self.shapes, self.over)
+        inside, conditions = interior(
+            self.tree, self.plans, self.shapes, self.over, self.terms.keys()
+        )
         if inside.always or inside.never:
             self._split(self._splits(), {})
             return
@@ -689,7 +695,18 @@ class Region:
             return
         loop = serial[at]
 
+        decided = {key: r for key, (r, last) in self.terms.items() if last == loop.name}
+
         def inside(env: Env, limits: Limits) -> None:
+            if not decided:
+                whole(env, limits)
+                return
+            known, self.assumed = self.assumed, self.assumed | decided.keys()
+            held = Valid(decided.values()).substitute(env)
+            self.branch(held, lambda: whole(env, limits), None)
+            self.assumed = known
+
+        def whole(env: Env, limits: Limits) -> None:
             here = [p for p in self.plans.values() if p.staged.at == loop.name]
             emit_copies(self.tree, self.b, here, env, True)
             self.loops(i, at + 1, env, limits, body, blocks, upto)

@@ -19,7 +19,7 @@ from tunegrad.errors import InternalError
 from tunegrad.ir.dtypes import BF16, BOOL, DType
 from tunegrad.ir.expr import Apply, Cast, Const, Expr, IndexValue, Inside, Load, Op, Value, leaves
 from tunegrad.ir.index import ALWAYS, NEVER, Index, Range, Valid, as_index, var
-from tunegrad.ir.kernel import Kernel, Store, memoized, own_axes
+from tunegrad.ir.kernel import Kernel, Reduce, Store, memoized, on_both, own_axes
 from tunegrad.ir.looptree import Loop, LoopKind, LoopTree
 
 from ..staging import Kept, StagedCopy, kept_of, readers_of, row_scratch, tails
@@ -135,10 +135,11 @@ def interior(
     plans: Collection[tuple[int, str]],
     shapes: Mapping[str, AxisShape],
     over: Over,
+    decided: Collection[str] = (),
 ) -> tuple[Valid, frozenset[str]]:
     """The condition under which conditions of the region hold whatever its own loops do, and those
     conditions: all but those of which some point of the region is always outside, as of a row in
-    lanes that is padded.
+    lanes that is padded, and those that its own loops have ``decided``.
 
     Never with work-items: a branch may not stand around barriers.
 
@@ -152,7 +153,7 @@ def interior(
     found: dict[str, Range] = {}
     for i, param, valid in _conditions(tree.kernel):
         if (i, param) not in plans:
-            found.update((r.key, r) for r in condition(valid))
+            found.update((r.key, r) for r in condition(valid) if r.key not in decided)
     for shape in shapes.values():
         if shape.mode == "mask":
             r = Range(tree.axis_index(shape.axis), 0, shape.extent)
@@ -184,6 +185,25 @@ def _conditions(kernel: Kernel) -> tuple[tuple[int, str, Valid], ...]:
             if isinstance(x, Load | Inside):
                 found[i, x.param if isinstance(x, Load) else "", x.valid] = None
     return tuple([c for c in found if c[2].ranges])
+
+
+def left_out(tree: LoopTree, over: Over) -> dict[str, tuple[Range, str]]:
+    """The conditions over loops, none of them a register's, without which a term of a sum is none.
+    By their text, with the innermost loop of the sum that decides it.
+    """
+    conditions = on_both(tree.kernel)
+    if not conditions or tree.target.has_work_items or tree.matrix is not None:
+        return {}
+    ((i, _),) = ((i, s) for i, s in enumerate(tree.kernel.stages) if isinstance(s, Reduce))
+    serial = [x.name for x in tree.own(i) if x.kind is LoopKind.SERIAL and x.extent > 1]
+    fixed = {x.name for x in tree.outer} | {*serial}
+    found = {}
+    for r in over.condition(Valid(conditions)):
+        names = r.index.names()
+        own = [x for x in serial if x in names]
+        if own and names <= fixed:
+            found[r.key] = r, own[-1]
+    return found
 
 
 Point = tuple[tuple[str, int], ...]

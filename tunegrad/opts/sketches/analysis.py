@@ -11,7 +11,8 @@ from math import prod
 from typing import TypeVar, cast
 
 from tunegrad.ir.expr import FUNCTIONS, Apply, Expr, Op
-from tunegrad.ir.kernel import Axis, Kernel, Stage, loads, own_axes
+from tunegrad.ir.index import Range, Valid
+from tunegrad.ir.kernel import Axis, Kernel, Stage, loads, on_both, own_axes
 from tunegrad.ir.target import Target
 
 from ..actions import Action, Keep, Prefetch, Stream, Thread, Tile, Upcast, Vectorize
@@ -90,20 +91,29 @@ def accesses(kernel: Kernel, stage: Stage) -> tuple[Access, ...]:
     known = _known(kernel).accesses
     place = next((i for i, s in enumerate(kernel.stages) if s is stage), -1)
     if place not in known:
-        known[place] = _accesses(kernel, stage) if place >= 0 else ()
+        known[place] = _accesses(kernel, stage, ()) if place >= 0 else ()
     return known[place]
 
 
-def _accesses(kernel: Kernel, stage: Stage) -> tuple[Access, ...]:
+def accesses_of_terms(kernel: Kernel) -> tuple[Access, ...]:
+    """Every load of the first reduction, where its terms are some (``on_both``)."""
+    stage, given = kernel.reduces[0], on_both(kernel)
+    if not given:
+        return accesses(kernel, stage)
+    return once(kernel, "terms", lambda: _accesses(kernel, stage, given))
+
+
+def _accesses(kernel: Kernel, stage: Stage, given: Sequence[Range]) -> tuple[Access, ...]:
     found = []
     for s, x in loads(kernel):
         if s is stage:
             param = kernel.param(x.param)
             offset = param.layout.offset(x.index)
-            names = sorted(offset.names() | x.valid.names())
+            valid = Valid(r for r in x.valid if r not in given) if given else x.valid
+            names = sorted(offset.names() | valid.names())
             strides = tuple((n, offset.coefficient(n)) for n in names)
             indirect = any(True for _ in offset.elements())
-            masked = not x.valid.always
+            masked = not valid.always
             boxed = all(any(d.terms == r.index.terms for d in x.index) for r in x.valid)
             found.append(
                 Access(x.param, param.role, strides, masked, param.nbytes, indirect, boxed)

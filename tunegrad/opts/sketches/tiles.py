@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
 
-from tunegrad.ir.kernel import Axis, Kernel
+from tunegrad.ir.index import Range
+from tunegrad.ir.kernel import Axis, Kernel, on_both
 from tunegrad.ir.target import Target
 
 from ..actions import Action, Reorder, Stage, Thread, Unroll, Upcast, Vectorize
@@ -19,6 +20,7 @@ from .analysis import (
     Access,
     Levels,
     accesses,
+    accesses_of_terms,
     axis_of,
     balance,
     blocks,
@@ -46,7 +48,8 @@ class Operands:
     ``lane`` and ``row`` are the axes of the tile, ``width`` its lanes. ``strip`` is the axis that
     goes on where that of the lanes ends, after one vector: blocks of channels. ``streamed`` are
     loads of what a core's own caches do not hold. ``reused``: an operand is read again for every
-    row. ``skinny``: few rows meet a large operand of the lanes.
+    row. ``skinny``: few rows meet a large operand of the lanes. ``decisive`` are axes that decide
+    which terms there are, ``dense`` is how many of all steps are some.
     """
 
     kernel: Kernel
@@ -60,6 +63,8 @@ class Operands:
     streamed: tuple[Access, ...]
     reused: bool
     skinny: bool
+    decisive: frozenset[str]
+    dense: float
 
     @property
     def vectors(self) -> int:
@@ -79,8 +84,8 @@ class Operands:
 
     @property
     def steps(self) -> int:
-        """Steps of the reductions for one result."""
-        return prod(a.extent for a in self.reduces)
+        """Steps of the reductions for one result; where not all are terms, about as many as are."""
+        return max(1, round(prod(a.extent for a in self.reduces) * self.dense))
 
 
 def axes_of(kernel: Kernel, ask: Recorder) -> tuple[Axis, Axis | None]:
@@ -94,6 +99,7 @@ def axes_of(kernel: Kernel, ask: Recorder) -> tuple[Axis, Axis | None]:
 def operands_of(kernel: Kernel, target: Target, lane: Axis, row: Axis | None) -> Operands:
     """Describe how the operands lie to these axes."""
     found = _loads(kernel)
+    decisive = frozenset(n for r in on_both(kernel) for n in r.index.names())
     reduces = tuple(a for s in kernel.reduces for a in s.axes if a.extent > 1)
     width = vector_lanes(lane.extent, target.lanes(max(4, stored_itemsize(kernel))))
     streamed = tuple(x for x in found if x.role != "const" and x.nbytes > target.l2_bytes)
@@ -114,7 +120,23 @@ def operands_of(kernel: Kernel, target: Target, lane: Axis, row: Axis | None) ->
         streamed,
         reused,
         skinny,
+        decisive,
+        prod(map(_share, on_both(kernel))),
     )
+
+
+def _share(r: Range) -> float:
+    """How many of all points are in a range; each of its variables counts alike."""
+    sums = [r.index.const]
+    for atom, c in r.index.terms:
+        sums = [s + c * v for s in sums for v in range(atom.lo, atom.hi + 1)]
+        if len(sums) > _MOST_POINTS:
+            return 1.0
+    return sum(r.lo <= s < r.hi for s in sums) / len(sums)
+
+
+_MOST_POINTS = 4096
+"""Points of a condition that are counted."""
 
 
 def in_order(x: Access, run: Axis | None, reduce: Axis) -> bool:
@@ -131,7 +153,7 @@ def _shared(kernel: Kernel) -> list[Axis]:
 
 
 def _loads(kernel: Kernel) -> tuple[Access, ...]:
-    return accesses(kernel, kernel.reduces[0]) if kernel.reduces else stored_accesses(kernel)
+    return accesses_of_terms(kernel) if kernel.reduces else stored_accesses(kernel)
 
 
 def _strip(others: list[Axis], lane: Axis, found: tuple[Access, ...]) -> Axis | None:
@@ -321,7 +343,9 @@ def taps_of(o: Operands) -> tuple[str, ...]:
     def moves(a: Axis) -> bool:
         return any(x.stride(a.name) == x.stride(row) for x in padded)
 
-    return tuple(a.name for a in o.reduces if a.extent <= _TAPS and moves(a))
+    return tuple(
+        a.name for a in o.reduces if a.extent <= _TAPS and a.name not in o.decisive and moves(a)
+    )
 
 
 def unrolled(
@@ -341,7 +365,7 @@ def unrolled(
     is decided before the loops inside, not for each load.
     """
     o = defaults.operands
-    steps = [x for x in nest.reduces if levels.extent(x) > 1]
+    steps = [x for x in nest.reduces if levels.extent(x) > 1 and axis_of(x) not in o.decisive]
     short = [x for x in steps if levels.extent(x) <= _SHORT]
     small = tile * prod(levels.extent(x) for x in steps) <= WINDOW
     window = len(steps) > 1 and short == steps and small
@@ -390,8 +414,8 @@ class Products(Defaults):
         steps = self._block()
         if not steps or steps in sizes or len(sizes) < 2:
             return sizes.index(steps) if steps in sizes else 0
-        beside = self.operands.steps // self.operands.longest.extent
-        return 1 + nearest([beside * n for n in sizes[1:]], steps)
+        beside = self.operands.steps / self.operands.longest.extent
+        return 1 + nearest([round(beside * n) for n in sizes[1:]], steps)
 
     @property
     def taps(self) -> tuple[str, ...]:
@@ -405,7 +429,8 @@ class Products(Defaults):
         For a core with two multiply-adds a cycle, only where the taps that decide are written out.
         """
         o = self.operands
-        return o.target.fmas_per_cycle > 1 and not self.taps and o.longest.extent > WINDOW
+        long = o.longest.extent > WINDOW and not o.decisive
+        return o.target.fmas_per_cycle > 1 and not self.taps and long
 
     def _near_vectors(self) -> int:
         """Vectors across a tile whose panel of the lanes' operand the first cache holds.
@@ -647,7 +672,9 @@ def _split_reduces(
     longest = o.longest
     sizes = _reduce_blocks(o)
     block = ask.pick("k.block", sizes, defaults.reduce_block(sizes))
-    ranked = sorted(o.reduces, key=lambda a: (-_least_step(o, a), -a.extent))
+    ranked = sorted(
+        o.reduces, key=lambda a: (a.name not in o.decisive, -_least_step(o, a), -a.extent)
+    )
     rotations = [tuple(ranked[i:] + ranked[:i]) for i in range(len(ranked))]
     chosen = ask.pick("k.order", rotations)
     outer, inner = "", list[str]()
@@ -683,7 +710,7 @@ def _reduce_blocks(o: Operands) -> list[int]:
 def _least_step(o: Operands, a: Axis) -> int:
     """Elements from one step of the axis to the next, of what is no constant, at the least."""
     found = [x.stride(a.name) for x in o.found if x.role != "const" and x.depends(a.name)]
-    return min((1 << 40 if s is None else s for s in found), default=1 << 40)
+    return min((1 << 40 if s is None else abs(s) for s in found), default=1 << 40)
 
 
 _EVEN = 0.93
@@ -738,8 +765,9 @@ def stages_of(defaults: Defaults, nest: Nest, order: list[str], ask: Recorder) -
         return []
     actions: list[Stage] = []
     counts = Counter(x.param for x in o.found)
-    for x in o.found:
-        if counts[x.param] > 1 or x.indirect or not x.strides:
+    whole = accesses(o.kernel, o.kernel.reduces[0])
+    for x, copied in zip(o.found, whole, strict=True):
+        if counts[x.param] > 1 or x.indirect or not x.strides or x.strides != copied.strides:
             continue
         places = _places(o, x, order)
         at = ask.pick(f"stage.{x.param}", places, _default(defaults, x, nest, places))
@@ -770,7 +798,8 @@ def _default(defaults: Defaults, x: Access, nest: Nest, places: list[str]) -> in
     if x.masked:
         return places.index(":box") if defaults.pads and ":box" in places else 0
     wanted: list[str] = []
-    if of_lanes and _again(o, x) and (x.stride(o.lane.name) != 1 or nest.k):
+    sparse = any(x.depends(n) for n in o.decisive)  # a copy has zeros
+    if of_lanes and not sparse and _again(o, x) and (x.stride(o.lane.name) != 1 or nest.k):
         wanted = _panel_places(o, x, nest)
     elif nest.k and not of_lanes and all(nest.rows):
         wanted = [f"{nest.rows[0]}:rows"]
