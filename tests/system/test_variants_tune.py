@@ -18,7 +18,6 @@ from small_models import THREADS, Listener, bench_here
 from stored_decisions import decided
 
 import tunegrad as tg
-from tests.time_enough import with_time_enough
 from tunegrad.config import ModelSpec, Numerics, TuneSettings
 from tunegrad.db import Decision, Evidence, Store, open_store
 from tunegrad.devices.host.facts import fingerprint, host_target
@@ -37,7 +36,8 @@ from tunegrad.tuning.workload import Workload, workload_of_function
 
 pytestmark = pytest.mark.timing
 
-BUDGET_S = 9.0
+TRIALS = 16
+"""All parts of all variants have a default by then."""
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((1, 14, 14, 32), dtype=np.float32)
 """Winograd is 2.5 times faster here; on images of 8 channels it wins by a tenth, which is no
@@ -67,10 +67,12 @@ def here(numerics: Numerics = "contract") -> Fingerprint:
 
 
 def settings_of(
-    store: Path, budget_s: float = BUDGET_S, numerics: Numerics = "contract"
+    store: Path, max_trials: int = TRIALS, numerics: Numerics = "contract"
 ) -> TuneSettings:
     spec = ModelSpec("two", f"kernels:{workload().key}", source="a function")
-    return TuneSettings(spec, "cpu", THREADS, budget_s, "beam", store, 3, numerics=numerics)
+    return TuneSettings(
+        spec, "cpu", THREADS, 600.0, "beam", store, 3, numerics=numerics, max_trials=max_trials
+    )
 
 
 def variant_rows(store: Store, place: Fingerprint | None = None) -> list[Decision]:
@@ -86,25 +88,16 @@ class Tuned:
     store: Path
     report: TuneReport
     listener: Listener
-    budget_s: float
 
 
 @pytest.fixture(scope="module")
 def tuned(tmp_path_factory: pytest.TempPathFactory, places: dict[str, str]) -> Tuned:
-    def tune(times: float) -> Tuned:
-        store, listener = tmp_path_factory.mktemp("variants") / "v.db", Listener()
-        settings = settings_of(store, times * BUDGET_S)
-        report = run_session(settings, workload(), [listener], planted_direct.HOOKS)
-        return Tuned(store, report, listener, settings.budget_s)
-
-    def has_settled(made: Tuned) -> bool:
-        with open_store(made.store) as store:
-            return len({d.key for d in variant_rows(store) if d.chosen}) == len(convolutions())
-
+    store, listener = tmp_path_factory.mktemp("variants") / "v.db", Listener()
     with pytest.MonkeyPatch.context() as patch:
         for name, value in places.items():
             patch.setenv(name, value)
-        return with_time_enough(tune, has_settled)
+        report = run_session(settings_of(store), workload(), [listener], planted_direct.HOOKS)
+    return Tuned(store, report, listener)
 
 
 def test_each_convolution_has_the_row_of_what_stands_and_of_what_came_nearest(tuned: Tuned) -> None:
@@ -154,8 +147,7 @@ def test_the_same_again_measures_nothing_and_adds_no_row(tuned: Tuned, tmp_path:
     path.write_bytes(tuned.store.read_bytes())
     with open_store(path) as store:
         before = store.stats().trials
-    again = settings_of(path, tuned.budget_s)
-    report = run_session(again, workload(), [listener], planted_direct.HOOKS)
+    report = run_session(settings_of(path), workload(), [listener], planted_direct.HOOKS)
     assert not listener.of(CandidateMeasured)
     assert {r.key: r.actions for r in report.rows} == {r.key: r.actions for r in tuned.report.rows}
     with open_store(path) as store:
@@ -165,8 +157,9 @@ def test_the_same_again_measures_nothing_and_adds_no_row(tuned: Tuned, tmp_path:
 def test_a_larger_budget_settles_nothing_again(tuned: Tuned, tmp_path: Path) -> None:
     path, listener = tmp_path / "more.db", Listener()
     path.write_bytes(tuned.store.read_bytes())
-    larger = settings_of(path, tuned.budget_s + 1.0)
+    larger = settings_of(path, TRIALS + 4)
     run_session(larger, workload(), [listener], planted_direct.HOOKS)
+    assert len(listener.of(CandidateMeasured)) == 4
     with open_store(path) as store, open_store(tuned.store) as old:
         assert variant_rows(store) == variant_rows(old)
         for kernel in convolutions():
@@ -180,7 +173,7 @@ def test_a_larger_budget_settles_nothing_again(tuned: Tuned, tmp_path: Path) -> 
 
 def test_strict_tuning_knows_no_variant(tmp_path: Path) -> None:
     path, listener = tmp_path / "strict.db", Listener()
-    report = run_session(settings_of(path, 1.0, "strict"), workload(), [listener])
+    report = run_session(settings_of(path, 2, "strict"), workload(), [listener])
     assert {row.key for row in report.rows} == {u.key for u in workload().kernels}
     with open_store(path) as store:
         assert variant_rows(store, here("strict")) == variant_rows(store) == []
