@@ -14,6 +14,7 @@ from small_models import THREADS, Listener, here, settings_of, trials_of, undesc
 
 import tunegrad as tg
 from tunegrad import tune as tune_model
+from tunegrad.config import TuneSettings
 from tunegrad.db import Evidence, open_store
 from tunegrad.errors import DeviceError
 from tunegrad.events import (
@@ -34,16 +35,13 @@ from tunegrad.tune import show
 
 pytestmark = pytest.mark.timing
 
-BUDGETS_S = (3.0, 12.0, 48.0)
-"""The next where a budget was not enough for anything to be seen: the machine was busy with
-something else.
-"""
+TRIALS = 30
 
 
 @dataclass(frozen=True)
 class Tuned:
     directory: Path
-    budget_s: float
+    settings: TuneSettings
     store: Path
     report: TuneReport
     listener: Listener
@@ -57,16 +55,14 @@ def tuned(tmp_path_factory: pytest.TempPathFactory, places: dict[str, str]) -> I
     with pytest.MonkeyPatch.context() as patch:
         for name, value in places.items():
             patch.setenv(name, value)
-        for budget_s in BUDGETS_S:
-            store, listener = directory / f"{budget_s:g}.db", Listener()
-            report = tune_model(settings_of(directory, budget_s, store), [listener])
-            if len(listener.of(CandidateMeasured)) > 20:
-                break
+        store, listener = directory / "tuned.db", Listener()
+        settings = replace(settings_of(directory, 600.0, store), max_trials=TRIALS)
+        report = tune_model(settings, [listener])
     workload = workload_in(directory)
     with open_store(store) as opened:
         promotions = {use.key: opened.promotions(use.key, here()) for use in workload.kernels}
         yield Tuned(
-            directory, budget_s, store, report, listener, trials_of(opened, workload), promotions
+            directory, settings, store, report, listener, trials_of(opened, workload), promotions
         )
 
 
@@ -89,7 +85,7 @@ def test_every_candidate_says_how_large_its_code_is_and_winners_what_is_in_it(tu
 
 def test_every_candidate_is_a_row_of_this_session(tuned: Tuned) -> None:
     measured = tuned.listener.of(CandidateMeasured)
-    assert len(measured) == len(tuned.trials) == sum(tuned.report.candidates.values()) > 20
+    assert len(measured) == len(tuned.trials) == sum(tuned.report.candidates.values()) == TRIALS
     assert {t.session for t in tuned.trials} == {tuned.report.session}
     assert Counter(e.status for e in measured) == Counter(
         t.measurement.status for t in tuned.trials
@@ -200,38 +196,39 @@ def test_session_row_is_closed_and_holds_the_settings(tuned: Tuned) -> None:
         (session,) = store.sessions()
     assert (session.id, session.command, session.seed) == (tuned.report.session, "tune", 3)
     assert session.ended_s is not None
-    assert f'"budget_s": {tuned.budget_s}' in session.settings
+    assert f'"budget_s": {tuned.settings.budget_s}' in session.settings
 
 
-def test_same_budget_again_measures_nothing_and_says_so(tuned: Tuned, tmp_path: Path) -> None:
+def test_budget_that_is_spent_measures_nothing_and_says_so(tuned: Tuned, tmp_path: Path) -> None:
     listener, store = Listener(), copied(tuned, tmp_path)
-    report = tune_model(settings_of(tuned.directory, tuned.budget_s, store), [listener])
+    report = tune_model(settings_of(tuned.directory, 0.01, store), [listener])
     assert report.candidates == {}
     assert not listener.of(CandidateMeasured)
     assert [w.message for w in listener.of(Warned)] == [
-        f"the budget of {tuned.budget_s:g} s is spent; a larger one goes on from here"
+        "the budget of 0.01 s is spent; a larger one goes on from here"
     ]
     assert {r.key: r.actions for r in report.rows} == {r.key: r.actions for r in tuned.report.rows}
 
 
-def test_larger_budget_goes_on_and_repeats_nothing(tuned: Tuned, tmp_path: Path) -> None:
+def test_larger_bound_goes_on_and_repeats_nothing(tuned: Tuned, tmp_path: Path) -> None:
     listener, store = Listener(), copied(tuned, tmp_path)
-    tune_model(settings_of(tuned.directory, tuned.budget_s + 4.0, store), [listener])
-    assert {e.budget_s for e in listener.of(BudgetSpent)} == {tuned.budget_s + 4.0}
-    assert all(e.spent_s >= tuned.budget_s for e in listener.of(BudgetSpent))
+    with open_store(store) as opened:
+        spent_s = opened.stats().spent_s
+    tune_model(replace(tuned.settings, store=store, max_trials=TRIALS + 8), [listener])
+    assert {e.budget_s for e in listener.of(BudgetSpent)} == {tuned.settings.budget_s}
+    assert all(e.spent_s >= spent_s for e in listener.of(BudgetSpent))
     before = {(t.kernel_key, t.actions) for t in tuned.trials}
     with open_store(store) as opened:
         rows = trials_of(opened, workload_in(tuned.directory))
     new = [t for t in rows if t.session != tuned.report.session]
-    assert len(new) == len(listener.of(CandidateMeasured)) > 0
+    assert len(new) == len(listener.of(CandidateMeasured)) == 8
     assert not before & {(t.kernel_key, t.actions) for t in new}
     old = [t for t in rows if t.session == tuned.report.session]
     assert undescribed(old) == undescribed(tuned.trials)
 
 
 def test_show_names_the_session_that_found_the_winner(tuned: Tuned) -> None:
-    settings = settings_of(tuned.directory, tuned.budget_s, tuned.store)
-    rows = show(settings)
+    rows = show(tuned.settings)
     assert {(r.key, r.outcome, r.session, r.actions) for r in rows} == {
         (r.key, "hit", tuned.report.session, r.actions) for r in tuned.report.rows
     }
@@ -246,7 +243,7 @@ def test_store_of_another_machine_misses_and_names_the_field(tuned: Tuned, tmp_p
     ):
         for trial in tuned.trials:
             store.add(replace(trial, fingerprint=elsewhere))
-    rows = show(settings_of(tuned.directory, tuned.budget_s, path))
+    rows = show(replace(tuned.settings, store=path))
     arch = dict(here().fields)["arch"]
     assert {(r.outcome, r.differs, r.origin) for r in rows} == {
         ("miss", (f"arch: {arch} != pdp11",), "default")
@@ -283,7 +280,13 @@ def test_function_is_tuned_and_then_compiled_with_its_winner(tmp_path: Path) -> 
     a, b = np.ones((8, 24), np.float32), np.ones((24, 16), np.float32)
     store = tmp_path / "f.db"
     report = tg.tune_callable(
-        lambda a, b: (a @ b).relu(), a, b, budget_s=0.1, store=store, threads=THREADS
+        lambda a, b: (a @ b).relu(),
+        a,
+        b,
+        budget_s=600.0,
+        max_trials=2,
+        store=store,
+        threads=THREADS,
     )
     compiled = tg.compile(
         lambda a, b: (a @ b).relu(), a, b, store=store, threads=THREADS, on_miss="error"
