@@ -51,6 +51,20 @@ def test_every_width_gives_what_the_interpreter_does(
     runs_alike(kernel, program, target, memory)
 
 
+@pytest.mark.skipif(
+    not PLAIN.widens_bytes, reason="this processor has no vectors of 16-bit products"
+)
+@pytest.mark.parametrize("lanes", [4, 8, 16])
+@pytest.mark.parametrize(("a", "b"), KINDS)
+def test_bytes_of_any_sign_are_multiplied_in_16_bits(a: str, b: str, lanes: int) -> None:
+    case = matmul((3, 36), (36, 32), a, b)
+    kernel = in_fours(case, PLAIN).launches[-1].kernel
+    assert f"{a}x4[3,9]" in kernel.text
+    text = f"tile(axis=b, size={lanes}) reorder(order=(a, b0, b1, ra)) vectorize(axis=b1)"
+    program = Space(kernel, PLAIN).lower(Schedule.parse(text))
+    runs_alike(kernel, program, PLAIN, memory)
+
+
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("seed", range(8))
 def test_random_schedules_agree_with_the_interpreter(seed: int, threads: int) -> None:

@@ -24,6 +24,7 @@ NO_VNNI = replace(VNNI, arch="skylake-avx512", features=("+avx512f", "+avx512vl"
 AVX_VNNI = replace(
     VNNI, arch="alderlake", features=("+avx2", "+avxvnni"), vector_bytes=32, registers=16
 )
+AVX2 = replace(AVX_VNNI, arch="znver3", features=("+avx2", "+fma"))
 GEMM = (1024, 1024), (1024, 1024)
 KERNEL = dot_kernel(matmul(*GEMM))
 HAND = (
@@ -70,6 +71,16 @@ def test_vectors_of_256_bits_have_it_by_avx_vnni():
     body = hot_loop(compiled(Space(KERNEL, AVX_VNNI).defaults()[0].text, AVX_VNNI))
     assert len(re.findall(r"vpdpbusd\s+%ymm\d+, %ymm\d+, %ymm\d+", body)) >= 8
     assert "zmm" not in body
+
+
+def test_vectors_without_vnni_multiply_halves_of_words_in_registers():
+    kernel = in_fours(matmul(*GEMM, "u8", "i8", constant=True), AVX2).launches[-1].kernel
+    body = hot_loop(compiled(Space(kernel, AVX2).defaults()[0].text, AVX2, kernel))
+    products = len(re.findall(r"vpmaddwd\s+.*%ymm", body))
+    assert products >= 12
+    assert not re.search("vpmulld|vpmaddubsw|zmm", body)
+    assert len(re.findall(r"\(%rsp\)", body)) <= products
+    assert len(body.splitlines()) <= 4.5 * products
 
 
 def test_vectors_that_the_target_does_not_have_are_taken_apart():

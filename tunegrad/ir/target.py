@@ -268,13 +268,24 @@ class Target:
         return {"+avx512vnni", "+avx512vl"} <= set(self.features) or "+avxvnni" in self.features
 
     @property
+    def widens_bytes(self) -> bool:
+        """True if vectors multiply bytes as numbers of 16 bits, and add up pairs
+        (``vpmaddwd``), for want of VNNI.
+        """
+        wide = "+avx512bw" if self.vector_bytes > 32 else "+avx2"
+        return wide in self.features and not self.vnni
+
+    @property
     def multiplies_any_bytes(self) -> bool:
-        """True if sums of products of bytes, each with a sign or without, take one instruction."""
-        return any(u.takes_bytes for u in self.units if isinstance(u, TileUnit))
+        """True if sums of products of bytes, each with a sign or without, are as fast as others."""
+        tiles = any(u.takes_bytes for u in self.units if isinstance(u, TileUnit))
+        return tiles or self.widens_bytes
 
     @property
     def multiplies_bytes(self) -> bool:
-        """True if sums of products of unsigned bytes by signed ones take one instruction."""
+        """True if sums of products of unsigned bytes by signed ones are faster than those of
+        floats.
+        """
         return self.vnni or self.multiplies_any_bytes
 
     @property

@@ -371,6 +371,7 @@ def _division(to: LlvmValues, op: Op, a: list[str], s: VType) -> str:
 # LLVM IR of words of four bytes: how they are put together, and sums of their products.
 #
 #     dot4_add p q c    p u8x4, q i8x4     -->    vpdpbusd, where vectors of the target have it
+#                       any, else          -->    two vpmaddwd of even and odd bytes in 16 bits
 #                       others             -->    each pair of bytes widened, multiplied and added
 #
 # ``vpdpbusds``, which saturates, would be another sum; ``vpmaddubsw`` saturates on the way.
@@ -396,11 +397,34 @@ def dot_of_quads(to: LlvmValues, a: list[str], types: tuple[DType, DType], lanes
         x, y = a[:2] if types[0] == U8X4 else (a[1], a[0])
         arguments = [(ty, total), (ty, x), (ty, y)]
         return to.named(to.call(ty, f"llvm.x86.avx512.vpdpbusd.{32 * lanes}", arguments))
+    if to.widens_bytes and lanes in widths:
+        name = {4: "sse2.pmadd.wd", 8: "avx2.pmadd.wd", 16: "avx512.pmaddw.d.512"}[lanes]
+        halves = f"<{2 * lanes} x i16>"
+        for odd in (False, True):
+            factors = [
+                (halves, _halves(to, v, t, odd, word)) for v, t in zip(a, types, strict=False)
+            ]
+            product = to.named(to.call(ty, f"llvm.x86.{name}", factors))
+            total = to.named(f"add {ty} {total}, {product}")
+        return total
     for i in range(4):
         x, y = (_byte(to, v, t, i, word) for v, t in zip(a[:2], types, strict=True))
         product = to.named(f"mul {ty} {x}, {y}")
         total = to.named(f"add {ty} {total}, {product}")
     return total
+
+
+def _halves(to: LlvmValues, v: str, dtype: DType, odd: bool, word: VType) -> str:
+    """The even bytes of words, or the odd ones, each in 16 bits."""
+    half = VType(U16, 2 * word.lanes)
+    ty = ltype(half)
+    x = to.named(f"bitcast {ltype(word)} {v} to {ty}")
+    if dtype.signed:
+        up = x if odd else to.named(f"shl {ty} {x}, {literal(8, half)}")
+        return to.named(f"ashr {ty} {up}, {literal(8, half)}")
+    if odd:
+        return to.named(f"lshr {ty} {x}, {literal(8, half)}")
+    return to.named(f"and {ty} {x}, {literal(255, half)}")
 
 
 def _byte(to: LlvmValues, v: str, dtype: DType, i: int, word: VType) -> str:

@@ -112,13 +112,15 @@ def suffix_of(one: str, lanes: int) -> str:
 class LlvmValues:
     """The names, definitions and declarations so far; a subclass has the lines.
 
-    ``avx512``, ``bf16_dot`` and ``vnni``: which instructions the target has; none without one.
+    ``avx512``, ``bf16_dot``, ``vnni`` and ``widens_bytes``: which instructions the target has;
+    none without one.
     """
 
     def __init__(self, target: Target | None) -> None:
         self.avx512 = target is not None and target.avx512
         self.bf16_dot = target is not None and target.bf16_dot
         self.vnni = target is not None and target.vnni
+        self.widens_bytes = target is not None and target.widens_bytes
         self.count = 0
         self.names: dict[int, str] = {}
         self.types: dict[int, VType] = {}

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
 
+from tunegrad.ir.expr import Apply, Op
 from tunegrad.ir.index import Range
 from tunegrad.ir.kernel import Axis, Kernel, on_both
 from tunegrad.ir.target import Target
@@ -81,6 +82,13 @@ class Operands:
     def longest(self) -> Axis:
         """The reduce axis that is split into blocks."""
         return max(self.reduces, key=lambda a: a.extent)
+
+    @property
+    def widened(self) -> bool:
+        """True if products of bytes are made of halves of words: two registers an operand."""
+        return self.target.widens_bytes and any(
+            isinstance(s.expr, Apply) and s.expr.op is Op.DOT4 for s in self.kernel.reduces
+        )
 
     @property
     def steps(self) -> int:
@@ -279,20 +287,22 @@ _MOST_ROWS = (*range(1, 17), 20, 24, 28)
 _MOST_VECTORS = (1, 2, 3, 4, 6, 8)
 
 
-def tiles(rows: int, vectors: int, registers: int) -> list[tuple[int, int]]:
-    """(rows, vectors) whose accumulators, vectors and one number fit the registers.
+def tiles(rows: int, vectors: int, registers: int, parts: int = 1) -> list[tuple[int, int]]:
+    """(rows, vectors) whose accumulators, vectors and one number fit the registers; each of the
+    last two takes ``parts`` of them.
 
     ``rows`` is 0 where no axis is for them.
     """
     found = []
     for m in [m for m in _MOST_ROWS if m <= rows] or [1]:
-        found += [(m, n) for n in _MOST_VECTORS if n <= vectors and m * n + n + 1 <= registers]
+        fits = (n for n in _MOST_VECTORS if n <= vectors)
+        found += [(m, n) for n in fits if m * n + parts * (n + 1) <= registers]
     return found or [(1, 1)]
 
 
 @lru_cache(maxsize=512)
 def products_ranked(
-    rows: int, vectors: int, registers: int, ways: int, near: int, far: float
+    rows: int, vectors: int, registers: int, ways: int, near: int, far: float, parts: int = 1
 ) -> Sequence[tuple[int, int]]:
     """Register tiles of a product by the time of a full sweep of both axes.
 
@@ -304,7 +314,7 @@ def products_ranked(
         cost = _sweep_cost(tile, max(1, rows), vectors, far if tile[1] > near else 0.0)
         return tile[0] > ways, round(cost, 6), sum(tile)
 
-    return tuple(sorted(tiles(rows, vectors, registers), key=rank))
+    return tuple(sorted(tiles(rows, vectors, registers, parts), key=rank))
 
 
 def _sweep_cost(tile: tuple[int, int], extent: int, vectors: int, far: float) -> float:
@@ -372,7 +382,8 @@ def unrolled(
     if window and ask.pick("window", [False, True], int(not o.reused)):
         return [Unroll(x) for x in steps]
     taps = [] if padded else [x for x in steps[:-1] if x in defaults.taps]
-    if bool(taps) and ask.pick("taps", [True, False], int(o.target.fmas_per_cycle == 1)):
+    whole = o.target.fmas_per_cycle == 1 or o.widened  # taps written out would share halves
+    if bool(taps) and ask.pick("taps", [True, False], int(whole)):
         return [Unroll(x) for x in taps]
     last = steps[-1:] if steps and steps[-1] == nest.reduces[-1] else []
     return [Unroll(x) for x in last if x in short]
@@ -402,7 +413,8 @@ class Products(Defaults):
         crowded = any(self._of_rows(x) and not x.depends(o.lane.name) for x in o.streamed)
         ways = t.streams if crowded else o.rows
         far = t.vector_bytes * t.fmas_per_cycle / t.l2_bytes_per_cycle
-        return products_ranked(o.rows, o.vectors, t.registers, ways, self._near_vectors(), far)
+        near, parts = self._near_vectors(), 1 + o.widened
+        return products_ranked(o.rows, o.vectors, t.registers, ways, near, far, parts)
 
     def row_block(self, sizes: Sequence[int]) -> int:
         """Rows that stay in the second cache, where the panel of the lanes does not."""
