@@ -76,8 +76,8 @@ class Browser:
         message, _, self.rest = self.rest.partition(b"\0")
         return dict(json.loads(message))
 
-    def open(self, page: Path, width: int, dark: bool, height: int = 900) -> None:
-        """Show a file at a width, light or dark."""
+    def open(self, page: Path | str, width: int, dark: bool, height: int = 900) -> None:
+        """Show a file, or what an address serves, at a width, light or dark."""
         if not self.session:
             target = self.call("Target.createTarget", url="about:blank")["targetId"]
             found = self.call("Target.attachToTarget", targetId=target, flatten=True)
@@ -88,8 +88,9 @@ class Browser:
             deviceScaleFactor=1, mobile=width < 600)  # fmt: skip
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", features=[scheme])
+        address = page if isinstance(page, str) else page.resolve().as_uri()
         self.value("window.before = true")
-        self.call("Page.navigate", url=page.resolve().as_uri())
+        self.call("Page.navigate", url=address)
         self.wait("!window.before && document.readyState == 'complete'")
 
     def value(self, expression: str) -> Any:
@@ -111,6 +112,16 @@ class Browser:
         for kind in ("keyDown", "keyUp"):
             self.call("Input.dispatchKeyEvent", type=kind, key=key, text=text,
                 windowsVirtualKeyCode={"Enter": 13, "ArrowRight": 39}[key])  # fmt: skip
+
+    def violations(self, axe: Path) -> list[str]:
+        """Names of the rules that axe finds broken in the page, all of it unfolded, with a place of
+        each; ``axe`` is its script.
+        """
+        self.value("for (const d of document.querySelectorAll('details')) d.open = true")
+        self.value(f"{axe.read_text(encoding='utf-8')}; 0")
+        self.value("window.found = null; axe.run().then(r => { window.found = r.violations; }); 0")
+        self.wait("window.found !== null", 240.0)
+        return list(self.value("window.found.map(v => `${v.id}: ${v.nodes[0].html}`)"))
 
     def picture(self, to: Path, height: int = 0, top: int = 0) -> None:
         """Write a picture of the page, or of the part that begins at ``top``."""

@@ -9,7 +9,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.browser import browser, chromium
+from tests.browser import Browser, browser, chromium
 
 __all__ = ["main"]
 
@@ -17,18 +17,26 @@ IMAGES = Path(__file__).parents[1] / "docs" / "images"
 LARGEST = 150_000
 
 
+def _top(shown: Browser, wanted: str) -> int:
+    """Where an element begins, in pixels of the page."""
+    at = f"document.querySelector({wanted!r}).getBoundingClientRect().top + scrollY"
+    return int(shown.value(f"Math.round({at})")) - 16
+
+
 def main(report: Path) -> None:
-    """Take both pictures; ends with a message where there is no browser, or one is too large."""
+    """Take the pictures; ends with a message where there is no browser, or one is too large."""
     path = chromium()
     if path is None:
         sys.exit("no Chromium on this machine")
     with tempfile.TemporaryDirectory() as folder, browser(path, Path(folder) / "b") as shown:
         shown.open(report, 1040, dark=False)
-        shown.picture(IMAGES / "report.png", height=820)
+        shown.picture(IMAGES / "report.png", height=900)
+        shown.value("document.querySelector('details.kernel').open = true")
+        shown.wait("document.querySelector('details.kernel select')")
+        chart = "details.kernel[open] .legend"
+        shown.picture(IMAGES / "report-kernel.png", height=420, top=_top(shown, chart) - 24)
         shown.open(report, 390, dark=True)
-        roofline = "[...document.querySelectorAll('h2')].find(e => e.textContent == 'Roofline')"
-        top = shown.value(f"Math.round({roofline}.getBoundingClientRect().top + scrollY) - 24")
-        shown.picture(IMAGES / "report-phone.png", height=760, top=top)
+        shown.picture(IMAGES / "report-phone.png", height=760, top=_top(shown, "[id$=-roofline]"))
     for image in sorted(IMAGES.glob("report*.png")):
         print(f"{image}: {image.stat().st_size / 1e3:.0f} KB")
         if image.stat().st_size > LARGEST:

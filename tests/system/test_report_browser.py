@@ -4,14 +4,17 @@ complaint.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
 from tests.browser import Browser, browser, chromium
-from tests.report_stores import write_session
+from tests.report_stores import store_of, write_session
 from tunegrad.cli.app import run
+from tunegrad.cli.watch import Watched, server_of
 from tunegrad.db import open_store
 
 CHROMIUM = chromium()
@@ -151,3 +154,39 @@ def test_candidates_are_drawn_by_any_two_parameters_and_say_their_values(
     said = opened.value("document.querySelector('details.kernel output').textContent")
     assert said.startswith("1 ms, from winograd4_output")
     assert "vectorize: axis=b1" in said or "vectorize: b1" in said
+
+
+def test_watched_page_renews_what_changed_and_keeps_what_is_open(
+    opened: Browser, tmp_path: Path
+) -> None:
+    path = store_of(tmp_path / "a.db", "s1")
+    with server_of(Watched(path, clock=lambda: 0.0), 0) as server:
+        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            opened.open(f"http://127.0.0.1:{server.server_address[1]}/", 1280, dark=False)
+            opened.value("document.getElementById('s0-k2').open = true")
+            assert opened.value("document.querySelector('h1').textContent") == "small"
+            with open_store(path, "write") as store:
+                write_session(store, "s2", "another")
+            opened.wait("document.querySelector('h1').textContent == 'another'")
+            assert opened.value("document.getElementById('s0-k2').open")
+            assert opened.value("document.getElementById('state').textContent") == "live"
+            assert opened.value("document.querySelectorAll('button.sort').length") > 10
+            assert opened.complaints() == []
+        finally:
+            server.shutdown()
+            thread.join()
+            server.server_close()
+            opened.wait("document.getElementById('state').textContent.startsWith('the server')")
+            opened.said.clear()  # it complains of the server that is gone
+
+
+AXE = os.environ.get("TUNEGRAD_AXE", "")
+
+
+@pytest.mark.skipif(not AXE, reason="TUNEGRAD_AXE does not name an axe.min.js")
+@pytest.mark.parametrize(("width", "dark"), VIEWS)
+def test_axe_finds_no_violation(opened: Browser, page: Path, width: int, dark: bool) -> None:
+    opened.open(page, width, dark)
+    assert opened.violations(Path(AXE)) == []

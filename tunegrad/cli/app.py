@@ -26,6 +26,7 @@ COMMANDS = (
     "show",
     "explain",
     "report",
+    "watch",
     "regress",
     "compare",
     "store",

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from .page import judgement, report_html
+from .page import judgement, notice_html, report_html
 
-__all__ = ["judgement", "report_html"]
+__all__ = ["judgement", "notice_html", "report_html"]

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "judgement",
+    "notice_html",
     "report_html",
 ]
 
@@ -92,12 +93,31 @@ def report_html(page: ReportPage, code: Code = lambda *_: ("", ""), version: str
     """The whole file. ``code`` gives source and assembly of a kernel. A page with a ``version`` is
     watched: it asks where it came from for a newer one.
     """
-    title, live = _title(page), bool(version)
-    script = f"{SCRIPT}{WATCH}" if live else SCRIPT
-    policy = f"{_POLICY}{script_policy(script)}" + ("; connect-src 'self'" if live else "")
     ends = [p for p in (_histories(page.histories), _sessions(page)) if p is not None]
     own = [(f"s{i}", " + ".join(p.line.models) or p.line.command) for i, p in enumerate(page.pages)]
     last = [(p.id, p.name) for p in ends]
+    inside = joined(
+        _store_head(page) if page.whole_store else None,
+        _contents([*own, *last], "Models") if page.whole_store else None,
+        *(
+            _article(p, number, page, code, [] if page.whole_store else last)
+            for p, (number, _) in zip(page.pages, own, strict=True)
+        ),
+        *(p.html for p in ends),
+    )
+    return _file(_title(page), inside, _foot(page), version)
+
+
+def notice_html(said: str, version: str) -> str:
+    """A page that is watched while there is nothing to show, which says why."""
+    return _file("waiting", element("header", element("h1", "Waiting"), element("p", said)), None,
+        version)  # fmt: skip
+
+
+def _file(title: str, inside: Html, foot: Html | None, version: str) -> str:
+    live = bool(version)
+    script = f"{SCRIPT}{WATCH}" if live else SCRIPT
+    policy = f"{_POLICY}{script_policy(script)}" + ("; connect-src 'self'" if live else "")
     head = joined(
         element("meta", charset="utf-8"),
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
@@ -107,21 +127,12 @@ def report_html(page: ReportPage, code: Code = lambda *_: ("", ""), version: str
         element("title", f"{title} - tunegrad"),
         element("style", Html(STYLE)),
     )
+    state = element("p", "live", id="state", role="status", css="note") if live else None
     body = joined(
         element("a", "to the report", href="#report", css="skip"),
-        element(
-            "main",
-            element("p", "live", id="state", role="status", css="note") if live else None,
-            _store_head(page) if page.whole_store else None,
-            _contents([*own, *last], "Models") if page.whole_store else None,
-            *(
-                _article(p, number, page, code, [] if page.whole_store else last)
-                for p, (number, _) in zip(page.pages, own, strict=True)
-            ),
-            *(p.html for p in ends),
-            id="report",
-        ),
-        _foot(page),
+        element("header", state, css="live") if live else None,
+        element("main", inside, id="report"),
+        foot,
         element("script", Html(script)),
     )
     whole = element("html", element("head", head), element("body", body), lang="en")
@@ -163,7 +174,7 @@ def _article(
 ) -> Html:
     line, busy = page.line, page.machine.busy
     level = "h2" if report.whole_store else "h1"
-    took = "it did not end" if line.seconds is None else duration(line.seconds)
+    took = "it has not ended" if line.seconds is None else duration(line.seconds)
     machine = page.machine.fields.get("cpu_name") or page.machine.fields.get("name")
     parts = session_parts(page, number, code)
     head = element(

@@ -65,6 +65,7 @@ body {{ margin: 0; background: var(--ground); color: var(--ink); overflow-wrap: 
   font: 16px/1.5 system-ui,
   -apple-system, "Segoe UI", Roboto, "Helvetica Neue", sans-serif; }}
 main {{ max-width: 1040px; margin: 0 auto; padding: 24px 16px 64px; }}
+.live {{ max-width: 1040px; margin: 0 auto; padding: 8px 16px 0; }} .live p {{ margin: 0; }}
 h1 {{ font-size: 1.75rem; line-height: 1.2; margin: 0 0 4px; letter-spacing: -.01em; }}
 h2 {{ font-size: 1.2rem; margin: 0 0 4px; }}
 h3 {{ font-size: 1rem; margin: 20px 0 8px; }}

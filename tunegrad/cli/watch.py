@@ -1,0 +1,154 @@
+"""``tunegrad watch``: the report of a session while it runs, in a browser on this machine.
+
+browser   GET / every two seconds, with the version that it has   -->   304, or the page again
+server    the store's files changed?   -->   its rows are read, as any reader does
+
+Nothing is written. Only this machine reaches the server, and only by its own name: a page of
+another host, whose name was made to mean this machine, is refused.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Lock
+
+import click
+
+from tunegrad.cli.files import store_path
+from tunegrad.cli.options import example, store_option
+from tunegrad.cli.output import note, say
+from tunegrad.errors import ConfigError, UserError
+
+__all__ = ["Watched", "server_of", "watch"]
+
+_LOOPBACK = "127.0.0.1"
+
+_SHARE = 0.05
+"""The part of one CPU that making pages may take: a search measures beside it."""
+
+
+@dataclass(slots=True)
+class Watched:
+    """The newest page of a session, the last one where ``session`` is empty. Mutable, and used by
+    several threads.
+    """
+
+    store: Path
+    session: str = ""
+    clock: Callable[[], float] = time.monotonic
+    version: str = ""
+    page: bytes = b""
+    _next_s: float = 0.0
+    _lock: Lock = field(default_factory=Lock)
+
+    def newest(self) -> tuple[str, bytes]:
+        """A version and its page: the one that is there until the store has changed, and time has
+        gone by in proportion to what it took to make.
+        """
+        with self._lock:
+            begun_s, version = self.clock(), self._stamp()
+            if version != self.version and begun_s >= self._next_s:
+                self.version, self.page = version, self._made(version)
+                self._next_s = begun_s + (self.clock() - begun_s) / _SHARE
+            return self.version, self.page
+
+    def _stamp(self) -> str:
+        """The version of the store's files."""
+        found = []
+        for suffix in ("", "-wal"):
+            with suppress(OSError):
+                at = os.stat(f"{self.store}{suffix}")  # noqa: PTH116  the path is text with a suffix
+                found.append(f"{at.st_ino} {at.st_size} {at.st_mtime_ns}")
+        return blake2b(" ".join(found).encode(), digest_size=8).hexdigest()
+
+    def _made(self, version: str) -> bytes:
+        from tunegrad.cli.html import judgement, notice_html, report_html
+        from tunegrad.explain import code_of
+        from tunegrad.tuning import gather
+
+        try:
+            found = gather(self.store, self.session or "last", (), judgement)
+        except UserError as error:
+            return notice_html(str(error), version).encode()
+        ended = found.pages[0].line.seconds is not None
+        code = code_of if ended else lambda *_: ("", "")
+        return report_html(found, code, version).encode()
+
+
+def server_of(watched: Watched, port: int) -> ThreadingHTTPServer:
+    """A server of the page on the loopback address. Raises ConfigError for a port that is taken."""
+
+    class Handler(BaseHTTPRequestHandler):
+        """Answers GET of the page; whatever else is asked for is refused."""
+
+        def do_GET(self) -> None:
+            """The page, or 304 where the browser has it."""
+            at = self.connection.getsockname()[1]
+            if self.headers.get("Host") not in (f"{_LOOPBACK}:{at}", f"localhost:{at}"):
+                self.send_error(403, "another host")
+                return
+            if self.path != "/":
+                self.send_error(404)
+                return
+            version, page = watched.newest()
+            known = self.headers.get("If-None-Match") == version
+            self.send_response(304 if known else 200)
+            self.send_header("ETag", version)
+            self.send_header("Cache-Control", "no-store")
+            self.send_header("X-Content-Type-Options", "nosniff")
+            self.send_header("X-Frame-Options", "DENY")
+            self.send_header("Cross-Origin-Resource-Policy", "same-origin")
+            if not known:
+                self.send_header("Content-Type", "text/html; charset=utf-8")
+                self.send_header("Content-Length", str(len(page)))
+            self.end_headers()
+            if not known:
+                with suppress(ConnectionError):
+                    self.wfile.write(page)
+
+        def log_message(self, *_: object) -> None:
+            """Nothing: the terminal belongs to the user."""
+
+    try:
+        return ThreadingHTTPServer((_LOOPBACK, port), Handler)
+    except OSError as error:
+        raise ConfigError(
+            f"watch: port {port} can not be used: {error.strerror}; 0 is any free one"
+        ) from error
+
+
+@click.command(epilog=example("tunegrad watch", "tunegrad watch tuned.db", "tunegrad watch last"))
+@click.argument("what", metavar="[STORE|SESSION]", default="")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=0, metavar="N",
+    help="Port on this machine.  [default: any free one]",
+)  # fmt: skip
+@store_option
+def watch(what: str, port: int, store: str | None) -> None:
+    """Show the report of a session in a browser while it runs.
+
+    Of a STORE, a file, the newest session, and each newer one as it begins; or the SESSION of an
+    id that begins so. Prints an address that only this machine reaches, and serves the page of
+    `tunegrad report` there, which renews the parts that change. The store is only read. Ctrl-C ends
+    it.
+    """
+    from tunegrad.db import open_store
+
+    is_file = bool(what) and (Path(what).expanduser().exists() or os.sep in what or "." in what)
+    if is_file and store is not None:
+        raise click.UsageError("a store is given twice: by STORE and by --store")
+    path = store_path(what if is_file else store)
+    open_store(path).close()
+    watched = Watched(path, "" if is_file or what == "last" else what)
+    with server_of(watched, port) as server, suppress(KeyboardInterrupt):
+        say(f"http://{_LOOPBACK}:{server.server_address[1]}/ shows {path}; Ctrl-C ends it\n")
+        os.nice(10)
+        server.serve_forever(poll_interval=0.2)
+    note("watch: ended")
