@@ -205,6 +205,7 @@ class TuneReport:
     evaluated by numpy; None where it is f32 already, or was not measured. ``others_cpus`` is how
     many CPUs other processes used meanwhile, on average, and ``busy`` says so where that left too
     few for this one. ``training`` is true of a step of training.
+    ``quantised`` is what the bytes of a model cost that was calibrated by the same command.
     """
 
     model: str
@@ -236,6 +237,7 @@ class TuneReport:
     busy: str = ""
     by_turns: float | None = None
     training: bool = False
+    quantised: QuantizeReport | None = None
 
     @property
     def gain(self) -> float | None:

@@ -110,7 +110,8 @@ dtype_option = click.option(
     metavar="TYPE",
     help="Type of stored weights and activations: f16 or bf16; sums, norms and softmax stay in "
     "f32, inputs and outputs as they are; where the processor multiplies bf16 pairs (AVX512_BF16, "
-    "AMX), products of bf16 are summed in pairs unless --numerics strict.  "
+    "AMX), products of bf16 are summed in pairs unless --numerics strict. int8: the model in bytes "
+    "that tune --calibrate made.  "
     "[default: f32, the model as it is]",
 )
 

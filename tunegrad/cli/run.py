@@ -81,7 +81,7 @@ def run(
         weights=weights,
         seed=settings.seed,
         numerics=settings.numerics,
-        dtype=settings.dtype,
+        dtype="int8" if given["dtype"] == "int8" else settings.dtype,
     )
     from tunegrad.tuning import busy_text, cpu_use, others_cpus
 
@@ -90,9 +90,9 @@ def run(
     others = others_cpus(used, cpu_use())
     busy = busy_text(others, settings.threads)
     report = replace(report, others_cpus=others, busy=busy)
-    if settings.dtype != "f32":
+    if settings.dtype != "f32" or given["dtype"] == "int8":
         from tunegrad.inference import measured_deviation
 
         found = measured_deviation(loaded, model, weights, settings.seed)
-        report = replace(report, deviation=found)
+        report = replace(report, deviation=found, dtype=given["dtype"] or settings.dtype)
     emit(report, run_text(report), as_json=as_json)

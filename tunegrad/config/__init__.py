@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .environment import default_store as default_store
     from .environment import usable_cpus as usable_cpus
     from .models import CALIBRATED as CALIBRATED
+    from .models import calibrated_model as calibrated_model
     from .models import calibration_file as calibration_file
     from .models import check_package as check_package
     from .models import config_names as config_names
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from .settings import parse_duration as parse_duration
     from .settings import resolve_settings as resolve_settings
     from .tables import nearest as nearest
+    from .values import AskedDtype as AskedDtype
     from .values import DtypeName as DtypeName
     from .values import InputSpec as InputSpec
     from .values import ModelDtype as ModelDtype
@@ -61,7 +63,8 @@ else:
             "usable_cpus"
         ),
         "models": (
-            "CALIBRATED calibration_file check_package config_names configs_dir resolve_model"
+            "CALIBRATED calibrated_model calibration_file check_package config_names configs_dir "
+            "resolve_model"
         ),
         "settings": (
             "DEFAULT_BUDGET_S check_dtype check_names check_numerics check_searcher "
@@ -69,8 +72,8 @@ else:
         ),
         "tables": "nearest",
         "values": (
-            "DtypeName InputSpec ModelDtype ModelOptions ModelSpec Numerics Scalar Searcher "
-            "TuneDefaults TuneOptions TuneSettings"
+            "AskedDtype DtypeName InputSpec ModelDtype ModelOptions ModelSpec Numerics Scalar "
+            "Searcher TuneDefaults TuneOptions TuneSettings"
         ),
     }
     __all__, __getattr__ = lazy_names(__name__, _HOMES)

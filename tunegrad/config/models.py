@@ -36,6 +36,7 @@ from .values import LOSSES, OPTIMIZERS, DtypeName, InputSpec, ModelSpec, Scalar,
 __all__ = [
     "CALIBRATED",
     "ONNX_BUILDER",
+    "calibrated_model",
     "calibration_file",
     "check_package",
     "config_names",
@@ -276,7 +277,7 @@ def _resolved(text: str, batch: int | None) -> ModelSpec:
     if text.endswith(".onnx"):
         return _onnx_model(text, batch)
     if text.endswith(CALIBRATED):
-        return _calibrated_model(text)
+        return _calibration(text)
     if text.endswith(".toml") or "/" in text:
         path = Path(text).expanduser()
         if not path.is_file():
@@ -305,7 +306,7 @@ def _onnx_model(text: str, batch: int | None) -> ModelSpec:
     return ModelSpec(path.stem, ONNX_BUILDER, args=args, source=str(path))
 
 
-def _calibrated_model(text: str) -> ModelSpec:
+def _calibration(text: str) -> ModelSpec:
     """A model in bytes; its file says of which model."""
     path = Path(text).expanduser()
     if not path.is_file():
@@ -319,3 +320,21 @@ def calibration_file(name: str, store: Path) -> Path:
     name, and underscores for the others.
     """
     return store.with_name(re.sub(r"[^\w.-]+", "_", name).strip("_") + CALIBRATED)
+
+
+def calibrated_model(spec: ModelSpec, store: Path) -> ModelSpec:
+    """A named model in bytes, by its calibration beside a store; one that is in bytes already.
+
+    Raises ConfigError where there is none, or the model has no name to find it by.
+    """
+    if spec.builder == _CALIBRATED_BUILDER:
+        return spec
+    if not spec.builder:
+        raise ConfigError(f"model {spec.name} in int8: tg.quantize(model, batches) makes it")
+    path = calibration_file(spec.name, store)
+    if not path.is_file():
+        raise ConfigError(
+            f"model {spec.name} in int8: it is not calibrated, since there is no {path}; make it: "
+            f"tunegrad tune MODEL --dtype int8 --calibrate DATA"
+        )
+    return replace(_calibration(str(path)), name=f"{spec.name} int8")

@@ -14,9 +14,9 @@ from typing import Any, Unpack, get_args
 from tunegrad.errors import ConfigError, ModelError
 
 from .environment import DEFAULT_DEVICE, MOST_THREADS, allowed_threads, default_store
-from .models import resolve_model
+from .models import calibrated_model, resolve_model
 from .tables import nearest
-from .values import ModelDtype, ModelSpec, Numerics, Searcher, TuneOptions, TuneSettings
+from .values import AskedDtype, ModelDtype, ModelSpec, Numerics, Searcher, TuneOptions, TuneSettings
 
 __all__ = [
     "DEFAULT_BUDGET_S",
@@ -97,13 +97,17 @@ def resolve_settings(
         return _first(said, _of_files(specs, name) if said is None else None, default)
 
     threads, store, numerics = settled("threads"), given.get("store"), given.get("numerics")
+    place = default_store(environ) if store is None else _path_of(store)
+    dtype = settled("dtype", "f32")
+    if dtype == "int8":
+        specs, dtype = tuple(calibrated_model(spec, place) for spec in specs), "f32"
     settings = TuneSettings(
         model=specs[0],
         device=settled("device", DEFAULT_DEVICE),
         threads=allowed_threads(environ) if threads is None else threads,
         budget_s=_settle_budget(given.get("budget_s"), specs),
         searcher=check_searcher(settled("searcher", "portfolio")),
-        store=default_store(environ) if store is None else _path_of(store),
+        store=place,
         seed=settled("seed", 0),
         json=json,
         log=None if log is None else Path(log).expanduser(),
@@ -115,7 +119,7 @@ def resolve_settings(
         ray=given.get("ray"),
         ray_kind=given.get("ray_kind"),
         warm_start=settled("warm_start", True),
-        dtype=check_dtype(settled("dtype", "f32")),
+        dtype=check_dtype(dtype),
     )
     check_settings(settings)
     return settings
@@ -219,7 +223,9 @@ def check_dtype(dtype: str) -> ModelDtype:
         if dtype == known:
             found: ModelDtype = known
             return found
-    raise ConfigError(f"dtype {dtype!r} is unknown; valid: {', '.join(get_args(ModelDtype))}")
+    if dtype == "int8":
+        raise ConfigError("dtype 'int8': tg.quantize(model, batches) makes a model in bytes")
+    raise ConfigError(f"dtype {dtype!r} is unknown; valid: {', '.join(get_args(AskedDtype))}")
 
 
 def labelled(name: str, dtype: ModelDtype) -> str:

@@ -90,6 +90,8 @@ class Training:
 
     def __post_init__(self) -> None:
         self._check_options()
+        if isinstance(self.model, Model) and self.model.rewrite is not None:
+            raise ModelError(f"training: model {self.name} is in bytes, which have no gradients")
         made = self.model.make() if isinstance(self.model, Model) else self.model
         if not isinstance(made, Module):
             kind = f"{type(made).__module__}.{type(made).__qualname__}"

@@ -15,9 +15,12 @@ from numpy.typing import ArrayLike
 from tunegrad import devices
 from tunegrad.compiling import SUFFIX
 from tunegrad.config import (
+    CALIBRATED,
+    AskedDtype,
     ModelDtype,
     Numerics,
     allowed_threads,
+    calibrated_model,
     check_dtype,
     check_numerics,
     default_store,
@@ -57,7 +60,7 @@ def load(
     weights: Weights | str | Path | None = None,
     seed: int = 0,
     numerics: Numerics = "contract",
-    dtype: ModelDtype | None = None,
+    dtype: AskedDtype | None = None,
 ) -> LoadedModel:
     """A model with the winners that ``store`` holds for this machine.
 
@@ -76,13 +79,16 @@ def load(
     factors are rounded to 11 digits, where the device has a matrix unit for such. ``dtype``: what
     weights and activations are stored in, ``"f16"`` or ``"bf16"``, whose products are added in
     pairs unless numerics are strict; ``"f32"`` is the model as it is; default: what the model's
-    file says, or that (docs/NUMERICS.md).
+    file says, or that (docs/NUMERICS.md). ``"int8"`` of a named model is the one that was
+    calibrated beside the store (docs/QUANTISE.md).
 
     Raises UserError (ModelError, ConfigError, DeviceError, StoreError, WeightsError, MissError), in
     one line.
     """
     if isinstance(model, str) and model.endswith(SUFFIX):
         return _opened_model(Path(model), device, threads, weights, dtype)
+    if dtype == "int8":
+        model, dtype = _in_bytes(model, store), None
     found, threads, stored_as = resolved(model, threads, dtype)
     loaded = load_model(found, device, threads, store, on_miss, weights, seed, numerics, stored_as)
     if store is None or store:
@@ -143,6 +149,19 @@ def measured_deviation(
     """
     found, _, _ = resolved(model, None, None)
     return loaded.deviation(tuple(t.node for t in found.build(found.weights(weights, seed))), seed)
+
+
+def _in_bytes(model: str | Model | Example, store: StorePath) -> str:
+    """The file of a named model's calibration. Raises ConfigError where there is none."""
+    if not isinstance(model, str):
+        raise ConfigError("dtype 'int8' of a Model: tg.quantize(model, batches) makes one in bytes")
+    if store is not None and not store:
+        raise ConfigError(
+            f"dtype 'int8' of {model}: its calibration lies beside a store, and there is none; "
+            f"give the file NAME{CALIBRATED} as the model"
+        )
+    place = default_store() if store is None else Path(store)
+    return calibrated_model(resolve_model(model), place).source
 
 
 def resolved(
@@ -279,7 +298,7 @@ def _opened_model(
     device: str,
     threads: int | None,
     weights: object,
-    dtype: ModelDtype | None,
+    dtype: AskedDtype | None,
 ) -> LoadedModel:
     """A model from a file ``NAME.plan``, which a loaded model's ``save`` wrote.
 

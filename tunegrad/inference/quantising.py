@@ -22,6 +22,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -78,11 +79,11 @@ class Quantized:
     calibration: Calibration
     _session: _Session | None = field(default=None, repr=False, compare=False)
 
-    def priced(self) -> QuantizeReport:
-        """The report with times as the store is now: after a search, say."""
+    def priced(self, store: StorePath = None) -> QuantizeReport:
+        """The report with times as a store is now: after a search, say."""
         if self._session is None:
             return self.report
-        return replace(self.report, prices=self._session.prices(self.model))
+        return replace(self.report, prices=self._session.prices(self.model, store))
 
     def save(self, path: str | os.PathLike[str], model: str = "") -> None:
         """Write the scales to a file ``NAME.int8.json``; no weights.
@@ -92,8 +93,7 @@ class Quantized:
         """
         if not os.fspath(path).endswith(CALIBRATED):
             raise ModelError(f"file {os.fspath(path)}: its name must end with {CALIBRATED}")
-        said = self.calibration
-        type(said)(said.kind, model, said.method, said.products, said.tensors).write(path)
+        msgspec.structs.replace(self.calibration, model=_beside(model, Path(path))).write(path)
 
 
 def quantize(
@@ -143,8 +143,7 @@ def quantize(
     found = replace(found, own=values) if values else found
     named = model if isinstance(model, str) else ""
 
-    def load(it: Model, dtype: ModelDtype = "f32", *, stored: bool = False) -> LoadedModel:
-        place = store if stored else False
+    def load(it: Model, place: StorePath = False, dtype: ModelDtype = "f32") -> LoadedModel:
         return load_model(it, device, threads, place, "default", None, seed, numerics, dtype)
 
     if isinstance(batches, str | os.PathLike) and os.fspath(batches).endswith(CALIBRATED):
@@ -160,7 +159,7 @@ def quantize(
     kept_at = session.kept(scales, keep, max_error)
     calibration = Calibration.of(named, method, session.products, scales, sorted(kept_at))
     made = quantised_model(found, calibration)
-    listed = session.prices(made)
+    listed = session.prices(made, store)
     names = tuple(_name(session.products[i], i) for i in sorted(kept_at))
     report = QuantizeReport(
         found.name, method, given.count(False), given.count(True), len(session.products), names,
@@ -168,6 +167,14 @@ def quantize(
         tuple((_name(session.products[i], i), e) for i, e in session.costs.items()), listed,
     )  # fmt: skip
     return Quantized(made, report, calibration, session)
+
+
+def _beside(text: str, path: Path) -> str:
+    """The name of a model; that of a file as seen from the folder of ``path``."""
+    base, bracket, said = text.partition("[")
+    if not base.endswith((".onnx", ".toml")):
+        return text
+    return os.path.relpath(Path(base).expanduser(), path.parent) + bracket + said
 
 
 def _check(method: str, percentile: float, smooth: float | None, max_error: float | None) -> None:
@@ -309,17 +316,17 @@ class _Session:
 
         return error
 
-    def prices(self, made: Model) -> tuple[Price, ...]:
+    def prices(self, made: Model, store: StorePath) -> tuple[Price, ...]:
         """The time of a model here in f32, in bf16 where the processor multiplies pairs of those,
         and in bytes, each with its error on the batches that are held out.
 
         Each runs with what the store has for it, in turns with the others.
         """
-        full = self._load(self._model, stored=True)
+        full = self._load(self._model, store)
         sides = {"f32": full}
         if full.multiplies_pairs:
-            sides["bf16"] = self._load(self._model, dtype="bf16", stored=True)
-        sides["int8"] = self._load(made, stored=True)
+            sides["bf16"] = self._load(self._model, store, "bf16")
+        sides["int8"] = self._load(made, store)
         batch = next(self._batches.part(True))
         timers = {name: side.timer(**batch) for name, side in sides.items()}
         samples: dict[str, list[float]] = {name: [] for name in sides}

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from tunegrad.cli.tables.printer import (
+    UNKNOWN,
     Table,
     count_text,
     duration,
@@ -24,6 +25,7 @@ from tunegrad.reports import (
     CompiledReport,
     CompiledRow,
     Deviation,
+    QuantizeReport,
     RunReport,
     ShowRow,
     TuneReport,
@@ -78,6 +80,7 @@ def _model_text(report: TuneReport) -> str:
             *_explained(report),
             search,
             *_deviation(report.dtype, report.deviation),
+            *_prices(report.quantised),
             *_pace(report),
             *_outputs(report),
         ]
@@ -224,6 +227,35 @@ def _deviation(dtype: str, found: Deviation | None, constant_bytes: int = 0) -> 
     weights = f"; weights take {constant_bytes / 1e6:.2f} MB" if constant_bytes else ""
     off = f"{found.largest:.2e} of the largest one, {found.rms:.2e} rms"
     return [f"{dtype}: outputs differ from those in f32 by {off}{weights}"]
+
+
+def _prices(report: QuantizeReport | None) -> list[str]:
+    """The time of a model in each dtype beside its error, and what was done for that."""
+    if report is None:
+        return []
+    first = report.prices[0].ms
+    table = Table.of(
+        report.prices,
+        words("stored as", lambda p: p.dtype),
+        figure("ms", lambda p: p.ms, ms),
+        figure("of f32", lambda p: f"{p.ms / first:.2f}"),
+        figure(
+            "error, rms", lambda p: UNKNOWN if p.deviation is None else f"{p.deviation.rms:.2e}"
+        ),
+        figure(
+            "largest", lambda p: UNKNOWN if p.deviation is None else f"{p.deviation.largest:.2e}"
+        ),
+        words("tuned", lambda p: f"{p.tuned} of {p.kernels} kernels", spare=1),
+    )
+    held = f"{report.held_out} other{'s' if report.held_out != 1 else ''}"
+    data = f"{report.batches} batch{'es' if report.batches != 1 else ''}"
+    kept = f"; in f32: {', '.join(report.kept)}" if report.kept else ""
+    return [
+        "",
+        table.text(),
+        f"ranges by {report.method} of {data}, errors on {held}; {report.products} products{kept}",
+        "",
+    ]
 
 
 def show_text(rows: Sequence[ShowRow]) -> str:
