@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 
 import click
+import numpy as np
 import pytest
 
 from tunegrad.cli.app import COMMANDS, root
@@ -249,6 +250,7 @@ def test_examples_of_all_helps_run_as_they_stand(tmp_path: Path) -> None:
     command = f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m tunegrad "$@"\n'
     (shim / "tunegrad").write_text(command, encoding="utf-8")
     (shim / "tunegrad").chmod(0o755)
+    np.savez(tmp_path / "batches.npz", x=np.ones((4, 784), np.float32))
     for line in [*first, *(line for line in lines if line not in first)]:
         nightly = tmp_path / "nightly.db"  # of what was tuned before
         if "nightly.db" in line and not nightly.exists():

@@ -337,4 +337,5 @@ def calibrated_model(spec: ModelSpec, store: Path) -> ModelSpec:
             f"model {spec.name} in int8: it is not calibrated, since there is no {path}; make it: "
             f"tunegrad tune MODEL --dtype int8 --calibrate DATA"
         )
-    return replace(_calibration(str(path)), name=f"{spec.name} int8")
+    tune = replace(spec.tune, dtype=None)
+    return replace(_calibration(str(path)), name=f"{spec.name} int8", tune=tune)

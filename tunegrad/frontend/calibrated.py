@@ -24,7 +24,7 @@ import msgspec
 import numpy as np
 from msgspec import Meta
 
-from tunegrad.config import check_package, resolve_model
+from tunegrad.config import CALIBRATED, check_package, resolve_model
 from tunegrad.errors import ModelError, WeightsError
 from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.graph import ConstData, Node
@@ -182,6 +182,8 @@ def model(path: str) -> Model:
             f"file {path}: it is of a model that has no name; tg.quantize(model, {path!r}) applies "
             "it"
         )
+    if found.model.partition("[")[0].endswith(CALIBRATED):
+        raise ModelError(f"file {path}: its model {found.model!r:.80} is a calibration itself")
     check_package(found.model, path)
     return quantised_model(model_of_spec(resolve_model(_beside(found.model, path))), found)
 

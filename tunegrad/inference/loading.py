@@ -18,6 +18,7 @@ from tunegrad.config import (
     CALIBRATED,
     AskedDtype,
     ModelDtype,
+    ModelSpec,
     Numerics,
     allowed_threads,
     calibrated_model,
@@ -88,7 +89,8 @@ def load(
     if isinstance(model, str) and model.endswith(SUFFIX):
         return _opened_model(Path(model), device, threads, weights, dtype)
     if dtype == "int8":
-        model, dtype = _in_bytes(model, store), None
+        spec, dtype = _in_bytes(model, store), None
+        model, threads = model_of_spec(spec), spec.tune.threads if threads is None else threads
     found, threads, stored_as = resolved(model, threads, dtype)
     loaded = load_model(found, device, threads, store, on_miss, weights, seed, numerics, stored_as)
     if store is None or store:
@@ -151,8 +153,8 @@ def measured_deviation(
     return loaded.deviation(tuple(t.node for t in found.build(found.weights(weights, seed))), seed)
 
 
-def _in_bytes(model: str | Model | Example, store: StorePath) -> str:
-    """The file of a named model's calibration. Raises ConfigError where there is none."""
+def _in_bytes(model: str | Model | Example, store: StorePath) -> ModelSpec:
+    """A named model in bytes, as it was calibrated. Raises ConfigError where it was not."""
     if not isinstance(model, str):
         raise ConfigError("dtype 'int8' of a Model: tg.quantize(model, batches) makes one in bytes")
     if store is not None and not store:
@@ -161,7 +163,7 @@ def _in_bytes(model: str | Model | Example, store: StorePath) -> str:
             f"give the file NAME{CALIBRATED} as the model"
         )
     place = default_store() if store is None else Path(store)
-    return calibrated_model(resolve_model(model), place).source
+    return calibrated_model(resolve_model(model), place)
 
 
 def resolved(

@@ -2,7 +2,7 @@
 
     before                                     after
     %0 = map max %x 0      f32[8,64]           %0 = map max %x 0          f32[8,64]
-                                               %1 = clamp(round(%0 * 1/s) + z, 0, 255)  u8[8,64]
+                                               %1 = clamp(round(%0 / s) + z, 0, 255)    u8[8,64]
                                                %2 = (f32(%1) - z) * s     f32[8,64]
     %w = const w           f32[64,32]          %w = f32(const i8[64,32]) * t[1,32]
     %3 = sum(%0 * %w)      f32[8,32]           %3 = sum(%2 * %w)          f32[8,32]
@@ -15,7 +15,7 @@ This is the form of ``QuantizeLinear`` and ``DequantizeLinear`` around a product
 ``packed_dots`` makes a product of integers of it, and what rounds is the epilogue of the kernel
 before. Every reader of a tensor reads the bytes, a residual too, so that only bytes are stored;
 products that are kept in f32 read the tensor itself. A maximum of bytes is the byte of the maximum,
-since rounding keeps the order: where only a pooling reads a tensor, bytes are pooled.
+since rounding keeps the order: where only a pooling reads a tensor, it is bytes in the same steps.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Scale:
 
     def bytes_of(self, x: Array) -> Array:
         """Numbers as bytes: to the nearest, ties to even, saturated."""
-        at = np.rint(x * np.float32(1.0 / self.step)) + np.float32(self.zero)
+        at = np.rint(x / np.float32(self.step)) + np.float32(self.zero)
         return np.clip(at, 0, _STEPS).astype(np.uint8)
 
     def numbers_of(self, codes: Array) -> Array:
@@ -170,6 +170,12 @@ def quantised(
     staying = {p.sum: p for p in products if p.sum in kept}
     readers = Counter(s for n in topological(outputs) for s in {*n.srcs})
     readers.update(outputs)
+    scales = dict(scales)
+    for n in tuple(wanted):
+        of_windows = _pooled(n, readers)
+        if of_windows is not None and not scales[n].factors and of_windows not in wanted:
+            scales[of_windows] = scales[n]
+            wanted.add(of_windows)
     raw: dict[Node, Node] = {}
     read: dict[Node, Node] = {}
     factor: dict[Node, Node] = {}
@@ -184,10 +190,7 @@ def quantised(
         raw[n] = read[n] = made
         if n in wanted:
             s, axis = scales[n], axes.get(n, 0)
-            pooled = _pooled(n, s, readers, raw)
-            codes = _codes(made, s, axis) if pooled is None else pooled
-            if n.op is GraphOp.INPUT:  # else each word of a padded image rounds its own bytes
-                codes = g.contiguous(codes)
+            codes = _codes(made, s, axis)
             factor[n] = _numbers(codes, s)
             read[n] = _whole(factor[n], s, axis)
     return tuple(raw[o] for o in outputs)
@@ -249,25 +252,16 @@ def _whole(x: Node, s: Scale, axis: int) -> Node:
     return g.elementwise(Op.MUL, x, g.expand(by, x.shape))
 
 
-def _pooled(n: Node, s: Scale, readers: Counter[Node], raw: Mapping[Node, Node]) -> Node | None:
-    """The bytes of a maximum as the maximum of bytes; None where something else reads what it is
-    of.
-    """
-    if n.op is not GraphOp.REDUCE or cast(Any, n.arg)[0] is not Op.MAX or s.factors:
+def _pooled(n: Node, readers: Counter[Node]) -> Node | None:
+    """What a tensor is the maximum of, windows of it, where nothing else reads that; else None."""
+    if n.op is not GraphOp.REDUCE or cast(Any, n.arg)[0] is not Op.MAX:
         return None
-    inner, path = n.srcs[0], [n.srcs[0]]
-    mask: Node | None = None
-    if inner.op is GraphOp.MAP and inner.arg is Op.WHERE and inner.srcs[2].op is GraphOp.FULL:
-        mask, inner = inner.srcs[0], inner.srcs[1]
-        path.append(inner)
-    base, moves = chain(inner)
+    path = [n.srcs[0]]
+    if path[0].op is GraphOp.MAP and path[0].arg is Op.WHERE:
+        path.append(path[0].srcs[1])
+    base, moves = chain(path[-1])
     path += [base, *moves]
-    if base.op is not GraphOp.MAP or any(readers[x] > 1 for x in path):
-        return None
-    values = applied(_codes(raw[base], s, 0), moves)
-    if mask is not None:
-        values = g.elementwise(Op.WHERE, raw[mask], values, g.full(0, values.shape, U8))
-    return g.reduce(Op.MAX, values, cast(Any, n.arg)[1])
+    return base if base.op is GraphOp.MAP and all(readers[x] == 1 for x in path) else None
 
 
 def _constant(p: Product, factors: Sequence[float]) -> Node:
@@ -279,13 +273,12 @@ def _constant(p: Product, factors: Sequence[float]) -> Node:
 
 def _codes(x: Node, s: Scale, axis: int) -> Node:
     """Bytes of a tensor. Scales are constants in memory, so that layers share their kernels."""
-    by = np.float32(1.0 / s.step)
     if s.factors:
-        step = _along(by / np.asarray(s.factors, np.float32), axis, len(x.shape))
-        y = g.elementwise(Op.MUL, x, g.expand(g.const(step, F32), x.shape))
-    else:
-        y = g.elementwise(Op.MUL, x, _everywhere(by, x.shape))
-    y = g.elementwise(Op.ROUND, y)
+        by = g.const(
+            _along(np.float32(1.0) / np.asarray(s.factors, np.float32), axis, len(x.shape)), F32
+        )
+        x = g.elementwise(Op.MUL, x, g.expand(by, x.shape))
+    y = g.elementwise(Op.ROUND, g.elementwise(Op.DIV, x, _everywhere(np.float32(s.step), x.shape)))
     if s.zero:
         y = g.elementwise(Op.ADD, y, g.cast(_byte(s.zero, x.shape), F32))
     y = g.elementwise(Op.MAX, y, g.full(0.0, x.shape, F32))
