@@ -14,10 +14,12 @@ if TYPE_CHECKING:
     from .device import BoundPlan as BoundPlan
     from .device import Code as Code
     from .device import Device as Device
+    from .device import DirectPlan as DirectPlan
     from .device import Engine as Engine
     from .device import Inspection as Inspection
     from .device import MachineLimits as MachineLimits
     from .device import Memory as Memory
+    from .device import Place as Place
     from .host.facts import usable_cores as usable_cores
     from .host.single import run_on_host as run_on_host
     from .job import CONTENDING as CONTENDING
@@ -48,7 +50,9 @@ else:
     __all__, __getattr__ = lazy_names(
         __name__,
         {
-            "device": "BoundPlan Code Device Engine Inspection MachineLimits Memory",
+            "device": (
+                "BoundPlan Code Device DirectPlan Engine Inspection MachineLimits Memory Place"
+            ),
             "host.facts": "usable_cores",
             "host.single": "run_on_host",
             "job": ("CONTENDING Beside Candidate CompiledCandidate Hooks Limits Reference"),

@@ -13,9 +13,9 @@ may have to open files and start programs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from tunegrad.devices.job import Array, CompiledCandidate
     from tunegrad.devices.lowered import Lowered
+    from tunegrad.forks import ForkSafeLock
     from tunegrad.ir.layout import Pack
     from tunegrad.ir.program import Program
     from tunegrad.ir.target import Target
@@ -34,11 +35,13 @@ __all__ = [
     "Code",
     "Confinement",
     "Device",
+    "DirectPlan",
     "Engine",
     "Inspection",
     "Launch",
     "MachineLimits",
     "Memory",
+    "Place",
 ]
 
 
@@ -172,6 +175,28 @@ class BoundPlan(Protocol):
     def time(self, samples: int, each: bool = False) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """(seconds of each of ``samples`` runs, mean seconds of each launch or () without
         ``each``).
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """An input or an output of a plan: its arguments of launches, as (launch, argument)."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    places: tuple[tuple[int, int], ...]
+
+
+@runtime_checkable
+class DirectPlan(Protocol):
+    """A plan whose kernels use arrays of this process as they lie."""
+
+    def direct(
+        self, lock: ForkSafeLock, inputs: Sequence[Place], outputs: Sequence[Place]
+    ) -> Callable[[Sequence[object]], tuple[Array, ...] | None]:
+        """A run, under ``lock``, as one function of its inputs in order: its outputs in memory that
+        nothing else refers to. None, and nothing has run, where one is not an array of the right
+        shape and dtype, or can not be used as it lies.
         """
 
 

@@ -131,6 +131,29 @@ class Runner:
             (b.id, b.shape, b.dtype.numpy) for b in self._distinct if b.id not in self._over
         )
 
+    def direct(
+        self, names: Sequence[str]
+    ) -> Callable[[Sequence[object]], tuple[Array, ...] | None] | None:
+        """``run`` as one function of its inputs in the order of ``names``, which gives None, and
+        runs nothing, where it is not as it must be or would be copied; None where there is more to
+        a run than its launches.
+        """
+        from tunegrad.devices import DirectPlan, Place
+
+        by_name = {b.name: b for b in self._inputs}
+        plain = by_name.keys() == set(names) and self._distinct == self._written
+        if not plain or self._over or self._guards or not isinstance(self._plan, DirectPlan):
+            return None
+        inputs = [by_name[name] for name in names]
+        touched = [self._places.get(b.id, ()) for b in (*inputs, *self._outputs)]
+        if any(b.base is not None for places in touched for *_, b in places):
+            return None
+        made = [
+            Place(b.shape, b.dtype.numpy, tuple((step, at) for step, at, _ in places))
+            for b, places in zip((*inputs, *self._outputs), touched, strict=True)
+        ]
+        return self._plan.direct(self._lock, made[: len(inputs)], made[len(inputs) :])
+
     @property
     def outputs(self) -> tuple[Buffer, ...]:
         """Buffers that a run gives back, in order."""
@@ -465,13 +488,17 @@ def _most(sizes: Iterable[tuple[int, ...]]) -> list[int]:
 class Runners:
     """As many runners of one plan as callers are at it at a time, ``most`` at most; more wait.
 
-    Each has temporary memory of its own. ``make`` makes those beside the first.
+    Each has temporary memory of its own. ``make`` makes those beside the first. ``names`` are the
+    inputs, in the order of ``direct``.
     """
 
-    def __init__(self, first: Runner, make: Callable[[], Runner], most: int) -> None:
+    def __init__(
+        self, first: Runner, make: Callable[[], Runner], most: int, names: Sequence[str] = ()
+    ) -> None:
         self.first = first
-        self._make, self._most = make, most
+        self._make, self._most, self._names = make, most, names
         self._all = [self.first]
+        self._direct = {first: first.direct(names)}
         self.forked()
         in_child(self)
 
@@ -484,6 +511,23 @@ class Runners:
     def memory_bytes(self) -> int:
         """As ``Runner.memory_bytes``, of all; what they share is counted once."""
         return self.first.memory_bytes + sum(r.own_bytes for r in self._all[1:])
+
+    def direct(self, given: Sequence[object]) -> tuple[Array, ...] | None:
+        """The outputs of a call whose inputs are used as they lie; None, and nothing has run, where
+        it is another, or all runners are busy.
+        """
+        try:
+            runner = self._idle.pop()  # see ``run``
+        except IndexError:
+            return None
+        try:
+            run = self._direct[runner]
+            return None if run is None else run(given)
+        finally:
+            self._idle.append(runner)
+            if self._waiting:
+                with self._changed:
+                    self._changed.notify()
 
     def run(self, arrays: Mapping[str, Array]) -> tuple[Array, ...]:
         """See ``Runner.run``."""
@@ -510,8 +554,10 @@ class Runners:
                     with suppress(IndexError):
                         return self._idle.pop()
                     if len(self._all) < self._most:
-                        self._all.append(self._make())
-                        return self._all[-1]
+                        made = self._make()
+                        self._direct[made] = made.direct(self._names)
+                        self._all.append(made)
+                        return made
                     self._changed.wait()
             except BaseException:  # Ctrl-C, no memory: another may wait for what it was told of
                 self._changed.notify()

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,11 +29,13 @@ from tunegrad.errors import InternalError
 from tunegrad.ir.dtypes import buffer_dtype
 
 if TYPE_CHECKING:
+    from tunegrad.devices import Place
     from tunegrad.devices.cpu.device import CpuDevice
     from tunegrad.devices.cpu.readonly import ReadOnly
     from tunegrad.devices.device import MachineLimits
     from tunegrad.devices.job import Array, CompiledCandidate
     from tunegrad.devices.lowered import Lowered
+    from tunegrad.forks import ForkSafeLock
     from tunegrad.ir.layout import Pack
 
 __all__ = ["CpuEngine"]
@@ -105,7 +107,54 @@ class _Plan:
         self.launches[step].table.point(argument, memory.address)
 
     def run(self) -> None:
-        self._on_a_team(lambda team: team.run_plan(self.native))
+        team = self.teams.take()
+        try:
+            team.run_plan(self.native)
+        finally:
+            self.teams.give(team)
+
+    def direct(
+        self, lock: ForkSafeLock, inputs: Sequence[Place], outputs: Sequence[Place]
+    ) -> Callable[[Sequence[object]], tuple[Array, ...] | None]:
+        """See ``devices.device.DirectPlan``."""
+        taken = [(p.shape, p.dtype, p.dtype.itemsize - 1) for p in inputs]
+        made = [(p.shape, p.dtype, prod(p.shape) * p.dtype.itemsize + _ALIGN) for p in outputs]
+        entries = [
+            (n, self.launches[step].table.words, entry)
+            for n, p in enumerate((*inputs, *outputs))
+            for step, entry in p.places
+        ]
+        count, run = len(taken), self.run if self.launches else lambda: None
+        empty, array, byte = np.empty, np.ndarray, np.dtype(np.uint8)
+        view, address_of = cast("Callable[[Any], Any]", _Nothing.from_buffer), ctypes.addressof
+
+        def call(given: Sequence[Any]) -> tuple[Array, ...] | None:
+            if len(given) != count:
+                return None
+            addresses, results = [], []
+            try:
+                for x, (shape, dtype, odd) in zip(given, taken):  # noqa: B905  as many, and faster
+                    if type(x) is not array or x.dtype is not dtype or x.shape != shape:
+                        return None
+                    at = address_of(view(x))
+                    if at & odd:
+                        return None
+                    addresses.append(at)
+            except (TypeError, ValueError, BufferError):  # read-only, or not in order
+                return None
+            for shape, dtype, nbytes in made:
+                whole = empty(nbytes, byte)
+                at = address_of(view(whole))
+                skipped = -at % _ALIGN
+                addresses.append(at + skipped)
+                results.append(array(shape, dtype, whole, skipped))
+            with lock.inner:
+                for n, words, entry in entries:
+                    words[entry] = addresses[n]
+                run()
+            return tuple(results)
+
+        return call
 
     def time(self, samples: int, each: bool = False) -> tuple[tuple[float, ...], tuple[float, ...]]:
         return self._on_a_team(lambda team: team.time_plan(self.native, samples, each=each))

@@ -110,19 +110,19 @@ class BufferTable:
     It keeps ``owners`` alive with itself.
     """
 
-    __slots__ = ("_table", "owners")
+    __slots__ = ("owners", "words")
 
     def __init__(self, addresses: Sequence[int], owners: object = None) -> None:
-        self._table = (ctypes.c_void_p * max(1, len(addresses)))(*addresses)
+        self.words = (ctypes.c_void_p * max(1, len(addresses)))(*addresses)
         self.owners = owners
 
     @property
     def address(self) -> int:
-        return ctypes.addressof(self._table)
+        return ctypes.addressof(self.words)
 
     def point(self, entry: int, address: int) -> None:
         """Let one entry be another address."""
-        self._table[entry] = address
+        self.words[entry] = address
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +149,7 @@ class LaunchTable:
     Holds no reference to code or buffers: the caller does.
     """
 
-    __slots__ = ("_table", "address", "entries", "threads")
+    __slots__ = ("_table", "address", "count", "entries", "threads")
 
     def __init__(self, entries: Sequence[Launch]) -> None:
         self.entries = tuple(entries)
@@ -158,6 +158,7 @@ class LaunchTable:
         ]
         self._table = np.array(flat, dtype=np.uint64)
         self.address = int(self._table.ctypes.data)
+        self.count = len(self.entries)
         self.threads = max((e.threads for e in self.entries), default=1)
         """The most threads that any entry wants."""
 
@@ -252,9 +253,11 @@ class Team:
 
     def run_plan(self, plan: LaunchTable) -> None:
         """Run a plan's launches in order, with no Python between them."""
-        self._count(plan.threads)
-        with self._lock:
-            self._plan(self._alive(), plan.address, len(plan))
+        if plan.threads > self.threads:
+            self._count(plan.threads)
+        with self._lock.inner:
+            handle = (self._pid == os.getpid() and self._handle) or self._alive()
+            self._plan(handle, plan.address, plan.count)
 
     def time_plan(
         self,
@@ -400,7 +403,7 @@ class Cores:
     def forked(self) -> None:
         """In a child no core is borrowed yet; see ``forks.in_child``."""
         self._lock = threading.Lock()
-        self._free = list(self.all)
+        self._free = self.all
         self._lent: dict[tuple[int, ...], int] = {}  # cores, and the thread that they are lent to
         self._queue: deque[_Place] = deque()
 
@@ -415,7 +418,7 @@ class Cores:
             place = _Place(count)
             for cores in [c for c, thread in self._lent.items() if thread == place.thread]:
                 del self._lent[cores]
-            self._free = sorted(set(self.all).difference(*self._lent))
+            self._free = tuple(sorted(set(self.all).difference(*self._lent)))
             self._queue.append(place)
             self._serve()
         try:
@@ -429,9 +432,8 @@ class Cores:
         return place.given
 
     def _first(self, count: int, thread: int) -> tuple[int, ...]:
-        cores = tuple(self._free[:count])
+        cores, self._free = self._free[:count], self._free[count:]
         self._lent[cores] = thread
-        del self._free[:count]
         return cores
 
     def _serve(self) -> None:
@@ -444,8 +446,9 @@ class Cores:
         """Take cores back, and give those in front what they wait for."""
         with self._lock:
             if self._lent.pop(cores, None) is not None:
-                self._free = sorted((*self._free, *cores))
-            self._serve()
+                self._free = tuple(sorted(self._free + cores)) if self._free else cores
+            if self._queue:
+                self._serve()
 
 
 @cache
