@@ -160,7 +160,7 @@ def test_watched_page_renews_what_changed_and_keeps_what_is_open(
     opened: Browser, tmp_path: Path
 ) -> None:
     path = store_of(tmp_path / "a.db", "s1")
-    with server_of(Watched(path, clock=lambda: 0.0), 0) as server:
+    with server_of(Watched(path, used=lambda: 0.0), 0) as server:
         thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         try:

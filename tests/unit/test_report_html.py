@@ -138,7 +138,8 @@ def test_gains_have_intervals_and_those_with_one_inside_are_no_difference(tmp_pa
     from tunegrad.cli.html.sections import gain
 
     assert Seen(gain(1.02, (0.98, 1.05))).text == "no difference (0.98 to 1.05)"
-    assert Seen(gain(1.01, (1.001, 1.01))).text == "no difference (1.00 to 1.01)"
+    assert Seen(gain(1.01, (1.002, 1.01))).text == "1.010x (1.002 to 1.010)"
+    assert Seen(gain(0.5, (0.4, 0.6))).text == "0.50x (0.40 to 0.60)"
     assert Seen(gain(1.5, None)).text == "1.50x (no interval)"
 
 
@@ -204,8 +205,8 @@ def test_page_names_the_machine_and_warns_where_others_used_it(tmp_path: Path) -
     busy = Seen(report(tmp_path, "--session", "busy")).text
     for said in ("cpu, 2 threads of EPYC 9", "1024 KiB", "linux-x86_64", "FMA peak100 GFLOP/s"):
         assert said in quiet
-    assert "Over this session" not in quiet
-    assert "Over this session other processes use 0.8 of the 2 CPUs" in busy
+    assert "meanwhile" not in quiet
+    assert "other processes used 0.8 of the 2 CPUs meanwhile" in busy
 
 
 def test_schedule_is_a_difference_to_the_default_one(tmp_path: Path) -> None:

@@ -83,7 +83,7 @@ def test_nothing_else_is_answered(store: Path, method: str, path: str, status: i
 
 
 def test_newer_rows_of_an_open_store_are_shown(store: Path) -> None:
-    with served(Watched(store, clock=lambda: 0.0)) as port:  # pages cost nothing
+    with served(Watched(store, used=lambda: 0.0)) as port:  # pages cost nothing
         first = answer(port).getheader("ETag") or ""
         with open_store(store, "write") as writer:
             write_session(writer, "s2", "another")
@@ -92,21 +92,22 @@ def test_newer_rows_of_an_open_store_are_shown(store: Path) -> None:
             assert "<h1>another</h1>" in newer.body
 
 
-def test_making_pages_takes_a_twentieth_of_the_time(store: Path) -> None:
-    now, made = [0.0], []
+def test_making_pages_takes_a_part_of_the_time_alone(store: Path) -> None:
+    now, cpu_s, made = [0.0], [0.0], []
 
     class Counted(Watched):
         def _made(self, version: str) -> bytes:
             made.append(now[0])
-            now[0] += 0.5
+            cpu_s[0] += 0.5
+            now[0] += 5.0  # it waits for others
             return version.encode()
 
-    watched = Counted(store, clock=lambda: now[0])
-    for n in range(1, 100):
+    watched = Counted(store, clock=lambda: now[0], used=lambda: cpu_s[0])
+    for n in range(1, 180):
         os.utime(store, ns=(n, n))  # it changes all the time
         watched.newest()
         now[0] += 0.25
-    assert made == [0.0, 10.0, 20.0]
+    assert made == [0.0, 15.0, 30.0, 45.0, 60.0]  # half a second of CPU time in fifteen
 
 
 def test_store_without_a_session_says_that_it_waits(tmp_path: Path) -> None:

@@ -55,16 +55,19 @@ def report(
     """
     from tunegrad.errors import ConfigError
 
-    place = Path(out).expanduser()
+    place, path = Path(out).expanduser(), store_path(store)
     try:
         check_writable(place)
     except OSError as error:
         raise ConfigError(f"report {out}: can not be written: {error.strerror}") from error
+    from tunegrad.db import open_store
+
+    open_store(path).close()
     from tunegrad.cli.html import judgement, report_html
     from tunegrad.explain import code_of
     from tunegrad.tuning import gather
 
-    page = gather(store_path(store), session, models, judgement)
+    page = gather(path, session, models, judgement)
     data = report_html(page, code_of).encode("utf-8")
     try:
         write_whole(place, data)

@@ -16,6 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib import import_module
 from pathlib import Path
 from threading import Lock
 
@@ -30,8 +31,10 @@ __all__ = ["Watched", "server_of", "watch"]
 
 _LOOPBACK = "127.0.0.1"
 
-_SHARE = 0.05
-"""The part of one CPU that making pages may take: a search measures beside it."""
+_SHARE, _LONGEST_S = 0.05, 20.0
+"""The part of one CPU that making pages may take, as a search measures beside it; and the longest
+that a page waits for that.
+"""
 
 
 @dataclass(slots=True)
@@ -43,6 +46,7 @@ class Watched:
     store: Path
     session: str = ""
     clock: Callable[[], float] = time.monotonic
+    used: Callable[[], float] = time.thread_time
     version: str = ""
     page: bytes = b""
     _next_s: float = 0.0
@@ -50,13 +54,14 @@ class Watched:
 
     def newest(self) -> tuple[str, bytes]:
         """A version and its page: the one that is there until the store has changed, and time has
-        gone by in proportion to what it took to make.
+        gone by in proportion to the CPU time that it took to make.
         """
         with self._lock:
-            begun_s, version = self.clock(), self._stamp()
-            if version != self.version and begun_s >= self._next_s:
+            begun_s, version = self.used(), self._stamp()
+            if version != self.version and self.clock() >= self._next_s:
                 self.version, self.page = version, self._made(version)
-                self._next_s = begun_s + (self.clock() - begun_s) / _SHARE
+                waits_s = min(_LONGEST_S, (self.used() - begun_s) / _SHARE)
+                self._next_s = self.clock() + waits_s
             return self.version, self.page
 
     def _stamp(self) -> str:
@@ -146,6 +151,7 @@ def watch(what: str, port: int, store: str | None) -> None:
         raise click.UsageError("a store is given twice: by STORE and by --store")
     path = store_path(what if is_file else store)
     open_store(path).close()
+    import_module("tunegrad.cli.html")  # before the first page, whose cost it would be
     watched = Watched(path, "" if is_file or what == "last" else what)
     with server_of(watched, port) as server, suppress(KeyboardInterrupt):
         say(f"http://{_LOOPBACK}:{server.server_address[1]}/ shows {path}; Ctrl-C ends it\n")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from tunegrad.cli.tables import (
     Table,
+    busy_lines,
     duration,
     failed_text,
     figure,
@@ -172,7 +173,7 @@ def _article(
     code: Code,
     others: Sequence[tuple[str, str]],
 ) -> Html:
-    line, busy = page.line, page.machine.busy
+    line = page.line
     level = "h2" if report.whole_store else "h1"
     took = "it has not ended" if line.seconds is None else duration(line.seconds)
     machine = page.machine.fields.get("cpu_name") or page.machine.fields.get("name")
@@ -190,8 +191,7 @@ def _article(
             ),
             css="sub",
         ),
-        element("p", f"Over this session {busy}: its times are longer than they need be, and not "
-            "all by the same factor.", css="warn") if busy else None,
+        *(element("p", said, css="warn") for said in busy_lines(page.machine.busy)),
         *(_headline(x, several=len(line.latencies) > 1) for x in line.latencies),
     )  # fmt: skip
     contents = _contents([*((p.id, p.name) for p in parts), *others], f"Contents of {number}")

@@ -99,12 +99,12 @@ function candidates(figure) {
   const plane = figure.querySelector('.plane');
   const [xLabel, yLabel] = ['x', 'y'].map(s => figure.querySelector('.axis.' + s));
   const dots = [...plane.querySelectorAll('path.dots')];
-  const lines = [...plane.querySelectorAll('path.best, path.dash')];
+  const lines = [...plane.querySelectorAll('path:not(.dots)')];
   const near = 1.1 * Math.min(...ms.filter(t => t > 0));
-  const place = axis => {
+  const place = (axis, salt) => {
     const n = axis.levels && axis.levels.length;
     if (n) return {
-      of: i => (axis.at[i] + .5 + (i * 7919 % 97 / 97 - .5) * .6) / n,
+      of: i => (axis.at[i] + .5 + (i * salt % 97 / 97 - .5) * .6) / n,
       ticks: axis.levels.map((level, i) => [(i + .5) / n, level || 'none']),
     };
     const known = axis.at.filter(v => v > 0 || !axis.log && v == 0);
@@ -118,9 +118,9 @@ function candidates(figure) {
       }),
     };
   };
-  let where = [];
+  let where = [], told = -1;
   const draw = () => {
-    const x = place(axes[selects[0].value]), y = place(axes[selects[1].value]);
+    const x = place(axes[selects[0].value], 7919), y = place(axes[selects[1].value], 6007);
     where = ms.map((_, i) => [x.of(i), 1 - y.of(i)]);
     const d = wanted => where.map(([a, b], i) => wanted(i) && a >= 0 && b >= 0 ?
       `M${Math.round(1000 * a)} ${Math.round(1000 * b)}h0` : '').join('');
@@ -142,6 +142,7 @@ function candidates(figure) {
     });
     xLabel.textContent = axes[selects[0].value].name;
     yLabel.textContent = axes[selects[1].value].name;
+    if (told >= 0) tell(told);
   };
   const selects = [0, 1].map(side => {
     const select = make('select', {}, ...axes.map((a, i) => make('option', {value: i}, a.name)));
@@ -152,6 +153,7 @@ function candidates(figure) {
   const said = make('output', {className: 'note'});
   const point = make('span', {className: 'mark', hidden: true});
   const tell = i => {
+    told = i;
     const values = axes.slice(3).filter(a => a.levels[a.at[i]])
       .map(a => `${a.name}: ${a.levels[a.at[i]]}`);
     said.textContent = `${isNaN(ms[i]) ? 'failed' : ms[i] + ' ms'}, from ${names[from[i]]}` +

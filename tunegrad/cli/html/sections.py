@@ -12,6 +12,7 @@ from tunegrad.cli.tables import (
     Table,
     count_text,
     figure,
+    gain_text,
     ms,
     peak_text,
     plural,
@@ -78,7 +79,7 @@ def session_parts(page: SessionPage, number: str, code: Code) -> list[Part]:
 
 
 def gain(value: float | None, interval: Interval | None, small: bool = True) -> Html:
-    """``1.35x (1.31 to 1.38)``, or ``no difference`` where 1.00 is inside of what is printed.
+    """``1.35x (1.31 to 1.38)`` or ``no difference (0.98 to 1.05)``, as a terminal has it.
 
     A gain without an interval says so.
     """
@@ -86,11 +87,10 @@ def gain(value: float | None, interval: Interval | None, small: bool = True) -> 
         return element("span", UNKNOWN, css="same")
     if interval is None:
         return element("span", f"{value:.2f}x", _aside("no interval", small), css="same")
-    low, high = interval
-    said = f"{low:.2f} to {high:.2f}"
-    if round(low, 2) <= 1.0 <= round(high, 2):
-        return element("span", "no difference", _aside(said, small), css="same")
-    return element("span", f"{value:.2f}x", _aside(said, small), css="good" if low > 1.0 else "bad")
+    said, _, where = gain_text(value, interval).removeprefix("gain ").partition(" (")
+    same = interval[0] <= 1.0 <= interval[1]
+    css = "same" if same else "good" if interval[0] > 1.0 else "bad"
+    return element("span", said, _aside(where[:-1], small), css=css)
 
 
 def _aside(said: str, small: bool) -> Html:
