@@ -56,9 +56,20 @@ def series(report: SweepReport) -> set[str]:
 
 
 def test_a_sweep_stores_every_kernel_beside_its_default_with_its_versions(
-    settings: SweepSettings,
+    settings: SweepSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    report = regress(settings)
+    """Trials and winners stay as they were, and a machine that is busy is said."""
+
+    def held() -> list[Trial]:
+        with open_store(settings.store) as store:
+            return [t for key, _ in store.kernels() for t in store.trials(key)]
+
+    monkeypatch.setattr(running, "busy", lambda: "others work")
+    before, told = held(), list[str]()
+    report = regress(settings, told.append)
+    assert held() == before
+    assert report.busy == ("before: others work", "after: others work")
+    assert told[0] == "warning: the machine is not quiet: others work"
     assert report.failed == report.findings == ()
     assert len(report.rows) == 5
     (mine,) = [r for r in report.rows if r.series == SERIES]
@@ -72,16 +83,6 @@ def test_a_sweep_stores_every_kernel_beside_its_default_with_its_versions(
     assert dict(row.versions)["program"] == trial.program_hash
     assert {"governor", "load_1m"} <= dict(row.state).keys()
     assert sticks == ["planted: yardstick stream", "planted: yardstick product"]
-
-
-def test_a_sweep_leaves_trials_and_winners_alone(settings: SweepSettings) -> None:
-    def held() -> list[Trial]:
-        with open_store(settings.store) as store:
-            return [t for key, _ in store.kernels() for t in store.trials(key)]
-
-    before = held()
-    regress(settings)
-    assert held() == before
 
 
 @pytest.mark.parametrize("kind", ["crash", "unwritten"])
@@ -144,14 +145,10 @@ def test_an_interrupted_sweep_goes_on_with_what_is_left(
     assert {row.nights for row in again.rows} == {1}
 
 
-def test_a_busy_machine_is_said_or_refused(
+def test_a_busy_machine_is_refused(
     settings: SweepSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(running, "busy", lambda: "others work")
-    told: list[str] = []
-    report = regress(settings, told.append)
-    assert report.busy == ("before: others work", "after: others work")
-    assert told[0] == "warning: the machine is not quiet: others work"
     with pytest.raises(UserError, match="not quiet, and the sweep requires that: others work"):
         regress(replace(settings, quiet="require"))
 

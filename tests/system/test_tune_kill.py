@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -125,10 +126,8 @@ def test_killed_at_random_moments_nothing_is_lost_and_nothing_repeated(
             told <= len(committed) <= told + kills
         )  # each kill may fall between a commit and its event
 
-    with open_store(tmp_path / "k.db") as store:
-        spent_s = store.stats().spent_s
-    listener = Listener()
-    tune_model(settings_of(tmp_path, spent_s + 2.0, tmp_path / "k.db"), [listener])
+    listener, settings = Listener(), settings_of(tmp_path, 600.0, tmp_path / "k.db")
+    tune_model(replace(settings, max_trials=len(committed) + 4), [listener])
     final = stored(tmp_path)
     one_row_each(final)
     assert set(undescribed(committed)) <= set(undescribed(final))

@@ -9,15 +9,15 @@ import tests.cuda_host  # noqa: F401  # adds the device
 import tunegrad as tg
 from tunegrad.errors import DeviceError
 
-ROWS = np.random.default_rng(1).standard_normal((6, 40)).astype(np.float32)
+ROWS = np.random.default_rng(1).standard_normal((3, 40)).astype(np.float32)
 
 
 def stepped(y: tg.Tensor) -> tg.Tensor:
     """A number of each row, which a kernel of its own makes of a part of the input."""
-    return tg.stack([(y[t] * 2).exp().sum() + y[t].max() for t in range(6)])
+    return tg.stack([(y[t] * 2).exp().sum() + y[t].max() for t in range(3)])
 
 
-@pytest.mark.parametrize(("device", "kernels"), [("cpu", 2), ("cuda-host", 2), ("opencl", 6)])
+@pytest.mark.parametrize(("device", "kernels"), [("cpu", 2), ("cuda-host", 2), ("opencl", 4)])
 def test_views_of_an_input_are_read_where_the_device_lets_them_begin(
     device: str, kernels: int
 ) -> None:

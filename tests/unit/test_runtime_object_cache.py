@@ -5,13 +5,13 @@ the files.
 from __future__ import annotations
 
 import hashlib
-import multiprocessing
 import os
 from pathlib import Path
 
 import pytest
 
 from tunegrad.config import cache_dir
+from tunegrad.devices.processes.isolated import fork_server
 from tunegrad.runtime import ObjectCache
 
 
@@ -145,8 +145,9 @@ def put_and_get(directory: Path, first: int, count: int) -> None:
 
 @pytest.mark.parametrize("count", [200, pytest.param(1000, marks=pytest.mark.slow)])
 def test_eight_processes_lose_nothing(tmp_path: Path, count: int) -> None:
-    context = multiprocessing.get_context("spawn")
-    workers = [context.Process(target=put_and_get, args=(tmp_path, 7 * i, count)) for i in range(8)]
+    workers = [
+        fork_server().Process(target=put_and_get, args=(tmp_path, 7 * i, count)) for i in range(8)
+    ]
     for w in workers:
         w.start()
     for w in workers:
