@@ -26,14 +26,24 @@ asked of ``Decisions``: ``tunegrad.planning`` answers from the store, else by wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from tunegrad.errors import InternalError
 from tunegrad.ir.dtypes import DType, dtype_of
 from tunegrad.ir.folding import fold_constants, known_outputs
-from tunegrad.ir.fusion import Fusion, Images, LaunchPlan, New, in_place, least_memory, recomputed
+from tunegrad.ir.fusion import (
+    Fusion,
+    Images,
+    LaunchPlan,
+    New,
+    in_place,
+    joined,
+    least_memory,
+    recomputed,
+    sliced,
+)
 from tunegrad.ir.graph import Node, Step
 from tunegrad.ir.rewrites import joined_scales, narrowed, pair_dots, quad_dots, round_factors
 from tunegrad.ir.target import Target
@@ -53,6 +63,7 @@ __all__ = [
     "Plan",
     "PlanContext",
     "Rewritten",
+    "ordered",
     "validated_plan",
 ]
 
@@ -258,13 +269,20 @@ def _variant(plan: Plan, context: PlanContext) -> Plan:
 
 
 def _order(plan: Plan, context: PlanContext) -> Plan:
-    """Launches in an order that needs few bytes at a time; in a step of training, some elementwise
-    ones twice.
-    """
-    made = least_memory(plan.launches)
-    if context.news:
-        made = least_memory(recomputed(made))
+    """Launches in an order that needs few bytes at a time."""
+    made = ordered(plan.launches, context.news, plan.cut.view_bytes)
     return plan if made is plan.launches else replace(plan, made=made)
+
+
+def ordered(plan: LaunchPlan, news: Sequence[New], view_bytes: int) -> LaunchPlan:
+    """The launches in an order that needs few bytes at a time; in a step of training, some
+    elementwise ones twice, slices of inputs read where they lie, and parts written where they are
+    read.
+    """
+    if not news:
+        return least_memory(plan)
+    made = joined(sliced(plan, view_bytes), view_bytes)
+    return least_memory(recomputed(least_memory(made)))
 
 
 def _overwrite(plan: Plan, context: PlanContext) -> Plan:

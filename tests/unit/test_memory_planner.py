@@ -47,6 +47,36 @@ def test_nothing_that_lives_together_overlaps(seed: int) -> None:
                 )
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_parts_overlap_nothing_that_lives_with_them(seed: int) -> None:
+    rng = random.Random(seed)
+    plan = drawn(100 + seed)
+    for _ in range(3):
+        sizes = [rng.randint(1, 3000) for _ in range(rng.randint(2, 8))]
+        last = rng.randint(1, 30)
+        starts = [sum(sizes[:i]) for i in range(len(sizes))]
+        parts = [(at, Lifetime(n, rng.randint(0, last), last))
+                 for at, n in zip(starts, sizes, strict=True)]  # fmt: skip
+        first = min(x.first for _, x in parts)
+        plan.append(Lifetime(sum(sizes), first, last, tuple(parts)))
+    arena = plan_memory(plan)
+    assert arena.nbytes >= lower_bound(plan)
+    pieces = [
+        (i, arena.offsets[i] + at, x) for i, whole in enumerate(plan) for at, x in whole.pieces
+    ]
+    for n, (i, at, a) in enumerate(pieces):
+        assert at + a.nbytes <= arena.nbytes
+        for j, there, b in pieces[:n]:
+            if i != j and a.meets(b):
+                assert at + a.nbytes <= there or there + b.nbytes <= at
+
+
+def test_a_buffer_lies_where_parts_of_another_are_written_later() -> None:
+    parts = ((0, Lifetime(640, 5, 9)), (640, Lifetime(64, 1, 9)))
+    arena = plan_memory([Lifetime(704, 1, 9, parts), Lifetime(640, 0, 4)])
+    assert arena.nbytes == 704
+
+
 def test_nothing_needs_no_memory() -> None:
     assert plan_memory([]).nbytes == 0
 

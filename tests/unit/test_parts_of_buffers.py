@@ -8,7 +8,7 @@ import pytest
 
 from tunegrad.errors import VerifyError, WrongPlan
 from tunegrad.frontend import Tensor, functions
-from tunegrad.ir.fusion import LaunchPlan, joined, schedule, separated
+from tunegrad.ir.fusion import LaunchPlan, joined, least_memory, schedule, separated, sliced
 from tunegrad.ir.validate import validated
 from tunegrad.ir.verify.kernel import verify_kernel
 
@@ -144,3 +144,57 @@ def test_a_launch_that_reads_a_concatenation_keeps_the_buffer_of_its_positions()
     for launch in made.launches:
         verify_kernel(launch.kernel)
     validated(made)
+
+
+def test_a_tensor_that_comes_twice_is_copied_beside_parts():
+    one, other = _gradient(2), _gradient(3)
+    made = joined(_plan(one, other, one), 1)
+    made.verify()
+    ((_, parts),) = made.parts.items()
+    assert len(parts) == 3
+    assert sum(len(x.kernel.params) == 2 and x.kernel.flops == 0 for x in made.launches) == 1
+    validated(made)
+    least_memory(made).verify()
+
+
+def _sliced(start: int, view_bytes: int = 1) -> tuple[LaunchPlan, LaunchPlan]:
+    row = Tensor.input("row", (400,))
+    part = row[start : start + 192].reshape(16, 12).contiguous([0, 1])
+    plan = schedule(((part @ X).node, (part.sum() * 2.0).node), view_bytes=view_bytes)
+    return plan, sliced(plan, view_bytes)
+
+
+@pytest.mark.parametrize("start", [0, 16, 5, 208])
+def test_a_slice_of_an_input_is_read_where_it_lies(start: int):
+    plan, made = _sliced(start)
+    assert len(made.launches) == len(plan.launches) - 1
+    made.verify()
+    validated(made)
+    alone = (Tensor.input("w", (16, 12)) @ X).node
+    product = schedule((alone,), view_bytes=1).launches[0].kernel
+    assert product.key in {x.kernel.key for x in made.launches}
+
+
+def test_a_slice_that_a_device_can_not_address_is_copied():
+    plan, made = _sliced(5, 64)
+    assert made is plan
+    assert len(_sliced(16, 64)[1].launches) == len(plan.launches) - 1
+
+
+def test_a_slice_at_another_place_is_a_wrong_plan():
+    _, made = _sliced(16)
+    at = next(b.id for b in made.buffers if b.role == "view")
+    with pytest.raises(WrongPlan):
+        validated(_moved(made, at, 0))
+
+
+def test_a_part_is_read_before_the_whole_is_written():
+    one, other = _gradient(4).contiguous(), _gradient(3).contiguous()
+    whole = functions.cat([one, other], 0).contiguous()
+    first = one.reshape(16, 4)
+    w = Tensor.input("w", whole.shape)
+    outputs = ((w - whole).node, (first[3] * 2.0).node, (first @ first.T).node)
+    made = joined(schedule(outputs, view_bytes=1), 1)
+    assert made.parts
+    validated(made)
+    least_memory(made).verify()

@@ -50,7 +50,8 @@ class InputSpec:
     """One argument of the caller's; ``dtype`` may be given by its name, as ``"i64"``.
 
     ``mean``, ``spread`` and ``positive`` are of numbers that are drawn for it, where it is tuned or
-    timed: normal ones of this mean and deviation, or their absolute values.
+    timed: normal ones of this mean and deviation, or their absolute values. ``parts``: of one
+    dimension, it is made of these, one after another, and drawn as they are.
     """
 
     name: str
@@ -59,6 +60,7 @@ class InputSpec:
     mean: float = 0.0
     spread: float = 1.0
     positive: bool = False
+    parts: tuple[InputSpec, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "dtype", dtype_of(self.dtype))

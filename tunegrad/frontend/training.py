@@ -13,6 +13,11 @@ the loss and the new state.
 
 The state is a dict of tensors by these names, in this order. All that a step writes is donated, so
 the new state lies in the memory of the old one.
+
+Parameters that one rule updates element by element lie one after another in a row, and so do their
+moments and gradients: the update is one kernel, and layers read slices.
+
+    model.0.weight+3       0.weight, 2.weight, 0.bias, 2.bias as one array
 """
 
 from __future__ import annotations
@@ -30,10 +35,11 @@ from tunegrad.ir import graph
 from tunegrad.ir.dtypes import F32, I64, U64, dtype_of
 
 from .functional import cross_entropy, mse_loss
-from .functions import where
+from .functions import cat, where
 from .gradients import value_and_grad
 from .model import InputSpec, Model
 from .nn import Module, optim, stateful_call
+from .nodes import substitute
 from .random import draws_from, no_draws, start_of
 from .tensor import Tensor
 from .weights import Array, ParameterSpec, Weights
@@ -49,12 +55,14 @@ LR = "lr"
 @dataclass(frozen=True, slots=True)
 class StepModel:
     """A model of one step. ``reads`` and ``writes`` name the states of its inputs behind the batch
-    and the learning rate, and of its outputs behind the loss.
+    and the learning rate, and of its outputs behind the loss. ``rows`` are the states that lie one
+    after another in one of these, in order.
     """
 
     model: Model
     reads: tuple[str, ...]
     writes: tuple[str, ...]
+    rows: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -247,21 +255,27 @@ class Training:
             loss, after, gradients = self._differentiated(tuple(given.values()), state)
             reached = {n.arg for n in graph.topological((loss.node,))}
             gradients = {n: g for n, g in gradients.items() if f"model.{n}" in reached}
+            before, rows = state, _Rows()
+            if phase == "last":
+                rows = _Rows.of(self.optimizer, gradients, state)
+                state, gradients = rows.state(state), rows.gradients(gradients)
             new = {f"model.{n}": t for n, t in after.items()}
             summed = self._summed(gradients, state, phase)
             new |= self._updated(summed, state, lr) if phase == "last" else summed
             new |= {"calls": state["calls"] + 1, "draws": draws.rest()}
-        writes = tuple(n for n, old in state.items() if n in new and new[n].node is not old.node)
-        outputs = (loss, *(new[n] for n in writes))
+        changed = [n for n, old in state.items() if n in new and new[n].node is not old.node]
+        outputs = rows.inside((loss, *(new[n] for n in changed)))
+        named = {str(t.node.arg): t for t in state.values()}
+        writes = tuple(str(state[n].node.arg) for n in changed)
         used = {n.arg for n in graph.topological(tuple(t.node for t in outputs))} | set(writes)
-        read = {n: t for n, t in state.items() if n in used}
+        read = {n: t for n, t in named.items() if n in used}
         inputs = (
             *batch,
             *([InputSpec(LR, (), F32, 0.01, 0.0)] if phase == "last" else []),
-            *(self._drawn(n, t) for n, t in read.items()),
+            *(self._drawn(n, t, before, rows.members.get(n, ())) for n, t in read.items()),
         )
         model = Model(name, partial(_given, outputs), inputs, donated=writes)
-        return StepModel(model, tuple(read), writes)
+        return StepModel(model, tuple(read), writes, rows.members)
 
     def _state(self, phase: Phase) -> dict[str, Tensor]:
         """Inputs for the states that a phase reads, in the order of all."""
@@ -281,8 +295,15 @@ class Training:
             state["good"] = Tensor.input("good", (), I64)
         return state
 
-    def _drawn(self, name: str, t: Tensor) -> InputSpec:
-        """The input of a state; numbers that are drawn for it are such as occur."""
+    def _drawn(
+        self, name: str, t: Tensor, state: Mapping[str, Tensor], members: Sequence[str] = ()
+    ) -> InputSpec:
+        """The input of a state, or of several in a row; numbers that are drawn for it are such as
+        occur.
+        """
+        if members:
+            parts = tuple(self._drawn(n, state[n], state) for n in members)
+            return InputSpec(name, t.shape, t.dtype, parts=parts)
         kind, _, rest = name.partition(".")
         if kind == "model":
             p = self.specs[rest]
@@ -364,6 +385,80 @@ class Training:
         new = {n: where(whole, t, state[n]) for n, t in new.items()}
         new["scale"], new["good"] = scaling.after(state["scale"], state["good"], whole)
         return new
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Parameters that are updated as one array each time: by one rule, element by element.
+
+    ``groups``: their names, in the order in which they lie. A row goes by the name of its first
+    parameter where an optimiser reads names. ``members``: by the name of an input, the states that
+    it is made of. ``whole``: by state, the input that is in its place, None where that is another
+    one's. ``slices``: nodes of parameters, and what they are of their rows.
+    """
+
+    groups: tuple[tuple[str, ...], ...] = ()
+    members: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    whole: dict[str, Tensor | None] = field(default_factory=dict)
+    slices: dict[graph.Node, graph.Node] = field(default_factory=dict)
+
+    @staticmethod
+    def of(
+        optimizer: optim.Optimizer, gradients: Mapping[str, Tensor], state: Mapping[str, Tensor]
+    ) -> _Rows:
+        """The rows of parameters that have gradients: one for each dtype and group of options."""
+        if not optimizer.is_elementwise:
+            return _Rows()
+        alike: dict[object, list[str]] = {}
+        for name in (n for n, g in gradients.items() if g.numel()):
+            key = state[f"model.{name}"].dtype, optimizer.place(name)
+            alike.setdefault(key, []).append(name)
+        rows = _Rows(tuple(_in_lines(n, state) for n in alike.values() if len(n) > 1))
+        kinds = ("model.", *(f"optimizer.{slot}." for slot in optimizer.kept()), "gradient.")
+        for names in rows.groups:
+            for kind in (k for k in kinds if k + names[0] in state):
+                rows._lay(kind, names, state)
+        return rows
+
+    def _lay(self, kind: str, names: tuple[str, ...], state: Mapping[str, Tensor]) -> None:
+        parts = [state[kind + n] for n in names]
+        size = sum(t.numel() for t in parts)
+        whole = Tensor.input(f"{kind}{names[0]}+{len(names) - 1}", (size,), parts[0].dtype)
+        self.members[str(whole.node.arg)] = tuple(kind + n for n in names)
+        self.whole.update(dict.fromkeys((kind + n for n in names), None))
+        self.whole[kind + names[0]] = whole
+        start = 0
+        for t in parts if kind == "model." else ():
+            part = whole[start : start + t.numel()].reshape(t.shape)
+            self.slices[t.node] = part.contiguous([*range(t.ndim)]).node
+            start += t.numel()
+
+    def state(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """States with rows in the places of their first ones."""
+        found = {n: self.whole.get(n, t) for n, t in state.items()}
+        return {n: t for n, t in found.items() if t is not None}
+
+    def gradients(self, gradients: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Gradients of rows by the names of their first parameters, and those of the others."""
+        joined = {n for names in self.groups for n in names}
+        made = {
+            names[0]: cat([gradients[n].reshape(-1).contiguous() for n in names], 0).contiguous()
+            for names in self.groups
+        }
+        return {**made, **{n: g for n, g in gradients.items() if n not in joined}}
+
+    def inside(self, outputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        """Outputs that read slices of rows in the place of parameters."""
+        return tuple(map(Tensor.of, substitute(tuple(t.node for t in outputs), self.slices)))
+
+
+_LINE = 64
+
+
+def _in_lines(names: Sequence[str], state: Mapping[str, Tensor]) -> tuple[str, ...]:
+    """Parameters of whole cache lines before the others, so that all of these begin at one."""
+    sizes = {n: state[f"model.{n}"].numel() * state[f"model.{n}"].dtype.itemsize for n in names}
+    return tuple(sorted(names, key=lambda n: sizes[n] % _LINE != 0))
 
 
 _BY_NAME: Mapping[str, optim.Optimizer] = {

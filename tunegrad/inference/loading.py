@@ -218,9 +218,7 @@ def load_model(
             for key, (kernel, _) in found.plan.kernels().items()
         }
         read = "" if stored is None else _store_name(store)
-    arguments = [
-        Argument(i.name, i.shape, i.dtype, 0, i.mean, i.spread, i.positive) for i in model.inputs
-    ]
+    arguments = [Argument.of(i) for i in model.inputs]
     again = partial(_again, make, found.toggles, found.variants, found.images, target, news)
     loaded = LoadedModel(
         labelled(model.name, dtype), arguments, found.plan, chosen, engine, read, dtype, again,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,8 @@ class TrainStep:
         first = self.training.weights(weights, seed)
         state = self.training.initial(first, seed)
         self._state = {name: _aligned(value) for name, value in state.items()}
+        self._rows: Mapping[str, tuple[str, ...]] = {}
+        self._whole: dict[str, Array] = {}
         self._defined = True
         self._programs: dict[Any, tuple[StepModel, LoadedModel]] = {}
         self._batch: tuple[InputSpec, ...] = ()
@@ -101,7 +104,7 @@ class TrainStep:
         if program.inputs[len(batch)].name == "lr":
             given.append(np.array(self.learning_rate, np.float32))
         try:
-            outputs = program(*given, *(self._state[name] for name in made.reads))
+            outputs = program(*given, *self._held(made))
         except IndexOutOfRange:
             self._defined = program.checks_first
             raise
@@ -138,6 +141,24 @@ class TrainStep:
             found = self._programs[key] = made, self._loaded(made.model)
             self._batch = batch
         return found
+
+    def _held(self, made: StepModel) -> list[Array]:
+        """The arrays of states that a step reads, in order; those that it has in a row lie so."""
+        if made.rows and made.rows is not self._rows:
+            if made.rows != self._rows:
+                self._lay(made.rows)
+            self._rows = made.rows
+        return [self._whole[n] if n in made.rows else self._state[n] for n in made.reads]
+
+    def _lay(self, rows: Mapping[str, tuple[str, ...]]) -> None:
+        """Put states in rows: each is a view of an array of all of a row."""
+        self._whole = {}
+        for row, names in rows.items():
+            parts = [self._state[n] for n in names]
+            self._whole[row] = whole = _aligned(np.concatenate([a.reshape(-1) for a in parts]))
+            ends = [*accumulate(a.size for a in parts)]
+            for name, part, end in zip(names, parts, ends, strict=True):
+                self._state[name] = whole[end - part.size : end].reshape(part.shape)
 
     def _loaded(self, model: Model) -> LoadedModel:
         device, threads, store, on_miss, numerics = self._options

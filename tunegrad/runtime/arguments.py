@@ -6,6 +6,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from math import prod
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
@@ -26,7 +27,8 @@ class Argument:
     """One input: its name, shape and dtype.
 
     ``bound``: its elements are indices below it; 0 where they are any numbers. ``mean``, ``spread``
-    and ``positive`` say what ``as_drawn`` makes of normal numbers.
+    and ``positive`` say what ``as_drawn`` makes of normal numbers; ``parts`` lie one after another,
+    and each says so of its own.
     """
 
     name: str
@@ -36,9 +38,23 @@ class Argument:
     mean: float = 0.0
     spread: float = 1.0
     positive: bool = False
+    parts: tuple[Argument, ...] = ()
+
+    @staticmethod
+    def of(spec: Any, bound: int = 0) -> Argument:
+        """The argument of an input of a model (``frontend.InputSpec``)."""
+        parts = tuple(Argument.of(p) for p in spec.parts)
+        return Argument(
+            spec.name, spec.shape, spec.dtype, bound, spec.mean, spec.spread, spec.positive, parts
+        )
 
     def as_drawn(self, values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """Standard normal numbers, in memory form, as this input has them."""
+        if self.parts:
+            ends = [*accumulate(prod(p.shape) for p in self.parts)]
+            pieces = np.split(values.reshape(-1), ends[:-1])
+            made = [p.as_drawn(v) for p, v in zip(self.parts, pieces, strict=True)]
+            return np.concatenate(made).reshape(values.shape)
         if not self.dtype.is_float or (self.mean, self.spread, self.positive) == (0, 1, False):
             return values
         found = to_compute(values, self.dtype) * self.spread + self.mean

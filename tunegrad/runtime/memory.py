@@ -40,11 +40,20 @@ ALIGN = 64
 
 @dataclass(frozen=True, slots=True)
 class Lifetime:
-    """``nbytes`` that are written by launch ``first`` and read until launch ``last``, inclusive."""
+    """``nbytes`` that are written by launch ``first`` and read until launch ``last``, inclusive.
+
+    ``parts``: what is written in several launches: the offset of each part, and its own lifetime.
+    """
 
     nbytes: int
     first: int
     last: int
+    parts: tuple[tuple[int, Lifetime], ...] = ()
+
+    @property
+    def pieces(self) -> tuple[tuple[int, Lifetime], ...]:
+        """The parts; itself, where there are none."""
+        return self.parts or ((0, self),)
 
     def meets(self, other: Lifetime) -> bool:
         """True if some launch touches both.
@@ -78,7 +87,7 @@ def plan_memory(lifetimes: Sequence[Lifetime], align: int = ALIGN) -> Arena:
     bound = lower_bound(lifetimes)
     best: Arena | None = None
     for order in _ORDERS:
-        arena = _place(lifetimes, order)
+        arena = _place(lifetimes, order, align)
         if best is None or arena.nbytes < best.nbytes:
             best = arena
         if best.nbytes == bound:
@@ -88,25 +97,31 @@ def plan_memory(lifetimes: Sequence[Lifetime], align: int = ALIGN) -> Arena:
 
 def lower_bound(lifetimes: Sequence[Lifetime]) -> int:
     """Bytes that no plan can go below: the most that is alive at one launch."""
-    steps = {x.first for x in lifetimes}
+    pieces = [piece for x in lifetimes for _, piece in x.pieces]
+    steps = {x.first for x in pieces}
     return max(
-        (sum(x.nbytes for x in lifetimes if x.first <= step <= x.last) for step in steps), default=0
+        (sum(x.nbytes for x in pieces if x.first <= step <= x.last) for step in steps), default=0
     )
 
 
-def _place(lifetimes: Sequence[Lifetime], order: _Order) -> Arena:
+def _place(lifetimes: Sequence[Lifetime], order: _Order, align: int) -> Arena:
     offsets = [0] * len(lifetimes)
     done: list[int] = []
     for i in sorted(range(len(lifetimes)), key=lambda i: (order(lifetimes[i]), i)):
         mine = lifetimes[i]
-        taken = sorted(
-            (offsets[j], offsets[j] + lifetimes[j].nbytes) for j in done if lifetimes[j].meets(mine)
+        met = [j for j in done if lifetimes[j].meets(mine)]
+        taken = sorted(  # offsets between the two would lay a piece of it over a piece of another
+            (offsets[j] + there - here - own.nbytes, offsets[j] + there - here + other.nbytes)
+            for j in met
+            for there, other in lifetimes[j].pieces
+            for here, own in mine.pieces
+            if other.meets(own)
         )
         at = 0
         for start, end in taken:
-            if at + mine.nbytes <= start:
+            if at <= start:
                 break
-            at = max(at, end)
+            at = max(at, -(-end // align) * align)
         offsets[i] = at
         done.append(i)
     return Arena(

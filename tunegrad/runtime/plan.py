@@ -72,12 +72,17 @@ class Code:
 
 def lifetimes(schedule: LaunchPlan) -> dict[int, Lifetime]:
     """Lifetime of each temporary buffer that takes memory, by buffer id."""
-    touched = schedule.touched
-    return {
-        b.id: Lifetime(b.nbytes, touched[b.id][0], touched[b.id][-1])
-        for b in schedule.buffers
-        if b.role == "temp" and b.nbytes and b.id in touched
-    }
+    touched, pieces = schedule.touched, schedule.pieces
+    found: dict[int, Lifetime] = {}
+    for b in schedule.buffers:
+        if b.role != "temp" or not b.nbytes or not touched.keys() & pieces[b.id]:
+            continue
+        times = [(schedule.buffers[i], touched[i]) for i in pieces[b.id]]
+        parts = tuple((p.start, Lifetime(p.nbytes, at[0], at[-1])) for p, at in times)
+        first = min(x.first for _, x in parts)
+        last = max(x.last for _, x in parts)
+        found[b.id] = Lifetime(b.nbytes, first, last, parts if len(parts) > 1 else ())
+    return found
 
 
 def needed_bytes(schedule: LaunchPlan) -> tuple[int, int]:

@@ -23,7 +23,7 @@ from tunegrad.ir.rewrites import guarded
 from tunegrad.ir.target import Target
 from tunegrad.ir.validate import validated
 from tunegrad.ir.variants import rewrite
-from tunegrad.pipeline import validated_plan
+from tunegrad.pipeline import ordered, validated_plan
 from tunegrad.planning import prepared, stored_images, stored_toggles
 from tunegrad.runtime import Argument
 from tunegrad.trial import Fingerprint
@@ -169,10 +169,7 @@ def workload_of(
         fusion,
         plan,
         uses_of(plan.kernels()),
-        tuple(
-            Argument(i.name, i.shape, i.dtype, bounds.get(i.name, 0), i.mean, i.spread, i.positive)
-            for i in model.inputs
-        ),
+        tuple(Argument.of(i, bounds.get(i.name, 0)) for i in model.inputs),
         nodes if dtype != "f32" else (),
         news,
     )
@@ -194,8 +191,9 @@ def not_a_number(workloads: Sequence[Workload]) -> list[str]:
 
 
 def _launches(fusion: Fusion, news: tuple[New, ...]) -> LaunchPlan:
-    """The plan of a graph as it is cut, with new values over their inputs."""
-    return in_place(fusion.schedule(), news, fusion.view_bytes)
+    """The plan of a graph as it is cut and as it runs, with new values over their inputs."""
+    plan = ordered(fusion.schedule(), news, fusion.view_bytes)
+    return in_place(plan, news, fusion.view_bytes)
 
 
 def with_images(workload: Workload, images: Images) -> Workload:

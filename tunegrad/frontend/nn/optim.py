@@ -52,6 +52,11 @@ class Optimizer:
 
     slots: ClassVar[tuple[str, ...]] = ()
     """Names of what it keeps for each parameter, of the parameter's shape and dtype."""
+    elementwise: ClassVar[bool] = False
+    """True where ``one`` of the same class computes each element from that element of the
+    parameter, the gradient and the moments alone, by the same rule for every shape: a step then
+    updates many parameters as one array.
+    """
 
     def __post_init__(self) -> None:
         known = [f.name for f in fields(self) if f.name not in ("lr", "groups")]
@@ -83,12 +88,20 @@ class Optimizer:
         """The learning rate of a step, which is counted from 0."""
         return float(self.lr(step) if callable(self.lr) else self.lr)
 
+    def place(self, name: str) -> int | None:
+        """The place of a parameter's group among ``groups``; None where it is in none."""
+        return next((i for i, (belongs, _) in enumerate(self.groups) if belongs(name)), None)
+
     def of(self, name: str) -> Self:
         """The optimiser of one parameter, with the options of its group."""
-        for belongs, options in self.groups:
-            if belongs(name):
-                return replace(self, **{"groups": (), **options})
-        return self
+        at = self.place(name)
+        return self if at is None else replace(self, **{"groups": (), **self.groups[at][1]})
+
+    @property
+    def is_elementwise(self) -> bool:
+        """True where the class that has ``one`` says that it is ``elementwise``."""
+        owner = next(c for c in type(self).__mro__ if "one" in vars(c))
+        return bool(vars(owner).get("elementwise", False))
 
     def moments(self, parameters: Tensors) -> dict[str, Tensor]:
         """What is kept before the first step: zeros, by ``slot.name``."""
@@ -148,6 +161,7 @@ class SGD(Optimizer):
     nesterov: bool = False
 
     slots = ("momentum",)
+    elementwise = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -186,6 +200,7 @@ class Adam(Optimizer):
     eps: float = 1e-8
 
     slots = ("mean", "square")
+    elementwise = True
 
     def one(
         self, p: Tensor, g: Tensor, moments: Sequence[Tensor], lr: Tensor, step: Tensor
@@ -216,6 +231,8 @@ class AdamW(Adam):
     """
 
     weight_decay: float = 1e-2
+
+    elementwise = True
 
     def one(
         self, p: Tensor, g: Tensor, moments: Sequence[Tensor], lr: Tensor, step: Tensor
@@ -266,6 +283,7 @@ class RMSprop(Optimizer):
     centered: bool = False
 
     slots = ("square", "mean", "momentum")
+    elementwise = True
 
     def kept(self) -> tuple[str, ...]:
         """What its options and those of its groups ask for."""

@@ -7,7 +7,7 @@ from .build import Draft, is_attention
 from .donation import New, in_place, overwriting
 from .drafts import EXPENSIVE
 from .order import least_memory, live_bytes
-from .parts import joined, separated
+from .parts import joined, separated, sliced
 from .plan import VALIDATION, Buffer, BufferRole, Combined, Launch, LaunchPlan, layers_of
 from .recompute import recomputed
 from .schedule import (
@@ -53,4 +53,5 @@ __all__ = [
     "recomputed",
     "schedule",
     "separated",
+    "sliced",
 ]

@@ -131,9 +131,10 @@ class _Donation:
         writer: dict[int, int] = {}
         readers: dict[int, list[int]] = {}
         edges: set[tuple[int, int]] = set()
+        pieces = plan.pieces
         for n, launch in enumerate(plan.launches):
-            writer.update((plan.memory(i), n) for i in launch.writes)
-            for at in map(plan.memory, launch.reads):
+            writer.update((i, n) for i in launch.writes)
+            for at in (i for arg in launch.reads for i in pieces[arg]):
                 readers.setdefault(at, []).append(n)
                 if at in writer:
                     edges.add((writer[at], n))

@@ -50,7 +50,7 @@ def least_memory(plan: LaunchPlan) -> LaunchPlan:
 
 
 def live_bytes(plan: LaunchPlan) -> int:
-    """The most bytes of temporary buffers that live at one launch, of a plan without parts."""
+    """The most bytes of temporary buffers that live at one launch."""
     return _Launches.of(plan).peak(range(len(plan.launches)))
 
 
@@ -70,12 +70,14 @@ class _Launches:
     @staticmethod
     def of(plan: LaunchPlan) -> _Launches:
         """The launches of a plan; in the memory of an input, the reads before the write."""
-        nbytes = {b.id: b.nbytes for b in plan.buffers if b.role == "temp" and b.nbytes}
+        pieces = plan.pieces
+        sizes = {i: plan.buffers[i] for of in pieces.values() for i in of}
+        nbytes = {i: b.nbytes for i, b in sizes.items() if b.role in ("temp", "view") and b.nbytes}
         writer: dict[int, int] = {}
         written, read = [], []
         for n, launch in enumerate(plan.launches):
             written.append({*launch.writes})
-            read.append({*map(plan.memory, launch.reads)})
+            read.append({i for arg in launch.reads for i in pieces[arg]})
             writer.update((i, n) for i in launch.writes)
         before = [{writer[i] for i in r if i in writer} for r in read]
         readers: dict[int, int] = {}

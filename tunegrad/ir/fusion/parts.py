@@ -12,17 +12,21 @@ So the gradients of many parameters are one tensor, which one kernel reads, with
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import replace
 
 from ..dtypes import DType
 from ..expr import Apply, Cast, Expr, Inside, Load, Op, equal
 from ..index import Range, Valid
 from ..kernel import Axis, Kernel, Param, Store
+from ..layout import Layout
 from .axes import params_of
 from .plan import Buffer, Launch, LaunchPlan
 
-__all__ = ["joined", "separated"]
+__all__ = ["joined", "separated", "sliced"]
+
+_Piece = tuple[int, int, int]
+"""A buffer, the first element of it in a whole, and its size."""
 
 
 def joined(plan: LaunchPlan, view_bytes: int) -> LaunchPlan:
@@ -30,36 +34,73 @@ def joined(plan: LaunchPlan, view_bytes: int) -> LaunchPlan:
     these write parts of the whole. A launch that does more reads the whole instead.
 
     Parts begin at multiples of ``view_bytes``, and are no wholes of other parts: such a one is read
-    before the rest of the larger whole is written. A plan without such a launch is the same object.
+    before the rest of the larger whole is written. What no launch can write at its place, such as
+    an input or a tensor that comes twice, is copied there. A plan without such a launch is the same
+    object.
     """
     written = {i for x in plan.launches for i in x.writes}
-    buffers = plan.buffers
+    buffers = [*plan.buffers]
     wholes = set[int]()
     launches: list[Launch] = []
     for launch in plan.launches:
         left: Launch | None = launch
+        args = {p.name: i for p, i in _args(launch)}
         for store in launch.kernel.stores:
-            args = {p.name: i for p, i in _args(launch)}
-            starts = _concatenated(launch.kernel, store)
-            whole, size = args[store.param], buffers[args[store.param]].dtype.itemsize
-            places = {args[name]: start for name, start in (starts or {}).items()}
-            if (
-                starts
-                and len(places) == len(starts)
-                and places.keys() <= written - wholes
-                and all(_is_plain(buffers[i]) for i in (whole, *places))
-                and all(start * size % view_bytes == 0 for start in places.values())
-            ):
-                buffers = tuple(_moved(b, whole, places, size) for b in buffers)
-                wholes.add(whole)
-                left = _reading(launch, store)
-                break
+            pieces = [(args[name], start, size)
+                      for name, start, size in _concatenated(launch.kernel, store)]  # fmt: skip
+            whole = args[store.param]
+            free = {i for i in written - wholes if _is_plain(buffers[i])}
+            places, runs = _placed(pieces, free, view_bytes, buffers[whole].dtype.itemsize)
+            if len(places) <= len(runs) or not _is_plain(buffers[whole]):
+                continue
+            size = buffers[whole].dtype.itemsize
+            buffers = [_moved(b, whole, places, size) for b in buffers]
+            for run in runs:
+                kernel = _concatenation([n for _, _, n in run], buffers[whole].dtype)
+                layout = Layout.row_major((sum(n for _, _, n in run),))
+                made = replace(
+                    buffers[whole], id=len(buffers), shape=layout.shape, layout=layout, role="view",
+                    name=f"t{len(buffers)}", base=whole, start=run[0][1] * size, node=None,
+                )  # fmt: skip
+                buffers.append(made)
+                ids = made.id, *(i for i, _, _ in run)
+                launches.append(Launch(kernel, ids, kernel.name, ()))
+            wholes.add(whole)
+            left = _reading(launch, store)
+            break
         launches += [] if left is None else [left]
-    if buffers is plan.buffers:
+    if not wholes:
         return plan
-    made = replace(plan, buffers=buffers, launches=tuple(launches))
-    made.verify()
-    return made
+    result = replace(plan, buffers=tuple(buffers), launches=tuple(launches))
+    result.verify()
+    return result
+
+
+def _placed(
+    pieces: Sequence[_Piece], free: Set[int], view_bytes: int, itemsize: int
+) -> tuple[dict[int, int], list[list[_Piece]]]:
+    """The first elements of the pieces that their launches can write at their places; the others in
+    runs of neighbours, each of which begins where a part can.
+    """
+    slots: list[list[_Piece]] = []
+    for piece in pieces:
+        if slots and piece[1] * itemsize % view_bytes:
+            slots[-1].append(piece)
+        else:
+            slots.append([piece])
+    places: dict[int, int] = {}
+    runs: list[list[_Piece]] = []
+    follows = False
+    for slot in slots:
+        i, start, _ = slot[0]
+        if len(slot) == 1 and i in free and i not in places:
+            places[i], follows = start, False
+        elif follows:
+            runs[-1] += slot
+        else:
+            runs.append([*slot])
+            follows = True
+    return places, runs
 
 
 def separated(plan: LaunchPlan) -> LaunchPlan:
@@ -71,9 +112,17 @@ def separated(plan: LaunchPlan) -> LaunchPlan:
         return plan
     inner = {i: (base, b.start) for base, of in parts.items() for i in of
              for b in (plan.buffers[i],)}  # fmt: skip
-    buffers = tuple(
-        replace(b, role="temp", base=None, start=0) if b.id in inner else b for b in plan.buffers
-    )
+    pieces = plan.pieces
+
+    def apart(b: Buffer) -> Buffer:
+        if b.id in inner:
+            return replace(b, role="temp", base=None, start=0)
+        if b.base in parts and len(pieces[b.id]) == 1:  # it may be read before the rest is written
+            (part,) = pieces[b.id]
+            return replace(b, base=part, start=b.start - plan.buffers[part].start)
+        return b
+
+    buffers = tuple(map(apart, plan.buffers))
     launches: list[Launch] = []
     missing = {base: set(of) for base, of in parts.items()}
     for launch in plan.launches:
@@ -86,6 +135,50 @@ def separated(plan: LaunchPlan) -> LaunchPlan:
                 kernel = _concatenation(sizes, plan.buffers[base].dtype)
                 launches.append(Launch(kernel, (base, *parts[base]), kernel.name, ()))
     return replace(plan, buffers=buffers, launches=tuple(launches))
+
+
+def sliced(plan: LaunchPlan, view_bytes: int) -> LaunchPlan:
+    """The plan without launches that only copy a slice of an input: kernels read it where it lies.
+
+    Slices begin at multiples of ``view_bytes``. A plan without such a launch is the same object.
+
+        buffer 4 f32[8,12] temp t4                 buffer 4 f32[8,12] view t4 of 0 from byte 64
+        launch copy 8x12 (4, 0)             -->
+        launch matmul 8x12x16 (5, 4, 1)            launch matmul 8x12x16 (5, 4, 1)
+    """
+    buffers = plan.buffers
+    launches: list[Launch] = []
+    for launch in plan.launches:
+        first = _first_copied(launch.kernel)
+        out, source = (buffers[i] for i in launch.args) if first is not None else (None, None)
+        if out is not None and source is not None and first is not None:
+            base, start = plan.memory(source.id), source.start + first * source.dtype.itemsize
+            lies = buffers[base].role == "input" and source.dtype == out.dtype
+            if lies and _is_plain(out) and source.layout.is_row_major and start % view_bytes == 0:
+                there = {out.id: start // out.dtype.itemsize}
+                buffers = tuple(_moved(b, base, there, out.dtype.itemsize) for b in buffers)
+                continue
+        launches.append(launch)
+    if buffers is plan.buffers:
+        return plan
+    views = (replace(b, node=None) if b.role == "view" else b for b in buffers)
+    made = replace(plan, buffers=tuple(views), launches=tuple(launches))
+    made.verify()
+    return made
+
+
+def _first_copied(k: Kernel) -> int | None:
+    """The first element of a kernel's input that it copies, where it copies neighbours in order."""
+    if k.fixed or k.reduces or len(k.axes) != 1 or len(k.params) != 2 or len(k.stores) != 1:
+        return None
+    (axis,), (store,), source = k.axes, k.stores, k.params[1]
+    x = store.expr
+    if store.axes or not store.valid.always or store.index != (axis.index,):
+        return None
+    if not isinstance(x, Load) or not x.valid.always or len(x.index) != 1 or source.role != "in":
+        return None
+    first = x.index[0] - axis.index
+    return None if first.terms else first.const
 
 
 def _args(launch: Launch) -> zip[tuple[Param, int]]:
@@ -105,31 +198,32 @@ def _moved(b: Buffer, whole: int, places: dict[int, int], size: int) -> Buffer:
     return b
 
 
-def _concatenated(k: Kernel, store: Store) -> dict[str, int] | None:
+def _concatenated(k: Kernel, store: Store) -> list[tuple[str, int, int]]:
     """The inputs that a store of a kernel lays one after another, each with the first element of it
-    in the output; None for any other store.
+    in the output and its size, in order; nothing for any other store.
 
         where(3<=a<8, q[a-3], p[a])
     """
     if k.fixed or k.reduces or len(k.axes) != 1:
-        return None
+        return []
     (axis,) = k.axes
     if any(s.axes or not s.valid.always or s.index != (axis.index,) for s in k.stores):
-        return None
-    starts: dict[str, int] = {}
+        return []
+    found: list[tuple[str, int, int]] = []
     for condition, x in _choices(store.expr):
-        if not isinstance(x, Load) or x.param in starts or len(x.index) != 1:
-            return None
+        if not isinstance(x, Load) or len(x.index) != 1:
+            return []
         p, gap = k.param(x.param), axis.index - x.index[0]
         inside = Valid((Range(axis.index, gap.const, gap.const + p.size),))
         if gap.terms or p.shape != (p.size,) or p.role != "in" or x.dtype != store.expr.dtype:
-            return None
+            return []
         if condition not in (None, inside) or not (x.valid.always or x.valid == inside):
-            return None
-        starts[x.param] = gap.const
-    ends = sorted((start, start + k.param(name).size) for name, start in starts.items())
-    tiled = [0, *(end for _, end in ends)] == [*(start for start, _ in ends), axis.extent]
-    return starts if tiled and len(starts) > 1 else None
+            return []
+        found.append((x.param, gap.const, p.size))
+    found.sort(key=lambda piece: piece[1])
+    ends = [0, *(start + size for _, start, size in found)]
+    tiled = ends == [*(start for _, start, _ in found), axis.extent]
+    return found if tiled and len(found) > 1 else []
 
 
 def _reading(launch: Launch, store: Store) -> Launch | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any, Literal, cast
@@ -159,11 +159,28 @@ class LaunchPlan:
         return buffer if base is None else base
 
     @property
+    def pieces(self) -> dict[int, tuple[int, ...]]:
+        """The memory that each buffer lies in, by its id: the buffers that are written there, which
+        are several where a whole is made up of parts.
+        """
+        parts = self.parts
+        found: dict[int, tuple[int, ...]] = {}
+        for b in self.buffers:
+            written = parts.get(self.memory(b.id), (self.memory(b.id),))
+            at = [(i, self.buffers[i]) for i in written] if len(written) > 1 else []
+            within = (
+                i for i, p in at if p.start < b.start + b.nbytes and b.start < p.start + p.nbytes
+            )
+            found[b.id] = tuple(within) if at else written
+        return found
+
+    @property
     def touched(self) -> dict[int, list[int]]:
-        """The places of the launches that read or write a buffer or a part of it, in order."""
+        """The places of the launches that read or write a piece of memory, in order."""
         found: dict[int, list[int]] = {}
+        pieces = self.pieces
         for n, launch in enumerate(self.launches):
-            for i in set(map(self.memory, launch.args)):
+            for i in {i for arg in launch.args for i in pieces[arg]}:
                 found.setdefault(i, []).append(n)
         return found
 
@@ -252,14 +269,11 @@ class LaunchPlan:
             if b.base is not None:
                 self._verify_view(b, b.base)
         parts = self.parts
-        missing = {base: set(views) for base, views in parts.items()}
+        pieces = self.pieces
         for base, views in parts.items():
             self._verify_parts(self.buffers[base], [self.buffers[i] for i in views])
         for launch in self.launches:
-            self._verify_launch(launch, written)
-            for base in [base for base, views in missing.items() if views <= written]:
-                written.add(base)
-                del missing[base]
+            self._verify_launch(launch, written, pieces)
         for i in self.outputs:
             if i not in written or self.buffers[i].role not in ("output", "const"):
                 raise VerifyError(
@@ -327,7 +341,9 @@ class LaunchPlan:
         if any(whole.id in x.writes for x in self.launches):
             raise VerifyError(f"schedule: {whole}: it is written in parts, and as a whole")
 
-    def _verify_launch(self, launch: Launch, written: set[int]) -> None:
+    def _verify_launch(
+        self, launch: Launch, written: set[int], pieces: Mapping[int, tuple[int, ...]]
+    ) -> None:
         params = launch.kernel.params
         if len(params) != len(launch.args):
             raise VerifyError(f"schedule: {launch}: {len(params)} parameters need as many buffers")
@@ -342,7 +358,7 @@ class LaunchPlan:
                 )
             if p.role == "out" and i in written:
                 raise VerifyError(f"schedule: {launch}: {b} is already written")
-            if p.role != "out" and i not in written and self.memory(i) not in written:
+            if p.role != "out" and not written.issuperset(pieces[i]):
                 raise VerifyError(f"schedule: {launch}: {b} is read before it is written")
             if (p.role == "const") != (b.role == "const"):
                 raise VerifyError(

@@ -49,10 +49,13 @@ class _Found:
 
 def _cheapest(plan: LaunchPlan, most: float) -> _Found | None:
     """The buffers of a launch that save most for the time that they take."""
-    touched = plan.touched
-    temps = {b.id: b for b in plan.buffers if b.role == "temp" and b.nbytes and b.id in touched}
+    touched, pieces = plan.touched, plan.pieces
+    temps = {
+        b.id: b for b in plan.buffers
+        if b.role in ("temp", "view") and b.nbytes and b.id in touched
+    }  # fmt: skip
     top = _top(temps.values(), touched, len(plan.launches))
-    viewed = {b.base for b in plan.buffers if b.base is not None}
+    viewed = {i for b in plan.buffers if b.base is not None for i in (b.base, b.id)}
     best, least = None, 0.0
     for n, launch in enumerate(plan.launches[:top]):
         cost = _time(plan, launch)
@@ -67,7 +70,7 @@ def _cheapest(plan: LaunchPlan, most: float) -> _Found | None:
         reader = min(m for i in kept for m in touched[i] if m > top)
         late = sum(
             temps[i].nbytes
-            for i in {*map(plan.memory, launch.reads)}
+            for i in {i for arg in launch.reads for i in pieces[arg]}
             if i in temps and touched[i][-1] < reader
         )
         saved = sum(temps[i].nbytes for i in kept)
