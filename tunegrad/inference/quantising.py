@@ -9,7 +9,8 @@ the one whose bytes are nearest in the mean square (``mse``); the last two count
 2,048 bins of the whole range, in a second pass.
 
 Smoothing moves the spread of a tensor's channels into the constants that they meet, as in
-SmoothQuant (Xiao et al. 2023): ``factors[j] = max |x_j|^a / max |w_j|^(1 - a)``.
+SmoothQuant (Xiao et al. 2023): ``factors[j] = max |x_j|^a / max |w_j|^(1 - a)``. Nine
+channels of ten count as equal, so that the others are brought down to those.
 """
 
 from __future__ import annotations
@@ -62,6 +63,8 @@ _OBSERVED_BYTES = 256 << 20
 _BINS = 2048
 _SHRINKS = np.linspace(0.25, 1.0, 16)
 """Parts of either end of a whole range, of which the nearest is looked for."""
+_USUAL = 0.9
+"""Share of the channels of a tensor that smoothing takes for equal."""
 _MOST_COMPARED = 4
 """Batches on which layers are compared with f32, one by one."""
 _ROUNDS = 12
@@ -423,6 +426,7 @@ def _factors(
 ) -> tuple[float, ...]:
     """Numbers that the channels of a tensor are divided by, and the constants multiplied."""
     mine = np.maximum(np.abs(low), np.abs(high)).astype(np.float64)
+    mine = np.maximum(mine, np.quantile(mine, _USUAL))  # few rows say little of one channel
     theirs = np.zeros_like(mine)
     for p in readers:
         values = np.abs(cast(ConstData, p.weight.arg).array)
