@@ -18,6 +18,7 @@ from tunegrad.devices.host.team_ir import EXPORTS, runtime_text
 _I32, _I64, _P = ctypes.c_int32, ctypes.c_int64, ctypes.c_void_p
 _KERNEL = ctypes.CFUNCTYPE(None, _P, _P, _I64, _P)
 _RECORDS, _RECORD, _THREAD, _CLAIMED, _FINISHED, _GENERATION = 1024, 64, 16, 24, 28, 64
+_LENT = 36
 _RAW, _WAIT, _WAKE = 4, 128, 129
 _OWN = 77
 """The caller's thread."""
@@ -34,6 +35,7 @@ class System:
         self.core, self.ns = 0, 0
         self.placed: list[tuple[int, int]] = []
         self.slept, self.woken = 0, 0
+        self.confined = False
         self.still: set[int] = set()
         self.on_sleep: Callable[[], None] = lambda: None
         self.on_look: Callable[[], None] = lambda: None
@@ -62,7 +64,7 @@ class System:
         (core,) = (8 * n + b for n, x in enumerate(ctypes.string_at(mask, size)) for b in range(8)
                    if x >> b & 1)  # fmt: skip
         self.placed.append((thread, core))
-        return 0
+        return int(self.confined)
 
     def _clock_of(self, thread: int, which: int) -> int:
         _I32.from_address(which).value = 1000 + thread
@@ -172,6 +174,13 @@ def test_helper_on_the_callers_core_changes_places_with_it(system: System) -> No
     played.launch()
     played.launch()
     assert system.placed == [(2, 0)]
+
+
+def test_helper_that_a_confined_process_can_not_move_goes_by_itself(system: System) -> None:
+    played = system.team((0, 1, 2))
+    system.core, system.confined = 2, True
+    played.launch()
+    assert [played.word(tid, _LENT).value for tid in range(3)] == [0, 0, 1]
 
 
 def _plan(played: Played) -> LaunchTable:

@@ -272,8 +272,10 @@ def _(f: Writer, team: Value) -> None:
             other = f.load("i32", mine)
             f.store(other, home, "monotonic")
             f.store(cpu, mine, "monotonic")
-            thread = f.load("i64", f.field(_record(f, team, tid), _OWN_THREAD))
-            f.call("i32", "place", thread, other)
+            self = _record(f, team, tid)
+            moved = f.call("i32", "place", f.load("i64", f.field(self, _OWN_THREAD)), other)
+            with f.when(moved.differs(0)):  # a confined process places itself alone
+                f.store(f.constant("i32", 1), f.field(self, _LENT), "release")
 
 
 @_runtime.define("internal i64 @clock(ptr %self)")
