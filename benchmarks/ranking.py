@@ -61,9 +61,9 @@ def ranking_accuracy(
     return right / pairs if pairs else math.nan
 
 
-def accuracy(known: Sequence[Row], held: Sequence[Row], seed: int) -> tuple[float, float]:
+def accuracy(known: Sequence[Row], held: Sequence[Row]) -> tuple[float, float]:
     """Of all held-out pairs, and of those more than 5 % apart."""
-    model = CostModel(seed)
+    model = CostModel()
     model.fit([r.decisions for r in known], [r.log_s for r in known])
     forecast = model.predict([r.decisions for r in held]).tolist()
     actual = [r.log_s for r in held]
@@ -76,7 +76,7 @@ def within(rows: Sequence[Row]) -> tuple[float, float]:
     for seed in range(SEEDS):
         drawn = Random(seed).sample(rows, len(rows))
         cut = min(TRAINED, 2 * len(rows) // 3)
-        found.append(accuracy(drawn[:cut], drawn[cut : cut + TESTED], seed))
+        found.append(accuracy(drawn[:cut], drawn[cut : cut + TESTED]))
     return fmean(a for a, _ in found), fmean(b for _, b in found)
 
 

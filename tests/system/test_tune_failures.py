@@ -52,21 +52,6 @@ def test_doctor_measures_peaks_and_names_versions() -> None:
     )
 
 
-def test_doctor_says_that_a_learner_which_is_installed_can_not_be_imported(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(examining, "_version", lambda _: "1.0")
-    monkeypatch.setattr(examining, "cost_model_installed", lambda: True)
-    names = {row.name for row in examining._versions()}
-    assert {"lightgbm"} <= names
-    monkeypatch.setattr(examining, "cost_model_installed", lambda: False)
-    (row,) = {row.name for row in examining._versions()} - names
-    assert (
-        row == "lightgbm (can not be imported; it needs the system's OpenMP runtime, libgomp.so.1 "
-        "(Debian: libgomp1))"
-    )
-
-
 def requirements(lines: list[str]) -> set[str]:
     return {re.split(r"[\[<>=~! ]", line)[0] for line in lines}
 

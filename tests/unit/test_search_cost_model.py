@@ -35,14 +35,14 @@ def rows(seed, count):
 def test_cost_model_orders_four_of_five_held_out_pairs(seed):
     found = rows(seed, 300)
     known, held = found[:200], found[200:]
-    model = CostModel(0)
+    model = CostModel()
     model.fit([r for r, _ in known], [t for _, t in known])
     forecast = model.predict([r for r, _ in held])
     assert ranking_accuracy(forecast, [t for _, t in held]) >= 0.8
 
 
 def test_cost_model_takes_failures_for_slow():
-    model = CostModel(0)
+    model = CostModel()
     model.fit(
         [{"a": float(i % 2), "b": float(i)} for i in range(40)],
         [math.inf if i % 2 else -5.0 for i in range(40)],
@@ -55,21 +55,21 @@ def test_cost_model_forecasts_alike_twice():
     known = rows(1, 80)
     forecasts = []
     for _ in range(2):
-        model = CostModel(7)
+        model = CostModel()
         model.fit([r for r, _ in known], [t for _, t in known])
         forecasts.append(model.predict([r for r, _ in known]))
     assert np.array_equal(*forecasts)
 
 
 def test_cost_model_that_learned_nothing_forecasts_nothing():
-    model = CostModel(0)
+    model = CostModel()
     assert model.predict([{"a": 1.0}]).tolist() == [0.0]
     model.fit([{"a": 1.0}, {"a": 2.0}], [math.inf, -3.0])
     assert not model.fitted
 
 
 def test_cost_model_takes_rows_with_names_it_does_not_know():
-    model = CostModel(0)
+    model = CostModel()
     model.fit([{"a": float(i)} for i in range(20)], [float(i) for i in range(20)])
     assert model.predict([{"b": 1.0}]).shape == (1,)
 

@@ -11,7 +11,6 @@ from tunegrad.search import (
     PortfolioSearcher,
     Proposal,
     RandomSearcher,
-    cost_model_installed,
 )
 from tunegrad.trial import Measurement, Status
 
@@ -136,7 +135,6 @@ def random_members():
     }
 
 
-@pytest.mark.skipif(not cost_model_installed(), reason="the cost model's library is not installed")
 def test_portfolio_puts_off_what_the_cost_model_takes_to_be_hopeless():
     portfolio = PortfolioSearcher(SLOW, Random(0), random_members(), floor=0.5, alone=0)
     asked = played(portfolio, TEN_TIMES, 80)
@@ -145,7 +143,6 @@ def test_portfolio_puts_off_what_the_cost_model_takes_to_be_hopeless():
     assert any(map(is_slow, asked[40:]))  # one in ten is measured all the same
 
 
-@pytest.mark.skipif(not cost_model_installed(), reason="the cost model's library is not installed")
 def test_portfolio_asks_for_what_it_put_off_in_the_end():
     portfolio = PortfolioSearcher(SLOW, Random(0), random_members(), floor=0.5, alone=0)
     asked = played(portfolio, TEN_TIMES, 1000)
@@ -154,7 +151,6 @@ def test_portfolio_asks_for_what_it_put_off_in_the_end():
     assert portfolio.done
 
 
-@pytest.mark.skipif(not cost_model_installed(), reason="the cost model's library is not installed")
 def test_portfolio_forgets_what_it_put_off_once_that_is_told():
     portfolio = PortfolioSearcher(SLOW, Random(0), random_members(), floor=0.5, alone=0)
     played(portfolio, TEN_TIMES, 64)

@@ -14,18 +14,16 @@ from tunegrad.config import allowed_threads, cache_dir, default_store, usable_cp
 from tunegrad.devices import Device, DeviceMeasurer, MachineLimits, Protections
 from tunegrad.errors import DeviceError
 from tunegrad.reports import CompilerRow, DeviceRow, DoctorReport, IsolationRow, PlaceRow
-from tunegrad.search import OPENMP, cost_model_installed
 from tunegrad.tuning import busy_text, probed
 
 __all__ = ["doctor", "isolation_rows"]
 
 _COMPILERS = ("gcc", "clang")
 _PACKAGES = (
-    "tunegrad", "numpy", "llvmlite", "optuna", "pebble", "psutil", "click", "rich",
-    "msgspec",
+    "tunegrad", "numpy", "llvmlite", "pebble", "psutil", "click", "rich", "msgspec",
 )  # fmt: skip
 _EXTRAS = {
-    "pyopencl": "opencl", "matplotlib": "plot", "ray": "ray", "torch": "torch",
+    "optuna": "optuna", "pyopencl": "opencl", "matplotlib": "plot", "ray": "ray", "torch": "torch",
     "pytest": "test", "hypothesis": "test", "onnx": "bench", "onnxruntime": "bench",
     "openvino": "bench",
 }  # fmt: skip
@@ -133,16 +131,7 @@ def _versions() -> tuple[CompilerRow, ...]:
         CompilerRow("python", platform.python_version()),
         *(CompilerRow(n, _version(n)) for n in _PACKAGES),
     )
-    return (*own, _learner(), *(_extra(package, extra) for package, extra in _EXTRAS.items()))
-
-
-def _learner() -> CompilerRow:
-    """The library of the cost model; where it is there and can not be used, its name says why."""
-    found = _version("lightgbm")
-    unusable = bool(found) and not cost_model_installed()
-    return CompilerRow(
-        f"lightgbm (can not be imported; {OPENMP})" if unusable else "lightgbm", found
-    )
+    return (*own, *(_extra(package, extra) for package, extra in _EXTRAS.items()))
 
 
 def _extra(package: str, extra: str) -> CompilerRow:

@@ -3,7 +3,7 @@ is replaced.
 """
 
 from tunegrad.search.budget import BudgetPolicy, ModelSearch
-from tunegrad.search.cost_model import OPENMP, CostModel, cost_model_installed
+from tunegrad.search.cost_model import CostModel
 from tunegrad.search.driver import KernelSearch
 from tunegrad.search.promote import LEAST_EFFECT, LOOKS, Comparison, decide, fastest_ratio
 from tunegrad.search.protocols import (
@@ -16,7 +16,6 @@ from tunegrad.search.protocols import (
     TrialStore,
 )
 from tunegrad.search.searchers import (
-    LEARNED,
     BayesianSearcher,
     BeamSearcher,
     EvolutionarySearcher,
@@ -26,6 +25,7 @@ from tunegrad.search.searchers import (
     RandomSearcher,
     check_searcher,
     make_searcher,
+    optuna_installed,
     searcher_names,
 )
 from tunegrad.search.seeds import Shape, adapted, distance, seeds_from
@@ -34,10 +34,8 @@ from tunegrad.search.stopping import StopReason, StopRule
 from tunegrad.search.trial_log import TrialLog, different
 
 __all__ = [
-    "LEARNED",
     "LEAST_EFFECT",
     "LOOKS",
-    "OPENMP",
     "BayesianSearcher",
     "BeamSearcher",
     "BudgetPolicy",
@@ -67,12 +65,12 @@ __all__ = [
     "Winner",
     "adapted",
     "check_searcher",
-    "cost_model_installed",
     "decide",
     "different",
     "distance",
     "fastest_ratio",
     "make_searcher",
+    "optuna_installed",
     "searcher_names",
     "seeds_from",
 ]

@@ -1,123 +1,171 @@
 """A learned cost model: what a schedule will cost, by the decisions it came from.
 
     rows told       one column a decision (its option's position; absent: not a number)
-                                                               --> boosted trees --> log seconds
+                                                         --> kernel ridge regression --> log seconds
                     failures: slower than everything that ran
 
-The trees are LightGBM's (Ke et al., NeurIPS 2017), one thread, deterministic: same rows, same
-forecast. Ranking candidates by boosted trees is from Chen et al., "Learning to optimize tensor
-programs", NeurIPS 2018. Facts of loop trees and rows of other kernels brought the portfolio nothing
-(decision 0114).
+Schedules are alike where their decisions are: a decision counts as much as it says about the time
+by itself (its share of the variance, adjusted as in Wherry, "A new formula for predicting the
+shrinkage of the coefficient of multiple correlation", 1931). How fast likeness fades is chosen by
+leaving one row out at a time (Hastie, Tibshirani and Friedman, "The elements of statistical
+learning", 2009, 7.10). It ranks as well as 60 boosted trees of LightGBM did, and better where few
+rows are known (decision 0133).
+
+No product here is one of BLAS, whose threads would disturb what is timed meanwhile.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from lightgbm import Booster
     from numpy.typing import NDArray
 
-__all__ = ["OPENMP", "CostModel", "cost_model_installed"]
+    Values = NDArray[np.float64]
+
+__all__ = ["CostModel"]
 
 _FAILED = 1.0
 """A failure counts as this many log seconds slower than the slowest that ran (2.7 times)."""
 
 _SLOWEST = 3.0
-"""Whatever is slower than the best by more log seconds (20 times) is just bad: trees are for
+"""Whatever is slower than the best by more log seconds (20 times) is just bad: the model is for
 telling the good apart.
 """
 
-_PARAMETERS = {
-    "objective": "regression",
-    "learning_rate": 0.1,
-    "num_leaves": 15,
-    "min_data_in_leaf": 3,
-    "min_data_in_bin": 1,
-    "lambda_l2": 0.1,
-    "feature_fraction": 0.8,
-    "bagging_fraction": 0.9,
-    "bagging_freq": 1,
-    "num_threads": 1,
-    "deterministic": True,
-    "force_col_wise": True,
-    "verbosity": -1,
-}
+_RIDGE = 0.05
+"""Variance of the noise, relative to that of what is learned."""
 
-_TREES = 60
-"""Trees of a forecast: more fit the noise of so few rows."""
+_FADING = (0.25, 0.5, 1.0, 2.0)
+"""Rates at which likeness fades with distance: one of these is chosen."""
 
-OPENMP = "it needs the system's OpenMP runtime, libgomp.so.1 (Debian: libgomp1)"
-"""The further need of the library that learns, in words."""
+_CHOSEN_BY = 96
+"""Rows that choose the rate, at most."""
 
+_OTHER = 0.5
+"""Distance of two neighbouring options of one decision; the first and the last one are 1 apart."""
 
-@cache
-def cost_model_installed() -> bool:
-    """True when LightGBM can be imported; besides the package it needs the system's OpenMP
-    runtime.
-    """
-    try:
-        import lightgbm  # noqa: F401
-    except (ImportError, OSError):
-        return False
-    return True
+_LEAST_WEIGHT = 0.15
+"""Weight of a decision that says nothing by itself; the weightiest has 1 more."""
 
 
 class CostModel:
     """Forecasts log seconds from named numbers.
 
-    A new name becomes a column; rows without it have NaN there.
-
-    Mutable: ``fit`` replaces what was learned. ``seed`` decides which rows and columns each tree
-    sees.
+    A new name becomes a column; rows without it have NaN there. Mutable: ``fit`` replaces what was
+    learned.
     """
 
-    def __init__(self, seed: int) -> None:
-        self.seed = seed
+    def __init__(self) -> None:
         self._columns: dict[str, int] = {}
-        self._booster: Booster | None = None
+        self._known: Values | None = None
 
     @property
     def fitted(self) -> bool:
-        return self._booster is not None
+        return self._known is not None
 
     def fit(self, rows: Sequence[Mapping[str, float]], log_s: Sequence[float]) -> None:
         """Learn from rows and their log seconds; infinity is a failure.
 
-        Nothing is learned where less than two ran.
+        Nothing is learned where less than two ran. Takes 5 ms for 100 rows, 12 for 256.
         """
         if sum(t < math.inf for t in log_s) < 2:
             return
-        import lightgbm
-
         for row in rows:
             for name in row:
                 self._columns.setdefault(name, len(self._columns))
-        data = lightgbm.Dataset(self._table(rows), _targets(log_s), params={"verbosity": -1})
-        # Else the trees are printed and read back, which takes a third of the time and changes no
-        # forecast.
-        parameters = _PARAMETERS | {"seed": self.seed}
-        self._booster = lightgbm.train(
-            parameters, data, num_boost_round=_TREES, keep_training_booster=True
-        )
+        self._known, y = self._table(rows), _targets(log_s)
+        self._mean = float(y.mean())
+        y = y - self._mean
+        self._span = np.array([max(1.0, np.nanmax(c) - np.nanmin(c)) for c in self._known.T])
+        self._weight = np.array([_worth(column, y) for column in self._known.T])
+        self._weight = _LEAST_WEIGHT + self._weight / (self._weight.max() or 1.0)
+        part = np.arange(0, len(y), -(-len(y) // _CHOSEN_BY))
+        apart = self._distances(self._known[part])[:, part]
+        self._rate = min(_FADING, key=lambda rate: _left_out(np.exp(-rate * apart), y[part]))
+        alike = np.exp(-self._rate * self._distances(self._known))
+        self._share = _solved(alike + _RIDGE * np.eye(len(y)), y)
 
-    def predict(self, rows: Sequence[Mapping[str, float]]) -> NDArray[np.float64]:
+    def predict(self, rows: Sequence[Mapping[str, float]]) -> Values:
         """Forecast log seconds, lower is faster; all 0 before it learned anything."""
-        if self._booster is None or not rows:
+        if self._known is None or not rows:
             return np.zeros(len(rows))
-        return np.asarray(self._booster.predict(self._table(rows), num_threads=1), np.float64)
+        alike = np.exp(-self._rate * self._distances(self._table(rows)))
+        return np.asarray(self._mean + (alike * self._share).sum(1), np.float64)
 
-    def _table(self, rows: Sequence[Mapping[str, float]]) -> NDArray[np.float64]:
+    def _table(self, rows: Sequence[Mapping[str, float]]) -> Values:
         names = list(self._columns)
         return np.array([[row.get(name, math.nan) for name in names] for row in rows], np.float64)
 
+    def _distances(self, rows: Values) -> Values:
+        """Distances of rows from those that are known: sums over decisions of 0 for the same
+        option, up to 1 for others, 1 where one row lacks the decision.
+        """
+        assert self._known is not None
+        found = np.zeros((len(rows), len(self._known)))
+        for column, known, span, weight in zip(
+            rows.T, self._known.T, self._span, self._weight, strict=True
+        ):
+            options, place = np.unique(np.concatenate([column, known]), return_inverse=True)
+            gaps = np.abs(options[:, None] - options) / span
+            far = np.where(gaps > 0, _OTHER + (1 - _OTHER) * np.minimum(gaps, 1.0), 0.0)
+            lacks = np.isnan(options)
+            far[lacks] = far[:, lacks] = 1.0
+            far[np.ix_(lacks, lacks)] = 0.0
+            found += (weight * far)[np.ix_(place[: len(rows)], place[len(rows) :])]
+        return found
 
-def _targets(log_s: Sequence[float]) -> NDArray[np.float64]:
+
+def _worth(column: Values, y: Values) -> float:
+    """The root of the share of the variance of ``y`` that a decision by itself explains."""
+    _, place, counts = np.unique(column, return_inverse=True, return_counts=True)
+    n, groups, total = len(y), len(counts), float((y * y).sum())
+    if groups >= n or groups < 2 or not total:
+        return 0.0
+    share = float((np.bincount(place, y) ** 2 / counts).sum()) / total
+    chance = (groups - 1) / (n - 1)
+    return math.sqrt(max(0.0, (share - chance) / (1.0 - chance)))
+
+
+def _left_out(alike: Values, y: Values) -> float:
+    """Squared error of each row's forecast by all the others, together."""
+    inverse = _inverse(alike + _RIDGE * np.eye(len(y)))
+    return float((((inverse * y).sum(1) / inverse.diagonal()) ** 2).sum())
+
+
+def _inverse(a: Values) -> Values:
+    """The inverse of a symmetric, positive definite matrix, by Gauss and Jordan."""
+    a = a.copy()
+    for i in range(len(a)):
+        pivot, column = a[i, i], a[:, i].copy()
+        row = a[i] / pivot
+        a -= np.multiply.outer(column, row)
+        a[i], a[:, i] = row, -column / pivot
+        a[i, i] = 1.0 / pivot
+    return a
+
+
+def _solved(a: Values, y: Values) -> Values:
+    """``x`` with ``a x = y`` for such a matrix, by conjugate gradients (Hestenes, Stiefel 1952)."""
+    x, rest = np.zeros(len(y)), y
+    along, size = rest, float((rest * rest).sum())
+    least = 1e-10 * size
+    for _ in range(2 * len(y)):
+        if size <= least:
+            break
+        image = (a * along).sum(1)
+        step = size / float((along * image).sum())
+        x, rest = x + step * along, rest - step * image
+        size, before = float((rest * rest).sum()), size
+        along = rest + (size / before) * along
+    return x
+
+
+def _targets(log_s: Sequence[float]) -> Values:
     """Targets of the regression: log seconds bounded above, failures behind all that ran."""
     ran = [t for t in log_s if t < math.inf]
     top = min(max(ran), min(ran) + _SLOWEST)

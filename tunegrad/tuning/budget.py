@@ -16,7 +16,7 @@ from typing import Literal, get_args
 from tunegrad.config import TuneSettings
 from tunegrad.db import STOPPED, Store
 from tunegrad.opts import SPACE_VERSION
-from tunegrad.search import LEARNED, LEAST_EFFECT, KernelSearch, cost_model_installed
+from tunegrad.search import LEAST_EFFECT, KernelSearch, optuna_installed
 from tunegrad.trial import Fingerprint, Policy
 
 from .race import compared_s, least_s, most_compared_s
@@ -462,8 +462,8 @@ def session_record(
         "policy": policy.text,
         "numerics": settings.numerics,
     }
-    if settings.searcher in LEARNED:
-        record["cost_model"] = cost_model_installed()
+    if settings.searcher == "portfolio":
+        record["optuna"] = optuna_installed()
     if settings.in_flight > 1:
         record["in_flight"] = settings.in_flight
     if settings.warm_start:

@@ -39,13 +39,10 @@ from tunegrad.ir.target import Target
 from tunegrad.opts import SPACE_VERSION, Schedule, Space
 from tunegrad.reports import Deviation, TuneReport
 from tunegrad.search import (
-    LEARNED,
-    OPENMP,
     KernelSearch,
     StopReason,
     StopRule,
     check_searcher,
-    cost_model_installed,
 )
 from tunegrad.trial import Policy
 from tunegrad.version import __version__
@@ -291,9 +288,6 @@ class Session:
     def _searches(self, candidates: Sequence[VariantCandidates]) -> tuple[KernelSearch, ...]:
         """Of all kernels that the models may launch in the end."""
         c = self.context
-        if c.settings.searcher in LEARNED and not cost_model_installed():
-            why = f"lightgbm can not be imported; {OPENMP}"
-            c.tell(Warned(f"searcher {c.settings.searcher}: no cost model: {why}"))
         uses = [u for u in shared_kernels(candidates) if not u.kernel.fixed]
         return self._searching.searches(uses, c.settings.warm_start)
 

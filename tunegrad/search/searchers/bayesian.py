@@ -20,6 +20,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
+from importlib.util import find_spec
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
     from optuna.trial import FrozenTrial, Trial
 
-__all__ = ["BayesianSearcher", "quiet_optuna"]
+__all__ = ["BayesianSearcher", "optuna_installed", "quiet_optuna"]
 
 _FAILED = 1e9
 """The log seconds that a failure is told with: behind everything that ran, so that the
@@ -45,6 +46,11 @@ _SUGGESTIONS = 3
 """Number of times that the estimator is asked for one proposal; a suggestion that comes again and
 again is then changed at random.
 """
+
+
+def optuna_installed() -> bool:
+    """True where the package that this searcher asks is there."""
+    return find_spec("optuna") is not None
 
 
 class _TrialChooser:

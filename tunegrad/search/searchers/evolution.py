@@ -20,7 +20,7 @@ from random import Random
 
 from tunegrad.opts import Schedule, TraceChooser
 
-from ..cost_model import CostModel, cost_model_installed
+from ..cost_model import CostModel
 from ..protocols import SearchSpace
 from .ledger import Row, Traces
 from .one_by_one import TRIES, OneByOne, RandomChooser, cautious
@@ -53,10 +53,9 @@ _STRANGERS = 0.1
 class EvolutionarySearcher(OneByOne):
     """Evolves the ``population`` fastest schedules.
 
-    A share ``explore`` of what it proposes are random draws. With a cost model (``learned``, where
-    the library is installed), ``generations`` of ``children`` each are bred for one batch and
-    ranked by it; without one, children are proposed as they are bred. It is done when ``TRIES``
-    ideas in a row were old.
+    A share ``explore`` of what it proposes are random draws. With a cost model (``learned``),
+    ``generations`` of ``children`` each are bred for one batch and ranked by it; without one,
+    children are proposed as they are bred. It is done when ``TRIES`` ideas in a row were old.
     """
 
     origin = "evolutionary"
@@ -78,8 +77,7 @@ class EvolutionarySearcher(OneByOne):
         self._options: dict[str, int] = {}
         self._tried: set[_Key] = set()
         self._used = 0
-        usable = learned and cost_model_installed()
-        self._model = CostModel(rng.getrandbits(31)) if usable else None
+        self._model = CostModel() if learned else None
         self._parents: list[Row] = []
         self._children: list[Schedule] = []
 

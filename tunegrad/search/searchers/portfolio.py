@@ -28,7 +28,7 @@ from random import Random
 from tunegrad.trial import Measurement
 
 from ..protocols import Proposal, Searcher, SearchSpace
-from .bayesian import BayesianSearcher
+from .bayesian import BayesianSearcher, optuna_installed
 from .beam import BeamSearcher
 from .evolution import EvolutionarySearcher
 from .exhaustive import ExhaustiveSearcher
@@ -75,8 +75,8 @@ class _Account:
 
 
 class PortfolioSearcher:
-    """Divides what it is asked for among ``searchers``; by default beam, evolutionary, bayesian and
-    random search.
+    """Divides what it is asked for among ``searchers``; by default beam, evolutionary and random
+    search, and Bayesian search where Optuna is installed.
 
     The first ``alone`` trials are the first searcher's. Then each gets the share ``floor`` at
     least; the rest is divided by the expected gain to the power of ``greed``. When all have run
@@ -231,9 +231,10 @@ def _default(space: SearchSpace, rng: Random) -> dict[str, Searcher]:
     """
     traces: Traces = {}
     beam, evolutionary, bayesian, random = (Random(rng.getrandbits(64)) for _ in range(4))
-    return {
+    found: dict[str, Searcher] = {
         "beam": BeamSearcher(space, beam, traces=traces),
         "evolutionary": EvolutionarySearcher(space, evolutionary, traces=traces),
-        "bayesian": BayesianSearcher(space, bayesian, traces=traces),
-        "random": RandomSearcher(space, random),
     }
+    if optuna_installed():
+        found["bayesian"] = BayesianSearcher(space, bayesian, traces=traces)
+    return found | {"random": RandomSearcher(space, random)}

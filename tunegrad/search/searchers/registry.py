@@ -9,17 +9,14 @@ from tunegrad.config import Searcher as SearcherName
 from tunegrad.errors import ConfigError, InternalError
 
 from ..protocols import Searcher, SearchSpace
-from .bayesian import BayesianSearcher
+from .bayesian import BayesianSearcher, optuna_installed
 from .beam import BeamSearcher
 from .evolution import EvolutionarySearcher
 from .exhaustive import ExhaustiveSearcher
 from .portfolio import PortfolioSearcher
 from .random import RandomSearcher
 
-__all__ = ["LEARNED", "check_searcher", "make_searcher", "searcher_names"]
-
-LEARNED: frozenset[SearcherName] = frozenset({"evolutionary", "portfolio"})
-"""The searchers that are better with the learned cost model, where its library is installed."""
+__all__ = ["check_searcher", "make_searcher", "searcher_names"]
 
 
 def searcher_names() -> tuple[str, ...]:
@@ -28,9 +25,13 @@ def searcher_names() -> tuple[str, ...]:
 
 
 def check_searcher(name: str) -> None:
-    """Raise ConfigError for an unknown searcher."""
+    """Raise ConfigError for an unknown searcher, and for one whose package is not installed."""
     if name not in searcher_names():
         raise ConfigError(f"searcher {name!r} is unknown; valid: {', '.join(searcher_names())}")
+    if name == "bayesian" and not optuna_installed():
+        raise ConfigError(
+            "searcher bayesian: the package optuna is not installed: pip install 'tunegrad[optuna]'"
+        )
 
 
 def make_searcher(name: str, space: SearchSpace, rng: Random) -> Searcher:
