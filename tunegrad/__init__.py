@@ -12,6 +12,7 @@ the names themselves, so a misspelt one is an error for them, too.
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from tunegrad.lazy import before_modules, unknown
@@ -77,16 +78,25 @@ else:
     ]  # fmt: skip
 
     def __getattr__(name):
+        try:
+            return _found(name)
+        except ModuleNotFoundError as error:
+            if not (error.name or "").startswith(f"{__name__}."):
+                raise
+            said = f"tunegrad.{name} is not in tunegrad-serve, which runs .plan files alone"
+            raise ModuleNotFoundError(f"{said}: pip install tunegrad in its place") from error
+
+    def _found(name):
         if name == "__all__":
             return __dir__()
-        if name in _MODULES:
-            return import_module(f"{__name__}.{name}")
         if name in _DTYPES:
             return import_module(f"{__name__}.ir.dtypes").dtype_of(name)
         home = next((m for m, names in _HOMES.items() if name in names.split()), None)
         if home is not None:
             return getattr(import_module(f"{__name__}.{home}"), name)
         if not name.startswith("_"):
+            if name.isidentifier() and find_spec(f"{__name__}.{name}"):  # a module of ours
+                return import_module(f"{__name__}.{name}")
             for module in _functions():
                 if name in module.__all__:
                     return getattr(module, name)

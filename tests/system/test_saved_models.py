@@ -15,6 +15,7 @@ from safetensors.numpy import load_file
 
 import tunegrad as tg
 from tests.cover import each_once
+from tunegrad.devices.host import facts
 from tunegrad.errors import ConfigError, DeviceError, ModelError, UserError
 from tunegrad.ir.fusion import VALIDATION
 from tunegrad.models import encoder_layer, mlp, resnet18
@@ -104,34 +105,72 @@ def test_a_server_compiles_no_kernel_and_keeps_only_its_runtime(
     assert len(list(kept)) <= 2  # what LLVM said of this machine, and the threads' runtime
 
 
-WITHOUT_LLVM = """
+SERVE_SIZE = """
 import sys
 from importlib.machinery import PathFinder
-import tunegrad as tg
+import numpy as np
 
 find = PathFinder.find_spec
-PathFinder.find_spec = lambda name, *more: (
-    None if name.partition(".")[0] == "llvmlite" else find(name, *more)
-)
+THERE = {"tunegrad", "numpy", "msgspec", *sys.stdlib_module_names}
+
+def serving(name, *more):
+    return find(name, *more) if name.partition(".")[0] in THERE else None
+
+PathFinder.find_spec = serving
+sys.meta_path[:] = [f for f in sys.meta_path if "editable" not in repr(f)]
+import tunegrad as tg
+
 try:
-    tg.load(sys.argv[1])
+    print(float(tg.load(sys.argv[1])(np.ones((1, 64), np.float32)).sum()))
+    print(*sorted({m.split(".")[1] for m in sys.modules if m.startswith("tunegrad.")}))
+    tg.compile(lambda x: x * 2, np.ones(3, np.float32))
 except tg.errors.DeviceError as error:
     print(error)
 """
 
 
-def test_a_saved_model_without_llvm_is_one_line_that_says_what_to_install(
-    saved: Path, tmp_path: Path
-) -> None:
-    env = os.environ | {"XDG_CACHE_HOME": str(tmp_path), "XDG_DATA_HOME": str(tmp_path)}
+def served(path: Path, cache: Path) -> list[str]:
+    """Lines of a process in which numpy and msgspec alone are installed."""
+    env = os.environ | {"XDG_CACHE_HOME": str(cache), "XDG_DATA_HOME": str(cache)}
     done = subprocess.run(
-        [sys.executable, "-c", WITHOUT_LLVM, str(saved)], check=True, capture_output=True,
+        [sys.executable, "-c", SERVE_SIZE, str(path)], check=True, capture_output=True,
         text=True, env=env, cwd=Path(tg.__file__).parents[1],
     )  # fmt: skip
-    assert done.stdout == (
-        "device cpu: LLVM names this machine's CPU, for kernels that are compiled and for those of "
-        "a .plan: pip install llvmlite (No module named 'llvmlite')\n"
+    return done.stdout.splitlines()
+
+
+LACKS = (
+    "device cpu: kernels are compiled by LLVM; what runs without is a .plan that was saved for such"
+    " a CPU: pip install llvmlite (No module named 'llvmlite')"
+)
+
+
+def test_a_saved_model_runs_without_llvm_and_what_is_compiled_says_what_to_install(
+    saved: Path, tmp_path: Path
+) -> None:
+    total, packages, error = served(saved, tmp_path)
+    assert float(total) == tg.load(str(saved))(np.ones((1, 64), np.float32)).sum()
+    assert not set(packages.split()) & {"cli", "db", "explain", "regress", "search", "tuning"}
+    assert error == LACKS
+
+
+def test_a_file_without_the_code_of_threads_needs_llvm(saved: Path, tmp_path: Path) -> None:
+    written_with(saved, {**head_of(saved), "runtime": ""})
+    assert served(saved, tmp_path) == [LACKS]
+    written_with(saved, {**head_of(saved), "runtime": "0" * 64})
+    said = (
+        "device cpu: the code of threads in this .plan is of another tunegrad: save the model "
+        "again, or pip install llvmlite"
     )
+    assert served(saved, tmp_path) == [said]
+
+
+def test_linux_tells_of_every_feature_that_llvm_sees() -> None:
+    """What code may use. A feature that Linux hides would keep a file from such a machine."""
+    told = set(facts._told_features(Path("/proc/cpuinfo").read_text()))
+    seen = {f for f in facts._asked().features if f.startswith("+")}
+    hidden = {"+avxneconvert", "+avxvnniint8", "+avxvnniint16", "+cmpccxadd", "+prefetchi"}
+    assert seen - told - hidden <= {"+kl", "+widekl", "+uintr", "+sgx", "+pconfig"}
 
 
 def test_constants_are_mapped_and_survive_another_save(saved: Path) -> None:

@@ -60,7 +60,7 @@ PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text
     "project"
 ]
 EXTRAS = {name: requirements(lines) for name, lines in PROJECT["optional-dependencies"].items()}
-FOR_USERS = ["opencl", "plot", "ray", "torch"]
+FOR_USERS = ["optuna", "opencl", "plot", "ray", "torch"]
 """Extras that an option of tunegrad needs. The cuda extra is for a device that there is not yet."""
 
 

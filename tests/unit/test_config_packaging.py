@@ -1,14 +1,25 @@
-"""configs/ stands at the top of the tree; it is found from a wheel and from an editable install."""
+"""Wheels: configs/ stands at the top of the tree and is found from a wheel and from an editable
+install; the wheel of ``tunegrad-serve`` runs saved models with numpy and msgspec alone.
+"""
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
+import tomllib
 import zipfile
+from email.parser import HeaderParser
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+
+import tunegrad as tg
+from tunegrad.models import mlp
 
 ROOT = Path(__file__).parents[2]
 RESOLVE = "from tunegrad.config import config_names, configs_dir, resolve_model; "
@@ -31,7 +42,7 @@ def build(tree: Path, out: Path, kind: str) -> Path:
 def tree(tmp_path: Path) -> Path:
     target = tmp_path / "tree"
     ignore = shutil.ignore_patterns("__pycache__")
-    for name in ("tunegrad", "configs"):
+    for name in ("tunegrad", "configs", "serve"):
         shutil.copytree(ROOT / name, target / name, ignore=ignore)
     for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, target / name)
@@ -88,3 +99,98 @@ def test_editable_install_reads_the_checkout(tree: Path, tmp_path: Path) -> None
     where, _, resnet = resolve(code, tmp_path)
     assert where == str(tree / "configs")
     assert resnet == "resnet50"
+
+
+def project(folder: str) -> dict[str, Any]:
+    """What a pyproject.toml says of its distribution."""
+    text = (ROOT / folder / "pyproject.toml").read_text(encoding="utf-8")
+    found: dict[str, Any] = tomllib.loads(text)["project"]
+    return found
+
+
+def needed(folder: str) -> set[str]:
+    return {re.split(r"[<>=~!\[ ]", line)[0] for line in project(folder)["dependencies"]}
+
+
+def test_a_base_install_has_no_package_that_a_default_tune_does_without() -> None:
+    assert needed(".") == {"numpy", "llvmlite", "click", "rich", "msgspec", "pebble", "psutil"}
+    assert needed("serve") == {"numpy", "msgspec"}
+
+
+def test_both_distributions_have_one_version_and_age_of_python() -> None:
+    for folder in (".", "serve"):
+        assert project(folder)["dynamic"] == ["version"]
+        assert project(folder)["requires-python"] == ">=3.11"
+    assert "Typing :: Typed" in project(".")["classifiers"]
+
+
+SERVED = """
+import sys
+sys.path[:0] = sys.argv[2:]
+import numpy as np
+import tunegrad as tg
+print(tg.__file__)
+print(float(tg.load(sys.argv[1])(np.ones((1, 64), np.float32)).sum()))
+for asked in (lambda: tg.tune, lambda: tg.load("mlp")):
+    try:
+        asked()
+    except (ImportError, tg.errors.ModelError) as error:
+        print(error)
+"""
+
+
+def test_the_wheel_that_serves_runs_a_saved_model_by_numpy_and_msgspec(
+    tree: Path, tmp_path: Path
+) -> None:
+    wheel = build(tree / "serve", tmp_path, "wheel")
+    site, there = tmp_path / "site", tmp_path / "there"
+    there.mkdir()
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(site)
+        (about,) = (n for n in archive.namelist() if n.endswith("/METADATA"))
+        said = HeaderParser().parsestr(archive.read(about).decode())
+    assert (said["Name"], said["Version"]) == ("tunegrad-serve", tg.__version__)
+    assert sum(f.stat().st_size for f in site.rglob("*")) < 3_000_000
+    for name in ("numpy", "numpy.libs", "msgspec"):
+        spec = find_spec(name.partition(".")[0])
+        assert spec is not None
+        found = Path(str(spec.origin)).parent.with_name(name)
+        if found.exists():
+            (there / name).symlink_to(found)
+    model = tg.load(mlp(sizes=(64, 48, 16)), store=False, threads=1)
+    model.save(tmp_path / "m.plan")
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", SERVED, str(tmp_path / "m.plan"), str(site), str(there)],
+        capture_output=True, text=True, check=False, cwd=tmp_path, env={"HOME": str(tmp_path)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    place, total, *refused = done.stdout.splitlines()
+    assert Path(place).is_relative_to(site)
+    assert float(total) == float(model(np.ones((1, 64), np.float32)).sum())
+    assert [line.partition(" ")[0] for line in refused] == ["tunegrad.tune", "model"]
+    assert all(line.endswith("pip install tunegrad in its place") for line in refused)
+
+
+def test_the_container_copies_what_there_is_and_serves_as_no_root() -> None:
+    lines = (ROOT / "serve" / "Dockerfile").read_text(encoding="utf-8").splitlines()
+    copied = [x.split()[1] for x in lines if x.startswith("COPY ") and "--from" not in x]
+    assert copied
+    assert all((ROOT / name).is_dir() for name in copied)
+    assert lines[-1] == "USER serve"
+
+
+@pytest.mark.slow
+def test_fresh_environments_are_as_small_as_the_docs_say(tree: Path, tmp_path: Path) -> None:
+    """Whole site-packages, with bytecode. Needs an index of packages."""
+    for folder, most_mb in ((tree, 300), (tree / "serve", 80)):
+        venv = tmp_path / f"{folder.name}-venv"
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True)
+        pip = [sys.executable, "-m", "pip", "--python", str(venv / "bin" / "python"), "install"]
+        done = subprocess.run(
+            [*pip, "-q", str(folder)], capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            pytest.skip(f"no index: {done.stderr.strip().splitlines()[-1]}")
+        (site,) = venv.glob("lib/*/site-packages")
+        used = subprocess.run(["du", "-sm", str(site)], capture_output=True, text=True, check=True)
+        assert int(used.stdout.split()[0]) <= most_mb

@@ -3,6 +3,7 @@ and no compiler.
 
     launches and their buffers     names, shapes, layouts, which buffer is which argument
     kernels                        text, schedule, what a launch needs, image
+    runtime                        code of the threads that run them, for machines without LLVM
     constants                      as kernels read them: packed already
 
 Numbers and names are JSON in the header of a safetensors file, everything else are its arrays,
@@ -22,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tunegrad.config import ModelDtype
-from tunegrad.devices import Device
+from tunegrad.devices import Device, carried_runtime, carry
 from tunegrad.errors import ModelError, UserError, VerifyError
 from tunegrad.ir.dtypes import U32, U64, buffer_dtype
 from tunegrad.ir.fusion import Buffer, BufferRole, Launch, LaunchPlan
@@ -152,6 +153,7 @@ class _Model(msgspec.Struct):
     validated: int = 0
     over: list[tuple[int, int]] = []
     changed: list[str] = []
+    runtime: str = ""
 
 
 def save_model(path: Path, model: SavedModel, device: Device) -> None:
@@ -175,7 +177,10 @@ def save_model(path: Path, model: SavedModel, device: Device) -> None:
         kernels[key] = _Kernel(
             k.kernel.text, k.kernel.name, k.outcome, k.actions, [*k.differs], program.decode()
         )
-    plan = model.plan
+    plan, runtime = model.plan, ""
+    if device.target.kind == "cpu":
+        runtime, code = carried_runtime()
+        arrays["runtime"] = np.frombuffer(code, np.uint8)
     head = _Model(
         _VERSION, model.name, model.dtype, device.name, device.target.arch,
         [*device.target.features], model.threads,
@@ -185,6 +190,7 @@ def save_model(path: Path, model: SavedModel, device: Device) -> None:
         [*plan.inputs], [*plan.outputs],
         [_Guard(x.bounds.op, x.bounds.low, x.bounds.high, x.signed) for x in model.guards],
         kernels, places, model.validated, [*plan.over], [*model.changed],
+        runtime,
     )  # fmt: skip
     try:
         write_arrays(path, arrays, {"tunegrad": msgspec.json.encode(head).decode()})
@@ -233,6 +239,8 @@ def open_model(path: Path) -> tuple[SavedModel, str, frozenset[str]]:
     except (OSError, MappedFileError) as error:
         raise ModelError(f"model file {path}: {error}") from None
     try:
+        if head.runtime:
+            carry(head.runtime, arrays["runtime"].tobytes())
         return _model(head, arrays), head.arch, frozenset(head.features)
     except (UserError, VerifyError, LookupError, ValueError, TypeError) as error:
         raise ModelError(f"model file {path} is damaged: {error}") from None

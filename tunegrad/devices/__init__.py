@@ -20,8 +20,10 @@ if TYPE_CHECKING:
     from .device import MachineLimits as MachineLimits
     from .device import Memory as Memory
     from .device import Place as Place
+    from .host.facts import carry as carry
     from .host.facts import usable_cores as usable_cores
     from .host.single import run_on_host as run_on_host
+    from .host.team import carried_runtime as carried_runtime
     from .job import CONTENDING as CONTENDING
     from .job import Beside as Beside
     from .job import Candidate as Candidate
@@ -53,8 +55,9 @@ else:
             "device": (
                 "BoundPlan Code Device DirectPlan Engine Inspection MachineLimits Memory Place"
             ),
-            "host.facts": "usable_cores",
+            "host.facts": "carry usable_cores",
             "host.single": "run_on_host",
+            "host.team": "carried_runtime",
             "job": ("CONTENDING Beside Candidate CompiledCandidate Hooks Limits Reference"),
             "lowered": "Geometry KernelIO Lowered Parameter program_hash",
             "measurer": "Compiling DeviceMeasurer",

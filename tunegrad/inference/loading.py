@@ -29,7 +29,6 @@ from tunegrad.config import (
     resolve_model,
 )
 from tunegrad.errors import CandidateFailure, ConfigError, DeviceError, ModelError
-from tunegrad.frontend import Example, Model, Tensor, Weights, as_model, model_of_spec
 from tunegrad.inference.choosing import Choice, OnMiss, compiled_choice, engine_of, process_compiler
 from tunegrad.inference.loaded import LoadedModel
 from tunegrad.ir import fusion
@@ -42,6 +41,7 @@ from tunegrad.runtime import Argument, Code, Constants
 
 if TYPE_CHECKING:
     from tunegrad.db import Store
+    from tunegrad.frontend import Example, Model, Tensor, Weights
     from tunegrad.reports import Deviation
 
 StorePath = str | os.PathLike[str] | Literal[False] | None
@@ -121,6 +121,8 @@ def compile(  # noqa: A001 - the word that every such library uses
     given, and returns these arrays for them. They must be arrays, be writable, and share no memory
     with another argument.
     """
+    from tunegrad.frontend import Model
+
     name = getattr(function, "__name__", type(function).__name__).strip("<>")
     compiled = load_model(
         Model.of_function(name, function, examples).donating(donate),
@@ -170,6 +172,14 @@ def resolved(
     model: str | Model | Example, threads: int | None, dtype: ModelDtype | None
 ) -> tuple[Model, int | None, ModelDtype]:
     """The model, and the settings that its file may say."""
+    try:
+        from tunegrad.frontend import Model, as_model, model_of_spec
+    except ModuleNotFoundError as error:  # this is tunegrad-serve
+        raise ModelError(
+            f"model {model!r:.80}: tunegrad-serve runs .plan files alone: pip install tunegrad in "
+            "its place"
+        ) from error
+
     if isinstance(model, Model | tuple):
         return as_model(model), threads, "f32" if dtype is None else dtype
     if not isinstance(model, str):
@@ -317,7 +327,8 @@ def _opened_model(
         if value not in (None, has):
             raise ConfigError(f"{name} {value!r}: model file {path} was saved with {has}")
     opened = devices.open(saved.device, saved.threads)
-    missing = sorted(features - set(opened.target.features))
+    needed = {f for f in features if f.startswith("+")}
+    missing = sorted(needed - set(opened.target.features))
     if missing or (not features and arch != opened.target.arch):
         lacks = f" without {', '.join(missing[:4])}" if missing else ""
         raise DeviceError(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tunegrad.devices.device import Confinement
-from tunegrad.devices.host.facts import compiler_version, fingerprint, host_target
+from tunegrad.devices.host.facts import compiler_version, fingerprint, host_target, llvm
 from tunegrad.errors import IllegalAction
 from tunegrad.ir.target import Target
 
@@ -76,9 +76,9 @@ class CpuDevice:
         )
 
     def compile(self, lowered: Lowered, killable: bool = False) -> bytes:
-        from tunegrad.devices.host.codegen import compile_llvm
-
-        return compile_llvm(lowered.text, self.target, self.opt_level, killable=killable)
+        return bytes(
+            llvm().compile_llvm(lowered.text, self.target, self.opt_level, killable=killable)
+        )
 
     def inspect(self, lowered: Lowered) -> Inspection:
         from tunegrad.devices.cpu.machine_code import code_facts, hot_loop

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 
 from tunegrad.config import cache_dir, cpu_target
 from tunegrad.devices.processes.system_calls import number
@@ -28,6 +29,7 @@ __all__ = [
     "Host",
     "Processor",
     "ask_for_tiles",
+    "carry",
     "compiler_version",
     "cpu_limit",
     "cpu_quota",
@@ -35,6 +37,7 @@ __all__ = [
     "fingerprint",
     "host",
     "host_target",
+    "llvm",
     "masked",
     "own_code",
     "parse_cpuinfo",
@@ -99,7 +102,8 @@ def masked(name: str, features: Sequence[str]) -> tuple[str, ...]:
 #     LLVM's library as a file, the processor as Linux describes it -->  version, CPU name, features
 #     version, CPU, features, text                                  -->  object code of the text
 #
-# Both stand in the cache of compiled objects. What is not there LLVM is asked for.
+# Both stand in the cache of compiled objects. What is not there LLVM is asked for. Where it is not
+# installed, a model's file brings the object along, and Linux names what the processor has.
 
 
 PIPELINE = 5
@@ -116,7 +120,10 @@ _TOLD = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """LLVM in words, and its names for the processor of this process and for what that has."""
+    """LLVM in words, and its names for the processor of this process and for what that has.
+
+    Without LLVM: no words, no name of the processor, and the features that Linux tells of.
+    """
 
     llvm: str
     arch: str
@@ -128,9 +135,14 @@ def host() -> Host:
     """This machine, in LLVM's words: as an older processor where the user named one.
 
     Raises ConfigError for a processor that this machine can not stand for, DeviceError without
-    LLVM.
+    LLVM where no file has brought the code that it would make.
     """
-    found, name = _asked(), cpu_target()
+    try:
+        found, name = _asked(), cpu_target()
+    except DeviceError:
+        if not _CARRIED:
+            raise
+        found, name = Host("", "unknown", _told_features(_read(_CPUINFO))), None
     return replace(found, arch=name, features=masked(name, found.features)) if name else found
 
 
@@ -139,22 +151,23 @@ def _asked() -> Host:
     key, kept = _host_key(), _cache()
     found = None if key is None else _host_of(kept.get(key))
     if found is None:
-        found = Host(*_asked_of_llvm())
+        found = Host(*llvm().asked_host())
         if key is not None:
             kept.put(key, "\n".join((found.llvm, found.arch, *found.features)).encode())
     return found
 
 
-def _asked_of_llvm() -> tuple[str, str, tuple[str, ...]]:
+def llvm() -> ModuleType:
+    """What compiles by LLVM, ``devices.host.codegen``. Raises DeviceError where LLVM is missing."""
     try:
-        from tunegrad.devices.host.codegen import asked_host
+        from tunegrad.devices.host import codegen
     except (ImportError, OSError) as error:  # the package is missing, or its library does not load
         why = str(error).splitlines()[0]
         raise DeviceError(
-            "device cpu: LLVM names this machine's CPU, for kernels that are compiled and for "
-            f"those of a .plan: pip install llvmlite ({why})"
+            "device cpu: kernels are compiled by LLVM; what runs without is a .plan that was saved "
+            f"for such a CPU: pip install llvmlite ({why})"
         ) from error
-    return asked_host()
+    return codegen
 
 
 def compiler_version() -> str:
@@ -165,19 +178,61 @@ def compiler_version() -> str:
 def own_code(text: str) -> bytes:
     """A module of our own for this machine, compiled at level 1: an ELF relocatable object.
 
-    Raises as ``compile_llvm``.
+    Raises as ``compile_llvm``, and DeviceError without LLVM where no file has brought it.
     """
     machine, kept = host(), _cache()
+    if not machine.llvm:
+        return _carried(text)
     parts = ("own code", compiler_version(), machine.arch, *machine.features, text)
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
     image = kept.get(key)
     if image is None:
-        from tunegrad.devices.host.codegen import compile_llvm
-
         target = Target("cpu", "cpu", machine.arch, machine.features)
-        image = compile_llvm(text, target, opt_level=1)
+        image = bytes(llvm().compile_llvm(text, target, opt_level=1))
         kept.put(key, image)
     return image
+
+
+_CARRIED: dict[str, bytes] = {}
+"""Objects of our own that files have brought, by the digest of their text."""
+
+
+def carry(digest: str, image: bytes) -> None:
+    """Let ``own_code`` of the text with this digest be ``image`` where LLVM is not installed."""
+    _CARRIED[digest] = image
+
+
+def _carried(text: str) -> bytes:
+    image = _CARRIED.get(hashlib.sha256(text.encode()).hexdigest())
+    if image is None:
+        raise DeviceError(
+            "device cpu: the code of threads in this .plan is of another tunegrad: save the model "
+            "again, or pip install llvmlite"
+        )
+    return image
+
+
+_FLAGS = {
+    "3dnowprefetch": "prfchw", "abm": "lzcnt", "bmi1": "bmi", "lahf_lm": "sahf", "lm": "64bit",
+    "pclmulqdq": "pclmul", "pni": "sse3", "rdrand": "rdrnd", "sha_ni": "sha", "sse4_1": "sse4.1",
+    "sse4_2": "sse4.2", "asimd": "neon", "atomics": "lse", "fp": "fp-armv8",
+}  # fmt: skip
+"""Linux's names of features that LLVM calls otherwise. Others differ by an underscore at most."""
+
+_UNASKED = ("clwb", "invpcid", "pku", "shstk", "wbnoinvd")
+"""Features for systems, which Linux may hide: no compiler writes such instructions by itself."""
+
+
+def _told_features(cpuinfo: str) -> tuple[str, ...]:
+    """LLVM's names of what Linux says that the processor has, each with its sign."""
+    facts = _facts(cpuinfo.partition("\n\n")[0])
+    told = set((facts.get("flags") or facts.get("Features") or "").split())
+    names = {_FLAGS.get(x, x) for x in told} | {*_UNASKED}
+    if "sse4_2" in told:
+        names.add("crc32")
+    amx = {x.replace("_", "-") for x in told if x.startswith("amx_")}
+    joined = {x.replace("_", "") for x in told}
+    return tuple(f"+{x}" for x in sorted(names | amx | joined))
 
 
 def _cache() -> ObjectCache:

@@ -55,6 +55,7 @@ __all__ = [
     "Team",
     "Teams",
     "barrier_address",
+    "carried_runtime",
     "process_cores",
 ]
 
@@ -82,7 +83,8 @@ class _Runtime:
     def __init__(self) -> None:
         machine = platform.machine()
         try:
-            text = runtime_text(machine, host().features)
+            # what a file brings drops cache lines one by one
+            text = runtime_text(machine, host().features if host().llvm else ())
         except KeyError:
             raise DeviceError(
                 f"device cpu: no native runtime for {machine}; valid: x86_64, aarch64"
@@ -97,6 +99,12 @@ class _Runtime:
 @cache
 def _runtime() -> _Runtime:
     return _Runtime()
+
+
+def carried_runtime() -> tuple[str, bytes]:
+    """The runtime that a file can bring to machines without LLVM: the digest of its text, code."""
+    text = runtime_text(platform.machine())
+    return hashlib.sha256(text.encode()).hexdigest(), own_code(text)
 
 
 def barrier_address() -> int:
