@@ -177,9 +177,9 @@ def save_model(path: Path, model: SavedModel, device: Device) -> None:
         kernels[key] = _Kernel(
             k.kernel.text, k.kernel.name, k.outcome, k.actions, [*k.differs], program.decode()
         )
-    plan, runtime = model.plan, ""
-    if device.target.kind == "cpu":
-        runtime, code = carried_runtime()
+    plan = model.plan
+    runtime, code = carried_runtime(device.target)
+    if runtime:
         arrays["runtime"] = np.frombuffer(code, np.uint8)
     head = _Model(
         _VERSION, model.name, model.dtype, device.name, device.target.arch,

@@ -89,6 +89,8 @@ def load(
     if isinstance(model, str) and model.endswith(SUFFIX):
         return _opened_model(Path(model), device, threads, weights, dtype)
     if dtype == "int8":
+        from tunegrad.frontend import model_of_spec
+
         spec, dtype = _in_bytes(model, store), None
         model, threads = model_of_spec(spec), spec.tune.threads if threads is None else threads
     found, threads, stored_as = resolved(model, threads, dtype)

@@ -44,6 +44,7 @@ from tunegrad.forks import ForkSafeLock, in_child
 
 if TYPE_CHECKING:
     from tunegrad.devices.verifying.tolerance import Bar, Mismatch
+    from tunegrad.ir.target import Target
 
 __all__ = [
     "BufferTable",
@@ -101,8 +102,12 @@ def _runtime() -> _Runtime:
     return _Runtime()
 
 
-def carried_runtime() -> tuple[str, bytes]:
-    """The runtime that a file can bring to machines without LLVM: the digest of its text, code."""
+def carried_runtime(target: Target) -> tuple[str, bytes]:
+    """The runtime that a file can bring to machines without LLVM: the digest of its text, and its
+    code; both empty for a target that needs none.
+    """
+    if target.kind != "cpu":
+        return "", b""
     text = runtime_text(platform.machine())
     return hashlib.sha256(text.encode()).hexdigest(), own_code(text)
 
