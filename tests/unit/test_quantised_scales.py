@@ -4,6 +4,8 @@ compare bytes, and steps of the same scale are the bytes themselves.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from quad_builders import VNNI, drawn
@@ -13,7 +15,9 @@ from tunegrad.frontend import Tensor
 from tunegrad.ir.expr import Op
 from tunegrad.ir.fusion import schedule
 from tunegrad.ir.graph import GraphOp, Node, topological
+from tunegrad.ir.index import Range, Valid, as_index
 from tunegrad.ir.interpret.evaluate import evaluate
+from tunegrad.ir.kernel import Axis
 from tunegrad.ir.rewrites import joined_scales, quad_dots
 from tunegrad.planning import prepared
 
@@ -130,6 +134,53 @@ def test_sums_of_each_channel_are_whole_numbers_with_one_scale_behind() -> None:
     assert maps(after, Op.DOT4) == 0
     (want,), (got,) = evaluate((each.node,), {"x": x}), evaluate(after, {"x": x})
     np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-4)
+
+
+def test_halves_behind_each_other_are_told_apart_by_blocks() -> None:
+    """A condition of whole vectors, and not of their lanes."""
+    halves = [Tensor.input(name, (1, 32, 4, 4), "u8") for name in ("a", "b")]
+    joined = tg.cat([floats(x, 3, s) for x, s in zip(halves, (0.02, 0.03), strict=True)], 1)
+    both = steps(joined, 3, 0.03)
+    values = {name: drawn((1, 32, 4, 4), "u8", i) for i, name in enumerate("ab")}
+    outputs = prepared((both.node,), "contract", VNNI)
+    (launch,) = schedule(outputs).launches
+    assert "1<=a<2" in launch.kernel.text
+    assert "32*a" not in launch.kernel.text.replace("p0[32*a", "")
+    (want,), (got,) = evaluate((both.node,), values), evaluate(outputs, values)
+    np.testing.assert_array_equal(got, want)
+
+
+def test_conditions_of_blocks_hold_where_those_of_elements_do() -> None:
+    rng = np.random.default_rng(4)
+    for _ in range(200):
+        block, high = int(rng.choice([2, 3, 16])), int(rng.integers(1, 5))
+        first, last = sorted(block * rng.integers(-1, high + 2, 2))
+        a, b = Axis("a", high).index, Axis("b", int(rng.integers(1, block + 2))).index
+        valid = Valid((Range(block * a + b, int(first), int(last)),))
+        made = valid.of_blocks()
+        for i in range(high):
+            for j in range(b.hi + 1):
+                point = {"a": as_index(i), "b": as_index(j)}
+                assert made.substitute(point).always == valid.substitute(point).always
+
+
+AVX2 = replace(VNNI, features=("+avx2", "+fma"), vector_bytes=32, registers=16)
+
+
+@pytest.mark.parametrize(
+    ("channels", "size", "stride", "on_bytes"),
+    [(32, 3, 1, False), (32, 3, 2, True), (32, 1, 1, True), (3, 7, 2, False), (8, 3, 1, True)],
+)
+def test_vectors_of_16_bit_products_leave_winograd_its_floats(
+    channels: int, size: int, stride: int, on_bytes: bool
+) -> None:
+    """And images of a few channels, of which a word would be empty in part."""
+    image = Tensor.input("x", (1, channels, 12, 12), "u8")
+    conv = floats(image, 7, 0.5).conv2d(weights(16, channels, size), stride=stride, padding=1)
+    outputs = quad_dots((conv.node,), AVX2, floats=True)
+    assert maps(outputs, Op.DOT4) == on_bytes
+    assert (GraphOp.CONTIGUOUS in {n.op for n in topological(outputs)}) >= (not on_bytes)
+    assert maps(quad_dots((conv.node,), VNNI, floats=True), Op.DOT4) == 1
 
 
 SPECIAL = np.array([np.nan, np.inf, -np.inf, -1.0, 254.5, 255.5, 300.0, 1e20, -129.0], np.float32)

@@ -632,6 +632,16 @@ def _plain(r: Range) -> Range:
     return Range(index, max(lo, index.lo), min(hi, index.hi + 1))
 
 
+def _of_blocks(r: Range) -> Range:
+    terms = r.index.terms
+    step = gcd(max((c for _, c in terms), default=0), r.lo, r.hi)
+    rest = Index(tuple((a, c) for a, c in terms if step > 1 and c % step), 0)
+    if not rest.terms or rest.lo < 0 or rest.hi >= step or r.index.const:
+        return r
+    whole = tuple((a, c // step) for a, c in terms if not c % step)
+    return Range(Index(whole, 0), r.lo // step, r.hi // step)
+
+
 class Valid:
     """A conjunction of ranges, simplified: proved ones dropped, one refuted makes it ``NEVER``."""
 
@@ -699,6 +709,10 @@ class Valid:
         if not self.ranges or not env or env.keys().isdisjoint(self.names()):
             return self
         return Valid(Range(r.index.substitute(env), r.lo, r.hi) for r in self.ranges)
+
+    def of_blocks(self) -> Valid:
+        """The same condition: d*lo <= d*a + b < d*hi -> lo <= a < hi  for b in [0, d)"""
+        return Valid(map(_of_blocks, self.ranges)) if self.ranges else self
 
     def reading(self, buffers: Mapping[str, str]) -> Valid:
         """The condition with the buffers of its elements renamed."""

@@ -32,6 +32,9 @@ def converted(to: LlvmValues, v: str, s: VType, t: VType) -> str:
     if "bf16" in (s.dtype.name, t.dtype.name):
         return _bf16(to, v, s, t)
     a, b = ltype(s), ltype(t)
+    if t.dtype == F32 and v in to.saturated:  # floats again: no detour by bytes
+        suffix = suffix_of(scalar_type(F32), t.lanes)
+        return to.named(to.call(b, f"llvm.trunc.{suffix}", [(b, to.saturated[v])]))
     if t.dtype.is_bool:
         zero = literal(0, s)
         return to.named(f"{'fcmp une' if s.dtype.is_float else 'icmp ne'} {a} {v}, {zero}")
@@ -68,7 +71,9 @@ def _whole(to: LlvmValues, v: str, s: VType, t: VType) -> str:
             inside = to.named(f"fcmp {compare} {floats} {x}, {literal(bound, s)}")
             x = to.named(f"select {mask} {inside}, {floats} {x}, {floats} {literal(bound, s)}")
         found = to.named(f"fptosi {floats} {x} to {words}")
-        return to.named(f"trunc {words} {found} to {ltype(t)}")
+        made = to.named(f"trunc {words} {found} to {ltype(t)}")
+        to.saturated[made] = x
+        return made
     for compare, bound in (("olt", top), ("ogt", float(least))):
         inside = to.named(f"fcmp {compare} {floats} {x}, {literal(bound, s)}")
         x = to.named(f"select {mask} {inside}, {floats} {x}, {floats} {literal(bound, s)}")

@@ -126,6 +126,8 @@ class LlvmValues:
         self.types: dict[int, VType] = {}
         self.shared: dict[str, tuple[str, str | None]] = {}
         """By vector of truths, the scalar that all its lanes need, and what is each lane's own."""
+        self.saturated: dict[str, str] = {}
+        """By vector of unsigned integers, the clamped floats that it was converted from."""
         self.declared: set[str] = set()
         self.defined: dict[str, str] = {}
 

@@ -142,15 +142,27 @@ def compared(k: Kernel) -> dict[str, int]:
 
 def split_axes(k: Kernel) -> Kernel:
     """``k`` with each axis split that is read through a division or modulus by a divisor of its
-    extent; those of rows, which are read by their index, stay whole.
+    extent; those of rows, which are read by their index, stay whole. Conditions of whole blocks are
+    those of the outer axis then.
     """
+    whole = k
     while True:
         found = _division(k)
         if found is None:
-            return k
+            return k if k is whole or k.reduces else _conditions_of_blocks(k)
         axis, by = found
         high, low = Axis(f"{axis.name}h", axis.extent // by), Axis(f"{axis.name}l", by)
         k = rewritten(k, {axis.name: high.index * by + low.index}, {axis.name: (high, low)})
+
+
+def _conditions_of_blocks(k: Kernel) -> Kernel:
+    def leaf(x: Expr) -> Expr:
+        if isinstance(x, Load):
+            return Load(x.param, x.index, x.dtype, x.valid.of_blocks())
+        return Inside(x.valid.of_blocks()) if isinstance(x, Inside) else x
+
+    shared = rebuilder(leaf)
+    return replace(k, stages=tuple(replace(s, expr=shared(s.expr)) for s in k.stages))
 
 
 def _division(k: Kernel) -> tuple[Axis, int] | None:

@@ -3,6 +3,7 @@
     (f32(v) * a * b + c) / s                  -->  f32(v) * (a * b / s) + c / s      v sums
     u8(round((f32(q) - z) * s / s) + z)       -->  q
     u8(round(max over w: y / s) + z)          -->  max over w: u8(round(y / s) + z)
+    where(64 <= c < 128, x[c-64], y[c])       -->  where(b == 1, x[c], y[c]) at 64 b + c
 
 The first is equal but for roundings: ``quad_dots`` makes it where sums may be rounded once. The
 others are equal bit by bit: quantising is monotone, and a rounding to the nearest integer undoes
@@ -11,7 +12,9 @@ those of a product and a quotient of one scale.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from math import gcd
 from typing import Any, cast
 
 import numpy as np
@@ -36,7 +39,7 @@ def joined_scales(outputs: tuple[Node, ...], steps: list[Step] | None = None) ->
     """The same outputs by these rules; a graph that none applies to keeps its nodes."""
     known: dict[Node, bool] = {}
     outputs = rewritten(outputs, lambda n: _on_bytes(n, known), steps)
-    return rewritten(outputs, lambda n: _joined(n, known), steps)
+    return rewritten(outputs, lambda n: _joined(n, known) or _in_blocks(n), steps)
 
 
 def _joined(n: Node, known: dict[Node, bool]) -> Node | None:
@@ -88,6 +91,46 @@ def _quotient(x: Node, by: Node, factor: Node | None, known: dict[Node, bool]) -
                 return None
             parts.append(found)
     return g.elementwise(Op.ADD, *parts)
+
+
+_LEAST_BLOCK = 16
+"""Numbers of a block, at least: lanes of a vector."""
+
+
+def _in_blocks(n: Node) -> Node | None:
+    """Two tensors of dequantised bytes behind each other, in blocks that each are of one of them: a
+    condition of a whole block is none of its lanes. None for another node.
+    """
+    if n.op is not GraphOp.MAP or n.arg is not Op.WHERE or n.dtype != F32:
+        return None
+    mask, *parts = n.srcs
+    if any(x.op is not GraphOp.PAD for x in n.srcs) or mask.srcs[0].op is not GraphOp.FULL:
+        return None
+    padded = [d for d, ends in enumerate(cast(Any, mask.arg)) if any(ends)]
+    if len(padded) != 1 or not all(_is_dequantised(x.srcs[0]) for x in parts):
+        return None
+    (d,) = padded
+    sizes = [size for x in n.srcs for size in (*cast(Any, x.arg)[d], x.srcs[0].shape[d])]
+    block = gcd(*sizes)
+    if block < _LEAST_BLOCK or any(any(e) for x in parts for e in _without(cast(Any, x.arg), d)):
+        return None
+
+    def split(x: Node) -> Node:
+        of, widths = x.srcs[0], cast(Any, x.arg)
+        made = g.reshape(of, (*of.shape[:d], of.shape[d] // block, block, *of.shape[d + 1 :]))
+        ends = widths[d][0] // block, widths[d][1] // block
+        return g.pad(made, (*widths[:d], ends, (0, 0), *widths[d + 1 :]))
+
+    return g.reshape(g.elementwise(Op.WHERE, *map(split, n.srcs)), n.shape)
+
+
+def _without(items: Sequence[Any], place: int) -> Sequence[Any]:
+    return (*items[:place], *items[place + 1 :])
+
+
+def _is_dequantised(x: Node) -> bool:
+    base, _ = chain(x)
+    return base.op is GraphOp.MAP and base.arg is Op.MUL and _is_whole(base.srcs[0])
 
 
 def _is_sum(x: Node) -> bool:
