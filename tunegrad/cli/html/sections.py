@@ -348,7 +348,7 @@ def _legend(entries: Sequence[tuple[str, str]]) -> Html:
 
 
 def _search(page: SessionPage, number: str) -> Part | None:
-    if len(page.progress) < 2:
+    if not page.sources:
         return None
     colours = series_colours([s.origin for s in page.sources])
     proposals = Table.of(
@@ -368,7 +368,7 @@ def _search(page: SessionPage, number: str) -> Part | None:
             "whole models, above.",
             css="note",
         ),
-        progress_chart(page),
+        progress_chart(page) if len(set(page.progress)) > 1 else None,
         element("h3", "Proposals by source"),
         table_element(proposals, "sources"),
     )  # fmt: skip

@@ -86,7 +86,7 @@ article > header {{ margin: 32px 0 16px; }}
 .good {{ color: var(--good); }} .bad {{ color: var(--bad); }} .same {{ color: var(--muted); }}
 .facts {{ display: grid; grid-template-columns: repeat(auto-fill, minmax(150px, 1fr));
   gap: 10px 20px; margin: 0; }}
-.facts div {{ min-width: 0; }}
+.facts div {{ min-width: 0; }} .facts + .facts {{ margin-top: 16px; }}
 .facts dt {{ color: var(--muted); font-size: .8125rem; }} .facts dd {{ margin: 0; }}
 .name {{ font-weight: 600; }}
 .layers {{ color: var(--muted); font-size: .875rem; }}
