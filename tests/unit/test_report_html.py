@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.report_stores import KEY, store_of, trial, write_session
+from tests.report_stores import GEMM, KEY, store_of, trial, write_session
 from tests.simulated_nights import World, stored
 from tunegrad.cli.app import run
 from tunegrad.cli.html import report_html
@@ -259,6 +259,24 @@ def test_labels_lie_on_no_other_label_and_on_no_point() -> None:
             assert 0 <= y <= 300 - 15
             for other in boxes[:n]:
                 assert abs(x - other[0]) >= 8 or abs(y - other[1]) >= 15
+
+
+@pytest.mark.parametrize("figure", [5e-324, 1e-300, 1e300, 1.7e308])
+def test_figures_of_any_size_make_a_page(tmp_path: Path, figure: float) -> None:
+    here = Fingerprint((("cores", "9" * 5000), ("device", "cpu"), ("l3", "8" * 5000)))
+    with open_store(tmp_path / "a.db", "write") as store:
+        write_session(store, "s1", here=here, others_cpus=figure)
+        for n, seconds in enumerate((figure, 1.0, 1e300)):
+            actions = f"tile(axis=a, size={n})"
+            store.add(trial(KEY, str(GEMM.canonical()), actions, seconds, 0.0, "x", "s1",
+                here=here))  # fmt: skip
+        limits = ("cache_gb_per_s", "memory_gb_per_s", "peak_gflops")
+        times = ("default_s", "tuned_s", "flops_s")
+        store.add_facts("s1", tuple((name, figure) for name in limits))
+        store.add_facts("s1", tuple((f"kernel.{KEY}.{name}", figure) for name in times))
+    page = report(tmp_path)
+    assert "Roofline" in page
+    assert not re.search(r' d="[^"]*(?:nan|inf)', page)
 
 
 @pytest.mark.parametrize(

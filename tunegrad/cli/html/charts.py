@@ -39,21 +39,34 @@ _SIDE = 1000
 
 Point = tuple[float, float]
 
+_LEAST, _MOST = 1e-100, 1e100
+"""Figures beyond are drawn as these."""
+
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """A scale between two ends, by logarithms where ``log``; ``said`` makes text of a value."""
+    """A scale between two ends, by logarithms where ``log``; ``said`` makes text of a value.
+
+    Ends that are equal, infinite or none of a logarithm are moved: a store may hold any figure.
+    """
 
     low: float
     high: float
     log: bool = False
     said: Callable[[float], str] = "{:g}".format
 
+    def __post_init__(self) -> None:
+        low = min(max(self.low, _LEAST if self.log else -_MOST), _MOST / 10)
+        apart = low + max(1e-6 * abs(low), _LEAST)
+        object.__setattr__(self, "low", low)
+        object.__setattr__(self, "high", max(apart, min(self.high, _MOST)))
+
     def at(self, value: float) -> float:
-        """The part of the axis below a value, 0 to 1 between its ends."""
+        """The part of the axis below a value: 0 to 1 between its ends, and not far beyond."""
+        low, high = self.low, self.high
         if self.log:
-            return log10(value / self.low) / log10(self.high / self.low)
-        return (value - self.low) / (self.high - self.low)
+            low, high, value = log10(low), log10(high), log10(min(max(value, _LEAST), _MOST))
+        return min(max((value - low) / (high - low), -1.0), 2.0)
 
     def ticks(self, most: int = 5) -> list[float]:
         """Round values between the ends, ``most`` at most."""
@@ -173,8 +186,10 @@ def search_chart(search: Search, colours: Mapping[str, str]) -> Html:
         for at_s, seconds, source in zip(
             search.searched_s, search.seconds, search.source, strict=True
         )
-        if seconds is not None and seconds > 0.0
+        if seconds is not None and _LEAST < seconds / search.default_s < _MOST
     ]
+    if not timed:
+        return Html("")
     least, most = min(t[1] for t in timed), max(t[1] for t in timed)
     x = Axis(0.0, max(1e-3, search.searched_s[-1]))
     y = Axis(0.9 * min(1.0, least), 1.1 * max(1.0, most), log=True, said="{:g}x".format)

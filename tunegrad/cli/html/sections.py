@@ -551,8 +551,12 @@ def _about(page: SessionPage, number: str) -> Part:
     )  # fmt: skip
 
 
+_DIGITS = 16
+
+
 def _size(name: str, value: str) -> str:
-    return f"{int(value) >> 10} KiB" if name in ("l1", "l2", "l3") and value.isdecimal() else value
+    is_size = name in ("l1", "l2", "l3") and value.isdecimal() and len(value) < _DIGITS
+    return f"{int(value) >> 10} KiB" if is_size else value
 
 
 def _facts(said: Sequence[tuple[str, object]]) -> Html | None:

@@ -32,6 +32,7 @@ from .records import (
 )
 
 __all__ = [
+    "counted",
     "entries_of",
     "failures_of",
     "model_of",
@@ -166,6 +167,11 @@ def needs(text: str) -> tuple[int | None, int | None]:
     return (None, None) if kernel is None else (needed_flops(kernel), kernel.unique_bytes)
 
 
+def counted(text: str) -> int | None:
+    """The number that a field of a fingerprint is; None for other texts, and for very long ones."""
+    return int(text) if text.isdecimal() and len(text) < 16 else None
+
+
 _CACHED_BYTES = 64 << 20
 """The most that a process can expect to keep of the last-level cache."""
 
@@ -181,8 +187,7 @@ def _bounds(
     kernel = read_back(text)
     if kernel is None or not mine:
         return None, None
-    l3 = dict(mine[-1].fingerprint.fields).get("l3", "")
-    held = min(_CACHED_BYTES, int(l3) if l3.isdecimal() else 0)
+    held = min(_CACHED_BYTES, counted(dict(mine[-1].fingerprint.fields).get("l3", "")) or 0)
     near = kernel.unique_bytes <= held and facts.cache_gb_per_s
     rate = facts.cache_gb_per_s if near else facts.memory_gb_per_s
     plain = facts.peak_gflops and all(p.dtype.name == "f32" for p in kernel.params)

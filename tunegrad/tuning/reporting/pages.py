@@ -21,6 +21,7 @@ from tunegrad.trial import Fingerprint, Trial
 
 from ..machine import busy_text
 from .kernels import (
+    counted,
     entries_of,
     failures_of,
     model_of,
@@ -227,10 +228,10 @@ def _decided(line: SessionLine, contents: Contents, names: Mapping[str, str]) ->
 
 def _busy(facts: SessionFacts, machine: Fingerprint, threads: object) -> str:
     """Text about the CPUs that others used of the machine over the session."""
-    cores = dict(machine.fields).get("cores", "")
-    if facts.others_cpus is None or not cores.isdecimal() or not isinstance(threads, int):
+    cores = counted(dict(machine.fields).get("cores", ""))
+    if facts.others_cpus is None or cores is None or not isinstance(threads, int):
         return ""
-    return busy_text(facts.others_cpus, threads, int(cores))
+    return busy_text(facts.others_cpus, threads, cores)
 
 
 def _under_peak(
