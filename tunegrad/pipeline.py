@@ -26,24 +26,14 @@ asked of ``Decisions``: ``tunegrad.planning`` answers from the store, else by wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from tunegrad.errors import InternalError
 from tunegrad.ir.dtypes import DType, dtype_of
 from tunegrad.ir.folding import fold_constants, known_outputs
-from tunegrad.ir.fusion import (
-    Fusion,
-    Images,
-    LaunchPlan,
-    New,
-    in_place,
-    joined,
-    least_memory,
-    recomputed,
-    sliced,
-)
+from tunegrad.ir.fusion import Fusion, Images, LaunchPlan, New, in_place
 from tunegrad.ir.graph import Node, Step
 from tunegrad.ir.rewrites import joined_scales, narrowed, pair_dots, quad_dots, round_factors
 from tunegrad.ir.target import Target
@@ -63,7 +53,6 @@ __all__ = [
     "Plan",
     "PlanContext",
     "Rewritten",
-    "ordered",
     "validated_plan",
 ]
 
@@ -242,7 +231,8 @@ class Plan:
 
 def _fuse(outputs: tuple[Node, ...], context: PlanContext) -> Plan:
     """Kernels by the rules."""
-    return Plan(outputs, Fusion.of(outputs, view_bytes=context.target.view_bytes))
+    cut = Fusion.of(outputs, view_bytes=context.target.view_bytes, news=context.news)
+    return Plan(outputs, cut)
 
 
 def _layout(plan: Plan, context: PlanContext) -> Plan:
@@ -268,28 +258,16 @@ def _variant(plan: Plan, context: PlanContext) -> Plan:
     return replace(plan, variants=variants, made=rewrite(plan.launches, variants))
 
 
-def _order(plan: Plan, context: PlanContext) -> Plan:
+def _order(plan: Plan, _: PlanContext) -> Plan:
     """Launches in an order that needs few bytes at a time."""
-    made = ordered(plan.launches, context.news, plan.cut.view_bytes)
+    made = plan.cut.ordered(plan.launches)
     return plan if made is plan.launches else replace(plan, made=made)
-
-
-def ordered(plan: LaunchPlan, news: Sequence[New], view_bytes: int) -> LaunchPlan:
-    """The launches in an order that needs few bytes at a time; in a step of training, some
-    elementwise ones twice, slices of inputs read where they lie, and parts written where they are
-    read.
-    """
-    if not news:
-        return least_memory(plan)
-    made = joined(sliced(plan, view_bytes), view_bytes)
-    return least_memory(recomputed(least_memory(made)))
 
 
 def _overwrite(plan: Plan, context: PlanContext) -> Plan:
     """New values in the memory of their inputs."""
-    if not context.news:
-        return plan
-    return replace(plan, made=in_place(plan.launches, context.news, plan.cut.view_bytes))
+    made = in_place(plan.launches, context.news, plan.cut.view_bytes)
+    return plan if made is plan.launches else replace(plan, made=made)
 
 
 def _validate_plan(plan: Plan, _: PlanContext) -> Plan:

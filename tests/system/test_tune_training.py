@@ -15,9 +15,12 @@ from tunegrad.compiling.candidate import Payload, inputs, lower, reference
 from tunegrad.config import resolve_model
 from tunegrad.devices import host_device
 from tunegrad.frontend import model_of_spec
+from tunegrad.ir.fusion import LAST, Alternatives
 from tunegrad.nn import optim
+from tunegrad.planning import planned_as
 from tunegrad.tuning import workload_of_spec
 from tunegrad.tuning.models.work import drawn
+from tunegrad.tuning.workload import with_toggles
 
 F = tg.nn.functional
 MODEL = "mlp[batch=4,sizes=[6,5,3],train=adam]"
@@ -82,3 +85,21 @@ def test_every_kernel_of_a_step_has_a_reference_of_numbers(optimizer: str) -> No
         for found in reference(payload, given).values():
             values = np.asarray(found.values)
             assert values.dtype.kind != "f" or np.isfinite(values).mean() > 0.5, use.name
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "lamb"])
+def test_what_a_tune_races_is_what_runs(optimizer: str) -> None:
+    """With another cut as well: in the order in which it runs, with new values over old ones."""
+    spec = resolve_model(f"mlp[batch=4,sizes=[6,5,3],train={optimizer}]")
+    work = workload_of_spec(spec)
+    target = host_device().target
+    news = work.fusion.news
+    runs = planned_as(work.graph, frozenset(), {}, LAST, target, news)
+    assert work.plan.over
+    assert str(work.plan) == str(runs)
+    edge = Alternatives(work.fusion).edges()[0]
+    toggles = Alternatives(work.fusion).toggles([edge])
+    other = with_toggles(work, toggles).plan
+    assert str(other) == str(planned_as(work.graph, toggles, {}, LAST, target, news))
+    assert str(other) == str(work.fusion.toggled(toggles).as_run())
+    assert str(other) != str(runs)

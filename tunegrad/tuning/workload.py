@@ -16,14 +16,14 @@ from tunegrad import devices
 from tunegrad.config import ModelDtype, ModelSpec, Numerics, labelled
 from tunegrad.db import Store
 from tunegrad.frontend import Model, model_of_spec
-from tunegrad.ir.fusion import Fusion, Images, LaunchPlan, New, in_place
+from tunegrad.ir.fusion import Fusion, Images, LaunchPlan
 from tunegrad.ir.graph import Node
 from tunegrad.ir.kernel import Kernel, key_of
 from tunegrad.ir.rewrites import guarded
 from tunegrad.ir.target import Target
 from tunegrad.ir.validate import validated
 from tunegrad.ir.variants import rewrite
-from tunegrad.pipeline import ordered, validated_plan
+from tunegrad.pipeline import validated_plan
 from tunegrad.planning import prepared, stored_images, stored_toggles
 from tunegrad.runtime import Argument
 from tunegrad.trial import Fingerprint
@@ -75,7 +75,7 @@ class Workload:
 
     ``graph`` are the nodes that it computes, ``fusion`` is that graph as the rules cut it, ``plan``
     the schedule that the kernels came from. ``full`` is the model as it was before it was narrowed;
-    nothing where it was not. ``news`` are outputs that the plan writes over inputs.
+    nothing where it was not.
     """
 
     name: str
@@ -85,7 +85,6 @@ class Workload:
     kernels: tuple[KernelUse, ...]
     inputs: tuple[Argument, ...] = ()
     full: tuple[Node, ...] = ()
-    news: tuple[New, ...] = ()
 
     @property
     def key(self) -> str:
@@ -160,8 +159,8 @@ def workload_of(
     news = model.news(nodes[: len(nodes) - len(guards)], changed)
     target = target or devices.host_device().target
     graph = prepared(nodes, numerics, target, dtype, known=True)
-    fusion = Fusion.of(graph, view_bytes=target.view_bytes)
-    plan = validated_plan(_launches(fusion, news), fusion, graph)
+    fusion = Fusion.of(graph, view_bytes=target.view_bytes, news=news)
+    plan = validated_plan(fusion.as_run(), fusion, graph)
     bounds = {plan.buffers[at].name: bound for at, bound in plan.indexed().items()}
     return Workload(
         labelled(name, dtype),
@@ -171,7 +170,6 @@ def workload_of(
         uses_of(plan.kernels()),
         tuple(Argument.of(i, bounds.get(i.name, 0)) for i in model.inputs),
         nodes if dtype != "f32" else (),
-        news,
     )
 
 
@@ -190,23 +188,17 @@ def not_a_number(workloads: Sequence[Workload]) -> list[str]:
     return found
 
 
-def _launches(fusion: Fusion, news: tuple[New, ...]) -> LaunchPlan:
-    """The plan of a graph as it is cut and as it runs, with new values over their inputs."""
-    plan = ordered(fusion.schedule(), news, fusion.view_bytes)
-    return in_place(plan, news, fusion.view_bytes)
-
-
 def with_images(workload: Workload, images: Images) -> Workload:
     """The work as the rules cut the graph, its images in this form."""
     fusion = workload.fusion.storing(images)
     if fusion is workload.fusion:
         return workload
-    return with_plan(replace(workload, fusion=fusion), _launches(fusion, workload.news))
+    return with_plan(replace(workload, fusion=fusion), fusion.as_run())
 
 
 def with_toggles(workload: Workload, toggles: Set[int]) -> Workload:
     """The work with the graph cut otherwise at these nodes."""
-    return with_plan(workload, _launches(workload.fusion.toggled(toggles), workload.news))
+    return with_plan(workload, workload.fusion.toggled(toggles).as_run())
 
 
 def cut_as_stored(

@@ -25,7 +25,11 @@ from ..layout import Layout, Part
 from ..rewrites.ranges import unchecked
 from .axes import VIEW_BYTES, Places, normalized
 from .build import Draft
+from .donation import New, in_place
 from .drafts import Drafts
+from .order import least_memory
+from .parts import joined as joined_parts
+from .parts import sliced
 from .plan import (
     Buffer,
     BufferRole,
@@ -36,6 +40,7 @@ from .plan import (
     without_copies,
     without_unread,
 )
+from .recompute import recomputed
 from .siblings import joined
 
 # ---- schedule
@@ -193,6 +198,8 @@ class Fusion:
     view_bytes: int = VIEW_BYTES
     apart: frozenset[Node] = frozenset()
     """Nodes that stand first in kernels of siblings that are launched as their parts."""
+    news: tuple[New, ...] = ()
+    """Outputs that are written over inputs."""
     _made: dict[tuple[int, _Layouts], _Made] = field(default_factory=dict, repr=False)
     _launched: dict[_Key, tuple[tuple[Draft, ...], tuple[Draft, ...]]] = field(
         default_factory=dict, repr=False
@@ -210,6 +217,7 @@ class Fusion:
         *,
         images: Images = LAST,
         view_bytes: int = VIEW_BYTES,
+        news: tuple[New, ...] = (),
     ) -> Fusion:
         """The graph as the rules cut it; arguments and errors as in ``schedule``.
 
@@ -220,7 +228,7 @@ class Fusion:
             raise ShapeError(
                 f"schedule: {len(outputs)} outputs need as many names, got {len(names)}"
             )
-        return Fusion(Drafts.of(unchecked(outputs)), names, images, view_bytes)
+        return Fusion(Drafts.of(unchecked(outputs)), names, images, view_bytes, news=news)
 
     def toggled(self, toggles: Set[int]) -> Fusion:
         """The same graph, cut otherwise at these nodes.
@@ -282,6 +290,23 @@ class Fusion:
         made = without_unread(without_copies(self.every_launch()))
         made.verify()
         return made
+
+    def ordered(self, plan: LaunchPlan) -> LaunchPlan:
+        """A schedule with its launches in an order that needs few bytes at a time.
+
+        In a step of training slices of inputs are read where they lie, parts of a tensor are
+        written where it lies, and some elementwise launches come twice.
+        """
+        if not self.news:
+            return least_memory(plan)
+        made = joined_parts(sliced(plan, self.view_bytes), self.view_bytes)
+        return least_memory(recomputed(least_memory(made)))
+
+    def as_run(self) -> LaunchPlan:
+        """The schedule in its order, with new values in the memory of their inputs: what runs, but
+        for variants.
+        """
+        return in_place(self.ordered(self.schedule()), self.news, self.view_bytes)
 
     def every_launch(self) -> LaunchPlan:
         """The kernels and buffers. Launch ``i`` is of ``launched()[i]``."""

@@ -42,7 +42,7 @@ def choose_images(fusion: Fusion, context: PlanContext, deadline_s: float = inf)
     here = decided_here(context.store, "images", images_key(fusion), context.here)
     if not fusion.has_images or here is not None:
         return known
-    last = fusion.storing(LAST).schedule()
+    last = fusion.storing(LAST).as_run()
     if not context.fits((last, last), deadline_s):
         return known
     question = PlanQuestion(
@@ -62,7 +62,7 @@ def _others(
     """The plans of forms that may beat channels-last: what a file claims, then the most hopeful
     first.
     """
-    plans = {i: fusion.storing(i).schedule() for i in image_forms(context.target)}
+    plans = {i: fusion.storing(i).as_run() for i in image_forms(context.target)}
     hopes = {
         i: context.expected_s(plan)
         for i, plan in plans.items()
@@ -70,7 +70,7 @@ def _others(
     }
     limit_s = CONTENDING * context.expected_s(last)
     near = sorted((i for i in hopes if hopes[i] <= limit_s), key=hopes.__getitem__)
-    claimed = {} if known == LAST else {known: fusion.storing(known).schedule()}
+    claimed = {} if known == LAST else {known: fusion.storing(known).as_run()}
     return claimed | {i: plans[i] for i in near}
 
 
@@ -85,7 +85,7 @@ def choose_cuts(fusion: Fusion, context: PlanContext, deadline_s: float = inf) -
         a model of the machine   -->  what can not save a hundredth is out, were it a quarter faster
         a race of whole models   -->  a decision a region: ``NAME`` of an edge, or ``rules``
     """
-    if context.fits((fusion.schedule(),) * 2, deadline_s):
+    if context.fits((fusion.as_run(),) * 2, deadline_s):
         cuts = _Cuts(fusion, context)
         for region in cuts.open_regions():
             cuts.decide(region, deadline_s)
@@ -190,7 +190,7 @@ class _Cuts:
         return [expected_s(k, self.context.target, self.context.numerics) for k in kernels]
 
     def _plan(self, toggles: frozenset[int]) -> LaunchPlan:
-        return self.fusion.toggled(toggles).schedule()
+        return self.fusion.toggled(toggles).as_run()
 
 
 def _terms(kernel: Kernel) -> int:
