@@ -1,7 +1,7 @@
 """A model in bytes: ranges of its tensors on batches that are given, and what that costs.
 
     batches   -->  the f32 model, with the tensors that products multiply as outputs   -->  ranges
-    ranges    -->  scales  -->  the graph with bytes around products (``ir.rewrites.quantised``)
+    ranges    -->  scales  -->  the graph with bytes around products (``ir.rewrites.quantise``)
     held out  -->  outputs of that model beside those in f32                           -->  error
 
 A range is all that was seen (``minmax``), all but a share of it at either end (``percentile``), or

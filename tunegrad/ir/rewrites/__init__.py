@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from .packed_dots import pair_dots as pair_dots
     from .packed_dots import quad_dots as quad_dots
     from .packed_dots import round_factors as round_factors
-    from .quantised import Product as Product
-    from .quantised import Scale as Scale
-    from .quantised import find_products as find_products
-    from .quantised import quantised as quantised
-    from .quantised import switched as switched
-    from .quantised import weight_in_bytes as weight_in_bytes
+    from .quantise import Product as Product
+    from .quantise import Scale as Scale
+    from .quantise import find_products as find_products
+    from .quantise import quantised as quantised
+    from .quantise import switched as switched
+    from .quantise import weight_in_bytes as weight_in_bytes
     from .ranges import Guard as Guard
     from .ranges import guarded as guarded
     from .ranges import interval as interval
@@ -30,7 +30,7 @@ else:
         {
             "narrow": "narrowed",
             "packed_dots": "pair_dots quad_dots round_factors",
-            "quantised": "Product Scale find_products quantised switched weight_in_bytes",
+            "quantise": "Product Scale find_products quantised switched weight_in_bytes",
             "ranges": "Guard guarded interval unchecked",
             "scales": "joined_scales",
             "sums": "rewritten stored_once",

@@ -13,15 +13,17 @@ with t = 1/127 is -127, 64 (round(63.5) is even).
 
 This is the form of ``QuantizeLinear`` and ``DequantizeLinear`` around a product, so the rule of
 ``packed_dots`` makes a product of integers of it, and what rounds is the epilogue of the kernel
-before. Every reader of a tensor reads the bytes, a residual too, so that only bytes are stored;
-products that are kept in f32 read the tensor itself. A maximum of bytes is the byte of the maximum,
-since rounding keeps the order: where only a pooling reads a tensor, it is bytes in the same steps.
+before. Every reader of a tensor reads the bytes, a residual too, so that only bytes are stored; but
+the tensor itself where its elements are multiplied so often that a second copy costs little, as in
+encoders. Products that are kept in f32 read that, too. A maximum of bytes is the byte of the
+maximum, since rounding keeps the order: where only a pooling reads a tensor, that is bytes in the
+same steps.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -35,6 +37,10 @@ from ..interpret.numeric import Array
 from .packed_dots import dimension
 from .sums import Moves, applied, chain, is_known, sum_of_products
 
+_OFTEN = 1024
+"""Products of each element from which on the tensor itself is stored for other readers, too: eight
+bytes that are written and read are a tenth of their time.
+"""
 _STEPS = 255
 _MOST_WEIGHT = 127
 _LEAST_SCALE = float(np.finfo(np.float32).tiny)
@@ -170,6 +176,7 @@ def quantised(
     staying = {p.sum: p for p in products if p.sum in kept}
     readers = Counter(s for n in topological(outputs) for s in {*n.srcs})
     readers.update(outputs)
+    often = _multiplied_often(of.values())
     scales = dict(scales)
     for n in tuple(wanted):
         of_windows = _pooled(n, readers)
@@ -192,7 +199,7 @@ def quantised(
             s, axis = scales[n], axes.get(n, 0)
             codes = _codes(made, s, axis)
             factor[n] = _numbers(codes, s)
-            read[n] = _whole(factor[n], s, axis)
+            read[n] = made if n in often else _whole(factor[n], s, axis)
     return tuple(raw[o] for o in outputs)
 
 
@@ -208,6 +215,7 @@ def switched(
     A tensor is read so by all others if any of its products does.
     """
     of = {p.sum: (i, p) for i, p in enumerate(products)}
+    often = _multiplied_often(products)
     raw: dict[Node, Node] = {}
     read: dict[Node, Node] = {}
     near: dict[Node, Node] = {}
@@ -240,8 +248,16 @@ def switched(
             mine = [(i, p) for i, p in of.values() if p.tensor is n]
             axis = next((p.along[0] for _, p in mine if p.along is not None), 0)
             near[n] = _whole(_numbers(_codes(made, s, axis), s), s, axis)
-            read[n] = chosen([i for i, _ in mine], near[n], made)
+            read[n] = made if n in often else chosen([i for i, _ in mine], near[n], made)
     return tuple(raw[o] for o in outputs)
+
+
+def _multiplied_often(products: Iterable[Product]) -> frozenset[Node]:
+    """The tensors whose elements are factors of so many products."""
+    uses: Counter[Node] = Counter()
+    for p in products:
+        uses[p.tensor] += p.sum.srcs[0].size // p.tensor.size
+    return frozenset(t for t, count in uses.items() if count >= _OFTEN)
 
 
 def _whole(x: Node, s: Scale, axis: int) -> Node:
