@@ -229,6 +229,7 @@ MODELS = {
     "mlp": Model(_mlp, _rows(128, 784)),
     "resnet18": Model(_resnet18, _rows(32, 3, 32, 32, kinds=1000)),
     "resnet18_3x3": Model(_cifar, _rows(32, 3, 32, 32, kinds=1000)),
+    "resnet18_224": Model(_resnet18, _rows(8, 3, 224, 224, kinds=1000)),
     "resnet50": Model(_resnet50, _rows(8, 3, 64, 64, kinds=1000)),
     "bert": Model(_bert, _rows(8, 128, 256)),
     "gpt2": Model(

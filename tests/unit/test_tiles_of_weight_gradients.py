@@ -2,25 +2,43 @@
 
 from __future__ import annotations
 
+from math import prod
+
 import tunegrad as tg
 from tunegrad.devices import host_device
 from tunegrad.frontend import Tensor
 from tunegrad.ir.fusion import schedule
 from tunegrad.ir.kernel import Kernel
 from tunegrad.opts import Space
+from tunegrad.opts.actions import Reorder, Tile
+from tunegrad.opts.sketches.tiles import K_BLOCK
 
 
-def weight_gradient(batch: int, side: int) -> Kernel:
+def weight_gradient(
+    batch: int, side: int, channels: int = 64, size: int = 3, stride: int = 1
+) -> Kernel:
     """Of a convolution of images whose channels are last."""
-    images = (Tensor.input(n, (batch, side, side, 64)) for n in "xg")
-    x, g = (i.permute(0, 3, 1, 2) for i in images)
+    x = Tensor.input("x", (batch, side, side, channels)).permute(0, 3, 1, 2)
+    g = Tensor.input("g", (batch, side // stride, side // stride, 64)).permute(0, 3, 1, 2)
 
     def product(w: Tensor) -> Tensor:
-        return (tg.nn.functional.conv2d(x, w, padding=1) * g).sum()
+        return (tg.nn.functional.conv2d(x, w, stride=stride, padding=size // 2) * g).sum()
 
-    slope = tg.grad(product)(Tensor.input("w", (64, 64, 3, 3)))
+    slope = tg.grad(product)(Tensor.input("w", (64, channels, size, size)))
     (launch,) = schedule((slope.node,)).launches
     return launch.kernel
+
+
+def steps_at_once(kernel: Kernel) -> int:
+    """Steps of the sum between two partial sums."""
+    schedule = Space(kernel, host_device(1).target).defaults()[0]
+    sizes = {x.axis: x.size for x in schedule.actions if isinstance(x, Tile)}
+    first = next(x.order[0] for x in schedule.actions if isinstance(x, Reorder))
+    blocked = first.rstrip("0")
+    extents = (
+        sizes.get(a.name, 1) if a.name == blocked else a.extent for a in kernel.reduces[0].axes
+    )
+    return prod(extents)
 
 
 def test_images_that_no_cache_holds_are_met_a_block_at_a_time() -> None:
@@ -45,3 +63,15 @@ def test_taps_between_channels_are_made_beside_each_tile() -> None:
     order = text.partition("reorder(order=(")[2].partition(")")[0].split(", ")
     assert order[0][0] in "ab"
     assert order.index("c") < order.index("d") < order.index("ra")
+
+
+def test_a_block_of_a_long_axis_is_no_longer_than_a_panel() -> None:
+    """A stem's rows are 112 of 896 pixels each: 64 rows are no panel that a cache holds."""
+    assert steps_at_once(weight_gradient(8, 224, 3, 7, 2)) <= 4 * K_BLOCK
+
+
+def test_partial_sums_that_lie_apart_are_made_seldom() -> None:
+    """Lanes along channels add to every ninth number, one at a time."""
+    target = host_device(1).target
+    wanted = K_BLOCK * target.lanes(4) // 4
+    assert steps_at_once(weight_gradient(64, 16)) >= min(wanted, target.l2_bytes // 512) // 2

@@ -467,7 +467,15 @@ class Products(Defaults):
         return self._panel(self._split())
 
     def _panel(self, split: bool) -> int:
-        return 2 * K_BLOCK if split and self.operands.target.l2_bytes >= _LARGE_L2 else K_BLOCK
+        """Steps of a panel; more, as far as the second cache holds them, where partial sums of
+        neighbouring lanes lie apart: each is a load and a store of its own.
+        """
+        o = self.operands
+        steps = 2 * K_BLOCK if split and o.target.l2_bytes >= _LARGE_L2 else K_BLOCK
+        if output_stride(o.kernel, o.lane.name) == 1:
+            return steps
+        held = o.target.l2_bytes // (2 * 4 * o.lane.extent)
+        return max(steps, min(K_BLOCK * o.width // 4, held))
 
     def _split(self) -> bool:
         """True if a block of rows stays in the second cache, and each reads the panel again."""
@@ -714,8 +722,10 @@ def _reduce_blocks(o: Operands) -> list[int]:
     choices = _REUSED_STEPS if reused else _STEPS
     found = [b for b in choices if b < o.longest.extent]
     inputs = [x for x in o.found if x.role != "const"]
-    if not found and reused and len(inputs) > 1 and o.steps >= 2 * K_BLOCK:
-        found = [b for b in _FEW_STEPS if b < o.longest.extent]
+    panels = o.steps >= K_BLOCK * o.longest.extent  # each step of the longest is one by itself
+    few = not found or panels
+    if few and reused and len(inputs) > 1 and o.steps >= 2 * K_BLOCK:
+        found += [b for b in _FEW_STEPS if b < o.longest.extent]
     return [0, *found]
 
 
@@ -811,7 +821,9 @@ def _default(defaults: Defaults, x: Access, nest: Nest, places: list[str]) -> in
         return places.index(":box") if defaults.pads and ":box" in places else 0
     wanted: list[str] = []
     sparse = any(x.depends(n) for n in o.decisive)  # a copy has zeros
-    if of_lanes and not sparse and _again(o, x) and (x.stride(o.lane.name) != 1 or nest.k):
+    last = next((a for a in o.reduces if a.name == axis_of(nest.reduces[-1])), o.longest)
+    copied = x.stride(o.lane.name) != 1 or (nest.k and not in_order(x, defaults.run, last))
+    if of_lanes and not sparse and _again(o, x) and copied:
         wanted = _panel_places(o, x, nest)
     elif nest.k and not of_lanes and all(nest.rows):
         wanted = [f"{nest.rows[0]}:rows"]
