@@ -189,6 +189,7 @@ class Draw:
         if dtype is None:
             dtype = self.choice(FLOATS if kind == "float" else INTS if kind == "int" else ("bool",))
         rng = np.random.default_rng(self.rng.randrange(1 << 32))
+        array: NDArray[Any]
         if below:
             dtype, array = "int64", rng.integers(0, below, shape)
         elif kind == "bool":
@@ -587,7 +588,7 @@ def _other_answers(program: Program) -> Iterator[list[Array]]:
 
     def traced() -> list[Any]:
         given = list(torch_inputs(program).values())
-        graph = make_fx(decomposed, decomposition_table=core_aten_decompositions())(*given)
+        graph = make_fx(decomposed, decomposition_table=core_aten_decompositions())(*given)  # type: ignore[arg-type]  # it is one
         return list(graph(*given))
 
     for answer in (lambda: torch_values(program, views=True), traced):

@@ -13,7 +13,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tests.api_fuzzer import Draw
+    from tests.api_fuzzer import Draw, Value
 
 __all__ = ["FAMILIES", "OPERATIONS", "Operation", "Unfit"]
 
@@ -328,7 +328,7 @@ def _pixel_shuffle(d: Draw) -> str:
 # ---- positions
 
 
-def _positions(d: Draw, extent: int, shape: tuple[int, ...]) -> str:
+def _positions(d: Draw, extent: int, shape: tuple[int, ...]) -> Value:
     return d.fresh(shape, INT, below=extent)
 
 

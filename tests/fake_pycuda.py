@@ -184,7 +184,8 @@ class _Stream:
 class _Event:
     def __init__(self, cuda: FakePycuda, flags: int = 0) -> None:
         cuda._entered()
-        self._cuda, self.mark = cuda, None
+        self._cuda = cuda
+        self.mark: Any = None
 
     def record(self, stream: Any = None) -> _Event:
         assert stream.handle == _STREAM
@@ -212,7 +213,8 @@ class _Module:
 
 class _Function:
     def __init__(self, cuda: FakePycuda, loaded: Any) -> None:
-        self._cuda, self._loaded, self._format = cuda, loaded, None
+        self._cuda, self._loaded = cuda, loaded
+        self._format: str | None = None
         found = cuda._host.resources(loaded)
         self.num_regs, self.local_size_bytes = found.registers, found.local_bytes
         self.shared_size_bytes = found.shared_bytes

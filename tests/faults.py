@@ -113,8 +113,9 @@ def _everybody_runs_all(i: Instr) -> tuple[Instr, ...] | None:
     """The issue's race: threads stay 2, and the loop that shared the work among them is a plain
     one.
     """
-    computes = isinstance(i, For) and i.kind == "thread" and "." not in i.var
-    return (replace(i, kind="serial", count=1, inner=1),) if computes else None
+    if isinstance(i, For) and i.kind == "thread" and "." not in i.var:
+        return (replace(i, kind="serial", count=1, inner=1),)
+    return None
 
 
 def _tail_dropped(i: Instr) -> tuple[Instr, ...] | None:

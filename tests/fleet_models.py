@@ -95,7 +95,7 @@ def fleet(count: int = 1, hooks: Hooks = HOOKS, back_after_s: float = 0.0) -> It
     """Machines of another kind than this one."""
     stations = Machines(count, hooks, back_after_s)
     said: list[str] = []
-    dispatcher = Dispatcher(stations, THERE, stations, said.append)
+    dispatcher = Dispatcher(stations, THERE, stations, said.append)  # type: ignore[arg-type]
     try:
         yield Fleet(stations, dispatcher, FleetBench(dispatcher), said)
     finally:

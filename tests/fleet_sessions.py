@@ -67,7 +67,7 @@ class Session:
         for name in NAMES:
             r = recording(name)
             kernel = SimpleNamespace(key=r.kernel_key, name=r.kernel_name)
-            task = SearchTask(kernel, name, r.kernel_key, r.kernel_text, 1, 1000, 1000)
+            task = SearchTask(kernel, name, r.kernel_key, r.kernel_text, 1, 1000, 1000)  # type: ignore[arg-type]  # it has a key
             space = RecordedSpace(r)
             searcher = make_searcher("beam", space, Random(f"{seed} {name}"))
             searches.append(KernelSearch(task, space, searcher, measurer, log, self._observe))

@@ -6,18 +6,19 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tunegrad.ir import graph as g
-from tunegrad.ir.dtypes import F32
+from tunegrad.ir.dtypes import BOOL, F32
 from tunegrad.ir.expr import Op
 from tunegrad.ir.fusion import LaunchPlan
 from tunegrad.ir.graph import Node
 from tunegrad.ir.interpret.kernel import interpret
 
-Array = NDArray[np.generic]
+Array = NDArray[Any]
 
 
 def tensor(name: str, *shape: int) -> Node:
@@ -71,7 +72,7 @@ def conv_bn(x: Node, name: str, out: int, size: int = 3, stride: int = 1) -> Nod
 
 def max_pool(x: Node, size: int = 3, stride: int = 2, padding: int = 1) -> Node:
     widths = ((0, 0), (0, 0), (padding, padding), (padding, padding))
-    inside = g.pad(g.full(True, x.shape, g.BOOL), widths)
+    inside = g.pad(g.full(True, x.shape, BOOL), widths)
     padded = g.pad(x, widths)
     x = g.elementwise(Op.WHERE, inside, padded, g.full(float("-inf"), padded.shape, x.dtype))
     x = g.window(g.window(x, 2, size, stride), 3, size, stride)

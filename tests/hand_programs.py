@@ -5,6 +5,7 @@ programs.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 
@@ -36,7 +37,12 @@ F = VType(F32)
 
 
 def loop(
-    name: str, extent: int, *body: Instr, kind: str = "serial", count: int = 1, inner: int = 1
+    name: str,
+    extent: int,
+    *body: Instr,
+    kind: Literal["serial", "thread", "local"] = "serial",
+    count: int = 1,
+    inner: int = 1,
 ) -> For:
     return For(name, extent, (as_index(extent),), body, kind, count, inner)
 
@@ -72,6 +78,7 @@ def group_add(n: int = 37, groups: int = 3, items: int = 4, lanes: int = 4) -> P
     at = var("g", groups) * (items * lanes) + var("l", items) * lanes + var("v", lanes)
     flat = vector_add(n, lanes)
     (old,) = flat.body
+    assert isinstance(old, For)
     moved = tuple(
         replace(i, offset=at, lane="v") if isinstance(i, Load | Store) else i for i in old.body[1:]
     )
@@ -118,8 +125,10 @@ def tiled_gemm(size: int = 64, tile: int = 16, lanes: int = 4) -> Program:
     )  # fmt: skip
     columns = loop("n0", blocks, *group, kind="thread", count=blocks)
     body = (loop("m0", blocks, columns, kind="thread", count=blocks, inner=blocks),)
-    params = tuple(
-        Buffer(n, F32, size * size, r) for n, r in (("C", "out"), ("A", "in"), ("B", "in"))
+    params = (
+        Buffer("C", F32, size * size, "out"),
+        Buffer("A", F32, size * size, "in"),
+        Buffer("B", F32, size * size, "in"),
     )
     allocs = tuple(Alloc(n, F32, tile * tile, "shared") for n in ("As", "Bs"))
     return Program("tiled_gemm", params, allocs, (), body, blocks * blocks, items)
@@ -172,7 +181,11 @@ def elementwise(op: Op, dtype: DType, lanes: int, n: int) -> Program:
         Load(k, name, at, kind, lane)
         for k, (name, kind) in enumerate(zip(names, types, strict=True))
     )
-    body = (*loads, Compute(9, op, tuple(range(op.arity)), to), Store("y", at, 9, to, lane))
+    body: tuple[Instr, ...] = (
+        *loads,
+        Compute(9, op, tuple(range(op.arity)), to),
+        Store("y", at, 9, to, lane),
+    )
     inputs = tuple(
         Buffer(name, kind.dtype, n, "in") for name, kind in zip(names, types, strict=True)
     )

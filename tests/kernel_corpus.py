@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 import numpy as np
 
@@ -32,7 +33,7 @@ def _w(*shape: int) -> Tensor:
     return Tensor.constant(rng.standard_normal(shape).astype(np.float32))
 
 
-def _conv(ci: int, co: int, h: int, k: int, stride: int, padding: int, **more: int) -> Tensor:
+def _conv(ci: int, co: int, h: int, k: int, stride: int, padding: int, **more: Any) -> Tensor:
     x, w = _x(1, ci, h, h), _w(co, ci // more.get("groups", 1), k, k)
     y = x.conv2d(w, _w(co), stride=stride, padding=padding, **more)
     return (y * 1.5).relu()

@@ -56,8 +56,9 @@ def past_the_end(program: Program) -> Program:
     sizes = {p.name: p.size for p in program.params if p.role == "out"}
 
     def moved(i: Instr) -> Instr:
-        out = isinstance(i, Store) and i.buffer in sizes
-        return replace(i, offset=i.offset + sizes[i.buffer] + 64) if out else i
+        if isinstance(i, Store) and i.buffer in sizes:
+            return replace(i, offset=i.offset + sizes[i.buffer] + 64)
+        return i
 
     return changed(program, moved)
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from itertools import product
 from math import prod
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -104,7 +105,7 @@ def folding_of_shapes(rng: random.Random) -> None:
         for node in nodes:
             found = fold_constants((node,))[0]
             if node.op is GraphOp.REDUCE and dtype.is_float and found.op is GraphOp.FULL:
-                op, axes = node.arg
+                op, axes = cast("tuple[Op, tuple[int, ...]]", node.arg)
                 terms = prod(x.shape[a] for a in axes) if op is Op.ADD else 1
                 sums = np.float64(np.float32(made)) * np.arange(1, terms + 1)
                 assert (sums.astype(np.float32) == sums).all(), f"folding: sums of {value} round"

@@ -33,7 +33,7 @@ def points(extents: dict[str, int]) -> Env:
 
 def at(index: Index, env: Env) -> Ints:
     count = len(next(iter(env.values())))
-    return np.broadcast_to(np.asarray(index.evaluate(env)), (count,))
+    return np.broadcast_to(np.asarray(index.evaluate(env)), (count,))  # type: ignore[arg-type]  # many values of each variable
 
 
 def _sum(rng: random.Random, leaves: list[tuple[Index, Ints]]) -> tuple[Index, Ints]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +27,7 @@ from tunegrad.ir.verify.kernel import verify_kernel
 
 __all__ = ["KERNEL_LAWS"]
 
-Array = NDArray[np.generic]
+Array = NDArray[Any]
 Law = Callable[[random.Random], None]
 
 EXTENTS = (2, 3, 4, 5, 6)
@@ -311,9 +312,9 @@ def splits(rng: random.Random) -> None:
         plan = schedule((y.node,))
         kernel = plan.launches[0].kernel
         assert parts in splits_of_k(kernel)
+        by_shape: dict[tuple[int, ...], Array] = {(m, k): a, (k, n): b}
         listed = [
-            np.zeros(0) if p.role == "out" else {(m, k): a, (k, n): b}[p.shape].reshape(-1)
-            for p in kernel.params
+            np.zeros(0) if p.role == "out" else by_shape[p.shape].reshape(-1) for p in kernel.params
         ]
         found = _ran(split_k(kernel, parts), listed)
         assert (found.reshape(m, n) == a @ b + 1).all(), f"split_k of {kernel}"

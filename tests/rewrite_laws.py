@@ -153,9 +153,9 @@ def _masked_expressions(u: Valid, v: Valid, rng: random.Random) -> Iterator[Expr
     for _ in range(80):
         a, b, c = rng.choice(made), rng.choice(made), rng.choice(atoms)
         w = rng.choice(MASKS[:-1])
-        inner = Apply(Op.WHERE, (Inside(w), a, b), F32)
-        yield Apply(Op.WHERE, (Inside(v), *rng.sample((inner, c), 2)), F32)
-    whole = [load("x", I32, u), Const(0, I32), Const(3, I32)]
+        sides: list[Expr] = [Apply(Op.WHERE, (Inside(w), a, b), F32), c]
+        yield Apply(Op.WHERE, (Inside(v), *rng.sample(sides, 2)), F32)
+    whole: list[Expr] = [load("x", I32, u), Const(0, I32), Const(3, I32)]
     yield from (
         Apply(op, p, _computed(op, I32)) for op in INT_BINARY for p in product(whole, whole)
     )

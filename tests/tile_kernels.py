@@ -8,7 +8,7 @@ from tests.amx_twins import device_of
 from tests.programs import Programs
 from tunegrad.devices.host.facts import AMX_BF16, declared, host_target
 from tunegrad.ir.dtypes import BF16, BF16X2, F32
-from tunegrad.ir.expr import Apply, Load, Op, Value
+from tunegrad.ir.expr import Apply, Expr, Load, Op, Value
 from tunegrad.ir.index import Range, Valid
 from tunegrad.ir.interpret.numeric import to_memory
 from tunegrad.ir.interpret.program import pack_buffers
@@ -48,7 +48,7 @@ def gemm(m, n, k, *, constant=False, rows_of_b=False, bias=False):
         Param.dense("p2", BF16X2, (n, k) if rows_of_b else (k, n), "const" if constant else "in"),
     ]
     total = Reduce("v0", Op.ADD, (c,), Apply(Op.DOT2, (left, right), F32), F32)
-    value = Value("v0", F32)
+    value: Expr = Value("v0", F32)
     if bias:
         params.append(Param.dense("p3", F32, (n,), "in"))
         value = Apply(Op.ADD, (value, Load("p3", (b.index,), F32)), F32)

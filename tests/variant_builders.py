@@ -61,7 +61,7 @@ class Conv:
             "r": (self.batch, self.outputs, h, w),
         }
         if self.last:
-            shapes = {name: (n, *size, c) for name, (n, c, *size) in shapes.items()}
+            shapes = {name: (n, h, w, c) for name, (n, c, h, w) in shapes.items()}
         drawn = {
             n: rng.standard_normal(s, dtype=np.float32)
             for n, s in shapes.items()

@@ -93,8 +93,12 @@ def _conversions() -> Iterator[Case]:
     with np.errstate(over="ignore"):
         narrow = floats.astype(np.float16)
     yield _converts("tg_to_f16", "float", "unsigned short", floats, narrow.view(np.uint16))
-    some = np.append(floats, np.uint32([0x7FC00000, 0x7F800001, 0xFFFFFFFF]).view(np.float32))
-    brain = np.append(to_memory(floats, DTYPES["bf16"]).view(np.uint16), np.uint16([0x7FC0] * 3))
+    some = np.append(
+        floats, np.array([0x7FC00000, 0x7F800001, 0xFFFFFFFF], np.uint32).view(np.float32)
+    )
+    brain = np.append(
+        to_memory(floats, DTYPES["bf16"]).view(np.uint16), np.array([0x7FC0] * 3, np.uint16)
+    )
     yield _converts("tg_to_bf16", "float", "unsigned short", some, brain)
     yield _converts("tg_tf32_f32", "float", "float", floats, _tf32(floats).view(np.float32))
 
@@ -191,7 +195,7 @@ PLACES: dict[str, tuple[Any, ...]] = {
     ),
     "m8n8k4": ([(G, T)], [(T, G)]),
 }
-_NUMPY = {"f16": np.float16, "s8": np.int8, "u8": np.uint8, "f64": np.float64}
+_NUMPY: dict[str, Any] = {"f16": np.float16, "s8": np.int8, "u8": np.uint8, "f64": np.float64}
 _C = {"f16": "unsigned int", "f32": "float", "s32": "int", "f64": "double"}
 _SUMS = {"f16": np.float16, "f32": np.float32, "s32": np.int32, "f64": np.float64}
 
