@@ -537,7 +537,7 @@ def _about(page: SessionPage, number: str) -> Part:
         machine.append(("other processes used", f"{facts.others_cpus:.2f} CPUs"))
     session = [
         ("session", page.line.id),
-        *((n, settings[n]) for n in ("budget_s", "searcher", "numerics") if n in settings),
+        *((n, _setting(settings[n])) for n in _SETTINGS if n in settings),
         *page.conditions,
     ]
     rest = sorted(f"{n} {v}" for n, v in fields.items() if n not in _SAID)
@@ -549,6 +549,20 @@ def _about(page: SessionPage, number: str) -> Part:
         element("details", element("summary", "all of its fingerprint"),
             element("p", "; ".join(rest), css="note")) if rest else None,
     )  # fmt: skip
+
+
+_SETTINGS = (
+    "model", "builder", "batch", "args", "dtype", "others", "budget_s", "searcher", "numerics",
+    "policy",
+)  # fmt: skip
+"""Settings of a session that are shown: its models, and how it searched."""
+
+
+def _setting(value: object) -> str:
+    """A value of the settings; lists of pairs as words."""
+    if not isinstance(value, list):
+        return str(value)
+    return ", ".join(" ".join(map(str, x)) if isinstance(x, list) else str(x) for x in value)
 
 
 _DIGITS = 16

@@ -48,6 +48,8 @@ __all__ = [
 _MOST_CHARACTERS = 180
 """Of the layers of a kernel; files of a store hold words of 200."""
 
+_YEARS_S = 1e9
+
 _LIMITS = ("peak_gflops", "cache_gb_per_s", "memory_gb_per_s")
 
 
@@ -141,7 +143,7 @@ def facts_of(session: Session) -> SessionFacts:
     seconds = {
         name.removeprefix("seconds."): value
         for name, value in state.items()
-        if name.startswith("seconds.") and isinstance(value, float)
+        if name.startswith("seconds.") and isinstance(value, float) and abs(value) < _YEARS_S
     }
     kernels = _kernel_facts(state, _LAUNCHED) or _kernel_facts(state, _PLANNED)
     others = state.get("others_cpus_mean", state.get("others_cpus"))
