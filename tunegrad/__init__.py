@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from importlib import import_module
 from importlib.util import find_spec
+from sys import modules as _modules
 from typing import TYPE_CHECKING
 
 from tunegrad.lazy import before_modules, unknown
@@ -71,6 +72,7 @@ else:
         "inference": "LoadedModel Quantized TrainStep compile load quantize realize",
         "tune": "explain tune tune_callable",
     }
+    _HOME = {n: f"{__name__}.{m}" for m, names in _HOMES.items() for n in names.split()}
     _DTYPES = [
         "bool", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "bf16", "f16", "f32", "f64",
         "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bfloat16",
@@ -91,9 +93,10 @@ else:
             return __dir__()
         if name in _DTYPES:
             return import_module(f"{__name__}.ir.dtypes").dtype_of(name)
-        home = next((m for m, names in _HOMES.items() if name in names.split()), None)
+        home = _HOME.get(name)
         if home is not None:
-            return getattr(import_module(f"{__name__}.{home}"), name)
+            found = getattr(_modules.get(home), name, None)  # each use of tg.Tensor comes here
+            return getattr(import_module(home), name) if found is None else found
         if not name.startswith("_"):
             if name.isidentifier() and find_spec(f"{__name__}.{name}"):  # a module of ours
                 return import_module(f"{__name__}.{name}")

@@ -74,7 +74,7 @@ class Aliased(Handle):
 
     def __init__(self, source: Handle, move: Callable[..., Node], args: tuple[Any, ...]) -> None:
         self.made, self.held = move(source.node, *args), source.bindings
-        self.source, self.step, self.leaf = source, (move, args), None
+        self.source, self.step, self.leaf, self.pending = source, (move, args), None, None
         self.undecided, self.root = False, source
         if isinstance(source, Aliased):
             source.settle()
@@ -183,7 +183,7 @@ def write(x: Handle, node: Node, source: Handle) -> None:
         root.leaf = tracing.Leaf(required=False)
         kept = tracing.leaf(value, root.leaf)
     _noted(root)
-    root.node, root.bindings = kept, known
+    root.node, root.bindings, root.pending = kept, known, None
     if kept is value and isinstance(x, Aliased) and x.step[0] is not tracing.stopped:
         x.made, x.held, x.seen = node, known, kept
 

@@ -18,10 +18,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tunegrad.errors import AxisError, DTypeError, ShapeError
+from tunegrad.forks import ForkSafeLock
 from tunegrad.ir import graph
 from tunegrad.ir.dtypes import F32, I8, I16, I32, I64, U8, U16, U32, DType, dtype_of
 from tunegrad.ir.expr import Op
-from tunegrad.ir.graph import Node
+from tunegrad.ir.graph import GraphOp, Node
 from tunegrad.ir.layout import Layout
 
 from .nodes import elementwise as ew
@@ -36,6 +37,7 @@ Bindings = Mapping[str, NDArray[np.generic]]
 NOTHING: Bindings = MappingProxyType({})
 
 _NUMBERS = itertools.count()
+_NUMBERS_OF = frozenset((bool, int, float))
 _VIA = {I8: I32, U8: I32, I16: I32, U16: I32, U32: I64}
 """Types that floats become on their way to a type, so that they wrap around."""
 
@@ -54,13 +56,123 @@ class Count(int):
         return self.shape if dim is None else self.shape[axis_of("size", dim, self.shape)]
 
 
+_building = ForkSafeLock()
+_RESULTS: dict[tuple[Any, ...], tuple[tuple[int, ...], DType]] = {}
+"""Shapes and dtypes of results, by form; see ``Pending``."""
+_MOST_RESULTS, _MOST_PARTS = 4096, 16
+
+
+class Pending:
+    """A result whose node is made when something asks for it: an operation on known arrays, on
+    numbers, and on other such results. Immutable.
+
+    ``form`` is all that a plan depends on but for which arrays are the same one: ``(shape, dtype)``
+    of an array, and ``(operation, forms)`` of a result.
+    """
+
+    __slots__ = ("_made", "dtype", "form", "function", "parts", "shape", "size")
+
+    def __init__(
+        self,
+        form: tuple[Any, ...],
+        function: Callable[..., Node] | None,
+        parts: tuple[Any, ...],
+        shape: tuple[int, ...],
+        dtype: DType,
+        size: int,
+    ) -> None:
+        self.form, self.function, self.parts = form, function, parts
+        self.shape, self.dtype, self.size = shape, dtype, size
+        self._made: tuple[Node, Bindings] | None = None
+
+    @classmethod
+    def of(cls, array: NDArray[np.generic], dtype: DType) -> Pending:
+        """A known array."""
+        return cls((array.shape, dtype.name), None, (array,), array.shape, dtype, 1)
+
+    def infer(self, op: str, operands: Sequence[Any]) -> None:
+        """Find its shape and dtype by its node; raises what the operation does."""
+        assert self.function is not None
+        self._made = _applied(op, self.function, operands)
+        node = self._made[0]
+        self.shape, self.dtype = node.shape, node.dtype
+        self.size = 1 + sum(p.size for p in self.parts if isinstance(p, Pending))
+        if len(_RESULTS) >= _MOST_RESULTS:
+            _RESULTS.clear()
+        _RESULTS[self.form] = self.shape, self.dtype
+
+    def build(self) -> tuple[Node, Bindings]:
+        """Its node, and the arrays of that."""
+        with _building:
+            if self._made is None:
+                if self.function is None:
+                    self._made = bound(self.parts[0], self.dtype)
+                else:
+                    made = [
+                        p.build() if isinstance(p, Pending) else (p, NOTHING) for p in self.parts
+                    ]
+                    nodes, bindings = zip(*made, strict=True)
+                    self._made = self.function(*nodes), _united(bindings)
+            return self._made
+
+    def call(self) -> tuple[object, list[NDArray[np.generic]]]:
+        """What a plan that computes it depends on, and its arrays in order, each once."""
+        arrays: dict[int, NDArray[np.generic]] = {}
+        places: list[int] = []
+        left = [self]
+        while left:
+            at = left.pop()
+            if at.function is None:
+                places.append(id(at.parts[0]))
+                arrays[places[-1]] = at.parts[0]
+            else:
+                left += [p for p in at.parts if isinstance(p, Pending)]
+        if len(arrays) == len(places):
+            return self.form, list(arrays.values())
+        order = {place: n for n, place in enumerate(arrays)}
+        return (self.form, tuple(order[p] for p in places)), list(arrays.values())
+
+
+def _pending(function: Callable[..., Node], operands: Sequence[Any]) -> Pending | None:
+    """The result of an operation that was done before on operands of this form; None of others."""
+    if tracing.leaves() or tracing.tracing():
+        return None
+    forms, parts, size = [], [], 1
+    for x in operands:
+        if type(x) is Handle.result:
+            part = x.pending
+            if part is None:
+                node = x.node
+                array = x.bindings.get(str(node.arg)) if node.op is GraphOp.INPUT else None
+                if array is None:
+                    return None
+                part = Pending.of(array, node.dtype)
+                part._made = node, x.bindings
+            parts.append(part)
+            forms.append(part.form)
+            size += part.size
+        elif type(x) in _NUMBERS_OF:
+            parts.append(x)
+            forms.append((type(x), repr(x)))
+        else:
+            return None
+    if size > _MOST_PARTS:
+        return None
+    plain = not isinstance(function, functools.partial)
+    what = function if plain else (function.func, function.args)  # type: ignore[attr-defined]
+    form = (what, *forms)
+    found = _RESULTS.get(form)
+    return Pending(form, function, tuple(parts), *(found or ((), F32)), size if found else 0)
+
+
 class Handle:
     """``node`` says what is computed; ``bindings`` holds the arrays of those inputs that are
     already known. A write gives it another node (``aliasing``). ``leaf`` is where gradients arrive,
-    for a tensor that asks for them.
+    for a tensor that asks for them. ``pending``: its node is not made yet; then ``node`` and
+    ``bindings`` are attributes without a value, which the first one to read them makes.
     """
 
-    __slots__ = ("__weakref__", "bindings", "leaf", "node")
+    __slots__ = ("__weakref__", "bindings", "leaf", "node", "pending")
 
     result: ClassVar[type[Handle]]
     """The class of all results."""
@@ -70,6 +182,7 @@ class Handle:
     node: Node
     bindings: Bindings
     leaf: tracing.Leaf | None
+    pending: Pending | None
 
     @classmethod
     def of(cls, node: Node, bindings: Bindings = NOTHING) -> Self:
@@ -80,20 +193,28 @@ class Handle:
     def plain(cls, node: Node, bindings: Bindings = NOTHING) -> Self:
         """A handle on an existing node as it is."""
         tensor: Any = object.__new__(Handle.result)
-        tensor.node, tensor.bindings, tensor.leaf = node, bindings, None
+        tensor.node, tensor.bindings, tensor.leaf, tensor.pending = node, bindings, None, None
         return tensor  # type: ignore[no-any-return]
+
+    def _made_now(self, name: str) -> Any:
+        """``node`` or ``bindings``, which it has from now on."""
+        with _building:
+            if self.pending is not None:
+                self.node, self.bindings = self.pending.build()
+                self.pending = None
+        return object.__getattribute__(self, name)
 
     # ---- what it is
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Its extents."""
-        return self.node.shape
+        return self.node.shape if self.pending is None else self.pending.shape
 
     @property
     def dtype(self) -> DType:
         """The type of its elements."""
-        return self.node.dtype
+        return self.node.dtype if self.pending is None else self.pending.dtype
 
     @property
     def ndim(self) -> int:
@@ -153,7 +274,24 @@ class Handle:
         return view  # type: ignore[no-any-return]
 
     def _of(self, op: str, function: Callable[..., Node], *operands: TensorLike) -> Self:
-        return self.of(*_applied(op, function, operands))
+        pending = _pending(function, operands)
+        if pending is None:
+            return self.of(*_applied(op, function, operands))
+        if not pending.size:
+            pending.infer(op, operands)
+        tensor: Any = object.__new__(Handle.result)
+        tensor.pending, tensor.leaf = pending, None
+        return tensor  # type: ignore[no-any-return]
+
+    def _unary(self, function: Callable[..., Node], op: Op) -> Self:
+        return self._of(str(op), functools.partial(function, op), self)
+
+    def _fold(self, op: Op, dim: Axes, keepdim: bool, accumulate: DTypeLike | None = None) -> Self:
+        axes = dim if isinstance(dim, tuple) else (dim,)
+        known = accumulate is None and type(keepdim) is bool
+        if known and all(d is None or type(d) is int for d in axes):
+            return self._of(str(op), functools.partial(_folded, op, dim, keepdim), self)
+        return self._with(folds.fold(op, self.node, dim, keepdim, accumulate))
 
     def _binary(self, op: Op, a: TensorLike, b: TensorLike) -> Self:
         return self._of(str(op), functools.partial(ew.binary, op), a, b)
@@ -289,16 +427,16 @@ class Handle:
         return id(self)
 
     def __neg__(self) -> Self:
-        return self._with(ew.negate(self.node))
+        return self._of("neg", ew.negate, self)
 
     def __pos__(self) -> Self:
         return self
 
     def __invert__(self) -> Self:
-        return self._with(ew.invert(self.node))
+        return self._of("invert", ew.invert, self)
 
     def __abs__(self) -> Self:
-        return self._with(ew.unary(Op.ABS, self.node))
+        return self._unary(ew.unary, Op.ABS)
 
     # ---- element by element
 
@@ -355,7 +493,7 @@ class Handle:
 
     def floor(self) -> Self:
         """The largest whole number that is not larger."""
-        return self._with(ew.unary(Op.FLOOR, self.node))
+        return self._unary(ew.unary, Op.FLOOR)
 
     def round(self, decimals: int = 0) -> Self:
         """The nearest whole number, of two the even one; or of so many decimals."""
@@ -364,7 +502,7 @@ class Handle:
         if decimals:
             scale = 10.0**decimals
             return ((self._wide() * scale).round() / scale).cast(self.dtype)
-        return self._with(ew.unary(Op.ROUND, self.node))
+        return self._unary(ew.unary, Op.ROUND)
 
     def square(self) -> Self:
         """``self * self``; of bools i64."""
@@ -372,39 +510,39 @@ class Handle:
 
     def sqrt(self) -> Self:
         """The square root; NaN below zero."""
-        return self._with(ew.float_function(Op.SQRT, self.node))
+        return self._unary(ew.float_function, Op.SQRT)
 
     def reciprocal(self) -> Self:
         """1 / self."""
-        return self._with(ew.float_function(Op.RECIP, self.node))
+        return self._unary(ew.float_function, Op.RECIP)
 
     def exp(self) -> Self:
         """e to this power."""
-        return self._with(ew.float_function(Op.EXP, self.node))
+        return self._unary(ew.float_function, Op.EXP)
 
     def log(self) -> Self:
         """The natural logarithm."""
-        return self._with(ew.float_function(Op.LOG, self.node))
+        return self._unary(ew.float_function, Op.LOG)
 
     def log2(self) -> Self:
         """The logarithm to base 2."""
-        return self._with(ew.float_function(Op.LOG2, self.node))
+        return self._unary(ew.float_function, Op.LOG2)
 
     def erf(self) -> Self:
         """The error function."""
-        return self._with(ew.float_function(Op.ERF, self.node))
+        return self._unary(ew.float_function, Op.ERF)
 
     def sin(self) -> Self:
         """The sine of radians."""
-        return self._with(ew.float_function(Op.SIN, self.node))
+        return self._unary(ew.float_function, Op.SIN)
 
     def cos(self) -> Self:
         """The cosine of radians."""
-        return self._with(ew.float_function(Op.COS, self.node))
+        return self._unary(ew.float_function, Op.COS)
 
     def tanh(self) -> Self:
         """The hyperbolic tangent."""
-        return self._with(ew.float_function(Op.TANH, self.node))
+        return self._unary(ew.float_function, Op.TANH)
 
     clip, negative, absolute = clamp, neg, abs
 
@@ -574,7 +712,7 @@ class Handle:
         Integers and bools give i64, or what they accumulate in. ``dtype``: converted to it first.
         """
         x = self if dtype is None else self.cast(dtype)
-        total = x._with(folds.fold(Op.ADD, x.node, dim, keepdim, accumulate))
+        total = x._fold(Op.ADD, dim, keepdim, accumulate)
         return total if dtype is None else total.cast(dtype)
 
     @spelled
@@ -583,18 +721,18 @@ class Handle:
     ) -> Self:
         """Products over ``dim``. Integers and bools give i64."""
         x = self if dtype is None else self.cast(dtype)
-        found = x._with(folds.fold(Op.MUL, x.node, dim, keepdim))
+        found = x._fold(Op.MUL, dim, keepdim)
         return found if dtype is None else found.cast(dtype)
 
     @spelled
     def amax(self, dim: Axes = None, keepdim: bool = False) -> Self:
         """The largest over ``dim``; NaN if one is."""
-        return self._with(folds.fold(Op.MAX, self.node, dim, keepdim))
+        return self._fold(Op.MAX, dim, keepdim)
 
     @spelled
     def amin(self, dim: Axes = None, keepdim: bool = False) -> Self:
         """The smallest over ``dim``; NaN if one is."""
-        return self._with(folds.fold(Op.MIN, self.node, dim, keepdim))
+        return self._fold(Op.MIN, dim, keepdim)
 
     @spelled
     def mean(
@@ -634,18 +772,26 @@ class Handle:
         return found._as(U8) if self.dtype == U8 else found
 
 
+def _folded(op: Op, dim: Axes, keepdim: bool, x: Node) -> Node:
+    return folds.fold(op, x, dim, keepdim)
+
+
 TensorLike = Handle | Scalar | ArrayLike
 R = TypeVar("R", bound=Handle)
 
 
 def joined(tensors: Sequence[Handle]) -> Bindings:
     """The bindings of all of them; shared, not copied, where one has them all."""
+    return _united([t.bindings for t in tensors])
+
+
+def _united(each: Sequence[Bindings]) -> Bindings:
     result: Bindings = NOTHING
-    for t in tensors:
-        if not t.bindings or t.bindings is result or t.bindings.keys() <= result.keys():
+    for b in each:
+        if not b or b is result or b.keys() <= result.keys():
             continue
-        covers = result.keys() <= t.bindings.keys()
-        result = t.bindings if covers else MappingProxyType({**result, **t.bindings})
+        covers = result.keys() <= b.keys()
+        result = b if covers else MappingProxyType({**result, **b})
     return result
 
 

@@ -16,8 +16,9 @@ class body lists them.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
+from sys import modules
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, cast, overload
 
@@ -34,7 +35,7 @@ from tunegrad.lazy import unknown
 from . import handle
 from .aliasing import Aliased, computed, root_of, write
 from .gradients.backward import backward, require, required, retain
-from .handle import Handle, TensorLike, as_if, bound, own_name
+from .handle import Handle, Pending, TensorLike, as_if, bound, own_name
 from .nodes import elementwise as ew
 from .nodes import substitute, tracing
 from .nodes.arrays import DTypeLike, bf16_values, held
@@ -74,6 +75,12 @@ lift = giving_tensors(handle.lift)
 where = giving_tensors(handle.where)
 
 
+def _value_of(x: Handle) -> NDArray[np.generic]:
+    # inference stands above the front end, and is the only place where the stages are composed
+    inference: Any = modules.get("tunegrad.inference") or import_module("tunegrad.inference")
+    return cast("NDArray[np.generic]", inference.realize([x])[0])
+
+
 class Tensor(Handle):
     """``node`` says what is computed; ``bindings`` holds the arrays of those inputs that are
     already known.
@@ -89,10 +96,11 @@ class Tensor(Handle):
     ) -> None:
         if isinstance(data, Tensor):
             source = data if dtype is None else data.cast(dtype)
-            node, bindings = source.node, source.bindings
+            self.pending = None
+            self.node, self.bindings = source.node, source.bindings
         else:
-            node, bindings = bound(*held(data, dtype))
-        self.node, self.bindings, self.leaf = node, bindings, None
+            self.pending = Pending.of(*held(data, dtype))
+        self.leaf = None
         if requires_grad:
             require(self, True)
 
@@ -144,6 +152,8 @@ class Tensor(Handle):
     if not TYPE_CHECKING:  # which know its attributes
 
         def __getattr__(self, name):
+            if name in ("node", "bindings"):
+                return self._made_now(name)
             if name.startswith("_") or hasattr(Tensor, name):  # a property's own error
                 return object.__getattribute__(self, name)
             raise unknown("Tensor", name, lambda: dir(Tensor))
@@ -219,6 +229,11 @@ class Tensor(Handle):
             ModelError: it depends on an input that has no value, or on an argument of a function
             that is being differentiated.
         """
+        pending = self.pending
+        if pending is not None:  # of known arrays, and without gradients
+            if pending.function is None:
+                return cast("NDArray[np.generic]", pending.parts[0].copy())
+            return _value_of(self)
         if self.node.op is GraphOp.INPUT and self.node.arg in self.bindings:
             return self.bindings[str(self.node.arg)].copy()
         traced = tracing.tracing() and self.dtype.is_float  # nothing flows through integers
@@ -237,9 +252,7 @@ class Tensor(Handle):
                     f"numpy: input {node.arg!r} of {self.describe()} has no value; compile it and "
                     "pass one"
                 )
-        # inference stands above the front end, and is the only place where the stages are composed
-        inference = importlib.import_module("tunegrad.inference")
-        return cast("NDArray[np.generic]", inference.realize([self])[0])
+        return _value_of(self)
 
     def __array__(
         self, dtype: np.dtype[np.generic] | None = None, copy: bool | None = None
@@ -500,7 +513,8 @@ class Tensor(Handle):
 
         values = as_if(values, picked) if self.shape else values
         found = object.__new__(Extreme)
-        found.node, found.bindings, found.leaf = values.node, values.bindings, None
+        found.node, found.bindings = values.node, values.bindings
+        found.leaf = found.pending = None
         found.source, found.place = self._with(self.node), (name, dim, keepdim)
         return found
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,10 @@ _LITTLE = 1 << 16
 """Elements that numpy computes at once, in the time of making a plan or less."""
 _KNOWN = graph.MOVEMENT | {GraphOp.FULL, GraphOp.CONST}
 
+Direct = Callable[[Sequence[object]], tuple[Array, ...] | None]
+_CACHED_CALLS = 256
+_calls: dict[object, tuple[tuple[Node, ...], Direct]] = {}
+"""Runs of plans that are kept, by the forms of results."""
 _plans: OrderedDict[tuple[Node, ...], Runner] = OrderedDict()
 _plans_lock = ForkSafeLock()
 
@@ -42,12 +46,31 @@ def realize(tensors: Sequence[Tensor]) -> list[Array]:
     Equal graphs of equal shapes share one plan, whatever the values. Constants, views of them, and
     a little arithmetic of those or of positions launch nothing.
     """
+    pending = tensors[0].pending if len(tensors) == 1 else None
+    if pending is not None:
+        form, arrays = pending.call()
+        known = _calls.get(form)
+        outputs = known[1](arrays) if known is not None else None
+        if outputs is not None:
+            return list(outputs)
     nodes, names = _canonical(tuple(t.node for t in tensors))
     if not names and (constants := _constants(nodes)) is not None:
         return constants
     bindings = joined(tensors)
     runner = _plan_of(nodes)
+    if pending is not None:
+        of_array = {id(bindings[old]): new for old, new in names.items()}
+        _remember(form, nodes, runner.direct([of_array.get(id(a), "") for a in arrays]))
     return list(runner.run({new: bindings[old] for old, new in names.items()}))
+
+
+def _remember(form: object, nodes: tuple[Node, ...], run: Direct | None) -> None:
+    """Let results of a form be what a plan's run gives, while the plan is kept."""
+    with _plans_lock:
+        if run is not None and nodes in _plans:
+            while len(_calls) >= _CACHED_CALLS:
+                del _calls[next(iter(_calls))]
+            _calls[form] = nodes, run
 
 
 def _constants(nodes: tuple[Node, ...]) -> list[Array] | None:
@@ -77,11 +100,14 @@ def _canonical(outputs: tuple[Node, ...]) -> tuple[tuple[Node, ...], dict[str, s
 def _plan_of(nodes: tuple[Node, ...]) -> Runner:
     with _plans_lock:
         runner = _plans.get(nodes)
-        if runner is None:
-            runner = _plans[nodes] = _default_plan(nodes)
-        _plans.move_to_end(nodes)
+        if runner is not None:
+            _plans.move_to_end(nodes)
+            return runner
+        runner = _plans[nodes] = _default_plan(nodes)
         while len(_plans) > _CACHED_PLANS or (len(_plans) > 1 and _plan_bytes() > _CACHED_BYTES):
-            _plans.popitem(last=False)
+            gone, _ = _plans.popitem(last=False)
+            for form in [form for form, (of, _) in _calls.items() if of == gone]:
+                del _calls[form]
         return runner
 
 

@@ -132,16 +132,16 @@ class _Plan:
             if len(given) != count:
                 return None
             addresses, results = [], []
-            try:
-                for x, (shape, dtype, odd) in zip(given, taken):  # noqa: B905  as many, and faster
-                    if type(x) is not array or x.dtype is not dtype or x.shape != shape:
-                        return None
-                    at = address_of(view(x))
-                    if at & odd:
-                        return None
-                    addresses.append(at)
-            except (TypeError, ValueError, BufferError):  # read-only, or not in order
-                return None
+            for x, (shape, dtype, odd) in zip(given, taken):  # noqa: B905  as many, and faster
+                if type(x) is not array or x.dtype is not dtype or x.shape != shape:
+                    return None
+                flags = x.flags
+                if not flags.c_contiguous:
+                    return None
+                at = address_of(view(x)) if flags.writeable else x.ctypes.data
+                if at & odd:
+                    return None
+                addresses.append(at)
             for shape, dtype, nbytes in made:
                 whole = empty(nbytes, byte)
                 at = address_of(view(whole))

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tunegrad.errors import DTypeError, ShapeError
-from tunegrad.ir.dtypes import BF16, BOOL, F32, I64, DType, dtype_of
+from tunegrad.ir.dtypes import BF16, BOOL, DTYPES, F32, I64, DType, dtype_of
 from tunegrad.ir.interpret.numeric import convert
 
 DTypeLike = DType | str | np.dtype[np.generic] | type
@@ -22,6 +22,10 @@ class _Exporter(Protocol):
     """An array of another library that hands its memory over by DLPack."""
 
     def __dlpack__(self) -> object: ...
+
+
+_NATIVE = {d.numpy: d for d in DTYPES.values() if d != BF16}
+"""The type that an array of each of numpy's is, without being told."""
 
 
 def bf16_bits(values: NDArray[np.generic]) -> NDArray[np.uint16]:
@@ -55,6 +59,14 @@ def held(
         ShapeError: a ragged nest of lists.
         ValueError: ``share``, and the data are not contiguous memory of that dtype.
     """
+    if type(data) is np.ndarray and dtype is None and not share:  # most often, and faster
+        known = _NATIVE.get(data.dtype)
+        if known is not None:
+            flags = data.flags
+            if flags.writeable or not flags.c_contiguous:
+                data = np.array(data, order="C")
+                data.flags.writeable = False
+            return data.view(), known
     try:
         exported = isinstance(data, _Exporter) and not isinstance(data, np.ndarray | np.generic)
         array = np.from_dlpack(data) if exported else np.asarray(data)  # type: ignore[arg-type]

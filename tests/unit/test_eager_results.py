@@ -1,0 +1,163 @@
+"""Results of operations that were done before on arrays of the same form: no graph is made of them,
+and they mean the same.
+"""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import sys
+import threading
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import tunegrad as tg
+from tunegrad.inference import realizing
+
+_A = np.arange(12, dtype=np.float32).reshape(3, 4) - 5
+_B = np.arange(8, dtype=np.float32).reshape(4, 2) / 3
+
+
+def _entered(run: Callable[[], object]) -> list[str]:
+    """Names of the functions of Python that a call enters."""
+    names: list[str] = []
+
+    def note(frame: object, event: str, _arg: object) -> None:
+        if event == "call":
+            names.append(frame.f_code.co_name)  # type: ignore[attr-defined]
+
+    sys.setprofile(note)
+    try:
+        run()
+    finally:
+        sys.setprofile(None)
+    return names
+
+
+@pytest.mark.parametrize(
+    ("operation", "most"),
+    [
+        (lambda x, y: x @ y, 60),
+        (lambda x, y: (x @ y + 1.0).relu().exp(), 90),
+        (lambda x, y: (-x).sum(1) * y.amax(), 90),
+    ],
+    ids=["product", "chain", "folds"],
+)
+def test_result_that_was_computed_before_makes_no_graph(
+    operation: Callable[..., tg.Tensor], most: int
+) -> None:
+    def run() -> np.ndarray:
+        return operation(tg.Tensor(_A), tg.Tensor(_B)).numpy()
+
+    first = run()
+    for _ in range(2):
+        np.testing.assert_array_equal(run(), first)
+    names = _entered(run)
+    assert len(names) <= most, names
+    assert not {"topological", "_canonical", "reduce", "graph_input"} & set(names)
+
+
+def _known(operation: Callable[..., object], *arrays: np.ndarray) -> None:
+    for _ in range(3):
+        operation(*map(tg.Tensor, arrays)).numpy()  # type: ignore[attr-defined]
+
+
+def test_result_keeps_its_value_when_an_operand_is_written_to() -> None:
+    _known(lambda x, y: x @ y, _A, _B)
+    x, y = tg.Tensor(_A), tg.Tensor(_B)
+    before = x @ y
+    x += 1.0
+    y[0] = 7.0
+    after = x @ y
+    np.testing.assert_allclose(before.numpy(), _A @ _B, rtol=1e-6)
+    changed = _B.copy()
+    changed[0] = 7
+    np.testing.assert_allclose(after.numpy(), (_A + 1) @ changed, rtol=1e-6)
+
+
+def test_result_that_is_written_to_has_the_new_elements() -> None:
+    _known(lambda x, y: x @ y, _A, _B)
+    z = tg.Tensor(_A) @ tg.Tensor(_B)
+    view = z[0]
+    view += 100.0
+    z *= 2.0
+    expected = _A @ _B
+    expected[0] += 100
+    np.testing.assert_allclose(z.numpy(), 2 * expected, rtol=1e-6)
+
+
+def test_gradients_flow_from_what_is_made_after_one_is_asked_for() -> None:
+    _known(lambda x, y: (x * y).sum(), _A, _A)
+    x, y = tg.Tensor(_A), tg.Tensor(_A)
+    (x * y).sum().numpy()
+    x.requires_grad_(True)
+    (x * y).sum().backward()
+    np.testing.assert_array_equal(x.grad.numpy(), _A)
+
+
+def test_one_array_twice_is_not_two_arrays() -> None:
+    x, y = tg.Tensor(_A), tg.Tensor(2 * _A)
+    for _ in range(3):
+        np.testing.assert_array_equal((x - x).numpy(), 0 * _A)
+        np.testing.assert_array_equal((x - y).numpy(), -_A)
+        np.testing.assert_array_equal((y - x).numpy(), _A)
+        np.testing.assert_array_equal(((x - y) * x).numpy(), -_A * _A)
+        np.testing.assert_array_equal(((x - y) * y).numpy(), -2 * _A * _A)
+
+
+def test_numbers_that_are_equal_are_not_the_same_operand() -> None:
+    x, i = tg.Tensor(np.ones(4, np.float32)), tg.Tensor(np.ones(4, np.int32))
+    for _ in range(3):
+        assert not np.signbit((x * 0.0).numpy()).any()
+        assert np.signbit((x * -0.0).numpy()).all()
+        assert ((i + 1).dtype.name, (i + 1.0).dtype.name, (i + True).dtype.name) == (
+            "i32", "f32", "i32",
+        )  # fmt: skip
+        assert np.isnan((x * float("nan")).numpy()).all()
+
+
+def test_operands_that_do_not_fit_are_refused_each_time() -> None:
+    _known(lambda x, y: x @ y, _A, _B)
+    for _ in range(3):
+        with pytest.raises(tg.errors.ShapeError, match="inner extents"):
+            tg.Tensor(_A) @ tg.Tensor(_A)
+
+
+def test_results_are_arrays_of_their_own_and_travel() -> None:
+    _known(lambda x, y: x @ y, _A, _B)
+    z = tg.Tensor(_A) @ tg.Tensor(_B)
+    first = z.numpy()
+    first[...] = 0
+    for other in (z, copy.copy(z), copy.deepcopy(z), pickle.loads(pickle.dumps(z))):
+        np.testing.assert_allclose(other.numpy(), _A @ _B, rtol=1e-6)
+
+
+def test_threads_that_ask_for_one_node_get_one() -> None:
+    _known(lambda x, y: x @ y, _A, _B)
+    for _ in range(20):
+        z, found = tg.Tensor(_A) @ tg.Tensor(_B), []
+        start = threading.Barrier(4)
+
+        def ask(z: tg.Tensor = z, found: list = found, start: threading.Barrier = start) -> None:
+            start.wait()
+            found.append((z.node, z.bindings))
+
+        threads = [threading.Thread(target=ask) for _ in range(4)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        assert len({id(node) for node, _ in found}) == len({id(b) for _, b in found}) == 1
+
+
+def test_results_outlive_plans_that_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(realizing, "_CACHED_PLANS", 1)
+    for _ in range(3):
+        x, y = tg.Tensor(_A), tg.Tensor(_B)
+        np.testing.assert_allclose((x @ y).numpy(), _A @ _B, rtol=1e-6)
+        np.testing.assert_array_equal((x * 3.0).numpy(), 3 * _A)
+    kept = {nodes for nodes, _ in realizing._calls.values()}
+    assert len(realizing._plans) == 1
+    assert kept <= set(realizing._plans)
