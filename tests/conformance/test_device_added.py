@@ -75,7 +75,7 @@ def test_added_device_is_tuned_and_its_winners_are_its_own(registered, tmp_path:
         assert found.exit_code == 0, found.output
         return found.output
 
-    run("tune", model, "--device", "toy", "--budget", "4s", "--max-trials", "12")
+    run("tune", model, "--device", "toy", "--budget", "600s", "--max-trials", "12")
     assert "hit" in run("show", model, "--device", "toy")
     assert "beads" in run("show", model, "--device", "toy:20")
     with open_store(store, "read") as opened:

@@ -22,7 +22,7 @@ def test_a_session_keeps_what_a_gpu_says_of_itself(
     monkeypatch.setattr(CudaHost, "state", lambda _: STATE)
     x, path = np.ones((16, 64), np.float32), tmp_path / "tuned.db"
     tg.tune_callable(
-        lambda x: x.relu(), x, device="cuda-host", budget_s=2.0, max_trials=2, store=path
+        lambda x: x.relu(), x, device="cuda-host", budget_s=600.0, max_trials=2, store=path
     )
     with open_store(path) as store:
         (session,) = store.sessions()
