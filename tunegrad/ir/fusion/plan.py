@@ -561,9 +561,8 @@ def _windowed(d: Draft, main: Node, windows: list[Node]) -> str:
     product = words or Op.MUL in maps
     image = d.node.shape[-2:]
     if product:
-        weights = next(
-            (n for n in d.reads.values() if n.op is GraphOp.CONST and len(n.shape) > 2), None
-        )
+        constants = [n for n in d.reads.values() if n.op is GraphOp.CONST and len(n.shape) > 2]
+        weights = max(constants, key=lambda n: n.size, default=None)
         channels = f" {weights.shape[1] * count}->{weights.shape[0]}" if weights is not None else ""
         return f"conv{size}{stride}{channels} {_shape(image)}{words}"
     kind = "maxpool" if op is Op.MAX else "minpool" if op is Op.MIN else "avgpool"
@@ -618,8 +617,15 @@ def _epilogue(maps: list[Node], d: Draft) -> str:
 
 
 def _reads(n: Node, d: Draft) -> bool:
-    """True if ``n`` is a tensor in memory of the output's size, widened or not."""
+    """True if ``n`` is a tensor in memory of the output's size, widened or not; of bytes,
+    dequantised or not.
+    """
     n = n.srcs[0] if converts_reads(n) else n
+    below = n
+    while below.op is GraphOp.MAP and below.arg in (Op.SUB, Op.MUL):
+        below = below.srcs[0]
+    if below.op is GraphOp.CAST and below.srcs[0].dtype in (I8, U8):
+        n = below.srcs[0]
     return n in d.reads.values() and n.size == d.node.size
 
 

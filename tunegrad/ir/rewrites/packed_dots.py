@@ -347,8 +347,8 @@ def _dequantised_sum(n: Node, known: dict[Node, bool], target: Target) -> Node |
 
 
 _WINOGRAD_CHANNELS = 16
-"""Channels of an image, from which on Winograd's products of floats are fewer by more than bytes
-are faster in 16 bits: 4 for 9, of 4 instructions for 32 products.
+"""Channels of an image, from which on Winograd's products of floats, a quarter, are fewer by more
+than bytes are faster in 16 bits, with 4 instructions for 32 products.
 """
 
 
