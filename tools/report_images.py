@@ -1,6 +1,7 @@
 """The pictures of docs/REPORT.md: a report as a browser shows it.
 
-python -m tools.report_images REPORT.html      writes docs/images/report*.png; needs a Chromium
+python -m tools.report_images REPORT.html STORE    writes docs/images/report*.png, and watch.png of
+                                                   the store's newest session; needs a Chromium
 """
 
 from __future__ import annotations
@@ -8,8 +9,10 @@ from __future__ import annotations
 import sys
 import tempfile
 from pathlib import Path
+from threading import Thread
 
 from tests.browser import Browser, browser, chromium
+from tunegrad.cli.watch import Watched, server_of
 
 __all__ = ["main"]
 
@@ -23,7 +26,20 @@ def _top(shown: Browser, wanted: str) -> int:
     return int(shown.value(f"Math.round({at})")) - 16
 
 
-def main(report: Path) -> None:
+def _watched(shown: Browser, store: Path) -> None:
+    """A picture of the watched page of a store, on a phone."""
+    with server_of(Watched(store), 0) as server:
+        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            shown.open(f"http://127.0.0.1:{server.server_address[1]}/", 390, dark=False)
+            shown.picture(IMAGES / "watch.png", height=760)
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def main(report: Path, store: Path) -> None:
     """Take the pictures; ends with a message where there is no browser, or one is too large."""
     path = chromium()
     if path is None:
@@ -37,11 +53,12 @@ def main(report: Path) -> None:
         shown.picture(IMAGES / "report-kernel.png", height=420, top=_top(shown, chart) - 24)
         shown.open(report, 390, dark=True)
         shown.picture(IMAGES / "report-phone.png", height=760, top=_top(shown, "[id$=-roofline]"))
-    for image in sorted(IMAGES.glob("report*.png")):
+        _watched(shown, store)
+    for image in sorted(IMAGES.glob("*.png")):
         print(f"{image}: {image.stat().st_size / 1e3:.0f} KB")
         if image.stat().st_size > LARGEST:
             sys.exit(f"{image} has more than {LARGEST} bytes")
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), Path(sys.argv[2]))
