@@ -105,6 +105,19 @@ class ObjectCache:
         if look:
             self._evict()
 
+    def usage(self) -> tuple[int, int]:
+        """The number of objects that are kept, and their bytes together."""
+        sizes = [size for _, size, _ in self._listed()]
+        return len(sizes), sum(sizes)
+
+    def clear(self) -> int:
+        """Remove all objects; their number."""
+        files = self._listed()
+        for _, _, path in files:
+            with suppress(OSError):
+                path.unlink()
+        return len(files)
+
     def _path(self, key: str) -> Path:
         return self.directory / f"{key}.o"
 
@@ -127,8 +140,8 @@ class ObjectCache:
                 self._usable = False
         return self._usable
 
-    def _evict(self) -> None:
-        """Remove the least recently used files past the limit, and what a killed writer left."""
+    def _listed(self) -> list[tuple[float, int, Path]]:
+        """When each object was used, its bytes, its file; what a killed writer left is removed."""
         files: list[tuple[float, int, Path]] = []
         try:
             with os.scandir(self.directory) as entries:
@@ -143,7 +156,12 @@ class ObjectCache:
                             Path(entry.path).unlink()
         except OSError as error:
             _log.info("object cache: %s can not be listed: %s", self.directory, error)
-            return
+            return []
+        return files
+
+    def _evict(self) -> None:
+        """Remove the least recently used files past the limit."""
+        files = self._listed()
         total = sum(size for _, size, _ in files)
         if total <= self.limit_bytes:
             return

@@ -383,7 +383,8 @@ class ShowRow:
     ``origin`` is the proposer of the winner (default, beam, random ...), ``session`` the session
     that measured it. ``facts`` are what a compiler made of it, as the store has them.
     ``operations`` are what it is made of, with the names of constants and inputs that it reads;
-    ``layers`` where in the model it comes from.
+    ``layers`` where in the model it comes from. ``tried`` candidates are in the store, of about
+    ``space`` lists of decisions.
     """
 
     kernel: str
@@ -398,6 +399,8 @@ class ShowRow:
     facts: Mapping[str, float | str] = field(default_factory=dict)
     operations: tuple[str, ...] = ()
     layers: tuple[str, ...] = ()
+    tried: int = 0
+    space: float = 1.0
 
 
 def _ratio(before: float | None, after: float | None) -> float | None:

@@ -18,7 +18,7 @@ def test_command_of_a_near_name_is_named(capsys: pytest.CaptureFixture[str]) -> 
     assert run(["tuen", "mlp"]) == 2
     said = capsys.readouterr().err
     assert "Did you mean 'tune'?" in said
-    assert "store, doctor" in said
+    assert "store, models, cache, doctor" in said
 
 
 @pytest.mark.parametrize(

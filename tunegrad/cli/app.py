@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -30,6 +31,8 @@ COMMANDS = (
     "regress",
     "compare",
     "store",
+    "models",
+    "cache",
     "doctor",
 )
 
@@ -83,8 +86,14 @@ def _print_version(ctx: click.Context, _param: click.Parameter, value: bool) -> 
     callback=_print_version,
     help="Print the version and exit.",
 )
-def root() -> None:
+@click.option("-v", "--verbose", count=True, help="Log more on stderr; twice: everything.")
+@click.option("-q", "--quiet", is_flag=True, help="Log errors alone.")
+def root(verbose: int, quiet: bool) -> None:
     """Search for the fastest correct way to run your model on this machine, and remember it."""
+    if verbose or quiet:
+        level = logging.ERROR if quiet else logging.DEBUG if verbose > 1 else logging.INFO
+        logging.basicConfig(format="%(levelname)s %(name)s: %(message)s")
+        logging.getLogger("tunegrad").setLevel(level)
 
 
 def run(argv: Sequence[str], command: click.Command = root, name: str = "tunegrad") -> int:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
@@ -45,6 +47,7 @@ __all__ = ["tune"]
         "tunegrad tune mlp --budget 20s --store tuned.db",
         "tunegrad tune mlp mlp[batch=32] --budget 30s --patience 200 --store tuned.db",
         "tunegrad tune mlp --train --batch 32 --budget 20s --store tuned.db",
+        "tunegrad tune mlp --dry-run",
         "tunegrad tune mlp --dtype int8 --calibrate batches.npz --budget 20s --store tuned.db",
     )
 )
@@ -134,6 +137,9 @@ __all__ = ["tune"]
     metavar="KIND",
     help="The kind of machine of the cluster that measures; the others are left out.",
 )
+@click.option(
+    "--dry-run", is_flag=True, help="Say what would be searched; measure and store nothing."
+)
 @json_option
 @click.option(
     "--log", metavar="FILE.jsonl", help="Append every event of the search to this file, one a line."
@@ -147,6 +153,7 @@ def tune(
     arguments: tuple[str, ...],
     train: bool,
     no_warm_start: bool,
+    dry_run: bool,
     as_json: bool,
     log: str | None,
     calibrate: str | None,
@@ -159,8 +166,9 @@ def tune(
     """Search for fast, correct schedules for MODEL, or for several within one budget; store the
     winners.
 
-    MODEL is a name (resnet, resnet18, resnet50, encoder, mlp), a path to a TOML file, or
-    package.module:function.
+    MODEL is a name (`tunegrad models` lists them), a path to a TOML or an ONNX file, or
+    package.module:function, which gives a model, a function of tensors with its examples, or a
+    torch.nn.Module with its examples.
 
     The search stops early when less than 1 % is expected, and says how much time it saved. Several
     models are one search: a kernel that they share is searched once, and time goes where it saves
@@ -192,6 +200,9 @@ def tune(
     settings = resolve_settings(
         names, json=as_json, log=log, warm_start=False if no_warm_start else None, **given
     )
+    if dry_run:
+        _planned(settings, names, as_json=as_json)
+        return
     if given["store"] is None:
         make_default_place(settings.store)
     try:
@@ -210,6 +221,33 @@ def tune(
             "withdrawn and wrong outputs"
         )
         ctx.exit(EXIT_MISMATCH)
+
+
+def _planned(settings: TuneSettings, names: Sequence[str], *, as_json: bool) -> None:
+    """Print the kernels that a search would be about, and its settings; nothing is measured."""
+    from tunegrad.cli.tables import Table, duration, ms
+    from tunegrad.tune import show
+
+    known = settings if settings.store.is_file() else replace(settings, store=Path(":memory:"))
+    models = (settings.model, *settings.others)
+    found = {
+        name: show(replace(known, model=m, others=()))
+        for name, m in zip(names, models, strict=True)
+    }
+    header = ("kernel", "uses", "now", "ms", "tried", "of about")
+    parts = []
+    for label, rows in found.items():
+        cells = tuple(
+            (r.kernel, r.uses, r.outcome, ms(r.tuned_ms), r.tried, f"{r.space:.2g}") for r in rows
+        )
+        parts += [f"{label}:", Table(header, cells, left=("kernel", "now")).text(), ""]
+    searched = {r.key for rows in found.values() for r in rows if r.outcome != "fixed"}
+    parts.append(
+        f"{len(searched)} kernels would be searched for {duration(settings.budget_s)} by "
+        f"{settings.searcher} on {settings.device} with --threads {settings.threads}; results "
+        f"would go to {settings.store}. Other variants and cuts of the model may be searched, too."
+    )
+    emit(found, "\n".join(parts), as_json=as_json)
 
 
 def _calibrated(

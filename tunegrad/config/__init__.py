@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from .models import check_package as check_package
     from .models import config_names as config_names
     from .models import configs_dir as configs_dir
+    from .models import named_models as named_models
     from .models import resolve_model as resolve_model
     from .settings import DEFAULT_BUDGET_S as DEFAULT_BUDGET_S
     from .settings import check_dtype as check_dtype
@@ -64,7 +65,7 @@ else:
         ),
         "models": (
             "CALIBRATED calibrated_model calibration_file check_package config_names configs_dir "
-            "resolve_model"
+            "named_models resolve_model"
         ),
         "settings": (
             "DEFAULT_BUDGET_S check_dtype check_names check_numerics check_searcher "

@@ -43,6 +43,7 @@ __all__ = [
     "configs_dir",
     "is_builder",
     "load_model",
+    "named_models",
     "resolve_model",
 ]
 
@@ -69,6 +70,33 @@ class _ModelTable:
 class _InputTable:
     shape: list[int | Literal["batch"]]
     dtype: DtypeName = "f32"
+
+
+@dataclass(frozen=True, slots=True)
+class NamedModel:
+    """A model by its name: ``arguments`` are those of ``name[...]`` with their defaults, ``inputs``
+    names, dtypes and shapes; ``same_as`` is the name that this one is another one of.
+    """
+
+    name: str
+    arguments: tuple[str, ...]
+    inputs: tuple[str, ...]
+    same_as: str = ""
+
+
+def named_models() -> tuple[NamedModel, ...]:
+    """The models of ``configs/``, by name."""
+    found = []
+    for name in config_names():
+        spec = resolve_model(name)
+        values = (("batch", spec.batch), *spec.args)
+        arguments = (
+            f"{n}={'x'.join(map(str, v)) if isinstance(v, tuple) else v}" for n, v in values
+        )
+        inputs = (f"{i.dtype}[{','.join(map(str, i.shape))}]" for i in spec.inputs)
+        same = spec.name if spec.name != name else ""
+        found.append(NamedModel(name, tuple(arguments), tuple(inputs), same))
+    return tuple(found)
 
 
 def is_builder(text: str) -> bool:
@@ -283,6 +311,8 @@ def _resolved(text: str, batch: int | None) -> ModelSpec:
         if not path.is_file():
             raise ModelError(f"model {text!r}: there is no such file")
         return load_model(path, batch, allow_alias=True)
+    if "[" in text and not text.endswith("]"):
+        raise ModelError(f"model {text!r}: the bracket of its arguments is not closed")
     if ":" in text:
         if not is_builder(text):
             raise ModelError(f"model {text!r} is not of the form package.module:function")

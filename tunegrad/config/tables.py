@@ -76,5 +76,6 @@ def nearest(text: str, valid: Iterable[str]) -> str:
     """``, did you mean 'x'?`` where one of ``valid`` is close to ``text``."""
     from difflib import get_close_matches
 
-    close = get_close_matches(text, tuple(valid), n=1)
-    return f", did you mean {close[0]!r}?" if close else ""
+    names = {name.lower(): name for name in valid}
+    close = get_close_matches(text.lower(), names, n=1)
+    return f", did you mean {names[close[0]]!r}?" if close else ""

@@ -12,6 +12,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from math import prod
 from typing import Literal, get_args
 
 from tunegrad import devices
@@ -24,7 +25,9 @@ from tunegrad.frontend import substitute
 from tunegrad.inference import process_compiler, stale
 from tunegrad.ir.fusion import Draft, LaunchPlan, layers_of
 from tunegrad.ir.graph import Node, graph_input
+from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.parse_kernel import read_back
+from tunegrad.ir.target import Target
 from tunegrad.ir.text import print_graph
 from tunegrad.opts import SPACE_VERSION, Schedule, Space, Trace, TraceStep, form_text
 from tunegrad.planning import picked, stored_toggles
@@ -68,9 +71,18 @@ def show(settings: TuneSettings, made: Workload | None = None) -> list[ShowRow]:
                 _row(use, store, here, device),
                 operations=use.kernel.origin,
                 layers=layers[use.key],
+                tried=len(store.trials(use.key, here)),
+                space=_space(use.kernel, device.target),
             )
             for use in workload.kernels
         ]
+
+
+def _space(kernel: Kernel, target: Target) -> float:
+    """The lists of decisions beside a kernel's default one; 1 where nothing is decided."""
+    if kernel.fixed:
+        return 1.0
+    return prod(float(d.options) for d in Space(kernel, target).defaults()[0].trace)
 
 
 def _row(use: KernelUse, store: Store, here: Fingerprint, device: Device) -> ShowRow:

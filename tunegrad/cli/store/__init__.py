@@ -6,7 +6,7 @@ import click
 
 from tunegrad.cli.options import CommandGroup, example
 from tunegrad.cli.store.change import import_file, merge, prune
-from tunegrad.cli.store.inspect import diff, export, history, stats, verify, why
+from tunegrad.cli.store.inspect import diff, export, history, list_stores, stats, verify, why
 
 __all__ = ["store"]
 
@@ -19,6 +19,7 @@ def store() -> None:
 
 
 for _command in (
+    list_stores,
     stats,
     verify,
     history,

@@ -27,12 +27,56 @@ __all__ = [
     "diff",
     "export",
     "history",
+    "list_stores",
     "stats",
     "verify",
     "why",
 ]
 
 _NAMED = 8
+
+
+@click.command("list", epilog=example("tunegrad store list", "tunegrad store list results"))
+@click.argument("folders", metavar="[FOLDER]...", nargs=-1)
+@json_option
+def list_stores(folders: tuple[str, ...], as_json: bool) -> None:
+    """List the stores of the FOLDERs: files whose names end in .db, with what they hold.
+
+    Without any: the folder of the default store, and this one.
+    """
+    from tunegrad.cli.tables import Table, when
+    from tunegrad.config import default_store
+    from tunegrad.db import open_store
+    from tunegrad.errors import StoreError
+
+    given = [Path(f).expanduser() for f in folders] or [default_store().parent, Path()]
+    if missing := [f for f in given if folders and not f.is_dir()]:
+        raise StoreError(f"folder {missing[0]}: there is none")
+    found: list[dict[str, object]] = []
+    for path in dict.fromkeys(p.resolve() for f in given for p in sorted(f.glob("*.db"))):
+        row: dict[str, object] = {"store": str(path), "changed_s": path.stat().st_mtime}
+        try:
+            with open_store(path, "read") as opened:
+                held = opened.stats()
+            row |= {
+                "bytes": held.size_bytes, "trials": held.trials, "kernels": held.kernels,
+                "promotions": held.promotions, "sessions": held.sessions,
+            }  # fmt: skip
+        except StoreError as error:
+            row["problem"] = str(error)
+        found.append(row)
+    header = ("store", "MB", "kernels", "trials", "promotions", "sessions", "changed")
+    rows = tuple(
+        (r["store"], r["problem"], *[None] * 4, when(float(str(r["changed_s"]))))
+        if "problem" in r
+        else (
+            r["store"], f"{float(str(r['bytes'])) / 1e6:.1f}", r["kernels"], r["trials"],
+            r["promotions"], r["sessions"], when(float(str(r["changed_s"]))),
+        )
+        for r in found
+    )  # fmt: skip
+    text = Table(header, rows, left=("store", "changed")).text()
+    emit(found, text if found else f"no store in {', '.join(map(str, given))}", as_json=as_json)
 
 
 @click.command(epilog=example("tunegrad store stats --store tuned.db"))
@@ -92,6 +136,7 @@ def verify(ctx: click.Context, store: str | None, salvage: str | None, as_json: 
     epilog=example(
         "tunegrad store export --store tuned.db --out tuned.jsonl",
         "tunegrad store export --store tuned.db --best | gzip > winners.jsonl.gz",
+        "tunegrad store export --store tuned.db --csv --out trials.csv",
     )
 )
 @store_option
@@ -99,13 +144,19 @@ def verify(ctx: click.Context, store: str | None, salvage: str | None, as_json: 
     "--kernel", metavar="KERNEL", help="Only this kernel: its name, its key or the start of one."
 )
 @click.option("--best", is_flag=True, help="Only winners, with the evidence that made them win.")
+@click.option(
+    "--csv", "as_csv", is_flag=True, help="Print trials as CSV, for a table or a data frame."
+)
 @click.option("--out", metavar="FILE", default="-", help="Where to.  [default: -, which is stdout]")
-def export(store: str | None, kernel: str | None, best: bool, out: str) -> None:
+def export(store: str | None, kernel: str | None, best: bool, as_csv: bool, out: str) -> None:
     """Print the store as JSON lines: a header, then a row a line.
 
     The same store gives the same bytes, and importing them into an empty store gives an equal one.
-    A damaged row is named on stderr and left out.
+    A damaged row is named on stderr and left out. With --csv every trial is a row: the kernel and
+    its schedule, how it ended, seconds (median) and their half interval, and what a compiler made
+    of it; nothing reads that back.
     """
+    from tunegrad.cli.tables import trials_csv
     from tunegrad.db import export_store
     from tunegrad.errors import StoreError
 
@@ -113,7 +164,7 @@ def export(store: str | None, kernel: str | None, best: bool, out: str) -> None:
     found = export_store(path, kernel, best=best)
     for problem in found.problems:
         note(f"{path}: left out: {problem}")
-    data = "".join(f"{line}\n" for line in found.lines)
+    data = trials_csv(found.lines) if as_csv else "".join(f"{line}\n" for line in found.lines)
     if out == "-":
         say(data)
         return

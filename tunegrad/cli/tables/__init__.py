@@ -40,6 +40,7 @@ from .store import (
     problems_text,
     prune_text,
     stats_text,
+    trials_csv,
     why_text,
 )
 
@@ -80,6 +81,7 @@ __all__ = [
     "sweep_text",
     "table",
     "trace_text",
+    "trials_csv",
     "tune_text",
     "when",
     "why_text",

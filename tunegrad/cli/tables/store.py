@@ -5,8 +5,12 @@ What a store says is data: what a terminal would act on is escaped.
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING
 
 from tunegrad.cli.tables.printer import (
@@ -351,3 +355,36 @@ def _conditions(*given: Mapping[str, float | str]) -> str:
         for name, v in found.items()
     ]
     return plain("; ".join(f"{name} {value}" for name, value in pairs))
+
+
+_TRIAL_COLUMNS = (
+    "kernel", "name", "machine", "status", "seconds", "half_interval_s", "samples", "beside_s",
+    "origin", "session", "created_s", "space_version", "program_hash", "actions", "error",
+)  # fmt: skip
+
+
+def trials_csv(lines: Sequence[str]) -> str:
+    """The trials of an exported store as CSV, one a row; facts of compilers are the last columns.
+
+    ``seconds`` is the median, ``half_interval_s`` half of its 95 % interval, ``beside_s`` the
+    median of what ran in turns with it.
+    """
+    from tunegrad.devices import relative_interval
+
+    rows = [json.loads(line) for line in lines]
+    names = {r["key"]: r["name"] for r in rows if r.get("row") == "kernel"}
+    trials = [r for r in rows if r.get("row") == "trial"]
+    facts = sorted({name for t in trials for name in t["facts"]})
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow([*_TRIAL_COLUMNS, *facts])
+    for t in trials:
+        taken, beside = t["samples_s"], t["reference_samples_s"]
+        middle = median(taken) if taken else None
+        about = {
+            **t, "name": names.get(t["kernel"], ""), "seconds": middle,
+            "half_interval_s": middle * relative_interval(taken) if len(taken) > 1 else None,
+            "samples": len(taken), "beside_s": median(beside) if beside else None,
+        }  # fmt: skip
+        writer.writerow([*(about[c] for c in _TRIAL_COLUMNS), *(t["facts"].get(f) for f in facts)])
+    return out.getvalue()

@@ -1,0 +1,109 @@
+"""Commands that look and change little: models, cache, stores in a folder, trials as CSV, a search
+that is only planned, and levels of logs.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.report_stores import store_of
+from tunegrad.cli.app import run
+from tunegrad.config import config_names
+from tunegrad.object_cache import ObjectCache
+
+
+def said(line: str, capsys: pytest.CaptureFixture[str], code: int = 0) -> str:
+    assert run(line.split()) == code
+    return capsys.readouterr().out
+
+
+def test_models_lists_every_name_with_what_set_changes(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = json.loads(said("models --json", capsys))
+    assert [r["name"] for r in rows] == list(config_names())
+    (resnet18,) = (r for r in rows if r["name"] == "resnet18")
+    assert "image=224" in resnet18["arguments"]
+    assert resnet18["inputs"] == ["f32[1,3,224,224]"]
+    assert [r["same_as"] for r in rows if r["name"] == "resnet"] == ["resnet50"]
+    assert "mlp       f32[1,784]" in said("models", capsys)
+
+
+def test_cache_counts_and_clears(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    kept = ObjectCache(tmp_path / "tunegrad" / "objects")
+    for key in ("aa", "bb"):
+        kept.put(key, b"0123456789")
+    found = json.loads(said("cache --json", capsys))
+    assert (found["objects"], found["bytes"] > 20, found["removed"]) == (2, True, 0)
+    assert "0 objects, 0.0 MB" in said("cache --clear", capsys)
+    assert kept.get("aa") is None
+    assert kept.usage() == (0, 0)
+
+
+def test_store_list_names_stores_and_what_is_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store_of(tmp_path / "a.db", "s1")
+    (tmp_path / "b.db").write_text("no store")
+    first, second = json.loads(said(f"store list {tmp_path} --json", capsys))
+    assert (Path(first["store"]).name, first["trials"] > 0) == ("a.db", True)
+    assert "b.db" in second["problem"]
+    assert "a.db" in said(f"store list {tmp_path}", capsys)
+    assert said(f"store list {tmp_path / 'none'}", capsys, 1) == ""
+
+
+def test_trials_as_csv_have_a_row_each_and_their_median(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "a.db"
+    store_of(path, "s1")
+    rows = list(csv.DictReader(said(f"store export --store {path} --csv", capsys).splitlines()))
+    lines = [json.loads(x) for x in said(f"store export --store {path}", capsys).splitlines()]
+    trials = [x for x in lines if x.get("row") == "trial"]
+    assert [(r["kernel"], r["actions"]) for r in rows] == [
+        (t["kernel"], t["actions"]) for t in trials
+    ]
+    ran = [(r, t) for r, t in zip(rows, trials, strict=True) if t["samples_s"]]
+    assert ran
+    for row, trial in ran:
+        assert min(trial["samples_s"]) <= float(row["seconds"]) <= max(trial["samples_s"])
+        assert int(row["samples"]) == len(trial["samples_s"])
+
+
+def test_a_dry_run_names_kernels_and_leaves_no_store(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "new.db"
+    found = json.loads(said(f"tune mlp mlp[batch=4] --dry-run --store {path} --json", capsys))
+    assert list(found) == ["mlp", "mlp[batch=4]"]
+    assert {r["outcome"] for rows in found.values() for r in rows} == {"miss"}
+    assert all(r["space"] > 1 and r["tried"] == 0 for rows in found.values() for r in rows)
+    assert "6 kernels would be searched for 0:30" in said(
+        f"tune mlp mlp[batch=4] --dry-run --budget 30s --store {path}", capsys
+    )
+    assert not path.exists()
+
+
+@pytest.fixture
+def logger() -> Iterator[logging.Logger]:
+    found = logging.getLogger("tunegrad")
+    level = found.level
+    yield found
+    found.setLevel(level)
+
+
+@pytest.mark.parametrize(
+    ("option", "level"), [("-q", logging.ERROR), ("-v", logging.INFO), ("-vv", logging.DEBUG)]
+)
+def test_levels_of_logs(
+    option: str, level: int, logger: logging.Logger, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said(f"{option} models", capsys)
+    assert logger.level == level
