@@ -196,7 +196,7 @@ def test_dtype_is_settled_like_the_others(tmp_path: Path) -> None:
     assert resolve_settings(files, environ={}).dtype == "bf16"
     assert resolve_settings(files, dtype="f32", environ={}).dtype == "f32"
     assert resolve_settings("a:b", environ={}).dtype == "f32"
-    with pytest.raises(ConfigError, match=r"^dtype 'f8' is unknown; valid: f32, f16, bf16$"):
+    with pytest.raises(ConfigError, match=r"^dtype 'f8' is unknown; valid: f32, f16, bf16, int8$"):
         resolve_settings("a:b", dtype="f8", environ={})
     wrong = two_files(tmp_path, 'dtype = "i32"', "")
     with pytest.raises(ConfigError, match=r"a\.toml: tune\.dtype = 'i32'"):

@@ -34,8 +34,8 @@ With `--json` what ends by 1, 2 or 130 without a result prints an object instead
 `Interrupted`.
 
 `tunegrad -v COMMAND` logs more on stderr, `-q` errors alone. Loggers have the names of modules
-below `tunegrad`: `tunegrad.inference` says which kernels have no winner, `tunegrad.object_cache` what
-becomes of compiled code, `tunegrad.db` of stores. From Python,
+below `tunegrad`: `tunegrad.inference` says which kernels have no winner, `tunegrad.object_cache`
+what becomes of compiled code, `tunegrad.db` of stores. From Python,
 `logging.getLogger("tunegrad").setLevel("ERROR")` leaves warnings out.
 
 Commands and options are completed after this line in `~/.bashrc` (`zsh_source` and `fish_source`

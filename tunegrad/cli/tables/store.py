@@ -383,7 +383,7 @@ def trials_csv(lines: Sequence[str]) -> str:
         middle = median(taken) if taken else None
         about = {
             **t, "name": names.get(t["kernel"], ""), "seconds": middle,
-            "half_interval_s": middle * relative_interval(taken) if len(taken) > 1 else None,
+            "half_interval_s": median(taken) * relative_interval(taken) if len(taken) > 1 else None,
             "samples": len(taken), "beside_s": median(beside) if beside else None,
         }  # fmt: skip
         writer.writerow([*(about[c] for c in _TRIAL_COLUMNS), *(t["facts"].get(f) for f in facts)])
