@@ -18,7 +18,10 @@ from tunegrad.cli.watch import Watched, server_of
 from tunegrad.db import open_store
 
 CHROMIUM = chromium()
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
+pytestmark = [
+    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine"),
+    pytest.mark.timing,
+]
 
 LONG = "winograd4_output_of_conv3x3_512->512_7x7_+add_+relu_" * 4
 TOUCHING = """
@@ -125,7 +128,10 @@ def test_tables_are_sorted_by_a_heading_and_a_link_opens_its_kernel(
     opened.value(f"{first}.focus()")
     opened.press("Enter")
     at = opened.value(f"{first}.getAttribute('href').slice(1)")
-    opened.wait(f"document.getElementById('{at}').open")
+    for _ in range(2):  # also where the address has it already
+        opened.wait(f"document.getElementById('{at}').open")
+        opened.value(f"document.getElementById('{at}').open = false")
+        opened.value(f"{first}.click()")
 
 
 def test_candidates_are_drawn_by_any_two_parameters_and_say_their_values(

@@ -172,6 +172,7 @@ def test_errors_are_one_line_before_anything_is_served(
     assert (found.out, said in found.err) == ("", True)
 
 
+@pytest.mark.timing
 def test_interrupt_ends_it_in_one_line(store: Path) -> None:
     program = "import sys; from tunegrad.cli.app import run; sys.exit(run(sys.argv[1:]))"
     child = subprocess.Popen(

@@ -207,6 +207,9 @@ function enhance(root) {
 }
 enhance(document);
 addEventListener('hashchange', follow);
+addEventListener('click', event => {
+  if (event.target.closest('a[href^="#"]')) setTimeout(follow);
+});
 if (location.hash) follow();
 """
 
