@@ -75,6 +75,16 @@ def test_a_network_of_bytes_stores_no_float_and_divides_no_sum() -> None:
     assert "in u8" in products[-1].text
 
 
+def test_products_of_floats_read_floats_where_nothing_multiplies_bytes() -> None:
+    """Each would be dequantised for every row and column of its tile."""
+    first = steps(floats(IMAGE, 7, 0.02).conv2d(weights(16, 8, 3), padding=1) + bias(16), 5, 0.03)
+    second = floats(first, 5, 0.03).conv2d(weights(16, 16, 3), padding=1)
+    outputs = prepared((second.node,), "contract", replace(VNNI, features=()))
+    last = schedule(outputs).launches[-1].kernel
+    assert [p.dtype.name for p in last.params] == ["f32"] * 3
+    assert "f32(" not in last.text
+
+
 def test_strict_numerics_keep_every_quotient() -> None:
     outputs = prepared((network().node,), "strict", VNNI)
     assert maps(outputs, Op.DIV) == 5

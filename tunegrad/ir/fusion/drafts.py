@@ -339,8 +339,13 @@ class _Realizer:
     def _dequantised(self, n: Node) -> list[Node] | None:
         """The nodes below ``n`` down to bytes that are computed, where it is f32 of those less a
         number, times another; None where it is none.
+
+        One that is a factor of sums of products is none, as each would compute it many times. Whole
+        numbers, without a scale, are what sums of each channel were made for.
         """
         found: list[Node] = []
+        if n.op is GraphOp.MAP and n.arg is Op.MUL and self._products(self.regions.position[id(n)]):
+            return None
         for _ in range(_DEAR_OPS + 1):
             if n.op is GraphOp.CAST:
                 below = n.srcs[0]
