@@ -34,7 +34,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a calibration, as ``tune`` leaves it beside a store that is not there."""
     folder = tmp_path_factory.mktemp("int8")
     made = tg.quantize(NAME, _batches(), store=False, threads=1)
-    made.save(folder / "mlp_batch_2.int8.json", NAME)
+    made.save(folder / "mlp_batch_2.int8.json")
     x = _batches()[0]
     np.save(folder / "right.npy", tg.load(made.model, store=False, threads=1)(x))
     return folder

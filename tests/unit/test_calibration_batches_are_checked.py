@@ -75,6 +75,25 @@ def test_rows_of_a_file_are_batches_in_order(tmp_path: Path) -> None:
     assert [len(b["x"]) for b in found] == [2] * 5
 
 
+def test_integers_of_another_width_are_taken_where_they_fit() -> None:
+    ids = Argument("ids", (2,), tg.i8)
+    (batch,) = Batches([np.array([1, -2])], [ids])
+    assert batch["ids"].dtype == np.int8
+    with pytest.raises(ModelError, match="array ids is int64"):
+        Batches([np.array([1, 300])], [ids])
+
+
+def test_a_model_that_writes_to_its_input_is_an_error() -> None:
+    w = np.ones((8, 4), np.float32)
+
+    def step(x: tg.Tensor) -> tg.Tensor:
+        x += 1.0
+        return x @ w
+
+    with pytest.raises(ModelError, match="writes to its inputs"):
+        tg.quantize((step, [_good()]), [_good()], store=False)
+
+
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 9])
 def test_every_fourth_batch_is_held_out(count: int) -> None:
     batches = Batches([_good() * i for i in range(count)], [_X])

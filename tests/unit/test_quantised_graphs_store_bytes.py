@@ -8,10 +8,10 @@ import numpy as np
 from quad_builders import VNNI
 
 from tunegrad.frontend import Tensor
-from tunegrad.ir.dtypes import F32
+from tunegrad.ir.dtypes import F32, U8
 from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import schedule
-from tunegrad.ir.graph import Node
+from tunegrad.ir.graph import Node, topological
 from tunegrad.ir.interpret.evaluate import evaluate
 from tunegrad.ir.rewrites import Product, Scale, find_products, quantised
 from tunegrad.planning import prepared
@@ -82,3 +82,17 @@ def test_heads_side_by_side_are_one_dimension() -> None:
     (p,) = _found(projected, 3, 6, 4)
     assert p.along is not None
     assert p.tensor.shape[p.along[0]] == 12
+
+
+def test_a_residual_reads_f32_beside_a_wide_linear_layer_alone() -> None:
+    """A residual of 1,024 products an element reads the tensor, one of 512 the bytes."""
+    for wide, bytes_read in ((1024, 0), (512, 1)):
+        x = Tensor.input("x", (4, 8), "f32").exp()
+        w = Tensor.constant(
+            np.ones((8, wide), np.float32) / np.arange(1, wide + 1, dtype=np.float32)
+        )
+        outputs = fold_constants(((x @ w).node, (x * 2.0).node))
+        (p,) = find_products(outputs)
+        _, residual = quantised(outputs, (p,), {p.tensor: Scale.of(0.0, 8.0)})
+        casts = [n for n in topological((residual,)) if n.dtype == U8]
+        assert bool(casts) == bool(bytes_read), wide

@@ -125,7 +125,10 @@ class Batches:
         if a.dtype.kind == "f" and not np.isfinite(a).all():
             raise ModelError(f"{where}: array {i.name} has numbers that are not finite")
         kind = i.dtype.numpy
-        if a.dtype != kind and not (a.dtype.kind == "f" == np.dtype(kind).kind):
+        floats = a.dtype.kind == "f" and i.dtype.is_float
+        integers = a.dtype.kind in "iu" and i.dtype.is_int
+        inside = integers and i.dtype.least <= a.min() and a.max() <= i.dtype.greatest
+        if a.dtype != kind and not (floats or inside):
             raise ModelError(f"{where}: array {i.name} is {a.dtype}; it must be {wanted}")
         a = np.ascontiguousarray(a.astype(kind, copy=False)).reshape(a.shape)
         return [a] if whole else [a[k : k + rows] for k in range(0, len(a), rows)]

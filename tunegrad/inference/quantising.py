@@ -88,15 +88,16 @@ class Quantized:
             return self.report
         return replace(self.report, prices=self._session.prices(self.model, store))
 
-    def save(self, path: str | os.PathLike[str], model: str = "") -> None:
+    def save(self, path: str | os.PathLike[str], model: str | None = None) -> None:
         """Write the scales to a file ``NAME.int8.json``; no weights.
 
-        With the name of the model in ``model`` the file stands wherever a model does. Raises
-        ModelError where it can not be written.
+        The file stands wherever a model does, if it has the name of a model: ``model``, or that by
+        which it was quantised. Raises ModelError where it can not be written.
         """
         if not os.fspath(path).endswith(CALIBRATED):
             raise ModelError(f"file {os.fspath(path)}: its name must end with {CALIBRATED}")
-        msgspec.structs.replace(self.calibration, model=_beside(model, Path(path))).write(path)
+        name = _beside(self.calibration.model if model is None else model, Path(path))
+        msgspec.structs.replace(self.calibration, model=name).write(path)
 
 
 def quantize(
@@ -200,7 +201,10 @@ class _Session:
 
     def __init__(self, model: Model, batches: Batches, load: Callable[..., LoadedModel]) -> None:
         self._model, self._batches, self._load = model, batches, load
-        outputs = fold_constants(tuple(t.node for t in model.build(model.weights())))
+        built, changed = model.traced(model.weights())
+        if changed:
+            raise ModelError(f"model {model.name} writes to its inputs; what is quantised does not")
+        outputs = fold_constants(tuple(t.node for t in built))
         self._dtypes = [o.dtype for o in outputs]
         self.products = find_products(outputs)
         if not self.products:

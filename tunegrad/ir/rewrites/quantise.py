@@ -253,11 +253,16 @@ def switched(
 
 
 def _multiplied_often(products: Iterable[Product]) -> frozenset[Node]:
-    """The tensors whose elements are factors of so many products."""
+    """The tensors of linear layers whose elements are factors of so many products; images are in
+    bytes, since their errors average out over positions.
+    """
     uses: Counter[Node] = Counter()
+    images: set[Node] = set()
     for p in products:
         uses[p.tensor] += p.sum.srcs[0].size // p.tensor.size
-    return frozenset(t for t, count in uses.items() if count >= _OFTEN)
+        if any(m.op is GraphOp.WINDOW for m in p.moves):
+            images.add(p.tensor)
+    return frozenset(t for t, count in uses.items() if count >= _OFTEN and t not in images)
 
 
 def _whole(x: Node, s: Scale, axis: int) -> Node:
