@@ -91,6 +91,38 @@ def test_a_dry_run_names_kernels_and_leaves_no_store(
     assert not path.exists()
 
 
+KERNEL = ("time", "mlp", "--threads", "1", "--kernel", "matmul 10x512")
+
+
+def test_a_schedule_by_hand_is_timed_in_turns_with_the_default(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    assert run([*KERNEL, "--schedule", "tile(axis=a, size=2)", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["schedule"], found["against_is"]) == ("tile(axis=a, size=2)", "miss")
+    assert found["against"].startswith("tile(axis=ra,")
+    assert found["turns"] >= 30
+    low, high = found["interval"]
+    assert 0 < low <= found["gain"] <= high
+    assert not list(tmp_path.rglob("*.db"))
+
+
+@pytest.mark.parametrize(
+    ("schedule", "why"),
+    [
+        ("tile(axis=q, size=2)", "no loop 'q' in kernel matmul 10x512; its loops are a, ra"),
+        ("tilt(axis=a, size=2)", "no action 'tilt'; valid: "),
+    ],
+)
+def test_a_schedule_that_is_none_is_one_line(
+    schedule: str, why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([*KERNEL, "--schedule", schedule]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert why in line
+
+
 @pytest.fixture
 def logger() -> Iterator[logging.Logger]:
     found = logging.getLogger("tunegrad")

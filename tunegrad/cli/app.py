@@ -26,6 +26,7 @@ COMMANDS = (
     "run",
     "show",
     "explain",
+    "time",
     "report",
     "watch",
     "regress",

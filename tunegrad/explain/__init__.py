@@ -16,10 +16,12 @@ if TYPE_CHECKING:
     from .model import explain as explain
     from .one_kernel import FormReport as FormReport
     from .one_kernel import Stage as Stage
+    from .one_kernel import TimedReport as TimedReport
     from .one_kernel import TraceReport as TraceReport
     from .one_kernel import code_of as code_of
     from .one_kernel import form_of_kernel as form_of_kernel
     from .one_kernel import show as show
+    from .one_kernel import time_schedule as time_schedule
     from .one_kernel import trace_of_kernel as trace_of_kernel
 else:
     __all__, __getattr__ = lazy_names(
@@ -29,7 +31,8 @@ else:
             "machine": "doctor",
             "model": "explain",
             "one_kernel": (
-                "FormReport Stage TraceReport code_of form_of_kernel show trace_of_kernel"
+                "FormReport Stage TimedReport TraceReport code_of form_of_kernel show "
+                "time_schedule trace_of_kernel"
             ),
         },
     )

@@ -13,13 +13,14 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
+from statistics import median
 from typing import Literal, get_args
 
 from tunegrad import devices
-from tunegrad.compiling import build
+from tunegrad.compiling import HOOKS, Payload, build
 from tunegrad.config import TuneSettings
 from tunegrad.db import Hit, Near, Store, open_store
-from tunegrad.devices import Device
+from tunegrad.devices import Beside, Candidate, Device, DeviceMeasurer
 from tunegrad.errors import CandidateFailure, ConfigError, IllegalAction
 from tunegrad.frontend import substitute
 from tunegrad.inference import process_compiler, stale
@@ -29,10 +30,20 @@ from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.parse_kernel import read_back
 from tunegrad.ir.target import Target
 from tunegrad.ir.text import print_graph
-from tunegrad.opts import SPACE_VERSION, Schedule, Space, Trace, TraceStep, form_text
+from tunegrad.opts import (
+    SPACE_VERSION,
+    Schedule,
+    Space,
+    Trace,
+    TraceStep,
+    form_text,
+    parse_actions,
+    print_actions,
+)
+from tunegrad.paired import Interval, gain_interval
 from tunegrad.planning import picked, stored_toggles
 from tunegrad.reports import Outcome, ShowRow
-from tunegrad.trial import Fingerprint
+from tunegrad.trial import Fingerprint, Measured, Measurement, Policy, Status
 from tunegrad.tuning import KernelUse, Workload, cut_as_stored, with_variants, workload_of_spec
 
 from .legality import device_of
@@ -42,10 +53,12 @@ __all__ = [
     "STAGES",
     "FormReport",
     "Stage",
+    "TimedReport",
     "TraceReport",
     "code_of",
     "form_of_kernel",
     "show",
+    "time_schedule",
     "trace_of_kernel",
 ]
 
@@ -266,3 +279,77 @@ def _graph(one: _One) -> str:
         if n.srcs
     }
     return print_graph(substitute(draft.nodes, leaves))
+
+
+_TURNS = Policy(
+    cache="warm", min_samples=30, max_samples=200, tolerance=0.002, budget_s=2.0, timeout_s=30.0
+)
+"""The policy for timing two schedules in turns."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimedReport:
+    """A schedule in turns with another one: medians in milliseconds, and the gain of the first over
+    the other with its 95 % interval. ``against_is``: given, hit, near, miss, fixed.
+    """
+
+    model: str
+    kernel: str
+    key: str
+    schedule: str
+    against: str
+    against_is: str
+    ms: float
+    against_ms: float
+    gain: float
+    interval: Interval | None
+    turns: int
+
+
+def time_schedule(
+    settings: TuneSettings,
+    kernel: str,
+    schedule: str,
+    against: str | None,
+    with_store: bool,
+    made: Workload | None = None,
+) -> TimedReport:
+    """Time two schedules of one kernel in turns, after both were verified; ``against`` None is the
+    one that the kernel runs with here.
+
+    Raises ConfigError for a schedule that is not legal, or whose results are wrong.
+    """
+    one = _one(settings, kernel, with_store, made)
+    named = one.use.kernel, one.device
+    texts = (
+        print_actions(parse_actions(schedule)),
+        one.schedule.text if against is None else print_actions(parse_actions(against)),
+    )
+    candidates = [Candidate(one.use.key, Payload(named[0], text, named[1])) for text in texts]
+    with DeviceMeasurer(one.device, HOOKS, seed=settings.seed) as workers:
+        mine, other = workers.compile(candidates)
+        if isinstance(other, Measured) or isinstance(mine, Measured):
+            at = 1 if isinstance(other, Measured) else 0
+            code = other if isinstance(other, Measured) else mine
+            assert isinstance(code, Measured)
+            raise _refused(texts[at], code.measurement)
+        base = workers.measure_compiled(candidates[1], other, _TURNS)
+        if base.status is not Status.OK:
+            raise _refused(texts[1], base)
+        beside = Beside(other, base.seconds)
+        found = workers.measure_compiled(candidates[0], mine, _TURNS, beside=beside)
+    if found.status is not Status.OK:
+        raise _refused(texts[0], found)
+    before, after = found.reference_samples_s, found.samples_s
+    other_is = one.outcome if against is None else "given"
+    return TimedReport(
+        one.model, one.use.name, one.use.key, *texts, other_is,
+        1e3 * median(after), 1e3 * median(before),
+        median(b / a for b, a in zip(before, after, strict=True)), gain_interval(before, after),
+        len(after),
+    )  # fmt: skip
+
+
+def _refused(text: str, m: Measurement) -> ConfigError:
+    why = m.error.splitlines()[0] if m.error else ""
+    return ConfigError(f"schedule {text or '(no actions)'!r}: {m.status.value}: {why}")

@@ -16,6 +16,7 @@ from tunegrad.tune.questions import (
     explain_form,
     explain_trace,
     show,
+    time_schedule,
 )
 from tunegrad.tune.sessions import compile_models, tune, tune_callable, tune_models
 
@@ -27,6 +28,7 @@ __all__ = [
     "explain_form",
     "explain_trace",
     "show",
+    "time_schedule",
     "tune",
     "tune_callable",
     "tune_models",

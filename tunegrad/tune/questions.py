@@ -14,7 +14,7 @@ from tunegrad.reports import DoctorReport, ExplainReport, ShowRow
 from tunegrad.tune.given import model_of, settings_of, work_of
 
 if TYPE_CHECKING:
-    from tunegrad.explain import FormReport, Stage, TraceReport
+    from tunegrad.explain import FormReport, Stage, TimedReport, TraceReport
 
 EXPLAIN_BUDGET_S = 20.0
 """Seconds that ``explain`` times, unless it is told otherwise."""
@@ -114,6 +114,28 @@ def explain_trace(
     model = model_of(model)
     settled, with_store = _explained(model, store, **settings)
     return trace_of_kernel(settled, kernel, with_store, work_of(model, settled))
+
+
+def time_schedule(
+    model: TuneSettings | Model | Example | str,
+    *,
+    kernel: str,
+    schedule: str,
+    against: str | None = None,
+    store: str | os.PathLike[str] | Literal[False] | None = None,
+    **settings: Any,
+) -> TimedReport:
+    """Time a schedule of the kernel that ``kernel`` names in turns with another one, by default the
+    one that it runs with here, after both were verified.
+
+    Nothing is stored. Other arguments are those of ``explain``. Raises UserError in one line, also
+    for a schedule that is not legal or computes something else.
+    """
+    from tunegrad.explain import time_schedule as timed
+
+    model = model_of(model)
+    settled, with_store = _explained(model, store, **settings)
+    return timed(settled, kernel, schedule, against, with_store, work_of(model, settled))
 
 
 def _explained(
