@@ -23,8 +23,9 @@ from tunegrad.db import open_store
 from tunegrad.devices.host.facts import fingerprint, host_target
 from tunegrad.errors import WrongPlan
 from tunegrad.frontend import Tensor
-from tunegrad.ir.expr import Expr, Load, rebuild
+from tunegrad.ir.expr import Expr, Load, Op, nodes, rebuild
 from tunegrad.ir.fusion import LaunchPlan, schedule
+from tunegrad.ir.index import as_index
 from tunegrad.ir.kernel import Store
 from tunegrad.ir.validate import validated, validation
 from tunegrad.ir.variants import match_conv3x3, parts_of, rewrite, variants_of
@@ -136,6 +137,22 @@ def test_a_kernel_of_constant_weights_has_no_launch_more() -> None:
     assert found is not None
     assert found.constant
     assert len(parts_of(kernel, "winograd4")) == 3
+
+
+def test_each_weight_is_divided_once() -> None:
+    """A window of 9 numbers has 36 places in U, of which 32 are thirds or ninths."""
+    weights, *_ = parts_of(kernel_of(forward((1, 16, 8, 8), 1)), "winograd4")
+    divided = {x for s in weights.stores for x in nodes(s.expr) if getattr(x, "op", "") is Op.DIV}
+    assert len(divided) == 9
+
+
+def test_places_of_transformed_weights_share_no_set_of_a_cache() -> None:
+    """36 stores that are a power of two apart would lie in one set of eight lines."""
+    x, w = Tensor.input("x", (1, 64, 8, 8)), Tensor.input("w", (64, 64, 3, 3))
+    weights, *_ = parts_of(kernel_of(only(x.conv2d(w, padding=1))), "winograd4")
+    (out,) = weights.outputs
+    apart = out.layout.offset((as_index(1), as_index(0), as_index(0))).const
+    assert 4 * apart % 4096 != 0
 
 
 def test_weights_of_another_type_are_no_tiles() -> None:

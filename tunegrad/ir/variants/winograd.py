@@ -74,9 +74,9 @@ _G = {
         (1 / 24, 1 / 12, 1 / 6), (1 / 24, -1 / 12, 1 / 6), (0, 0, 1),
     ),
 }  # fmt: skip
-_G_OVER = {2: (1, 1, 1, 1), 4: (1, 3, 3, 3, 3, 1)}
-"""Divisors that rows of G have last: what is left of it is exact in f32, so that validation knows
-its numbers.
+_G_OVER = {2: 1, 4: 3}
+"""A divisor of G's numbers that is taken off weights first: what is left is exact in f32, so that
+validation knows its numbers.
 """
 _AT = {
     2: ((1, 1, 1, 0), (0, 1, -1, -1)),
@@ -347,20 +347,19 @@ def _weights(kernel: Kernel, conv: Conv3x3, m: int, c: Axis, o: Axis) -> Kernel:
         at = (o.index, c.index, as_index(i), as_index(j))
         names = (conv.outputs, conv.channels, *conv.window)
         env = dict(zip(names, at, strict=True))
-        return Load("W", tuple(x.substitute(env) for x in w.index), F32)
+        x = Load("W", tuple(x.substitute(env) for x in w.index), F32)
+        return x if over == 1 else Apply(Op.DIV, (x, Const(float(over * over), F32)), F32)
 
     over = _G_OVER[m]
-    exact = tuple(tuple(round(x * d * 8) / 8 for x in g) for g, d in zip(_G[m], over, strict=True))
+    exact = tuple(tuple(round(x * over * 8) / 8 for x in g) for g in _G[m])
     u = _sandwich(exact, [[window(i, j) for j in range(3)] for i in range(3)])
 
     def place(a: int, b: int) -> Store:
-        d = over[a] * over[b]
-        value = u[a][b] if d == 1 else Apply(Op.DIV, (u[a][b], Const(float(d), F32)), F32)
-        return Store("U", (as_index(a * n + b), c.index, o.index), value)
+        return Store("U", (as_index(a * n + b), c.index, o.index), u[a][b])
 
     stores = tuple(place(a, b) for a in range(n) for b in range(n))
     params = (
-        Param.dense("U", F32, (n * n, c.extent, o.extent), "out"),
+        _spread("U", (n * n, c.extent, o.extent), "out", c.extent),
         replace(kernel.param(w.param), name="W"),
     )
     name = f"winograd{m} weights {c.extent}x{o.extent}"
@@ -371,7 +370,9 @@ def _product(positions: int, t: Axis, c: Axis, o: Axis, outer: int, constant: bo
     p = Axis("p", positions)
     out = _spread("M", (p.extent, t.extent, o.extent), "out", outer)
     v = _spread("V", (p.extent, t.extent, c.extent), "in", outer)
-    u = Param.dense("U", F32, (p.extent, c.extent, o.extent), "const" if constant else "in")
+    shape = p.extent, c.extent, o.extent
+    packed = Param.dense("U", F32, shape, "const")
+    u = packed if constant else _spread("U", shape, "in", c.extent)
     terms = (
         Load("V", (p.index, t.index, c.index), F32),
         Load("U", (p.index, c.index, o.index), F32),
