@@ -244,17 +244,17 @@ def test_time_that_a_call_waits_for_a_core_does_not_count():
     ]
     crowded = IsolatedWorker(on_one_core, (core,), 60.0)
     try:
-        assert crowded.call(busy_for, 0.01, limit_s=60.0, reply_type=float).value >= 0.01
+        assert crowded.call(busy_for, 0.3, limit_s=60.0, reply_type=float).value >= 0.3
         began_s = time.monotonic()
-        ending = crowded.call(busy_for, 0.25, limit_s=0.5, reply_type=float)
+        ending = crowded.call(busy_for, 0.45, limit_s=1.0, reply_type=float)
         took_s = time.monotonic() - began_s
     finally:
         for other in others:
             other.kill()
             other.wait()
         crowded.close()
-    assert isinstance(ending, Finished), "a quarter of a second of work, in half a second of a core"
-    assert took_s > 0.5, "the core was crowded"
+    assert isinstance(ending, Finished), "half a second of work, in one of a core"
+    assert took_s > 1.0, "the core was crowded"
 
 
 def test_fault_of_the_function_is_told_and_ends_the_worker(worker):
