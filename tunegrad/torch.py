@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cache, partial
@@ -96,7 +96,7 @@ def backend(
 
     names = _names(graph_module, example_inputs)
 
-    def taken(graph: Any, constants: bool) -> Any:
+    def taken(graph: Any, constants: bool, written: tuple[int, ...] = ()) -> Any:
         draws = with_draws_as_inputs(graph)
         missing = missing_operators(graph.graph)
         if missing:
@@ -105,10 +105,11 @@ def backend(
                 len(missing), ", ".join(missing),
             )  # fmt: skip
             return make_boxed_func(lambda *args: graph.forward(*args, *draws(args)))
-        return _Compiled(graph, names, settings, constants, draws)
+        return _Compiled(graph, names, settings, constants, draws, written)
 
     def inference(graph: Any, examples: Sequence[Any]) -> Any:
-        return taken(graph, not _writes_parameters(examples))
+        written = _written()
+        return taken(graph, not _writes_parameters(examples, written), written)
 
     def training(graph: Any, _: Sequence[Any]) -> Any:
         return taken(graph, False)
@@ -145,16 +146,24 @@ def _taken_apart() -> Iterator[None]:
         _set_mkldnn_enabled(before)
 
 
-def _writes_parameters(examples: Sequence[Any]) -> bool:
-    """True where the graph that is compiled now writes to a parameter, as an optimiser does: then
-    none of its tensors stays as it is.
+def _written() -> tuple[int, ...]:
+    """The places of the inputs that the graph that is compiled now writes to: their new values are
+    its first outputs, in this order, which AOTAutograd copies to them.
     """
     from torch._guards import TracingContext
 
-    torch = load_torch()
     context = TracingContext.try_get()
     known = getattr(context, "fw_metadata", None)
-    written = [i for i, x in enumerate(known.input_info) if x.mutates_data] if known else []
+    if known is None or known.tokens:
+        return ()
+    return tuple(known.mutated_inp_runtime_indices)
+
+
+def _writes_parameters(examples: Sequence[Any], written: Sequence[int]) -> bool:
+    """True where a graph writes to a parameter, as an optimiser does: then none of its tensors
+    stays as it is.
+    """
+    torch = load_torch()
     return any(
         isinstance(examples[i], torch.nn.Parameter) or getattr(examples[i], "_is_param", False)
         for i in written
@@ -227,13 +236,13 @@ def _is_static(value: Any) -> bool:
 @dataclass(frozen=True, slots=True)
 class _Output:
     """An output of a graph: computed, or a value that is known, or the argument at the place
-    ``value``.
+    ``value``: as it is, or with a new value, which the program writes in its memory.
 
     ``order`` are its dimensions as the program's output has them, and ``strides`` those of PyTorch,
     in elements; both None where it is contiguous.
     """
 
-    source: Literal["computed", "known", "argument"]
+    source: Literal["computed", "known", "argument", "new"]
     value: Any
     order: tuple[int, ...] | None = None
     shape: tuple[int, ...] = ()
@@ -309,7 +318,7 @@ class _Program:
         tensors = iter(found if isinstance(found, tuple) else (found,))
         return tuple([
             take(next(tensors)) if take is not None
-            else args[o.value] if o.source == "argument"
+            else args[o.value] if o.source in ("argument", "new")
             else o.value
             for take, o in zip(self._takes, self._outputs, strict=True)
         ])  # fmt: skip
@@ -320,15 +329,17 @@ class _Compiled:
 
     It takes its arguments as one list, as aot_autograd has them. ``constants``: parameters and
     buffers are part of the programs. ``draws``: the random numbers that are its last arguments.
+    ``written``: places of the arguments whose new values are its first outputs. A program writes
+    these in the arguments' memory and gives the arguments, which PyTorch then need not copy.
     """
 
     def __init__(
         self, graph: Any, names: Mapping[int, str], settings: Mapping[str, Any], constants: bool,
-        draws: Draws,
+        draws: Draws, written: tuple[int, ...] = (),
     ) -> None:  # fmt: skip
         self._boxed_call = True  # PyTorch copies it from the object
         self._graph, self._names = graph, names
-        self._constants, self._draws = constants, draws
+        self._constants, self._draws, self._places = constants, draws, written
         self._check = settings["check"]
         self._settings = {k: v for k, v in settings.items() if k != "check"}
         self._programs: list[_Program] = []
@@ -358,7 +369,8 @@ class _Compiled:
         if program.model is None:
             self._keep(program)
             return self._graph.forward(*args) if want is None else want
-        found = program.run(program.model, args)
+        given = [a.clone() if i in self._places else a for i, a in enumerate(args)]
+        found = program.run(program.model, given)  # what it may write to is compared first
         fault = self._fault(program, args, found, want, error) if self._check else ""
         if not fault:
             self._keep(program)
@@ -449,8 +461,15 @@ class _Compiled:
         )
         if not any(o.source == "computed" for o in outputs):
             raise ModelError("it gives no tensor")
+        if place == "cpu":
+            free = {i for i in inputs if i not in pairs and _is_whole(args[i])} - orders.keys()
+            outputs = _in_place(outputs, self._places, free)
+        donated = tuple(f"x{o.value}" for o in outputs if o.source == "new")
         run = partial(_run, every, outputs)
-        model = load(Model("graph", lambda: run, specs), **{"device": place, **self._settings})
+        model = load(
+            Model("graph", lambda: run, specs, donated=donated),
+            **{"device": place, **self._settings},
+        )
         shared = model.place is not None and all(place_of(t) == model.place for t in given)
         if not shared and place != "cpu":
             asked = self._settings.get("device", place)
@@ -626,13 +645,38 @@ def _every(
 
 
 def _run(every: Any, outputs: Sequence[_Output], *given: Tensor) -> tuple[Tensor, ...]:
-    """The tensors among the graph's outputs, contiguous in the order of PyTorch's strides."""
+    """The tensors among the graph's outputs, contiguous in the order of PyTorch's strides; new
+    values of arguments are the last.
+    """
+    found = [*zip(every(*given), outputs, strict=True)]
     tensors = (
         (v.pairs() if isinstance(v, Complex) else v, o)
-        for v, o in zip(every(*given), outputs, strict=True)
-        if o.source == "computed"
+        for source in ("computed", "new")
+        for v, o in found
+        if o.source == source
     )
     return tuple(v if o.order is None else v.permute(*o.order) for v, o in tensors)
+
+
+def _is_whole(tensor: Any) -> bool:
+    """True if an array can have all of a tensor's memory, to be written to."""
+    return (
+        tensor.is_contiguous() and tensor.numel() > 0 and _is_plain(tensor.dtype)
+        and not tensor.is_neg()
+    )  # fmt: skip
+
+
+def _in_place(
+    outputs: Sequence[_Output], places: Sequence[int], free: Set[int]
+) -> tuple[_Output, ...]:
+    """The outputs, of which the first are new values of the arguments at ``places``: those that are
+    computed are written there where ``free`` says so.
+    """
+    first = [
+        _Output("new", i) if i in free and o.source == "computed" and o.order is None else o
+        for o, i in zip(outputs, places, strict=False)
+    ]
+    return (*first, *outputs[len(first) :])
 
 
 def _outputs(graph: Any, found: Sequence[Any], want: Sequence[Any] | None) -> tuple[_Output, ...]:

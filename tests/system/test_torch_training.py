@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import tunegrad as tg
+import tunegrad.torch
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 nn, F = torch.nn, torch.nn.functional
@@ -240,6 +241,39 @@ def test_a_step_with_its_optimiser_inside_is_compiled(caplog: pytest.LogCaptureF
         ends.append((losses, [p.detach() for p in module.parameters()]))
     torch.testing.assert_close(ends[1], ends[0], rtol=1e-4, atol=1e-5)
     assert not [r for r in caplog.records if r.name == "tunegrad.torch"]
+
+
+def test_an_optimiser_s_program_writes_where_parameters_lie(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """From its second call on; writes are counted, and views see them."""
+    calls: list[tuple[Any, Any]] = []
+    run = tunegrad.torch._Program.run
+
+    def noted(self: Any, model: Any, args: Any) -> Any:
+        found = run(self, model, args)
+        calls.append((args, found))
+        return found
+
+    monkeypatch.setattr(tunegrad.torch._Program, "run", noted)
+    ends = []
+    for ours in (False, True):
+        torch.manual_seed(0)
+        parameters = [torch.nn.Parameter(torch.randn(n)) for n in (5, 7)]
+        tail = parameters[1].detach()[3:]
+        optimizer = torch.optim.SGD(parameters, 0.1, momentum=0.9)
+        step = compiled(optimizer.step) if ours else optimizer.step
+        for i in range(4):
+            for p in parameters:
+                p.grad = torch.full_like(p, 1.0 + i)
+            step()
+        assert torch.equal(tail, parameters[1].detach()[3:])
+        ends.append(([p.detach() for p in parameters], [p._version for p in parameters]))
+    torch.testing.assert_close(ends[1][0], ends[0][0])
+    assert ends[1][1] == ends[0][1]
+    args, found = calls[-1]
+    assert len(found) >= 4
+    assert all(any(x is a for a in args) for x in found)
 
 
 @pytest.mark.slow
