@@ -6,13 +6,15 @@ import inspect
 import re
 from pathlib import Path
 
+import pytest
+
 import tunegrad as tg
 from tunegrad.cli.tune import tune
 
 PAGE = (Path(__file__).parents[2] / "docs" / "QUANTISE.md").read_text(encoding="utf-8")
 
 
-def test_the_example_runs(tmp_path: Path, monkeypatch) -> None:
+def test_the_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TUNEGRAD_STORE", str(tmp_path / "t.db"))
     names: dict[str, object] = {}
     (text,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
