@@ -92,6 +92,10 @@ def test_a_model_that_is_not_calibrated_is_an_error(tmp_path: Path) -> None:
     said = _command("tune", "mlp", "--calibrate", str(tmp_path))
     assert said.returncode == 1
     assert "with --dtype int8" in said.stderr
+    words = ("--dtype", "int8", "--calibrate", str(tmp_path), "--dry-run")
+    said = _command("tune", "mlp", *words)
+    assert said.returncode == 2
+    assert "leave one out" in said.stderr
 
 
 def test_other_weights_are_an_error(place: Path) -> None:

@@ -195,6 +195,8 @@ def tune(
     names = [with_arguments(model, batch, arguments) for model in models]
     quantised: Quantized | None = None
     if calibrate is not None:
+        if dry_run:
+            raise click.UsageError("--dry-run stores nothing, and --calibrate does: leave one out")
         options = {"method": method, "smooth": smooth, "max_error": max_error, "keep": keep}
         quantised = _calibrated(names, calibrate, given, options)
     settings = resolve_settings(
