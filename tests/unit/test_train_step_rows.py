@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -143,6 +143,37 @@ def test_an_optimizer_that_says_nothing_updates_by_name():
     assert not ByName().is_elementwise
     assert optim.AdamW().is_elementwise
     assert not step_of(optim.LAMB(), 2).step_model(*batch()).inputs[3].parts
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layerwise(optim.SGD):
+    """SGD whose options are by the names of layers."""
+
+    def of(self, name):
+        return replace(self, lr_scale=0.0 if name.startswith("0.") else 1.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Centred(optim.SGD):
+    """SGD by gradients without the mean of each weight's."""
+
+    def update(self, parameters, gradients, moments, lr, step):
+        centred = {n: g - g.mean() if g.ndim > 1 else g for n, g in gradients.items()}
+        return super().update(parameters, centred, moments, lr, step)
+
+
+@pytest.mark.parametrize("kind", [Layerwise, Centred])
+def test_a_rule_by_names_or_shapes_of_parameters_is_kept(kind):
+    step = step_of(kind(0.1), 2)
+    before = step.weights()
+    step(*batch())
+    change = {n: step.weights()[n] - value for n, value in before.items()}
+    assert change["1.weight"].any()
+    if kind is Layerwise:
+        assert not change["0.weight"].any()
+        assert not change["0.bias"].any()
+    else:
+        assert abs(change["1.weight"].mean()) < 1e-6
 
 
 def test_equal_gradients_are_copied_to_the_second_place():

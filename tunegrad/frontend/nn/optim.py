@@ -99,8 +99,10 @@ class Optimizer:
 
     @property
     def is_elementwise(self) -> bool:
-        """True where the class that has ``one`` says that it is ``elementwise``."""
-        owner = next(c for c in type(self).__mro__ if "one" in vars(c))
+        """True where the class that has the rule says that it is ``elementwise``: the first that
+        defines ``one``, or what calls it by names of parameters.
+        """
+        owner = next(c for c in type(self).__mro__ if not _RULE.isdisjoint(vars(c)))
         return bool(vars(owner).get("elementwise", False))
 
     def moments(self, parameters: Tensors) -> dict[str, Tensor]:
@@ -311,6 +313,8 @@ class RMSprop(Optimizer):
         return p - lr * r, kept
 
 
+_RULE = frozenset(("moments", "of", "one", "place", "update"))
+"""Methods by which classes differ in how they update a parameter."""
 _LEAST = ("lr", "lr_scale", "weight_decay", "momentum", "eps", "alpha")
 """Options that are numbers of at least 0."""
 
