@@ -121,3 +121,24 @@ def test_threads_that_are_no_number_of_threads_are_refused(threads: object) -> N
             call("mlp", threads=threads, store=":memory:" if call is tg.tune else False)
         assert f"threads {threads!r} is not a " in str(caught.value)
         assert "whole number" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("model", "hint"),
+    [
+        ("um.py", "; a function of that file is um:function; valid: "),
+        ("net.pt", "; a function package.module:function may load it, and give its torch.nn"),
+        ("mlp[batch=2", ": the bracket of its arguments is not closed"),
+        ("resnet19", ", did you mean 'resnet18'?; valid: "),
+    ],
+)
+def test_a_model_that_is_nearly_right_is_told_how(
+    model: str, hint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["run", model]) == 1
+    assert hint in capsys.readouterr().err
+
+
+def test_a_device_in_another_case_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["run", "mlp", "--device", "CPU"]) == 1
+    assert "device 'CPU' is unknown, did you mean 'cpu'?" in capsys.readouterr().err

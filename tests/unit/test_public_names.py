@@ -82,6 +82,18 @@ def test_a_propertys_own_error_is_not_hidden(monkeypatch: pytest.MonkeyPatch) ->
         tg.zeros(2).broken  # type: ignore[attr-defined]  # noqa: B018
 
 
+def test_the_name_of_a_device_is_no_dtype() -> None:
+    with pytest.raises(
+        tg.errors.DTypeError, match="'cuda' names a device, and a tensor is on none"
+    ):
+        tg.ones(2).to("cuda")
+
+
+def test_an_input_has_no_extent_below_zero() -> None:
+    with pytest.raises(tg.errors.ModelError, match=r"'x': shape \(1, -3\) has an extent below 0"):
+        tg.InputSpec("x", (1, -3))
+
+
 def without_marks(tmp_path: Path) -> Path:
     path = tmp_path / "names.py"
     path.write_text("\n".join(re.sub(r"  # type: ignore.*", "", line) for line in LINES) + "\n")

@@ -124,7 +124,10 @@ def test_the_shipped_sweep_goes_by_its_name() -> None:
         ('models = ["mlp"]\nturns = 2', "regress.turns = 2 is below 6"),
         ('models = ["mlp"]\nthreads = 0', "regress.threads = 0 is not positive"),
         ('models = ["mlp"]\nquiet = "maybe"', r"Invalid enum value 'maybe'.*regress.quiet"),
-        ('models = ["mlp"]\nturn = 2', "unknown field `turn`"),
+        (
+            'models = ["mlp"]\nturn = 2',
+            r"regress: unknown key 'turn', did you mean 'turns'\?; valid: models, devices",
+        ),
         ("turns = 12", "missing required field `models`"),
         ("models = [", "sweep.toml"),
         (

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from .settings import parse_budget as parse_budget
     from .settings import parse_duration as parse_duration
     from .settings import resolve_settings as resolve_settings
+    from .tables import check_keys as check_keys
     from .tables import nearest as nearest
     from .values import AskedDtype as AskedDtype
     from .values import DtypeName as DtypeName
@@ -71,7 +72,7 @@ else:
             "DEFAULT_BUDGET_S check_dtype check_names check_numerics check_searcher "
             "check_settings labelled parse_budget parse_duration resolve_settings"
         ),
-        "tables": "nearest",
+        "tables": "check_keys nearest",
         "values": (
             "AskedDtype DtypeName InputSpec ModelDtype ModelOptions ModelSpec Numerics Scalar "
             "Searcher TuneDefaults TuneOptions TuneSettings"

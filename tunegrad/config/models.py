@@ -319,8 +319,13 @@ def _resolved(text: str, batch: int | None) -> ModelSpec:
         return ModelSpec(name=text, builder=text, batch=batch or 1, source="command line")
     names = config_names()
     if text not in names:
+        hint = nearest(text, names)
+        if text.endswith(".py"):
+            hint = f"; a function of that file is {text.removesuffix('.py')}:function"
+        elif text.endswith((".pt", ".pth", ".pt2")):
+            hint = "; a function package.module:function may load it, and give its torch.nn.Module"
         raise ModelError(
-            f"model {text!r} is unknown{nearest(text, names)}; valid: {', '.join(names)}, "
+            f"model {text!r} is unknown{hint}; valid: {', '.join(names)}, "
             "a path to a .toml or .onnx file, or package.module:function"
         )
     return load_model(configs_dir() / f"{text}.toml", batch, allow_alias=True)

@@ -82,8 +82,7 @@ def _value_of(x: Handle) -> NDArray[np.generic]:
 
 
 class Tensor(Handle):
-    """``node`` says what is computed; ``bindings`` holds the arrays of those inputs that are
-    already known.
+    """An array that is known, or that is computed when it is asked for (``numpy``, ``item``).
 
     ``Tensor(data, dtype=None)`` copies an array, list or number (bf16: values, or bit patterns in
     ``uint16``). ``requires_grad``: ``backward`` adds its gradient to ``grad``.
@@ -954,7 +953,17 @@ class Tensor(Handle):
         return self.cast(dtype)
 
     def to(self, dtype: DTypeLike) -> Tensor:
-        """Converted to ``dtype``. Which device a tensor is on is not its own business here."""
+        """Converted to ``dtype``. Which device a tensor is on is not its own business here.
+
+        Raises DTypeError for what is no dtype, as the name of a device.
+        """
+        from tunegrad.devices import known
+
+        if isinstance(dtype, str) and dtype.partition(":")[0] in known():
+            raise DTypeError(
+                f"to: {dtype!r} names a device, and a tensor is on none; a compiled function is: "
+                f"tg.compile(..., device={dtype!r})"
+            )
         return self.cast(dtype)
 
     @spelled

@@ -34,6 +34,7 @@ from tunegrad.config import (
     ModelDtype,
     Numerics,
     TuneSettings,
+    check_keys,
     configs_dir,
     default_store,
     nearest,
@@ -203,7 +204,11 @@ def load_sweep(config: str | Path, store: str | Path | None = None) -> SweepSett
     """
     path = _path(config)
     try:
-        table = msgspec.toml.decode(path.read_bytes(), type=_File).regress
+        document = msgspec.toml.decode(path.read_bytes(), type=dict[str, Any])
+        check_keys(document, _File.__struct_fields__, str(path))
+        if isinstance(keys := document.get("regress"), dict):
+            check_keys(keys, _Table.__struct_fields__, f"{path}: regress")
+        table = msgspec.convert(document, _File).regress
     except OSError as error:
         near = nearest(str(config), _shipped())
         raise ConfigError(f"{path}: {error.strerror}{near}") from error

@@ -244,6 +244,10 @@ def found() -> list[OpenClDevice]:
     return [_device(number, raw, cl) for number, raw in enumerate(_raw(cl))]
 
 
+_PLATFORMS = {"pocl": "portable computing language"}
+"""Names of platforms that they do not have in their own."""
+
+
 def select(part: str) -> OpenClDevice:
     """The device that stands after ``opencl:``, as a number or a part of its name; '' is the first
     one.
@@ -268,7 +272,7 @@ def select(part: str) -> OpenClDevice:
                 f"device opencl:{part}: this machine has {len(devices)} OpenCL devices: {valid}"
             )
         return devices[number]
-    word = part.lower()
+    word = _PLATFORMS.get(part.lower(), part.lower())
     named = [d for d in devices if word in dict(d.identity)["platform"].lower()]
     named = named or [d for d in devices if word in d.describe().lower()]
     if len(named) != 1:
