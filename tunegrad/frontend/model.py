@@ -64,7 +64,7 @@ class InputSpec:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "dtype", dtype_of(self.dtype))
-        if any(isinstance(n, int) and n < 0 for n in self.shape):
+        if any(n < 0 for n in self.shape):
             raise ModelError(f"input {self.name!r}: shape {self.shape} has an extent below 0")
 
 
