@@ -190,3 +190,23 @@ def test_a_distance_that_does_not_fit_is_a_compile_failure(machine, kind, distan
 
 def test_this_machine_has_a_linker():
     assert MACHINES[platform.machine()].number == read_object(image()).machine
+
+
+def test_code_is_named_for_perf_where_that_is_asked_for(monkeypatch):
+    monkeypatch.setenv("TUNEGRAD_PERF_MAP", "1")
+    code = (
+        "import os, test_loader_objects as t\n"
+        "kept = t.Library(t.image(), t.EXPORTS, {})\n"
+        "print(os.getpid(), min(kept.addresses.values()))"
+    )
+    path = str(Path(__file__).parent)
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys; sys.path.insert(0, {path!r}); {code}"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    pid, first = done.stdout.split()
+    file = Path(f"/tmp/perf-{pid}.map")
+    start, size, name = file.read_text().split()
+    file.unlink()
+    assert int(start, 16) <= int(first) < int(start, 16) + int(size, 16)
+    assert name == "tunegrad:count"

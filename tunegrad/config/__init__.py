@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .environment import cache_dir as cache_dir
     from .environment import cpu_target as cpu_target
     from .environment import default_store as default_store
+    from .environment import perf_map as perf_map
     from .environment import usable_cpus as usable_cpus
     from .models import CALIBRATED as CALIBRATED
     from .models import calibrated_model as calibrated_model
@@ -62,7 +63,7 @@ else:
         "builders": "build_model import_builder",
         "environment": (
             "DEFAULT_DEVICE MOST_THREADS allowed_threads cache_dir cpu_target default_store "
-            "usable_cpus"
+            "perf_map usable_cpus"
         ),
         "models": (
             "CALIBRATED calibrated_model calibration_file check_package config_names configs_dir "

@@ -5,6 +5,7 @@ are.
 ``HOME`` the cache of compiled kernels, ``TUNEGRAD_THREADS`` caps the default number of threads.
 ``TUNEGRAD_BUILDERS`` lists the packages whose functions model files may name.
 ``TUNEGRAD_CPU_TARGET`` names an older processor for which this machine's CPU compiles.
+``TUNEGRAD_PERF_MAP`` has addresses of compiled kernels written for Linux's ``perf``.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ __all__ = [
     "cache_dir",
     "cpu_target",
     "default_store",
+    "perf_map",
     "usable_cpus",
 ]
 
@@ -64,6 +66,11 @@ def cpu_target(environ: Mapping[str, str] = os.environ) -> str | None:
     None where it stands for itself. ``devices.host.facts`` has the valid names.
     """
     return environ.get("TUNEGRAD_CPU_TARGET") or None
+
+
+def perf_map(environ: Mapping[str, str] = os.environ) -> bool:
+    """True where ``$TUNEGRAD_PERF_MAP`` is set, and not 0."""
+    return environ.get("TUNEGRAD_PERF_MAP", "0") not in ("", "0")
 
 
 def usable_cpus() -> int:

@@ -19,10 +19,12 @@ import platform
 import struct
 import weakref
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import Literal
 
+from tunegrad.config import perf_map
 from tunegrad.errors import CompileFailure
 
 __all__ = [
@@ -441,6 +443,8 @@ class Library:
         self.addresses: dict[str, int] = {
             name: linked.address + at for name, at in linked.exports.items()
         }
+        if perf_map():
+            _tell_perf(linked.address, linked.size, wanted[0])
         self.imported = frozenset(linked.object.symbols[i].name for i in linked.externals)
         self._release = weakref.finalize(self, _unmap, linked.address, linked.size)
         self._release.atexit = False  # threads may run in it until the process is gone
@@ -653,3 +657,15 @@ def _process() -> ctypes.CDLL:
     process.mprotect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
     process.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
     return process
+
+
+def _tell_perf(address: int, size: int, name: str) -> None:
+    """Add code to the file in which ``perf report`` looks for names of this process's code.
+
+    Linux's tools/perf/Documentation/jit-interface.txt.
+    """
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
+    with suppress(OSError):  # a confined process writes no file
+        file = os.open(f"/tmp/perf-{os.getpid()}.map", flags, 0o600)
+        with os.fdopen(file, "w") as out:
+            out.write(f"{address:x} {size:x} tunegrad:{name}\n")

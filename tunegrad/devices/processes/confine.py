@@ -92,6 +92,7 @@ class Beginning:
             for descriptor in (_STDIN, _STDOUT, _STDERR):
                 os.dup2(self.nowhere, descriptor)
             return self.protections
+        os.environ.pop("TUNEGRAD_PERF_MAP", None)  # a file, which would end this process
         reads = self.confinement.reads
         if self.confinement.memory_bytes:
             limit_address_space(
