@@ -366,6 +366,7 @@ def test_store_commands_all_have_an_example():
     texts = {name: text for name, text in help_texts() if name.startswith("tunegrad store ")}
     names = {name.split()[-1] for name in texts}
     assert names == {
+        "list",
         "stats",
         "verify",
         "history",
