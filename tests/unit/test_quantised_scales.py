@@ -210,3 +210,13 @@ def test_clamped_casts_saturate_in_one_cast(kind: str) -> None:
     assert [n.op for n in topological((made,))] == [GraphOp.INPUT, GraphOp.CAST]
     np.testing.assert_array_equal(evaluate((made,), {"x": values})[0], want)
     np.testing.assert_array_equal(tg.compile(clamped, Tensor(values), store=False)(values), want)
+
+
+def test_zeros_that_are_no_bytes_are_added_as_floats():
+    """Beside 1e8 a float has steps of 8."""
+    x = Tensor.input("x", (48,), "u8")
+    far = Tensor.constant(np.float32(1e8))
+    scale = Tensor.constant(np.float32(0.1))
+    number = (x.cast("f32") - far) * scale
+    made = ((number / scale).round() + far).clamp(0.0, 255.0).cast("u8")
+    assert joined_scales((made.node,)) == (made.node,)

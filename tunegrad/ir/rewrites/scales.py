@@ -220,14 +220,17 @@ def _on_bytes(n: Node, known: dict[Node, bool]) -> Node | None:
 
 
 def _quantised(n: Node, known: dict[Node, bool]) -> tuple[Node, _Steps] | None:
-    """What a node quantises, and how; None for another node."""
+    """What a node quantises, and how; None for another node, or where the zero is no byte: beside a
+    large one floats lose the bytes.
+    """
     n = saturated(n) or n
     if n.op is not GraphOp.CAST or n.dtype not in (I8, U8) or n.srcs[0].dtype != F32:
         return None
     x, zero = n.srcs[0], 0.0
     if x.op is GraphOp.MAP and x.arg is Op.ADD:
         found = _number(x.srcs[1], known)
-        if found is None or not found.is_integer():
+        whole = found is not None and found.is_integer()
+        if found is None or not whole or not n.dtype.least <= found <= n.dtype.greatest:
             return None
         x, zero = x.srcs[0], found
     if x.op is not GraphOp.MAP or x.arg is not Op.ROUND:
