@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+import re
 import stat
 import time
 from contextlib import suppress
@@ -29,6 +30,8 @@ _MAGIC = b"tunegrad object 2\n"
 _OLDER_MAGIC = b"tunegrad object 1\n"
 _HEAD = len(_MAGIC) + 32
 _STALE_S = 3600.0
+_OBJECT, _PART = re.compile(r"[0-9a-f]{16,}\.o"), re.compile(r"\.[0-9a-f]{16,}\.\d+\.\d+\.tmp")
+"""Names of the files of keys, which are digests, and of what is written."""
 _REST = 0.9
 """Fullness of the cache after the oldest were removed: so that the next write need not look
 again.
@@ -42,7 +45,8 @@ directory.
 
 
 class ObjectCache:
-    """Bytes by key (hex digits). Methods never raise for what the disk does; threads may share it.
+    """Bytes by key, 16 hex digits or more. Methods never raise for what the disk does; threads may
+    share it.
 
     ``limit_bytes`` bounds the files together, give or take what was written since the last look:
     a tenth of it in the mean, by all processes.
@@ -111,12 +115,13 @@ class ObjectCache:
         return len(sizes), sum(sizes)
 
     def clear(self) -> int:
-        """Remove all objects; their number."""
-        files = self._listed()
-        for _, _, path in files:
+        """Remove all objects; the number of those that went."""
+        removed = 0
+        for _, _, path in self._listed():
             with suppress(OSError):
                 path.unlink()
-        return len(files)
+                removed += 1
+        return removed
 
     def _path(self, key: str) -> Path:
         return self.directory / f"{key}.o"
@@ -141,17 +146,23 @@ class ObjectCache:
         return self._usable
 
     def _listed(self) -> list[tuple[float, int, Path]]:
-        """When each object was used, its bytes, its file; what a killed writer left is removed."""
+        """When each object was used, its bytes, its file; what a killed writer left is removed.
+
+        A file of another name is none of these, and stays: the directory may be a link to one that
+        holds others' objects.
+        """
         files: list[tuple[float, int, Path]] = []
         try:
             with os.scandir(self.directory) as entries:
                 for entry in entries:
                     with suppress(OSError):
-                        facts = entry.stat()
-                        if entry.name.endswith(".o"):
+                        facts = entry.stat(follow_symlinks=False)
+                        if not stat.S_ISREG(facts.st_mode):
+                            continue
+                        if _OBJECT.fullmatch(entry.name):
                             files.append((facts.st_mtime, facts.st_size, Path(entry.path)))
                         elif (
-                            entry.name.endswith(".tmp") and time.time() - facts.st_mtime > _STALE_S
+                            _PART.fullmatch(entry.name) and time.time() - facts.st_mtime > _STALE_S
                         ):
                             Path(entry.path).unlink()
         except OSError as error:

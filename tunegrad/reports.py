@@ -301,9 +301,9 @@ class Price:
 class QuantizeReport:
     """The cost of a model's bytes.
 
-    ``batches`` calibrated it, ``held_out`` others decided ``deviation``; with one batch alone it is
-    both. Of its ``products`` those of ``kept`` stay in f32. ``costs`` are the errors of the outputs
-    with one product alone in bytes, where they were measured.
+    ``batches`` calibrated it, ``held_out`` others decided ``deviation``; of one batch alone none is
+    held out, and it decides both. Of its ``products`` those of ``kept`` stay in f32. ``costs`` are
+    the errors of the outputs with one product alone in bytes, where they were measured.
     """
 
     model: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,29 @@ def test_files_that_hold_no_arrays(tmp_path: Path) -> None:
         assert said is None or said in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "shape", [f"({10**14}, 8)", "(-2, 8)", f"({2**62}, 8)", "(2, 8", "((2, 8)"]
+)
+def test_a_file_that_claims_another_size_than_it_has(tmp_path: Path, shape: str) -> None:
+    head = f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}}}".ljust(127) + "\n"
+    npy = b"\x93NUMPY\x01\x00" + len(head).to_bytes(2, "little") + head.encode()
+    with zipfile.ZipFile(tmp_path / "x.npz", "w") as file:
+        file.writestr("x.npy", npy)
+    (tmp_path / "x.npy").write_bytes(npy)
+    for name in ("x.npz", "x.npy"):
+        with pytest.raises(ModelError, match="holds no arrays") as caught:
+            Batches(tmp_path / name, [_X])
+        assert "\n" not in str(caught.value)
+
+
+def test_of_one_batch_alone_none_is_held_out() -> None:
+    w = np.eye(8, 4, dtype=np.float32)
+    for count, held in ((1, 0), (2, 1)):
+        made = tg.quantize((lambda x: x @ w, [_good()]), [_good()] * count, store=False, threads=1)
+        assert (made.report.batches, made.report.held_out) == (1, held)
+        assert made.report.deviation is not None
+
+
 def test_rows_of_a_file_are_batches_in_order(tmp_path: Path) -> None:
     x = np.arange(80, dtype=np.float32).reshape(10, 8)
     ids = np.arange(10)
@@ -111,6 +135,11 @@ def test_every_fourth_batch_is_held_out(count: int) -> None:
     [
         {"method": "best"},
         {"percentile": 10.0},
+        {"percentile": "high"},
+        {"smooth": "0.5"},
+        {"max_error": [0.1]},
+        {"keep": [3]},
+        {"keep": "z"},
         {"smooth": 1.5},
         {"max_error": -1.0},
         {"keep": ["z"]},

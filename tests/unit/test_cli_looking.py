@@ -14,6 +14,7 @@ import pytest
 
 from tests.report_stores import store_of
 from tunegrad.cli.app import run
+from tunegrad.cli.tables.store import _TRIAL_COLUMNS, trials_csv
 from tunegrad.config import config_names
 from tunegrad.object_cache import ObjectCache
 
@@ -38,12 +39,12 @@ def test_cache_counts_and_clears(
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     kept = ObjectCache(tmp_path / "tunegrad" / "objects")
-    for key in ("aa", "bb"):
+    for key in ("aa" * 32, "bb" * 32):
         kept.put(key, b"0123456789")
     found = json.loads(said("cache --json", capsys))
     assert (found["objects"], found["bytes"] > 20, found["removed"]) == (2, True, 0)
     assert "0 objects, 0.0 MB" in said("cache --clear", capsys)
-    assert kept.get("aa") is None
+    assert kept.get("aa" * 32) is None
     assert kept.usage() == (0, 0)
 
 
@@ -75,6 +76,17 @@ def test_trials_as_csv_have_a_row_each_and_their_median(
     for row, trial in ran:
         assert min(trial["samples_s"]) <= float(row["seconds"]) <= max(trial["samples_s"])
         assert int(row["samples"]) == len(trial["samples_s"])
+
+
+def test_a_text_of_a_store_is_no_formula_of_a_spreadsheet() -> None:
+    trial = {
+        **dict.fromkeys(_TRIAL_COLUMNS, "-1+1"), "row": "trial", "kernel": "k",
+        "samples_s": [1.0], "reference_samples_s": [], "facts": {"@f": -2.0},
+    }  # fmt: skip
+    lines = [json.dumps({"row": "kernel", "key": "k", "name": "=cmd|' /C calc'!A0"})]
+    (row,) = csv.DictReader(trials_csv([*lines, json.dumps(trial)]).splitlines())
+    assert row["name"] == "'=cmd|' /C calc'!A0"
+    assert (row["error"], row["kernel"], row["'@f"]) == ("'-1+1", "k", "-2.0")
 
 
 def test_a_dry_run_names_kernels_and_leaves_no_store(

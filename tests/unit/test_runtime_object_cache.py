@@ -107,7 +107,7 @@ def test_processes_that_write_little_list_the_directory_as_often_as_one_that_wri
 
 
 def test_what_a_killed_writer_left_goes_when_it_is_old(tmp_path: Path) -> None:
-    old, new = tmp_path / ".x.1.0.tmp", tmp_path / ".y.1.0.tmp"
+    old, new = (tmp_path / f".{key(n)}.1.0.tmp" for n in (2, 3))
     old.write_bytes(b"half")
     new.write_bytes(b"half")
     os.utime(old, (0, 0))
@@ -132,6 +132,20 @@ def test_a_directory_that_can_not_be_made_is_no_error(tmp_path: Path) -> None:
 def test_a_new_directory_is_private(tmp_path: Path) -> None:
     ObjectCache(tmp_path / "objects").put(key(1), body(1))
     assert (tmp_path / "objects").stat().st_mode & 0o077 == 0
+
+
+def test_files_of_others_stay_when_all_objects_are_removed(tmp_path: Path) -> None:
+    theirs = tmp_path / "build"
+    theirs.mkdir()
+    for name in ("main.o", "add.o", ".old.tmp"):
+        (theirs / name).write_text("theirs")
+        os.utime(theirs / name, (0, 0))
+    (theirs / f"{key(3)}.o").mkdir()
+    (tmp_path / "objects").symlink_to(theirs)
+    cache = ObjectCache(tmp_path / "objects")
+    cache.put(key(1), body(1))
+    assert cache.clear() == 1
+    assert {p.name for p in theirs.iterdir()} == {"main.o", "add.o", ".old.tmp", f"{key(3)}.o"}
 
 
 def put_and_get(directory: Path, first: int, count: int) -> None:

@@ -12,7 +12,9 @@ other. Files are read when they are needed, and never unpickled.
 from __future__ import annotations
 
 import os
+import tokenize
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,6 +29,12 @@ from tunegrad.runtime import Argument
 __all__ = ["Batches"]
 
 Array = NDArray[Any]
+
+_UNREADABLE = (
+    OSError, ValueError, EOFError, KeyError, MemoryError, NotImplementedError, RuntimeError,
+    SyntaxError, tokenize.TokenError, zipfile.BadZipFile, zlib.error,
+)  # fmt: skip
+"""Errors of numpy and of zipfile on files that are damaged, encrypted, or claim any size."""
 
 
 class Batches:
@@ -161,6 +169,6 @@ def _read(path: Path) -> Any:
             return found
         with found:
             return {name: found[name] for name in found.files}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, KeyError) as error:
+    except _UNREADABLE as error:
         said = " ".join(str(error).split())[:160]
         raise ModelError(f"batches {path}: it holds no arrays that can be read: {said}") from None

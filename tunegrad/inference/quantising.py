@@ -166,7 +166,8 @@ def quantize(
     listed = session.prices(made, store)
     names = tuple(_name(session.products[i], i) for i in sorted(kept_at))
     report = QuantizeReport(
-        found.name, method, given.count(False), given.count(True), len(session.products), names,
+        found.name, method, given.count(False), given.count(True) if len(given) > 1 else 0,
+        len(session.products), names,
         listed[-1].deviation,
         tuple((_name(session.products[i], i), e) for i, e in session.costs.items()), listed,
     )  # fmt: skip
@@ -182,6 +183,9 @@ def _beside(text: str, path: Path) -> str:
 
 
 def _check(method: str, percentile: float, smooth: float | None, max_error: float | None) -> None:
+    for name, value in (("percentile", percentile), ("smooth", smooth), ("max_error", max_error)):
+        if value is not None and not isinstance(value, int | float | np.number):
+            raise ConfigError(f"{name} {value!r:.60} is no number")
     if method not in get_args(Method):
         raise ConfigError(f"method {method!r} is unknown; valid: {', '.join(get_args(Method))}")
     if not 50.0 < percentile <= 100.0:
@@ -277,7 +281,10 @@ class _Session:
         """Places of products that stay in f32: those that are named, and, the worst first, as many
         as the bound takes.
         """
+        keep = [keep] if isinstance(keep, str) else keep
         for name in keep:
+            if not isinstance(name, str):
+                raise ConfigError(f"keep {name!r:.60}: it is no text that a constant's name begins")
             if not any(p.name.startswith(name) for p in self.products):
                 raise ConfigError(
                     f"keep {name!r}: no product's constant begins so; they are "

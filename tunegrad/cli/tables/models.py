@@ -248,6 +248,7 @@ def _prices(report: QuantizeReport | None) -> list[str]:
         words("tuned", lambda p: f"{p.tuned} of {p.kernels} kernels", spare=1),
     )
     held = f"{report.held_out} other{'s' if report.held_out != 1 else ''}"
+    held = held if report.held_out else "the same one"
     data = f"{report.batches} batch{'es' if report.batches != 1 else ''}"
     kept = f"; in f32: {', '.join(report.kept)}" if report.kept else ""
     return [

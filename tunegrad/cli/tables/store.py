@@ -367,7 +367,8 @@ def trials_csv(lines: Sequence[str]) -> str:
     """The trials of an exported store as CSV, one a row; facts of compilers are the last columns.
 
     ``seconds`` is the median, ``half_interval_s`` half of its 95 % interval, ``beside_s`` the
-    median of what ran in turns with it.
+    median of what ran in turns with it. A text that a spreadsheet would take for a formula has an
+    apostrophe before it.
     """
     from tunegrad.devices import relative_interval
 
@@ -377,7 +378,7 @@ def trials_csv(lines: Sequence[str]) -> str:
     facts = sorted({name for t in trials for name in t["facts"]})
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([*_TRIAL_COLUMNS, *facts])
+    writer.writerow([*_TRIAL_COLUMNS, *map(_no_formula, facts)])
     for t in trials:
         taken, beside = t["samples_s"], t["reference_samples_s"]
         middle = median(taken) if taken else None
@@ -386,5 +387,12 @@ def trials_csv(lines: Sequence[str]) -> str:
             "half_interval_s": median(taken) * relative_interval(taken) if len(taken) > 1 else None,
             "samples": len(taken), "beside_s": median(beside) if beside else None,
         }  # fmt: skip
-        writer.writerow([*(about[c] for c in _TRIAL_COLUMNS), *(t["facts"].get(f) for f in facts)])
+        cells = [*(about[c] for c in _TRIAL_COLUMNS), *(t["facts"].get(f) for f in facts)]
+        writer.writerow(map(_no_formula, cells))
     return out.getvalue()
+
+
+def _no_formula(value: object) -> object:
+    """A value of a table: a text of a store, which may be another's, is no formula there."""
+    formula = isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r"))
+    return f"'{value}" if formula else value
