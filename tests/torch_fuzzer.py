@@ -791,8 +791,8 @@ def differs(case: Case, door: str) -> str:
     Doors are ``compile``, twice on other values, ``train``, which compares gradients as well, and
     ``from_torch``. An error is a difference.
     "judged: ..." is a difference that PyTorch has with itself: where results of its operations are
-    rounded otherwise, where these read copies and not views, where it runs its own decompositions;
-    or an error that it raises for its own backend, too.
+    rounded otherwise, where these read copies and not views, where it runs its own decompositions,
+    or where it trains by its own backend; or an error that it raises for that backend, too.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -958,6 +958,8 @@ def _held(
             return f"judged: rounded otherwise: {first}"
     others = {"copies": lambda: answer(case, turn, copies=True),
               "decompositions": lambda: answer(case, turn, mode=_Decomposed())}  # fmt: skip
+    if answer is _trained:
+        others["its own backend"] = lambda: _by_own_backend(case, turn)
     for name, other_way in others.items():
         with contextlib.suppress(Exception):  # what a way can not compute is no answer
             if not said(other_way(), slack):
@@ -965,13 +967,18 @@ def _held(
     return first
 
 
+def _by_own_backend(case: Case, turn: int) -> list[Tensor]:
+    """Outputs and gradients by AOTAutograd and PyTorch's own kernels."""
+    torch._dynamo.reset()
+    module = Drawn(case.program)
+    return _with_gradients(module, torch.compile(module, backend="aot_eager"), case, turn)
+
+
 def _is_refused(case: Case, door: str) -> bool:
     """Return True where PyTorch's own backend, or its export, raises as well."""
     try:
         if door == "train":
-            torch._dynamo.reset()
-            module = Drawn(case.program)
-            _with_gradients(module, torch.compile(module, backend="aot_eager"), case, 0)
+            _by_own_backend(case, 0)
         elif door == "compile":
             _traced(case)
         else:

@@ -173,7 +173,7 @@ def test_zero_points_are_exact(zero: str, weights: str) -> None:
     points = ZEROS[zero]
     middle = np.array(128 if weights == "u8" else 0, w.dtype)
     model = tg.compile(_onnx("MatMulInteger", w, points, middle), Tensor(X), threads=1, store=False)
-    assert sum("int8-dot" in row.kernel for row in model.report()) == TARGET.vnni
+    assert sum("int8-dot" in row.kernel for row in model.report()) == TARGET.multiplies_bytes
     left = X.astype(np.int64) - (points[:, None] if points.ndim else points)
     np.testing.assert_array_equal(model(X), left @ (w.astype(np.int64) - middle))
 
@@ -189,7 +189,7 @@ def test_dynamically_quantised_products_are_exact() -> None:
 
     x = np.random.default_rng(0).standard_normal((5, 12)).astype(np.float32) + 0.5
     model = tg.compile(quantised, Tensor(x), threads=1, store=False)
-    assert sum("int8-dot" in row.kernel for row in model.report()) == TARGET.vnni
+    assert sum("int8-dot" in row.kernel for row in model.report()) == TARGET.multiplies_bytes
     q, zero, product = model(x)
     assert zero > 0
     np.testing.assert_array_equal(product, (q.astype(np.int64) - zero) @ W.astype(np.int64))
@@ -205,7 +205,7 @@ def test_quantised_convolutions_are_padded_with_their_zero_point(zero: int) -> N
         ),
         Tensor(image), threads=1, store=False,
     )  # fmt: skip
-    assert sum("int8-dot" in row.kernel for row in model.report()) == TARGET.vnni
+    assert sum("int8-dot" in row.kernel for row in model.report()) == TARGET.multiplies_bytes
     padded = np.pad(image.astype(np.int64) - zero, ((0, 0), (0, 0), (1, 1), (1, 1)))
     views = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(2, 3))
     want = np.einsum("ncyxhw,ochw->noyx", views, taps.astype(np.int64))
