@@ -120,7 +120,7 @@ def test_an_activation_that_overflows_f16_is_said_to_be_infinitely_far_off() -> 
 
 
 def test_a_word_that_is_no_dtype_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"^dtype 'f64' is unknown; valid: f32, f16, bf16$"):
+    with pytest.raises(ConfigError, match=r"^dtype 'f64' is unknown; valid: f32, f16, bf16, int8$"):
         loaded(MODELS["mlp"], "f64")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match=r"^dtype 'half' is unknown"):
         resolve_settings("mlp", dtype="half")

@@ -49,7 +49,7 @@ def test_a_peer_that_there_is_not_is_named_and_the_sweep_goes_on(
     report = swept(tmp_path, monkeypatch, "nobody")
     (failed,) = report.failed
     assert (failed.model, failed.kernel) == ("mlp", "peer nobody")
-    assert "peer 'nobody' is unknown; valid: torch" in failed.why
+    assert "peer 'nobody' is unknown; valid: ours, torch" in failed.why
     assert len(report.rows) == 5
 
 

@@ -220,3 +220,9 @@ def test_zeros_that_are_no_bytes_are_added_as_floats():
     number = (x.cast("f32") - far) * scale
     made = ((number / scale).round() + far).clamp(0.0, 255.0).cast("u8")
     assert joined_scales((made.node,)) == (made.node,)
+
+
+def test_quotients_of_known_positions_keep_their_roundings():
+    """(2 i + 1) / n, as grids have it, is no sum of bytes."""
+    made = (tg.arange(6).cast("f32") * 2.0 + 1.0) / 6.0
+    assert joined_scales((made.node,)) == (made.node,)

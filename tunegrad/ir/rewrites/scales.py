@@ -49,7 +49,7 @@ def _joined(n: Node, known: dict[Node, bool]) -> Node | None:
     if n.op is not GraphOp.MAP or n.arg is not Op.DIV or n.dtype != F32:
         return None
     by = _number(n.srcs[1], known)
-    if by is None or not 1 / _MOST < by < _MOST:
+    if by is None or not 1 / _MOST < by < _MOST or is_known(n.srcs[0], known):
         return None
     return _quotient(n.srcs[0], _one_of(n.srcs[1]), None, known)
 
@@ -137,9 +137,17 @@ def _is_sum(x: Node) -> bool:
     """True for a sum of products of integers, as floats."""
     base, _ = chain(x)
     if base.op is GraphOp.CAST:
-        return base.srcs[0].dtype == I32
+        return base.srcs[0].dtype == I32 and _adds_up(base.srcs[0])
     found = sum_of_products(base)
     return found is not None and all(map(_is_whole, found[0].srcs))
+
+
+def _adds_up(x: Node) -> bool:
+    """True for a sum along a dimension, or what is added to one; positions are none."""
+    base, _ = chain(x)
+    if base.op is GraphOp.MAP and base.arg in (Op.ADD, Op.SUB):
+        return any(map(_adds_up, base.srcs))
+    return base.op is GraphOp.REDUCE
 
 
 def _is_whole(x: Node) -> bool:

@@ -821,8 +821,10 @@ def _default(defaults: Defaults, x: Access, nest: Nest, places: list[str]) -> in
         return places.index(":box") if defaults.pads and ":box" in places else 0
     wanted: list[str] = []
     sparse = any(x.depends(n) for n in o.decisive)  # a copy has zeros
-    last = next((a for a in o.reduces if a.name == axis_of(nest.reduces[-1])), o.longest)
-    copied = x.stride(o.lane.name) != 1 or (nest.k and not in_order(x, defaults.run, last))
+    copied = x.stride(o.lane.name) != 1
+    if nest.k and not copied:
+        last = next((a for a in o.reduces if a.name == axis_of(nest.reduces[-1])), o.longest)
+        copied = not in_order(x, defaults.run, last)
     if of_lanes and not sparse and _again(o, x) and copied:
         wanted = _panel_places(o, x, nest)
     elif nest.k and not of_lanes and all(nest.rows):
