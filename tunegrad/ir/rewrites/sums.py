@@ -83,9 +83,14 @@ def applied(x: Node, moves: Moves) -> Node:
 
 def is_known(n: Node, known: dict[Node, bool]) -> bool:
     """True if no input reaches ``n``; ``known`` keeps what was found."""
-    if n not in known:
-        for m in (n,) if all(s in known for s in n.srcs) else topological((n,)):
-            known[m] = m.op is not GraphOp.INPUT and all(known[s] for s in m.srcs)
+    stack = [n]
+    while stack:
+        m = stack[-1]
+        if m not in known and (left := [s for s in m.srcs if s not in known]):
+            stack += left
+            continue
+        known.setdefault(m, m.op is not GraphOp.INPUT and all(known[s] for s in m.srcs))
+        stack.pop()
     return known[n]
 
 
