@@ -81,7 +81,7 @@ class CostModel:
         self._known, y = self._table(rows), _targets(log_s)
         self._mean = float(y.mean())
         y = y - self._mean
-        self._span = np.array([max(1.0, np.nanmax(c) - np.nanmin(c)) for c in self._known.T])
+        self._span = np.array([_span(column) for column in self._known.T])
         self._weight = np.array([_worth(column, y) for column in self._known.T])
         self._weight = _LEAST_WEIGHT + self._weight / (self._weight.max() or 1.0)
         part = np.arange(0, len(y), -(-len(y) // _CHOSEN_BY))
@@ -118,6 +118,12 @@ class CostModel:
             far[np.ix_(lacks, lacks)] = 0.0
             found += (weight * far)[np.ix_(place[: len(rows)], place[len(rows) :])]
         return found
+
+
+def _span(column: Values) -> float:
+    """From the least to the greatest of what is known, at least 1; columns of others have none."""
+    known = column[~np.isnan(column)]
+    return max(1.0, float(np.ptp(known))) if known.size else 1.0
 
 
 def _worth(column: Values, y: Values) -> float:

@@ -148,7 +148,7 @@ class Expected:
         dtype: DType,
         facts: ToleranceTerms,
         smooth: Array | None = None,
-        shaken: Sequence[Array] = (),
+        moved: tuple[float, float] | None = None,
     ) -> Expected:
         """From the evaluation in float64, and in the graph's own dtypes; ``terms`` of the longest
         sum in the graph.
@@ -160,8 +160,9 @@ class Expected:
         right model may round some of its numbers to the other neighbour, and then others that
         depend on these, until it is as far from ``wide`` as that is from ``smooth``. So may numpy.
 
-        ``shaken`` are evaluations of a graph with jumps whose sums were moved. A right model may
-        pass other jumps than f64 does, and is then as far from it as these are.
+        ``moved``: how far evaluations of a graph with jumps are off whose sums were moved, at most
+        and in the root mean square. A right model may pass other jumps than f64 does, and is then
+        as far from it as these are.
         """
         if not dtype.is_float:
             return Expected(
@@ -181,14 +182,10 @@ class Expected:
         largest = float(error[finite].max())
         if smooth is None:
             allowed = max(spread * largest, own)
-            if not shaken:
+            if moved is None:
                 return made(allowed)
-            off = np.abs([x.reshape(-1)[finite] - values[finite] for x in shaken])
-            off = np.nan_to_num(off, posinf=0.0)
-            squares = float(np.sqrt(np.mean(off**2, axis=1)).max())
-            return made(
-                max(allowed, _ROUNDED * float(off.max())), typical=max(allowed, _ROUNDED * squares)
-            )
+            most, typical = (max(allowed, _ROUNDED * off) for off in moved)
+            return made(most, typical=typical)
         rounded = np.abs(values - smooth.reshape(-1))[finite]
         least = max(largest, facts.rounding * scale)
         largest = float(rounded[np.isfinite(rounded)].max(initial=least))
@@ -339,21 +336,32 @@ def evaluated(
         smooth: Sequence[Array | None] = [None] * len(graph)
         if facts.rounding:
             smooth = evaluate(graph_in_float64(graph, rounded=False), wide_inputs)
-        shaken: list[list[Array]] = [[] for _ in graph]
+        moved: list[tuple[float, float] | None] = [None] * len(graph)
         for shake in range(_SHAKES if facts.jumps and not facts.rounding else 0):
-            moved = partial(_moved, np.random.default_rng((number, shake)))
-            for found, n, x in zip(shaken, graph, evaluate(graph, arrays, moved), strict=True):
-                found.append(to_compute(x, n.dtype).astype(np.float64))
+            rng = np.random.default_rng((number, shake))
+            found = evaluate(graph, arrays, partial(_moved, rng))
+            for i, (n, x, w) in enumerate(zip(graph, found, wide, strict=True)):
+                if n.dtype.is_float:
+                    moved[i] = _farther(moved[i], to_compute(x, n.dtype), w)
     except MemoryError:
         return None
     if any(_overflows(x, w) for x, w in zip(native, wide, strict=True)):
         return None
     return tuple(
-        Expected.of(to_compute(w, wn.dtype), x, n.dtype, facts, s, others)
-        for w, wn, x, n, s, others in zip(
-            wide, wide_graph, native, graph, smooth, shaken, strict=True
-        )
+        Expected.of(to_compute(w, wn.dtype), x, n.dtype, facts, s, off)
+        for w, wn, x, n, s, off in zip(wide, wide_graph, native, graph, smooth, moved, strict=True)
     )
+
+
+def _farther(before: tuple[float, float] | None, x: Array, wide: Array) -> tuple[float, float]:
+    """The largest difference and the root mean square of all, or those of before where larger."""
+    with np.errstate(invalid="ignore"):
+        off = np.abs(x - wide)
+    off = off[np.isfinite(off)]
+    if not off.size:
+        return before or (0.0, 0.0)
+    found = float(off.max()), float(np.sqrt(np.mean(off**2)))
+    return found if before is None else (max(before[0], found[0]), max(before[1], found[1]))
 
 
 def _moved(rng: np.random.Generator, x: Array) -> Array:
