@@ -7,7 +7,7 @@ import pytest
 
 from tunegrad.errors import WrongResult
 from tunegrad.frontend import Tensor, substitute
-from tunegrad.ir.dtypes import BF16, BOOL, F16, F32, F64, I32, I64
+from tunegrad.ir.dtypes import BF16, BOOL, F16, F32, F64, I32, I64, DType
 from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.graph import Node, graph_input, topological
 from tunegrad.ir.interpret.evaluate import evaluate, flat, graph_in_float64, unflat
@@ -221,19 +221,19 @@ def test_what_overflows_in_the_dtypes_of_a_graph_is_not_compared() -> None:
     assert evaluated(*flat(((x * 1e38 * 1e3 / 1e38).node,)), inputs, 0) is None
 
 
-def relus() -> tuple[tuple[Node, ...], list[Argument]]:
+def relus(dtype: DType = F32) -> tuple[tuple[Node, ...], list[Argument]]:
     """Gradients of two layers of relus: each is a sum over what is above zero."""
     given = [
-        Argument("x", (4096, 64), F32),
-        Argument("v", (64, 128), F32),
-        Argument("w", (128, 128), F32),
-        Argument("g", (4096, 128), F32),
+        Argument("x", (4096, 64), dtype),
+        Argument("v", (64, 128), dtype),
+        Argument("w", (128, 128), dtype),
+        Argument("g", (4096, 128), dtype),
     ]
     x, v, w, g = (Tensor.input(a.name, a.shape, a.dtype) for a in given)
     h = x @ v
     y = h.relu() @ w
-    dy = g * (y > 0).cast("f32")
-    dh = (dy @ w.T) * (h > 0).cast("f32")
+    dy = g * (y > 0).cast(dtype)
+    dh = (dy @ w.T) * (h > 0).cast(dtype)
     return ((h.relu().T @ dy).node, (x.T @ dh).node), given
 
 
@@ -261,6 +261,13 @@ def test_a_right_model_may_pass_other_jumps_than_float64() -> None:
     off = [np.abs(x - w).max() for x, w in zip(right, wide, strict=True)]
     assert off[1] > 64 * rounded[1]  # a relu that the right model passes, and f64 does not
     assert not any(e.fault(x.reshape(-1)) for e, x in zip(found, right, strict=True))
+
+
+def test_sums_in_float64_are_moved_by_its_own_units() -> None:
+    graph, given = relus(F64)
+    found = evaluated(*flat(graph), tuple(given), 0)
+    assert found is not None
+    assert found[1].typical < 1e-9 * np.abs(found[1].values).max()
 
 
 def test_a_wrong_gradient_shows_beside_jumps_that_a_right_model_may_pass() -> None:

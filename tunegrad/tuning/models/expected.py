@@ -370,7 +370,8 @@ def _moved(rng: np.random.Generator, x: Array) -> Array:
     finite = own[np.isfinite(own)].astype(np.float64)
     if not finite.size:
         return x
-    most = _SHAKEN * _UNIT["f32"] * float(np.sqrt(np.mean(finite**2)))
+    unit = _UNIT["f64" if x.dtype == np.float64 else "f32"]
+    most = _SHAKEN * unit * float(np.sqrt(np.mean(finite**2)))
     return np.broadcast_to((own + most * rng.uniform(-1, 1, own.shape)).astype(x.dtype), x.shape)
 
 
