@@ -51,6 +51,19 @@ def test_it_is_found_by_file_and_name_and_plan(place: Path) -> None:
     np.testing.assert_array_equal(tg.load(by_data.model, store=False, threads=1)(x), right)
 
 
+def test_a_file_of_a_model_is_found_from_a_copy_in_another_folder(tmp_path: Path) -> None:
+    (tmp_path / "mlp.toml").write_bytes((tg.config.configs_dir() / "mlp.toml").read_bytes())
+    name = f"{tmp_path}/mlp.toml[batch=2]"
+    first, second = tmp_path / "a" / "mlp.int8.json", tmp_path / "b" / "c" / "mlp.int8.json"
+    tg.quantize(name, _batches(), store=False, threads=1).save(first)
+    tg.quantize(name, first).save(second)
+    assert json.loads(first.read_text())["model"] == "../mlp.toml[batch=2]"
+    assert json.loads(second.read_text())["model"] == "../../mlp.toml[batch=2]"
+    x = _batches()[0]
+    made = [tg.load(str(file), store=False, threads=1)(x) for file in (first, second)]
+    np.testing.assert_array_equal(*made)
+
+
 def test_it_is_found_by_name_beside_the_default_store(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -37,6 +37,7 @@ __all__ = ["CalibratedProduct", "Calibration", "model", "quantised_model", "read
 _KIND = "tunegrad int8 1"
 _LONGEST = 64 << 20
 _DIGEST = 32
+_FILES = (".onnx", ".toml")
 
 
 class CalibratedProduct(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -56,7 +57,8 @@ class _Tensor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Calibration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The bytes of a model: its products in order, and the scales of the tensors they multiply.
 
-    ``model`` is the text that names the model, empty where it is none of a name.
+    ``model`` is the text that names the model, empty where it is none of a name. A file of a model
+    is named from the folder of the calibration's own file there, and as this process sees it here.
     """
 
     kind: str
@@ -121,9 +123,10 @@ class Calibration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Write the file, which is replaced at the end. Raises ModelError where it can not be."""
         place = Path(path)
         part = place.with_name(f"{place.name}.part{os.getpid()}")
+        said = msgspec.structs.replace(self, model=_seen_from(place.parent, self.model))
         try:
             place.parent.mkdir(parents=True, exist_ok=True)
-            part.write_bytes(msgspec.json.format(msgspec.json.encode(self), indent=1))
+            part.write_bytes(msgspec.json.format(msgspec.json.encode(said), indent=1))
             part.replace(place)
         except OSError as error:
             part.unlink(missing_ok=True)
@@ -167,7 +170,7 @@ def read_calibration(path: str | os.PathLike[str]) -> Calibration:
     most = max((p.tensor for p in found.products), default=-1)
     if most >= len(found.tensors):
         raise ModelError(f"file {path}: tensor {most} is none of its {len(found.tensors)}")
-    return found
+    return msgspec.structs.replace(found, model=_beside(Path(path).parent, found.model))
 
 
 def model(path: str) -> Model:
@@ -185,11 +188,19 @@ def model(path: str) -> Model:
     if found.model.partition("[")[0].endswith(CALIBRATED):
         raise ModelError(f"file {path}: its model {found.model!r:.80} is a calibration itself")
     check_package(found.model, path)
-    return quantised_model(model_of_spec(resolve_model(_beside(found.model, path))), found)
+    return quantised_model(model_of_spec(resolve_model(found.model)), found)
 
 
-def _beside(text: str, path: str) -> str:
-    """The name of a model; that of a file is as seen from the folder of the calibration."""
+def _seen_from(folder: Path, text: str) -> str:
+    """The name of a model; that of a file as seen from a folder."""
+    base, bracket, said = text.partition("[")
+    if not base.endswith(_FILES):
+        return text
+    return os.path.relpath(Path(base).expanduser(), folder) + bracket + said
+
+
+def _beside(folder: Path, text: str) -> str:
+    """The name of a model; that of a file as seen from here, by how a folder sees it."""
     base = text.partition("[")[0]
-    is_file = base.endswith((".onnx", ".toml")) and not Path(base).is_absolute()
-    return str(Path(path).parent / text) if is_file else text
+    is_file = base.endswith(_FILES) and not Path(base).is_absolute()
+    return str(folder / text) if is_file else text

@@ -96,7 +96,7 @@ class Quantized:
         """
         if not os.fspath(path).endswith(CALIBRATED):
             raise ModelError(f"file {os.fspath(path)}: its name must end with {CALIBRATED}")
-        name = _beside(self.calibration.model if model is None else model, Path(path))
+        name = self.calibration.model if model is None else model
         msgspec.structs.replace(self.calibration, model=name).write(path)
 
 
@@ -172,14 +172,6 @@ def quantize(
         tuple((_name(session.products[i], i), e) for i, e in session.costs.items()), listed,
     )  # fmt: skip
     return Quantized(made, report, calibration, session)
-
-
-def _beside(text: str, path: Path) -> str:
-    """The name of a model; that of a file as seen from the folder of ``path``."""
-    base, bracket, said = text.partition("[")
-    if not base.endswith((".onnx", ".toml")):
-        return text
-    return os.path.relpath(Path(base).expanduser(), path.parent) + bracket + said
 
 
 def _check(method: str, percentile: float, smooth: float | None, max_error: float | None) -> None:
