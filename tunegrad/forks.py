@@ -24,9 +24,9 @@ class _Forked(Protocol):
 _told: weakref.WeakSet[_Forked] = weakref.WeakSet()
 
 
-def in_child(whom: _Forked) -> None:
-    """Call ``whom.forked()`` in every child that is forked while it lives."""
-    _told.add(whom)
+def in_child(told: _Forked) -> None:
+    """Call ``told.forked()`` in every child that is forked while it lives."""
+    _told.add(told)
 
 
 def _tell() -> None:

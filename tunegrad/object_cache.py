@@ -146,7 +146,7 @@ class ObjectCache:
         return self._usable
 
     def _listed(self) -> list[tuple[float, int, Path]]:
-        """When each object was used, its bytes, its file; what a killed writer left is removed.
+        """Each object's time of use, bytes and file; what a killed writer left is removed.
 
         A file of another name is none of these, and stays: the directory may be a link to one that
         holds others' objects.

@@ -207,7 +207,7 @@ def _unrecorded(root: Handle, value: Node, known: Bindings) -> tuple[Node, Bindi
     return tracing.stopped(value), known
 
 
-# ---- who was written to
+# ---- tensors that were written to
 
 Changes = dict[int, tuple["weakref.ref[Handle]", Node, Bindings]]
 _changes: ContextVar[Changes | None] = ContextVar("changes", default=None)

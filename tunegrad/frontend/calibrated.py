@@ -75,7 +75,7 @@ class Calibration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         scales: Mapping[Node, Scale],
         kept: Sequence[int] = (),
     ) -> Calibration:
-        """What is known of a model's products; those at the places ``kept`` stay in f32."""
+        """The calibration of a model's products; those at the places ``kept`` stay in f32."""
         bytes_of = [p.tensor for i, p in enumerate(products) if i not in kept]
         places = {t: i for i, t in enumerate(dict.fromkeys(bytes_of))}
         listed = tuple(

@@ -116,7 +116,7 @@ class Pending:
             return self._made
 
     def call(self) -> tuple[object, list[NDArray[np.generic]]]:
-        """What a plan that computes it depends on, and its arrays in order, each once."""
+        """The key of the plan that computes it, and its arrays in order, each once."""
         arrays: dict[int, NDArray[np.generic]] = {}
         places: list[int] = []
         left = [self]

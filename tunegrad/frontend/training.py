@@ -196,7 +196,7 @@ class Training:
         return state
 
     def output(self) -> Tensor:
-        """What the model gives for its own inputs, as a graph.
+        """The model's output for its own inputs, as a graph.
 
         Raises ModelError for several tensors.
         """

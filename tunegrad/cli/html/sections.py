@@ -441,7 +441,7 @@ def _beside(page: SessionPage, number: str) -> Part | None:
 
 
 def _differs(page: SessionPage, session: str) -> str | None:
-    """What was otherwise in a session beside this one."""
+    """Conditions that were otherwise in a session beside this one."""
     found = next((b for b in page.beside if b.line.id == session), None)
     if found is None:
         return "this one"

@@ -158,7 +158,7 @@ def _asked() -> Host:
 
 
 def llvm() -> ModuleType:
-    """What compiles by LLVM, ``devices.host.codegen``. Raises DeviceError where LLVM is missing."""
+    """``devices.host.codegen``, the compiler by LLVM. Raises DeviceError where LLVM is missing."""
     try:
         from tunegrad.devices.host import codegen
     except (ImportError, OSError) as error:  # the package is missing, or its library does not load

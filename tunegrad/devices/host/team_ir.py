@@ -16,13 +16,13 @@ thread, then the core of each:
    then i32 core of each thread
 
 A launch stores the job, bumps the generation and runs its own share, that of thread 0. The share of
-another thread belongs to whoever writes the generation into its ``claimed`` first: its helper, or the
+another thread belongs to the first that writes the generation into its ``claimed``: its helper, or the
 caller, when it is through with its own. So a helper that sleeps, or waits for a core that another
 process has, is not waited for, unless threads of the kernel meet at barriers. Nothing of a job is
 read before its share is claimed, and no job is overwritten before all shares are finished.
 
-A helper that has claimed may lose its core as well. Whoever waits for it sees that its clock stands
-still, lets it run on this core instead, and sleeps until it is through; it goes back then.
+A helper that has claimed may lose its core as well. The thread that waits for it sees that its clock
+stands still, lets it run on this core instead, and sleeps until it is through; it goes back then.
 
 Where that happened in a run of a plan, other processes want these cores. The next runs find out
 what is faster there: the team, or all shares by the caller (``alone``), which leaves its helpers

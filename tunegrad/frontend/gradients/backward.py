@@ -125,7 +125,7 @@ def _given(x: Handle, gradient: Any) -> Handle:
 
 
 def _flowing(x: Handle, given: Handle, create_graph: bool) -> dict[tracing.Leaf, Handle]:
-    """What flows to each leaf; a tensor that was changed since has several nodes of one leaf."""
+    """Gradients by leaf; a tensor that was changed since has several nodes of one leaf."""
     nodes = _reached(x.node)
     bindings: list[Bindings] = []
     if create_graph:

@@ -81,7 +81,7 @@ def value_and_grad(
 
 
 def vjp(function: Callable[..., Any], cotangent: Handle, *args: Handle) -> tuple[Handle, ...]:
-    """What flows to each argument, a tensor of floats, where ``cotangent`` flows to the one tensor
+    """Cotangents of the arguments, tensors of floats, where ``cotangent`` is that of the one tensor
     that ``function`` gives.
 
     ``cotangent`` has the shape of that tensor; raises DTypeError as ``grad``.

@@ -74,15 +74,15 @@ class Optimizer:
 
     def _check(self, name: str, value: Any) -> None:
         """Raise ConfigError for a number that the option can not have."""
-        who = type(self).__name__
+        rule = type(self).__name__
         if name == "betas":
             pair = isinstance(value, tuple | list) and len(value) == 2
             if not pair or not all(is_number(b) and 0 <= b < 1 for b in value):
-                raise ConfigError(f"{who}: betas={value!r} must be two numbers in [0, 1)")
+                raise ConfigError(f"{rule}: betas={value!r} must be two numbers in [0, 1)")
             return
         free = name not in _LEAST or (name == "lr" and callable(value))
         if not free and (not is_number(value) or value < 0):
-            raise ConfigError(f"{who}: {name}={value!r} must be a number of at least 0")
+            raise ConfigError(f"{rule}: {name}={value!r} must be a number of at least 0")
 
     def rate(self, step: int) -> float:
         """The learning rate of a step, which is counted from 0."""
@@ -106,7 +106,7 @@ class Optimizer:
         return bool(vars(owner).get("elementwise", False))
 
     def moments(self, parameters: Tensors) -> dict[str, Tensor]:
-        """What is kept before the first step: zeros, by ``slot.name``."""
+        """Moments before the first step: zeros, by ``slot.name``."""
         return {
             f"{slot}.{name}": zeros(p.shape, dtype=p.dtype)
             for slot in self.kept()
@@ -288,7 +288,7 @@ class RMSprop(Optimizer):
     elementwise = True
 
     def kept(self) -> tuple[str, ...]:
-        """What its options and those of its groups ask for."""
+        """The slots that its options and those of its groups ask for."""
         every = [self, *(replace(self, **{"groups": (), **o}) for _, o in self.groups)]
         asked = {"square": True, "mean": any(e.centered for e in every)}
         asked["momentum"] = any(e.momentum for e in every)

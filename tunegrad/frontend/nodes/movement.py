@@ -155,7 +155,7 @@ def diagonal(x: Node, offset: int, a: int, b: int) -> Node:
 
 
 def mirrored_windows(x: Node, dim: int, size: int, stride: int, dilation: int, extent: int) -> Node:
-    """Windows that turn those of WINDOW round: who reads ``i`` by tap ``k``.
+    """Windows that turn those of WINDOW round: the place that reads ``i`` by tap ``k``.
 
     ``out[.., i, .., k] = x[.., (i - k * dilation) / stride, ..]`` for i up to ``extent``, zero
     where there is none.

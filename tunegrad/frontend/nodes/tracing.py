@@ -44,8 +44,8 @@ class Argument:
 
 
 class Leaf(Argument):
-    """Where the gradient of one tensor arrives: of one that requires it, or, where it is made of
-    such tensors, of one that retains it.
+    """The place at which the gradient of one tensor arrives: of one that requires it, or, where it
+    is made of such tensors, of one that retains it.
     """
 
     __slots__ = ("gradient", "required")

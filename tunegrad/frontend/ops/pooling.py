@@ -301,7 +301,7 @@ class _Windows:
         return all(s >= d * (k - 1) + 1 for s, d, k in steps)
 
     def readers(self, y: Handle, x: Handle) -> Handle:
-        """Elements of windows (N, C, places) by who they read: (N, C, padded places of x, taps)."""
+        """Elements of windows (N, C, places) by places read: (N, C, padded places of x, taps)."""
         node = y.node
         for i, (lo, hi) in enumerate(self.ends):
             extent = lo + x.shape[i + 2] + hi

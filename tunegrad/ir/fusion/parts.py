@@ -262,7 +262,7 @@ def _swapped(x: Expr, old: Expr, new: Load, known: dict[int, Expr]) -> Expr:
 
 
 def _choices(x: Expr) -> Iterator[tuple[Valid | None, Expr]]:
-    """What nested choices give, each with its condition; the last one is what else is left."""
+    """Values of nested choices, each with its condition; the last one has none."""
     while isinstance(x, Apply) and x.op is Op.WHERE and isinstance(x.args[0], Inside):
         yield x.args[0].valid, x.args[1]
         x = x.args[2]

@@ -128,7 +128,7 @@ class _Order:
         return n in self.cut.fixed and n not in self.cut.targets
 
     def _kind(self, d: Draft) -> object:
-        """What siblings have in common."""
+        """Properties that siblings share: points, form, folds, turned reads and fences."""
         turns = not d.kernel.reduces and _turns(d.kernel)
         fenced = self._is_fenced(d.node)
         return _points(d.node), self.form(d.node), _folded(d.kernel), turns, fenced

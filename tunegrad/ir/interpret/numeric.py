@@ -150,7 +150,7 @@ FOLDS: dict[Op, np.ufunc] = {
     Op.OR: np.bitwise_or,
     Op.XOR: np.bitwise_xor,
 }
-"""What folds the lanes of a vector; reductions of kernels take the first four."""
+"""Operations that fold the lanes of a vector; reductions of kernels take the first four."""
 
 
 def compute(op: Op, *args: Array) -> Array:

@@ -198,7 +198,7 @@ def _chain(x: Node) -> tuple[Node, tuple[Node, ...]] | None:
 _BYTES = (I8, U8)
 
 _MOST_SCALE = 2.0**96
-"""What constant scales are below: a sum, which is below 2^31, times one is finite."""
+"""The bound of constant scales: a sum, which is below 2^31, times one below it is finite."""
 
 
 _EXACT = 1 << 24

@@ -274,7 +274,7 @@ def _whole(x: Node, s: Scale, axis: int) -> Node:
 
 
 def _pooled(n: Node, readers: Counter[Node]) -> Node | None:
-    """What a tensor is the maximum of, windows of it, where nothing else reads that; else None."""
+    """The tensor of whose windows this is the maximum, where nothing else reads it; else None."""
     if n.op is not GraphOp.REDUCE or cast(Any, n.arg)[0] is not Op.MAX:
         return None
     path = [n.srcs[0]]

@@ -30,7 +30,7 @@ from .sums import Repeats, applied, chain, is_known, rewritten, sum_of_products
 __all__ = ["joined_scales"]
 
 _MOST = 2.0**30
-"""What scales are below, and their reciprocals: three of them make a normal number."""
+"""The bound of scales and of their reciprocals: a product of three is a normal number."""
 
 _EXTREMES = (Op.MAX, Op.MIN)
 
@@ -228,8 +228,8 @@ def _on_bytes(n: Node, known: dict[Node, bool]) -> Node | None:
 
 
 def _quantised(n: Node, known: dict[Node, bool]) -> tuple[Node, _Steps] | None:
-    """What a node quantises, and how; None for another node, or where the zero is no byte: beside a
-    large one floats lose the bytes.
+    """The tensor that a node quantises, and how; None for another node, or where the zero is no
+    byte: beside a large one floats lose the bytes.
     """
     n = saturated(n) or n
     if n.op is not GraphOp.CAST or n.dtype not in (I8, U8) or n.srcs[0].dtype != F32:

@@ -134,7 +134,7 @@ def operands_of(kernel: Kernel, target: Target, lane: Axis, row: Axis | None) ->
 
 
 def _share(r: Range) -> float:
-    """How many of all points are in a range; each of its variables counts alike."""
+    """The part of all points that is in a range; each of its variables counts alike."""
     sums = [r.index.const]
     for atom, c in r.index.terms:
         sums = [s + c * v for s in sums for v in range(atom.lo, atom.hi + 1)]

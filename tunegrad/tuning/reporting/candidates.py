@@ -70,7 +70,7 @@ def search_of(
 
 
 def _parameters(trials: Sequence[Trial], winner: str) -> tuple[Parameter, ...]:
-    """What candidates differ in, the most important first, two dozen at most."""
+    """Parameters in which candidates differ, the most important first, two dozen at most."""
     split = [_split(t.actions) for t in trials]
     often = {
         name
@@ -161,7 +161,7 @@ def _importance(at: Sequence[int], seconds: Sequence[float]) -> float:
 
 
 def _neighbours(trials: Iterable[Trial], winner: str) -> tuple[Neighbour, ...]:
-    """What was measured one action away from the winner, the fastest first."""
+    """Measured candidates one action away from the winner, the fastest first."""
     rows = {t.actions: t for t in trials}
     own = rows.get(winner)
     own_s = own.measurement.seconds if own and own.measurement.ran else inf
