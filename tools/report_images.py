@@ -12,7 +12,7 @@ from pathlib import Path
 from threading import Thread
 
 from tests.browser import Browser, browser, chromium
-from tunegrad.cli.watch import Watched, server_of
+from tunegrad.cli.html import Watched, server_of
 
 __all__ = ["main"]
 

@@ -14,7 +14,7 @@ import pytest
 from tests.browser import Browser, browser, chromium
 from tests.report_stores import store_of, write_session
 from tunegrad.cli.app import run
-from tunegrad.cli.watch import Watched, server_of
+from tunegrad.cli.html import Watched, server_of
 from tunegrad.db import open_store
 
 CHROMIUM = chromium()

@@ -12,6 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 HEAVY = {
     "click",
+    "http",
     "llvmlite",
     "msgspec",
     "numba",

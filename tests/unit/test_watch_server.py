@@ -18,7 +18,7 @@ import pytest
 
 from tests.report_stores import GEMM, KEY, WINNER, store_of, trial, write_session
 from tunegrad.cli.app import run
-from tunegrad.cli.watch import Watched, server_of
+from tunegrad.cli.html import Watched, server_of
 from tunegrad.db import open_store
 
 

@@ -1,5 +1,5 @@
-"""The command line: one file per command, each a thin shell that parses, makes one library call,
-and formats.
+"""The command line: a file for each command, or for some about one thing, each a thin shell that
+parses, makes one library call, and formats.
 
 Data goes to stdout, all else to stderr. Exit codes:
 

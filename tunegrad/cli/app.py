@@ -37,17 +37,19 @@ COMMANDS = (
     "doctor",
 )
 
+_FILES = {
+    "cache": "installation", "compare": "regress", "doctor": "installation",
+    "models": "installation", "watch": "report",
+}  # fmt: skip
+"""The modules of commands that share one; others have the command's name."""
+
 EXIT_USER_ERROR = 1
 EXIT_MISMATCH = 3
 EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells report it
 
 
 class LazyGroup(CommandGroup):
-    """Commands are modules of this package, each with a command of its own name, imported when
-    asked for.
-
-    A hyphen in a command's name is an underscore in the module's.
-    """
+    """Commands stand in modules of this package, under their own names, imported when asked for."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  click's signature
         """Every command's name, in the order of ``COMMANDS``."""
@@ -57,8 +59,8 @@ class LazyGroup(CommandGroup):
         """The command, imported; None for a name that is none."""
         if cmd_name not in COMMANDS:
             return None
-        name = cmd_name.replace("-", "_")
-        command: click.Command = getattr(importlib.import_module(f"tunegrad.cli.{name}"), name)
+        module = importlib.import_module(f"tunegrad.cli.{_FILES.get(cmd_name, cmd_name)}")
+        command: click.Command = getattr(module, cmd_name)
         return command
 
 

@@ -1,4 +1,6 @@
-"""``tunegrad regress CONFIG``: time the stored winners again, and say what got slower."""
+"""``tunegrad regress CONFIG``: time the stored winners again, and say what got slower; ``tunegrad
+compare A B``: two sweeps, stores or revisions of the source, with intervals.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tunegrad.cli.app import EXIT_INTERRUPTED, EXIT_MISMATCH, EXIT_USER_ERROR
-from tunegrad.cli.files import check_writable, make_default_place, write_whole
+from tunegrad.cli.files import check_writable, make_default_place, store_path, write_whole
 from tunegrad.cli.options import example, json_option, store_option
 from tunegrad.cli.output import emit, note, printable
 from tunegrad.cli.progress import search_display
@@ -19,7 +21,7 @@ from tunegrad.errors import ConfigError
 if TYPE_CHECKING:
     from tunegrad.regress import SweepReport
 
-__all__ = ["regress"]
+__all__ = ["compare", "regress"]
 
 
 @click.command(
@@ -135,3 +137,29 @@ def _exit_code(report: SweepReport) -> int:
     if report.regressions:
         return EXIT_MISMATCH
     return EXIT_USER_ERROR if report.failed or not report.rows else 0
+
+
+@click.command(
+    epilog=example(
+        "tunegrad compare last~1 last --store nightly.db",
+        "tunegrad compare monday.db tuesday.db",
+    )
+)
+@click.argument("a", metavar="A")
+@click.argument("b", metavar="B")
+@store_option
+@json_option
+def compare(a: str, b: str, store: str | None, as_json: bool) -> None:
+    """Show how many times as long run B takes as run A, kernel by kernel.
+
+    A and B are sweeps of the store, by their ids or the first digits, last or last~1; revisions of
+    the source (all sweeps of it); or files of stores: their newest sweeps, and of a store without
+    one whole models, as the newest tune session of each measured them. What the yardsticks of
+    sweeps say about the machine is taken off. Where 1.0 is inside the interval there is no
+    difference.
+    """
+    from tunegrad.cli.tables import compare_text
+    from tunegrad.regress import compare as compared
+
+    found = compared(a, b, store_path(store))
+    emit(found, compare_text(found), as_json=as_json)

@@ -1,7 +1,11 @@
-"""``tunegrad report``: one HTML file of a session or a store."""
+"""``tunegrad report``: one HTML file of a session or a store; ``tunegrad watch``: the same in a
+browser on this machine, while the session runs.
+"""
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,9 +13,9 @@ import click
 
 from tunegrad.cli.files import check_writable, store_path, write_whole
 from tunegrad.cli.options import example, json_option, store_option
-from tunegrad.cli.output import emit
+from tunegrad.cli.output import emit, note, say
 
-__all__ = ["report"]
+__all__ = ["report", "watch"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,3 +81,35 @@ def report(
     found = _Written(out, len(data), len(page.pages), kernels)
     text = f"{out}: {len(data) / 1e3:.0f} KB, {found.sessions} sessions, {kernels} kernels"
     emit(found, text, as_json=as_json)
+
+
+@click.command(epilog=example("tunegrad watch", "tunegrad watch tuned.db", "tunegrad watch last"))
+@click.argument("what", metavar="[STORE|SESSION]", default="")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=0, metavar="N",
+    help="Port on this machine.  [default: any free one]",
+)  # fmt: skip
+@store_option
+def watch(what: str, port: int, store: str | None) -> None:
+    """Show the report of a session in a browser while it runs.
+
+    Of a STORE, a file, the newest session, and each newer one as it begins; or the SESSION of an
+    id that begins so. Prints an address that only this machine reaches, and serves the page of
+    `tunegrad report` there, which renews the parts that change. The store is only read. Ctrl-C ends
+    it.
+    """
+    is_file = bool(what) and (Path(what).expanduser().exists() or os.sep in what or "." in what)
+    if is_file and store is not None:
+        raise click.UsageError("a store is given twice: by STORE and by --store")
+    path = store_path(what if is_file else store)
+    from tunegrad.db import open_store
+
+    open_store(path).close()
+    from tunegrad.cli.html import LOOPBACK, Watched, server_of
+
+    watched = Watched(path, "" if is_file or what == "last" else what)
+    with server_of(watched, port) as server, suppress(KeyboardInterrupt):
+        say(f"http://{LOOPBACK}:{server.server_address[1]}/ shows {path}; Ctrl-C ends it\n")
+        os.nice(10)
+        server.serve_forever(poll_interval=0.2)
+    note("watch: ended")

@@ -1,4 +1,5 @@
-"""``tunegrad watch``: the report of a session while it runs, in a browser on this machine.
+"""The server of ``tunegrad watch``: the report of a session while it runs, for a browser on this
+machine.
 
 browser   GET / every two seconds, with the version that it has   -->   304, or the page again
 server    the store's files changed?   -->   its rows are read, as any reader does
@@ -15,21 +16,21 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from importlib import import_module
 from pathlib import Path
 from threading import Lock
+from typing import TYPE_CHECKING
 
-import click
-
-from tunegrad.cli.files import store_path
-from tunegrad.cli.options import example, store_option
-from tunegrad.cli.output import note, say
 from tunegrad.errors import ConfigError, UserError
+from tunegrad.tuning import gather
 
-__all__ = ["Watched", "server_of", "watch"]
+from .page import judgement, notice_html, report_html
 
-_LOOPBACK = "127.0.0.1"
+if TYPE_CHECKING:
+    from http.server import ThreadingHTTPServer
+
+__all__ = ["LOOPBACK", "Watched", "server_of"]
+
+LOOPBACK = "127.0.0.1"
 
 _SHARE, _LONGEST_S = 0.05, 20.0
 """The part of one CPU that making pages may take, as a search measures beside it; and the longest
@@ -74,9 +75,7 @@ class Watched:
         return blake2b(" ".join(found).encode(), digest_size=8).hexdigest()
 
     def _made(self, version: str) -> bytes:
-        from tunegrad.cli.html import judgement, notice_html, report_html
         from tunegrad.explain import code_of
-        from tunegrad.tuning import gather
 
         try:
             found = gather(self.store, self.session or "last", (), judgement)
@@ -89,6 +88,7 @@ class Watched:
 
 def server_of(watched: Watched, port: int) -> ThreadingHTTPServer:
     """A server of the page on the loopback address. Raises ConfigError for a port that is taken."""
+    from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
     class Handler(BaseHTTPRequestHandler):
         """Answers GET of the page; whatever else is asked for is refused."""
@@ -96,7 +96,7 @@ def server_of(watched: Watched, port: int) -> ThreadingHTTPServer:
         def do_GET(self) -> None:
             """The page, or 304 where the browser has it."""
             at = self.connection.getsockname()[1]
-            if self.headers.get("Host") not in (f"{_LOOPBACK}:{at}", f"localhost:{at}"):
+            if self.headers.get("Host") not in (f"{LOOPBACK}:{at}", f"localhost:{at}"):
                 self.send_error(403, "another host")
                 return
             if self.path != "/":
@@ -122,39 +122,8 @@ def server_of(watched: Watched, port: int) -> ThreadingHTTPServer:
             """Nothing: the terminal belongs to the user."""
 
     try:
-        return ThreadingHTTPServer((_LOOPBACK, port), Handler)
+        return ThreadingHTTPServer((LOOPBACK, port), Handler)
     except OSError as error:
         raise ConfigError(
             f"watch: port {port} can not be used: {error.strerror}; 0 is any free one"
         ) from error
-
-
-@click.command(epilog=example("tunegrad watch", "tunegrad watch tuned.db", "tunegrad watch last"))
-@click.argument("what", metavar="[STORE|SESSION]", default="")
-@click.option(
-    "--port", type=click.IntRange(0, 65535), default=0, metavar="N",
-    help="Port on this machine.  [default: any free one]",
-)  # fmt: skip
-@store_option
-def watch(what: str, port: int, store: str | None) -> None:
-    """Show the report of a session in a browser while it runs.
-
-    Of a STORE, a file, the newest session, and each newer one as it begins; or the SESSION of an
-    id that begins so. Prints an address that only this machine reaches, and serves the page of
-    `tunegrad report` there, which renews the parts that change. The store is only read. Ctrl-C ends
-    it.
-    """
-    from tunegrad.db import open_store
-
-    is_file = bool(what) and (Path(what).expanduser().exists() or os.sep in what or "." in what)
-    if is_file and store is not None:
-        raise click.UsageError("a store is given twice: by STORE and by --store")
-    path = store_path(what if is_file else store)
-    open_store(path).close()
-    import_module("tunegrad.cli.html")  # before the first page, whose cost it would be
-    watched = Watched(path, "" if is_file or what == "last" else what)
-    with server_of(watched, port) as server, suppress(KeyboardInterrupt):
-        say(f"http://{_LOOPBACK}:{server.server_address[1]}/ shows {path}; Ctrl-C ends it\n")
-        os.nice(10)
-        server.serve_forever(poll_interval=0.2)
-    note("watch: ended")
