@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
 from tests.graph_builders import add, conv, layer_norm, matmul, max_pool, softmax, tensor, weight
 from tunegrad.errors import ShapeError
+from tunegrad.frontend.nodes.movement import cat
 from tunegrad.ir import graph as g
-from tunegrad.ir.dtypes import BF16, BOOL, F16, F32, F64, I32, I64
+from tunegrad.ir.dtypes import BF16, BOOL, F16, F32, F64, I32, I64, DType
 from tunegrad.ir.expr import Op
 from tunegrad.ir.graph import Node
 from tunegrad.ir.interpret.evaluate import evaluate
@@ -119,3 +122,44 @@ def test_graph_missing_input_is_named() -> None:
 def test_graph_input_of_another_shape_is_refused() -> None:
     with pytest.raises(ShapeError, match=r"input 'x' has shape \(3,\), the graph needs \(2,\)"):
         value(tensor("x", 2), x=np.zeros(3, np.float32))
+
+
+def laid(part: Node, rest: Node, begin: int) -> Node:
+    """A row with another one laid over it, as joining makes it."""
+    ends = ((begin, rest.shape[0] - begin - part.shape[0]),)
+    inside = g.pad(g.full(True, part.shape, BOOL), ends)
+    return g.elementwise(Op.WHERE, inside, g.pad(part, ends), rest)
+
+
+@pytest.mark.parametrize("dtype", [F32, F16, BF16], ids=str)
+def test_graph_parts_laid_over_a_row_change_no_other_value(dtype: DType) -> None:
+    """A row that others read as well, also as a part of itself, stays as it is."""
+    x = g.cast(tensor("x", 6), dtype)
+    first = laid(g.full(-0.0, (2,), dtype), x, 1)
+    half = g.shrink(first, ((0, 3),))
+    second = laid(half, first, 2)
+    third = laid(g.full(np.nan, (1,), dtype), second, 5)
+    outputs = tuple(g.cast(n, F32) for n in (first, half, third, g.elementwise(Op.NEG, x)))
+    given = np.arange(6, dtype=np.float32)
+    got = evaluate(outputs, {"x": given})
+    want = ([0, -0.0, -0.0, 3, 4, 5], [0, -0.0, -0.0], [0, -0.0, 0, -0.0, -0.0, np.nan], -given)
+    for values, right in zip(got, want, strict=True):
+        np.testing.assert_array_equal(values, np.asarray(right, np.float32))
+        known = ~np.isnan(right)
+        assert (np.signbit(values) == np.signbit(right))[known].all()
+    assert given.tolist() == [0, 1, 2, 3, 4, 5]
+
+
+def test_graph_joining_takes_no_memory_of_the_result_for_each_part() -> None:
+    parts, each = 32, 4096
+    x = tensor("x", parts, each)
+    rows = [g.reshape(g.shrink(x, ((i, i + 1), (0, each))), (each,)) for i in range(parts)]
+    made, values = cat([g.elementwise(Op.NEG, row) for row in rows], 0), normal(parts, each)
+    tracemalloc.start()
+    try:
+        (got,) = evaluate((made,), {"x": values})
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert np.array_equal(got, -values.reshape(-1))
+    assert most < 6 * values.nbytes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from math import prod
@@ -46,20 +47,20 @@ def evaluate(
     values: dict[int, Array] = {}
     order = topological(outputs)
     factors = _factors(order, outputs)
-    last: dict[int, int] = {}
-    for i, n in enumerate(order):
-        for s in _read(n, factors):
-            last[id(s)] = i
-    keep = {id(o) for o in outputs}
+    reads = Counter(id(o) for o in outputs)
+    for n in reversed(order):
+        reads.update(id(s) for s in _read(n, factors) if id(n) in reads)
+    left = reads.copy()  # those that are still to come
     with np.errstate(all="ignore"):
-        for i, node in enumerate(order):
-            if id(node) in factors:
+        for node in order:
+            if id(node) not in reads:
                 continue
-            found = _value(node, values, inputs or {}, factors)
+            found = _value(node, values, inputs or {}, factors, reads)
             values[id(node)] = moved(found) if moved and _sums_floats(node) else found
             for s in _read(node, factors):
-                if last[id(s)] == i and id(s) not in keep:
-                    values.pop(id(s), None)
+                left[id(s)] -= 1
+                if not left[id(s)]:
+                    values.pop(id(s))
     return tuple(
         np.ascontiguousarray(to_memory(values[id(o)], o.dtype)).reshape(o.shape) for o in outputs
     )
@@ -70,8 +71,25 @@ def _sums_floats(n: Node) -> bool:
 
 
 def _read(n: Node, factors: Mapping[int, tuple[Node, ...]]) -> tuple[Node, ...]:
-    """The nodes whose values ``n`` needs: the factors in the place of a product."""
+    """The nodes whose values ``n`` needs: the factors in the place of a product, and of a part that
+    is laid over the rest the part as it was before it was padded.
+    """
+    if _lays_over(n):
+        return n.srcs[1].srcs[0], n.srcs[2]
     return tuple(f for s in n.srcs for f in factors.get(id(s), (s,)))
+
+
+def _lays_over(n: Node) -> bool:
+    """True for ``where(pad(true), pad(part), rest)``, as joining tensors makes it."""
+    if n.op is not GraphOp.MAP or n.arg is not Op.WHERE:
+        return False
+    inside, part, _ = n.srcs
+    return (
+        inside.op is part.op is GraphOp.PAD
+        and inside.arg == part.arg
+        and inside.srcs[0].op is GraphOp.FULL
+        and _full_value(inside.srcs[0]) is True
+    )
 
 
 def _factors(order: list[Node], outputs: tuple[Node, ...]) -> dict[int, tuple[Node, ...]]:
@@ -96,6 +114,7 @@ def _value(
     values: dict[int, Array],
     inputs: Mapping[str, Array],
     factors: Mapping[int, tuple[Node, ...]],
+    reads: Mapping[int, int],
 ) -> Array:
     """The value in the compute type of the node's dtype (already rounded to the dtype)."""
     op, arg = node.op, node.arg
@@ -110,6 +129,10 @@ def _value(
     if op is GraphOp.REDUCE and id(node.srcs[0]) in factors:
         a, b = (values[id(f)] for f in factors[id(node.srcs[0])])
         return _sum_of_products(node, a, b)
+    if _lays_over(node):
+        part, rest = _read(node, factors)
+        own = _lays_over(rest) and reads[id(rest)] == 1  # nothing else sees that array
+        return _laid_over(node, values[id(part)], values[id(rest)], copy=not own)
     srcs = [values[id(s)] for s in node.srcs]
     if op is GraphOp.MAP:
         return _rounded(compute(typed(Op, arg), *srcs), node.dtype)
@@ -191,6 +214,13 @@ def _sum_of_products(node: Node, a: Array, b: Array) -> Array:
     return np.broadcast_to(
         result.reshape([shape[d] if d in kept else 1 for d in range(len(shape))]), node.shape
     )
+
+
+def _laid_over(node: Node, part: Array, rest: Array, *, copy: bool) -> Array:
+    widths = typed("tuple[tuple[int, int], ...]", node.srcs[1].arg)
+    found = np.array(rest) if copy else rest
+    found[tuple(slice(a, n - b) for (a, b), n in zip(widths, node.shape, strict=True))] = part
+    return found
 
 
 def _gathered(x: Array, index: Array, dim: int) -> Array:
