@@ -6,7 +6,6 @@ The judgement of regression sweeps says what each found, and where levels begin 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -19,6 +18,7 @@ from tunegrad.cli.tables import (
     finding_text,
     ms,
     plural,
+    when,
     words,
 )
 from tunegrad.db import Contents, machine_id
@@ -28,11 +28,11 @@ from tunegrad.tuning import Judgement
 
 from .charts import history_chart
 from .script import SCRIPT, WATCH, script_policy
-from .sections import Code, Part, gain, part, session_parts
+from .sections import Code, Part, gain, legend, no_code, part, session_parts
 from .style import STYLE, Html, element, joined, table_element, text
 
 if TYPE_CHECKING:
-    from tunegrad.tuning import HistoryChart, Latencies, ReportPage, SessionLine, SessionPage
+    from tunegrad.tuning import HistoryChart, Latencies, ReportPage, SessionPage
 
 __all__ = [
     "judgement",
@@ -90,7 +90,7 @@ holds.
 """
 
 
-def report_html(page: ReportPage, code: Code = lambda *_: ("", ""), version: str = "") -> str:
+def report_html(page: ReportPage, code: Code = no_code, version: str = "") -> str:
     """The whole file. ``code`` gives source and assembly of a kernel. A page with a ``version`` is
     watched: it asks where it came from for a newer one.
     """
@@ -186,7 +186,7 @@ def _article(
             joined(
                 f"{line.where}" if line.where else "",
                 f" of {machine}; " if machine else "; " if line.where else "",
-                f"{line.command} session of {_when(line)}, {took}, "
+                f"{line.command} session of {when(line.started_s)} UTC, {took}, "
                 f"{plural(line.candidates, 'candidate')}",
             ),
             css="sub",
@@ -228,14 +228,11 @@ def _histories(histories: tuple[HistoryChart, ...]) -> Part | None:
             history_chart(h),
             element("p", f"{len(h.rows)} sessions; {note}.", css="note"),
         ]
-    legend = element(
-        "ul",
-        element("li", element("i", style="background:var(--after)"), "tuned"),
-        element("li", element("i", style="background:var(--before)"), "default schedules, in the "
-            "same turns: where both got slower it is the machine"),
-        css="legend",
-    )  # fmt: skip
-    return part("all", "history", "History", legend, *blocks)
+    colours = legend(
+        ("after", "tuned"),
+        ("before", "default schedules, in the same turns: where both got slower it is the machine"),
+    )
+    return part("all", "history", "History", colours, *blocks)
 
 
 def _sessions(page: ReportPage) -> Part | None:
@@ -243,7 +240,7 @@ def _sessions(page: ReportPage) -> Part | None:
         return None
     table = Table.of(
         page.sessions,
-        words("began", _when),
+        words("began", lambda x: f"{when(x.started_s)} UTC"),
         words("model", lambda x: " + ".join(x.models) or x.command),
         words("on", lambda x: x.where),
         figure("took", lambda x: None if x.seconds is None else duration(x.seconds)),
@@ -257,10 +254,6 @@ def _sessions(page: ReportPage) -> Part | None:
 
 def _verdict(x: Latencies) -> Html:
     return element("div", f"{ms(1e3 * x.tuned_s)} ms, ", gain(x.gain, x.interval, small=False))
-
-
-def _when(x: SessionLine) -> str:
-    return datetime.fromtimestamp(x.started_s, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
 def _foot(page: ReportPage) -> Html:

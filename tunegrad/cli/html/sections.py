@@ -16,21 +16,28 @@ from tunegrad.cli.tables import (
     ms,
     peak_text,
     plural,
+    times,
     when,
     words,
 )
 
 from .charts import drawable, progress_chart, roofline_chart, search_chart, series_colours
-from .style import Html, element, joined, table_element
+from .style import SERIES, Html, element, joined, table_element
 
 if TYPE_CHECKING:
     from tunegrad.paired import Interval
     from tunegrad.tuning import KernelEntry, Search, SessionPage
 
-__all__ = ["Code", "Part", "gain", "session_parts"]
+__all__ = ["Code", "Part", "gain", "legend", "no_code", "part", "session_parts"]
 
 Code = Callable[[str, str, tuple[tuple[str, str], ...]], tuple[str, str]]
 """Source and assembly of a kernel's text under actions on a machine, each empty where not known."""
+
+
+def no_code(_text: str, _actions: str, _machine: tuple[tuple[str, str], ...]) -> tuple[str, str]:
+    """Neither source nor assembly, of kernels whose code is not shown."""
+    return "", ""
+
 
 _LIGHT = 0.01
 """Kernels that take less than a hundredth have no chart of their candidates, nor their code; what
@@ -97,10 +104,6 @@ def _aside(said: str, small: bool) -> Html:
     return element("small", f" ({said})") if small else joined(f" ({said})")
 
 
-def _times(ratio: float | None) -> str | None:
-    return None if ratio is None else f"{ratio:.2f}x"
-
-
 # ---- kernels
 
 
@@ -149,9 +152,13 @@ def _ms(seconds: float | None) -> str | None:
 def _share(part_s: float, all_s: float) -> Html | None:
     if not all_s:
         return None
-    share = 100.0 * part_s / all_s
-    bar = element("span", css="bar after", style=f"width:{0.6 * share:.1f}px")
-    return element("span", bar, f" {share:.1f}")
+    return _bar(part_s / all_s, f" {100.0 * part_s / all_s:.1f}")
+
+
+def _bar(part_: float, said: str) -> Html:
+    """A part of one as a bar, before its figure."""
+    bar = element("span", css="bar after", style=f"width:{60 * part_:.1f}px")
+    return element("span", bar, said)
 
 
 def _won(k: KernelEntry) -> Html:
@@ -192,7 +199,7 @@ def _apart(page: SessionPage, number: str, code: Code) -> Part | None:
     all_s = sum(_all_uses(k, True) for k in page.kernels)
     for place, k in enumerate(page.kernels, 1):
         heavy = not all_s or _all_uses(k, True) > _LIGHT * all_s
-        inside = list(_why(k, colours, code if heavy else lambda *_: ("", ""), page, heavy))
+        inside = list(_why(k, colours, code if heavy else no_code, page, heavy))
         if not inside:
             continue
         told = element("summary", f"{place}. {k.name} ", element("span", _in_short(k), css="uses"))
@@ -291,14 +298,14 @@ def _candidates(
     own_s = k.alone_s
 
     def over(seconds: float | None) -> str | None:
-        return _times(seconds / own_s) if seconds and own_s else None
+        return times(seconds / own_s) if seconds and own_s else None
 
     telling = [p for p in search.parameters if p.value or p.importance > _LIGHT]
     if telling:
         table = Table.of(
             telling,
             words("parameter", lambda p: p.name),
-            figure("explains", lambda p: _explains(p.importance)),
+            figure("explains", lambda p: _bar(p.importance, f" {100 * p.importance:.0f} %")),
             words("the winner's", lambda p: p.value or ("none" if p.value == "" else None)),
             figure("best other value", lambda p: over(p.other_s)),
             figure("best without", lambda p: over(p.without_s)),
@@ -317,31 +324,27 @@ def _candidates(
             search.neighbours,
             words("one action away", lambda n: element("code", n.change)),
             figure("ms in the search", lambda n: ms(n.ms)),
-            figure("of this", lambda n: _times(n.cost)),
+            figure("of this", lambda n: times(n.cost)),
             words("from", lambda n: n.origin or n.why),
         )
         yield element("h3", "One action away")
         yield table_element(table, f"neighbours of {k.name}")
     if heavy:
         yield element("h3", "All candidates")
-        yield _legend([
-            *((colours.get(name, "series5"), name) for name in search.sources),
+        yield legend(
+            *((colours.get(name, SERIES[-1]), name) for name in search.sources),
             ("ink", "within 10 % of the fastest; the line is the best so far"),
-        ])  # fmt: skip
+        )
         yield element("div", search_chart(search, colours))
 
 
-def _explains(part_: float) -> Html:
-    bar = element("span", css="bar after", style=f"width:{60 * part_:.1f}px")
-    return element("span", bar, f" {100 * part_:.0f} %")
+def legend(*entries: tuple[str, str]) -> Html:
+    """A legend: the name of each colour, and what it stands for."""
+    return element("ul", *(element("li", _mark(c), said) for c, said in entries), css="legend")
 
 
-def _legend(entries: Sequence[tuple[str, str]]) -> Html:
-    return element(
-        "ul",
-        *(element("li", element("i", style=f"background:var(--{c})"), said) for c, said in entries),
-        css="legend",
-    )
+def _mark(colour: str) -> Html:
+    return element("i", style=f"background:var(--{colour})")
 
 
 # ---- search
@@ -353,7 +356,9 @@ def _search(page: SessionPage, number: str) -> Part | None:
     colours = series_colours([s.origin for s in page.sources])
     proposals = Table.of(
         page.sources,
-        words("source", lambda s: _swatch(colours[s.origin], s.origin)),
+        words(
+            "source", lambda s: element("span", _mark(colours[s.origin]), s.origin, css="swatch")
+        ),
         figure("candidates", lambda s: s.candidates),
         figure("failed", lambda s: s.failed),
         figure("improvements", lambda s: s.improvements),
@@ -372,10 +377,6 @@ def _search(page: SessionPage, number: str) -> Part | None:
         element("h3", "Proposals by source"),
         table_element(proposals, "sources"),
     )  # fmt: skip
-
-
-def _swatch(colour: str, said: str) -> Html:
-    return element("span", element("i", style=f"background:var(--{colour})"), said, css="swatch")
 
 
 # ---- roofline
@@ -402,7 +403,7 @@ def _roofline(page: SessionPage, number: str) -> Part | None:
     return part(
         number, "roofline", "Roofline",
         element("p", f"{known} Numbers are places in the list of kernels.{out}", css="note"),
-        _legend((("before", "before"), ("after", "after"))),
+        legend(("before", "before"), ("after", "after")),
         roofline_chart(page, number),
     )  # fmt: skip
 

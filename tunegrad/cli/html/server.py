@@ -24,6 +24,7 @@ from tunegrad.errors import ConfigError, UserError
 from tunegrad.tuning import gather
 
 from .page import judgement, notice_html, report_html
+from .sections import no_code
 
 if TYPE_CHECKING:
     from http.server import ThreadingHTTPServer
@@ -82,8 +83,7 @@ class Watched:
         except UserError as error:
             return notice_html(str(error), version).encode()
         ended = found.pages[0].line.seconds is not None
-        code = code_of if ended else lambda *_: ("", "")
-        return report_html(found, code, version).encode()
+        return report_html(found, code_of if ended else no_code, version).encode()
 
 
 def server_of(watched: Watched, port: int) -> ThreadingHTTPServer:

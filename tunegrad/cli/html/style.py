@@ -72,8 +72,7 @@ h3 {{ font-size: 1rem; margin: 20px 0 8px; }}
 p {{ margin: 0 0 12px; max-width: 72ch; }}
 .sub, .note {{ color: var(--muted); }}
 .note {{ font-size: .875rem; }}
-code, .mono {{ font: .8125rem/1.5 ui-monospace, "SF Mono", Menlo, Consolas, monospace;
-  }}
+code, pre {{ font: .8125rem/1.5 ui-monospace, "SF Mono", Menlo, Consolas, monospace; }}
 section, .card {{ background: var(--paper); border: 1px solid var(--grid); border-radius: 10px;
   padding: 20px; margin: 16px 0; }}
 article > header {{ margin: 32px 0 16px; }}
@@ -82,7 +81,7 @@ article > header {{ margin: 32px 0 16px; }}
 .figure {{ font-size: 1.9rem; font-weight: 650; letter-spacing: -.02em; line-height: 1.15; }}
 .figure small {{ font-size: 1rem; font-weight: 500; letter-spacing: 0; }}
 .label {{ display: block; color: var(--muted); font-size: .8125rem; }}
-.num, .figure, td.right {{ font-variant-numeric: tabular-nums; }}
+.figure, td.right {{ font-variant-numeric: tabular-nums; }}
 .good {{ color: var(--good); }} .bad {{ color: var(--bad); }} .same {{ color: var(--muted); }}
 .facts {{ display: grid; grid-template-columns: repeat(auto-fill, minmax(150px, 1fr));
   gap: 10px 20px; margin: 0; }}
@@ -106,8 +105,7 @@ nav li {{ line-height: 1.75; }}
 .warn {{ background: var(--warn); border-radius: 8px; padding: 8px 14px; max-width: none; }}
 details.kernel {{ border-top: 1px solid var(--grid); padding: 10px 0; }}
 details.kernel > summary {{ font-size: 1rem; font-weight: 600; color: var(--ink); }}
-pre {{ font: .8125rem/1.5 ui-monospace, "SF Mono", Menlo, Consolas, monospace; margin: 4px 0 12px;
-  overflow: auto; max-height: 480px; white-space: pre-wrap; }}
+pre {{ margin: 4px 0 12px; overflow: auto; max-height: 480px; white-space: pre-wrap; }}
 pre.diff ins {{ color: var(--good); text-decoration: none; }}
 pre.diff del {{ color: var(--bad); text-decoration: none; }}
 button.sort {{ all: unset; cursor: pointer; }}

@@ -20,6 +20,7 @@ from .printer import (
     plain,
     plural,
     table,
+    times,
     when,
     words,
 )
@@ -80,6 +81,7 @@ __all__ = [
     "stats_text",
     "sweep_text",
     "table",
+    "times",
     "trace_text",
     "trials_csv",
     "tune_text",
