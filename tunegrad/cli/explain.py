@@ -10,17 +10,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tunegrad.cli.options import (
-    batch_option,
-    device_option,
-    dtype_option,
+    dtype_options,
     example,
     json_option,
-    model_argument,
-    numerics_option,
+    model_options,
+    place_options,
     seed_option,
-    set_option,
-    store_option,
-    threads_option,
     with_arguments,
 )
 from tunegrad.cli.output import emit, note
@@ -34,9 +29,7 @@ __all__ = ["explain"]
 
 
 @click.command(epilog=example("tunegrad explain mlp --store tuned.db --budget 10s"))
-@model_argument
-@batch_option
-@set_option
+@model_options
 @click.option(
     "--kernel",
     metavar="NAME|KEY",
@@ -76,12 +69,9 @@ __all__ = ["explain"]
     is_flag=True,
     help="Print what every action and pass changed of one kernel, and measure nothing.",
 )
-@device_option
-@threads_option
-@store_option
+@place_options
 @seed_option
-@numerics_option
-@dtype_option
+@dtype_options
 @json_option
 def explain(
     model: str,

@@ -4,7 +4,9 @@ groups of commands, in the order in which they were added.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from difflib import get_close_matches
+from typing import Any
 
 import click
 
@@ -16,11 +18,14 @@ __all__ = [
     "batch_option",
     "device_option",
     "dtype_option",
+    "dtype_options",
     "example",
     "json_option",
     "model_argument",
+    "model_options",
     "models_argument",
     "numerics_option",
+    "place_options",
     "seed_option",
     "set_option",
     "store_option",
@@ -131,6 +136,28 @@ set_option = click.option(
     help="An argument of the model, as in image=128; of an ONNX file an extent, a shape or a value "
     "of an input (n=8, x.1=8, x=1x3x8, rate=16000); several times for several.",
 )
+
+
+_Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+def _together(*options: _Decorator) -> _Decorator:
+    """One decorator of several, whose help has them in this order."""
+
+    def decorated(command: Callable[..., Any]) -> Callable[..., Any]:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorated
+
+
+model_options = _together(model_argument, batch_option, set_option)
+"""One model, and its arguments: ``with_arguments`` makes its whole name of the three."""
+
+place_options = _together(device_option, threads_option, store_option)
+
+dtype_options = _together(numerics_option, dtype_option)
 
 
 def with_arguments(model: str, batch: int | None, arguments: tuple[str, ...]) -> str:

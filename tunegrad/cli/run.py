@@ -8,17 +8,12 @@ from typing import Any, Literal
 import click
 
 from tunegrad.cli.options import (
-    batch_option,
-    device_option,
-    dtype_option,
+    dtype_options,
     example,
     json_option,
-    model_argument,
-    numerics_option,
+    model_options,
+    place_options,
     seed_option,
-    set_option,
-    store_option,
-    threads_option,
     with_arguments,
 )
 from tunegrad.cli.output import emit
@@ -27,12 +22,8 @@ __all__ = ["run"]
 
 
 @click.command(epilog=example("tunegrad run mlp --store tuned.db"))
-@model_argument
-@batch_option
-@set_option
-@device_option
-@threads_option
-@store_option
+@model_options
+@place_options
 @click.option(
     "--on-miss",
     type=click.Choice(["default", "nearest", "error"]),
@@ -46,8 +37,7 @@ __all__ = ["run"]
     help="A checkpoint.  [default: weights drawn from the seed]",
 )
 @seed_option
-@numerics_option
-@dtype_option
+@dtype_options
 @json_option
 def run(
     model: str,

@@ -9,16 +9,11 @@ from typing import Any
 import click
 
 from tunegrad.cli.options import (
-    batch_option,
-    device_option,
-    dtype_option,
+    dtype_options,
     example,
     json_option,
-    model_argument,
-    numerics_option,
-    set_option,
-    store_option,
-    threads_option,
+    model_options,
+    place_options,
     with_arguments,
 )
 from tunegrad.cli.output import emit
@@ -27,14 +22,9 @@ __all__ = ["show"]
 
 
 @click.command(epilog=example("tunegrad show mlp --store tuned.db"))
-@model_argument
-@batch_option
-@set_option
-@device_option
-@threads_option
-@store_option
-@numerics_option
-@dtype_option
+@model_options
+@place_options
+@dtype_options
 @json_option
 def show(
     model: str,

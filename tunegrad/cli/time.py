@@ -7,17 +7,12 @@ from typing import Any
 import click
 
 from tunegrad.cli.options import (
-    batch_option,
-    device_option,
-    dtype_option,
+    dtype_options,
     example,
     json_option,
-    model_argument,
-    numerics_option,
+    model_options,
+    place_options,
     seed_option,
-    set_option,
-    store_option,
-    threads_option,
     with_arguments,
 )
 from tunegrad.cli.output import emit
@@ -31,9 +26,7 @@ __all__ = ["time"]
         'tunegrad time mlp --kernel b3e5f756 --schedule "" --against "tile(axis=a, size=2)"',
     )
 )
-@model_argument
-@batch_option
-@set_option
+@model_options
 @click.option(
     "--kernel", metavar="NAME|KEY", required=True, help="The kernel, as `tunegrad show` prints it."
 )
@@ -45,12 +38,9 @@ __all__ = ["time"]
     metavar="ACTIONS",
     help="The other schedule.  [default: the stored winner, or the default schedule]",
 )
-@device_option
-@threads_option
-@store_option
+@place_options
 @seed_option
-@numerics_option
-@dtype_option
+@dtype_options
 @json_option
 def time(
     model: str,

@@ -16,11 +16,10 @@ from tunegrad.cli.files import make_default_place
 from tunegrad.cli.options import (
     batch_option,
     device_option,
-    dtype_option,
+    dtype_options,
     example,
     json_option,
     models_argument,
-    numerics_option,
     seed_option,
     set_option,
     store_option,
@@ -94,8 +93,7 @@ __all__ = ["tune"]
 )
 @store_option
 @seed_option
-@numerics_option
-@dtype_option
+@dtype_options
 @click.option(
     "--calibrate",
     metavar="DATA",
