@@ -75,16 +75,15 @@ class Batches:
         """Those that decide the error, every fourth one, or the others; of fewer than four the last
         one, and a single one is both.
         """
-        n = len(self)
-        for i, batch in enumerate(self):
-            if n == 1 or held == (i % 4 == 3 if n >= 4 else i == n - 1):
-                yield batch
+        return (batch for i, batch in enumerate(self) if self._is_of(i, held))
 
     def count(self, held: bool) -> int:
         """Number of batches of a part."""
+        return sum(self._is_of(i, held) for i in range(len(self)))
+
+    def _is_of(self, at: int, held: bool) -> bool:
         n = len(self)
-        mine = n // 4 if n >= 4 else 1
-        return mine if held or n == 1 else n - mine
+        return n == 1 or held == (at % 4 == 3 if n >= 4 else at == n - 1)
 
     def _of(self, at: int) -> list[dict[str, Array]]:
         item = self._source[at]
