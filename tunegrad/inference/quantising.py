@@ -192,6 +192,11 @@ def _name(p: Product, at: int) -> str:
     return p.name or f"product {at}"
 
 
+def _outputs(program: LoadedModel, batch: Mapping[str, Array]) -> tuple[Array, ...]:
+    made = program(**batch)
+    return made if isinstance(made, tuple) else (made,)
+
+
 class _Session:
     """A model, its batches, and the programs that observe it. Mutable: keeps what it measured."""
 
@@ -208,7 +213,7 @@ class _Session:
                 f"model {model.name} has no convolution and no linear layer with known weights, so "
                 "nothing to quantise"
             )
-        self.tensors = tuple(dict.fromkeys(p.tensor for p in self.products))
+        self.tensors = _tensors(self.products)
         self._groups = _groups(self.tensors)
         self._observers: list[LoadedModel] = []
         self.costs: dict[int, float] = {}
@@ -223,8 +228,7 @@ class _Session:
                 self._observers.append(self._load(replace(self._model, rewrite=add)))
         for batch in self._batches.part(False):
             for group, program in zip(self._groups, self._observers, strict=True):
-                made = program(**batch)
-                for i, values in zip(group, made if len(group) > 1 else [made], strict=True):
+                for i, values in zip(group, _outputs(program, batch), strict=True):
                     if not np.isfinite(values).all():
                         raise ModelError(
                             f"model {self._model.name}: numbers that are not finite before "
@@ -312,8 +316,7 @@ class _Session:
         def run(places: Sequence[int]) -> list[tuple[Array, ...]]:
             flags = np.zeros(len(self.products), np.bool_)
             flags[list(places)] = True
-            found = (program(**b, **{_FLAGS: flags}) for b in batches)
-            return [made if isinstance(made, tuple) else (made,) for made in found]
+            return [_outputs(program, {**b, _FLAGS: flags}) for b in batches]
 
         wanted = run([])
 
@@ -355,8 +358,7 @@ class _Session:
         pair: list[list[tuple[Array, ...]]] = [[], []]
         for batch in self._batches.part(True):
             for side, program in zip(pair, (narrow, full), strict=True):
-                made = program(**batch)
-                side.append(made if isinstance(made, tuple) else (made,))
+                side.append(_outputs(program, batch))
         return self._deviation(*pair)
 
     def _deviation(
@@ -387,13 +389,13 @@ def _groups(tensors: Sequence[Node]) -> list[tuple[int, ...]]:
     return [tuple(g) for g in groups]
 
 
-def _tensors(outputs: tuple[Node, ...]) -> tuple[Node, ...]:
-    return tuple(dict.fromkeys(p.tensor for p in find_products(outputs)))
+def _tensors(products: Sequence[Product]) -> tuple[Node, ...]:
+    return tuple(dict.fromkeys(p.tensor for p in products))
 
 
 def _observing(outputs: tuple[Node, ...], places: Sequence[int]) -> tuple[Node, ...]:
     """The tensors of a graph at some places, in place of its outputs."""
-    tensors = _tensors(fold_constants(outputs))
+    tensors = _tensors(find_products(fold_constants(outputs)))
     return tuple(tensors[i] for i in places)
 
 
@@ -406,10 +408,8 @@ def _switched(base: Model, scales: Mapping[Node, Scale], count: int) -> Model:
 
     def rewrite(outputs: tuple[Node, ...]) -> tuple[Node, ...]:
         folded = fold_constants(outputs)
-        products = find_products(folded)
-        here = dict(zip((p.tensor for p in products), (p.tensor for p in products), strict=True))
         flags = graph_input(_FLAGS, (count,), BOOL)
-        return switched(folded, products, {t: scales[t] for t in here}, flags)
+        return switched(folded, find_products(folded), scales, flags)
 
     def make() -> Callable[..., tuple[Tensor, ...]]:
         return lambda *_: base.build(base.weights())  # inputs are known by their names
