@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import tunegrad as tg
+from tunegrad.frontend import handle
 from tunegrad.frontend.nodes import tracing
 from tunegrad.inference import realizing
 
@@ -35,6 +36,25 @@ def _entered(run: Callable[[], object]) -> list[str]:
     finally:
         sys.setprofile(None)
     return names
+
+
+def test_forms_of_all_results_are_known_after_the_first_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also those of operations on a result that another operation has read."""
+    monkeypatch.setattr(tracing, "_leaves", [False])
+    monkeypatch.setattr(handle, "_RESULTS", {})
+
+    def run() -> np.ndarray:
+        x = tg.Tensor(_A) + 1.5
+        y = x * 2.0
+        return ((x - y).exp() / x).sum(1).numpy()
+
+    first = run()
+    known = dict(handle._RESULTS)
+    np.testing.assert_array_equal(run(), first)
+    assert known == handle._RESULTS
+    assert len(known) == 6
 
 
 @pytest.mark.parametrize(

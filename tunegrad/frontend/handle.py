@@ -90,13 +90,10 @@ class Pending:
         """A known array."""
         return cls((array.shape, dtype.name), None, (array,), array.shape, dtype, 1)
 
-    def infer(self, op: str, operands: Sequence[Any]) -> None:
+    def infer(self) -> None:
         """Find its shape and dtype by its node; raises what the operation does."""
-        assert self.function is not None
-        self._made = _applied(op, self.function, operands)
-        node = self._made[0]
+        node, _ = self.build()
         self.shape, self.dtype = node.shape, node.dtype
-        self.size = 1 + sum(p.size for p in self.parts if isinstance(p, Pending))
         if len(_RESULTS) >= _MOST_RESULTS:
             _RESULTS.clear()
         _RESULTS[self.form] = self.shape, self.dtype
@@ -134,7 +131,7 @@ class Pending:
 
 
 def _pending(function: Callable[..., Node], operands: Sequence[Any]) -> Pending | None:
-    """The result of an operation that was done before on operands of this form; None of others."""
+    """The result of an operation on known arrays, numbers and such results; None of others."""
     if tracing.leaves() or tracing.tracing():
         return None
     forms, parts, size = [], [], 1
@@ -162,7 +159,10 @@ def _pending(function: Callable[..., Node], operands: Sequence[Any]) -> Pending 
     what = function if plain else (function.func, function.args)  # type: ignore[attr-defined]
     form = (what, *forms)
     found = _RESULTS.get(form)
-    return Pending(form, function, tuple(parts), *(found or ((), F32)), size if found else 0)
+    made = Pending(form, function, tuple(parts), *(found or ((), F32)), size)
+    if found is None:
+        made.infer()
+    return made
 
 
 class Handle:
@@ -277,8 +277,6 @@ class Handle:
         pending = _pending(function, operands)
         if pending is None:
             return self.of(*_applied(op, function, operands))
-        if not pending.size:
-            pending.infer(op, operands)
         tensor: Any = object.__new__(Handle.result)
         tensor.pending, tensor.leaf = pending, None
         return tensor  # type: ignore[no-any-return]
