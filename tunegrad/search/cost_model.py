@@ -84,10 +84,11 @@ class CostModel:
         self._span = np.array([_span(column) for column in self._known.T])
         self._weight = np.array([_worth(column, y) for column in self._known.T])
         self._weight = _LEAST_WEIGHT + self._weight / (self._weight.max() or 1.0)
+        distances = self._distances(self._known)
         part = np.arange(0, len(y), -(-len(y) // _CHOSEN_BY))
-        apart = self._distances(self._known[part])[:, part]
+        apart = distances[np.ix_(part, part)]
         self._rate = min(_FADING, key=lambda rate: _left_out(np.exp(-rate * apart), y[part]))
-        alike = np.exp(-self._rate * self._distances(self._known))
+        alike = np.exp(-self._rate * distances)
         self._share = _solved(alike + _RIDGE * np.eye(len(y)), y)
 
     def predict(self, rows: Sequence[Mapping[str, float]]) -> Values:

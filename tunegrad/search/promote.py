@@ -62,14 +62,14 @@ def signed_rank_p(differences: Sequence[float]) -> float:
     ranks, and the sums of all 2^n choices of signs are counted rank by rank (Wilcoxon, "Individual
     comparisons by ranking methods", 1945). 1.0 where nothing differs.
     """
-    sizes = np.abs([d for d in differences if d])
+    kept = np.array([d for d in differences if d])
+    sizes = np.abs(kept)
     below = (sizes[:, None] > sizes).sum(axis=1)
     ranks = 2 * below + (sizes[:, None] == sizes).sum(axis=1) + 1  # doubled: a shared one is half
     chances = np.ones(1)
     for rank in ranks:
         chances = np.pad(chances, (0, rank)) / 2 + np.pad(chances, (rank, 0)) / 2
-    positive = ranks[[d > 0 for d in differences if d]].sum()
-    return float(min(1.0, chances[: positive + 1].sum()))
+    return float(min(1.0, chances[: ranks[kept > 0].sum() + 1].sum()))
 
 
 def decide(
