@@ -45,7 +45,6 @@ from tunegrad.devices.host.ir_text import Functions, Value, Writer
 __all__ = [
     "APART",
     "BULK_EXPORTS",
-    "ENTRY_BYTES",
     "EXPORTS",
     "MOST_DIMS",
     "PLAN_BYTES",
@@ -90,7 +89,7 @@ _WAIT, _WAKE = 128, 129
 APART = 1 << 32
 """Added to a launch's number of threads where none of them waits for another."""
 
-ENTRY_BYTES = 32
+_ENTRY_BYTES = 32
 PLAN_BYTES = 64
 """Of a plan before its entries: i32 late, at 8 i64 turns, i64 ns of a run by the team, and by the
 caller alone.
@@ -449,7 +448,7 @@ def _(f: Writer, team: Value, fn: Value, buffers: Value, workspace: Value, threa
 
 def _entry(f: Writer, team: Value, plan: Value, n: Value) -> None:
     """Launch a plan's entry ``n``."""
-    record = f.field(plan, n * ENTRY_BYTES + PLAN_BYTES)
+    record = f.field(plan, n * _ENTRY_BYTES + PLAN_BYTES)
     fn, buffers, workspace = (f.load("ptr", f.field(record, at)) for at in (0, 8, 16))
     how = f.load("i64", f.field(record, 24))
     f.call("void", "launch", team, fn, buffers, workspace, how)
