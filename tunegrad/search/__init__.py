@@ -3,7 +3,7 @@ is replaced.
 """
 
 from tunegrad.search.budget import BudgetPolicy, ModelSearch
-from tunegrad.search.cost_model import CostModel
+from tunegrad.search.cost_model import CostModel, explained
 from tunegrad.search.driver import KernelSearch
 from tunegrad.search.promote import LEAST_EFFECT, LOOKS, Comparison, decide, fastest_ratio
 from tunegrad.search.protocols import (
@@ -68,6 +68,7 @@ __all__ = [
     "decide",
     "different",
     "distance",
+    "explained",
     "fastest_ratio",
     "make_searcher",
     "optuna_installed",

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     Values = NDArray[np.float64]
 
-__all__ = ["CostModel"]
+__all__ = ["CostModel", "explained"]
 
 _FAILED = 1.0
 """A failure counts as this many log seconds slower than the slowest that ran (2.7 times)."""
@@ -82,7 +82,7 @@ class CostModel:
         self._mean = float(y.mean())
         y = y - self._mean
         self._span = np.array([_span(column) for column in self._known.T])
-        self._weight = np.array([_worth(column, y) for column in self._known.T])
+        self._weight = np.sqrt([explained(column, y) for column in self._known.T])
         self._weight = _LEAST_WEIGHT + self._weight / (self._weight.max() or 1.0)
         distances = self._distances(self._known)
         part = np.arange(0, len(y), -(-len(y) // _CHOSEN_BY))
@@ -127,15 +127,17 @@ def _span(column: Values) -> float:
     return max(1.0, float(np.ptp(known))) if known.size else 1.0
 
 
-def _worth(column: Values, y: Values) -> float:
-    """The root of the share of the variance of ``y`` that a decision by itself explains."""
+def explained(column: Values, y: Values) -> float:
+    """The share of the variance of ``y``, whose mean is 0, that the values of a column explain, 0
+    to 1; adjusted for their number, as many values always explain something.
+    """
     _, place, counts = np.unique(column, return_inverse=True, return_counts=True)
     n, groups, total = len(y), len(counts), float((y * y).sum())
     if groups >= n or groups < 2 or not total:
         return 0.0
     share = float((np.bincount(place, y) ** 2 / counts).sum()) / total
     chance = (groups - 1) / (n - 1)
-    return math.sqrt(max(0.0, (share - chance) / (1.0 - chance)))
+    return max(0.0, (share - chance) / (1.0 - chance))
 
 
 def _left_out(alike: Values, y: Values) -> float:

@@ -13,10 +13,13 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from math import inf, log
+from math import inf
 from typing import TypeVar
 
+import numpy as np
+
 from tunegrad.reports import Neighbour
+from tunegrad.search import explained
 from tunegrad.trial import Trial
 
 from .records import Parameter, Search
@@ -140,21 +143,14 @@ def _known(seconds: float) -> float | None:
 
 
 def _importance(at: Sequence[int], seconds: Sequence[float]) -> float:
-    """The share of the spread of the times' logarithms that the values of one parameter explain, 0
-    to 1; adjusted for their number, as many values always explain something (Kelley's epsilon
-    squared).
-    """
-    groups: dict[int, list[float]] = {}
-    for level, value in zip(at, seconds, strict=True):
-        if 0.0 < value < inf:
-            groups.setdefault(level, []).append(log(value))
-    known = [x for group in groups.values() for x in group]
-    count, mean = len(known), sum(known) / max(1, len(known))
-    total = sum((x - mean) ** 2 for x in known)
-    within = sum((x - sum(g) / len(g)) ** 2 for g in groups.values() for x in g)
-    if total <= 0.0 or count <= len(groups):
+    """The share of the spread of the times' logarithms that the values of one parameter explain."""
+    times = np.array(seconds)
+    known = (times > 0.0) & (times < inf)
+    logs = np.log(times[known])
+    if not logs.size:
         return 0.0
-    return max(0.0, 1.0 - (within / (count - len(groups))) / (total / (count - 1)))
+    # rounded, so that parameters that say the same stay in their order
+    return round(explained(np.array(at)[known], logs - logs.mean()), 9)
 
 
 # ---- neighbours
