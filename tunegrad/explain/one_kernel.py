@@ -40,7 +40,7 @@ from tunegrad.opts import (
     parse_actions,
     print_actions,
 )
-from tunegrad.paired import Interval, gain_interval
+from tunegrad.paired import Interval, gain_interval, paired_gain
 from tunegrad.planning import picked, stored_toggles
 from tunegrad.reports import Outcome, ShowRow
 from tunegrad.trial import Fingerprint, Measured, Measurement, Policy, Status
@@ -301,7 +301,7 @@ class TimedReport:
     against_is: str
     ms: float
     against_ms: float
-    gain: float
+    gain: float | None
     interval: Interval | None
     turns: int
 
@@ -328,11 +328,10 @@ def time_schedule(
     candidates = [Candidate(one.use.key, Payload(named[0], text, named[1])) for text in texts]
     with DeviceMeasurer(one.device, HOOKS, seed=settings.seed) as workers:
         mine, other = workers.compile(candidates)
-        if isinstance(other, Measured) or isinstance(mine, Measured):
-            at = 1 if isinstance(other, Measured) else 0
-            code = other if isinstance(other, Measured) else mine
-            assert isinstance(code, Measured)
-            raise _refused(texts[at], code.measurement)
+        if isinstance(other, Measured):
+            raise _refused(texts[1], other.measurement)
+        if isinstance(mine, Measured):
+            raise _refused(texts[0], mine.measurement)
         base = workers.measure_compiled(candidates[1], other, _TURNS)
         if base.status is not Status.OK:
             raise _refused(texts[1], base)
@@ -345,8 +344,7 @@ def time_schedule(
     return TimedReport(
         one.model, one.use.name, one.use.key, *texts, other_is,
         1e3 * median(after), 1e3 * median(before),
-        median(b / a for b, a in zip(before, after, strict=True)), gain_interval(before, after),
-        len(after),
+        paired_gain(before, after), gain_interval(before, after), len(after),
     )  # fmt: skip
 
 
