@@ -146,6 +146,17 @@ def test_a_sweep_file_that_breaks_a_rule_is_one_error(tmp_path: Path, text: str,
         load_sweep(sweep_file(tmp_path, text))
 
 
+@pytest.mark.parametrize(
+    "data", [b"a = " + b"[" * 100_000, b"\xff\xfe[regress]"], ids=["nested", "no text"]
+)
+def test_a_sweep_file_that_is_no_text_or_nested_too_deeply_is_one_error(
+    tmp_path: Path, data: bytes
+) -> None:
+    (tmp_path / "sweep.toml").write_bytes(data)
+    with pytest.raises(ConfigError, match=r"sweep\.toml: is not TOML"):
+        load_sweep(tmp_path / "sweep.toml")
+
+
 def test_unknown_models_and_missing_files_are_errors_before_anything_runs(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="'resnet81' is unknown"):
         load_sweep(sweep_file(tmp_path, 'models = ["resnet81"]'))

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from .settings import resolve_settings as resolve_settings
     from .tables import check_keys as check_keys
     from .tables import nearest as nearest
+    from .tables import read_toml as read_toml
     from .values import AskedDtype as AskedDtype
     from .values import DtypeName as DtypeName
     from .values import InputSpec as InputSpec
@@ -73,7 +74,7 @@ else:
             "DEFAULT_BUDGET_S check_dtype check_names check_numerics check_searcher "
             "check_settings labelled parse_budget parse_duration resolve_settings"
         ),
-        "tables": "check_keys nearest",
+        "tables": "check_keys nearest read_toml",
         "values": (
             "AskedDtype DtypeName InputSpec ModelDtype ModelOptions ModelSpec Numerics Scalar "
             "Searcher TuneDefaults TuneOptions TuneSettings"

@@ -18,11 +18,13 @@ of the history, for the reader: it is no regression of ours.
 
 from __future__ import annotations
 
+import os
 import select
 import subprocess
 import sys
 import time
 from dataclasses import dataclass
+from errno import ENOENT
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -38,6 +40,7 @@ from tunegrad.config import (
     configs_dir,
     default_store,
     nearest,
+    read_toml,
     resolve_model,
     resolve_settings,
 )
@@ -203,16 +206,16 @@ def load_sweep(config: str | Path, store: str | Path | None = None) -> SweepSett
     name among them, ModelError for an unknown model.
     """
     path = _path(config)
-    try:
-        document = msgspec.toml.decode(path.read_bytes(), type=dict[str, Any])
-        check_keys(document, _File.__struct_fields__, str(path))
-        if isinstance(keys := document.get("regress"), dict):
-            check_keys(keys, _Table.__struct_fields__, f"{path}: regress")
-        table = msgspec.convert(document, _File).regress
-    except OSError as error:
+    if not path.exists():
         near = nearest(str(config), _shipped())
-        raise ConfigError(f"{path}: {error.strerror}{near}") from error
-    except msgspec.DecodeError as error:  # of which an error of types is one
+        raise ConfigError(f"{path}: {os.strerror(ENOENT)}{near}")
+    document = read_toml(path)
+    check_keys(document, _File.__struct_fields__, str(path))
+    if isinstance(keys := document.get("regress"), dict):
+        check_keys(keys, _Table.__struct_fields__, f"{path}: regress")
+    try:
+        table = msgspec.convert(document, _File).regress
+    except msgspec.ValidationError as error:
         raise ConfigError(f"{path}: {error}") from error
     for name, listed in (("models", table.models), ("devices", table.devices)):
         if not listed or len(set(listed)) != len(listed):
