@@ -187,7 +187,12 @@ def run_schedule(s: LaunchPlan, inputs: dict[str, Array]) -> list[Array]:
             if p.role != "out"
         }
         for name, flat in interpret(launch.kernel, reads).items():
-            memory[params[name]] = flat
+            b = s.buffers[params[name]]
+            if b.base is None:
+                memory[b.id] = flat
+                continue
+            whole = memory.setdefault(b.base, np.zeros(s.buffers[b.base].nbytes, np.uint8))
+            whole.view(np.uint8)[b.start : b.start + b.nbytes] = flat.view(np.uint8)
     return [s.buffers[i].layout.unpack(memory[i]) for i in s.outputs]
 
 

@@ -25,19 +25,28 @@ from tests.graph_fuzzer import (
     sibling_graph,
 )
 from tests.rewrite_laws import CONSTANTS, FLOAT_BINARY, INT_BINARY, memory, same
-from tunegrad.frontend import bf16_bits
+from tunegrad.frontend import Tensor, bf16_bits, functions
 from tunegrad.ir import graph as g
 from tunegrad.ir.dtypes import BF16, BOOL, F16, F32, F64, I8, I32, I64, U8, DType
 from tunegrad.ir.expr import Op
 from tunegrad.ir.folding import fold_constants
-from tunegrad.ir.fusion import Draft, Fusion, schedule
+from tunegrad.ir.fusion import Draft, Fusion, joined, schedule, sliced
 from tunegrad.ir.fusion.build import CutError, draft_kernel, reshape_groups
 from tunegrad.ir.fusion.plan import without_copies
 from tunegrad.ir.graph import GraphOp, Node, topological
 from tunegrad.ir.interpret.evaluate import evaluate
 from tunegrad.ir.interpret.kernel import interpret
-from tunegrad.ir.rewrites import pair_dots, quad_dots, round_factors
-from tunegrad.ir.rewrites.sums import Repeats
+from tunegrad.ir.rewrites import (
+    Scale,
+    find_products,
+    joined_scales,
+    pair_dots,
+    quad_dots,
+    quantised,
+    round_factors,
+    switched,
+)
+from tunegrad.ir.rewrites.sums import Repeats, chain
 from tunegrad.ir.target import Target
 
 __all__ = ["GRAPH_LAWS"]
@@ -48,13 +57,22 @@ VNNI = Target("cpu", "cpu", "znver4", ("+avx512f", "+avx512vl", "+avx512vnni"), 
 
 
 def kept(
-    rule: str, before: Node, after: Node, inputs: dict[str, Array], zeros: bool = True
+    rule: str,
+    before: Node,
+    after: Node,
+    inputs: dict[str, Array],
+    zeros: bool = True,
+    rounds: bool = False,
 ) -> None:
     """Assert that a node keeps its shape, its dtype and every bit; ``zeros``: also the sign of
-    zero, which a sum of one product has, and a sum that begins at 0 has not.
+    zero, which a sum of one product has, and a sum that begins at 0 has not. ``rounds``: all but
+    the last bits.
     """
     assert (after.shape, after.dtype) == (before.shape, before.dtype), f"{rule}: {before} {after}"
     want, found = evaluate((before, after), inputs)
+    if rounds:
+        close(found, want)
+        return
     equal = same(want, found) if zeros else bool((want == found).all())
     assert equal, f"{rule}: {before} is {want}, and {found} after it"
 
@@ -332,6 +350,166 @@ def tf32(rng: random.Random) -> None:
     )  # fmt: skip
 
 
+def _bytes_const(value: int, dtype: DType) -> Tensor:
+    return Tensor.constant(np.array(value, dtype.numpy)).cast("f32")
+
+
+def _floats(x: Tensor, zero: int, scale: float) -> Tensor:
+    number = x.cast("f32") - _bytes_const(zero, x.dtype)
+    return number * Tensor.constant(np.float32(scale))
+
+
+def _steps(x: Tensor, zero: int, scale: float, dtype: DType, less: int = 0) -> Tensor:
+    """Numbers as bytes, the greatest of them ``less`` than the type's."""
+    at = (x / Tensor.constant(np.float32(scale))).round() + _bytes_const(zero, dtype)
+    return at.clamp(float(dtype.least), float(dtype.greatest - less)).cast(dtype.name)
+
+
+def steps_of_bytes(rng: random.Random) -> tuple[Node, dict[str, Array]]:
+    """Bytes that are dequantised, moved, compared and quantised: mostly in the same steps."""
+    dtype, zero, scale = rng.choice((U8, I8)), rng.choice((0, 3, 100)), rng.choice((0.25, 0.0173))
+    shape = 1, 32, 4, 6
+    x = _floats(Tensor.input("x", shape, dtype.name), zero, scale)
+    y = _floats(Tensor.input("y", shape, dtype.name), rng.choice((zero, zero, 3)), scale)
+    padding = ((0, 0), (0, 0), (1, 0), (0, 2))
+    made = rng.choice(
+        (
+            lambda: x.max_pool2d(3, stride=rng.choice((1, 2)), padding=1),
+            lambda: x.maximum(y),
+            lambda: x.maximum(scale * 5),
+            lambda: functions.cat([x, y], 1),
+            lambda: x.pad(padding),
+            lambda: x.permute(0, 2, 1, 3).max(1),
+            lambda: y,
+        )
+    )()
+    to = rng.choice((dtype, dtype, dtype, U8 if dtype is I8 else I8))
+    into = rng.choice((zero, zero, zero, 7)), scale * rng.choice((1.0, 1.0, 1.0, 2.0))
+    inputs = {name: small_bytes(rng, shape, dtype) for name in "xy"}
+    return _steps(made, *into, to, rng.choice((0, 0, 0, 0, 55))).node, inputs
+
+
+def small_bytes(rng: random.Random, shape: tuple[int, ...], dtype: DType) -> Array:
+    drawn = np.random.default_rng(rng.randrange(1 << 30))
+    return drawn.integers(dtype.least, dtype.greatest, shape, dtype.numpy, endpoint=True)
+
+
+def scaled_sums(rng: random.Random) -> tuple[Node, dict[str, Array]]:
+    """A linear layer or a convolution of bytes with a bias, beside another, divided by a scale."""
+    drawn = np.random.default_rng(rng.randrange(1 << 30))
+    conv = rng.random() < 0.5
+    shape = (1, 4, 5, 6) if conv else (3, 16)
+
+    def layer(name: str) -> Tensor:
+        x = _floats(Tensor.input(name, shape, "u8"), rng.choice((0, 7)), 0.02)
+        w = Tensor.constant(drawn.integers(-99, 99, (8, 4, 3, 3) if conv else (16, 8), np.int8))
+        by = drawn.uniform(0.001, 0.003, (8, 1, 1, 1) if conv else (1, 8)).astype(np.float32)
+        weights = w.cast("f32") * Tensor.constant(by)
+        made = x.conv2d(weights, padding=1) if conv else x @ weights
+        bias = drawn.uniform(1, 2, (8, 1, 1) if conv else (8,)).astype(np.float32)
+        return made + Tensor.constant(bias) if rng.random() < 0.8 else made
+
+    total = layer("x") + layer("y") if rng.random() < 0.5 else layer("x")
+    total = total / Tensor.constant(np.float32(rng.choice((0.03, 0.5, 3.0))))
+    return total.node, {name: small_bytes(rng, shape, U8) for name in "xy"}
+
+
+def scales(rng: random.Random) -> None:
+    """Bytes in the same steps are those bytes; sums of bytes are scaled once."""
+    changed = 0
+    for _ in range(120):
+        before, inputs = steps_of_bytes(rng)
+        (after,) = joined_scales((before,))
+        changed += after is not before
+        kept("scales", before, after, inputs)
+    assert changed >= 20
+    changed = 0
+    for _ in range(20):
+        drawn, inputs = scaled_sums(rng)
+        (before,) = quad_dots((drawn,), VNNI, floats=True)
+        (after,) = joined_scales((before,))
+        changed += after is not before
+        kept("scales", before, after, inputs, rounds=True)
+    assert changed >= 10
+
+
+def quantised_products(rng: random.Random) -> None:
+    """A product of bytes is as near to that of floats as half a step of each factor is wide; all
+    that reads the tensor reads the bytes, and products that are kept read the tensor.
+    """
+    for _ in range(25):
+        drawn = np.random.default_rng(rng.randrange(1 << 30))
+        low, high = rng.choice(((-1.0, 3.0), (2.0, 3.0), (-5.0, -4.0)))
+        x = drawn.uniform(low, high, (6, 16)).astype(np.float32)
+        w = drawn.uniform(-1, 1, (16, 8)).astype(np.float32)
+        own = drawn.uniform(0.5, 2, 16).astype(np.float32) if rng.random() < 0.5 else None
+        a = Tensor.input("x", x.shape)
+        outputs = fold_constants(
+            ((a @ Tensor.constant(w)).node, (a * 2.0).node, (a @ Tensor.constant(w + 1)).node)
+        )
+        products = find_products(outputs)
+        first, last = (next(p for p in products if p.sum is chain(outputs[i])[0]) for i in (0, 2))
+        seen = x if own is None else x / own
+        s = Scale.of(
+            float(seen.min()), float(seen.max()), () if own is None else tuple(map(float, own))
+        )
+        of = {first.tensor: s}
+        made = quantised(outputs, products, of, kept={last.sum})
+        want, found = evaluate(outputs, {"x": x}), evaluate(made, {"x": x})
+        near = np.full(16, s.step / 2, np.float32) * (1 if own is None else own) + 1e-6
+        scaled = w if own is None else w * own[:, None]
+        width = np.abs(scaled).max(0) / 254 / (1 if own is None else own[:, None])
+        off = np.abs(x) @ (width + np.zeros_like(w)) + near @ (np.abs(w) + width)
+        assert (np.abs(found[0] - want[0]) <= off * 1.001 + 1e-5).all(), "a product of bytes"
+        assert (np.abs(found[1] - want[1]) <= 2.002 * near).all(), "bytes that another reads"
+        assert (found[1] != want[1]).any(), "what another reads stays in floats"
+        assert (found[2] == want[2]).all(), "a product that is kept"
+        flags = g.graph_input("flags", (len(products),), BOOL)
+        chosen = switched(outputs, products, of, flags)
+        none, every = (np.full(len(products), on) for on in (False, True))
+        for o, f in zip(want, evaluate(chosen, {"x": x, "flags": none}), strict=True):
+            assert (o == f).all(), "switched, with no flag"
+        close(evaluate(chosen, {"x": x, "flags": every})[0], found[0])
+
+
+def slices(rng: random.Random) -> None:
+    """A plan that reads slices of an input where they lie, and writes parts of a tensor where these
+    lie, computes every bit that the plan of copies does.
+    """
+    changed = 0
+    for _ in range(20):
+        row = Tensor.input("row", (120,), "i32")
+        made, parts = list[Tensor](), list[Tensor]()
+        for _ in range(rng.randint(2, 5)):
+            rows, columns = rng.choice((2, 3, 4)), rng.choice((2, 4, 5))
+            start = rng.randrange(0, 120 - rows * columns, rng.choice((1, 4)))
+            part = row[start : start + rows * columns]
+            how = rng.random()
+            if how < 0.15:
+                part = part.flip(0)
+            elif how < 0.3:
+                part = part[: rows * columns - 1].pad(((rng.choice((0, 0, 1)), 0),))
+                part = part.pad(((0, rows * columns - part.shape[0]),))
+            part = part.contiguous([0]).reshape(rows, columns)
+            parts.append((part @ Tensor.input(f"w{columns}", (columns, 3), "i32")).reshape(-1))
+            made += [part.sum() * 2, part[1] * 3]
+            if rng.random() < 0.3:
+                parts.append(Tensor.input(f"row{len(parts)}", (4,), "i32"))
+        outputs = *(t.node for t in made), (-functions.cat(parts, 0).contiguous()).node
+        view_bytes = rng.choice((1, 16))
+        plan = schedule(outputs, view_bytes=view_bytes)
+        after = sliced(plan, view_bytes)
+        for b in after.buffers:
+            assert b.role != "view" or b.start % view_bytes == 0, f"slices: {b}"
+        inputs = random_inputs(rng.randrange(1 << 30), outputs)
+        want = run_schedule(plan, inputs)
+        for ran in (after, joined(after, view_bytes)):
+            changed += ran is not plan
+            for one, other in zip(want, run_schedule(ran, inputs), strict=True):
+                assert same(one, other), f"slices: {ran}"
+    assert changed >= 20
+
+
 def _joined(rng: random.Random, x: Node) -> Node:
     """``x`` beside what is computed of it, as ``cat`` joins them."""
     d, op = rng.randrange(len(x.shape)), rng.choice((Op.NEG, Op.ABS))
@@ -560,4 +738,5 @@ GRAPH_LAWS: dict[str, Law] = {
     "folding of parts": folding_of_parts, "repeated": repeated, "pairs": pairs, "quads": quads,
     "dequantised": dequantised, "tf32": tf32, "drafted": drafted, "positions": positions,
     "turned": turned, "planned": planned, "siblings": siblings, "groups": groups,
+    "scales": scales, "quantised products": quantised_products, "slices": slices,
 }  # fmt: skip

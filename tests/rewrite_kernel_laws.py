@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,14 +14,14 @@ from numpy.typing import NDArray
 
 from tests.graph_builders import run_schedule
 from tunegrad.frontend import Tensor
-from tunegrad.ir.dtypes import I32
-from tunegrad.ir.expr import Apply, Const, Expr, IndexValue, Inside, Load, Op, Value
+from tunegrad.ir.dtypes import F32, F64, I32
+from tunegrad.ir.expr import Apply, Cast, Const, Expr, IndexValue, Inside, Load, Op, Value
 from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import schedule
 from tunegrad.ir.fusion.axes import merge_axes, normalized, split_axes, viewed
 from tunegrad.ir.index import ALWAYS, Index, Range, Valid, as_index
 from tunegrad.ir.interpret.kernel import interpret
-from tunegrad.ir.kernel import Axis, Kernel, Param, Reduce, Store
+from tunegrad.ir.kernel import Axis, Kernel, Param, Reduce, Store, on_both
 from tunegrad.ir.layout import Layout, Part
 from tunegrad.ir.variants import Split, rewrite, split, split_k, splits_of_k, variants_of
 from tunegrad.ir.verify.kernel import verify_kernel
@@ -320,7 +321,48 @@ def splits(rng: random.Random) -> None:
         assert (found.reshape(m, n) == a @ b + 1).all(), f"split_k of {kernel}"
 
 
+def _factor(rng: random.Random, name: str, masks: list[Valid]) -> Expr:
+    """A load under some of the masks, in its own condition or in a choice beside 0 or 1."""
+    n, m = Axis("a", 5), Axis("r", 6)
+    own, around = (rng.choice((ALWAYS, *masks)) for _ in range(2))
+    x: Expr = Load(name, (n.index * 6 + m.index,), F32, own)
+    if rng.random() < 0.3:
+        x = Cast(Cast(x, F64), F32)
+    if not around.always:
+        x = Apply(Op.WHERE, (Inside(around), x, Const(rng.choice((0.0, 1.0)), F32)), F32)
+    return x
+
+
+def terms(rng: random.Random) -> None:
+    """Without a condition of both factors a term adds nothing, whatever the others are."""
+    axis, over = Axis("a", 5), Axis("r", 6)
+    memory: dict[str, Array] = {}
+    found = 0
+    for name in "xy":
+        memory[name] = np.asarray(_numbers(30), np.float32)
+        memory[name][rng.sample(range(30), 6)] = np.inf
+    for _ in range(600):
+        masks = [_mask(rng, [axis, over]) for _ in range(2)]
+        product = Apply(Op.MUL, (_factor(rng, "x", masks), _factor(rng, "y", masks)), F32)
+        reduce = Reduce("v0", Op.ADD, (over,), product, F32)
+        params = [Param.dense(n, F32, (30,), "in") for n in "xy"]
+        kernel = Kernel(
+            (Param.dense("out", F32, (5,), "out"), *params), (axis,),
+            (reduce, Store("out", (axis.index,), Value("v0", F32))),
+        )  # fmt: skip
+        conditions = on_both(kernel)
+        found += bool(conditions)
+        some: Expr = product
+        if conditions:
+            some = Apply(Op.WHERE, (Inside(Valid(conditions)), product, Const(0.0, F32)), F32)
+        made = replace(kernel, stages=(replace(reduce, expr=some), kernel.stages[1]))
+        with np.errstate(invalid="ignore"):
+            want, got = _plain(kernel, memory), _plain(made, memory)
+        np.testing.assert_array_equal(got, want, f"terms of {kernel}")
+    assert found > 10
+
+
 KERNEL_LAWS: dict[str, Law] = {
     "merged": merged, "divided": divided, "parts": parts, "canonical": canonical,
-    "convolutions": convolutions, "splits": splits,
+    "convolutions": convolutions, "splits": splits, "terms": terms,
 }  # fmt: skip

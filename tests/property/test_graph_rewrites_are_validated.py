@@ -28,6 +28,7 @@ LAWS = (
     "folding of maps", "folding of shapes", "folding of parts", "repeated", "pairs", "quads",
     "dequantised",
     "tf32",
+    "scales",
 )  # fmt: skip
 
 UNSEEN = {
