@@ -18,7 +18,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Thread
 from typing import Any
+
+from tunegrad.cli.html import Watched, server_of
 
 FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
@@ -140,6 +143,19 @@ class Browser:
         """Every address that was asked for."""
         asked = [e for e in self.said if e.get("method") == "Network.requestWillBeSent"]
         return [e["params"]["request"]["url"] for e in asked]
+
+
+@contextmanager
+def served(watched: Watched) -> Iterator[int]:
+    """The port of this machine at which a watched page is served, until the end of the block."""
+    with server_of(watched, 0) as server:
+        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield int(server.server_address[1])
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 @contextmanager

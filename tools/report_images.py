@@ -9,10 +9,9 @@ from __future__ import annotations
 import sys
 import tempfile
 from pathlib import Path
-from threading import Thread
 
-from tests.browser import Browser, browser, chromium
-from tunegrad.cli.html import Watched, server_of
+from tests.browser import Browser, browser, chromium, served
+from tunegrad.cli.html import Watched
 
 __all__ = ["main"]
 
@@ -28,15 +27,9 @@ def _top(shown: Browser, wanted: str) -> int:
 
 def _watched(shown: Browser, store: Path) -> None:
     """A picture of the watched page of a store, on a phone."""
-    with server_of(Watched(store), 0) as server:
-        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
-            shown.open(f"http://127.0.0.1:{server.server_address[1]}/", 390, dark=False)
-            shown.picture(IMAGES / "watch.png", height=760)
-        finally:
-            server.shutdown()
-            thread.join()
+    with served(Watched(store)) as port:
+        shown.open(f"http://127.0.0.1:{port}/", 390, dark=False)
+        shown.picture(IMAGES / "watch.png", height=760)
 
 
 def main(report: Path, store: Path) -> None:

@@ -7,14 +7,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from threading import Thread
 
 import pytest
 
-from tests.browser import Browser, browser, chromium
+from tests.browser import Browser, browser, chromium, served
 from tests.report_stores import store_of, write_session
 from tunegrad.cli.app import run
-from tunegrad.cli.html import Watched, server_of
+from tunegrad.cli.html import Watched
 from tunegrad.db import open_store
 
 CHROMIUM = chromium()
@@ -166,11 +165,9 @@ def test_watched_page_renews_what_changed_and_keeps_what_is_open(
     opened: Browser, tmp_path: Path
 ) -> None:
     path = store_of(tmp_path / "a.db", "s1")
-    with server_of(Watched(path, used=lambda: 0.0), 0) as server:
-        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
-            opened.open(f"http://127.0.0.1:{server.server_address[1]}/", 1280, dark=False)
+    try:
+        with served(Watched(path, used=lambda: 0.0)) as port:
+            opened.open(f"http://127.0.0.1:{port}/", 1280, dark=False)
             opened.value("document.getElementById('s0-k2').open = true")
             assert opened.value("document.querySelector('h1').textContent") == "small"
             with open_store(path, "write") as store:
@@ -180,12 +177,9 @@ def test_watched_page_renews_what_changed_and_keeps_what_is_open(
             assert opened.value("document.getElementById('state').textContent") == "live"
             assert opened.value("document.querySelectorAll('button.sort').length") > 10
             assert opened.complaints() == []
-        finally:
-            server.shutdown()
-            thread.join()
-            server.server_close()
-            opened.wait("document.getElementById('state').textContent.startsWith('the server')")
-            opened.said.clear()  # it complains of the server that is gone
+    finally:
+        opened.wait("document.getElementById('state').textContent.startsWith('the server')")
+        opened.said.clear()  # it complains of the server that is gone
 
 
 AXE = os.environ.get("TUNEGRAD_AXE", "")

@@ -6,32 +6,18 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from http.client import HTTPConnection, HTTPResponse
 from importlib import import_module
 from pathlib import Path
 from socket import socket
-from threading import Thread
 
 import pytest
 
+from tests.browser import served
 from tests.report_stores import GEMM, KEY, WINNER, store_of, trial, write_session
 from tunegrad.cli.app import run
-from tunegrad.cli.html import Watched, server_of
+from tunegrad.cli.html import Watched
 from tunegrad.db import open_store
-
-
-@contextmanager
-def served(watched: Watched) -> Iterator[int]:
-    with server_of(watched, 0) as server:
-        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
-            yield server.server_address[1]
-        finally:
-            server.shutdown()
-            thread.join()
 
 
 def answer(port: int, method: str = "GET", path: str = "/", **headers: str) -> HTTPResponse:
