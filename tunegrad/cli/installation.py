@@ -20,16 +20,17 @@ def models(as_json: bool) -> None:
     Other models are a TOML file like those of configs/, an ONNX file, and package.module:function,
     which gives a model, a torch.nn.Module with its examples, or a function of tensors.
     """
-    from tunegrad.cli.tables import Table
+    from tunegrad.cli.tables import Table, words
     from tunegrad.config import named_models
 
     found = named_models()
-    header = ("model", "inputs", "arguments")
-    rows = tuple(
-        (m.name, " ".join(m.inputs), f"as {m.same_as}" if m.same_as else ",".join(m.arguments))
-        for m in found
+    table = Table.of(
+        found,
+        words("model", lambda m: m.name),
+        words("inputs", lambda m: " ".join(m.inputs)),
+        words("arguments", lambda m: f"as {m.same_as}" if m.same_as else ",".join(m.arguments)),
     )
-    emit(found, Table(header, rows, left=header).text(), as_json=as_json)
+    emit(found, table.text(), as_json=as_json)
 
 
 @click.command(epilog=example("tunegrad cache", "tunegrad cache --clear"))

@@ -225,7 +225,7 @@ def tune(
 
 def _planned(settings: TuneSettings, names: Sequence[str], *, as_json: bool) -> None:
     """Print the kernels that a search would be about, and its settings; nothing is measured."""
-    from tunegrad.cli.tables import Table, duration, ms
+    from tunegrad.cli.tables import Table, duration, figure, ms, words
     from tunegrad.tune import show
 
     known = settings if settings.store.is_file() else replace(settings, store=Path(":memory:"))
@@ -234,13 +234,18 @@ def _planned(settings: TuneSettings, names: Sequence[str], *, as_json: bool) -> 
         name: show(replace(known, model=m, others=()))
         for name, m in zip(names, models, strict=True)
     }
-    header = ("kernel", "uses", "now", "ms", "tried", "of about")
     parts = []
     for label, rows in found.items():
-        cells = tuple(
-            (r.kernel, r.uses, r.outcome, ms(r.tuned_ms), r.tried, f"{r.space:.2g}") for r in rows
+        table = Table.of(
+            rows,
+            words("kernel", lambda r: r.kernel),
+            figure("uses", lambda r: r.uses),
+            words("now", lambda r: r.outcome),
+            figure("ms", lambda r: r.tuned_ms, ms),
+            figure("tried", lambda r: r.tried),
+            figure("of about", lambda r: f"{r.space:.2g}"),
         )
-        parts += [f"{label}:", Table(header, cells, left=("kernel", "now")).text(), ""]
+        parts += [f"{label}:", table.text(), ""]
     searched = {r.key for rows in found.values() for r in rows if r.outcome != "fixed"}
     parts.append(
         f"{len(searched)} kernels would be searched for {duration(settings.budget_s)} by "

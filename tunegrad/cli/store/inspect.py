@@ -1,12 +1,13 @@
-"""``tunegrad store stats|verify|export|history|diff|why``: what a store holds, and whether every
-row is sound; what it knows of a model or a kernel over time; how two stores differ, and why a
-kernel finds what it finds.
+"""``tunegrad store list|stats|verify|export|history|diff|why``: which stores there are, what one
+holds, and whether every row is sound; what it knows of a model or a kernel over time; how two
+stores differ, and why a kernel finds what it finds.
 """
 
 from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -44,7 +45,7 @@ def list_stores(folders: tuple[str, ...], as_json: bool) -> None:
 
     Without any: the folder of the default store, and this one.
     """
-    from tunegrad.cli.tables import Table, when
+    from tunegrad.cli.tables import Table, figure, when, words
     from tunegrad.config import default_store
     from tunegrad.db import open_store
     from tunegrad.errors import StoreError
@@ -52,9 +53,9 @@ def list_stores(folders: tuple[str, ...], as_json: bool) -> None:
     given = [Path(f).expanduser() for f in folders] or [default_store().parent, Path()]
     if missing := [f for f in given if folders and not f.is_dir()]:
         raise StoreError(f"folder {missing[0]}: there is none")
-    found: list[dict[str, object]] = []
+    found: list[dict[str, Any]] = []
     for path in dict.fromkeys(p.resolve() for f in given for p in sorted(f.glob("*.db"))):
-        row: dict[str, object] = {"store": str(path), "changed_s": path.stat().st_mtime}
+        row: dict[str, Any] = {"store": str(path), "changed_s": path.stat().st_mtime}
         try:
             with open_store(path, "read") as opened:
                 held = opened.stats()
@@ -65,18 +66,21 @@ def list_stores(folders: tuple[str, ...], as_json: bool) -> None:
         except StoreError as error:
             row["problem"] = str(error)
         found.append(row)
-    header = ("store", "MB", "kernels", "trials", "promotions", "sessions", "changed")
-    rows = tuple(
-        (r["store"], r["problem"], *[None] * 4, when(float(str(r["changed_s"]))))
-        if "problem" in r
-        else (
-            r["store"], f"{float(str(r['bytes'])) / 1e6:.1f}", r["kernels"], r["trials"],
-            r["promotions"], r["sessions"], when(float(str(r["changed_s"]))),
-        )
-        for r in found
-    )  # fmt: skip
-    text = Table(header, rows, left=("store", "changed")).text()
-    emit(found, text if found else f"no store in {', '.join(map(str, given))}", as_json=as_json)
+    table = Table.of(
+        found,
+        words("store", lambda r: r["store"]),
+        figure("MB", lambda r: r.get("problem") or f"{r['bytes'] / 1e6:.1f}"),
+        figure("kernels", lambda r: r.get("kernels")),
+        figure("trials", lambda r: r.get("trials")),
+        figure("promotions", lambda r: r.get("promotions")),
+        figure("sessions", lambda r: r.get("sessions")),
+        words("changed", lambda r: when(r["changed_s"])),
+    )
+    emit(
+        found,
+        table.text() if found else f"no store in {', '.join(map(str, given))}",
+        as_json=as_json,
+    )
 
 
 @click.command(epilog=example("tunegrad store stats --store tuned.db"))

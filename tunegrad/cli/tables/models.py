@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 
 from tunegrad.cli.tables.printer import (
-    UNKNOWN,
     Table,
     count_text,
     duration,
@@ -239,16 +238,11 @@ def _prices(report: QuantizeReport | None) -> list[str]:
         words("stored as", lambda p: p.dtype),
         figure("ms", lambda p: p.ms, ms),
         figure("of f32", lambda p: f"{p.ms / first:.2f}"),
-        figure(
-            "error, rms", lambda p: UNKNOWN if p.deviation is None else f"{p.deviation.rms:.2e}"
-        ),
-        figure(
-            "largest", lambda p: UNKNOWN if p.deviation is None else f"{p.deviation.largest:.2e}"
-        ),
+        figure("error, rms", lambda p: p.deviation and f"{p.deviation.rms:.2e}"),
+        figure("largest", lambda p: p.deviation and f"{p.deviation.largest:.2e}"),
         words("tuned", lambda p: f"{p.tuned} of {p.kernels} kernels", spare=1),
     )
-    held = f"{report.held_out} other{'s' if report.held_out != 1 else ''}"
-    held = held if report.held_out else "the same one"
+    held = plural(report.held_out, "other") if report.held_out else "the same one"
     data = f"{report.batches} batch{'es' if report.batches != 1 else ''}"
     kept = f"; in f32: {', '.join(report.kept)}" if report.kept else ""
     return [
