@@ -12,7 +12,6 @@ A figure is the median of a contestant's calls, in ms; growth is over its own wi
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import subprocess
 import sys
@@ -20,40 +19,14 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
+from tunegrad.errors import CandidateFailure
+from tunegrad.regress.settings import Peer
+
 __all__ = ["main"]
 
 _MODELS, _PEERS = ("resnet18", "encoder", "mlp"), ("ort", "openvino", "torch")
-_QUIET_S = 0.1
-"""Between two turns: threads of ONNX Runtime spin for 50 ms after their last call."""
-
-
-class _Served:
-    """A contestant in a process of its own."""
-
-    def __init__(self, peer: str, model: str, threads: int) -> None:
-        command = [sys.executable, "-m", "benchmarks.served", peer, model, f"{threads}"]
-        pipe = subprocess.PIPE
-        self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True)
-
-    def _answer(self) -> str:
-        assert self._process.stdout is not None
-        return self._process.stdout.readline()
-
-    @property
-    def ready(self) -> bool:
-        """True once it is compiled, False where there is no such peer here; waits."""
-        return bool(self._answer())
-
-    def seconds(self, calls: int) -> list[float]:
-        """Seconds of each of so many calls."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(f"{calls}\n")
-        self._process.stdin.flush()
-        return [float(s) for s in json.loads(self._answer())]
-
-    def end(self) -> None:
-        self._process.kill()
-        self._process.wait()
+_BEGUN_S = 0.1
+"""Until a process spins."""
 
 
 @contextmanager
@@ -61,7 +34,7 @@ def _beside(count: int) -> Iterator[None]:
     """So many processes that spin."""
     busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
     try:
-        time.sleep(_QUIET_S)
+        time.sleep(_BEGUN_S)
         yield
     finally:
         for process in busy:
@@ -88,12 +61,12 @@ def main(argv: Sequence[str] | None = None) -> int:
             ]
             served = {}
             for peer, threads in names:
-                one = _Served(peer, model, threads)
-                stack.callback(one.end)
-                if one.ready:
-                    served[f"{peer} {threads}"] = one
+                try:
+                    served[f"{peer} {threads}"] = stack.enter_context(Peer(peer, model, threads))
+                except CandidateFailure as error:
+                    print(error, file=sys.stderr)
             calls = {
-                name: max(1, int(options.turn / min(s.seconds(5)))) for name, s in served.items()
+                name: max(1, int(options.turn / min(_seconds(s, 5)))) for name, s in served.items()
             }
             quiet: dict[str, float] = {}
             for count in options.beside:
@@ -105,13 +78,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _turns(served: dict[str, _Served], calls: dict[str, int], rounds: int) -> dict[str, float]:
+def _seconds(served: Peer, calls: int) -> list[float]:
+    """Seconds of each of so many calls."""
+    served.samples_s.clear()
+    served.take(calls)
+    return [*served.samples_s]
+
+
+def _turns(served: dict[str, Peer], calls: dict[str, int], rounds: int) -> dict[str, float]:
     """The median seconds of a call of each."""
     found: dict[str, list[float]] = {name: [] for name in served}
     for turn in range(rounds):
         for name in list(served)[:: 1 if turn % 2 == 0 else -1]:
-            found[name] += served[name].seconds(calls[name])
-            time.sleep(_QUIET_S)
+            found[name] += _seconds(served[name], calls[name])
     return {name: statistics.median(samples) for name, samples in found.items()}
 
 
