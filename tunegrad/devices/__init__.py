@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .device import MachineLimits as MachineLimits
     from .device import Memory as Memory
     from .device import Place as Place
+    from .host.facts import L3_SHARE_BYTES as L3_SHARE_BYTES
     from .host.facts import carry as carry
     from .host.facts import usable_cores as usable_cores
     from .host.single import run_on_host as run_on_host
@@ -55,7 +56,7 @@ else:
             "device": (
                 "BoundPlan Code Device DirectPlan Engine Inspection MachineLimits Memory Place"
             ),
-            "host.facts": "carry usable_cores",
+            "host.facts": "L3_SHARE_BYTES carry usable_cores",
             "host.single": "run_on_host",
             "host.team": "carried_runtime",
             "job": ("CONTENDING Beside Candidate CompiledCandidate Hooks Limits Reference"),

@@ -25,6 +25,7 @@ from tunegrad.trial import Fingerprint
 __all__ = [
     "AMX_BF16",
     "AMX_INT8",
+    "L3_SHARE_BYTES",
     "UNKNOWN",
     "Host",
     "Processor",
@@ -296,7 +297,7 @@ _EXPENSIVE_FLOPS = 15
 _L2_BYTES_PER_CYCLE = 20
 """Besides computing; 26 alone, measured on a core with two fused multiply-adds a cycle."""
 
-_L3_SHARE_BYTES = 64 << 20
+L3_SHARE_BYTES = 64 << 20
 """A larger last cache serves a whole socket, cores that are not ours included: of 480 MiB, two
 cores read 64 MiB at 22 to 26 GB/s and 128 MiB at memory's 15 to 20.
 """
@@ -312,7 +313,7 @@ def declared(target: Target) -> Target:
         target,
         fmas_per_cycle=fmas,
         l2_bytes_per_cycle=_L2_BYTES_PER_CYCLE,
-        l3_share_bytes=_L3_SHARE_BYTES,
+        l3_share_bytes=L3_SHARE_BYTES,
         streams=_STREAMS,
         rates=_rates(target, fmas),
     )

@@ -15,6 +15,7 @@ from math import inf
 from statistics import median
 
 from tunegrad.db import PART, Contents, Evidence, Latency, Promotion, Session
+from tunegrad.devices import L3_SHARE_BYTES
 from tunegrad.ir.parse_kernel import read_back
 from tunegrad.paired import Interval, gain_interval, paired_gain
 from tunegrad.trial import Status, Trial
@@ -172,10 +173,6 @@ def counted(text: str) -> int | None:
     return int(text) if text.isdecimal() and len(text) < 16 else None
 
 
-_CACHED_BYTES = 64 << 20
-"""The most that a process can expect to keep of the last-level cache."""
-
-
 def _bounds(
     text: str, said: KernelFacts, facts: SessionFacts, mine: Sequence[Trial]
 ) -> tuple[float | None, float | None]:
@@ -187,7 +184,7 @@ def _bounds(
     kernel = read_back(text)
     if kernel is None or not mine:
         return None, None
-    held = min(_CACHED_BYTES, counted(dict(mine[-1].fingerprint.fields).get("l3", "")) or 0)
+    held = min(L3_SHARE_BYTES, counted(dict(mine[-1].fingerprint.fields).get("l3", "")) or 0)
     near = kernel.unique_bytes <= held and facts.cache_gb_per_s
     rate = facts.cache_gb_per_s if near else facts.memory_gb_per_s
     plain = facts.peak_gflops and all(p.dtype.name == "f32" for p in kernel.params)
