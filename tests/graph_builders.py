@@ -196,6 +196,23 @@ def run_schedule(s: LaunchPlan, inputs: dict[str, Array]) -> list[Array]:
     return [s.buffers[i].layout.unpack(memory[i]) for i in s.outputs]
 
 
+def entered(function: Callable[[], object]) -> list[str]:
+    """Names of the functions of Python that run meanwhile, ``function`` first."""
+    names: list[str] = []
+
+    def on_event(frame: Any, event: str, _arg: object) -> None:
+        if event == "call":
+            names.append(frame.f_code.co_name)
+
+    before = sys.getprofile()
+    sys.setprofile(on_event)
+    try:
+        function()
+    finally:
+        sys.setprofile(before)
+    return names
+
+
 def calls_of(function: Callable[[], object]) -> int:
     """How many functions, Python's and C's, are called while it runs: the same in every run, on a
     busy machine too.

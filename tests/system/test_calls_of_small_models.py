@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 
 import tunegrad as tg
+from tests.graph_builders import entered
 
 _X = np.arange(48, dtype=np.float32).reshape(4, 12) / 7
 _W = np.arange(36, dtype=np.float32).reshape(12, 3) - 17
@@ -20,25 +18,10 @@ def model() -> tg.LoadedModel:
     return tg.compile(lambda x: (x @ w, x.sum(1)), _X, threads=1, store=False)
 
 
-def _calls(run: Callable[[], object]) -> int:
-    """Functions of Python that a call enters."""
-    entered = []
-
-    def note(_frame: object, event: str, _arg: object) -> None:
-        if event == "call":
-            entered.append(event)
-
-    sys.setprofile(note)
-    try:
-        run()
-    finally:
-        sys.setprofile(None)
-    return len(entered) - 1
-
-
 def test_call_enters_few_functions(model: tg.LoadedModel) -> None:
     model(_X)
-    assert _calls(lambda: model(_X)) <= 14
+    _, *inner = entered(lambda: model(_X))
+    assert len(inner) <= 14, inner
 
 
 def _read_only() -> np.ndarray:

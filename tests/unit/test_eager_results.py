@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import copy
 import pickle
-import sys
 import threading
 from collections.abc import Callable
 
@@ -14,28 +13,13 @@ import numpy as np
 import pytest
 
 import tunegrad as tg
+from tests.graph_builders import entered
 from tunegrad.frontend import handle
 from tunegrad.frontend.nodes import tracing
 from tunegrad.inference import realizing
 
 _A = np.arange(12, dtype=np.float32).reshape(3, 4) - 5
 _B = np.arange(8, dtype=np.float32).reshape(4, 2) / 3
-
-
-def _entered(run: Callable[[], object]) -> list[str]:
-    """Names of the functions of Python that a call enters."""
-    names: list[str] = []
-
-    def note(frame: object, event: str, _arg: object) -> None:
-        if event == "call":
-            names.append(frame.f_code.co_name)  # type: ignore[attr-defined]
-
-    sys.setprofile(note)
-    try:
-        run()
-    finally:
-        sys.setprofile(None)
-    return names
 
 
 def test_forms_of_all_results_are_known_after_the_first_time(
@@ -78,7 +62,7 @@ def test_result_that_was_computed_before_makes_no_graph(
     first = run()
     for _ in range(2):
         np.testing.assert_array_equal(run(), first)
-    names = _entered(run)
+    names = entered(run)
     assert len(names) <= most, names
     assert not {"topological", "_canonical", "reduce", "graph_input"} & set(names)
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from tests.graph_builders import entered
 from tunegrad.devices import host_device
 from tunegrad.frontend import Tensor, cat
 from tunegrad.ir.fusion import schedule
@@ -47,23 +48,6 @@ def wide(nodes: int) -> Tensor:
     return cat([Tensor.input(f"x{i}", (4,)) * 2 for i in range(nodes // 5)])
 
 
-def calls(function: Callable[[], object]) -> int:
-    """Python functions that are called meanwhile."""
-    count = 0
-
-    def profile(frame: object, event: str, argument: object) -> None:
-        nonlocal count
-        count += event == "call"
-
-    before = sys.getprofile()
-    sys.setprofile(profile)
-    try:
-        function()
-    finally:
-        sys.setprofile(before)
-    return count
-
-
 def planned(tensor: Tensor):
     return schedule(prepared((tensor.node,), "contract", host_device(1).target))
 
@@ -81,7 +65,7 @@ def test_work_of_scheduling_grows_with_the_nodes(make: Callable[[int], Tensor]) 
     small, large = make(1000), make(4000)
     nodes = [len(topological((t.node,))) for t in (small, large)]
     planned(small)  # what is done once a process
-    work = [calls(lambda t=t: planned(t)) for t in (small, large)]
+    work = [len(entered(lambda t=t: planned(t))) for t in (small, large)]
     assert work[1] / work[0] < 1.25 * nodes[1] / nodes[0]
 
 
