@@ -59,6 +59,7 @@ def run(
 
     model = with_arguments(model, batch, arguments)
     settings = resolve_settings(model, json=as_json, **given)
+    dtype = given["dtype"] or settings.dtype  # bytes are another model, whose settings are in f32
     from tunegrad.inference import load
 
     loaded = load(
@@ -71,7 +72,7 @@ def run(
         weights=weights,
         seed=settings.seed,
         numerics=settings.numerics,
-        dtype="int8" if given["dtype"] == "int8" else settings.dtype,
+        dtype=dtype,
     )
     from tunegrad.tuning import busy_text, cpu_use, others_cpus
 
@@ -80,9 +81,9 @@ def run(
     others = others_cpus(used, cpu_use())
     busy = busy_text(others, settings.threads)
     report = replace(report, others_cpus=others, busy=busy)
-    if settings.dtype != "f32" or given["dtype"] == "int8":
+    if dtype != "f32":
         from tunegrad.inference import measured_deviation
 
         found = measured_deviation(loaded, model, weights, settings.seed)
-        report = replace(report, deviation=found, dtype=given["dtype"] or settings.dtype)
+        report = replace(report, deviation=found, dtype=dtype)
     emit(report, run_text(report), as_json=as_json)
