@@ -46,7 +46,7 @@ class Kind:
         return float(np.ldexp(2.0 - 2.0**-self.bits, self.most))
 
     def rounded(self, x: Array) -> Array:
-        """The nearest numbers of the dtype, in f64; subnormal ones are left out by who draws."""
+        """The nearest numbers of the dtype, in f64; draws leave out subnormal ones."""
         fraction, exponent = np.frexp(x.astype(np.float64))
         return np.ldexp(np.round(np.ldexp(fraction, self.bits + 1)), exponent - self.bits - 1)
 
@@ -116,7 +116,7 @@ def _arguments(case: functions.Case, count: int, kind: Kind) -> Array:
 
 
 def _precise(case: functions.Case, x: Array) -> Array:
-    """What a function is, in 200 bits; NaN where it is not defined."""
+    """A function's value, in 200 bits; NaN where it is not defined."""
     import mpmath as mp
 
     def softplus(v: Any) -> Any:
@@ -196,7 +196,7 @@ _LOGARITHMS: dict[str, Callable[[Array], Array]] = {
     "log_softmax": lambda x: x - _logsumexp(x),
     "batch_norm": lambda x: (x - np.round(x[0, 0])) / np.sqrt(1 + np.longdouble(1e-5)),
 }
-"""What scipy or a constant would round to f64."""
+"""Functions that scipy or a constant would round to f64."""
 
 
 def _logsumexp(x: Array) -> Array:

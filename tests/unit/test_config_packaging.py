@@ -115,6 +115,7 @@ def needed(folder: str) -> set[str]:
 def test_a_base_install_has_no_package_that_a_default_tune_does_without() -> None:
     assert needed(".") == {"numpy", "llvmlite", "click", "rich", "msgspec", "pebble", "psutil"}
     assert needed("serve") == {"numpy", "msgspec"}
+    assert set(project("serve")["dependencies"]) <= set(project(".")["dependencies"])
 
 
 def test_both_distributions_have_one_version_and_age_of_python() -> None:
