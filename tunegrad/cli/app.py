@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -94,6 +93,8 @@ def _print_version(ctx: click.Context, _param: click.Parameter, value: bool) -> 
 def root(verbose: int, quiet: bool) -> None:
     """Search for the fastest correct way to run your model on this machine, and remember it."""
     if verbose or quiet:
+        import logging
+
         level = logging.ERROR if quiet else logging.DEBUG if verbose > 1 else logging.INFO
         logging.basicConfig(format="%(levelname)s %(name)s: %(message)s")
         logging.getLogger("tunegrad").setLevel(level)
