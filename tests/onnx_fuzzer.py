@@ -1,6 +1,7 @@
 """Random ONNX graphs, evaluated by ONNX Runtime node by node while they are drawn.
 
     draw(rng)     -->  a Case: nodes over all operators below, in their modes, with every value
+    draw_layers   -->  a network of bytes between its operators, as quantised files have them
     compare       -->  what differs between ONNX Runtime and a loaded model; "" for nothing
     shrunk        -->  the smallest part of a case that still differs
 
@@ -33,7 +34,19 @@ from tests import fuzzing
 from tunegrad.frontend.onnx.importer import model_of_proto
 from tunegrad.frontend.onnx.node import codes_of
 
-__all__ = ["DRAWS", "Case", "compare", "draw", "ours", "pairs", "shrunk"]
+__all__ = [
+    "DRAWS",
+    "Case",
+    "Layer",
+    "Layers",
+    "compare",
+    "compare_layers",
+    "draw",
+    "draw_layers",
+    "ours",
+    "pairs",
+    "shrunk",
+]
 
 Array = np.ndarray[Any, Any]
 _QUIET = ort.SessionOptions()
@@ -1228,6 +1241,167 @@ def _is_tame(a: Array) -> bool:
     return bool(np.isfinite(a).all() and np.abs(a).max(initial=0) < 1e4)
 
 
+# ---- quantised layers
+
+
+@dataclass(frozen=True)
+class Layer:
+    """The nodes from bytes to bytes ``made``; ``exact`` where these need no arithmetic."""
+
+    nodes: tuple[Any, ...]
+    made: str
+    exact: bool = False
+
+
+@dataclass(frozen=True)
+class Layers:
+    """A network of bytes between operators on floats, all of whose bytes are outputs."""
+
+    case: Case
+    layers: tuple[Layer, ...]
+
+
+@dataclass
+class _Bytes:
+    """Layers that are drawn; ``steps`` are the names of scale and zero point of each bytes."""
+
+    d: _Draw
+    layers: list[Layer] = field(default_factory=list)
+    steps: dict[str, tuple[str, str]] = field(default_factory=dict)
+
+    def floats(self, nodes: list[Any], name: str) -> str:
+        out = self.d.name("f")
+        nodes.append(helper.make_node("DequantizeLinear", [name, *self.steps[name]], [out]))
+        return out
+
+    def add(self, nodes: list[Any], float_name: str, like: str = "", exact: bool = False) -> None:
+        """Quantise a float, in the steps of ``like`` or in ones that its values need."""
+        d, made = self.d, self.d.name("t")
+        y = self.run(nodes) if nodes else d.values[float_name]
+        if like:
+            steps = self.steps[like]
+        else:
+            kind = np.dtype(d.rng.choice(("u1", "i1")))
+            zero = d.hold(np.asarray(d.rng.randint(0, 255) - 128 * (kind == np.int8), kind))
+            scale = max(float(np.abs(y).max(initial=0)), 0.1) / d.rng.uniform(90, 260)
+            steps = d.hold(np.asarray(scale, "f4")), zero
+        self.steps[made] = steps
+        nodes.append(helper.make_node("QuantizeLinear", [float_name, *steps], [made]))
+        d.values[made] = self.run(nodes)
+        self.layers.append(Layer(tuple(nodes), made, exact))
+
+    def run(self, nodes: list[Any]) -> Array:
+        """What ONNX Runtime makes of nodes with one result."""
+        given = tuple(i for i in self.d.values if i[0] != "c")
+        (made,) = _runtime(Case(self.d.opset, tuple(nodes), self.d.values, given))
+        return made
+
+    def weight(self, nodes: list[Any], shape: tuple[int, ...], axis: int) -> str:
+        """A constant of bytes with a scale for each filter, or one for all."""
+        d, out = self.d, self.d.name("f")
+        by = shape[axis] if d.flag() else 1
+        found = np.asarray([d.rng.uniform(0.002, 0.02) for _ in range(by)], "f4")
+        w = d.hold(d.array(shape, "i1", -127, 127))
+        zero = np.zeros(by, "i1")
+        if by == 1:
+            found, zero = found[0], zero[0]
+        operands = [w, d.hold(found), d.hold(zero)]
+        given: dict[str, Any] = {"axis": axis} if by > 1 else {}
+        nodes.append(helper.make_node("DequantizeLinear", operands, [out], **given))
+        return out
+
+
+def draw_layers(rng: random.Random) -> Layers:
+    """A network of two to five layers, each from bytes to bytes."""
+    d = _Draw(rng, rng.choice((13, 17, 21)))
+    net = _Bytes(d)
+    shape = 1, rng.choice((3, 4, 8, 16)), rng.randint(4, 9), rng.randint(4, 9)
+    drawn = np.random.default_rng(rng.getrandbits(32))
+    net.add([], d.hold(drawn.standard_normal(shape).astype("f4"), False))
+    for _ in range(rng.randint(2, 5)):
+        _draw_layer(net)
+    made = [x.made for x in net.layers]
+    ends = [helper.make_node("Identity", [i], [f"{i} out"]) for i in made]
+    nodes = (*(n for x in net.layers for n in x.nodes), *ends)
+    values = {**d.values, **{f"{i} out": d.values[i] for i in made}}
+    return Layers(Case(d.opset, nodes, values, tuple(d.inputs)), tuple(net.layers))
+
+
+def _draw_layer(net: _Bytes) -> None:
+    d, rng, nodes = net.d, net.d.rng, list[Any]()
+    images = [x.made for x in net.layers if d.values[x.made].ndim == 4]
+    name = rng.choice(images[-2:])
+    channels, *sides = d.values[name].shape[1:]
+    x, out = net.floats(nodes, name), d.name("f")
+    given: dict[str, Any] = {}
+    op = rng.choice(("Conv", "Conv", "Conv", "Add", "MaxPool", "Concat", "Gemm", "Mean"))
+    if op == "MaxPool":
+        if min(sides) < 3:
+            return
+        given = {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1], "strides": [rng.choice((1, 2))] * 2}
+        nodes.append(helper.make_node("MaxPool", [x], [out], **given))
+        same = rng.random() < 0.7
+        net.add(nodes, out, name if same else "", exact=same)
+        return
+    if op in ("Add", "Concat"):
+        fits = [i for i in images if d.values[i].shape == d.values[name].shape]
+        other = net.floats(nodes, rng.choice(fits))
+        given |= {"axis": 1} if op == "Concat" else {}
+        nodes.append(helper.make_node(op, [x, other], [out], **given))
+    elif op == "Mean":
+        nodes.append(helper.make_node("GlobalAveragePool", [x], [out]))
+    elif op == "Gemm":
+        flat = d.name("f")
+        nodes.append(helper.make_node("Flatten", [x], [flat]))
+        w = net.weight(nodes, (channels * sides[0] * sides[1], 6), 1)
+        nodes.append(helper.make_node("MatMul", [flat, w], [out]))
+    else:
+        filters, size = rng.choice((4, 8, 16)), rng.choice((1, 3))
+        groups = rng.choice((1, 1, channels))
+        filters = channels if groups > 1 else filters
+        w = net.weight(nodes, (filters, channels // groups, size, size), 0)
+        bias = [d.new((filters,), "f4", True)] if d.flag() else []
+        pads, step = [size // 2] * 4, rng.choice((1, 1, 2))
+        nodes.append(
+            helper.make_node(
+                "Conv", [x, w, *bias], [out], group=groups, pads=pads, strides=[step] * 2,
+                kernel_shape=[size, size],
+            )
+        )  # fmt: skip
+    if d.flag():
+        relu = d.name("f")
+        nodes.append(helper.make_node("Relu", [out], [relu]))
+        out = relu
+    net.add(nodes, out)
+
+
+def compare_layers(drawn: Layers) -> str:
+    """What differs in a layer by more than one step of its bytes, or in many places by one, from
+    what ONNX Runtime makes of the same bytes; "" where nothing does.
+
+    Only near the middle of two bytes may roundings of floats decide.
+    """
+    case = drawn.case
+    try:
+        made = dict(zip(case.outputs, _ours(case), strict=True))
+    except Exception as error:  # noqa: BLE001  # any error is a finding
+        return f"refused: {type(error).__name__}: {error}"
+    ours_of = {x.made: made[f"{x.made} out"] for x in drawn.layers}
+    values = {**case.values, **ours_of}
+    for layer in drawn.layers:
+        given = (*case.inputs, *(i for i in ours_of if i != layer.made))
+        (want,) = _runtime(Case(case.opset, layer.nodes, values, given))
+        got = ours_of[layer.made]
+        if (got.dtype, got.shape) != (want.dtype, want.shape):
+            return f"{layer.made} is {got.dtype}{list(got.shape)}, not {want.dtype}{want.shape}"
+        apart = np.abs(got.astype(int) - want)
+        some = 0 if layer.exact else 2 + want.size // 20
+        if apart.max(initial=0) > (0 if layer.exact else 1) or (apart > 0).sum() > some:
+            ops = " ".join(n.op_type for n in layer.nodes)
+            return f"{layer.made} ({ops}): {(apart > 0).sum()} of {want.size}, by {apart.max()}"
+    return ""
+
+
 # ---- at length
 
 
@@ -1256,6 +1430,10 @@ def main(arguments: Sequence[str]) -> None:
     counted, found = Counter[tuple[str, str]](), Counter[str]()
     nodes = 0
     for i in range(count):
+        layers = draw_layers(random.Random(f"{seed} layers {i}"))
+        if said := compare_layers(layers):
+            found["layers"] += 1
+            _say(f"--- layers {i}: {said}\n{layers.case}")
         case = draw(random.Random(f"{seed} onnx {i}"))
         counted += pairs(case)
         nodes += len(case.nodes)

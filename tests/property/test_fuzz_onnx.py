@@ -16,7 +16,16 @@ pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed")
 from onnx import helper
 
 from tests import fuzzing, onnx_fuzzer
-from tests.onnx_fuzzer import DRAWS, Case, compare, draw, ours, shrunk
+from tests.onnx_fuzzer import (
+    DRAWS,
+    Case,
+    compare,
+    compare_layers,
+    draw,
+    draw_layers,
+    ours,
+    shrunk,
+)
 
 CASES = fuzzing.count(50)
 
@@ -29,6 +38,31 @@ def test_drawn_graphs_give_what_onnx_runtime_gives(block: int) -> None:
         if ours(said):
             small = shrunk(case, lambda c: ours(compare(c)))
             pytest.fail(f"case {i} of seed {fuzzing.seed()}: {compare(small)}\n{small}")
+
+
+@pytest.mark.parametrize("block", range(2))
+def test_drawn_layers_of_bytes_are_within_one_step_of_onnx_runtime(block: int) -> None:
+    for i in range(block, CASES // 4, 2):
+        drawn = draw_layers(fuzzing.rng("onnx layers", i))
+        said = compare_layers(drawn)
+        assert not said, f"case {i} of seed {fuzzing.seed()}: {said}\n{drawn.case}"
+
+
+@pytest.mark.parametrize("by", [2, 1, 0])
+def test_bytes_of_other_steps_are_seen(monkeypatch: pytest.MonkeyPatch, by: int) -> None:
+    """One byte that is two steps off, or all that are one."""
+    drawn = draw_layers(random.Random("layers"))
+    right = onnx_fuzzer._ours(drawn.case)
+    assert compare_layers(drawn) == ""
+
+    def wrong(_: Case) -> list[Any]:
+        made = [np.array(a) for a in right]
+        some = made[0].reshape(-1)[: 1 if by == 2 else None]
+        some += np.where(some > 99, -by, by).astype(some.dtype)
+        return made
+
+    monkeypatch.setattr(onnx_fuzzer, "_ours", wrong)
+    assert (compare_layers(drawn) != "") == bool(by)
 
 
 def test_every_operator_that_is_drawn_comes_up() -> None:
