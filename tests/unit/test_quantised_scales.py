@@ -19,6 +19,7 @@ from tunegrad.ir.index import Range, Valid, as_index
 from tunegrad.ir.interpret.evaluate import evaluate
 from tunegrad.ir.kernel import Axis
 from tunegrad.ir.rewrites import joined_scales, quad_dots
+from tunegrad.ir.target import Target
 from tunegrad.planning import prepared
 
 IMAGE = Tensor.input("x", (1, 8, 10, 10), "u8")
@@ -226,3 +227,19 @@ def test_quotients_of_known_positions_keep_their_roundings():
     """(2 i + 1) / n, as grids have it, is no sum of bytes."""
     made = (tg.arange(6).cast("f32") * 2.0 + 1.0) / 6.0
     assert joined_scales((made.node,)) == (made.node,)
+
+
+@pytest.mark.parametrize("target", [VNNI, AVX2, replace(VNNI, features=())])
+@pytest.mark.parametrize(("rows", "inner", "columns"), [(0, 8, 4), (3, 0, 4), (3, 8, 0)])
+def test_products_of_no_bytes_are_prepared(
+    target: Target, rows: int, inner: int, columns: int
+) -> None:
+    """An empty batch of a quantised model; a sum of no terms is its bias."""
+    x = Tensor.input("x", (rows, inner), "u8")
+    w = Tensor.constant(np.ones((inner, columns), np.int8)).cast("f32")
+    scales = Tensor.constant(np.full((1, columns), 0.01, np.float32))
+    bias = Tensor.constant(np.arange(columns, dtype=np.float32))
+    made = steps(floats(x, 7, 0.02) @ (w * scales) + bias, 5, 0.5).node
+    values = {"x": np.full((rows, inner), 9, np.uint8)}
+    want, got = (evaluate(of, values)[0] for of in ((made,), prepared((made,), "contract", target)))
+    np.testing.assert_array_equal(got, want)

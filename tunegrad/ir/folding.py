@@ -35,10 +35,10 @@ from .dtypes import I8, I32, U8, DType
 from .expr import Op
 from .graph import MOVEMENT, GraphOp, Node, Step, topological
 from .interpret.evaluate import evaluate
-from .interpret.numeric import compute, convert
+from .interpret.numeric import Array, compute, convert
 from .rewrites.sums import Repeats, is_known, stepped
 
-__all__ = ["fold_constants", "known_outputs", "saturated"]
+__all__ = ["fold_constants", "known_outputs", "saturated", "values_of"]
 
 _FOLDED: weakref.WeakKeyDictionary[Node, Node] = weakref.WeakKeyDictionary()
 """Constant-only nodes that were evaluated before."""
@@ -70,6 +70,11 @@ def known_outputs(outputs: tuple[Node, ...], steps: list[Step] | None = None) ->
         is_known(n, constant)
     new = {o: _evaluated(o) if o.size and constant[o] else o for o in outputs}
     return stepped(outputs, new, steps)
+
+
+def values_of(n: Node) -> Array:
+    """The numbers of a node that no input reaches."""
+    return typed(g.ConstData, _evaluated(n).arg).array
 
 
 def _with_constants(outputs: tuple[Node, ...], steps: list[Step] | None) -> tuple[Node, ...]:

@@ -17,9 +17,8 @@ from tunegrad.errors import InternalError
 from .. import graph as g
 from ..dtypes import BF16, F32, I8, I32, U8, DType
 from ..expr import Op
-from ..folding import known_outputs
-from ..graph import MOVEMENT, VIEWS, ConstData, GraphOp, Node, Step, topological
-from ..interpret.numeric import Array
+from ..folding import values_of
+from ..graph import MOVEMENT, VIEWS, GraphOp, Node, Step, topological
 from ..target import Target
 from .sums import Moves, Repeats, applied, chain, is_known, rewritten, sum_of_products, with_factors
 
@@ -325,6 +324,8 @@ def _dequantised_sum(n: Node, known: dict[Node, bool], target: Target) -> Node |
     if found is None:
         return None
     product, axes = found
+    if not product.size:
+        return None
     a, b = (_scaled(x, known) for x in product.srcs)
     if a is None or b is None:
         return None
@@ -385,7 +386,7 @@ def _is_small(scale: Node, known: dict[Node, bool]) -> bool:
     """
     if not is_known(scale, known):
         return True
-    return bool((abs(_values(chain(scale)[0])) < _MOST_SCALE).all())
+    return bool((abs(values_of(chain(scale)[0])) < _MOST_SCALE).all())
 
 
 def _scaled(x: Node, known: dict[Node, bool]) -> _Scaled | None:
@@ -404,7 +405,7 @@ def _scaled(x: Node, known: dict[Node, bool]) -> _Scaled | None:
         ints = [p for p in parts if p is not None]
         kinds = [chain(p)[0].srcs[0].dtype for p in ints]
         number, most = ints[0], max(kinds[0].greatest, -kinds[0].least)
-        if len(ints) > 1 and not (is_known(ints[1], known) and not _values(ints[1]).any()):
+        if len(ints) > 1 and not (is_known(ints[1], known) and not values_of(ints[1]).any()):
             number = g.elementwise(Op.SUB, *ints)
             most = max(kinds[0].greatest - kinds[1].least, kinds[1].greatest - kinds[0].least)
         return _Scaled(applied(number, before), scale, moves, most)
@@ -437,20 +438,14 @@ def _factor(x: Node, known: dict[Node, bool]) -> _Factor | None:
     if of is None or of.zero is not None:
         return None
     zero = base.srcs[1]
-    if is_known(zero, known) and not _values(zero).any():
+    if is_known(zero, known) and not values_of(zero).any():
         return _Factor(of.base, of.moves + moves)
     return _Factor(of.base, of.moves + moves, zero, moves, base)
 
 
-def _values(n: Node) -> Array:
-    """The numbers of a node that no input reaches."""
-    (made,) = known_outputs((n,))
-    return cast(ConstData, made.arg).array
-
-
 def _constant(n: Node, moves: Moves) -> _Factor | None:
     """A constant as bytes, less a number; None where bytes do not hold it."""
-    array = _values(n)
+    array = values_of(n)
     least, most = int(array.min()), int(array.max())
     for dtype in _BYTES:
         if dtype.least <= least and most <= dtype.greatest:
@@ -509,7 +504,7 @@ def _padded(a: _Factor, shift: int) -> _Factor | None:
 def _fits(zero: Node, dtype: DType, known: dict[Node, bool]) -> bool:
     """True if a zero point is one of the bytes themselves."""
     if is_known(zero, known):
-        values = _values(zero)
+        values = values_of(zero)
         return bool(dtype.least <= values.min() and values.max() <= dtype.greatest)
     of, _ = chain(zero)
     return of.op is GraphOp.CAST and of.srcs[0].dtype == dtype

@@ -22,9 +22,9 @@ import numpy as np
 from .. import graph as g
 from ..dtypes import F32, I8, I32, U8, DType
 from ..expr import Op
-from ..folding import known_outputs, saturated
-from ..graph import ConstData, GraphOp, Node, Step, topological
-from ..interpret.numeric import Array, convert
+from ..folding import saturated, values_of
+from ..graph import GraphOp, Node, Step, topological
+from ..interpret.numeric import convert
 from .sums import Repeats, applied, chain, is_known, rewritten, sum_of_products
 
 __all__ = ["joined_scales"]
@@ -82,7 +82,7 @@ def _quotient(x: Node, by: Node, factor: Node | None, known: dict[Node, bool]) -
     for y in x.srcs:
         if is_known(y, known):
             one = _one_of(y)
-            if not np.isfinite(_values(one)).all() or abs(_values(one)).max() > _MOST**3:
+            if not np.isfinite(values_of(one)).all() or abs(values_of(one)).max() > _MOST**3:
                 return None
             parts.append(_spread(_joint(Op.DIV, one, by), x.shape))
         else:
@@ -159,7 +159,7 @@ def _is_whole(x: Node) -> bool:
 
 
 def _is_moderate(scale: Node) -> bool:
-    size = abs(_values(scale))
+    size = abs(values_of(scale))
     return bool(((size < _MOST) & ((size > 1 / _MOST) | (size == 0))).all())
 
 
@@ -183,19 +183,12 @@ def _spread(x: Node, shape: tuple[int, ...]) -> Node:
     return g.expand(x if len(x.shape) == len(shape) else g.reshape(x, (1,) * len(shape)), shape)
 
 
-def _values(n: Node) -> Array:
-    (made,) = known_outputs((n,))
-    if made.op is GraphOp.FULL:
-        return np.full(made.shape, cast(Any, made.arg)[2], made.dtype.numpy)
-    return cast(ConstData, made.arg).array
-
-
 def _number(n: Node, known: dict[Node, bool]) -> float | None:
     """The one number that a known node is everywhere; None of another."""
     if not is_known(n, known):
         return None
     one = _one_of(n)
-    return float(_values(one).reshape(-1)[0]) if one.size == 1 else None
+    return float(values_of(one).reshape(-1)[0]) if one.size == 1 else None
 
 
 # ---- quantising
