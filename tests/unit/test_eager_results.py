@@ -22,11 +22,16 @@ _A = np.arange(12, dtype=np.float32).reshape(3, 4) - 5
 _B = np.arange(8, dtype=np.float32).reshape(4, 2) / 3
 
 
+@pytest.fixture(autouse=True)
+def _no_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a process in which no tensor requires a gradient: in others forms are not looked up."""
+    monkeypatch.setattr(tracing, "_leaves", [False])
+
+
 def test_forms_of_all_results_are_known_after_the_first_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Also those of operations on a result that another operation has read."""
-    monkeypatch.setattr(tracing, "_leaves", [False])
     monkeypatch.setattr(handle, "_RESULTS", {})
 
     def run() -> np.ndarray:
@@ -51,11 +56,8 @@ def test_forms_of_all_results_are_known_after_the_first_time(
     ids=["product", "chain", "folds"],
 )
 def test_result_that_was_computed_before_makes_no_graph(
-    operation: Callable[..., tg.Tensor], most: int, monkeypatch: pytest.MonkeyPatch
+    operation: Callable[..., tg.Tensor], most: int
 ) -> None:
-    """In a process in which no tensor requires a gradient."""
-    monkeypatch.setattr(tracing, "_leaves", [False])
-
     def run() -> np.ndarray:
         return operation(tg.Tensor(_A), tg.Tensor(_B)).numpy()
 
