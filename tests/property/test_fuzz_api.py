@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -15,6 +16,8 @@ from tests import api_fuzzer, fuzzing
 from tests.api_fuzzer import Program, Step, agrees, check_programs, drawn, never, shrunk
 from tests.api_operations import FAMILIES, OPERATIONS
 from tests.compiled_graphs import CompiledKernels
+from tunegrad.frontend import handle
+from tunegrad.frontend.nodes import tracing
 
 
 def test_programs_mean_what_they_mean_in_pytorch() -> None:
@@ -32,19 +35,67 @@ def test_every_operation_is_drawn_and_every_family_reads_what_any_family_made() 
     assert {(a, b) for a in FAMILIES for b in FAMILIES} <= between
 
 
-def test_programs_agree_as_compiled_functions_and_as_they_are_computed_eagerly() -> None:
+def test_programs_agree_as_compiled_functions_and_as_they_are_computed_eagerly(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also the second time, when the forms of results are known, and no graph is made of them."""
     for case in range(fuzzing.count(4)):
+        monkeypatch.setattr(tracing, "_leaves", [False])
         rng = fuzzing.rng("api doors", case)
         program = drawn(rng, 5, Counter())
-        tensors = program.tensors()
-        eager = [np.asarray(t.numpy()) for t in tensors]
-        assert api_fuzzer.differences(program, tensors, eager) == "", program.text()
+        for _ in range(2):
+            tensors = program.tensors()
+            eager = [np.asarray(t.numpy()) for t in tensors]
+            assert api_fuzzer.differences(program, tensors, eager) == "", program.text()
         names = list(program.inputs)
         given = [tg.Tensor(a, api_fuzzer.dtype_name(d)) for a, d in program.inputs.values()]
         compiled = tg.compile(partial(_run, program, names), *given)(*(t.numpy() for t in given))
         outputs = compiled if isinstance(compiled, list | tuple) else [compiled]
         found = [np.asarray(o) for o in outputs]
         assert api_fuzzer.differences(program, tensors, found) == "", program.text()
+
+
+def test_results_of_known_forms_are_those_of_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To the bit, of other values and numbers, and whichever of the operands are one array."""
+    monkeypatch.setattr(tracing, "_leaves", [False])
+    known = 0
+    for case in range(fuzzing.count(12)):
+        rng = fuzzing.rng("known forms", case)
+        steps = [(rng.choice(_KNOWN), rng.random()) for _ in range(rng.randint(1, 4))]
+        shape = (rng.randint(1, 4), rng.randint(1, 9))
+        for _ in range(6):
+            values = np.random.default_rng(rng.getrandbits(32))
+            arrays = [tg.Tensor(values.normal(size=shape).astype(np.float32)) for _ in range(2)]
+            operands = rng.choices(arrays, k=3)
+            numbers = rng.choices([0.0, -0.0, 0.5, 2, 2.0, 3.0], k=len(steps))
+            result = _stepped(steps, operands, numbers)
+            known += result.pending is not None
+            found = result.numpy()
+            with monkeypatch.context() as patch:
+                patch.setattr(handle, "_pending", lambda *_: None)
+                right = _stepped(steps, operands, numbers)
+                assert right.pending is None
+                assert found.tobytes() == right.numpy().tobytes(), (steps, numbers)
+    assert known
+
+
+_KNOWN: list[Callable[..., tg.Tensor]] = [
+    lambda a, b, c: a + b * c, lambda a, b, c: a - b, lambda a, b, c: c - a * b,
+    lambda a, b, c: a / (abs(b) + 1.0) + c, lambda a, b, c: tg.where(a < b, a, c),
+    lambda a, b, c: tg.maximum(a, c) - b, lambda a, b, c: (-a).tanh() * c,
+    lambda a, b, c: abs(a * c).sqrt(), lambda a, b, c: (a * 3).floor() + b,
+    lambda a, b, c: a.sum(1, keepdim=True) * c, lambda a, b, c: (a - b).amax(0, keepdim=True),
+]  # fmt: skip
+
+
+def _stepped(
+    steps: list[tuple[Any, float]], operands: list[tg.Tensor], numbers: list[float]
+) -> tg.Tensor:
+    """The last result of some operations, each of the one before it and any other."""
+    found = list(operands)
+    for (operation, at), number in zip(steps, numbers, strict=True):
+        found.append(operation(found[-1], found[int(at * len(found))], number))
+    return found[-1]
 
 
 def _run(program: Program, names: list[str], *values: tg.Tensor) -> list[tg.Tensor]:
