@@ -23,7 +23,7 @@ from .. import graph as g
 from ..dtypes import F32, I8, I32, U8, DType
 from ..expr import Op
 from ..folding import saturated, values_of
-from ..graph import GraphOp, Node, Step, topological
+from ..graph import GraphOp, Node, Step
 from ..interpret.numeric import convert
 from .sums import Repeats, applied, chain, is_known, rewritten, sum_of_products
 
@@ -165,9 +165,7 @@ def _is_moderate(scale: Node) -> bool:
 
 def _one_of(n: Node) -> Node:
     """A known node without its copies: one position of each dimension along which it repeats."""
-    repeats = Repeats()
-    for m in topological((n,)):
-        repeats.of(m)
+    repeats = Repeats.below(n)
     return repeats.one(n, repeats.of(n), frozenset())
 
 

@@ -133,6 +133,14 @@ class Repeats:
     def __init__(self) -> None:
         self._found: dict[Node, frozenset[int]] = {}
 
+    @staticmethod
+    def below(n: Node) -> Repeats:
+        """Those of a node and of all that it is made of."""
+        made = Repeats()
+        for m in topological((n,)):
+            made.of(m)
+        return made
+
     def reduced_once(self, n: Node) -> Node:
         """A reduction of one copy, spread out; the node itself where nothing repeats."""
         if n.op is not GraphOp.REDUCE:

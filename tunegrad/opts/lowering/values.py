@@ -194,7 +194,7 @@ def left_out(tree: LoopTree, over: Over) -> dict[str, tuple[Range, str]]:
     conditions = on_both(tree.kernel)
     if not conditions or tree.target.has_work_items or tree.matrix is not None:
         return {}
-    ((i, _),) = ((i, s) for i, s in enumerate(tree.kernel.stages) if isinstance(s, Reduce))
+    i = next(i for i, s in enumerate(tree.kernel.stages) if isinstance(s, Reduce))
     serial = [x.name for x in tree.own(i) if x.kind is LoopKind.SERIAL and x.extent > 1]
     fixed = {x.name for x in tree.outer} | {*serial}
     found = {}

@@ -107,7 +107,8 @@ def axes_of(kernel: Kernel, ask: Recorder) -> tuple[Axis, Axis | None]:
 def operands_of(kernel: Kernel, target: Target, lane: Axis, row: Axis | None) -> Operands:
     """Describe how the operands lie to these axes."""
     found = _loads(kernel)
-    decisive = frozenset(n for r in on_both(kernel) for n in r.index.names())
+    given = on_both(kernel)
+    decisive = frozenset(n for r in given for n in r.index.names())
     reduces = tuple(a for s in kernel.reduces for a in s.axes if a.extent > 1)
     width = vector_lanes(lane.extent, target.lanes(max(4, stored_itemsize(kernel))))
     streamed = tuple(x for x in found if x.role != "const" and x.nbytes > target.l2_bytes)
@@ -129,7 +130,7 @@ def operands_of(kernel: Kernel, target: Target, lane: Axis, row: Axis | None) ->
         reused,
         skinny,
         decisive,
-        prod(map(_share, on_both(kernel))),
+        prod(map(_share, given)),
     )
 
 
