@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, Literal
 
 from tunegrad.errors import ModelError, TunegradError
+from tunegrad.trees import mapped
 
 from ..model import InputSpec, Model
 from ..nn.module import Buffer, Module, Parameter
@@ -99,7 +100,7 @@ def _refuse_training(torch: Any, module: Any, name: str) -> None:
 def _program(torch: Any, module: Any, name: str, examples: Any, named: Any) -> Any:
     """The exported program in ATen operators, those of the table as they are."""
     seen = {id(t) for t in (*module.parameters(), *module.buffers())}
-    args, kwargs = _tensors(torch, examples, seen), _tensors(torch, named, seen)
+    args, kwargs = mapped((examples, named), partial(_tensor, torch, seen))
     try:
         with torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of PyTorch's own parts among themselves
@@ -114,8 +115,8 @@ def _program(torch: Any, module: Any, name: str, examples: Any, named: Any) -> A
         raise ModelError(f"module {name}: torch.export: {text[:_SHOWN]}") from error
 
 
-def _tensors(torch: Any, value: Any, seen: set[int]) -> Any:
-    """Arrays and our tensors in a nest as PyTorch's.
+def _tensor(torch: Any, seen: set[int], value: Any) -> Any:
+    """An array or a tensor of ours as PyTorch's.
 
     ``torch.export`` knows tensors by identity: one that was ``seen`` is copied, so that it is an
     input of its own.
@@ -127,13 +128,6 @@ def _tensors(torch: Any, value: Any, seen: set[int]) -> Any:
     if isinstance(value, torch.Tensor):
         value = value.detach().clone() if id(value) in seen else value
         seen.add(id(value))
-        return value
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*(_tensors(torch, v, seen) for v in value))
-    if isinstance(value, list | tuple):
-        return type(value)(_tensors(torch, v, seen) for v in value)
-    if isinstance(value, dict):
-        return {k: _tensors(torch, v, seen) for k, v in value.items()}
     return value
 
 
