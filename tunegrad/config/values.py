@@ -34,7 +34,7 @@ f32 products are rounded to 11 digits where the device has a matrix unit for suc
 """
 ModelDtype = Literal["f32", "f16", "bf16"]
 """The type that a model's weights and activations are stored in; ``f32``: as the model has them."""
-AskedDtype = Literal["f32", "f16", "bf16", "int8"]
+AskedDtype = Literal[ModelDtype, "int8"]
 """The same as a user asks for it: ``int8`` is another model, which a calibration makes of it."""
 DtypeName = Literal[
     "bool", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "bf16", "f16", "f32", "f64"
