@@ -766,15 +766,22 @@ def _copied(case: Case) -> list[Tensor]:
     ]
 
 
+def _gaps(a: Tensor, b: Tensor) -> Tensor:
+    """How far elements are apart: 0 between NaNs and equal infinities, infinity beside other ones."""
+    same = (a == b) | (a.isnan() & b.isnan())
+    return (a.double() - b.double()).abs().nan_to_num(torch.inf, torch.inf).masked_fill(same, 0)
+
+
 def _far(got: Tensor, want: Tensor, slack: Tensor | float = 0.0) -> str:
     if got.dtype != want.dtype or got.shape != want.shape:
         return f"{got.dtype} {tuple(got.shape)} for {want.dtype} {tuple(want.shape)}"
     size, allowed = want.double().abs(), torch.as_tensor(slack, dtype=torch.float64)
-    if want.dtype.is_floating_point:
-        rms = size.square().mean().sqrt() if size.numel() else 0
+    finite = size.isfinite()
+    if want.dtype.is_floating_point and bool(finite.any()):
+        rms = size[finite].square().mean().sqrt()
         allowed = allowed + 2e-3 * (size + rms) + 1e-5
-    off = (got.double() - want.double()).abs()
-    bad = (got != want) & ~((allowed > 0) & (off <= allowed))
+    off = _gaps(got, want)
+    bad = (off > 0) & ~((off <= allowed) & (finite | torch.isinf(torch.as_tensor(slack))))
     if not bool(bad.any()):
         return ""
     return f"{int(bad.sum())} of {bad.numel()} elements, by {float(off[bad].max())}"
@@ -949,10 +956,7 @@ def _held(
     moved = [torch.zeros(w.shape, dtype=torch.float64) for w in want]
     for seed in range(_ROUNDINGS):
         other = answer(case, turn, mode=_Rounded(seed))
-        moved = [
-            torch.maximum(m, (o.double() - w.double()).abs())
-            for m, o, w in zip(moved, other, want, strict=True)
-        ]
+        moved = [torch.maximum(m, _gaps(o, w)) for m, o, w in zip(moved, other, want, strict=True)]
         slack = [2 * m for m in moved]
         if not said(want, slack):
             return f"judged: rounded otherwise: {first}"

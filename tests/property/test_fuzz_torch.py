@@ -110,6 +110,20 @@ def test_what_moves_where_results_are_rounded_otherwise_is_no_fault() -> None:
     assert wrong(torch_fuzzer._held(case, 0, [other, *want[1:]], want))
 
 
+def test_nan_and_infinities_are_results() -> None:
+    """The gradient of the root at 0 behind ``abs`` is 0 times infinity."""
+    nan, inf = torch.nan, torch.inf
+    want = torch.tensor([nan, inf, -inf, 1.0, 2.0])
+    assert not torch_fuzzer._far(want.clone(), want)
+    for place, value in ((0, 1.0), (1, 1.0), (1, -inf), (1, nan), (3, nan), (3, inf), (3, 1.1)):
+        got = want.clone()
+        got[place] = value
+        assert torch_fuzzer._far(got, want).startswith("1 of 5 elements")
+    case = _one("sqrt", torch.tensor([0.0, 1.0, 4.0]))
+    assert torch_fuzzer._trained(case, 0)[1].isnan().tolist() == [True, False, False]
+    assert not differs(case, "train")
+
+
 @pytest.mark.parametrize("way", ["copies", "decompositions"])
 def test_what_pytorch_computes_in_two_ways_with_two_results_is_no_fault(
     monkeypatch: pytest.MonkeyPatch, way: str
