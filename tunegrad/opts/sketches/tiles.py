@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from math import prod
+from math import gcd, prod
 
 from tunegrad.ir.expr import Apply, Op
 from tunegrad.ir.index import Range
@@ -277,8 +277,10 @@ def nearest(sizes: Sequence[int], want: int) -> int:
     return min(range(len(sizes)), key=lambda i: abs(sizes[i] - want))
 
 
-_IN_FLIGHT = 8.0
-"""Multiply-adds that hide each other's latency."""
+_IN_FLIGHT, _LATENCY = 8.0, 5.0
+"""Multiply-adds that hide each other's latency, at the least, and cycles of one: two units want
+ten. With vectors of 32 bytes a tile of 4 x 2 reached 112 GFLOP/s of 512 x 512 x 512, of 6 x 2 121.
+"""
 
 _STEP = 0.02
 """Cost of a tile's further row or vector besides its arithmetic, in multiply-adds: ties only."""
@@ -303,27 +305,37 @@ def tiles(rows: int, vectors: int, registers: int, parts: int = 1) -> list[tuple
 
 @lru_cache(maxsize=512)
 def products_ranked(
-    rows: int, vectors: int, registers: int, ways: int, near: int, far: float, parts: int = 1
+    rows: int,
+    vectors: int,
+    registers: int,
+    ways: int,
+    near: int,
+    far: float,
+    fmas: int,
+    parts: int = 1,
 ) -> Sequence[tuple[int, int]]:
-    """Register tiles of a product by the time of a full sweep of both axes.
+    """Register tiles of a product by the time of a full sweep of both axes, ``fmas`` a cycle.
 
     Those of at most ``ways`` rows come first. A tile of more than ``near`` vectors reads them from
     the second cache, each in the time of ``far`` multiply-adds.
     """
 
     def rank(tile: tuple[int, int]) -> tuple[bool, float, int]:
-        cost = _sweep_cost(tile, max(1, rows), vectors, far if tile[1] > near else 0.0)
+        flight = max(_IN_FLIGHT, _LATENCY * fmas)
+        cost = _sweep_cost(tile, max(1, rows), vectors, far if tile[1] > near else 0.0, flight)
         return tile[0] > ways, round(cost, 6), sum(tile)
 
     return tuple(sorted(tiles(rows, vectors, registers, parts), key=rank))
 
 
-def _sweep_cost(tile: tuple[int, int], extent: int, vectors: int, far: float) -> float:
+def _sweep_cost(
+    tile: tuple[int, int], extent: int, vectors: int, far: float, flight: float
+) -> float:
     """Time for all tiles in multiply-adds of a vector; a load takes as long as one."""
     total = 0.0
     for rows, uses in _parts(extent, tile[0]):
         for cols, times in _parts(vectors, tile[1]):
-            busy = max(rows * cols * 1.0, rows + cols, _IN_FLIGHT, cols * far)
+            busy = max(rows * cols * 1.0, rows + cols, flight, cols * far)
             total += uses * times * (busy + _STEP * (rows + cols))
     return total
 
@@ -415,7 +427,9 @@ class Products(Defaults):
         ways = t.streams if crowded else o.rows
         far = t.vector_bytes * t.fmas_per_cycle / t.l2_bytes_per_cycle
         near, parts = self._near_vectors(), 1 + o.widened
-        return products_ranked(o.rows, o.vectors, t.registers, ways, near, far, parts)
+        return products_ranked(
+            o.rows, o.vectors, t.registers, ways, near, far, t.fmas_per_cycle, parts
+        )
 
     def row_block(self, sizes: Sequence[int]) -> int:
         """Rows that stay in the second cache, where the panel of the lanes does not."""
@@ -777,7 +791,9 @@ def threads_of(
     return [] if chosen == "none" else [Thread(chosen, min(n, levels.extent(chosen)))]
 
 
-def stages_of(defaults: Defaults, nest: Nest, order: list[str], ask: Recorder) -> list[Stage]:
+def stages_of(
+    defaults: Defaults, nest: Nest, order: list[str], tile: tuple[int, int], ask: Recorder
+) -> list[Stage]:
     """Asks for a place for each operand that one load reads; the copies.
 
     Constants are packed when a model is loaded, the operand of the lanes where it is strided,
@@ -793,7 +809,7 @@ def stages_of(defaults: Defaults, nest: Nest, order: list[str], ask: Recorder) -
         if counts[x.param] > 1 or x.indirect or not x.strides or x.strides != copied.strides:
             continue
         places = _places(o, x, order)
-        at = ask.pick(f"stage.{x.param}", places, _default(defaults, x, nest, places))
+        at = ask.pick(f"stage.{x.param}", places, _default(defaults, x, nest, places, tile))
         if at != "none":
             where, form = at.split(":")
             actions.append(Stage(x.param, where, _layout(x, nest, order, where, form)))
@@ -812,7 +828,9 @@ def _places(o: Operands, x: Access, order: list[str]) -> list[str]:
     return found
 
 
-def _default(defaults: Defaults, x: Access, nest: Nest, places: list[str]) -> int:
+def _default(
+    defaults: Defaults, x: Access, nest: Nest, places: list[str], tile: tuple[int, int]
+) -> int:
     """The place that is best for an operand; 0 is none."""
     o = defaults.operands
     of_lanes = x.depends(o.lane.name)
@@ -822,7 +840,7 @@ def _default(defaults: Defaults, x: Access, nest: Nest, places: list[str]) -> in
         return places.index(":box") if defaults.pads and ":box" in places else 0
     wanted: list[str] = []
     sparse = any(x.depends(n) for n in o.decisive)  # a copy has zeros
-    copied = x.stride(o.lane.name) != 1
+    copied = x.stride(o.lane.name) != 1 or (not nest.k and _misses(o, x, tile))
     if nest.k and not copied:
         last = next((a for a in o.reduces if a.name == axis_of(nest.reduces[-1])), o.longest)
         copied = not in_order(x, defaults.run, last)
@@ -831,6 +849,35 @@ def _default(defaults: Defaults, x: Access, nest: Nest, places: list[str]) -> in
     elif nest.k and not of_lanes and all(nest.rows):
         wanted = [f"{nest.rows[0]}:rows"]
     return next((places.index(p) for p in wanted if p in places), 0)
+
+
+_PAGE = 4096
+"""Bytes after which the sets of a first cache come round, and at which its prefetcher ends."""
+
+_MISS = 8
+"""Cycles that a step waits for a line that the first cache had no room for: tiles of 4 x 2, 4 x 3
+and 6 x 2 took 7.9, 8.7 and 8.2 a step; what computes for longer was no faster with a copy.
+"""
+
+_TURNS = 8
+"""Tiles of rows for which a copy pays: with 4 of them it was even, with 8 a fifth faster."""
+
+
+def _misses(o: Operands, x: Access, tile: tuple[int, int]) -> bool:
+    """True if every step of a tile waits for a line of the lanes' operand: one set of the first
+    cache should hold them all, and they are pages apart, or the second cache does not hold them.
+    """
+    step = (x.stride(o.longest.name) or 0) * o.kernel.param(x.param).dtype.itemsize
+    places = _PAGE // gcd(_PAGE, step)
+    far = places == 1 or x.nbytes >= o.target.l2_bytes
+    short = tile[0] * tile[1] < _MISS * o.target.fmas_per_cycle
+    return (
+        step > 0
+        and far
+        and short
+        and o.steps > places * o.target.streams
+        and (o.rows >= _TURNS * tile[0])
+    )
 
 
 def _panel_places(o: Operands, x: Access, nest: Nest) -> list[str]:
@@ -895,7 +942,7 @@ def sketch_tiles(kernel: Kernel, target: Target, ask: Recorder) -> tuple[Action,
     everything = (*order, *nest.tile, *nest.reduces)
     actions = [*levels.actions, *([Reorder(everything)] if len(everything) > 1 else [])]
     threads = threads_of(defaults, nest, order, levels, ask)
-    stages = stages_of(defaults, nest, order, ask)
+    stages = stages_of(defaults, nest, order, tile, ask)
     copied = {s.param for s in stages}
     padded = any(x.masked and x.param in copied for x in operands.found)
     steps = unrolled(defaults, nest, levels, tile[0] * tile[1], padded, ask)
