@@ -28,6 +28,9 @@ from tunegrad.opts.sketches.tiles import (
 from tunegrad.opts.space import Recorder
 
 SERVER = replace(AVX512, fmas_per_cycle=2, l1_bytes=48 << 10, l2_bytes=2 << 20, l3_bytes=480 << 20)
+NARROW = replace(
+    SERVER, vector_bytes=32, registers=16, features=("+avx2", "+fma"), l1_bytes=32 << 10
+)
 X = Tensor.input("x", (4096, 2048))
 
 
@@ -95,6 +98,29 @@ def test_one_multiply_add_a_cycle_asks_nothing_of_the_second_cache() -> None:
     one = replace(SERVER, fmas_per_cycle=1)
     tiles = [defaults(product, replace(one, l2_bytes_per_cycle=n)).tiles() for n in (1, 20, 64)]
     assert tiles[0] == tiles[1] == tiles[2]
+
+
+def test_two_units_have_ten_sums_in_flight() -> None:
+    product = Tensor.input("x", (512, 512)) @ Tensor.input("w", (512, 512))
+    for fmas, least in ((1, 8), (2, 10)):
+        rows, vectors = defaults(product, replace(NARROW, fmas_per_cycle=fmas)).tiles()[0]
+        assert rows * vectors >= least
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "target", "copied"),
+    [
+        (1024, 1024, NARROW, True),
+        (1024, 1040, NARROW, False),  # rows that lie in different sets
+        (24, 1024, NARROW, False),  # a copy is read too few times
+        (1024, 1024, SERVER, False),  # a step of a larger tile hides the wait
+    ],
+)
+def test_operands_whose_rows_are_pages_apart_are_copied(
+    rows: int, columns: int, target: Target, copied: bool
+) -> None:
+    product = Tensor.input("x", (rows, 64)) @ Tensor.input("w", (64, columns))
+    assert ("stage(param=p2" in default(product, target)) == copied
 
 
 @pytest.mark.parametrize(
