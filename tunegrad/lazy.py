@@ -1,6 +1,8 @@
-"""Names of a package whose modules are imported when one of their names is asked for.
+"""What a process does not do before it is asked for: imports of a package's modules, and methods of
+dataclasses.
 
-Such a package says its names twice: as imports for type checkers, and as a table for the runtime.
+A package whose modules are imported when one of their names is asked for says its names twice: as
+imports for type checkers, and as a table for the runtime.
 
     if TYPE_CHECKING:
         from .why import Why as Why
@@ -10,16 +12,136 @@ Such a package says its names twice: as imports for type checkers, and as a tabl
 
 ``tests/unit/test_lazy.py`` holds the two equal. It is what ``lazy_loader.attach`` of Scientific
 Python's SPEC 1 does; that one imports more than a process that starts light should.
+
+``dataclass`` is the standard library's. That compiles six methods a class when its module is
+imported, half a millisecond, and a process calls few of them: here each is made at its first call.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
+from reprlib import recursive_repr
 from types import ModuleType
+from typing import TYPE_CHECKING
 
-__all__ = ["before_modules", "lazy_names", "unknown"]
+__all__ = ["before_modules", "dataclass", "lazy_names", "unknown"]
+
+if TYPE_CHECKING:
+    from dataclasses import dataclass
+else:
+
+    def dataclass(*, frozen=False, slots=False, eq=True, kw_only=False, weakref_slot=False):
+        """``dataclasses.dataclass`` whose methods are made when they are first called.
+
+        All dataclasses that inherit from each other are made by the same one of the two.
+        """
+
+        def decorate(plain):
+            plain.__doc__ = plain.__doc__ or plain.__name__  # not its signature
+            hashed = plain.__dict__.get("__hash__") is not None
+            cls = dataclasses.dataclass(
+                init=False, repr=False, eq=False, kw_only=kw_only, slots=slots,
+                weakref_slot=weakref_slot,
+            )(plain)  # fmt: skip
+            if eq and not hashed:
+                cls.__hash__ = _later(cls, "__hash__", frozen) if frozen else None
+            for name in ("__init__", "__repr__", "__eq__")[: 3 if eq else 2]:
+                if name not in cls.__dict__:
+                    setattr(cls, name, _later(cls, name, frozen))
+            if frozen:
+                _freeze(cls, slots)
+            return cls
+
+        return decorate
+
+    def _later(cls, name, frozen):
+        """A method of a dataclass that is made, and takes the place of this one, at its first
+        call.
+        """
+
+        def method(*args, **kwargs):
+            fields = dataclasses.fields(cls)
+            space = {"_put": object.__setattr__, "_new": object(), "_once": recursive_repr()}
+            if name == "__init__":
+                text = _init(fields, frozen, hasattr(cls, "__post_init__"), space)
+            else:
+                text = _about(name, fields)
+            exec(text, space)  # noqa: S102 - of the fields of our own classes, as dataclasses do
+            made = space[name]
+            made.__qualname__, made.__module__ = method.__qualname__, cls.__module__
+            setattr(cls, name, made)
+            return made(*args, **kwargs)
+
+        method.__name__, method.__qualname__ = name, f"{cls.__qualname__}.{name}"
+        return method
+
+    def _init(fields, frozen, ends, space):
+        """The text of an ``__init__``; ``space`` gets its default values."""
+        takes, named, lines = ["self"], [], []
+        for f in fields:
+            value, default = f.name, f"_d_{f.name}"
+            makes = f.default_factory is not dataclasses.MISSING
+            space[default] = f.default_factory if makes else f.default
+            if not makes and f.default is dataclasses.MISSING:
+                if f.init:
+                    (named if f.kw_only else takes).append(f.name)
+            elif f.init:
+                (named if f.kw_only else takes).append(f"{f.name}={'_new' if makes else default}")
+                value = f"{default}() if {f.name} is _new else {f.name}" if makes else f.name
+            else:
+                value = f"{default}()" if makes else default
+            if f.init or value != f.name:
+                lines.append(
+                    f"_put(self, '{f.name}', {value})" if frozen else f"self.{f.name} = {value}"
+                )
+        lines += ["self.__post_init__()"] if ends else [] if lines else ["pass"]
+        takes += ["*", *named] if named else []
+        return f"def __init__({', '.join(takes)}):\n " + "\n ".join(lines)
+
+    def _about(name, fields):
+        """The text of a method that compares, hashes or shows fields."""
+        if name == "__repr__":
+            shown = ", ".join(f"{f.name}={{self.{f.name}!r}}" for f in fields if f.repr)
+            return f"@_once\ndef __repr__(self): return type(self).__qualname__ + f'({shown})'"
+        hashes = name == "__hash__"
+        used = [f.name for f in fields if (f.compare if f.hash is None or not hashes else f.hash)]
+        mine, others = ("".join(f"{of}.{name}, " for name in used) for of in ("self", "other"))
+        if hashes:
+            return f"def __hash__(self): return hash(({mine}))"
+        same = "type(self) is type(other)"
+        return (
+            f"def __eq__(self, other): return ({mine}) == ({others}) if {same} else NotImplemented"
+        )
+
+    def _freeze(cls, slots):
+        """Let the fields of ``cls`` be set by its ``__init__`` alone, and by unpickling."""
+
+        def refuse(what):
+            def method(self, name, *value):
+                if type(self) is cls or name in cls.__dataclass_fields__:
+                    raise dataclasses.FrozenInstanceError(f"cannot {what} field {name!r}")
+                getattr(super(cls, self), method.__name__)(name, *value)
+
+            return method
+
+        for name, what in (("__setattr__", "assign to"), ("__delattr__", "delete")):
+            method = refuse(what)
+            method.__name__, method.__qualname__ = name, f"{cls.__qualname__}.{name}"
+            setattr(cls, name, method)
+        if slots:
+            for name, method in (("__getstate__", _state), ("__setstate__", _restore)):
+                if name not in cls.__dict__:
+                    setattr(cls, name, method)
+
+    def _state(self):
+        return [getattr(self, f.name) for f in dataclasses.fields(self)]
+
+    def _restore(self, state):
+        for f, value in zip(dataclasses.fields(self), state, strict=True):
+            object.__setattr__(self, f.name, value)
 
 
 def lazy_names(package: str, homes: Mapping[str, str]) -> tuple[list[str], Callable[[str], object]]:

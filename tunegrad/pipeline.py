@@ -27,7 +27,7 @@ asked of ``Decisions``: ``tunegrad.planning`` answers from the store, else by wh
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from tunegrad.errors import InternalError
@@ -39,6 +39,7 @@ from tunegrad.ir.rewrites import joined_scales, narrowed, pair_dots, quad_dots, 
 from tunegrad.ir.target import Target
 from tunegrad.ir.validate import validated, validated_rewrite
 from tunegrad.ir.variants import rewrite
+from tunegrad.lazy import dataclass
 from tunegrad.opts import LIMIT, LOOPS, LOWER, RACES, RENDER, SCHEDULE, Pass
 
 if TYPE_CHECKING:

@@ -6,9 +6,10 @@ Plain data, no behaviour.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
+
+from tunegrad.lazy import dataclass
 
 __all__ = [
     "Cache", "Fingerprint", "Measured", "Measurement", "Policy", "Properties", "Status", "Trial",

@@ -1,14 +1,22 @@
-"""Packages that import their modules when a name is asked for: both of their lists are the same."""
+"""Packages that import their modules when a name is asked for: both of their lists are the same.
+
+And dataclasses whose methods are made when they are called.
+"""
 
 from __future__ import annotations
 
 import ast
+import copy
+import dataclasses
 import importlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
+
+from tunegrad import lazy
 
 PACKAGES = (
     "compiling",
@@ -16,6 +24,7 @@ PACKAGES = (
     "db",
     "devices",
     "explain",
+    "frontend",
     "inference",
     "ir/rewrites",
     "ir/text",
@@ -107,3 +116,82 @@ def test_an_unknown_name_is_an_attribute_error(example: str) -> None:
     found = importlib.import_module(example)
     with pytest.raises(AttributeError, match="module 'lazy_example' has no attribute 'nothing'"):
         found.nothing  # noqa: B018
+
+
+def both_decorators() -> list[Any]:
+    """The same classes, of ours and of the standard library's decorator."""
+    made = []
+    for decorator in (lazy.dataclass, dataclasses.dataclass):
+
+        @decorator(frozen=True, slots=True)
+        class Base:
+            """Of each kind of field."""
+
+            kind: ClassVar[str] = "kind"
+            a: int
+            b: list[int] = dataclasses.field(default_factory=list, hash=False)
+            c: int = dataclasses.field(default=3, compare=False)
+            d: int = dataclasses.field(default=4, init=False, repr=False)
+            e: int = dataclasses.field(default=5, kw_only=True)
+
+        @decorator(frozen=True, slots=True)
+        class Derived(Base):
+            """With a field of its own."""
+
+            f: str = "f"
+
+            def __post_init__(self) -> None:
+                object.__setattr__(self, "d", self.a + 1)
+
+        @decorator(slots=True)
+        class Changing:
+            """With fields that can be set."""
+
+            a: int
+            b: int = 2
+
+        made.append((Base, Derived, Changing))
+    return made
+
+
+def said(call: Callable[[], object]) -> str:
+    """The result of a call as text, or the type and the words of its error."""
+    try:
+        return repr(call())
+    except Exception as error:  # noqa: BLE001 - of any kind: both raise the same
+        return f"{type(error).__name__}: {error}"
+
+
+@pytest.mark.parametrize(
+    "of",
+    [
+        lambda base, derived, changing: base(1),
+        lambda base, derived, changing: derived(1, [2], e=7, f="g"),
+        lambda base, derived, changing: base(1, c=4) == base(1, c=5),
+        lambda base, derived, changing: (base(1) == derived(1), base(1) == 1, base(1) != base(2)),
+        lambda base, derived, changing: hash(base(1, [2])) == hash(base(1, [3])),
+        lambda base, derived, changing: derived(1).d,
+        lambda base, derived, changing: base(),
+        lambda base, derived, changing: base(1, [], 3, 4),
+        lambda base, derived, changing: setattr(base(1), "a", 2),
+        lambda base, derived, changing: delattr(base(1), "a"),
+        lambda base, derived, changing: dataclasses.replace(derived(1), a=3),
+        lambda base, derived, changing: dataclasses.asdict(derived(1)),
+        lambda base, derived, changing: (base.__match_args__, base.__slots__, derived.__slots__),
+        lambda base, derived, changing: copy.deepcopy(derived(1, [2])),
+        lambda base, derived, changing: (setattr(one := changing(1), "a", 5), one),
+        lambda base, derived, changing: setattr(changing(1), "z", 2),
+        lambda base, derived, changing: hash(changing(1)),
+    ],
+)
+def test_a_dataclass_is_the_standard_librarys(of: Callable[..., object]) -> None:
+    ours, theirs = (said(lambda made=made: of(*made)) for made in both_decorators())
+    assert ours == theirs
+
+
+def test_methods_of_a_dataclass_are_made_at_their_first_call() -> None:
+    base, _, _ = both_decorators()[0]
+    init, shown = base.__init__, base.__repr__
+    base(1)
+    assert base.__init__ is not init
+    assert base.__repr__ is shown

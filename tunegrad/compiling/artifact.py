@@ -14,7 +14,7 @@ import hashlib
 import os
 import weakref
 from collections import OrderedDict
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,6 +29,7 @@ from tunegrad.ir.index import Atom, Element, FloorDiv, Index, Mod, Range, Valid,
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.layout import Pack
 from tunegrad.ir.target import Target
+from tunegrad.lazy import dataclass
 from tunegrad.runtime import Code, ObjectCache
 
 if TYPE_CHECKING:

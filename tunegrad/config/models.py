@@ -23,11 +23,12 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from tunegrad.errors import ConfigError, ModelError
+from tunegrad.lazy import dataclass
 
 from .environment import builder_packages
 from .tables import check_keys, convert_table, nearest, read_toml

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Literal, TypedDict
+
+from tunegrad.lazy import dataclass
 
 __all__ = [
     "AskedDtype",

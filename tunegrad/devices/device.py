@@ -14,11 +14,13 @@ may have to open files and start programs.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple
 from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
+
+from tunegrad.lazy import dataclass
 
 if TYPE_CHECKING:
     from tunegrad.devices.job import Array, CompiledCandidate

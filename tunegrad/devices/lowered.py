@@ -7,7 +7,6 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 
 from tunegrad.ir.dtypes import buffer_dtype
 from tunegrad.ir.layout import Pack
+from tunegrad.lazy import dataclass
 
 if TYPE_CHECKING:
     from tunegrad.ir.program import Program

@@ -16,7 +16,7 @@ import importlib
 import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -27,6 +27,7 @@ from tunegrad.errors import ModelError
 from tunegrad.ir import graph
 from tunegrad.ir.dtypes import F32, DType, dtype_of
 from tunegrad.ir.graph import GraphOp, Node
+from tunegrad.lazy import dataclass
 
 from .aliasing import Changes, changes, root_of
 from .handle import joined

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property, partial
 from typing import Any, Literal
 
@@ -33,6 +33,7 @@ import numpy as np
 from tunegrad.errors import ConfigError, ModelError, UserError
 from tunegrad.ir import graph
 from tunegrad.ir.dtypes import F32, I64, U64, dtype_of
+from tunegrad.lazy import dataclass
 
 from .functional import cross_entropy, mse_loss
 from .functions import cat, where

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from typing import Literal
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 
 from tunegrad.errors import WeightsError
 from tunegrad.ir.dtypes import BF16, F32, DType
+from tunegrad.lazy import dataclass
 
 from .nodes.arrays import bf16_bits, bf16_values
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -13,6 +12,7 @@ from tunegrad.compiling import Compiler
 from tunegrad.config import cache_dir
 from tunegrad.errors import CandidateFailure, IllegalAction, InternalError, MissError
 from tunegrad.ir.kernel import Kernel
+from tunegrad.lazy import dataclass
 from tunegrad.opts import SPACE_VERSION
 from tunegrad.runtime import ObjectCache
 

@@ -15,12 +15,12 @@ it is the nearest integer of the type, and NaN is 0: on every device.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
 from tunegrad.errors import DTypeError
+from tunegrad.lazy import dataclass
 
 __all__ = [
     "BF16",

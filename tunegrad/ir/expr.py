@@ -26,9 +26,10 @@ says; ``DOT4_ADD(p, q, c)``, of programs, is that and c, which wraps around.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from operator import is_
+
+from tunegrad.lazy import dataclass
 
 from .dtypes import BF16, BF16X2, BOOL, F32, I8, I8X4, I32, U8, U8X4, DType
 from .index import ALWAYS, Index, Valid

@@ -31,7 +31,6 @@ from __future__ import annotations
 import hashlib
 import weakref
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from math import prod
 
@@ -39,6 +38,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tunegrad.errors import DTypeError, IndexOutOfRange, ShapeError
+from tunegrad.lazy import dataclass
 
 from .dtypes import BF16, BF16X2, BOOL, F32, I8, I8X4, I32, I64, U8, U8X4, DType
 from .expr import Op

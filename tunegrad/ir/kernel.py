@@ -30,12 +30,13 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Callable, Hashable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from math import inf, prod
 from typing import Concatenate, Literal, ParamSpec, TypeVar
 
 from tunegrad.errors import InternalError
 from tunegrad.forks import ForkSafeLock
+from tunegrad.lazy import dataclass
 
 from .dtypes import BOOL, DType
 from .expr import (

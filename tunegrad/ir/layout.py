@@ -12,7 +12,6 @@ for a logical shape (N, C, H, W):
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
 
@@ -20,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tunegrad.errors import InternalError, ShapeError
+from tunegrad.lazy import dataclass
 
 from .dtypes import DType
 from .index import Index, Valid, as_index

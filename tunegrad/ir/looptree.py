@@ -27,11 +27,12 @@ the list by four rules, so an action only edits the list:
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from math import prod
 
 from tunegrad.errors import IllegalAction
+from tunegrad.lazy import dataclass
 
 from .expr import Load
 from .index import Index

@@ -22,8 +22,10 @@ alone, and what is in flight then is for the slots-1 iterations after it, at oth
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from functools import partial
+
+from tunegrad.lazy import dataclass
 
 from . import program as p
 from .index import Index, Range, Valid, as_index, var

@@ -26,9 +26,11 @@ buffers, filled once when a model is loaded.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 from typing import Literal
+
+from tunegrad.lazy import dataclass
 
 from .dtypes import DType
 from .expr import Op

@@ -10,9 +10,10 @@ Facts are fields, which the device's own folder declares. Questions are properti
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import inf
 from typing import Literal
+
+from tunegrad.lazy import dataclass
 
 __all__ = ["MatrixUnit", "Rates", "Target", "TileUnit"]
 

@@ -13,10 +13,10 @@ What a pass needs is imported when it runs: a text that was lowered before is fo
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from tunegrad.errors import IllegalAction, InternalError, OutOfResources, VerifyError
+from tunegrad.lazy import dataclass
 
 if TYPE_CHECKING:
     from tunegrad.ir.kernel import Kernel

@@ -9,13 +9,14 @@ to append. Both give schedules of the same kind: action lists.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from tunegrad.errors import IllegalAction
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.looptree import LoopTree
 from tunegrad.ir.target import Target
+from tunegrad.lazy import dataclass
 
 from .actions import ACTIONS, Action, parse_actions, print_actions
 from .passes import LOOPS, LOWER, RACES, SCHEDULE, SPACE_VERSION, Context, Form, Pass, run_passes

@@ -8,7 +8,6 @@ breaks a rule is an IllegalAction, which names the rule.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import gcd, prod
 from typing import Literal
 
@@ -25,6 +24,7 @@ from tunegrad.ir.expr import (
 from tunegrad.ir.index import ALWAYS, Index, Range, Valid, as_index, var
 from tunegrad.ir.kernel import Axis, Kernel, Param, Reduce, Store, own_axes
 from tunegrad.ir.looptree import Loop, LoopKind, LoopTree, Staged, operand
+from tunegrad.lazy import dataclass
 
 # ---- staged operands
 #

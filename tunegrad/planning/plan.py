@@ -11,13 +11,13 @@ that edge. Without a store: the rules, and what a model of the machine expects.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tunegrad.ir.fusion import LAST, ROWS, Alternatives, Fusion, Images, LaunchPlan, New, blocked
 from tunegrad.ir.graph import Node
 from tunegrad.ir.kernel import key_of
 from tunegrad.ir.target import Target
+from tunegrad.lazy import dataclass
 from tunegrad.opts import SPACE_VERSION, run_passes
 from tunegrad.pipeline import (
     GRAPH_PASSES,

@@ -19,7 +19,6 @@ Loads whose lanes are far apart but that together read neighbours are transposed
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import nan
 from typing import Any
 
@@ -56,6 +55,7 @@ from tunegrad.ir.program import (
     Write,
 )
 from tunegrad.ir.target import Target
+from tunegrad.lazy import dataclass
 
 from .llvm_operations import (
     converted,

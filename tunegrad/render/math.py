@@ -14,12 +14,12 @@ as calls of local functions, whose vectors then pass through memory.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import cache
 
 from tunegrad.errors import InternalError
 from tunegrad.ir.dtypes import F32, F64, DType
 from tunegrad.ir.expr import Op
+from tunegrad.lazy import dataclass
 
 from . import math_avx512, math_f32
 from .llvm_values import shuffle_mask

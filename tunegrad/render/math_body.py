@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
+
+from tunegrad.lazy import dataclass
 
 __all__ = ["Body", "Scalar", "Val", "nearest_f32", "vector_type"]
 

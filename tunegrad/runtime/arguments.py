@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ import numpy as np
 from tunegrad.errors import DTypeError, ShapeError
 from tunegrad.ir.dtypes import DType
 from tunegrad.ir.interpret.numeric import to_compute, to_memory
+from tunegrad.lazy import dataclass
 
 if TYPE_CHECKING:
     from tunegrad.devices.dlpack import Imported

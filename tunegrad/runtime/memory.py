@@ -12,7 +12,7 @@ Inference".
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from tunegrad.errors import InternalError
 from tunegrad.ir.fusion import Buffer
 from tunegrad.ir.layout import Pack
+from tunegrad.lazy import dataclass
 
 if TYPE_CHECKING:
     from tunegrad.devices import Engine, Memory

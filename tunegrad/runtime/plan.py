@@ -21,7 +21,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
@@ -33,6 +32,7 @@ from tunegrad.errors import InternalError
 from tunegrad.forks import ForkSafeLock, in_child
 from tunegrad.ir.fusion import Buffer, Launch, LaunchPlan
 from tunegrad.ir.rewrites import Guard
+from tunegrad.lazy import dataclass
 
 from .memory import Constants, Lifetime, plan_memory
 

@@ -4,13 +4,13 @@ runs them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tunegrad.devices.device import Confinement
 from tunegrad.devices.host.facts import compiler_version, fingerprint, host_target, llvm
 from tunegrad.errors import IllegalAction
 from tunegrad.ir.target import Target
+from tunegrad.lazy import dataclass
 
 if TYPE_CHECKING:
     from tunegrad.devices.cpu.engine import CpuEngine

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
@@ -27,6 +26,7 @@ from tunegrad.devices.host.team import (
 )
 from tunegrad.errors import InternalError
 from tunegrad.ir.dtypes import buffer_dtype
+from tunegrad.lazy import dataclass
 
 if TYPE_CHECKING:
     from tunegrad.devices import Place

@@ -10,7 +10,7 @@ import importlib.util
 import os
 import platform
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -19,6 +19,7 @@ from tunegrad.config import cache_dir, cpu_target
 from tunegrad.devices.processes.system_calls import number
 from tunegrad.errors import ConfigError, DeviceError
 from tunegrad.ir.target import Rates, Target, TileUnit
+from tunegrad.lazy import dataclass
 from tunegrad.object_cache import ObjectCache
 from tunegrad.trial import Fingerprint
 

@@ -20,12 +20,12 @@ import struct
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache
 from typing import Literal
 
 from tunegrad.config import perf_map
 from tunegrad.errors import CompileFailure
+from tunegrad.lazy import dataclass
 
 __all__ = [
     "MACHINES",

@@ -20,7 +20,6 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Self
 
@@ -41,6 +40,7 @@ from tunegrad.devices.host.team_ir import (
 )
 from tunegrad.errors import DeviceError, InternalError
 from tunegrad.forks import ForkSafeLock, in_child
+from tunegrad.lazy import dataclass
 
 if TYPE_CHECKING:
     from tunegrad.devices.verifying.tolerance import Bar, Mismatch

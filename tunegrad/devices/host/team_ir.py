@@ -38,9 +38,9 @@ generation (inside the kernel's futex wait); the launcher bumps the generation a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tunegrad.devices.host.ir_text import Functions, Value, Writer
+from tunegrad.lazy import dataclass
 
 __all__ = [
     "APART",

@@ -16,12 +16,12 @@ It is added up where something else than a movement reads it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from math import prod
 
 from tunegrad.ir import graph
 from tunegrad.ir.expr import Op
 from tunegrad.ir.graph import MOVEMENT, GraphOp, Node
+from tunegrad.lazy import dataclass
 
 from ..nodes.elementwise import constant
 from ..nodes.movement import extended, inverse, mirrored_windows, spaced

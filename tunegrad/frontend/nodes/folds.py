@@ -42,7 +42,6 @@ the first of the first ones of its blocks.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import inf, nan
 from typing import Literal
 
@@ -52,6 +51,7 @@ from tunegrad.ir.dtypes import F32, F64, I32, I64, U32, U64, DType, dtype_of
 from tunegrad.ir.expr import Op
 from tunegrad.ir.graph import Node
 from tunegrad.ir.kernel import identity
+from tunegrad.lazy import dataclass
 
 from .arrays import DTypeLike
 from .elementwise import binary, broadcast, broadcast_shapes, compare, result_type, where

@@ -7,8 +7,10 @@ axis k:768 read as k // 64 and k % 64    -->    axes kh:12 kl:64 read as kh and 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from math import gcd, prod
+
+from tunegrad.lazy import dataclass
 
 from ..expr import (
     Apply,

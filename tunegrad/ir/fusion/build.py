@@ -12,13 +12,14 @@ computed again for every point of an axis that it does not depend on.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import frexp, isfinite
 from typing import Any, cast
 
 import numpy as np
 
 from tunegrad.errors import InternalError
+from tunegrad.lazy import dataclass
 
 from ..dtypes import BOOL, F32, DType
 from ..expr import (

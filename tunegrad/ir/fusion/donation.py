@@ -19,9 +19,10 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from tunegrad.errors import InternalError
+from tunegrad.lazy import dataclass
 
 from ..expr import Load
 from ..graph import GraphOp, Node

@@ -15,9 +15,11 @@ the scores and their softmax lose their memory, and are rows of its kernel.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from math import prod
 from typing import Any, cast
+
+from tunegrad.lazy import dataclass
 
 from ..dtypes import F32, I8, U8
 from ..expr import FUNCTIONS, PRODUCTS, Apply, Op, nodes, tree_size

@@ -14,7 +14,9 @@ Problems").
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+
+from tunegrad.lazy import dataclass
 
 from .plan import LaunchPlan
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from math import prod
 from typing import Any, Literal, cast
 
 from tunegrad.errors import VerifyError
+from tunegrad.lazy import dataclass
 
 from ..dtypes import BF16, F32, I8, U8, DType
 from ..expr import Apply, Cast, Expr, Load, Op

@@ -15,7 +15,9 @@ plan's time. No kernel is new.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
+
+from tunegrad.lazy import dataclass
 
 from .plan import Buffer, Launch, LaunchPlan
 

@@ -13,10 +13,11 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Mapping, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Literal, cast
 
 from tunegrad.errors import InternalError, ShapeError
+from tunegrad.lazy import dataclass
 
 from ..expr import Op
 from ..graph import MOVEMENT, ConstData, Fence, GraphOp, Node

@@ -22,8 +22,10 @@ Launches stay in one order, so no path between two parts can lead through a thir
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Set
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import prod
+
+from tunegrad.lazy import dataclass
 
 from ..expr import Load, Value, nodes
 from ..graph import Node

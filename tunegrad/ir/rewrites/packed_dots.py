@@ -8,11 +8,12 @@ rounded to tf32.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 from typing import Any, cast
 
 from tunegrad.errors import InternalError
+from tunegrad.lazy import dataclass
 
 from .. import graph as g
 from ..dtypes import BF16, F32, I8, I32, U8, DType

@@ -24,10 +24,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
+
+from tunegrad.lazy import dataclass
 
 from .. import graph as g
 from ..dtypes import F32, I8, U8

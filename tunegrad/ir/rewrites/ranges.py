@@ -25,9 +25,10 @@ either end an element is the first or the last one (``GATHER``).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 from typing import cast as typed
+
+from tunegrad.lazy import dataclass
 
 from .. import graph as g
 from ..dtypes import I32, I64, U32, U64

@@ -13,11 +13,12 @@ those of a product and a quotient of one scale.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import gcd
 from typing import Any, cast
 
 import numpy as np
+
+from tunegrad.lazy import dataclass
 
 from .. import graph as g
 from ..dtypes import F32, I8, I32, U8, DType

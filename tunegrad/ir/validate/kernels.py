@@ -8,7 +8,6 @@ of axes with strides, each a digit of it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import repeat
 from math import prod
@@ -17,6 +16,7 @@ from typing import Any, cast
 import numpy as np
 
 from tunegrad.errors import WrongPlan
+from tunegrad.lazy import dataclass
 
 from ..expr import Apply, Cast, Const, Expr, IndexValue, Inside, Load, Value
 from ..index import Atom, Element, FloorDiv, Index, Valid, Var, clamped

@@ -26,13 +26,14 @@ clamp hides no sample's value from all others.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from math import isfinite, isnan
 from typing import Any
 from typing import cast as typed
 
 import numpy as np
+
+from tunegrad.lazy import dataclass
 
 from ..dtypes import BF16, F16, F32, I8, I32, U8, DType
 from ..expr import Const, Op

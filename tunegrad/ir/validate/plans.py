@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache, partial
 from math import prod
 from typing import Any, cast
@@ -17,6 +17,7 @@ from typing import Any, cast
 import numpy as np
 
 from tunegrad.errors import WrongPlan
+from tunegrad.lazy import dataclass
 
 from ..dtypes import DType
 from ..expr import Op

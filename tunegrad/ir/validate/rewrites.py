@@ -25,7 +25,6 @@ import hashlib
 import logging
 import weakref
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 from pathlib import Path
@@ -36,6 +35,7 @@ import numpy as np
 from tunegrad.config import cache_dir
 from tunegrad.errors import WrongPlan
 from tunegrad.forks import ForkSafeLock
+from tunegrad.lazy import dataclass
 from tunegrad.object_cache import ObjectCache
 
 from ..dtypes import F32, I8, U8, DType

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
+
+from tunegrad.lazy import dataclass
 
 from ..dtypes import DType
 from ..expr import Expr, Load, leaves, loads_in, names_of, rebuild

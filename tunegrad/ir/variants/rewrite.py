@@ -15,12 +15,13 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from weakref import WeakValueDictionary
 
 import numpy as np
 
 from tunegrad.errors import InternalError
+from tunegrad.lazy import dataclass
 
 from ..dtypes import F32
 from ..fusion import Buffer, Combined, Launch, LaunchPlan, overwriting

@@ -18,8 +18,10 @@ runs of 64 numbers. The terms are added in another order, as any schedule may do
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import gcd, prod
+
+from tunegrad.lazy import dataclass
 
 from ..expr import Apply, Cast, Expr, Load, Op, Value, leaves, loads_in, rebuild
 from ..fusion.axes import merge_axes, params_of, rewritten

@@ -21,12 +21,14 @@ Algorithms for Convolutional Neural Networks", 2015.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
+
+from tunegrad.lazy import dataclass
 
 from ..dtypes import F32
 from ..expr import (

@@ -22,11 +22,12 @@ proved so is refused, and so is a barrier that some of the actors that wait at i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import combinations, pairwise
 from typing import Literal, Never
 
 from tunegrad.errors import VerifyError
+from tunegrad.lazy import dataclass
 
 from .. import program as p
 from ..index import Atom, FloorDiv, Index, Mod, Valid, Var, var

@@ -12,12 +12,13 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import cache
 from typing import ClassVar
 
 from tunegrad.errors import IllegalAction
 from tunegrad.ir.looptree import LoopTree
+from tunegrad.lazy import dataclass
 
 ACTIONS: dict[str, type[Action]] = {}
 

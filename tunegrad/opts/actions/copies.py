@@ -5,11 +5,12 @@ kept values, prefetches, streaming stores.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
 from tunegrad.errors import IllegalAction
 from tunegrad.ir.looptree import LoopKind, LoopTree, Staged, operand
+from tunegrad.lazy import dataclass
 
 from ..staging import check_copy, kept_of, needed_loops, shared_bytes, staged_epilogue
 from .base import Action

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise
 from math import prod
@@ -13,6 +13,7 @@ from typing import ClassVar
 from tunegrad.ir.index import Index, var
 from tunegrad.ir.kernel import Reduce
 from tunegrad.ir.looptree import Loop, LoopKind, LoopTree, TileLoops, accumulators
+from tunegrad.lazy import dataclass
 
 from ..staging import check_copy, kept_of, row_scratch, staged_epilogue
 from .base import Action

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 from typing import ClassVar
 
@@ -12,6 +12,7 @@ from tunegrad.ir.expr import PRODUCTS, Apply, Cast, Expr, Load, Op
 from tunegrad.ir.kernel import Reduce
 from tunegrad.ir.looptree import Loop, LoopKind, LoopTree, MatrixTile, TileLoops
 from tunegrad.ir.target import MatrixUnit, TileUnit
+from tunegrad.lazy import dataclass
 
 from .base import Action
 from .loops import MAX_COPIES, Tile, rechecked, set_items, set_kind

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import isqrt, prod
 
 from tunegrad.ir.dtypes import F32
@@ -15,6 +14,7 @@ from tunegrad.ir.kernel import Reduce, identity
 from tunegrad.ir.looptree import Loop, LoopKind, LoopTree
 from tunegrad.ir.pipelines import WARP
 from tunegrad.ir.program import Alloc, Barrier, For, Instr, Shuffle, VType, Write
+from tunegrad.lazy import dataclass
 
 from .builder import Builder, Known
 

@@ -16,7 +16,6 @@ is a pipeline.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from math import prod
@@ -37,6 +36,7 @@ from tunegrad.ir.program import (
     VType,
     Write,
 )
+from tunegrad.lazy import dataclass
 
 from ..staging import ROW, StagedCopy, kept_of, row_scratch, staged_epilogue
 from .builder import Builder, Known

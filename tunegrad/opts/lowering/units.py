@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import product
 from math import prod
 
@@ -28,6 +28,7 @@ from tunegrad.ir.program import (
     VType,
 )
 from tunegrad.ir.target import MatrixUnit
+from tunegrad.lazy import dataclass
 
 from ..actions.tensorcore import factors
 from ..staging import StagedCopy

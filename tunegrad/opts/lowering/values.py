@@ -12,7 +12,6 @@ An axis whose loops cover more than its extent has a tail. Three ways to keep in
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
 from math import prod
 
 from tunegrad.errors import InternalError
@@ -21,6 +20,7 @@ from tunegrad.ir.expr import Apply, Cast, Const, Expr, IndexValue, Inside, Load,
 from tunegrad.ir.index import ALWAYS, NEVER, Index, Range, Valid, as_index, var
 from tunegrad.ir.kernel import Kernel, Reduce, Store, memoized, on_both, own_axes
 from tunegrad.ir.looptree import Loop, LoopKind, LoopTree
+from tunegrad.lazy import dataclass
 
 from ..staging import Kept, StagedCopy, kept_of, readers_of, row_scratch, tails
 from .builder import Builder, Known

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import prod
 from typing import TypeVar, cast
 
@@ -14,6 +14,7 @@ from tunegrad.ir.expr import FUNCTIONS, Apply, Expr, Op
 from tunegrad.ir.index import Range, Valid
 from tunegrad.ir.kernel import Axis, Kernel, Stage, loads, on_both, own_axes
 from tunegrad.ir.target import Target
+from tunegrad.lazy import dataclass
 
 from ..actions import Action, Keep, Prefetch, Stream, Thread, Tile, Upcast, Vectorize
 from ..space import Recorder

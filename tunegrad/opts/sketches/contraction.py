@@ -11,12 +11,12 @@ warps, ``tile_contraction`` for the tile registers of a thread.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from tunegrad.ir.expr import Apply, Cast, Expr, Load, Op
 from tunegrad.ir.kernel import Axis, Kernel, Reduce
 from tunegrad.ir.target import MatrixUnit, Target, TileUnit
+from tunegrad.lazy import dataclass
 
 from ..actions.tensorcore import taken_as
 from .analysis import Access, accesses, output_stride

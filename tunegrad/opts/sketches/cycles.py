@@ -20,10 +20,10 @@ of one kernel, and says nothing of kernels of different kinds.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from itertools import product
 
 from tunegrad.ir.target import MatrixUnit, Target
+from tunegrad.lazy import dataclass
 
 BANK_BYTES = 128
 """Bytes that a unit reads of its shared memory in a cycle."""

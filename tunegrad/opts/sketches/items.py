@@ -9,11 +9,11 @@ inside them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tunegrad.ir.kernel import Axis, Kernel, Reduce
 from tunegrad.ir.kernel import Stage as KernelStage
 from tunegrad.ir.target import Target
+from tunegrad.lazy import dataclass
 
 from ..actions import Action, Group, Local, Reorder, Stage, Thread, Unroll, Upcast, Vectorize
 from ..space import Recorder

@@ -16,12 +16,12 @@ holds.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 
 from tunegrad.ir.index import Index
 from tunegrad.ir.kernel import Axis, Kernel, loads
 from tunegrad.ir.target import Target
+from tunegrad.lazy import dataclass
 
 from ..actions import Action, Local, Pipeline, Reorder, Stage, Thread, Unroll, Upcast
 from ..actions.loops import MAX_COPIES

@@ -17,12 +17,13 @@ of cycles (``cycles.py``).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from math import prod
 
 from tunegrad.ir.kernel import Axis, Kernel
 from tunegrad.ir.target import MatrixUnit, Target
+from tunegrad.lazy import dataclass
 
 from ..actions import (
     Action,

@@ -17,11 +17,11 @@ reduction that tiles do not divide is padded with zeros, in copies of both opera
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import product as combinations
 
 from tunegrad.ir.kernel import Axis, Kernel
 from tunegrad.ir.target import Target, TileUnit
+from tunegrad.lazy import dataclass
 
 from ..actions import Action, Pad, Reorder, Stage, Tensorcore, Upcast
 from ..space import Recorder

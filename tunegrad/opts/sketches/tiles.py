@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from math import gcd, prod
 
@@ -13,6 +13,7 @@ from tunegrad.ir.expr import Apply, Op
 from tunegrad.ir.index import Range
 from tunegrad.ir.kernel import Axis, Kernel, on_both
 from tunegrad.ir.target import Target
+from tunegrad.lazy import dataclass
 
 from ..actions import Action, Reorder, Stage, Thread, Unroll, Upcast, Vectorize
 from ..space import Recorder
