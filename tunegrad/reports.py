@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import field, fields, is_dataclass
 from enum import Enum
 from pathlib import PurePath
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from tunegrad.paired import Interval
+from tunegrad.lazy import dataclass
+
+if TYPE_CHECKING:
+    from tunegrad.paired import Interval
 
 __all__ = [
     "CodeFacts",

@@ -12,6 +12,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from tests.graph_builders import add, calls_of, scale, tensor
 from tests.null_device import NullDevice
 from tests.opencl_device import opencl_device
 from tunegrad import inference
-from tunegrad.compiling import Compiler, artifact, object_key
+from tunegrad.compiling import Compiler, artifact, graph_key, object_key
 from tunegrad.devices import host_device
 from tunegrad.devices.cpu import device as cpu
 from tunegrad.devices.job import Geometry, Lowered
@@ -235,7 +236,9 @@ def _named_plan(nodes: tuple[Node, ...]) -> Runner:
 
 def test_an_equal_graph_is_not_scheduled_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Naming its inputs and finding its plan is a twentieth of making that, compilers left out."""
-    monkeypatch.setattr(realizing, "compiled_choice", lambda *_: (None, None))
+    monkeypatch.setattr(realizing, "compiled_choice", lambda *_: (SimpleNamespace(actions=""), 0))
+    monkeypatch.setattr(realizing, "graph_key", lambda *_: None)
+    monkeypatch.setattr(Compiler, "code", lambda *_: None)
     monkeypatch.setattr(realizing, "Runner", lambda plan, *_, **__: plan)
     monkeypatch.setattr(realizing, "_plans", OrderedDict())
     monkeypatch.setattr(realizing, "_plan_bytes", lambda: 0)
@@ -366,3 +369,80 @@ def test_a_tuned_model_meets_its_defaults_though_its_weights_are_gone(tmp_path: 
     x = np.random.default_rng(0).standard_normal((1, 784), np.float32)
     default = loaded._defaults().run({loaded.inputs[0].name: x})
     np.testing.assert_allclose(default[0], loaded(x), rtol=1e-3, atol=1e-4)
+
+
+def graphs() -> list[tuple[Node, ...]]:
+    """Graphs of eager results: of several kernels, of one that is bounds-checked, of two outputs,
+    and of one that is none of these.
+    """
+    x, w = tg.Tensor.input("x", (4, 6)), tg.Tensor.input("w", (6, 6))
+    i = tg.Tensor.input("i", (3,), "i64")
+    h = (x @ w).relu()
+    return [(h.softmax(-1).node,), (x[i].node,), (h.node, (x + 1).sum(0).node), (x.T.node,)]
+
+
+@pytest.mark.parametrize("place", range(4))
+def test_a_kept_plan_is_the_plan_of_its_graph(place: int, tmp_path: Path) -> None:
+    made, nodes = realizing._planned(graphs()[place], ENGINE), graphs()[place]
+    key = graph_key(nodes, DEVICE)
+    Compiler(ObjectCache(tmp_path)).keep(key, made, DEVICE)
+    second = Compiler(ObjectCache(tmp_path))
+    kept = second.plan(key, DEVICE)
+    assert kept is not None
+    assert (kept.plan, kept.schedules, kept.guards) == (made.plan, made.schedules, made.guards)
+    for launch in kept.plan.launches:
+        second.code(launch.kernel, kept.schedules[launch.kernel.key], ENGINE)
+    assert (second.counts.lowered, second.counts.compiled) == (0, 0)
+
+
+def test_the_key_of_a_graph_holds_what_its_plan_depends_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    other = cpu.CpuDevice(replace(DEVICE.target, threads=DEVICE.target.threads + 1))
+    keys = {graph_key(nodes, device) for nodes in graphs() for device in (DEVICE, other)}
+    x = tg.Tensor.input("x", (4, 6))
+    keys |= {graph_key(((x + c).node,), DEVICE) for c in (0.0, -0.0, 1.0)}
+    swapped = graphs()[2][::-1]
+    keys.add(graph_key(swapped, DEVICE))
+    monkeypatch.setattr(artifact, "_own_code", lambda: "another")
+    keys.add(graph_key(swapped, DEVICE))
+    assert None not in keys
+    assert len(keys) == 8 + 3 + 2
+
+
+def test_graphs_of_constants_and_unknown_code_have_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert graph_key((tg.Tensor.constant(np.ones(3, np.float32)).node,), DEVICE) is None
+    monkeypatch.setattr(artifact, "_own_code", lambda: "")
+    assert graph_key(graphs()[0], DEVICE) is None
+
+
+@pytest.mark.parametrize("damage", ["bytes", "plan", "gone"])
+def test_a_damaged_plan_is_made_again(
+    damage: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    nodes = graphs()[0]
+    key, cache = graph_key(nodes, DEVICE), ObjectCache(tmp_path)
+    assert key is not None
+    Compiler(cache).keep(key, realizing._planned(nodes, ENGINE), DEVICE)
+    path = tmp_path / f"{key}.o"
+    if damage == "bytes":
+        path.write_bytes(path.read_bytes()[:-1] + b"?")
+    elif damage == "plan":
+        cache.put(key, (cache.get(key) or b"").replace(b"f32", b"f31"))
+    else:
+        path.unlink()
+    assert Compiler(cache).plan(key, DEVICE) is None
+    assert len(caplog.records) == (damage == "bytes")
+
+
+def test_a_kept_plan_whose_object_is_gone_is_compiled_again(tmp_path: Path) -> None:
+    nodes = graphs()[0]
+    key = graph_key(nodes, DEVICE)
+    Compiler(ObjectCache(tmp_path)).keep(key, realizing._planned(nodes, ENGINE), DEVICE)
+    for path in tmp_path.iterdir():
+        if path.stem != key:
+            path.unlink()
+    second = Compiler(ObjectCache(tmp_path))
+    kept = second.plan(key, DEVICE)
+    assert kept is not None
+    for launch in kept.plan.launches:
+        second.code(launch.kernel, kept.schedules[launch.kernel.key], ENGINE)
+    assert second.counts.compiled == len(kept.plan.kernels())

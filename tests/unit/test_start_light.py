@@ -28,6 +28,13 @@ HEAVY = (
 )  # fmt: skip
 """What a first eager call needs none of, once its kernels were compiled."""
 
+PLANNING = (
+    "tunegrad.frontend.calibrated", "tunegrad.frontend.model", "tunegrad.frontend.nn",
+    "tunegrad.frontend.training", "tunegrad.ir.fusion.schedule", "tunegrad.ir.validate",
+    "tunegrad.ir.variants", "tunegrad.pipeline", "tunegrad.planning", "statistics", "tomllib",
+)  # fmt: skip
+"""What it needs none of once its graph was planned."""
+
 EAGER = """
 import json, sys, time
 import numpy as np
@@ -76,6 +83,7 @@ def test_a_first_eager_call_finds_its_code_and_loads_no_compiler(tmp_path: Path)
     modules, lowered, compiled, _ = run(code, tmp_path)
     assert (lowered, compiled) == (0, 0)
     assert heavy(modules) == set()
+    assert {m for m in modules if m.startswith(PLANNING)} == set()
 
 
 def test_another_shape_is_compiled_and_known_from_then_on(tmp_path: Path) -> None:

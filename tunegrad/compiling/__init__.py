@@ -12,8 +12,10 @@ if TYPE_CHECKING:
     from .artifact import SUFFIX as SUFFIX
     from .artifact import Compiler as Compiler
     from .artifact import Counts as Counts
+    from .artifact import KeptPlan as KeptPlan
     from .artifact import build as build
     from .artifact import code_of as code_of
+    from .artifact import graph_key as graph_key
     from .artifact import object_key as object_key
     from .candidate import HOOKS as HOOKS
     from .candidate import Payload as Payload
@@ -26,7 +28,7 @@ else:
     __all__, __getattr__ = lazy_names(
         __name__,
         {
-            "artifact": "Compiler Counts SUFFIX build code_of object_key",
+            "artifact": "Compiler Counts KeptPlan SUFFIX build code_of graph_key object_key",
             "candidate": "HOOKS Payload",
             "saved": "SavedKernel SavedModel open_model save_model taken_constants",
         },

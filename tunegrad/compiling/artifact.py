@@ -14,6 +14,7 @@ import hashlib
 import os
 import weakref
 from collections import OrderedDict
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache, lru_cache
 from pathlib import Path
@@ -22,9 +23,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from tunegrad.devices.lowered import Geometry, KernelIO, Lowered, Parameter
-from tunegrad.errors import UserError
+from tunegrad.errors import UserError, VerifyError
 from tunegrad.forks import ForkSafeLock
-from tunegrad.ir.dtypes import buffer_dtype
+from tunegrad.ir.dtypes import DType, buffer_dtype
+from tunegrad.ir.graph import Bounds, GraphOp, Node, topological
 from tunegrad.ir.index import Atom, Element, FloorDiv, Index, Mod, Range, Valid, Var
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.layout import Pack
@@ -35,16 +37,20 @@ from tunegrad.runtime import Code, ObjectCache
 if TYPE_CHECKING:
     from tunegrad.devices import Code as Loaded
     from tunegrad.devices import Device, Engine
+    from tunegrad.ir.fusion import LaunchPlan
+    from tunegrad.ir.rewrites import Guard
     from tunegrad.opts import ActionObserver, Observer, Schedule
 
 __all__ = [
     "SUFFIX",
     "Compiler",
     "Counts",
+    "KeptPlan",
     "ProgramFacts",
     "build",
     "code_of",
     "default_key",
+    "graph_key",
     "object_key",
     "program_key",
     "read_program",
@@ -67,7 +73,7 @@ __all__ = [
 SUFFIX = ".plan"
 """End of the names of files of saved models."""
 
-_STAGES = ("compiling", "devices", "ir", "opts", "render")
+_STAGES = ("compiling", "devices", "inference", "ir", "opts", "planning", "render")
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,17 +128,38 @@ def default_key(kernel: Kernel, device: Device) -> str | None:
 
 
 def _key(kernel: Kernel, what: str, device: Device) -> str | None:
-    code = _own_code()
-    if not code:
+    if not _own_code():
         return None
-    parts = (code, device.compiler(), device.name, _words(device.target), kernel.name, kernel.text,
-             repr(kernel.fixed), what)  # fmt: skip
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+    return _digest(device, kernel.name, kernel.text, repr(kernel.fixed), what)
+
+
+def _digest(device: Device, *parts: str) -> str:
+    head = _own_code(), device.compiler(), device.name, _words(device.target)
+    return hashlib.sha256("\0".join((*head, *parts)).encode()).hexdigest()
 
 
 @lru_cache(maxsize=16)
 def _words(target: Target) -> str:
     return repr(target)  # once: every kernel of a model asks
+
+
+def graph_key(outputs: tuple[Node, ...], device: Device) -> str | None:
+    """Key of everything that the default plan of a graph depends on, as ``program_key``; None for a
+    graph of constants, or of what has no text.
+    """
+    nodes = topological(outputs)
+    if not _own_code() or not all(n.op is not GraphOp.CONST and _plain(n.arg) for n in nodes):
+        return None
+    at = {id(n): i for i, n in enumerate(nodes)}
+    rows = [(n.op, n.arg, n.shape, n.dtype.name, *(at[id(s)] for s in n.srcs)) for n in nodes]
+    return _digest(device, "its default plan", repr(rows), repr([at[id(n)] for n in outputs]))
+
+
+def _plain(arg: object) -> bool:
+    """True if equal texts of arguments are equal arguments."""
+    if isinstance(arg, tuple):
+        return all(map(_plain, arg))
+    return arg is None or isinstance(arg, bool | int | float | str | Bounds | DType)
 
 
 def written_program(program: ProgramFacts) -> bytes | None:
@@ -284,6 +311,17 @@ class Counts:
     linked: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class KeptPlan:
+    """The plan of a graph that was validated, the schedules of its kernels by key, and its
+    guards.
+    """
+
+    plan: LaunchPlan
+    schedules: Mapping[str, str]
+    guards: tuple[Guard, ...]
+
+
 class Compiler:
     """Kernels to code: lowered and compiled once on a machine, linked once while it is held.
 
@@ -371,6 +409,41 @@ class Compiler:
             _trim(self._pending, _PENDING)
             return program_hash(fresh)
 
+    def plan(self, key: str | None, device: Device) -> KeptPlan | None:
+        """The plan that ``keep`` kept under a key; ``code`` need not lower its kernels. None where
+        there is none, or a damaged one.
+        """
+        body = None if self._cache is None or key is None else self._cache.get(key)
+        if body is None:
+            return None
+        from .saved import read_plan
+
+        try:
+            kept, programs = read_plan(body)
+        except (msgspec.DecodeError, UserError, VerifyError, LookupError, ValueError, TypeError):
+            return None
+        with self._lock:
+            for (kernel, schedule), program in programs.items():
+                self._programs[kernel, schedule, device] = program
+            _trim(self._programs, _PROGRAMS)
+        return kept
+
+    def keep(self, key: str | None, kept: KeptPlan, device: Device) -> None:
+        """Keep a plan without constants under its ``graph_key``."""
+        if self._cache is None or key is None:
+            return
+        from .saved import written_plan
+
+        kernels = kept.plan.kernels()
+        with self._lock:
+            programs = {
+                k: self._program(kernel, kept.schedules[k], device)
+                for k, (kernel, _) in kernels.items()
+            }
+        body = written_plan(kept, programs)
+        if body is not None:
+            self._cache.put(key, body)
+
     def _program(self, kernel: Kernel, schedule: str, device: Device) -> ProgramFacts:
         key = (kernel.key, schedule, device)
         found = self._programs.get(key)
@@ -409,7 +482,7 @@ class Compiler:
             self._cache.put(key, body)
 
     def _image(self, program: ProgramFacts, kernel: Kernel, schedule: str, device: Device) -> bytes:
-        if program.key not in self._images:
+        if not self._kept(program.key):
             self._obtain(program.key, self._lowered(kernel, schedule, device), device)
         self._images.move_to_end(program.key)
         return self._images[program.key]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from itertools import product
 from math import prod
@@ -45,6 +45,7 @@ from tunegrad.ir.rounding import (
     rounded_within,
     roundings,
 )
+from tunegrad.lazy import dataclass
 from tunegrad.opts import Schedule, Space
 
 __all__ = [

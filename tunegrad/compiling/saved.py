@@ -14,9 +14,9 @@ damage, no intent: images are machine code, and the author of a file can run cod
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import msgspec
 import numpy as np
@@ -32,23 +32,27 @@ from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.layout import Layout, Pack, Part
 from tunegrad.ir.parse_kernel import parse_kernel
 from tunegrad.ir.rewrites import Guard
-from tunegrad.reports import Outcome
+from tunegrad.lazy import dataclass
 from tunegrad.runtime import Argument, Constants
 from tunegrad.runtime.mapped import MappedFileError, check_digest, map_arrays, write_arrays
 
-from .artifact import ProgramFacts, read_program, written_program
+from .artifact import KeptPlan, ProgramFacts, read_program, written_program
+
+if TYPE_CHECKING:
+    from tunegrad.reports import Outcome
 
 __all__ = [
     "SavedKernel",
     "SavedModel",
     "open_model",
+    "read_plan",
     "save_model",
     "taken_constants",
+    "written_plan",
 ]
 
 _VERSION = 2
 _ROLES = get_args(BufferRole)
-_OUTCOMES = get_args(Outcome)
 
 Array = NDArray[Any]
 
@@ -134,6 +138,18 @@ class _Guard(msgspec.Struct):
     signed: bool
 
 
+class _Kept(msgspec.Struct):
+    """A plan in the cache, whose images lie beside it."""
+
+    buffers: list[_Buffer]
+    launches: list[_Launch]
+    starts: list[int]
+    ends: list[int]
+    guards: list[_Guard]
+    kernels: dict[str, _Kernel]
+    over: list[tuple[int, int]]
+
+
 class _Model(msgspec.Struct):
     version: int
     name: str
@@ -185,17 +201,50 @@ def save_model(path: Path, model: SavedModel, device: Device) -> None:
         _VERSION, model.name, model.dtype, device.name, device.target.arch,
         [*device.target.features], model.threads,
         [_Input(i.name, [*i.shape], i.dtype.name) for i in model.inputs],
-        [_saved_buffer(b) for b in plan.buffers],
-        [_Launch(x.kernel.key, [*x.args], x.name, [*x.origin]) for x in plan.launches],
-        [*plan.inputs], [*plan.outputs],
-        [_Guard(x.bounds.op, x.bounds.low, x.bounds.high, x.signed) for x in model.guards],
-        kernels, places, model.validated, [*plan.over], [*model.changed],
-        runtime,
+        *_saved(plan, model.guards), kernels, places, model.validated, [*plan.over],
+        [*model.changed], runtime,
     )  # fmt: skip
     try:
         write_arrays(path, arrays, {"tunegrad": msgspec.json.encode(head).decode()})
     except OSError as error:
         raise ModelError(f"model file {path}: {error.strerror or error}") from None
+
+
+def _saved(
+    plan: LaunchPlan, guards: Sequence[Guard]
+) -> tuple[list[_Buffer], list[_Launch], list[int], list[int], list[_Guard]]:
+    return (
+        [_saved_buffer(b) for b in plan.buffers],
+        [_Launch(x.kernel.key, [*x.args], x.name, [*x.origin]) for x in plan.launches],
+        [*plan.inputs],
+        [*plan.outputs],
+        [_Guard(x.bounds.op, x.bounds.low, x.bounds.high, x.signed) for x in guards],
+    )
+
+
+def written_plan(kept: KeptPlan, programs: Mapping[str, ProgramFacts]) -> bytes | None:
+    """A plan as a body of the cache of objects; None for one with constants, or with a program that
+    is not kept.
+    """
+    plan, kernels = kept.plan, {}
+    if any(b.role == "const" for b in plan.buffers):
+        return None
+    for key, (k, _) in plan.kernels().items():
+        program = written_program(programs[key])
+        if program is None:
+            return None
+        kernels[key] = _Kernel(k.text, k.name, "miss", kept.schedules[key], [], program.decode())
+    return msgspec.json.encode(_Kept(*_saved(plan, kept.guards), kernels, [*plan.over]))
+
+
+def read_plan(body: bytes) -> tuple[KeptPlan, dict[tuple[str, str], ProgramFacts]]:
+    """A plan of ``written_plan``, and the programs of its kernels by key and schedule."""
+    head = msgspec.json.decode(body, type=_Kept)
+    kernels = {key: _kernel(key, k, {}) for key, k in head.kernels.items()}
+    buffers = tuple(_buffer(i, b) for i, b in enumerate(head.buffers))
+    plan = _planned(head, buffers, kernels)
+    kept = KeptPlan(plan, {key: k.actions for key, k in kernels.items()}, _guards(head.guards))
+    return kept, {(key, k.actions): k.program for key, k in kernels.items()}
 
 
 def _packing(model: SavedModel, buffer: int, pack: Pack) -> str:
@@ -247,16 +296,13 @@ def open_model(path: Path) -> tuple[SavedModel, str, frozenset[str]]:
 
 
 def _model(head: _Model, arrays: Mapping[str, Array]) -> SavedModel:
+    from tunegrad.reports import Outcome as Valid
+
+    if wrong := {k.outcome for k in head.kernels.values()}.difference(get_args(Valid)):
+        raise ValueError(f"outcome {', '.join(wrong)}")
     kernels = {key: _kernel(key, k, arrays) for key, k in head.kernels.items()}
     buffers = tuple(_buffer(i, b) for i, b in enumerate(head.buffers))
-    launches = tuple(
-        Launch(kernels[x.kernel].kernel, tuple(x.args), x.name, tuple(x.origin))
-        for x in head.launches
-    )
-    plan = LaunchPlan(buffers, launches, tuple(head.starts), tuple(head.ends), tuple(head.over))
-    plan.verify()
-    for launch in launches:
-        _check_code(launch, kernels[launch.kernel.key], buffers)
+    plan = _planned(head, buffers, kernels)
     constants = tuple(
         (c.buffer, _pack_of(c, kernels), arrays[f"constant.{i}"])
         for i, c in enumerate(head.constants)
@@ -270,7 +316,7 @@ def _model(head: _Model, arrays: Mapping[str, Array]) -> SavedModel:
         raise ValueError(f"dtype {head.dtype}")
     inputs = tuple(Argument(i.name, tuple(i.shape), buffer_dtype(i.dtype)) for i in head.inputs)
     dtype: ModelDtype = head.dtype  # type: ignore[assignment]  # looked up above
-    guards = tuple(Guard(Bounds(x.op, x.low, x.high), x.signed) for x in head.guards)
+    guards = _guards(head.guards)
     for i in plan.outputs[len(plan.outputs) - len(guards) :]:
         if buffers[i].dtype not in (U32, U64) or buffers[i].shape:
             raise ValueError(f"{buffers[i]} is not a guard")
@@ -289,6 +335,24 @@ def _model(head: _Model, arrays: Mapping[str, Array]) -> SavedModel:
     )
 
 
+def _planned(
+    head: _Model | _Kept, buffers: tuple[Buffer, ...], kernels: Mapping[str, SavedKernel]
+) -> LaunchPlan:
+    launches = tuple(
+        Launch(kernels[x.kernel].kernel, tuple(x.args), x.name, tuple(x.origin))
+        for x in head.launches
+    )
+    plan = LaunchPlan(buffers, launches, tuple(head.starts), tuple(head.ends), tuple(head.over))
+    plan.verify()
+    for launch in launches:
+        _check_code(launch, kernels[launch.kernel.key], buffers)
+    return plan
+
+
+def _guards(guards: Sequence[_Guard]) -> tuple[Guard, ...]:
+    return tuple(Guard(Bounds(x.op, x.low, x.high), x.signed) for x in guards)
+
+
 def _buffer(number: int, b: _Buffer) -> Buffer:
     dtype, shape = buffer_dtype(b.dtype), tuple(b.shape)
     layout = Layout(shape, tuple(Part(*p) for p in b.layout))
@@ -302,10 +366,10 @@ def _buffer(number: int, b: _Buffer) -> Buffer:
 
 def _kernel(key: str, k: _Kernel, arrays: Mapping[str, Array]) -> SavedKernel:
     kernel, program = parse_kernel(k.text), read_program(k.program.encode())
-    if kernel.key != key or program is None or k.outcome not in _OUTCOMES:
+    if kernel.key != key or program is None:
         raise ValueError(f"kernel {key} is not what was written")
     outcome: Outcome = k.outcome  # type: ignore[assignment]  # looked up above
-    image = arrays[f"image.{key}"].tobytes()
+    image = arrays[f"image.{key}"].tobytes() if arrays else b""
     named = replace(kernel, name=k.name)
     return SavedKernel(named, outcome, k.actions, tuple(k.differs), program, image)
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 import os
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
@@ -48,6 +48,7 @@ from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.graph import ConstData, Node, graph_input
 from tunegrad.ir.interpret.numeric import to_compute
 from tunegrad.ir.rewrites import Product, Scale, find_products, switched
+from tunegrad.lazy import dataclass
 from tunegrad.planning import deviation
 from tunegrad.reports import Deviation, Price, QuantizeReport
 from tunegrad.runtime import Argument

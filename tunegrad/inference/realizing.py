@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tunegrad import devices
+from tunegrad.compiling import KeptPlan, graph_key
 from tunegrad.config import allowed_threads
 from tunegrad.forks import ForkSafeLock
 from tunegrad.frontend import Tensor, joined
@@ -19,9 +20,10 @@ from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.graph import GraphOp, Node
 from tunegrad.ir.interpret.evaluate import evaluate
 from tunegrad.ir.rewrites import rewritten
-from tunegrad.ir.validate import validated_guards
-from tunegrad.planning import plan_launches, prepared
 from tunegrad.runtime import Runner
+
+if TYPE_CHECKING:
+    from tunegrad.devices import Engine
 
 Array = NDArray[Any]
 
@@ -116,13 +118,30 @@ def _plan_bytes() -> int:
 
 
 def _default_plan(nodes: tuple[Node, ...]) -> Runner:
-    engine = engine_of(devices.host_device(allowed_threads()))
+    engine, compiler = engine_of(devices.host_device(allowed_threads())), process_compiler()
+    key = graph_key(nodes, engine.device)
+    kept = compiler.plan(key, engine.device)
+    if kept is None:
+        kept = _planned(nodes, engine)
+        compiler.keep(key, kept, engine.device)
+    codes = {
+        key: compiler.code(kernel, kept.schedules[key], engine)
+        for key, (kernel, _) in kept.plan.kernels().items()
+    }
+    return Runner(kept.plan, codes, engine, guards=kept.guards)
+
+
+def _planned(nodes: tuple[Node, ...], engine: Engine) -> KeptPlan:
+    """The plan of a graph that no process of this machine has planned yet."""
+    from tunegrad.ir.validate import validated_guards
+    from tunegrad.planning import plan_launches, prepared
+
     here, target = engine.device.fingerprint(), engine.device.target
     outputs, guards = validated_guards(nodes)
     ready = prepared(outputs, "contract", target)
     plan = plan_launches(ready, target, here, None, "contract").plan
-    codes = {
-        key: compiled_choice(kernel, engine, here, None, "default", process_compiler())[1]
+    schedules = {
+        key: compiled_choice(kernel, engine, here, None, "default", process_compiler())[0].actions
         for key, (kernel, _) in plan.kernels().items()
     }
-    return Runner(plan, codes, engine, guards=guards)
+    return KeptPlan(plan, schedules, guards)

@@ -27,12 +27,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import count
 from math import prod
 from typing import TypeVar
 
 from tunegrad.errors import KernelTextError, ShapeError, VerifyError
+from tunegrad.lazy import dataclass
 
 from .dtypes import DTYPES, WORD_TYPES, DType
 from .expr import Apply, Cast, Const, Expr, IndexValue, Inside, Load, Op, Value, result_type

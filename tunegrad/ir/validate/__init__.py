@@ -10,26 +10,29 @@ disk by their text, so equal layers cost one, and a second process none.
 
 from __future__ import annotations
 
-from .graphs import Unvalidated
-from .plans import Group, groups_of, validate_group
-from .rewrites import (
-    Validation,
-    check_rewrite,
-    validated,
-    validated_guards,
-    validated_rewrite,
-    validation,
-)
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "Group",
-    "Unvalidated",
-    "Validation",
-    "check_rewrite",
-    "groups_of",
-    "validate_group",
-    "validated",
-    "validated_guards",
-    "validated_rewrite",
-    "validation",
-]
+from tunegrad.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from .graphs import Unvalidated as Unvalidated
+    from .plans import Group as Group
+    from .plans import groups_of as groups_of
+    from .plans import validate_group as validate_group
+    from .rewrites import Validation as Validation
+    from .rewrites import check_rewrite as check_rewrite
+    from .rewrites import validated as validated
+    from .rewrites import validated_guards as validated_guards
+    from .rewrites import validated_rewrite as validated_rewrite
+    from .rewrites import validation as validation
+else:
+    __all__, __getattr__ = lazy_names(
+        __name__,
+        {
+            "graphs": "Unvalidated",
+            "plans": "Group groups_of validate_group",
+            "rewrites": (
+                "Validation check_rewrite validated validated_guards validated_rewrite validation"
+            ),
+        },
+    )

@@ -34,10 +34,11 @@ in pipelines alone: batches and waits are what ``expand_pipelines`` makes of tho
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Never
 
 from tunegrad.errors import VerifyError
+from tunegrad.lazy import dataclass
 
 from .. import program as p
 from ..dtypes import BOOL, DTYPES, DType
