@@ -262,42 +262,27 @@ def drawn(model: Model, seed: int = 0) -> tuple[dict[str, Array], Array, Array]:
 # ---- steps
 
 
-def step_of(model: Model, names: Sequence[str]) -> Callable[..., list[Any]]:
-    """The step as a function of (x, y, parameters, speeds), which gives the loss and their new
-    values.
-    """
+class Whole(tg.nn.Module):
+    """A model and its loss as a module of (x, y), whose parameters are the drawn ones."""
 
-    def step(x: Any, y: Any, *state: Any) -> list[Any]:
-        def loss(values: dict[str, Any]) -> Any:
-            return model.loss(OURS, lambda name, *_, **__: values[name], x, y)
+    def __init__(self, model: Model, parameters: dict[str, Array]) -> None:
+        self.of = model
+        for name, value in parameters.items():
+            setattr(self, name, tg.nn.Parameter(*value.shape))
 
-        old, speeds = state[: len(names)], state[len(names) :]
-        value, slopes = tg.value_and_grad(loss)(dict(zip(names, old, strict=True)))
-        faster = [_MOMENTUM * v + slopes[n] for n, v in zip(names, speeds, strict=True)]
-        return [value, *(p - _RATE * v for p, v in zip(old, faster, strict=True)), *faster]
-
-    return step
+    def forward(self, x: Any, y: Any) -> Any:
+        """The loss."""
+        return self.of.loss(OURS, lambda name, *_, **__: getattr(self, name).tensor, x, y)
 
 
 def our_step(
-    model: Model, parameters: dict[str, Array], x: Array, y: Array, numerics: Numerics = "contract"
-) -> Any:
-    """The step, compiled for them without a store."""
-    given = [*parameters.values(), *map(np.zeros_like, parameters.values())]
-    step, threads = step_of(model, tuple(parameters)), torch.get_num_threads()
-    return tg.compile(step, x, y, *given, store=False, threads=threads, numerics=numerics)
-
-
-def ours(step: Any, parameters: dict[str, Array], x: Array, y: Array) -> Callable[[], float]:
-    """A call that makes a step from the state of the last one, and gives the loss."""
-    state = [*parameters.values(), *map(np.zeros_like, parameters.values())]
-
-    def call() -> float:
-        nonlocal state
-        value, *state = step(x, y, *state)
-        return float(value)
-
-    return call
+    model: Model, parameters: dict[str, Array], numerics: Numerics = "contract"
+) -> tg.TrainStep:
+    """The step, without a store."""
+    return tg.TrainStep(
+        Whole(model, parameters), None, tg.nn.optim.SGD(_RATE, momentum=_MOMENTUM), inputs=2,
+        weights=parameters, store=False, threads=torch.get_num_threads(), numerics=numerics,
+    )  # fmt: skip
 
 
 def theirs(
@@ -337,8 +322,10 @@ def allocated_bytes(call: Callable[[], object]) -> int:
     with tempfile.NamedTemporaryFile(suffix=".json") as file:
         profile.export_chrome_trace(file.name)
         events = json.loads(Path(file.name).read_text())["traceEvents"]
-    held = [e["args"]["Total Allocated"] for e in events if e.get("name") == "[memory]"]
-    return max(held) - held[0] if held else 0
+    said = [e["args"] for e in events if e.get("name") == "[memory]"]
+    if not said:
+        return 0
+    return max(e["Total Allocated"] for e in said) - said[0]["Total Allocated"] + said[0]["Bytes"]
 
 
 def rows_of(name: str, said: argparse.Namespace) -> Iterator[str]:
@@ -346,14 +333,15 @@ def rows_of(name: str, said: argparse.Namespace) -> Iterator[str]:
     model = MODELS[name]
     parameters, x, y = drawn(model)
     start = time.perf_counter()
-    step = our_step(model, parameters, x, y, said.numerics)
+    step = our_step(model, parameters, said.numerics)
+    program = step.program(x, y)
     seconds = time.perf_counter() - start
-    plan = step._plan  # noqa: SLF001 - its launches are counted
+    plan = program._plan  # noqa: SLF001 - its launches are counted
     yield (
         f"{name}: {len(plan.launches)} launches of {len(plan.kernels())} kernels, made in "
         f"{seconds:.1f} s"
     )
-    calls = {"ours": ours(step, parameters, x, y)}
+    calls: dict[str, Callable[[], Any]] = {"ours": lambda: step(x, y)}
     for form in ("eager", "channels_last", *(() if said.no_inductor else ("inductor",))):
         calls[form] = theirs(model, parameters, x, y, form)
     wanted: list[float] = []
@@ -371,13 +359,8 @@ def rows_of(name: str, said: argparse.Namespace) -> Iterator[str]:
         first = time.perf_counter() - start
         yield f"  {peer:14} five steps in {first:6.2f} s, losses within {apart:.1e} of ours"
         contestants.append(CallContestant(peer, "", call, _nothing, clock=clock))
-    found: list[Any] = [*contestants]
-    ours_bytes = step.memory_bytes  # a timer has arguments and results of its own
-    if not said.cpu:
-        state = [*parameters.values(), *map(np.zeros_like, parameters.values())]
-        found.append(_Native(step.timer(x, y, *state)))
-    timings = interleave(found, _PACE)
-    best = min(t.seconds for t in timings if not t.peer.startswith("ours"))
+    timings = interleave(contestants, _PACE)
+    best = min(t.seconds for t in timings if t.peer != "ours")
     for t in timings:
         yield (
             f"  {t.peer:14} {1e3 * t.seconds:9.3f} ms +- {100 * t.interval:4.1f} %   "
@@ -385,30 +368,16 @@ def rows_of(name: str, said: argparse.Namespace) -> Iterator[str]:
         )
     held = sum(2 * v.nbytes for v in parameters.values())
     yield (
-        f"  memory beside a state of {held / 1e6:.1f} MB: ours {ours_bytes / 1e6:.1f}, "
-        f"PyTorch eager {allocated_bytes(calls['eager']) / 1e6:.1f}"
+        f"  memory beside a state of {held / 1e6:.1f} MB: ours "
+        f"{program._runner.arena_bytes / 1e6:.2f} "  # noqa: SLF001
+        f"({program.memory_bytes / 1e6:.1f} with scratch and constants), "
+        f"PyTorch eager {allocated_bytes(calls['eager']) / 1e6:.2f}"
     )
 
 
 def _nothing() -> npt.NDArray[np.float32]:
     """The result of a contestant whose results are compared elsewhere."""
     return np.zeros(1, np.float32)
-
-
-@dataclass(frozen=True, slots=True)
-class _Native:
-    """Our step timed inside, without the copies of arguments and results."""
-
-    clock: Callable[[int], Sequence[float]]
-    peer: str = "ours, inside"
-    variant: str = ""
-    layout: str = ""
-
-    def time(self, calls: int) -> Sequence[float]:
-        return self.clock(calls)
-
-    def output(self) -> Array:
-        return _nothing()
 
 
 # ---- gradients of convolutions
@@ -555,7 +524,7 @@ def launch_rows(name: str, samples: int = 5) -> Iterator[str]:
     """Our kernels, the heaviest first: time, share, rates, and the time at both peaks."""
     model = MODELS[name]
     parameters, x, y = drawn(model)
-    step = our_step(model, parameters, x, y)
+    step = our_step(model, parameters).program(x, y)
     launches = step._plan.launches  # noqa: SLF001
     turns = [step.profile_s(1) for _ in range(samples)]
     times = [min(s for _, s in same) for same in zip(*turns, strict=True)]

@@ -10,7 +10,7 @@ import pytest
 
 import tunegrad as tg
 from tests.gradients import checked
-from tunegrad.errors import DTypeError, ModelError, ShapeError
+from tunegrad.errors import ConfigError, DTypeError, ModelError, ShapeError
 from tunegrad.frontend.nodes.tracing import without_identities
 from tunegrad.ir import graph
 from tunegrad.ir.folding import fold_constants
@@ -161,6 +161,22 @@ def test_gradients_are_compiled_with_their_function() -> None:
         lambda x, w: (w - 0.5 * tg.grad(lambda w: ((x * w).sum(1) ** 2).mean())(w),), x, w
     )
     assert np.asarray(step(x, w)).tolist() == [-4, -4, -4]
+
+
+def test_gradients_are_of_the_parameters_that_are_named() -> None:
+    x = np.array([1.0, 2.0], np.float32)
+    parameters = {"head.w": x, "body.w": 3 * x, "count": np.ones(1, np.int64)}
+
+    def loss(p: dict[str, tg.Tensor]) -> tg.Tensor:
+        return (tg.Tensor(p["head.w"]) * tg.Tensor(p["body.w"])).sum()
+
+    for wrt in (["body.w"], lambda name: name.startswith("body.")):
+        value, found = tg.value_and_grad(loss, wrt=wrt)(parameters)
+        assert (float(value), {n: g.tolist() for n, g in found.items()}) == (15, {"body.w": [1, 2]})
+    with pytest.raises(ConfigError, match=r"wrt names 'tail'; argument 0 has head\.w, body"):
+        tg.grad(loss, wrt=["tail"])(parameters)
+    with pytest.raises(ConfigError, match="argument 0 is ndarray"):
+        tg.grad(lambda x: x.sum(), wrt=["x"])(x)
 
 
 def test_gradients_take_a_rule_of_the_users_own_and_no_equal_graph_does() -> None:

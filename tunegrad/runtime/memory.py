@@ -2,6 +2,7 @@
 
     lifetime  sizes and the first and last launch that touch each buffer
     placed    largest first, each at the lowest offset where nothing that lives with it is
+    mended    what ends highest is placed earlier, and all again, a few times
     chosen    the smallest arena of a few such orders; equal input gives equal offsets, in any
               process
 
@@ -82,18 +83,43 @@ _ORDERS: tuple[_Order, ...] = (
 )
 
 
+_TRIES, _FRONTS = 8, (2, 1 << 30)
+"""How often an order is mended, and what the place of what ends highest is divided by: that moves
+half way to the front, or to the front.
+
+Over the lower bound, without and with: steps of GPT-2 3.7 and 0.0 %, of an encoder 3.0 and 0.0 %.
+"""
+
+_PAIRS = 1 << 18
+"""Pairs of buffers that live together, at most, that all tries but the first look at: about a
+twentieth of a second.
+"""
+
+
 def plan_memory(lifetimes: Sequence[Lifetime], align: int = ALIGN) -> Arena:
     """Offsets, multiples of ``align``, at which no two buffers that are alive together overlap."""
     lifetimes = [replace(x, nbytes=-(-x.nbytes // align) * align) for x in lifetimes]
-    bound = lower_bound(lifetimes)
-    best: Arena | None = None
-    for order in _ORDERS:
-        arena = _place(lifetimes, order, align)
-        if best is None or arena.nbytes < best.nbytes:
-            best = arena
-        if best.nbytes == bound:
-            break
-    return best or Arena((), 0)
+    bound, apart = -(-lower_bound(lifetimes) // align) * align, _apart(lifetimes)
+    left = _PAIRS // max(1, sum(map(len, apart)))
+    best = Arena((), -1)
+    places = range(len(lifetimes))
+    orders = [sorted(places, key=lambda i: (rank(lifetimes[i]), i)) for rank in _ORDERS]
+    for front in _FRONTS:
+        for order in map(list, orders):
+            for again in range(_TRIES):
+                offsets = _place(apart, order, align)
+                ends = [o + x.nbytes for o, x in zip(offsets, lifetimes, strict=True)]
+                most = max(ends, default=0)
+                if best.nbytes < 0 or most < best.nbytes:
+                    best = Arena(tuple(offsets), most)
+                if best.nbytes == bound:
+                    return best
+                if left <= 0:
+                    break
+                left -= again > 0
+                at = next(n for n, i in enumerate(order) if ends[i] == most)
+                order.insert(at // front, order.pop(at))
+    return best
 
 
 def lower_bound(lifetimes: Sequence[Lifetime]) -> int:
@@ -105,18 +131,32 @@ def lower_bound(lifetimes: Sequence[Lifetime]) -> int:
     )
 
 
-def _place(lifetimes: Sequence[Lifetime], order: _Order, align: int) -> Arena:
-    offsets = [0] * len(lifetimes)
-    done: list[int] = []
-    for i in sorted(range(len(lifetimes)), key=lambda i: (order(lifetimes[i]), i)):
-        mine = lifetimes[i]
-        met = [j for j in done if lifetimes[j].meets(mine)]
-        taken = sorted(  # offsets between the two would lay a piece of it over a piece of another
-            (offsets[j] + there - here - own.nbytes, offsets[j] + there - here + other.nbytes)
-            for j in met
-            for there, other in lifetimes[j].pieces
-            for here, own in mine.pieces
-            if other.meets(own)
+def _apart(lifetimes: Sequence[Lifetime]) -> list[list[tuple[int, int, int]]]:
+    """For each lifetime, others and the differences between which its offset may not lie above
+    theirs: there a piece of it would lie over a piece of them.
+    """
+    found: list[list[tuple[int, int, int]]] = [[] for _ in lifetimes]
+    for i, mine in enumerate(lifetimes):
+        for j, theirs in enumerate(lifetimes[:i]):
+            if not theirs.meets(mine):
+                continue
+            for there, other in theirs.pieces:
+                for here, own in mine.pieces:
+                    if other.meets(own):
+                        low, high = there - here - own.nbytes, there - here + other.nbytes
+                        found[i].append((j, low, high))
+                        found[j].append((i, -high, -low))
+    return found
+
+
+def _place(
+    apart: Sequence[Sequence[tuple[int, int, int]]], order: Sequence[int], align: int
+) -> list[int]:
+    """The lowest offset that is free for each lifetime, in an order."""
+    offsets = [-1] * len(apart)
+    for i in order:
+        taken = sorted(
+            (offsets[j] + low, offsets[j] + high) for j, low, high in apart[i] if offsets[j] >= 0
         )
         at = 0
         for start, end in taken:
@@ -124,11 +164,7 @@ def _place(lifetimes: Sequence[Lifetime], order: _Order, align: int) -> Arena:
                 break
             at = max(at, -(-end // align) * align)
         offsets[i] = at
-        done.append(i)
-    return Arena(
-        tuple(offsets),
-        max((o + x.nbytes for o, x in zip(offsets, lifetimes, strict=True)), default=0),
-    )
+    return offsets
 
 
 # ---- constants
