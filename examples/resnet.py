@@ -1,8 +1,6 @@
 """Train a residual network on images of 32 x 32 bytes, stop in the middle of an epoch, go on."""
 
-import json
 import sys
-from pathlib import Path
 
 import numpy as np
 
@@ -53,7 +51,7 @@ class ResNet(nn.Module):
 
 
 def main(epochs):
-    """Train; after some batches, save all and go on from the files, as another process would."""
+    """Train; after some batches, save all and go on from the file, as another process would."""
     images, kinds = drawn(COUNT, 1)
     settings = {"shuffle": True, "seed": 3, "drop_last": True}
     loader = tg.data.Loader((images, kinds), BATCH, **settings)
@@ -63,13 +61,10 @@ def main(epochs):
         step(x, kind)
         if at == 4:
             break
-    step.save("resnet.safetensors")
-    Path("resnet.json").write_text(json.dumps(loader.state()))
+    step.save("resnet.safetensors", {"loader": loader.state()})
 
-    loader = tg.data.Loader(
-        (images, kinds), BATCH, **settings, state=json.loads(Path("resnet.json").read_text())
-    )
-    step.load("resnet.safetensors")
+    more = step.load("resnet.safetensors")
+    loader = tg.data.Loader((images, kinds), BATCH, **settings, state=more["loader"])
     losses = []
     for epoch in range(loader.epoch, epochs):
         losses.append(np.mean([step(x, kind) for x, kind in loader]))

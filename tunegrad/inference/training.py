@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
@@ -210,22 +211,26 @@ class TrainStep:
             value[...] = state[name]
         self._defined = True
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: str | os.PathLike[str], more: Mapping[str, Any] | None = None) -> None:
         """Write the state to a ``.safetensors`` file, which is replaced at the end or not at all.
 
-        Raises WeightsError where it can not be written.
+        ``more``: what belongs to the same moment, such as ``{"loader": loader.state()}``, as JSON
+        has it; ``load`` gives it back. Raises WeightsError where it can not be written, and
+        TypeError for what JSON has not.
         """
         from tunegrad.runtime.mapped import write_arrays
 
         self._check_defined()
+        about = {"kind": _KIND, **self._made(), "more": json.dumps(dict(more or {}))}
         try:
-            write_arrays(Path(path), self._state, {"kind": _KIND, **self._made()})
+            write_arrays(Path(path), self._state, about)
         except OSError as error:
             raise WeightsError(f"state file {path}: {error.strerror or error}") from None
 
-    def load(self, path: str | os.PathLike[str]) -> None:
-        """Go on from a file of ``save``: every step is then equal, to the bit, to that of a process
-        that never stopped, with as many threads and the same kernels.
+    def load(self, path: str | os.PathLike[str]) -> dict[str, Any]:
+        """Go on from a file of ``save``, and return the ``more`` that it was given: every step is
+        then equal, to the bit, to that of a process that never stopped, with as many threads and
+        the same kernels.
 
         Raises WeightsError for a file that is none, is damaged, or is of another model, kind of
         optimiser or ``accumulate``.
@@ -251,6 +256,8 @@ class TrainStep:
                     f"has {mine}"
                 )
         self.load_state_dict(arrays)
+        more: dict[str, Any] = json.loads(about.get("more", "{}"))
+        return more
 
     def _made(self) -> dict[str, str]:
         """The options that give the numbers of a state their meaning, beside their names."""

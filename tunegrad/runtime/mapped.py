@@ -13,6 +13,8 @@ have a digest.
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import glob
 import hashlib
 import os
 from collections.abc import Mapping
@@ -58,7 +60,8 @@ class _Entry(msgspec.Struct, forbid_unknown_fields=True):
 def write_arrays(path: Path, arrays: Mapping[str, Array], about: Mapping[str, str]) -> None:
     """Write arrays, and a text of the writer's by name; a file of that name is replaced at the end.
 
-    Raises OSError, and leaves nothing behind then.
+    Raises OSError, and leaves nothing behind then. What a process left behind that was killed in a
+    write to this name is removed.
     """
     header: dict[str, object] = {"__metadata__": dict(about)}
     parts: list[bytes | memoryview] = []
@@ -88,6 +91,8 @@ def write_arrays(path: Path, arrays: Mapping[str, Array], about: Mapping[str, st
     try:
         digest = hashlib.sha256()
         with fresh.open("wb") as file:
+            with contextlib.suppress(OSError):  # a file system without locks
+                fcntl.flock(file, fcntl.LOCK_EX)  # its writer lives
             for part in (len(text).to_bytes(8, "little"), text, *parts):
                 digest.update(part)
                 file.write(part)
@@ -97,6 +102,10 @@ def write_arrays(path: Path, arrays: Mapping[str, Array], about: Mapping[str, st
         with contextlib.suppress(OSError):
             fresh.unlink()
         raise
+    for left in path.parent.glob(f".{glob.escape(path.name)}.*.tmp"):
+        with contextlib.suppress(OSError), left.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            left.unlink()
 
 
 def check_digest(path: Path) -> None:
