@@ -325,7 +325,8 @@ def allocated_bytes(call: Callable[[], object]) -> int:
     said = [e["args"] for e in events if e.get("name") == "[memory]"]
     if not said:
         return 0
-    return max(e["Total Allocated"] for e in said) - said[0]["Total Allocated"] + said[0]["Bytes"]
+    before = said[0]["Total Allocated"] - said[0]["Bytes"]
+    return int(max(e["Total Allocated"] for e in said) - before)
 
 
 def rows_of(name: str, said: argparse.Namespace) -> Iterator[str]:
