@@ -72,6 +72,12 @@ def busy_for(cpu_s: float) -> float:
     return time.process_time() - began_s
 
 
+def busy_until(end_s: float) -> None:
+    """Compute until that time of the clock that all processes share."""
+    while time.monotonic() < end_s:
+        pass
+
+
 def fail() -> None:
     raise KeyError("a bug")
 
@@ -244,17 +250,14 @@ def test_time_that_a_call_waits_for_a_core_does_not_count():
     ]
     crowded = IsolatedWorker(on_one_core, (core,), 60.0)
     try:
-        assert crowded.call(busy_for, 0.3, limit_s=60.0, reply_type=float).value >= 0.3
-        began_s = time.monotonic()
-        ending = crowded.call(busy_for, 0.45, limit_s=1.0, reply_type=float)
-        took_s = time.monotonic() - began_s
+        assert crowded.call(busy_for, 0.1, limit_s=60.0, reply_type=float).value >= 0.1
+        ending = crowded.call(busy_until, time.monotonic() + 1.1, limit_s=1.0, reply_type=None)
     finally:
         for other in others:
             other.kill()
             other.wait()
         crowded.close()
-    assert isinstance(ending, Finished), "half a second of work, in one of a core"
-    assert took_s > 1.0, "the core was crowded"
+    assert isinstance(ending, Finished), "late for its limit, by less than it waited for the core"
 
 
 def test_fault_of_the_function_is_told_and_ends_the_worker(worker):
