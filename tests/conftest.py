@@ -12,8 +12,12 @@ import os
 import signal
 import sys
 from collections.abc import Generator, Iterator
+from functools import cache
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -53,7 +57,7 @@ no_network.refuse()
 fuzzing.fix_seed()
 # One process forks the workers of all tests, whichever needs the first one: what they would import
 # once each, it has.
-preload(WORKER_MODULES)
+preload((*WORKER_MODULES, "tests.quick_limits"))
 
 
 def pytest_xdist_auto_num_workers() -> int:
@@ -97,11 +101,33 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     session.items.sort(key=lambda item: item.get_closest_marker("smoke") is None)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Set generators back for fixtures of the module, as ``_draws_the_same`` does for the test."""
+    _set_back(item)
+
+
 @pytest.fixture(autouse=True)
-def _torch_draws_the_same() -> None:
-    """Seed PyTorch where it is loaded: what a test draws is what it draws alone, in any order."""
+def _draws_the_same(request: pytest.FixtureRequest) -> None:
+    """Seed PyTorch where it is loaded, and set the generators of the test's module back: what a
+    test draws is what it draws alone, in any order.
+    """
     if torch := sys.modules.get("torch"):
         torch.manual_seed(0)
+    _set_back(request.node)
+
+
+def _set_back(item: pytest.Item) -> None:
+    if isinstance(item, pytest.Function):
+        for generator, state in _generators(item.module):
+            generator.bit_generator.state = state
+
+
+@cache
+def _generators(module: ModuleType) -> list[tuple[np.random.Generator, Any]]:
+    """Generators of a module, each with its state before the first test of the module."""
+    found = [g for g in vars(module).values() if isinstance(g, np.random.Generator)]
+    return [(g, g.bit_generator.state) for g in found]
 
 
 @pytest.fixture(autouse=True)

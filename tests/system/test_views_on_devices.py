@@ -7,6 +7,7 @@ import pytest
 
 import tests.cuda_host  # noqa: F401  # adds the device
 import tunegrad as tg
+from tests.opencl_device import opencl_device
 from tunegrad.errors import DeviceError
 
 ROWS = np.random.default_rng(1).standard_normal((3, 40)).astype(np.float32)
@@ -22,6 +23,8 @@ def test_views_of_an_input_are_read_where_the_device_lets_them_begin(
     device: str, kernels: int
 ) -> None:
     model = tg.Model.of_function("rows", stepped, [ROWS])
+    if device == "opencl":
+        opencl_device()
     try:
         loaded = tg.load(model, store=False, device=device)
     except DeviceError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,8 @@ import tunegrad as tg  # noqa: E402
 from tunegrad.cli.app import run  # noqa: E402
 from tunegrad.errors import ModelError  # noqa: E402
 
-RNG = np.random.default_rng(0)
+SEEDS = count()
+"""Each array is another one: nodes over equal weights that live at once are one, with one name."""
 
 
 def saved(path: Path, nodes: Sequence[Any], constants: dict[str, Any]) -> str:
@@ -33,7 +35,7 @@ def saved(path: Path, nodes: Sequence[Any], constants: dict[str, Any]) -> str:
 
 
 def floats(*shape: int) -> Any:
-    return RNG.standard_normal(shape).astype(np.float32)
+    return np.random.default_rng(next(SEEDS)).standard_normal(shape).astype(np.float32)
 
 
 def two_layers(tmp_path: Path, first: str = "/body/fc/Gemm", second: str = "/head/Gemm") -> str:

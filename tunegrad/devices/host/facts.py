@@ -221,7 +221,7 @@ _FLAGS = {
 }  # fmt: skip
 """Linux's names of features that LLVM calls otherwise. Others differ by an underscore at most."""
 
-_UNASKED = ("clwb", "invpcid", "pku", "shstk", "wbnoinvd")
+_UNASKED = ("clwb", "invpcid", "pku", "rdseed", "shstk", "wbnoinvd")
 """Features for systems, which Linux may hide: no compiler writes such instructions by itself."""
 
 
