@@ -12,13 +12,14 @@ moment (Pareto 1.5).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from tunegrad.db import Latency, open_store
+from tunegrad.regress.bisecting import CommitError, Round
 from tunegrad.regress.nights import (
     DEFAULTS,
     SWEEP,
@@ -95,6 +96,58 @@ class World:
         rows.append(row(MODEL, "graph", *both))
         found = {(r.model, r.model_key): r for r in rows}
         return Night(f"night{number}", 86_400.0 * number, place_of(HERE), with_defaults(found))
+
+
+class Commits:
+    """A measurer of commits, named by their numbers, of which some made kernels slower.
+
+    ``slower``: ratios by commit and kernel; ``broken`` do not build, ``crash`` do not run. Each
+    process of a commit finds its memory elsewhere, and turns have slow minutes, as nights do.
+    """
+
+    def __init__(
+        self,
+        seed: int,
+        slower: Mapping[int, Mapping[int, float]],
+        kernels: int = 8,
+        broken: Container[int] = (),
+        crash: Container[int] = (),
+    ) -> None:
+        self._rng = np.random.default_rng(seed)
+        self._slower, self._kernels = slower, kernels
+        self._broken, self._crash = broken, crash
+        self._level = np.log(10.0 ** self._rng.uniform(-4, -3, kernels + 2))
+        self._feels = self._rng.uniform(0.7, 1.3, kernels + 2)
+        self.builds: list[str] = []
+        self.rounds = 0
+
+    def build(self, commit: str) -> None:
+        if commit in self.builds:
+            return
+        self.builds.append(commit)
+        if int(commit) in self._broken:
+            raise CommitError(commit, "no rule to make target")
+
+    def round(self, commits: Sequence[str], turns: int = 5) -> Round:
+        for commit in commits:
+            if int(commit) in self._crash:
+                raise CommitError(commit, "signal 11")
+        self.rounds += 1
+        names = [kernel_series(MODEL, f"k{k}") for k in range(self._kernels)]
+        names += [f"{YARDSTICK}stream", f"{YARDSTICK}product"]
+        common = self._feels * _slow_minutes(self._rng, turns)[:, None]
+        found: dict[str, dict[str, list[float]]] = {name: {} for name in (MODEL, *names)}
+        for commit in commits:
+            logs = self._level + common + _elsewhere(self._rng, len(names))
+            logs += _samples(self._rng, (turns, len(names)))
+            for at, kernels in self._slower.items():
+                for kernel, ratio in kernels.items() if at <= int(commit) else ():
+                    logs[:, kernel] += np.log(ratio)
+            seconds = np.exp(logs)
+            found[MODEL][commit] = seconds[:, : self._kernels].sum(axis=1).tolist()
+            for name, column in zip(names, seconds.T, strict=True):
+                found[name][commit] = column.tolist()
+        return found
 
 
 def busy(night: Night, others: float = 1.0) -> Night:

@@ -9,7 +9,7 @@ import pytest
 from tunegrad.db import open_store
 from tunegrad.errors import CandidateCrashed
 from tunegrad.regress import SweepReport, SweepSettings, measured, regress, settings
-from tunegrad.regress import run as running
+from tunegrad.regress import sweep as running
 from tunegrad.regress.settings import Peer
 
 pytestmark = pytest.mark.timing

@@ -31,9 +31,8 @@ from tunegrad.regress import (
     measured,
     regress,
 )
-from tunegrad.regress import run as running
 from tunegrad.regress import sweep as sweeping
-from tunegrad.regress.run import retuned
+from tunegrad.regress.sweep import retuned
 from tunegrad.trial import Trial
 
 pytestmark = pytest.mark.timing
@@ -46,7 +45,7 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SweepSettings:
     """A sweep of one model, of whose kernels one has a stored winner; nights count, whoever else
     uses the processors.
     """
-    monkeypatch.setattr(running, "busy", lambda: "")
+    monkeypatch.setattr(sweeping, "busy", lambda: "")
     monkeypatch.setattr(measured, "lacking_cpus", lambda *_: 0.0)
     return planted(tmp_path)
 
@@ -64,7 +63,7 @@ def test_a_sweep_stores_every_kernel_beside_its_default_with_its_versions(
         with open_store(settings.store) as store:
             return [t for key, _ in store.kernels() for t in store.trials(key)]
 
-    monkeypatch.setattr(running, "busy", lambda: "others work")
+    monkeypatch.setattr(sweeping, "busy", lambda: "others work")
     before, told = held(), list[str]()
     report = regress(settings, told.append)
     assert held() == before
@@ -148,7 +147,7 @@ def test_an_interrupted_sweep_goes_on_with_what_is_left(
 def test_a_busy_machine_is_refused(
     settings: SweepSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(running, "busy", lambda: "others work")
+    monkeypatch.setattr(sweeping, "busy", lambda: "others work")
     with pytest.raises(UserError, match="not quiet, and the sweep requires that: others work"):
         regress(replace(settings, quiet="require"))
 

@@ -23,11 +23,9 @@ from tunegrad.db import open_store
 from tunegrad.devices.processes import isolated
 from tunegrad.errors import CandidateCrashed, DeviceError
 from tunegrad.regress import Failed, Finding, SweepSettings
-from tunegrad.regress import run as running
 from tunegrad.regress import sweep as sweeping
 from tunegrad.regress.measured import KernelTimes, ModelTimes
-from tunegrad.regress.run import retuned
-from tunegrad.regress.sweep import Swept
+from tunegrad.regress.sweep import Swept, retuned
 
 SAMPLES = (1e-3,) * 8
 
@@ -35,7 +33,7 @@ SAMPLES = (1e-3,) * 8
 @pytest.fixture(autouse=True)
 def alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a quiet machine, without processes."""
-    monkeypatch.setattr(running, "busy", lambda: "")
+    monkeypatch.setattr(sweeping, "busy", lambda: "")
     monkeypatch.setattr(isolated, "start_fork_server", lambda _: None)
 
 
@@ -161,7 +159,7 @@ def night(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Night:
         tonight.meanwhile()
         return Swept("night19", tonight.failed, interrupted=False)
 
-    monkeypatch.setattr(running, "sweep", swept)
+    monkeypatch.setattr(sweeping, "sweep", swept)
     return tonight
 
 

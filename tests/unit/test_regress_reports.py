@@ -108,7 +108,8 @@ def sweep_file(tmp_path: Path, text: str) -> Path:
 
 def test_a_sweep_file_is_read_and_a_store_stands_beside_it(tmp_path: Path) -> None:
     path = sweep_file(tmp_path, 'models = ["mlp"]\nstore = "nights.db"\nturns = 12')
-    assert load_sweep(path) == SweepSettings(("mlp",), ("cpu",), tmp_path / "nights.db", 12)
+    read = SweepSettings(("mlp",), ("cpu",), tmp_path / "nights.db", 12, folder=tmp_path.resolve())
+    assert load_sweep(path) == read
     assert load_sweep(path, tmp_path / "b.db").store == tmp_path / "b.db"
 
 

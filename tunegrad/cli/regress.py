@@ -19,7 +19,7 @@ from tunegrad.cli.progress import search_display
 from tunegrad.errors import ConfigError
 
 if TYPE_CHECKING:
-    from tunegrad.regress import SweepReport
+    from tunegrad.regress import SweepReport, SweepSettings
 
 __all__ = ["compare", "regress"]
 
@@ -29,6 +29,8 @@ __all__ = ["compare", "regress"]
         "tunegrad regress nightly --store nightly.db",
         "tunegrad regress nightly --store nightly.db --junit nightly.xml --markdown nightly.md",
         'tunegrad regress nightly --store nightly.db --bless "NumPy 2.5 costs 3 %"',
+        "tunegrad regress nightly --store nightly.db --between last~7 last",
+        "tunegrad regress mine.toml --between v1.2 HEAD --build 'make'",
     )
 )
 @click.argument("config", metavar="CONFIG")
@@ -51,6 +53,27 @@ __all__ = ["compare", "regress"]
     metavar="REASON",
     help="Measure nothing; accept the slower series as the new level, for this reason.",
 )
+@click.option(
+    "--between",
+    nargs=2,
+    metavar="A B",
+    help="Find the commits between two nights, or two commits, that made something slower.",
+)
+@click.option(
+    "--repository",
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help="With --between: the repository of the commits; default: the one that CONFIG is in.",
+)
+@click.option(
+    "--build", metavar="COMMAND", help="With --between: what the shell runs in each work tree."
+)
+@click.option(
+    "--only",
+    metavar="PATH",
+    multiple=True,
+    help="With --between: leave out commits that change none of these paths.",
+)
 @json_option
 @click.pass_context
 def regress(
@@ -63,6 +86,10 @@ def regress(
     fresh: bool,
     retune: str | None,
     bless: str | None,
+    between: tuple[str, str] | None,
+    repository: Path | None,
+    build: str | None,
+    only: tuple[str, ...],
     as_json: bool,
 ) -> None:
     """Time the stored winners of the models that CONFIG lists again, next to their default
@@ -76,6 +103,12 @@ def regress(
 
     Exits with 3 where something got slower and is not accepted, else with 1 where something
     could not be measured. A change that the machine explains is reported, and is no regression.
+
+    --between A B times the commits A and B in turns, and halves the commits between them while one
+    is slower. A and B are sweeps of the store, by their ids, last or last~7, or what git calls a
+    commit. A commit runs in a work tree of its own, where its packages come first; one that does
+    not build or run is skipped. All that one commit made slower is one alert. What was killed goes
+    on when the same command runs again; --fresh measures again.
     """
     from dataclasses import replace
 
@@ -86,6 +119,11 @@ def regress(
     from tunegrad.regress import regress as run
 
     settings = load_sweep(config, store)
+    if between is not None:
+        _between(ctx, settings, between, repository, build, only, fresh=fresh, as_json=as_json)
+        return
+    if repository or build or only:
+        raise ConfigError("--repository, --build and --only go with --between A B")
     if bless is not None:
         accepted = accept(settings, bless)
         emit(accepted, accepted_text(accepted), as_json=as_json)
@@ -109,6 +147,37 @@ def regress(
     lost = [path for path, text in texts if not _written(path, text)]
     emit(report, sweep_text(report), as_json=as_json)
     ctx.exit(_exit_code(report) or (EXIT_USER_ERROR if lost else 0))
+
+
+def _between(
+    ctx: click.Context,
+    settings: SweepSettings,
+    ends: tuple[str, str],
+    repository: Path | None,
+    build: str | None,
+    only: tuple[str, ...],
+    *,
+    fresh: bool,
+    as_json: bool,
+) -> None:
+    """Find commits, print alerts, and exit as a sweep does."""
+    from tunegrad.cli.tables import between_text
+    from tunegrad.regress import between
+
+    if unused := [
+        f"--{name.replace('_', '-')}"
+        for name in ("junit", "markdown", "require_quiet", "retune", "bless", "prometheus")
+        if ctx.params.get(name)
+    ]:
+        raise ConfigError(f"--between goes without {', '.join(unused)}")
+    make_default_place(settings.store)
+    report = between(
+        settings, ends, note, repository=repository, build=build or "", paths=only, fresh=fresh
+    )
+    emit(report, between_text(report), as_json=as_json)
+    if report.interrupted:
+        ctx.exit(EXIT_INTERRUPTED)
+    ctx.exit(EXIT_MISMATCH if report.alerts else 0)
 
 
 def _check(path: str | None) -> None:

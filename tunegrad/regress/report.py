@@ -9,12 +9,15 @@ from tunegrad.paired import Interval
 
 __all__ = [
     "Accepted",
+    "Alert",
+    "BetweenReport",
     "CompareReport",
     "CompareRow",
     "Failed",
     "Finding",
     "Moved",
     "SeriesRow",
+    "Step",
     "SweepReport",
 ]
 
@@ -173,3 +176,52 @@ class CompareReport:
     tuned: bool = False
     yardsticks: tuple[Moved, ...] = ()
     uncounted: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A series of which one commit takes ``ratio`` times as long as another; at 95 % within
+    ``interval``.
+    """
+
+    series: str
+    ratio: float
+    interval: Interval | None
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """A commit that made series slower than ``before``, the one before it.
+
+    ``others`` lie between the two, and may have done it as well: they do not run, or the slowdown
+    is spread over them.
+    """
+
+    commit: str
+    before: str
+    rows: tuple[Step, ...]
+    others: tuple[str, ...] = ()
+    subject: str = ""
+    author: str = ""
+    day: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class BetweenReport:
+    """Two commits and those between them that made something slower.
+
+    ``commits`` come after ``a``, up to ``b``; ``builds`` were built and timed in ``rounds``.
+    ``rows`` compare the two ends. ``skipped`` are (commit, why it does not run).
+    """
+
+    a: str
+    b: str
+    repository: str
+    commits: int
+    builds: int
+    rounds: int
+    seconds: float
+    rows: tuple[Step, ...]
+    alerts: tuple[Alert, ...]
+    skipped: tuple[tuple[str, str], ...] = ()
+    interrupted: bool = False

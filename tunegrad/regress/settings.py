@@ -22,7 +22,9 @@ import os
 import select
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from errno import ENOENT
 from pathlib import Path
@@ -57,6 +59,7 @@ __all__ = [
     "PEERS",
     "Peer",
     "Quiet",
+    "Served",
     "SweepSettings",
     "load_sweep",
 ]
@@ -74,46 +77,47 @@ _REST_S = 0.1
 _WARM = 1
 
 
-class Peer:
-    """One peer on one model while it is being timed. Mutable.
+class Served:
+    """A process that answers each line on its stdin by one on its stdout. Mutable.
 
-    Every method raises CandidateFailure where the peer is not there, ends or hangs.
+    Every method raises CandidateFailure where the process ends or hangs. ``ready`` is its first
+    line.
     """
 
-    def __init__(self, name: str, model: str, threads: int) -> None:
-        self.name = name
-        self.samples_s: list[float] = []
-        if not (_ROOT / "benchmarks" / "served.py").is_file():
-            raise CandidateFailure("peers come with a checkout of tunegrad, not with its package")
+    def __init__(
+        self, name: str, command: Sequence[str], cwd: Path, env: Mapping[str, str] | None = None
+    ) -> None:
+        self._label = name
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115  # a pipe that is full blocks it
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.served", name, model, str(threads)],
-            cwd=_ROOT,
+            command,
+            cwd=cwd,
+            env=env,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stderr=self._errors,
             bufsize=0,
         )
         try:
-            self._line(_START_S)
+            self.ready = self._line(_START_S)
         except BaseException:
             self.close()
             raise
 
-    def take(self, calls: int) -> None:
-        """Time so many calls more, after one that warms the caches, and rest."""
+    def ask(self, line: bytes) -> bytes:
+        """The answer to a line."""
         assert self._process.stdin is not None
         try:
-            self._process.stdin.write(b"%d\n" % (calls + _WARM))
+            self._process.stdin.write(line + b"\n")
         except OSError as error:
-            raise CandidateCrashed(f"peer {self.name}: it ended") from error
-        found = msgspec.json.decode(self._line(_CALL_S), type=list[float])
-        self.samples_s += found[_WARM:]
-        time.sleep(_REST_S)
+            raise CandidateCrashed(f"{self._label}: it ended") from error
+        return self._line(_CALL_S)
 
     def close(self) -> None:
         """End its process, and wait for that."""
         self._process.kill()
         self._process.communicate()
+        self._errors.close()
 
     def __enter__(self) -> Self:
         return self
@@ -130,13 +134,33 @@ class Peer:
         out = self._process.stdout
         assert out is not None
         if not select.select([out], [], [], limit_s)[0]:
-            raise CandidateTimeout(f"peer {self.name}: over {limit_s:g} s")
+            raise CandidateTimeout(f"{self._label}: over {limit_s:g} s")
         line = out.readline()
         if not line:
-            said = self._process.communicate()[1].decode("utf-8", "replace").strip()
+            self._process.communicate()
+            self._errors.seek(0)
+            said = self._errors.read().decode("utf-8", "replace").strip()
             last = said.splitlines()[-1] if said else "no word"
-            raise CandidateCrashed(f"peer {self.name}: it ended: {last}")
+            raise CandidateCrashed(f"{self._label}: it ended: {last}")
         return line
+
+
+class Peer(Served):
+    """One peer on one model while it is being timed; it may be absent. Mutable."""
+
+    def __init__(self, name: str, model: str, threads: int) -> None:
+        self.name = name
+        self.samples_s: list[float] = []
+        if not (_ROOT / "benchmarks" / "served.py").is_file():
+            raise CandidateFailure("peers come with a checkout of tunegrad, not with its package")
+        command = [sys.executable, "-m", "benchmarks.served", name, model, str(threads)]
+        super().__init__(f"peer {name}", command, _ROOT)
+
+    def take(self, calls: int) -> None:
+        """Time so many calls more, after one that warms the caches, and rest."""
+        found = msgspec.json.decode(self.ask(b"%d" % (calls + _WARM)), type=list[float])
+        self.samples_s += found[_WARM:]
+        time.sleep(_REST_S)
 
 
 Quiet = Literal["warn", "require"]
@@ -145,7 +169,9 @@ Quiet = Literal["warn", "require"]
 
 @dataclass(frozen=True, slots=True)
 class SweepSettings:
-    """A sweep, resolved. ``threads``: None for the processors that this process may use."""
+    """A sweep, resolved. ``threads``: None for the processors that this process may use;
+    ``folder`` is its file's.
+    """
 
     models: tuple[str, ...]
     devices: tuple[str, ...] = (DEFAULT_DEVICE,)
@@ -156,6 +182,7 @@ class SweepSettings:
     dtype: ModelDtype | None = None
     numerics: Numerics = "contract"
     peers: tuple[str, ...] = ()
+    folder: Path = Path()
 
     def of(self, device: str, model: str, **more: Any) -> TuneSettings:
         """One of its models on one of its devices, as a tune has it; ``more`` of its settings."""
@@ -239,6 +266,7 @@ def load_sweep(config: str | Path, store: str | Path | None = None) -> SweepSett
         table.dtype,
         table.numerics,
         tuple(table.peers),
+        path.resolve().parent,
     )
 
 

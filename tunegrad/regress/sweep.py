@@ -1,25 +1,35 @@
-"""A sweep: every model on every device, each recorded when it is measured, so that a sweep that was
-killed goes on where it was.
+"""A sweep from beginning to end: is the machine quiet, measure, judge, tune again what got slower.
+
+regress --> busy? --> sweep, model by model --> busy? --> judge by the history --> retune
+bless   --> what is slower now is the level from its first night on
+
+Each model is recorded when it is measured, so that a sweep that was killed goes on where it was.
 """
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 
 import msgspec
 
 from tunegrad.compiling import HOOKS
-from tunegrad.config import TuneSettings, labelled
-from tunegrad.db import Latency, Properties, Store, clean_text
+from tunegrad.config import TuneSettings, labelled, resolve_settings
+from tunegrad.db import Latency, Properties, Store, check_store, clean_text, open_store
 from tunegrad.devices import Hooks
-from tunegrad.errors import CandidateFailure, UserError
-from tunegrad.tuning import Interrupt, machine_state, versions
+from tunegrad.errors import CandidateFailure, ConfigError, UserError
+from tunegrad.events import Observer
+from tunegrad.tuning import Interrupt, machine_state, revision, versions
 from tunegrad.version import __version__
 
+from .bisecting import revision_of_models
 from .measured import ModelTimes, measure_model
 from .nights import (
+    BLESS,
     DONE,
     FAILED,
     LACKING,
@@ -28,12 +38,15 @@ from .nights import (
     YARDSTICK,
     failures_of,
     kernel_series,
+    nights_of,
+    split_series,
     sweeps_of,
 )
-from .report import Failed
-from .settings import SweepSettings
+from .report import Accepted, Failed, Finding, SweepReport
+from .settings import SweepSettings, load_sweep
+from .verdict import judge
 
-__all__ = ["Swept", "sweep"]
+__all__ = ["Display", "Swept", "bless", "busy", "regress", "retuned", "sweep"]
 
 _GOES_ON_S = 12 * 3600.0
 """A sweep that was interrupted longer ago is not gone on with: it would be two nights in one."""
@@ -77,7 +90,7 @@ def sweep(
         Interrupt() as interrupt,
     ):
         name = earlier or session.id
-        known = _measured(store, name)
+        known, source = _measured(store, name), revision_of_models(settings.folder)
         if earlier:
             tell(f"going on with sweep {name}")
         try:
@@ -95,7 +108,7 @@ def sweep(
                     _note(store, name, target, lost)
                 failed += lost
                 if isinstance(found, ModelTimes):
-                    for row in rows_of(found, device, session.id, time.time()):
+                    for row in rows_of(found, device, session.id, time.time(), source):
                         store.record_latency(row)
                 took_s = time.monotonic() - began_s
                 for line in _said(found, settings.turns, took_s):
@@ -159,9 +172,13 @@ def _note(store: Store, sweep: str, target: tuple[str, str], lost: Sequence[Fail
         pass
 
 
-def rows_of(found: ModelTimes, device: str, session: str, moment_s: float) -> list[Latency]:
-    """The rows of a model: the whole of it last, so that it says that all are there."""
-    common = versions(found.here)
+def rows_of(
+    found: ModelTimes, device: str, session: str, moment_s: float, source: str = ""
+) -> list[Latency]:
+    """The rows of a model: the whole of it last, so that it says that all are there. ``source`` is
+    the revision of the repository of models.
+    """
+    common = (*versions(found.here), *([("models", source)] if source else []))
     seen = dict(machine_state(others=found.others_cpus, device=found.state))
     lacking = {LACKING: round(found.lacking_cpus, 2)}
     state = tuple(sorted({**seen, **_clock(), **lacking, "asked": device}.items()))
@@ -225,3 +242,154 @@ def _unfinished(settings: SweepSettings, store: Store, now_s: float) -> str | No
     same = asked == msgspec.json.decode(msgspec.json.encode(settings.record()))
     first_s = next((s.started_s for s in mine if s.id == name), last.started_s)
     return name if same and name not in done and now_s - first_s < _GOES_ON_S else None
+
+
+_LOOK_S = 0.5
+
+_SHARE = 0.1
+"""Of the time of all processors: what a desktop or a daemon takes is less, a build is more."""
+
+
+def busy(look_s: float = _LOOK_S) -> str:
+    """Description of how busy other processes keep this machine; empty where it is quiet.
+
+    Looks for ``look_s`` seconds, in which this process does nothing. ``load_1m`` is said, and
+    decides nothing: it lags by a minute, and counts what this process did before.
+    """
+    import psutil
+
+    share = float(psutil.cpu_percent(interval=look_s)) / 100.0
+    if share <= _SHARE:
+        return ""
+    return f"other processes take {share:.0%} of the processors (load {os.getloadavg()[0]:.2f})"
+
+
+Display = Callable[[], AbstractContextManager[Observer | None]]
+"""Opens what shows a search while it runs."""
+
+
+def retuned(
+    settings: SweepSettings,
+    findings: Sequence[Finding],
+    retune_s: float,
+    tell: Callable[[str], None],
+    display: Display = nullcontext,
+) -> tuple[str, ...]:
+    """Tune the models that got slower again, each on its device, for an equal part of the time;
+    their names, as far as it came.
+
+    Searched are the kernels that got slower; all of them where only the whole model did. With a
+    seed of its own: the budget of the last tune's seed may be spent. What the store knows is not
+    measured again. Ctrl-C keeps the best so far, and begins no other model.
+    """
+    from tunegrad.tune import tune_models
+
+    slower: dict[tuple[str, str], set[str]] = {}
+    for f in findings:
+        if f.kind == "regression":
+            model, kernel = split_series(f.series)
+            slower.setdefault((f.device, model), set()).update([f.key] if kernel else [])
+    if not slower or retune_s <= 0.0:
+        return ()
+    done: list[str] = []
+    for number, ((device, name), kernels) in enumerate(slower.items()):
+        each_s = retune_s / len(slower)
+        tell(f"tuning {name} on {device} again for {each_s:.0f} s")
+        one = _settings(settings, device, name, each_s, int(time.time()) + number)
+        try:
+            with display() as observer:
+                watching = [] if observer is None else [observer]
+                report = tune_models(one, watching, only=frozenset(kernels))[0]
+        except UserError as error:
+            tell(f"{name} on {device}: not tuned again: {error}")
+            continue
+        except KeyboardInterrupt:
+            tell(f"{name} on {device}: interrupted; nothing else is tuned again")
+            break
+        done.append(name)
+        if report.interrupted:
+            tell("interrupted; nothing else is tuned again")
+            break
+    return tuple(done)
+
+
+def _settings(
+    settings: SweepSettings, device: str, name: str, budget_s: float, seed: int
+) -> TuneSettings:
+    """Of the model that the sweep calls so."""
+    asked = {resolve_settings(m, dtype=settings.dtype).model.name: m for m in settings.models}
+    model = asked.get(name) or asked.get(name.removesuffix(f" {settings.dtype}"), name)
+    return settings.of(device, model, budget_s=budget_s, seed=seed)
+
+
+def regress(
+    settings: SweepSettings | str | Path,
+    tell: Callable[[str], None] = lambda _: None,
+    *,
+    config: str = "",
+    store: str | Path | None = None,
+    fresh: bool = False,
+    retune_s: float = 0.0,
+    display: Display = nullcontext,
+    hooks: Hooks = HOOKS,
+) -> SweepReport:
+    """Time the stored winners of a sweep's models again, and say what changed. A sweep is settings,
+    or the file (and a ``store`` that is not the file's).
+
+    A sweep that was interrupted goes on, unless it shall be ``fresh``. ``retune_s`` seconds are
+    spent on what got slower, and ``display`` shows that. Raises UserError for a store that can not
+    be used, and on a busy machine where quiet is required.
+    """
+    from tunegrad.devices.processes.isolated import start_fork_server
+    from tunegrad.tune.sessions import WORKER_MODULES
+
+    began_s = time.monotonic()
+    if not isinstance(settings, SweepSettings):
+        config, settings = config or str(settings), load_sweep(settings, store)
+    check_store(settings.store)
+    before = busy()
+    if before and settings.quiet == "require":
+        raise UserError(f"the machine is not quiet, and the sweep requires that: {before}")
+    if before:
+        tell(f"warning: the machine is not quiet: {before}")
+    start_fork_server(WORKER_MODULES)
+    with open_store(settings.store, "write") as opened:
+        swept = sweep(settings, opened, tell, hooks, fresh=fresh)
+        after = busy()
+        found = judge(opened, swept.sweep)
+    again_s = 0.0 if swept.interrupted else retune_s
+    tuned = retuned(settings, found.findings, again_s, tell, display)
+    said = [("before", before), ("after", after)]
+    return SweepReport(
+        sweep=swept.sweep,
+        config=config,
+        store=str(settings.store),
+        revision=revision(),
+        seconds=time.monotonic() - began_s,
+        rows=found.rows,
+        findings=found.findings,
+        failed=swept.failed,
+        busy=tuple(f"{when}: {text}" for when, text in said if text),
+        uncounted=found.uncounted,
+        retuned=tuned,
+        interrupted=swept.interrupted,
+    )
+
+
+def bless(settings: SweepSettings, reason: str) -> Accepted:
+    """Accept what is slower now as the level since it got so, and keep the reason.
+
+    Raises ConfigError for no reason, and where no sweep was ever stored.
+    """
+    if not reason.strip():
+        raise ConfigError("a level is accepted for a reason: --bless REASON says it")
+    with open_store(settings.store, "write") as store:
+        nights, _ = nights_of(store)
+        if not nights:
+            raise ConfigError(f"store {settings.store}: it has no sweep whose levels to accept")
+        found = judge(store, nights[-1].sweep)
+        record = {"sweep": nights[-1].sweep, "reason": reason, "levels": found.levels}
+        with store.session(BLESS, 0, record, __version__):
+            pass
+    levels = tuple(f for f in found.findings if f.kind == "regression")
+    return Accepted(reason, str(settings.store), levels)

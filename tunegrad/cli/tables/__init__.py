@@ -26,6 +26,7 @@ from .printer import (
 )
 from .regress import (
     accepted_text,
+    between_text,
     compare_text,
     failed_text,
     finding_text,
@@ -50,6 +51,7 @@ __all__ = [
     "Column",
     "Table",
     "accepted_text",
+    "between_text",
     "busy_lines",
     "compare_text",
     "compiled_line",

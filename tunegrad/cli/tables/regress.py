@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from tunegrad.paired import Interval
     from tunegrad.regress import (
         Accepted,
+        Alert,
+        BetweenReport,
         CompareReport,
         CompareRow,
         Failed,
@@ -32,7 +34,14 @@ if TYPE_CHECKING:
         SweepReport,
     )
 
-__all__ = ["accepted_text", "compare_text", "junit_text", "markdown_text", "sweep_text"]
+__all__ = [
+    "accepted_text",
+    "between_text",
+    "compare_text",
+    "junit_text",
+    "markdown_text",
+    "sweep_text",
+]
 
 _WIDEST = 38
 _TITLES = {
@@ -135,6 +144,42 @@ def junit_text(report: SweepReport) -> str:
     cases.set("time", f"{report.seconds:.3f}")
     ET.indent(cases)
     return ET.tostring(cases, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def between_text(report: BetweenReport) -> str:
+    """An alert a commit, or how alike the ends are; last a line on what it took."""
+    blocks = [_alert_text(alert) for alert in report.alerts]
+    if not blocks and report.rows:
+        table = Table.of(
+            report.rows,
+            words("series", lambda r: shortened(r.series, _WIDEST)),
+            figure("B/A", lambda r: times(r.ratio, 3)),
+            figure("95 %", lambda r: r.interval, _interval),
+        )
+        blocks.append(table.text())
+    blocks += [f"skipped: {commit[:12]}: {why}" for commit, why in report.skipped]
+    alerts = len(report.alerts)
+    said = f"{alerts} commits made it slower" if alerts > 1 else "1 commit made it slower"
+    if report.interrupted:
+        said = "interrupted; the same command goes on"
+    elif not alerts:
+        said = "nothing is surely slower" if report.commits else "no commit changes what is timed"
+    summary = (
+        f"{report.a[:12]} to {report.b[:12]} of {report.repository}: {report.commits} commits, "
+        f"{report.builds} built, {report.rounds} rounds in {duration(report.seconds)}: {said}"
+    )
+    return "\n\n".join([*blocks, summary])
+
+
+def _alert_text(alert: Alert) -> str:
+    """A commit and all that it made slower."""
+    about = ", ".join(x for x in (alert.day, alert.author, alert.subject) if x)
+    lines = [f"slower: commit {alert.commit[:12]}, {about}"]
+    if alert.others:
+        names = ", ".join(c[:12] for c in alert.others)
+        lines.append(f"  or one of those before it, which tell nothing alone: {names}")
+    lines += [f"  {r.series}: {r.ratio:.3f}x ({_interval(r.interval)})" for r in alert.rows]
+    return "\n".join([*lines, f"  compared with {alert.before[:12]}, the one before"])
 
 
 def accepted_text(accepted: Accepted) -> str:

@@ -1,0 +1,134 @@
+"""A real repository of models, of which one commit is 15 times slower: built, timed, named."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.simulated_nights import World, stored
+from tunegrad.cli.app import run
+from tunegrad.errors import ConfigError, UserError
+from tunegrad.regress import between, bisecting, load_sweep
+from tunegrad.regress.bisecting import revision_of_models
+
+TOY = """
+import tunegrad as tg
+
+class Toy(tg.nn.Module):
+    def forward(self, x):
+        for _ in range({count}):
+            x = x @ x
+        return x
+
+def model():
+    return tg.Model.of("toy", Toy, [tg.InputSpec("x", (96, 96))])
+"""
+
+
+def git(root: Path, *words: str) -> str:
+    about = ["-c", "user.name=Ada", "-c", "user.email=ada@example.org", "-c", "commit.gpgsign=no"]
+    done = subprocess.run(
+        ["git", "-C", str(root), *about, *words], check=True, capture_output=True, text=True
+    )
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """Four commits: quick, a file beside it, slow, and one whose subject says nothing."""
+    root = tmp_path / "models"
+    root.mkdir()
+    git(root, "init", "-q")
+    (root / "sweep.toml").write_text(
+        '[regress]\nmodels = ["toy:model"]\nthreads = 1\nstore = "../nights.db"\n', "utf-8"
+    )
+    for count, subject in ((2, "quick"), (2, "notes"), (30, "slow it is"), (30, "more notes")):
+        (root / "toy.py").write_text(TOY.format(count=count), "utf-8")
+        (root / "notes.txt").write_text(subject, "utf-8")
+        git(root, "add", "-A")
+        git(root, "commit", "-qm", subject)
+    return root
+
+
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rounds that show a factor of 15."""
+    for name, value in (("ALPHA", 0.05), ("SCREEN", 5), ("CONFIRM", 6), ("LEAD", 1)):
+        monkeypatch.setattr(bisecting, name, value)
+
+
+@pytest.mark.timing
+@pytest.mark.timeout(600)
+@pytest.mark.usefixtures("few")
+def test_the_commit_that_is_slow_is_named_also_after_a_stop(repository: Path) -> None:
+    settings = load_sweep(repository / "sweep.toml")
+    told: list[str] = []
+
+    def stop(line: str) -> None:
+        told.append(line)
+        if "is like" in line:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    command = "test ! -e broken && echo made > built.txt"
+    assert between(settings, ("HEAD~3", "HEAD"), stop, build=command).interrupted
+    more: list[str] = []
+    report = between(settings, ("HEAD~3", "HEAD"), more.append, build=command)
+    assert more[0].startswith("going on with ")
+    (alert,) = report.alerts
+    assert (alert.subject, alert.author, alert.others) == ("slow it is", "Ada", ())
+    assert alert.commit == git(repository, "rev-parse", "HEAD~1")
+    assert alert.before == git(repository, "rev-parse", "HEAD~2")
+    series = {row.series: row.ratio for row in alert.rows}
+    assert series.keys() == {"toy:model", "toy:model: matmul 96x96x96"}
+    assert min(series.values()) > 3.0
+    assert report.builds == 4
+    assert git(repository, "worktree", "list").count("\n") == 0
+    assert git(repository, "status", "--porcelain") == ""
+
+
+def test_ends_that_are_none_are_errors(repository: Path) -> None:
+    settings = load_sweep(repository / "sweep.toml")
+    with pytest.raises(ConfigError, match="--between nightly: neither a night of"):
+        between(settings, ("HEAD", "nightly"))
+    with pytest.raises(ConfigError, match=r"is no ancestor of .*; the older one comes first"):
+        between(settings, ("HEAD", "HEAD~1"))
+    with pytest.raises(ConfigError, match="both are commit"):
+        between(settings, ("HEAD", "HEAD"))
+    with pytest.raises(UserError, match=r"git rev-parse in .*not a git repository"):
+        between(replace(settings, folder=repository.parent), ("HEAD~1", "HEAD"))
+    with pytest.raises(UserError, match="does not run: its build exits with 3: no compiler"):
+        between(settings, ("HEAD~1", "HEAD"), build="echo no compiler; exit 3")
+
+
+def test_commits_that_change_nothing_that_is_timed_are_left_out(
+    repository: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["regress", str(repository / "sweep.toml"), "--json", "--only", "nothing.py"]
+    assert run([*words, "--between", "HEAD~3", "HEAD"]) == 0
+    assert json.loads(capsys.readouterr().out)["commits"] == 0
+    assert run(words) == 1
+    assert "go with --between" in capsys.readouterr().err
+
+
+def test_a_night_names_the_commit_that_it_ran(repository: Path) -> None:
+    settings = load_sweep(repository / "sweep.toml")
+    stored(settings.store, World(nights=2).run(1))
+    with pytest.raises(ConfigError, match="night night1 ran no known revision; name a commit"):
+        between(settings, ("HEAD~1", "last"))
+    with pytest.raises(ConfigError, match="has 2 nights"):
+        between(settings, ("last~2", "last"))
+
+
+def test_the_revision_of_models_is_their_repository_s(repository: Path, tmp_path: Path) -> None:
+    head = git(repository, "rev-parse", "HEAD")
+    assert revision_of_models(repository) == head[:12]
+    (repository / "toy.py").write_text("", "utf-8")
+    assert revision_of_models(repository) == f"{head[:12]}-dirty"
+    assert revision_of_models(Path(bisecting.__file__).parent) == ""
+    assert revision_of_models(tmp_path) == ""
