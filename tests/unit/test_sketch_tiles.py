@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -98,6 +99,17 @@ def test_one_multiply_add_a_cycle_asks_nothing_of_the_second_cache() -> None:
     one = replace(SERVER, fmas_per_cycle=1)
     tiles = [defaults(product, replace(one, l2_bytes_per_cycle=n)).tiles() for n in (1, 20, 64)]
     assert tiles[0] == tiles[1] == tiles[2]
+
+
+@pytest.mark.parametrize(("target", "unrolled"), [(NARROW, ["rb", "rc"]), (SERVER, ["rc"])])
+def test_turns_that_compute_little_are_written_out_together(
+    target: Target, unrolled: list[str]
+) -> None:
+    """Of a window over three channels side by side; wider vectors have tiles enough for a turn."""
+    weights = Tensor.constant(np.ones((64, 3, 7, 7), np.float32))
+    image = Tensor.input("x", (1, 64, 64, 3)).permute(0, 3, 1, 2)
+    y = image.conv2d(weights, stride=2, padding=3).permute(0, 2, 3, 1).contiguous()
+    assert re.findall(r"unroll\(axis=(\w+)\)", default(y, target)) == unrolled
 
 
 def test_two_units_have_ten_sums_in_flight() -> None:
