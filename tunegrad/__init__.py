@@ -12,12 +12,12 @@ the names themselves, so a misspelt one is an error for them, too.
 from __future__ import annotations
 
 from importlib import import_module
-from importlib.util import find_spec
 from sys import modules as _modules
-from typing import TYPE_CHECKING
 
 from tunegrad.lazy import before_modules, unknown
 from tunegrad.version import __version__ as __version__
+
+TYPE_CHECKING = False  # as typing's, which takes longer to import than all of this
 
 if TYPE_CHECKING:
     from tunegrad import data as data
@@ -98,6 +98,8 @@ else:
             found = getattr(_modules.get(home), name, None)  # each use of tg.Tensor comes here
             return getattr(import_module(home), name) if found is None else found
         if not name.startswith("_"):
+            from importlib.util import find_spec
+
             if name.isidentifier() and find_spec(f"{__name__}.{name}"):  # a module of ours
                 return import_module(f"{__name__}.{name}")
             for module in _functions():

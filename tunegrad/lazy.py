@@ -19,15 +19,14 @@ imported, half a millisecond, and a process calls few of them: here each is made
 
 from __future__ import annotations
 
-import dataclasses
 import importlib
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
-from reprlib import recursive_repr
 from types import ModuleType
-from typing import TYPE_CHECKING
 
 __all__ = ["before_modules", "dataclass", "lazy_names", "unknown"]
+
+TYPE_CHECKING = False  # as typing's, which takes longer to import than all of this
 
 if TYPE_CHECKING:
     from dataclasses import dataclass
@@ -38,6 +37,8 @@ else:
 
         All dataclasses that inherit from each other are made by the same one of the two.
         """
+
+        import dataclasses
 
         def decorate(plain):
             plain.__doc__ = plain.__doc__ or plain.__name__  # not its signature
@@ -62,6 +63,9 @@ else:
         call.
         """
 
+        import dataclasses
+        from reprlib import recursive_repr
+
         def method(*args, **kwargs):
             fields = dataclasses.fields(cls)
             space = {"_put": object.__setattr__, "_new": object(), "_once": recursive_repr()}
@@ -80,12 +84,14 @@ else:
 
     def _init(fields, frozen, ends, space):
         """The text of an ``__init__``; ``space`` gets its default values."""
+        from dataclasses import MISSING
+
         takes, named, lines = ["self"], [], []
         for f in fields:
             value, default = f.name, f"_d_{f.name}"
-            makes = f.default_factory is not dataclasses.MISSING
+            makes = f.default_factory is not MISSING
             space[default] = f.default_factory if makes else f.default
-            if not makes and f.default is dataclasses.MISSING:
+            if not makes and f.default is MISSING:
                 if f.init:
                     (named if f.kw_only else takes).append(f.name)
             elif f.init:
@@ -119,10 +125,12 @@ else:
     def _freeze(cls, slots):
         """Let the fields of ``cls`` be set by its ``__init__`` alone, and by unpickling."""
 
+        from dataclasses import FrozenInstanceError
+
         def refuse(what):
             def method(self, name, *value):
                 if type(self) is cls or name in cls.__dataclass_fields__:
-                    raise dataclasses.FrozenInstanceError(f"cannot {what} field {name!r}")
+                    raise FrozenInstanceError(f"cannot {what} field {name!r}")
                 getattr(super(cls, self), method.__name__)(name, *value)
 
             return method
@@ -137,9 +145,13 @@ else:
                     setattr(cls, name, method)
 
     def _state(self):
+        import dataclasses
+
         return [getattr(self, f.name) for f in dataclasses.fields(self)]
 
     def _restore(self, state):
+        import dataclasses
+
         for f, value in zip(dataclasses.fields(self), state, strict=True):
             object.__setattr__(self, f.name, value)
 

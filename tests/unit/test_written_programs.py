@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import IO, Any
 
 import pytest
 
@@ -91,5 +93,53 @@ def test_written_programs_are_known_by_every_file_that_makes_them() -> None:
     root = Path(tunegrad.__file__).parent
     run = {str(root / file) for file in files_of(legs()["build"])}
     aside = {str(root / file) for file in ("forks.py", "lazy.py")}
-    assert run - aside <= set(artifact._own_files())
-    assert str(root / "pipeline.py") in artifact._own_files()
+    known = {entry.path for entry in artifact._own_files()}
+    assert run - aside <= known
+    assert str(root / "pipeline.py") in known
+
+
+@pytest.fixture
+def own_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The one file of a package in place of this one, with a cache of its own."""
+    for stage in artifact._STAGES:
+        (tmp_path / "package" / stage).mkdir(parents=True)
+    path = tmp_path / "package" / "compiling" / "artifact.py"
+    path.write_text("one = 1")
+    monkeypatch.setattr(artifact, "__file__", str(path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return path
+
+
+def digest_of(monkeypatch: pytest.MonkeyPatch) -> tuple[str, int]:
+    """The digest that a new process would find, and the number of files that it reads for it."""
+    read: list[object] = []
+
+    def opened(file: object, mode: str) -> IO[Any]:
+        read.append(file)
+        return open(file, mode)  # type: ignore[call-overload,no-any-return]  # noqa: PTH123
+
+    monkeypatch.setattr(artifact, "open", opened, raising=False)
+    return artifact._own_code.__wrapped__(), len(read)
+
+
+def test_the_digest_of_our_code_is_remembered_by_what_the_file_system_knows(
+    own_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(artifact, "_SETTLED_NS", -1 << 60)  # it has not changed for a while
+    first, read = digest_of(monkeypatch)
+    assert read == 1
+    assert digest_of(monkeypatch) == (first, 0)
+    facts = own_file.stat()
+    other = own_file.with_name("other")
+    other.write_text("one = 2")
+    other.replace(own_file)
+    os.utime(own_file, ns=(facts.st_atime_ns, facts.st_mtime_ns))
+    second, read = digest_of(monkeypatch)
+    assert (read, second == first) == (1, False)
+
+
+def test_the_digest_of_files_that_were_just_written_is_not_remembered(
+    own_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(artifact, "_SETTLED_NS", 1 << 60)
+    assert [digest_of(monkeypatch)[1] for _ in range(2)] == [1, 1]

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -14,6 +13,7 @@ import click
 from tunegrad.cli.files import check_writable, store_path, write_whole
 from tunegrad.cli.options import example, json_option, store_option
 from tunegrad.cli.output import emit, note, say
+from tunegrad.lazy import dataclass
 
 __all__ = ["report", "watch"]
 

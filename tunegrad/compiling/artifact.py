@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import time
 import weakref
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from tunegrad.config import cache_dir
 from tunegrad.devices.lowered import Geometry, KernelIO, Lowered, Parameter
 from tunegrad.errors import UserError, VerifyError
 from tunegrad.forks import ForkSafeLock
@@ -72,6 +74,9 @@ __all__ = [
 
 SUFFIX = ".plan"
 """End of the names of files of saved models."""
+
+_SETTLED_NS = 2_000_000_000
+"""Coarser than the times of any file system in use: a file that changes again gets another one."""
 
 _STAGES = ("compiling", "devices", "inference", "ir", "opts", "planning", "render")
 
@@ -237,30 +242,48 @@ def _valid(numbers: list[Any]) -> Valid:
     return Valid(Range(_index(index), int(lo), int(hi)) for index, lo, hi in parts)
 
 
-def _own_files() -> list[str]:
+def _own_files() -> list[os.DirEntry[str]]:
     """The files that make programs, sorted."""
-    root = Path(__file__).parents[1]
-    found = [
-        os.path.join(folder, name)  # noqa: PTH118 - a path object a file takes as long as reading it
-        for stage in _STAGES
-        for folder, _, names in os.walk(root / stage)
-        for name in names
-        if name.endswith((".py", ".cpp", ".hpp"))
-    ]
-    return sorted([*found, str(root / "pipeline.py")]) if found else []
+    root, found = Path(__file__).parents[1], []
+    left = [str(root / stage) for stage in _STAGES]
+    while left:
+        try:
+            with os.scandir(left.pop()) as entries:
+                for entry in entries:
+                    if entry.name.endswith((".py", ".cpp", ".hpp")):
+                        found.append(entry)
+                    elif entry.is_dir():
+                        left.append(entry.path)
+        except OSError:  # this package is in no files
+            return []
+    with os.scandir(root) as entries:
+        found += [entry for entry in entries if entry.name == "pipeline.py"]
+    return sorted(found, key=lambda entry: entry.path)
 
 
 @cache
 def _own_code() -> str:
-    """A digest of the files that make programs; '' where they are no files."""
-    root, files = Path(__file__).parents[1], _own_files()
-    whole = hashlib.sha256()
-    for path in files:
-        with open(path, "rb") as file:  # noqa: PTH123
+    """A digest of the files that make programs; '' where they are no files.
+
+    It is remembered by what the file system knows of them, once they have not changed for a while:
+    a file that is written to has another time of change, whatever its size and its other times.
+    """
+    files, kept = _own_files(), ObjectCache(cache_dir() / "objects")
+    facts = [(f.path, s.st_size, s.st_mtime_ns, s.st_ctime_ns, s.st_ino)
+             for f in files for s in [f.stat()]]  # fmt: skip
+    key = hashlib.sha256(repr(facts).encode()).hexdigest()
+    known = kept.get(key) if files else b""
+    if known is not None:
+        return known.decode()
+    root, whole = Path(__file__).parents[1], hashlib.sha256()
+    for entry in files:
+        with open(entry.path, "rb") as file:  # noqa: PTH123
             body = file.read()
-        whole.update(f"{path[len(str(root)) :]}\0{len(body)}\0".encode())
+        whole.update(f"{entry.path[len(str(root)) :]}\0{len(body)}\0".encode())
         whole.update(body)
-    return whole.hexdigest() if files else ""
+    if max(changed for *_, changed, _ in facts) < time.time_ns() - _SETTLED_NS:
+        kept.put(key, whole.hexdigest().encode())
+    return whole.hexdigest()
 
 
 # ---- artifact

@@ -22,7 +22,6 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from tunegrad.config import ModelDtype
 from tunegrad.devices import Device, carried_runtime, carry
 from tunegrad.errors import ModelError, UserError, VerifyError
 from tunegrad.ir.dtypes import U32, U64, buffer_dtype
@@ -39,6 +38,7 @@ from tunegrad.runtime.mapped import MappedFileError, check_digest, map_arrays, w
 from .artifact import KeptPlan, ProgramFacts, read_program, written_program
 
 if TYPE_CHECKING:
+    from tunegrad.config import ModelDtype
     from tunegrad.reports import Outcome
 
 __all__ = [
@@ -296,9 +296,10 @@ def open_model(path: Path) -> tuple[SavedModel, str, frozenset[str]]:
 
 
 def _model(head: _Model, arrays: Mapping[str, Array]) -> SavedModel:
-    from tunegrad.reports import Outcome as Valid
+    from tunegrad.config import ModelDtype as Dtypes
+    from tunegrad.reports import Outcome as Outcomes
 
-    if wrong := {k.outcome for k in head.kernels.values()}.difference(get_args(Valid)):
+    if wrong := {k.outcome for k in head.kernels.values()}.difference(get_args(Outcomes)):
         raise ValueError(f"outcome {', '.join(wrong)}")
     kernels = {key: _kernel(key, k, arrays) for key, k in head.kernels.items()}
     buffers = tuple(_buffer(i, b) for i, b in enumerate(head.buffers))
@@ -312,7 +313,7 @@ def _model(head: _Model, arrays: Mapping[str, Array]) -> SavedModel:
         size = b.layout.size if pack is None else pack.size
         if b.role != "const" or values.shape != (size,) or values.dtype != b.dtype.numpy:
             raise ValueError(f"{b} has {values.dtype} {values.shape}")
-    if head.dtype not in get_args(ModelDtype):
+    if head.dtype not in get_args(Dtypes):
         raise ValueError(f"dtype {head.dtype}")
     inputs = tuple(Argument(i.name, tuple(i.shape), buffer_dtype(i.dtype)) for i in head.inputs)
     dtype: ModelDtype = head.dtype  # type: ignore[assignment]  # looked up above

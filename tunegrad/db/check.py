@@ -7,7 +7,6 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from math import inf, isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -40,6 +39,7 @@ from tunegrad.db.rows import (
     take_text,
 )
 from tunegrad.errors import KernelTextError, StoreError
+from tunegrad.lazy import dataclass
 from tunegrad.trial import Trial
 
 if TYPE_CHECKING:

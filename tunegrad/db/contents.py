@@ -9,11 +9,12 @@ depends on them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
 from tunegrad.db.records import IMPORTED, Decision, Evidence, Latency, Session, imported
 from tunegrad.db.rows import key_of
+from tunegrad.lazy import dataclass
 from tunegrad.trial import Fingerprint, Status, Trial, middle
 
 __all__ = [

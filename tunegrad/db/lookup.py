@@ -13,9 +13,9 @@ on_miss="nearest", closest first.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tunegrad.lazy import dataclass
 from tunegrad.trial import Fingerprint, Trial
 
 if TYPE_CHECKING:

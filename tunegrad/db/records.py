@@ -4,10 +4,10 @@ behaviour.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, get_args
 
 from tunegrad.ir.kernel import key_of
+from tunegrad.lazy import dataclass
 from tunegrad.trial import Fingerprint, Properties, Status, Trial, middle
 
 __all__ = [

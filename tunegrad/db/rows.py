@@ -16,7 +16,7 @@ import json
 import math
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import lru_cache, partial
 from itertools import pairwise
 from operator import attrgetter
@@ -35,6 +35,7 @@ from tunegrad.db.records import (
 )
 from tunegrad.errors import InternalError, StoreError
 from tunegrad.ir.kernel import key_of as text_key
+from tunegrad.lazy import dataclass
 from tunegrad.trial import Fingerprint, Measurement, Policy, Properties, Status, Trial
 
 __all__ = [

@@ -12,12 +12,13 @@ drawing for every width, whose strokes and letters keep their size, in the page'
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import pairwise
 from math import ceil, floor, log10
 from statistics import median
 from typing import TYPE_CHECKING
+
+from tunegrad.lazy import dataclass
 
 from .style import SERIES, Html, clean, element, joined
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import TYPE_CHECKING
 
@@ -20,6 +19,7 @@ from tunegrad.cli.tables import (
     when,
     words,
 )
+from tunegrad.lazy import dataclass
 
 from .charts import drawable, progress_chart, roofline_chart, search_chart, series_colours
 from .style import SERIES, Html, element, joined, table_element

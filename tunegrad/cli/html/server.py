@@ -14,13 +14,14 @@ import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from hashlib import blake2b
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
 
 from tunegrad.errors import ConfigError, UserError
+from tunegrad.lazy import dataclass
 from tunegrad.tuning import gather
 
 from .page import judgement, notice_html, report_html

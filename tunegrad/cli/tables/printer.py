@@ -16,11 +16,11 @@ from __future__ import annotations
 import io
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from tunegrad.cli.output import page_width, printable
+from tunegrad.lazy import dataclass
 
 if TYPE_CHECKING:
     from tunegrad.paired import Interval

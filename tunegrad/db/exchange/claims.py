@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Literal
 
 from tunegrad.db.records import Question
 from tunegrad.errors import IllegalAction
+from tunegrad.lazy import dataclass
 from tunegrad.trial import Fingerprint
 
 __all__ = [

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Annotated, Any, BinaryIO, Literal, get_args
 
 from msgspec import Meta, Struct
@@ -45,6 +45,7 @@ from tunegrad.db.rows import (
     machine_id,
 )
 from tunegrad.errors import InternalError, StoreError
+from tunegrad.lazy import dataclass
 from tunegrad.trial import Cache, Fingerprint, Measurement, Policy, Status, Trial
 from tunegrad.untrusted import (
     FieldFault,

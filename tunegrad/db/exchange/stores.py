@@ -13,7 +13,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import inf
 from pathlib import Path
 from typing import BinaryIO
@@ -37,6 +37,7 @@ from tunegrad.db.records import Problem
 from tunegrad.db.rows import key_of
 from tunegrad.db.views import StoreDiff, diff_contents, find_kernel
 from tunegrad.errors import StoreError
+from tunegrad.lazy import dataclass
 from tunegrad.trial import Trial
 
 __all__ = [

@@ -6,11 +6,10 @@ Times of whole models stand side by side; they always differ a little, and are n
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tunegrad.db.contents import Contents, Place, Winner, decided, is_imported, winners
 from tunegrad.db.records import PART, Decision, Latency, Question
 from tunegrad.db.rows import key_of
+from tunegrad.lazy import dataclass
 from tunegrad.trial import Fingerprint
 
 __all__ = [

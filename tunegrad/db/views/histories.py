@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass
 from difflib import get_close_matches
 from statistics import median
 
@@ -12,6 +11,7 @@ from tunegrad.db.contents import Contents, Identity, Subject, identity, subject
 from tunegrad.db.records import Decision, Latency, LatencyKind, Question
 from tunegrad.db.rows import key_of, machine_id
 from tunegrad.errors import StoreError
+from tunegrad.lazy import dataclass
 from tunegrad.paired import Interval, gain_interval
 from tunegrad.trial import Status, Trial
 

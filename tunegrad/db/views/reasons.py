@@ -5,7 +5,6 @@ won.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 
 from tunegrad.db.contents import (
     Contents,
@@ -22,6 +21,7 @@ from tunegrad.db.opening import store_of
 from tunegrad.db.rows import key_of
 from tunegrad.db.views.diff import WinnerFacts, winner_facts
 from tunegrad.db.views.histories import DecisionRow, decision_view, find_kernel, median_ms
+from tunegrad.lazy import dataclass
 from tunegrad.trial import Fingerprint, Status, Trial
 
 __all__ = ["FieldRow", "NearRow", "PromotionRow", "Why", "WithdrawalRow", "why"]

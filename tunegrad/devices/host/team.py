@@ -36,6 +36,7 @@ from tunegrad.devices.host.team_ir import (
     PLAN_BYTES,
     RESULT_BYTES,
     bulk_text,
+    runtime_source,
     runtime_text,
 )
 from tunegrad.errors import DeviceError, InternalError
@@ -83,14 +84,16 @@ class _Runtime:
 
     def __init__(self) -> None:
         machine = platform.machine()
+        # what a file brings drops cache lines one by one
+        features = host().features if host().llvm else ()
         try:
-            # what a file brings drops cache lines one by one
-            text = runtime_text(machine, host().features if host().llvm else ())
+            source = runtime_source(machine, features)
         except KeyError:
             raise DeviceError(
                 f"device cpu: no native runtime for {machine}; valid: x86_64, aarch64"
             ) from None
-        self.library = Library(own_code(text), EXPORTS, {})
+        code = own_code(lambda: runtime_text(machine, features), source)
+        self.library = Library(code, EXPORTS, {})
         self.functions: dict[str, Callable[..., Any]] = {}
         for name, (result, arguments) in _SIGNATURES.items():
             prototype = ctypes.CFUNCTYPE(result, *arguments)  # type: ignore[arg-type]

@@ -37,8 +37,11 @@ generation (inside the kernel's futex wait); the launcher bumps the generation a
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
+from pathlib import Path
 
+from tunegrad.devices.host import ir_text
 from tunegrad.devices.host.ir_text import Functions, Value, Writer
 from tunegrad.lazy import dataclass
 
@@ -50,6 +53,7 @@ __all__ = [
     "PLAN_BYTES",
     "RESULT_BYTES",
     "bulk_text",
+    "runtime_source",
     "runtime_text",
 ]
 
@@ -108,8 +112,25 @@ def runtime_text(machine: str, features: Sequence[str] = ()) -> str:
     ``features``: of the target, as LLVM writes them; a core with ``clflushopt`` drops cache lines
     several at a time. Raises KeyError for another architecture.
     """
+    return _runtime.text(_machine(machine, features))
+
+
+def runtime_source(machine: str, features: Sequence[str] = ()) -> str:
+    """All that ``runtime_text`` depends on: the words of the machine, and this code; '' where that
+    is in no files. Raises as that does.
+    """
+    words, whole = _machine(machine, features), hashlib.sha256()
+    try:
+        for file in (__file__, str(ir_text.__file__)):
+            whole.update(Path(file).read_bytes())
+    except OSError:
+        return ""
+    return f"{words} {whole.hexdigest()}"
+
+
+def _machine(machine: str, features: Sequence[str]) -> _Machine:
     evict = "clflushopt ($0)" if "+clflushopt" in features else _EVICT[machine]
-    return _runtime.text(_Machine(_FUTEX[machine], _PAUSE[machine], evict))
+    return _Machine(_FUTEX[machine], _PAUSE[machine], evict)
 
 
 # ---- team
