@@ -267,8 +267,9 @@ def _order(plan: Plan, _: PlanContext) -> Plan:
 
 def _overwrite(plan: Plan, context: PlanContext) -> Plan:
     """New values in the memory of their inputs."""
-    made = in_place(plan.launches, context.news, plan.cut.view_bytes)
-    return plan if made is plan.launches else replace(plan, made=made)
+    if not context.news:
+        return plan
+    return replace(plan, made=in_place(plan.launches, context.news, plan.cut.view_bytes))
 
 
 def _validate_plan(plan: Plan, _: PlanContext) -> Plan:

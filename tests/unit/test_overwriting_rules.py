@@ -132,11 +132,6 @@ def test_halves_of_a_sum_write_its_end_over_the_input(
     assert set(variants_of(kernel)) == {v for v in variants_of(kernel.apart) if v != "im2col"}
 
 
-def test_without_donated_inputs_a_plan_is_the_same_object():
-    plan = schedule(((A + B).node,))
-    assert in_place(plan, (), 1) is plan
-
-
 @pytest.mark.parametrize(
     ("text", "words"),
     [

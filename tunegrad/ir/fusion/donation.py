@@ -42,10 +42,10 @@ def in_place(plan: LaunchPlan, news: Sequence[New], view_bytes: int) -> LaunchPl
     after another, as gradients do, is written so (``parts``); parts begin at multiples of
     ``view_bytes``.
 
-    Without any it is the same object. Raises InternalError for an output that has another shape or
-    dtype than its input, and for an input that has two new values.
+    Raises InternalError for an output that has another shape or dtype than its input, and for an
+    input that has two new values.
     """
-    return joined(_Donation.of(plan).run(news), view_bytes) if news else plan
+    return joined(_Donation.of(plan).run(news), view_bytes)
 
 
 def overwriting(kernel: Kernel, out: str, source: str) -> Kernel | None:

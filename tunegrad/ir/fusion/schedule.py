@@ -307,7 +307,8 @@ class Fusion:
         """The schedule in its order, with new values in the memory of their inputs: what runs, but
         for variants.
         """
-        return in_place(self.ordered(self.schedule()), self.news, self.view_bytes)
+        made = self.ordered(self.schedule())
+        return in_place(made, self.news, self.view_bytes) if self.news else made
 
     def every_launch(self) -> LaunchPlan:
         """The kernels and buffers. Launch ``i`` is of ``launched()[i]``."""
