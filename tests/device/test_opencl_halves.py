@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.opencl_batches import Platform, platform
+from tests.opencl_batches import Platform, platform_of
+from tunegrad import devices
+from tunegrad.errors import DeviceError
 from tunegrad.render.opencl import OPENCL
 
 SOURCE = "\n".join(
@@ -25,10 +27,10 @@ SOURCE = "\n".join(
 
 @pytest.fixture(scope="module")
 def pocl() -> Platform:
-    found = platform("Portable Computing Language")
-    if found is None:
-        pytest.skip("PoCL is not there: pip install 'pyopencl[pocl]'")
-    return found
+    try:
+        return platform_of(devices.open("opencl:pocl"))
+    except DeviceError as error:
+        pytest.skip(str(error))
 
 
 def converted(on: Platform, name: str, x: np.ndarray, dtype: type) -> np.ndarray:

@@ -174,6 +174,13 @@ def test_linux_tells_of_every_feature_that_llvm_sees() -> None:
     assert seen - told - hidden <= {"+kl", "+widekl", "+uintr", "+sgx", "+pconfig"}
 
 
+def test_a_feature_that_linux_hides_and_no_compiler_uses_keeps_no_file_away() -> None:
+    """Linux takes ``rdseed`` from Zen 5, whose processor says that it has it."""
+    told = facts._told_features("processor : 0\nflags : fpu avx2 sse4_2\n\n")
+    assert {"+rdseed", "+rdrnd", "+avx2", "+crc32"} <= set(told)
+    assert "+avx512f" not in told
+
+
 def test_constants_are_mapped_and_survive_another_save(saved: Path) -> None:
     first = tg.load(str(saved))
     before = first(X)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 
+from tunegrad.devices import registry
 from tunegrad.devices.opencl import device as opencl
-from tunegrad.errors import DeviceError
+from tunegrad.errors import CompileFailure, DeviceError
 from tunegrad.ir.target import Target
 
 
@@ -36,3 +38,30 @@ def test_opencl_name_is_a_platform_before_it_is_a_device(part, wanted):
 def test_opencl_name_that_several_devices_have_is_refused():
     with pytest.raises(DeviceError, match=re.escape("device opencl:xeon: several OpenCL devices")):
         opencl.select("xeon")
+
+
+def test_a_driver_that_compiles_nothing_for_a_cpu_is_refused_before_anything_is_tried(monkeypatch):
+    """PoCL 3.0 has no name for a processor that is newer than its LLVM, such as Zen 5."""
+    fields = {"driver": "3.0", "version": "OpenCL 3.0 PoCL HSTR: pthread-x86_64-linux-gnu-generic"}
+    newer = replace(POCL, identity=tuple(sorted({**dict(POCL.identity), **fields}.items())))
+    asked = []
+
+    def compiled(self, lowered, killable=False):
+        asked.append(self)
+        if self is newer:
+            raise CompileFailure("unknown target CPU 'generic'")
+        return b""
+
+    monkeypatch.setattr(opencl.OpenClDevice, "compile", compiled)
+    monkeypatch.setattr(opencl, "found", lambda: [newer, INTEL])
+    opencl.check_compiles.cache_clear()
+    said = "device opencl:0: Portable Computing Language 3.0 compiles nothing for this CPU"
+    for part in ("", "pthread", "0"):
+        with pytest.raises(DeviceError, match=re.escape(said)):
+            opencl.select(part)
+    assert opencl.select("intel") is INTEL
+    assert asked[0] is newer
+    assert INTEL not in asked
+    (_, error), (name, device) = registry.found()[1:3]
+    assert str(error).startswith(said)
+    assert (name, device) == ("opencl:1", INTEL)

@@ -94,22 +94,30 @@ def found() -> list[tuple[str, Device | DeviceError]]:
     rows: list[tuple[str, Device | DeviceError]] = []
     for name, all_of in _FOUND.items():
         try:
-            rows += [(d.name, d) for d in all_of()]
+            rows += all_of()
         except DeviceError as error:
             rows.append((name, error))
     return rows
 
 
-def _all_opencl() -> list[Device]:
-    from tunegrad.devices.opencl.device import found, select
+def _all_opencl() -> list[tuple[str, Device | DeviceError]]:
+    from tunegrad.devices.opencl.device import check_compiles, found, select
 
-    return list(cast("list[Device]", found())) or [select("")]
+    rows: list[tuple[str, Device | DeviceError]] = []
+    for device in found() or [select("")]:
+        try:
+            check_compiles(device)
+        except DeviceError as error:
+            rows.append((device.name, error))
+        else:
+            rows.append((device.name, device))
+    return rows
 
 
-def _all_cuda() -> list[Device]:
+def _all_cuda() -> list[tuple[str, Device | DeviceError]]:
     from tunegrad.devices.cuda.device import found, select
 
-    return list(cast("list[Device]", found())) or [select("")]
+    return [(d.name, d) for d in cast("list[Device]", found() or [select("")])]
 
 
 def _cpu(part: str, threads: int | None) -> Device:
@@ -146,8 +154,8 @@ _FAMILIES: dict[str, Opener] = {
     "cuda": _cuda,
     "null": _null,
 }
-_FOUND: dict[str, Callable[[], list[Device]]] = {
-    "cpu": lambda: [host_device()],
+_FOUND: dict[str, Callable[[], list[tuple[str, Device | DeviceError]]]] = {
+    "cpu": lambda: [(DEFAULT, host_device())],
     "opencl": _all_opencl,
     "cuda": _all_cuda,
 }

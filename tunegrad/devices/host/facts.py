@@ -10,7 +10,7 @@ import importlib.util
 import os
 import platform
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -19,7 +19,6 @@ from tunegrad.config import cache_dir, cpu_target
 from tunegrad.devices.processes.system_calls import number
 from tunegrad.errors import ConfigError, DeviceError
 from tunegrad.ir.target import Rates, Target, TileUnit
-from tunegrad.lazy import dataclass
 from tunegrad.object_cache import ObjectCache
 from tunegrad.trial import Fingerprint
 
@@ -226,8 +225,10 @@ _FLAGS = {
 }  # fmt: skip
 """Linux's names of features that LLVM calls otherwise. Others differ by an underscore at most."""
 
-_UNASKED = ("clwb", "invpcid", "pku", "rdseed", "shstk", "wbnoinvd")
-"""Features for systems, which Linux may hide: no compiler writes such instructions by itself."""
+_UNASKED = ("clwb", "invpcid", "pku", "rdrnd", "rdseed", "shstk", "wbnoinvd")
+"""Features that Linux may hide, as ``rdseed`` of Zen 5: no compiler writes such instructions by
+itself.
+"""
 
 
 def _told_features(cpuinfo: str) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from tunegrad.devices.device import Confinement
 from tunegrad.devices.host.facts import fingerprint as host_fingerprint
 from tunegrad.devices.host.facts import host_target
-from tunegrad.devices.job import Lowered
+from tunegrad.devices.job import KernelIO, Lowered
 from tunegrad.devices.lowered import with_source
 from tunegrad.devices.opencl.apart import compile_apart
 from tunegrad.devices.remote import lowered_c
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from tunegrad.devices.device import Inspection
     from tunegrad.devices.opencl.engine import OpenClEngine
 
-__all__ = ["OpenClDevice", "Opened", "declared", "found", "opened", "select"]
+__all__ = ["OpenClDevice", "Opened", "check_compiles", "declared", "found", "opened", "select"]
 
 
 # ---- rates
@@ -238,6 +238,29 @@ def opened(device: OpenClDevice) -> Opened:
     raise DeviceError(f"device {device.name}: {device.describe()} is not on this machine")
 
 
+_UNNAMED = "-generic"
+"""The end of the version of a PoCL device whose processor is newer than PoCL's LLVM."""
+
+
+@functools.lru_cache(maxsize=8)
+def check_compiles(device: OpenClDevice) -> None:
+    """Raise DeviceError for a CPU that PoCL's LLVM has no name of, and compiles nothing for.
+
+    PoCL 3.0 (LLVM 14) has none of Zen 5, and asks its compiler for a processor called ``generic``.
+    """
+    about = dict(device.identity)
+    if about["type"] != "cpu" or not about.get("version", "").endswith(_UNNAMED):
+        return
+    try:
+        device.compile(Lowered("__kernel void empty(void) {}", "empty", KernelIO(())), True)
+    except CompileFailure as failure:
+        raise DeviceError(
+            f"device {device.name}: {about['platform']} {about['driver']} compiles nothing for "
+            "this CPU, which is newer than its LLVM; a newer PoCL, as of your distribution "
+            "(pocl-opencl-icd), or another driver does"
+        ) from failure
+
+
 def found() -> list[OpenClDevice]:
     """The devices of this machine. Raises DeviceError where pyopencl is not installed."""
     cl = _pyopencl()
@@ -253,8 +276,15 @@ def select(part: str) -> OpenClDevice:
     one.
 
     A platform goes before its devices: on an Intel CPU, ``intel`` is Intel's driver and not PoCL.
-    Raises DeviceError where there is none, or several have that in their names.
+    Raises DeviceError where there is none, several have that in their names, or its driver compiles
+    nothing for this machine.
     """
+    device = _selected(part)
+    check_compiles(device)
+    return device
+
+
+def _selected(part: str) -> OpenClDevice:
     devices = found()
     if not devices:
         raise DeviceError(
