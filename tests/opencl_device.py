@@ -8,14 +8,13 @@ A device that is named must be there: a job that is about it may not pass by ski
 from __future__ import annotations
 
 import os
-from functools import cache
 
 import pytest
 
 from tests.programs import Compiled, Programs
 from tunegrad import devices
 from tunegrad.devices import Device
-from tunegrad.errors import CandidateCrashed, CompileFailure, DeviceError
+from tunegrad.errors import CandidateCrashed, DeviceError
 from tunegrad.ir.program import Program
 
 __all__ = ["SETTING", "compiled", "opencl_device"]
@@ -24,29 +23,14 @@ SETTING = "TUNEGRAD_TEST_OPENCL"
 
 
 def opencl_device() -> Device:
-    """The device. Skips where there is none, or one whose compiler is older than this processor and
-    refuses every text; raises DeviceError where a named one is missing.
-    """
+    """The device. Skips where there is none; raises DeviceError where a named one is missing."""
     named = os.environ.get(SETTING, "")
     try:
-        device = devices.open(f"opencl:{named}" if named else "opencl")
+        return devices.open(f"opencl:{named}" if named else "opencl")
     except DeviceError as error:
         if named:
             raise
         pytest.skip(str(error))
-    if not named and (why := _refusal(device)):
-        pytest.skip(why)
-    return device
-
-
-@cache
-def _refusal(device: Device) -> str:
-    """What the driver says where it knows no code for the processor that it is on."""
-    try:
-        Programs(device).compile(Program("nothing", (), (), (), ()))
-    except CompileFailure as error:
-        return str(error) if "unknown target CPU" in str(error) else ""
-    return ""
 
 
 def compiled(on: Programs, program: Program) -> Compiled:
