@@ -97,7 +97,8 @@ def _stage(
         return []
     width = vector_lanes(axis.extent, target.lanes(4))
     reduce = isinstance(stage, Reduce)
-    copies = ask.pick(f"stage{i}.copies", [1, 2, 4, 8], 2 if reduce else 0)
+    # vectors of a turn share what the row has in common: a root and a quotient in a layer norm
+    copies = ask.pick(f"stage{i}.copies", [1, 2, 4, 8], 2)
     names = levels.split(axis.name, (copies * width, width))
     lanes = levels.each(Group if reduce else Vectorize, names[2])
     return [*levels.each(Upcast, names[1]), *lanes]
