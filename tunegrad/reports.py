@@ -7,7 +7,7 @@ A report holds no behaviour and no formatting. Times that a reader compares are 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, fields, is_dataclass
 from enum import Enum
 from pathlib import PurePath
@@ -46,6 +46,7 @@ __all__ = [
     "TuneRow",
     "VariantOption",
     "VariantRow",
+    "prometheus_text",
     "to_json",
 ]
 
@@ -680,3 +681,23 @@ class DoctorReport:
     cpus: int = 0
     others_cpus: float = 0.0
     busy: str = ""
+
+
+def prometheus_text(
+    families: Iterable[tuple[str, str, str, Sequence[tuple[Mapping[str, str], float]]]],
+) -> str:
+    """Families of (name, ``counter`` or ``gauge``, help, samples) in Prometheus' text format 0.0.4;
+    a sample is its labels and its value. Families without samples are left out.
+    """
+    lines = []
+    for name, kind, said, samples in families:
+        if samples:
+            lines += [f"# HELP {name} {said}", f"# TYPE {name} {kind}"]
+        for labels, value in samples:
+            inside = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels.items())
+            lines.append(f"{name}{{{inside}}} {value!r}" if inside else f"{name} {value!r}")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")

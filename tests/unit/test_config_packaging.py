@@ -4,16 +4,23 @@ install; the wheel of ``tunegrad-serve`` runs saved models with numpy and msgspe
 
 from __future__ import annotations
 
+import io
+import json
 import re
+import runpy
 import shutil
 import subprocess
 import sys
+import threading
 import tomllib
 import zipfile
 from email.parser import HeaderParser
+from http.server import ThreadingHTTPServer
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import numpy as np
 import pytest
@@ -127,6 +134,7 @@ def test_both_distributions_have_one_version_and_age_of_python() -> None:
 
 SERVED = """
 import sys
+import threading
 sys.path[:0] = sys.argv[2:]
 import numpy as np
 import tunegrad as tg
@@ -172,12 +180,80 @@ def test_the_wheel_that_serves_runs_a_saved_model_by_numpy_and_msgspec(
     assert all(line.endswith("pip install tunegrad in its place") for line in refused)
 
 
-def test_the_container_copies_what_there_is_and_serves_as_no_root() -> None:
-    lines = (ROOT / "serve" / "Dockerfile").read_text(encoding="utf-8").splitlines()
-    copied = [x.split()[1] for x in lines if x.startswith("COPY ") and "--from" not in x]
+CONTAINER = ROOT / "serve" / "Containerfile"
+
+
+def test_containers_are_pinned_copy_what_there_is_and_run_as_no_root() -> None:
+    text = CONTAINER.read_text(encoding="utf-8").replace("\\\n", " ")
+    stages: dict[str, dict[str, list[str]]] = {}
+    for line in text.splitlines():
+        if not line or line.startswith("#"):
+            continue
+        word, _, rest = line.partition(" ")
+        if word == "FROM":
+            image, _, name = rest.partition(" AS ")
+            assert re.fullmatch(r"python:3\.\d+\.\d+-slim-\w+", image)
+            stages[name] = {}
+        else:
+            stages[name].setdefault(word, []).append(rest)
+    assert list(stages) == ["build", "tune", "serve"]
+    copied = [x for s in stages.values() for c in s.get("COPY", ()) for x in c.split()[:-1]]
     assert copied
-    assert all((ROOT / name).is_dir() for name in copied)
-    assert lines[-1] == "USER serve"
+    assert all((ROOT / name).exists() for name in copied)
+    for name in ("tune", "serve"):
+        assert stages[name]["USER"] == [name]
+        assert f"useradd --create-home {name}" in stages[name]["RUN"][0]
+        (check,) = stages[name]["HEALTHCHECK"]
+        for commands in (
+            stages[name]["ENTRYPOINT"],
+            stages[name]["CMD"],
+            [f"[{check.partition('[')[2]}"],
+        ):
+            (command,) = map(json.loads, commands)
+            assert all(isinstance(x, str) for x in command)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ["tune", "serve"])
+def test_containers_build_where_there_is_a_builder(target: str) -> None:
+    builder = shutil.which("docker") or shutil.which("podman")
+    if (
+        builder is None
+        or subprocess.run([builder, "info"], capture_output=True, check=False).returncode
+    ):
+        pytest.skip("no builder of containers")
+    words = [builder, "build", "-f", str(CONTAINER), "--target", target, "."]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_server_of_the_container_runs_models_and_is_the_one_of_the_page() -> None:
+    source = (ROOT / "serve" / "server.py").read_text(encoding="utf-8")
+    names = runpy.run_path(str(ROOT / "serve" / "server.py"))
+    assert source in (ROOT / "docs" / "SERVING.md").read_text(encoding="utf-8")
+    model = tg.load(mlp(sizes=(64, 48, 16)), store=False, threads=1)
+    names["MODELS"]["mlp"] = model
+    model.metrics()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), names["Handler"])
+    names["Handler"].log_message = lambda *_: None
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    place = f"http://127.0.0.1:{server.server_port}"
+    try:
+        sent = io.BytesIO()
+        np.save(sent, np.ones((1, 64), np.float32))
+        with urlopen(f"{place}/mlp", sent.getvalue()) as answer:
+            found = np.load(io.BytesIO(answer.read()))
+        with pytest.raises(HTTPError, match="400"):
+            urlopen(f"{place}/mlp", b"no array")
+        with urlopen(f"{place}/metrics") as answer:
+            said = answer.read().decode()
+        with pytest.raises(HTTPError, match="404"):
+            urlopen(f"{place}/else")
+    finally:
+        server.shutdown()
+        server.server_close()
+    np.testing.assert_array_equal(found, model(np.ones((1, 64), np.float32)))
+    assert f'tunegrad_calls_total{{model="{model.name}"}} 1' in said
 
 
 @pytest.mark.slow

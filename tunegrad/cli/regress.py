@@ -14,7 +14,7 @@ import click
 from tunegrad.cli.app import EXIT_INTERRUPTED, EXIT_MISMATCH, EXIT_USER_ERROR
 from tunegrad.cli.files import check_writable, make_default_place, store_path, write_whole
 from tunegrad.cli.options import example, json_option, store_option
-from tunegrad.cli.output import emit, note, printable
+from tunegrad.cli.output import emit, note, printable, say
 from tunegrad.cli.progress import search_display
 from tunegrad.errors import ConfigError
 
@@ -29,6 +29,7 @@ __all__ = ["compare", "regress"]
         "tunegrad regress nightly --store nightly.db",
         "tunegrad regress nightly --store nightly.db --junit nightly.xml --markdown nightly.md",
         'tunegrad regress nightly --store nightly.db --bless "NumPy 2.5 costs 3 %"',
+        "tunegrad regress nightly --store nightly.db --prometheus /var/lib/node/tunegrad.prom",
         "tunegrad regress nightly --store nightly.db --between last~7 last",
         "tunegrad regress mine.toml --between v1.2 HEAD --build 'make'",
     )
@@ -37,6 +38,11 @@ __all__ = ["compare", "regress"]
 @store_option
 @click.option("--junit", metavar="PATH", help="Write a JUnit XML file: a test case a series.")
 @click.option("--markdown", metavar="PATH", help="Write a summary for a pull request.")
+@click.option(
+    "--prometheus",
+    metavar="PATH",
+    help="Write metrics for Prometheus' textfile collector; - prints them in place of the table.",
+)
 @click.option(
     "--require-quiet",
     is_flag=True,
@@ -82,6 +88,7 @@ def regress(
     store: str | None,
     junit: str | None,
     markdown: str | None,
+    prometheus: str | None,
     require_quiet: bool,
     fresh: bool,
     retune: str | None,
@@ -112,7 +119,13 @@ def regress(
     """
     from dataclasses import replace
 
-    from tunegrad.cli.tables import accepted_text, junit_text, markdown_text, sweep_text
+    from tunegrad.cli.tables import (
+        accepted_text,
+        junit_text,
+        markdown_text,
+        metrics_text,
+        sweep_text,
+    )
     from tunegrad.config import parse_budget
     from tunegrad.regress import bless as accept
     from tunegrad.regress import load_sweep
@@ -128,7 +141,10 @@ def regress(
         accepted = accept(settings, bless)
         emit(accepted, accepted_text(accepted), as_json=as_json)
         return
-    for path in (junit, markdown):
+    if prometheus == "-" and as_json:
+        raise ConfigError("--prometheus - and --json both write to stdout")
+    scraped = None if prometheus == "-" else prometheus
+    for path in (junit, markdown, scraped):
         _check(path)
     if store is None:
         make_default_place(settings.store)
@@ -143,9 +159,17 @@ def regress(
         retune_s=retune_s,
         display=lambda: closing(search_display(time.monotonic())),
     )
-    texts = ((junit, junit_text(report)), (markdown, printable(markdown_text(report))))
+    metrics = metrics_text(report, time.time())
+    texts = (
+        (junit, junit_text(report)),
+        (markdown, printable(markdown_text(report))),
+        (scraped, metrics),
+    )
     lost = [path for path, text in texts if not _written(path, text)]
-    emit(report, sweep_text(report), as_json=as_json)
+    if prometheus == "-":
+        say(metrics)
+    else:
+        emit(report, sweep_text(report), as_json=as_json)
     ctx.exit(_exit_code(report) or (EXIT_USER_ERROR if lost else 0))
 
 

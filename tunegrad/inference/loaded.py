@@ -300,6 +300,42 @@ class LoadedModel:
             for key, (c, _) in self._chosen.items()
         )
 
+    def metrics(self, *others: LoadedModel) -> str:
+        """Calls, seconds, errors, kernels and memory of this model and others, as Prometheus reads
+        them (text format 0.0.4).
+
+        Calls are counted from the first time on that this is called, and pay nothing before. Inputs
+        that a call refuses before it runs are no errors of the model. A name that comes again gets
+        a number.
+        """
+        from tunegrad.reports import prometheus_text
+
+        models: dict[str, LoadedModel] = {}
+        for model in (self, *others):
+            copy = sum(m.name == model.name for m in models.values()) + 1
+            models[model.name if copy == 1 else f"{model.name} #{copy}"] = model
+        tallies = {name: m._runners.counting() for name, m in models.items()}  # noqa: SLF001
+        kernels = [
+            ({"model": name, "outcome": outcome}, float(sum(r.outcome == outcome for r in rows)))
+            for name, m in models.items()
+            for rows in [m.report()]
+            for outcome in sorted({"hit", "miss", "near", *(r.outcome for r in rows)})
+        ]
+        families = [
+            (f"tunegrad_{name}", kind, said, [({"model": n}, float(of(n))) for n in models])
+            for name, kind, said, of in (
+                ("calls_total", "counter", "Calls that ended well.", lambda n: tallies[n].calls),
+                ("call_seconds_total", "counter", "Time of calls that ended well.",
+                 lambda n: tallies[n].seconds),
+                ("call_errors_total", "counter", "Calls that raised while they ran.",
+                 lambda n: tallies[n].errors),
+                ("memory_bytes", "gauge", "Buffers, scratch and constants.",
+                 lambda n: models[n].memory_bytes),
+            )
+        ]  # fmt: skip
+        said = "Distinct kernels by what the store knew of them."
+        return prometheus_text([*families, ("tunegrad_kernels", "gauge", said, kernels)])
+
     def benchmark_s(self, samples: int = 20, seed: int = 0) -> list[float]:
         """Seconds of each of ``samples`` runs on drawn inputs, timed inside compiled code; caches
         are warm.

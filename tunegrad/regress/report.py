@@ -56,7 +56,8 @@ class SeriesRow:
 
     ``noise`` is the scatter of one night, relative; ``sure_from`` the least ratio that is found
     within three nights; both None while they are being learned. ``default_ms``: the default
-    schedules in the same turns. ``schedule`` is ``stored`` or ``default``.
+    schedules in the same turns. ``schedule`` is ``stored`` or ``default``. ``baseline_ms``: the
+    median of up to 20 nights before this one, since the last level; None on the first.
     """
 
     series: str
@@ -70,6 +71,7 @@ class SeriesRow:
     noise: float | None
     sure_from: float | None
     schedule: str
+    baseline_ms: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

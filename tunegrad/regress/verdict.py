@@ -202,7 +202,11 @@ class _Model:
             begun += [(key, n) for n in self._accepted.get(key, ()) if n > 0]
             row = self._night.rows.get(key)
             if row is not None:
-                rows.append(_row(key, row, seen, len(at)))
+                ended = [n for c in seen.changes if c != seen.open for n in _levels_of(c)]
+                since = max([0, *ended, *(c.start for c in moved), *self._accepted.get(key, ())])
+                last = seen.open.start if seen.open else len(self._nights) - 1
+                before = [n.rows[key] for n in self._nights[since:last] if key in n.rows]
+                rows.append(_row(key, row, seen, len(at), before[-_BASELINE_NIGHTS:]))
         for key, row in self._night.rows.items():
             if split_series(key[0])[0] == self._model and not (
                 key in self._series or is_yardstick(key)
@@ -368,7 +372,12 @@ def is_yardstick(key: _Key) -> bool:
     return split_series(key[0])[1].startswith(YARDSTICK)
 
 
-def _row(key: _Key, row: Latency, seen: Watched, nights: int) -> SeriesRow:
+_BASELINE_NIGHTS = 20
+
+
+def _row(
+    key: _Key, row: Latency, seen: Watched, nights: int, before: Sequence[Latency] = ()
+) -> SeriesRow:
     default = row.default_samples_s
     return SeriesRow(
         series=key[0],
@@ -382,4 +391,5 @@ def _row(key: _Key, row: Latency, seen: Watched, nights: int) -> SeriesRow:
         noise=seen.noise,
         sure_from=None if seen.noise is None else sure_from(seen.noise),
         schedule=str(dict(row.versions).get("schedule", "")),
+        baseline_ms=1e3 * median([r.seconds for r in before]) if before else None,
     )

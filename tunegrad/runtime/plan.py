@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import zip_longest
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -569,3 +570,53 @@ class Runners:
                 raise
             finally:
                 self._waiting -= 1
+
+    def counting(self) -> Counts:
+        """Calls since this was first asked for: until then a call pays nothing for it."""
+        if not isinstance(self, _Counted):
+            self._counts = Counts()
+            self._counts_lock = ForkSafeLock()
+            self.__class__ = _Counted
+        with self._counts_lock:
+            counts = self._counts
+            return Counts(counts.calls, counts.seconds, counts.errors)
+
+
+class Counts:
+    """Calls that ended well, their seconds with those of waiting for a runner, and calls that
+    raised. Mutable.
+    """
+
+    def __init__(self, calls: int = 0, seconds: float = 0.0, errors: int = 0) -> None:
+        self.calls, self.seconds, self.errors = calls, seconds, errors
+
+
+class _Counted(Runners):
+    """Runners that count; an object becomes one, so that no call of others asks."""
+
+    def direct(self, given: Sequence[object]) -> tuple[Array, ...] | None:
+        """See ``Runners.direct``."""
+        return self._counted(super().direct, given)
+
+    def run(self, arrays: Mapping[str, Array]) -> tuple[Array, ...]:
+        """See ``Runner.run``."""
+        found = self._counted(super().run, arrays)
+        assert found is not None
+        return found
+
+    def _counted(
+        self, run: Callable[[Any], tuple[Array, ...] | None], given: Any
+    ) -> tuple[Array, ...] | None:
+        began_s = perf_counter()
+        try:
+            found = run(given)
+        except BaseException:
+            with self._counts_lock:
+                self._counts.errors += 1
+            raise
+        if found is not None:
+            took_s = perf_counter() - began_s
+            with self._counts_lock:
+                self._counts.calls += 1
+                self._counts.seconds += took_s
+        return found

@@ -32,6 +32,7 @@ from .regress import (
     finding_text,
     junit_text,
     markdown_text,
+    metrics_text,
     sweep_text,
 )
 from .store import (
@@ -72,6 +73,7 @@ __all__ = [
     "junit_text",
     "markdown_text",
     "merge_text",
+    "metrics_text",
     "ms",
     "peak_text",
     "plain",

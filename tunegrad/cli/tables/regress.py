@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tunegrad.cli.tables.printer import (
     UNKNOWN,
@@ -19,6 +19,7 @@ from tunegrad.cli.tables.printer import (
     when,
     words,
 )
+from tunegrad.reports import prometheus_text
 
 if TYPE_CHECKING:
     from tunegrad.paired import Interval
@@ -180,6 +181,58 @@ def _alert_text(alert: Alert) -> str:
         lines.append(f"  or one of those before it, which tell nothing alone: {names}")
     lines += [f"  {r.series}: {r.ratio:.3f}x ({_interval(r.interval)})" for r in alert.rows]
     return "\n".join([*lines, f"  compared with {alert.before[:12]}, the one before"])
+
+
+def metrics_text(report: SweepReport, moment_s: float) -> str:
+    """A sweep that ended at ``moment_s`` (seconds since the epoch), as Prometheus reads it."""
+    found = {(f.device, f.series, f.key): f for f in report.findings}
+    each = [
+        ({"device": r.device, "series": r.series, "key": r.key[:12]}, r,
+         found.get((r.device, r.series, r.key)))
+        for r in report.rows
+    ]  # fmt: skip
+    slower = [(labels, r, f) for labels, r, f in each if f and f.ratio is not None]
+
+    def verdict(r: SeriesRow, f: Finding | None) -> str:
+        return f.kind if f else "learning" if r.noise is None else "same"
+
+    def ratio(r: SeriesRow, f: Finding | None) -> float | None:
+        return f.ratio if f and f.ratio else r.ms / r.baseline_ms if r.baseline_ms else None
+
+    def bounds(given: list[tuple[dict[str, str], Interval | None]]) -> list[Any]:
+        return [
+            (labels | {"bound": bound}, value)
+            for labels, interval in given
+            for bound, value in zip(("lower", "upper"), interval or (), strict=False)
+        ]
+
+    def some(given: list[tuple[dict[str, str], float | None]]) -> list[Any]:
+        return [(labels, value) for labels, value in given if value is not None]
+
+    return prometheus_text(
+        (f"tunegrad_regress_{name}", "gauge", said, samples)
+        for name, said, samples in (
+            ("latency_seconds", "Median of this night.", [(x, r.ms / 1e3) for x, r, _ in each]),
+            ("default_seconds", "Median with the default schedules, in the same turns.",
+             some([(x, r.default_ms and r.default_ms / 1e3) for x, r, _ in each])),
+            ("baseline_seconds", "Median of the nights before, since the last level.",
+             some([(x, r.baseline_ms and r.baseline_ms / 1e3) for x, r, _ in each])),
+            ("ratio", "Time over the baseline; of a change that was found, as its nights say.",
+             some([(x, ratio(r, f)) for x, r, f in each])),
+            ("ratio_bound", "Where the ratio of a change lies, at 95 %.",
+             bounds([(x, f.interval) for x, _, f in slower])),
+            ("gain_bound", "Where the gain over the default schedules lies, at 95 %.",
+             bounds([(x, r.interval) for x, r, _ in each])),
+            ("noise_ratio", "Scatter of one night.", some([(x, r.noise) for x, r, _ in each])),
+            ("verdict", "1 for what the history says of a series.",
+             [(x | {"verdict": verdict(r, f)}, 1.0) for x, r, f in each]),
+            ("failures", "Kernels and models that could not be measured.",
+             [({}, float(len(report.failed)))]),
+            ("busy", "1 where other processes kept the machine busy.",
+             [({}, float(bool(report.busy or report.uncounted)))]),
+            ("finished_timestamp_seconds", "When the sweep ended.", [({}, moment_s)]),
+        )
+    )  # fmt: skip
 
 
 def accepted_text(accepted: Accepted) -> str:
