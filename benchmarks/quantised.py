@@ -3,7 +3,9 @@ OpenVINO, in turns.
 
     python -m benchmarks.quantised                      ours with default schedules
     python -m benchmarks.quantised resnet18 --store tuned.db
-    python -m benchmarks.quantised --write DIR          the files alone, to tune them
+    python -m benchmarks.quantised --write DIR          the files alone, to tune them; no file is
+                                                        written again: --files DIR times these
+    python -m benchmarks.quantised --batch 8 resnet18   images at a time
 
 QuantizeLinear and DequantizeLinear around each operator (QDQ), bytes without a sign for activations
 and with one for weights, a scale a channel. Weights and the calibration are drawn. Outputs are
@@ -52,24 +54,29 @@ def _exported(module: Any, inputs: tuple[Any, ...]) -> onnx.ModelProto:
     return onnx.load_from_string(buffer.getvalue())
 
 
-def _of_benchmarks(name: str) -> onnx.ModelProto:
+def _of_benchmarks(name: str, batch: int) -> onnx.ModelProto:
     import torch
 
     from benchmarks import torch_models
+    from benchmarks.workloads import select
 
-    return _exported(torch_models.build(name), (torch.zeros(1, 3, 224, 224),))
+    ((_, *rest), *_) = select("models", [name])[0].inputs
+    return _exported(torch_models.build(name), (torch.zeros(batch, *rest),))
 
 
-def _of_zoo(name: str) -> onnx.ModelProto:
+def _of_zoo(name: str, batch: int) -> onnx.ModelProto:
     from tests.torch_zoo import ZOO
 
-    return _exported(*ZOO[name](True))
+    module, inputs = ZOO[name](True)
+    return _exported(module, tuple(x.repeat(batch, *[1] * (x.dim() - 1)) for x in inputs))
 
 
-def _light(name: str) -> onnx.ModelProto:
+def _light(name: str, batch: int) -> onnx.ModelProto:
     """One of the package onnx, up to what its last softmax reads: behind it all but one of the
-    shares are nearly zero, and alike whatever was computed.
+    shares are nearly zero, and alike whatever was computed. Its batch is 1.
     """
+    if batch > 1:
+        raise SystemExit(f"{name}: the file's batch is 1, not {batch}")
     path = Path(onnx.__file__).parent / f"backend/test/data/light/light_{name}.onnx"
     model = onnx_light.with_logits(
         onnx_light.with_weights(onnx.version_converter.convert_version(onnx.load(path), 13))
@@ -78,16 +85,17 @@ def _light(name: str) -> onnx.ModelProto:
     return model
 
 
-MODELS: dict[str, Callable[[], onnx.ModelProto]] = {
+MODELS: dict[str, Callable[[int], onnx.ModelProto]] = {
     "resnet18": partial(_of_benchmarks, "resnet18"),
     "resnet50": partial(_of_benchmarks, "resnet50"),
     "mobilenet_v2": partial(_of_zoo, "mobilenet_v2"),
     "bert_6": partial(_of_zoo, "bert_6"),
     "squeezenet": partial(_light, "squeezenet"),
+    "encoder": partial(_of_benchmarks, "encoder"),
 }
 
 
-_QUANTISED = {"bert_6": ["MatMul", "Gemm", "Gather"]}
+_QUANTISED = {name: ["MatMul", "Gemm", "Gather"] for name in ("bert_6", "encoder")}
 """Operators that are quantised, where not all are: the range of an attention mask is infinite."""
 
 
@@ -117,11 +125,14 @@ class _Calibration(quantization.CalibrationDataReader):  # type: ignore[misc]
         return next(self._samples, None)
 
 
-def quantised(name: str, folder: Path) -> tuple[Path, Path]:
-    """The files of a model in f32 and in bytes."""
-    model, plain = MODELS[name](), folder / f"{name}.onnx"
+def quantised(name: str, folder: Path, batch: int = 1) -> tuple[Path, Path]:
+    """The files of a model in f32 and in bytes; those that the folder has are not made again."""
+    called = f"{name}-{batch}" if batch > 1 else name
+    plain, made = folder / f"{called}.onnx", folder / f"{called}-int8.onnx"
+    if made.exists():
+        return plain, made
+    model, prepared = MODELS[name](batch), folder / f"{called}-prepared.onnx"
     onnx.save(model, plain)
-    prepared, made = folder / f"{name}-prepared.onnx", folder / f"{name}-int8.onnx"
     quant_pre_process(str(plain), str(prepared))
     quantization.quantize_static(
         str(prepared),
@@ -175,7 +186,7 @@ def _agreement(got: Any, wanted: Any) -> str:
 
 
 def _rows(name: str, folder: Path, said: argparse.Namespace) -> Iterator[str]:
-    plain, made = quantised(name, folder)
+    plain, made = quantised(name, folder, said.batch)
     given = _drawn(onnx.load(made), 99)
     wanted = onnx_light.session(made, said.threads, optimised=False).run(None, given)[0]
     store = said.store or False
@@ -185,6 +196,7 @@ def _rows(name: str, folder: Path, said: argparse.Namespace) -> Iterator[str]:
         "onnxruntime int8": partial(_runtime, made, said.threads, given),
         "onnxruntime f32": partial(_runtime, plain, said.threads, given),
         "openvino int8": partial(_openvino, made, said.threads, given),
+        "openvino f32": partial(_openvino, plain, said.threads, given),
     }
     contestants = []
     for peer, make in makers.items():
@@ -215,7 +227,9 @@ def main() -> None:
     parser.add_argument("models", nargs="*", help=f"of {', '.join(MODELS)}; all unless given")
     parser.add_argument("--store", default="", help="tuned winners")
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--batch", type=int, default=1)
     parser.add_argument("--write", type=Path, help="a folder for the files; nothing is timed")
+    parser.add_argument("--files", type=Path, help="a folder of such files")
     parser.add_argument("--pace", choices=("full", "quick", "none"), default="quick",
                         help="none: compared only")  # fmt: skip
     said = parser.parse_args()
@@ -224,11 +238,11 @@ def main() -> None:
     for name in said.models or MODELS:
         if said.write:
             said.write.mkdir(parents=True, exist_ok=True)
-            print(*quantised(name, said.write), flush=True)
+            print(*quantised(name, said.write, said.batch), flush=True)
             continue
         with tempfile.TemporaryDirectory() as folder:
             print(name, flush=True)
-            for row in _rows(name, Path(folder), said):
+            for row in _rows(name, said.files or Path(folder), said):
                 print(row, flush=True)
 
 

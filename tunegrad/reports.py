@@ -38,6 +38,7 @@ __all__ = [
     "PlaceRow",
     "Price",
     "Promotion",
+    "QuantisedLayer",
     "QuantizeReport",
     "RunReport",
     "ShowRow",
@@ -574,6 +575,18 @@ class VariantRow:
 
 
 @dataclass(frozen=True, slots=True)
+class QuantisedLayer:
+    """Layers whose products are of dequantised bytes, of one kernel, or that one rule leaves on
+    floats: the variant in which they run, "direct" for bytes, and why: the rule, or milliseconds of
+    the variants.
+    """
+
+    layers: tuple[str, ...]
+    runs: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class ExplainReport:
     """Explanation of a model's time: its kernels in launch order, and the variants that were
     considered.
@@ -600,6 +613,7 @@ class ExplainReport:
     wall_ms: float | None = None
     others_cpus: float = 0.0
     busy: str = ""
+    quantised: tuple[QuantisedLayer, ...] = ()
 
     @property
     def total_ms(self) -> float | None:

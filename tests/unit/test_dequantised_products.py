@@ -7,14 +7,22 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from quad_builders import VNNI, drawn
+from variant_builders import kernel_of, ran
 
+from tunegrad.devices.host.facts import declared
 from tunegrad.frontend import Tensor
 from tunegrad.ir.expr import Op
-from tunegrad.ir.fusion import schedule
+from tunegrad.ir.fusion import LAST, schedule
 from tunegrad.ir.graph import GraphOp, topological
 from tunegrad.ir.interpret.evaluate import evaluate
-from tunegrad.ir.rewrites import quad_dots
+from tunegrad.ir.rewrites import bytes_refused, quad_dots
+from tunegrad.ir.target import Target
+from tunegrad.ir.variants import variants_of
+from tunegrad.planning import allowed, expected, planned_as
 from tunegrad.planning.plan import prepared
+
+WIDENS = Target("cpu", "cpu", "znver3", ("+avx2", "+fma"), vector_bytes=32, registers=16)
+"""One that multiplies them in 16 bits."""
 
 ROWS = Tensor.input("x", (8, 64), "u8")
 WEIGHTS = Tensor.constant(drawn((64, 32), "i8"))
@@ -70,34 +78,80 @@ def test_an_image_is_padded_with_its_zero_point() -> None:
 
 
 LONG = Tensor.constant(np.ones((1 << 17, 4), np.int8)).cast("f32") * 0.5
+FLOATS = "one factor is of bytes, the other one of floats"
 KEPT = {
-    "strict": (dequantised(ROWS, 120) @ (WEIGHTS.cast("f32") * SCALES), "strict"),
+    "strict": (
+        dequantised(ROWS, 120) @ (WEIGHTS.cast("f32") * SCALES),
+        "strict", "strict numerics keep the sum of floats",
+    ),
     "a scale of each term": (
         dequantised(ROWS, 120)
         @ (WEIGHTS.cast("f32") * Tensor.constant(np.linspace(1, 2, 64, dtype=np.float32)[:, None])),
-        "contract",
+        "contract", "a scale changes along the sum",
     ),
     "a sum that 31 bits may not hold": (
         dequantised(Tensor.input("l", (4, 1 << 17), "u8"), None) @ LONG,
-        "contract",
+        "contract", "a sum of 131072 products may pass 2^31",
     ),
     "one that a zero point of another type takes there": (
         ((Tensor.input("l", (4, 45_000), "u8").cast("f32") - byte(-100, "int8")) * 0.5)
         @ (Tensor.constant(np.ones((45_000, 4), np.int8)).cast("f32") * 0.5),
-        "contract",
+        "contract", "a sum of 45000 products may pass 2^31",
     ),
     "a zero point that is no byte": (
-        (ROWS.cast("f32") - 3.5) * 0.02 @ (WEIGHTS.cast("f32") * SCALES),
-        "contract",
+        (ROWS.cast("f32") - 3.5) * 0.02 @ (WEIGHTS.cast("f32") * SCALES), "contract", FLOATS,
     ),
-    "one factor of floats": (Tensor.input("f", (8, 64)) @ (WEIGHTS.cast("f32") * 0.5), "contract"),
-}
+    "one factor of floats": (
+        Tensor.input("f", (8, 64)) @ (WEIGHTS.cast("f32") * 0.5), "contract", FLOATS,
+    ),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", KEPT)
-def test_others_are_sums_of_floats(name: str) -> None:
-    product, numerics = KEPT[name]
+def test_others_are_sums_of_floats_and_a_rule_says_why(name: str) -> None:
+    product, numerics, rule = KEPT[name]
     assert dots(product, numerics) == 0
+    refused = bytes_refused((product.node,), VNNI, floats=numerics != "strict")
+    assert [why for _, why in refused] == [rule]
+
+
+@pytest.mark.parametrize("size", [1, 3])
+@pytest.mark.parametrize("kind", ["u8", "i8"])
+def test_floats_are_variants_of_bytes(kind: str, size: int) -> None:
+    """Plans are validated as they are made, and sums below 2^24 are the same ones."""
+    x = drawn((2, 32, 7, 6), kind, 7)
+    weights = Tensor.constant(drawn((8, 32, size, size), "i8", 8)).cast("f32") * 0.5
+    image = dequantised(Tensor.input("x", x.shape, kind), 3, 0.25)
+    product = image.conv2d(weights, padding=size // 2).permute(0, 2, 3, 1)
+    outputs = prepared((product.node,), "contract", VNNI)
+    plan = planned_as(outputs, frozenset(), {}, LAST, VNNI)
+    (kernel,) = (k for k, _ in plan.kernels().values() if k.reduces)
+    names = [v for v in variants_of(kernel) if v.startswith("floats")]
+    assert names == ["floats", *(f"floats_winograd{m}" for m in (2, 4) if size == 3)]
+    assert not set(names) & set(allowed(kernel, "strict"))
+    want = ran(plan, {"x": x})
+    for name in names:
+        made = planned_as(outputs, frozenset(), {kernel.key: name}, LAST, VNNI)
+        np.testing.assert_allclose(ran(made, {"x": x}), want, atol=1e-5 * np.ptp(want))
+    made = planned_as(outputs, frozenset(), {kernel.key: "floats"}, LAST, VNNI)
+    np.testing.assert_array_equal(ran(made, {"x": x}), want)
+
+
+def test_an_integer_sum_has_no_floats() -> None:
+    product = ROWS.cast("i32") @ WEIGHTS.cast("i32")
+    kernel = kernel_of(schedule(prepared((product.node,), "contract", VNNI)))
+    assert "dot4" in kernel.text
+    assert "floats" not in variants_of(kernel)
+
+
+def test_winograd_on_floats_is_expected_where_bytes_are_multiplied_in_16_bits() -> None:
+    weights = Tensor.constant(drawn((64, 64, 3, 3), "i8")).cast("f32") * 0.5
+    image = dequantised(Tensor.input("x", (1, 64, 56, 56), "u8"), 3, 0.25)
+    product = image.conv2d(weights, padding=1)
+    for target, wanted in ((VNNI, "direct"), (WIDENS, "floats_winograd4")):
+        plan = schedule(prepared((product.node,), "contract", target))
+        (kernel,) = (k for k, _ in plan.kernels().values() if k.reduces)
+        assert expected(kernel, declared(target)).removeprefix("channels_last_") == wanted
 
 
 @pytest.mark.parametrize("scale", [2.0**97, np.inf, -np.inf, np.nan])

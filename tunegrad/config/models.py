@@ -355,7 +355,7 @@ def calibration_file(name: str, store: Path) -> Path:
     """The file of a named model's calibration, beside a store: letters, digits and ``._-`` of the
     name, and underscores for the others.
     """
-    return store.with_name(re.sub(r"[^\w.-]+", "_", name).strip("_") + CALIBRATED)
+    return store.expanduser().with_name(re.sub(r"[^\w.-]+", "_", name).strip("_") + CALIBRATED)
 
 
 def calibrated_model(spec: ModelSpec, store: Path) -> ModelSpec:

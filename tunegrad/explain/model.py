@@ -28,19 +28,21 @@ from tunegrad.devices import Device, DeviceMeasurer, Hooks, Inspection, Limits
 from tunegrad.errors import CandidateFailure, ConfigError, IllegalAction, InternalError
 from tunegrad.events import Event, KernelStarted, Warned
 from tunegrad.inference import Choice, choices, process_compiler
+from tunegrad.ir.expr import Apply, Op
 from tunegrad.ir.fusion import layers_of
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.looptree import LoopKind, LoopTree
 from tunegrad.ir.program import executed_flops
 from tunegrad.ir.target import Target
-from tunegrad.ir.variants import DIRECT, parts_of
+from tunegrad.ir.variants import DIRECT, on_floats, parts_of
 from tunegrad.opts import SPACE_VERSION, Schedule, Space, dump_to_folder
-from tunegrad.planning import allowed, picked, stored_variant
+from tunegrad.planning import allowed, picked, stored_variant, variant_s
 from tunegrad.reports import (
     ExplainReport,
     ExplainRow,
     Neighbour,
     Promotion,
+    QuantisedLayer,
     VariantOption,
     VariantRow,
 )
@@ -65,6 +67,7 @@ __all__ = [
     "dump_forms",
     "explain",
     "explain_rows",
+    "quantised_layers",
     "selected",
     "variant_rows",
 ]
@@ -145,6 +148,7 @@ def explain(
         rows = _placed(rows, uses, workload, target, store, here)
         wall_s = None if kernel or store is None else _wall_s(store, workload.name, here)
         variants = () if kernel else variant_rows(direct, settings, roofline, store, here, picks)
+        quantised = () if kernel else quantised_layers(direct, settings, target, picks, variants)
         others = others_cpus(used, cpu_use())
     return ExplainReport(
         model=workload.name,
@@ -164,6 +168,7 @@ def explain(
         wall_ms=None if wall_s is None else 1e3 * wall_s,
         others_cpus=others,
         busy=busy_text(others, settings.threads),
+        quantised=quantised,
     )
 
 
@@ -405,6 +410,40 @@ def variant_rows(
         stored = stored_variant(use.key, here, store) == picked_here
         rows.append(VariantRow(use.name, use.key, use.uses, picked_here, stored, options))
     return tuple(rows)
+
+
+def quantised_layers(
+    direct: Workload,
+    settings: TuneSettings,
+    target: Target,
+    picks: dict[str, str],
+    rows: Sequence[VariantRow],
+) -> tuple[QuantisedLayer, ...]:
+    """The layers of dequantised bytes: on bytes or on floats, and why.
+
+    Milliseconds of variants are those that were measured, else those that a model of the machine
+    expects.
+    """
+    layers, tried = layers_of(direct.plan), {r.key: r.options for r in rows}
+    found = []
+    for use in direct.kernels:
+        if not any(isinstance(r.expr, Apply) and r.expr.op is Op.DOT4 for r in use.kernel.reduces):
+            continue
+        runs = picks.get(use.key, DIRECT)
+        names = allowed(use.kernel, settings.numerics)
+        known = {o.name: o.stored_ms or o.parts_ms for o in tried.get(use.key, ())}
+        each = []
+        for name in (v for v in names if v == DIRECT or on_floats(v)):
+            ms, said = known.get(name), "measured"
+            if ms is None:
+                ms, said = 1e3 * variant_s(use.kernel, name, target), "expected"
+            each.append(f"{'bytes' if name == DIRECT else name} {ms:.3g} ms {said}")
+        why = ", ".join(each) if len(each) > 1 else "its sum has no form on floats"
+        found.append(QuantisedLayer(layers.get(use.key) or (use.name,), runs, why))
+    refused: dict[str, list[str]] = {}
+    for name, why in direct.on_floats:
+        refused.setdefault(why, []).append(name)
+    return (*found, *(QuantisedLayer(tuple(n), "f32", why) for why, n in refused.items()))
 
 
 def _option(

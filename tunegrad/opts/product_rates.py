@@ -2,6 +2,7 @@
 
     a product that a matrix unit takes     the unit's      m16n8k16_f16_f32, m16n16k16_bf16x2_f32
     sums of products of bf16 pairs         bf16x2
+    sums of products of bytes in fours     dot4, of which each counts one operation
     all else                               f32
 
 A unit takes a product where the space has a schedule for that, as by default.
@@ -22,8 +23,8 @@ def product_rate(kernel: Kernel, target: Target) -> str:
         found = warp_contraction(kernel, target) or tile_contraction(kernel, target)
         if found is not None:
             return found.unit.name
-    pairs = any(isinstance(r.expr, Apply) and r.expr.op is Op.DOT2 for r in kernel.reduces)
-    return "bf16x2" if pairs else "f32"
+    summed = {r.expr.op for r in kernel.reduces if isinstance(r.expr, Apply)}
+    return "bf16x2" if Op.DOT2 in summed else "dot4" if Op.DOT4 in summed else "f32"
 
 
 def kernel_flops_per_s(kernel: Kernel, target: Target, cores: int | None = None) -> float:

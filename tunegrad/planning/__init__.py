@@ -11,6 +11,7 @@ from tunegrad.lazy import lazy_names
 if TYPE_CHECKING:
     from .deviation import deviation as deviation
     from .deviation import deviation_of_graph as deviation_of_graph
+    from .expected import NEAR as NEAR
     from .expected import allowed as allowed
     from .expected import expected as expected
     from .expected import expected_attentions as expected_attentions
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from .expected import picked as picked
     from .expected import stored_s as stored_s
     from .expected import stored_variant as stored_variant
+    from .expected import variant_s as variant_s
     from .plan import RULES as RULES
     from .plan import Planned as Planned
     from .plan import image_forms as image_forms
@@ -37,8 +39,8 @@ else:
         {
             "deviation": "deviation deviation_of_graph",
             "expected": (
-                "allowed expected expected_attentions expected_parts expected_plan_s expected_s "
-                "pick_variants picked stored_s stored_variant"
+                "NEAR allowed expected expected_attentions expected_parts expected_plan_s "
+                "expected_s pick_variants picked stored_s stored_variant variant_s"
             ),
             "plan": (
                 "Planned RULES image_forms images_key images_text plan_launches planned_as "

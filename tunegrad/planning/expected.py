@@ -18,6 +18,7 @@ from tunegrad.ir.variants import (
     channels_last,
     exact,
     match_conv3x3,
+    on_floats,
     parts_of,
     reads_rows,
     rewrite,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from tunegrad.trial import Fingerprint
 
 __all__ = [
+    "NEAR",
     "allowed",
     "clearly_faster_split",
     "expected",
@@ -45,6 +47,7 @@ __all__ = [
     "picked",
     "stored_s",
     "stored_variant",
+    "variant_s",
 ]
 
 
@@ -57,6 +60,12 @@ __all__ = [
 # kernels. A kernel that was tuned and never compared with its variants runs directly. A strict
 # setting of the numerics allows only the variants that add the same products: no Winograd.
 
+
+NEAR = 1.6
+"""Variants whose parts take at most this much longer than the best one's, by default schedules, are
+searched: of two the one that was 1.25 times slower by default was 1.3 times faster when both were
+searched (decision 0025).
+"""
 
 _CLEARLY = 1.25
 """Least speedup expected of a split where nothing was measured. NVIDIA's forecaster sees no gain in
@@ -164,7 +173,8 @@ def allowed(kernel: Kernel, numerics: Numerics, target: Target | None = None) ->
     direct one.
 
     For a target, those whose sum of a product is split are left out unless a model expects them to
-    be faster: what is stored may be one of them, and what is measured need not.
+    be faster, and floats for bytes where it expects them to take over ``NEAR`` times as long: what
+    is stored may be one of them, and what is measured need not.
     """
     if kernel.fixed:
         return (DIRECT,)
@@ -172,7 +182,10 @@ def allowed(kernel: Kernel, numerics: Numerics, target: Target | None = None) ->
     if target is None:
         return found
     faster = faster_splits(kernel, found, target)
-    return (*(v for v in found if not splits_k(v)), *faster)
+    wide = [v for v in found if on_floats(v)]
+    limit_s = NEAR * variant_s(kernel, DIRECT, target) if wide else 0.0
+    far = {v for v in wide if variant_s(kernel, v, target) > limit_s}
+    return (*(v for v in found if not splits_k(v) and v not in far), *faster)
 
 
 @memoized()
@@ -184,7 +197,7 @@ def expected(kernel: Kernel, target: Target, numerics: Numerics = "contract") ->
     keeps busy. A product that is expected to run directly has its sum split where that is clearly
     faster. Known ones are remembered: every plan of a model asks for all of its kernels.
     """
-    model = _streamed_s if splits_of(kernel) else _expected_s
+    model = _streamed_s if splits_of(kernel) else variant_s
     names = allowed(kernel, numerics)
     whole = [v for v in names if not splits_k(v) and (exact(v) or _known_to_pay(kernel, target))]
     best = min(whole, key=lambda v: (model(kernel, v, target), v != DIRECT))
@@ -245,7 +258,8 @@ def _neighbours(kernel: Kernel) -> int:
     return kernel.axes[-1].extent if kernel.axes else 1
 
 
-def _expected_s(kernel: Kernel, variant: str, target: Target) -> float:
+def variant_s(kernel: Kernel, variant: str, target: Target) -> float:
+    """Seconds that a model of the machine expects a product to take as a variant."""
     parts = parts_of(kernel, variant)
     # those of constants are long beside their launches
     total = len(parts) * target.rates.launch_s if _weights_vary(kernel) else 0.0

@@ -19,7 +19,7 @@ from tunegrad.frontend import Model, model_of_spec
 from tunegrad.ir.fusion import Fusion, Images, LaunchPlan
 from tunegrad.ir.graph import Node
 from tunegrad.ir.kernel import Kernel, key_of
-from tunegrad.ir.rewrites import guarded
+from tunegrad.ir.rewrites import bytes_refused, guarded
 from tunegrad.ir.target import Target
 from tunegrad.ir.validate import validated
 from tunegrad.ir.variants import rewrite
@@ -75,7 +75,8 @@ class Workload:
 
     ``graph`` are the nodes that it computes, ``fusion`` is that graph as the rules cut it, ``plan``
     the schedule that the kernels came from. ``full`` is the model as it was before it was narrowed;
-    nothing where it was not.
+    nothing where it was not. ``on_floats`` names the weights of dequantised products that are not
+    of bytes, each with the rule that refuses it.
     """
 
     name: str
@@ -85,6 +86,7 @@ class Workload:
     kernels: tuple[KernelUse, ...]
     inputs: tuple[Argument, ...] = ()
     full: tuple[Node, ...] = ()
+    on_floats: tuple[tuple[str, str], ...] = ()
 
     @property
     def key(self) -> str:
@@ -170,6 +172,7 @@ def workload_of(
         uses_of(plan.kernels()),
         tuple(Argument.of(i, bounds.get(i.name, 0)) for i in model.inputs),
         nodes if dtype != "f32" else (),
+        tuple(bytes_refused(nodes, target, floats=numerics != "strict")),
     )
 
 

@@ -34,6 +34,7 @@ from tunegrad.reports import (
     KernelResources,
     Neighbour,
     Promotion,
+    QuantisedLayer,
     StepTime,
     VariantRow,
 )
@@ -110,6 +111,8 @@ def explain_text(report: ExplainReport) -> str:
         parts.append(_sums(report))
     if report.variants:
         parts.append(_variants(report.variants))
+    if report.quantised:
+        parts.append(_quantised(report.quantised))
     parts += [_block(row) for row in report.rows if report.top is None or row.steps or row.note]
     return "\n\n".join(parts)
 
@@ -177,6 +180,17 @@ def _variants(rows: Sequence[VariantRow]) -> str:
         figure("bound ms", lambda at: at[1].bound_ms, ms),
         figure("their sum ms", lambda at: at[1].parts_ms, ms),
         figure("as a whole ms", lambda at: at[1].stored_ms, ms),
+    )
+    return table.text()
+
+
+def _quantised(rows: Sequence[QuantisedLayer]) -> str:
+    table = Table.of(
+        rows,
+        words("quantised layer", lambda r: r.layers[0]),
+        figure("more", lambda r: len(r.layers) - 1 or ""),
+        words("products of", lambda r: "bytes" if r.runs == "direct" else "f32"),
+        words("because", lambda r: r.why),
     )
     return table.text()
 

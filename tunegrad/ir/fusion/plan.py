@@ -49,13 +49,14 @@ class Combined:
     the window of weights of a channel and an output.
 
     Elements of the weights are found by ``layout``, in what ``memory`` places; ``dims`` are their
-    dimensions of outputs, channels, and the window's rows and columns.
+    dimensions of outputs, channels, and the window's rows and columns, if any. Of weights in words
+    of bytes, the channels of all first bytes come first, then those of the second ones.
     """
 
     node: Node
     matrix: tuple[tuple[float, ...], ...]
     shape: tuple[int, int, int]
-    dims: tuple[int, int, int, int]
+    dims: tuple[int, ...]
     layout: Layout
     memory: Layout
 
@@ -66,11 +67,11 @@ class Combined:
 
     def index(self, channel: Any, output: Any, place: int) -> tuple[Any, ...]:
         """The weights of a channel and an output (integers or arrays) at a place of the window."""
-        width = self.layout.shape[self.dims[3]]
         found: list[Any] = [0] * len(self.layout.shape)
-        at = output, channel, place // width, place % width
-        for d, i in zip(self.dims, at, strict=True):
-            found[d] = i
+        for d in reversed(self.dims[2:]):
+            place, found[d] = divmod(place, self.layout.shape[d])
+        found[self.dims[0]] = output
+        found[self.dims[1]] = channel % self.layout.shape[self.dims[1]]
         return tuple(found)
 
 

@@ -8,6 +8,7 @@ from tunegrad.lazy import lazy_names
 
 if TYPE_CHECKING:
     from .narrow import narrowed as narrowed
+    from .packed_dots import bytes_refused as bytes_refused
     from .packed_dots import pair_dots as pair_dots
     from .packed_dots import quad_dots as quad_dots
     from .packed_dots import round_factors as round_factors
@@ -29,7 +30,7 @@ else:
         __name__,
         {
             "narrow": "narrowed",
-            "packed_dots": "pair_dots quad_dots round_factors",
+            "packed_dots": "bytes_refused pair_dots quad_dots round_factors",
             "quantise": "Product Scale find_products quantised switched weight_in_bytes",
             "ranges": "Guard guarded interval unchecked",
             "scales": "joined_scales",

@@ -8,6 +8,7 @@ rounded to tf32.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from math import prod
 from typing import Any, cast
@@ -19,7 +20,7 @@ from .. import graph as g
 from ..dtypes import BF16, F32, I8, I32, U8, DType
 from ..expr import Op
 from ..folding import values_of
-from ..graph import MOVEMENT, VIEWS, GraphOp, Node, Step, topological
+from ..graph import MOVEMENT, VIEWS, ConstData, GraphOp, Node, Step, topological
 from ..target import Target
 from .sums import Moves, Repeats, applied, chain, is_known, rewritten, sum_of_products, with_factors
 
@@ -241,7 +242,7 @@ def quad_dots(
 
     def rule(n: Node) -> Node | None:
         if floats and n.dtype == F32:
-            return _dequantised_sum(n, known, target)
+            return _dequantised_sum(n, known, target)[0]
         return _sum_in_fours(n, known, target)
 
     return rewritten(outputs, rule, steps)
@@ -319,55 +320,72 @@ class _Scaled:
         return applied(self.number, self.moves)
 
 
-def _dequantised_sum(n: Node, known: dict[Node, bool], target: Target) -> Node | None:
-    """The f32 sum ``n`` of products of dequantised bytes as one of integers, or None."""
+def bytes_refused(
+    outputs: tuple[Node, ...], target: Target, *, floats: bool
+) -> Iterator[tuple[str, str]]:
+    """The sums of products of dequantised bytes that ``quad_dots`` leaves on floats: the name of
+    the constant factor, and the rule that refuses.
+    """
+    known: dict[Node, bool] = {}
+    for n in topological(outputs):
+        if n.dtype != F32 or (found := sum_of_products(n)) is None:
+            continue
+        why = _dequantised_sum(n, known, target)[1]
+        if any(_scaled(x, known) is not None for x in found[0].srcs):
+            if not target.multiplies_bytes:
+                why = "the processor multiplies no bytes"
+            elif not floats:
+                why = "strict numerics keep the sum of floats"
+        if why:
+            held = [m for x in found[0].srcs if is_known(x, known) for m in topological((x,))]
+            constants = [m for m in held if m.op is GraphOp.CONST]
+            largest = max(constants, key=lambda m: m.size, default=None)
+            yield (
+                "a product of two computed tensors" if largest is None
+                else cast(ConstData, largest.arg).name
+            ), why  # fmt: skip
+
+
+def _dequantised_sum(n: Node, known: dict[Node, bool], target: Target) -> tuple[Node | None, str]:
+    """The f32 sum ``n`` of products of dequantised bytes as one of integers, or None; and the rule
+    by which it is none in fours, "" where a factor has no bytes.
+    """
     found = sum_of_products(n)
-    if found is None:
-        return None
+    if found is None or not found[0].size:
+        return None, ""
     product, axes = found
-    if not product.size:
-        return None
     a, b = (_scaled(x, known) for x in product.srcs)
     if a is None or b is None:
-        return None
+        return None, "" if a is b else "one factor is of bytes, the other one of floats"
     terms = prod(product.shape[i] for i in axes)
     if terms * a.most * b.most > I32.greatest:
-        return None
-    if target.widens_bytes and (made := _on_floats(product, axes, terms)) is not None:
-        return made
+        return None, f"a sum of {terms} products may pass 2^31"
+    if target.widens_bytes and (made := _of_few_channels(product, axes)) is not None:
+        return made, "it has fewer channels than a word has bytes"
     left, right = (_at_results(f.scale, f.moves, product, axes) for f in (a, b))
-    if left is None or right is None or not all(_is_small(f.scale, known) for f in (a, b)):
-        return None
+    if left is None or right is None:
+        return None, "a scale changes along the sum"
+    if not all(_is_small(f.scale, known) for f in (a, b)):
+        return None, f"a scale is {_MOST_SCALE:g} or more"
     whole = g.reduce(Op.ADD, g.elementwise(Op.MUL, a.whole, b.whole), axes)
-    made = _sum_in_fours(whole, known, target)
+    made, why = _sum_in_fours(whole, known, target), ""
     if made is None:
+        why = "no axis of its sum lies in words of four bytes in both factors"
         if terms * a.most * b.most > _EXACT:
-            return None
+            return None, why
         factors = (applied(_as_floats(f.number), f.moves) for f in (a, b))
         made = g.reduce(Op.ADD, g.elementwise(Op.MUL, *factors), axes)
-    return g.elementwise(Op.MUL, g.elementwise(Op.MUL, g.cast(made, F32), left), right)
+    return g.elementwise(Op.MUL, g.elementwise(Op.MUL, g.cast(made, F32), left), right), why
 
 
-_WINOGRAD_CHANNELS = 16
-"""Channels of an image, from which on Winograd's products of floats, a quarter, are fewer by more
-than bytes are faster in 16 bits, with 4 instructions for 32 products.
-"""
-
-
-def _on_floats(product: Node, axes: tuple[int, ...], terms: int) -> Node | None:
-    """The sum of a convolution that is faster on floats, which are stored as such, than on bytes in
-    16 bits: of 3 x 3 with steps of one, and of fewer channels than a word has bytes. None of
-    another sum.
+def _of_few_channels(product: Node, axes: tuple[int, ...]) -> Node | None:
+    """The sum of a convolution of fewer channels than a word has bytes, on floats, which are stored
+    as such: in 16 bits words that are partly empty are slower. None of another sum.
     """
     for x, y in (product.srcs, product.srcs[::-1]):
         base, moves = chain(x)
-        windows = [cast(Any, m.arg)[1:] for m in moves if m.op is GraphOp.WINDOW]
-        if len(windows) != 2 or len(base.shape) != 4:
-            continue
-        channels = base.shape[1]
-        few = 1 < channels < Op.QUAD.arity
-        squared = windows == [(3, 1, 1)] * 2 and channels >= _WINOGRAD_CHANNELS
-        if few or (squared and terms == 9 * channels):
+        windows = sum(m.op is GraphOp.WINDOW for m in moves)
+        if windows == 2 and len(base.shape) == 4 and 1 < base.shape[1] < Op.QUAD.arity:
             stored = applied(g.contiguous(base), moves)
             return g.reduce(Op.ADD, g.elementwise(Op.MUL, stored, y), axes)
     return None

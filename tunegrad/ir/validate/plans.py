@@ -76,6 +76,11 @@ class Group:
         return cast(Node, self.plan.buffers[self.out].node)
 
     @property
+    def stands(self) -> Iterator[Node | Combined | None]:
+        """What the buffers of its launches stand for."""
+        return (self.plan.buffers[i].node for x in self.launches for i in x.args)
+
+    @property
     def launch(self) -> Launch:
         """The one that writes the buffer."""
         return self.launches[0]
@@ -244,12 +249,15 @@ def _compare(group: Group, cone: list[Node], terms: int, *, exactly: bool = Fals
         twice = tuple(np.concatenate((i, i[count - spoiled :])) for i in at) if spoiled else at
         _Comparison(group, twice, numbers).by_element()
         return
+    # a sum of bytes on floats is compared without roundings: each side has others
+    rounds = any(isinstance(n, Combined) and n.node.dtype.is_quad for n in group.stands)
+    drawn = partial(Numbers.drawn, seed=seed, exactly=exactly, on_purpose=rounds)
     at = sampled(group.node.shape, _MOST, known, seed)
-    numbers = Numbers.drawn(len(at[0]) if at else 1, seed, exactly=exactly)
+    numbers = drawn(len(at[0]) if at else 1)
     whole = _Comparison(group, at, numbers)
     whole.written()
     at = sampled(tuple(a.extent for a in k.axes), min(samples, _POINTS), (), seed)
-    numbers = Numbers.drawn(len(at[0]) if at else 1, seed, exactly=exactly)
+    numbers = drawn(len(at[0]) if at else 1)
     work = _Comparison(group, (), numbers)
     work.strides = whole.strides
     work.by_point({a.name: i for a, i in zip(k.axes, at, strict=True)})
@@ -513,6 +521,11 @@ class _Comparison:
             at = memory_of(made.index(channel, output, q), made.layout, depth)
             place = self._place(made.node, at, made.memory)
             window = self._leaf(made.node, place, numbers.of(some))
+            if (part := made.node.dtype.of) is not None:
+                byte = channel // made.layout.shape[made.dims[1]]
+                words = window.view(np.uint32) >> (part.bits * byte).astype(np.uint32)
+                exact = words.astype(np.uint8).view(part.numpy)
+                window = (exact.astype(np.int64) % P).astype(np.uint64)
             products.append(factors[row] * window[lines])
         return sum_of_products(products)
 

@@ -1,7 +1,7 @@
 """Variants: other kernels that compute what one kernel does."""
 
-from .convolutions import ChannelsLast, Im2col, channels_last, im2col
-from .rewrite import DIRECT, exact, parts_of, rewrite, splits_k, variants_of
+from .convolutions import ChannelsLast, Floats, Im2col, channels_last, floats, im2col
+from .rewrite import DIRECT, exact, on_floats, parts_of, rewrite, splits_k, variants_of
 from .split import CHUNKS, Split, reads_rows, split, split_k, splits_of, splits_of_k
 from .winograd import TILES, Conv3x3, Winograd, match_conv3x3, winograd
 
@@ -11,13 +11,16 @@ __all__ = [
     "TILES",
     "ChannelsLast",
     "Conv3x3",
+    "Floats",
     "Im2col",
     "Split",
     "Winograd",
     "channels_last",
     "exact",
+    "floats",
     "im2col",
     "match_conv3x3",
+    "on_floats",
     "parts_of",
     "reads_rows",
     "rewrite",

@@ -1,4 +1,6 @@
-"""Convolutions between copies: images with channels last, and the windows of all pixels."""
+"""Convolutions between copies: images with channels last, the windows of all pixels, and bytes as
+floats.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +9,8 @@ from math import prod
 
 from tunegrad.lazy import dataclass
 
-from ..dtypes import DType
-from ..expr import Expr, Load, leaves, loads_in, names_of, rebuild
+from ..dtypes import F32, I8, I8X4, I32, U8, U8X4, DType
+from ..expr import Apply, Cast, Const, Expr, Load, Op, Value, leaves, loads_in, names_of, rebuild
 from ..fusion.axes import merge_axes
 from ..index import Index
 from ..kernel import Axis, Kernel, Param, Reduce, Stage, Store, products_summed
@@ -279,3 +281,181 @@ def _gathered(
         replace(product.canonical(), name=f"{kernel.name} of windows"),
         [p.name for p in kernel.params].index(x.param),
     )
+
+
+# ---- floats
+#
+# A sum of products of bytes as one of floats: of a computed tensor, in words of four bytes, and of
+# constant weights.
+#
+#     v = sum over c, r, s in i32 of dot4(X[y+r, x+s, c], W[o, c, r, s])
+#     Y[y, x, o] = epilogue(f32(v - z[o]))
+#         -->
+#     X'[y, x, j*C + c] = f32(byte j of X[y, x, c])       byte j: dot4 with a one at place j
+#     v' = sum over r, s, c in f32 of X'[y+r, x+s, c] * W'[r, s, c, o]
+#     Y[y, x, o] = epilogue(v' - f32(z[o]))
+#
+# Sums of floats are exact below 2^24, above they round as those of the file's own meaning do. That
+# sum may be Winograd's, which multiplies a quarter as often; it is f32 arithmetic, as for a file
+# without bytes. A sum that the kernel needs as an integer has no such variant.
+
+
+@dataclass(frozen=True, slots=True)
+class Floats:
+    """The kernels, in order, and where their tensors are.
+
+    The parameters of ``before`` are (X', X). Those of ``kernel`` are the direct kernel's, in order,
+    with X' and W' at places ``x`` and ``w``. ``w_dims`` are the dimensions of W of outputs, of
+    words, and of the window's places in the order of W', whose shape is ``weights``.
+    """
+
+    before: Kernel
+    kernel: Kernel
+    x: int
+    w: int
+    w_dims: tuple[int, ...]
+    weights: tuple[int, ...]
+
+
+def floats(kernel: Kernel) -> Floats | None:
+    """The parts of a product of bytes with constant weights; None for any other kernel."""
+    if len(kernel.reduces) != 1 or any(s.axes for s in kernel.stores):
+        return None
+    (reduce,) = kernel.reduces
+    if not isinstance(reduce.expr, Apply) or reduce.expr.op is not Op.DOT4 or reduce.rows:
+        return None
+    loads = {kernel.param(a.param).role: a for a in reduce.expr.args if isinstance(a, Load)}
+    if loads.keys() != {"in", "const"} or not loads["const"].valid.always:
+        return None
+    x, w = loads["in"], loads["const"]
+    read = [leaf.param for s in kernel.stages for leaf in loads_in(s.expr)]
+    outer, inner = {a.name for a in kernel.axes}, {a.name: a.extent for a in reduce.axes}
+    names = [i.key for i in w.index]
+    outputs = [n for n in names if n in outer]
+    shape = kernel.param(x.param).shape
+    words = [d for d, i in enumerate(x.index) if inner.get(i.key) == shape[d]]
+    if (
+        len(outputs) != 1
+        or sorted(names) != sorted([*outputs, *inner])
+        or outputs[0] in names_of(x)
+        or not words
+        or read.count(x.param) != 1
+        or read.count(w.param) != 1
+    ):
+        return None
+    at = max(words, key=shape.__getitem__)
+    channel = x.index[at].key
+    if channel in x.valid.names() or any(
+        channel in i.names() for d, i in enumerate(x.index) if d != at
+    ):
+        return None
+    return _on_floats(kernel, reduce, (x, w), at, outputs[0])
+
+
+def _on_floats(
+    kernel: Kernel, reduce: Reduce, factors: tuple[Load, Load], at: int, output: str
+) -> Floats | None:
+    (x, w), channel = factors, factors[0].index[at].key
+    names = [i.key for i in w.index]
+    window = [n for n in names if n not in (channel, output)]
+    extents = {a.name: a.extent for a in (*kernel.axes, *reduce.axes)}
+    wide = Axis(channel, Op.QUAD.arity * extents[channel])
+    source = kernel.param(x.param)
+    image = Param.dense(
+        x.param, F32, (*source.shape[:at], wide.extent, *source.shape[at + 1 :]), "in"
+    )
+    shape = (*(extents[n] for n in window), wide.extent, extents[output])
+    weights = Param.dense(w.param, F32, shape, "const")
+    place = [Axis(n, extents[n]).index for n in (*window, channel, output)]
+    terms = (Load(x.param, x.index, F32, x.valid), Load(w.param, tuple(place), F32))
+    total = Reduce(
+        reduce.name,
+        Op.ADD,
+        (*(Axis(n, extents[n]) for n in window), wide),
+        Apply(Op.MUL, terms, F32),
+        F32,
+    )
+    stages: list[Stage] = []
+    for s in kernel.stages:
+        expr = total.expr if s is reduce else _of_floats(s.expr, reduce.name)
+        if expr is None:
+            return None
+        stages.append(total if isinstance(s, Reduce) else replace(s, expr=expr))
+    swapped = {x.param: image, w.param: weights}
+    made = replace(
+        kernel,
+        params=tuple(swapped.get(p.name, p) for p in kernel.params),
+        stages=tuple(stages),
+        name=f"{kernel.name} on floats",
+    )
+    params = [p.name for p in kernel.params]
+    return Floats(
+        _bytes_apart(source, image, at, kernel.name),
+        made.canonical(),
+        params.index(x.param),
+        params.index(w.param),
+        tuple(names.index(n) for n in (output, channel, *window)),
+        shape,
+    )
+
+
+def _of_floats(x: Expr, total: str) -> Expr | None:
+    """An expression of a sum of integers in terms of that sum in floats; None where it is read
+    otherwise than as a float, less another integer.
+    """
+    memo: dict[int, Expr | None] = {}
+
+    def summed(e: Expr) -> Expr | None:
+        if isinstance(e, Value) and e.stage == total:
+            return Value(total, F32)
+        if isinstance(e, Apply) and e.op is Op.SUB and (left := summed(e.args[0])) is not None:
+            rest = visit(e.args[1])
+            return None if rest is None else Apply(Op.SUB, (left, Cast(rest, F32)), F32)
+        return None
+
+    def visit(e: Expr) -> Expr | None:
+        if id(e) not in memo:
+            memo[id(e)] = made(e)
+        return memo[id(e)]
+
+    def made(e: Expr) -> Expr | None:
+        if isinstance(e, Cast):
+            if e.dtype == F32 and e.x.dtype == I32 and (found := summed(e.x)) is not None:
+                return found
+            inner = visit(e.x)
+            return None if inner is None else Cast(inner, e.dtype)
+        if isinstance(e, Apply):
+            args = [visit(a) for a in e.args]
+            kept = tuple(a for a in args if a is not None)
+            return Apply(e.op, kept, e.dtype) if len(kept) == len(args) else None
+        return None if isinstance(e, Value) and e.stage == total else e
+
+    return visit(x)
+
+
+def _bytes_apart(source: Param, image: Param, at: int, name: str) -> Kernel:
+    """``image`` gets the bytes of words as floats, the first byte of all words before the second
+    ones.
+    """
+    axes = tuple(Axis(f"d{i}", e) for i, e in enumerate(source.shape))
+    index = tuple(a.index for a in axes)
+    word = Load(source.name, index, source.dtype)
+    other, count = (I8 if source.dtype.of == U8 else U8), Op.QUAD.arity
+    stores = []
+    for j in range(count):
+        ones = tuple(Const(int(i == j), other) for i in range(count))
+        one = Apply(Op.QUAD, ones, _word_of(other))
+        place = (*index[:at], index[at] + j * source.shape[at], *index[at + 1 :])
+        byte = Apply(Op.DOT4, (word, one), I32)
+        stores.append(Store("to", place, Cast(byte, F32)))
+    made = Kernel(
+        (replace(image, name="to", role="out"), replace(source, role="in")),
+        axes,
+        tuple(stores),
+        name=f"bytes as floats of {name}",
+    )
+    return merge_axes(made).canonical()
+
+
+def _word_of(dtype: DType) -> DType:
+    return I8X4 if dtype == I8 else U8X4

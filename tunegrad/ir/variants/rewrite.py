@@ -7,7 +7,8 @@
 A variant is a word: "direct" leaves a kernel as it is, "winograd2" and "winograd4" are the tile
 sizes of ``winograd``, "channels_last" puts the kernel between copies, and "channels_last_winograd4"
 does both; "split64" and "split64x16" are the chunks and lanes of ``split``, "split_k4" the parts of
-``split_k``; "im2col" is a copy of windows and a product.
+``split_k``; "im2col" is a copy of windows and a product. "floats" and "floats_winograd4" are a
+product of bytes on floats.
 """
 
 from __future__ import annotations
@@ -16,9 +17,12 @@ import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import prod
+from typing import Any
 from weakref import WeakValueDictionary
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tunegrad.errors import InternalError
 from tunegrad.lazy import dataclass
@@ -28,13 +32,14 @@ from ..fusion import Buffer, Combined, Launch, LaunchPlan, overwriting
 from ..graph import ConstData, Node
 from ..kernel import Kernel, memoized
 from ..layout import Layout
-from .convolutions import ChannelsLast, Im2col, channels_last, im2col
+from .convolutions import ChannelsLast, Floats, Im2col, channels_last, floats, im2col
 from .split import Split, split, split_k, splits_of, splits_of_k
 from .winograd import TILES, Winograd, match_conv3x3, winograd
 
 DIRECT = "direct"
 _MOVED = "channels_last"
 _GATHERED = "im2col"
+_FLOATS = "floats"
 _SPLIT = re.compile(r"split(\d+)(?:x(\d+))?")
 _SPLIT_K = re.compile(r"split_k(\d+)")
 
@@ -67,13 +72,26 @@ def variants_of(kernel: Kernel) -> tuple[str, ...]:
         ]
     if match_conv3x3(kernel) is None and im2col(kernel) is not None:
         names.append(_GATHERED)
+    wide = floats(kernel)
+    if wide is not None:
+        names += [
+            _FLOATS,
+            *(f"{_FLOATS}_{v}" for v in variants_of(wide.kernel) if v.startswith("winograd")),
+        ]
     long = [f"split{c}x{n}" if n > 1 else f"split{c}" for c, n in splits_of(kernel)]
     return (*names, *(long or (f"split_k{p}" for p in splits_of_k(kernel))))
 
 
 def exact(variant: str) -> bool:
-    """True if a variant adds the same terms, in some order: all but Winograd's."""
-    return "winograd" not in variant
+    """True if a variant adds the same terms, in some order: all but Winograd's, and floats for
+    bytes.
+    """
+    return "winograd" not in variant and not on_floats(variant)
+
+
+def on_floats(variant: str) -> bool:
+    """True if a variant multiplies floats where the kernel multiplies bytes."""
+    return variant.startswith(_FLOATS)
 
 
 def splits_k(variant: str) -> bool:
@@ -97,6 +115,9 @@ def _made(kernel: Kernel, variant: str) -> tuple[Kernel, ...]:
         moved = _channels_last(kernel, variant)
         parts = (moved.before, *parts_of(moved.kernel, _inner(variant)), moved.after)
         return tuple(p for p in parts if p is not None)
+    if on_floats(variant):
+        wide = _floats(kernel, variant)
+        return (wide.before, *parts_of(wide.kernel, _inner(variant)))
     halves = _split(kernel, variant)
     if halves is not None:
         return (halves.partial, halves.finish)
@@ -114,7 +135,14 @@ def _no_variant(kernel: Kernel, variant: str) -> InternalError:
 
 
 def _inner(variant: str) -> str:
-    return variant.removeprefix(_MOVED).removeprefix("_") or DIRECT
+    return variant.removeprefix(_MOVED).removeprefix(_FLOATS).removeprefix("_") or DIRECT
+
+
+def _floats(kernel: Kernel, variant: str) -> Floats:
+    found = floats(kernel)
+    if found is None:
+        raise _no_variant(kernel, variant)
+    return found
 
 
 def _channels_last(kernel: Kernel, variant: str) -> ChannelsLast:
@@ -209,6 +237,8 @@ class _Rewriting:
             return [launch]
         if variant.startswith(_MOVED):
             return self._moved(launch, variant)
+        if on_floats(variant):
+            return self._on_floats(launch, variant)
         halves = _split(launch.kernel, variant)
         if halves is not None:
             return self._halves(launch, halves)
@@ -245,6 +275,46 @@ class _Rewriting:
         (inner,) = _launches(launch, (moved.kernel, args))
         return [*before, *self.replaced(inner, _inner(variant)), *after]
 
+    def _on_floats(self, launch: Launch, variant: str) -> list[Launch]:
+        made, args = _floats(launch.kernel, variant), list(launch.args)
+        x, w = (launch.args[i] for i in (made.x, made.w))
+        args[made.x] = self._add(made.before, f"{self.buffers[x].name} as floats")
+        args[made.w] = self._bytes_of(made, launch.kernel.params[made.w].layout, self.buffers[w])
+        (inner,) = _launches(launch, (made.kernel, args))
+        before = _launches(launch, (made.before, (args[made.x], x)))
+        return [*before, *self.replaced(inner, _inner(variant))]
+
+    def _bytes_of(self, made: Floats, layout: Layout, weights: Buffer) -> int:
+        """The weights of a product of floats: the bytes of words."""
+        part = weights.dtype.of
+        if weights.data is None or part is None:
+            raise InternalError(f"weights {weights} are not a constant of words")
+        key = _FLOATS, weights.data.digest, weights.layout, layout, made.w_dims
+        data = _weights.get(key)
+        if data is None:
+            words = _array(weights, layout)
+            output, channel, *window = made.w_dims
+            parts = np.ascontiguousarray(np.transpose(words, (*window, output, channel)))
+            parts = parts[..., None].view(part.numpy)  # .., outputs, words, bytes
+            parts = np.moveaxis(parts, -3, -1).swapaxes(-2, -3).astype(np.float32)
+            digest = hashlib.sha256(f"{key}".encode()).hexdigest()
+            array = np.ascontiguousarray(parts.reshape(made.weights))
+            data = ConstData(digest, f"{weights.name} as floats", array)
+            _weights[key] = data
+        node, places = weights.node, prod(made.weights[:-2])
+        each = tuple(tuple(float(i == j) for j in range(places)) for i in range(places))
+        shape = (places, made.weights[-2], made.weights[-1])
+        of = (
+            Combined(node, each, shape, made.w_dims, layout, weights.layout)
+            if isinstance(node, Node)
+            else None
+        )
+        row, place = Layout.row_major(made.weights), len(self.buffers)
+        self.buffers.append(
+            Buffer(place, F32, made.weights, row, "const", data.name, data, node=of)
+        )
+        return place
+
     def _gathered(self, launch: Launch, made: Im2col) -> list[Launch]:
         windows = self._add(made.gather, f"{self.buffers[launch.args[made.x]].name} windows")
         args = [windows if i == made.x else a for i, a in enumerate(launch.args)]
@@ -270,24 +340,28 @@ class _Rewriting:
         key = name, weights.data.digest, weights.layout, layout, made.conv.w_dims, made.tile
         data = _weights.get(key)
         if data is None:
-            array = np.asarray(weights.data.array).reshape(weights.shape)
-            if weights.layout != layout:
-                array = layout.unpack(weights.layout.pack(array))
+            array = _array(weights, layout)
             values = made.constant(array.astype(np.float32, copy=False))
             # told apart by what it is made of: the weights' bytes were hashed, these are more
             digest = hashlib.sha256(f"winograd {key[1:]}".encode()).hexdigest()
             data = ConstData(digest, f"U of {name}", np.ascontiguousarray(values))
             _weights[key] = data
         place, shape = len(self.buffers), data.array.shape
-        node = weights.node
-        combined = (
-            Combined(node, made.matrix, shape, made.conv.w_dims, layout, weights.layout)
-            if isinstance(node, Node)
-            else None
-        )
+        node, combined = weights.node, None
+        if isinstance(node, Node):
+            combined = Combined(node, made.matrix, shape, made.conv.w_dims, layout, weights.layout)
+        elif node is not None:  # of weights that are the bytes of words
+            combined = replace(node, matrix=made.matrix, shape=shape)
         row = Layout.row_major(shape)
         self.buffers.append(Buffer(place, F32, shape, row, "const", data.name, data, node=combined))
         return place
+
+
+def _array(weights: Buffer, layout: Layout) -> NDArray[Any]:
+    """A constant in the shape that a kernel reads it in."""
+    assert weights.data is not None  # its caller says what has none
+    array = np.asarray(weights.data.array).reshape(weights.shape)
+    return array if weights.layout == layout else layout.unpack(weights.layout.pack(array))
 
 
 def _launches(of: Launch, *runs: tuple[Kernel, Sequence[int]]) -> list[Launch]:

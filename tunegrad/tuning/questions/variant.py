@@ -27,7 +27,7 @@ from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.target import Target
 from tunegrad.ir.variants import DIRECT, parts_of
 from tunegrad.opts import SPACE_VERSION
-from tunegrad.planning import allowed
+from tunegrad.planning import NEAR, allowed
 from tunegrad.search import ModelSearch
 from tunegrad.trial import Fingerprint
 
@@ -37,7 +37,6 @@ from ..workload import HasKernels, KernelUse, Workload, shared_kernels, uses_of,
 from .question import DecisionRows, decided_here, measured_here
 
 __all__ = [
-    "NEAR",
     "Group",
     "VariantCandidates",
     "candidates_of",
@@ -45,12 +44,6 @@ __all__ = [
     "leave_but",
     "narrowed_in_rounds",
 ]
-
-NEAR = 1.6
-"""Variants whose parts take at most this much longer than the best one's, by default schedules, are
-searched: of two the one that was 1.25 times slower by default was 1.3 times faster when both were
-searched (decision 0025).
-"""
 
 _ROUNDS = 2
 """Rounds of the search: a variant that is not contending after one of them leaves."""
