@@ -4,6 +4,7 @@
     python -m benchmarks.training resnet18 --no-inductor  one, without the compiler's minutes
     python -m benchmarks.training resnet18 --launches     ours by kernel, next to what it needs
     python -m benchmarks.training resnet18 --kernels      gradients of convolutions beside oneDNN's
+    python -m benchmarks.training --loop                  PyTorch's own loop through torch.compile
     python -m benchmarks.training --cpu                   one thread, CPU time: for a busy machine
 
 A step is forward, loss, backward and SGD with momentum. A model is one function of ``F``, which is
@@ -22,6 +23,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -114,10 +116,14 @@ def _conv_norm(b: Backend, p: Any, name: str, x: Any, out: int, size: int, strid
     return b.batch_norm(y, weight, bias)
 
 
-def _mlp(b: Backend, p: Any, x: Any, y: Any) -> Any:
-    for i, out in enumerate((512, 512)):
+def _mlp(b: Backend, p: Any, x: Any, y: Any, wide: int = 512) -> Any:
+    for i, out in enumerate((wide, wide)):
         x = b.F.relu(_linear(b, p, f"l{i}", x, out))
     return b.F.cross_entropy(_linear(b, p, "head", x, 10), y)
+
+
+def _small(b: Backend, p: Any, x: Any, y: Any) -> Any:
+    return _mlp(b, p, x, y, 256)
 
 
 def _resnet(b: Backend, p: Any, x: Any, y: Any, depths: Sequence[int], wide: int, stem: int) -> Any:
@@ -226,6 +232,7 @@ def _rows(count: int, *shape: int, kinds: int = 10) -> Callable[..., tuple[Array
 
 
 MODELS = {
+    "mlp_small": Model(_small, _rows(64, 784)),
     "mlp": Model(_mlp, _rows(128, 784)),
     "resnet18": Model(_resnet18, _rows(32, 3, 32, 32, kinds=1000)),
     "resnet18_3x3": Model(_cifar, _rows(32, 3, 32, 32, kinds=1000)),
@@ -379,6 +386,94 @@ def rows_of(name: str, said: argparse.Namespace) -> Iterator[str]:
 def _nothing() -> npt.NDArray[np.float32]:
     """The result of a contestant whose results are compared elsewhere."""
     return np.zeros(1, np.float32)
+
+
+# ---- PyTorch's loop
+
+
+class _Net(torch.nn.Module):
+    """A model as a module of PyTorch, which gives the loss."""
+
+    def __init__(self, model: Model, parameters: dict[str, Array]) -> None:
+        super().__init__()
+        self.model = model
+        for name, v in parameters.items():
+            places = torch.channels_last if v.ndim == 4 else torch.contiguous_format
+            given = torch.from_numpy(v.copy()).to(memory_format=places)
+            self.register_parameter(name.replace(".", "_"), torch.nn.Parameter(given))
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> Any:
+        """The loss of a batch."""
+        return self.model.loss(
+            TORCH, lambda name, *_, **__: getattr(self, name.replace(".", "_")), x, y
+        )
+
+
+def loop(
+    model: Model, parameters: dict[str, Array], x: Array, y: Array, way: str, form: str
+) -> Callable[[], float]:
+    """A step of PyTorch's loop, which gives the loss. ``way``: eager, inductor or tunegrad;
+    ``form``: fused, foreach, or step, where the optimiser's step is compiled the same way.
+    """
+    module = _Net(model, parameters)
+    images, kinds = torch.from_numpy(x), torch.from_numpy(y)
+    if images.ndim == 4:
+        images = images.to(memory_format=torch.channels_last)
+    fused = form == "fused"
+    optimizer = torch.optim.SGD(
+        module.parameters(), _RATE, _MOMENTUM, fused=fused, foreach=not fused
+    )
+    threads = {"threads": torch.get_num_threads()} if way == "tunegrad" else None
+    compiled = partial(torch.compile, backend=way, options=threads)
+    forward: Any = module if way == "eager" else compiled(module)
+    update = compiled(optimizer.step) if form == "step" else optimizer.step
+
+    def call() -> float:
+        optimizer.zero_grad()
+        loss = forward(images, kinds)
+        loss.backward()
+        update()
+        return float(loss.detach())
+
+    return call
+
+
+def loop_rows(name: str, said: argparse.Namespace) -> Iterator[str]:
+    """PyTorch's loop by each way, with each form of the optimiser; ratios of paired turns."""
+    model = MODELS[name]
+    parameters, x, y = drawn(model)
+    clock = time.process_time if said.cpu else time.perf_counter
+    wanted: list[float] = []
+    contestants = []
+    yield f"{name}, {torch.get_num_threads()} threads"
+    ways = [w for w in ("eager", "inductor", "tunegrad") if w != "inductor" or not said.no_inductor]
+    for way in ways:
+        for form in ("fused", "foreach", "step"):
+            if (way, form) == ("eager", "step"):
+                continue
+            torch._dynamo.reset()  # noqa: SLF001 - each has its own programs of one class
+            start = time.perf_counter()
+            call = loop(model, parameters, x, y, way, form)
+            losses = [call() for _ in range(5)]
+            wanted = wanted or losses
+            apart = max(abs(a - b) / abs(b) for a, b in zip(losses, wanted, strict=True))
+            yield (
+                f"  {way:9} {form:8} five steps in {time.perf_counter() - start:6.2f} s, losses "
+                f"within {apart:.1e} of eager's"
+            )
+            contestants.append(CallContestant(way, form, call, _nothing, clock=clock))
+    timings = interleave(contestants, _PACE)
+    best = {w: min((t for t in timings if t.peer == w), key=lambda t: t.seconds) for w in ways}
+    for t in timings:
+        yield (
+            f"  {t.peer:9} {t.variant:8} {1e3 * t.seconds:9.3f} ms +- {100 * t.interval:4.1f} %"
+            f"   {best['tunegrad'].seconds / t.seconds:5.2f}"
+        )
+    for way in ways[:-1]:
+        us, them = best["tunegrad"], best[way]
+        wide = math.hypot(us.interval, them.interval)
+        ratio = them.seconds / us.seconds
+        yield f"  {ratio:.2f} (+- {100 * wide:.0f} %) of the steps of {way} ({them.variant})"
 
 
 # ---- gradients of convolutions
@@ -568,6 +663,7 @@ def main() -> None:
     parser.add_argument("--cpu", action="store_true", help="CPU time of one thread, not the wall's")
     parser.add_argument("--kernels", action="store_true", help="gradients of convolutions alone")
     parser.add_argument("--launches", action="store_true", help="our kernels, one by one")
+    parser.add_argument("--loop", action="store_true", help="PyTorch's loop through torch.compile")
     said = parser.parse_args()
     if unknown := [name for name in said.models if name not in MODELS]:
         parser.error(f"models {', '.join(unknown)}; valid: {', '.join(MODELS)}")
@@ -576,6 +672,8 @@ def main() -> None:
         if said.kernels:
             print(name, flush=True)
             rows = kernel_rows(name, said.cpu)
+        elif said.loop:
+            rows = loop_rows(name, said)
         else:
             rows = launch_rows(name) if said.launches else rows_of(name, said)
         for row in rows:

@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cache, partial
+from math import prod
 from operator import attrgetter, is_, itemgetter
 from typing import Any, Literal
 
@@ -278,16 +279,13 @@ class _Program:
         self._versions, self._memory = _versions(self._held), _memory(self._held)
         self._shapes = list(map(_SHAPE, self._given(args)))
         self._numbers = self._rest(args)
-        self._lend = [
-            _lent if shared else _lender(args[i], (orders or {}).get(i)) for i in self.inputs
-        ]
-        taken = [
-            o
-            for o in outputs
-            if o.source == "computed" and o.strides is None and _is_plain(o.value)
-        ]
-        self._takes = [_taker(o, shared) if o.source == "computed" else None for o in outputs]
-        self._plain = not shared and len(taken) == len(outputs)
+        orders = orders or {}
+        self._lend = [_lent if shared else partial(_array, orders.get(i)) for i in self.inputs]
+        self._takes = [partial(_taken, o, shared) for o in outputs if o.source == "computed"]
+        written = {self.inputs.index(o.value) for o in outputs if o.source == "new"}
+        ordered = {n for n, i in enumerate(self.inputs) if i in orders}
+        given = self._given(args)
+        self._direct = None if shared else _Direct.of(given, written, ordered, outputs)
 
     def fits(self, args: Sequence[Any]) -> bool:
         """Return True for the same constants, which were not written to, and the same shapes."""
@@ -310,18 +308,74 @@ class _Program:
         }
 
     def run(self, model: LoadedModel, args: Sequence[Any]) -> tuple[Any, ...]:
-        run = model.on_device if self.shared else model
         given = self._given(args)
-        found = run(*[lend(t) for lend, t in zip(self._lend, given, strict=True)])
-        if self._plain:
-            return tuple(map(_FROM_NUMPY, found)) if type(found) is tuple else (_FROM_NUMPY(found),)
-        tensors = iter(found if isinstance(found, tuple) else (found,))
+        made = None if self._direct is None else self._direct.run(model, given)
+        if made is None:
+            run = model.on_device if self.shared else model
+            found = run(*[lend(t) for lend, t in zip(self._lend, given, strict=True)])
+            arrays = iter(found if isinstance(found, tuple) else (found,))
+            made = [take(next(arrays)) for take in self._takes]
+        if len(made) == len(self._outputs):
+            return tuple(made)
+        tensors = iter(made)
         return tuple([
-            take(next(tensors)) if take is not None
-            else args[o.value] if o.source in ("argument", "new")
-            else o.value
-            for take, o in zip(self._takes, self._outputs, strict=True)
+            next(tensors) if o.source == "computed"
+            else o.value if o.source == "known"
+            else args[o.value]
+            for o in self._outputs
         ])  # fmt: skip
+
+
+class _Direct:
+    """Calls of a program whose kernels read and write the memory of PyTorch's tensors on the CPU.
+
+    ``inputs``: examples. Mutable: it remembers where the inputs of the last call lay that are
+    written to.
+    """
+
+    def __init__(
+        self, inputs: Sequence[Any], written: Set[int], outputs: Sequence[_Output]
+    ) -> None:
+        self._strides, self._written = list(map(_STRIDE, inputs)), written
+        self._sizes = [t.numel() * t.element_size() for t in inputs]
+        self._make = [partial(_EMPTY, tuple(o.shape), _strides(o), o.value) for o in outputs]
+        self._apart: list[int] = []
+
+    @staticmethod
+    def of(
+        inputs: Sequence[Any], written: Set[int], ordered: Set[int], outputs: Sequence[_Output]
+    ) -> _Direct | None:
+        """None where an array is not the memory of its tensor. ``written``, ``ordered``: numbers of
+        inputs that are written to, and that lie without gaps in an order of their own.
+        """
+        made = [o for o in outputs if o.source == "computed"]
+        empty = any(0 in x.shape for x in (*inputs, *made))
+        pairs = any(d.is_complex for d in (*(t.dtype for t in inputs), *(o.value for o in made)))
+        whole = all(i in ordered or t.is_contiguous() for i, t in enumerate(inputs))
+        return None if empty or pairs or not whole else _Direct(inputs, written, made)
+
+    def run(self, model: LoadedModel, given: Sequence[Any]) -> list[Any] | None:
+        """The computed outputs; None, and nothing has run, where an input lies otherwise."""
+        if list(map(_STRIDE, given)) != self._strides or any(map(_IS_NEG, given)):
+            return None
+        addresses = list(map(_ADDRESS, given))
+        if self._written and addresses != self._apart and not self._are_apart(addresses):
+            return None
+        made = [make() for make in self._make]
+        return made if model.at_addresses(addresses + list(map(_ADDRESS, made))) else None
+
+    def _are_apart(self, addresses: list[int]) -> bool:
+        """True if what is written to shares no memory with another input."""
+        spans = [*zip(addresses, self._sizes, range(len(addresses)), strict=True)]
+        end = end_written = 0
+        for start, size, i in sorted(spans):
+            if start < (end if i in self._written else end_written):
+                return False
+            end = max(end, start + size)
+            if i in self._written:
+                end_written = end
+        self._apart = addresses
+        return True
 
 
 class _Compiled:
@@ -481,11 +535,13 @@ class _Compiled:
 
 
 _COMPLEX = {"f16": "complex32", "f32": "complex64", "f64": "complex128"}
-_SHAPE = attrgetter("shape")
+_SHAPE = attrgetter("shape", "dtype")
+_STRIDE = load_torch().Tensor.stride
+_IS_NEG = load_torch().Tensor.is_neg
 _VERSION = attrgetter("_version")
 _ADDRESS = load_torch().Tensor.data_ptr
-_NUMPY = load_torch().Tensor.numpy
-_FROM_NUMPY = load_torch().from_numpy
+_EMPTY = attrgetter("_C._dynamo.guards._empty_strided_cpu")(load_torch())
+"""``empty_strided`` of shape, strides and dtype in half its time, as Inductor's code calls it."""
 
 
 def _picker(places: Sequence[int]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
@@ -524,65 +580,10 @@ def _is_plain(dtype: Any) -> bool:
     return dtype is not load_torch().bfloat16 and not dtype.is_complex
 
 
-def _lender(example: Any, order: Sequence[int] | None = None) -> Callable[[Any], Any]:
-    """``array_of`` for an input like this one, with no more calls than it needs; its dimensions in
-    another order.
-    """
-    if not _is_plain(example.dtype):
-        return array_of
-    if isinstance(example, load_torch().nn.Parameter):
-        return _Kept(order)
-    if order is not None:
-        return lambda t: _NUMPY(t, force=True).transpose(order)
-    if example.requires_grad:
-        return _forced
-
-    def lent(tensor: Any) -> Any:
-        try:
-            return _NUMPY(tensor)
-        except RuntimeError:  # it needs gradients, or is a negative view
-            return array_of(tensor)
-
-    return lent
-
-
-def _forced(tensor: Any) -> Any:
-    """The array of a tensor that needs gradients; to ask without costs an error of 90 us."""
-    return _NUMPY(tensor, force=True)
-
-
-class _Kept:
-    """The array of a parameter, which is the same one in most calls."""
-
-    __slots__ = ("_array", "_order", "_place", "_tensor")
-
-    def __init__(self, order: Sequence[int] | None) -> None:
-        self._order = order
-        self._tensor: Any = None
-        self._place: Any = None
-        self._array: Any = None
-
-    def __call__(self, tensor: Any) -> Any:
-        place = (_ADDRESS(tensor), tensor.stride())
-        if tensor is not self._tensor or place != self._place:
-            array = _forced(tensor)
-            if self._order is not None:
-                array = array.transpose(self._order)
-            self._tensor, self._place, self._array = tensor, place, array
-            return array
-        return self._array
-
-
-def _taker(output: _Output, shared: bool) -> Callable[[Any], Any]:
-    """A function that makes a tensor of PyTorch of what the program gives for an output."""
-    dtype, strides = output.value, output.strides
-    take = partial(_taken if shared else tensor_of, dtype=dtype)
-    if strides is None:
-        return take if shared or not _is_plain(dtype) else _FROM_NUMPY
-    if not shared and _is_plain(dtype) and output.order is not None and 1 not in output.shape:
-        back = sorted(range(len(output.order)), key=output.order.__getitem__)
-        return lambda found: _FROM_NUMPY(found.transpose(back))
-    return lambda found: take(found).as_strided(output.shape, strides)
+def _array(order: Sequence[int] | None, tensor: Any) -> Any:
+    """The array of a tensor; its dimensions in another order."""
+    found = array_of(tensor)
+    return found if order is None else found.transpose(order)
 
 
 def _lent(tensor: Any) -> Any:
@@ -591,10 +592,17 @@ def _lent(tensor: Any) -> Any:
     return plain if plain.data_ptr() % ALIGN == 0 else plain.clone()
 
 
-def _taken(tensor: Any, dtype: Any) -> Any:
-    """An output that stays on the device as a tensor of PyTorch, without a copy."""
-    del dtype
-    return load_torch().from_dlpack(tensor)
+def _taken(output: _Output, shared: bool, found: Any) -> Any:
+    """A tensor of PyTorch of what the program gives for an output, without a copy."""
+    t = load_torch().from_dlpack(found) if shared else tensor_of(found, output.value)
+    return t if output.strides is None else t.as_strided(output.shape, output.strides)
+
+
+def _strides(output: _Output) -> tuple[int, ...]:
+    """The strides of an output, in elements."""
+    if output.strides is not None:
+        return tuple(output.strides)
+    return tuple(prod(output.shape[d + 1 :]) for d in range(len(output.shape)))
 
 
 def _orders(args: Sequence[Any], places: Sequence[int]) -> dict[int, Sequence[int]]:
@@ -712,7 +720,7 @@ def _strided(tensor: Tensor, said: Any) -> _Output:
     It is contiguous where these leave gaps or repeat elements: what is so in PyTorch is a view, and
     views are made outside of the graph.
     """
-    plain = _Output("computed", torch_dtype(tensor.dtype))
+    plain = _Output("computed", torch_dtype(tensor.dtype), shape=tensor.shape)
     if not hasattr(said, "stride") or 0 in tensor.shape:
         return plain
     told = [s if isinstance(s, int) else s.node.hint for s in said.stride()]

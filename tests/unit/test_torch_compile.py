@@ -441,6 +441,39 @@ def test_modes_of_torch_compile_are_taken() -> None:
             close(torch.compile(module, backend="tunegrad", mode=mode)(x), module(x))
 
 
+def test_later_calls_whose_tensors_lie_otherwise(loads: list[Any]) -> None:
+    """Kernels read and write PyTorch's memory; what does not lie as on the first call is copied."""
+
+    def function(x: Any, w: Any) -> Any:
+        return x @ w, x.argmax(1)
+
+    x, w = torch.randn(6, 4), torch.randn(4, 3)
+    graph = torch.fx.symbolic_trace(function)
+    program = backends.backend(graph, [x, w], options=QUIET)
+    negative = torch.complex(torch.zeros(6, 4), torch.randn(6, 4)).conj().imag
+    bytes_ = torch.zeros(6 * 4 * 4 + 1, dtype=torch.uint8)
+    odd = torch.from_numpy(bytes_.numpy()[1:].view(np.float32).reshape(6, 4))
+    assert negative.is_neg()
+    assert odd.data_ptr() % 4
+    for given in (x, x + 1, torch.randn(4, 6).t(), negative, odd, torch.randn(12, 4)[::2]):
+        for found, want in zip(program(given, w), function(given, w), strict=True):
+            close(found, want)
+            assert found.data_ptr() % 64 == 0
+    assert len(loads) == 1
+    assert program(x, w)[0].untyped_storage().resizable()
+
+
+def test_indices_are_checked_on_every_call() -> None:
+    f = compiled(nn.functional.cross_entropy)
+    logits = torch.randn(5, 4, requires_grad=True)
+    for labels in ([0, 1, 2, 3, 0], [3, 3, 3, 3, 3]):
+        close(f(logits, torch.tensor(labels)),
+              nn.functional.cross_entropy(logits, torch.tensor(labels)))  # fmt: skip
+    with pytest.raises(IndexError):
+        f(logits, torch.tensor([0, 1, 2, 4, 0]))
+    f(logits, torch.tensor([1, 1, 1, 1, 1])).backward()
+
+
 def test_inputs_that_are_not_contiguous() -> None:
     x = torch.randn(4, 6).t()[::2]
     with torch.no_grad():

@@ -201,6 +201,14 @@ class DirectPlan(Protocol):
         shape and dtype, or can not be used as it lies.
         """
 
+    def at_addresses(
+        self, lock: ForkSafeLock, places: Sequence[Sequence[tuple[int, int, int]]]
+    ) -> Callable[[Sequence[int]], None]:
+        """A run, under ``lock``, as a function of addresses: those of row-major memory that lies
+        there until it returns. Each is an argument of launches, as (launch, argument, bytes from
+        the address).
+        """
+
 
 class Engine(Protocol):
     """An open device. Calls beyond ``at_once`` that run something wait."""

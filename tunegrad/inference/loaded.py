@@ -128,6 +128,18 @@ class LoadedModel:
                 outputs = right
         return outputs[0] if len(outputs) == 1 else outputs
 
+    def at_addresses(self, addresses: Sequence[int]) -> bool:
+        """Run on memory of this process: of the inputs in order, then of the outputs but new values
+        of inputs, which are written in the inputs' memory. Nothing is checked but indices.
+
+        Each is row-major, aligned for its dtype, and lies there until the call returns; what is
+        written shares nothing with the rest. False, and nothing has run, where calls take arrays
+        alone.
+        """
+        if self._first_call is not None or self._changed:
+            return False
+        return self._runners.at_addresses(addresses)
+
     def _call_donated(
         self, arrays: dict[str, Array], positional: Sequence[object], named: Mapping[str, object]
     ) -> Any:

@@ -160,6 +160,39 @@ class Runner:
         ]
         return self._plan.direct(self._lock, made[: len(inputs)], made[len(inputs) :])
 
+    def at_addresses(self, names: Sequence[str]) -> Callable[[Sequence[int]], None] | None:
+        """``run`` as a function of addresses: of the inputs in the order of ``names``, then of the
+        outputs but new values of inputs; None where kernels do not use such memory, or there is
+        more to a run than its launches and guards after them.
+        """
+        from tunegrad.devices import DirectPlan
+
+        by_name = {b.name: b for b in self._inputs}
+        plain = by_name.keys() == set(names) and self._distinct == self._written
+        outside = {b.id for b in self._outputs} & {b.id for _, b in self._guards}
+        if not plain or outside or not isinstance(self._plan, DirectPlan):
+            return None
+        if self._over and self._guards:
+            return None
+        over = {source.id: out for out, source in self._over.items()}
+        touched = [
+            [*self._places.get(b.id, ()), *self._places.get(over.get(b.id, -1), ())]
+            for b in (*(by_name[n] for n in names), *self._outputs)
+            if b.id not in self._over
+        ]
+        places = [
+            [(step, at, 0 if b.base is None else b.start) for step, at, b in of] for of in touched
+        ]
+        run = self._plan.at_addresses(self._lock, places)
+        if not self._guards:
+            return run
+
+        def checked(addresses: Sequence[int]) -> None:
+            run(addresses)
+            self._check(lambda b: self._numbers[b.id]())
+
+        return checked
+
     @property
     def outputs(self) -> tuple[Buffer, ...]:
         """Buffers that a run gives back, in order."""
@@ -505,6 +538,7 @@ class Runners:
         self._make, self._most, self._names = make, most, names
         self._all = [self.first]
         self._direct = {first: first.direct(names)}
+        self._at = {first: first.at_addresses(names)}
         self.forked()
         in_child(self)
 
@@ -529,6 +563,25 @@ class Runners:
         try:
             run = self._direct[runner]
             return None if run is None else run(given)
+        finally:
+            self._idle.append(runner)
+            if self._waiting:
+                with self._changed:
+                    self._changed.notify()
+
+    def at_addresses(self, addresses: Sequence[int]) -> bool:
+        """Run on memory at these addresses, as ``Runner.at_addresses`` says; False, and nothing has
+        run, where that is not possible, or all runners are busy.
+        """
+        try:
+            runner = self._idle.pop()  # see ``run``
+        except IndexError:
+            return False
+        try:
+            run = self._at[runner]
+            if run is not None:
+                run(addresses)
+            return run is not None
         finally:
             self._idle.append(runner)
             if self._waiting:
@@ -562,6 +615,7 @@ class Runners:
                     if len(self._all) < self._most:
                         made = self._make()
                         self._direct[made] = made.direct(self._names)
+                        self._at[made] = made.at_addresses(self._names)
                         self._all.append(made)
                         return made
                     self._changed.wait()

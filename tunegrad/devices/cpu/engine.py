@@ -156,6 +156,25 @@ class _Plan:
 
         return call
 
+    def at_addresses(
+        self, lock: ForkSafeLock, places: Sequence[Sequence[tuple[int, int, int]]]
+    ) -> Callable[[Sequence[int]], None]:
+        """See ``devices.device.DirectPlan``."""
+        entries = [
+            (n, self.launches[step].table.words, entry, start)
+            for n, touched in enumerate(places)
+            for step, entry, start in touched
+        ]
+        run = self.run if self.launches else lambda: None
+
+        def call(addresses: Sequence[int]) -> None:
+            with lock.inner:
+                for n, words, entry, start in entries:
+                    words[entry] = addresses[n] + start
+                run()
+
+        return call
+
     def time(self, samples: int, each: bool = False) -> tuple[tuple[float, ...], tuple[float, ...]]:
         return self._on_a_team(lambda team: team.time_plan(self.native, samples, each=each))
 

@@ -83,10 +83,7 @@ def array_of(tensor: Any) -> NDArray[np.generic]:
         return array_of(tensor.detach().view(load_torch().int16)).view(np.uint16)
     if tensor.is_complex():
         return array_of(load_torch().view_as_real(tensor.detach().resolve_conj()))
-    try:
-        return tensor.numpy()  # type: ignore[no-any-return]
-    except RuntimeError:  # it needs gradients, or is a negative view
-        return tensor.detach().resolve_neg().numpy()  # type: ignore[no-any-return]
+    return tensor.numpy(force=True)  # type: ignore[no-any-return]
 
 
 def tensor_of(array: NDArray[np.generic], dtype: Any) -> Any:
