@@ -32,8 +32,8 @@ import tunegrad as tg
 from tests import fuzzing
 
 __all__ = [
-    "OPERATIONS", "Case", "Program", "case_of", "differs", "doors", "draw", "pairs_of", "shrunk",
-    "wrong",
+    "OPERATIONS", "ROUNDINGS", "Case", "Program", "Rounded", "case_of", "differs", "doors", "draw",
+    "pairs_of", "shrunk", "wrong",
 ]  # fmt: skip
 
 _MOST = 4096
@@ -884,7 +884,7 @@ def _eager(
     for t in range(turn + 1):
         inputs = _inputs(case, t)
         with torch.no_grad(), mode or contextlib.nullcontext():
-            if isinstance(mode, _Rounded):
+            if isinstance(mode, Rounded):
                 inputs = [mode.rounded(x) for x in inputs]
             found = module(*inputs)
     return [*found, *inputs, *module.buffers()]
@@ -893,7 +893,7 @@ def _eager(
 # ---- other answers of PyTorch
 
 
-class _Rounded(TorchDispatchMode):
+class Rounded(TorchDispatchMode):
     """Each result is off by up to eight units in the last place, as if rounded otherwise."""
 
     def __init__(self, seed: int) -> None:
@@ -932,7 +932,7 @@ class _Decomposed(TorchDispatchMode):
         return func(*args, **given)
 
 
-_ROUNDINGS = 32
+ROUNDINGS = 32
 
 
 def _held(
@@ -954,8 +954,8 @@ def _held(
     if not first:
         return ""
     moved = [torch.zeros(w.shape, dtype=torch.float64) for w in want]
-    for seed in range(_ROUNDINGS):
-        other = answer(case, turn, mode=_Rounded(seed))
+    for seed in range(ROUNDINGS):
+        other = answer(case, turn, mode=Rounded(seed))
         moved = [torch.maximum(m, _gaps(o, w)) for m, o, w in zip(moved, other, want, strict=True)]
         slack = [2 * m for m in moved]
         if not said(want, slack):

@@ -191,3 +191,19 @@ def test_pytorchs_decompositions_answer_for_a_program() -> None:
     steps = (Step("v1", "softmax", "v0.softmax(1)"), Step("v2", "flip", "v1.flip([1])"))
     views, decomposed = api_fuzzer._other_answers(Program({"v0": (x, "float32")}, steps, ("v2",)))
     assert np.allclose(views[0], decomposed[0], 0, 1e-6)
+
+
+@pytest.mark.parametrize(("pixel", "far"), [(3.0, 2.0), (0.5, 0.0)])
+def test_what_moves_where_results_are_rounded_otherwise_is_no_fault(pixel, far) -> None:
+    """Sums of four weights are 1, or just below it: the floor of 3 times that is 3, or 2."""
+    pytest.importorskip("torch")
+    steps = (
+        Step("v1", "interpolate", "F.interpolate(v0, scale_factor=(1.0, 1.5), mode='bicubic')"),
+        Step("v2", "floor", "v1.floor()"),
+        Step("v3", "cast", "v2.to(T.int32)"),
+    )
+    x = np.full((1, 1, 3, 1), pixel, np.float32)
+    program = Program({"v0": (x, "float32")}, steps, ("v2", "v3"))
+    assert agrees(program) == ""
+    theirs = [api_fuzzer._torch_numbers(v) for v in api_fuzzer.torch_values(program)]
+    assert api_fuzzer._moved(program, theirs, [0.0, 0.0]) == [far, far]
