@@ -142,7 +142,8 @@ class BudgetSpent:
 @dataclass(frozen=True, slots=True)
 class KernelStanding:
     """Times of one kernel of a model: seconds of one use by its default and by its best schedule so
-    far, as it is measured alone; infinity where none ran.
+    far, as it is measured alone; infinity where none ran. Until it is ``measured`` they are what a
+    model of the machine expects.
     """
 
     name: str
@@ -151,6 +152,7 @@ class KernelStanding:
     default_s: float
     best_s: float
     pct_peak: float = 0.0
+    measured: bool = True
 
 
 @dataclass(frozen=True, slots=True)

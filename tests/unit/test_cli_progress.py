@@ -80,10 +80,27 @@ def test_lines_stay_few_however_many_candidates_there_are() -> None:
     written = lines([*begun, *[OK, WRONG] * 500, ESTIMATED, 11.0, OK, *[OK] * 500, SPENT])
     assert written[1:] == [
         "[0:00] search: the search",
+        "[0:00] model 12.00 ms expected, default 18.00 ms: ~1.50x",
         (
             "[0:11] 4:49 left; model 12.00 ms expected, default 18.00 ms: ~1.50x; 1002 (500 wrong) "
             "candidates, 91.0 a second"
         ),
+    ]
+
+
+def test_the_model_s_time_is_said_at_once_and_again_when_it_is_measured() -> None:
+    guess, known = (
+        KernelStanding("pool", "k2", 1, seconds, seconds, measured=measured)
+        for seconds, measured in ((0.001, False), (0.002, True))
+    )
+    heavy = KernelStanding("conv_3x3", "k1", 4, 0.004, 0.004)
+    guessed, measured = (
+        ModelEstimated(s, s, (heavy, k)) for s, k in ((0.017, guess), (0.018, known))
+    )
+    written = lines([SESSION, PhaseStarted("defaults"), guessed, 1.0, guessed, measured, measured])
+    assert written[2:] == [
+        "[0:00] model about 17.00 ms, 1 of 2 kernels measured",
+        "[0:01] model 18.00 ms expected, default 18.00 ms: ~1.00x",
     ]
 
 

@@ -44,10 +44,26 @@ def test_waits_are_given_up_within_5_percent_or_3_seconds(
     assert e.race_given_up(e.search_s, interrupted=False) < late_s
 
 
-def test_start_up_is_of_the_budget_but_leaves_three_quarters_of_it() -> None:
-    assert deadlines(10.0, 2.0).over_s == 110.0
-    assert deadlines(10.0, 4.0).over_s == 111.5
-    assert deadlines(300.0, 4.0).over_s == 400.0
+@pytest.mark.parametrize("budget_s", [2.0, *BUDGETS])
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
+def test_a_model_that_loads_slowly_takes_no_more_than_the_budget(
+    budget_s: float, share: float
+) -> None:
+    start_s = share * budget_s
+    e = deadlines(budget_s, start_s, both_s=0.02)
+    assert e.over_s == pytest.approx(100.0 + budget_s)
+    assert e.search_s - e.ready_s >= 0.5 * (budget_s - start_s) - 0.3 - 1e-9
+
+
+def test_a_model_that_loads_for_longer_than_its_budget_has_a_tenth_of_it_then() -> None:
+    assert deadlines(10.0, 20.0).over_s == 121.0
+    assert deadlines(2.0, 2.0).over_s == pytest.approx(102.2)
+
+
+def test_a_command_whose_budget_is_spent_has_time_to_settle_what_was_left_open() -> None:
+    spent = deadlines(0.0)
+    assert spent.race_given_up(200.0, interrupted=False) == 211.5
+    assert spent.race_given_up(200.0, interrupted=True) == 203.0
 
 
 def test_slow_models_have_more_reserved_for_their_race() -> None:

@@ -88,6 +88,21 @@ def test_bytes_bound_a_sum_in_cache_and_in_memory() -> None:
         assert Roofline(LIMITS, TARGET).bound_s(use.kernel) == pytest.approx(bound_s)
 
 
+def test_a_run_beyond_a_peak_raises_that_peak() -> None:
+    product, roofline = matmul(256), Roofline(LIMITS, TARGET)
+    bound_s = roofline.bound_s(product)
+    raised = roofline.raised(product, bound_s / 1.25)
+    assert raised.pct_peak(product, bound_s / 1.25) == pytest.approx(100.0)
+    assert raised.peak_flops_per_s == pytest.approx(1.25 * roofline.peak_flops_per_s)
+    assert raised.memory_bytes_per_s == roofline.memory_bytes_per_s
+    assert roofline.raised(product, 2 * bound_s) is roofline.raised(product, float("inf"))
+    (use,) = workload_of_function(lambda x: x.sum(1), (np.ones((256, 256), np.float32),)).kernels
+    bytes_s = roofline.bound_s(use.kernel)
+    found = roofline.raised(use.kernel, bytes_s / 2)
+    assert found.cache_bytes_per_s == pytest.approx(2 * roofline.cache_bytes_per_s)
+    assert found.memory_bytes_per_s == roofline.memory_bytes_per_s
+
+
 def test_time_that_is_not_known_is_no_per_cent() -> None:
     assert Roofline(LIMITS, TARGET).pct_peak(matmul(8), float("inf")) == 0.0
 

@@ -302,6 +302,15 @@ def test_second_session_with_nothing_new_changes_nothing() -> None:
     assert len(race.machine.made) == before
 
 
+def test_what_a_race_left_open_is_raced_by_a_session_that_measures_nothing() -> None:
+    """As after a slow spell: what the store has as faster took as long in the race."""
+    race = one({DEFAULT: 2.0, A: 1.0}, Machine({DEFAULT: 2.0, A: 2.0}))
+    assert race.run() == [DEFAULT]
+    race.searches[0] = replace(race.searches[0], statuses={})
+    race.machine = Machine({DEFAULT: 2.0, A: 1.0})
+    assert race.run() == [DEFAULT, A]
+
+
 def test_a_kernel_none_of_whose_defaults_ran_promotes_nothing_and_says_why() -> None:
     """Neither the slowest candidate nor the fastest: none of them met a default."""
     late = replace(

@@ -499,17 +499,16 @@ class _Bounds(Run):
         self.sums = {}
         for r in self.kernel.reduces:
             values[r.name], self.sums[r.name] = self._summed(r, points, values)
-        return [
-            self._bounded(s, points, values) for s in self.kernel.stages if isinstance(s, Store)
-        ]
-
-    def _bounded(
-        self, s: Store, points: Points, values: dict[str, Array]
-    ) -> tuple[str, Array, Array]:
         memo: dict[int, Array] = {}
-        _, offsets, _ = self._store(s, points, values, memo)
-        error = np.broadcast_to(self._error(s.expr, values, memo, {}), self.points.shape)
-        return s.param, offsets, self._kept(s, error)
+        known: dict[int, Array] = {}
+        found: list[tuple[str, Array, Array]] = []
+        for s in self.kernel.stages:
+            if isinstance(s, Store):
+                shared = ({}, {}) if s.axes else (memo, known)
+                _, offsets, _ = self._store(s, points, values, shared[0])
+                error = np.broadcast_to(self._error(s.expr, values, *shared), self.points.shape)
+                found.append((s.param, offsets, self._kept(s, error)))
+        return found
 
     def _summed(self, s: Reduce, points: Points, values: dict[str, Array]) -> tuple[Array, Array]:
         """A reduction and its bound."""

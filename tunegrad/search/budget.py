@@ -150,11 +150,16 @@ class ModelSearch:
         """True when no kernel has anything left to try."""
         return next(self._open(), None) is None
 
-    def open(self) -> None:
-        """Measure defaults and seeds, once; then rounds may be asked for."""
+    def open(
+        self, prime: Callable[[Sequence[KernelSearch]], None] = lambda _: None, group: int = 1 << 30
+    ) -> None:
+        """Measure defaults and seeds, once; then rounds may be asked for.
+
+        ``prime`` is called before the defaults of each ``group`` of kernels.
+        """
         if not self._opened:
             self._opened = True
-            self._measure_defaults()
+            self._measure_defaults(prime, group)
             self._measure_seeds()
 
     def run(self) -> None:
@@ -172,6 +177,16 @@ class ModelSearch:
         """Give up what is under way: to be called where ``run`` is not reached."""
         self._give_up()
         self._turn_to(None)
+
+    def half(self) -> bool:
+        """Spend half of what is left. Whether the other half may still be of use."""
+        whole_s, self.budget_s = self.budget_s, self.spent_s + 0.5 * self.left_s
+        try:
+            stopped = self._search()
+            self._settle(1)
+        finally:
+            self.budget_s = whole_s
+        return stopped == "budget"
 
     def round(self, keys: Collection[str], within_s: float) -> bool:
         """One batch of each of these kernels, the most promising first, all told on return.
@@ -252,7 +267,9 @@ class ModelSearch:
     # ---- one batch
     # ----------------------------------------------------------------------------------------------
 
-    def _measure_defaults(self) -> None:
+    def _measure_defaults(
+        self, prime: Callable[[Sequence[KernelSearch]], None], group: int
+    ) -> None:
         """Defaults of every kernel, the heaviest first.
 
         A budget too small for that is spent.
@@ -261,11 +278,17 @@ class ModelSearch:
         vain.
         """
         at_least = 1 if self.budget_s > 0.0 else 0
-        for n, i in enumerate(sorted(range(len(self._all)), key=self._heaviest_first)):
+        order = sorted(range(len(self._all)), key=self._heaviest_first)
+        for n, i in enumerate(order):
+            if n % group == 0:
+                while self._under_way:
+                    self._finish_defaults()
             if (n >= at_least and self.spent_s >= self.budget_s) or self._allowed < len(
                 self._all[i].defaults
             ):
                 break
+            if n % group == 0:
+                prime([self._all[j] for j in order[n : n + group]])
             self._under_way.append((i, self._all[i].begin_defaults()))
             while self._unanswered >= self.policy.in_flight:
                 self._finish_defaults()

@@ -25,6 +25,7 @@ from .workload import Workload
 __all__ = [
     "LEAST_S",
     "PARTS",
+    "SPENT_S",
     "Account",
     "Costs",
     "Deadlines",
@@ -166,8 +167,10 @@ def compiling(measurements: Sequence[tuple[float, float]], workers: int) -> dict
     }
 
 
-_START_SHARE = 0.25
-"""Of a budget that start-up may take at most: what it takes beyond that comes on top."""
+_LEAST_SHARE = 0.1
+"""Of a budget that is left after start-up at least: a model that loads for longer than the rest
+ends so much later.
+"""
 
 _PLANS_SHARE = 0.35
 """Share of what is left then: plans that are not decided by its end stay as the store has them."""
@@ -182,8 +185,10 @@ _CLOSING_S = 0.3
 _GRACE_S, _WHOLE_GRACE_S = 1.5, 2.5
 """Seconds after its end at which a wait is given up that was expected to be over."""
 
-_SPENT_S = 10.0
-"""Seconds that whole models may take where the budget was spent by sessions before."""
+SPENT_S = 10.0
+"""Seconds that whole models, and a race of what was left open, may take where the budget was spent
+by sessions before.
+"""
 
 _INTERRUPTED_S = 3.0
 """Seconds that a race, and then a whole model, may take after Ctrl-C."""
@@ -218,9 +223,7 @@ class Deadlines:
     @property
     def over_s(self) -> float:
         """Time at which the command shall be over."""
-        return max(
-            self.began_s + self.budget_s, self.ready_s + (1.0 - _START_SHARE) * self.budget_s
-        )
+        return max(self.began_s + self.budget_s, self.ready_s + _LEAST_SHARE * self.budget_s)
 
     @property
     def plans_s(self) -> float:
@@ -257,12 +260,15 @@ class Deadlines:
         """Time at which a comparison of whole models that begins now is given up."""
         if interrupted:
             return now_s + _INTERRUPTED_S
-        grace_s = _WHOLE_GRACE_S if self.budget_s > 0.0 else _SPENT_S
+        grace_s = _WHOLE_GRACE_S if self.budget_s > 0.0 else SPENT_S
         return max(self.over_s, now_s) + grace_s
 
     def race_given_up(self, now_s: float, interrupted: bool) -> float:
         """Time at which a last race that begins now is given up."""
-        return now_s + _INTERRUPTED_S if interrupted else self.given_up(max(now_s, self.race_s))
+        if interrupted:
+            return now_s + _INTERRUPTED_S
+        settles_s = SPENT_S if self.budget_s < LEAST_S else 0.0
+        return self.given_up(max(now_s + settles_s, self.race_s))
 
     @property
     def _reserved(self) -> tuple[float, float]:
@@ -274,7 +280,8 @@ class Deadlines:
             whole_s = min(share_s, most_compared_s(self.both_s))
         if self.both_s or self.data_s:
             whole_s = max(whole_s, compared_s(self.both_s, self.data_s))
-        scale = min(1.0, _RESERVED_SHARE * self.budget_s / max(race_s + whole_s, 1e-9))
+        left_s = min(self.budget_s, self.over_s - self.ready_s)
+        scale = min(1.0, _RESERVED_SHARE * left_s / max(race_s + whole_s, 1e-9))
         return scale * race_s, scale * whole_s
 
 

@@ -56,6 +56,8 @@ def report_of(
     searches = [s for s in searches if s.task.key in uses]
     won = [context.store.winner(s.task.key, context.here, s.space.version) for s in searches]
     facts = [_facts(s, winner, whole) for s, winner in zip(searches, won, strict=True)]
+    for s, f in zip(searches, facts, strict=True):
+        roofline = roofline.raised(s.task.kernel, f.tuned_s)
     total_s = (
         sum(
             uses[s.task.key] * f.tuned_s

@@ -7,7 +7,7 @@ padding, which a good kernel skips: a 3x3 convolution of 7x7 pixels has 18 % few
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf, prod
 from typing import Literal
 
@@ -117,6 +117,21 @@ class Roofline:
                 f"operations, at {rate / 1e9:.4g} GFLOP/s as the machine was measured"
             )
         return ""
+
+    def raised(self, kernel: Kernel, seconds: float) -> Roofline:
+        """The same, with a peak that a run of ``seconds`` passed as high as that run: it was
+        measured in a busy moment, or in another cache.
+        """
+        bounds = self.bounds(kernel)
+        if not 0 < seconds < bounds.seconds:
+            return self
+        level = "read_l2" if bounds.level == "cache" else "read_dram"
+        gains = {"fma_f32": bounds.flops_s, "products": bounds.flops_s, level: bounds.bytes_s}
+        peaks = {
+            name: tuple((at, v * max(1.0, s / seconds)) for at, v in getattr(self.limits, name))
+            for name, s in gains.items()
+        }
+        return replace(self, limits=replace(self.limits, **peaks))
 
     def pct_peak(self, kernel: Kernel, seconds: float) -> float:
         """Per cent of the nearer bound that a run of ``seconds`` reaches; 0 for one that never

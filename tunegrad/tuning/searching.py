@@ -38,7 +38,7 @@ BATCH = 16
 """Candidates between two decisions."""
 
 _PRIMED = 8
-"""Defaults that each core compiles between two looks at the clock."""
+"""Kernels whose defaults each core compiles before they are measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,9 @@ class Searching:
             since = sessions_since(c.store, c.resumed | {c.session})
             seeding = Seeding(c.store, c.here, c.policy, since)
         charged = c.costs.part
-        log = TrialLog(c.store, c.here, c.policy, c.session, time.time, c.resumed, charged)
+        # What this session measured before comes to light when it is asked for again.
+        asked = c.resumed | {c.session}
+        log = TrialLog(c.store, c.here, c.policy, c.session, time.time, asked, charged)
         return tuple(self._search(use, log, seeding) for use in uses)
 
     def _search(self, use: KernelUse, log: TrialLog, seeding: Seeding | None) -> KernelSearch:
@@ -94,17 +96,14 @@ class Searching:
         )
         return ModelSearch(searches, left_s, time.monotonic, c.progress.tell, policy, rule)
 
-    def prepare(self, searches: Sequence[KernelSearch]) -> None:
-        """Have code of the defaults at hand, and of what earlier sessions timed candidates
-        beside.
-        """
-        c = self.context
+    def open(self, search: ModelSearch) -> None:
+        """Measure defaults and seeds, beside what earlier sessions timed candidates beside."""
+        c, searches = self.context, search.searches
         held = [(s.task.kernel, t) for s in searches if (t := standing(s.trials)) is not None]
         c.executor.measurer.stand(
             [(k, Schedule.parse(t.actions), t.measurement.seconds) for k, t in held]
         )
-        if c.settings.max_trials is None:
-            self._prime(searches)
+        search.open(self._prime if c.settings.max_trials is None else _not_primed, self._group)
 
     def default_seconds(self, spared: int, kernels: Sequence[Kernel]) -> dict[str, float]:
         """Seconds of default schedules by key, verified and with their rows; infinity where
@@ -120,16 +119,18 @@ class Searching:
             and sum(d.text not in s.texts for s in searches for d in s.defaults) > left - spared
         ):
             raise OutOfTrialsError
-        self._prime(searches)
-        under_way = deque((s, s.begin_defaults()) for s in searches)
-        try:
-            while under_way:
-                search, begun = under_way[0]
-                search.finish(begun)
-                under_way.popleft()
-        finally:
-            for search, begun in under_way:
-                search.give_up(begun)
+        for at in range(0, len(searches), self._group):
+            some = searches[at : at + self._group]
+            self._prime(some)
+            under_way = deque((s, s.begin_defaults()) for s in some)
+            try:
+                while under_way:
+                    search, begun = under_way[0]
+                    search.finish(begun)
+                    under_way.popleft()
+            finally:
+                for search, begun in under_way:
+                    search.give_up(begun)
         return {s.task.key: s.default_s for s in searches}
 
     def trials_left(self) -> int | None:
@@ -145,11 +146,18 @@ class Searching:
             )
         )
 
-    def _prime(self, searches: Sequence[KernelSearch]) -> None:
-        """Compile the defaults of all kernels, so many at a time that little is lost at a
-        deadline, and no core waits for long.
+    @property
+    def _group(self) -> int:
+        """Kernels whose defaults are compiled, then measured: so many that no core waits for long,
+        and so few that little is lost at a deadline. Machines of a fleet compile by themselves.
         """
+        return _PRIMED * usable_cores() if self.context.executor.machines == 1 else 1 << 30
+
+    def _prime(self, searches: Sequence[KernelSearch]) -> None:
+        """Compile the defaults of these kernels."""
         work = [(s.task.kernel, d) for s in searches for d in s.defaults if d.text not in s.texts]
-        size = _PRIMED * usable_cores()
-        for at in range(0, len(work), size):
-            self.context.executor.measurer.prime(work[at : at + size])
+        self.context.executor.measurer.prime(work)
+
+
+def _not_primed(_: Sequence[KernelSearch]) -> None:
+    """Trials are counted: no default is compiled that may not be measured."""

@@ -1,12 +1,14 @@
 """One tuning session: the kernels of models searched within a budget, winners raced, everything
 in the store.
 
+begin    defaults of the model as it is expected to run: its latency is on the screen;
+         a batch of the heaviest kernel
 plan     how images are stored, where graphs are cut, which variants are near;
          raced in whole models
 search   defaults, seeds, rounds of near variants: those behind leave
 race     variants, in whole models
 search   the kernels of the variants that won, while more is expected of it
-race     schedules, in whole models
+race     schedules, in whole models, halfway and in the end: a slow spell of the machine spoils one
 measure  whole models, before and after
 report
 """
@@ -37,6 +39,7 @@ from tunegrad.events import (
 )
 from tunegrad.ir.target import Target
 from tunegrad.opts import SPACE_VERSION, Schedule, Space
+from tunegrad.planning import expected_s
 from tunegrad.reports import Deviation, TuneReport
 from tunegrad.search import (
     KernelSearch,
@@ -47,7 +50,16 @@ from tunegrad.search import (
 from tunegrad.trial import Policy
 from tunegrad.version import __version__
 
-from .budget import LEAST_S, Account, Costs, Deadlines, goal_of, resumed_sessions, session_record
+from .budget import (
+    LEAST_S,
+    SPENT_S,
+    Account,
+    Costs,
+    Deadlines,
+    goal_of,
+    resumed_sessions,
+    session_record,
+)
 from .end_to_end import EndToEnd, Withdrawals, latency_s, measured_deviation, measured_end_to_end
 from .executor import open_executor
 from .interrupt import Interrupt, OutOfTimeError
@@ -55,13 +67,13 @@ from .machine import busy_text, cpu_use, machine_state, others_cpus, probed, ver
 from .questions.plan import RACE_SHARE, PlanDecisions
 from .questions.schedule import Schedules
 from .questions.variant import VariantCandidates, leave_but, narrowed_in_rounds
-from .race import data_s
+from .race import data_s, least_s
 from .report import Finish, report_of
 from .reporting.records import planned_facts, session_facts
 from .roofline import Roofline, needed_flops
 from .searching import BATCH, Searching
 from .state import Context, Progress
-from .workload import Workload, not_a_number, shared_kernels, work_key
+from .workload import KernelUse, Workload, not_a_number, shared_kernels, work_key
 
 __all__ = ["SEARCH_POLICY", "Session", "run_session", "run_sessions", "search_policy"]
 
@@ -72,6 +84,9 @@ _NUMPY_FLOPS_PER_S, _SHORT_S = 1e9, 0.2
 """Speed at which a graph in 16 bits is evaluated, about; and a time that is not worth a look at the
 clock.
 """
+
+_RACE_SHARE = 0.5 * RACE_SHARE
+"""The part of a budget for each of the two races of schedules."""
 
 _ROUNDS_SHARE = 0.25
 """The part of a budget in which near variants are searched."""
@@ -111,7 +126,7 @@ def run_sessions(
     check_searcher(settings.searcher)
     with _opened(settings, workloads, observers, hooks, costs or Costs()) as context:
         left_s, began_s = context.progress.account.left_s, context.costs.began_s
-        deadlines = Deadlines(left_s, began_s, time.monotonic(), RACE_SHARE)
+        deadlines = Deadlines(left_s, began_s, time.monotonic(), _RACE_SHARE)
         deadlines.data_s = sum(map(data_s, workloads))
         return Session(context, list(workloads), deadlines, only).run()
 
@@ -219,16 +234,20 @@ class Session:
     only: Set[str] = frozenset()
 
     def run(self) -> tuple[TuneReport, ...]:
-        """Plan, search, race, search, race, measure, report."""
+        """Begin, plan, search, race, search, race, measure, report."""
         c = self.context
         left_s, ready_s = self.deadlines.budget_s, time.monotonic()
         self._announce()
+        if left_s >= LEAST_S:
+            self._expect()
+            self._begun(left_s)
         c.progress.phase("plans")
         with c.costs.part("plans"):
             candidates = self._planned(left_s)
         self.workloads = [r.favourite for r in candidates]
         c.store.add_facts(c.session, planned_facts(c.progress.roofline, self.workloads, "planned"))
         searches = self._searches(candidates)
+        before = self._promotions(searches)
         stopped: StopReason | None = None
         if left_s >= LEAST_S:
             stopped = self._searched(searches, candidates, left_s)
@@ -237,7 +256,6 @@ class Session:
         searches = _of_models(searches, self.workloads)
         search_s = time.monotonic() - ready_s
         c.progress.phase("race")
-        before = self._promotions(searches)
         with c.costs.part("finals", sealed=True):
             self._raced(searches)
         fresh = {key for key, count in self._promotions(searches).items() if count > before[key]}
@@ -256,11 +274,44 @@ class Session:
         keys = (s.task.key for s in searches)
         return {key: len(c.store.promotions(key, c.here)) for key in keys}
 
+    # ---- begin
+
+    def _begun(self, left_s: float) -> None:
+        """Time the defaults of the models as they are expected to run, then a batch of the kernel
+        that weighs most: plans are decided after that.
+        """
+        c = self.context
+        models = [self._decisions.expected(work) for work in self.workloads]
+        uses = [u for u in shared_kernels(models) if not u.kernel.fixed]
+        searches = self._searching.searches(uses, c.settings.warm_start)
+        end_s = self.deadlines.plans_s
+        search = self._searching.begin(
+            searches,
+            max(LEAST_S, end_s - time.monotonic()),
+            StopRule(0, self._searching.trials_left()),
+        )
+        c.progress.standings = lambda: self._standings(searches, models)
+        c.progress.phase("defaults")
+        c.progress.estimate()
+        try:
+            with c.interrupt.until(self.deadlines.given_up(end_s)):
+                self._searching.open(search)
+                weights = {k.key: k.uses * k.best_s for k in c.progress.standings()}
+                if weights and c.settings.max_trials is None:
+                    c.progress.phase("search")
+                    search.round({max(weights, key=weights.__getitem__)}, RACE_SHARE * left_s)
+        except OutOfTimeError:
+            pass
+        except KeyboardInterrupt:
+            if not c.interrupt.requested:
+                raise
+        finally:
+            search.close()
+
     # ---- plan
 
     def _planned(self, left_s: float) -> list[VariantCandidates]:
         """The models as plans that measuring decides on, with the variants that are near."""
-        self._expect()
         share_s, now_s = left_s / len(self.workloads), time.monotonic()
         each_s = max(0.0, self.deadlines.plans_s - now_s) / len(self.workloads)
         candidates = []
@@ -317,8 +368,7 @@ class Session:
         c.progress.phase("defaults")
         try:
             with c.interrupt.until(self.deadlines.defaults_given_up(begun_s)):
-                self._searching.prepare(searches)
-                search.open()
+                self._searching.open(search)
             self._learn(searches)
             c.progress.phase("search")
             search.budget_s = max(LEAST_S, self.deadlines.search_s - begun_s)
@@ -328,6 +378,8 @@ class Session:
                 self.workloads = self._variants(candidates, search.searches, left_s)
                 leave_but(search, self.workloads)
                 search.leave(self._not_asked(searches))
+                if search.half():
+                    self._raced_halfway(searches, _RACE_SHARE * left_s)
                 search.run()
         except OutOfTimeError:
             stopped = "budget"
@@ -344,16 +396,25 @@ class Session:
         keys = {s.task.key for s in _of_models(searches, self.workloads)}
         return keys - self.only if keys & self.only else set()
 
-    def _standings(self, searches: Sequence[KernelSearch]) -> list[KernelStanding]:
+    def _standings(
+        self, searches: Sequence[KernelSearch], models: Sequence[Workload] = ()
+    ) -> list[KernelStanding]:
         """Standings of the kernels that the models run, as far as is decided, under the names that
         their searches have: fewer kernels may need fewer names of their own.
         """
         found = {s.task.key: s for s in searches}
         return [
-            KernelStanding(s.task.name, use.key, use.uses, s.default_s, s.best_s)
-            for use in shared_kernels(self.workloads)
+            self._standing(s, use)
+            for use in shared_kernels(models or self.workloads)
             if (s := found.get(use.key)) is not None
         ]
+
+    def _standing(self, s: KernelSearch, use: KernelUse) -> KernelStanding:
+        """The standing of a kernel: what the model of the machine expects until it is measured."""
+        if any(d.text in s.texts for d in s.defaults):
+            return KernelStanding(s.task.name, use.key, use.uses, s.default_s, s.best_s)
+        guess_s = expected_s(use.kernel, self.context.target, self.context.numerics)
+        return KernelStanding(s.task.name, use.key, use.uses, guess_s, guess_s, measured=False)
 
     def _learn(self, searches: Sequence[KernelSearch]) -> None:
         """Tell the deadlines what the models take, both ways, for what is reserved of the
@@ -394,18 +455,30 @@ class Session:
 
     # ---- race
 
+    def _raced_halfway(self, searches: Sequence[KernelSearch], share_s: float) -> None:
+        """Settle what is proved faster so far, where a race fits into ``share_s`` seconds."""
+        c, d = self.context, self.deadlines
+        self._learn(searches)
+        if least_s(d.both_s, d.data_s) > share_s:
+            return
+        c.progress.phase("race")
+        with c.costs.part("finals", sealed=True):
+            c.executor.measurer.wait_idle()
+            kept = _of_models(searches, self.workloads)
+            self._schedules.promote_proved(kept, self.workloads, time.monotonic() + share_s)
+        c.progress.phase("search")
+
     def _raced(self, searches: tuple[KernelSearch, ...]) -> None:
         """Settle the winner of every kernel."""
         c, now_s = self.context, time.monotonic()
         interrupted, tell = c.interrupt.requested, c.tell
-        deadline_s = now_s if interrupted else self.deadlines.race_s
-        void = self._withdrawals.trial
-        schedules = Schedules(c.executor.measurer, c.models, c.store, c.here, void, tell)
+        settles_s = now_s + SPENT_S if self.deadlines.budget_s < LEAST_S else 0.0
+        deadline_s = now_s if interrupted else max(settles_s, self.deadlines.race_s)
         c.interrupt.forgive()
         try:
             with c.interrupt.until(self.deadlines.race_given_up(now_s, interrupted)):
                 c.executor.measurer.wait_idle()
-                schedules.promote_proved(searches, self.workloads, deadline_s)
+                self._schedules.promote_proved(searches, self.workloads, deadline_s)
         except OutOfTimeError:
             tell(Warned(_UNSETTLED))
         except KeyboardInterrupt:
@@ -495,12 +568,19 @@ class Session:
 
     @property
     def _decisions(self) -> PlanDecisions:
-        spared = len(shared_kernels(self.workloads))
+        c = self.context
+        uses = shared_kernels(self.workloads)
+        spared = sum(not c.store.trials(u.key, c.here, c.policy) for u in uses)
         return PlanDecisions(self.context, partial(self._searching.default_seconds, spared))
 
     @property
     def _searching(self) -> Searching:
         return Searching(self.context)
+
+    @property
+    def _schedules(self) -> Schedules:
+        c, void = self.context, self._withdrawals.trial
+        return Schedules(c.executor.measurer, c.models, c.store, c.here, void, c.tell)
 
     @property
     def _withdrawals(self) -> Withdrawals:

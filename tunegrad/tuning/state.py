@@ -43,6 +43,7 @@ class Progress:
     """Hands events on.
 
     Mutable: ``measured`` counts trials by status, ``named`` are kernels by the names they go by,
+    ``roofline`` has the peaks that a kernel passed as high as that,
     ``standings`` says where the kernels of the models stand.
     """
 
@@ -81,6 +82,7 @@ class Progress:
                 event = replace(event, spent_s=spent_s, budget_s=self.budget_s)
             case CandidateMeasured():
                 self.measured[str(event.status)] += 1
+                self.roofline = self.roofline.raised(self.named[event.kernel], event.best_s)
                 event = replace(event, pct_peak=self._pct(event.kernel, event.best_s))
             case KernelFinished():
                 event = replace(event, pct_peak=self._pct(event.kernel, event.best_s))
@@ -88,7 +90,12 @@ class Progress:
                 pass
         for observer in self.observers:
             observer.observe(event)
-        if isinstance(event, BudgetSpent) and (kernels := self.standings()):
+        if isinstance(event, BudgetSpent):
+            self.estimate()
+
+    def estimate(self) -> None:
+        """Tell what the models are expected to take, where their kernels are known."""
+        if kernels := self.standings():
             self.tell(self._estimated(kernels))
 
     def _estimated(self, kernels: Sequence[KernelStanding]) -> ModelEstimated:

@@ -137,11 +137,19 @@ class MutableProgress:
         rate = f", {(total - 1) / took_s:.1f} a second" if total > 1 and took_s > 0.0 else ""
         return f"{count_text(self.counts)} candidate{'s' if total != 1 else ''}{rate}"
 
+    @property
+    def measured(self) -> bool:
+        """True where each kernel of the model was measured, and no time is the guess of a model."""
+        return self.model is not None and all(k.measured for k in self.model.kernels)
+
     def model_line(self) -> str:
         """Line about the model: its expected time now, next to its default schedules."""
         m = self.model
         if m is None or m.default_s == inf:
             return "not known yet"
+        if not self.measured:
+            known = sum(k.measured for k in m.kernels)
+            return f"about {ms(1e3 * m.best_s)} ms, {known} of {len(m.kernels)} kernels measured"
         now = f"{ms(1e3 * m.best_s)} ms expected, default {ms(1e3 * m.default_s)} ms"
         return f"{now}: {about(m.default_s, m.best_s)}"
 
@@ -179,8 +187,8 @@ _NOTABLE = 0.99
 
 
 class LineObserver:
-    """Writes a line for each phase, for a kernel that became faster, for a warning, and about every
-    ``every_s`` seconds.
+    """Writes a line for each phase, for a kernel that became faster, for a warning, for the first
+    estimate of the model and the first measured one, and about every ``every_s`` seconds.
 
     Stamps are of the time since the command began, at ``began_s`` of ``clock``; they only grow.
     """
@@ -197,6 +205,7 @@ class LineObserver:
         self._every_s = every_s
         self._next_s = every_s
         self._said_s: dict[str, float] = {}
+        self._estimates: set[bool] = set()
 
     def observe(self, event: Event) -> None:
         """Take one event; perhaps write a line."""
@@ -213,6 +222,9 @@ class LineObserver:
                 self._write(f"warning: {event.message}")
             case Stopping():
                 self._write(STOPPING)
+            case ModelEstimated() if event.default_s < inf and p.measured not in self._estimates:
+                self._estimates.add(p.measured)
+                self._stamp(f"model {p.model_line()}")
             case _ if p.elapsed_s >= self._next_s and p.phase in ("defaults", "search"):
                 self._next_s = p.elapsed_s + self._every_s
                 parts = (

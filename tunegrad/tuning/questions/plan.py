@@ -26,7 +26,7 @@ from ..interrupt import OutOfTimeError
 from ..models import WholeModel
 from ..race import Blamed, ModelTrack, most_at_once
 from ..state import Context
-from ..workload import Workload, with_images, with_plan, with_toggles, with_variants
+from ..workload import Workload, cut_as_stored, with_images, with_plan, with_toggles, with_variants
 from .cut import choose_cuts, choose_images
 from .question import PlanContext
 from .variant import VariantCandidates, candidates_of, choose_variants
@@ -54,6 +54,12 @@ class PlanDecisions:
 
     context: Context
     seconds: Callable[[Sequence[Kernel]], dict[str, float]]
+
+    def expected(self, work: Workload) -> Workload:
+        """The work as the store and the model of the machine have it, before anything is raced."""
+        c = self.context
+        cut = cut_as_stored(work, c.here, c.store, c.target)
+        return with_variants(cut, picked(cut.plan, c.target, c.here, c.store, c.numerics))
 
     def opened(self, work: Workload, budget_s: float) -> VariantCandidates:
         """The work of the plan that measuring decides on, in its share of a budget, and the

@@ -24,7 +24,7 @@ from tunegrad.devices import CONTENDING
 from tunegrad.errors import CandidateFailure, InternalError
 from tunegrad.events import Event, Warned, WinnerPromoted
 from tunegrad.opts import Schedule
-from tunegrad.search import KernelSearch
+from tunegrad.search import LEAST_EFFECT, KernelSearch
 from tunegrad.trial import Cache, Fingerprint, Measurement, Status, Trial
 
 from ..executor import SessionMeasurer
@@ -131,7 +131,8 @@ class Schedules:
 
     def _field(self, search: KernelSearch) -> _Field | None:
         """The field of a kernel's race; None where nothing ran, where no default did and nothing
-        stands, and where nothing new could take the place of what stands.
+        stands, and where nothing could take the place of what stands: nothing new, nor what the
+        store has as faster and a race before this one did not settle.
         """
         if wrong := _wrong_default(search):
             self.observe(Warned(f"kernel {search.task.name}: {wrong}"))
@@ -156,7 +157,9 @@ class Schedules:
             for t in ranked
             if t.program_hash != stands.program_hash and t.measurement.seconds <= contending_s
         ]
-        if held and (not others or not search.statuses):
+        least_s = (1.0 - LEAST_EFFECT) * stands.measurement.seconds
+        hopeful = bool(others) and others[0].measurement.seconds <= least_s
+        if held and not (others and (search.statuses or hopeful)):
             return None
         return _Field(search, stands, bool(held), tuple(others[:_FIELD]))
 
