@@ -310,3 +310,31 @@ def test_search_budget_who_left_counts_no_more():
     case.model.run()
     assert 0.0 < gains[1] <= 1e-3 < gains[0]
     assert case.model.done == case.model.searches[0].done
+
+
+def test_search_budget_primes_a_group_of_kernels_before_their_defaults():
+    case = Case(
+        dict.fromkeys("abcde", SURFACE), 1e3, uses=dict(zip("abcde", (1, 5, 3, 4, 2), strict=True))
+    )
+    primed = []
+
+    def prime(some):
+        primed.append(("".join(s.task.name for s in some), len(case.measurer.calls)))
+
+    case.model.open(prime, 2)
+    names, counts = zip(*primed, strict=True)
+    assert names == ("bd", "ce", "a"), "the heaviest first"
+    assert counts[0] == 0 < counts[1] < counts[2], "a group is measured before the next one"
+
+
+@pytest.mark.parametrize("budget_s", [2.0, 16.0, 7200.0])
+def test_search_budget_half_of_it_leaves_as_much(budget_s):
+    case = Case({"a": SURFACE, "b": SURFACE}, budget_s)
+    case.measurer.cost_s = budget_s / 64
+    case.model.open()
+    left_s = case.model.left_s
+    assert case.model.half()
+    assert case.model.left_s == pytest.approx(left_s / 2, abs=budget_s / 8)
+    case.run()
+    assert case.model.stopped == "budget"
+    assert abs(case.model.left_s) <= budget_s / 8
