@@ -13,7 +13,7 @@ the fastest that ran, and the defaults among them, so a search never ends with s
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
@@ -121,6 +121,11 @@ class KernelSearch:
     def statuses(self) -> dict[str, int]:
         """This session's measured trials by status."""
         return dict(self._tally.statuses)
+
+    def count(self, statuses: Mapping[str, int]) -> None:
+        """Count trials that another search of the kernel measured in this session."""
+        for status, n in statuses.items():
+            self._tally.statuses[status] = self._tally.statuses.get(status, 0) + n
 
     @property
     def duplicates(self) -> int:

@@ -19,7 +19,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence, Set
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
 
@@ -225,13 +225,15 @@ def search_policy(workloads: Sequence[Workload], target: Target) -> Policy:
 class Session:
     """A session while it runs. Mutable: ``workloads`` are the models as far as they are decided.
 
-    ``only`` are the kernels that are searched, by key, where not all are.
+    ``only`` are the kernels that are searched, by key, where not all are; ``begun`` the searches
+    that began before plans were decided.
     """
 
     context: Context
     workloads: list[Workload]
     deadlines: Deadlines
     only: Set[str] = frozenset()
+    begun: dict[str, KernelSearch] = field(default_factory=dict)
 
     def run(self) -> tuple[TuneReport, ...]:
         """Begin, plan, search, race, search, race, measure, report."""
@@ -284,6 +286,7 @@ class Session:
         models = [self._decisions.expected(work) for work in self.workloads]
         uses = [u for u in shared_kernels(models) if not u.kernel.fixed]
         searches = self._searching.searches(uses, c.settings.warm_start)
+        self.begun = {s.task.key: s for s in searches}
         end_s = self.deadlines.plans_s
         search = self._searching.begin(
             searches,
@@ -297,7 +300,7 @@ class Session:
             with c.interrupt.until(self.deadlines.given_up(end_s)):
                 self._searching.open(search)
                 weights = {k.key: k.uses * k.best_s for k in c.progress.standings()}
-                if weights and c.settings.max_trials is None:
+                if weights and c.settings.max_trials is None and c.settings.target_ms is None:
                     c.progress.phase("search")
                     search.round({max(weights, key=weights.__getitem__)}, RACE_SHARE * left_s)
         except OutOfTimeError:
@@ -340,7 +343,11 @@ class Session:
         """Of all kernels that the models may launch in the end."""
         c = self.context
         uses = [u for u in shared_kernels(candidates) if not u.kernel.fixed]
-        return self._searching.searches(uses, c.settings.warm_start)
+        searches = self._searching.searches(uses, c.settings.warm_start)
+        for s in searches:
+            if (begun := self.begun.get(s.task.key)) is not None:
+                s.count(begun.statuses)
+        return searches
 
     def _searched(
         self,
