@@ -22,6 +22,7 @@ TYPE_CHECKING = False  # as typing's, which takes longer to import than all of t
 if TYPE_CHECKING:
     from tunegrad import data as data
     from tunegrad import errors as errors
+    from tunegrad import linalg as linalg
     from tunegrad import nn as nn
     from tunegrad import torch as torch
     from tunegrad.config import config_names as config_names
@@ -64,7 +65,7 @@ if TYPE_CHECKING:
     f32 = float32 = float = _dtypes.F32
     f64 = float64 = double = _dtypes.F64
 else:
-    _MODULES = ("data", "errors", "nn", "torch")
+    _MODULES = ("data", "errors", "linalg", "nn", "torch")
     _HOMES = {
         "config": "config_names default_store",
         "frontend": "InputSpec Model Tensor checkpoint custom_vjp grad no_grad value_and_grad",

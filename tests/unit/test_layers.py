@@ -28,7 +28,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("compiling", "planning"),
     ("pipeline",),
     ("models",),
-    ("nn",),
+    ("linalg", "nn"),
     ("frontend",),
     ("search", "db", "runtime"),
     ("devices",),

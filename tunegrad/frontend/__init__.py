@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from .functions import minimum as minimum
     from .functions import stack as stack
     from .functions import where as where
-    from .gradients.checkpoint import checkpoint as checkpoint
+    from .gradients.functions import checkpoint as checkpoint
     from .gradients.functions import grad as grad
     from .gradients.functions import value_and_grad as value_and_grad
     from .handle import Bindings as Bindings
@@ -63,8 +63,7 @@ else:
             "calibrated": "Calibration quantised_model read_calibration",
             "creation": "arange full ones zeros",
             "functions": "cat dump maximum minimum stack where",
-            "gradients.checkpoint": "checkpoint",
-            "gradients.functions": "grad value_and_grad",
+            "gradients.functions": "checkpoint grad value_and_grad",
             "handle": "Bindings TensorLike joined",
             "model": "Example InputSpec Model as_model find_model model_of_spec",
             "nodes": "substitute",

@@ -4,8 +4,7 @@ reverse.py        the walk from outputs to arguments
 cotangent.py      what flows, and adjoints of movements
 elementwise.py    local derivatives
 rules.py          folds, reads, casts
-functions.py      grad, value_and_grad, vjp
-checkpoint.py     results that are computed again instead of kept
+functions.py      grad, value_and_grad, vjp, checkpoint
 backward.py       loss.backward(), tensors that require a gradient
 """
 
@@ -13,7 +12,6 @@ from __future__ import annotations
 
 from ..nodes.tracing import no_grad
 from ..vjp import custom_vjp
-from .checkpoint import checkpoint
-from .functions import grad, value_and_grad, vjp
+from .functions import checkpoint, grad, value_and_grad, vjp
 
 __all__ = ["checkpoint", "custom_vjp", "grad", "no_grad", "value_and_grad", "vjp"]
