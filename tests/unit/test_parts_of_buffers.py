@@ -38,6 +38,22 @@ def test_a_concatenation_is_no_launch():
     assert [made.buffers[i].start // 64 for i in parts] == [0, 2, 7]
 
 
+def test_a_concatenation_of_more_than_a_kernel_takes_is_no_launch_either():
+    parts = [_gradient(n) for n in range(1, 121)]
+    plan = _plan(*parts)
+    assert sum("where" in x.name for x in plan.launches) > 1  # it is several there
+    made = joined(plan, 1)
+    assert not any("where" in x.name or "concatenation" in x.name for x in made.launches)
+    ((_, found),) = made.parts.items()
+    assert len(found) == len(parts)
+    validated(made)
+
+
+def test_a_long_concatenation_that_is_copied_stays_several_launches():
+    plan = _plan(*(Tensor.input(f"i{n}", (n,)) for n in range(1, 121)))
+    assert joined(plan, 1) is plan
+
+
 def test_parts_are_taken_apart_and_joined_again():
     made = _joined()
     apart = separated(made)

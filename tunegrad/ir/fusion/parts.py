@@ -12,8 +12,12 @@ So the gradients of many parameters are one tensor, which one kernel reads, with
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import replace
+from itertools import accumulate
+from operator import itemgetter
+from typing import cast
 
 from ..dtypes import DType
 from ..expr import Apply, Cast, Expr, Inside, Load, Op, equal
@@ -38,6 +42,19 @@ def joined(plan: LaunchPlan, view_bytes: int) -> LaunchPlan:
     an input or a tensor that comes twice, is copied there. A plan without such a launch is the same
     object.
     """
+    whole = _unchained(plan)
+    if whole is not plan:
+        found, deep = (
+            _joined(whole, view_bytes),
+            {*map(id, whole.launches)} - {*map(id, plan.launches)},
+        )
+        if deep.isdisjoint(map(id, found.launches)):
+            return found
+    return _joined(plan, view_bytes)
+
+
+def _joined(plan: LaunchPlan, view_bytes: int) -> LaunchPlan:
+    """``joined``, of concatenations in one launch each."""
     written = {i for x in plan.launches for i in x.writes}
     buffers = [*plan.buffers]
     wholes = set[int]()
@@ -74,6 +91,47 @@ def joined(plan: LaunchPlan, view_bytes: int) -> LaunchPlan:
     result = replace(plan, buffers=tuple(buffers), launches=tuple(launches))
     result.verify()
     return result
+
+
+def _unchained(plan: LaunchPlan) -> LaunchPlan:
+    """The plan with concatenations in one launch each that have so many inputs that they are
+    several, each of which reads the one before where it has nothing itself; the same object where
+    there are none.
+    """
+    writers = {x.writes[0]: x for x in plan.launches if len(x.kernel.stages) == 1}
+    reads = Counter(i for x in plan.launches for i in x.reads)
+    kept = {*plan.outputs, *(b.base for b in plan.buffers)}
+    gone: dict[int, Launch | None] = {}
+    for launch in writers.values():
+        pieces, under, dropped = dict[_Piece, None](), launch, list[Launch]()
+        while True:
+            args = {p.name: i for p, i in _args(under)}
+            found = _pieces(under.kernel, cast(Store, under.kernel.stages[0]))
+            whole = [i for i in (args[n] for n, _, size in found if size == _extent(under))
+                     if i in writers and reads[i] == 1 and i not in kept]  # fmt: skip
+            pieces |= dict.fromkeys((args[n], start, size) for n, start, size in found)
+            if len(whole) != 1 or not _is_plain(plan.buffers[whole[0]]):
+                break
+            pieces.pop((whole[0], 0, _extent(under)))
+            under = writers[whole[0]]
+            dropped.append(under)
+        ordered = sorted(pieces, key=itemgetter(1))
+        sizes = [size for _, _, size in ordered]
+        starts = [*(start for _, start, _ in ordered), _extent(launch)]
+        if dropped and [*accumulate(sizes, initial=0)] == starts:
+            kernel = _concatenation(sizes, plan.buffers[launch.writes[0]].dtype)
+            ids = launch.writes[0], *(i for i, _, _ in ordered)
+            gone |= {id(x): None for x in dropped}
+            gone[id(launch)] = Launch(kernel, ids, kernel.name, ())
+    if not gone:
+        return plan
+    launches = (gone.get(id(x), x) for x in plan.launches)
+    return replace(plan, launches=tuple(x for x in launches if x is not None))
+
+
+def _extent(launch: Launch) -> int:
+    axes = launch.kernel.axes
+    return axes[0].extent if len(axes) == 1 else -1
 
 
 def _placed(
@@ -204,6 +262,16 @@ def _concatenated(k: Kernel, store: Store) -> list[tuple[str, int, int]]:
 
         where(3<=a<8, q[a-3], p[a])
     """
+    found = sorted(_pieces(k, store), key=itemgetter(1))
+    ends = [0, *(start + size for _, start, size in found)]
+    tiled = bool(found) and ends == [*(start for _, start, _ in found), k.axes[0].extent]
+    return found if tiled and len(found) > 1 else []
+
+
+def _pieces(k: Kernel, store: Store) -> list[tuple[str, int, int]]:
+    """The inputs that a store lays at places of their own, the last of which may be everywhere;
+    nothing for any other store.
+    """
     if k.fixed or k.reduces or len(k.axes) != 1:
         return []
     (axis,) = k.axes
@@ -220,10 +288,7 @@ def _concatenated(k: Kernel, store: Store) -> list[tuple[str, int, int]]:
         if condition not in (None, inside) or not (x.valid.always or x.valid == inside):
             return []
         found.append((x.param, gap.const, p.size))
-    found.sort(key=lambda piece: piece[1])
-    ends = [0, *(start + size for _, start, size in found)]
-    tiled = ends == [*(start for _, start, _ in found), axis.extent]
-    return found if tiled and len(found) > 1 else []
+    return found
 
 
 def _reading(launch: Launch, store: Store) -> Launch | None:
