@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import pairwise
 
 from tunegrad.errors import IllegalAction
 from tunegrad.ir.looptree import LoopTree
+from tunegrad.lazy import dataclass
 from tunegrad.opts import Action, Chooser, DefaultChooser, Schedule, SpaceDecision
 from tunegrad.trial import Fingerprint, Measurement, Policy
 
