@@ -50,7 +50,7 @@ settings.register_profile(
 settings.load_profile("tunegrad")
 
 from tests import fuzzing, no_network, peaks, quarantine  # noqa: E402  # found by the path above
-from tunegrad.devices.processes.isolated import preload  # noqa: E402
+from tunegrad.devices.processes.isolated import preload, start_fork_server  # noqa: E402
 from tunegrad.tune.sessions import WORKER_MODULES  # noqa: E402
 
 no_network.refuse()
@@ -96,9 +96,12 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Put each layer's smallest tests first, after pytest-randomly shuffled and before pytest-xdist
-    tells its controller the order.
+    tells its controller the order; and start what forks the workers, in the environment of the run,
+    not in that of the first test that needs one.
     """
     session.items.sort(key=lambda item: item.get_closest_marker("smoke") is None)
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        start_fork_server()
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -113,7 +116,7 @@ def _draws_the_same(request: pytest.FixtureRequest) -> None:
     test draws is what it draws alone, in any order.
     """
     if torch := sys.modules.get("torch"):
-        torch.manual_seed(0)
+        torch.default_generator.manual_seed(0)  # torch.manual_seed writes a traceback for each GPU
     _set_back(request.node)
 
 
