@@ -14,11 +14,12 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from random import Random
 from statistics import fmean, median_low, stdev
 
-from benchmarks.recorded import read_recording
+from benchmarks.recorded import Read, read_recording
 from tunegrad.errors import ConfigError, StoreError
 from tunegrad.search import check_searcher, make_searcher, searcher_names
 
@@ -148,12 +149,22 @@ def find_spaces(places: Sequence[Path], device: str | None = None) -> tuple[Load
         )
     found: list[LoadedSpace] = []
     for file in files:
-        read = read_recording(file)
+        try:
+            told = file.stat()
+            read = _read(file, told.st_mtime_ns, told.st_size, told.st_ino)
+        except OSError:
+            read = read_recording(file)
         name = _name_of(file)
         if any(space.name == name for space in found):
             raise ConfigError(f"{file}: another recorded space is called {name}, too")
         found.append(LoadedSpace(name, read.recording, tuple(map(str, read.problems))))
     return tuple(found if device is None else _of_device(found, device))
+
+
+@lru_cache(maxsize=12)
+def _read(file: Path, *_state: int) -> Read:
+    """A recording, read once for as long as its file stays as it is."""
+    return read_recording(file)
 
 
 def _of_device(spaces: Sequence[LoadedSpace], device: str) -> list[LoadedSpace]:
