@@ -1,13 +1,17 @@
-"""Imports run down the layers, never up, and siblings on a row do not import each other.
+"""Imports run down the layers, never up, and siblings on a row do not import each other; what has
+a face is imported from it; docstrings open with a verb, or with a noun phrase that names the thing.
 
-Standard library only.
+Each module is parsed once for all of these.
 """
 
 from __future__ import annotations
 
 import ast
+import importlib
+import re
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -41,13 +45,21 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 ROW = {name: row for row, names in enumerate(LAYERS) for name in names}
 
 
-def imported(source: str, package: tuple[str, ...]) -> Iterator[tuple[int, str]]:
-    """(line, first component under ``tunegrad``) of every import in ``source``, wherever in the
-    file it stands.
+@cache
+def parsed(path: Path) -> ast.Module:
+    """The tree of a file."""
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+# ---- layers
+
+
+def imported(tree: ast.Module, package: tuple[str, ...]) -> Iterator[tuple[int, str]]:
+    """(line, first component under ``tunegrad``) of every import in a file, wherever it stands.
 
     ``package`` is the path of the package that the file is in, for relative imports.
     """
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names = [alias.name.split(".") for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -61,14 +73,14 @@ def imported(source: str, package: tuple[str, ...]) -> Iterator[tuple[int, str]]
                 yield node.lineno, parts[1]
 
 
-def broken(source: str, path: Path) -> list[str]:
+def broken(tree: ast.Module, path: Path) -> list[str]:
     """Every import of the file ``path`` (relative to the package) that breaks the rule, in
     words.
     """
     package = ("tunegrad", *path.parent.parts)
     mine = path.parts[0].removesuffix(".py")
     faults = []
-    for line, theirs in imported(source, package):
+    for line, theirs in imported(tree, package):
         if theirs == mine or theirs not in ROW:
             continue  # itself, or a name that the package's front door exports
         if ROW[theirs] < ROW[mine]:
@@ -87,11 +99,7 @@ def modules() -> list[Path]:
 
 
 def test_every_import_runs_down() -> None:
-    faults = [
-        fault
-        for path in modules()
-        for fault in broken((PACKAGE / path).read_text(encoding="utf-8"), path)
-    ]
+    faults = [fault for path in modules() for fault in broken(parsed(PACKAGE / path), path)]
     assert not faults, "\n".join(faults)
 
 
@@ -130,7 +138,7 @@ def test_import_linter_holds_the_same_layers() -> None:
     ],
 )
 def test_planted_fault_is_found(path: str, source: str, fault: str) -> None:
-    assert [text.split(": ", 1)[1] for text in broken(source, Path(path))] == [fault]
+    assert [text.split(": ", 1)[1] for text in broken(ast.parse(source), Path(path))] == [fault]
 
 
 @pytest.mark.parametrize(
@@ -142,4 +150,118 @@ def test_planted_fault_is_found(path: str, source: str, fault: str) -> None:
     ],
 )
 def test_downward_import_is_fine(path: str, source: str) -> None:
-    assert broken(source, Path(path)) == []
+    assert broken(ast.parse(source), Path(path)) == []
+
+
+def test_nothing_above_the_devices_asks_for_a_kind_of_target() -> None:
+    """Comparing ``kind`` of a target is what a question of ability replaces."""
+    found = []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        if "devices" in path.relative_to(PACKAGE).parts:
+            continue
+        for node in ast.walk(parsed(path)):
+            sides = [node.left, *node.comparators] if isinstance(node, ast.Compare) else []
+            words = {x.value for x in sides if isinstance(x, ast.Constant)}
+            names = {x.attr for x in sides if isinstance(x, ast.Attribute)}
+            if words & {"cpu", "gpu"} and "kind" in names:
+                found.append(f"{path.relative_to(PACKAGE)}:{node.lineno}")
+    assert found == []
+
+
+# ---- faces: what stands outside imports from them, never from the modules behind. The forms of
+# ``tunegrad.ir`` (``ir.kernel``, ``ir.program`` ...) are modules, a face each.
+
+FACES = (
+    "tunegrad.compiling",
+    "tunegrad.ir.fusion",
+    "tunegrad.ir.rewrites",
+    "tunegrad.ir.text",
+    "tunegrad.ir.validate",
+    "tunegrad.ir.variants",
+    "tunegrad.opts",
+    "tunegrad.planning",
+)
+
+
+def modules_behind(faces: tuple[str, ...], path: Path, tree: ast.Module) -> Iterator[str]:
+    """Imports of modules behind a face in the file ``path``, in words. Files of the face's own
+    layer are not outside: what stands below ``ir`` may know its neighbours.
+    """
+    package = path.parent.parts
+    mine = ".".join(path.parts[:2])
+    theirs = [face for face in faces if not face.startswith(mine)]
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.ImportFrom):
+            continue
+        base = list(package[: len(package) - node.level + 1]) if node.level else []
+        name = ".".join([*base, *([node.module] if node.module else [])])
+        for face in theirs:
+            if name.startswith(f"{face}."):
+                yield f"{path}:{node.lineno}: imports {name}, not {face}"
+
+
+def test_faces_are_what_others_import() -> None:
+    faults = [
+        fault
+        for path in sorted(PACKAGE.rglob("*.py"))
+        for fault in modules_behind(FACES, path.relative_to(ROOT), parsed(path))
+    ]
+    assert not faults, "\n".join(faults)
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_faces_have_the_names_that_they_list(face: str) -> None:
+    found = importlib.import_module(face)
+    assert all(hasattr(found, name) for name in found.__all__)
+
+
+def test_faces_a_deep_import_is_seen() -> None:
+    tree = ast.parse("from tunegrad.opts.lowering import emit")
+    assert list(modules_behind(FACES, Path("tunegrad/db/a.py"), tree))
+    assert not list(modules_behind(FACES, Path("tunegrad/opts/a.py"), tree))
+    assert not list(modules_behind(FACES, Path("tunegrad/db/a.py"), ast.parse("import tunegrad")))
+
+
+# ---- docstrings
+
+QUESTION = re.compile(r"(How|What|When|Where|Whether|Which|Who|Whom|Whose|Why)\b")
+SHARE = 0.02
+"""The part of all docstrings that may still open with a question word."""
+
+_Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def docstrings(tree: ast.Module) -> list[tuple[int, str]]:
+    """Line and text of each docstring in a file, of public and private names alike."""
+    nodes = (n for n in ast.walk(tree) if isinstance(n, _Documented))
+    return [(n.body[0].lineno, text) for n in nodes if (text := ast.get_docstring(n))]
+
+
+@pytest.mark.parametrize(
+    ("source", "opens"),
+    [
+        ('"""What a thing is."""', True),
+        ('class A:\n    def _f(self):\n        """Whether it is so."""', True),
+        ('async def f():\n    r"""\n    How many there are.\n    """', True),
+        ('"""Whatever a file holds is data."""', False),
+        ('def f():\n    """Return what was found."""', False),
+        ('x = "What a thing is."', False),
+    ],
+)
+def test_question_words_are_found_at_the_start_of_docstrings_alone(
+    source: str, opens: bool
+) -> None:
+    assert any(QUESTION.match(text) for _, text in docstrings(ast.parse(source))) == opens
+
+
+def test_docstrings_of_the_package_open_with_a_verb_or_a_noun() -> None:
+    count = 0
+    found: list[str] = []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        for line, text in docstrings(parsed(path)):
+            count += 1
+            if QUESTION.match(text):
+                found.append(f"{path.relative_to(ROOT)}:{line}: {text.splitlines()[0]}")
+    assert len(found) <= SHARE * count, "\n".join(
+        [f"{len(found)} of {count} docstrings open with a question word:", *found]
+    )

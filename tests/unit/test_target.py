@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import os
 import pickle
 import re
@@ -84,21 +83,6 @@ def test_caches_hold_no_more_of_a_shared_one_than_a_process_can_expect() -> None
 
 def test_matrix_unit_is_called_what_an_action_calls_it() -> None:
     assert UNIT.name == "m16n8k16_f16_f32"
-
-
-def test_nothing_above_the_devices_asks_for_a_kind_of_target() -> None:
-    """Comparing ``kind`` of a target is what a question of ability replaces."""
-    found = []
-    for path in sorted(ROOT.rglob("*.py")):
-        if "devices" in path.relative_to(ROOT).parts:
-            continue
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            sides = [node.left, *node.comparators] if isinstance(node, ast.Compare) else []
-            words = {x.value for x in sides if isinstance(x, ast.Constant)}
-            names = {x.attr for x in sides if isinstance(x, ast.Attribute)}
-            if words & {"cpu", "gpu"} and "kind" in names:
-                found.append(f"{path.relative_to(ROOT)}:{node.lineno}")
-    assert found == []
 
 
 def test_no_form_names_a_processor() -> None:
