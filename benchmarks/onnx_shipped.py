@@ -79,8 +79,8 @@ _QUANTISED = 2e-3
 """Of files with integers inside: a number that is rounded to the other side is one step off."""
 _STEPS = 5e-2
 """Of one whose output has a hundred steps, each of layers of such: ONNX Runtime as it optimises
-smart-turn is 1 to 4 of them from ONNX Runtime as the file is. So has an encoder of dynamic steps: as
-ONNX Runtime optimises traceforge's it is 3.5 % from the file as it is, on one of two inputs.
+smart-turn is 1 to 4 of them from ONNX Runtime as the file is. So has an encoder of dynamic steps:
+as ONNX Runtime optimises traceforge's it is 3.5 % from the file as it is, on one of two inputs.
 """
 
 FILES = (
