@@ -23,7 +23,7 @@ from tunegrad.devices.cuda import bindings
 from tunegrad.errors import ConfigError, DeviceError
 from tunegrad.regress import SweepSettings, regress
 from tunegrad.regress import measured as measuring
-from tunegrad.regress import run as running
+from tunegrad.regress import sweep as running
 from tunegrad.trial import Fingerprint
 from tunegrad.tuning.fleet import Machine, choose_crew
 from tunegrad.tuning.fleet.cluster import survey
