@@ -37,7 +37,7 @@ from tunegrad.tuning.interrupt import Interrupt
 from . import work
 from .expected import Evaluation, Judge
 from .making import Compiled, WholeModel
-from .work import MOST_TURNS, RUNS, SETS, Answer, Order
+from .work import LEAST_TURNS, MOST_TURNS, RUNS, SETS, Answer, Order
 
 __all__ = ["LocalBench", "ModelBench", "Turns"]
 
@@ -191,8 +191,8 @@ class LocalBench:
         """See ``ModelBench``."""
         self.check([a, b])
         once_s = self._took_s[self._order(a)] + self._took_s[self._order(b)]
-        rounds = max(3, min(MOST_TURNS, int(budget_s / max(4 * once_s, 1e-6))))
-        first, second = self._timed([a, b], work.pairs, rounds, runs=rounds * RUNS)
+        rounds = max(LEAST_TURNS, min(MOST_TURNS, int(budget_s / max(4 * once_s, 1e-6))))
+        first, second = self._timed([a, b], work.pairs, rounds, budget_s, runs=rounds * RUNS)
         return [s for turn in first for s in turn], [s for turn in second for s in turn]
 
     def latencies(self, model: WholeModel, samples: int) -> list[float]:

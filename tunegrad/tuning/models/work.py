@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import pickle
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -32,6 +33,7 @@ from tunegrad.ir.interpret.numeric import to_compute, to_memory
 from tunegrad.runtime import Argument, Code, Constants, Runner
 
 __all__ = [
+    "LEAST_TURNS",
     "MOST_TURNS",
     "RUNS",
     "SETS",
@@ -107,7 +109,7 @@ def _uneven(values: NDArray[Any], dtype: DType, rng: np.random.Generator) -> NDA
 RUNS = 3
 """Runs of a model in its turn; the first one only warms the caches."""
 
-MOST_TURNS = 100
+LEAST_TURNS, MOST_TURNS = 3, 100
 """Of two models that are compared; more do not narrow the interval on a machine that drifts."""
 
 MOST_BYTES = 4 << 30
@@ -326,14 +328,17 @@ def turns(orders: Sequence[Order], rounds: int) -> Answer:
     return _asked(orders, timed)
 
 
-def pairs(orders: Sequence[Order], rounds: int) -> Answer:
+def pairs(orders: Sequence[Order], rounds: int, budget_s: float) -> Answer:
     """Seconds of two runs of each model a round, in turns; a turn's first run only warms the
-    caches.
+    caches. Rounds end, after ``LEAST_TURNS``, with the budget: on a busy machine they take long.
     """
 
     def timed(models: Sequence[_Held]) -> Answer:
         found: list[list[tuple[float, ...]]] = [[] for _ in models]
+        end_s = time.perf_counter() + budget_s
         for turn in range(rounds):
+            if turn >= LEAST_TURNS and time.perf_counter() > end_s:
+                break
             for i in range(len(models)) if turn % 2 == 0 else reversed(range(len(models))):
                 found[i].append(models[i].seconds(RUNS)[1:])
         return Answer(turns=tuple(map(tuple, found)))
