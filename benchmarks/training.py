@@ -1,4 +1,4 @@
-"""Steps of training, untuned, next to PyTorch eager, channels-last and Inductor, in turns.
+"""Steps of training next to PyTorch eager, channels-last and Inductor, in turns.
 
     python -m benchmarks.training                         all models
     python -m benchmarks.training resnet18 --no-inductor  one, without the compiler's minutes
@@ -6,6 +6,7 @@
     python -m benchmarks.training resnet18 --kernels      gradients of convolutions beside oneDNN's
     python -m benchmarks.training --loop                  PyTorch's own loop through torch.compile
     python -m benchmarks.training --cpu                   one thread, CPU time: for a busy machine
+    python -m benchmarks.training mlp --tune 5m --store s.db    tuned, too, into that store
 
 A step is forward, loss, backward and SGD with momentum. A model is one function of ``F``, which is
 PyTorch's ``torch.nn.functional`` or ours, so both compute the same from equal parameters, and their
@@ -283,12 +284,13 @@ class Whole(tg.nn.Module):
 
 
 def our_step(
-    model: Model, parameters: dict[str, Array], numerics: Numerics = "contract"
-) -> tg.TrainStep:
-    """The step, without a store."""
+    model: Model, parameters: dict[str, Array], numerics: Numerics = "contract",
+    store: str | bool = False,
+) -> tg.TrainStep:  # fmt: skip
+    """The step, by the winners of ``store``."""
     return tg.TrainStep(
         Whole(model, parameters), None, tg.nn.optim.SGD(_RATE, momentum=_MOMENTUM), inputs=2,
-        weights=parameters, store=False, threads=torch.get_num_threads(), numerics=numerics,
+        weights=parameters, store=store, threads=torch.get_num_threads(), numerics=numerics,
     )  # fmt: skip
 
 
@@ -350,6 +352,12 @@ def rows_of(name: str, said: argparse.Namespace) -> Iterator[str]:
         f"{seconds:.1f} s"
     )
     calls: dict[str, Callable[[], Any]] = {"ours": lambda: step(x, y)}
+    if said.tune:
+        budget = {"store": said.store, "budget_s": said.tune, "threads": said.threads}
+        tg.tune(step.step_model(x, y), numerics=said.numerics, **budget)
+    if said.store:
+        tuned = our_step(model, parameters, said.numerics, said.store)
+        calls["tuned"] = lambda: tuned(x, y)
     for form in ("eager", "channels_last", *(() if said.no_inductor else ("inductor",))):
         calls[form] = theirs(model, parameters, x, y, form)
     wanted: list[float] = []
@@ -368,7 +376,7 @@ def rows_of(name: str, said: argparse.Namespace) -> Iterator[str]:
         yield f"  {peer:14} five steps in {first:6.2f} s, losses within {apart:.1e} of ours"
         contestants.append(CallContestant(peer, "", call, _nothing, clock=clock))
     timings = interleave(contestants, _PACE)
-    best = min(t.seconds for t in timings if t.peer != "ours")
+    best = min(t.seconds for t in timings if t.peer not in ("ours", "tuned"))
     for t in timings:
         yield (
             f"  {t.peer:14} {1e3 * t.seconds:9.3f} ms +- {100 * t.interval:4.1f} %   "
@@ -663,8 +671,14 @@ def main() -> None:
     parser.add_argument("--cpu", action="store_true", help="CPU time of one thread, not the wall's")
     parser.add_argument("--kernels", action="store_true", help="gradients of convolutions alone")
     parser.add_argument("--launches", action="store_true", help="our kernels, one by one")
+    parser.add_argument(
+        "--store", default="", help="tuned steps, too, by the winners of this store"
+    )
+    parser.add_argument("--tune", default="", help="tune the step for that long first, as 5m")
     parser.add_argument("--loop", action="store_true", help="PyTorch's loop through torch.compile")
     said = parser.parse_args()
+    if said.tune and not said.store:
+        parser.error("--tune needs --store, the file of its winners")
     if unknown := [name for name in said.models if name not in MODELS]:
         parser.error(f"models {', '.join(unknown)}; valid: {', '.join(MODELS)}")
     torch.set_num_threads(1 if said.cpu else said.threads)
