@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -285,7 +285,7 @@ class Whole(tg.nn.Module):
 
 def our_step(
     model: Model, parameters: dict[str, Array], numerics: Numerics = "contract",
-    store: str | bool = False,
+    store: str | Literal[False] = False,
 ) -> tg.TrainStep:  # fmt: skip
     """The step, by the winners of ``store``."""
     return tg.TrainStep(
@@ -353,8 +353,10 @@ def rows_of(name: str, said: argparse.Namespace) -> Iterator[str]:
     )
     calls: dict[str, Callable[[], Any]] = {"ours": lambda: step(x, y)}
     if said.tune:
-        budget = {"store": said.store, "budget_s": said.tune, "threads": said.threads}
-        tg.tune(step.step_model(x, y), numerics=said.numerics, **budget)
+        tg.tune(
+            step.step_model(x, y), store=said.store, budget_s=said.tune, threads=said.threads,
+            numerics=said.numerics,
+        )  # fmt: skip
     if said.store:
         tuned = our_step(model, parameters, said.numerics, said.store)
         calls["tuned"] = lambda: tuned(x, y)
