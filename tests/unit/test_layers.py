@@ -1,7 +1,5 @@
 """Imports run down the layers, never up, and siblings on a row do not import each other; what has
 a face is imported from it; docstrings open with a verb, or with a noun phrase that names the thing.
-
-Each module is parsed once for all of these.
 """
 
 from __future__ import annotations
@@ -11,7 +9,6 @@ import importlib
 import re
 import tomllib
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -45,7 +42,6 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 ROW = {name: row for row, names in enumerate(LAYERS) for name in names}
 
 
-@cache
 def parsed(path: Path) -> ast.Module:
     """The tree of a file."""
     return ast.parse(path.read_text(encoding="utf-8"))
