@@ -16,6 +16,7 @@ from tunegrad.cli.app import run
 from tunegrad.errors import ConfigError, UserError
 from tunegrad.regress import between, bisecting, load_sweep
 from tunegrad.regress.bisecting import revision_of_models
+from tunegrad.regress.report import Alert, Step
 
 TOY = """
 import tunegrad as tg
@@ -114,6 +115,45 @@ def test_commits_that_change_nothing_that_is_timed_are_left_out(
     assert json.loads(capsys.readouterr().out)["commits"] == 0
     assert run(words) == 1
     assert "go with --between" in capsys.readouterr().err
+
+
+def test_a_commit_on_a_branch_is_followed_by_its_merge_and_any_message_is_read(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    git(repository, "checkout", "-q", "-b", "side", "HEAD~2")
+    git(repository, "commit", "-q", "--allow-empty", "-m", "on a branch")
+    git(repository, "checkout", "-q", "-")
+    git(repository, "merge", "-q", "--no-ff", "-m", "merged", "side")
+    git(repository, "commit", "-q", "--allow-empty", "--allow-empty-message", "-m", "")
+    git(repository, "commit", "-q", "--allow-empty", "-m", "a\x0bb \u2028 c")
+    git(repository, "-c", "i18n.commitEncoding=none", "commit", "-q", "--allow-empty", "-F",
+        str(latin(repository)))  # fmt: skip
+    ran: list[list[str]] = []
+
+    def run(self: bisecting.Bisection) -> tuple[Step, ...]:
+        ran.append([*self.commits])
+        self.alerts += [Alert(c, c, ()) for c in self.commits[1:]]
+        return ()
+
+    monkeypatch.setattr(bisecting.Bisection, "run", run)
+    settings = load_sweep(repository / "sweep.toml")
+    report = between(settings, ("side", "HEAD"))
+    assert ran == [[git(repository, "rev-parse", c) for c in ("side", *names("HEAD", 4))]]
+    said = [a.subject for a in report.alerts]
+    assert said == ["merged", "", "a\x0bb \u2028 c", "sl\ufffdw"]
+    between(settings, ("side", "HEAD"), paths=("toy.py",))
+    assert ran[1] == [git(repository, "rev-parse", c) for c in ("side", "HEAD~3")]
+
+
+def names(last: str, count: int) -> list[str]:
+    return [f"{last}~{n}" for n in reversed(range(count))]
+
+
+def latin(folder: Path) -> Path:
+    """A message that is no UTF-8."""
+    path = folder.parent / "message"
+    path.write_bytes("slöw".encode("latin-1"))
+    return path
 
 
 def test_a_night_names_the_commit_that_it_ran(repository: Path) -> None:

@@ -89,6 +89,27 @@ def test_where_those_between_do_not_run_the_alert_names_them() -> None:
     assert (alert.before, alert.others, alert.commit) == ("18", ("19", "20"), "21")
 
 
+class Renamed(Commits):
+    """Has a kernel under another name for some commits."""
+
+    def round(self, commits: Sequence[str], turns: int = 5) -> Round:
+        seen = super().round(commits, turns)
+        other = any(25 <= int(c) < 33 for c in commits)
+        return {s: by for s, by in seen.items() if not (other and s == f"{MODEL}: k1")}
+
+
+def test_commits_without_the_series_are_left_out() -> None:
+    decision = Bisection(HISTORY, Renamed(4, {20: {1: 1.3}}))
+    decision.run()
+    (alert,) = decision.alerts
+    assert (alert.commit, alert.before, alert.others) == ("20", "19", ())
+    beside = Bisection(HISTORY, Renamed(4, {30: {1: 1.3}}))
+    beside.run()
+    (alert,) = beside.alerts
+    assert (alert.before, alert.commit) == ("24", "33")
+    assert alert.others == tuple(str(n) for n in range(25, 33))
+
+
 def test_an_end_that_does_not_run_is_an_error() -> None:
     with pytest.raises(CommitError, match="no rule to make target"):
         Bisection(HISTORY, Commits(5, {}, broken=(59,))).run()

@@ -135,14 +135,21 @@ class Bisection:
             self._alert(lo, hi, _slower(proof, *self._pair(lo, hi)))
 
     def _halve(self, lo: int, hi: int, row: str) -> tuple[int, int]:
-        """Neighbours, of those that run, between which most of the slowdown lies."""
-        while (mid := self._middle(lo, hi)) is not None:
+        """Neighbours, of those that run and have the series, between which most of the slowdown
+        lies.
+        """
+        without: list[int] = []
+        while (mid := self._middle(lo, hi, without)) is not None:
             try:
                 slower = self._like_slower(lo, mid, hi, row)
             except CommitError as error:
                 if error.commit != self.commits[mid]:
                     raise
                 self._failed(error)
+                continue
+            if slower is None:
+                without.append(mid)
+                self.tell(f"{_short(self.commits[mid])} has no {row}")
                 continue
             lo, hi = (lo, mid) if slower else (mid, hi)
             self.tell(
@@ -151,10 +158,13 @@ class Bisection:
             )
         return lo, hi
 
-    def _like_slower(self, lo: int, mid: int, hi: int, row: str) -> bool:
+    def _like_slower(self, lo: int, mid: int, hi: int, row: str) -> bool | None:
+        """True where mid is like hi; None where it has no such series: kernels come and go."""
         lead, seen = 0, []
         for _ in range(MOST):
             one = self._rounds((lo, mid, hi), 1)
+            if row not in one[0]:
+                return None
             (up,) = _steps(one, row, *self._pair(lo, mid))
             (down,) = _steps(one, row, *self._pair(mid, hi))
             seen.append(up - down)
@@ -163,10 +173,10 @@ class Bisection:
                 break
         return median(seen) > 0.0
 
-    def _middle(self, lo: int, hi: int) -> int | None:
-        """The commit in the middle, or the nearest to it that can be built."""
+    def _middle(self, lo: int, hi: int, without: Sequence[int]) -> int | None:
+        """The commit in the middle, or the nearest to it that can be built, but ``without``."""
         for at in sorted(range(lo + 1, hi), key=lambda at: (abs(2 * at - lo - hi), at)):
-            if self._runs(at):
+            if at not in without and self._runs(at):
                 return at
         return None
 
@@ -205,9 +215,11 @@ class Bisection:
 
 
 def _steps(rounds: Sequence[Round], series: str, a: str, b: str) -> list[float]:
-    """log(b / a) of a series, round by round: the median over turns."""
+    """log(b / a) of a series, round by round of those that have it: the median over turns."""
     return [
-        float(np.median(np.log(np.array(r[series][b]) / np.array(r[series][a])))) for r in rounds
+        float(np.median(np.log(np.array(r[series][b]) / np.array(r[series][a]))))
+        for r in rounds
+        if series in r
     ]
 
 
@@ -502,8 +514,8 @@ def _git(root: Path, *words: str) -> str:
     """Output of git. Raises UserError with what it says, and where there is no git."""
     try:
         done = subprocess.run(
-            ["git", "-C", str(root), *words], capture_output=True, text=True, check=False,
-            env=_plain(),
+            ["git", "-C", str(root), *words], capture_output=True, check=False, env=_plain(),
+            encoding="utf-8", errors="replace",
         )  # fmt: skip
     except OSError as error:
         raise UserError(f"git can not be started: {error.strerror}") from error
@@ -594,7 +606,11 @@ def between(
             "one comes first"
         )
     chosen = tuple(paths) or (("tunegrad",) if own else ())
-    after = _git(root, *listed, "--", *chosen).split() if chosen else after
+    after = _descended(root, a, b, after)
+    if chosen:
+        merge = after[:1] if _git(root, "rev-parse", f"{after[0]}^1") != a else []
+        touched = {*_git(root, *listed, "--", *chosen).split(), *merge}
+        after = [c for c in after if c in touched]
     if not after:
         return BetweenReport(a, b, str(root), 0, 0, 0, 0.0, (), ())
     begun = {
@@ -628,6 +644,12 @@ def between(
     )  # fmt: skip
 
 
+def _descended(root: Path, a: str, b: str, commits: Sequence[str]) -> list[str]:
+    """Those that have ``a`` in them: one on a branch is followed by the merge of that branch."""
+    path = {*_git(root, "rev-list", "--ancestry-path", f"{a}..{b}").split()}
+    return [c for c in commits if c in path]
+
+
 @contextmanager
 def _interruptible() -> Iterator[None]:
     """SIGTERM and SIGHUP, too, raise KeyboardInterrupt."""
@@ -637,6 +659,6 @@ def _interruptible() -> Iterator[None]:
 
 def _described(root: Path, alert: Alert) -> Alert:
     """With the subject, the author and the day of the commit."""
-    said = _git(root, "show", "--no-patch", "--format=%s%n%an%n%cs", alert.commit).splitlines()
-    subject, author, day = said
+    said = _git(root, "show", "--no-patch", "--format=%cs%x00%an%x00%s", alert.commit)
+    day, author, subject = said.split("\0", 2)
     return replace(alert, subject=subject, author=author, day=day)
