@@ -121,11 +121,12 @@ def _reflected(a: Tensor) -> tuple[list[tuple[Tensor, Tensor]], Tensor]:
     for j in range(min(m - 1, n)):
         at, below = _constant(rows == j, a), _constant(rows > j, a)
         x = (a * _constant(np.arange(n) == j, a)).sum(-1, True)
+        x = x / _scale(x * (at + below))  # squares of small numbers have few bits, or are zero
         first, tail = (x * at).sum(-2, True), x * below
         square = (tail * tail).sum(-2, True)
         turns = square > 0
         length = where(turns, first * first + square, 1.0).sqrt()
-        end = where(first > 0, -length, length)
+        end = where(first >= 0, -length, length)
         v = where(turns, tail / where(turns, first - end, 1.0), 0.0) + at
         tau = where(turns, (end - first) / end, 0.0)
         found.append((v, tau))

@@ -133,15 +133,17 @@ def backend(
 @contextmanager
 def _taken_apart() -> Iterator[None]:
     """Attention and recurrent layers are traced as products, not as kernels of PyTorch's whose
-    backward passes read what only these kernels write.
+    backward passes read what only these kernels write. A backward program writes to nothing that
+    it is given, so that a graph may be kept (``retain_graph=True``).
     """
     from torch._C import _get_mkldnn_enabled, _set_mkldnn_enabled
+    from torch._functorch import config
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
     before = _get_mkldnn_enabled()
     _set_mkldnn_enabled(False)
     try:
-        with sdpa_kernel(SDPBackend.MATH):
+        with sdpa_kernel(SDPBackend.MATH), config.patch(donated_buffer=False):
             yield
     finally:
         _set_mkldnn_enabled(before)

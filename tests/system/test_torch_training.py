@@ -184,8 +184,10 @@ def test_one_compiled_module_trains_and_is_evaluated_in_between(loads: list[Any]
     assert len(loads) == 4  # two that train; constants, then parameters that were written to
 
 
-def test_calls_before_backward_graphs_that_are_kept_and_gradients_that_add_up() -> None:
-    theirs, mine, f = pair(small)
+@pytest.mark.parametrize("norm", [nn.Identity, lambda: nn.BatchNorm1d(8).eval()])
+def test_calls_before_backward_graphs_that_are_kept_and_gradients_that_add_up(norm: Any) -> None:
+    """With normalisation PyTorch thinks that a backward program may write to what it is given."""
+    theirs, mine, f = pair(lambda: nn.Sequential(nn.Linear(4, 8), norm(), nn.GELU()))
     x, y = torch.randn(2, 5, 4)
     for g in (theirs, f):
         loss = (g(x) * 2 + g(y).square()).sum()
@@ -193,6 +195,16 @@ def test_calls_before_backward_graphs_that_are_kept_and_gradients_that_add_up() 
         loss.backward()
         g(x).sum().backward()
     same_gradients(theirs, mine)
+
+
+def test_batch_normalisation_of_16_bit_networks_trains() -> None:
+    """Statistics for the backward pass have the dtype of the weights."""
+    theirs, mine, f = pair(lambda: nn.Sequential(nn.BatchNorm1d(4), nn.ReLU()).bfloat16())
+    x = torch.randn(5, 4, dtype=torch.bfloat16)
+    for g in (theirs, f):
+        g(x).float().square().sum().backward()
+    for want, got in zip(theirs.parameters(), mine.parameters(), strict=True):
+        torch.testing.assert_close(got.grad, want.grad, rtol=0.05, atol=0.05)
 
 
 def test_another_batch_is_another_program_and_gradients_are_right(loads: list[Any]) -> None:

@@ -58,6 +58,21 @@ def test_qr_of_columns_that_depend_on_each_other_is_a_factor_still(dtype: str) -
         assert (np.tril(r, -1) == 0).all()
 
 
+def test_qr_has_the_signs_of_lapack_where_a_column_begins_with_zero() -> None:
+    a = np.array([[0, 1], [2, 3], [0, -5]], np.float32)
+    close(linalg.qr(a).R.numpy(), np.linalg.qr(a).R, "float32")
+
+
+@pytest.mark.parametrize(("dtype", "tiny"), [("float32", 1e-22), ("float64", 1e-161)])
+def test_columns_whose_squares_are_no_normal_numbers_have_orthonormal_factors(
+    dtype: str, tiny: float
+) -> None:
+    a = np.array([[1, 0, 0], [0, tiny, 0], [0, 1.3 * tiny, 1]], dtype)
+    q = linalg.qr(a).Q.numpy()
+    close(q.T @ q, np.eye(3), dtype)
+    as_svd(a, dtype)
+
+
 @pytest.mark.parametrize(
     ("shape", "dtype", "full"),
     [

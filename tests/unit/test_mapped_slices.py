@@ -1,12 +1,17 @@
-"""Arrays of a mapped file: a part of one costs the pages of that part."""
+"""Arrays of a mapped file: a part of one costs the pages of that part, and writers of one name
+leave each other's files alone.
+"""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
+import pytest
 
-from tunegrad.runtime.mapped import map_arrays, write_arrays
+from tunegrad.runtime import mapped
+from tunegrad.runtime.mapped import check_digest, map_arrays, write_arrays
 
 
 def read_bytes() -> int:
@@ -37,3 +42,25 @@ def test_mapped_slice_reads_its_own_bytes_alone(tmp_path):
     assert arrays["small"].sum() == 15
     assert read_bytes() - before < 256 << 10, "the header alone is read"
     assert 0 < resident_bytes(path) < 8 << 20, "a slice touches its pages, and some beside them"
+
+
+@pytest.mark.parametrize("moment", ["replace", "flock"])
+def test_a_writer_that_ends_leaves_files_alone_that_others_write(moment, tmp_path, monkeypatch):
+    """Another process writes the same name just before this one locks, or renames, its file."""
+    path, other, done = tmp_path / "w.safetensors", os.getpid() + 1, []
+    home = Path if moment == "replace" else mapped.fcntl
+    plain = getattr(home, moment)
+
+    def then(*args):
+        if not done:
+            done.append(True)
+            with monkeypatch.context() as patch:
+                patch.setattr(os, "getpid", lambda: other)
+                write_arrays(path, {"a": np.zeros(3)}, {})
+        return plain(*args)
+
+    monkeypatch.setattr(home, moment, then)
+    write_arrays(path, {"a": np.ones(3)}, {})
+    check_digest(path)
+    assert map_arrays(path)[0]["a"].sum() == 3
+    assert [p.name for p in tmp_path.iterdir()] == [path.name]

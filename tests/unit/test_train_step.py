@@ -15,6 +15,7 @@ import tunegrad as tg
 from tunegrad import nn
 from tunegrad.errors import ConfigError, IndexOutOfRange, ModelError, ShapeError, WeightsError
 from tunegrad.nn import optim
+from tunegrad.runtime.mapped import map_arrays, write_arrays
 
 F = nn.functional
 
@@ -266,6 +267,18 @@ def test_a_damaged_state_is_refused_and_changes_nothing(tmp_path, damage, said):
     path.write_bytes(damage(path.read_bytes()))
     before = step.state_dict()
     with pytest.raises(WeightsError, match=f"state file .*: {said}"):
+        step.load(path)
+    equal(step.state_dict(), before)
+
+
+def test_a_state_whose_more_is_no_json_is_refused_and_changes_nothing(tmp_path):
+    step, path = made(plain), tmp_path / "s.safetensors"
+    step.save(path)
+    arrays, about, _ = map_arrays(path)
+    write_arrays(path, arrays, {**about, "more": "[1"})
+    step(*next(batches(1)))
+    before = step.state_dict()
+    with pytest.raises(WeightsError, match=r"state file .*: its more is no JSON"):
         step.load(path)
     equal(step.state_dict(), before)
 

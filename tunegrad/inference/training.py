@@ -245,8 +245,11 @@ class TrainStep:
                     "weights=)"
                 )
             check_digest(Path(path))
+            more: dict[str, Any] = json.loads(about.get("more", "{}"))
         except OSError as error:
             raise WeightsError(f"state file {path}: {error.strerror or error}") from None
+        except (json.JSONDecodeError, RecursionError) as error:
+            raise WeightsError(f"state file {path}: its more is no JSON: {error}") from None
         except MappedFileError as error:
             raise WeightsError(f"state file {path}: {error}") from None
         for name, mine in self._made().items():
@@ -256,7 +259,6 @@ class TrainStep:
                     f"has {mine}"
                 )
         self.load_state_dict(arrays)
-        more: dict[str, Any] = json.loads(about.get("more", "{}"))
         return more
 
     def _made(self) -> dict[str, str]:

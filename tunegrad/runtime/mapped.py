@@ -19,7 +19,7 @@ import hashlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import msgspec
 import numpy as np
@@ -88,24 +88,40 @@ def write_arrays(path: Path, arrays: Mapping[str, Array], about: Mapping[str, st
     text = msgspec.json.encode(header)
     text += b" " * (-(8 + len(text)) % _ALIGN)
     fresh = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        digest = hashlib.sha256()
-        with fresh.open("wb") as file:
-            with contextlib.suppress(OSError):  # a file system without locks
-                fcntl.flock(file, fcntl.LOCK_EX)  # its writer lives
+    with _locked(fresh) as file:
+        try:
+            digest = hashlib.sha256()
             for part in (len(text).to_bytes(8, "little"), text, *parts):
                 digest.update(part)
                 file.write(part)
             file.write(digest.digest())
-        fresh.replace(path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            fresh.unlink()
-        raise
+            file.flush()
+            fresh.replace(path)  # while it is locked: until then its name is one that is removed
+        except BaseException:
+            with contextlib.suppress(OSError):
+                fresh.unlink()
+            raise
     for left in path.parent.glob(f".{glob.escape(path.name)}.*.tmp"):
         with contextlib.suppress(OSError), left.open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             left.unlink()
+
+
+def _locked(path: Path) -> BinaryIO:
+    """An empty file of this name, of which others see that its writer lives."""
+    while True:
+        file = path.open("ab")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            there = os.path.samestat(path.stat(), os.fstat(file.fileno()))
+        except FileNotFoundError:  # another removed it before it was locked
+            there = False
+        except OSError:  # a file system without locks
+            there = True
+        if there:
+            file.truncate(0)
+            return file
+        file.close()
 
 
 def check_digest(path: Path) -> None:

@@ -92,7 +92,8 @@ def _of_this_batch(
     shape = (-1, *(1 for _ in x.shape[2:]))
     scaled = normal if weight is None else normal * weight.reshape(shape)
     normal = scaled if bias is None else scaled + bias.reshape(shape)
-    return normal, mean.reshape(x.shape[1]), inverse.reshape(x.shape[1])
+    kind = (x if weight is None else weight).dtype  # for the backward pass, as PyTorch keeps them
+    return normal, mean.reshape(x.shape[1]).cast(kind), inverse.reshape(x.shape[1]).cast(kind)
 
 
 def _with_new_statistics(
