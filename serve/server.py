@@ -3,6 +3,7 @@
 import io
 import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import unquote
 
 import numpy as np
 
@@ -15,6 +16,8 @@ MODELS = {}
 class Handler(BaseHTTPRequestHandler):
     """Answer by the models of the command line."""
 
+    timeout = 60  # seconds that a request may take to arrive
+
     def do_GET(self):
         """Give what Prometheus reads."""
         first, *others = MODELS.values()
@@ -25,11 +28,11 @@ class Handler(BaseHTTPRequestHandler):
         """Run the model of the path on the array that was sent."""
         try:
             sent = self.rfile.read(int(self.headers["Content-Length"]))
-            given = np.load(io.BytesIO(sent), allow_pickle=False)
+            given = np.lib.format.read_array(io.BytesIO(sent), allow_pickle=False)
             answer = io.BytesIO()
-            np.save(answer, MODELS[self.path[1:]](given))
+            np.save(answer, MODELS[unquote(self.path[1:])](given))
             self.reply(200, answer.getvalue())
-        except (KeyError, TypeError, ValueError, UserError) as error:
+        except (KeyError, MemoryError, TypeError, ValueError, UserError) as error:
             self.reply(400, str(error).encode())
 
     def reply(self, code, body):

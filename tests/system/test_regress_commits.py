@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -91,6 +92,36 @@ def test_the_commit_that_is_slow_is_named_also_after_a_stop(repository: Path) ->
     assert report.builds == 4
     assert git(repository, "worktree", "list").count("\n") == 0
     assert git(repository, "status", "--porcelain") == ""
+
+
+KILLED = """
+import sys
+from pathlib import Path
+from tunegrad.regress.bisecting import _Repository
+from tunegrad.regress import load_sweep
+root, place, commit, command = sys.argv[1:]
+settings = load_sweep(Path(root, "sweep.toml"))
+_Repository(Path(root), Path(place), settings, command).build(commit)
+"""
+
+
+def test_a_build_that_outlived_a_killed_run_is_ended(repository: Path, tmp_path: Path) -> None:
+    commit, place = git(repository, "rev-parse", "HEAD"), tmp_path / "place"
+    place.mkdir()
+    words = [sys.executable, "-c", KILLED, str(repository), str(place), commit]
+    endless = "echo $$ > begun; while :; do mkdir -p out && echo made > out/file; done"
+    begun = place / commit / "begun"
+    with subprocess.Popen([*words, endless]) as process:
+        while not (begun.exists() and begun.read_text("utf-8").endswith("\n")):
+            assert process.poll() is None
+        shell = Path("/proc", begun.read_text("utf-8").strip(), "cwd")
+        while not (place / f"{commit}.pid").exists():
+            assert process.poll() is None
+        process.kill()
+    assert shell.readlink() == place / commit
+    subprocess.run([*words, "test ! -e out"], check=True)
+    with pytest.raises(OSError, match="No such"):
+        shell.readlink()
 
 
 def test_ends_that_are_none_are_errors(repository: Path) -> None:

@@ -243,8 +243,14 @@ def test_the_server_of_the_container_runs_models_and_is_the_one_of_the_page() ->
         np.save(sent, np.ones((1, 64), np.float32))
         with urlopen(f"{place}/mlp", sent.getvalue()) as answer:
             found = np.load(io.BytesIO(answer.read()))
-        with pytest.raises(HTTPError, match="400"):
-            urlopen(f"{place}/mlp", b"no array")
+        with urlopen(f"{place}/%6Dlp", sent.getvalue()) as answer:
+            assert answer.status == 200
+        huge = io.BytesIO()
+        said = {"descr": "<f4", "fortran_order": False, "shape": (1 << 60,)}
+        np.lib.format.write_array_header_1_0(huge, said)
+        for wrong in (b"no array", b"", b"PK\x03\x04", huge.getvalue()):
+            with pytest.raises(HTTPError, match="400"):
+                urlopen(f"{place}/mlp", wrong)
         with urlopen(f"{place}/metrics") as answer:
             said = answer.read().decode()
         with pytest.raises(HTTPError, match="404"):
@@ -253,7 +259,7 @@ def test_the_server_of_the_container_runs_models_and_is_the_one_of_the_page() ->
         server.shutdown()
         server.server_close()
     np.testing.assert_array_equal(found, model(np.ones((1, 64), np.float32)))
-    assert f'tunegrad_calls_total{{model="{model.name}"}} 1' in said
+    assert f'tunegrad_calls_total{{model="{model.name}"}} 2' in said
 
 
 @pytest.mark.slow

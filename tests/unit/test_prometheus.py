@@ -16,6 +16,7 @@ from tunegrad.cli.tables import metrics_text
 from tunegrad.db import open_store
 from tunegrad.devices.processes import isolated
 from tunegrad.errors import ShapeError
+from tunegrad.inference import LoadedModel
 from tunegrad.regress import SweepReport
 from tunegrad.regress import sweep as sweeping
 from tunegrad.regress.verdict import judge
@@ -83,6 +84,20 @@ def test_models_count_their_calls_errors_and_kernels() -> None:
         assert found["tunegrad_call_seconds_total", (("model", name),)] > 0
         kernels = {dict(k[1])["outcome"]: v for k, v in found.items() if k[0] == "tunegrad_kernels"}
         assert kernels == {"hit": 0, "near": 0, "miss": 1}
+
+
+def test_each_model_has_a_name_of_its_own() -> None:
+    def named(name: str) -> LoadedModel:
+        def function(x: tg.Tensor) -> tg.Tensor:
+            return x + x
+
+        function.__name__ = name
+        return tg.compile(function, np.ones(4, np.float32), store=False)
+
+    a, b, c = named("a"), named("a"), named("a #2")
+    for first, *others in ((a, b, c), (c, a, b), (b, c, a)):
+        names = [dict(k[1])["model"] for k in parsed(first.metrics(*others)) if "calls" in k[0]]
+        assert len(names) == 3
 
 
 def test_calls_that_raise_are_errors() -> None:

@@ -324,8 +324,11 @@ class LoadedModel:
 
         models: dict[str, LoadedModel] = {}
         for model in (self, *others):
-            copy = sum(m.name == model.name for m in models.values()) + 1
-            models[model.name if copy == 1 else f"{model.name} #{copy}"] = model
+            name, copy = model.name, 1
+            while name in models:
+                copy += 1
+                name = f"{model.name} #{copy}"
+            models[name] = model
         tallies = {name: m._runners.counting() for name, m in models.items()}  # noqa: SLF001
         kernels = [
             ({"model": name, "outcome": outcome}, float(sum(r.outcome == outcome for r in rows)))

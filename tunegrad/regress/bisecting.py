@@ -20,6 +20,7 @@ import hashlib
 import inspect
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -387,6 +388,7 @@ class _Repository:
         tree = self.place / commit
         if (self.place / f"{commit}.built").exists() and tree.is_dir():
             return
+        _end_build(self.place / f"{commit}.pid", tree)
         self._drop(commit)
         try:
             _git(self.root, "worktree", "add", "--force", "--detach", "--quiet", str(tree), commit)
@@ -398,10 +400,11 @@ class _Repository:
                     self.command, shell=True, cwd=tree, env=_environment(tree), stdout=log,
                     stderr=log, stdin=subprocess.DEVNULL, start_new_session=True,
                 )  # fmt: skip
+                (self.place / f"{commit}.pid").write_text(f"{process.pid}", "utf-8")
                 try:
                     code = process.wait()
                 except BaseException:
-                    os.killpg(process.pid, 9)
+                    os.killpg(process.pid, signal.SIGKILL)
                     process.wait()
                     raise
             if code:
@@ -480,6 +483,22 @@ class _Repository:
         """Remove the work trees."""
         for commit in commits:
             self._drop(commit)
+
+
+def _end_build(path: Path, tree: Path) -> None:
+    """End a build that outlived the run that began it and was killed: it writes to the tree."""
+    try:
+        pid = int(path.read_text("utf-8"))
+        while Path(os.readlink(f"/proc/{pid}/cwd").removesuffix(" (deleted)")).is_relative_to(tree):
+            os.killpg(pid, signal.SIGKILL)
+            time.sleep(0.01)
+    except (OSError, ValueError):  # it is no more
+        pass
+    for _ in range(100):  # others of its group may take a moment
+        shutil.rmtree(tree, ignore_errors=True)
+        if not tree.exists():
+            break
+        time.sleep(0.01)
 
 
 _STREAM = np.zeros(1 << 22, np.float32)
