@@ -489,7 +489,8 @@ def _end_build(path: Path, tree: Path) -> None:
     """End a build that outlived the run that began it and was killed: it writes to the tree."""
     try:
         pid = int(path.read_text("utf-8"))
-        while Path(os.readlink(f"/proc/{pid}/cwd").removesuffix(" (deleted)")).is_relative_to(tree):
+        place = Path("/proc", f"{pid}", "cwd")
+        while place.readlink().is_relative_to(tree):
             os.killpg(pid, signal.SIGKILL)
             time.sleep(0.01)
     except (OSError, ValueError):  # it is no more
