@@ -137,6 +137,22 @@ def test_floats_are_variants_of_bytes(kind: str, size: int) -> None:
     np.testing.assert_array_equal(ran(made, {"x": x}), want)
 
 
+@pytest.mark.parametrize("variant", ["floats", "floats_winograd2", "floats_winograd4"])
+def test_floats_of_an_image_with_channels_last_are_validated(variant: str) -> None:
+    """Its kernel walks columns first: the window of the weights is the other way round."""
+    x = drawn((1, 6, 7, 32), "u8", 7)
+    weights = Tensor.constant(drawn((8, 32, 3, 3), "i8", 8)).cast("f32") * 0.5
+    image = dequantised(Tensor.input("x", x.shape, "u8"), None, 0.25)
+    product = image.permute(0, 3, 1, 2).conv2d(weights)
+    outputs = prepared((product.node,), "contract", VNNI)
+    plan = planned_as(outputs, frozenset(), {}, LAST, VNNI)
+    (kernel,) = (k for k, _ in plan.kernels().values() if k.reduces)
+    assert variant in variants_of(kernel)
+    want = ran(plan, {"x": x})
+    made = planned_as(outputs, frozenset(), {kernel.key: variant}, LAST, VNNI)
+    np.testing.assert_allclose(ran(made, {"x": x}), want, atol=1e-5 * np.ptp(want))
+
+
 def test_an_integer_sum_has_no_floats() -> None:
     product = ROWS.cast("i32") @ WEIGHTS.cast("i32")
     kernel = kernel_of(schedule(prepared((product.node,), "contract", VNNI)))

@@ -350,8 +350,10 @@ class _Rewriting:
         node, combined = weights.node, None
         if isinstance(node, Node):
             combined = Combined(node, made.matrix, shape, made.conv.w_dims, layout, weights.layout)
-        elif node is not None:  # of weights that are the bytes of words
-            combined = replace(node, matrix=made.matrix, shape=shape)
+        elif node is not None:  # of weights that are the bytes of words: window, channel, output
+            own = (*node.dims[2:], node.dims[1], node.dims[0])
+            dims = tuple(own[d] for d in made.conv.w_dims)
+            combined = replace(node, matrix=made.matrix, shape=shape, dims=dims)
         row = Layout.row_major(shape)
         self.buffers.append(Buffer(place, F32, shape, row, "const", data.name, data, node=combined))
         return place
