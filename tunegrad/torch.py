@@ -113,6 +113,7 @@ def backend(
         return taken(graph, not _writes_parameters(examples, written), written)
 
     def training(graph: Any, _: Sequence[Any]) -> Any:
+        _let_graphs_be_kept()
         return taken(graph, False)
 
     compiler = aot_autograd(
@@ -133,17 +134,15 @@ def backend(
 @contextmanager
 def _taken_apart() -> Iterator[None]:
     """Attention and recurrent layers are traced as products, not as kernels of PyTorch's whose
-    backward passes read what only these kernels write. A backward program writes to nothing that
-    it is given, so that a graph may be kept (``retain_graph=True``).
+    backward passes read what only these kernels write.
     """
     from torch._C import _get_mkldnn_enabled, _set_mkldnn_enabled
-    from torch._functorch import config
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
     before = _get_mkldnn_enabled()
     _set_mkldnn_enabled(False)
     try:
-        with sdpa_kernel(SDPBackend.MATH), config.patch(donated_buffer=False):
+        with sdpa_kernel(SDPBackend.MATH):
             yield
     finally:
         _set_mkldnn_enabled(before)
@@ -160,6 +159,17 @@ def _written() -> tuple[int, ...]:
     if known is None or known.tokens:
         return ()
     return tuple(known.mutated_inp_runtime_indices)
+
+
+def _let_graphs_be_kept() -> None:
+    """Tell PyTorch that the backward program that is compiled now writes to nothing that it is
+    given: else ``retain_graph=True`` is refused after a call without.
+    """
+    from torch._guards import TracingContext
+
+    known: Any = getattr(TracingContext.try_get(), "fw_metadata", None)
+    if getattr(known, "bw_donated_idxs", None):
+        known.bw_donated_idxs = []
 
 
 def _writes_parameters(examples: Sequence[Any], written: Sequence[int]) -> bool:

@@ -184,12 +184,11 @@ def test_one_compiled_module_trains_and_is_evaluated_in_between(loads: list[Any]
     assert len(loads) == 4  # two that train; constants, then parameters that were written to
 
 
-@pytest.mark.parametrize("norm", [nn.Identity, lambda: nn.BatchNorm1d(8).eval()])
-def test_calls_before_backward_graphs_that_are_kept_and_gradients_that_add_up(norm: Any) -> None:
-    """With normalisation PyTorch thinks that a backward program may write to what it is given."""
-    theirs, mine, f = pair(lambda: nn.Sequential(nn.Linear(4, 8), norm(), nn.GELU()))
+def test_calls_before_backward_graphs_that_are_kept_and_gradients_that_add_up() -> None:
+    theirs, mine, f = pair(small)
     x, y = torch.randn(2, 5, 4)
     for g in (theirs, f):
+        g(y).sum().backward()  # a program that may not write to what is kept for a later one
         loss = (g(x) * 2 + g(y).square()).sum()
         loss.backward(retain_graph=True)
         loss.backward()
