@@ -143,3 +143,12 @@ def test_the_digest_of_files_that_were_just_written_is_not_remembered(
 ) -> None:
     monkeypatch.setattr(artifact, "_SETTLED_NS", 1 << 60)
     assert [digest_of(monkeypatch)[1] for _ in range(2)] == [1, 1]
+
+
+def test_a_name_that_leads_to_no_file_is_none_of_our_code(
+    own_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Emacs names the lock of a file that is edited."""
+    before = digest_of(monkeypatch)
+    own_file.with_name(".#artifact.py").symlink_to("user@host.1:2")
+    assert digest_of(monkeypatch) == before

@@ -251,7 +251,7 @@ def _own_files() -> list[os.DirEntry[str]]:
             with os.scandir(left.pop()) as entries:
                 for entry in entries:
                     if entry.name.endswith((".py", ".cpp", ".hpp")):
-                        found.append(entry)
+                        found += [entry] if entry.is_file() else []  # not an editor's lock
                     elif entry.is_dir():
                         left.append(entry.path)
         except OSError:  # this package is in no files
