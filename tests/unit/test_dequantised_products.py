@@ -160,6 +160,16 @@ def test_an_integer_sum_has_no_floats() -> None:
     assert "floats" not in variants_of(kernel)
 
 
+def test_weights_with_a_zero_point_have_no_floats() -> None:
+    """Steps of such layers were refused as wrong plans, so the model did not load."""
+    weights = dequantised(Tensor.constant(drawn((3, 8, 3, 3), "i8", 2)), 5, 0.25)
+    image = dequantised(Tensor.input("x", (2, 8, 6, 8), "i8"), 3, 0.25)
+    steps = ((image.conv2d(weights, padding=1) / 2.0).round() + 10.0).clamp(0.0, 255.0).cast("u8")
+    plan = schedule(prepared((steps.node,), "contract", VNNI))
+    (kernel,) = (k for k, _ in plan.kernels().values() if "i8x4[3," in k.text)
+    assert not any(v.startswith("floats") for v in variants_of(kernel))
+
+
 def test_winograd_on_floats_is_expected_where_bytes_are_multiplied_in_16_bits() -> None:
     weights = Tensor.constant(drawn((64, 64, 3, 3), "i8")).cast("f32") * 0.5
     image = dequantised(Tensor.input("x", (1, 64, 56, 56), "u8"), 3, 0.25)
