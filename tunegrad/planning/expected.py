@@ -175,10 +175,16 @@ def allowed(kernel: Kernel, numerics: Numerics, target: Target | None = None) ->
     For a target, those whose sum of a product is split are left out unless a model expects them to
     be faster, and floats for bytes where it expects them to take over ``NEAR`` times as long: what
     is stored may be one of them, and what is measured need not.
+
+    Winograd's large tiles are not for weights that vary, but in gradients: what they round in the
+    forward half of a training step takes another side of a relu, and moves losses by two per cent
+    in three steps (NUMERICS.md).
     """
     if kernel.fixed:
         return (DIRECT,)
     found = tuple(v for v in variants_of(kernel) if numerics != "strict" or exact(v))
+    if _is_forward_of_a_step(kernel):
+        found = tuple(v for v in found if exact(v) or v.endswith(_AS_EXACT))
     if target is None:
         return found
     faster = faster_splits(kernel, found, target)
@@ -215,6 +221,15 @@ def _weights_vary(kernel: Kernel) -> bool:
     """True if the kernel is a convolution whose weights Winograd has to transform at every run."""
     conv = match_conv3x3(kernel)
     return conv is not None and not conv.constant
+
+
+_AS_EXACT = "winograd2"
+"""The end of the names of tiles that round as little as a direct convolution."""
+
+
+def _is_forward_of_a_step(kernel: Kernel) -> bool:
+    conv = match_conv3x3(kernel)
+    return conv is not None and not conv.constant and not conv.backwards
 
 
 def _streamed_s(kernel: Kernel, variant: str, target: Target) -> float:
