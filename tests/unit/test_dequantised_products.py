@@ -52,6 +52,21 @@ def test_the_product_reads_bytes_and_its_scales_are_in_the_epilogue() -> None:
     assert [p.dtype.name for p in kernel.params[1:3]] == ["u8x4", "i8x4"]
 
 
+@pytest.mark.parametrize("step", [0.05, 2.0, 3.0, 100.0, 2000.0])
+@pytest.mark.parametrize("target", [VNNI, WIDENS])
+def test_scales_and_a_step_that_are_literals_are_one_scale(target: Target, step: float) -> None:
+    """The quotient of literals is a number of the field, as that of constants; it was rounded, and
+    the rewrite refused.
+    """
+    product = (ROWS.cast("f32") * 0.25) @ (WEIGHTS.cast("f32") * 0.5)
+    made = ((product / step).round() + 10.0).clamp(0.0, 255.0).cast("u8")
+    (node,) = prepared((made.node,), "contract", target)
+    assert any(n.arg is Op.DOT4 for n in topological((node,)))
+    x = {"x": drawn((8, 64), "u8", 5)}
+    (found,), (wanted,) = (evaluate((n,), x) for n in (node, made.node))
+    assert np.abs(found.astype(int) - wanted.astype(int)).max() <= 1  # half a step, rounded
+
+
 @pytest.mark.parametrize("zero", [None, 0, 120])
 @pytest.mark.parametrize("kind", ["u8", "i8"])
 def test_it_is_the_sum_of_the_floats(kind: str, zero: int | None) -> None:

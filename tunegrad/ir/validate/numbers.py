@@ -536,7 +536,8 @@ class Numbers:
         self, op: Op, args: Sequence[Number], dtypes: Sequence[DType], dtype: DType, depth: int
     ) -> Number:
         """An operation on values of compute types, with a result of compute type ``dtype``."""
-        if all(isinstance(a, Const) for a in args):
+        real = not (self.exactly or self.rounds) and dtype.is_float and op in _FIELD
+        if not real and all(isinstance(a, Const) for a in args):
             known = [np.asarray(a.value, t.numpy) for a, t in zip(args, dtypes, strict=True)]  # type: ignore[union-attr]
             return Const(compute(op, *known).astype(dtype.numpy).item(), dtype)
         if op is Op.WHERE:
