@@ -467,7 +467,7 @@ FAULTS = (
           "not x.valid.always or len(x.index) != 1", "len(x.index) != 1", "slices"),
     Fault("a view of what moves stays at its place", "fusion.parts:_moved",
           "start=b.start + places[b.base] * size", "start=b.start", "slices"),
-    Fault("a copied part lies behind its place", "fusion.parts:joined",
+    Fault("a copied part lies behind its place", "fusion.parts:_joined",
           "base=whole, start=run[0][1] * size", "base=whole, start=0", "slices"),
     Fault("a condition of the first factor leaves terms out", "kernel:on_both",
           "r for r in left if r in right", "r for r in left", "terms"),

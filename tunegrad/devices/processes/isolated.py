@@ -56,8 +56,10 @@ _preloaded = dict.fromkeys(("tunegrad.devices.worker", "tunegrad.devices.process
 _LAST = "tunegrad.devices.processes.hearing"
 
 _CHANNEL = 3
-_LEAVING_S = 5.0
-"""Seconds in which a process has to be gone once it was killed, or has closed its channel."""
+_LEAVING_S = 0.5
+"""Seconds in which a process that has closed its channel may end by itself."""
+_KILLED_S = 60.0
+"""Seconds in which a process has to be gone once it was killed: a stalled machine frees nothing."""
 _LEAST_FILES = 64
 """Files that a process with workers must be able to open: twice what was seen to be enough."""
 _STARTS = 2
@@ -317,7 +319,7 @@ class _Running:
             self.end()
             return TimedOut(limit_s)
         except ChannelClosed:
-            self.process.join(_LEAVING_S / 10)  # its channel goes first
+            self.process.join(_LEAVING_S)  # its channel goes first
             return Died(self.end())
         except ForgedReply as error:
             return Died(self.end(), str(error))
@@ -331,12 +333,12 @@ class _Running:
             for kill in (os.killpg, os.kill):
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     kill(self.process.pid, signal.SIGKILL)
-            self.process.join(_LEAVING_S)
+            self.process.join(_KILLED_S)
         code = self.process.exitcode
         self.channel.close()
         if code is None:
             raise InternalError(
-                f"worker {self.process.pid}: still there {_LEAVING_S:g} s after it was killed"
+                f"worker {self.process.pid}: still there {_KILLED_S:g} s after it was killed"
             )
         self.process.close()
         return code

@@ -878,6 +878,8 @@ def _misses(o: Operands, x: Access, tile: tuple[int, int]) -> bool:
     """True if every step of a tile waits for a line of the lanes' operand: one set of the first
     cache should hold them all, and they are pages apart, or the second cache does not hold them.
     """
+    if not o.reduces:
+        return False
     step = (x.stride(o.longest.name) or 0) * o.kernel.param(x.param).dtype.itemsize
     places = _PAGE // gcd(_PAGE, step)
     far = places == 1 or x.nbytes >= o.target.l2_bytes
