@@ -175,6 +175,15 @@ def test_an_integer_sum_has_no_floats() -> None:
     assert "floats" not in variants_of(kernel)
 
 
+@pytest.mark.parametrize(("terms", "has"), [(1 << 16, True), ((1 << 16) + 4, False)])
+def test_integers_that_may_wrap_around_have_no_floats(terms: int, has: bool) -> None:
+    """Of a sum that is cast to a float: beyond 2^31 integers wrap around, and floats do not."""
+    x, weights = Tensor.input("x", (4, terms), "u8"), drawn((terms, 8), "i8")
+    product = x.cast("i32") @ Tensor.constant(weights).cast("i32")
+    kernel = kernel_of(schedule(prepared((product.cast("f32").node,), "contract", VNNI)))
+    assert ("floats" in variants_of(kernel)) == has
+
+
 def test_weights_with_a_zero_point_have_no_floats() -> None:
     """Steps of such layers were refused as wrong plans, so the model did not load."""
     weights = dequantised(Tensor.constant(drawn((3, 8, 3, 3), "i8", 2)), 5, 0.25)

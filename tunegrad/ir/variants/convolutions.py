@@ -297,8 +297,13 @@ def _gathered(
 #
 # Sums of floats are exact below 2^24, above they round as those of the file's own meaning do. That
 # sum may be Winograd's, which multiplies a quarter as often; it is f32 arithmetic, as for a file
-# without bytes. A sum that the kernel needs as an integer has no such variant, and neither has one
-# of weights with a zero point, less sums of the image: requantised ones can not be validated yet.
+# without bytes. A sum that the kernel needs as an integer has no such variant. Neither has one that
+# may pass 2^31, where integers wrap around, nor one less a tensor of integers, as of weights with a
+# zero point: what is subtracted may wrap around, and validation refuses such plans.
+
+
+_MOST_TERMS = 1 << 16
+"""Products of a sum, at most: of 255 x 128 each, it is below 2^31, as is a zero point's part."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,6 +348,7 @@ def floats(kernel: Kernel) -> Floats | None:
         or read.count(x.param) != 1
         or read.count(w.param) != 1
         or any(kernel.param(p).dtype == I32 and kernel.param(p).role == "in" for p in read)
+        or Op.QUAD.arity * prod(inner.values()) > _MOST_TERMS
     ):
         return None
     at = max(words, key=shape.__getitem__)
