@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tests.graph_builders import run_schedule
+from tests.rewrite_graph_laws import VNNI, small_bytes
 from tunegrad.frontend import Tensor
 from tunegrad.ir.dtypes import F32, F64, I32
 from tunegrad.ir.expr import Apply, Cast, Const, Expr, IndexValue, Inside, Load, Op, Value
@@ -23,6 +24,7 @@ from tunegrad.ir.index import ALWAYS, Index, Range, Valid, as_index
 from tunegrad.ir.interpret.kernel import interpret
 from tunegrad.ir.kernel import Axis, Kernel, Param, Reduce, Store, on_both
 from tunegrad.ir.layout import Layout, Part
+from tunegrad.ir.rewrites import quad_dots
 from tunegrad.ir.variants import Split, rewrite, split, split_k, splits_of_k, variants_of
 from tunegrad.ir.verify.kernel import verify_kernel
 
@@ -280,6 +282,50 @@ def convolutions(rng: random.Random) -> None:
     assert {"winograd2", "winograd4", "channels_last", "im2col"} <= found, found
 
 
+def on_floats(rng: random.Random) -> None:
+    """A product of bytes on floats is the same one, where its sums are below 2^24; Winograd's is as
+    near as roundings are. A sum that is read as an integer, too, has no such variant.
+    """
+    found: set[str] = set()
+    drawn = np.random.default_rng(rng.randrange(1 << 30))
+    for case in range(12):
+        kind, zero = rng.choice(("u8", "i8")), rng.choice((0, 3))
+        if case % 4 == 0:  # its image has a mask; others are stored padded
+            kind, zero = "u8", 0
+        taps = 1 if case % 4 == 2 else 3
+        channels, outputs = rng.choice((8, 12)), rng.choice((5, 8))
+        shape = rng.randint(1, 2), channels, rng.randint(4, 7), rng.randint(4, 7)
+        w = drawn.integers(-128, 128, (outputs, channels, taps, taps)).astype(np.int8)
+        last = rng.random() < 0.5
+        given = tuple(shape[d] for d in (0, 2, 3, 1)) if last else shape
+        x = Tensor.input("x", given, kind)
+        image = (x.cast("f32") - Tensor.constant(np.array(zero, x.dtype.numpy)).cast("f32")) * 0.5
+        image = image.permute(0, 3, 1, 2) if last else image
+        weights = Tensor.constant(w).cast("f32") * 0.25
+        stride = rng.choice((1, 1, 2))
+        padding = 1 if case % 4 == 0 else rng.randrange(taps)
+        y = image.conv2d(weights, stride=stride, padding=padding)
+        plan = schedule(fold_constants(quad_dots((y.node,), VNNI, floats=True)))
+        (kernel,) = (k for k, _ in plan.kernels().values() if k.reduces)
+        inputs = {"x": small_bytes(rng, given, x.dtype)}
+        (want,) = run_schedule(plan, inputs)
+        for variant in (v for v in variants_of(kernel) if v.startswith("floats")):
+            made = rewrite(plan, {kernel.key: variant})
+            made.verify()
+            for launch in made.launches:
+                verify_kernel(launch.kernel)
+            (got,) = run_schedule(made, inputs)
+            off = 0.0 if variant == "floats" else 1e-5 * np.ptp(want)
+            assert (np.abs(got - want) <= off).all(), f"{variant} of {kernel}"
+            found.add(variant)
+        (store,) = kernel.stores
+        total = Value(kernel.reduces[0].name, I32)
+        both = Apply(Op.ADD, (store.expr, Cast(Apply(Op.MAX, (total, total), I32), F32)), F32)
+        kept = replace(kernel, stages=(*kernel.reduces, replace(store, expr=both)))
+        assert not [v for v in variants_of(kept) if v.startswith("floats")]
+    assert found == {"floats", "floats_winograd2", "floats_winograd4"}, found
+
+
 def _ran(made: Split, memory: list[Array]) -> Array:
     reads = {p.name: memory[i] for p, i in zip(made.partial.params[1:], made.reads, strict=True)}
     (t,) = interpret(made.partial, reads).values()
@@ -365,4 +411,5 @@ def terms(rng: random.Random) -> None:
 KERNEL_LAWS: dict[str, Law] = {
     "merged": merged, "divided": divided, "parts": parts, "canonical": canonical,
     "convolutions": convolutions, "splits": splits, "terms": terms,
+    "on floats": on_floats,
 }  # fmt: skip
