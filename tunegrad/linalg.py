@@ -61,7 +61,8 @@ def qr(A: TensorLike, mode: Literal["reduced", "complete", "r"] = "reduced") -> 
     reflections, r = _reflected(a)
     if mode == "r":
         return QR(a[..., :0, :0].reshape(0), r[..., :wide, :])
-    return QR(_product(reflections, _eye(m, wide, a)), r[..., :wide, :])
+    unit = _eye(m, wide, a).expand(*a.shape[:-2], m, wide)
+    return QR(_product(reflections, unit), r[..., :wide, :])
 
 
 def svd(A: TensorLike, full_matrices: bool = True) -> SVD:

@@ -12,7 +12,7 @@ from tunegrad import linalg
 from tunegrad.errors import ConfigError, DTypeError, ShapeError
 
 DTYPES = ["float32", "float64"]
-SHAPES = [(4, 4), (2, 5, 3), (3, 5), (1, 1)]
+SHAPES = [(4, 4), (2, 5, 3), (3, 5), (1, 1), (2, 1, 3), (2, 1, 1)]
 
 
 def drawn(shape: tuple[int, ...], dtype: str) -> Any:
