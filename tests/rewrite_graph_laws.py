@@ -25,7 +25,7 @@ from tests.graph_fuzzer import (
     sibling_graph,
 )
 from tests.rewrite_laws import CONSTANTS, FLOAT_BINARY, INT_BINARY, memory, same
-from tunegrad.frontend import Tensor, bf16_bits, functions
+from tunegrad.frontend import Tensor, bf16_bits, functions, ones
 from tunegrad.ir import graph as g
 from tunegrad.ir.dtypes import BF16, BOOL, F16, F32, F64, I8, I32, I64, U8, DType
 from tunegrad.ir.expr import Op
@@ -510,6 +510,40 @@ def slices(rng: random.Random) -> None:
     assert changed >= 20
 
 
+def chains(rng: random.Random) -> None:
+    """A plan whose concatenations are chains of launches, each of which lays its parts over the one
+    before, computes every bit without them; one that something else reads stays.
+    """
+    changed = 0
+    for case in range(8):
+        w, parts = Tensor.input("w", (2, 2), "i32"), list[Tensor]()
+        for i in range(rng.randint(4, 9)):
+            parts.append((Tensor.input(f"a{i}", (rng.randint(1, 4), 2), "i32") @ w).reshape(-1))
+        first = rng.randint(1, len(parts) - 2)
+        whole = functions.cat(parts[:first], 0)
+        rest = sum(p.shape[0] for p in parts[first:])
+        start, extent = whole.shape[0], whole.shape[0] + rest
+        whole = under = whole.pad(((0, rest),)).contiguous()
+        kind = case % 4
+        for i, part in enumerate(parts[first:]):
+            at = start - 2 * (kind == 3 and i == 0)  # over the part before, with a gap behind it
+            widths = ((at, extent - at - part.shape[0]),)
+            inside = ones(part.shape, dtype="bool").pad(widths)
+            whole = functions.where(inside, part.pad(widths), whole)
+            start += part.shape[0]
+            if i == 0 and rng.random() < 0.5:
+                whole = whole.contiguous()
+        made = {1: [under], 2: [under * 2]}.get(kind, [])
+        outputs = *(t.node for t in made), (-whole.contiguous()).node
+        plan = schedule(outputs, view_bytes=1)
+        after, inputs = joined(plan, 1), random_inputs(rng.randrange(1 << 30), outputs)
+        after.verify()
+        changed += len(after.launches) < len(plan.launches)
+        for one, other in zip(run_schedule(plan, inputs), run_schedule(after, inputs), strict=True):
+            assert same(one, other), f"chains: {after}"
+    assert changed >= 2
+
+
 def _joined(rng: random.Random, x: Node) -> Node:
     """``x`` beside what is computed of it, as ``cat`` joins them."""
     d, op = rng.randrange(len(x.shape)), rng.choice((Op.NEG, Op.ABS))
@@ -739,4 +773,5 @@ GRAPH_LAWS: dict[str, Law] = {
     "dequantised": dequantised, "tf32": tf32, "drafted": drafted, "positions": positions,
     "turned": turned, "planned": planned, "siblings": siblings, "groups": groups,
     "scales": scales, "quantised products": quantised_products, "slices": slices,
+    "chains": chains,
 }  # fmt: skip

@@ -100,7 +100,7 @@ def _unchained(plan: LaunchPlan) -> LaunchPlan:
     """
     writers = {x.writes[0]: x for x in plan.launches if len(x.kernel.stages) == 1}
     reads = Counter(i for x in plan.launches for i in x.reads)
-    kept = {*plan.outputs, *(b.base for b in plan.buffers)}
+    viewed = {b.base for b in plan.buffers}
     gone: dict[int, Launch | None] = {}
     for launch in writers.values():
         pieces, under, dropped = dict[_Piece, None](), launch, list[Launch]()
@@ -108,7 +108,7 @@ def _unchained(plan: LaunchPlan) -> LaunchPlan:
             args = {p.name: i for p, i in _args(under)}
             found = _pieces(under.kernel, cast(Store, under.kernel.stages[0]))
             whole = [i for i in (args[n] for n, _, size in found if size == _extent(under))
-                     if i in writers and reads[i] == 1 and i not in kept]  # fmt: skip
+                     if i in writers and reads[i] == 1 and i not in viewed]  # fmt: skip
             pieces |= dict.fromkeys((args[n], start, size) for n, start, size in found)
             if len(whole) != 1 or not _is_plain(plan.buffers[whole[0]]):
                 break
