@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import accumulate
+from collections.abc import Iterable, Sequence
 from math import comb, sqrt
 from statistics import median
+
+import numpy as np
+from numpy.typing import NDArray
 
 __all__ = [
     "Interval",
     "gain_interval",
     "paired_gain",
-    "shift_chance",
     "shift_interval",
+    "signed_rank_p",
     "unpaired_interval",
 ]
 
@@ -65,15 +67,18 @@ def unpaired_interval(before_s: Sequence[float], after_s: Sequence[float]) -> In
     return ratios[max(cut, 0)], ratios[m * n - 1 - max(cut, 0)]
 
 
-def shift_chance(differences: Sequence[float]) -> float:
-    """Probability of differences at least so far above 0 if they were symmetric about 0.
+def signed_rank_p(differences: Sequence[float]) -> float:
+    """Return how probable positive ranks of so small a sum are, where each sign is a coin's.
 
-    The exact one-sided signed-rank test (F. Wilcoxon, "Individual Comparisons by Ranking Methods",
-    1945): no distribution is assumed, and one wild value counts for one rank. 1 without values.
+    Exact for any number, ties and zeros: zeros are left out, equal sizes share the mean of their
+    ranks, and the sums of all 2^n choices of signs are counted rank by rank (Wilcoxon, "Individual
+    comparisons by ranking methods", 1945). 1.0 where nothing differs.
     """
-    ranked = sorted(differences, key=abs)
-    below = sum(rank for rank, x in enumerate(ranked, 1) if x <= 0.0)
-    return _rank_sums(len(ranked))[below] if ranked else 1.0
+    kept = np.array([d for d in differences if d])
+    sizes = np.abs(kept)
+    below = (sizes[:, None] > sizes).sum(axis=1)
+    ranks = 2 * below + (sizes[:, None] == sizes).sum(axis=1) + 1  # doubled: a shared one is half
+    return float(min(1.0, _rank_sums(ranks)[: ranks[kept > 0].sum() + 1].sum()))
 
 
 def shift_interval(differences: Sequence[float]) -> tuple[float, Interval | None]:
@@ -84,16 +89,13 @@ def shift_interval(differences: Sequence[float]) -> tuple[float, Interval | None
     """
     n = len(differences)
     means = sorted((differences[i] + differences[j]) / 2 for i in range(n) for j in range(i, n))
-    cut = sum(p <= (1.0 - _LEVEL) / 2 for p in _rank_sums(n))
+    cut = int((_rank_sums(range(1, n + 1)).cumsum() <= (1.0 - _LEVEL) / 2).sum())
     return median(means), ((means[cut - 1], means[-cut]) if cut else None)
 
 
-def _rank_sums(n: int) -> list[float]:
-    """Probabilities that a sum of ranks of 1 to n, each taken or not, is at most its place."""
-    ways = [1]
-    for rank in range(1, n + 1):
-        ways = [
-            (ways[s] if s < len(ways) else 0) + (ways[s - rank] if s >= rank else 0)
-            for s in range(len(ways) + rank)
-        ]
-    return [w / 2**n for w in accumulate(ways)]
+def _rank_sums(ranks: Iterable[int]) -> NDArray[np.float64]:
+    """Probability of each sum of ranks, of which each is taken or not."""
+    chances = np.ones(1)
+    for rank in ranks:
+        chances = np.pad(chances, (0, rank)) / 2 + np.pad(chances, (rank, 0)) / 2
+    return chances

@@ -10,7 +10,7 @@ import pytest
 
 from tests.simulated_nights import MODEL, Commits
 from tunegrad.errors import UserError
-from tunegrad.paired import shift_chance, shift_interval
+from tunegrad.paired import shift_interval, signed_rank_p
 from tunegrad.regress.bisecting import Bisection, CommitError, Journal, Round
 
 HISTORY = [str(n) for n in range(60)]
@@ -187,9 +187,9 @@ def journaled(
 def test_the_signed_rank_test_is_that_of_the_tables() -> None:
     """Of twelve values, ranks of at most 2 below 0 have 3 of 4,096 chances."""
     values = [0.01 * n for n in range(1, 13)]
-    assert shift_chance(values) == 1 / 4096
-    assert shift_chance([values[0], -values[1], *values[2:]]) == 3 / 4096
-    assert shift_chance([]) == 1.0
+    assert signed_rank_p([-v for v in values]) == 1 / 4096
+    assert signed_rank_p([-values[0], values[1], *(-v for v in values[2:])]) == 3 / 4096
+    assert signed_rank_p([]) == 1.0
     middle, within = shift_interval(values)
     assert middle == pytest.approx(0.065)
     assert within == pytest.approx((0.04, 0.09), abs=0.011)

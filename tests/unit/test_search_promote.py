@@ -9,8 +9,8 @@ from random import Random
 import pytest
 
 from tunegrad.errors import InternalError
+from tunegrad.paired import signed_rank_p
 from tunegrad.search import decide, fastest_ratio
-from tunegrad.search.promote import signed_rank_p
 
 
 def noisy(rng: Random, seconds: float, n: int, spread: float = 0.03) -> list[float]:

@@ -37,7 +37,7 @@ import numpy as np
 
 from tunegrad.db import open_store
 from tunegrad.errors import CandidateFailure, ConfigError, UserError
-from tunegrad.paired import shift_chance, shift_interval
+from tunegrad.paired import shift_interval, signed_rank_p
 from tunegrad.tuning import Interrupt
 
 from .nights import YARDSTICK, nights_of, split_series
@@ -124,7 +124,7 @@ class Bisection:
         before, commit = self._halve(lo, hi, row)
         seen = self._rounds(sorted({lo, before, commit, hi}), CONFIRM)
         alerts = len(self.alerts)
-        if shift_chance(_steps(seen, row, *self._pair(before, commit))) <= ALPHA:
+        if _chance(_steps(seen, row, *self._pair(before, commit))) <= ALPHA:
             self._alert(before, commit, _slower(seen, *self._pair(before, commit)))
         else:
             misses += 1
@@ -204,7 +204,7 @@ class Bisection:
         """Rounds of their own that show a series slower at ``hi``; none where they do not."""
         seen = self._rounds((lo, hi), CONFIRM)
         steps = _steps(seen, row, *self._pair(lo, hi))
-        sure = shift_chance(steps) <= ALPHA and _beyond(seen, steps, *self._pair(lo, hi))
+        sure = _chance(steps) <= ALPHA and _beyond(seen, steps, *self._pair(lo, hi))
         return seen if sure else []
 
     def _alert(self, before: int, commit: int, rows: tuple[Step, ...]) -> None:
@@ -222,6 +222,11 @@ def _steps(rounds: Sequence[Round], series: str, a: str, b: str) -> list[float]:
         for r in rounds
         if series in r
     ]
+
+
+def _chance(steps: Sequence[float]) -> float:
+    """Probability of steps at least so far above 0, of two commits that do not differ."""
+    return signed_rank_p([-step for step in steps])
 
 
 def _compared(rounds: Sequence[Round], a: str, b: str) -> tuple[Step, ...]:
@@ -257,7 +262,7 @@ def _strongest(rounds: Sequence[Round], a: str, b: str, most: float) -> str:
     best = ("", most, 0.0)
     for name in _series(rounds):
         steps = _steps(rounds, name, a, b)
-        chance, (_, interval) = shift_chance(steps), shift_interval(steps)
+        chance, (_, interval) = _chance(steps), shift_interval(steps)
         least = interval[0] if interval else 0.0
         if (chance, -least) < (best[1], -best[2]):
             best = (name, chance, least)

@@ -9,11 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-import numpy as np
-
 from tunegrad.errors import InternalError
+from tunegrad.paired import signed_rank_p
 
-__all__ = ["LEAST_EFFECT", "LOOKS", "Comparison", "decide", "fastest_ratio", "signed_rank_p"]
+__all__ = ["LEAST_EFFECT", "LOOKS", "Comparison", "decide", "fastest_ratio"]
 
 LEAST_EFFECT = 0.01
 """A challenger whose median ratio is not at least this part below 1 is a tie, however sure the test
@@ -53,23 +52,6 @@ def fastest_ratio(stands_s: Sequence[float], challenger_s: Sequence[float]) -> f
     only slow down.
     """
     return min(challenger_s) / min(stands_s)
-
-
-def signed_rank_p(differences: Sequence[float]) -> float:
-    """Return how probable positive ranks of so small a sum are, where each sign is a coin's.
-
-    Exact for any number, ties and zeros: zeros are left out, equal sizes share the mean of their
-    ranks, and the sums of all 2^n choices of signs are counted rank by rank (Wilcoxon, "Individual
-    comparisons by ranking methods", 1945). 1.0 where nothing differs.
-    """
-    kept = np.array([d for d in differences if d])
-    sizes = np.abs(kept)
-    below = (sizes[:, None] > sizes).sum(axis=1)
-    ranks = 2 * below + (sizes[:, None] == sizes).sum(axis=1) + 1  # doubled: a shared one is half
-    chances = np.ones(1)
-    for rank in ranks:
-        chances = np.pad(chances, (0, rank)) / 2 + np.pad(chances, (rank, 0)) / 2
-    return float(min(1.0, chances[: ranks[kept > 0].sum() + 1].sum()))
 
 
 def decide(
