@@ -17,7 +17,9 @@ from tunegrad.cli.app import run
 from tunegrad.errors import ConfigError, UserError
 from tunegrad.regress import between, bisecting, load_sweep
 from tunegrad.regress.bisecting import revision_of_models
+from tunegrad.regress.nights import Night
 from tunegrad.regress.report import Alert, Step
+from tunegrad.trial import Fingerprint
 
 TOY = """
 import tunegrad as tg
@@ -194,6 +196,41 @@ def test_a_night_names_the_commit_that_it_ran(repository: Path) -> None:
         between(settings, ("HEAD~1", "last"))
     with pytest.raises(ConfigError, match="has 2 nights"):
         between(settings, ("last~2", "last"))
+
+
+def test_a_night_on_several_devices_is_one_end(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = load_sweep(repository / "sweep.toml")
+    commits = [git(repository, "rev-parse", c) for c in names("HEAD", 4)]
+    nights = World(nights=3, kernels=1).run(1)
+    stored(settings.store, [on_two(n, c[:12]) for n, c in zip(nights, commits, strict=False)])
+    ran: list[list[str]] = []
+
+    def run(self: bisecting.Bisection) -> tuple[Step, ...]:
+        ran.append([*self.commits])
+        return ()
+
+    monkeypatch.setattr(bisecting.Bisection, "run", run)
+    between(settings, ("last~2", "last~1"))
+    between(settings, ("night0", "night1"))
+    between(settings, ("night1", "last"))
+    assert ran == [commits[:2], commits[:2], commits[1:3]]
+
+
+def on_two(night: Night, revision: str) -> Night:
+    """A night that ran a revision of models, on one device more."""
+    other = Fingerprint((("cpu_name", "one"), ("device", "opencl")))
+    rows = {
+        (series, key + more): replace(
+            row,
+            fingerprint=other if more else row.fingerprint,
+            versions=tuple(sorted({**dict(row.versions), "models": revision}.items())),
+        )
+        for more in ("", "2")
+        for (series, key), row in night.rows.items()
+    }
+    return replace(night, rows=rows)
 
 
 def test_the_revision_of_models_is_their_repository_s(repository: Path, tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from math import exp
 from pathlib import Path
@@ -40,7 +40,7 @@ from tunegrad.errors import CandidateFailure, ConfigError, UserError
 from tunegrad.paired import shift_interval, signed_rank_p
 from tunegrad.tuning import Interrupt
 
-from .nights import YARDSTICK, nights_of, split_series
+from .nights import YARDSTICK, ago, nights_of, split_series
 from .report import Alert, BetweenReport, Step
 from .settings import Served, SweepSettings
 
@@ -575,21 +575,22 @@ def _commit(root: Path, name: str, settings: SweepSettings, place: str) -> str:
     if settings.store.exists():
         with open_store(settings.store) as store:
             nights, _ = nights_of(store)
-        if name.startswith("last") and (name[4:].removeprefix("~") or "0").isdecimal():
-            back = int(name[4:].removeprefix("~") or "0")
-            found = nights[len(nights) - 1 - back :][:1] if back < len(nights) else []
-            if not found:
+        sweeps = list(dict.fromkeys(n.sweep for n in nights))  # each has a night on each device
+        if (back := ago(name)) is not None:
+            if back >= len(sweeps):
                 raise ConfigError(
-                    f"--between {name}: store {settings.store} has {len(nights)} nights"
+                    f"--between {name}: store {settings.store} has {len(sweeps)} nights"
                 )
+            found = [sweeps[-1 - back]]
         else:
-            found = [n for n in nights if len(name) > 3 and n.sweep.startswith(name)]
+            found = [s for s in sweeps if len(name) > 3 and s.startswith(name)]
         if len(found) == 1:
-            rows = [r for r in found[0].rows.values() if not split_series(r.model)[1]]
+            mine = (r for n in nights if n.sweep == found[0] for r in n.rows.values())
+            rows = [r for r in mine if not split_series(r.model)[1]]
             said = str(dict(rows[-1].versions).get(place, "")) if rows else ""
             if not said or said.endswith("-dirty"):
                 raise ConfigError(
-                    f"--between {name}: night {found[0].sweep} ran {said or 'no known revision'}; "
+                    f"--between {name}: night {found[0]} ran {said or 'no known revision'}; "
                     "name a commit"
                 )
             name = said
@@ -652,7 +653,7 @@ def between(
     try:
         if journal.known:
             tell(f"going on with {journal.known} results of {place / 'journal.jsonl'}")
-        with _interruptible():
+        with Interrupt() as interrupt, interrupt.breakable():  # by SIGTERM and SIGHUP, too
             rows = decision.run()
         trees.clean(list(decision.built))
     except KeyboardInterrupt:
@@ -673,13 +674,6 @@ def _descended(root: Path, a: str, b: str, commits: Sequence[str]) -> list[str]:
     """Those that have ``a`` in them: one on a branch is followed by the merge of that branch."""
     path = {*_git(root, "rev-list", "--ancestry-path", f"{a}..{b}").split()}
     return [c for c in commits if c in path]
-
-
-@contextmanager
-def _interruptible() -> Iterator[None]:
-    """SIGTERM and SIGHUP, too, raise KeyboardInterrupt."""
-    with Interrupt() as interrupt, interrupt.breakable():
-        yield
 
 
 def _described(root: Path, alert: Alert) -> Alert:

@@ -34,6 +34,7 @@ from .nights import (
     DEFAULTS,
     YARDSTICK,
     Night,
+    ago,
     changed_clocks,
     changed_fields,
     disturbed,
@@ -114,9 +115,8 @@ def _side(name: str, store: Path) -> _Side:
     if path.suffix or len(path.parts) > 1:  # neither a sweep's id nor a revision has these
         raise ConfigError(f"store {path}: there is no such file")
     nights = _nights(store)
-    back = name.removeprefix("last").removeprefix("~") or "0"
-    if name.startswith("last") and back.isdecimal():
-        place = len(nights) - 1 - int(back)
+    if (back := ago(name)) is not None:
+        place = len(nights) - 1 - back
         found = nights[place : place + 1] if place >= 0 else []
     else:
         found = [n for n in nights if n.sweep.startswith(name)] or [

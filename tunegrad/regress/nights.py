@@ -37,6 +37,7 @@ __all__ = [
     "Blessed",
     "Night",
     "Place",
+    "ago",
     "changed_clocks",
     "changed_fields",
     "disturbed",
@@ -160,6 +161,14 @@ def failures_of(sessions: Iterable[Session], sweep: str) -> dict[tuple[str, str]
                     Failed(found.device, found.model, kernel, why) for kernel, why in found.kernels
                 ]
     return noted
+
+
+def ago(name: str) -> int | None:
+    """The place that ``last`` (0) or ``last~3`` names, counted from the newest; None for any other
+    name.
+    """
+    back = name.removeprefix("last").removeprefix("~") or "0"
+    return int(back) if name.startswith("last") and back.isdecimal() else None
 
 
 def nights_of(store: Store) -> tuple[list[Night], list[Blessed]]:
