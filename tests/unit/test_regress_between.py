@@ -71,6 +71,23 @@ def test_all_that_one_commit_made_slower_is_one_alert() -> None:
         assert 1.05 < row.interval[0] < row.ratio < row.interval[1] < 1.15
 
 
+def test_what_slows_the_yardsticks_by_more_is_no_commit() -> None:
+    slower = {41: dict.fromkeys(range(8), 1.1)}
+    for yardstick in (8, 9):
+        decision, commits = found(3, {41: slower[41] | {yardstick: 1.2}})
+        assert not decision.alerts
+        assert commits.builds == [HISTORY[0], HISTORY[-1]]
+    assert found(3, {41: slower[41] | {8: 1.02, 9: 1.02}})[0].alerts
+
+
+def test_a_slowdown_that_is_spread_names_no_commit_alone_and_builds_few() -> None:
+    for seed in range(3, 8):
+        decision, commits = found(seed, {n: {1: 1.005} for n in range(1, 60)})
+        assert decision.alerts
+        assert all(a.others for a in decision.alerts)
+        assert len(commits.builds) <= 20
+
+
 def test_commits_that_do_not_build_or_run_are_skipped() -> None:
     commits = Commits(4, {20: {1: 1.3}}, broken=range(28, 33), crash=(16,))
     decision = Bisection(HISTORY, commits)
@@ -159,6 +176,28 @@ def test_a_journal_of_something_else_is_not_gone_on_with(tmp_path: Path) -> None
     rounds = commits.rounds
     journaled(path, commits, begun="another")
     assert commits.rounds > rounds
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"",
+        b"no json",
+        b"\xff",
+        b"3",
+        b'["round 0 59"]',
+        b'["round 0 59",{"k":{"0":["1"]}}]',
+        b"[\xff]",
+    ],
+)
+def test_a_damaged_journal_is_an_error_that_says_what_helps(tmp_path: Path, line: bytes) -> None:
+    path, commits = tmp_path / "journal.jsonl", Commits(6, {})
+    journaled(path, commits)
+    known = path.read_bytes()
+    path.write_bytes(known + line + b"\n" + known.splitlines(keepends=True)[-1])
+    with pytest.raises(UserError, match="it is damaged, and --fresh begins anew: "):
+        journaled(path, commits)
+    assert not journaled(path, commits, fresh=True).alerts
 
 
 def test_two_runs_of_the_same_are_not_one(tmp_path: Path) -> None:

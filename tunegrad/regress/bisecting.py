@@ -272,6 +272,10 @@ def _strongest(rounds: Sequence[Round], a: str, b: str, most: float) -> str:
 # ---- the journal
 
 
+_Result = str | dict[str, str | dict[str, list[float]]]
+"""Reason why a build fails, or nothing; times of a round, or its ``failed`` commit and ``why``."""
+
+
 class Journal:
     """Measures, writes each result to a file, and reads what an earlier run wrote. Mutable."""
 
@@ -286,15 +290,19 @@ class Journal:
         self._file.seek(0)
         text = b"" if fresh else self._file.read()
         whole = text[: text.rfind(b"\n") + 1]  # a line that a kill cut off is no result
-        lines = [msgspec.json.decode(line) for line in whole.splitlines()]
-        if not lines or lines[0] != msgspec.json.decode(msgspec.json.encode(begun)):
-            lines, whole = [], b""
-        self._file.truncate(len(whole))
-        self._known: dict[str, list[Any]] = {}
-        for name, found in lines[1:]:
-            self._known.setdefault(name, []).append(found)
-        self.known = max(len(lines) - 1, 0)
-        if not lines:
+        first, *lines = whole.splitlines() or [b""]
+        goes_on = first == msgspec.json.encode(begun)
+        self._file.truncate(len(whole) if goes_on else 0)
+        self._known: dict[str, list[_Result]] = {}
+        self.known = len(lines) if goes_on else 0
+        try:
+            for line in lines[: self.known]:
+                name, found = msgspec.json.decode(line, type=tuple[str, _Result])
+                self._known.setdefault(name, []).append(found)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            self._file.close()
+            raise UserError(f"{path}: it is damaged, and --fresh begins anew: {error}") from error
+        if not goes_on:
             self._write(begun)
 
     def build(self, commit: str) -> None:
