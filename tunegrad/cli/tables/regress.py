@@ -1,4 +1,6 @@
-"""Reports of sweeps: as plain text, as Markdown for a pull request, and as JUnit XML."""
+"""Reports of sweeps: as plain text, as Markdown for a pull request, as JUnit XML, as Prometheus
+reads them; and of a search for commits.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +16,7 @@ from tunegrad.cli.tables.printer import (
     figure,
     gain_cell,
     ms,
+    plural,
     shortened,
     times,
     when,
@@ -39,8 +42,11 @@ __all__ = [
     "accepted_text",
     "between_text",
     "compare_text",
+    "failed_text",
+    "finding_text",
     "junit_text",
     "markdown_text",
+    "metrics_text",
     "sweep_text",
 ]
 
@@ -160,7 +166,7 @@ def between_text(report: BetweenReport) -> str:
         blocks.append(table.text())
     blocks += [f"skipped: {commit[:12]}: {why}" for commit, why in report.skipped]
     alerts = len(report.alerts)
-    said = f"{alerts} commits made it slower" if alerts > 1 else "1 commit made it slower"
+    said = f"{plural(alerts, 'commit')} made it slower"
     if report.interrupted:
         said = "interrupted; the same command goes on"
     elif not alerts:
