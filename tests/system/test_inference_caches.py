@@ -414,7 +414,7 @@ def test_graphs_of_constants_and_unknown_code_have_no_key(monkeypatch: pytest.Mo
     assert graph_key(graphs()[0], DEVICE) is None
 
 
-@pytest.mark.parametrize("damage", ["bytes", "plan", "gone"])
+@pytest.mark.parametrize("damage", ["bytes", "plan", "guard", "gone"])
 def test_a_damaged_plan_is_made_again(
     damage: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -427,6 +427,9 @@ def test_a_damaged_plan_is_made_again(
         path.write_bytes(path.read_bytes()[:-1] + b"?")
     elif damage == "plan":
         cache.put(key, (cache.get(key) or b"").replace(b"f32", b"f31"))
+    elif damage == "guard":  # of an output of floats
+        guard = b'"guards":[{"op":"x[i]","low":0,"high":1,"signed":false}]'
+        cache.put(key, (cache.get(key) or b"").replace(b'"guards":[]', guard))
     else:
         path.unlink()
     assert Compiler(cache).plan(key, DEVICE) is None

@@ -150,7 +150,7 @@ class _Kept(msgspec.Struct):
     over: list[tuple[int, int]]
 
 
-class _Model(msgspec.Struct):
+class _Model(_Kept, kw_only=True):
     version: int
     name: str
     dtype: str
@@ -159,12 +159,6 @@ class _Model(msgspec.Struct):
     features: list[str]
     threads: int
     inputs: list[_Input]
-    buffers: list[_Buffer]
-    launches: list[_Launch]
-    starts: list[int]
-    ends: list[int]
-    guards: list[_Guard]
-    kernels: dict[str, _Kernel]
     constants: list[_Constant]
     validated: int = 0
     over: list[tuple[int, int]] = []
@@ -193,32 +187,39 @@ def save_model(path: Path, model: SavedModel, device: Device) -> None:
         kernels[key] = _Kernel(
             k.kernel.text, k.kernel.name, k.outcome, k.actions, [*k.differs], program.decode()
         )
-    plan = model.plan
     runtime, code = carried_runtime(device.target)
     if runtime:
         arrays["runtime"] = np.frombuffer(code, np.uint8)
     head = _Model(
-        _VERSION, model.name, model.dtype, device.name, device.target.arch,
-        [*device.target.features], model.threads,
-        [_Input(i.name, [*i.shape], i.dtype.name) for i in model.inputs],
-        *_saved(plan, model.guards), kernels, places, model.validated, [*plan.over],
-        [*model.changed], runtime,
-    )  # fmt: skip
+        **msgspec.structs.asdict(_kept(model.plan, model.guards, kernels)),
+        version=_VERSION,
+        name=model.name,
+        dtype=model.dtype,
+        device=device.name,
+        arch=device.target.arch,
+        features=[*device.target.features],
+        threads=model.threads,
+        inputs=[_Input(i.name, [*i.shape], i.dtype.name) for i in model.inputs],
+        constants=places,
+        validated=model.validated,
+        changed=[*model.changed],
+        runtime=runtime,
+    )
     try:
         write_arrays(path, arrays, {"tunegrad": msgspec.json.encode(head).decode()})
     except OSError as error:
         raise ModelError(f"model file {path}: {error.strerror or error}") from None
 
 
-def _saved(
-    plan: LaunchPlan, guards: Sequence[Guard]
-) -> tuple[list[_Buffer], list[_Launch], list[int], list[int], list[_Guard]]:
-    return (
+def _kept(plan: LaunchPlan, guards: Sequence[Guard], kernels: dict[str, _Kernel]) -> _Kept:
+    return _Kept(
         [_saved_buffer(b) for b in plan.buffers],
         [_Launch(x.kernel.key, [*x.args], x.name, [*x.origin]) for x in plan.launches],
         [*plan.inputs],
         [*plan.outputs],
         [_Guard(x.bounds.op, x.bounds.low, x.bounds.high, x.signed) for x in guards],
+        kernels,
+        [*plan.over],
     )
 
 
@@ -234,7 +235,7 @@ def written_plan(kept: KeptPlan, programs: Mapping[str, ProgramFacts]) -> bytes 
         if program is None:
             return None
         kernels[key] = _Kernel(k.text, k.name, "miss", kept.schedules[key], [], program.decode())
-    return msgspec.json.encode(_Kept(*_saved(plan, kept.guards), kernels, [*plan.over]))
+    return msgspec.json.encode(_kept(plan, kept.guards, kernels))
 
 
 def read_plan(body: bytes) -> tuple[KeptPlan, dict[tuple[str, str], ProgramFacts]]:
@@ -243,7 +244,8 @@ def read_plan(body: bytes) -> tuple[KeptPlan, dict[tuple[str, str], ProgramFacts
     kernels = {key: _kernel(key, k, {}) for key, k in head.kernels.items()}
     buffers = tuple(_buffer(i, b) for i, b in enumerate(head.buffers))
     plan = _planned(head, buffers, kernels)
-    kept = KeptPlan(plan, {key: k.actions for key, k in kernels.items()}, _guards(head.guards))
+    schedules = {key: k.actions for key, k in kernels.items()}
+    kept = KeptPlan(plan, schedules, _guards(head.guards, plan))
     return kept, {(key, k.actions): k.program for key, k in kernels.items()}
 
 
@@ -317,10 +319,7 @@ def _model(head: _Model, arrays: Mapping[str, Array]) -> SavedModel:
         raise ValueError(f"dtype {head.dtype}")
     inputs = tuple(Argument(i.name, tuple(i.shape), buffer_dtype(i.dtype)) for i in head.inputs)
     dtype: ModelDtype = head.dtype  # type: ignore[assignment]  # looked up above
-    guards = _guards(head.guards)
-    for i in plan.outputs[len(plan.outputs) - len(guards) :]:
-        if buffers[i].dtype not in (U32, U64) or buffers[i].shape:
-            raise ValueError(f"{buffers[i]} is not a guard")
+    guards = _guards(head.guards, plan)
     return SavedModel(
         head.name,
         dtype,
@@ -337,7 +336,7 @@ def _model(head: _Model, arrays: Mapping[str, Array]) -> SavedModel:
 
 
 def _planned(
-    head: _Model | _Kept, buffers: tuple[Buffer, ...], kernels: Mapping[str, SavedKernel]
+    head: _Kept, buffers: tuple[Buffer, ...], kernels: Mapping[str, SavedKernel]
 ) -> LaunchPlan:
     launches = tuple(
         Launch(kernels[x.kernel].kernel, tuple(x.args), x.name, tuple(x.origin))
@@ -350,7 +349,11 @@ def _planned(
     return plan
 
 
-def _guards(guards: Sequence[_Guard]) -> tuple[Guard, ...]:
+def _guards(guards: Sequence[_Guard], plan: LaunchPlan) -> tuple[Guard, ...]:
+    """The guards of the last outputs of a plan."""
+    for i in plan.outputs[len(plan.outputs) - len(guards) :]:
+        if plan.buffers[i].dtype not in (U32, U64) or plan.buffers[i].shape:
+            raise ValueError(f"{plan.buffers[i]} is not a guard")
     return tuple(Guard(Bounds(x.op, x.low, x.high), x.signed) for x in guards)
 
 
