@@ -12,8 +12,9 @@ Inference".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import product
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -83,7 +84,7 @@ _ORDERS: tuple[_Order, ...] = (
 )
 
 
-_TRIES, _FRONTS = 8, (2, 1 << 30)
+_TRIES, _FRONTS = 7, (2, 1 << 30)
 """How often an order is mended, and what the place of what ends highest is divided by: that moves
 half way to the front, or to the front.
 
@@ -99,27 +100,41 @@ twentieth of a second.
 def plan_memory(lifetimes: Sequence[Lifetime], align: int = ALIGN) -> Arena:
     """Offsets, multiples of ``align``, at which no two buffers that are alive together overlap."""
     lifetimes = [replace(x, nbytes=-(-x.nbytes // align) * align) for x in lifetimes]
-    bound, apart = -(-lower_bound(lifetimes) // align) * align, _apart(lifetimes)
+    bound = -(-lower_bound(lifetimes) // align) * align
+    best: Arena | None = None
+    for arena in _tried(lifetimes, align):
+        if best is None or arena.nbytes < best.nbytes:
+            best = arena
+        if best.nbytes == bound:
+            break
+    return best or Arena((), 0)
+
+
+def _tried(lifetimes: Sequence[Lifetime], align: int) -> Iterator[Arena]:
+    """Every order as it is, then each as it is mended."""
+    places, apart = range(len(lifetimes)), _apart(lifetimes)
+
+    def placed(order: list[int]) -> tuple[list[int], Arena]:
+        offsets = _place(apart, order, align)
+        ends = [o + x.nbytes for o, x in zip(offsets, lifetimes, strict=True)]
+        return ends, Arena(tuple(offsets), max(ends, default=0))
+
+    begun = []
+    for rank in _ORDERS:
+        order = sorted(places, key=lambda i: (rank(lifetimes[i]), i))
+        ends, arena = placed(order)
+        yield arena
+        begun.append((order, ends))
     left = _PAIRS // max(1, sum(map(len, apart)))
-    best = Arena((), -1)
-    places = range(len(lifetimes))
-    orders = [sorted(places, key=lambda i: (rank(lifetimes[i]), i)) for rank in _ORDERS]
-    for front in _FRONTS:
-        for order in map(list, orders):
-            for again in range(_TRIES):
-                offsets = _place(apart, order, align)
-                ends = [o + x.nbytes for o, x in zip(offsets, lifetimes, strict=True)]
-                most = max(ends, default=0)
-                if best.nbytes < 0 or most < best.nbytes:
-                    best = Arena(tuple(offsets), most)
-                if best.nbytes == bound:
-                    return best
-                if left <= 0:
-                    break
-                left -= again > 0
-                at = next(n for n, i in enumerate(order) if ends[i] == most)
-                order.insert(at // front, order.pop(at))
-    return best
+    for front, (first, ends) in product(_FRONTS, begun):
+        order, tries = [*first], min(_TRIES, left)
+        left -= tries
+        for _ in range(tries):
+            most = max(ends)
+            at = next(n for n, i in enumerate(order) if ends[i] == most)
+            order.insert(at // front, order.pop(at))
+            ends, arena = placed(order)
+            yield arena
 
 
 def lower_bound(lifetimes: Sequence[Lifetime]) -> int:
