@@ -110,6 +110,14 @@ def test_calls_that_raise_are_errors() -> None:
     assert errors == [1]
 
 
+def test_calls_at_addresses_are_counted() -> None:
+    model = tg.compile(lambda x: x + x, np.ones(4, np.float32), store=False)
+    x, out = np.ones(4, np.float32), np.empty(4, np.float32)
+    model.metrics()
+    assert model.at_addresses([x.ctypes.data, out.ctypes.data])
+    assert [v for k, v in parsed(model.metrics()).items() if "calls" in k[0]] == [1]
+
+
 def test_a_sweep_says_latency_baseline_ratio_interval_and_verdict(tmp_path: Path) -> None:
     path = stored(tmp_path / "nights.db", World(nights=33, kernels=6, step=(30, 4, 1.2)).run(1))
     with open_store(path) as store:

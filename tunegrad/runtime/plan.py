@@ -24,7 +24,7 @@ from contextlib import suppress
 from functools import partial
 from itertools import zip_longest
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -636,6 +636,9 @@ class Runners:
             return Counts(counts.calls, counts.seconds, counts.errors)
 
 
+_Result = TypeVar("_Result")
+
+
 class Counts:
     """Calls that ended well, their seconds with those of waiting for a runner, and calls that
     raised. Mutable.
@@ -654,13 +657,14 @@ class _Counted(Runners):
 
     def run(self, arrays: Mapping[str, Array]) -> tuple[Array, ...]:
         """See ``Runner.run``."""
-        found = self._counted(super().run, arrays)
-        assert found is not None
-        return found
+        return self._counted(super().run, arrays)
 
-    def _counted(
-        self, run: Callable[[Any], tuple[Array, ...] | None], given: Any
-    ) -> tuple[Array, ...] | None:
+    def at_addresses(self, addresses: Sequence[int]) -> bool:
+        """See ``Runners.at_addresses``."""
+        return self._counted(super().at_addresses, addresses)
+
+    def _counted(self, run: Callable[[Any], _Result], given: Any) -> _Result:
+        """The result of a run, which None and False say that there was none of."""
         began_s = perf_counter()
         try:
             found = run(given)
@@ -668,7 +672,7 @@ class _Counted(Runners):
             with self._counts_lock:
                 self._counts.errors += 1
             raise
-        if found is not None:
+        if found is not None and found is not False:
             took_s = perf_counter() - began_s
             with self._counts_lock:
                 self._counts.calls += 1
