@@ -52,7 +52,7 @@ class System:
         self._kept = {n: ctypes.CFUNCTYPE(r, *a)(f) for n, (r, a, f) in played.items()}
         imports = {n: ctypes.cast(f, _P).value or 0 for n, f in self._kept.items()}
         text = runtime_text(platform.machine(), host().features)
-        self._library = Library(own_code(text), EXPORTS, imports)
+        self._library = Library(own_code(lambda: text), EXPORTS, imports)
         self._made = 0
 
     def _create(self, thread: int, _attr: int, _start: int, _record: int) -> int:

@@ -176,25 +176,22 @@ def compiler_version() -> str:
     return f"{host().llvm} passes-{PIPELINE}"
 
 
-def own_code(text: str | Callable[[], str], source: str = "") -> bytes:
+def own_code(text: Callable[[], str], source: str = "") -> bytes:
     """A module of our own for this machine, compiled at level 1: an ELF relocatable object.
 
-    ``source`` is all that a text depends on that is not written before it is needed. Raises as
-    ``compile_llvm``, and DeviceError without LLVM where no file has brought it.
+    ``source`` is all that a text depends on which is long to write; without it the text is written
+    to be looked up. Raises as ``compile_llvm``, and DeviceError without LLVM where no file has
+    brought it.
     """
     machine, kept = host(), _cache()
-    if not machine.llvm or not source:
-        text = text if isinstance(text, str) else text()
-        if not machine.llvm:
-            return _carried(text)
-        source = text
-    parts = ("own code", compiler_version(), machine.arch, *machine.features, source)
+    if not machine.llvm:
+        return _carried(text())
+    parts = ("own code", compiler_version(), machine.arch, *machine.features, source or text())
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
     image = kept.get(key)
     if image is None:
         target = Target("cpu", "cpu", machine.arch, machine.features)
-        text = text if isinstance(text, str) else text()
-        image = bytes(llvm().compile_llvm(text, target, opt_level=1))
+        image = bytes(llvm().compile_llvm(text(), target, opt_level=1))
         kept.put(key, image)
     return image
 

@@ -112,7 +112,7 @@ def carried_runtime(target: Target) -> tuple[str, bytes]:
     if target.kind != "cpu":
         return "", b""
     text = runtime_text(platform.machine())
-    return hashlib.sha256(text.encode()).hexdigest(), own_code(text)
+    return hashlib.sha256(text.encode()).hexdigest(), own_code(lambda: text)
 
 
 def barrier_address() -> int:
@@ -537,7 +537,7 @@ _SHARED_BYTES = 256 << 10
 
 @functools.cache
 def _library() -> Library:
-    return Library(own_code(bulk_text()), BULK_EXPORTS, {})
+    return Library(own_code(bulk_text), BULK_EXPORTS, {})
 
 
 class Bulk:
