@@ -112,6 +112,14 @@ def test_turns_that_compute_little_are_written_out_together(
     assert re.findall(r"unroll\(axis=(\w+)\)", default(y, target)) == unrolled
 
 
+def test_one_short_loop_is_not_asked_about() -> None:
+    """Written out it is the same schedule by either answer."""
+    x = Tensor.input("x", (64, 3)) @ Tensor.input("w", (3, 64))
+    (made, *_) = Space(kernel(x), NARROW).defaults()
+    assert "unroll(" in made.text
+    assert not [d for d in made.trace if d.name == "last two"]
+
+
 def test_two_units_have_ten_sums_in_flight() -> None:
     product = Tensor.input("x", (512, 512)) @ Tensor.input("w", (512, 512))
     for fmas, least in ((1, 8), (2, 10)):

@@ -407,9 +407,10 @@ def unrolled(
     if bool(taps) and ask.pick("taps", [True, False], int(whole)):
         return [Unroll(x) for x in taps]
     last = [x for x in steps[-1:] if x == nest.reduces[-1] and x in short]
-    few = bool(last) and o.reused and tile * levels.extent(last[0]) <= _TURN
-    if few and set(steps[-2:]) <= set(short) and ask.pick("last two", [False, True], 1):
-        last = steps[-2:]
+    two = steps[-2:]
+    few = bool(last) and len(two) > 1 and o.reused and tile * levels.extent(last[0]) <= _TURN
+    if few and set(two) <= set(short) and ask.pick("last two", [False, True], 1):
+        last = two
     return [Unroll(x) for x in last]
 
 
