@@ -336,7 +336,8 @@ class Numbers:
         """``scale``: one element of the field, not 0, for each sample.
 
         ``exactly``: numbers made of literals, positions and integers are known, each by itself;
-        otherwise literals are, as long as they meet nothing else, and the rest is in the field.
+        otherwise literals are, as long as they meet nothing else, and the rest is in the field:
+        without ``rounds`` so are sums, products and quotients of literals.
         ``rounds``: so are they rounded where they are cast to 16 bits. ``narrow``: the type that
         they are rounded to where they meet the field. ``on_purpose``: what is compared with what
         rounds otherwise on purpose: roundings of the field's elements are nothing. ``spoiled``: of
