@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import median
 
 import numpy as np
 import pytest
@@ -79,6 +80,15 @@ def test_a_first_night_that_is_busy_has_rows_and_no_level() -> None:
     found = judged([busy(night)])
     assert len(found.rows) == len(judged([night]).rows) == 5
     assert {(r.nights, r.noise) for r in found.rows} == {(0, None)}
+
+
+def test_the_baseline_of_a_busy_night_is_that_of_a_quiet_one() -> None:
+    """Of both the nights before, all of them."""
+    *before, night = World(nights=4, kernels=3).run(1)
+    for last in (night, busy(night)):
+        for row in judged([*before, last]).rows:
+            took = [n.rows[row.series, row.key].seconds for n in before]
+            assert row.baseline_ms == pytest.approx(1e3 * median(took))
 
 
 def test_a_change_of_the_machine_is_reported_as_such() -> None:

@@ -204,8 +204,8 @@ class _Model:
             if row is not None:
                 ended = [n for c in seen.changes if c != seen.open for n in _levels_of(c)]
                 since = max([0, *ended, *(c.start for c in moved), *self._accepted.get(key, ())])
-                last = seen.open.start if seen.open else len(self._nights) - 1
-                before = [n.rows[key] for n in self._nights[since:last] if key in n.rows]
+                earlier = self._nights[since : seen.open.start if seen.open else self._tonight]
+                before = [n.rows[key] for n in earlier if key in n.rows]
                 rows.append(_row(key, row, seen, len(at), before[-_BASELINE_NIGHTS:]))
         for key, row in self._night.rows.items():
             if split_series(key[0])[0] == self._model and not (
