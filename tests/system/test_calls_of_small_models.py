@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import threading
+from typing import Any
+
 import numpy as np
 import pytest
 
 import tunegrad as tg
 from tests.graph_builders import entered
+from tunegrad.errors import IndexOutOfRange
 
 _X = np.arange(48, dtype=np.float32).reshape(4, 12) / 7
 _W = np.arange(36, dtype=np.float32).reshape(12, 3) - 17
@@ -75,3 +79,31 @@ def test_outputs_of_calls_are_memory_of_their_own(model: tg.LoadedModel) -> None
     outputs = [y for _ in range(3) for y in model(_X)]
     assert all(y.flags.writeable and y.ctypes.data % 64 == 0 for y in outputs)
     assert not any(np.shares_memory(a, b) for a in outputs for b in outputs if a is not b)
+
+
+def test_indices_of_a_run_at_addresses_are_checked_before_another_run_begins(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    x, at = np.arange(4, dtype=np.float32), np.array([3, 9], np.int32)
+    model = tg.compile(lambda x, at: x[at], x, at, store=False)
+    runner, out, free = model._runner, np.empty(2, np.float32), list[bool]()
+    check = runner._check
+
+    def asked() -> None:
+        free.append(runner._lock.inner.acquire(blocking=False))
+        if free[-1]:
+            runner._lock.inner.release()
+
+    def looked(output: Any) -> None:
+        other = threading.Thread(target=asked)
+        other.start()
+        other.join()
+        check(output)
+
+    monkeypatch.setattr(runner, "_check", looked)
+    with pytest.raises(IndexOutOfRange):
+        model.at_addresses([x.ctypes.data, at.ctypes.data, out.ctypes.data])
+    at[1] = 0
+    assert model.at_addresses([x.ctypes.data, at.ctypes.data, out.ctypes.data])
+    assert out.tolist() == [3, 0]
+    assert free == [False, False]

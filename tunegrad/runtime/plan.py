@@ -188,8 +188,9 @@ class Runner:
             return run
 
         def checked(addresses: Sequence[int]) -> None:
-            run(addresses)
-            self._check(lambda b: self._numbers[b.id]())
+            with self._lock.inner:  # the next run writes the numbers of guards anew
+                run(addresses)
+                self._check(lambda b: self._numbers[b.id]())
 
         return checked
 
