@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import tunegrad as tg
@@ -17,6 +18,7 @@ from tests import fuzzing
 from tests.graph_builders import run_schedule
 from tests.graph_fuzzer import literal_graph, random_graph, random_inputs
 from tests.kernel_corpus import GRAPHS, graph_of
+from tests.rewrite_graph_laws import VNNI
 from tests.rewrite_laws import same
 from tunegrad.frontend import Tensor
 from tunegrad.ir.dtypes import BF16, BOOL, F16, F32, F64, I8, I32, I64, U8, U32, DType
@@ -38,6 +40,7 @@ from tunegrad.ir.graph import Node
 from tunegrad.ir.interpret.numeric import Array
 from tunegrad.ir.validate import numbers, validation
 from tunegrad.ir.variants import rewrite, variants_of
+from tunegrad.planning import prepared
 
 DTYPES = ((F32,), (F32, I32), (F32, BF16, F16), (F32, I32, BOOL, U8, I64), (F64, I8, U32))
 
@@ -75,6 +78,44 @@ def test_random_graphs_are_validated() -> None:
         outputs = random_graph(rng, rng.choice((4, 8, 15, 25)), rng.choice(DTYPES))
         for graph in (outputs, fold_constants(outputs)):
             assert not validation(schedule(graph)).left_out
+
+
+def _layer_of_bytes(rng: random.Random) -> Tensor:
+    """A convolution of dequantised bytes, and what comes behind it, in bytes again or in floats."""
+    drawn = np.random.default_rng(rng.randrange(1 << 30))
+    kind, taps, stride = rng.choice(("u8", "i8")), rng.choice((1, 3, 3)), rng.choice((1, 1, 2))
+    channels, outputs, last = rng.choice((8, 12, 32)), rng.choice((5, 8, 16)), rng.random() < 0.5
+    shape = rng.randint(1, 2), channels, rng.randint(4, 9), rng.randint(4, 9)
+    x = Tensor.input("x", tuple(shape[d] for d in (0, 2, 3, 1)) if last else shape, kind)
+    x = (x.permute(0, 3, 1, 2) if last else x).cast("f32")
+    x = (x - Tensor.constant(np.int8(rng.choice((0, 3, 100)))).cast("f32")) * 0.0173
+    weights = drawn.integers(-128, 128, (outputs, channels, taps, taps)).astype(np.int8)
+    scales = drawn.uniform(0.001, 0.003, (rng.choice((1, outputs)), 1, 1, 1)).astype(np.float32)
+    w = Tensor.constant(weights).cast("f32") * Tensor.constant(scales)
+    y = x.conv2d(w, padding=rng.randrange(taps), stride=stride)
+    if rng.random() < 0.6:
+        y = y + Tensor.constant(drawn.uniform(1, 2, (outputs, 1, 1)).astype(np.float32))
+    y = y + Tensor.input("y", y.shape, "u8").cast("f32") * 0.02 if rng.random() < 0.3 else y
+    y = y.relu() if rng.random() < 0.5 else y
+    if rng.random() < 0.6:
+        y = ((y / rng.choice((0.03, 0.5, 2.0))).round() + 7.0).clamp(0.0, 255.0).cast("u8")
+    return y.permute(0, 2, 3, 1) if last and rng.random() < 0.7 else y
+
+
+def test_bytes_on_floats_are_validated() -> None:
+    """A model whose plan is refused does not load."""
+    found: set[str] = set()
+    for case in range(fuzzing.count(60)):
+        rng = fuzzing.rng("bytes on floats", case)
+        fusion = Fusion.of(prepared((_layer_of_bytes(rng).node,), "contract", VNNI))
+        plan = fusion.storing(rng.choice((LAST, ROWS))).schedule()
+        for key, (k, _) in plan.kernels().items():
+            for variant in (v for v in variants_of(k) if v.startswith("floats")):
+                made = validation(rewrite(plan, {key: variant}), fusion.drafts.targets)
+                assert not made.left_out
+                found.add(variant)
+    wanted = {"floats", "floats_winograd2", "floats_winograd4"}
+    assert found == wanted or fuzzing.count(60) < 60
 
 
 def test_graphs_of_literals_at_some_positions_are_validated() -> None:
