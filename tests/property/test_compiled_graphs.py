@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import random
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from tests import fuzzing
-from tests.compiled_graphs import Case, CompiledKernels, agrees, as_test, check_cases, shrunk
+from tests.compiled_graphs import Case, CompiledKernels, agrees, as_test, check_cases, same, shrunk
 from tests.graph_fuzzer import random_graph, random_inputs, row_graph, sibling_graph
 from tunegrad.ir import dtypes
 from tunegrad.ir import graph as g
 from tunegrad.ir.dtypes import BOOL, F32, F64, I32, U8
 from tunegrad.ir.expr import Op
+from tunegrad.ir.fusion import schedule
 from tunegrad.ir.graph import GraphOp, Node
 
 MIXED = (F32, F64, I32, BOOL)
@@ -43,6 +46,24 @@ def test_compiled_graphs_agree_with_numpy() -> None:
     code = CompiledKernels(1)
     assert check_graphs(range(200), code) > 300
     assert len(code.programs) > 200
+
+
+def test_an_element_that_jumps_is_no_fault_and_any_other_is() -> None:
+    x = g.graph_input("x", (3,), F32)
+    case = Case(
+        (g.elementwise(Op.LT, x, g.full(1.0, (3,), F32)), g.elementwise(Op.MUL, x, x)),
+        {"x": np.array([1, 2, 3], np.float32)},
+    )
+
+    def taken(below: list[bool], squares: list[float]) -> bool:
+        outputs = np.array(below), np.array(squares, np.float32)
+        code: Any = SimpleNamespace(run=lambda *_: outputs)
+        return same(code, schedule(case.outputs), case)
+
+    assert taken([False] * 3, [1, 4, 9])
+    assert taken([True, False, False], [1, 4, 9])
+    assert not taken([False, True, False], [1, 4, 9])
+    assert not taken([True, False, False], [1, 4, 9.01])
 
 
 @pytest.mark.slow
