@@ -512,6 +512,20 @@ def _attention(d: Draw) -> str:
     return f"F.scaled_dot_product_attention({x}, {x}.flip(1), {x}{more})"
 
 
+def _factored(d: Draw) -> str:
+    """A factor of matrices near a diagonal one: their columns are independent."""
+    x, shape = d.fit(d.choice([2, 3]), FLOAT, full=True)
+    m, n = shape[-2:]
+    if min(m, n) > 4 or max(m, n) > 9:
+        raise Unfit
+    near = f"({x}.tanh() * 0.1 + T.eye({m}, {n}) * (T.arange({n}) * 2 + 3))"
+    if min(m, n) > 2 or d.chance(0.7):  # SVDs of more take as long as eight programs
+        return f"T.linalg.qr({near}).{d.choice('QR')}"
+    if d.chance(0.5):
+        return f"T.linalg.svdvals({near})"
+    return f"(lambda u, s, vh: u @ vh)(*T.linalg.svd({near}, full_matrices=False))"
+
+
 def _layer_norm(d: Draw) -> str:
     x = d.pick(FLOAT, ranked=True, some=True, full=True)
     n = d.rng.randint(1, len(x.shape))
@@ -629,6 +643,7 @@ FAMILIES: dict[str, dict[str, Operation]] = {
     "products": {
         "matmul": _matmul, "self_product": _self_product, "linear": _linear, "einsum": _einsum,
         "added_product": _added_product, "outer": _outer, "attention": _attention,
+        "factored": _factored,
     },
     "norms": {
         "softmax": _along("softmax({})", FLOAT), "log_softmax": _along("log_softmax({})", FLOAT),
