@@ -25,7 +25,6 @@ from .workload import Workload
 __all__ = [
     "LEAST_S",
     "PARTS",
-    "SPENT_S",
     "Account",
     "Costs",
     "Deadlines",
@@ -185,7 +184,7 @@ _CLOSING_S = 0.3
 _GRACE_S, _WHOLE_GRACE_S = 1.5, 2.5
 """Seconds after its end at which a wait is given up that was expected to be over."""
 
-SPENT_S = 10.0
+_SPENT_S = 10.0
 """Seconds that whole models, and a race of what was left open, may take where the budget was spent
 by sessions before.
 """
@@ -260,15 +259,21 @@ class Deadlines:
         """Time at which a comparison of whole models that begins now is given up."""
         if interrupted:
             return now_s + _INTERRUPTED_S
-        grace_s = _WHOLE_GRACE_S if self.budget_s > 0.0 else SPENT_S
+        grace_s = _WHOLE_GRACE_S if self.budget_s > 0.0 else _SPENT_S
         return max(self.over_s, now_s) + grace_s
+
+    def last_race_s(self, now_s: float, interrupted: bool) -> float:
+        """Time at which a last race that begins now shall be over."""
+        if interrupted:
+            return now_s
+        settles_s = _SPENT_S if self.budget_s < LEAST_S else 0.0
+        return max(now_s + settles_s, self.race_s)
 
     def race_given_up(self, now_s: float, interrupted: bool) -> float:
         """Time at which a last race that begins now is given up."""
         if interrupted:
             return now_s + _INTERRUPTED_S
-        settles_s = SPENT_S if self.budget_s < LEAST_S else 0.0
-        return self.given_up(max(now_s + settles_s, self.race_s))
+        return self.given_up(self.last_race_s(now_s, interrupted))
 
     @property
     def _reserved(self) -> tuple[float, float]:

@@ -19,7 +19,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence, Set
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
 
@@ -50,16 +50,7 @@ from tunegrad.search import (
 from tunegrad.trial import Policy
 from tunegrad.version import __version__
 
-from .budget import (
-    LEAST_S,
-    SPENT_S,
-    Account,
-    Costs,
-    Deadlines,
-    goal_of,
-    resumed_sessions,
-    session_record,
-)
+from .budget import LEAST_S, Account, Costs, Deadlines, goal_of, resumed_sessions, session_record
 from .end_to_end import EndToEnd, Withdrawals, latency_s, measured_deviation, measured_end_to_end
 from .executor import open_executor
 from .interrupt import Interrupt, OutOfTimeError
@@ -225,30 +216,29 @@ def search_policy(workloads: Sequence[Workload], target: Target) -> Policy:
 class Session:
     """A session while it runs. Mutable: ``workloads`` are the models as far as they are decided.
 
-    ``only`` are the kernels that are searched, by key, where not all are; ``begun`` the searches
-    that began before plans were decided.
+    ``only`` are the kernels that are searched, by key, where not all are.
     """
 
     context: Context
     workloads: list[Workload]
     deadlines: Deadlines
     only: Set[str] = frozenset()
-    begun: dict[str, KernelSearch] = field(default_factory=dict)
 
     def run(self) -> tuple[TuneReport, ...]:
         """Begin, plan, search, race, search, race, measure, report."""
         c = self.context
         left_s, ready_s = self.deadlines.budget_s, time.monotonic()
         self._announce()
+        begun: tuple[KernelSearch, ...] = ()
         if left_s >= LEAST_S:
             self._expect()
-            self._begun(left_s)
+            begun = self._begun(left_s)
         c.progress.phase("plans")
         with c.costs.part("plans"):
             candidates = self._planned(left_s)
         self.workloads = [r.favourite for r in candidates]
         c.store.add_facts(c.session, planned_facts(c.progress.roofline, self.workloads, "planned"))
-        searches = self._searches(candidates)
+        searches = self._searches(candidates, begun)
         before = self._promotions(searches)
         stopped: StopReason | None = None
         if left_s >= LEAST_S:
@@ -278,15 +268,14 @@ class Session:
 
     # ---- begin
 
-    def _begun(self, left_s: float) -> None:
+    def _begun(self, left_s: float) -> tuple[KernelSearch, ...]:
         """Time the defaults of the models as they are expected to run, then a batch of the kernel
-        that weighs most: plans are decided after that.
+        that weighs most: plans are decided after that. Returns their searches.
         """
         c = self.context
         models = [self._decisions.expected(work) for work in self.workloads]
         uses = [u for u in shared_kernels(models) if not u.kernel.fixed]
         searches = self._searching.searches(uses, c.settings.warm_start)
-        self.begun = {s.task.key: s for s in searches}
         end_s = self.deadlines.plans_s
         search = self._searching.begin(
             searches,
@@ -310,6 +299,7 @@ class Session:
                 raise
         finally:
             search.close()
+        return searches
 
     # ---- plan
 
@@ -339,14 +329,16 @@ class Session:
 
     # ---- search
 
-    def _searches(self, candidates: Sequence[VariantCandidates]) -> tuple[KernelSearch, ...]:
-        """Of all kernels that the models may launch in the end."""
+    def _searches(
+        self, candidates: Sequence[VariantCandidates], begun: Sequence[KernelSearch]
+    ) -> tuple[KernelSearch, ...]:
+        """Of all kernels that the models may launch in the end; what was ``begun`` counts."""
         c = self.context
         uses = [u for u in shared_kernels(candidates) if not u.kernel.fixed]
         searches = self._searching.searches(uses, c.settings.warm_start)
+        before = {s.task.key: s.statuses for s in begun}
         for s in searches:
-            if (begun := self.begun.get(s.task.key)) is not None:
-                s.count(begun.statuses)
+            s.count(before.get(s.task.key, {}))
         return searches
 
     def _searched(
@@ -479,8 +471,7 @@ class Session:
         """Settle the winner of every kernel."""
         c, now_s = self.context, time.monotonic()
         interrupted, tell = c.interrupt.requested, c.tell
-        settles_s = now_s + SPENT_S if self.deadlines.budget_s < LEAST_S else 0.0
-        deadline_s = now_s if interrupted else max(settles_s, self.deadlines.race_s)
+        deadline_s = self.deadlines.last_race_s(now_s, interrupted)
         c.interrupt.forgive()
         try:
             with c.interrupt.until(self.deadlines.race_given_up(now_s, interrupted)):
