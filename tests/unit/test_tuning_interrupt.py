@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tunegrad.tuning.budget import Deadlines
+from tunegrad.tuning.budget import Costs, Deadlines
 from tunegrad.tuning.interrupt import Interrupt, OutOfTimeError
 from tunegrad.tuning.questions.schedule import Schedules
 from tunegrad.tuning.session import Session
@@ -85,22 +85,47 @@ def test_signal_that_is_ignored_stays_so() -> None:
         signal.signal(signal.SIGHUP, before)
 
 
+def session_of(budget_s):
+    """A session of no models, and the list of what it tells."""
+    told = []
+    executor = SimpleNamespace(
+        measurer=SimpleNamespace(wait_idle=lambda: None), here=None, target=None, bench=None
+    )
+    context = SimpleNamespace(
+        executor=executor, here=None, store=None, session="s", interrupt=Interrupt(), models=None,
+        tell=told.append, costs=Costs(), progress=SimpleNamespace(phase=told.append),
+    )  # fmt: skip
+    return Session(context, [], Deadlines(budget_s, 0.0, 0.0, 0.1)), told
+
+
+@pytest.mark.parametrize(("both_s", "held"), [(0.02, True), (0.05, True), (0.1, False)])
+def test_schedules_are_raced_halfway_where_the_last_race_would_hold_the_least_one(
+    monkeypatch, both_s, held
+):
+    """In a thirtieth of the budget; the last race has twice as much."""
+    ends_s = []
+    session, told = session_of(60.0)
+
+    def learn(session, _):
+        session.deadlines.both_s = both_s
+
+    monkeypatch.setattr(Session, "_learn", learn)
+    monkeypatch.setattr(Schedules, "promote_proved", lambda *words: ends_s.append(words[-1]))
+    began_s = time.monotonic()
+    session._raced_halfway((), 60.0)
+    assert told == ["race", "search"] * held
+    assert len(ends_s) == held
+    assert all(began_s + 2.0 <= end_s <= time.monotonic() + 2.0 for end_s in ends_s)
+
+
 @pytest.mark.parametrize("asked_for", [False, True])
 def test_the_race_of_schedules_ends_early_only_where_the_user_asked_for_it(monkeypatch, asked_for):
     def broken_off(*_):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Schedules, "promote_proved", broken_off)
-    interrupt, told = Interrupt(), []
-    interrupt.requested = asked_for
-    executor = SimpleNamespace(
-        measurer=SimpleNamespace(wait_idle=lambda: None), here=None, target=None, bench=None
-    )
-    context = SimpleNamespace(
-        executor=executor, here=None, store=None, session="s", interrupt=interrupt, models=None,
-        tell=told.append,
-    )  # fmt: skip
-    session = Session(context, [], Deadlines(1.0, 0.0, 0.0, 0.1))
+    session, told = session_of(1.0)
+    session.context.interrupt.requested = asked_for
     if asked_for:
         session._raced(())
         assert "interrupted before every winner was settled" in told[0].message
