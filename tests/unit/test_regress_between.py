@@ -11,6 +11,7 @@ import pytest
 from tests.simulated_nights import MODEL, Commits
 from tunegrad.errors import UserError
 from tunegrad.paired import shift_interval, signed_rank_p
+from tunegrad.regress import bisecting
 from tunegrad.regress.bisecting import Bisection, CommitError, Journal, Round
 
 HISTORY = [str(n) for n in range(60)]
@@ -233,3 +234,10 @@ def test_the_signed_rank_test_is_that_of_the_tables() -> None:
     assert middle == pytest.approx(0.065)
     assert within == pytest.approx((0.04, 0.09), abs=0.011)
     assert shift_interval(values[:5])[1] is None
+
+
+def test_rounds_without_a_difference_speak_against_one() -> None:
+    slower = [0.1, 0.2, 0.3, 0.4]
+    assert bisecting._chance(slower) == 2.0**-4
+    assert bisecting._chance([0.0, *slower]) == 2 * 2.0**-5
+    assert bisecting._chance([0.0, 0.0]) == 1.0

@@ -27,7 +27,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from math import exp
+from math import exp, ulp
 from pathlib import Path
 from statistics import median
 from typing import Any, Protocol, TextIO
@@ -225,8 +225,10 @@ def _steps(rounds: Sequence[Round], series: str, a: str, b: str) -> list[float]:
 
 
 def _chance(steps: Sequence[float]) -> float:
-    """Probability of steps at least so far above 0, of two commits that do not differ."""
-    return signed_rank_p([-step for step in steps])
+    """Probability of steps at least so far above 0, of two commits that do not differ. A step of 0
+    is the least against it.
+    """
+    return signed_rank_p([-step or ulp(0.0) for step in steps])
 
 
 def _compared(rounds: Sequence[Round], a: str, b: str) -> tuple[Step, ...]:
