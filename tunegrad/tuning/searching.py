@@ -103,7 +103,10 @@ class Searching:
         c.executor.measurer.stand(
             [(k, Schedule.parse(t.actions), t.measurement.seconds) for k, t in held]
         )
-        search.open(self._prime if c.settings.max_trials is None else _not_primed, self._group)
+        if c.settings.max_trials is None:
+            search.open(self._prime, self._group)
+        else:  # trials are counted: no default is compiled that may not be measured
+            search.open()
 
     def default_seconds(self, spared: int, kernels: Sequence[Kernel]) -> dict[str, float]:
         """Seconds of default schedules by key, verified and with their rows; infinity where
@@ -157,7 +160,3 @@ class Searching:
         """Compile the defaults of these kernels."""
         work = [(s.task.kernel, d) for s in searches for d in s.defaults if d.text not in s.texts]
         self.context.executor.measurer.prime(work)
-
-
-def _not_primed(_: Sequence[KernelSearch]) -> None:
-    """Trials are counted: no default is compiled that may not be measured."""
