@@ -27,6 +27,7 @@ from tunegrad.search import (
     ModelSearch,
     RandomSearcher,
     SearchTask,
+    StopRule,
 )
 from tunegrad.trial import Policy, Status
 
@@ -47,6 +48,7 @@ class Case:
         cls=BeamSearcher,
         policy=None,
         store=None,
+        rule=None,
         **more,
     ):
         self.clock = Clock()
@@ -78,7 +80,7 @@ class Case:
                     task, SPACE, cls(SPACE, Random(i)), self.measurer, log, self.events.append
                 )
             )
-        self.model = ModelSearch(searches, budget_s, self.clock, self.events.append, policy)
+        self.model = ModelSearch(searches, budget_s, self.clock, self.events.append, policy, rule)
 
     def run(self):
         self.model.run()
@@ -338,3 +340,20 @@ def test_search_budget_half_of_it_leaves_as_much(budget_s):
     case.run()
     assert case.model.stopped == "budget"
     assert abs(case.model.left_s) <= budget_s / 8
+
+
+def test_search_budget_half_that_reaches_the_goal_asks_no_more_and_says_why():
+    answers = iter([False, False, True])
+    case = Case({"a": SURFACE}, 60.0, rule=StopRule(0, reached=lambda: next(answers)))
+    case.model.open()
+    assert not case.model.half()
+    assert case.model.stopped == "target"
+    assert list(answers) == []
+
+
+def test_search_budget_half_of_a_spent_one_is_its_end():
+    case = Case({"a": SURFACE}, 2.0)
+    case.model.open()
+    case.clock.now_s += 10.0
+    assert not case.model.half()
+    assert case.model.stopped == "budget"

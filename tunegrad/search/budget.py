@@ -179,14 +179,19 @@ class ModelSearch:
         self._turn_to(None)
 
     def half(self) -> bool:
-        """Spend half of what is left. Whether the other half may still be of use."""
+        """Spend half of what is left. Returns True where ``run`` may use the other half; else
+        ``stopped`` says why it ended.
+        """
         whole_s, self.budget_s = self.budget_s, self.spent_s + 0.5 * self.left_s
         try:
             stopped = self._search()
             self._settle(1)
         finally:
             self.budget_s = whole_s
-        return stopped == "budget"
+        if stopped == "budget" and self.left_s > 0.0:
+            return True
+        self.stopped = stopped
+        return False
 
     def round(self, keys: Collection[str], within_s: float) -> bool:
         """One batch of each of these kernels, the most promising first, all told on return.

@@ -381,7 +381,7 @@ class Session:
                 search.leave(self._not_asked(searches))
                 if search.half():
                     self._raced_halfway(searches, left_s)
-                search.run()
+                    search.run()
         except OutOfTimeError:
             stopped = "budget"
         except KeyboardInterrupt:
