@@ -60,10 +60,16 @@ def tuned(tmp_path_factory: pytest.TempPathFactory, places: dict[str, str]) -> I
         report = tune_model(settings, [listener])
     workload = workload_in(directory)
     with open_store(store) as opened:
-        promotions = {use.key: opened.promotions(use.key, here()) for use in workload.kernels}
+        # The kernels of the plan that was measured to be the fastest: it may be cut otherwise.
+        promotions = {row.key: opened.promotions(row.key, here()) for row in report.rows}
         yield Tuned(
             directory, settings, store, report, listener, trials_of(opened, workload), promotions
         )
+
+
+def taken_back(promotions: list[tuple[Trial, Evidence]]) -> bool:
+    """True where the default was promoted again, since the model was slower without it."""
+    return len(promotions) > 1 and promotions[-1][0].origin == "default"
 
 
 def copied(tuned: Tuned, directory: Path) -> Path:
@@ -79,8 +85,9 @@ def test_every_candidate_says_how_large_its_code_is_and_winners_what_is_in_it(tu
     with open_store(tuned.store) as store:
         winners = [store.winner(key, here(), SPACE_VERSION) for key in tuned.promotions]
         assert store.verify() == []
-    for winner in winners:
-        assert dict(winner.measurement.facts)["instructions"] > 0
+    for winner, promotions in zip(winners, tuned.promotions.values(), strict=True):
+        if not taken_back(promotions):  # described before the whole model is measured
+            assert dict(winner.measurement.facts)["instructions"] > 0
 
 
 def test_every_candidate_is_a_row_of_this_session(tuned: Tuned) -> None:
@@ -133,9 +140,11 @@ def test_first_winner_is_the_default_and_each_next_one_is_proved_faster(tuned: T
         )
         for _, evidence in later:
             assert evidence.p_value < 0.05
-            assert median(evidence.challenger_samples_s) < median(evidence.incumbent_samples_s)
+            turns = zip(evidence.challenger_samples_s, evidence.incumbent_samples_s, strict=True)
+            assert median(new / old for new, old in turns) < 1.0
     announced = len(tuned.listener.of(WinnerPromoted))
-    assert announced == sum(len(p) - 1 for p in tuned.promotions.values())
+    won = sum(len(p) - 1 - taken_back(p) for p in tuned.promotions.values())
+    assert announced == won
 
 
 def test_report_gives_a_default_that_won_one_time(tuned: Tuned) -> None:
