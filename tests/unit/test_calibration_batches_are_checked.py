@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 import tunegrad as tg
 from tunegrad.errors import ConfigError, ModelError
+from tunegrad.frontend.calibrated import Calibration, read_calibration
 from tunegrad.inference.batches import Batches
 from tunegrad.runtime import Argument
 
@@ -154,3 +156,17 @@ def test_options_are_checked(options: dict[str, Any]) -> None:
 def test_a_model_without_products_is_an_error() -> None:
     with pytest.raises(ModelError, match="nothing to quantise"):
         tg.quantize((lambda x: x.relu(), [_good()]), [_good()], store=False)
+
+
+def test_a_calibration_stays_behind_its_link_and_no_pipe_is_waited_for(tmp_path: Path) -> None:
+    path, link, pipe = (tmp_path / f"{n}.int8.json" for n in ("model", "newest", "pipe"))
+    Calibration.of("", "minmax", [], {}).write(path)
+    link.symlink_to(path.name)
+    Calibration.of("", "mse", [], {}).write(link)
+    assert link.is_symlink()
+    assert read_calibration(path).method == "mse"
+    os.mkfifo(pipe)
+    for use in (read_calibration, Calibration.of("", "mse", [], {}).write):
+        with pytest.raises(ModelError, match="no regular file"):
+            use(pipe)
+    assert pipe.is_fifo()

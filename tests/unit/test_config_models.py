@@ -106,7 +106,18 @@ def test_unknown_name_lists_the_valid_ones_and_the_nearest() -> None:
     )
 
 
-@pytest.mark.parametrize("text", ["nowhere.toml", "./no/such/file", "../x.toml"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "nowhere.toml",
+        "./no/such/file",
+        "../x.toml",
+        f"{'n' * 5000}.onnx",
+        "~nobody here/x.toml",
+        "a\0.toml",
+        "a\udc80.onnx",
+    ],
+)
 def test_missing_file_is_a_model_error(
     text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -154,6 +165,9 @@ BAD = {
     ),
     "model.alias = 'other' stands alone": '[model]\nalias = "other"\nbatch = 2\n',
     "model.alias = 'other' must name a model file beside it": '[model]\nalias = "other"\n',
+    "model.alias = '../other' must name a model file": '[model]\nalias = "../other"\n',
+    "model.alias = 'ooooo": f'[model]\nalias = "{"o" * 5000}"\n',
+    "is not TOML: Exceeds the limit": f"{GOOD}budget = {'9' * 5000}\n",
 }
 
 
@@ -166,6 +180,14 @@ def test_bad_file_is_a_config_error_that_names_the_file_and_the_rule(
         resolve_model(path)
     assert message in str(caught.value)
     assert path in str(caught.value)
+    assert len(str(caught.value)) < 1000
+
+
+@pytest.mark.parametrize("value", ["[" * 20_000, "9" * 5000], ids=["nested", "digits"])
+def test_an_argument_that_python_can_not_read_is_one_short_error(value: str) -> None:
+    with pytest.raises(ConfigError, match="is too long") as caught:
+        resolve_model(f"mlp[hidden={value}]")
+    assert len(str(caught.value)) < 300
 
 
 def test_alias_of_an_alias_is_refused(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tunegrad.runtime import mapped
-from tunegrad.runtime.mapped import check_digest, map_arrays, write_arrays
+from tunegrad.runtime.mapped import MappedFileError, check_digest, map_arrays, write_arrays
 
 
 def read_bytes() -> int:
@@ -64,3 +64,22 @@ def test_a_writer_that_ends_leaves_files_alone_that_others_write(moment, tmp_pat
     check_digest(path)
     assert map_arrays(path)[0]["a"].sum() == 3
     assert [p.name for p in tmp_path.iterdir()] == [path.name]
+
+
+def test_a_file_that_a_link_leads_to_is_replaced_and_the_link_stays(tmp_path):
+    path, link = tmp_path / "w.safetensors", tmp_path / "newest.safetensors"
+    write_arrays(path, {"a": np.zeros(3)}, {})
+    link.symlink_to(path.name)
+    write_arrays(link, {"a": np.ones(3)}, {})
+    assert link.is_symlink()
+    assert map_arrays(path)[0]["a"].sum() == 3
+
+
+def test_a_pipe_is_neither_waited_for_nor_replaced(tmp_path):
+    path = tmp_path / "w.safetensors"
+    os.mkfifo(path)
+    with pytest.raises(MappedFileError, match="no regular file"):
+        map_arrays(path)
+    with pytest.raises(OSError, match="no regular file"):
+        write_arrays(path, {}, {})
+    assert path.is_fifo()

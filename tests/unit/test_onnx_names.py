@@ -19,7 +19,7 @@ from tunegrad.cli.app import run  # noqa: E402
 from tunegrad.errors import ModelError  # noqa: E402
 
 SEEDS = count()
-"""Each array is another one: nodes over equal weights that live at once are one, with one name."""
+"""Each array is another one: nodes of one file over equal weights are one, with one name."""
 
 
 def saved(path: Path, nodes: Sequence[Any], constants: dict[str, Any]) -> str:
@@ -85,6 +85,25 @@ def test_nodes_without_any_names_are_called_as_what_they_make(tmp_path: Path) ->
     ]
     loaded = tg.load(saved(tmp_path / "m.onnx", nodes, {"w": floats(8, 6)}), store=False, threads=1)
     assert {row.layers for row in loaded.report()} == {("a",), ("after a",)}
+
+
+def test_equal_weights_of_two_files_have_names_of_their_own(tmp_path: Path) -> None:
+    """Plain ones, and ones that are folded when the file is loaded."""
+    w = floats(8, 6)
+    live = []
+    for name in ("first", "second"):
+        nodes = [
+            helper.make_node("MatMul", ["x", "w"], ["a"], name=name),
+            helper.make_node("Neg", ["w"], ["v"]),
+            helper.make_node("MatMul", ["x", "v"], ["b"], name=f"{name}_folded"),
+            helper.make_node("ReduceMax", ["a"], ["m"]),
+            helper.make_node("Mul", ["b", "m"], ["y"]),
+        ]
+        path = saved(tmp_path / f"{name}.onnx", nodes, {"w": w})
+        live.append(tg.load(path, store=False, threads=1))
+    first, second = ({layer for row in f.report() for layer in row.layers} for f in live)
+    assert {n.replace("first", "second") for n in first} == second
+    assert first.isdisjoint(second)
 
 
 def test_nodes_that_are_one_kernel_are_named_together(tmp_path: Path) -> None:

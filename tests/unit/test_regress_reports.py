@@ -27,7 +27,7 @@ from tunegrad.regress import (
     load_sweep,
 )
 from tunegrad.regress.changes import scatter, watch
-from tunegrad.regress.nights import changed_clocks, changed_fields, place_of
+from tunegrad.regress.nights import DEFAULTS, SWEEP, changed_clocks, changed_fields, place_of
 from tunegrad.regress.settings import PEERS
 from tunegrad.regress.verdict import judge, judge_nights
 from tunegrad.trial import Fingerprint
@@ -225,6 +225,41 @@ def test_two_stores_compare_by_their_newest_sweeps(nights: Path, tmp_path: Path)
     found = compare(str(nights), str(other), tmp_path / "unused.db")
     assert {row.nights for row in found.rows} == {(1, 1)}
     assert compare("last~1", "last", nights).changed == ()
+
+
+def test_sweeps_of_two_devices_compare_each_with_itself(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The second device is ten times as slow, and got a newer driver."""
+    fields = dict(HERE.fields)
+    drivers = ("570", "571")
+    with open_store(tmp_path / "a.db", "write") as store:
+        for number, night in enumerate(World(nights=2, kernels=3).run(3)):
+            newer = {**fields, "device": "cuda", "cuda_driver": drivers[number]}
+            gpu = Fingerprint(tuple(sorted(newer.items())))
+            with store.session(SWEEP, 0, {}, "0.1.0", night.sweep):
+                for row in night.rows.values():
+                    if DEFAULTS in row.model:
+                        continue
+                    store.record_latency(row)
+                    state = (("asked", "cuda"), *row.state[1:])
+                    slow = tuple(10 * s for s in row.samples_s)
+                    store.record_latency(replace(row, samples_s=slow, state=state, fingerprint=gpu))
+    found = compare("last~1", "last", tmp_path / "a.db")
+    rows = {row.series: row for row in found.rows}
+    here, there = rows[f"{MODEL} on cpu: k0"], rows[f"{MODEL} on cuda: k0"]
+    assert len(rows) == 2 * (3 + 2)
+    assert there.a_ms == pytest.approx(10 * here.a_ms)
+    assert there.ratio == pytest.approx(here.ratio)
+    assert found.changed == ("cuda_driver: 570 -> 571",)
+    assert found.only_a == found.only_b == ()
+    assert {row.nights for row in found.rows} == {(1, 1)}
+    by_name = compare("night0", "night1", tmp_path / "a.db")
+    assert by_name.rows == found.rows
+    assert run(["compare", "last~1", "last", "--store", str(tmp_path / "a.db")]) == 0
+    assert f"{MODEL} on cuda: k0" in capsys.readouterr().out
+    with pytest.raises(ConfigError, match="'last~2': neither"):
+        compare("last~2", "last", tmp_path / "a.db")
 
 
 def test_nights_that_do_not_count_are_said_and_state_no_difference(

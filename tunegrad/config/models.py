@@ -23,6 +23,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -169,10 +170,12 @@ def _follow_alias(
         raise ConfigError(
             f"{path}: model.alias = {alias!r} stands alone: no other key may be given"
         )
-    target = path.with_name(f"{alias}.toml")
-    if not allow_alias or not target.is_file():
+    target = None
+    with suppress(ModelError, ValueError):  # no such file; a name with a folder in it
+        target = _file(str(path.with_name(f"{alias}.toml"))) if allow_alias else None
+    if target is None:
         raise ConfigError(
-            f"{path}: model.alias = {alias!r} must name a model file beside it, not an alias"
+            f"{path}: model.alias = {alias!r:.200} must name a model file beside it, not an alias"
         )
     return load_model(target, batch, allow_alias=False)
 
@@ -296,6 +299,8 @@ def _argument_value(text: str, name: str, value: str) -> Scalar | tuple[Scalar, 
         found = tomllib.loads(f"v = {value}")["v"]
     except tomllib.TOMLDecodeError:
         return value
+    except (ValueError, RecursionError):  # over 4,300 digits, or over some hundred brackets
+        raise ConfigError(f"model {text!r:.80}: {name} = {value:.40}... is too long") from None
     listed = found if isinstance(found, list) else [found]
     if not all(isinstance(x, bool | int | float | str) for x in listed):
         raise ConfigError(f"model {text!r}: {name} = {value} is neither a plain value nor a list")
@@ -308,10 +313,7 @@ def _resolved(text: str, batch: int | None) -> ModelSpec:
     if text.endswith(CALIBRATED):
         return _calibration(text)
     if text.endswith(".toml") or "/" in text:
-        path = Path(text).expanduser()
-        if not path.is_file():
-            raise ModelError(f"model {text!r}: there is no such file")
-        return load_model(path, batch, allow_alias=True)
+        return load_model(_file(text), batch, allow_alias=True)
     if "[" in text and not text.endswith("]"):
         raise ModelError(f"model {text!r}: the bracket of its arguments is not closed")
     if ":" in text:
@@ -332,11 +334,18 @@ def _resolved(text: str, batch: int | None) -> ModelSpec:
     return load_model(configs_dir() / f"{text}.toml", batch, allow_alias=True)
 
 
+def _file(text: str) -> Path:
+    """The file of this name. Raises ModelError where there is none."""
+    with suppress(OSError, RuntimeError):  # a name that is too long; the home of an unknown user
+        path = Path(text).expanduser()
+        if path.is_file():
+            return path
+    raise ModelError(f"model {text!r:.300}: there is no such file")
+
+
 def _onnx_model(text: str, batch: int | None) -> ModelSpec:
     """A file of ONNX; arguments beside its path are extents of its dimensions."""
-    path = Path(text).expanduser()
-    if not path.is_file():
-        raise ModelError(f"model {text!r}: there is no such file")
+    path = _file(text)
     dims = () if batch is None else (("batch", batch),)
     args = (*dims, ("path", str(path)))
     return ModelSpec(path.stem, ONNX_BUILDER, args=args, source=str(path))
@@ -344,9 +353,7 @@ def _onnx_model(text: str, batch: int | None) -> ModelSpec:
 
 def _calibration(text: str) -> ModelSpec:
     """A model in bytes; its file says of which model."""
-    path = Path(text).expanduser()
-    if not path.is_file():
-        raise ModelError(f"model {text!r}: there is no such file")
+    path = _file(text)
     name = f"{path.name.removesuffix(CALIBRATED)} int8"
     return ModelSpec(name, _CALIBRATED_BUILDER, args=(("path", str(path)),), source=str(path))
 

@@ -33,7 +33,7 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: is over {_MOST_BYTES:,} bytes, the most of a settings file")
     try:
         return tomllib.loads(data.decode("utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:  # no TOML, no text, or a number of over 4,300 digits
         raise ConfigError(f"{path}: is not TOML: {error}") from error
     except RecursionError:
         raise ConfigError(f"{path}: is not TOML: its brackets are nested too deeply") from None
@@ -46,7 +46,7 @@ def convert_table(cls: type[T], table: object, place: str) -> T:
     import msgspec
 
     if not isinstance(table, dict):
-        raise ConfigError(f"{place} = {table!r} is not a table")
+        raise ConfigError(f"{place} = {table!r:.200} is not a table")
     hints = get_type_hints(cls)
     names = tuple(f.name for f in fields(cls))  # type: ignore[arg-type]  # every caller passes a dataclass
     check_keys(table, names, place)
@@ -55,7 +55,7 @@ def convert_table(cls: type[T], table: object, place: str) -> T:
         try:
             values[key] = msgspec.convert(value, hints[key])
         except msgspec.ValidationError as error:
-            raise ConfigError(f"{place}.{key} = {value!r}: {error}") from error
+            raise ConfigError(f"{place}.{key} = {value!r:.200}: {error}") from error
     for f in fields(cls):  # type: ignore[arg-type]
         if f.name not in values and f.default is MISSING and f.default_factory is MISSING:
             raise ConfigError(f"{place}.{f.name} is missing")
@@ -68,7 +68,7 @@ def check_keys(table: Mapping[str, Any], valid: Iterable[str], place: str) -> No
     for key in table:
         if key not in valid:
             raise ConfigError(
-                f"{place}: unknown key {key!r}{nearest(key, valid)}; valid: {', '.join(valid)}"
+                f"{place}: unknown key {key!r:.200}{nearest(key, valid)}; valid: {', '.join(valid)}"
             )
 
 

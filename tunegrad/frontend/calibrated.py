@@ -120,14 +120,18 @@ class Calibration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return quantised(folded, products, scales, kept)
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Write the file, which is replaced at the end. Raises ModelError where it can not be."""
-        place = Path(path)
-        part = place.with_name(f"{place.name}.part{os.getpid()}")
+        """Write the file, which is replaced at the end, of a link the one that it leads to. Raises
+        ModelError where it can not be.
+        """
+        place, target = Path(path), Path(os.path.realpath(path))
+        if target.exists() and not target.is_file():
+            raise ModelError(f"file {place}: it is no regular file")
+        part = target.with_name(f"{target.name}.part{os.getpid()}")
         said = msgspec.structs.replace(self, model=_seen_from(place.parent, self.model))
         try:
             place.parent.mkdir(parents=True, exist_ok=True)
             part.write_bytes(msgspec.json.format(msgspec.json.encode(said), indent=1))
-            part.replace(place)
+            part.replace(target)
         except OSError as error:
             part.unlink(missing_ok=True)
             raise ModelError(f"file {place}: {error.strerror or error}") from None
@@ -158,6 +162,8 @@ def read_calibration(path: str | os.PathLike[str]) -> Calibration:
     Raises ModelError, naming the field, for one that is none.
     """
     try:
+        if not Path(path).is_file() and Path(path).exists():  # a pipe is never at its end
+            raise ModelError(f"file {path}: it is no regular file")
         if Path(path).stat().st_size > _LONGEST:
             raise ModelError(f"file {path}: it is longer than {_LONGEST >> 20} MB")
         found = msgspec.json.decode(Path(path).read_bytes(), type=Calibration)

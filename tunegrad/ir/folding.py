@@ -116,11 +116,12 @@ def _evaluated(n: Node) -> Node:
     found = _FOLDED.get(n)
     if found is None:
         order = topological((n,))
-        names = [typed(g.ConstData, m.arg).name for m in order if m.op is GraphOp.CONST]
-        name = next((s for s in names if s), "")
+        read = [typed(g.ConstData, m.arg) for m in order if m.op is GraphOp.CONST]
+        name = next((c.name for c in read if c.name), "")
         data = g.ConstData(
-            _made_of(order), name and f"{name} (folded)", np.asarray(evaluate((n,))[0], order="C")
-        )
+            _made_of(order), name and f"{name} (folded)", np.asarray(evaluate((n,))[0], order="C"),
+            min((c.memory for c in read if c.memory < 0), default=0),
+        )  # fmt: skip
         found = _FOLDED[n] = Node(GraphOp.CONST, (), data, n.shape, n.dtype)
     return found
 

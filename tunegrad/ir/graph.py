@@ -123,7 +123,8 @@ class ConstData:
 
     ``memory`` is the address of an array that others may still write to, such as the weights of a
     module of PyTorch, and 0 of any other. Two such arrays are never one constant, whatever they
-    hold: a write to the one must not reach the other.
+    hold: a write to the one must not reach the other. A number below 0 says of which file the array
+    is: equal arrays of two files have names of their own.
     """
 
     digest: str
@@ -287,9 +288,12 @@ def graph_input(name: str, shape: tuple[int, ...], dtype: DType) -> Node:
     return Node(GraphOp.INPUT, (), name, tuple(shape), dtype)
 
 
-def const(array: NDArray[np.generic], dtype: DType, name: str = "") -> Node:
-    """An array known when the model is loaded (a weight)."""
-    return Node(GraphOp.CONST, (), ConstData.of(array, name), tuple(array.shape), dtype)
+def const(array: NDArray[np.generic], dtype: DType, name: str = "", file: int = 0) -> Node:
+    """An array known when the model is loaded (a weight); ``file`` is below 0 for one of a file."""
+    data = ConstData.of(array, name)
+    if file:
+        data = ConstData(data.digest, name, data.array, file)
+    return Node(GraphOp.CONST, (), data, tuple(array.shape), dtype)
 
 
 def full(value: float | int | bool, shape: tuple[int, ...], dtype: DType) -> Node:

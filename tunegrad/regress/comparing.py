@@ -12,6 +12,9 @@ A model's night in which other processes took CPUs that it needed does not count
 sweep. It is left out of a side that has others. Where a side has none that counts, the times are
 shown and no difference is stated.
 
+A sweep has a night on each of its devices. Where a side has several devices, models are named with
+them (`mlp on cuda`), so that each is compared with itself.
+
 A store without a sweep stands for what its tune sessions measured in the end: whole models, by
 their names, since winners decide on the kernels. There are no yardsticks then.
 """
@@ -38,6 +41,7 @@ from .nights import (
     changed_clocks,
     changed_fields,
     disturbed,
+    kernel_series,
     nights_of,
     place_of,
     split_series,
@@ -76,6 +80,9 @@ def compare(a: str, b: str, store: Path) -> CompareReport:
     tuned = one.tuned or two.tuned
     if tuned:
         one, two = _whole_models(one), _whole_models(two)
+    several = any(len({_device(n) for n in side.nights}) > 1 for side in (one, two))
+    if several:
+        one, two = _with_devices(one), _with_devices(two)
     rows_a, rows_b = _latest(one.nights), _latest(two.nights)
     both = [key for key in rows_a if key in rows_b and not is_yardstick(key)]
     history = one.history + (() if one.history == two.history else two.history)
@@ -85,15 +92,24 @@ def compare(a: str, b: str, store: Path) -> CompareReport:
     rows = [
         _row(key, one.nights, two.nights, noise, moved[split_series(key[0])[0]]) for key in both
     ]
-    changed = (
-        *changed_fields(_wholes(one.nights[-1:]), _wholes(two.nights[:1])),
-        *changed_clocks(_wholes(one.nights), _wholes(two.nights)),
+    parts = [
+        [[n for n in side.nights if not several or _device(n) == device] for side in (one, two)]
+        for device in dict.fromkeys(map(_device, two.nights) if several else [""])
+    ]
+    changed = dict.fromkeys(
+        text
+        for a_nights, b_nights in parts
+        if a_nights and b_nights
+        for text in (
+            *changed_fields(_wholes(a_nights[-1:]), _wholes(b_nights[:1])),
+            *changed_clocks(_wholes(a_nights), _wholes(b_nights)),
+        )
     )
     return CompareReport(
         one.name,
         two.name,
         tuple(rows),
-        changed,
+        tuple(changed),
         tuple(series for series, _ in rows_a.keys() - rows_b.keys()),
         tuple(series for series, _ in rows_b.keys() - rows_a.keys()),
         noise=any(key in noise for key in both),
@@ -115,15 +131,15 @@ def _side(name: str, store: Path) -> _Side:
     if path.suffix or len(path.parts) > 1:  # neither a sweep's id nor a revision has these
         raise ConfigError(f"store {path}: there is no such file")
     nights = _nights(store)
+    sweeps = list(dict.fromkeys(n.sweep for n in nights))
     if (back := ago(name)) is not None:
-        place = len(nights) - 1 - back
-        found = nights[place : place + 1] if place >= 0 else []
+        found = [n for n in nights if back < len(sweeps) and n.sweep == sweeps[-1 - back]]
     else:
         found = [n for n in nights if n.sweep.startswith(name)] or [
             n for n in nights if any(_revision(r).startswith(name) for r in _whole(n))
         ]
     if not found or len({n.sweep for n in found if n.sweep.startswith(name)}) > 1:
-        known = ", ".join(n.sweep for n in nights[-5:])
+        known = ", ".join(sweeps[-5:])
         raise ConfigError(
             f"{name!r}: neither a store's file, nor one sweep or revision of {store}; its newest "
             f"sweeps: {known}"
@@ -140,7 +156,9 @@ def _of_store(name: str, path: Path) -> _Side:
         raise ConfigError(f"store {path}: it has neither a sweep nor a latency of a tune session")
     if tuned:
         return _Side(f"{name}: the newest tune session of each model", tuned, tuned=True)
-    return _Side(f"{name}: sweep {nights[-1].sweep}", tuple(nights[-1:]), tuple(nights))
+    newest = nights[-1].sweep
+    found = tuple(n for n in nights if n.sweep == newest)
+    return _Side(f"{name}: sweep {newest}", found, tuple(nights))
 
 
 def _tuned(store: Store) -> tuple[Night, ...]:
@@ -171,6 +189,31 @@ def _whole_models(side: _Side) -> _Side:
 
 def _is_whole(series: str) -> bool:
     return split_series(series)[1] in ("", DEFAULTS)
+
+
+def _device(night: Night) -> str:
+    """The device that a night's sweep asked for; of a tune session, its kind."""
+    row = next(iter(night.rows.values()), None)
+    if row is None:
+        return ""
+    return str(dict(row.state).get("asked", dict(row.fingerprint.fields).get("device", "")))
+
+
+def _with_devices(side: _Side) -> _Side:
+    """The names of models with that of the device behind them."""
+
+    def named(nights: tuple[Night, ...]) -> tuple[Night, ...]:
+        found = []
+        for n in nights:
+            rows = {}
+            for (series, key), row in n.rows.items():
+                model, part = split_series(series)
+                name = f"{model} on {_device(n)}"
+                rows[kernel_series(name, part) if part else name, key] = row
+            found.append(replace(n, rows=rows))
+        return tuple(found)
+
+    return replace(side, nights=named(side.nights), history=named(side.history))
 
 
 def _nights(path: Path) -> list[Night]:

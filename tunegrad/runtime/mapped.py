@@ -13,10 +13,12 @@ have a digest.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import glob
 import hashlib
 import os
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -58,7 +60,8 @@ class _Entry(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def write_arrays(path: Path, arrays: Mapping[str, Array], about: Mapping[str, str]) -> None:
-    """Write arrays, and a text of the writer's by name; a file of that name is replaced at the end.
+    """Write arrays, and a text of the writer's by name; a file of that name is replaced at the end,
+    of a link the one that it leads to.
 
     Raises OSError, and leaves nothing behind then. What a process left behind that was killed in a
     write to this name is removed.
@@ -87,6 +90,9 @@ def write_arrays(path: Path, arrays: Mapping[str, Array], about: Mapping[str, st
     }  # fmt: skip
     text = msgspec.json.encode(header)
     text += b" " * (-(8 + len(text)) % _ALIGN)
+    path = Path(os.path.realpath(path))
+    if path.exists() and not path.is_file():
+        raise OSError(errno.EINVAL, "it is no regular file")
     fresh = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     with _locked(fresh) as file:
         try:
@@ -143,7 +149,10 @@ def map_arrays(path: Path) -> tuple[dict[str, Array], dict[str, str], dict[str, 
     The third are the file's dtypes, by name: arrays of ``BF16`` are of ``uint16``. Raises OSError
     for a file that can not be read, MappedFileError for one of another format.
     """
-    size = path.stat().st_size
+    about_file = path.stat()
+    if not stat.S_ISREG(about_file.st_mode):  # a pipe is never at its end
+        raise MappedFileError("it is no regular file")
+    size = about_file.st_size
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
         if size < 8 or length > min(size - 8, _LONGEST_HEADER):

@@ -242,23 +242,30 @@ _UNNAMED = "-generic"
 """The end of the version of a PoCL device whose processor is newer than PoCL's LLVM."""
 
 
-@functools.lru_cache(maxsize=8)
 def check_compiles(device: OpenClDevice) -> None:
     """Raise DeviceError for a CPU that PoCL's LLVM has no name of, and compiles nothing for.
 
     PoCL 3.0 (LLVM 14) has none of Zen 5, and asks its compiler for a processor called ``generic``.
     """
     about = dict(device.identity)
-    if about["type"] != "cpu" or not about.get("version", "").endswith(_UNNAMED):
-        return
+    if about["type"] == "cpu" and about.get("version", "").endswith(_UNNAMED):
+        failure = _failure_to_compile(device)
+        if failure is not None:
+            raise DeviceError(
+                f"device {device.name}: {about['platform']} {about['driver']} compiles nothing for "
+                "this CPU, which is newer than its LLVM; a newer PoCL, as of your distribution "
+                "(pocl-opencl-icd), or another driver does"
+            ) from failure
+
+
+@functools.lru_cache(maxsize=8)
+def _failure_to_compile(device: OpenClDevice) -> CompileFailure | None:
+    """What became of the empty kernel, tried once a process; None where it compiles."""
     try:
         device.compile(Lowered("__kernel void empty(void) {}", "empty", KernelIO(())), True)
     except CompileFailure as failure:
-        raise DeviceError(
-            f"device {device.name}: {about['platform']} {about['driver']} compiles nothing for "
-            "this CPU, which is newer than its LLVM; a newer PoCL, as of your distribution "
-            "(pocl-opencl-icd), or another driver does"
-        ) from failure
+        return failure
+    return None
 
 
 def found() -> list[OpenClDevice]:

@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections import ChainMap, Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -305,12 +306,16 @@ their bytes may multiply these.
 """
 
 
+_FILES = count(-1, -1)
+
+
 @dataclass(slots=True)
 class _Building:
     """State and counts that one building of a model's graph shares."""
 
     opset: int
     held: Held = field(default_factory=dict)
+    file: int = field(default_factory=lambda: next(_FILES))
     read: dict[int, _Graph] = field(default_factory=dict)
     unrolled: int = 0
 
@@ -535,6 +540,7 @@ def _made(
         outputs,
         _labels(node),
         build.held,
+        build.file,
     )
     check_axes(view)
     known = [v for v in taken if isinstance(v, np.ndarray)]

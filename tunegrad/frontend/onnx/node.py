@@ -24,11 +24,12 @@ from numpy.typing import NDArray
 
 from tunegrad.errors import ModelError
 from tunegrad.ir.dtypes import BF16, DTYPES, I8, I32, U8, DType, dtype_of
-from tunegrad.ir.graph import GraphOp, topological
+from tunegrad.ir.graph import GraphOp, const, topological
 from tunegrad.ir.interpret.evaluate import evaluate
 
 from ..functions import where
 from ..nodes.arrays import bf16_values
+from ..nodes.arrays import held as held_array
 from ..tensor import Tensor
 
 _MANTISSA = {"f16": 10, "bf16": 7, "f32": 23, "f64": 52}
@@ -360,7 +361,8 @@ class NodeView:
     """``inputs`` are tensors, codes, arrays that are known when the model is loaded, sequences, or
     None where an operand is left out. ``outputs`` counts those that are used.
 
-    ``labels`` name the operands in kernels, and ``held`` is what is a constant already.
+    ``labels`` name the operands in kernels, ``held`` is what is a constant already, and ``file``
+    says of which file constants are.
     """
 
     op: str
@@ -371,6 +373,7 @@ class NodeView:
     outputs: int = 1
     labels: Sequence[str] = ()
     held: Held = field(default_factory=dict, compare=False, repr=False)
+    file: int = 0
 
     def __call__(self, place: int) -> Tensor:
         """An operand as a tensor. Raises ModelError where it is left out, a sequence, or codes."""
@@ -401,8 +404,10 @@ class NodeView:
         found = self.held.get(id(value))
         if found is None:  # the array is kept beside it, so that its identity stays its own
             plain = value if kind_of_array(value) is None else codes_of(value)
-            name = label if value.size > 1 else ""
-            found = self.held[id(value)] = (value, Tensor.constant(plain, name=name))
+            array, kind = held_array(plain)
+            named = (label, self.file) if value.size > 1 else ("", 0)
+            made = Tensor.of(const(array, kind, *named))
+            found = self.held[id(value)] = (value, made)
         return found[1]
 
     def at(self, place: int) -> Value:
