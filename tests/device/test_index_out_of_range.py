@@ -62,6 +62,23 @@ def test_a_position_out_of_range_is_an_error_eager_and_compiled(name: str) -> No
     np.testing.assert_array_equal(run(X, IDS), call(tg.Tensor(X), tg.Tensor(IDS)).numpy())
 
 
+@pytest.mark.parametrize("loss", ["nll_loss", "cross_entropy"])
+def test_a_class_below_zero_is_an_error_unless_it_does_not_count(loss: str) -> None:
+    """It names no class: positions that count from the end are of indices alone."""
+    call = getattr(tg.nn.functional, loss)
+    run = tg.compile(call, X, np.array([0, 1, 2, 0]), store=False, threads=1)
+    assert np.isfinite(run(X, np.array([0, 1, -100, 2])))
+    for bad in (-1, -3):
+        targets = np.array([0, 1, 2, bad])
+        said = f"index {bad} is out of range for an extent of 3; it can not be negative"
+        with pytest.raises(IndexOutOfRange, match=said):
+            run(X, targets)
+        with pytest.raises(IndexOutOfRange, match=said):
+            call(tg.Tensor(X), tg.Tensor(targets)).numpy()
+    with pytest.raises(IndexOutOfRange):
+        call(tg.Tensor(X), tg.Tensor(np.array([0, 1, 2, 2**64 - 1], np.uint64))).numpy()
+
+
 @pytest.mark.parametrize("dtype", ["i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64"])
 def test_both_ends_of_every_integer_type_are_told(dtype: str) -> None:
     kind = np.dtype(dtype.replace("i", "int").replace("u", "uint"))

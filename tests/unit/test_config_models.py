@@ -20,6 +20,7 @@ from tunegrad.config import (
     resolve_model,
 )
 from tunegrad.errors import ConfigError, ModelError
+from tunegrad.frontend.model import model_of_spec
 from tunegrad.ir.dtypes import DTYPES
 
 GOOD = """
@@ -202,6 +203,16 @@ def test_file_that_is_not_text_is_a_config_error(tmp_path: Path) -> None:
     path.write_bytes(b"\xff\xfe\x00\x01")
     with pytest.raises(ConfigError, match="is not TOML"):
         resolve_model(str(path))
+
+
+def test_a_model_is_built_from_a_folder_that_was_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert model_of_spec(resolve_model("mlp")).name == "mlp"
 
 
 def test_text_that_a_builder_prints_goes_to_stderr(

@@ -16,6 +16,7 @@ import importlib
 import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
@@ -375,7 +376,10 @@ def model_of_spec(spec: ModelSpec) -> Model:
     """
     from tunegrad.config import build_model
 
-    model = as_model(build_model(spec, (str(Path.cwd()),)), spec.name)
+    folders: list[str] = []
+    with suppress(OSError):  # the folder in which this process stands may have been removed
+        folders.append(str(Path.cwd()))
+    model = as_model(build_model(spec, folders), spec.name)
     said = [(i.shape, i.dtype) for i in spec.inputs]
     built = [(i.shape, i.dtype.name) for i in model.inputs]
     if said and said != built:

@@ -11,7 +11,7 @@ from ..handle import Handle, TensorLike, beside, optional, where
 from ..operation import operation
 from ..vjp import custom_vjp
 from .activation import logsigmoid, relu, softplus
-from .indexing import gather, take
+from .indexing import gather, take, within
 from .reduction import log_softmax
 from .special import xlogy
 
@@ -114,7 +114,8 @@ def nll_loss(
     """Minus the log-probability of the class that each target names: input is (N, C, ...) or
     (C,), targets are integers (N, ...). ``ignore_index`` does not count; the mean is weighted.
 
-    Raises ShapeError or DTypeError for targets that do not fit.
+    Raises ShapeError or DTypeError for targets that do not fit, IndexOutOfRange for a class that is
+    not from 0 to C - 1.
     """
     t, w = beside(input, target, "nll_loss"), optional(weight, "nll_loss")
     if not t.dtype.is_int:
@@ -124,7 +125,7 @@ def nll_loss(
     if t.shape != (*input.shape[:at], *input.shape[at + 1 :]):
         raise ShapeError(f"nll_loss: input {input.shape} and target {t.shape} do not fit")
     counts = t != ignore_index
-    held = where(counts, t, 0)
+    held = within(where(counts, t, 0), "nll_loss", 0, input.shape[at])
     picked = gather(input, at, held.unsqueeze(at)).squeeze(at)
     scale = counts.cast(input.dtype)
     scale = scale if w is None else take(w, held) * scale
