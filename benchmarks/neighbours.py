@@ -4,8 +4,9 @@
     python -m benchmarks.neighbours --models mlp --beside 0 1 --peers ort --rounds 20
 
 Each contestant is a process (``benchmarks.served``); a turn is some calls of one, the next turn the
-next one's. Beside them run as many processes as a row says, which do nothing but take a core each.
-A figure is the median of a contestant's calls, in ms; growth is over its own with none beside it.
+next one's. Beside them run as many processes as a row says, which do nothing but take a core each;
+in the last row a second process of the same contestant, which calls its model at the same time. A
+figure is the median of a contestant's calls, in ms; growth is over its own with none beside it.
 ``ours 1`` has one thread: what more of them must never be slower than.
 """
 
@@ -16,8 +17,10 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from threading import Thread
+from types import MappingProxyType
 
 from tunegrad.errors import CandidateFailure
 from tunegrad.regress.settings import Peer
@@ -47,6 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="benchmarks.neighbours", description=__doc__)
     parser.add_argument("--models", nargs="+", default=_MODELS)
     parser.add_argument("--beside", nargs="+", type=int, default=(0, 1, 2))
+    parser.add_argument("--twins", action="store_true", help="and beside a second one of its own")
     parser.add_argument("--peers", nargs="*", default=_PEERS)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=10)
@@ -73,9 +77,18 @@ def main(argv: Sequence[str] | None = None) -> int:
                 with _beside(count):
                     found = _turns(served, calls, options.rounds)
                 quiet = quiet or found
-                cells = (f"{n} {1e3 * s:.3f} ({s / quiet[n]:.2f}x)" for n, s in found.items())
-                print(f"{model} beside {count}: {', '.join(cells)}", flush=True)
+                _say(f"{model} beside {count}", found, quiet)
+            if options.twins:
+                twins = {n: stack.enter_context(Peer(s.name, model, int(n.split()[1])))
+                    for n, s in served.items()}  # fmt: skip
+                found = _turns(served, calls, options.rounds, twins)
+                _say(f"{model} beside its twin", found, quiet or found)
     return 0
+
+
+def _say(row: str, found: dict[str, float], quiet: dict[str, float]) -> None:
+    cells = (f"{n} {1e3 * s:.3f} ({s / quiet[n]:.2f}x)" for n, s in found.items())
+    print(f"{row}: {', '.join(cells)}", flush=True)
 
 
 def _seconds(served: Peer, calls: int) -> list[float]:
@@ -85,12 +98,22 @@ def _seconds(served: Peer, calls: int) -> list[float]:
     return [*served.samples_s]
 
 
-def _turns(served: dict[str, Peer], calls: dict[str, int], rounds: int) -> dict[str, float]:
-    """The median seconds of a call of each."""
+def _turns(
+    served: dict[str, Peer],
+    calls: dict[str, int],
+    rounds: int,
+    twins: Mapping[str, Peer] = MappingProxyType({}),
+) -> dict[str, float]:
+    """The median seconds of a call of each, while its twin makes as many."""
     found: dict[str, list[float]] = {name: [] for name in served}
     for turn in range(rounds):
         for name in list(served)[:: 1 if turn % 2 == 0 else -1]:
+            beside = [Thread(target=twins[n].take, args=[calls[n]]) for n in twins if n == name]
+            for thread in beside:
+                thread.start()
             found[name] += _seconds(served[name], calls[name])
+            for thread in beside:
+                thread.join()
     return {name: statistics.median(samples) for name, samples in found.items()}
 
 

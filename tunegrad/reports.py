@@ -680,6 +680,7 @@ class DoctorReport:
     from DRAM, in GB/s. ``isolation`` is of a process that would run candidates: it was started, and
     asked what it has. ``cpus`` are those that this process may use, of which other processes kept
     ``others_cpus`` busy; ``busy`` says so where they leave too few, so that the peaks are too low.
+    ``no_counters`` is why the system counts no cycles in hardware; empty where it does.
     """
 
     devices: tuple[DeviceRow, ...]
@@ -695,6 +696,7 @@ class DoctorReport:
     cpus: int = 0
     others_cpus: float = 0.0
     busy: str = ""
+    no_counters: str = ""
 
 
 def prometheus_text(

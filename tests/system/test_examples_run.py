@@ -1,7 +1,8 @@
-"""Every script of examples/ runs as it stands, with a small budget, in an empty folder."""
+"""Every script and notebook of examples/ runs, with a small budget, in an empty folder."""
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -24,22 +25,29 @@ def test_example_runs(name: str, tmp_path: Path) -> None:
     """Each script compares its results itself; how much it tunes depends on the machine."""
     if name in NEEDS:
         pytest.importorskip(NEEDS[name], reason=f"{NEEDS[name]} is not installed")
-    places = {
-        "XDG_CACHE_HOME": str(tmp_path / "cache"),
-        "PYTHONPATH": os.pathsep.join(sys.path),
-    }
-    ran = subprocess.run(
-        [sys.executable, str(FOLDER / f"{name}.py"), "2" if name in COUNTS else "0.5"],
-        cwd=tmp_path,
-        env={**os.environ, **places},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    ran = started(tmp_path, str(FOLDER / f"{name}.py"), "2" if name in COUNTS else "0.5")
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout
 
 
+def test_cells_of_the_notebook_run(tmp_path: Path) -> None:
+    """In order, in a process without a main module's file, as in a notebook's kernel."""
+    notebook = json.loads((FOLDER / "own_model.ipynb").read_text(encoding="utf-8"))
+    cells = ["".join(c["source"]) for c in notebook["cells"] if c["cell_type"] == "code"]
+    text = "\n".join(cells).replace("BUDGET_S = 20.0", "BUDGET_S = 0.5")
+    ran = started(tmp_path, "-c", text)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.count("matmul 8x10x32") == 2
+
+
+def started(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """A finished process of this Python, with a cache of its own."""
+    places = {"XDG_CACHE_HOME": str(folder / "cache"), "PYTHONPATH": os.pathsep.join(sys.path)}
+    return subprocess.run([sys.executable, *words], cwd=folder, env={**os.environ, **places},
+        capture_output=True, text=True, check=False)  # fmt: skip
+
+
 def test_examples_are_listed() -> None:
     listed = (FOLDER / "README.md").read_text(encoding="utf-8")
-    assert [name for name in SCRIPTS if f"[{name}.py]({name}.py)" not in listed] == []
+    names = [path.name for path in FOLDER.iterdir() if path.suffix in {".ipynb", ".py"}]
+    assert [name for name in names if f"[{name}]({name})" not in listed] == []

@@ -117,13 +117,40 @@ def test_a_build_that_outlived_a_killed_run_is_ended(repository: Path, tmp_path:
         while not (begun.exists() and begun.read_text("utf-8").endswith("\n")):
             assert process.poll() is None
         shell = Path("/proc", begun.read_text("utf-8").strip(), "cwd")
-        while not (place / f"{commit}.pid").exists():
-            assert process.poll() is None
         process.kill()
     assert shell.readlink() == place / commit
     subprocess.run([*words, "test ! -e out"], check=True)
     with pytest.raises(OSError, match="No such"):
         shell.readlink()
+
+
+def test_a_build_is_known_before_its_first_command(repository: Path, tmp_path: Path) -> None:
+    commit, place = git(repository, "rev-parse", "HEAD"), tmp_path / "place"
+    place.mkdir()
+    command = 'test "$(cat "$PWD.pid")" = $$ && exec true'
+    subprocess.run([sys.executable, "-c", KILLED, str(repository), str(place), commit, command],
+        check=True)  # fmt: skip
+    assert (place / f"{commit}.built").exists()
+
+
+def test_a_tree_that_git_does_not_make_ends_the_run_and_is_tried_again(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a full disk: it says nothing about the commit, so nothing is journaled."""
+    settings = load_sweep(repository / "sweep.toml")
+    whole = bisecting._git
+
+    def full(root: Path, *words: str) -> str:
+        if words[:2] == ("worktree", "add"):
+            raise UserError(f"git worktree in {root}: No space left on device")
+        return whole(root, *words)
+
+    monkeypatch.setattr(bisecting, "_git", full)
+    for _ in range(2):
+        with pytest.raises(UserError, match="No space left on device"):
+            between(settings, ("HEAD~1", "HEAD"))
+    (journal,) = settings.store.parent.rglob("journal.jsonl")
+    assert journal.read_text("utf-8").count("\n") == 1
 
 
 def test_ends_that_are_none_are_errors(repository: Path) -> None:

@@ -649,6 +649,7 @@ DOCTOR = DoctorReport(
     cpus=2,
     others_cpus=1.25,
     busy="other processes use 1.2 of the 2 CPUs",
+    no_counters="Permission denied",
 )
 
 
@@ -685,6 +686,7 @@ def test_doctor_prints_devices_versions_and_peaks(
     assert ["store", "/s.db", "there", "is", "none", "yet"] in lines
     busy = "other processes use 1.2 of 2 CPUs: the machine is busy, and the peaks are too low"
     assert busy.split() in lines
+    assert ["hardware", "counters", "for", "perf:", "no", "(Permission", "denied)"] in lines
 
 
 def test_doctor_json_has_every_field(install: Install, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -142,3 +143,17 @@ def test_a_model_that_is_nearly_right_is_told_how(
 def test_a_device_in_another_case_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["run", "mlp", "--device", "CPU"]) == 1
     assert "device 'CPU' is unknown, did you mean 'cpu'?" in capsys.readouterr().err
+
+
+def test_error_within_a_function_that_is_traced_has_the_line_that_it_is_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = "import numpy as np\ndef net():\n    return twice, [np.ones((3, 4), np.float32)]\n"
+    (tmp_path / "traced_net.py").write_text(f"{text}def twice(x):\n    return x @ x\n", "utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert run(["show", "traced_net:net"]) == 1
+    said = capsys.readouterr().err.splitlines()
+    assert said[0].startswith("error: matmul: shapes (3, 4) and (3, 4)")
+    assert said[1] == f'  File "{tmp_path / "traced_net.py"}", line 5, in twice'
+    assert said[2:3] == ["    return x @ x"]
+    assert not any("tunegrad/" in line for line in said)

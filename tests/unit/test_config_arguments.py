@@ -67,6 +67,7 @@ def test_file_whose_input_is_not_the_model_s_is_refused(tmp_path: Path) -> None:
 def nets(tmp_path: Path) -> list[str]:
     source = (
         "def bad():\n    return inner()\ndef inner():\n    return [][1]\ndef needs(n):\n    ...\n"
+        "def leaves():\n    raise SystemExit(5)\n"
     )
     (tmp_path / "nets_that_raise.py").write_text(source, encoding="utf-8")
     (tmp_path / "net_that_imports.py").write_text("import nothing_of_this_name\n", encoding="utf-8")
@@ -83,6 +84,11 @@ def test_builder_that_raises_is_one_line_and_its_own_frames(nets: list[str]) -> 
         "inner",
     ]
     assert isinstance(caught.value.__cause__, IndexError)
+
+
+def test_builder_that_exits_is_an_error(nets: list[str]) -> None:
+    with pytest.raises(ModelCodeError, match="it raised SystemExit: 5"):
+        build_model(ModelSpec("m", "nets_that_raise:leaves"), nets)
 
 
 def test_module_that_imports_what_is_not_there_is_told_with_its_line(nets: list[str]) -> None:

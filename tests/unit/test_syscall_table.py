@@ -4,6 +4,8 @@ call has one answer.
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from tunegrad.devices.processes.system_calls import (
     AUDIT,
     DEADLY,
     READING,
+    counters_refused,
     number,
     rules,
 )
@@ -75,3 +78,9 @@ def test_everything_named_has_a_number_on_some_machine(machine: str) -> None:
         any(number(m, name) is not None for m in AUDIT) for name in (*ALLOWED, *READING, *DEADLY)
     )
     assert number(machine, "execve") is not None
+
+
+def test_hardware_counters_are_there_or_refused_for_a_reason_of_the_system() -> None:
+    """Not because of how they are asked for: that is EINVAL, E2BIG or EFAULT."""
+    reasons = ("EACCES", "EPERM", "ENOENT", "ENODEV", "ENOSYS", "EOPNOTSUPP")
+    assert counters_refused() in {"", *(os.strerror(getattr(errno, r)) for r in reasons)}

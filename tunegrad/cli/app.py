@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Sequence
 from errno import EBADF, EDQUOT, EIO, ENOSPC
+from pathlib import Path
 
 import click
 
@@ -144,10 +145,20 @@ def _exit_code(argv: Sequence[str], command: click.Command, name: str) -> int:
         if as_json and not isinstance(error, OutputError):
             _say_error(type(error).__name__, said)
         note(f"error: {said}")
-        if isinstance(error, ModelCodeError):
-            note(error.frames)
+        if frames := _frames(error):
+            note(frames)
         return EXIT_USER_ERROR
     return result if isinstance(result, int) else 0
+
+
+def _frames(error: UserError) -> str:
+    """Lines of the user's own files that an error came through: of a model that is traced, too."""
+    if isinstance(error, ModelCodeError):
+        return error.frames
+    from tunegrad.config import users_frames
+
+    root = Path(__file__).parents[2]
+    return users_frames(error, *(str(root / name) for name in ("benchmarks", "tests", "tools")))
 
 
 def _say_error(kind: str, message: str) -> None:

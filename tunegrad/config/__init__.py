@@ -18,6 +18,7 @@ from tunegrad.lazy import lazy_names
 if TYPE_CHECKING:
     from .builders import build_model as build_model
     from .builders import import_builder as import_builder
+    from .builders import users_frames as users_frames
     from .environment import DEFAULT_DEVICE as DEFAULT_DEVICE
     from .environment import MOST_THREADS as MOST_THREADS
     from .environment import allowed_threads as allowed_threads
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from .settings import parse_duration as parse_duration
     from .settings import resolve_settings as resolve_settings
     from .tables import check_keys as check_keys
+    from .tables import convert_table as convert_table
     from .tables import nearest as nearest
     from .tables import read_toml as read_toml
     from .values import AskedDtype as AskedDtype
@@ -61,7 +63,7 @@ if TYPE_CHECKING:
     from .values import TuneSettings as TuneSettings
 else:
     _HOMES = {
-        "builders": "build_model import_builder",
+        "builders": "build_model import_builder users_frames",
         "environment": (
             "DEFAULT_DEVICE MOST_THREADS allowed_threads cache_dir cpu_target default_store "
             "perf_map usable_cpus"
@@ -74,7 +76,7 @@ else:
             "DEFAULT_BUDGET_S check_dtype check_names check_numerics check_searcher "
             "check_settings labelled parse_budget parse_duration resolve_settings"
         ),
-        "tables": "check_keys nearest read_toml",
+        "tables": "check_keys convert_table nearest read_toml",
         "values": (
             "AskedDtype DtypeName InputSpec ModelDtype ModelOptions ModelSpec Numerics Scalar "
             "Searcher TuneDefaults TuneOptions TuneSettings"

@@ -21,7 +21,7 @@ from tunegrad.forks import ForkSafeLock
 from .tables import nearest
 from .values import ModelSpec, Scalar
 
-__all__ = ["build_model", "import_builder"]
+__all__ = ["build_model", "import_builder", "users_frames"]
 
 _lock = ForkSafeLock()
 _stdouts: list[TextIO] = []
@@ -62,7 +62,7 @@ def import_builder(spec: ModelSpec, search_path: Iterable[str] = ()) -> Callable
                 f"model {spec.name}: builder {spec.builder}: no module named {error.name}"
             ) from error
         raise _raised(spec, f"importing {module_name}", error) from error
-    except Exception as error:  # the user's own module may raise anything
+    except (Exception, SystemExit) as error:  # the user's own module may raise anything
         raise _raised(spec, f"importing {module_name}", error) from error
     finally:
         for entry in extra:
@@ -103,7 +103,7 @@ def build_model(spec: ModelSpec, search_path: Iterable[str] = ()) -> Any:
             return builder(**arguments)
     except UserError:
         raise
-    except Exception as error:  # the user's own code may raise anything
+    except (Exception, SystemExit) as error:  # the user's own code may raise anything
         raise _raised(spec, "it", error) from error
 
 
@@ -117,14 +117,23 @@ def _missing(parameters: Iterable[inspect.Parameter], given: Iterable[str]) -> l
     ]
 
 
-def _raised(spec: ModelSpec, doing: str, error: Exception) -> ModelCodeError:
+def _raised(spec: ModelSpec, doing: str, error: BaseException) -> ModelCodeError:
     """The error of a user's own code, with the frames that are theirs."""
-    own = str(Path(__file__).parents[1]), str(Path(importlib.__file__).parent), "<frozen"
-    frames = traceback.extract_tb(error.__traceback__)
-    theirs = [f for f in frames if not f.filename.startswith(own)]
-    lines = traceback.format_list(theirs)
     return ModelCodeError(
         f"model {spec.name}: builder {spec.builder}: {doing} raised {type(error).__name__}: "
         f"{error}",
-        "".join(lines).rstrip(),
+        users_frames(error),
     )
+
+
+def users_frames(error: BaseException, *others: str) -> str:
+    """The part of a traceback that is in the user's files: not in tunegrad, a package, Python, or
+    below ``others``.
+    """
+    own = (str(Path(__file__).parents[1]), str(Path(importlib.__file__).parents[1]), "<frozen")
+    theirs = [
+        f
+        for f in traceback.extract_tb(error.__traceback__)
+        if not (f.filename.startswith((*own, *others)) or "site-packages" in f.filename)
+    ]
+    return "".join(traceback.format_list(theirs)).rstrip()

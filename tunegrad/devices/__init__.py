@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from .measurer import Compiling as Compiling
     from .measurer import DeviceMeasurer as DeviceMeasurer
     from .processes.confine import Protections as Protections
+    from .processes.system_calls import counters_refused as counters_refused
     from .registry import DEFAULT as DEFAULT
     from .registry import check_name as check_name
     from .registry import found as found
@@ -63,6 +64,7 @@ else:
             "lowered": "Geometry KernelIO Lowered Parameter program_hash",
             "measurer": "Compiling DeviceMeasurer",
             "processes.confine": "Protections",
+            "processes.system_calls": "counters_refused",
             "registry": "DEFAULT check_name found host_device known open register running",
             "timing": "relative_interval",
         },

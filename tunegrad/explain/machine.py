@@ -11,7 +11,13 @@ from importlib.metadata import PackageNotFoundError, version
 
 from tunegrad import devices
 from tunegrad.config import allowed_threads, cache_dir, default_store, usable_cpus
-from tunegrad.devices import Device, DeviceMeasurer, MachineLimits, Protections
+from tunegrad.devices import (
+    Device,
+    DeviceMeasurer,
+    MachineLimits,
+    Protections,
+    counters_refused,
+)
 from tunegrad.errors import DeviceError
 from tunegrad.reports import CompilerRow, DeviceRow, DoctorReport, IsolationRow, PlaceRow
 from tunegrad.tuning import busy_text, probed
@@ -57,6 +63,7 @@ def doctor() -> DoctorReport:
         cpus=usable_cpus(),
         others_cpus=others,
         busy=busy_text(others, threads),
+        no_counters=counters_refused(),
     )
 
 

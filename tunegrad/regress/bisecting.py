@@ -389,6 +389,12 @@ _probe(json.loads(sys.argv[1]), said)
 """
 
 
+_BUILD = 'echo $$ >"$0" && exec /bin/sh -c "$1"'
+"""The shell notes its number before it builds: one that outlives a killed run is known to the
+next.
+"""
+
+
 @dataclass
 class _Repository:
     """Builds commits in work trees of a repository, and times them. Mutable."""
@@ -399,23 +405,22 @@ class _Repository:
     command: str
 
     def build(self, commit: str) -> None:
-        """A work tree of its own, and the build command in it."""
+        """A work tree of its own, and the build command in it. Raises UserError where git makes no
+        tree, which says nothing about the commit.
+        """
         tree = self.place / commit
         if (self.place / f"{commit}.built").exists() and tree.is_dir():
             return
         _end_build(self.place / f"{commit}.pid", tree)
         self._drop(commit)
-        try:
-            _git(self.root, "worktree", "add", "--force", "--detach", "--quiet", str(tree), commit)
-        except UserError as error:
-            raise CommitError(commit, str(error)) from error
+        _git(self.root, "worktree", "add", "--force", "--detach", "--quiet", str(tree), commit)
         if self.command:
+            words = ["/bin/sh", "-c", _BUILD, str(self.place / f"{commit}.pid"), self.command]
             with (self.place / f"{commit}.log").open("wb") as log:
                 process = subprocess.Popen(
-                    self.command, shell=True, cwd=tree, env=_environment(tree), stdout=log,
-                    stderr=log, stdin=subprocess.DEVNULL, start_new_session=True,
+                    words, cwd=tree, env=_environment(tree), stdout=log, stderr=log,
+                    stdin=subprocess.DEVNULL, start_new_session=True,
                 )  # fmt: skip
-                (self.place / f"{commit}.pid").write_text(f"{process.pid}", "utf-8")
                 try:
                     code = process.wait()
                 except BaseException:

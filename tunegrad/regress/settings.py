@@ -25,7 +25,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from errno import ENOENT
 from pathlib import Path
 from types import TracebackType
@@ -40,6 +40,7 @@ from tunegrad.config import (
     TuneSettings,
     check_keys,
     configs_dir,
+    convert_table,
     default_store,
     nearest,
     read_toml,
@@ -209,20 +210,17 @@ class SweepSettings:
         }
 
 
-class _Table(msgspec.Struct, forbid_unknown_fields=True):
+@dataclass(frozen=True)
+class _Table:
     models: list[str]
-    devices: list[str] = msgspec.field(default_factory=lambda: [DEFAULT_DEVICE])
+    devices: list[str] = field(default_factory=lambda: [DEFAULT_DEVICE])
     store: str | None = None
     turns: int = 24
     quiet: Quiet = "warn"
     threads: int | None = None
     dtype: ModelDtype | None = None
     numerics: Numerics = "contract"
-    peers: list[str] = msgspec.field(default_factory=list)
-
-
-class _File(msgspec.Struct, forbid_unknown_fields=True):
-    regress: _Table
+    peers: list[str] = field(default_factory=list)
 
 
 def load_sweep(config: str | Path, store: str | Path | None = None) -> SweepSettings:
@@ -237,13 +235,8 @@ def load_sweep(config: str | Path, store: str | Path | None = None) -> SweepSett
         near = nearest(str(config), _shipped())
         raise ConfigError(f"{path}: {os.strerror(ENOENT)}{near}")
     document = read_toml(path)
-    check_keys(document, _File.__struct_fields__, str(path))
-    if isinstance(keys := document.get("regress"), dict):
-        check_keys(keys, _Table.__struct_fields__, f"{path}: regress")
-    try:
-        table = msgspec.convert(document, _File).regress
-    except msgspec.ValidationError as error:
-        raise ConfigError(f"{path}: {error}") from error
+    check_keys(document, ("regress",), str(path))
+    table = convert_table(_Table, document.get("regress"), f"{path}: regress")
     for name, listed in (("models", table.models), ("devices", table.devices)):
         if not listed or len(set(listed)) != len(listed):
             raise ConfigError(f"{path}: regress.{name} = {listed} must name some, each once")

@@ -85,11 +85,13 @@ def doctor_text(report: DoctorReport) -> str:
     )
     others = f"{report.others_cpus:.1f} of {report.cpus} CPUs"
     busy = "the machine is busy, and the peaks are too low" if report.busy else "it is quiet enough"
+    counters = f"no ({report.no_counters})" if report.no_counters else "yes"
     blocks = [
         devices.text(),
         tools.text(),
         peaks.text(),
         f"other processes use {others}: {busy}",
+        f"hardware counters for perf: {counters}",
         places.text(),
         isolation.text(),
     ]

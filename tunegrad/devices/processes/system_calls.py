@@ -7,12 +7,14 @@ import os
 import platform
 import struct
 from collections.abc import Iterable, Iterator
+from errno import ENOSYS
 
 __all__ = [
     "ALLOWED",
     "AUDIT",
     "DEADLY",
     "READING",
+    "counters_refused",
     "filter_calls",
     "give_up_files",
     "landlock_version",
@@ -177,6 +179,9 @@ other call has it.
 """
 
 _CLONE_THREAD = 0x00010000
+
+_ONLY_OUR_CODE = 1 << 5 | 1 << 6
+"""Of ``perf_event_attr``: ``exclude_kernel`` and ``exclude_hv``."""
 
 _WRITES = (
     os.O_WRONLY
@@ -352,6 +357,18 @@ def _allow_reading(rules: int) -> bool:
         return _call("landlock_add_rule", rules, _PATH_BENEATH, beneath, 0) == 0
     finally:
         os.close(root)
+
+
+def counters_refused() -> str:
+    """Return why the kernel counts no cycles of this process in hardware, as ``perf`` would ask it
+    to; empty where it does.
+    """
+    event = struct.pack("=IIQQQQQ16x", 0, 64, 0, 0, 0, 0, _ONLY_OUR_CODE)  # cycles
+    file = _call("perf_event_open", event, 0, -1, -1, 0)
+    if file < 0:
+        return os.strerror(ctypes.get_errno() or ENOSYS)
+    os.close(file)
+    return ""
 
 
 def _call(name: str, *arguments: bytes | int | None) -> int:
