@@ -24,12 +24,13 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
 from types import ModuleType
 
-__all__ = ["before_modules", "dataclass", "lazy_names", "unknown"]
+__all__ = ["before_modules", "dataclass", "lazy_names", "logger", "unknown"]
 
 TYPE_CHECKING = False  # as typing's, which takes longer to import than all of this
 
 if TYPE_CHECKING:
     from dataclasses import dataclass
+    from logging import Logger
 else:
 
     def dataclass(*, frozen=False, slots=False, eq=True, kw_only=False, weakref_slot=False):
@@ -172,6 +173,13 @@ def lazy_names(package: str, homes: Mapping[str, str]) -> tuple[list[str], Calla
         return getattr(importlib.import_module(f"{package}.{modules[name]}"), name)
 
     return sorted(modules), find
+
+
+def logger(name: str) -> Logger:
+    """The standard library's logger of a name; most processes have nothing to say."""
+    import logging
+
+    return logging.getLogger(name)
 
 
 def unknown(owner: str, name: str, names: Callable[[], Iterable[str]]) -> AttributeError:

@@ -10,7 +10,6 @@ forgotten.
 from __future__ import annotations
 
 import hashlib
-import logging
 import os
 import re
 import stat
@@ -18,13 +17,11 @@ import time
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
-from random import SystemRandom
 
 from tunegrad.forks import ForkSafeLock
+from tunegrad.lazy import logger
 
 __all__ = ["ObjectCache"]
-
-_log = logging.getLogger(__name__)
 
 _MAGIC = b"tunegrad object 2\n"
 _OLDER_MAGIC = b"tunegrad object 1\n"
@@ -35,12 +32,6 @@ _OBJECT, _PART = re.compile(r"[0-9a-f]{16,}\.o"), re.compile(r"\.[0-9a-f]{16,}\.
 _REST = 0.9
 """Fullness of the cache after the oldest were removed: so that the next write need not look
 again.
-"""
-
-_SYSTEM = SystemRandom()
-"""Draws the place in the tenth between two looks where a process begins: what many short processes
-write is looked at as often as what one writes, and the first write of none has to list a large
-directory.
 """
 
 
@@ -57,7 +48,10 @@ class ObjectCache:
         self.limit_bytes = limit_bytes
         self._numbers = count()
         self._lock = ForkSafeLock()
-        self._unseen = int(_SYSTEM.random() * limit_bytes * (1 - _REST))
+        # A place in the tenth between two looks, drawn: what many short processes write is looked
+        # at as often as what one writes, and the first write of none has to list a large directory.
+        drawn = int.from_bytes(os.urandom(4), "little") / (1 << 32)
+        self._unseen = int(drawn * limit_bytes * (1 - _REST))
         self._usable: bool | None = None
 
     def get(self, key: str) -> bytes | None:
@@ -74,12 +68,14 @@ class ObjectCache:
         body = blob[_HEAD:]
         if blob[:_HEAD] != _head(key, body):
             if blob.startswith(_OLDER_MAGIC):
-                _log.info(
+                logger(__name__).info(
                     "object cache: %s is of an older tunegrad; it is removed and compiled again",
                     path,
                 )
             else:
-                _log.warning("object cache: %s is damaged; it is removed and compiled again", path)
+                logger(__name__).warning(
+                    "object cache: %s is damaged; it is removed and compiled again", path
+                )
             with suppress(OSError):
                 path.unlink()
             return None
@@ -97,7 +93,7 @@ class ObjectCache:
             fresh.write_bytes(_head(key, body) + body)
             fresh.replace(path)
         except OSError as error:
-            _log.info("object cache: %s can not be written: %s", path, error)
+            logger(__name__).info("object cache: %s can not be written: %s", path, error)
             with suppress(OSError):
                 fresh.unlink()
             return
@@ -136,12 +132,12 @@ class ObjectCache:
                     stat.S_IWGRP | stat.S_IWOTH
                 )
                 if not mine:
-                    _log.warning(
+                    logger(__name__).warning(
                         "object cache: %s can be written by others; it is not used", self.directory
                     )
                 self._usable = mine
             except OSError as error:
-                _log.info("object cache: %s can not be used: %s", self.directory, error)
+                logger(__name__).info("object cache: %s can not be used: %s", self.directory, error)
                 self._usable = False
         return self._usable
 
@@ -166,7 +162,7 @@ class ObjectCache:
                         ):
                             Path(entry.path).unlink()
         except OSError as error:
-            _log.info("object cache: %s can not be listed: %s", self.directory, error)
+            logger(__name__).info("object cache: %s can not be listed: %s", self.directory, error)
             return []
         return files
 

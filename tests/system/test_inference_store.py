@@ -5,6 +5,7 @@ there.
 from __future__ import annotations
 
 import logging
+import sqlite3
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import pytest
 from program_hashes import hash_of
 
 import tunegrad as tg
-from tunegrad.compiling import artifact
+from tunegrad.compiling import Compiler, artifact
 from tunegrad.db import open_store
 from tunegrad.devices import host_device
 from tunegrad.devices.host.facts import fingerprint, host_target
@@ -26,6 +27,7 @@ from tunegrad.ir.kernel import Kernel
 from tunegrad.models import mlp
 from tunegrad.opts import SPACE_VERSION
 from tunegrad.render import llvm
+from tunegrad.runtime import ObjectCache
 from tunegrad.trial import Fingerprint, Measurement, Policy, Status, Trial
 from tunegrad.tune import show
 
@@ -129,6 +131,87 @@ def test_a_winner_is_refused_once_lowering_changes(
     fresh = artifact.Compiler()
     monkeypatch.setattr(loading, "process_compiler", lambda: fresh)
     assert {r.differs for r in loaded(store).report()} == {(OTHER_CODE,)}
+
+
+@pytest.fixture
+def planned(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
+    """The models that were planned: each load is as in a process of its own, long after all files
+    were written.
+    """
+    made, plan = list[str](), loading._planned
+
+    def counted(model: Any, *given: Any) -> Any:
+        made.append(model.name)
+        return plan(model, *given)
+
+    monkeypatch.setattr(loading, "_planned", counted)
+    monkeypatch.setattr(loading, "SETTLED_NS", -1 << 60)
+    cache = tmp_path / "objects"
+    monkeypatch.setattr(loading, "process_compiler", lambda: Compiler(ObjectCache(cache)))
+    return made
+
+
+def test_a_model_that_was_planned_before_is_not_planned_again(
+    planned: list[str], tmp_path: Path
+) -> None:
+    store = stored(tmp_path / "t.db", *map(trial, kernels()[:2]))
+    first, again = (tg.load(MODEL, store=store, threads=THREADS) for _ in range(2))
+    assert len(planned) == 1
+    assert again.report() == first.report()
+    assert [c.outcome for c in again.choices] == ["hit", "hit", "miss"]
+    np.testing.assert_array_equal(again(X), first(X))
+    assert again.benchmark(budget_s=0.01).default_ms > 0  # which plans it with its constants
+
+
+def test_all_that_a_plan_depends_on_has_it_made_anew(planned: list[str], tmp_path: Path) -> None:
+    store = stored(tmp_path / "t.db", *map(trial, kernels()))
+    settings: list[dict[str, Any]] = [
+        {}, {"seed": 1}, {"numerics": "strict"}, {"dtype": "bf16"}, {"threads": 2}, {"store": False}
+    ]  # fmt: skip
+    for more in settings * 2:
+        tg.load(MODEL, **({"store": store, "threads": THREADS} | more))
+    assert len(planned) == len(settings)
+    with open_store(store, "write") as opened:
+        opened.withdraw(1, "outputs differ by 0.3", "s1")
+    for _ in range(2):
+        model = tg.load(MODEL, store=store, threads=THREADS)
+        assert [r.outcome for r in model.report()] == ["miss", "hit", "hit"]
+    assert len(planned) == len(settings) + 1
+
+
+def test_a_winner_that_is_passed_over_is_said_at_each_load(
+    planned: list[str], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = stored(tmp_path / "t.db", *(replace(trial(k), program_hash="0") for k in kernels()))
+    for count in (1, 2):
+        tg.load(MODEL, store=store, threads=THREADS)
+        assert len(planned) == count
+        assert caplog.text.count("which was measured") == 3 * count
+
+
+def test_a_plan_by_a_store_that_changed_just_now_is_not_kept(
+    planned: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loading, "SETTLED_NS", 1 << 60)
+    store = stored(tmp_path / "t.db", *map(trial, kernels()))
+    for count in (1, 2):
+        tg.load(MODEL, store=store, threads=THREADS)
+        assert len(planned) == count
+
+
+def test_damaged_rows_are_said_at_each_load(
+    planned: list[str], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = stored(tmp_path / "t.db", *map(trial, kernels()))
+    connection = sqlite3.connect(store)
+    connection.execute("PRAGMA ignore_check_constraints = 1")
+    connection.execute("UPDATE trials SET samples = 'x' WHERE id = 1")
+    connection.commit()
+    connection.close()
+    for count in (1, 2):
+        tg.load(MODEL, store=store, threads=THREADS)
+        assert len(planned) == count
+    assert caplog.text.count("skipped") >= 2
 
 
 def test_a_row_without_a_hash_of_its_program_is_a_hit(tmp_path: Path) -> None:

@@ -29,11 +29,14 @@ HEAVY = (
 """What a first eager call needs none of, once its kernels were compiled."""
 
 PLANNING = (
-    "tunegrad.frontend.calibrated", "tunegrad.frontend.model", "tunegrad.frontend.nn",
-    "tunegrad.frontend.training", "tunegrad.ir.fusion.schedule", "tunegrad.ir.validate",
-    "tunegrad.ir.variants", "tunegrad.pipeline", "tunegrad.planning", "statistics", "tomllib",
+    "tunegrad.compiling.saved", "tunegrad.frontend.calibrated", "tunegrad.frontend.nn.optim",
+    "tunegrad.frontend.training", "tunegrad.ir.fusion.schedule", "tunegrad.ir.parse_kernel",
+    "tunegrad.ir.validate", "tunegrad.ir.variants", "tunegrad.opts.", "tunegrad.pipeline",
+    "tunegrad.planning.", "statistics", "logging",
 )  # fmt: skip
 """What it needs none of once its graph was planned."""
+
+LAYERS = ("tunegrad.frontend.model", "tunegrad.frontend.nn")
 
 EAGER = """
 import json, sys, time
@@ -57,6 +60,10 @@ took_s = time.process_time() - began_s
 counts = process_compiler().counts
 print(json.dumps([sorted(sys.modules), counts.lowered, counts.compiled, took_s]))
 """
+COMPILED = LOADED.replace(
+    "tg.load({model!r}, store=False)",
+    "tg.compile(lambda a, b: (a @ b).relu(), np.ones((4, 5)), np.ones((5, 6)), store=False)",
+)
 
 
 def run(code: str, cache: Path) -> tuple[set[str], int, int, float]:
@@ -83,7 +90,8 @@ def test_a_first_eager_call_finds_its_code_and_loads_no_compiler(tmp_path: Path)
     modules, lowered, compiled, _ = run(code, tmp_path)
     assert (lowered, compiled) == (0, 0)
     assert heavy(modules) == set()
-    assert {m for m in modules if m.startswith(PLANNING)} == set()
+    asked = (*PLANNING, *LAYERS, "msgspec", "tomllib")
+    assert {m for m in modules if m.startswith(asked)} == set()
 
 
 def test_another_shape_is_compiled_and_known_from_then_on(tmp_path: Path) -> None:
@@ -99,9 +107,17 @@ def test_a_loaded_model_finds_its_code_and_loads_no_compiler(tmp_path: Path) -> 
     assert run(code, tmp_path)[2] > 0
     modules, lowered, compiled, _ = run(code, tmp_path)
     assert (lowered, compiled) == (0, 0)
-    planning = {"tunegrad.opts.actions", "tunegrad.opts.sketches"}  # a product's cycles
-    assert heavy(modules) - planning == set()
-    assert "tunegrad.compiling.saved" not in modules
+    assert heavy(modules) == set()
+    assert {m for m in modules if m.startswith(PLANNING)} == set()
+
+
+def test_a_compiled_function_finds_its_plan_and_loads_no_layers(tmp_path: Path) -> None:
+    assert run(COMPILED, tmp_path)[2] > 0
+    modules, lowered, compiled, _ = run(COMPILED, tmp_path)
+    assert (lowered, compiled) == (0, 0)
+    assert heavy(modules) == set()
+    asked = (*PLANNING, LAYERS[1], "msgspec", "tomllib")
+    assert {m for m in modules if m.startswith(asked)} == set()
 
 
 @pytest.mark.slow

@@ -16,7 +16,8 @@ import tunegrad
 from tests.kernel_corpus import NAMES, corpus_kernel
 from tools.pipeline_files import files_of, legs
 from tunegrad.compiling import artifact, build
-from tunegrad.compiling.artifact import ProgramFacts, program_key, read_program, written_program
+from tunegrad.compiling.artifact import ProgramFacts, program_key
+from tunegrad.compiling.saved import read_program, written_program
 from tunegrad.devices import KernelIO
 from tunegrad.devices.cpu.device import CpuDevice
 from tunegrad.devices.host.facts import host_target
@@ -125,7 +126,7 @@ def digest_of(monkeypatch: pytest.MonkeyPatch) -> tuple[str, int]:
 def test_the_digest_of_our_code_is_remembered_by_what_the_file_system_knows(
     own_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(artifact, "_SETTLED_NS", -1 << 60)  # it has not changed for a while
+    monkeypatch.setattr(artifact, "SETTLED_NS", -1 << 60)  # it has not changed for a while
     first, read = digest_of(monkeypatch)
     assert read == 1
     assert digest_of(monkeypatch) == (first, 0)
@@ -141,7 +142,7 @@ def test_the_digest_of_our_code_is_remembered_by_what_the_file_system_knows(
 def test_the_digest_of_files_that_were_just_written_is_not_remembered(
     own_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(artifact, "_SETTLED_NS", 1 << 60)
+    monkeypatch.setattr(artifact, "SETTLED_NS", 1 << 60)
     assert [digest_of(monkeypatch)[1] for _ in range(2)] == [1, 1]
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from tunegrad.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from .artifact import SETTLED_NS as SETTLED_NS
     from .artifact import SUFFIX as SUFFIX
     from .artifact import Compiler as Compiler
     from .artifact import Counts as Counts
@@ -28,7 +29,9 @@ else:
     __all__, __getattr__ = lazy_names(
         __name__,
         {
-            "artifact": "Compiler Counts KeptPlan SUFFIX build code_of graph_key object_key",
+            "artifact": (
+                "Compiler Counts KeptPlan SETTLED_NS SUFFIX build code_of graph_key object_key"
+            ),
             "candidate": "HOOKS Payload",
             "saved": "SavedKernel SavedModel open_model save_model taken_constants",
         },

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import pickle
 import time
 import weakref
 from collections import OrderedDict
@@ -21,17 +22,12 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from tunegrad.config import cache_dir
-from tunegrad.devices.lowered import Geometry, KernelIO, Lowered, Parameter
-from tunegrad.errors import UserError, VerifyError
+from tunegrad.devices.lowered import Lowered
 from tunegrad.forks import ForkSafeLock
-from tunegrad.ir.dtypes import DType, buffer_dtype
-from tunegrad.ir.graph import Bounds, GraphOp, Node, topological
-from tunegrad.ir.index import Atom, Element, FloorDiv, Index, Mod, Range, Valid, Var
+from tunegrad.ir.dtypes import DType
+from tunegrad.ir.graph import Bounds, ConstData, GraphOp, Node, topological
 from tunegrad.ir.kernel import Kernel
-from tunegrad.ir.layout import Pack
 from tunegrad.ir.target import Target
 from tunegrad.lazy import dataclass
 from tunegrad.runtime import Code, ObjectCache
@@ -44,6 +40,7 @@ if TYPE_CHECKING:
     from tunegrad.opts import ActionObserver, Observer, Schedule
 
 __all__ = [
+    "SETTLED_NS",
     "SUFFIX",
     "Compiler",
     "Counts",
@@ -55,27 +52,29 @@ __all__ = [
     "graph_key",
     "object_key",
     "program_key",
-    "read_program",
-    "written_program",
 ]
 
 
 # ---- programs as files
 #
-# Programs as files without their texts, so that a process need not lower again what this machine
-# has lowered before.
+# Programs and plans as files, so that a process need not lower or plan again what this machine has
+# lowered or planned before.
 #
 #     kernel, schedule, device, tunegrad's own code   -->   a key
-#     what is left of a lowered program               <->   JSON: the image's key, the hash of the
-#                                                           text, and all that a launch needs
+#     a lowered program without its text              <->   a pickle: the image's key, the hash of
+#                                                           the text, and all that a launch needs
+#     graph, device, store, tunegrad's own code       -->   a key
+#     a plan that was validated, and its programs     <->   a pickle, without elements of constants
 #
-# Lowering is a pure function of what the key holds. A file that can not be read is lowered again.
+# Lowering and planning are pure functions of what a key holds. What can not be read is made again.
+# Pickles can run code, and so can the images beside them: both are read from a directory that this
+# user alone can write to.
 
 
 SUFFIX = ".plan"
 """End of the names of files of saved models."""
 
-_SETTLED_NS = 2_000_000_000
+SETTLED_NS = 2_000_000_000
 """Coarser than the times of any file system in use: a file that changes again gets another one."""
 
 _STAGES = ("compiling", "devices", "inference", "ir", "opts", "planning", "render")
@@ -91,33 +90,6 @@ class ProgramFacts:
     lowered: Lowered
     key: str
     hash: str
-
-
-class _Pack(msgspec.Struct, frozen=True):
-    """A pack with its index and condition as numbers and names.
-
-    An index is ``[constant, atom, coefficient, ...]``, an atom ``[name, lo, hi]``, or ``["//",
-    index, divisor]``, or that with "%"; a condition is ``[index, lo, hi, ...]``.
-    """
-
-    name: str
-    source: str
-    dtype: str
-    variables: list[str]
-    extents: list[int]
-    offset: list[Any]
-    valid: list[Any]
-
-
-class _File(msgspec.Struct, frozen=True):
-    key: str
-    hash: str
-    entry: str
-    params: list[Parameter]
-    packs: list[_Pack]
-    unread: list[str]
-    scratch_bytes: list[int]
-    geometry: Geometry
 
 
 def program_key(kernel: Kernel, schedule: str, device: Device) -> str | None:
@@ -148,98 +120,30 @@ def _words(target: Target) -> str:
     return repr(target)  # once: every kernel of a model asks
 
 
-def graph_key(outputs: tuple[Node, ...], device: Device) -> str | None:
-    """Key of everything that the default plan of a graph depends on, as ``program_key``; None for a
-    graph of constants, or of what has no text.
+def graph_key(outputs: tuple[Node, ...], device: Device, *settings: str) -> str | None:
+    """Key of everything that the plan of a graph by these settings depends on, as ``program_key``;
+    None for a graph of what has no text, or of arrays that others may write to.
     """
     nodes = topological(outputs)
-    if not _own_code() or not all(n.op is not GraphOp.CONST and _plain(n.arg) for n in nodes):
+    if not _own_code() or not all(_plain(n.arg) for n in nodes):
         return None
     at = {id(n): i for i, n in enumerate(nodes)}
-    rows = [(n.op, n.arg, n.shape, n.dtype.name, *(at[id(s)] for s in n.srcs)) for n in nodes]
-    return _digest(device, "its default plan", repr(rows), repr([at[id(n)] for n in outputs]))
+    rows = [
+        (n.op, (n.arg.digest, n.arg.name) if isinstance(n.arg, ConstData) else n.arg, n.shape,
+         n.dtype.name, *(at[id(s)] for s in n.srcs))
+        for n in nodes
+    ]  # fmt: skip
+    ends = [at[id(n)] for n in outputs]
+    return _digest(device, "a plan", *settings, repr(rows), repr(ends))
 
 
 def _plain(arg: object) -> bool:
     """True if equal texts of arguments are equal arguments."""
     if isinstance(arg, tuple):
         return all(map(_plain, arg))
+    if isinstance(arg, ConstData):
+        return not arg.memory
     return arg is None or isinstance(arg, bool | int | float | str | Bounds | DType)
-
-
-def written_program(program: ProgramFacts) -> bytes | None:
-    """A program as a file; None for one that would not be read back as it is."""
-    lowered = program.lowered
-    if any(any(index.elements()) for p in lowered.io.packs for index in _indices(p)):
-        return None
-    packs = [
-        _Pack(p.name, p.source, p.dtype.name, [*p.variables], [*p.extents], _of_index(p.offset),
-              _of_valid(p.valid))
-        for p in lowered.io.packs
-    ]  # fmt: skip
-    body = msgspec.json.encode(
-        _File(program.key, program.hash, lowered.entry, [*lowered.io.params], packs,
-              [*lowered.io.unread], [*lowered.scratch_bytes], lowered.geometry)
-    )  # fmt: skip
-    return body if read_program(body) == program else None
-
-
-def read_program(body: bytes) -> ProgramFacts | None:
-    """The program that a file holds; None for a file that holds none."""
-    try:
-        file = msgspec.json.decode(body, type=_File)
-        packs = tuple(map(_pack, file.packs))
-    except (msgspec.DecodeError, UserError, TypeError, ValueError, ArithmeticError, RecursionError):
-        return None
-    io = KernelIO(tuple(file.params), packs, tuple(file.unread))
-    lowered = Lowered("", file.entry, io, tuple(file.scratch_bytes), file.geometry)
-    return ProgramFacts(lowered, file.key, file.hash)
-
-
-def _pack(p: _Pack) -> Pack:
-    return Pack(
-        p.name, p.source, buffer_dtype(p.dtype), tuple(p.variables), tuple(p.extents),
-        _index(p.offset), _valid(p.valid),
-    )  # fmt: skip
-
-
-def _indices(p: Pack) -> list[Index]:
-    return [p.offset, *(r.index for r in p.valid)]
-
-
-def _of_index(index: Index) -> list[Any]:
-    return [index.const, *(x for atom, c in index.terms for x in (_of_atom(atom), c))]
-
-
-def _of_atom(atom: Atom) -> list[Any]:
-    if isinstance(atom, Var):
-        return [atom.name, atom.lo, atom.hi]
-    assert not isinstance(atom, Element), atom
-    return ["//" if isinstance(atom, FloorDiv) else "%", _of_index(atom.num), atom.den]
-
-
-def _of_valid(valid: Valid) -> list[Any]:
-    if valid.never:
-        return [[0], 1, 1]
-    return [x for r in valid for x in (_of_index(r.index), r.lo, r.hi)]
-
-
-def _index(numbers: list[Any]) -> Index:
-    const, *terms = numbers
-    pairs = zip(terms[::2], terms[1::2], strict=True)
-    return Index(tuple((_atom(atom), int(c)) for atom, c in pairs), int(const))
-
-
-def _atom(numbers: list[Any]) -> Var | FloorDiv | Mod:
-    name, first, second = numbers
-    if name in ("//", "%"):
-        return (FloorDiv if name == "//" else Mod)(_index(first), int(second))
-    return Var(str(name), int(first), int(second))
-
-
-def _valid(numbers: list[Any]) -> Valid:
-    parts = zip(numbers[::3], numbers[1::3], numbers[2::3], strict=True)
-    return Valid(Range(_index(index), int(lo), int(hi)) for index, lo, hi in parts)
 
 
 def _own_files() -> list[os.DirEntry[str]]:
@@ -252,7 +156,7 @@ def _own_files() -> list[os.DirEntry[str]]:
                 for entry in entries:
                     if entry.name.endswith((".py", ".cpp", ".hpp")):
                         found += [entry] if entry.is_file() else []  # not an editor's lock
-                    elif entry.is_dir():
+                    elif entry.name != "__pycache__" and entry.is_dir():
                         left.append(entry.path)
         except OSError:  # this package is in no files
             return []
@@ -281,7 +185,7 @@ def _own_code() -> str:
             body = file.read()
         whole.update(f"{entry.path[len(str(root)) :]}\0{len(body)}\0".encode())
         whole.update(body)
-    if max(changed for *_, changed, _ in facts) < time.time_ns() - _SETTLED_NS:
+    if max(changed for *_, changed, _ in facts) < time.time_ns() - SETTLED_NS:
         kept.put(key, whole.hexdigest().encode())
     return whole.hexdigest()
 
@@ -337,12 +241,13 @@ class Counts:
 @dataclass(frozen=True, slots=True)
 class KeptPlan:
     """The plan of a graph that was validated, the schedules of its kernels by key, and its
-    guards.
+    guards. ``decided`` is what else its maker wants back.
     """
 
     plan: LaunchPlan
     schedules: Mapping[str, str]
     guards: tuple[Guard, ...]
+    decided: Any = None
 
 
 class Compiler:
@@ -432,39 +337,44 @@ class Compiler:
             _trim(self._pending, _PENDING)
             return program_hash(fresh)
 
-    def plan(self, key: str | None, device: Device) -> KeptPlan | None:
-        """The plan that ``keep`` kept under a key; ``code`` need not lower its kernels. None where
-        there is none, or a damaged one.
+    def plan(self, key: str | None, outputs: tuple[Node, ...], device: Device) -> KeptPlan | None:
+        """The plan of a graph that ``keep`` kept under its key; ``code`` need not lower its
+        kernels. None where there is none, or a damaged one.
         """
         body = None if self._cache is None or key is None else self._cache.get(key)
-        if body is None:
+        found = None if body is None else _unpickled(body)
+        if found is None:
             return None
-        from .saved import read_plan
-
-        try:
-            kept, programs = read_plan(body)
-        except (msgspec.DecodeError, UserError, VerifyError, LookupError, ValueError, TypeError):
+        kept: KeptPlan = found[0]
+        programs = found[1]
+        constants = _constants(outputs)
+        if any(b.data and b.data.digest not in constants for b in kept.plan.buffers):
             return None
         with self._lock:
             for (kernel, schedule), program in programs.items():
                 self._programs[kernel, schedule, device] = program
             _trim(self._programs, _PROGRAMS)
-        return kept
+        return replace(kept, plan=kept.plan.holding(constants)) if constants else kept
 
-    def keep(self, key: str | None, kept: KeptPlan, device: Device) -> None:
-        """Keep a plan without constants under its ``graph_key``."""
+    def keep(
+        self, key: str | None, kept: KeptPlan, outputs: tuple[Node, ...], device: Device
+    ) -> None:
+        """Keep the plan of a graph under its ``graph_key``: one whose constants are the graph's
+        own.
+        """
         if self._cache is None or key is None:
             return
-        from .saved import written_plan
-
-        kernels = kept.plan.kernels()
+        constants, kernels = _constants(outputs), kept.plan.kernels()
+        if any(b.data and b.data.digest not in constants for b in kept.plan.buffers):
+            return
         with self._lock:
             programs = {
-                k: self._program(kernel, kept.schedules[k], device)
+                (k, kept.schedules[k]): self._program(kernel, kept.schedules[k], device)
                 for k, (kernel, _) in kernels.items()
             }
-        body = written_plan(kept, programs)
-        if body is not None:
+        whole = replace(kept, plan=kept.plan.forgotten), programs
+        body = pickle.dumps(whole)
+        if _unpickled(body) == whole:
             self._cache.put(key, body)
 
     def _program(self, kernel: Kernel, schedule: str, device: Device) -> ProgramFacts:
@@ -496,13 +406,13 @@ class Compiler:
         if self._cache is None or key is None:
             return None
         body = self._cache.get(key)
-        return None if body is None else read_program(body)
+        found = None if body is None else _unpickled(body)
+        return found if isinstance(found, ProgramFacts) else None
 
     def _write(self, program: ProgramFacts, kernel: Kernel, schedule: str, device: Device) -> None:
         key = None if self._cache is None else program_key(kernel, schedule, device)
-        body = None if key is None else written_program(program)
-        if self._cache is not None and key is not None and body is not None:
-            self._cache.put(key, body)
+        if self._cache is not None and key is not None:
+            self._cache.put(key, pickle.dumps(program))
 
     def _image(self, program: ProgramFacts, kernel: Kernel, schedule: str, device: Device) -> bytes:
         if not self._kept(program.key):
@@ -538,6 +448,21 @@ class Compiler:
 
         self.counts = replace(self.counts, lowered=self.counts.lowered + 1)
         return build(kernel, Schedule.parse(schedule), device)
+
+
+def _unpickled(body: bytes) -> Any:
+    """What the cache holds a pickle of; None where it can not be made here."""
+    try:
+        return pickle.loads(body)  # noqa: S301  # written by this user, and its digest compared
+    except (pickle.UnpicklingError, ImportError, LookupError, AttributeError, TypeError, ValueError,
+            EOFError):  # fmt: skip
+        return None
+
+
+def _constants(outputs: tuple[Node, ...]) -> dict[str, ConstData]:
+    """The constants of a graph by digest."""
+    found = (n.arg for n in topological(outputs) if n.op is GraphOp.CONST)
+    return {c.digest: c for c in found if isinstance(c, ConstData)}
 
 
 def _text(schedule: Schedule | str) -> str:

@@ -23,10 +23,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tunegrad.devices import Device, carried_runtime, carry
+from tunegrad.devices.lowered import Geometry, KernelIO, Lowered, Parameter
 from tunegrad.errors import ModelError, UserError, VerifyError
 from tunegrad.ir.dtypes import U32, U64, buffer_dtype
 from tunegrad.ir.fusion import Buffer, BufferRole, Launch, LaunchPlan
 from tunegrad.ir.graph import Bounds, ConstData
+from tunegrad.ir.index import Atom, Element, FloorDiv, Index, Mod, Range, Valid, Var
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.layout import Layout, Pack, Part
 from tunegrad.ir.parse_kernel import parse_kernel
@@ -35,7 +37,7 @@ from tunegrad.lazy import dataclass
 from tunegrad.runtime import Argument, Constants
 from tunegrad.runtime.mapped import MappedFileError, check_digest, map_arrays, write_arrays
 
-from .artifact import KeptPlan, ProgramFacts, read_program, written_program
+from .artifact import ProgramFacts
 
 if TYPE_CHECKING:
     from tunegrad.config import ModelDtype
@@ -45,10 +47,10 @@ __all__ = [
     "SavedKernel",
     "SavedModel",
     "open_model",
-    "read_plan",
+    "read_program",
     "save_model",
     "taken_constants",
-    "written_plan",
+    "written_program",
 ]
 
 _VERSION = 2
@@ -138,19 +140,13 @@ class _Guard(msgspec.Struct):
     signed: bool
 
 
-class _Kept(msgspec.Struct):
-    """A plan in the cache, whose images lie beside it."""
-
+class _Model(msgspec.Struct, kw_only=True):
     buffers: list[_Buffer]
     launches: list[_Launch]
     starts: list[int]
     ends: list[int]
     guards: list[_Guard]
     kernels: dict[str, _Kernel]
-    over: list[tuple[int, int]]
-
-
-class _Model(_Kept, kw_only=True):
     version: int
     name: str
     dtype: str
@@ -164,6 +160,33 @@ class _Model(_Kept, kw_only=True):
     over: list[tuple[int, int]] = []
     changed: list[str] = []
     runtime: str = ""
+
+
+class _Pack(msgspec.Struct, frozen=True):
+    """A pack with its index and condition as numbers and names.
+
+    An index is ``[constant, atom, coefficient, ...]``, an atom ``[name, lo, hi]``, or ``["//",
+    index, divisor]``, or that with "%"; a condition is ``[index, lo, hi, ...]``.
+    """
+
+    name: str
+    source: str
+    dtype: str
+    variables: list[str]
+    extents: list[int]
+    offset: list[Any]
+    valid: list[Any]
+
+
+class _File(msgspec.Struct, frozen=True):
+    key: str
+    hash: str
+    entry: str
+    params: list[Parameter]
+    packs: list[_Pack]
+    unread: list[str]
+    scratch_bytes: list[int]
+    geometry: Geometry
 
 
 def save_model(path: Path, model: SavedModel, device: Device) -> None:
@@ -190,8 +213,15 @@ def save_model(path: Path, model: SavedModel, device: Device) -> None:
     runtime, code = carried_runtime(device.target)
     if runtime:
         arrays["runtime"] = np.frombuffer(code, np.uint8)
+    plan = model.plan
     head = _Model(
-        **msgspec.structs.asdict(_kept(model.plan, model.guards, kernels)),
+        buffers=[_saved_buffer(b) for b in plan.buffers],
+        launches=[_Launch(x.kernel.key, [*x.args], x.name, [*x.origin]) for x in plan.launches],
+        starts=[*plan.inputs],
+        ends=[*plan.outputs],
+        guards=[_Guard(x.bounds.op, x.bounds.low, x.bounds.high, x.signed) for x in model.guards],
+        kernels=kernels,
+        over=[*plan.over],
         version=_VERSION,
         name=model.name,
         dtype=model.dtype,
@@ -211,42 +241,79 @@ def save_model(path: Path, model: SavedModel, device: Device) -> None:
         raise ModelError(f"model file {path}: {error.strerror or error}") from None
 
 
-def _kept(plan: LaunchPlan, guards: Sequence[Guard], kernels: dict[str, _Kernel]) -> _Kept:
-    return _Kept(
-        [_saved_buffer(b) for b in plan.buffers],
-        [_Launch(x.kernel.key, [*x.args], x.name, [*x.origin]) for x in plan.launches],
-        [*plan.inputs],
-        [*plan.outputs],
-        [_Guard(x.bounds.op, x.bounds.low, x.bounds.high, x.signed) for x in guards],
-        kernels,
-        [*plan.over],
-    )
-
-
-def written_plan(kept: KeptPlan, programs: Mapping[str, ProgramFacts]) -> bytes | None:
-    """A plan as a body of the cache of objects; None for one with constants, or with a program that
-    is not kept.
-    """
-    plan, kernels = kept.plan, {}
-    if any(b.role == "const" for b in plan.buffers):
+def written_program(program: ProgramFacts) -> bytes | None:
+    """A program as a file; None for one that would not be read back as it is."""
+    lowered = program.lowered
+    if any(any(index.elements()) for p in lowered.io.packs for index in _indices(p)):
         return None
-    for key, (k, _) in plan.kernels().items():
-        program = written_program(programs[key])
-        if program is None:
-            return None
-        kernels[key] = _Kernel(k.text, k.name, "miss", kept.schedules[key], [], program.decode())
-    return msgspec.json.encode(_kept(plan, kept.guards, kernels))
+    packs = [
+        _Pack(p.name, p.source, p.dtype.name, [*p.variables], [*p.extents], _of_index(p.offset),
+              _of_valid(p.valid))
+        for p in lowered.io.packs
+    ]  # fmt: skip
+    body = msgspec.json.encode(
+        _File(program.key, program.hash, lowered.entry, [*lowered.io.params], packs,
+              [*lowered.io.unread], [*lowered.scratch_bytes], lowered.geometry)
+    )  # fmt: skip
+    return body if read_program(body) == program else None
 
 
-def read_plan(body: bytes) -> tuple[KeptPlan, dict[tuple[str, str], ProgramFacts]]:
-    """A plan of ``written_plan``, and the programs of its kernels by key and schedule."""
-    head = msgspec.json.decode(body, type=_Kept)
-    kernels = {key: _kernel(key, k, {}) for key, k in head.kernels.items()}
-    buffers = tuple(_buffer(i, b) for i, b in enumerate(head.buffers))
-    plan = _planned(head, buffers, kernels)
-    schedules = {key: k.actions for key, k in kernels.items()}
-    kept = KeptPlan(plan, schedules, _guards(head.guards, plan))
-    return kept, {(key, k.actions): k.program for key, k in kernels.items()}
+def read_program(body: bytes) -> ProgramFacts | None:
+    """The program that a file holds; None for a file that holds none."""
+    try:
+        file = msgspec.json.decode(body, type=_File)
+        packs = tuple(map(_pack, file.packs))
+    except (msgspec.DecodeError, UserError, TypeError, ValueError, ArithmeticError, RecursionError):
+        return None
+    io = KernelIO(tuple(file.params), packs, tuple(file.unread))
+    lowered = Lowered("", file.entry, io, tuple(file.scratch_bytes), file.geometry)
+    return ProgramFacts(lowered, file.key, file.hash)
+
+
+def _pack(p: _Pack) -> Pack:
+    return Pack(
+        p.name, p.source, buffer_dtype(p.dtype), tuple(p.variables), tuple(p.extents),
+        _index(p.offset), _valid(p.valid),
+    )  # fmt: skip
+
+
+def _indices(p: Pack) -> list[Index]:
+    return [p.offset, *(r.index for r in p.valid)]
+
+
+def _of_index(index: Index) -> list[Any]:
+    return [index.const, *(x for atom, c in index.terms for x in (_of_atom(atom), c))]
+
+
+def _of_atom(atom: Atom) -> list[Any]:
+    if isinstance(atom, Var):
+        return [atom.name, atom.lo, atom.hi]
+    assert not isinstance(atom, Element), atom
+    return ["//" if isinstance(atom, FloorDiv) else "%", _of_index(atom.num), atom.den]
+
+
+def _of_valid(valid: Valid) -> list[Any]:
+    if valid.never:
+        return [[0], 1, 1]
+    return [x for r in valid for x in (_of_index(r.index), r.lo, r.hi)]
+
+
+def _index(numbers: list[Any]) -> Index:
+    const, *terms = numbers
+    pairs = zip(terms[::2], terms[1::2], strict=True)
+    return Index(tuple((_atom(atom), int(c)) for atom, c in pairs), int(const))
+
+
+def _atom(numbers: list[Any]) -> Var | FloorDiv | Mod:
+    name, first, second = numbers
+    if name in ("//", "%"):
+        return (FloorDiv if name == "//" else Mod)(_index(first), int(second))
+    return Var(str(name), int(first), int(second))
+
+
+def _valid(numbers: list[Any]) -> Valid:
+    parts = zip(numbers[::3], numbers[1::3], numbers[2::3], strict=True)
+    return Valid(Range(_index(index), int(lo), int(hi)) for index, lo, hi in parts)
 
 
 def _packing(model: SavedModel, buffer: int, pack: Pack) -> str:
@@ -336,7 +403,7 @@ def _model(head: _Model, arrays: Mapping[str, Array]) -> SavedModel:
 
 
 def _planned(
-    head: _Kept, buffers: tuple[Buffer, ...], kernels: Mapping[str, SavedKernel]
+    head: _Model, buffers: tuple[Buffer, ...], kernels: Mapping[str, SavedKernel]
 ) -> LaunchPlan:
     launches = tuple(
         Launch(kernels[x.kernel].kernel, tuple(x.args), x.name, tuple(x.origin))

@@ -21,7 +21,6 @@ builder is a function of ``tunegrad.models``, or of a package that ``$TUNEGRAD_B
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import field, replace
@@ -295,6 +294,8 @@ def _argument(text: str, part: str, free: bool) -> tuple[str, str]:
 
 def _argument_value(text: str, name: str, value: str) -> Scalar | tuple[Scalar, ...]:
     """A value as TOML has it; a bare word is a text."""
+    import tomllib
+
     try:
         found = tomllib.loads(f"v = {value}")["v"]
     except tomllib.TOMLDecodeError:

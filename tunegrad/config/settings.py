@@ -14,7 +14,6 @@ from typing import Any, Unpack, get_args
 from tunegrad.errors import ConfigError, ModelError
 
 from .environment import DEFAULT_DEVICE, MOST_THREADS, allowed_threads, default_store
-from .models import calibrated_model, resolve_model
 from .tables import nearest
 from .values import AskedDtype, ModelDtype, ModelSpec, Numerics, Searcher, TuneOptions, TuneSettings
 
@@ -100,6 +99,8 @@ def resolve_settings(
     place = default_store(environ) if store is None else _path_of(store)
     dtype = settled("dtype", "f32")
     if dtype == "int8":
+        from .models import calibrated_model
+
         specs, dtype = tuple(calibrated_model(spec, place) for spec in specs), "f32"
     settings = TuneSettings(
         model=specs[0],
@@ -184,6 +185,8 @@ def _resolve_models(texts: Sequence[str]) -> tuple[ModelSpec, ...]:
     """The models of these names, each once."""
     if not texts:
         raise ModelError("no model is named")
+    from .models import resolve_model
+
     specs = tuple(resolve_model(text) for text in texts)
     for i, spec in enumerate(specs):
         if spec in specs[:i]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, fields
 from pathlib import Path
@@ -24,6 +23,8 @@ def read_toml(path: Path) -> dict[str, Any]:
 
     Raises ConfigError where it can not be read, is larger, or is not TOML.
     """
+    import tomllib
+
     try:
         with path.open("rb") as file:
             data = file.read(_MOST_BYTES + 1)

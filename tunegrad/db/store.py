@@ -91,6 +91,8 @@ class Store:
         self._db = database
         self._clock = clock
         self._problems = tuple(problems)
+        self.sound = not problems
+        """False once a row, or the file, was found to be damaged."""
 
     @property
     def label(self) -> str:
@@ -648,6 +650,7 @@ class Store:
         return rows
 
     def _report(self, problem: Problem) -> None:
+        self.sound = False
         _log.warning("store %s: skipped: %s", self.label, problem)
 
 

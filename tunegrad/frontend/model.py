@@ -20,7 +20,7 @@ from contextlib import suppress
 from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
 
 from numpy.typing import ArrayLike
 
@@ -32,7 +32,6 @@ from tunegrad.lazy import dataclass
 
 from .aliasing import Changes, changes, root_of
 from .handle import joined
-from .nn import Module
 from .nodes import substitute
 from .nodes.tracing import without_identities
 from .random import no_draws
@@ -41,6 +40,8 @@ from .weights import Array, ParameterSpec, Weights, check_weights, load_weights
 
 if TYPE_CHECKING:
     from tunegrad.config import ModelSpec
+
+    from .nn import Module
 
 Function = Callable[..., Tensor | Sequence[Tensor]]
 Example = tuple[Callable[..., Any], Any]
@@ -170,7 +171,7 @@ class Model:
         if len(set(names)) != len(names):
             raise ModelError(f"model {name}: input names {names} are not distinct")
         module = make()
-        parameters = tuple(module.specs().values()) if isinstance(module, Module) else ()
+        parameters = tuple(module.specs().values()) if _is_module(module) else ()
         return Model(name, make, tuple(inputs), parameters)
 
     @staticmethod
@@ -204,7 +205,7 @@ class Model:
         """
         function = self.make()
         arrays = check_weights(self.parameters, weights, self.name)
-        if isinstance(function, Module) and self.parameters:  # others hold their weights already
+        if self.parameters and _is_module(function):  # others hold their weights already
             function.load(arrays)
         given = [Tensor.input(i.name, i.shape, i.dtype) for i in self.inputs]
         with no_draws(self.name), changes() as found:
@@ -252,6 +253,12 @@ def _undone(name: str, found: Changes, own: Sequence[Tensor]) -> None:
 
 def _same(function: Function) -> Function:
     return function
+
+
+def _is_module(value: object) -> TypeGuard[Module]:
+    """True for a Module of ours; layers are not imported for that."""
+    nn = sys.modules.get(f"{__package__}.nn.module")
+    return nn is not None and isinstance(value, nn.Module)
 
 
 def is_torch_module(value: object) -> bool:

@@ -17,7 +17,7 @@ draws from ``start`` as an input of its own (``draws_from``), and gives the next
 from __future__ import annotations
 
 import math
-import secrets
+import os
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -112,7 +112,7 @@ class Generator:
 
     def __init__(self, seed: int | None = None) -> None:
         self.lock = threading.Lock()
-        self.manual_seed(secrets.randbits(63) if seed is None else seed)
+        self.manual_seed(_drawn_seed() if seed is None else seed)
 
     def manual_seed(self, seed: int) -> Generator:
         """Start anew from a seed."""
@@ -158,6 +158,10 @@ def _u64(value: int) -> Tensor:
 _DEFAULT = Generator(0)
 
 
+def _drawn_seed() -> int:
+    return int.from_bytes(os.urandom(8), "little") >> 1
+
+
 def manual_seed(seed: int) -> Generator:
     """Let the following draws start from a seed; 0 before the first call."""
     return _DEFAULT.manual_seed(seed)
@@ -165,7 +169,7 @@ def manual_seed(seed: int) -> Generator:
 
 def seed() -> int:
     """Let the following draws start from a seed of the operating system, which is returned."""
-    return _DEFAULT.manual_seed(secrets.randbits(63)).seed
+    return _DEFAULT.manual_seed(_drawn_seed()).seed
 
 
 def _shape(op: str, size: tuple[Any, ...]) -> tuple[int, ...]:

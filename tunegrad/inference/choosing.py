@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -12,8 +11,7 @@ from tunegrad.compiling import Compiler
 from tunegrad.config import cache_dir
 from tunegrad.errors import CandidateFailure, IllegalAction, InternalError, MissError
 from tunegrad.ir.kernel import Kernel
-from tunegrad.lazy import dataclass
-from tunegrad.opts import SPACE_VERSION
+from tunegrad.lazy import dataclass, logger
 from tunegrad.runtime import ObjectCache
 
 if TYPE_CHECKING:
@@ -23,9 +21,10 @@ if TYPE_CHECKING:
     from tunegrad.runtime import Code
     from tunegrad.trial import Fingerprint, Trial
 
-OnMiss = Literal["default", "nearest", "error"]
+_PASSED_OVER = ("actions: the stored", "program: the stored")
+"""How ``stale`` says what it found."""
 
-_log = logging.getLogger(__name__)
+OnMiss = Literal["default", "nearest", "error"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +41,13 @@ class Choice:
     actions: str
     trial: Trial | None = None
     differs: tuple[str, ...] = ()
+
+    @property
+    def passes_over(self) -> bool:
+        """True if the store has a winner that can not be used here, which is logged when it is
+        looked up.
+        """
+        return any(d.startswith(_PASSED_OVER) for d in self.differs)
 
 
 def choices(
@@ -97,6 +103,7 @@ def _looked_up(
     if store is None:
         return None, (), ("store: there is none",)
     from tunegrad.db import Hit
+    from tunegrad.opts import SPACE_VERSION
 
     found = store.lookup(kernel.key, here, SPACE_VERSION)
     if isinstance(found, Hit):
@@ -122,7 +129,7 @@ def stale(kernel: Kernel, trial: Trial, device: Device, compiler: Compiler) -> s
             return ""
         fault = "program: the stored schedule lowers to other code now; tune into a new store"
         detail = f"program {now} is not {trial.program_hash}, which was measured"
-    _log.warning(
+    logger(__name__).warning(
         "kernel %s: the stored schedule can not be used: %s (%s)", kernel.name, fault, detail
     )
     return fault
@@ -148,7 +155,9 @@ def compiled_choice(
         except (IllegalAction, CandidateFailure) as error:
             if choice.trial is None:
                 raise
-            _log.warning("kernel %s: the stored schedule can not be used: %s", kernel.name, error)
+            logger(__name__).warning(
+                "kernel %s: the stored schedule can not be used: %s", kernel.name, error
+            )
     raise InternalError(f"kernel {kernel.name}: no schedule at all")
 
 

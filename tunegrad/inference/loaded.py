@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import statistics
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from math import prod
@@ -371,10 +370,12 @@ class LoadedModel:
 
         Another process takes a core for milliseconds, most of a mean of short launches.
         """
+        from statistics import median
+
         arrays = self._drawn(seed)
         runs = [self._runner.time(arrays, 1, each=True)[1] for _ in range(samples)]
         return tuple(
-            (launch.name, statistics.median(seconds))
+            (launch.name, median(seconds))
             for launch, *seconds in zip(self._plan.launches, *runs, strict=True)
         )
 
@@ -382,6 +383,8 @@ class LoadedModel:
         """Latency as it is loaded next to the default schedules: medians of interleaved runs on the
         same inputs.
         """
+        from statistics import median
+
         from tunegrad.paired import gain_interval, paired_gain
         from tunegrad.reports import RunReport
 
@@ -390,7 +393,7 @@ class LoadedModel:
         pairs = _interleaved(
             lambda n: mine.time(arrays, n)[0], lambda n: other.time(arrays, n)[0], budget_s
         )
-        stored_s, default_s = (statistics.median(side) for side in pairs)
+        stored_s, default_s = (median(side) for side in pairs)
         return RunReport(
             self.name, self._engine.device.name, self.threads, self._store, 1e3 * stored_s,
             1e3 * default_s,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 import os
+import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
@@ -13,20 +13,16 @@ from typing import TYPE_CHECKING, Literal, get_args
 from numpy.typing import ArrayLike
 
 from tunegrad import devices
-from tunegrad.compiling import SUFFIX
+from tunegrad.compiling import SETTLED_NS, SUFFIX, KeptPlan, graph_key
 from tunegrad.config import (
-    CALIBRATED,
     AskedDtype,
     ModelDtype,
-    ModelSpec,
     Numerics,
     allowed_threads,
-    calibrated_model,
     check_dtype,
     check_numerics,
     default_store,
     labelled,
-    resolve_model,
 )
 from tunegrad.errors import CandidateFailure, ConfigError, DeviceError, ModelError
 from tunegrad.inference.choosing import Choice, OnMiss, compiled_choice, engine_of, process_compiler
@@ -35,18 +31,20 @@ from tunegrad.ir import fusion
 from tunegrad.ir.graph import Node
 from tunegrad.ir.rewrites import Guard
 from tunegrad.ir.target import Target
-from tunegrad.ir.validate import validated_guards
-from tunegrad.planning import plan_launches, planned_as, prepared
+from tunegrad.lazy import dataclass, logger
 from tunegrad.runtime import Argument, Code, Constants
 
 if TYPE_CHECKING:
+    from tunegrad.config import ModelSpec
     from tunegrad.db import Store
+    from tunegrad.devices import Engine
     from tunegrad.frontend import Example, Model, Tensor, Weights
     from tunegrad.reports import Deviation
+    from tunegrad.trial import Fingerprint
 
 StorePath = str | os.PathLike[str] | Literal[False] | None
 
-_log = logging.getLogger(__name__)
+_SQLITE = b"SQLite format 3\0"
 
 UNITS = {"f16": 2.0**-11, "bf16": 2.0**-8, "tf32": 2.0**-11}
 """One rounding of a dtype, or of numerics, that values are rounded to on the way."""
@@ -159,6 +157,8 @@ def measured_deviation(
 
 def _in_bytes(model: str | Model | Example, store: StorePath) -> ModelSpec:
     """A named model in bytes, as it was calibrated. Raises ConfigError where it was not."""
+    from tunegrad.config import CALIBRATED, calibrated_model, resolve_model
+
     if not isinstance(model, str):
         raise ConfigError("dtype 'int8' of a Model: tg.quantize(model, batches) makes one in bytes")
     if store is not None and not store:
@@ -190,6 +190,8 @@ def resolved(
             "'package.module:function', a Model, or a pair (function or torch.nn.Module, "
             "[examples]); compile(function, *examples) takes functions"
         )
+    from tunegrad.config import resolve_model
+
     spec = resolve_model(model)
     tune = spec.tune
     return (
@@ -216,25 +218,35 @@ def load_model(
     if on_miss not in get_args(OnMiss):
         raise ConfigError(f"on_miss {on_miss!r} is unknown; valid: {', '.join(get_args(OnMiss))}")
     opened = devices.open(device, allowed_threads() if threads is None else threads)
-    with _open(
-        store
-    ) as stored:  # before the weights are read: what can not be opened costs no time
-        here, target = opened.fingerprint(numerics), opened.target
-        make = partial(_prepared, model, weights, seed, numerics, target, dtype)
-        outputs, guards, changed = make()
-        news = model.news(outputs[: len(outputs) - len(guards)], changed)
-        found = plan_launches(outputs, target, here, stored, numerics, news=news)
-        engine = engine_of(opened)
-        chosen = {
-            key: compiled_choice(kernel, engine, here, stored, on_miss, process_compiler())
-            for key, (kernel, _) in found.plan.kernels().items()
-        }
-        read = "" if stored is None else _store_name(store)
+    compiler, here, place = process_compiler(), opened.fingerprint(numerics), _place(store)
+    facts = _facts_of(place)
+    with ExitStack() as opening:
+        # before the weights are read: what can not be opened costs no time
+        stored = opening.enter_context(_open(place)) if place and facts is None else None
+        nodes, changed = _traced(model, weights, seed)
+        settings = repr((numerics, dtype, model.donated, changed, here, facts))
+        known = facts is not None and on_miss == "default"
+        key = graph_key(nodes, opened, "loaded", settings) if known else None
+        kept, engine = compiler.plan(key, nodes, opened), engine_of(opened)
+        chosen: dict[str, tuple[Choice, Code]] = {}
+        if kept is None:
+            if place and stored is None:
+                stored = opening.enter_context(_open(place))
+            kept, chosen = _planned(
+                model, nodes, changed, engine, here, stored, numerics, dtype, on_miss
+            )
+            if (stored is None or stored.sound) and not _passes_over(chosen):
+                compiler.keep(key, kept, nodes, opened)
+    decided: _Decided = kept.decided
+    chosen = chosen or {
+        key: (choice, compiler.code(choice.kernel, choice.actions, engine))
+        for key, choice in decided.choices.items()
+    }
     arguments = [Argument.of(i) for i in model.inputs]
-    again = partial(_again, make, found.toggles, found.variants, found.images, target, news)
+    again = partial(_again, model, weights, seed, numerics, opened.target, dtype, decided)
     loaded = LoadedModel(
-        labelled(model.name, dtype), arguments, found.plan, chosen, engine, read, dtype, again,
-        guards=guards, changed=changed,
+        labelled(model.name, dtype), arguments, kept.plan, chosen, engine, place, dtype, again,
+        guards=kept.guards, changed=changed,
     )  # fmt: skip
     if model.first_call is not None:
         given = None if weights is None else model.weights(weights, seed)
@@ -249,35 +261,93 @@ def load_model(
     return loaded
 
 
-def _again(
-    make: Callable[[], tuple[tuple[Node, ...], tuple[Guard, ...], tuple[str, ...]]],
-    toggles: frozenset[int],
-    variants: Mapping[str, str],
-    images: fusion.Images,
-    target: Target,
-    news: tuple[fusion.New, ...],
-) -> fusion.LaunchPlan:
-    return planned_as(make()[0], toggles, variants, images, target, news)
+@dataclass(frozen=True, slots=True)
+class _Decided:
+    """The choice of each kernel by its key, and what ``planned_as`` takes to make the plan again;
+    the form of images as text.
+    """
+
+    choices: Mapping[str, Choice]
+    toggles: frozenset[int]
+    variants: Mapping[str, str]
+    images: str
+
+
+def _traced(
+    model: Model, weights: Weights | str | Path | None, seed: int
+) -> tuple[tuple[Node, ...], tuple[str, ...]]:
+    """The graph of a model, and the names of inputs that it changes."""
+    built, changed = model.traced(model.weights(weights, seed))
+    return tuple(t.node for t in built), changed
 
 
 def _prepared(
+    nodes: tuple[Node, ...], numerics: Numerics, target: Target, dtype: ModelDtype
+) -> tuple[tuple[Node, ...], tuple[Guard, ...]]:
+    """A graph as it is planned, its guards last."""
+    from tunegrad.ir.validate import validated_guards
+    from tunegrad.planning import prepared
+
+    outputs, guards = validated_guards(nodes)
+    return prepared(outputs, numerics, target, dtype, known=True), guards
+
+
+def _planned(
+    model: Model,
+    nodes: tuple[Node, ...],
+    changed: tuple[str, ...],
+    engine: Engine,
+    here: Fingerprint,
+    stored: Store | None,
+    numerics: Numerics,
+    dtype: ModelDtype,
+    on_miss: OnMiss,
+) -> tuple[KeptPlan, dict[str, tuple[Choice, Code]]]:
+    """The plan of a traced model that is not kept, and what its kernels run with."""
+    from tunegrad.planning import plan_launches
+
+    target = engine.device.target
+    outputs, guards = _prepared(nodes, numerics, target, dtype)
+    news = model.news(outputs[: len(outputs) - len(guards)], changed)
+    found = plan_launches(outputs, target, here, stored, numerics, news=news)
+    chosen = {
+        key: compiled_choice(kernel, engine, here, stored, on_miss, process_compiler())
+        for key, (kernel, _) in found.plan.kernels().items()
+    }
+    choices = {key: choice for key, (choice, _) in chosen.items()}
+    decided = _Decided(choices, found.toggles, found.variants, str(found.images))
+    schedules = {key: choice.actions for key, choice in choices.items()}
+    return KeptPlan(found.plan, schedules, guards, decided), chosen
+
+
+def _passes_over(chosen: Mapping[str, tuple[Choice, Code]]) -> bool:
+    return any(choice.passes_over for choice, _ in chosen.values())
+
+
+def _again(
     model: Model,
     weights: Weights | str | Path | None,
     seed: int,
     numerics: Numerics,
     target: Target,
     dtype: ModelDtype,
-) -> tuple[tuple[Node, ...], tuple[Guard, ...], tuple[str, ...]]:
-    built, changed = model.traced(model.weights(weights, seed))
-    outputs, guards = validated_guards(tuple(t.node for t in built))
-    return prepared(outputs, numerics, target, dtype, known=True), guards, changed
+    decided: _Decided,
+) -> fusion.LaunchPlan:
+    """The plan of a loaded model once more, with the elements of its constants."""
+    from tunegrad.planning import planned_as
+
+    nodes, changed = _traced(model, weights, seed)
+    outputs, guards = _prepared(nodes, numerics, target, dtype)
+    news = model.news(outputs[: len(outputs) - len(guards)], changed)
+    images = fusion.Images.parse(decided.images) or fusion.LAST
+    return planned_as(outputs, decided.toggles, decided.variants, images, target, news)
 
 
 def warn_of_misses(model: LoadedModel, store: str) -> None:
     """Log one warning for the kernels that have no winner in a store."""
     missed = [c for c in model.choices if c.outcome == "miss"]
     if missed:
-        _log.warning(
+        logger(__name__).warning(
             "model %s: %d of %d kernels have no winner in store %s and run with default "
             "schedules (%s: %s)",
             model.name, len(missed), len(model.choices), store, missed[0].kernel.name,
@@ -285,17 +355,41 @@ def warn_of_misses(model: LoadedModel, store: str) -> None:
         )  # fmt: skip
 
 
-def _open(store: StorePath) -> Store | nullcontext[None]:
-    """The store to read.
+def _place(store: StorePath) -> str:
+    """The path of the store to read; '' for none.
 
     None is the default one if there is one; an empty path or False is none at all.
     """
     path = default_store() if store is None else store
-    if not path or (store is None and not Path(path).is_file()):
-        return nullcontext()
+    return os.fspath(path) if path and (store is not None or Path(path).is_file()) else ""
+
+
+def _open(place: str) -> Store:
     from tunegrad.db import open_store
 
-    return open_store(path, "read")
+    return open_store(place, "read")
+
+
+def _facts_of(place: str) -> tuple[object, ...] | None:
+    """What the file system says of a store and its log, by which its contents are known; nothing
+    of none, and None where they are not: of no such file, and of one that was changed just now.
+    """
+    if not place:
+        return ()
+    facts: list[object] = []
+    try:
+        with open(place, "rb") as file:  # noqa: PTH123
+            if file.read(len(_SQLITE)) != _SQLITE:
+                return None
+        for path in (place, f"{place}-wal", f"{place}-journal"):
+            if path == place or os.path.exists(path):  # noqa: PTH110
+                s = os.stat(path)  # noqa: PTH116
+                if max(s.st_mtime_ns, s.st_ctime_ns) > time.time_ns() - SETTLED_NS:
+                    return None
+                facts += (path, s.st_size, s.st_mtime_ns, s.st_ctime_ns, s.st_ino, s.st_dev)
+    except (OSError, ValueError):
+        return None
+    return tuple(facts)
 
 
 def _store_name(store: StorePath) -> str:
@@ -343,7 +437,7 @@ def _opened_model(
             if saved.validated
             else "not at all"
         )
-        _log.warning(
+        logger(__name__).warning(
             "model file %s: its plan was not compared with its graph as this tunegrad does it "
             "(%s); load the model itself, and save it again", path, how,
         )  # fmt: skip

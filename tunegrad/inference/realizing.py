@@ -120,10 +120,10 @@ def _plan_bytes() -> int:
 def _default_plan(nodes: tuple[Node, ...]) -> Runner:
     engine, compiler = engine_of(devices.host_device(allowed_threads())), process_compiler()
     key = graph_key(nodes, engine.device)
-    kept = compiler.plan(key, engine.device)
+    kept = compiler.plan(key, nodes, engine.device)
     if kept is None:
         kept = _planned(nodes, engine)
-        compiler.keep(key, kept, engine.device)
+        compiler.keep(key, kept, nodes, engine.device)
     codes = {
         key: compiler.code(kernel, kept.schedules[key], engine)
         for key, (kernel, _) in kept.plan.kernels().items()

@@ -10,7 +10,7 @@ import importlib.util
 import os
 import platform
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -19,6 +19,7 @@ from tunegrad.config import cache_dir, cpu_target
 from tunegrad.devices.processes.system_calls import number
 from tunegrad.errors import ConfigError, DeviceError
 from tunegrad.ir.target import Rates, Target, TileUnit
+from tunegrad.lazy import dataclass
 from tunegrad.object_cache import ObjectCache
 from tunegrad.trial import Fingerprint
 
@@ -257,7 +258,8 @@ def _host_key() -> str | None:
     if found is None or found.origin is None:
         return None
     try:
-        (library,) = (Path(found.origin).parent / "binding").glob("*llvmlite.*so")
+        beside = (Path(found.origin).parent / "binding").iterdir()  # a pattern takes 4 ms
+        (library,) = (p for p in beside if "llvmlite." in p.name and p.name.endswith("so"))
         facts = library.stat()
         processor = _CPUINFO.read_bytes().decode("utf-8", "replace")
     except (OSError, ValueError):
@@ -729,7 +731,9 @@ def _vectors(features: frozenset[str]) -> tuple[int, int]:
 def _cache_sizes() -> dict[int, int]:
     """Bytes of the data or unified cache of each level, of the first allowed core."""
     sizes: dict[int, int] = {}
-    for index in sorted((_CPUS / f"cpu{min(os.sched_getaffinity(0))}" / "cache").glob("index*")):
+    place = _CPUS / f"cpu{min(os.sched_getaffinity(0))}" / "cache"
+    found = sorted(place.iterdir()) if place.is_dir() else []
+    for index in (p for p in found if p.name.startswith("index")):
         level, kind, size = (_read(index / name).strip() for name in ("level", "type", "size"))
         unit = {"K": 1 << 10, "M": 1 << 20}.get(size[-1:], 1)
         digits = size.rstrip("KM")

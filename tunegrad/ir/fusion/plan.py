@@ -215,6 +215,11 @@ class LaunchPlan:
         kept = (replace(b, data=b.data and b.data.forgotten, node=None) for b in self.buffers)
         return replace(self, buffers=tuple(kept))
 
+    def holding(self, constants: Mapping[str, ConstData]) -> LaunchPlan:
+        """The same with constants of these digests in the place of its own."""
+        held = (replace(b, data=b.data and constants[b.data.digest]) for b in self.buffers)
+        return replace(self, buffers=tuple(held))
+
     def indexed(self) -> dict[int, int]:
         """The buffers whose elements are indices, or compared with positions, by their ids, with
         the least extent that they are indices of.
