@@ -134,6 +134,20 @@ def _generators(module: ModuleType) -> list[tuple[np.random.Generator, Any]]:
 
 
 @pytest.fixture(autouse=True)
+def no_kept_plans(request: pytest.FixtureRequest) -> Iterator[pytest.MonkeyPatch]:
+    """A test that patches something finds no plan of what is not patched, and keeps none for other
+    tests; ``undo`` lets it.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        if "monkeypatch" in request.fixturenames:
+            from tunegrad.compiling import Compiler
+
+            patch.setattr(Compiler, "plan", lambda *_: None)
+            patch.setattr(Compiler, "keep", lambda *_: None)
+        yield patch
+
+
+@pytest.fixture(autouse=True)
 def _no_network() -> Iterator[None]:
     no_network.reached.clear()
     yield

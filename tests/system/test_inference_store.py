@@ -134,10 +134,13 @@ def test_a_winner_is_refused_once_lowering_changes(
 
 
 @pytest.fixture
-def planned(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
+def planned(
+    monkeypatch: pytest.MonkeyPatch, no_kept_plans: pytest.MonkeyPatch, tmp_path: Path
+) -> list[str]:
     """The models that were planned: each load is as in a process of its own, long after all files
     were written.
     """
+    no_kept_plans.undo()
     made, plan = list[str](), loading._planned
 
     def counted(model: Any, *given: Any) -> Any:
