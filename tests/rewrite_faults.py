@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from types import CodeType, FunctionType
 
+from tests.address_laws import ADDRESS_LAWS, HAS_TORCH
 from tests.rewrite_graph_laws import GRAPH_LAWS
 from tests.rewrite_index_laws import INDEX_LAWS
 from tests.rewrite_kernel_laws import KERNEL_LAWS
@@ -23,14 +24,15 @@ from tunegrad.errors import TunegradError
 
 __all__ = ["EVERY_LAW", "FAULTS", "Fault", "is_seen", "planted"]
 
-EVERY_LAW = LAWS | INDEX_LAWS | GRAPH_LAWS | KERNEL_LAWS
+EVERY_LAW = LAWS | INDEX_LAWS | GRAPH_LAWS | KERNEL_LAWS | ADDRESS_LAWS
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
     """A change of a function: ``old`` stands in its text exactly once.
 
-    ``function`` is "module:name" below ``tunegrad.ir``; ``law`` is the law that sees the fault.
+    ``function`` is "module:name" below ``tunegrad.ir``, or with a dot before it below ``tunegrad``;
+    ``law`` is the law that sees the fault.
     """
 
     name: str
@@ -42,7 +44,8 @@ class Fault:
 
 def _function(fault: Fault) -> FunctionType:
     module, _, path = fault.function.partition(":")
-    found: object = importlib.import_module(f"tunegrad.ir.{module}")
+    below = "tunegrad" if module.startswith(".") else "tunegrad.ir."
+    found: object = importlib.import_module(below + module)
     for part in path.split("."):
         found = inspect.getattr_static(found, part)
         found = found.fget if isinstance(found, property) else found
@@ -95,6 +98,28 @@ def is_seen(fault: Fault, case: int) -> bool:
             return True
     return False
 
+
+_OF_TORCH = (
+    Fault("what is written may lie in what is read", ".torch:_Direct._are_apart",
+          "(end if i in self._written else end_written)", "end_written", "apart"),
+    Fault("what is read may lie in what is written", ".torch:_Direct._are_apart",
+          "(end if i in self._written else end_written)",
+          "(end if i in self._written else start)", "apart"),
+    Fault("memory ends where its last part does", ".torch:_Direct._are_apart",
+          "end = max(end, start + size)", "end = start + size", "apart"),
+    Fault("what is written has no end", ".torch:_Direct._are_apart",
+          "end_written = end\n", "pass\n", "apart"),
+    Fault("neighbours in memory share some", ".torch:_Direct._are_apart",
+          "if start < (", "if start <= (", "apart"),
+    Fault("inputs that lay apart once lie apart", ".torch:_Direct.run",
+          "addresses != self._apart", "not self._apart", "apart"),
+    Fault("a program that writes is not looked at", ".torch:_Direct.run",
+          "if self._written and", "if not self._written and", "apart"),
+    Fault("tensors have the strides of the first call", ".torch:_Direct.run",
+          "list(map(_STRIDE, given)) != self._strides or", "", "apart"),
+    Fault("a negated view is its memory", ".torch:_Direct.run",
+          "or any(map(_IS_NEG, given))", "", "apart"),
+)  # fmt: skip
 
 FAULTS = (
     # mask algebra
@@ -495,4 +520,40 @@ FAULTS = (
           "r for r in left if r in right", "r for r in left", "terms"),
     Fault("a choice beside any number is zero without its condition", "kernel:_zero_without",
           "and x.args[2].value == 0", "", "terms"),
+    # tiles of training steps
+    Fault("the forward half of a step takes large tiles", ".planning.expected:allowed",
+          "if _is_forward_of_a_step(kernel):", "if False:", "tiles of steps"),
+    Fault("a step takes tiles of any size", ".planning.expected:allowed",
+          "v.endswith(_AS_EXACT)", "True", "tiles of steps"),
+    Fault("constant weights are of a step", ".planning.expected:_is_forward_of_a_step",
+          "and not conv.constant", "", "tiles of steps"),
+    Fault("a gradient is the forward half", ".planning.expected:_is_forward_of_a_step",
+          "and not conv.backwards", "", "tiles of steps"),
+    Fault("a convolution is a gradient", "variants.winograd:Conv3x3.backwards",
+          "== -1", "!= 0", "tiles of steps"),
+    Fault("a store decides what is not allowed", ".planning.expected:picked",
+          "stored if stored in names else", "stored if stored else", "tiles of steps"),
+    # runs on memory of callers
+    Fault("new values of inputs lie elsewhere", ".runtime.plan:Runner.at_addresses",
+          "*self._places.get(over.get(b.id, -1), ())", "", "at addresses"),
+    Fault("new values of inputs have addresses", ".runtime.plan:Runner.at_addresses",
+          "if b.id not in self._over\n", "\n", "at addresses"),
+    Fault("a view begins where its tensor does", ".runtime.plan:Runner.at_addresses",
+          "0 if b.base is None else b.start", "0", "at addresses"),
+    Fault("new values are written before indices are looked at",
+          ".runtime.plan:Runner.at_addresses", "if self._over and self._guards:", "if False:",
+          "at addresses"),
+    Fault("no index is looked at", ".runtime.plan:Runner.at_addresses",
+          "if not self._guards:", "if True:", "at addresses"),
+    Fault("outputs are all of them", ".runtime.plan:Runner.at_addresses",
+          "== set(names) and self._distinct == self._written", "== set(names)", "at addresses"),
+    Fault("a part begins where its memory does", ".devices.cpu.engine:_Plan.at_addresses",
+          "addresses[n] + start", "addresses[n]", "at addresses"),
+    Fault("a file is told by one byte", ".runtime.mapped:check_digest",
+          ".digest() != whole[-_DIGEST_BYTES:].tobytes()",
+          ".digest()[0] != whole[-_DIGEST_BYTES]", "written files"),
+    Fault("a file's arrays are in no digest", ".runtime.mapped:check_digest",
+          "raise MappedFileError(\"it is damaged", "MappedFileError(\"it is damaged",
+          "written files"),
+    *(_OF_TORCH if HAS_TORCH else ()),
 )  # fmt: skip

@@ -14,7 +14,10 @@ from numpy.typing import NDArray
 
 from tests.graph_builders import run_schedule
 from tests.rewrite_graph_laws import VNNI, small_bytes
-from tunegrad.frontend import Tensor
+from tests.stored_decisions import decided
+from tunegrad.db import open_store
+from tunegrad.devices.host.facts import fingerprint
+from tunegrad.frontend import Tensor, grad
 from tunegrad.ir.dtypes import F32, F64, I32
 from tunegrad.ir.expr import Apply, Cast, Const, Expr, IndexValue, Inside, Load, Op, Value
 from tunegrad.ir.folding import fold_constants
@@ -25,8 +28,18 @@ from tunegrad.ir.interpret.kernel import interpret
 from tunegrad.ir.kernel import Axis, Kernel, Param, Reduce, Store, on_both
 from tunegrad.ir.layout import Layout, Part
 from tunegrad.ir.rewrites import quad_dots
-from tunegrad.ir.variants import Split, rewrite, split, split_k, splits_of_k, variants_of
+from tunegrad.ir.variants import (
+    Split,
+    match_conv3x3,
+    rewrite,
+    split,
+    split_k,
+    splits_of_k,
+    variants_of,
+)
 from tunegrad.ir.verify.kernel import verify_kernel
+from tunegrad.planning import allowed
+from tunegrad.planning.expected import picked
 
 __all__ = ["KERNEL_LAWS"]
 
@@ -367,6 +380,43 @@ def splits(rng: random.Random) -> None:
         assert (found.reshape(m, n) == a @ b + 1).all(), f"split_k of {kernel}"
 
 
+def _convolution(rng: random.Random, x: Tensor, w: Tensor, padding: int) -> Tensor:
+    y = x.conv2d(w, padding=padding)
+    return rng.choice((y, y.relu(), y + 1))
+
+
+def tiles_of_steps(rng: random.Random) -> None:
+    """The forward half of a training step takes Winograd's small tiles alone, whatever a store has
+    decided; constant weights and gradients take both.
+    """
+    for _ in range(2):
+        channels, outputs, padding = rng.choice((4, 8)), rng.choice((4, 20)), rng.randrange(2)
+        image = (rng.randint(1, 2), channels, rng.randint(4, 9), rng.randint(4, 9))
+        x, w = Tensor.input("x", image), Tensor.input("w", (outputs, channels, 3, 3))
+        if rng.random() < 0.5:
+            n, c, *size = image
+            x = Tensor.input("x", (n, *size, c)).permute(0, 3, 1, 2)
+        fixed = Tensor.constant(np.ones(w.shape, np.float32))
+        slopes = Tensor.input("g", (image[0], outputs, *(s + 2 * padding - 2 for s in image[2:])))
+        back = grad(lambda x: (x.conv2d(w, padding=padding) * slopes).sum())(x)  # noqa: B023
+        for y, large in (
+            (_convolution(rng, x, w, padding), False),
+            (_convolution(rng, x, fixed, padding), True),
+            (back, True),
+        ):
+            plan = schedule(fold_constants((y.permute(0, 2, 3, 1).node,)))
+            (kernel,) = [k for k, _ in plan.kernels().values() if match_conv3x3(k) is not None]
+            tiles = [v for v in variants_of(kernel) if "winograd" in v]
+            wanted = {v for v in tiles if large or v.endswith("winograd2")}
+            assert {v for v in allowed(kernel, "contract") if "winograd" in v} == wanted, kernel
+            stored = rng.choice([v for v in tiles if v.endswith("winograd4")])
+            here = fingerprint(VNNI)
+            with open_store(":memory:", "write") as store, store.session("tune", 0, {}, "0", "s"):
+                store.record_decision(decided("variant", kernel.text, stored, here))
+                picks = picked(plan, VNNI, here, store, "contract")
+            assert (picks.get(kernel.key) == stored) == large, f"{picks} of {kernel}"
+
+
 def _factor(rng: random.Random, name: str, masks: list[Valid]) -> Expr:
     """A load under some of the masks, in its own condition or in a choice beside 0 or 1."""
     n, m = Axis("a", 5), Axis("r", 6)
@@ -411,5 +461,5 @@ def terms(rng: random.Random) -> None:
 KERNEL_LAWS: dict[str, Law] = {
     "merged": merged, "divided": divided, "parts": parts, "canonical": canonical,
     "convolutions": convolutions, "splits": splits, "terms": terms,
-    "on floats": on_floats,
+    "on floats": on_floats, "tiles of steps": tiles_of_steps,
 }  # fmt: skip

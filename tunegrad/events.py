@@ -113,7 +113,10 @@ class CandidateMeasured:
 
 @dataclass(frozen=True, slots=True)
 class WinnerPromoted:
-    """A challenger replaced the incumbent after the two-sample test."""
+    """A challenger replaced the incumbent after the two-sample test.
+
+    Seconds are medians of that test: of a model where its defaults stand again.
+    """
 
     kernel: str
     key: str

@@ -19,7 +19,7 @@ from tunegrad.devices import Candidate, CompiledCandidate, DeviceMeasurer
 from tunegrad.devices.cpu.device import CpuDevice
 from tunegrad.devices.host.facts import host_target
 from tunegrad.errors import CandidateFailure
-from tunegrad.events import Event, Warned
+from tunegrad.events import Event, Warned, WinnerPromoted
 from tunegrad.opts import SPACE_VERSION, Space
 from tunegrad.trial import Measurement, Policy, Status, Trial
 from tunegrad.tuning.end_to_end import Withdrawals, made_sound, measured_end_to_end
@@ -240,6 +240,9 @@ def test_defaults_of_a_model_that_its_winners_make_slower_stand_again(
     winners = [world.store.winner(key, here(), SPACE_VERSION) for key in keys]
     expected = [slow[key] if key in kept else default[key] for key in keys]
     assert [w and w.actions for w in winners] == expected
+    told = {e.key: e.actions for e in said if isinstance(e, WinnerPromoted)}
+    assert told == {key: default[key] for key in fresh}
+    assert set(whole.back) == fresh
     message = next(e.message for e in said if isinstance(e, Warned))
     assert message.startswith(
         f"model {world.work.name}: its winners are slower here than its default schedules, 0."

@@ -11,7 +11,7 @@ from statistics import median
 
 from tunegrad.db import Evidence, Store
 from tunegrad.errors import CandidateFailure, InternalError, WrongResult
-from tunegrad.events import Event, Warned
+from tunegrad.events import Event, Warned, WinnerPromoted
 from tunegrad.paired import Interval, gain_interval, paired_gain
 from tunegrad.planning import deviation_of_graph
 from tunegrad.reports import Deviation
@@ -174,7 +174,7 @@ class EndToEnd:
     and its outputs.
 
     ``weighed`` are its kernels, by key. ``by_turns`` is its gain, turn by turn, and ``interval``
-    where that lies.
+    where that lies. ``back`` are the kernels whose defaults took the place of winners again.
     """
 
     default_s: float | None
@@ -183,6 +183,7 @@ class EndToEnd:
     weighed: dict[str, Weighed]
     interval: Interval | None = None
     by_turns: float | None = None
+    back: tuple[str, ...] = ()
 
 
 def measured_end_to_end(
@@ -202,6 +203,7 @@ def measured_end_to_end(
     """
     paired_s = _INTERRUPTED_S if interrupt.requested else min(_PAIRED_S, _PAIRED_SHARE * left_s)
     sound, weighed, tell = Soundness(), dict[str, Weighed](), withdrawals.tell
+    back: tuple[str, ...] = ()
     try:
         sound = made_sound(work, models, withdrawals.actions)
         if sound.mismatch:
@@ -216,7 +218,7 @@ def measured_end_to_end(
         tuned, default = models.of(work), models.of(work, stored=False)
         samples = models.bench.paired(tuned, default, paired_s)
         launches = _profiled(models, work, [default, tuned], samples, paired_s, tell)
-        back = _taken_back(models, tuned, default, samples, fresh)
+        back = _taken_back(models, tuned, default, samples, fresh, tell)
         if back:
             said = slower(work.name, gain_interval(samples[1], samples[0]), "these stand again")
             tell(Warned(said or f"model {work.name}: default schedules stand again"))
@@ -230,7 +232,8 @@ def measured_end_to_end(
         if (said := slower(work.name, interval)) is not None:
             tell(Warned(said))
         by_turns = paired_gain(samples[1], samples[0])
-        return EndToEnd(median(samples[1]), median(samples[0]), sound, weighed, interval, by_turns)
+        tuned_s, default_s = map(median, samples)
+        return EndToEnd(default_s, tuned_s, sound, weighed, interval, by_turns, back)
     except CandidateFailure as error:
         tell(Warned(f"the whole model was not measured: {error}"))
     except OutOfTimeError:
@@ -244,7 +247,7 @@ def measured_end_to_end(
         if not interrupt.requested:
             raise
         tell(Warned("interrupted before the whole model was compared and measured"))
-    return EndToEnd(None, None, sound, weighed)
+    return EndToEnd(None, None, sound, weighed, back=back)
 
 
 def slower(name: str, interval: Interval | None, what_then: str = _AGAIN) -> str | None:
@@ -260,14 +263,19 @@ def slower(name: str, interval: Interval | None, what_then: str = _AGAIN) -> str
 
 
 def _taken_back(
-    models: Models, tuned: WholeModel, default: WholeModel, samples: Pair, fresh: Set[str]
-) -> list[str]:
+    models: Models,
+    tuned: WholeModel,
+    default: WholeModel,
+    samples: Pair,
+    fresh: Set[str],
+    tell: Callable[[Event], None],
+) -> tuple[str, ...]:
     """Promote the default schedules of ``fresh`` kernels that had another winner, where the model
     is proved slower with winners than without, by the test that every winner passes.
     """
     found, (slow, fast) = decide(*samples), samples
     if not found.promoted:
-        return []
+        return ()
     evidence = Evidence(found.test, found.p_value, tuple(slow), tuple(fast), cold=False)
     back = []
     for key in sorted(fresh & tuned.actions.keys()):
@@ -276,7 +284,9 @@ def _taken_back(
         if rows:
             promote(models.store, rows[0], evidence)
             back.append(key)
-    return back
+            name, origin = models.store.kernel_name(key), rows[0].origin
+            tell(WinnerPromoted(name, key, text, median(fast), median(slow), origin))
+    return tuple(back)
 
 
 def _ran(models: Models, key: str, actions: str) -> list[Trial]:

@@ -258,6 +258,8 @@ class Session:
         c.progress.phase("whole model")
         with c.costs.part("whole model", sealed=True):
             wholes = self.measured(fresh)
+            back = {key for whole in wholes if whole is not None for key in whole.back}
+            self.described(tuple(s for s in searches if s.task.key in back))
             deviations = [self.deviation(work) for work in self.workloads]
         c.executor.close()
         return self.reported(searches, wholes, deviations, stopped, saved_s, search_s)

@@ -327,7 +327,10 @@ def bytes_refused(
     the constant factor, and the rule that refuses.
     """
     known: dict[Node, bool] = {}
-    for n in topological(outputs):
+    order = topological(outputs)
+    if not any(n.dtype in _BYTES for n in order):
+        return
+    for n in order:
         if n.dtype != F32 or (found := sum_of_products(n)) is None:
             continue
         why = _dequantised_sum(n, known, target)[1]
