@@ -91,7 +91,8 @@ def _layer_of_bytes(rng: random.Random) -> Tensor:
     x = (x - Tensor.constant(np.int8(rng.choice((0, 3, 100)))).cast("f32")) * 0.0173
     weights = drawn.integers(-128, 128, (outputs, channels, taps, taps)).astype(np.int8)
     scales = drawn.uniform(0.001, 0.003, (rng.choice((1, outputs)), 1, 1, 1)).astype(np.float32)
-    w = Tensor.constant(weights).cast("f32") * Tensor.constant(scales)
+    zero = Tensor.constant(np.int8(rng.choice((0, 0, 5, -90)))).cast("f32")
+    w = (Tensor.constant(weights).cast("f32") - zero) * Tensor.constant(scales)
     y = x.conv2d(w, padding=rng.randrange(taps), stride=stride)
     if rng.random() < 0.6:
         y = y + Tensor.constant(drawn.uniform(1, 2, (outputs, 1, 1)).astype(np.float32))

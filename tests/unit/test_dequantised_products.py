@@ -184,14 +184,37 @@ def test_integers_that_may_wrap_around_have_no_floats(terms: int, has: bool) -> 
     assert ("floats" in variants_of(kernel)) == has
 
 
-def test_weights_with_a_zero_point_have_no_floats() -> None:
-    """Steps of such layers were refused as wrong plans, so the model did not load."""
-    weights = dequantised(Tensor.constant(drawn((3, 8, 3, 3), "i8", 2)), 5, 0.25)
-    image = dequantised(Tensor.input("x", (2, 8, 6, 8), "i8"), 3, 0.25)
-    steps = ((image.conv2d(weights, padding=1) / 2.0).round() + 10.0).clamp(0.0, 255.0).cast("u8")
-    plan = schedule(prepared((steps.node,), "contract", VNNI))
-    (kernel,) = (k for k, _ in plan.kernels().values() if "i8x4[3," in k.text)
-    assert not any(v.startswith("floats") for v in variants_of(kernel))
+@pytest.mark.parametrize("zero", [5, -77])
+@pytest.mark.parametrize("kind", ["u8", "i8"])
+def test_floats_are_variants_of_bytes_whose_weights_have_a_zero_point(kind: str, zero: int) -> None:
+    """Sums of the image are subtracted, in integers on both sides. Drawn as any integers they
+    wrapped around on one side, and the steps of such layers were refused as wrong plans.
+    """
+    x = drawn((2, 8, 6, 8), kind, 5)
+    weights = dequantised(Tensor.constant(drawn((3, 8, 3, 3), "i8", 2)), zero, 0.25)
+    product = dequantised(Tensor.input("x", x.shape, kind), 3, 0.25).conv2d(weights, padding=1)
+    steps = ((product / 2.0).round() + 10.0).clamp(0.0, 255.0).cast("u8")
+    for made, apart in ((product, 0), (steps, 1)):
+        outputs = prepared((made.node,), "contract", VNNI)
+        plan = planned_as(outputs, frozenset(), {}, LAST, VNNI)
+        (kernel,) = (k for k, _ in plan.kernels().values() if "i8x4[3," in k.text)
+        names = [v for v in variants_of(kernel) if v.startswith("floats")]
+        assert {"floats", "floats_winograd2", "floats_winograd4"} == set(names)
+        want = ran(plan, {"x": x}).astype(np.float64)
+        for name in names:
+            got = ran(planned_as(outputs, frozenset(), {kernel.key: name}, LAST, VNNI), {"x": x})
+            np.testing.assert_allclose(got, want, atol=apart or 1e-5 * np.ptp(want))
+
+
+@pytest.mark.parametrize(("terms", "has"), [(1 << 14, True), ((1 << 14) + 4, False)])
+def test_long_sums_less_sums_of_the_image_have_no_floats(terms: int, has: bool) -> None:
+    """Four numbers of up to 255 x 128 a term are below 2^31 together."""
+    x = Tensor.input("x", (4, terms), "u8").cast("i32")
+    weights = Tensor.constant(drawn((terms, 8), "i8")).cast("i32")
+    product = x @ (weights - Tensor.constant(np.array(3, "int8")).cast("i32"))
+    plan = schedule(prepared((product.cast("f32").node,), "contract", VNNI))
+    (kernel,) = (k for k, _ in plan.kernels().values() if "dot4" in k.text)
+    assert ("floats" in variants_of(kernel)) == has
 
 
 def test_winograd_on_floats_is_expected_where_bytes_are_multiplied_in_16_bits() -> None:

@@ -19,7 +19,7 @@ import numpy as np
 from tunegrad.errors import WrongPlan
 from tunegrad.lazy import dataclass
 
-from ..dtypes import DType
+from ..dtypes import I32, DType
 from ..expr import Op
 from ..fusion.parts import separated
 from ..fusion.plan import VALIDATION, Buffer, Combined, Launch, LaunchPlan
@@ -27,6 +27,7 @@ from ..graph import ConstData, GraphOp, Node
 from ..interpret.numeric import Array
 from ..kernel import Kernel, Param, Store
 from ..layout import Layout
+from ..rewrites.ranges import interval
 from .graphs import (
     SAMPLED_TERMS,
     At,
@@ -81,6 +82,11 @@ class Group:
         return (self.plan.buffers[i].node for x in self.launches for i in x.args)
 
     @property
+    def on_floats(self) -> bool:
+        """True if a sum of bytes is computed on floats."""
+        return any(isinstance(n, Combined) and n.node.dtype.is_quad for n in self.stands)
+
+    @property
     def launch(self) -> Launch:
         """The one that writes the buffer."""
         return self.launches[0]
@@ -117,11 +123,12 @@ class Group:
 
     def text(self, cone: list[Node]) -> str:
         """All that the result depends on; equal layers of a model have one text."""
-        places = {n: i for i, n in enumerate(cone)}
+        places, near = {n: i for i, n in enumerate(cone)}, self.on_floats
         lines = [f"{VALIDATION}"]
         for n in cone:
             if n in self.held and n is not self.node:
-                lines.append(f"held {n.shape} {n.dtype}")
+                bits = "" if not near or n.dtype != I32 else f" {_digits(n)}"
+                lines.append(f"held {n.shape} {n.dtype}{bits}")
                 continue
             arg = "" if isinstance(n.arg, ConstData) or n.op is GraphOp.INPUT else n.arg
             srcs = [places[s] for s in n.srcs]
@@ -250,8 +257,7 @@ def _compare(group: Group, cone: list[Node], terms: int, *, exactly: bool = Fals
         _Comparison(group, twice, numbers).by_element()
         return
     # a sum of bytes on floats is compared without roundings: each side has others
-    rounds = any(isinstance(n, Combined) and n.node.dtype.is_quad for n in group.stands)
-    drawn = partial(Numbers.drawn, seed=seed, exactly=exactly, on_purpose=rounds)
+    drawn = partial(Numbers.drawn, seed=seed, exactly=exactly, on_purpose=group.on_floats)
     at = sampled(group.node.shape, _MOST, known, seed)
     numbers = drawn(len(at[0]) if at else 1)
     whole = _Comparison(group, at, numbers)
@@ -278,6 +284,8 @@ class _Comparison:
         self.strides: dict[int, Strides] = {}
         self.points: dict[tuple[object, ...], tuple[Env, Array]] = {}
         self.dtype = group.node.dtype.compute
+        whole = (n for n in group.held if group.on_floats and n.dtype == I32)
+        self.halves = {n: (1 << _digits(n)) >> 1 for n in whole}
         self.layouts = _layouts_of(group)
 
     def by_element(self) -> None:
@@ -503,7 +511,11 @@ class _Comparison:
         seed = self.group.held.get(n)
         if seed is None:  # a leaf that the plan does not read
             seed = -1 - id(n) % (1 << 32)
-        return numbers.leaf(seed + 2, position, n.dtype)
+        found = numbers.leaf(seed + 2, position, n.dtype)
+        half = self.halves.get(n)
+        if half is None:
+            return found
+        return np.asarray((found.astype(np.int64) % (2 * half + 1) - half).astype(np.int32))
 
     def _combined(self, made: Combined, offset: Array, numbers: Numbers, depth: int) -> Array:
         """Transformed weights, from the weights."""
@@ -552,6 +564,15 @@ def _layouts_of(group: Group) -> dict[Node, Layout]:
         elif b.node is not None:
             found.setdefault(b.node, set()).add(b.layout)
     return {n: layouts.pop() for n, layouts in found.items() if len(layouts) == 1}
+
+
+def _digits(n: Node) -> int:
+    """Binary digits of the largest integer that a tensor may have.
+
+    Integers that a sum of bytes is less are drawn below that: others take the difference beyond
+    2^31, where integers wrap around and floats do not.
+    """
+    return max(abs(x) for x in interval(n)).bit_length()
 
 
 def _lines(launch: Launch) -> list[str]:

@@ -298,12 +298,13 @@ def _gathered(
 # Sums of floats are exact below 2^24, above they round as those of the file's own meaning do. That
 # sum may be Winograd's, which multiplies a quarter as often; it is f32 arithmetic, as for a file
 # without bytes. A sum that the kernel needs as an integer has no such variant. Neither has one that
-# may pass 2^31, where integers wrap around, nor one less a tensor of integers, as of weights with a
-# zero point: what is subtracted may wrap around, and validation refuses such plans.
+# may pass 2^31, where integers wrap around. Weights with a zero point of their own take sums of the
+# image off as well, a tensor of integers.
 
 
-_MOST_TERMS = 1 << 16
-"""Products of a sum, at most: of 255 x 128 each, it is below 2^31, as is a zero point's part."""
+_MOST_TERMS, _MOST_WITH_SUMS = 1 << 16, 1 << 14
+"""Products of a sum, at most: of 255 x 128 each, it is below 2^31, as is a zero point's part; less
+sums of the image, four such numbers are, whatever their signs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,6 +336,7 @@ def floats(kernel: Kernel) -> Floats | None:
         return None
     x, w = loads["in"], loads["const"]
     read = [leaf.param for s in kernel.stages for leaf in loads_in(s.expr)]
+    sums = any(kernel.param(p).dtype == I32 and kernel.param(p).role == "in" for p in read)
     outer, inner = {a.name for a in kernel.axes}, {a.name: a.extent for a in reduce.axes}
     names = [i.key for i in w.index]
     outputs = [n for n in names if n in outer]
@@ -347,8 +349,7 @@ def floats(kernel: Kernel) -> Floats | None:
         or not words
         or read.count(x.param) != 1
         or read.count(w.param) != 1
-        or any(kernel.param(p).dtype == I32 and kernel.param(p).role == "in" for p in read)
-        or Op.QUAD.arity * prod(inner.values()) > _MOST_TERMS
+        or Op.QUAD.arity * prod(inner.values()) > (_MOST_WITH_SUMS if sums else _MOST_TERMS)
     ):
         return None
     at = max(words, key=shape.__getitem__)
