@@ -103,6 +103,20 @@ def _layer_of_bytes(rng: random.Random) -> Tensor:
     return y.permute(0, 2, 3, 1) if last and rng.random() < 0.7 else y
 
 
+def test_a_deep_network_behind_a_part_that_is_not_read_is_left_out() -> None:
+    """Heads of a detector: joined, joined again, and taken apart. Behind one element of what was
+    joined beside it lie 16^25 terms of reductions.
+    """
+    weights = [np.random.default_rng(i).standard_normal((16, 16), np.float32) for i in range(24)]
+    x = Tensor.input("x", (4, 16))
+    for w in weights:
+        x = (x @ w).relu()
+    left, right = x @ weights[0], (x @ weights[1])[:, :8].relu()
+    joined = tg.cat([tg.cat([part, right], 1) for part in (left, left * 2)], 0)
+    outputs = joined[:, :16].softmax(1).node, joined[:, 16:].sigmoid().node
+    assert not validation(schedule(fold_constants(outputs))).left_out
+
+
 def test_bytes_on_floats_are_validated() -> None:
     """A model whose plan is refused does not load."""
     found: set[str] = set()

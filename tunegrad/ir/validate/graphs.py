@@ -110,18 +110,27 @@ def flat_position(at: At, shape: tuple[int, ...]) -> Array:
     return np.zeros((1,) * (at[0].ndim if at else 1), np.int64) if total is None else total
 
 
-def terms_behind(cone: list[Node], held: Container[Node], root: Node) -> int:
-    """Terms of reductions in one another behind one element of the last of some nodes."""
-    known: dict[Node, int] = {}
+def terms_behind(cone: list[Node], held: Container[Node], root: Node, leaves: bool = True) -> int:
+    """Terms of reductions in one another behind one element of the last of some nodes.
+
+    Without ``leaves`` those that are not held are never read: a part of what was joined that no
+    element comes from, with all that it is made of.
+    """
+    known: dict[Node, int] = {}  # 0: never read
     for n in cone:
         if n in held and n is not root:
             known[n] = 1
             continue
-        most = max((known[s] for s in n.srcs), default=1)
+        below = [known[s] for s in n.srcs]
+        most = max(below, default=int(leaves or not is_leaf(n)))
+        if n.op is GraphOp.PAD:
+            most = max(1, most)
+        elif 0 in (below[:1] if n.op is GraphOp.MAP and n.arg is Op.WHERE else below):
+            most = 0
         if n.op is GraphOp.REDUCE:
             most *= max(1, prod(n.srcs[0].shape[d] for d in typed(Any, n.arg)[1]))
         known[n] = most
-    return known[root]
+    return max(1, known[root])
 
 
 def is_leaf(n: Node) -> bool:
@@ -246,11 +255,11 @@ class GraphValues:
                 inside = inside & (j >= 0) & (j < extent)
                 j = np.clip(j, 0, extent - 1)
             moved.append(self._one(j))
+        if not np.any(inside):  # what lies behind may be no part of what is compared
+            return zero(src.dtype)
         x = self.at(src, tuple(moved), depth)
         if np.all(inside):
             return x
-        if not np.any(inside):
-            return zero(src.dtype)
         return self.numbers.where(inside, x, zero(src.dtype), src.dtype.compute, depth)
 
 

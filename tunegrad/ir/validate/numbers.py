@@ -79,6 +79,8 @@ def deep(x: Any, depth: int) -> Any:
     return x.reshape(x.shape + (1,) * (depth - x.ndim)) if x.ndim < depth else x
 
 
+_RAREST = 1 << 31
+"""Numbers that are drawn for an element, of which one spoils it."""
 _FEW = 512
 """Elements for which one division each costs less than three passes over an array."""
 _SHARED, _MANY, _SIDE = 1 << 11, 1 << 16, 32
@@ -344,7 +346,7 @@ class Numbers:
         which samples one element in ``rarely`` of a tensor of floats, a power of two, is no number.
         """
         self.scale, self.exactly, self.rounds, self.narrow = scale, exactly, rounds, narrow
-        self.on_purpose, self.spoiled, self.rarely = on_purpose, spoiled, rarely
+        self.on_purpose, self.spoiled, self.rarely = on_purpose, spoiled, min(rarely, _RAREST)
         self.plain = not exactly and narrow is None and spoiled is None
         self._leaves: dict[tuple[int, DType], tuple[Array, Array]] = {}
         self._kept: dict[tuple[object, ...], tuple[Array, Sequence[Array]]] = {}

@@ -211,7 +211,7 @@ def validate_group(group: Group, cone: list[Node]) -> None:
     that is looked at first, and says it all of a single launch; of Winograd's tiles such numbers
     are rounded sums.
     """
-    terms = terms_behind(cone, group.held, group.node)
+    terms = terms_behind(cone, group.held, group.node, leaves=False)
     exactly = _positions_become_floats(cone)
     try:
         _compare(group, cone, terms, exactly=exactly)
