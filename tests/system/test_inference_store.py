@@ -411,6 +411,18 @@ def test_the_benchmark_compares_winners_with_defaults(tmp_path: Path) -> None:
     np.testing.assert_allclose(model(X), tg.load(MODEL, store=False)(X), rtol=1e-4, atol=1e-5)
 
 
+def test_winners_that_are_the_default_schedules_have_no_gain(tmp_path: Path) -> None:
+    """They are one program, whatever its samples scatter by."""
+    defaults = {r.key: r.actions for r in loaded(False).report()}
+    store = stored(tmp_path / "t.db", *(trial(k, actions=defaults[k.key]) for k in kernels()))
+    model = loaded(store)
+    assert {r.outcome for r in model.report()} == {"hit"}
+    report = model.benchmark(budget_s=0.05)
+    assert report.interval == (1.0, 1.0)
+    assert report.gain == 1.0
+    assert report.stored_ms == report.default_ms > 0
+
+
 def test_samples_are_positive_seconds_and_as_many_as_asked_for() -> None:
     model = tg.load(MODEL, store=False, threads=THREADS)
     assert len(model.benchmark_s(7)) == 7

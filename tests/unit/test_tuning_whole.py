@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
+from tunegrad.paired import gain_interval
+from tunegrad.tuning import end_to_end
 from tunegrad.tuning.end_to_end import slower
 
 
@@ -17,3 +22,15 @@ def test_a_model_that_got_slower_says_so() -> None:
 @pytest.mark.parametrize("interval", [None, (0.99, 1.0), (1.2, 1.3)])
 def test_nothing_is_said_where_no_loss_is_shown(interval: tuple[float, float] | None) -> None:
     assert slower("mlp", interval) is None
+
+
+def test_one_program_has_no_gain_whatever_its_samples_scatter_by() -> None:
+    """As on a busy machine, where every kernel's winner is its default schedule."""
+    slow, fast = [9e-3] * 8, [5e-3] * 8
+    bench = SimpleNamespace(paired=lambda *_: (slow, fast))
+    default, other = (SimpleNamespace(actions={"k": text}) for text in ("", "tile(a, 4)"))
+    models: Any = SimpleNamespace(bench=bench)
+    assert end_to_end._paired(models, other, default, 1.0) == (slow, fast)  # type: ignore[arg-type]
+    mine, theirs = end_to_end._paired(models, default, default, 1.0)  # type: ignore[arg-type]
+    assert gain_interval(theirs, mine) == (1.0, 1.0)
+    assert sorted(mine) == sorted([*slow, *fast])

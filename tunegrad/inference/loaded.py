@@ -393,11 +393,14 @@ class LoadedModel:
         pairs = _interleaved(
             lambda n: mine.time(arrays, n)[0], lambda n: other.time(arrays, n)[0], budget_s
         )
+        repeats = len(pairs[0])
+        if mine is other:  # one program has no gain, whatever its samples scatter by
+            pairs = ([*pairs[0], *pairs[1]],) * 2
         stored_s, default_s = (median(side) for side in pairs)
         return RunReport(
             self.name, self._engine.device.name, self.threads, self._store, 1e3 * stored_s,
             1e3 * default_s,
-            len(pairs[0]), self.report(), self.dtype, self.constant_bytes,
+            repeats, self.report(), self.dtype, self.constant_bytes,
             interval=gain_interval(pairs[1], pairs[0]),
             by_turns=paired_gain(pairs[1], pairs[0]),
         )  # fmt: skip
@@ -419,19 +422,16 @@ class LoadedModel:
         if all(c.trial is None for c, _ in self._chosen.values()):
             return self._runner
         if self._default is None:
-            codes = {
-                key: code
-                if c.trial is None
-                else compiled_choice(
-                    c.kernel,
-                    self._engine,
-                    self._engine.device.fingerprint(),
-                    None,
-                    "default",
-                    process_compiler(),
-                )[1]
-                for key, (c, code) in self._chosen.items()
+            engine, compiler = self._engine, process_compiler()
+            here = engine.device.fingerprint()
+            made = {
+                key: compiled_choice(c.kernel, engine, here, None, "default", compiler)
+                for key, (c, _) in self._chosen.items()
+                if c.trial is not None
             }
+            if all(c.actions == self._chosen[key][0].actions for key, (c, _) in made.items()):
+                return self._runner
+            codes = {key: code for key, (_, code) in {**self._chosen, **made}.items()}
             plan = self._plan if self._planned is None else self._planned()
             self._default = _bound(
                 self.name, plan, codes, self._engine, self._constants, self._guards

@@ -216,14 +216,14 @@ def measured_end_to_end(
                 )
             )
         tuned, default = models.of(work), models.of(work, stored=False)
-        samples = models.bench.paired(tuned, default, paired_s)
+        samples = _paired(models, tuned, default, paired_s)
         launches = _profiled(models, work, [default, tuned], samples, paired_s, tell)
         back = _taken_back(models, tuned, default, samples, fresh, tell)
         if back:
             said = slower(work.name, gain_interval(samples[1], samples[0]), "these stand again")
             tell(Warned(said or f"model {work.name}: default schedules stand again"))
             tuned = models.of(work)
-            samples = models.bench.paired(tuned, default, paired_s)
+            samples = _paired(models, tuned, default, paired_s)
         same = {key for key, text in tuned.actions.items() if default.actions[key] == text}
         weighed = _weighed(launches, same, frozenset(back))
         state = models.bench.state()
@@ -248,6 +248,17 @@ def measured_end_to_end(
             raise
         tell(Warned("interrupted before the whole model was compared and measured"))
     return EndToEnd(None, None, sound, weighed, back=back)
+
+
+def _paired(models: Models, tuned: WholeModel, default: WholeModel, seconds: float) -> Pair:
+    """Samples of both in turns. Where both are one program each has all of them: it has no gain,
+    whatever they scatter by.
+    """
+    samples = models.bench.paired(tuned, default, seconds)
+    if tuned.actions != default.actions:
+        return samples
+    both = [*samples[0], *samples[1]]
+    return both, both
 
 
 def slower(name: str, interval: Interval | None, what_then: str = _AGAIN) -> str | None:
