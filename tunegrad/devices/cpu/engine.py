@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from math import prod
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
@@ -43,6 +43,11 @@ __all__ = ["CpuEngine"]
 _ALIGN = 64
 """A cache line, and a vector of AVX-512."""
 
+
+_PLAIN_BYTES = 1 << 16
+"""Results of so many bytes lie where numpy puts them, aligned for 16 bytes: a call of ``x * 2 + 1``
+takes 0.2 us less so, in turns, of 64 bytes to 64 KiB on a Zen 5.
+"""
 
 T = TypeVar("T")
 
@@ -107,24 +112,25 @@ class _Plan:
         self.launches[step].table.point(argument, memory.address)
 
     def run(self) -> None:
-        team = self.teams.take()
-        try:
-            team.run_plan(self.native)
-        finally:
-            self.teams.give(team)
+        self.teams.run_plan(self.native)
 
     def direct(
         self, lock: ForkSafeLock, inputs: Sequence[Place], outputs: Sequence[Place]
     ) -> Callable[[Sequence[object]], tuple[Array, ...] | None]:
         """See ``devices.device.DirectPlan``."""
         taken = [(p.shape, p.dtype, p.dtype.itemsize - 1) for p in inputs]
-        made = [(p.shape, p.dtype, prod(p.shape) * p.dtype.itemsize + _ALIGN) for p in outputs]
+        sizes = (prod(p.shape) * p.dtype.itemsize for p in outputs)
+        made = [
+            (p.shape, p.dtype, n + _ALIGN if n > _PLAIN_BYTES else 0)
+            for p, n in zip(outputs, sizes, strict=True)
+        ]
         entries = [
             (n, self.launches[step].table.words, entry)
             for n, p in enumerate((*inputs, *outputs))
             for step, entry in p.places
         ]
-        count, run = len(taken), self.run if self.launches else lambda: None
+        count, run = len(taken), partial(self.teams.run_plan, self.native)
+        run = run if self.launches else lambda: None
         empty, array, byte = np.empty, np.ndarray, np.dtype(np.uint8)
         view, address_of = cast("Callable[[Any], Any]", _Nothing.from_buffer), ctypes.addressof
 
@@ -135,19 +141,24 @@ class _Plan:
             for x, (shape, dtype, odd) in zip(given, taken):  # noqa: B905  as many, and faster
                 if type(x) is not array or x.dtype is not dtype or x.shape != shape:
                     return None
-                flags = x.flags
-                if not flags.c_contiguous:
-                    return None
-                at = address_of(view(x)) if flags.writeable else x.ctypes.data
+                try:
+                    at = address_of(view(x))
+                except TypeError:  # it can not be written to, or has gaps
+                    if not x.flags.c_contiguous:
+                        return None
+                    at = x.ctypes.data
                 if at & odd:
                     return None
                 addresses.append(at)
             for shape, dtype, nbytes in made:
-                whole = empty(nbytes, byte)
+                whole = empty(nbytes, byte) if nbytes else empty(shape, dtype)
                 at = address_of(view(whole))
-                skipped = -at % _ALIGN
-                addresses.append(at + skipped)
-                results.append(array(shape, dtype, whole, skipped))
+                if nbytes:
+                    skipped = -at % _ALIGN
+                    whole = array(shape, dtype, whole, skipped)
+                    at += skipped
+                addresses.append(at)
+                results.append(whole)
             with lock.inner:
                 for n, words, entry in entries:
                     words[entry] = addresses[n]

@@ -207,6 +207,7 @@ class Team:
         self._run = functions["tg_team_run"]
         self._plan = functions["tg_plan_run"]
         self._open()
+        in_child(self)
         if pin_caller and self._cpus[0] >= 0:
             _pin(self._cpus[0])
 
@@ -223,6 +224,10 @@ class Team:
         if size != self.threads:
             self.close()
             raise DeviceError(f"Team(threads={self.threads}): the system gave only {size} threads")
+
+    def forked(self) -> None:
+        """In a child the helpers stayed in the parent; see ``forks.in_child``."""
+        self._handle = None
 
     def close(self) -> None:
         """Stop and join the helpers."""
@@ -272,8 +277,7 @@ class Team:
         if plan.threads > self.threads:
             self._count(plan.threads)
         with self._lock.inner:
-            handle = (self._pid == os.getpid() and self._handle) or self._alive()
-            self._plan(handle, plan.address, plan.count)
+            self._plan(self._handle or self._alive(), plan.address, plan.count)
 
     def time_plan(
         self,
@@ -299,7 +303,7 @@ class Team:
 
     def _alive(self) -> int:
         if self._pid != os.getpid():
-            self._open()  # forked: the helpers stayed in the parent
+            self._open()
         if self._handle is None:
             raise InternalError("Team: used after close")
         return self._handle
@@ -427,11 +431,12 @@ class Cores:
         """So many cores, all of them where there are no more; waits until they are free. They are
         to be given back.
         """
-        count = min(count, len(self.all))
         with self._lock:
-            if not self._queue and count <= len(self._free):
-                return self._first(count, threading.get_ident())
-            place = _Place(count)
+            if not self._queue and count <= len(self._free):  # what nearly every call is
+                cores, self._free = self._free[:count], self._free[count:]
+                self._lent[cores] = threading.get_ident()
+                return cores
+            place = _Place(min(count, len(self.all)))
             for cores in [c for c, thread in self._lent.items() if thread == place.thread]:
                 del self._lent[cores]
             self._free = tuple(sorted(set(self.all).difference(*self._lent)))
@@ -447,22 +452,22 @@ class Cores:
             raise
         return place.given
 
-    def _first(self, count: int, thread: int) -> tuple[int, ...]:
-        cores, self._free = self._free[:count], self._free[count:]
-        self._lent[cores] = thread
-        return cores
-
     def _serve(self) -> None:
         while self._queue and self._queue[0].count <= len(self._free):
             place = self._queue.popleft()
-            place.given = self._first(place.count, place.thread)
+            place.given, self._free = self._free[: place.count], self._free[place.count :]
+            self._lent[place.given] = place.thread
             place.ready.set()
 
     def give(self, cores: tuple[int, ...]) -> None:
         """Take cores back, and give those in front what they wait for."""
         with self._lock:
             if self._lent.pop(cores, None) is not None:
-                self._free = tuple(sorted(self._free + cores)) if self._free else cores
+                free = self._free
+                if free and free[0] < cores[-1]:
+                    self._free = tuple(sorted(free + cores))
+                else:
+                    self._free = cores + free
             if self._queue:
                 self._serve()
 
@@ -482,6 +487,7 @@ class Teams:
 
     def __init__(self, threads: int, pin_caller: bool = False) -> None:
         self.threads, self._cores = threads, process_cores()
+        self._wanted = min(threads, len(self._cores.all))
         cores = self._cores.all[:threads]
         self.first = Team(threads, self._cpus(cores), pin_caller)
         self._teams, self._places = {cores: self.first}, {self.first: cores}
@@ -493,12 +499,21 @@ class Teams:
 
     def take(self) -> Team:
         """A team of the caller's own, on cores that no other team uses; to be given back."""
-        cores = self._cores.take(self.threads)
+        cores = self._cores.take(self._wanted)
         return self._teams.get(cores) or self._made(cores)
 
     def give(self, team: Team) -> None:
         """Take back what ``take`` gave."""
         self._cores.give(self._places[team])
+
+    def run_plan(self, plan: LaunchTable) -> None:
+        """Run a plan on a team that ``take`` gives, and give it back."""
+        cores = self._cores.take(self._wanted)
+        team = self._teams.get(cores) or self._made(cores)
+        try:
+            team.run_plan(plan)
+        finally:
+            self._cores.give(cores)
 
     def _made(self, cores: tuple[int, ...]) -> Team:
         """A team on cores that have none yet; they are given back where the system refuses it."""
