@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import MISSING, fields
 from pathlib import Path
-from typing import Any, TypeVar, get_type_hints
+from types import UnionType
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from tunegrad.errors import ConfigError
 
@@ -44,8 +46,6 @@ def convert_table(cls: type[T], table: object, place: str) -> T:
     """``table`` as an instance of the dataclass ``cls``; every key is known and has the declared
     type.
     """
-    import msgspec
-
     if not isinstance(table, dict):
         raise ConfigError(f"{place} = {table!r:.200} is not a table")
     hints = get_type_hints(cls)
@@ -54,13 +54,42 @@ def convert_table(cls: type[T], table: object, place: str) -> T:
     values = {}
     for key, value in table.items():
         try:
-            values[key] = msgspec.convert(value, hints[key])
-        except msgspec.ValidationError as error:
-            raise ConfigError(f"{place}.{key} = {value!r:.200}: {error}") from error
+            values[key] = _as_declared(value, hints[key])
+        except TypeError:
+            values[key] = _converted(value, hints[key], f"{place}.{key} = {value!r:.200}")
     for f in fields(cls):  # type: ignore[arg-type]
         if f.name not in values and f.default is MISSING and f.default_factory is MISSING:
             raise ConfigError(f"{place}.{f.name} is missing")
     return cls(**values)
+
+
+def _as_declared(value: object, hint: Any) -> object:
+    """A value that is of the declared type as it stands; lists become tuples where these are.
+
+    Raises TypeError for others.
+    """
+    origin, args = get_origin(hint), get_args(hint)
+    if origin in (Union, UnionType):
+        for one in args:
+            with suppress(TypeError):
+                return _as_declared(value, one)
+    elif type(value) is list and (origin is list or args[1:] == (...,)):
+        items = [_as_declared(x, args[0]) for x in value]
+        return items if origin is list else tuple(items)
+    elif type(value) is dict and origin is dict:
+        return {key: _as_declared(x, args[1]) for key, x in value.items()}
+    elif type(value) is hint or (origin is Literal and type(value) is str and value in args):
+        return value
+    raise TypeError
+
+
+def _converted(value: object, hint: Any, what: str) -> object:
+    import msgspec  # which most files need not
+
+    try:
+        return msgspec.convert(value, hint)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{what}: {error}") from error
 
 
 def check_keys(table: Mapping[str, Any], valid: Iterable[str], place: str) -> None:

@@ -24,7 +24,7 @@ from contextlib import suppress
 from functools import partial
 from itertools import zip_longest
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,7 +38,7 @@ from tunegrad.lazy import dataclass
 from .memory import Constants, Lifetime, plan_memory
 
 if TYPE_CHECKING:
-    from tunegrad.devices import Engine
+    from tunegrad.devices import BoundPlan, DirectPlan, Engine
     from tunegrad.devices.dlpack import Imported, Sharing
     from tunegrad.ir.layout import Pack
 
@@ -144,11 +144,11 @@ class Runner:
         runs nothing, where it is not as it must be or would be copied; None where there is more to
         a run than its launches.
         """
-        from tunegrad.devices import DirectPlan, Place
+        from tunegrad.devices import Place
 
         by_name = {b.name: b for b in self._inputs}
         plain = by_name.keys() == set(names) and self._distinct == self._written
-        if not plain or self._over or self._guards or not isinstance(self._plan, DirectPlan):
+        if not plain or self._over or self._guards or not _is_direct(self._plan):
             return None
         inputs = [by_name[name] for name in names]
         touched = [self._places.get(b.id, ()) for b in (*inputs, *self._outputs)]
@@ -165,12 +165,10 @@ class Runner:
         outputs but new values of inputs; None where kernels do not use such memory, or there is
         more to a run than its launches and guards after them.
         """
-        from tunegrad.devices import DirectPlan
-
         by_name = {b.name: b for b in self._inputs}
         plain = by_name.keys() == set(names) and self._distinct == self._written
         outside = {b.id for b in self._outputs} & {b.id for _, b in self._guards}
-        if not plain or outside or not isinstance(self._plan, DirectPlan):
+        if not plain or outside or not _is_direct(self._plan):
             return None
         if self._over and self._guards:
             return None
@@ -513,6 +511,11 @@ class Runner:
         if memory is None:
             memory = self._own[b.id] = self._engine.allocate(b.nbytes)
         return memory
+
+
+def _is_direct(plan: BoundPlan) -> TypeGuard[DirectPlan]:
+    """True for a DirectPlan; ``isinstance`` asks that of every name of it, a millisecond."""
+    return hasattr(plan, "direct") and hasattr(plan, "at_addresses")
 
 
 def _most(sizes: Iterable[tuple[int, ...]]) -> list[int]:

@@ -114,6 +114,10 @@ class _Plan:
     def run(self) -> None:
         self.teams.run_plan(self.native)
 
+    def _run_or_none(self) -> Callable[[], None]:
+        """``run``, which does nothing where there are no launches."""
+        return partial(self.teams.run_plan, self.native) if self.launches else lambda: None
+
     def direct(
         self, lock: ForkSafeLock, inputs: Sequence[Place], outputs: Sequence[Place]
     ) -> Callable[[Sequence[object]], tuple[Array, ...] | None]:
@@ -129,8 +133,7 @@ class _Plan:
             for n, p in enumerate((*inputs, *outputs))
             for step, entry in p.places
         ]
-        count, run = len(taken), partial(self.teams.run_plan, self.native)
-        run = run if self.launches else lambda: None
+        count, run = len(taken), self._run_or_none()
         empty, array, byte = np.empty, np.ndarray, np.dtype(np.uint8)
         view, address_of = cast("Callable[[Any], Any]", _Nothing.from_buffer), ctypes.addressof
 
@@ -176,7 +179,7 @@ class _Plan:
             for n, touched in enumerate(places)
             for step, entry, start in touched
         ]
-        run = self.run if self.launches else lambda: None
+        run = self._run_or_none()
 
         def call(addresses: Sequence[int]) -> None:
             with lock.inner:

@@ -68,7 +68,7 @@ def held(
                 data.flags.writeable = False
             return data.view(), known
     try:
-        exported = isinstance(data, _Exporter) and not isinstance(data, np.ndarray | np.generic)
+        exported = not isinstance(data, np.ndarray | np.generic) and isinstance(data, _Exporter)
         array = np.from_dlpack(data) if exported else np.asarray(data)  # type: ignore[arg-type]
     except ValueError as error:
         raise ShapeError(f"tensor: the nested lists are ragged ({error})") from None
