@@ -21,6 +21,7 @@ from tunegrad.ir.expr import Op
 from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import Fusion
 from tunegrad.ir.graph import Node, Step
+from tunegrad.ir.interpret.evaluate import evaluate
 from tunegrad.ir.rewrites import quad_dots
 from tunegrad.ir.validate import check_rewrite
 
@@ -181,3 +182,23 @@ def test_a_choice_of_a_literal_of_f16_is_that_literal() -> None:
         assert not check_rewrite((chosen,), (literal,), ())
         with pytest.raises(WrongPlan, match="is not what it was rewritten to"):
             check_rewrite((chosen,), (g.full(0.371, (3,), F16),), ())
+
+
+def test_every_element_of_a_folded_constant_is_compared_and_some_of_a_large_one() -> None:
+    """As the scales of a batch norm, and the weights that are multiplied by them."""
+    rng = np.random.default_rng(0)
+    variance, gamma = (g.const(rng.random(400).astype(np.float32) + 1, F32) for _ in range(2))
+    root = g.elementwise(Op.SQRT, g.elementwise(Op.ADD, variance, g.full(1e-5, (400,), F32)))
+    scale = g.elementwise(Op.DIV, gamma, root)
+    weights = g.const(rng.random((400, 27)).astype(np.float32), F32)
+    rows = g.expand(g.reshape(scale, (400, 1)), (400, 27))
+    product = g.elementwise(Op.MUL, weights, rows)
+    for made, wrong in ((scale, [(n,) for n in range(400)]), (product, [slice(None, None, 9)])):
+        (folded,) = fold_constants((made,))
+        assert not check_rewrite((made,), (folded,), ())
+        (value,) = evaluate((made,))
+        for at in wrong:
+            other = value.copy()
+            other[at] = np.nextafter(value[at], np.float32(9))
+            with pytest.raises(WrongPlan, match="is not what it was rewritten to"):
+                check_rewrite((made,), (g.const(other, F32),), ())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import field, replace
+from functools import lru_cache
 from math import prod
 from typing import Any, Literal, cast
 
@@ -43,6 +44,12 @@ BufferRole = Literal["input", "const", "temp", "output", "view"]
 _ENDS: tuple[BufferRole, ...] = ("input", "output")
 
 
+@lru_cache(maxsize=16)
+def _shown(matrix: tuple[tuple[float, ...], ...]) -> str:
+    """The text of a matrix: hundreds of numbers, of which there are two or three."""
+    return str(matrix)
+
+
 @dataclass(frozen=True, slots=True)
 class Combined:
     """The parts of a constant of ``shape`` (rows, channels, outputs): each row of ``matrix`` times
@@ -63,7 +70,7 @@ class Combined:
     @property
     def text(self) -> str:
         """All but which weights these are."""
-        return f"{self.matrix} {self.shape} {self.dims} {self.layout} {self.memory}"
+        return f"{_shown(self.matrix)} {self.shape} {self.dims} {self.layout} {self.memory}"
 
     def index(self, channel: Any, output: Any, place: int) -> tuple[Any, ...]:
         """The weights of a channel and an output (integers or arrays) at a place of the window."""
